@@ -1,0 +1,64 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a read can find instead of data.
+var (
+	ErrStreamNotFound = errors.New("stream not found")          // never written, soft-deleted, or only metadata
+	ErrStreamDeleted  = errors.New("stream deleted")            // hard-deleted, or soft-deleted and required to exist
+	ErrEventNotFound  = errors.New("event not found")           // no such number, or hidden, expired, gone
+	ErrBadPosition    = errors.New("not a position of the log") // no record begins there
+)
+
+// What can keep a write from being done. All but ErrOutcomeUnknown and
+// ErrWriteTimeout mean that nothing was written.
+var (
+	ErrNotReady       = errors.New("server is not ready")                // no leader is known, starting or stopping
+	ErrBusy           = errors.New("server is too busy")                 // the queue of writes is full
+	ErrTooLarge       = errors.New("write is larger than allowed")       // one event, or all of a batch together
+	ErrOutcomeUnknown = errors.New("outcome of the write is unknown")    // it may have been written; retry with the same ids
+	ErrWriteTimeout   = errors.New("write timed out")                    // as ErrOutcomeUnknown, after the time allowed
+	ErrEntryRefused   = errors.New("entry was refused by the fence")     // internal to the write path: decide again
+	ErrDiskFull       = errors.New("disk is nearly full: read-only")     // below the reserve
+	ErrClosed         = errors.New("closed")                             // the component was closed
+	ErrNotAuthorized  = errors.New("not authorized")                     // credentials wrong, or a right is missing
+	ErrNotInitialized = errors.New("users cannot be read at the moment") // credentials cannot be checked yet
+)
+
+// WrongExpectedVersion says that a stream was not at the version a write expected.
+type WrongExpectedVersion struct {
+	Stream   string
+	Expected int64
+	Current  int64 // number of the last event, -1 when there is none
+}
+
+func (e *WrongExpectedVersion) Error() string {
+	return fmt.Sprintf("wrong expected version of stream %q: expected %d, current %d", e.Stream, e.Expected, e.Current)
+}
+
+// NotLeader says that another node must be asked.
+type NotLeader struct {
+	Address string // the leader's address for clients, scheme://host:port
+}
+
+func (e *NotLeader) Error() string { return "not the leader, which is at " + e.Address }
+
+// Corruption says that stored bytes are not what was written.
+type Corruption struct {
+	File   string
+	Offset int64 // in the file, -1 when unknown
+	Detail string
+}
+
+func (e *Corruption) Error() string {
+	return fmt.Sprintf("corruption in %s at offset %d: %s", e.File, e.Offset, e.Detail)
+}
+
+// IsCorruption reports whether err is or wraps a Corruption.
+func IsCorruption(err error) bool {
+	var c *Corruption
+	return errors.As(err, &c)
+}

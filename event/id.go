@@ -1,0 +1,77 @@
+package event
+
+import (
+	"encoding/hex"
+	"errors"
+)
+
+// ID identifies an event: the 16 bytes of a GUID in the order its text shows them.
+type ID [16]byte
+
+// ErrBadID says that a text is not a GUID.
+var ErrBadID = errors.New("not a GUID")
+
+// IsZero reports whether all 16 bytes are zero.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String returns the canonical form: lower case, with dashes, without braces.
+func (id ID) String() string {
+	var b [36]byte
+	return string(id.AppendTo(b[:0]))
+}
+
+// AppendTo appends the canonical form to dst.
+func (id ID) AppendTo(dst []byte) []byte {
+	dst = hex.AppendEncode(dst, id[0:4])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, id[4:6])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, id[6:8])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, id[8:10])
+	dst = append(dst, '-')
+	return hex.AppendEncode(dst, id[10:16])
+}
+
+// ParseID reads a GUID in any of its usual forms: 32 digits, the same with
+// dashes at the canonical places, either of them within braces or round
+// brackets; digits in any case.
+func ParseID[T ~string | ~[]byte](text T) (ID, error) {
+	var id ID
+	s := text
+	if len(s) >= 2 && (s[0] == '{' && s[len(s)-1] == '}' || s[0] == '(' && s[len(s)-1] == ')') {
+		s = s[1 : len(s)-1]
+	}
+	dashed := len(s) == 36
+	if !dashed && len(s) != 32 {
+		return ID{}, ErrBadID
+	}
+	at := 0
+	for i := range id {
+		if dashed && (at == 8 || at == 13 || at == 18 || at == 23) {
+			if s[at] != '-' {
+				return ID{}, ErrBadID
+			}
+			at++
+		}
+		hi, lo := unhex(s[at]), unhex(s[at+1])
+		if hi > 15 || lo > 15 {
+			return ID{}, ErrBadID
+		}
+		id[i] = hi<<4 | lo
+		at += 2
+	}
+	return id, nil
+}
+
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
+}

@@ -1,0 +1,37 @@
+package event
+
+import "strings"
+
+// Names that the database itself gives a meaning. They are part of the wire
+// contract and of stored data: do not change.
+const (
+	AllStream      = "$all"      // the whole log, as a stream that is only read
+	SettingsStream = "$settings" // the default access lists
+
+	TypeMetadata      = "$metadata"      // metadata of a stream, in its metadata stream
+	TypeStreamDeleted = "$streamDeleted" // the tombstone of a hard-deleted stream
+	TypeLink          = "$>"             // a link: its data is <number>@<stream>
+	TypeScavengePoint = "$scavengePoint" // completes the chunk it is written to
+
+	ScavengePointsStream = "$scavengePoints"
+
+	metaPrefix = "$$"
+)
+
+// Sizes. They bound what a record can say about itself and are part of the log's format.
+const (
+	MaxNameBytes  = 60 << 10 // longest stream name or event type
+	MaxEventBytes = 4 << 20  // data plus metadata of one event, as HTTP allows it
+)
+
+// IsSystemStream reports whether the name begins with "$".
+func IsSystemStream(name string) bool { return strings.HasPrefix(name, "$") }
+
+// IsMetaStream reports whether the name is that of a metadata stream ("$$" and a name).
+func IsMetaStream(name string) bool { return strings.HasPrefix(name, metaPrefix) }
+
+// MetaStreamOf returns the name of the metadata stream of a stream.
+func MetaStreamOf(name string) string { return metaPrefix + name }
+
+// OriginalOf returns the stream that the given metadata stream describes.
+func OriginalOf(meta string) string { return strings.TrimPrefix(meta, metaPrefix) }

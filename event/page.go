@@ -1,0 +1,75 @@
+package event
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// Head as the start of a backward read means the newest event; End as a
+// position means the end of the log.
+const (
+	Head int64 = -1
+	End  int64 = -1
+)
+
+// LinkState says what became of a link when a read resolved it.
+type LinkState uint8
+
+const (
+	NotLink      LinkState = iota // an ordinary event, or links were not resolved
+	LinkResolved                  // Target holds the event
+	LinkDead                      // the target is gone or never was
+)
+
+// Resolved is an event of a page. When the event is a link that was resolved,
+// Record is the link itself.
+type Resolved struct {
+	Record
+	Link   LinkState
+	Target *Record // LinkResolved only
+
+	// What the link names, for both resolved and dead links.
+	TargetStream string
+	TargetNumber int64
+}
+
+// Event returns the event the reader is after: the target of a resolved link, else the record itself.
+func (r *Resolved) Event() *Record {
+	if r.Target != nil {
+		return r.Target
+	}
+	return &r.Record
+}
+
+// ParseLink splits the data of a link event, <number>@<stream>, at the first "@".
+func ParseLink(data []byte) (number int64, stream string, ok bool) {
+	at := bytes.IndexByte(data, '@')
+	if at <= 0 {
+		return 0, "", false
+	}
+	n, err := strconv.ParseInt(string(data[:at]), 10, 64)
+	if err != nil || n < 0 {
+		return 0, "", false
+	}
+	return n, string(data[at+1:]), true
+}
+
+// StreamPage is the outcome of reading one stream in one direction.
+type StreamPage struct {
+	Stream   string
+	From     int64      // first number asked for; the last event's when the head was asked for
+	Last     int64      // number of the last event ever written, -1 when there is none
+	Min      int64      // lowest number not hidden by $tb and $maxCount
+	End      bool       // nothing more in this direction (by the rules of feeds)
+	Events   []Resolved // in the order read
+	Metadata Metadata   // of the stream
+}
+
+// AllPage is the outcome of reading the log in one direction.
+type AllPage struct {
+	From   int64      // where reading began
+	Next   int64      // where reading in the same direction goes on
+	LogEnd int64      // end of the log when the page was read
+	More   bool       // reading stopped before the end (the start) of the log
+	Events []Resolved // in the order read
+}

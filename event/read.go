@@ -1,0 +1,38 @@
+package event
+
+// StreamRead asks for a page of one stream.
+type StreamRead struct {
+	Stream       string
+	From         int64 // first number, included; Head (backward only) for the newest event
+	Count        int   // at most so many events, above 0
+	Backward     bool
+	ResolveLinks bool
+}
+
+// AllRead asks for a page of the log.
+type AllRead struct {
+	// From is a position. Reading forward begins with the record at From, reading
+	// backward with the record that ends at From. End means the end of the log.
+	From         int64
+	Count        int // at most so many events, above 0
+	Backward     bool
+	ResolveLinks bool
+	// Filter, when not nil, chooses the events by stream and type; others do not count.
+	// The strings are valid only during the call.
+	Filter func(stream, eventType string) bool
+	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to go on.
+	MaxScan int
+}
+
+// StreamInfo is what is known of a stream without reading its events.
+type StreamInfo struct {
+	Last        int64 // number of the last event ever written, -1 when there is none
+	HardDeleted bool
+	MetaLast    int64    // number of the last metadata event, -1 when there is none
+	Metadata    Metadata // as the last metadata event says
+}
+
+// Exists reports whether reads of the stream find it: it has events and is not deleted.
+func (i *StreamInfo) Exists() bool {
+	return i.Last >= 0 && !i.HardDeleted && !i.Metadata.SoftDeleted()
+}

@@ -1,0 +1,48 @@
+package event
+
+import "time"
+
+// Flags of a record. They are part of the log's format: do not change.
+type Flags uint16
+
+const (
+	FlagJSON     Flags = 1 << 0 // the event is JSON: its data or its metadata was given as JSON
+	FlagDeleted  Flags = 1 << 1 // the record is a tombstone
+	FlagRedacted Flags = 1 << 9 // data was overwritten with 0xFF bytes on this node
+)
+
+// TombstoneNumber is the event number of a tombstone, and the value of $tb that
+// means soft deletion.
+const TombstoneNumber int64 = 1<<63 - 1
+
+// Record is one event as the log holds it.
+type Record struct {
+	Position int64 // where the record begins in the log
+	Next     int64 // where reading forward goes on behind it
+	Stream   string
+	Number   int64
+	ID       ID
+	Type     string
+	Time     int64 // nanoseconds since 1970, UTC; given by the leader, never falling along the log
+	Flags    Flags
+	Data     []byte
+	Metadata []byte
+}
+
+// IsJSON reports whether the event was written as JSON.
+func (r *Record) IsJSON() bool { return r.Flags&FlagJSON != 0 }
+
+// IsRedacted reports whether this node overwrote the event's data.
+func (r *Record) IsRedacted() bool { return r.Flags&FlagRedacted != 0 }
+
+// When returns the record's time.
+func (r *Record) When() time.Time { return time.Unix(0, r.Time).UTC() }
+
+// Proposed is an event that a client wants to have written.
+type Proposed struct {
+	ID       ID
+	Type     string
+	Flags    Flags // FlagJSON or nothing
+	Data     []byte
+	Metadata []byte
+}

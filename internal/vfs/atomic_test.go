@@ -1,0 +1,100 @@
+package vfs_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+func TestWriteFileAtomic(t *testing.T) {
+	for system, open := range systems(t) {
+		t.Run(system, func(t *testing.T) {
+			fsys, dir := open(t)
+			for _, data := range []string{"first", "", "second and longer"} {
+				ok(t, vfs.WriteFileAtomic(fsys, dir+"/f", []byte(data)))
+				wantContent(t, fsys, dir+"/f", data)
+				wantList(t, fsys, dir, "f")
+			}
+		})
+	}
+}
+
+// TestWriteFileAtomicFailing fails each operation in turn: no half file, nothing left over.
+func TestWriteFileAtomicFailing(t *testing.T) {
+	boom := errors.New("boom")
+	for _, kind := range []vfs.Kind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpClose, vfs.OpRename, vfs.OpSyncDir} {
+		t.Run(kind.String(), func(t *testing.T) {
+			m := vfs.NewMem()
+			put(t, m, "/f", "old")
+			counting := vfs.NewCounting(m)
+			fsys := vfs.NewFaulty(counting, func(op vfs.Op) error {
+				if op.Kind != kind {
+					return nil
+				}
+				if kind == vfs.OpWrite {
+					return &vfs.ShortWrite{N: 1, Err: boom}
+				}
+				return boom
+			})
+			wantIs(t, vfs.WriteFileAtomic(fsys, "/f", []byte("new")), boom)
+			wantList(t, m, "/", "f")
+			want := "old"
+			if kind == vfs.OpSyncDir {
+				want = "new"
+			}
+			wantContent(t, m, "/f", want)
+			if left := counting.OpenFiles(); len(left) > 0 {
+				t.Errorf("left open: %q", left)
+			}
+		})
+	}
+}
+
+func TestWriteFileAtomicOrder(t *testing.T) {
+	var lines []string
+	fsys := vfs.NewLogging(vfs.NewMem(), func(line string) { lines = append(lines, line) })
+	ok(t, vfs.WriteFileAtomic(fsys, "/f", []byte("data")))
+	want := []string{"create /f.tmp", "write /f.tmp 0+4", "sync /f.tmp", "rename /f.tmp /f", "syncdir /"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+}
+
+// TestWriteFileAtomicCrash cuts the power before each operation, with any outcome for what was not synced.
+func TestWriteFileAtomicCrash(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	older, newer := strings.Repeat("old", 1_000), strings.Repeat("new", 2_000)
+	m := vfs.NewCrashMem()
+	ok(t, vfs.WriteFileAtomic(m, "/f", []byte(older)))
+	fsys := vfs.NewFaulty(m, func(op vfs.Op) error {
+		for range 50 {
+			data, err := vfs.ReadFile(m.CrashClone(vfs.CrashOptions{Rand: r}), "/f")
+			if err != nil || string(data) != older && string(data) != newer {
+				t.Errorf("before %v: %d bytes, %v", op.Kind, len(data), err)
+			}
+		}
+		return nil
+	})
+	ok(t, vfs.WriteFileAtomic(fsys, "/f", []byte(newer)))
+}
+
+func TestMkdirAllSync(t *testing.T) {
+	m := vfs.NewCrashMem()
+	ok(t, vfs.MkdirAllSync(m, "/a"))
+	var lines []string
+	fsys := vfs.NewLogging(m, func(line string) { lines = append(lines, line) })
+	ok(t, vfs.MkdirAllSync(fsys, "/a/b/c"))
+	ok(t, vfs.MkdirAllSync(fsys, "/a/b/c"))
+	if want := []string{"mkdirall /a/b/c", "syncdir /a", "syncdir /a/b", "mkdirall /a/b/c"}; !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+	wantList(t, m.CrashClone(vfs.CrashOptions{}), "/a/b", "c")
+	put(t, m, "/a/f", "")
+	if err := vfs.MkdirAllSync(m, "/a/f"); err == nil {
+		t.Error("a file passed for a folder")
+	}
+}

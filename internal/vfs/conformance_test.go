@@ -1,0 +1,501 @@
+package vfs_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// systems are all file systems, each with a folder to work in.
+func systems(t *testing.T) map[string]func(t *testing.T) (vfs.FS, string) {
+	t.Helper()
+	within := func(fsys vfs.FS) (vfs.FS, string) {
+		if err := vfs.MkdirAllSync(fsys, "/data/node"); err != nil {
+			t.Fatal(err)
+		}
+		return fsys, "/data/node"
+	}
+	return map[string]func(t *testing.T) (vfs.FS, string){
+		"os":       func(t *testing.T) (vfs.FS, string) { return vfs.OS, t.TempDir() },
+		"mem":      func(*testing.T) (vfs.FS, string) { return within(vfs.NewMem()) },
+		"crashmem": func(*testing.T) (vfs.FS, string) { return within(vfs.NewCrashMem()) },
+		"faulty": func(*testing.T) (vfs.FS, string) {
+			return within(vfs.NewFaulty(vfs.NewMem(), func(vfs.Op) error { return nil }))
+		},
+		"logging": func(t *testing.T) (vfs.FS, string) {
+			return vfs.NewLogging(vfs.OS, func(string) {}), t.TempDir()
+		},
+		"counting": func(t *testing.T) (vfs.FS, string) {
+			c := vfs.NewCounting(vfs.OS)
+			t.Cleanup(func() {
+				if open := c.OpenFiles(); len(open) > 0 {
+					t.Errorf("left open: %q", open)
+				}
+			})
+			return c, t.TempDir()
+		},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	cases := map[string]func(t *testing.T, fsys vfs.FS, dir string){
+		"read and write":    testReadWrite,
+		"holes and ends":    testHoles,
+		"truncate":          testTruncate,
+		"create truncates":  testCreateTruncates,
+		"missing":           testMissing,
+		"names":             testNames,
+		"rename":            testRename,
+		"rename of folders": testRenameFolder,
+		"remove":            testRemove,
+		"removed but open":  testRemovedButOpen,
+		"lock":              testLock,
+		"closed":            testClosed,
+		"read only":         testReadOnly,
+		"map":               testMap,
+		"stat":              testStat,
+		"concurrent ranges": testConcurrent,
+	}
+	for system, open := range systems(t) {
+		for name, test := range cases {
+			t.Run(system+"/"+name, func(t *testing.T) {
+				fsys, dir := open(t)
+				test(t, fsys, dir)
+			})
+		}
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantIs(t *testing.T, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Fatalf("got error %v, want one that is %v", err, target)
+	}
+}
+
+// put writes a whole file without making anything durable.
+func put(t *testing.T, fsys vfs.FS, name, data string) {
+	t.Helper()
+	f, err := fsys.Create(name)
+	ok(t, err)
+	write(t, f, data, 0)
+	ok(t, f.Close())
+}
+
+func write(t *testing.T, f vfs.File, data string, off int64) {
+	t.Helper()
+	n, err := f.WriteAt([]byte(data), off)
+	ok(t, err)
+	if n != len(data) {
+		t.Fatalf("wrote %d of %d bytes", n, len(data))
+	}
+}
+
+func wantContent(t *testing.T, fsys vfs.FS, name, want string) {
+	t.Helper()
+	got, err := vfs.ReadFile(fsys, name)
+	ok(t, err)
+	if string(got) != want {
+		t.Fatalf("%s holds %q, want %q", name, clip(got), clip([]byte(want)))
+	}
+}
+
+func clip(p []byte) []byte { return p[:min(len(p), 80)] }
+
+func wantList(t *testing.T, fsys vfs.FS, dir string, want ...string) {
+	t.Helper()
+	got, err := fsys.List(dir)
+	ok(t, err)
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s lists %q, want %q", dir, got, want)
+	}
+}
+
+func testReadWrite(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	f, err := fsys.Create(name)
+	ok(t, err)
+	if f.Name() != name {
+		t.Errorf("name %q, want %q", f.Name(), name)
+	}
+	want := bytes.Repeat([]byte("0123456789abcdef-"), 20_000) // several blocks, no multiple of them
+	for off := 0; off < len(want); off += 7_777 {
+		_, err := f.WriteAt(want[off:min(len(want), off+7_777)], int64(off))
+		ok(t, err)
+	}
+	copy(want[65_530:], "over the border")
+	write(t, f, "over the border", 65_530)
+	ok(t, f.Sync())
+	ok(t, f.Close())
+	wantContent(t, fsys, name, string(want))
+
+	f, err = fsys.OpenReadWrite(name)
+	ok(t, err)
+	write(t, f, "again", 3)
+	part := make([]byte, 10)
+	_, err = f.ReadAt(part, 0)
+	ok(t, err)
+	if string(part) != "012again89" {
+		t.Errorf("read %q", part)
+	}
+	ok(t, f.Close())
+}
+
+func testHoles(t *testing.T, fsys vfs.FS, dir string) {
+	f, err := fsys.Create(filepath.Join(dir, "f"))
+	ok(t, err)
+	defer func() { ok(t, f.Close()) }()
+	write(t, f, "end", 200_000)
+	got := bytes.Repeat([]byte{1}, 300_000)
+	n, err := f.ReadAt(got, 0)
+	if n != 200_003 || err != io.EOF {
+		t.Fatalf("read %d, %v", n, err)
+	}
+	want := append(make([]byte, 200_000), "end"...)
+	if !bytes.Equal(got[:n], want) {
+		t.Error("a hole does not read as zeros")
+	}
+	if n, err := f.ReadAt(got, 200_003); n != 0 || err != io.EOF {
+		t.Errorf("at the end: read %d, %v", n, err)
+	}
+	if n, err := f.ReadAt(nil, 200_003); n != 0 || err != nil {
+		t.Errorf("nothing at the end: read %d, %v", n, err)
+	}
+	if n, err := f.ReadAt(got[:3], 200_000); n != 3 || err != nil && err != io.EOF {
+		t.Errorf("up to the end: read %d, %v", n, err)
+	}
+	if _, err := f.ReadAt(got, -1); err == nil || err == io.EOF {
+		t.Errorf("before the start: %v", err)
+	}
+	if _, err := f.WriteAt(got, -1); err == nil {
+		t.Error("a write before the start was taken")
+	}
+}
+
+func testTruncate(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	put(t, fsys, name, string(bytes.Repeat([]byte{'x'}, 150_000)))
+	f, err := fsys.OpenReadWrite(name)
+	ok(t, err)
+	ok(t, f.Truncate(70_000))
+	ok(t, f.Truncate(70_010))
+	write(t, f, "y", 70_020)
+	want := append(bytes.Repeat([]byte{'x'}, 70_000), make([]byte, 21)...)
+	want[70_020] = 'y'
+	wantContent(t, fsys, name, string(want))
+	ok(t, f.Truncate(0))
+	ok(t, f.Truncate(3))
+	wantContent(t, fsys, name, "\x00\x00\x00")
+	if err := f.Truncate(-1); err == nil {
+		t.Error("a negative size was taken")
+	}
+	size, err := f.Size()
+	ok(t, err)
+	if size != 3 {
+		t.Errorf("size %d, want 3", size)
+	}
+	ok(t, f.Close())
+}
+
+func testCreateTruncates(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	put(t, fsys, name, "long content")
+	put(t, fsys, name, "short")
+	wantContent(t, fsys, name, "short")
+	ok(t, fsys.MkdirAll(filepath.Join(dir, "d")))
+	if _, err := fsys.Create(filepath.Join(dir, "d")); err == nil {
+		t.Error("a folder was created as a file")
+	}
+}
+
+func testMissing(t *testing.T, fsys vfs.FS, dir string) {
+	name, inside := filepath.Join(dir, "none"), filepath.Join(dir, "none", "f")
+	calls := map[string]func() error{
+		"open":          func() error { _, err := fsys.Open(name); return err },
+		"openreadwrite": func() error { _, err := fsys.OpenReadWrite(name); return err },
+		"create":        func() error { _, err := fsys.Create(inside); return err },
+		"lock":          func() error { _, err := fsys.Lock(inside); return err },
+		"remove":        func() error { return fsys.Remove(name) },
+		"rename":        func() error { return fsys.Rename(name, name+"2") },
+		"list":          func() error { _, err := fsys.List(name); return err },
+		"stat":          func() error { _, err := fsys.Stat(name); return err },
+		"syncdir":       func() error { return fsys.SyncDir(name) },
+	}
+	for what, call := range calls {
+		if err := call(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ok(t, fsys.RemoveAll(name))
+	ok(t, fsys.RemoveAll(inside))
+}
+
+func testNames(t *testing.T, fsys vfs.FS, dir string) {
+	wantList(t, fsys, dir)
+	ok(t, fsys.MkdirAll(filepath.Join(dir, "d", "e")))
+	ok(t, fsys.MkdirAll(filepath.Join(dir, "d", "e")))
+	put(t, fsys, filepath.Join(dir, "b"), "")
+	put(t, fsys, filepath.Join(dir, "a"), "")
+	put(t, fsys, filepath.Join(dir, "d", "e", "..", "c"), "c")
+	wantList(t, fsys, dir, "a", "b", "d")
+	wantList(t, fsys, filepath.Join(dir, "d"), "c", "e")
+	wantContent(t, fsys, filepath.Join(dir, "d", "c"), "c")
+	if err := fsys.MkdirAll(filepath.Join(dir, "a", "x")); err == nil {
+		t.Error("a folder was made in a file")
+	}
+	if _, err := fsys.List(filepath.Join(dir, "a")); err == nil {
+		t.Error("a file was listed")
+	}
+	if err := fsys.SyncDir(filepath.Join(dir, "a")); err == nil {
+		t.Error("a file was synced as a folder")
+	}
+	ok(t, fsys.SyncDir(dir))
+}
+
+func testRename(t *testing.T, fsys vfs.FS, dir string) {
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	put(t, fsys, a, "A")
+	put(t, fsys, b, "B")
+	replaced, err := fsys.Open(b)
+	ok(t, err)
+	ok(t, fsys.Rename(a, b))
+	ok(t, fsys.Rename(b, b))
+	wantList(t, fsys, dir, "b")
+	wantContent(t, fsys, b, "A")
+	old := make([]byte, 1)
+	if _, err := replaced.ReadAt(old, 0); err != nil || old[0] != 'B' {
+		t.Errorf("the replaced file reads %q, %v", old, err)
+	}
+	ok(t, replaced.Close())
+	ok(t, fsys.MkdirAll(filepath.Join(dir, "d")))
+	ok(t, fsys.Rename(b, filepath.Join(dir, "d", "c")))
+	wantContent(t, fsys, filepath.Join(dir, "d", "c"), "A")
+}
+
+func testRenameFolder(t *testing.T, fsys vfs.FS, dir string) {
+	d, e, f := filepath.Join(dir, "d"), filepath.Join(dir, "e"), filepath.Join(dir, "f")
+	ok(t, fsys.MkdirAll(d))
+	put(t, fsys, filepath.Join(d, "x"), "X")
+	put(t, fsys, f, "F")
+	if err := fsys.Rename(d, filepath.Join(d, "y")); err == nil {
+		t.Error("a folder was moved into itself")
+	}
+	if err := fsys.Rename(d, f); err == nil {
+		t.Error("a folder replaced a file")
+	}
+	if err := fsys.Rename(f, d); err == nil {
+		t.Error("a file replaced a folder")
+	}
+	ok(t, fsys.Rename(d, e))
+	wantContent(t, fsys, filepath.Join(e, "x"), "X")
+	wantList(t, fsys, dir, "e", "f")
+}
+
+func testRemove(t *testing.T, fsys vfs.FS, dir string) {
+	d, x := filepath.Join(dir, "d"), filepath.Join(dir, "d", "x")
+	ok(t, fsys.MkdirAll(filepath.Join(d, "sub")))
+	put(t, fsys, x, "X")
+	put(t, fsys, filepath.Join(d, "sub", "y"), "Y")
+	if err := fsys.Remove(d); err == nil {
+		t.Error("a folder was removed with what it held")
+	}
+	ok(t, fsys.Remove(x))
+	wantList(t, fsys, d, "sub")
+	ok(t, fsys.RemoveAll(d))
+	wantList(t, fsys, dir)
+	ok(t, fsys.MkdirAll(d))
+	ok(t, fsys.Remove(d))
+	wantList(t, fsys, dir)
+}
+
+func testRemovedButOpen(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	f, err := fsys.Create(name)
+	ok(t, err)
+	ok(t, fsys.Remove(name))
+	write(t, f, "still here", 0)
+	got := make([]byte, 10)
+	_, err = f.ReadAt(got, 0)
+	ok(t, err)
+	if string(got) != "still here" {
+		t.Errorf("read %q", got)
+	}
+	ok(t, f.Sync())
+	ok(t, f.Close())
+}
+
+func testLock(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "lock")
+	l, err := fsys.Lock(name)
+	ok(t, err)
+	_, err = fsys.Lock(name)
+	wantIs(t, err, vfs.ErrLocked)
+	ok(t, l.Close())
+	wantList(t, fsys, dir, "lock")
+	l, err = fsys.Lock(name)
+	ok(t, err)
+	ok(t, l.Close())
+	if err := l.Close(); err == nil {
+		t.Error("a lock was released twice")
+	}
+}
+
+func testClosed(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	f, err := fsys.Create(name)
+	ok(t, err)
+	ok(t, f.Close())
+	calls := map[string]func() error{
+		"read":     func() error { _, err := f.ReadAt(make([]byte, 1), 0); return err },
+		"write":    func() error { _, err := f.WriteAt(make([]byte, 1), 0); return err },
+		"size":     func() error { _, err := f.Size(); return err },
+		"truncate": func() error { return f.Truncate(0) },
+		"sync":     f.Sync,
+		"map":      func() error { _, err := f.Map(1); return err },
+		"close":    f.Close,
+	}
+	for what, call := range calls {
+		err := call()
+		pathErr, isPath := errors.AsType[*fs.PathError](err)
+		if !errors.Is(err, fs.ErrClosed) || !isPath || pathErr.Path != name {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func testReadOnly(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	put(t, fsys, name, "data")
+	f, err := fsys.Open(name)
+	ok(t, err)
+	if _, err := f.WriteAt([]byte("x"), 0); err == nil {
+		t.Error("a write was taken")
+	}
+	if err := f.Truncate(0); err == nil {
+		t.Error("a truncation was taken")
+	}
+	ok(t, f.Sync())
+	ok(t, f.Close())
+	wantContent(t, fsys, name, "data")
+}
+
+func testMap(t *testing.T, fsys vfs.FS, dir string) {
+	f, err := fsys.Create(filepath.Join(dir, "f"))
+	ok(t, err)
+	defer func() { ok(t, f.Close()) }()
+	write(t, f, "first", 0)
+	if _, err := f.Map(-1); err == nil {
+		t.Error("a negative size was mapped")
+	}
+	m, err := f.Map(1 << 20)
+	if errors.Is(err, vfs.ErrNotMappable) {
+		return
+	}
+	ok(t, err)
+	if got := string(m.Bytes()[:5]); got != "first" {
+		t.Errorf("mapped %q", got)
+	}
+	write(t, f, "later", 100_000)
+	if got := string(m.Bytes()[100_000:100_005]); got != "later" {
+		t.Errorf("mapped %q", got)
+	}
+	ok(t, m.Close())
+	wantIs(t, m.Close(), fs.ErrClosed)
+	m, err = f.Map(0)
+	ok(t, err)
+	if len(m.Bytes()) != 0 {
+		t.Error("an empty mapping has bytes")
+	}
+	ok(t, m.Close())
+}
+
+func testStat(t *testing.T, fsys vfs.FS, dir string) {
+	put(t, fsys, filepath.Join(dir, "f"), "12345")
+	info, err := fsys.Stat(filepath.Join(dir, "f"))
+	ok(t, err)
+	if info.Name() != "f" || info.Size() != 5 || info.IsDir() || !info.Mode().IsRegular() {
+		t.Errorf("file: %s %d %v", info.Name(), info.Size(), info.Mode())
+	}
+	info, err = fsys.Stat(dir)
+	ok(t, err)
+	if info.Name() != filepath.Base(dir) || !info.IsDir() || !info.Mode().IsDir() {
+		t.Errorf("folder: %s %v", info.Name(), info.Mode())
+	}
+	free, err := fsys.Free(dir)
+	ok(t, err)
+	if free <= 0 {
+		t.Errorf("%d bytes free", free)
+	}
+}
+
+// testConcurrent appends with several goroutines at interleaved ranges, while
+// others read what is there, and a handle is opened and closed beside.
+func testConcurrent(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "f")
+	f, err := fsys.Create(name)
+	ok(t, err)
+	const writers, rounds, piece = 4, 40, 5_000
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			p := bytes.Repeat([]byte{byte('a' + w)}, piece)
+			for r := range rounds {
+				if _, err := f.WriteAt(p, int64(r*writers+w)*piece); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			p := make([]byte, piece)
+			for r := range rounds {
+				n, err := f.ReadAt(p, int64(r*writers+w)*piece)
+				if err != nil && err != io.EOF {
+					t.Error(err)
+				}
+				for _, b := range p[:n] {
+					if b != 0 && b != byte('a'+w) {
+						t.Errorf("read %q", b)
+						return
+					}
+				}
+			}
+		})
+		wg.Go(func() {
+			own := filepath.Join(dir, fmt.Sprint("g", w))
+			for range rounds {
+				g, err := fsys.Create(own)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(g.Sync(), g.Close(), fsys.Rename(own, own+"x"), fsys.SyncDir(dir)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	ok(t, f.Close())
+	var want []byte
+	for range rounds {
+		for w := range writers {
+			want = append(want, bytes.Repeat([]byte{byte('a' + w)}, piece)...)
+		}
+	}
+	wantContent(t, fsys, name, string(want))
+}

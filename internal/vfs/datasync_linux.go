@@ -1,0 +1,8 @@
+package vfs
+
+import "golang.org/x/sys/unix"
+
+// datasync writes a file's data to disk, and of its metadata what is needed to read it back.
+func datasync(fd int) error {
+	return retryEINTR(func() error { return unix.Fdatasync(fd) })
+}

@@ -1,0 +1,308 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"sync/atomic"
+)
+
+// Kind is the kind of an operation.
+type Kind uint8
+
+// The operations of FS, File, Mapping and of a lock.
+const (
+	OpCreate Kind = iota
+	OpOpen
+	OpOpenReadWrite
+	OpRemove
+	OpRemoveAll
+	OpRename
+	OpMkdirAll
+	OpList
+	OpStat
+	OpSyncDir
+	OpLock
+	OpUnlock
+	OpFree
+	OpRead
+	OpWrite
+	OpSize
+	OpTruncate
+	OpSync
+	OpMap
+	OpMapBytes // only after the mapping was closed
+	OpUnmap
+	OpClose
+)
+
+var kindNames = [...]string{
+	OpCreate: "create", OpOpen: "open", OpOpenReadWrite: "openreadwrite", OpRemove: "remove",
+	OpRemoveAll: "removeall", OpRename: "rename", OpMkdirAll: "mkdirall", OpList: "list",
+	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpUnlock: "unlock", OpFree: "free",
+	OpRead: "read", OpWrite: "write", OpSize: "size", OpTruncate: "truncate", OpSync: "sync",
+	OpMap: "map", OpMapBytes: "mapbytes", OpUnmap: "unmap", OpClose: "close",
+}
+
+// String returns the kind in lower case, in one word.
+func (k Kind) String() string { return kindNames[k] }
+
+// Mutates reports whether the operation changes files or names, or makes changes durable.
+func (k Kind) Mutates() bool {
+	switch k {
+	case OpCreate, OpRemove, OpRemoveAll, OpRename, OpMkdirAll, OpSyncDir, OpLock, OpWrite, OpTruncate, OpSync:
+		return true
+	default:
+		return false
+	}
+}
+
+// Op is one operation on a file system.
+type Op struct {
+	Kind    Kind
+	Name    string // the file or folder, as the caller named it
+	NewName string // OpRename only
+	Offset  int64  // OpRead and OpWrite
+	Len     int64  // bytes of OpRead, OpWrite and OpMap; the new size of OpTruncate
+}
+
+// call is an operation on its way through a hooked file system.
+type call struct {
+	Op
+	handle uint64 // what is opened, used or closed: a file, lock or mapping; 0 for names
+	closed bool   // the handle was closed before
+}
+
+// hooked passes operations on to another file system and tells its hooks of
+// them. It holds no lock while they run, so they may use the file system.
+type hooked struct {
+	inner  FS
+	before func(call) error // an error is returned in place of doing the operation
+	after  func(call, error)
+	last   atomic.Uint64 // the last handle given out
+}
+
+func (h *hooked) run(c call, do func() error) error {
+	err := h.begin(c)
+	if err == nil {
+		err = do()
+	}
+	h.end(c, err)
+	return err
+}
+
+// release is run for what gives something back: that is done even when a hook
+// fails it, so that an injected error does not leak a descriptor or a lock.
+func (h *hooked) release(c call, do func() error) error {
+	err := h.begin(c)
+	if doErr := do(); err == nil {
+		err = doErr
+	}
+	h.end(c, err)
+	return err
+}
+
+func (h *hooked) begin(c call) error {
+	if h.before == nil {
+		return nil
+	}
+	err := h.before(c)
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err
+	}
+	return &fs.PathError{Op: c.Kind.String(), Path: c.Name, Err: err}
+}
+
+func (h *hooked) end(c call, err error) {
+	if h.after != nil {
+		h.after(c, err)
+	}
+}
+
+func (h *hooked) open(kind Kind, name string, open func(string) (File, error)) (File, error) {
+	f := &hookedFile{fs: h, handle: h.last.Add(1)}
+	err := h.run(call{Op: Op{Kind: kind, Name: name}, handle: f.handle}, func() (err error) {
+		f.File, err = open(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (h *hooked) Create(name string) (File, error) { return h.open(OpCreate, name, h.inner.Create) }
+func (h *hooked) Open(name string) (File, error)   { return h.open(OpOpen, name, h.inner.Open) }
+
+func (h *hooked) OpenReadWrite(name string) (File, error) {
+	return h.open(OpOpenReadWrite, name, h.inner.OpenReadWrite)
+}
+
+func (h *hooked) named(kind Kind, name string, do func(string) error) error {
+	return h.run(call{Op: Op{Kind: kind, Name: name}}, func() error { return do(name) })
+}
+
+func (h *hooked) Remove(name string) error    { return h.named(OpRemove, name, h.inner.Remove) }
+func (h *hooked) RemoveAll(name string) error { return h.named(OpRemoveAll, name, h.inner.RemoveAll) }
+func (h *hooked) MkdirAll(dir string) error   { return h.named(OpMkdirAll, dir, h.inner.MkdirAll) }
+func (h *hooked) SyncDir(dir string) error    { return h.named(OpSyncDir, dir, h.inner.SyncDir) }
+
+func (h *hooked) Rename(oldName, newName string) error {
+	return h.run(call{Op: Op{Kind: OpRename, Name: oldName, NewName: newName}}, func() error {
+		return h.inner.Rename(oldName, newName)
+	})
+}
+
+func (h *hooked) List(dir string) (names []string, err error) {
+	err = h.named(OpList, dir, func(string) (err error) {
+		names, err = h.inner.List(dir)
+		return err
+	})
+	return names, err
+}
+
+func (h *hooked) Stat(name string) (info fs.FileInfo, err error) {
+	err = h.named(OpStat, name, func(string) (err error) {
+		info, err = h.inner.Stat(name)
+		return err
+	})
+	return info, err
+}
+
+func (h *hooked) Free(dir string) (free int64, err error) {
+	err = h.named(OpFree, dir, func(string) (err error) {
+		free, err = h.inner.Free(dir)
+		return err
+	})
+	return free, err
+}
+
+func (h *hooked) Lock(name string) (io.Closer, error) {
+	l := &hookedLock{fs: h, name: name, handle: h.last.Add(1)}
+	err := h.run(call{Op: Op{Kind: OpLock, Name: name}, handle: l.handle}, func() (err error) {
+		l.inner, err = h.inner.Lock(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+type hookedLock struct {
+	fs     *hooked
+	inner  io.Closer
+	name   string
+	handle uint64
+	closed atomic.Bool
+}
+
+func (l *hookedLock) Close() error {
+	c := call{Op: Op{Kind: OpUnlock, Name: l.name}, handle: l.handle, closed: l.closed.Swap(true)}
+	return l.fs.release(c, l.inner.Close)
+}
+
+type hookedFile struct {
+	File
+	fs     *hooked
+	handle uint64
+	closed atomic.Bool
+}
+
+func (f *hookedFile) call(kind Kind, off, length int64) call {
+	return call{
+		Op:     Op{Kind: kind, Name: f.Name(), Offset: off, Len: length},
+		handle: f.handle,
+		closed: f.closed.Load(),
+	}
+}
+
+func (f *hookedFile) ReadAt(p []byte, off int64) (n int, err error) {
+	err = f.fs.run(f.call(OpRead, off, int64(len(p))), func() (err error) {
+		n, err = f.File.ReadAt(p, off)
+		return err
+	})
+	return n, err
+}
+
+func (f *hookedFile) WriteAt(p []byte, off int64) (n int, err error) {
+	c := f.call(OpWrite, off, int64(len(p)))
+	err = f.fs.begin(c)
+	if err == nil {
+		n, err = f.File.WriteAt(p, off)
+	} else if short, ok := errors.AsType[*ShortWrite](err); ok {
+		var innerErr error
+		n, innerErr = f.File.WriteAt(p[:max(0, min(short.N, len(p)))], off)
+		if innerErr != nil {
+			err = innerErr
+		}
+	}
+	f.fs.end(c, err)
+	return n, err
+}
+
+func (f *hookedFile) Size() (size int64, err error) {
+	err = f.fs.run(f.call(OpSize, 0, 0), func() (err error) {
+		size, err = f.File.Size()
+		return err
+	})
+	return size, err
+}
+
+func (f *hookedFile) Truncate(size int64) error {
+	return f.fs.run(f.call(OpTruncate, 0, size), func() error { return f.File.Truncate(size) })
+}
+
+func (f *hookedFile) Sync() error { return f.fs.run(f.call(OpSync, 0, 0), f.File.Sync) }
+
+func (f *hookedFile) Close() error {
+	c := f.call(OpClose, 0, 0)
+	c.closed = f.closed.Swap(true)
+	return f.fs.release(c, f.File.Close)
+}
+
+func (f *hookedFile) Map(size int64) (Mapping, error) {
+	m := &hookedMapping{fs: f.fs, name: f.Name(), size: size, handle: f.fs.last.Add(1)}
+	c := f.call(OpMap, 0, size)
+	c.handle = m.handle
+	err := f.fs.run(c, func() (err error) {
+		m.inner, err = f.File.Map(size)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+type hookedMapping struct {
+	fs     *hooked
+	inner  Mapping
+	name   string
+	size   int64
+	handle uint64
+	closed atomic.Bool
+}
+
+func (m *hookedMapping) call(kind Kind) call {
+	return call{Op: Op{Kind: kind, Name: m.name, Len: m.size}, handle: m.handle}
+}
+
+// Bytes tells the hooks only when it comes too late: it cannot fail, and is called often.
+func (m *hookedMapping) Bytes() []byte {
+	if m.closed.Load() {
+		c := m.call(OpMapBytes)
+		c.closed = true
+		m.fs.end(c, fs.ErrClosed)
+	}
+	return m.inner.Bytes()
+}
+
+func (m *hookedMapping) Close() error {
+	c := m.call(OpUnmap)
+	c.closed = m.closed.Swap(true)
+	return m.fs.release(c, m.inner.Close)
+}

@@ -1,0 +1,215 @@
+package vfs_test
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+func TestFaultyFailsEveryKind(t *testing.T) {
+	boom := errors.New("boom")
+	calls := []struct {
+		kind vfs.Kind
+		name string
+		do   func(fsys vfs.FS, f vfs.File) error
+	}{
+		{vfs.OpCreate, "a", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.Create("a"); return err }},
+		{vfs.OpOpen, "f", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.Open("f"); return err }},
+		{vfs.OpOpenReadWrite, "f", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.OpenReadWrite("f"); return err }},
+		{vfs.OpRemove, "f", func(fsys vfs.FS, _ vfs.File) error { return fsys.Remove("f") }},
+		{vfs.OpRemoveAll, "f", func(fsys vfs.FS, _ vfs.File) error { return fsys.RemoveAll("f") }},
+		{vfs.OpRename, "f", func(fsys vfs.FS, _ vfs.File) error { return fsys.Rename("f", "g") }},
+		{vfs.OpMkdirAll, "d", func(fsys vfs.FS, _ vfs.File) error { return fsys.MkdirAll("d") }},
+		{vfs.OpList, "/", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.List("/"); return err }},
+		{vfs.OpStat, "f", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.Stat("f"); return err }},
+		{vfs.OpSyncDir, "/", func(fsys vfs.FS, _ vfs.File) error { return fsys.SyncDir("/") }},
+		{vfs.OpLock, "l", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.Lock("l"); return err }},
+		{vfs.OpFree, "/", func(fsys vfs.FS, _ vfs.File) error { _, err := fsys.Free("/"); return err }},
+		{vfs.OpRead, "f", func(_ vfs.FS, f vfs.File) error { _, err := f.ReadAt(make([]byte, 1), 0); return err }},
+		{vfs.OpWrite, "f", func(_ vfs.FS, f vfs.File) error { _, err := f.WriteAt([]byte("x"), 0); return err }},
+		{vfs.OpSize, "f", func(_ vfs.FS, f vfs.File) error { _, err := f.Size(); return err }},
+		{vfs.OpTruncate, "f", func(_ vfs.FS, f vfs.File) error { return f.Truncate(0) }},
+		{vfs.OpSync, "f", func(_ vfs.FS, f vfs.File) error { return f.Sync() }},
+		{vfs.OpMap, "f", func(_ vfs.FS, f vfs.File) error { _, err := f.Map(1); return err }},
+		{vfs.OpClose, "f", func(_ vfs.FS, f vfs.File) error { return f.Close() }},
+	}
+	for _, c := range calls {
+		t.Run(c.kind.String(), func(t *testing.T) {
+			m := vfs.NewMem()
+			put(t, m, "f", "data")
+			armed := false
+			fsys := vfs.NewFaulty(m, func(op vfs.Op) error {
+				if armed && op.Kind == c.kind && op.Name == c.name {
+					return boom
+				}
+				return nil
+			})
+			f, err := fsys.OpenReadWrite("f")
+			ok(t, err)
+			armed = true
+			err = c.do(fsys, f)
+			wantIs(t, err, boom)
+			pathErr, isPath := errors.AsType[*fs.PathError](err)
+			if !isPath || pathErr.Op != c.kind.String() || pathErr.Path != c.name {
+				t.Errorf("got %#v", err)
+			}
+			wantList(t, m, "/", "f")
+			wantContent(t, m, "f", "data")
+		})
+	}
+}
+
+func TestFaultyShortWrite(t *testing.T) {
+	m := vfs.NewMem()
+	fsys := vfs.NewFaulty(m, func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite {
+			return &vfs.ShortWrite{N: 3, Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+	f, err := fsys.Create("f")
+	ok(t, err)
+	n, err := f.WriteAt([]byte("12345"), 0)
+	if n != 3 {
+		t.Errorf("wrote %d bytes", n)
+	}
+	wantIs(t, err, syscall.ENOSPC)
+	ok(t, f.Close())
+	wantContent(t, m, "f", "123")
+}
+
+func TestFaultyReleasesEvenWhenFailing(t *testing.T) {
+	counting := vfs.NewCounting(vfs.OS)
+	boom := errors.New("boom")
+	fsys := vfs.NewFaulty(counting, func(op vfs.Op) error {
+		switch op.Kind {
+		case vfs.OpClose, vfs.OpUnlock, vfs.OpUnmap:
+			return boom
+		}
+		return nil
+	})
+	f, err := fsys.Create(filepath.Join(t.TempDir(), "f"))
+	ok(t, err)
+	write(t, f, "x", 0)
+	m, err := f.Map(1)
+	ok(t, err)
+	l, err := fsys.Lock(f.Name() + "lock")
+	ok(t, err)
+	for _, c := range []interface{ Close() error }{m, l, f} {
+		wantIs(t, c.Close(), boom)
+	}
+	if open := counting.OpenFiles(); len(open) != 0 {
+		t.Errorf("left open: %q", open)
+	}
+}
+
+// TestFaultyHooksCrash clones after every operation of an atomic replacement.
+func TestFaultyHooksCrash(t *testing.T) {
+	m := vfs.NewCrashMem()
+	ok(t, vfs.WriteFileAtomic(m, "/f", []byte("old")))
+	var seen []string
+	fsys := vfs.NewFaulty(m, func(vfs.Op) error {
+		data, err := vfs.ReadFile(m.CrashClone(vfs.CrashOptions{}), "/f")
+		seen = append(seen, string(data))
+		return err
+	})
+	ok(t, vfs.WriteFileAtomic(fsys, "/f", []byte("new")))
+	if want := []string{"old", "old", "old", "old", "old", "old"}; !slices.Equal(seen, want) {
+		t.Errorf("seen %q", seen)
+	}
+	wantContent(t, m.CrashClone(vfs.CrashOptions{}), "/f", "new")
+}
+
+func TestLogging(t *testing.T) {
+	var lines []string
+	inner := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncDir && op.Name == "/data/bad" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	fsys := vfs.NewLogging(inner, func(line string) { lines = append(lines, line) }).RelativeTo("/data/")
+	ok(t, fsys.MkdirAll("/data"))
+	f, err := fsys.Create("/data/a")
+	ok(t, err)
+	write(t, f, "hello", 10)
+	_, err = f.ReadAt(make([]byte, 5), 0)
+	ok(t, err)
+	ok(t, f.Truncate(5))
+	ok(t, f.Sync())
+	ok(t, f.Close())
+	ok(t, fsys.Rename("/data/a", "/other"))
+	ok(t, fsys.SyncDir("/data"))
+	wantIs(t, fsys.SyncDir("/data/bad"), syscall.EIO)
+	wantIs(t, fsys.Rename("/data/none", "/data/x"), fs.ErrNotExist)
+	l, err := fsys.Lock("/data/lock")
+	ok(t, err)
+	ok(t, l.Close())
+	ok(t, fsys.Remove("/data/lock"))
+	ok(t, fsys.RemoveAll("/other"))
+	want := `mkdirall .
+create a
+write a 10+5
+truncate a 5
+sync a
+rename a /other
+syncdir .
+syncdir bad: input/output error
+rename none x: no such file or directory
+lock lock
+remove lock
+removeall /other`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestCounting(t *testing.T) {
+	fsys := vfs.NewCounting(vfs.OS)
+	dir := t.TempDir()
+	a, l := filepath.Join(dir, "a"), filepath.Join(dir, "l")
+	wantOpen := func(want ...string) {
+		t.Helper()
+		if got := fsys.OpenFiles(); !slices.Equal(got, want) {
+			t.Errorf("open: %q, want %q", got, want)
+		}
+	}
+	wantOpen()
+	f, err := fsys.Create(a)
+	ok(t, err)
+	write(t, f, "x", 0)
+	g, err := fsys.Open(a)
+	ok(t, err)
+	lock, err := fsys.Lock(l)
+	ok(t, err)
+	_, err = fsys.Lock(l)
+	wantIs(t, err, vfs.ErrLocked)
+	_, err = fsys.Open(l + "none")
+	wantIs(t, err, fs.ErrNotExist)
+	m, err := g.Map(1)
+	ok(t, err)
+	wantOpen(a, a, "lock of "+l, "mapping of "+a)
+	ok(t, f.Close())
+	wantIs(t, f.Close(), fs.ErrClosed)
+	ok(t, lock.Close())
+	ok(t, g.Close())
+	wantOpen("mapping of " + a)
+	ok(t, m.Close())
+	wantOpen()
+	if got := fsys.UsedAfterClose(); len(got) != 0 {
+		t.Errorf("used after close: %q", got)
+	}
+	wantIs(t, g.Sync(), fs.ErrClosed)
+	if m.Bytes() != nil {
+		t.Error("an unmapped mapping has bytes")
+	}
+	if got, want := fsys.UsedAfterClose(), []string{"sync " + a, "mapbytes " + a}; !slices.Equal(got, want) {
+		t.Errorf("used after close: %q, want %q", got, want)
+	}
+}

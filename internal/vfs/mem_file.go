@@ -1,0 +1,376 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+const (
+	blockSize = 64 << 10
+	// maxMemFile bounds the list of blocks that a wild offset can ask for.
+	maxMemFile = 1 << 40
+)
+
+// block is a piece of a file. Bytes behind the end of buf are zero.
+type block struct {
+	mu  sync.RWMutex // guards buf
+	buf []byte       // at most blockSize
+	// shared blocks also belong to what is durable or to another file system: they
+	// are copied before they change. Set once, before a second owner exists; only
+	// tracking file systems share.
+	shared bool
+}
+
+// fileData is the content of a file.
+//
+// Reads and writes hold mu for reading and the blocks they touch one by one, so
+// that they run side by side. What changes the list of blocks holds mu for writing.
+type fileData struct {
+	mu     sync.RWMutex
+	blocks []*block // nil: a hole
+	// size is raised only after the bytes before it were written: a reader never
+	// sees zeros in place of an append that is on its way.
+	size  atomic.Int64
+	freed bool
+
+	synced  snapshot // tracking: what is durable
+	pending []edit   // tracking: what changed since, oldest first
+}
+
+// snapshot is a state of a file. All its blocks are shared.
+type snapshot struct {
+	blocks []*block
+	size   int64
+}
+
+func (d *fileData) readAt(p []byte, off int64) (int, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.freed {
+		return 0, fs.ErrClosed
+	}
+	size := d.size.Load()
+	if off >= size {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	want := len(p)
+	p = p[:min(int64(want), size-off)]
+	for rest := p; len(rest) > 0; {
+		at := int(off % blockSize)
+		piece := rest[:min(len(rest), blockSize-at)]
+		var b *block
+		if i := int(off / blockSize); i < len(d.blocks) {
+			b = d.blocks[i]
+		}
+		b.read(piece, at)
+		rest, off = rest[len(piece):], off+int64(len(piece))
+	}
+	if len(p) < want {
+		return len(p), io.EOF
+	}
+	return len(p), nil
+}
+
+func (b *block) read(p []byte, at int) {
+	n := 0
+	if b != nil {
+		b.mu.RLock()
+		if at < len(b.buf) {
+			n = copy(p, b.buf[at:])
+		}
+		b.mu.RUnlock()
+	}
+	clear(p[n:])
+}
+
+func (d *fileData) writeAt(m *Mem, p []byte, off int64) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if off > maxMemFile-int64(len(p)) {
+		return 0, syscall.EFBIG
+	}
+	first, last := int(off/blockSize), int((off+int64(len(p))-1)/blockSize)
+	if m.tracking {
+		// Blocks must be unshared and writes remembered in the order they are done.
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.prepare(first, last)
+	} else {
+		d.mu.RLock()
+		for !d.prepared(first, last) {
+			d.mu.RUnlock()
+			d.mu.Lock()
+			d.prepare(first, last)
+			d.mu.Unlock()
+			d.mu.RLock() // a Truncate may have come between, hence the loop
+		}
+		defer d.mu.RUnlock()
+	}
+	if d.freed {
+		return 0, fs.ErrClosed
+	}
+	n := d.fill(m, p, off)
+	if m.tracking && n > 0 {
+		d.pending = append(d.pending, edit{off: off, data: slices.Clone(p[:n])})
+	}
+	for end := off + int64(n); n > 0; {
+		size := d.size.Load()
+		if size >= end || d.size.CompareAndSwap(size, end) {
+			break
+		}
+	}
+	if n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+func (d *fileData) prepared(first, last int) bool {
+	if d.freed {
+		return true
+	}
+	return last < len(d.blocks) && !slices.Contains(d.blocks[first:last+1], nil)
+}
+
+// prepare makes the blocks first to last exist and belong to this file alone.
+func (d *fileData) prepare(first, last int) {
+	if d.freed {
+		return
+	}
+	if missing := last + 1 - len(d.blocks); missing > 0 {
+		d.blocks = slices.Grow(d.blocks, missing)[:last+1]
+	}
+	for i := first; i <= last; i++ {
+		switch b := d.blocks[i]; {
+		case b == nil:
+			d.blocks[i] = new(block)
+			if i > 0 {
+				// Whoever is past the first block is likely to fill this one too.
+				d.blocks[i].buf = make([]byte, 0, blockSize)
+			}
+		case b.shared:
+			d.blocks[i] = b.unshared()
+		}
+	}
+}
+
+func (b *block) unshared() *block {
+	return &block{buf: append(make([]byte, 0, cap(b.buf)), b.buf...)}
+}
+
+// fill copies bytes into prepared blocks, as many as the capacity allows.
+func (d *fileData) fill(m *Mem, p []byte, off int64) int {
+	done := 0
+	for done < len(p) {
+		at := int(off % blockSize)
+		piece := p[done:min(len(p), done+blockSize-at)]
+		n := d.blocks[off/blockSize].write(m, piece, at)
+		done, off = done+n, off+int64(n)
+		if n < len(piece) {
+			break
+		}
+	}
+	return done
+}
+
+func (b *block) write(m *Mem, p []byte, at int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := len(b.buf)
+	if grow := at + len(p) - old; grow > 0 {
+		got := m.reserve(int64(grow))
+		if got < int64(grow) {
+			fits := old + int(got) - at
+			if fits <= 0 {
+				m.release(got)
+				return 0
+			}
+			p = p[:fits]
+		}
+		b.extend(at + len(p))
+		if at > old {
+			clear(b.buf[old:at]) // left over from before a Truncate
+		}
+	}
+	return copy(b.buf[at:], p)
+}
+
+func (b *block) extend(length int) {
+	if length <= cap(b.buf) {
+		b.buf = b.buf[:length]
+		return
+	}
+	room := max(256, 2*cap(b.buf))
+	for room < length {
+		room *= 2
+	}
+	buf := make([]byte, length, min(room, blockSize))
+	copy(buf, b.buf)
+	b.buf = buf
+}
+
+func (d *fileData) truncate(m *Mem, size int64) error {
+	if size < 0 {
+		return syscall.EINVAL
+	}
+	if size > maxMemFile {
+		return syscall.EFBIG
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.freed {
+		return fs.ErrClosed
+	}
+	old := d.size.Load()
+	if size == old {
+		return nil
+	}
+	if size < old {
+		d.cut(m, size)
+	}
+	d.size.Store(size)
+	if m.tracking {
+		d.pending = append(d.pending, edit{resize: true, off: size, shrinks: size < old})
+	}
+	return nil
+}
+
+// cut drops all bytes from size on.
+func (d *fileData) cut(m *Mem, size int64) {
+	keep := int((size + blockSize - 1) / blockSize)
+	if keep < len(d.blocks) {
+		for i, b := range d.blocks[keep:] {
+			if b != nil {
+				m.release(int64(len(b.buf)))
+			}
+			d.blocks[keep+i] = nil
+		}
+		d.blocks = d.blocks[:keep]
+	}
+	at := int(size % blockSize)
+	if at == 0 || keep > len(d.blocks) {
+		return
+	}
+	b := d.blocks[keep-1]
+	if b == nil || len(b.buf) <= at {
+		return
+	}
+	m.release(int64(len(b.buf) - at))
+	if b.shared {
+		b = b.unshared()
+		d.blocks[keep-1] = b
+	}
+	b.buf = b.buf[:at]
+}
+
+func (d *fileData) free(m *Mem) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut(m, 0)
+	d.blocks = nil
+	d.size.Store(0)
+	d.freed = true
+}
+
+// memFile is a handle of a file.
+type memFile struct {
+	mem      *Mem
+	node     *node
+	name     string
+	writable bool
+	closed   atomic.Bool
+}
+
+func (f *memFile) fail(op string, err error) error {
+	return &fs.PathError{Op: op, Path: f.name, Err: err}
+}
+
+func (f *memFile) check(op string, off int64) error {
+	if f.closed.Load() {
+		return f.fail(op, fs.ErrClosed)
+	}
+	if off < 0 {
+		return f.fail(op, syscall.EINVAL)
+	}
+	return nil
+}
+
+func (f *memFile) Name() string { return f.name }
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.check("read", off); err != nil {
+		return 0, err
+	}
+	n, err := f.node.readAt(p, off)
+	if err != nil && err != io.EOF {
+		err = f.fail("read", err)
+	}
+	return n, err
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.check("write", off); err != nil {
+		return 0, err
+	}
+	if !f.writable {
+		return 0, f.fail("write", syscall.EBADF)
+	}
+	n, err := f.node.writeAt(f.mem, p, off)
+	if err != nil {
+		err = f.fail("write", err)
+	}
+	return n, err
+}
+
+func (f *memFile) Size() (int64, error) {
+	if err := f.check("stat", 0); err != nil {
+		return 0, err
+	}
+	return f.node.size.Load(), nil
+}
+
+func (f *memFile) Truncate(size int64) error {
+	if err := f.check("truncate", size); err != nil {
+		return err
+	}
+	if !f.writable {
+		return f.fail("truncate", syscall.EINVAL)
+	}
+	if err := f.node.truncate(f.mem, size); err != nil {
+		return f.fail("truncate", err)
+	}
+	return nil
+}
+
+func (f *memFile) Sync() error {
+	if err := f.check("sync", 0); err != nil {
+		return err
+	}
+	if f.mem.tracking {
+		f.node.sync()
+	}
+	return nil
+}
+
+func (f *memFile) Map(size int64) (Mapping, error) {
+	if err := f.check("map", size); err != nil {
+		return nil, err
+	}
+	return nil, f.fail("map", ErrNotMappable)
+}
+
+func (f *memFile) Close() error {
+	if f.closed.Swap(true) {
+		return f.fail("close", fs.ErrClosed)
+	}
+	f.mem.letGo(f.node)
+	return nil
+}

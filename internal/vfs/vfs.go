@@ -1,0 +1,83 @@
+// Package vfs is the file system as the database sees it: an interface, the
+// real one, and in-memory ones for tests and for databases that live in memory.
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// ErrLocked says that another holder has the lock.
+var ErrLocked = errors.New("locked by another process")
+
+// ErrNotMappable says that a file system cannot map files into memory. Callers fall back to ReadAt.
+var ErrNotMappable = errors.New("file cannot be mapped into memory")
+
+// FS is a file system. Names are paths as package filepath understands them.
+// Missing files are reported by errors for which errors.Is(err, fs.ErrNotExist) holds.
+type FS interface {
+	// Create makes an empty file for reading and writing, truncating one that exists.
+	Create(name string) (File, error)
+	// Open opens an existing file for reading.
+	Open(name string) (File, error)
+	// OpenReadWrite opens an existing file for reading and writing.
+	OpenReadWrite(name string) (File, error)
+	Remove(name string) error
+	// RemoveAll removes a file or folder with all it holds; a missing one is no error.
+	RemoveAll(name string) error
+	// Rename replaces newName if it exists. It is durable only after SyncDir.
+	Rename(oldName, newName string) error
+	MkdirAll(dir string) error
+	// List returns the names (not paths) in a folder, sorted.
+	List(dir string) ([]string, error)
+	Stat(name string) (fs.FileInfo, error)
+	// SyncDir makes creations, removals and renames in dir durable.
+	SyncDir(dir string) error
+	// Lock takes an exclusive lock, creating the file if need be, or fails with ErrLocked. Close releases it.
+	Lock(name string) (io.Closer, error)
+	// Free returns the bytes that can still be written to the volume of dir.
+	Free(dir string) (int64, error)
+}
+
+// File is an open file. Reads and writes at distinct ranges may run concurrently.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Name returns the name the file was opened with.
+	Name() string
+	Size() (int64, error)
+	Truncate(size int64) error
+	// Sync makes the file's data, and the metadata needed to read it back, durable.
+	Sync() error
+	// Map maps the first size bytes for reading; size may lie beyond the end of the
+	// file, then only bytes that the file has by then may be touched. The mapping
+	// shows later writes. It fails with ErrNotMappable where that is not offered.
+	Map(size int64) (Mapping, error)
+}
+
+// Mapping is a file mapped into memory. Its bytes must not be touched after Close.
+type Mapping interface {
+	Bytes() []byte
+	Close() error
+}
+
+// ReadFile returns the content of a whole file.
+func ReadFile(fsys FS, name string) (data []byte, err error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	data = make([]byte, size)
+	n, err := f.ReadAt(data, 0)
+	if err == io.EOF && int64(n) == size {
+		err = nil
+	}
+	return data[:n], err
+}
