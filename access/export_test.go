@@ -1,0 +1,4 @@
+package access
+
+// CacheSize is how many logins are cached.
+const CacheSize = cacheSize

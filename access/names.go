@@ -1,0 +1,40 @@
+package access
+
+// Streams, event types and documents of user management. They are part of the
+// wire contract and of stored data: do not change.
+const (
+	UserStreamPrefix    = "$user-" // and the login
+	UsersStream         = "$users"
+	NotificationsStream = "$users-password-notifications"
+
+	TypeUserCreated     = "$UserCreated"
+	TypeUserUpdated     = "$UserUpdated"
+	TypeUser            = "$User"
+	TypePasswordChanged = "$PasswordChanged"
+
+	// UserStreamMetadata is the metadata of every user's stream.
+	UserStreamMetadata = `{"$acl":{"$w":"$admins","$d":"$admins","$mw":"$admins"}}`
+	// NotificationsMetadata is the metadata of NotificationsStream.
+	NotificationsMetadata = `{"$maxAge":3600}`
+)
+
+// Names of password hashes as stored in "alg". Do not change.
+const (
+	algSHA256 = "pbkdf2-sha256"
+	algSHA1   = "pbkdf2-sha1"
+)
+
+// Members of the $settings document. Do not change.
+const (
+	keyUserStreamACL   = "$userStreamAcl"
+	keySystemStreamACL = "$systemStreamAcl"
+)
+
+// Headers that carry credentials, in canonical form.
+const (
+	headerAuthorization = "Authorization"
+	headerTrustedAuth   = "Es-Trustedauth"
+)
+
+// UserStream returns the name of the stream that holds a user.
+func UserStream(login string) string { return UserStreamPrefix + login }

@@ -1,0 +1,103 @@
+package access
+
+import (
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Right is one of the five rights to a stream.
+type Right uint8
+
+// The rights, in the order of their keys $r, $w, $d, $mr, $mw in an access list.
+const (
+	ReadRight Right = iota
+	WriteRight
+	DeleteRight
+	MetaReadRight
+	MetaWriteRight
+)
+
+// String returns the right in words.
+func (r Right) String() string {
+	switch r {
+	case ReadRight:
+		return "read"
+	case WriteRight:
+		return "write"
+	case DeleteRight:
+		return "delete"
+	case MetaReadRight:
+		return "metadata read"
+	case MetaWriteRight:
+		return "metadata write"
+	}
+	return fmt.Sprintf("right %d", uint8(r))
+}
+
+// listOf returns the roles that an access list names for a right; nil when it does not mention it.
+func listOf(a *event.ACL, r Right) event.Roles {
+	switch r {
+	case ReadRight:
+		return a.Read
+	case WriteRight:
+		return a.Write
+	case DeleteRight:
+		return a.Delete
+	case MetaReadRight:
+		return a.MetaRead
+	case MetaWriteRight:
+		return a.MetaWrite
+	}
+	return event.Roles{} // No such right: nobody but admins.
+}
+
+// Level is what an endpoint asks of its caller.
+type Level uint8
+
+// The levels, each including those below it.
+const (
+	Anon        Level = iota // nobody needs credentials
+	Auth                     // any authenticated user
+	Ops                      // $ops, the user ops, and admins
+	Admin                    // $admins and the user admin
+	SystemLevel              // other nodes, the node itself, the unix socket
+)
+
+// String returns the level's name.
+func (l Level) String() string {
+	switch l {
+	case Anon:
+		return "anon"
+	case Auth:
+		return "auth"
+	case Ops:
+		return "ops"
+	case Admin:
+		return "admin"
+	case SystemLevel:
+		return "system"
+	}
+	return fmt.Sprintf("level %d", uint8(l))
+}
+
+// CheckLevel returns nil when the caller reaches the level, else event.ErrNotAuthorized.
+func CheckLevel(p Principal, level Level) error {
+	var ok bool
+	switch level {
+	case Anon:
+		ok = true
+	case Auth:
+		ok = !p.IsAnonymous()
+	case Ops:
+		ok = p.IsOps()
+	case Admin:
+		ok = p.IsAdmin()
+	case SystemLevel:
+		ok = p.IsSystem()
+	}
+	if !ok {
+		return event.ErrNotAuthorized
+	}
+	return nil
+}

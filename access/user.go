@@ -1,0 +1,99 @@
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// User is a user as an event of its stream holds it.
+type User struct {
+	LoginName string   `json:"loginName"`
+	FullName  string   `json:"fullName"`
+	Salt      []byte   `json:"salt"`
+	Hash      []byte   `json:"hash"`
+	Groups    []string `json:"groups"`
+	Disabled  bool     `json:"disabled,omitempty"`
+
+	// How Hash was made of the password. Empty: as in a database of before, see the package comment.
+	Algorithm  string `json:"alg,omitempty"`
+	Iterations int    `json:"iter,omitempty"`
+}
+
+// SetPassword makes creds the user's password.
+func (u *User) SetPassword(creds PasswordHash) {
+	u.Salt, u.Hash, u.Algorithm, u.Iterations = creds.Salt, creds.Hash, creds.Algorithm, creds.Iterations
+}
+
+// Password returns what the user's password is checked against.
+func (u *User) Password() PasswordHash {
+	return PasswordHash{Salt: u.Salt, Hash: u.Hash, Algorithm: u.Algorithm, Iterations: u.Iterations}
+}
+
+// Principal returns the user as a caller.
+func (u *User) Principal() Principal { return Principal{Login: u.LoginName, Groups: u.Groups} }
+
+// EncodeUser returns the data of an event that stores the user.
+func EncodeUser(u *User) ([]byte, error) {
+	stored := *u
+	if stored.Groups == nil {
+		stored.Groups = []string{}
+	}
+	data, err := encodeJSON(&stored)
+	if err != nil {
+		return nil, fmt.Errorf("encode user %q: %w", u.LoginName, err)
+	}
+	return data, nil
+}
+
+// DecodeUser reads the data of an event that stores a user. Groups of the result is never nil.
+func DecodeUser(data []byte) (*User, error) {
+	u := new(User)
+	if err := json.Unmarshal(data, u); err != nil {
+		return nil, fmt.Errorf("decode user: %w", err)
+	}
+	if u.LoginName == "" {
+		return nil, errors.New("decode user: no login name")
+	}
+	if u.Groups == nil {
+		u.Groups = []string{}
+	}
+	return u, nil
+}
+
+type passwordChanged struct {
+	LoginName string `json:"loginName"`
+}
+
+// EncodePasswordChanged returns the data of the event that makes every node forget a login.
+func EncodePasswordChanged(login string) ([]byte, error) {
+	data, err := encodeJSON(passwordChanged{login})
+	if err != nil {
+		return nil, fmt.Errorf("encode notification about %q: %w", login, err)
+	}
+	return data, nil
+}
+
+// DecodePasswordChanged returns the login that an event of NotificationsStream is about.
+func DecodePasswordChanged(data []byte) (login string, err error) {
+	var n passwordChanged
+	if err := json.Unmarshal(data, &n); err != nil {
+		return "", fmt.Errorf("decode notification: %w", err)
+	}
+	if n.LoginName == "" {
+		return "", errors.New("decode notification: no login name")
+	}
+	return n.LoginName, nil
+}
+
+// encodeJSON marshals without escaping characters that matter in HTML only.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

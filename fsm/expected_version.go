@@ -1,0 +1,118 @@
+package fsm
+
+import "github.com/annalsdb/annals/event"
+
+func wrongVersion(w *event.Write, f *facts) error {
+	return &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: f.Last}
+}
+
+// check holds an append against the expected version and against what was
+// written before. ok says that it is to be written; otherwise done tells where
+// it was written before, or err why it is refused.
+func (d *Decider) check(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
+	switch expected := w.ExpectedVersion; {
+	case expected == event.StreamExists:
+		if f.Metadata.SoftDeleted() {
+			return done, false, event.ErrStreamDeleted
+		}
+		if f.Last < 0 && f.MetaLast < 0 {
+			return done, false, wrongVersion(w, f)
+		}
+		return d.checkIDs(w, f)
+	case expected == event.AnyVersion:
+		return d.checkIDs(w, f)
+	case expected < event.NoStream || expected > f.Last:
+		return done, false, wrongVersion(w, f)
+	case expected == f.Last:
+		return done, true, nil
+	default:
+		return d.checkBehind(w, f)
+	}
+}
+
+// checkIDs is for writes without a definite version: they were written before
+// if all their ids are in the stream.
+func (d *Decider) checkIDs(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
+	if f.Last < 0 {
+		return done, true, nil // Nothing was written to the stream yet.
+	}
+	for i := range w.Events {
+		number, found, err := d.findID(w.Stream, w.Events[i].ID)
+		if err != nil {
+			return done, false, err
+		}
+		if !found {
+			if i == 0 {
+				return done, true, nil
+			}
+			return done, false, wrongVersion(w, f)
+		}
+		if i == 0 {
+			done.First = number
+		}
+		done.Last = number
+	}
+	return done, false, nil
+}
+
+// checkBehind is for writes that expect an earlier version than the stream has:
+// they were written before if their ids are those of the events behind it.
+func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok bool, err error) {
+	for i := range w.Events {
+		number := w.ExpectedVersion + 1 + int64(i)
+		same := false
+		if number <= f.Last {
+			id, there, err := d.eventID(w.Stream, f, number)
+			if err != nil {
+				return done, false, err
+			}
+			same = there && id == w.Events[i].ID
+		}
+		if same {
+			continue
+		}
+		if i == 0 && w.ExpectedVersion == event.NoStream && f.Metadata.SoftDeleted() {
+			return done, true, nil
+		}
+		return done, false, wrongVersion(w, f)
+	}
+	return event.Written{First: w.ExpectedVersion + 1, Last: w.ExpectedVersion + int64(len(w.Events))}, false, nil
+}
+
+// findID looks for an event id among what was decided and what is applied.
+func (d *Decider) findID(stream string, id event.ID) (int64, bool, error) {
+	if p, ok := d.over.ids[pendingID{stream: stream, id: id}]; ok {
+		return p.number, true, nil
+	}
+	return d.log.FindID(stream, id)
+}
+
+func (d *Decider) eventID(stream string, f *facts, number int64) (event.ID, bool, error) {
+	if id, ok := f.idOf(number); ok {
+		return id, true, nil
+	}
+	return d.log.EventID(stream, number)
+}
+
+// checkDelete holds a deletion against the expected version.
+func checkDelete(w *event.Write, f *facts) error {
+	soft := f.Metadata.SoftDeleted()
+	ok := false
+	switch expected := w.ExpectedVersion; expected {
+	case event.AnyVersion:
+		ok = true
+	case event.NoStream:
+		ok = f.Last < 0 || soft
+	case event.StreamExists:
+		if soft {
+			return event.ErrStreamDeleted
+		}
+		ok = f.Last >= 0 || f.MetaLast >= 0
+	default:
+		ok = expected >= 0 && expected == f.Last
+	}
+	if !ok {
+		return wrongVersion(w, f)
+	}
+	return nil
+}

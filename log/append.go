@@ -1,0 +1,290 @@
+package eventlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// Frame is one entry to append: records as AppendRecord made them, for the
+// positions from First on, and the Raft entry that carried them.
+type Frame struct {
+	First     int64
+	Records   []byte
+	Completes bool // the frame is the last of its chunk
+	Index     uint64
+	Term      uint64
+}
+
+// appender is the state of the one goroutine that appends. Everything between
+// the published tail and its own tail sits in buf and in the lists beside it.
+type appender struct {
+	tail   event.Tail
+	epoch  int64
+	active *activeChunk // nil when the next frame starts a chunk
+
+	buf []byte // bytes not yet written to the active chunk
+
+	// What the index and the caches learn at the next commit, one entry a record.
+	entries []index.Entry
+	ids     []recentID
+	items   []item // share the memory of the frames
+}
+
+// activeChunk is the writer's side of the chunk that grows.
+type activeChunk struct {
+	number  int
+	file    vfs.File
+	written int64 // bytes in the file, header included
+	sum     *xxh3.Hasher
+	records int
+	first   uint64 // Raft index of its first frame, 0 while it has none
+}
+
+// Append puts a frame behind the log's end, as the appender sees it: what was
+// appended and not committed is included. It checks nothing but the shape of
+// the records: the fence is the state machine's. Only one goroutine may append.
+//
+// Any error is final: the log takes nothing more, and its owner is told to stop.
+func (l *Log) Append(f Frame) error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	if err := l.append(&f); err != nil {
+		return l.fail(fmt.Errorf("append entry %d: %w", f.Index, err))
+	}
+	return nil
+}
+
+// Appended is the log's end as the appender sees it: with what was appended and
+// not committed. Only the goroutine that appends may ask.
+func (l *Log) Appended() event.Tail { return l.appender.tail }
+
+func (l *Log) append(f *Frame) error {
+	a := &l.appender
+	if f.First != Place(a.tail.End, len(f.Records)) || len(f.Records) == 0 || len(f.Records) > MaxFrameBytes {
+		return fmt.Errorf("frame of %d bytes at %d does not follow the log's end %d", len(f.Records), f.First, a.tail.End)
+	}
+	if f.Index <= a.tail.Index || f.Term < a.tail.Term {
+		return fmt.Errorf("frame of index %d and term %d cannot follow index %d and term %d", f.Index, f.Term, a.tail.Index, a.tail.Term)
+	}
+	number := chunkNumber(f.First)
+	if a.active != nil && a.active.number != number {
+		if err := l.completeActive(false); err != nil {
+			return err
+		}
+	}
+	if a.active == nil {
+		if err := l.startChunk(number); err != nil {
+			return err
+		}
+	}
+	t := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: a.tail.Time, completes: f.Completes}
+	for at := 0; at < len(f.Records); {
+		it, err := parseItem(f.Records[at:])
+		if err == nil && (!it.isRecord() || it.position() != f.First+int64(at)) {
+			err = errors.New("not a record of this position")
+		}
+		if err != nil {
+			return fmt.Errorf("record at byte %d of the entry: %w", at, err)
+		}
+		l.noteRecord(it)
+		t.time = max(t.time, it.time())
+		a.active.records++
+		at += len(it)
+	}
+	t.chain = NextChain(a.tail.Chain, f.First, f.Records)
+	a.buf = append(a.buf, f.Records...)
+	a.buf = t.append(a.buf)
+	if a.active.first == 0 {
+		a.active.first = f.Index
+	}
+	if f.Term > a.tail.Term {
+		a.epoch = f.First
+	}
+	a.tail = event.Tail{End: t.end(), Chain: t.chain, Index: f.Index, Term: f.Term, Time: t.time}
+	if f.Completes {
+		if err := l.completeActive(true); err != nil {
+			return err
+		}
+		a.tail.End = nextChunk(a.tail.End)
+	}
+	return nil
+}
+
+// noteRecord remembers what the index and the caches are to learn of a record when it is committed.
+func (l *Log) noteRecord(it item) {
+	a := &l.appender
+	hash := HashStream(asString(it.stream()))
+	a.entries = append(a.entries, index.Entry{Hash: hash, Number: it.number(), Position: it.position()})
+	a.ids = append(a.ids, recentID{id: it.id(), stream: hash, number: it.number()})
+	a.items = append(a.items, it)
+}
+
+// Commit writes what was appended, indexes it, shows it to readers and wakes
+// those who wait. Nothing is synced: until Sync the Raft log answers for it.
+func (l *Log) Commit() error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	if err := l.commit(); err != nil {
+		return l.fail(fmt.Errorf("commit: %w", err))
+	}
+	return nil
+}
+
+func (l *Log) commit() error {
+	a := &l.appender
+	if len(a.entries) == 0 {
+		return nil
+	}
+	if err := l.writeBuffer(); err != nil {
+		return err
+	}
+	if err := l.index.Add(a.entries, a.tail.End); err != nil {
+		return fmt.Errorf("index: %w", err)
+	}
+	l.ids.add(a.ids)
+	l.publish(a.tail, a.epoch)
+	// Only now: what the cache says of a stream must be there to be read.
+	for i, it := range a.items {
+		l.streams.applied(a.entries[i].Hash, it.stream(), it.number())
+		if original, ok := bytes.CutPrefix(it.stream(), []byte("$$")); ok {
+			l.streams.metadataApplied(original)
+		}
+	}
+	l.notify.wake(a.entries)
+	l.metrics.Records.Add(uint64(len(a.entries)))
+	l.metrics.Commits.Add(1)
+	clear(a.items)
+	a.entries, a.ids, a.items = a.entries[:0], a.ids[:0], a.items[:0]
+	if a.tail.End-l.syncedEnd.Load() > syncEvery {
+		l.wakeSyncer()
+	}
+	return nil
+}
+
+// writeBuffer writes the buffer behind the data of the active chunk.
+func (l *Log) writeBuffer() error {
+	a := &l.appender
+	if len(a.buf) == 0 {
+		return nil
+	}
+	if _, err := a.active.file.WriteAt(a.buf, a.active.written); err != nil {
+		return fmt.Errorf("write chunk: %w", err)
+	}
+	if _, err := a.active.sum.Write(a.buf); err != nil {
+		return err
+	}
+	l.metrics.Bytes.Add(uint64(len(a.buf)))
+	a.active.written += int64(len(a.buf))
+	if cap(a.buf) > maxKeptBuffer {
+		a.buf = nil
+	}
+	a.buf = a.buf[:0]
+	return nil
+}
+
+const maxKeptBuffer = 4 << 20
+
+// startChunk makes the file of the next chunk and lets readers see it with the next commit.
+func (l *Log) startChunk(number int) error {
+	a := &l.appender
+	h := header{first: number, last: number, fileID: newID(), cluster: l.cluster}
+	path := filepath.Join(l.opts.Dir, chunkFileName(number, 0))
+	file, err := l.opts.FS.Create(path)
+	if err != nil {
+		return fmt.Errorf("create chunk: %w", err)
+	}
+	if _, err := file.WriteAt(h.bytes(), 0); err != nil {
+		return errors.Join(fmt.Errorf("write chunk header: %w", err), file.Close())
+	}
+	active := &activeChunk{number: number, file: file, written: headerSize, sum: xxh3.New()}
+	if _, err := active.sum.Write(h.bytes()); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	c, err := openChunkFile(l.opts.FS, path, 0)
+	if err == nil {
+		err = c.use()
+	}
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	l.dirty.mu.Lock()
+	l.dirty.active, l.dirty.dir = file, true
+	l.dirty.mu.Unlock()
+	a.active = active
+	l.setMu.Lock()
+	defer l.setMu.Unlock()
+	l.chunks = append(slices.Clone(l.chunks), c)
+	l.chunksChanged = true
+	return nil
+}
+
+// completeActive writes the footer of the active chunk. The reader's side is
+// opened anew, because readers of the published set still see it as growing.
+func (l *Log) completeActive(byFrame bool) error {
+	if err := l.writeBuffer(); err != nil {
+		return err
+	}
+	a := &l.appender
+	end := chunkStart(a.active.number) + a.active.written - headerSize
+	f := footer{
+		lastCompletes: byFrame, records: a.active.records, dataSize: a.active.written - headerSize, end: end,
+		firstIndex: a.active.first, lastIndex: a.tail.Index, lastTerm: a.tail.Term, lastTime: a.tail.Time, chain: a.tail.Chain,
+	}
+	if err := writeFooter(a.active, &f); err != nil {
+		return err
+	}
+	l.setMu.Lock()
+	old := l.chunks[len(l.chunks)-1]
+	l.setMu.Unlock()
+	c, err := openChunkFile(l.opts.FS, old.name, old.version)
+	if err != nil {
+		return err
+	}
+	if !c.complete {
+		return c.corrupt(a.active.written, "the footer just written cannot be read")
+	}
+	if err := c.use(); err != nil {
+		return err
+	}
+	l.dirty.mu.Lock()
+	l.dirty.complete = append(l.dirty.complete, a.active.file)
+	l.dirty.active = nil
+	l.dirty.mu.Unlock()
+	a.active = nil
+	l.setMu.Lock()
+	l.chunks = slices.Clone(l.chunks)
+	l.chunks[len(l.chunks)-1] = c
+	l.chunksChanged = true
+	l.setMu.Unlock()
+	l.logger.Info("chunk completed", "chunk", c.header.last, "records", f.records, "bytes", f.dataSize)
+	if old.sets.Load() == 0 { // Begun and completed within one commit: no set ever held it.
+		return old.close()
+	}
+	return nil
+}
+
+func writeFooter(c *activeChunk, f *footer) error {
+	var sumErr error
+	b := f.bytes(func(part []byte) [16]byte {
+		_, sumErr = c.sum.Write(part)
+		return c.sum.Sum128().Bytes()
+	})
+	if sumErr != nil {
+		return sumErr
+	}
+	if _, err := c.file.WriteAt(b, c.written); err != nil {
+		return fmt.Errorf("write chunk footer: %w", err)
+	}
+	return nil
+}

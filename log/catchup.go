@@ -1,0 +1,246 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// openIndex opens the index and brings it up to the log's end: by what was
+// appended after its last table, or from the start of the log when it is
+// missing, damaged, or ahead of a log that was cut.
+func (l *Log) openIndex() error {
+	o := l.opts.Index
+	o.FS, o.Dir = l.opts.FS, l.opts.IndexDir
+	if o.Logger == nil {
+		o.Logger = l.logger.Named("index")
+	}
+	o.OnFatal = func(err error) { _ = l.fail(fmt.Errorf("index: %w", err)) }
+	x, err := index.Open(o)
+	if err != nil {
+		return err
+	}
+	l.index = x
+	end := l.Tail().End
+	if x.Checkpoint() > end {
+		l.logger.Warn("the index is ahead of the log and is built anew", "index", x.Checkpoint(), "log", end)
+		if err := x.Reset(); err != nil {
+			return err
+		}
+	}
+	return l.indexFrom(x.Checkpoint(), end)
+}
+
+// indexBatch is how many records are handed to the index at a time while it catches up.
+const indexBatch = 4096
+
+func (l *Log) indexFrom(from, end int64) (err error) {
+	if from >= end {
+		return nil
+	}
+	v, err := l.view()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+	cu := cursor{v: v}
+	if err := cu.seekForward(from); err != nil {
+		return err
+	}
+	started, reported := time.Now(), time.Now()
+	batch := make([]index.Entry, 0, indexBatch)
+	records := 0
+	upTo := from
+	for {
+		it, position, err := cu.next()
+		if err != nil {
+			return fmt.Errorf("index the log from %d: %w", from, err)
+		}
+		if it != nil && it.isRecord() {
+			batch = append(batch, index.Entry{Hash: HashStream(asString(it.stream())), Number: it.number(), Position: position})
+			continue
+		}
+		// Only the end of a frame is a place to stop at.
+		if it != nil && len(batch) < indexBatch {
+			continue
+		}
+		upTo = end
+		if it != nil {
+			upTo = position + int64(len(it))
+		}
+		if err := l.index.Add(batch, upTo); err != nil {
+			return err
+		}
+		records += len(batch)
+		batch = batch[:0]
+		if it == nil {
+			break
+		}
+		if now := time.Now(); now.Sub(reported) >= 2*time.Second {
+			reported = now
+			l.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), "records", records)
+		}
+	}
+	if took := time.Since(started); took > time.Second {
+		l.logger.Info("log indexed", "from", from, "to", end, "records", records, "took", took.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// loadRecentIDs fills the memory of event ids with the newest of the log.
+func (l *Log) loadRecentIDs(ctx context.Context) {
+	ids, err := l.newestIDs(ctx)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		// A retried write may then be taken for a new one: nobody may decide on that.
+		_ = l.fail(fmt.Errorf("load recent event ids: %w", err))
+	}
+	l.ids.load(ids)
+}
+
+func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+	cu := cursor{v: v}
+	if err := cu.seekBackward(v.tail.End); err != nil {
+		return nil, err
+	}
+	for n := 0; len(ids) < l.opts.RecentIDs; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		it, _, err := cu.prev()
+		if err != nil {
+			return nil, err
+		}
+		if it == nil {
+			break
+		}
+		if it.isRecord() {
+			ids = append(ids, recentID{id: it.id(), stream: HashStream(asString(it.stream())), number: it.number()})
+		}
+	}
+	return ids, nil
+}
+
+// verifyChunks compares each complete chunk with its checksum, slowly.
+func (l *Log) verifyChunks(ctx context.Context) {
+	v, err := l.view()
+	if err != nil {
+		return
+	}
+	defer v.release()
+	started := time.Now()
+	var read int64
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	pause := func(n int64) error {
+		for read += n; read > int64(time.Since(started).Seconds()*float64(l.opts.VerifyPerSec)); {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	verified := 0
+	for _, c := range v.set.chunks {
+		if !c.complete {
+			continue
+		}
+		err := c.verify(pause)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			l.logger.Error("a complete chunk is damaged", "file", c.name, "error", err)
+			l.opts.OnDamage(err)
+			continue
+		}
+		verified++
+	}
+	if verified > 0 {
+		l.logger.Info("complete chunks verified", "chunks", verified, "took", time.Since(started).Round(time.Millisecond))
+	}
+}
+
+// FindID returns the number under which an event id was last written to a
+// stream, if that is among the newest events of the log.
+func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
+	number, ok := l.ids.find(id, HashStream(stream))
+	if !ok {
+		return 0, false, l.Failed()
+	}
+	// The memory knows streams by their hash. Where the record is still there, it confirms the name.
+	v, err := l.view()
+	if err != nil {
+		return 0, false, err
+	}
+	defer v.release()
+	found, known, err := l.idAt(v, stream, number)
+	if err != nil {
+		return 0, false, err
+	}
+	return number, !known || found == id, nil
+}
+
+// EventID returns the id of an event, whether or not reads of the stream show it; ok is false when it is not there.
+func (l *Log) EventID(stream string, number int64) (id event.ID, ok bool, err error) {
+	v, err := l.view()
+	if err != nil {
+		return id, false, err
+	}
+	defer v.release()
+	return l.idAt(v, stream, number)
+}
+
+func (l *Log) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
+	defer guardFaults(&err)()
+	it, _, err := l.recordOf(v, stream, number, new([]byte))
+	if err != nil || it == nil {
+		return id, false, err
+	}
+	return it.id(), true, nil
+}
+
+// recordOf finds the record of an event by way of the index, nil when it is not there.
+func (l *Log) recordOf(v view, stream string, number int64, scratch *[]byte) (item, int64, error) {
+	var buf [4]index.Entry
+	for _, e := range l.index.Get(buf[:0], HashStream(stream), number) {
+		it, err := l.confirm(v, e, stream, scratch)
+		if err != nil || it != nil {
+			return it, e.Position, err
+		}
+	}
+	return nil, 0, nil
+}
+
+// confirm reads the record that an index entry names. It returns nil when the
+// record is not visible yet, is gone, or belongs to another stream of the same hash.
+func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (item, error) {
+	if e.Position >= v.tail.End {
+		return nil, nil
+	}
+	it, err := v.itemAt(e.Position, scratch)
+	if err != nil || it == nil {
+		return nil, err
+	}
+	if !it.isRecord() || it.number() != e.Number {
+		return nil, &event.Corruption{File: "index", Offset: -1, Detail: fmt.Sprintf("event %d of the stream with hash %x is said to be at position %d, where there is another", e.Number, e.Hash, e.Position)}
+	}
+	if !bytes.Equal(it.stream(), []byte(stream)) {
+		l.metrics.HashCollisions.Add(1)
+		return nil, nil
+	}
+	return it, nil
+}

@@ -1,0 +1,338 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sort"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// chunk is one open chunk file. All but the active one are complete and never
+// change. A chunk is closed when the last chunkSet that holds it is released.
+type chunk struct {
+	fs      vfs.FS
+	name    string // path
+	version int
+	header  header
+
+	file    vfs.File    // nil when the chunk is complete and mapped
+	mapping vfs.Mapping // nil where files cannot be mapped
+	mapped  []byte      // of mapping
+
+	// Of the complete chunk; zero in the active one.
+	complete bool
+	footer   footer
+
+	sets     atomic.Int32 // chunkSets that hold it
+	obsolete atomic.Bool  // the file goes when the chunk is closed
+}
+
+func (c *chunk) path() string { return c.name }
+func (c *chunk) start() int64 { return chunkStart(c.header.first) }
+func (c *chunk) corrupt(offset int64, format string, args ...any) error {
+	return &event.Corruption{File: c.name, Offset: offset, Detail: fmt.Sprintf(format, args...)}
+}
+
+// openChunk opens a chunk file. Without a valid footer the chunk comes back incomplete.
+func openChunk(fs vfs.FS, dir, name string) (c *chunk, err error) {
+	_, version, ok := parseChunkFileName(name)
+	if !ok {
+		return nil, fmt.Errorf("open chunk %s: not the name of a chunk", name)
+	}
+	return openChunkFile(fs, filepath.Join(dir, name), version)
+}
+
+func openChunkFile(fs vfs.FS, path string, version int) (c *chunk, err error) {
+	file, err := fs.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open chunk: %w", err)
+	}
+	c = &chunk{fs: fs, name: path, version: version, file: file}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	size, err := file.Size()
+	if err != nil {
+		return nil, fmt.Errorf("open chunk: %w", err)
+	}
+	head := make([]byte, headerSize)
+	if err := readFull(file, head, 0); err != nil {
+		return nil, c.corrupt(0, "header cannot be read: %v", err)
+	}
+	if c.header, err = parseHeader(head); err != nil {
+		return nil, c.corrupt(0, "%v", err)
+	}
+	if size < headerSize+footerSize {
+		return c, nil
+	}
+	foot := make([]byte, footerSize)
+	if err := readFull(file, foot, size-footerSize); err != nil {
+		return nil, c.corrupt(size-footerSize, "footer cannot be read: %v", err)
+	}
+	if f, err := parseFooter(foot, c.header, size); err == nil {
+		c.footer, c.complete = f, true
+	} else if c.header.mapped {
+		return nil, c.corrupt(size-footerSize, "%v", err)
+	}
+	return c, nil
+}
+
+// use prepares the chunk for readers: mapped where the file system can, else read through the open file.
+func (c *chunk) use() error {
+	size := int64(headerSize) + ChunkSize + footerSize
+	if c.complete {
+		size = headerSize + c.footer.dataSize + c.footer.mapSize + footerSize
+	}
+	m, err := c.file.Map(size)
+	if errors.Is(err, vfs.ErrNotMappable) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("map chunk: %w", err)
+	}
+	c.mapping, c.mapped = m, m.Bytes()
+	if !c.complete {
+		return nil // The writer goes on using the file.
+	}
+	file := c.file
+	c.file = nil
+	return file.Close()
+}
+
+func (c *chunk) close() error {
+	var err error
+	if c.mapping != nil {
+		err = c.mapping.Close()
+		c.mapping, c.mapped = nil, nil
+	}
+	if c.file != nil {
+		err = errors.Join(err, c.file.Close())
+		c.file = nil
+	}
+	if c.obsolete.Load() {
+		err = errors.Join(err, c.fs.Remove(c.name))
+	}
+	return err
+}
+
+// bytes returns n bytes of the file at offset: of the mapping, or read into scratch, which it may replace.
+func (c *chunk) bytes(offset int64, n int, scratch *[]byte) ([]byte, error) {
+	if c.mapped != nil {
+		if offset+int64(n) > int64(len(c.mapped)) {
+			return nil, c.corrupt(offset, "%d bytes reach beyond the file", n)
+		}
+		return c.mapped[offset : offset+int64(n)], nil
+	}
+	if cap(*scratch) < n {
+		*scratch = make([]byte, max(n, 4096))
+	}
+	b := (*scratch)[:n]
+	if err := readFull(c.file, b, offset); err != nil {
+		return nil, fmt.Errorf("read %s at %d: %w", c.name, offset, err)
+	}
+	return b, nil
+}
+
+// dataEnd is the offset behind the data that belongs to the log up to the position end.
+func (c *chunk) dataEnd(end int64) int64 {
+	if c.complete {
+		return headerSize + c.footer.dataSize
+	}
+	return headerSize + min(end-c.start(), ChunkSize)
+}
+
+// itemAt reads the item at an offset of the file. limit is the offset behind the last byte that may be touched.
+func (c *chunk) itemAt(offset, limit int64, scratch *[]byte) (item, error) {
+	if limit-offset < recordFixed {
+		return nil, c.corrupt(offset, "no record begins there")
+	}
+	var b []byte
+	var err error
+	if c.mapped != nil {
+		if limit > int64(len(c.mapped)) {
+			return nil, c.corrupt(offset, "data reach beyond the file")
+		}
+		b = c.mapped[offset:limit]
+	} else {
+		if b, err = c.bytes(offset, 4, scratch); err != nil {
+			return nil, err
+		}
+		size := int64(order.Uint32(b))
+		if size < recordFixed || size > limit-offset {
+			return nil, c.corrupt(offset, "length %d does not fit the %d bytes there", size, limit-offset)
+		}
+		if b, err = c.bytes(offset, int(size), scratch); err != nil {
+			return nil, err
+		}
+	}
+	it, err := parseItem(b)
+	if err != nil {
+		return nil, c.corrupt(offset, "%v", err)
+	}
+	return it, nil
+}
+
+// itemBefore reads the item that ends at an offset of the file.
+func (c *chunk) itemBefore(offset int64, scratch *[]byte) (item, int64, error) {
+	if offset-headerSize < recordFixed {
+		return nil, 0, c.corrupt(offset, "no record ends there")
+	}
+	b, err := c.bytes(offset-4, 4, scratch)
+	if err != nil {
+		return nil, 0, err
+	}
+	size := int64(order.Uint32(b))
+	if size < recordFixed || size > offset-headerSize {
+		return nil, 0, c.corrupt(offset-4, "length %d does not fit the %d bytes before it", size, offset-headerSize)
+	}
+	it, err := c.itemAt(offset-size, offset, scratch)
+	if err == nil && int64(len(it)) != size {
+		err = c.corrupt(offset-size, "length %d is not repeated at the end", len(it))
+	}
+	return it, offset - size, err
+}
+
+// mapEntries is the number of items that a position map names.
+func (c *chunk) mapEntries() int { return int(c.footer.mapSize / mapEntrySize) }
+
+// mapEntry returns the i-th entry of the position map.
+func (c *chunk) mapEntry(i int, scratch *[]byte) (position, offset int64, err error) {
+	b, err := c.bytes(headerSize+c.footer.dataSize+int64(i)*mapEntrySize, mapEntrySize, scratch)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int64(order.Uint64(b)), int64(order.Uint32(b[8:])), nil
+}
+
+// search returns the index of the first entry of the position map that is at or behind a position.
+func (c *chunk) search(position int64) (int, error) {
+	var scratch []byte
+	var failed error
+	i := sort.Search(c.mapEntries(), func(i int) bool {
+		at, _, err := c.mapEntry(i, &scratch)
+		if err != nil {
+			failed = err
+		}
+		return at >= position
+	})
+	return i, failed
+}
+
+// checksum reads the whole complete file and returns what its checksum should be.
+func (c *chunk) computeChecksum(read func(b []byte, at int64) error) ([16]byte, error) {
+	end := headerSize + c.footer.dataSize + c.footer.mapSize + footerChecksumAt
+	h := xxh3.New()
+	buf := make([]byte, 1<<20)
+	for at := int64(0); at < end; {
+		n := min(int64(len(buf)), end-at)
+		if err := read(buf[:n], at); err != nil {
+			return [16]byte{}, fmt.Errorf("read %s at %d: %w", c.name, at, err)
+		}
+		if _, err := h.Write(buf[:n]); err != nil {
+			return [16]byte{}, err
+		}
+		at += n
+	}
+	return h.Sum128().Bytes(), nil
+}
+
+// verify compares the file with its checksum, reading it through a handle of its own.
+func (c *chunk) verify(pause func(bytes int64) error) (err error) {
+	file, err := c.fs.Open(c.name)
+	if err != nil {
+		return fmt.Errorf("verify chunk: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	sum, err := c.computeChecksum(func(b []byte, at int64) error {
+		if err := readFull(file, b, at); err != nil {
+			return err
+		}
+		return pause(int64(len(b)))
+	})
+	if err != nil {
+		return err
+	}
+	if sum != c.footer.checksum {
+		return c.corrupt(-1, "checksum of the whole file does not match")
+	}
+	return nil
+}
+
+// chunkSet is an immutable choice of chunk files that covers the log without
+// gaps. It is released when neither the log nor a reader holds it any more.
+type chunkSet struct {
+	chunks   []*chunk // by first chunk number
+	byNumber []*chunk // by logical chunk number
+	refs     atomic.Int32
+	released func(error) // gets what closing the chunks of the set said
+}
+
+// newChunkSet returns a set with one reference, its maker's.
+func newChunkSet(chunks []*chunk, released func(error)) *chunkSet {
+	s := &chunkSet{chunks: chunks, released: released}
+	s.refs.Store(1)
+	for _, c := range chunks {
+		c.sets.Add(1)
+		for n := c.header.first; n <= c.header.last; n++ {
+			s.byNumber = append(s.byNumber, c)
+		}
+	}
+	return s
+}
+
+// acquire takes a reference unless the set is gone already.
+func (s *chunkSet) acquire() bool {
+	for {
+		n := s.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if s.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *chunkSet) release() {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	var err error
+	for _, c := range s.chunks {
+		if c.sets.Add(-1) == 0 {
+			err = errors.Join(err, c.close())
+		}
+	}
+	if err != nil {
+		s.released(err)
+	}
+}
+
+// at returns the chunk that covers a position, nil when there is none.
+func (s *chunkSet) at(position int64) *chunk {
+	n := chunkNumber(position)
+	if n < 0 || n >= len(s.byNumber) {
+		return nil
+	}
+	return s.byNumber[n]
+}
+
+func readFull(f io.ReaderAt, b []byte, at int64) error {
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,279 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// Options say where and how a log is kept. Dir is needed; the zero value of everything else works.
+type Options struct {
+	Dir       string   // of chunks and checkpoint files
+	IndexDir  string   // default: Dir/index
+	FS        vfs.FS   // default: the real file system
+	ClusterID event.ID // of a log that is created; an existing one keeps its own, and a different one given here is an error
+
+	Index        index.Options // FS, Dir, Logger and OnFatal are filled in
+	StreamCache  int           // streams whose facts are kept, default 50,000
+	RecentIDs    int           // event ids that are remembered, default and least 1,048,576
+	MaxTruncate  int64         // bytes that truncate.chk may cut, default 256 MiB, negative: no limit
+	SkipVerify   bool          // do not verify complete chunks in the background after start
+	VerifyPerSec int64         // bytes a second that the verification reads, default 64 MiB
+
+	Logger   hclog.Logger
+	OnFatal  func(error)      // told once when a write or sync failed: the process must stop
+	OnDamage func(error)      // told of each complete chunk that is not what was written
+	Now      func() time.Time // the clock that $maxAge is judged by, default time.Now
+}
+
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.IndexDir == "" {
+		o.IndexDir = filepath.Join(o.Dir, "index")
+	}
+	if o.StreamCache <= 0 {
+		o.StreamCache = 50_000
+	}
+	if o.RecentIDs <= 0 {
+		o.RecentIDs = recentIDsMin
+	}
+	if o.MaxTruncate == 0 {
+		o.MaxTruncate = 256 << 20
+	}
+	if o.VerifyPerSec <= 0 {
+		o.VerifyPerSec = 64 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.OnFatal == nil {
+		o.OnFatal = func(error) {}
+	}
+	if o.OnDamage == nil {
+		o.OnDamage = func(error) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// Validate reports what is wrong with the options.
+func (o *Options) Validate() error {
+	if o.Dir == "" {
+		return errors.New("no folder for the log")
+	}
+	if filepath.Clean(o.Dir) == filepath.Clean(o.IndexDir) {
+		return errors.New("the index must not lie in the folder of the log itself")
+	}
+	return nil
+}
+
+// Log is the event log of one node with its index.
+//
+// One goroutine appends (Append, Commit); any number read. Lock order: syncMu,
+// then setMu or dirty.mu; none is held during I/O except syncMu, whose purpose that is.
+type Log struct {
+	opts      Options
+	logger    hclog.Logger
+	lock      io.Closer
+	directory event.ID
+	cluster   event.ID
+	metrics   Metrics
+
+	appender appender
+	index    *index.Index
+	ids      *recentIDs
+	streams  *streamCache
+	notify   notifier
+
+	pub           atomic.Pointer[published]
+	setMu         sync.Mutex // guards what follows, and replacing pub
+	chunks        []*chunk
+	chunksChanged bool // the published set holds other chunks
+
+	chk        *checkpoints
+	syncMu     sync.Mutex // one sync at a time; guards chk
+	dirty      dirtyFiles
+	syncedEnd  atomic.Int64
+	syncWanted chan struct{}
+
+	failed atomic.Pointer[error]
+	gone   atomic.Bool // the files are closed
+
+	cancel   context.CancelFunc
+	owned    sync.WaitGroup // background goroutines
+	closed   sync.Once
+	closeErr error
+}
+
+// Open opens the log in a folder, making it if it is not there: it cuts a torn
+// tail, applies truncate.chk, and brings the index up to the log's end.
+func Open(o Options) (_ *Log, err error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Log{
+		opts: o, logger: o.Logger, cancel: cancel,
+		ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache),
+		syncWanted: make(chan struct{}, 1),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open log %s: %w", o.Dir, err), l.closeFiles())
+		}
+	}()
+	if err := l.openDirectory(); err != nil {
+		return nil, err
+	}
+	if err := l.recover(); err != nil {
+		return nil, err
+	}
+	if err := l.openIndex(); err != nil {
+		return nil, err
+	}
+	l.owned.Go(func() { l.runSyncer(ctx) })
+	l.owned.Go(func() { l.loadRecentIDs(ctx) })
+	if !o.SkipVerify {
+		l.owned.Go(func() { l.verifyChunks(ctx) })
+	}
+	return l, nil
+}
+
+// Tail is the end of what is applied and indexed.
+func (l *Log) Tail() event.Tail { return l.pub.Load().tail }
+
+// EpochPosition is where the newest term's first record stands, -1 in an empty log.
+func (l *Log) EpochPosition() int64 { return l.pub.Load().epoch }
+
+// Cluster is the id of the cluster that the log belongs to.
+func (l *Log) Cluster() event.ID { return l.cluster }
+
+// Directory is the id of the folder, made when the folder was.
+func (l *Log) Directory() event.ID { return l.directory }
+
+// Index gives access to the index for merging and statistics.
+func (l *Log) Index() *index.Index { return l.index }
+
+// Failed returns the error that stopped the log, nil while all is well.
+func (l *Log) Failed() error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail makes an error final and tells the owner, once.
+func (l *Log) fail(err error) error {
+	if l.failed.CompareAndSwap(nil, &err) {
+		l.opts.OnFatal(err)
+		return err
+	}
+	return *l.failed.Load()
+}
+
+func (l *Log) closeFailed(err error) {
+	l.logger.Warn("closing replaced chunks", "error", err)
+}
+
+// publish shows readers a new tail, and the chunks as they are now.
+func (l *Log) publish(tail event.Tail, epoch int64) {
+	l.setMu.Lock()
+	defer l.setMu.Unlock()
+	l.publishLocked(tail, epoch)
+}
+
+func (l *Log) publishLocked(tail event.Tail, epoch int64) {
+	before := l.pub.Load()
+	next := &published{tail: tail, epoch: epoch}
+	if before != nil && !l.chunksChanged {
+		next.set = before.set
+	} else {
+		next.set = newChunkSet(l.chunks, l.closeFailed)
+		l.chunksChanged = false
+	}
+	l.pub.Store(next)
+	if before != nil && before.set != next.set {
+		before.set.release()
+	}
+}
+
+// Close syncs what is committed, writes the index if that spares the next
+// start much work, and closes everything. It is idempotent.
+func (l *Log) Close() error {
+	l.closed.Do(func() {
+		l.notify.close()
+		l.cancel()
+		l.owned.Wait()
+		var err error
+		if l.Failed() == nil {
+			err = l.Sync()
+		}
+		if err == nil && l.Failed() == nil && l.Tail().End-l.index.Checkpoint() > flushAtClose {
+			if e := l.index.Flush(); e != nil {
+				err = fmt.Errorf("flush index: %w", e)
+			}
+		}
+		l.closeErr = errors.Join(err, l.closeFiles())
+	})
+	return l.closeErr
+}
+
+// flushAtClose is how many bytes of log may be left to the next start to index.
+const flushAtClose = 8 << 20
+
+func (l *Log) closeFiles() error {
+	l.cancel()
+	var err error
+	if l.index != nil {
+		err = errors.Join(err, l.index.Close())
+	}
+	l.dirty.mu.Lock()
+	for _, f := range l.dirty.complete {
+		err = errors.Join(err, f.Close())
+	}
+	if l.dirty.active != nil {
+		err = errors.Join(err, l.dirty.active.Close())
+	}
+	l.dirty.complete, l.dirty.active = nil, nil
+	l.dirty.mu.Unlock()
+	l.gone.Store(true)
+	if p := l.pub.Load(); p != nil {
+		p.set.release()
+	} else {
+		for _, c := range l.chunks {
+			err = errors.Join(err, c.close())
+		}
+	}
+	if l.chk != nil {
+		err = errors.Join(err, l.chk.close())
+	}
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
+}
+
+func newID() event.ID {
+	var id event.ID
+	rand.Read(id[:]) // Never fails: crypto/rand ends the program instead.
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}

@@ -1,0 +1,100 @@
+package eventlog
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// hiddenFromAll reports whether reads of the log leave a stream out: it is
+// bookkeeping that would feed on itself.
+func hiddenFromAll(stream []byte) bool {
+	if len(stream) == 0 || stream[0] != '$' {
+		return false
+	}
+	if string(stream) == "$epoch-information" {
+		return true
+	}
+	return bytes.HasPrefix(stream, []byte("$persistentsubscription-$all::")) &&
+		(bytes.HasSuffix(stream, []byte("-checkpoint")) || bytes.HasSuffix(stream, []byte("-parked")))
+}
+
+// ReadAll reads a page of the log. Events of deleted, truncated or expired
+// streams are there until a scavenge removes them.
+func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
+	v, err := l.view()
+	if err != nil {
+		return page, err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+
+	page = event.AllPage{From: r.From, LogEnd: v.tail.End}
+	if r.From == event.End || r.From > v.tail.End {
+		page.From = v.tail.End
+	}
+	page.Next = page.From
+	cu := cursor{v: v}
+	step, seek := cu.next, cu.seekForward
+	if r.Backward {
+		step, seek = cu.prev, cu.seekBackward
+	}
+	if err := seek(page.From); err != nil {
+		return page, err
+	}
+	var a arena
+	for looked := 0; ; {
+		if len(page.Events) == r.Count || r.MaxScan > 0 && looked == r.MaxScan {
+			page.More = true
+			break
+		}
+		it, position, err := step()
+		if err != nil {
+			if looked == 0 && page.Next == page.From {
+				at := page.From
+				if r.Backward {
+					at = v.chunkPosition(page.From)
+				}
+				err = v.explain(at, err)
+			}
+			return page, fmt.Errorf("read the log from %d: %w", page.From, err)
+		}
+		if it == nil {
+			if !r.Backward {
+				page.Next = max(page.From, v.tail.End)
+			} else {
+				page.Next = 0
+			}
+			break
+		}
+		page.Next = position
+		if !r.Backward {
+			page.Next += int64(len(it))
+		}
+		if !it.isRecord() {
+			continue
+		}
+		looked++
+		if hiddenFromAll(it.stream()) || r.Filter != nil && !r.Filter(asString(it.stream()), asString(it.eventType())) {
+			continue
+		}
+		page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
+	}
+	if r.ResolveLinks {
+		for i := range page.Events {
+			if err := l.resolve(&page.Events[i]); err != nil {
+				return page, err
+			}
+		}
+	}
+	return page, nil
+}
+
+// chunkPosition returns the position itself, kept within the data of the chunk before it.
+func (v view) chunkPosition(position int64) int64 {
+	if c := v.set.at(position - 1); c != nil && !c.header.mapped {
+		return min(position, c.start()+c.dataEnd(v.tail.End)-headerSize)
+	}
+	return position
+}

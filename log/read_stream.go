@@ -1,0 +1,281 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// arena copies records out of the log into few larger blocks. The bytes and
+// strings of the records share those blocks, which are never written again.
+type arena struct{ block []byte }
+
+// arenaBlock is the size of a block unless a record needs more.
+const arenaBlock = 8 << 10
+
+func (a *arena) copy(b []byte) []byte {
+	if cap(a.block)-len(a.block) < len(b) {
+		a.block = make([]byte, 0, max(arenaBlock, len(b)))
+	}
+	at := len(a.block)
+	a.block = append(a.block, b...)
+	return a.block[at:len(a.block):len(a.block)]
+}
+
+// record returns the record that an item holds. stream is its stream's name if the caller has it, else empty.
+func (a *arena) record(it item, position int64, stream string) event.Record {
+	streamLen, typeLen, metadataLen := it.streamLen(), it.typeLen(), it.metadataLen()
+	content := it.content()
+	if stream != "" {
+		content = a.copy(content[streamLen:])
+	} else {
+		content = a.copy(content)
+		stream, content = asString(content[:streamLen]), content[streamLen:]
+	}
+	dataEnd := len(content) - metadataLen
+	return event.Record{
+		Position: position,
+		Next:     position + int64(len(it)),
+		Stream:   stream,
+		Number:   it.number(),
+		ID:       it.id(),
+		Type:     asString(content[:typeLen]),
+		Time:     it.time(),
+		Flags:    event.Flags(it.flags()),
+		Data:     content[typeLen:dataEnd:dataEnd],
+		Metadata: content[dataEnd:],
+	}
+}
+
+// visible returns an error when reads of a stream with these facts find nothing there.
+func visible(info *event.StreamInfo) error {
+	if info.HardDeleted {
+		return event.ErrStreamDeleted
+	}
+	if !info.Exists() {
+		return event.ErrStreamNotFound
+	}
+	return nil
+}
+
+// oldest returns the time before which events of a stream are expired.
+func (l *Log) oldest(m *event.Metadata) int64 {
+	if m.MaxAge <= 0 {
+		return math.MinInt64
+	}
+	return l.opts.Now().Add(-m.MaxAge).UnixNano()
+}
+
+// ReadStream reads a page of a stream as its metadata lets it be seen.
+func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) {
+	// The facts first: whatever they name is in every view taken later.
+	info, err := l.StreamInfo(r.Stream)
+	if err != nil {
+		return page, err
+	}
+	if err := visible(&info); err != nil {
+		return page, err
+	}
+	v, err := l.view()
+	if err != nil {
+		return page, err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+
+	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
+	if r.Backward {
+		err = l.readBackward(v, r, &page)
+	} else {
+		err = l.readForward(v, r, &page)
+	}
+	if err != nil {
+		return page, fmt.Errorf("read stream %q from %d: %w", r.Stream, page.From, err)
+	}
+	if r.ResolveLinks {
+		for i := range page.Events {
+			if err := l.resolve(&page.Events[i]); err != nil {
+				return page, err
+			}
+		}
+	}
+	return page, nil
+}
+
+func (l *Log) readBackward(v view, r event.StreamRead, page *event.StreamPage) error {
+	if page.From == event.Head {
+		page.From = page.Last
+	}
+	lowest := page.From - int64(r.Count) + 1
+	if err := l.readNumbers(v, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
+		return err
+	}
+	n := len(page.Events)
+	gone := lowest <= page.Last && (n == 0 || page.Events[n-1].Number != lowest)
+	page.End = lowest <= page.Min || page.From < page.Min || gone
+	return nil
+}
+
+func (l *Log) readForward(v view, r event.StreamRead, page *event.StreamPage) error {
+	highest := page.From + int64(r.Count) - 1
+	if highest < page.From {
+		highest = math.MaxInt64
+	}
+	if highest < page.Min {
+		return nil // All of the page is hidden; more follows.
+	}
+	if err := l.readNumbers(v, page, max(page.From, page.Min), min(highest, page.Last), false); err != nil {
+		return err
+	}
+	page.End = highest >= page.Last
+	if !page.End && len(page.Events) == 0 {
+		// Times never fall along the log: when the last event is expired, so are all.
+		it, _, err := l.recordOf(v, r.Stream, page.Last, new([]byte))
+		if err != nil {
+			return err
+		}
+		page.End = it == nil || it.time() < l.oldest(&page.Metadata)
+	}
+	return nil
+}
+
+// readNumbers adds the events of a range of numbers, in the order given, that are there and not expired.
+func (l *Log) readNumbers(v view, page *event.StreamPage, from, to int64, backward bool) error {
+	count := to - from + 1
+	if backward {
+		count = from - to + 1
+	}
+	if count <= 0 {
+		return nil
+	}
+	hash := HashStream(page.Stream)
+	oldest := l.oldest(&page.Metadata)
+	var room [32]index.Entry
+	var a arena
+	var scratch []byte
+	page.Events = make([]event.Resolved, 0, min(count, 4096))
+	for count > 0 {
+		limit := int(min(count, 4096))
+		var found []index.Entry
+		if backward {
+			found = l.index.Descend(room[:0], hash, from, to, limit)
+		} else {
+			found = l.index.Ascend(room[:0], hash, from, to, limit)
+		}
+		for _, e := range found {
+			it, err := l.confirm(v, e, page.Stream, &scratch)
+			if err != nil {
+				return err
+			}
+			if it == nil || it.time() < oldest {
+				continue
+			}
+			page.Events = append(page.Events, event.Resolved{Record: a.record(it, e.Position, page.Stream)})
+		}
+		if len(found) < limit {
+			return nil
+		}
+		// Entries of another stream of the same hash took places: go on behind the last number.
+		last := found[len(found)-1].Number
+		if backward {
+			from = last - 1
+			count = from - to + 1
+		} else {
+			from = last + 1
+			count = to - from + 1
+		}
+	}
+	return nil
+}
+
+// ReadEvent reads one event as the stream's metadata lets it be seen. The number
+// event.Head means the stream's last.
+func (l *Log) ReadEvent(stream string, number int64, resolveLinks bool) (r event.Resolved, err error) {
+	r.Record, err = l.readEvent(stream, number)
+	if err == nil && resolveLinks {
+		err = l.resolve(&r)
+	}
+	return r, err
+}
+
+func (l *Log) readEvent(stream string, number int64) (rec event.Record, err error) {
+	info, err := l.StreamInfo(stream)
+	if err != nil {
+		return rec, err
+	}
+	if err := visible(&info); err != nil {
+		return rec, err
+	}
+	if number == event.Head {
+		number = info.Last
+	}
+	if number < info.Metadata.MinVisible(info.Last) || number > info.Last {
+		return rec, event.ErrEventNotFound
+	}
+	v, err := l.view()
+	if err != nil {
+		return rec, err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+	var scratch []byte
+	it, position, err := l.recordOf(v, stream, number, &scratch)
+	if err != nil {
+		return rec, fmt.Errorf("read event %d of stream %q: %w", number, stream, err)
+	}
+	if it == nil || it.time() < l.oldest(&info.Metadata) {
+		return rec, event.ErrEventNotFound
+	}
+	a := arena{block: make([]byte, 0, len(it))}
+	return a.record(it, position, stream), nil
+}
+
+// LastRecord reads the last event of a stream, deleted or not, hidden or not.
+// It is for what the database itself keeps in streams.
+func (l *Log) LastRecord(stream string) (rec event.Record, err error) {
+	info, err := l.StreamInfo(stream)
+	if err != nil {
+		return rec, err
+	}
+	return l.readEvent(stream, info.Last)
+}
+
+// resolve looks up the target of a link.
+func (l *Log) resolve(r *event.Resolved) error {
+	if r.Type != event.TypeLink {
+		return nil
+	}
+	number, stream, ok := event.ParseLink(r.Data)
+	if !ok {
+		return nil
+	}
+	r.TargetNumber, r.TargetStream = number, stream
+	target, err := l.readEvent(stream, number)
+	switch err {
+	case nil:
+		r.Link, r.Target = event.LinkResolved, &target
+	case event.ErrStreamNotFound, event.ErrStreamDeleted, event.ErrEventNotFound:
+		r.Link = event.LinkDead
+	default:
+		return err
+	}
+	return nil
+}
+
+// WaitStream blocks until the last number of a stream is above a number.
+func (l *Log) WaitStream(ctx context.Context, stream string, after int64) error {
+	return l.notify.wait(ctx, false, HashStream(stream), func() (bool, error) {
+		info, err := l.StreamInfo(stream)
+		return info.Last > after || info.HardDeleted, err
+	})
+}
+
+// WaitLog blocks until the log's end is above a position.
+func (l *Log) WaitLog(ctx context.Context, position int64) error {
+	return l.notify.wait(ctx, true, 0, func() (bool, error) {
+		return l.Tail().End > position, l.Failed()
+	})
+}

@@ -1,0 +1,117 @@
+package eventlog
+
+import (
+	"sync"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// streamCache keeps the facts of recently used streams: last number and
+// metadata. Whoever applies entries writes through it; readers fill it, unless
+// something was applied meanwhile.
+type streamCache struct {
+	shards   [64]streamShard
+	perShard int
+}
+
+type streamShard struct {
+	mu      sync.Mutex
+	streams map[uint64]*cachedStream
+	changes uint64 // counts what was applied to streams of this shard
+}
+
+// cachedStream holds what is known of one stream. Of two names with one hash the later one is kept.
+type cachedStream struct {
+	name    string
+	last    int64
+	deleted bool // a tombstone was written
+
+	metaKnown bool
+	metaLast  int64
+	metadata  *event.Metadata // nil: none
+}
+
+func newStreamCache(capacity int) *streamCache {
+	c := &streamCache{perShard: max(1, capacity/64)}
+	for i := range c.shards {
+		c.shards[i].streams = make(map[uint64]*cachedStream)
+	}
+	return c
+}
+
+func (c *streamCache) shard(hash uint64) *streamShard { return &c.shards[hash>>58] }
+
+// get returns what is cached of a stream, and the count of changes to hand to put.
+func (c *streamCache) get(hash uint64, name string) (s cachedStream, ok bool, changes uint64) {
+	sh := c.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.streams[hash]; e != nil && e.name == name {
+		return *e, true, sh.changes
+	}
+	return cachedStream{}, false, sh.changes
+}
+
+// put stores what a reader found out, unless the shard changed since get.
+func (c *streamCache) put(hash uint64, s cachedStream, changes uint64) {
+	sh := c.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.changes == changes {
+		sh.store(hash, &s, c.perShard)
+	}
+}
+
+func (sh *streamShard) store(hash uint64, s *cachedStream, limit int) {
+	if _, ok := sh.streams[hash]; !ok && len(sh.streams) >= limit {
+		for victim := range sh.streams { // Map order is random enough to evict by.
+			delete(sh.streams, victim)
+			break
+		}
+	}
+	sh.streams[hash] = s
+}
+
+// applied notes that an event was applied. The name shares memory that may go away.
+func (c *streamCache) applied(hash uint64, name []byte, number int64) {
+	sh := c.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.changes++
+	e := sh.streams[hash]
+	switch {
+	case e == nil || e.name != string(name):
+		if number == 0 { // A new stream: what follows will ask for it soon.
+			sh.store(hash, &cachedStream{name: string(name), last: 0}, c.perShard)
+		} else if e != nil {
+			delete(sh.streams, hash)
+		}
+	case number == event.TombstoneNumber:
+		e.deleted = true
+	default:
+		e.last = number
+	}
+}
+
+// metadataApplied notes that an event was applied to the metadata stream of a stream.
+func (c *streamCache) metadataApplied(original []byte) {
+	hash := HashStream(asString(original))
+	sh := c.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.changes++
+	if e := sh.streams[hash]; e != nil {
+		e.metaKnown = false
+	}
+}
+
+// clear forgets everything.
+func (c *streamCache) clear() {
+	for i := range c.shards {
+		sh := &c.shards[i]
+		sh.mu.Lock()
+		clear(sh.streams)
+		sh.changes++
+		sh.mu.Unlock()
+	}
+}

@@ -1,0 +1,141 @@
+package eventlog
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// StreamInfo returns what is known of a stream as it is applied now.
+func (l *Log) StreamInfo(stream string) (event.StreamInfo, error) {
+	if s, ok, _ := l.streams.get(HashStream(stream), stream); ok && s.metaKnown {
+		return s.info(), nil
+	}
+	v, err := l.view()
+	if err != nil {
+		return event.StreamInfo{}, err
+	}
+	defer v.release()
+	return l.streamInfo(v, stream)
+}
+
+func (s *cachedStream) info() event.StreamInfo {
+	i := event.StreamInfo{Last: s.last, HardDeleted: s.deleted, MetaLast: s.metaLast}
+	if s.metadata != nil {
+		i.Metadata = *s.metadata
+	}
+	return i
+}
+
+// streamInfo is StreamInfo for whoever holds a view. What it returns is never older than the view.
+func (l *Log) streamInfo(v view, stream string) (info event.StreamInfo, err error) {
+	defer guardFaults(&err)()
+	hash := HashStream(stream)
+	s, known, changes := l.streams.get(hash, stream)
+	if known && s.metaKnown {
+		return s.info(), nil
+	}
+	if !known {
+		s.name = strings.Clone(stream)
+		if s.last, s.deleted, err = l.lastOf(v, hash, stream); err != nil {
+			return info, fmt.Errorf("last event of stream %q: %w", stream, err)
+		}
+	}
+	if event.IsMetaStream(stream) {
+		err = l.metaStreamFacts(v, stream, &s)
+	} else {
+		err = l.metadataFacts(v, stream, &s)
+	}
+	if err != nil {
+		return info, fmt.Errorf("metadata of stream %q: %w", stream, err)
+	}
+	s.metaKnown = true
+	// A metadata stream is deleted with its original, whose changes this shard does not count.
+	if !event.IsMetaStream(stream) {
+		l.streams.put(hash, s, changes)
+	}
+	return s.info(), nil
+}
+
+// metaStreamFacts: only the last event of a metadata stream counts, whatever is
+// said elsewhere, and it is gone when its original is.
+func (l *Log) metaStreamFacts(v view, stream string, s *cachedStream) error {
+	s.metaLast = -1
+	s.metadata = &event.Metadata{MaxCount: 1}
+	original, err := l.streamInfo(v, event.OriginalOf(stream))
+	s.deleted = s.deleted || original.HardDeleted
+	return err
+}
+
+func (l *Log) metadataFacts(v view, stream string, s *cachedStream) error {
+	s.metaLast, s.metadata = -1, nil
+	hash := hashMetaStream(stream)
+	if !l.index.MayExist(hash) {
+		return nil
+	}
+	name := event.MetaStreamOf(stream)
+	last, _, err := l.lastOf(v, hash, name)
+	if err != nil || last < 0 {
+		return err
+	}
+	s.metaLast = last
+	it, _, err := l.recordOf(v, name, last, new([]byte))
+	if err != nil || it == nil {
+		return err
+	}
+	m := event.ParseMetadata(it.data())
+	s.metadata = &m
+	return nil
+}
+
+// lastOf returns the number of the last ordinary event of a stream, -1 when there is none, and whether it has a tombstone.
+func (l *Log) lastOf(v view, hash uint64, stream string) (last int64, deleted bool, err error) {
+	if !l.index.MayExist(hash) {
+		return -1, false, nil
+	}
+	var scratch []byte
+	if e, ok := l.index.Last(hash); ok && e.Number != event.TombstoneNumber {
+		if it, err := l.confirm(v, e, stream, &scratch); err != nil || it != nil {
+			return e.Number, false, err
+		}
+	}
+	// A tombstone, a collision, or an event that readers do not see yet: look further down.
+	from := event.TombstoneNumber
+	var buf [8]index.Entry
+	for {
+		found := l.index.Descend(buf[:0], hash, from, 0, len(buf))
+		for _, e := range found {
+			it, err := l.confirm(v, e, stream, &scratch)
+			if err != nil {
+				return 0, false, err
+			}
+			if it == nil {
+				continue
+			}
+			if e.Number != event.TombstoneNumber {
+				return e.Number, deleted, nil
+			}
+			deleted = true
+		}
+		if len(found) < len(buf) {
+			return -1, deleted, nil
+		}
+		// Several entries may share the lowest number when hashes collide: look at all of them before going below.
+		lowest := found[len(found)-1].Number
+		for _, e := range l.index.Get(nil, hash, lowest) {
+			it, err := l.confirm(v, e, stream, &scratch)
+			if err != nil {
+				return 0, false, err
+			}
+			if it != nil && e.Number != event.TombstoneNumber {
+				return e.Number, deleted, nil
+			}
+		}
+		if lowest == 0 {
+			return -1, deleted, nil
+		}
+		from = lowest - 1
+	}
+}

@@ -1,0 +1,105 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// SwitchChunk puts a rewritten chunk file in the place of the complete chunks
+// that it covers. tmp is its name in the log's folder; it must be complete,
+// synced, and cover exactly the logical chunks of one or several files in use.
+//
+// The file is renamed to the next version of the first of them, readers see it
+// from then on, and each replaced file is removed when its last reader lets go.
+// A crash leaves either the old files in use or the new one: the higher version
+// wins at the next start, and a file that covers several removes the others.
+func (l *Log) SwitchChunk(tmp string) (err error) {
+	path := filepath.Join(l.opts.Dir, tmp)
+	c, err := openChunkFile(l.opts.FS, path, 0)
+	if err != nil {
+		return err
+	}
+	if !c.complete {
+		return errors.Join(c.corrupt(-1, "the new chunk is not complete"), c.close())
+	}
+	first, last, footer := c.header.first, c.header.last, c.footer
+	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
+	if err == nil && sum != footer.checksum {
+		err = c.corrupt(-1, "checksum of the whole file does not match")
+	}
+	if err == nil && c.header.cluster != l.cluster {
+		err = c.corrupt(40, "the chunk belongs to another cluster")
+	}
+	if err = errors.Join(err, c.close()); err != nil {
+		return err
+	}
+
+	l.setMu.Lock()
+	old, err := l.replaceable(first, last, &footer)
+	l.setMu.Unlock()
+	if err != nil {
+		return err
+	}
+	version := old[0].version + 1
+	name := filepath.Join(l.opts.Dir, chunkFileName(first, version))
+	if _, err := l.opts.FS.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("switch chunk: %s is in the way", name)
+	}
+	if err := l.opts.FS.Rename(path, name); err != nil {
+		return l.fail(fmt.Errorf("switch chunk: %w", err))
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return l.fail(fmt.Errorf("switch chunk: %w", err))
+	}
+	if c, err = openChunkFile(l.opts.FS, name, version); err == nil {
+		err = c.use()
+	}
+	if err != nil {
+		return l.fail(fmt.Errorf("switch chunk: %w", err))
+	}
+
+	l.setMu.Lock()
+	defer l.setMu.Unlock()
+	at := slices.Index(l.chunks, old[0])
+	if at < 0 {
+		return errors.Join(fmt.Errorf("switch chunk: %s was replaced meanwhile", old[0].name), c.close())
+	}
+	l.chunks = slices.Replace(slices.Clone(l.chunks), at, at+len(old), c)
+	l.chunksChanged = true
+	for _, o := range old {
+		o.obsolete.Store(true)
+	}
+	p := l.pub.Load()
+	l.publishLocked(p.tail, p.epoch)
+	return nil
+}
+
+// replaceable returns the chunks that a file with this range and footer may replace. It runs under setMu.
+func (l *Log) replaceable(first, last int, f *footer) ([]*chunk, error) {
+	var old []*chunk
+	for _, c := range l.chunks {
+		if c.header.last < first || c.header.first > last {
+			continue
+		}
+		if c.header.first < first || c.header.last > last {
+			return nil, fmt.Errorf("switch chunk: chunks %d to %d do not match the file %s", first, last, c.name)
+		}
+		if !c.complete {
+			return nil, fmt.Errorf("switch chunk: %s is not complete", c.name)
+		}
+		old = append(old, c)
+	}
+	if len(old) == 0 || old[0].header.first != first || old[len(old)-1].header.last != last {
+		return nil, fmt.Errorf("switch chunk: the log has no chunks %d to %d", first, last)
+	}
+	end := old[len(old)-1].footer
+	if end.end != f.end || end.chain != f.chain || end.lastIndex != f.lastIndex || end.lastTerm != f.lastTerm || end.lastCompletes != f.lastCompletes {
+		return nil, &event.Corruption{File: old[len(old)-1].name, Offset: -1, Detail: "the new chunk does not end the way the old one does"}
+	}
+	return old, nil
+}

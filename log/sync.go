@@ -1,0 +1,112 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// syncEvery is how many bytes may be appended before the background syncer
+// makes them durable. It spreads the work that a snapshot would find otherwise.
+const syncEvery = 32 << 20
+
+// dirtyFiles are the writer's files that hold unsynced data.
+type dirtyFiles struct {
+	mu       sync.Mutex
+	active   vfs.File   // stays open; nil when no chunk is active
+	complete []vfs.File // complete chunks: synced once more, then closed
+	dir      bool       // files were created since the folder was synced
+}
+
+// Sync makes everything committed durable and then moves the checkpoint files up to it.
+// An error is final, as with Append: a sync that failed is never tried again.
+func (l *Log) Sync() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	if err := l.sync(); err != nil {
+		return l.fail(fmt.Errorf("sync: %w", err))
+	}
+	return nil
+}
+
+// sync runs under syncMu.
+func (l *Log) sync() error {
+	upTo := l.pub.Load()
+	l.dirty.mu.Lock()
+	active, complete, dir := l.dirty.active, l.dirty.complete, l.dirty.dir
+	l.dirty.complete, l.dirty.dir = nil, false
+	l.dirty.mu.Unlock()
+
+	var err error
+	for _, f := range complete {
+		if err == nil {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return err
+	}
+	// The appender may complete the active chunk meanwhile; its file then stays open until the next sync.
+	if active != nil {
+		if err := active.Sync(); err != nil {
+			return err
+		}
+	}
+	if dir {
+		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+			return err
+		}
+	}
+	if err := l.moveCheckpoints(upTo); err != nil {
+		return err
+	}
+	l.syncedEnd.Store(upTo.tail.End)
+	l.metrics.Syncs.Add(1)
+	return nil
+}
+
+// moveCheckpoints says in the checkpoint files what is durable. The writer's
+// comes first: the others never lie beyond it, whenever the machine stops.
+func (l *Log) moveCheckpoints(p *published) error {
+	if err := l.chk.writer.set(p.tail.End); err != nil {
+		return err
+	}
+	if err := l.chk.chaser.set(p.tail.End); err != nil {
+		return err
+	}
+	if err := l.chk.epoch.set(p.epoch); err != nil {
+		return err
+	}
+	if p.tail.Index == 0 {
+		return nil
+	}
+	return l.chk.proposal.set(int64(p.tail.Term))
+}
+
+func (l *Log) wakeSyncer() {
+	select {
+	case l.syncWanted <- struct{}{}:
+	default:
+	}
+}
+
+// runSyncer syncs in the background whenever enough was appended.
+func (l *Log) runSyncer(ctx context.Context) {
+	for {
+		select {
+		case <-l.syncWanted:
+			if l.Sync() != nil {
+				return // The owner was told.
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
