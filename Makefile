@@ -1,0 +1,78 @@
+# Everything here works offline once the modules are there.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+BIN     ?= bin
+
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the static binary bin/annals
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
+
+.PHONY: test
+test: ## run all tests, with the costly checks of invariants
+	$(GO) test -tags invariants ./...
+
+.PHONY: test-plain
+test-plain: ## run all tests as the product is built
+	$(GO) test ./...
+
+.PHONY: race
+race: export CGO_ENABLED = 1
+race: ## run the tests under the race detector (needs a C compiler)
+	$(GO) test -race -timeout 15m $(RACE_PACKAGES)
+
+# The race detector slows everything down several times; what it cannot see
+# through (other processes) or cannot find (source rules) is left out.
+RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /integration -e /internal/lint)
+
+.PHONY: format
+format: ## fail on files that gofmt -s would change
+	@changed="$$(find . -name '*.go' -not -path './.git/*' -exec gofmt -s -l {} +)"; \
+	if [ -n "$$changed" ]; then echo "gofmt -s would change:"; echo "$$changed"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet, with and without the tag invariants
+	$(GO) vet ./...
+	$(GO) vet -tags invariants ./...
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck at the version pinned in go.mod
+	$(GO) tool staticcheck -tags invariants ./...
+
+.PHONY: rules
+rules: ## the house rules: imports, forbidden calls, file sizes
+	$(GO) test -count=1 ./internal/lint
+
+.PHONY: lint
+lint: format vet staticcheck rules ## format, vet, staticcheck and the house rules
+
+.PHONY: fuzz-short
+fuzz-short: ## run every fuzz target for a few seconds (FUZZTIME=5s)
+	GO="$(GO)" scripts/fuzz-short.sh
+
+.PHONY: integration
+integration: ## run the black-box tests against the real binary
+	$(GO) test -count=1 -timeout 15m ./integration/...
+
+.PHONY: bench
+bench: build ## measure a node: make bench ARGS="append --help"
+	$(BIN)/annals bench $(ARGS)
+
+.PHONY: golden
+golden: ## rewrite the golden files; review the diff
+	GO="$(GO)" scripts/golden.sh
+
+.PHONY: tidy
+tidy: ## fail if go mod tidy would change go.mod or go.sum
+	$(GO) mod tidy -diff
+
+.PHONY: check
+check: lint tidy test test-plain ## what a change must pass

@@ -1,0 +1,103 @@
+// Package main is the annals binary: it reads the configuration, runs a node
+// until a signal or the node itself ends it, and holds the commands that need no
+// running node.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/cmd/annals/bench"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, runNode))
+}
+
+// nodeCommand starts a node with the given options and returns when it has stopped.
+type nodeCommand func(args []string, stdout, stderr io.Writer) error
+
+// run executes one command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer, start nodeCommand) int {
+	root := newRoot(stdout, stderr, start)
+	root.SetArgs(withCommand(args))
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	complain(stderr, err)
+	return 1
+}
+
+// complain prints an error, each of its lines on one of ours.
+func complain(stderr io.Writer, err error) {
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		// Nobody is left to tell when standard error is closed.
+		_, _ = fmt.Fprintf(stderr, "annals: %s\n", line)
+	}
+}
+
+// withCommand lets options without a command mean the command node, which is
+// how the reference's binary is started.
+func withCommand(args []string) []string {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") || args[0] == "--help" || args[0] == "-h" {
+		return args
+	}
+	return append([]string{"node"}, args...)
+}
+
+func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "annals",
+		Short: "An event-sourcing database",
+		Long: "Annals is an event-sourcing database: immutable events in named streams, served over HTTP as Atom feeds.\n\n" +
+			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.",
+		Args:          cobra.ArbitraryArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q, see annals --help", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddCommand(
+		&cobra.Command{
+			Use:   "node [options]",
+			Short: "Run a node; annals node --help lists the options",
+			Long:  "Run a node. The list of its options is printed by: annals node --help",
+			// The table of options has spellings that no flag library knows.
+			DisableFlagParsing: true,
+			RunE: func(_ *cobra.Command, args []string) error {
+				return start(args, stdout, stderr)
+			},
+		},
+		&cobra.Command{
+			Use:   "version",
+			Short: "Print the version",
+			Args:  cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error {
+				return printVersion(stdout)
+			},
+		},
+		bench.Command(),
+	)
+	return root
+}
+
+func printVersion(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "annals %s\n", buildVersion())
+	return err
+}
+
+// errForced says that a second signal ended the process.
+var errForced = errors.New("stopped by a second signal before everything was written out")

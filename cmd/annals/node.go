@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/node"
+)
+
+// runNode is the command node in the real world.
+func runNode(args []string, stdout, stderr io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	h := host{
+		stdout:   stdout,
+		stderr:   stderr,
+		environ:  os.Environ(),
+		readFile: os.ReadFile,
+		signals:  signals,
+		exit:     os.Exit,
+		open: func(ctx context.Context, o node.Options) (runningNode, error) {
+			return node.Open(ctx, o)
+		},
+	}
+	return h.run(args)
+}
+
+// runningNode is what the command needs of a node.
+type runningNode interface {
+	// Addr returns the host and port listened on.
+	Addr() string
+	// Done is closed when the node has stopped by itself.
+	Done() <-chan struct{}
+	// Close stops the node in order. It may be called again.
+	Close() error
+}
+
+// host is the world around one node. Tests put another one in its place.
+type host struct {
+	stdout, stderr io.Writer
+	environ        []string
+	readFile       func(string) ([]byte, error)
+	signals        <-chan os.Signal
+	exit           func(code int)
+	open           func(context.Context, node.Options) (runningNode, error)
+}
+
+func (h *host) run(args []string) error {
+	c, err := config.Load(args, h.environ, h.readFile)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Help:
+		if _, err := fmt.Fprint(h.stdout, "Usage: annals node [options]\n\n"); err != nil {
+			return err
+		}
+		return config.WriteHelp(h.stdout)
+	case c.Version:
+		return printVersion(h.stdout)
+	case c.WhatIf:
+		return c.WriteWhatIf(h.stdout)
+	}
+	logger, closeLog, err := newLogger(c, h.stderr)
+	if err != nil {
+		return err
+	}
+	err = h.serve(args, c, logger)
+	return errors.Join(err, closeLog())
+}
+
+// serve runs the node until it or a signal ends it.
+func (h *host) serve(args []string, c *config.Config, logger hclog.Logger) error {
+	if c.File() != "" {
+		logger.Info("configuration file read", "file", c.File())
+	}
+	for _, line := range c.Warnings() {
+		logger.Warn(line)
+	}
+	if c.Insecure {
+		logger.Warn("this node is INSECURE: no authentication, no authorisation, no TLS; everybody who reaches it may do everything")
+	}
+
+	stopping, stop := context.WithCancel(context.Background())
+	defer stop()
+	watch := h.watchSignals(stop, func() { h.reload(args, logger) }, logger)
+	defer watch.end()
+
+	n, err := h.open(stopping, node.Options{
+		Config:  c,
+		Logger:  logger,
+		Version: buildVersion(),
+		OnFatal: func(err error) {
+			// What was acknowledged is on disk. After a failed write nothing more
+			// may be, so the process ends here without closing anything.
+			complain(h.stderr, err)
+			h.exit(1)
+		},
+	})
+	switch {
+	case err != nil && stopping.Err() != nil && errors.Is(err, context.Canceled):
+		logger.Info("stopped while starting")
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := announce(h.stdout, n.Addr()); err != nil {
+		logger.Warn("standard output cannot be written", "error", err)
+	}
+	select {
+	case <-stopping.Done():
+	case <-n.Done():
+		logger.Info("the node has been shut down")
+	}
+	if err := n.Close(); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// announce tells where the node is and how to write the first event.
+func announce(w io.Writer, addr string) error {
+	_, err := fmt.Fprintf(w, "annals listens on http://%s\nwrite a first event: %s\n", addr, firstAppend(addr))
+	return err
+}
+
+// firstAppend is the first command of the README. Its event id is fixed, so running it twice writes once.
+func firstAppend(addr string) string {
+	return "curl -i http://" + addr + "/streams/orders-1" +
+		" -H 'Content-Type: application/vnd.eventstore.events+json'" +
+		` -d '[{"eventId": "fbf4a1a1-b4a3-4dfe-a01f-ec52c34e16e4", "eventType": "OrderPlaced", "data": {"total": 12}}]'`
+}
+
+// reload takes over what may change while a node runs: the level of the log,
+// unless it says Default.
+func (h *host) reload(args []string, logger hclog.Logger) {
+	c, err := config.Load(args, h.environ, h.readFile)
+	if err != nil {
+		logger.Error("the configuration was not reloaded", "error", err)
+		return
+	}
+	if c.LogLevel != config.LogLevelDefault {
+		logger.SetLevel(hclogLevel(c.LogLevel))
+	}
+	logger.Info("configuration reloaded", "logLevel", string(c.LogLevel))
+}
+
+// signalWatch is the goroutine that listens to signals.
+type signalWatch struct {
+	quit chan struct{}
+	wg   sync.WaitGroup
+}
+
+// watchSignals calls stop at the first signal that ends the process and leaves
+// at once at the second.
+func (h *host) watchSignals(stop, reload func(), logger hclog.Logger) *signalWatch {
+	w := &signalWatch{quit: make(chan struct{})}
+	w.wg.Go(func() {
+		stopping := false
+		for {
+			select {
+			case <-w.quit:
+				return
+			case s := <-h.signals:
+				switch {
+				case s == syscall.SIGHUP:
+					reload()
+				case stopping:
+					complain(h.stderr, errForced)
+					h.exit(1)
+				default:
+					stopping = true
+					logger.Info("stopping", "signal", s.String())
+					stop()
+				}
+			}
+		}
+	})
+	return w
+}
+
+func (w *signalWatch) end() {
+	close(w.quit)
+	w.wg.Wait()
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/node"
+)
+
+// fakeNode is a node that does nothing until it is told to.
+type fakeNode struct {
+	done   chan struct{}
+	closed chan struct{}
+	once   sync.Once
+	// closing, if not nil, holds Close up.
+	closing chan struct{}
+	err     error
+}
+
+func newFakeNode() *fakeNode {
+	return &fakeNode{done: make(chan struct{}), closed: make(chan struct{})}
+}
+
+func (n *fakeNode) Addr() string          { return "127.0.0.1:4711" }
+func (n *fakeNode) Done() <-chan struct{} { return n.done }
+
+func (n *fakeNode) Close() error {
+	n.once.Do(func() { close(n.closed) })
+	if n.closing != nil {
+		<-n.closing
+	}
+	return n.err
+}
+
+// lockedBuffer is a buffer that two goroutines may use.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// world is a host with everything replaced.
+type world struct {
+	host
+	out, err *lockedBuffer
+	signals  chan os.Signal
+	exits    chan int
+	opened   chan node.Options
+	files    map[string]string
+}
+
+func newWorld(n runningNode) *world {
+	w := &world{out: &lockedBuffer{}, err: &lockedBuffer{}, signals: make(chan os.Signal), exits: make(chan int, 4),
+		opened: make(chan node.Options, 1), files: map[string]string{}}
+	w.host = host{
+		stdout:  w.out,
+		stderr:  w.err,
+		signals: w.signals,
+		exit:    func(code int) { w.exits <- code },
+		readFile: func(name string) ([]byte, error) {
+			if content, ok := w.files[name]; ok {
+				return []byte(content), nil
+			}
+			return nil, fs.ErrNotExist
+		},
+		open: func(_ context.Context, o node.Options) (runningNode, error) {
+			w.opened <- o
+			return n, nil
+		},
+	}
+	return w
+}
+
+// start runs the command in the background.
+func (w *world) start(args ...string) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- w.run(args) }()
+	return result
+}
+
+func TestSignalStopsTheNode(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		n := newFakeNode()
+		w := newWorld(n)
+		result := w.start("--node-port=0")
+		o := <-w.opened
+		w.signals <- signal
+		if err := <-result; err != nil {
+			t.Fatalf("%v: %v", signal, err)
+		}
+		<-n.closed
+		if o.Config.NodePort != 0 || o.Version == "" || o.Logger == nil {
+			t.Errorf("options: %+v", o)
+		}
+		want := "annals listens on http://127.0.0.1:4711\nwrite a first event: " + firstAppend("127.0.0.1:4711") + "\n"
+		if w.out.String() != want {
+			t.Errorf("got  %q\nwant %q", w.out, want)
+		}
+	}
+}
+
+func TestSecondSignalLeavesAtOnce(t *testing.T) {
+	n := newFakeNode()
+	n.closing = make(chan struct{})
+	w := newWorld(n)
+	result := w.start()
+	<-w.opened
+	w.signals <- syscall.SIGTERM
+	<-n.closed
+	w.signals <- syscall.SIGINT
+	if code := <-w.exits; code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	close(n.closing)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(w.err.String(), "annals: "+errForced.Error()+"\n") {
+		t.Errorf("stderr: %s", w.err)
+	}
+}
+
+func TestNodeStopsByItself(t *testing.T) {
+	n := newFakeNode()
+	w := newWorld(n)
+	result := w.start()
+	<-w.opened
+	close(n.done)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	<-n.closed
+}
+
+func TestStopThatFails(t *testing.T) {
+	n := newFakeNode()
+	n.err = errors.New("sync chunk-000000.000000: input/output error")
+	w := newWorld(n)
+	result := w.start()
+	<-w.opened
+	w.signals <- syscall.SIGTERM
+	if err := <-result; err == nil || err.Error() != "stop: "+n.err.Error() {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFatalErrorEndsTheProcess(t *testing.T) {
+	w := newWorld(newFakeNode())
+	result := w.start()
+	o := <-w.opened
+	o.OnFatal(errors.New("sync data/chunk-000000.000000: input/output error"))
+	if code := <-w.exits; code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(w.err.String(), "annals: sync data/chunk-000000.000000: input/output error\n") {
+		t.Errorf("stderr: %s", w.err)
+	}
+	w.signals <- syscall.SIGTERM
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartThatFails(t *testing.T) {
+	cases := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"option", []string{"--clutser-size=1"}, `unknown option "clutser-size" (Command Line), did you mean ClusterSize?`},
+		{"check", []string{"--cluster-size=0"}, "ClusterSize must be greater than zero"},
+		{"node", nil, "listen on 127.0.0.1:2113: address already in use"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(nil)
+			w.open = func(context.Context, node.Options) (runningNode, error) {
+				return nil, errors.New("listen on 127.0.0.1:2113: address already in use")
+			}
+			if err := w.run(c.args); err == nil || err.Error() != c.want {
+				t.Errorf("got %v", err)
+			}
+			if w.out.String() != "" {
+				t.Errorf("stdout: %s", w.out)
+			}
+		})
+	}
+}
+
+func TestSignalWhileStarting(t *testing.T) {
+	w := newWorld(nil)
+	opening := make(chan struct{})
+	w.open = func(ctx context.Context, _ node.Options) (runningNode, error) {
+		close(opening)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	result := w.start()
+	<-opening
+	w.signals <- syscall.SIGTERM
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTextsInsteadOfANode(t *testing.T) {
+	for arg, want := range map[string]string{"--help": "--scavenge-history-max-age <int>", "--version": "annals ", "--what-if": "Modified options\n  WhatIf"} {
+		w := newWorld(nil)
+		if err := w.run([]string{arg}); err != nil || !strings.Contains(w.out.String(), want) || w.err.String() != "" {
+			t.Errorf("%s: %v\n%s%s", arg, err, w.out, w.err)
+		}
+	}
+}
+
+func TestWarningsAreLogged(t *testing.T) {
+	n := newFakeNode()
+	w := newWorld(n)
+	result := w.start("--insecure", "--http-port=0", "--log-console-format=json")
+	<-w.opened
+	close(n.done)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	for _, part := range []string{`"@message":"option http-port (Command Line) is deprecated, use NodePort"`, "this node is INSECURE"} {
+		if !strings.Contains(w.err.String(), part) {
+			t.Errorf("the log lacks %s:\n%s", part, w.err)
+		}
+	}
+}
+
+func TestHangupReloadsTheLogLevel(t *testing.T) {
+	n := newFakeNode()
+	w := newWorld(n)
+	w.files["c.yaml"] = "LogLevel: Error"
+	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: w.err})
+	args := []string{"--config=c.yaml"}
+	w.reload(args, logger)
+	if got := logger.GetLevel(); got != hclog.Error {
+		t.Errorf("level %s", got)
+	}
+	w.files["c.yaml"] = "LogLevel: Default"
+	w.reload(args, logger)
+	if got := logger.GetLevel(); got != hclog.Error {
+		t.Errorf("Default changed the level to %s", got)
+	}
+	w.files["c.yaml"] = "LogLevle: Debug"
+	w.reload(args, logger)
+	if got := logger.GetLevel(); got != hclog.Error || !strings.Contains(w.err.String(), "was not reloaded") {
+		t.Errorf("a broken file changed the level to %s:\n%s", got, w.err)
+	}
+
+	result := w.start(args...)
+	if err := <-result; err == nil {
+		t.Error("started with a broken file")
+	}
+	delete(w.files, "c.yaml")
+	result = w.start()
+	<-w.opened
+	w.signals <- syscall.SIGHUP
+	w.signals <- syscall.SIGTERM
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	for level, want := range map[config.LogLevel]hclog.Level{
+		config.LogLevelDefault: hclog.Info, config.LogLevelVerbose: hclog.Trace, config.LogLevelDebug: hclog.Debug,
+		config.LogLevelInformation: hclog.Info, config.LogLevelWarning: hclog.Warn, config.LogLevelError: hclog.Error, config.LogLevelFatal: hclog.Error,
+	} {
+		if got := hclogLevel(level); got != want {
+			t.Errorf("%s: %s", level, got)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package config
+
+import (
+	"net/netip"
+	"path/filepath"
+	"time"
+)
+
+// DefaultRaftLogStore is the log store of a node whose options name none.
+const DefaultRaftLogStore = LogStoreBoltDB
+
+// MaxAppendSizeLimit is the largest MaxAppendSize: the largest record less what
+// surrounds its data.
+const MaxAppendSizeLimit = 16<<20 - 10_000
+
+// Config holds the effective value of every option that the product acts on. Its
+// fields are named as the options are; only a field of type time.Duration leaves
+// out the unit (Ms, Sec) that the option's name carries. Load fills it, Default
+// gives one for tests and embedding. Nobody changes a Config once a node runs by it.
+type Config struct {
+	// Help, Version and WhatIf ask for a text instead of a node.
+	Help    bool
+	Version bool
+	WhatIf  bool
+	// Config names the YAML file. File tells which one was read, if any.
+	Config string
+	// AllowUnknownOptions turns unknown options into warnings.
+	AllowUnknownOptions bool
+	// DisableHttpCaching makes every answer say that it must not be cached.
+	DisableHttpCaching bool
+	// StatsPeriod is the time between two statistics events.
+	StatsPeriod time.Duration
+	// EnableHistograms serves /histogram.
+	EnableHistograms bool
+	// LogHttpRequests logs every request before it is handled.
+	LogHttpRequests bool
+	// LogFailedAuthenticationAttempts logs who was refused with wrong credentials.
+	LogFailedAuthenticationAttempts bool
+	// MaxAppendSize bounds the bytes of all events of one append.
+	MaxAppendSize int64
+	// Insecure switches TLS, authentication and authorisation off.
+	Insecure bool
+	// DisableHttps serves plain HTTP with authentication on any address, behind a proxy that does TLS.
+	DisableHttps bool
+	// AllowAnonymousEndpointAccess opens /stats and the like to callers without credentials.
+	AllowAnonymousEndpointAccess bool
+	// AllowAnonymousStreamAccess lets the access list judge callers without credentials; else they are refused.
+	AllowAnonymousStreamAccess bool
+	// OverrideAnonymousEndpointAccessForGossip opens /gossip whatever AllowAnonymousEndpointAccess says.
+	OverrideAnonymousEndpointAccessForGossip bool
+	// ReferenceStatusCodes answers with the reference's status codes where ours differ.
+	ReferenceStatusCodes bool
+	// FollowerWrites is what a follower does with a request that needs the leader.
+	FollowerWrites FollowerWriteMode
+
+	// Dev makes a node for development: own certificate, system projections started.
+	Dev bool
+
+	// DefaultAdminPassword and DefaultOpsPassword are given to the built-in accounts when these are created.
+	DefaultAdminPassword string
+	DefaultOpsPassword   string
+
+	// Log is the folder of the log files; empty: log lines go to standard error only.
+	Log string
+	// LogLevel is the least severity logged.
+	LogLevel LogLevel
+	// LogConsoleFormat is the form of the lines on standard error.
+	LogConsoleFormat LogFormat
+	// LogFileSize is the size at which a new log file is begun.
+	LogFileSize int64
+	// LogFileInterval is how often a new log file is begun.
+	LogFileInterval LogInterval
+	// LogFileRetentionCount is how many finished log files are kept.
+	LogFileRetentionCount int
+	// DisableLogFile keeps log lines off the disk even when Log is set.
+	DisableLogFile bool
+
+	// CertificateReservedNodeCommonName is the pattern that the name of a node's certificate matches.
+	CertificateReservedNodeCommonName string
+	// TrustedRootCertificatesPath is the folder of the trusted root certificates.
+	TrustedRootCertificatesPath string
+	// CertificateFile is a PKCS#12 bundle or an X.509 certificate in PEM or DER form.
+	CertificateFile string
+	// CertificatePrivateKeyFile is the key of an X.509 certificate.
+	CertificatePrivateKeyFile string
+	// CertificatePassword opens a PKCS#12 bundle.
+	CertificatePassword string
+	// CertificatePrivateKeyPassword opens an encrypted key file.
+	CertificatePrivateKeyPassword string
+
+	// ClusterSize is the number of voting nodes.
+	ClusterSize int
+	// NodePriority makes this node stand earlier in elections when higher.
+	NodePriority int
+	// ReadOnlyReplica makes this node receive the log without vote.
+	ReadOnlyReplica bool
+	// DiscoverViaDns finds the other nodes by the name ClusterDns instead of GossipSeed.
+	DiscoverViaDns bool
+	ClusterDns     string
+	// GossipSeed lists host:port of other nodes.
+	GossipSeed []string
+	// ClusterGossipPort is the port at which nodes found by DNS gossip.
+	ClusterGossipPort int
+	// GossipInterval and GossipTimeout pace the gossip between nodes.
+	GossipInterval time.Duration
+	GossipTimeout  time.Duration
+	// GossipAllowedDifference is how far the clocks of two nodes may be apart.
+	GossipAllowedDifference time.Duration
+	// DeadMemberRemovalPeriod is how long a dead node stays visible in gossip.
+	DeadMemberRemovalPeriod time.Duration
+	// LeaderElectionTimeout is how long a follower waits for a sign of its leader.
+	LeaderElectionTimeout time.Duration
+	// UnsafeAllowSurplusNodes lets more nodes join than ClusterSize says.
+	UnsafeAllowSurplusNodes bool
+	// StreamInfoCacheCapacity is the number of streams whose facts are cached; 0: chosen by the node.
+	StreamInfoCacheCapacity int
+	// RaftLogStore is the library that keeps the Raft log.
+	RaftLogStore LogStore
+
+	// Db is the data folder.
+	Db string
+	// Index is the folder of the index. After Load it is never empty: the default is the folder index in Db.
+	Index string
+	// MemDb keeps everything in memory; no file is made.
+	MemDb bool
+	// PrepareTimeout and CommitTimeout together are how long a write may take before its client is told.
+	PrepareTimeout time.Duration
+	CommitTimeout  time.Duration
+	// WriteTimeout bounds the node's own writes, such as statistics and scavenge history.
+	WriteTimeout time.Duration
+	// MaxTruncation is how many bytes truncate.chk may cut at start; -1: any.
+	MaxTruncation int64
+	// InitializationThreads is how many chunks are opened at once at start.
+	InitializationThreads int
+	// DisableScavengeMerging leaves small chunks as they are after a scavenge.
+	DisableScavengeMerging bool
+	// ScavengeHistoryMaxAge is how long the history of scavenges is kept.
+	ScavengeHistoryMaxAge time.Duration
+	// ScavengeBackendPageSize and ScavengeBackendCacheSize shape the scavenge database, in bytes.
+	ScavengeBackendPageSize  int
+	ScavengeBackendCacheSize int64
+	// ScavengeHashUsersCacheCapacity is how many stream hashes a scavenge remembers.
+	ScavengeHashUsersCacheCapacity int
+	// SkipDbVerify and SkipIndexVerify leave out the checksums of chunks and index tables at start.
+	SkipDbVerify    bool
+	SkipIndexVerify bool
+	// MaxMemTableSize is the number of index entries held in memory before a table is written.
+	MaxMemTableSize int
+	// IndexCacheDepth is the depth of the cache of middle points of an index table.
+	IndexCacheDepth int
+	// MaxAutoMergeIndexLevel is the highest level of index tables merged without being asked to.
+	MaxAutoMergeIndexLevel int
+	// UseIndexBloomFilters writes a bloom filter beside each index table.
+	UseIndexBloomFilters bool
+	// StreamExistenceFilterSize is the size in bytes of the filter of known streams; 0: none.
+	StreamExistenceFilterSize int64
+	// ChunksCacheSize bounds the memory in bytes for cached chunks.
+	ChunksCacheSize int64
+	// UnsafeDisableFlushToDisk leaves out every fsync.
+	UnsafeDisableFlushToDisk bool
+	// WriteStatsToDb writes statistics events into the database.
+	WriteStatsToDb bool
+
+	// NodeIp and NodePort are where HTTP is served. Port 0 takes a free one.
+	NodeIp   netip.Addr
+	NodePort int
+	// ReplicationIp and ReplicationPort are where the other nodes connect to.
+	ReplicationIp   netip.Addr
+	ReplicationPort int
+	// The addresses told to nodes and clients instead of the ones listened on; empty and 0: the latter.
+	NodeHostAdvertiseAs           string
+	NodePortAdvertiseAs           int
+	ReplicationHostAdvertiseAs    string
+	ReplicationTcpPortAdvertiseAs int
+	AdvertiseHostToClientAs       string
+	AdvertiseNodePortToClientAs   int
+	// EnableUnixSocket offers redaction at a local socket in the data folder.
+	EnableUnixSocket bool
+	// DisableAdminUi, DisableStatsOnHttp and DisableGossipOnHttp remove those routes.
+	DisableAdminUi      bool
+	DisableStatsOnHttp  bool
+	DisableGossipOnHttp bool
+	// EnableAtomPubOverHttp serves /streams.
+	EnableAtomPubOverHttp bool
+	// EnableTrustedAuth believes the header ES-TrustedAuth of an intermediary.
+	EnableTrustedAuth bool
+
+	// RunProjections says which projections run.
+	RunProjections ProjectionMode
+	// StartStandardProjections enables the system projections at start.
+	StartStandardProjections bool
+	// ProjectionThreads is how many projections are worked on at once.
+	ProjectionThreads int
+	// ProjectionsQueryExpiry is how long an unused transient query lives.
+	ProjectionsQueryExpiry time.Duration
+	// FaultOutOfOrderProjections faults a projection that meets an unexpected event number.
+	FaultOutOfOrderProjections bool
+	// ProjectionCompilationTimeout and ProjectionExecutionTimeout bound one compilation and one handler call.
+	ProjectionCompilationTimeout time.Duration
+	ProjectionExecutionTimeout   time.Duration
+
+	// given holds, by option name, what the strongest source said. Options not in it have their default.
+	given map[string]setting
+	// file is the YAML file that was read, if any.
+	file string
+	// warnings are the lines to be logged at start.
+	warnings []string
+}
+
+// Default returns the configuration of a node without any option.
+func Default() *Config {
+	c := new(Config)
+	for _, o := range c.table() {
+		if err := o.target.set(o.def); err != nil {
+			panic("config: default of " + o.name + ": " + err.Error())
+		}
+	}
+	c.Index = filepath.Join(c.Db, "index")
+	return c
+}
+
+// File names the YAML file that was read; it is empty if there was none.
+func (c *Config) File() string { return c.file }
+
+// Warnings returns the lines that an operator should see at start: deprecated
+// names, options without effect and, where they are allowed, unknown options.
+func (c *Config) Warnings() []string { return c.warnings }
+
+// ListenAddr returns NodeIp and NodePort as one address to listen on.
+func (c *Config) ListenAddr() string {
+	return netip.AddrPortFrom(c.NodeIp, uint16(c.NodePort)).String()
+}
+
+// hasCertificate says whether the operator named a certificate.
+func (c *Config) hasCertificate() bool { return c.CertificateFile != "" }
+
+// isGiven says whether any source named the option.
+func (c *Config) isGiven(name string) bool {
+	_, ok := c.given[name]
+	return ok
+}

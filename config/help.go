@@ -1,0 +1,126 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// helpWidth is where the lines of the help text are broken.
+const helpWidth = 100
+
+var groupTitles = map[string]string{
+	groupApplication:      "Application",
+	groupDevMode:          "Development",
+	groupDefaultUser:      "Default users",
+	groupLogging:          "Logging",
+	groupAuth:             "Authentication and authorisation",
+	groupCertificate:      "Certificates",
+	groupCertificateFile:  "Certificates from files",
+	groupCertificateStore: "Certificates from the store of the operating system",
+	groupCluster:          "Cluster",
+	groupDatabase:         "Database",
+	groupGrpc:             "gRPC",
+	groupInterface:        "Interfaces",
+	groupProjection:       "Projections",
+}
+
+// WriteHelp writes the description of every option.
+func WriteHelp(w io.Writer) error {
+	var b bytes.Buffer
+	b.WriteString(`Options may stand on the command line (--cluster-size 3), in the environment
+(STORE_CLUSTER_SIZE=3 or EVENTSTORE_CLUSTER_SIZE=3) and in a YAML file (ClusterSize: 3). The command
+line is stronger than the environment, and that is stronger than the file. Case and the separators
+- and _ do not matter. Flags: --flag and --flag+ mean true, --flag- means false.
+`)
+	table := Default().table()
+	group := ""
+	var without []string
+	for i := range table {
+		o := &table[i]
+		if !o.hasEffect() {
+			without = append(without, "--"+flagName(o.name))
+			continue
+		}
+		if o.group != group {
+			group = o.group
+			fmt.Fprintf(&b, "\n%s\n", groupTitles[group])
+		}
+		fmt.Fprintf(&b, "  --%s", flagName(o.name))
+		switch {
+		case o.target.kind == KindEnum:
+			fmt.Fprintf(&b, " <%s>", strings.Join(o.target.possible, "|"))
+		case o.target.kind != KindBool:
+			fmt.Fprintf(&b, " <%s>", o.target.kind)
+		}
+		b.WriteString("\n")
+		doc := o.doc
+		if o.def != "" {
+			doc += " Default: " + o.def + "."
+		}
+		if o.environmentOnly {
+			doc += " Only in the environment: " + envName(o.name) + "."
+		}
+		for _, s := range o.synonyms {
+			doc += " Deprecated name: --" + flagName(s) + "."
+		}
+		writeWrapped(&b, "      ", doc)
+	}
+	b.WriteString("\nKnown for the sake of existing configurations, without effect\n")
+	writeWrapped(&b, "  ", strings.Join(without, " "))
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// WriteWhatIf writes the effective options, those that somebody set first.
+func (c *Config) WriteWhatIf(w io.Writer) error {
+	var modified, byDefault []Value
+	for _, v := range c.Values() {
+		if v.Source == sourceDefault.String() {
+			byDefault = append(byDefault, v)
+		} else {
+			modified = append(modified, v)
+		}
+	}
+	var b bytes.Buffer
+	writeValues(&b, "Modified options", modified)
+	b.WriteString("\n")
+	writeValues(&b, "Default options", byDefault)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func writeValues(b *bytes.Buffer, title string, values []Value) {
+	b.WriteString(title + "\n")
+	for _, v := range values {
+		shown := v.Value
+		if shown == "" {
+			shown = "<empty>"
+		}
+		fmt.Fprintf(b, "  %-42s %s (%s)\n", v.Name, shown, v.Source)
+	}
+	if len(values) == 0 {
+		b.WriteString("  none\n")
+	}
+}
+
+func writeWrapped(b *bytes.Buffer, indent, text string) {
+	length := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case length == 0:
+			b.WriteString(indent)
+			length = len(indent)
+		case length+1+len(word) > helpWidth:
+			b.WriteString("\n" + indent)
+			length = len(indent)
+		default:
+			b.WriteString(" ")
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
+	}
+	b.WriteString("\n")
+}

@@ -1,0 +1,317 @@
+package config_test
+
+import (
+	"io/fs"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/config"
+)
+
+// input is what a test gives to Load.
+type input struct {
+	args  []string
+	env   []string
+	files map[string]string
+}
+
+func load(in input) (*config.Config, error) {
+	return config.Load(in.args, in.env, func(name string) ([]byte, error) {
+		content, ok := in.files[name]
+		if !ok {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		return []byte(content), nil
+	})
+}
+
+func yamlFile(lines ...string) map[string]string {
+	return map[string]string{"/etc/annals/annals.conf": strings.Join(lines, "\n")}
+}
+
+func mustLoad(t *testing.T, in input) *config.Config {
+	t.Helper()
+	c, err := load(in)
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	return c
+}
+
+func value(t *testing.T, c *config.Config, name string) config.Value {
+	t.Helper()
+	for _, v := range c.Values() {
+		if v.Name == name {
+			return v
+		}
+	}
+	t.Fatalf("no option %s", name)
+	return config.Value{}
+}
+
+func TestLoadValues(t *testing.T) {
+	cases := []struct {
+		name   string
+		in     input
+		option string
+		value  string
+		source string
+	}{
+		{"default", input{}, "ScavengeHistoryMaxAge", "30", "<DEFAULT>"},
+		{"default flag off", input{}, "Insecure", "False", "<DEFAULT>"},
+		{"default flag on", input{}, "AllowAnonymousStreamAccess", "True", "<DEFAULT>"},
+		{"default list", input{}, "GossipSeed", "", "<DEFAULT>"},
+		{"file", input{files: yamlFile("ScavengeHistoryMaxAge: 7")}, "ScavengeHistoryMaxAge", "7", "Yaml"},
+		{"environment over file", input{env: []string{"EVENTSTORE_SCAVENGE_HISTORY_MAX_AGE=8"}, files: yamlFile("ScavengeHistoryMaxAge: 7")},
+			"ScavengeHistoryMaxAge", "8", "Environment Variables"},
+		{"own prefix over the reference's", input{env: []string{"STORE_SCAVENGE_HISTORY_MAX_AGE=9", "EVENTSTORE_SCAVENGE_HISTORY_MAX_AGE=8"}},
+			"ScavengeHistoryMaxAge", "9", "Environment Variables"},
+		{"own prefix over the reference's, other order", input{env: []string{"EVENTSTORE_SCAVENGE_HISTORY_MAX_AGE=8", "STORE_SCAVENGE_HISTORY_MAX_AGE=9"}},
+			"ScavengeHistoryMaxAge", "9", "Environment Variables"},
+		{"command line over environment", input{args: []string{"--scavenge-history-max-age", "10"}, env: []string{"STORE_SCAVENGE_HISTORY_MAX_AGE=9"}},
+			"ScavengeHistoryMaxAge", "10", "Command Line"},
+		{"the later argument wins", input{args: []string{"--node-port", "1", "--node-port", "2"}}, "NodePort", "2", "Command Line"},
+		{"empty variable is not set", input{env: []string{"STORE_NODE_PORT="}}, "NodePort", "2113", "<DEFAULT>"},
+		{"other variables are left alone", input{env: []string{"HOME=/root", "RESTORE_NODE_PORT=1"}}, "NodePort", "2113", "<DEFAULT>"},
+		{"prefix in lower case", input{env: []string{"store_node_port=1"}}, "NodePort", "1", "Environment Variables"},
+		{"variable without separators", input{env: []string{"STORE_NODEPORT=1"}}, "NodePort", "1", "Environment Variables"},
+		{"equals sign in the value", input{env: []string{"STORE_DB=a=b"}}, "Db", "a=b", "Environment Variables"},
+
+		{"pascal case", input{args: []string{"--NodePort=1"}}, "NodePort", "1", "Command Line"},
+		{"single dash", input{args: []string{"-node-port", "1"}}, "NodePort", "1", "Command Line"},
+		{"single dash, equals", input{args: []string{"-NODE_PORT=1"}}, "NodePort", "1", "Command Line"},
+		{"bare flag", input{args: []string{"--mem-db"}}, "MemDb", "true", "Command Line"},
+		{"flag before another option", input{args: []string{"--mem-db", "--node-port", "1"}}, "MemDb", "true", "Command Line"},
+		{"flag with value", input{args: []string{"--mem-db", "False"}}, "MemDb", "False", "Command Line"},
+		{"flag with value as typed", input{args: []string{"--mem-db=tRuE"}}, "MemDb", "tRuE", "Command Line"},
+		{"flag plus", input{args: []string{"--mem-db+"}}, "MemDb", "true", "Command Line"},
+		{"flag minus", input{args: []string{"--use-index-bloom-filters-"}}, "UseIndexBloomFilters", "false", "Command Line"},
+		{"negative number", input{args: []string{"--max-truncation", "-1"}}, "MaxTruncation", "-1", "Command Line"},
+		{"empty text", input{args: []string{"--cluster-dns=x", "--log="}}, "Log", "", "Command Line"},
+		{"deprecated synonym", input{args: []string{"--http-port", "5"}}, "NodePort", "5", "Command Line"},
+		{"a name wins over its synonym", input{args: []string{"--node-port", "1", "--http-port", "5"}}, "NodePort", "1", "Command Line"},
+		{"a synonym in a stronger source", input{args: []string{"--http-port", "5"}, files: yamlFile("NodePort: 6")}, "NodePort", "5", "Command Line"},
+		{"enumeration in any case", input{args: []string{"--log-level", "DEBUG"}}, "LogLevel", "DEBUG", "Command Line"},
+		{"fraction where the reference has one", input{files: yamlFile("MinFlushDelayMs: 0.5")}, "MinFlushDelayMs", "0.5", "Yaml"},
+		{"admin password", input{env: []string{"STORE_DEFAULT_ADMIN_PASSWORD=secret"}}, "DefaultAdminPassword", "********", "Environment Variables"},
+		{"admin password by default", input{}, "DefaultAdminPassword", "********", "<DEFAULT>"},
+		{"unset secret", input{}, "CertificatePassword", "", "<DEFAULT>"},
+
+		{"file with a document start", input{files: yamlFile("---", "# comment", "NodePort: 3")}, "NodePort", "3", "Yaml"},
+		{"file with quotes", input{files: yamlFile(`NodePort: "3"`)}, "NodePort", "3", "Yaml"},
+		{"file with another spelling", input{files: yamlFile("node-port: 3")}, "NodePort", "3", "Yaml"},
+		{"flag in a file", input{files: yamlFile("MemDb: TRUE")}, "MemDb", "TRUE", "Yaml"},
+		{"null is unset", input{files: yamlFile("NodePort: ~", "Log: null", "Db:")}, "NodePort", "2113", "<DEFAULT>"},
+		{"sequence", input{files: yamlFile("GossipSeed:", "  - 'a:1'", "  - b:2"), args: []string{"--gossip-seed", "c:1"}}, "GossipSeed", "c:1", "Command Line"},
+		{"sequence of one", input{files: yamlFile("GossipSeed: [a:1]")}, "GossipSeed", "a:1", "Yaml"},
+		{"empty file", input{files: yamlFile("")}, "NodePort", "2113", "<DEFAULT>"},
+		{"comments only", input{files: yamlFile("# nothing", "---")}, "NodePort", "2113", "<DEFAULT>"},
+		{"named file", input{args: []string{"--config", "my.yaml"}, files: map[string]string{"my.yaml": "NodePort: 4", "/etc/annals/annals.conf": "NodePort: 5"}},
+			"NodePort", "4", "Yaml"},
+		{"file named by the environment", input{env: []string{"STORE_CONFIG=my.yaml"}, files: map[string]string{"my.yaml": "NodePort: 4"}}, "NodePort", "4", "Yaml"},
+		{"the reference's file", input{files: map[string]string{"/etc/eventstore/eventstore.conf": "NodePort: 6"}}, "NodePort", "6", "Yaml"},
+		{"our file before the reference's", input{files: map[string]string{"/etc/eventstore/eventstore.conf": "NodePort: 6", "/etc/annals/annals.conf": "NodePort: 5"}},
+			"NodePort", "5", "Yaml"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := value(t, mustLoad(t, c.in), c.option)
+			if got.Value != c.value || got.Source != c.source {
+				t.Errorf("%s = %q from %s, want %q from %s", c.option, got.Value, got.Source, c.value, c.source)
+			}
+		})
+	}
+}
+
+func TestLoadTypes(t *testing.T) {
+	c := mustLoad(t, input{
+		args: []string{"--log-level=warning", "--raft-log-store", "wal", "--node-ip", "::1", "--gossip-interval-ms", "70", "--scavenge-history-max-age", "2",
+			"--follower-writes=FORWARD", "--max-append-size", "5000"},
+		env:   []string{"STORE_GOSSIP_SEED= a:1 ,", "STORE_STATS_PERIOD_SEC=3", "STORE_DEFAULT_OPS_PASSWORD=pw"},
+		files: yamlFile("Db: /srv/db", "MemDb: true"),
+	})
+	type view struct {
+		level        config.LogLevel
+		store        config.LogStore
+		writes       config.FollowerWriteMode
+		ip           netip.Addr
+		addr, db, ix string
+		interval     time.Duration
+		age, stats   time.Duration
+		size         int64
+		mem          bool
+		seed, ops    string
+		file         string
+	}
+	got := view{c.LogLevel, c.RaftLogStore, c.FollowerWrites, c.NodeIp, c.ListenAddr(), c.Db, c.Index, c.GossipInterval,
+		c.ScavengeHistoryMaxAge, c.StatsPeriod, c.MaxAppendSize, c.MemDb, strings.Join(c.GossipSeed, "|"), c.DefaultOpsPassword, c.File()}
+	want := view{config.LogLevelWarning, config.LogStoreWal, config.FollowerWritesForward, netip.MustParseAddr("::1"), "[::1]:2113",
+		"/srv/db", "/srv/db/index", 70 * time.Millisecond, 48 * time.Hour, 3 * time.Second, 5000, true, "a:1", "pw", "/etc/annals/annals.conf"}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	cases := []struct {
+		name string
+		in   input
+		want []string // one line each
+	}{
+		{"unknown argument with a near name", input{args: []string{"--cluster-sise", "1"}}, []string{`unknown option "cluster-sise" (Command Line), did you mean ClusterSize?`}},
+		{"unknown argument five edits away", input{args: []string{"--xxxxxhttpport=1"}}, []string{`unknown option "xxxxxhttpport" (Command Line), did you mean NodePort?`}},
+		{"unknown argument far away", input{args: []string{"--completely-different-thing"}}, []string{`unknown option "completely-different-thing" (Command Line)`}},
+		{"unknown variable", input{env: []string{"STORE_NODE_PROT=1"}}, []string{`unknown option "NODE_PROT" (Environment Variables), did you mean NodePort?`}},
+		{"unknown key", input{files: yamlFile("NodePortt: 1")}, []string{`unknown option "NodePortt" (Yaml), did you mean NodePort?`}},
+		{"unknown everywhere, a line each", input{args: []string{"--nodeporta=1"}, env: []string{"EVENTSTORE_NODEPORTB=1"}, files: yamlFile("NodePortC: 1")}, []string{
+			`unknown option "nodeporta" (Command Line), did you mean NodePort?`,
+			`unknown option "NODEPORTB" (Environment Variables), did you mean NodePort?`,
+			`unknown option "NodePortC" (Yaml), did you mean NodePort?`}},
+		{"stray word", input{args: []string{"start"}}, []string{`unexpected argument "start"`}},
+		{"stray word after a flag", input{args: []string{"--mem-db", "yes"}}, []string{`unexpected argument "yes"`}},
+		{"two dashes", input{args: []string{"--"}}, []string{`unexpected argument "--"`}},
+		{"no name", input{args: []string{"--=1"}}, []string{`unexpected argument "--=1"`}},
+		{"no value", input{args: []string{"--db"}}, []string{`option db (Command Line) needs a value`}},
+		{"option in place of a value", input{args: []string{"--db", "--mem-db"}}, []string{`option db (Command Line) needs a value`}},
+		{"sign on what is no flag", input{args: []string{"--db+=x"}}, []string{`unknown option "db+" (Command Line), did you mean Db?`}},
+		{"not a number", input{args: []string{"--node-port", "x"}}, []string{`option node-port (Command Line): "x" is not a whole number`}},
+		{"out of range", input{env: []string{"STORE_NODE_PORT=65536"}}, []string{`option NODE_PORT (Environment Variables): 65536 is not between 0 and 65535`}},
+		{"not a flag value", input{files: yamlFile("MemDb: yes")}, []string{`option MemDb (Yaml): "yes" is neither true nor false`}},
+		{"not one of", input{args: []string{"--log-console-format=xml"}}, []string{`option log-console-format (Command Line): "xml" is none of Plain, Json`}},
+		{"not an address", input{args: []string{"--node-ip=localhost"}}, []string{`option node-ip (Command Line): "localhost" is not an IP address`}},
+		{"wrong value of an ignored option", input{args: []string{"--reader-threads-count=many"}}, []string{`option reader-threads-count (Command Line): "many" is not a whole number`}},
+		{"list with semicolon", input{args: []string{"--gossip-seed=a:1;b:2"}}, []string{`option gossip-seed (Command Line): "a:1;b:2" is not separated by commas`}},
+		{"list with tab", input{args: []string{"--gossip-seed=a:1\tb:2"}}, []string{`option gossip-seed (Command Line): "a:1\tb:2" is not separated by commas`}},
+		{"seed without port", input{args: []string{"--gossip-seed=a"}}, []string{`option gossip-seed (Command Line): "a" is not of the form host:port`}},
+		{"password on the command line", input{args: []string{"--default-admin-password=x"}}, []string{`DefaultAdminPassword can only be set by the environment variable STORE_DEFAULT_ADMIN_PASSWORD`}},
+		{"password in the file", input{files: yamlFile("DefaultOpsPassword: x")}, []string{`DefaultOpsPassword can only be set by the environment variable STORE_DEFAULT_OPS_PASSWORD`}},
+		{"password in a file beside one in the environment", input{env: []string{"STORE_DEFAULT_OPS_PASSWORD=y"}, files: yamlFile("DefaultOpsPassword: x")},
+			[]string{`DefaultOpsPassword can only be set by the environment variable STORE_DEFAULT_OPS_PASSWORD`}},
+		{"empty password", input{env: []string{"STORE_DEFAULT_ADMIN_PASSWORD="}}, []string{`DEFAULT_ADMIN_PASSWORD must not be empty`}},
+		{"file that names a file", input{files: yamlFile("Config: x")}, []string{`Config cannot be set in the configuration file`}},
+
+		{"named file missing", input{args: []string{"--config=no.yaml"}}, []string{`configuration file: open no.yaml: file does not exist`}},
+		{"duplicate key", input{files: yamlFile("NodePort: 1", "NodePort: 2")}, []string{`configuration file /etc/annals/annals.conf: line 2: duplicate key NodePort, given before as NodePort`}},
+		{"duplicate key in other spelling", input{files: yamlFile("NodePort: 1", "node_port: 2")}, []string{`configuration file /etc/annals/annals.conf: line 2: duplicate key node_port, given before as NodePort`}},
+		{"nested mapping", input{files: yamlFile("NodePort:", "  a: 1")}, []string{`configuration file /etc/annals/annals.conf: line 1: option NodePort: neither a plain value nor a sequence of such`}},
+		{"nested sequence", input{files: yamlFile("GossipSeed: [[a]]")}, []string{`configuration file /etc/annals/annals.conf: line 1: option GossipSeed: an item of the sequence is not a plain value`}},
+		{"item with a comma", input{files: yamlFile("GossipSeed: ['a:1,b:2']")}, []string{`configuration file /etc/annals/annals.conf: line 1: option GossipSeed: the item "a:1,b:2" holds a comma`}},
+		{"not a mapping", input{files: yamlFile("- NodePort")}, []string{`configuration file /etc/annals/annals.conf: line 1: not a mapping from options to values`}},
+		{"two documents", input{files: yamlFile("NodePort: 1", "---", "NodePort: 2")}, []string{`configuration file /etc/annals/annals.conf: more than one YAML document`}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(c.in)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if want := strings.Join(c.want, "\n"); err.Error() != want {
+				t.Errorf("got  %s\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func TestStartUpChecks(t *testing.T) {
+	const atLeastTLS = "no certificate is configured, so plain HTTP is served on loopback addresses only: NodeIp "
+	const needs = " needs DisableHttps=true (plain HTTP with authentication, behind a proxy that does TLS) or Insecure=true (neither)"
+	cases := []struct {
+		name string
+		args string
+		env  []string
+		want string // a line of the error, empty: must start
+	}{
+		{name: "nothing set"},
+		{"cluster of none", "--cluster-size 0", nil, "ClusterSize must be greater than zero"},
+		{"negative cluster", "--cluster-size=-3", nil, "ClusterSize must be greater than zero"},
+		{"replica without cluster", "--read-only-replica", nil, "ReadOnlyReplica needs a cluster: ClusterSize must be greater than 1"},
+		{"one seed", "--gossip-seed a:1", nil, ""},
+		{"several seeds without cluster", "--gossip-seed a:1,b:1", nil, "several nodes in GossipSeed need a cluster: ClusterSize must be greater than 1"},
+		{"db equals index", "--db x --index ./y/../x", nil, "Db and Index must not be the same folder"},
+		{"db begins with tilde", "--db ~/x", nil, `Db "~/x" begins with ~, which only a shell understands`},
+		{"empty db", "--db=", nil, "Db must not be empty"},
+		{"largest append size", "--max-append-size 16767216", nil, ""},
+		{"append size too large", "--max-append-size 16767217", nil, "MaxAppendSize must not exceed 16767216 bytes"},
+		{"no threads", "--initialization-threads 0", nil, "InitializationThreads must be greater than zero"},
+		{"no name to look up", "--cluster-dns=", nil, "DiscoverViaDns needs ClusterDns"},
+		{"no name needed", "--cluster-dns= --discover-via-dns-", nil, ""},
+		{"other loopback address", "--node-ip 127.0.0.9", nil, ""},
+		{"loopback of version 6", "--node-ip ::1", nil, ""},
+		{"loopback mapped", "--node-ip ::ffff:127.0.0.1", nil, ""},
+		{"any address without certificate", "--node-ip 0.0.0.0", nil, atLeastTLS + "0.0.0.0" + needs},
+		{"private address without certificate", "--node-ip 10.0.0.1", nil, atLeastTLS + "10.0.0.1" + needs},
+		{"any address behind a proxy", "--node-ip 0.0.0.0 --disable-https", nil, ""},
+		{"any address insecure", "--node-ip 0.0.0.0 --insecure", nil, ""},
+		{"insecure with a password", "--insecure", []string{"STORE_DEFAULT_ADMIN_PASSWORD=x"}, "DefaultAdminPassword cannot be set together with Insecure: there are no users then"},
+		{"insecure with the default as password", "--insecure", []string{"EVENTSTORE_DEFAULT_OPS_PASSWORD=changeit"}, "DefaultOpsPassword cannot be set together with Insecure: there are no users then"},
+
+		{"cluster", "--cluster-size 3", nil, "clusters are not available in this version: ClusterSize must be 1"},
+		{"replica", "--cluster-size 3 --read-only-replica", nil, "read-only replicas are not available in this version: ReadOnlyReplica must be false"},
+		{"projections", "--run-projections all", nil, "projections are not available in this version: RunProjections must be None"},
+		{"development", "--dev", nil, "the development mode is not available in this version: Dev must be false"},
+		{"certificate", "--certificate-file x", nil, "TLS is not available in this version: CertificateFile must not be set"},
+		{"roots", "--trusted-root-certificates-path x", nil, "TLS is not available in this version: TrustedRootCertificatesPath must not be set"},
+		{"roots as by default", "--trusted-root-certificates-path /etc/ssl/certs", nil, ""},
+		{"certificate store", "--certificate-thumbprint x", nil, "TLS is not available in this version: CertificateThumbprint must not be set"},
+		{"certificate left aside", "--certificate-file x --insecure", nil, ""},
+		{"other authentication", "--authentication-type ldaps", nil, "authentication and authorisation plug-ins do not exist: AuthenticationType must be internal"},
+		{"own authentication", "--authentication-type Internal", nil, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(input{args: strings.Fields(c.args), env: c.env})
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case c.want != "" && err == nil:
+				t.Error("accepted")
+			case c.want != "" && !strings.Contains("\n"+err.Error()+"\n", "\n"+c.want+"\n"):
+				t.Errorf("got  %s\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	cases := []struct {
+		name string
+		in   input
+		want []string
+	}{
+		{"none", input{args: []string{"--node-port=0"}}, nil},
+		{"synonym, once", input{args: []string{"--http-port=1", "--http-port=2"}}, []string{"option http-port (Command Line) is deprecated, use NodePort"}},
+		{"no effect", input{files: yamlFile("ReaderThreadsCount: 4")}, []string{"option ReaderThreadsCount (Yaml) has no effect"}},
+		{"deprecated without effect", input{env: []string{"STORE_ALWAYS_KEEP_SCAVENGED=true"}}, []string{"AlwaysKeepScavenged is deprecated and has no effect."}},
+		{"unknown but allowed", input{args: []string{"--allow-unknown-options", "--nodeprt", "5", "--foo-bar-baz-qux"}}, []string{
+			`unknown option "nodeprt" (Command Line), did you mean NodePort?`, `unknown option "foo-bar-baz-qux" (Command Line)`}},
+		{"unknown, allowed by the file", input{args: []string{"--nodeprt=5"}, files: yamlFile("AllowUnknownOptions: true")}, []string{
+			`unknown option "nodeprt" (Command Line), did you mean NodePort?`}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := mustLoad(t, c.in).Warnings()
+			if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAskingForAText(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"-?"}, {"--Help"}, {"-help"}, {"--help", "--unknown", "stray", "--config=missing"}} {
+		if c, err := load(input{args: args}); err != nil || !c.Help {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	if c, err := load(input{args: []string{"--version", "stray"}}); err != nil || !c.Version {
+		t.Errorf("version: %v", err)
+	}
+	if c, err := load(input{args: []string{"--what-if"}}); err != nil || !c.WhatIf {
+		t.Errorf("what if: %v", err)
+	}
+	if _, err := load(input{args: []string{"--what-if", "--cluster-size=0"}}); err == nil {
+		t.Error("what if: accepted a configuration that cannot start")
+	}
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"strings"
+	"unicode"
+)
+
+// The prefixes of environment variables. The first is the stronger one.
+const (
+	envPrefix          = "STORE_"
+	envPrefixReference = "EVENTSTORE_"
+)
+
+// suggestionDistance is how many edits a misspelt name may be away from the suggested one.
+const suggestionDistance = 5
+
+// fold brings the spellings of one name together: case and separators do not count.
+func fold(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// flagName spells an option for the command line: ClusterSize is cluster-size.
+func flagName(name string) string { return strings.ToLower(separate(name, '-')) }
+
+// envName spells an option for the environment: ClusterSize is STORE_CLUSTER_SIZE.
+func envName(name string) string { return envPrefix + strings.ToUpper(separate(name, '_')) }
+
+func separate(name string, with rune) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteRune(with)
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// nearest returns the option whose name, present or former, has the fewest edits
+// to an unknown one, or nothing if all are too far away. Of equally near ones the
+// first of the table wins.
+func nearest(unknown string, table []option) string {
+	unknown = fold(unknown)
+	best, distance := "", suggestionDistance+1
+	for _, o := range table {
+		for _, name := range append([]string{o.name}, o.synonyms...) {
+			if d := editDistance(unknown, fold(name), distance); d < distance {
+				best, distance = o.name, d
+			}
+		}
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions and substitutions between two
+// words. Results of bound and above are only known to be no less than bound.
+func editDistance(a, b string, bound int) int {
+	if d := len(a) - len(b); d >= bound || -d >= bound {
+		return bound
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			row[j+1] = min(cost, above+1, row[j]+1)
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,307 @@
+package config
+
+import (
+	"math"
+	"time"
+)
+
+// The groups of options, as /info/options names them.
+const (
+	groupApplication      = "ApplicationOptions"
+	groupDevMode          = "DevModeOptions"
+	groupDefaultUser      = "DefaultUserOptions"
+	groupLogging          = "LoggingOptions"
+	groupAuth             = "AuthOptions"
+	groupCertificate      = "CertificateOptions"
+	groupCertificateFile  = "CertificateFileOptions"
+	groupCertificateStore = "CertificateStoreOptions"
+	groupCluster          = "ClusterOptions"
+	groupDatabase         = "DatabaseOptions"
+	groupGrpc             = "GrpcOptions"
+	groupInterface        = "InterfaceOptions"
+	groupProjection       = "ProjectionOptions"
+)
+
+// option is one row of the table.
+type option struct {
+	name   string
+	group  string
+	def    string // a boolean's is written True or False
+	doc    string
+	target target
+	// synonyms are former names: accepted, and warned about once.
+	synonyms []string
+	// deprecated says what came of an option that should not be used any more.
+	deprecated string
+	// sensitive values are shown as asterisks.
+	sensitive bool
+	// environmentOnly values do not belong into files and process lists.
+	environmentOnly bool
+	// notInFile options make no sense within the configuration file.
+	notInFile bool
+}
+
+// hasEffect says whether the product acts on the option.
+func (o *option) hasEffect() bool { return o.target.field != nil }
+
+// table lists every option, bound to the fields of c. Options that only the
+// reference acts on are in ignoredOptions.
+func (c *Config) table() []option {
+	var t []option
+	t = append(t, c.applicationOptions()...)
+	t = append(t, c.loggingOptions()...)
+	t = append(t, c.certificateOptions()...)
+	t = append(t, c.clusterOptions()...)
+	t = append(t, c.databaseOptions()...)
+	t = append(t, c.interfaceOptions()...)
+	t = append(t, c.projectionOptions()...)
+	return append(t, ignoredOptions()...)
+}
+
+func (c *Config) applicationOptions() []option {
+	const g = groupApplication
+	return []option{
+		{name: "Help", group: g, def: "False", target: boolField(&c.Help), notInFile: true,
+			doc: "Print this text and end."},
+		{name: "Version", group: g, def: "False", target: boolField(&c.Version), notInFile: true,
+			doc: "Print the version and end."},
+		{name: "WhatIf", group: g, def: "False", target: boolField(&c.WhatIf), notInFile: true,
+			doc: "Print the effective options with their sources and end."},
+		{name: "Config", group: g, def: defaultConfigFile, target: textField(&c.Config), notInFile: true,
+			doc: "The YAML file with options. When it is not named and missing, " + referenceConfigFile + " is tried."},
+		{name: "AllowUnknownOptions", group: g, def: "False", target: boolField(&c.AllowUnknownOptions),
+			doc: "Start in spite of unknown options and only warn about them."},
+		{name: "DisableHttpCaching", group: g, def: "False", target: boolField(&c.DisableHttpCaching),
+			doc: "Tell clients and proxies to cache nothing."},
+		{name: "StatsPeriodSec", group: g, def: "30", target: durationField(&c.StatsPeriod, time.Second, 1),
+			doc: "Seconds between two statistics events."},
+		{name: "EnableHistograms", group: g, def: "False", target: boolField(&c.EnableHistograms),
+			doc: "Serve latency histograms at /histogram."},
+		{name: "LogHttpRequests", group: g, def: "False", target: boolField(&c.LogHttpRequests),
+			doc: "Log every HTTP request before it is handled."},
+		{name: "LogFailedAuthenticationAttempts", group: g, def: "False", target: boolField(&c.LogFailedAuthenticationAttempts),
+			doc: "Log requests with wrong credentials."},
+		{name: "MaxAppendSize", group: g, def: "1048576", target: intField(&c.MaxAppendSize, 1, math.MaxInt64),
+			doc: "The largest append in bytes, all its events together. At most 16 MiB less 10000 bytes."},
+		{name: "Insecure", group: g, def: "False", target: boolField(&c.Insecure),
+			doc: "Switch TLS, authentication and authorisation off. Everybody who reaches the node may do everything."},
+		{name: "DisableHttps", group: g, def: "False", target: boolField(&c.DisableHttps),
+			doc: "Serve plain HTTP with authentication on any address. For nodes behind a proxy that does TLS."},
+		{name: "AllowAnonymousEndpointAccess", group: g, def: "False", target: boolField(&c.AllowAnonymousEndpointAccess),
+			doc: "Serve statistics and the like without credentials."},
+		{name: "AllowAnonymousStreamAccess", group: g, def: "True", target: boolField(&c.AllowAnonymousStreamAccess),
+			doc: "Let a stream's access list decide about callers without credentials. When false they are refused on every stream."},
+		{name: "OverrideAnonymousEndpointAccessForGossip", group: g, def: "True", target: boolField(&c.OverrideAnonymousEndpointAccessForGossip),
+			doc: "Serve gossip without credentials, whatever AllowAnonymousEndpointAccess says."},
+		{name: "ReferenceStatusCodes", group: g, def: "False", target: boolField(&c.ReferenceStatusCodes),
+			doc: "Answer with the status codes of EventStoreDB 23.10 where they differ, for clients that compare the exact code."},
+
+		{name: "Dev", group: groupDevMode, def: "False", target: boolField(&c.Dev),
+			doc: "Run for development: a certificate of its own for localhost, system projections started."},
+
+		{name: "DefaultAdminPassword", group: groupDefaultUser, def: "changeit", target: textField(&c.DefaultAdminPassword),
+			sensitive: true, environmentOnly: true,
+			doc: "The password that the user admin is created with."},
+		{name: "DefaultOpsPassword", group: groupDefaultUser, def: "changeit", target: textField(&c.DefaultOpsPassword),
+			sensitive: true, environmentOnly: true,
+			doc: "The password that the user ops is created with."},
+	}
+}
+
+func (c *Config) loggingOptions() []option {
+	const g = groupLogging
+	return []option{
+		{name: "Log", group: g, def: "", target: textField(&c.Log),
+			doc: "The folder for log files. When empty, log lines go to standard error only."},
+		{name: "LogLevel", group: g, def: string(LogLevelDefault),
+			target: enumField(&c.LogLevel, LogLevelDefault, LogLevelVerbose, LogLevelDebug, LogLevelInformation,
+				LogLevelWarning, LogLevelError, LogLevelFatal),
+			doc: "The least severity that is logged. Default means Information."},
+		{name: "LogConsoleFormat", group: g, def: string(LogFormatPlain),
+			target: enumField(&c.LogConsoleFormat, LogFormatPlain, LogFormatJSON),
+			doc:    "The form of log lines on standard error."},
+		{name: "LogFileSize", group: g, def: "1073741824", target: intField(&c.LogFileSize, 1<<10, math.MaxInt64),
+			doc: "The size in bytes at which a new log file is begun."},
+		{name: "LogFileInterval", group: g, def: string(LogIntervalDay),
+			target: enumField(&c.LogFileInterval, LogIntervalInfinite, LogIntervalYear, LogIntervalMonth, LogIntervalDay,
+				LogIntervalHour, LogIntervalMinute),
+			doc: "How often a new log file is begun."},
+		{name: "LogFileRetentionCount", group: g, def: "31", target: intField(&c.LogFileRetentionCount, 1, math.MaxInt32),
+			doc: "How many finished log files are kept."},
+		{name: "DisableLogFile", group: g, def: "False", target: boolField(&c.DisableLogFile),
+			doc: "Write no log files even when Log is set."},
+	}
+}
+
+func (c *Config) certificateOptions() []option {
+	const file = groupCertificateFile
+	return []option{
+		{name: "TrustedRootCertificatesPath", group: groupCertificate, def: defaultRootsPath, target: textField(&c.TrustedRootCertificatesPath),
+			doc: "The folder of the trusted root certificates (.pem, .crt, .cer, .der)."},
+		{name: "CertificateReservedNodeCommonName", group: groupCertificate, def: "", target: textField(&c.CertificateReservedNodeCommonName),
+			doc: "The pattern that the common name of another node's certificate must match. When empty, the name in this node's own certificate."},
+		{name: "CertificateFile", group: file, def: "", target: textField(&c.CertificateFile),
+			doc: "The node's certificate: a PKCS#12 bundle (.p12, .pfx), or X.509 in PEM or DER form. Intermediate certificates follow it in the same file."},
+		{name: "CertificatePrivateKeyFile", group: file, def: "", target: textField(&c.CertificatePrivateKeyFile),
+			doc: "The private key of an X.509 certificate."},
+		{name: "CertificatePassword", group: file, def: "", target: textField(&c.CertificatePassword), sensitive: true,
+			doc: "The password of a PKCS#12 bundle."},
+		{name: "CertificatePrivateKeyPassword", group: file, def: "", target: textField(&c.CertificatePrivateKeyPassword), sensitive: true,
+			doc: "The password of an encrypted private key file."},
+	}
+}
+
+func (c *Config) clusterOptions() []option {
+	const g = groupCluster
+	const ms = time.Millisecond
+	return []option{
+		{name: "ClusterSize", group: g, def: "1", target: intField(&c.ClusterSize, math.MinInt32, math.MaxInt32),
+			doc: "The number of voting nodes of the cluster."},
+		{name: "NodePriority", group: g, def: "0", target: intField(&c.NodePriority, math.MinInt32, math.MaxInt32),
+			doc: "The higher, the sooner this node stands in an election."},
+		{name: "ReadOnlyReplica", group: g, def: "False", target: boolField(&c.ReadOnlyReplica),
+			doc: "Receive the log without vote; never become leader."},
+		{name: "DiscoverViaDns", group: g, def: "True", target: boolField(&c.DiscoverViaDns),
+			doc: "Find the other nodes by looking up ClusterDns; otherwise by GossipSeed."},
+		{name: "ClusterDns", group: g, def: "fake.dns", target: textField(&c.ClusterDns),
+			doc: "The name that resolves to the addresses of the nodes."},
+		{name: "GossipSeed", group: g, def: "", target: endpointsField(&c.GossipSeed),
+			doc: "Other nodes to begin gossip with, as host:port separated by commas."},
+		{name: "ClusterGossipPort", group: g, def: "2113", target: intField(&c.ClusterGossipPort, 1, math.MaxUint16),
+			doc: "The gossip port of nodes found by DNS."},
+		{name: "GossipIntervalMs", group: g, def: "2000", target: durationField(&c.GossipInterval, ms, 1),
+			doc: "Milliseconds between two rounds of gossip."},
+		{name: "GossipTimeoutMs", group: g, def: "2500", target: durationField(&c.GossipTimeout, ms, 1),
+			doc: "Milliseconds that another node has to answer gossip."},
+		{name: "GossipAllowedDifferenceMs", group: g, def: "60000", target: durationField(&c.GossipAllowedDifference, ms, 0),
+			doc: "Milliseconds that the clocks of two nodes may be apart."},
+		{name: "DeadMemberRemovalPeriodSec", group: g, def: "1800", target: durationField(&c.DeadMemberRemovalPeriod, time.Second, 0),
+			doc: "Seconds for which a dead node stays in gossip."},
+		{name: "LeaderElectionTimeoutMs", group: g, def: "1000", target: durationField(&c.LeaderElectionTimeout, ms, 1),
+			doc: "Milliseconds without a sign of the leader after which an election begins."},
+		{name: "UnsafeAllowSurplusNodes", group: g, def: "False", target: boolField(&c.UnsafeAllowSurplusNodes),
+			doc: "Let more nodes join than ClusterSize says. UNSAFE: data may be lost."},
+		{name: "StreamInfoCacheCapacity", group: g, def: "0", target: intField(&c.StreamInfoCacheCapacity, 0, math.MaxInt32),
+			doc: "The number of streams whose last number and metadata are cached. 0: chosen by the node."},
+		{name: "RaftLogStore", group: g, def: string(DefaultRaftLogStore),
+			target: enumField(&c.RaftLogStore, LogStoreBoltDB, LogStoreWal),
+			doc:    "What keeps the Raft log. It cannot be changed for a data folder in use."},
+		{name: "FollowerWrites", group: g, def: string(FollowerWritesRedirect),
+			target: enumField(&c.FollowerWrites, FollowerWritesRedirect, FollowerWritesForward),
+			doc:    "What a follower does with a request that needs the leader: answer 307, or relay it."},
+	}
+}
+
+func (c *Config) databaseOptions() []option {
+	const g = groupDatabase
+	const ms = time.Millisecond
+	return []option{
+		{name: "Db", group: g, def: "./data", target: textField(&c.Db),
+			doc: "The data folder."},
+		{name: "Index", group: g, def: "", target: textField(&c.Index),
+			doc: "The folder of the index. When empty, the folder index within Db."},
+		{name: "MemDb", group: g, def: "False", target: boolField(&c.MemDb),
+			doc: "Keep everything in memory. All data is gone when the node stops."},
+		{name: "PrepareTimeoutMs", group: g, def: "2000", target: durationField(&c.PrepareTimeout, ms, 1),
+			doc: "Milliseconds that a write may take; CommitTimeoutMs is added to it."},
+		{name: "CommitTimeoutMs", group: g, def: "2000", target: durationField(&c.CommitTimeout, ms, 1),
+			doc: "Milliseconds that a write may take; PrepareTimeoutMs is added to it."},
+		{name: "WriteTimeoutMs", group: g, def: "2000", target: durationField(&c.WriteTimeout, ms, 1),
+			doc: "Milliseconds that the node's own writes may take."},
+		{name: "MaxTruncation", group: g, def: "268435456", target: intField(&c.MaxTruncation, -1, math.MaxInt64),
+			doc: "The number of bytes that truncate.chk may cut off at start. -1: any number."},
+		{name: "InitializationThreads", group: g, def: "1", target: intField(&c.InitializationThreads, math.MinInt32, math.MaxInt32),
+			doc: "How many chunks are opened at once at start."},
+		{name: "DisableScavengeMerging", group: g, def: "False", target: boolField(&c.DisableScavengeMerging),
+			doc: "Leave small chunks unmerged after a scavenge."},
+		{name: "ScavengeHistoryMaxAge", group: g, def: "30", target: durationField(&c.ScavengeHistoryMaxAge, 24*time.Hour, 1),
+			doc: "Days for which the history of scavenges is kept."},
+		{name: "ScavengeBackendPageSize", group: g, def: "16384", target: intField(&c.ScavengeBackendPageSize, 512, 65536),
+			doc: "The page size of the scavenge database in bytes."},
+		{name: "ScavengeBackendCacheSize", group: g, def: "67108864", target: intField(&c.ScavengeBackendCacheSize, 0, math.MaxInt64),
+			doc: "The cache of the scavenge database in bytes."},
+		{name: "ScavengeHashUsersCacheCapacity", group: g, def: "100000", target: intField(&c.ScavengeHashUsersCacheCapacity, 1, math.MaxInt32),
+			doc: "The number of stream hashes remembered when a scavenge looks for collisions."},
+		{name: "SkipDbVerify", group: g, def: "False", target: boolField(&c.SkipDbVerify),
+			doc: "Start without checking the checksums of chunks."},
+		{name: "SkipIndexVerify", group: g, def: "False", target: boolField(&c.SkipIndexVerify),
+			doc: "Start and merge without checking the checksums of index tables."},
+		{name: "MaxMemTableSize", group: g, def: "1000000", target: intField(&c.MaxMemTableSize, 1, math.MaxInt32),
+			doc: "The number of index entries held in memory before a table is written."},
+		{name: "IndexCacheDepth", group: g, def: "16", target: intField(&c.IndexCacheDepth, 0, 28),
+			doc: "The depth of the cache of middle points of an index table."},
+		{name: "MaxAutoMergeIndexLevel", group: g, def: "2147483647", target: intField(&c.MaxAutoMergeIndexLevel, 0, math.MaxInt32),
+			doc: "The highest level of index tables that is merged without being asked to."},
+		{name: "UseIndexBloomFilters", group: g, def: "True", target: boolField(&c.UseIndexBloomFilters),
+			doc: "Write a bloom filter beside each index table."},
+		{name: "StreamExistenceFilterSize", group: g, def: "256000000", target: intField(&c.StreamExistenceFilterSize, 0, math.MaxInt64),
+			doc: "The size in bytes of the filter of known streams: about the number of streams expected. 0: no filter."},
+		{name: "ChunksCacheSize", group: g, def: "536871424", target: intField(&c.ChunksCacheSize, 0, math.MaxInt64),
+			doc: "The memory in bytes for cached chunks."},
+		{name: "UnsafeDisableFlushToDisk", group: g, def: "False", target: boolField(&c.UnsafeDisableFlushToDisk),
+			doc: "Do not wait for the disk. UNSAFE: acknowledged events are lost at a power cut."},
+		{name: "WriteStatsToDb", group: g, def: "False", target: boolField(&c.WriteStatsToDb),
+			doc: "Write statistics events into the database."},
+	}
+}
+
+func (c *Config) interfaceOptions() []option {
+	const g = groupInterface
+	const port = math.MaxUint16
+	return []option{
+		{name: "NodeIp", group: g, def: "127.0.0.1", target: addrField(&c.NodeIp), synonyms: []string{"ExtIp"},
+			doc: "The address that HTTP is served on."},
+		{name: "NodePort", group: g, def: "2113", target: intField(&c.NodePort, 0, port), synonyms: []string{"HttpPort"},
+			doc: "The port that HTTP is served on. 0: a free one."},
+		{name: "ReplicationIp", group: g, def: "127.0.0.1", target: addrField(&c.ReplicationIp), synonyms: []string{"IntIp"},
+			doc: "The address that other nodes connect to."},
+		{name: "ReplicationPort", group: g, def: "1112", target: intField(&c.ReplicationPort, 0, port), synonyms: []string{"IntTcpPort"},
+			doc: "The port that other nodes connect to."},
+		{name: "NodeHostAdvertiseAs", group: g, def: "", target: textField(&c.NodeHostAdvertiseAs), synonyms: []string{"ExtHostAdvertiseAs"},
+			doc: "The host that nodes and clients are told instead of NodeIp."},
+		{name: "NodePortAdvertiseAs", group: g, def: "0", target: intField(&c.NodePortAdvertiseAs, 0, port), synonyms: []string{"HttpPortAdvertiseAs"},
+			doc: "The port that nodes and clients are told instead of NodePort. 0: NodePort."},
+		{name: "ReplicationHostAdvertiseAs", group: g, def: "", target: textField(&c.ReplicationHostAdvertiseAs), synonyms: []string{"IntHostAdvertiseAs"},
+			doc: "The host that other nodes are told instead of ReplicationIp."},
+		{name: "ReplicationTcpPortAdvertiseAs", group: g, def: "0", target: intField(&c.ReplicationTcpPortAdvertiseAs, 0, port), synonyms: []string{"IntTcpPortAdvertiseAs"},
+			doc: "The port that other nodes are told instead of ReplicationPort. 0: ReplicationPort."},
+		{name: "AdvertiseHostToClientAs", group: g, def: "", target: textField(&c.AdvertiseHostToClientAs),
+			doc: "The host that clients are told in gossip."},
+		{name: "AdvertiseNodePortToClientAs", group: g, def: "0", target: intField(&c.AdvertiseNodePortToClientAs, 0, port), synonyms: []string{"AdvertiseHttpPortToClientAs"},
+			doc: "The port that clients are told in gossip. 0: the advertised node port."},
+		{name: "EnableUnixSocket", group: g, def: "False", target: boolField(&c.EnableUnixSocket),
+			doc: "Offer redaction at a local socket in the data folder."},
+		{name: "DisableAdminUi", group: g, def: "False", target: boolField(&c.DisableAdminUi),
+			doc: "Remove the user interface and all routes below /admin."},
+		{name: "DisableStatsOnHttp", group: g, def: "False", target: boolField(&c.DisableStatsOnHttp),
+			doc: "Remove /stats and /metrics."},
+		{name: "DisableGossipOnHttp", group: g, def: "False", target: boolField(&c.DisableGossipOnHttp),
+			doc: "Remove /gossip."},
+		{name: "EnableAtomPubOverHttp", group: g, def: "True", target: boolField(&c.EnableAtomPubOverHttp),
+			doc: "Serve streams as Atom feeds below /streams."},
+		{name: "EnableTrustedAuth", group: g, def: "False", target: boolField(&c.EnableTrustedAuth),
+			doc: "Believe the user and groups that an intermediary names in the header ES-TrustedAuth."},
+	}
+}
+
+func (c *Config) projectionOptions() []option {
+	const g = groupProjection
+	const ms = time.Millisecond
+	return []option{
+		{name: "RunProjections", group: g, def: string(ProjectionsNone),
+			target: enumField(&c.RunProjections, ProjectionsNone, ProjectionsSystem, ProjectionsAll),
+			doc:    "Which projections run: none, only those whose name begins with $, or all."},
+		{name: "StartStandardProjections", group: g, def: "False", target: boolField(&c.StartStandardProjections),
+			doc: "Enable the system projections at start."},
+		{name: "ProjectionThreads", group: g, def: "3", target: intField(&c.ProjectionThreads, 1, math.MaxInt32),
+			doc: "The number of projections worked on at once."},
+		{name: "ProjectionsQueryExpiry", group: g, def: "5", target: durationField(&c.ProjectionsQueryExpiry, time.Minute, 1),
+			doc: "Minutes after which an unused query vanishes."},
+		{name: "FaultOutOfOrderProjections", group: g, def: "False", target: boolField(&c.FaultOutOfOrderProjections),
+			doc: "Fault a projection that meets another event number than it expects."},
+		{name: "ProjectionCompilationTimeout", group: g, def: "500", target: durationField(&c.ProjectionCompilationTimeout, ms, 1),
+			doc: "Milliseconds that the compilation of a projection may take."},
+		{name: "ProjectionExecutionTimeout", group: g, def: "250", target: durationField(&c.ProjectionExecutionTimeout, ms, 1),
+			doc: "Milliseconds that one call of a projection's handler may take."},
+	}
+}

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is the type of an option's values.
+type Kind string
+
+// The kinds of options.
+const (
+	KindString Kind = "string"
+	KindInt    Kind = "int"
+	KindNumber Kind = "number"
+	KindBool   Kind = "bool"
+	KindEnum   Kind = "enum"
+	KindList   Kind = "list"
+)
+
+// target is where the text of an option's value goes: a field of Config, or
+// nowhere for an option that is only known.
+type target struct {
+	kind     Kind
+	possible []string
+	set      func(text string) error
+	// get and field, a pointer to the bound field, are nil for an option without effect.
+	get   func() string
+	field any
+}
+
+func textField(p *string) target {
+	return target{
+		kind:  KindString,
+		set:   func(s string) error { *p = s; return nil },
+		get:   func() string { return *p },
+		field: p,
+	}
+}
+
+func boolField(p *bool) target {
+	return target{
+		kind:  KindBool,
+		set:   func(s string) (err error) { *p, err = parseBool(s); return err },
+		get:   func() string { return formatBool(*p) },
+		field: p,
+	}
+}
+
+func intField[T int | int64](p *T, least, most int64) target {
+	return target{
+		kind: KindInt,
+		set: func(s string) error {
+			n, err := parseInt(s, least, most)
+			if err == nil {
+				*p = T(n)
+			}
+			return err
+		},
+		get:   func() string { return strconv.FormatInt(int64(*p), 10) },
+		field: p,
+	}
+}
+
+// durationField binds a whole number of units.
+func durationField(p *time.Duration, unit time.Duration, least int64) target {
+	most := min(int64(math.MaxInt64/unit), math.MaxInt32)
+	return target{
+		kind: KindInt,
+		set: func(s string) error {
+			n, err := parseInt(s, least, most)
+			if err == nil {
+				*p = time.Duration(n) * unit
+			}
+			return err
+		},
+		get:   func() string { return strconv.FormatInt(int64(*p/unit), 10) },
+		field: p,
+	}
+}
+
+func enumField[T ~string](p *T, values ...T) target {
+	possible := make([]string, len(values))
+	for i, v := range values {
+		possible[i] = string(v)
+	}
+	return target{
+		kind:     KindEnum,
+		possible: possible,
+		set: func(s string) error {
+			for _, v := range values {
+				if strings.EqualFold(string(v), s) {
+					*p = v
+					return nil
+				}
+			}
+			return fmt.Errorf("%q is none of %s", s, strings.Join(possible, ", "))
+		},
+		get:   func() string { return string(*p) },
+		field: p,
+	}
+}
+
+func addrField(p *netip.Addr) target {
+	return target{
+		kind: KindString,
+		set: func(s string) error {
+			a, err := netip.ParseAddr(s)
+			if err != nil {
+				return fmt.Errorf("%q is not an IP address", s)
+			}
+			*p = a.Unmap()
+			return nil
+		},
+		get:   func() string { return p.String() },
+		field: p,
+	}
+}
+
+func endpointsField(p *[]string) target {
+	return target{
+		kind: KindList,
+		set: func(s string) error {
+			items, err := parseList(s)
+			if err != nil {
+				return err
+			}
+			for _, item := range items {
+				host, port, err := net.SplitHostPort(item)
+				if err != nil || host == "" {
+					return fmt.Errorf("%q is not of the form host:port", item)
+				}
+				if _, err := parseInt(port, 1, math.MaxUint16); err != nil {
+					return fmt.Errorf("%q: the port %w", item, err)
+				}
+			}
+			*p = items
+			return nil
+		},
+		get:   func() string { return strings.Join(*p, ",") },
+		field: p,
+	}
+}
+
+// ignored is the target of an option that is known but has no effect. Values
+// are still checked by kind, so that a slip does not pass unseen.
+func ignored(kind Kind, possible ...string) target {
+	return target{
+		kind:     kind,
+		possible: possible,
+		set: func(s string) (err error) {
+			switch kind {
+			case KindBool:
+				_, err = parseBool(s)
+			case KindInt:
+				_, err = parseInt(s, math.MinInt64, math.MaxInt64)
+			case KindNumber:
+				if _, e := strconv.ParseFloat(strings.TrimSpace(s), 64); e != nil {
+					err = fmt.Errorf("%q is not a number", s)
+				}
+			case KindList:
+				_, err = parseList(s)
+			case KindEnum:
+				discard := ""
+				err = enumField(&discard, possible...).set(s)
+			}
+			return err
+		},
+	}
+}
+
+func parseBool(s string) (bool, error) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", s)
+}
+
+func formatBool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
+func parseInt(s string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a whole number", s)
+	case n < least || n > most:
+		return 0, fmt.Errorf("%d is not between %d and %d", n, least, most)
+	}
+	return n, nil
+}
+
+// parseList splits at commas. Blanks around items and empty items fall away.
+func parseList(s string) ([]string, error) {
+	if i := strings.IndexAny(s, ";\t"); i >= 0 {
+		return nil, fmt.Errorf("%q is not separated by commas", s)
+	}
+	var items []string
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}

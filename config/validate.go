@@ -1,0 +1,57 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Validate makes every check that needs no disk. The error holds one line for
+// each thing that keeps a node from starting.
+func (c *Config) Validate() error {
+	var problems []error
+	refuse := func(when bool, format string, args ...any) {
+		if when {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(c.ClusterSize <= 0, "ClusterSize must be greater than zero")
+	refuse(c.ReadOnlyReplica && c.ClusterSize == 1, "ReadOnlyReplica needs a cluster: ClusterSize must be greater than 1")
+	refuse(len(c.GossipSeed) > 1 && c.ClusterSize == 1, "several nodes in GossipSeed need a cluster: ClusterSize must be greater than 1")
+	refuse(c.DiscoverViaDns && strings.TrimSpace(c.ClusterDns) == "", "DiscoverViaDns needs ClusterDns")
+	refuse(c.InitializationThreads <= 0, "InitializationThreads must be greater than zero")
+	refuse(c.MaxAppendSize > MaxAppendSizeLimit, "MaxAppendSize must not exceed %d bytes", MaxAppendSizeLimit)
+
+	refuse(c.Db == "", "Db must not be empty")
+	for _, dir := range []struct{ option, path string }{{"Db", c.Db}, {"Index", c.Index}, {"Log", c.Log}} {
+		refuse(strings.HasPrefix(dir.path, "~"), "%s %q begins with ~, which only a shell understands", dir.option, dir.path)
+	}
+	refuse(c.Db != "" && samePath(c.Db, c.Index), "Db and Index must not be the same folder")
+
+	if c.Insecure {
+		for _, o := range c.table() {
+			refuse(o.group == groupDefaultUser && (c.isGiven(o.name) || o.target.get() != o.def),
+				"%s cannot be set together with Insecure: there are no users then", o.name)
+		}
+	} else {
+		refuse(!c.hasCertificate() && !c.Dev && !c.DisableHttps && !c.NodeIp.IsLoopback(),
+			"no certificate is configured, so plain HTTP is served on loopback addresses only: NodeIp %s needs "+
+				"DisableHttps=true (plain HTTP with authentication, behind a proxy that does TLS) or Insecure=true (neither)", c.NodeIp)
+	}
+	for _, u := range c.unavailable() {
+		refuse(u.asked, "%s", u.line)
+	}
+	return errors.Join(problems...)
+}
+
+// samePath compares two folders by name. A path that cannot be made absolute is compared as it stands.
+func samePath(a, b string) bool {
+	if abs, err := filepath.Abs(a); err == nil {
+		a = abs
+	}
+	if abs, err := filepath.Abs(b); err == nil {
+		b = abs
+	}
+	return filepath.Clean(a) == filepath.Clean(b)
+}

@@ -1,0 +1,247 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
+)
+
+// bodyError says what is wrong with the body of a write. Text is what the client reads.
+type bodyError struct{ Text string }
+
+func (e *bodyError) Error() string { return e.Text }
+
+var (
+	errBodyInvalid = &bodyError{textInvalidBody}
+	errEmptyID     = &bodyError{"Empty eventId provided."}
+	errEmptyType   = &bodyError{"Empty eventType provided."}
+	errLongType    = &bodyError{fmt.Sprintf("Invalid eventType provided. It is longer than %d bytes.", event.MaxNameBytes)}
+)
+
+// byteOrderMark precedes what some writers of text send. It is no part of a batch.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// bodyField is a member of an event that has a meaning. Others are ignored.
+type bodyField uint8
+
+const (
+	fieldNone bodyField = iota
+	fieldID
+	fieldType
+	fieldData
+	fieldMetadata
+)
+
+// fieldNamed finds a member by its name, whatever its case.
+func fieldNamed[T ~string | ~[]byte](name T) bodyField {
+	switch len(name) {
+	case len("data"):
+		if strings.EqualFold(string(name), "data") {
+			return fieldData
+		}
+	case len("eventId"):
+		if strings.EqualFold(string(name), "eventId") {
+			return fieldID
+		}
+	case len("metadata"):
+		if strings.EqualFold(string(name), "metadata") {
+			return fieldMetadata
+		}
+	case len("eventType"):
+		if strings.EqualFold(string(name), "eventType") {
+			return fieldType
+		}
+	}
+	return fieldNone
+}
+
+// fieldQuoted is fieldNamed for a name as JSON text, with a short way for the usual spelling.
+func fieldQuoted(raw []byte) bodyField {
+	switch string(raw) {
+	case `"eventId"`:
+		return fieldID
+	case `"eventType"`:
+		return fieldType
+	case `"data"`:
+		return fieldData
+	case `"metadata"`:
+		return fieldMetadata
+	}
+	return fieldNamed(jsontext.Unquote(nil, raw))
+}
+
+// bodyValue is data or metadata as it will be stored.
+type bodyValue struct {
+	bytes  []byte
+	isJSON bool
+}
+
+// textValue is what a text is stored as: one that is a JSON object or array as
+// that JSON, any other as it is.
+func textValue(text []byte) bodyValue {
+	at := jsontext.Space(text, 0)
+	if at < len(text) && (text[at] == '{' || text[at] == '[') {
+		if end, kind := jsontext.End(text, at); kind != jsontext.Invalid && jsontext.Space(text, end) == len(text) {
+			return bodyValue{text[at:end:end], true}
+		}
+	}
+	return bodyValue{bytes: text}
+}
+
+// jsonValue is what a JSON value is stored as. A number or boolean is stored as
+// its JSON text, and so is JSON.
+func jsonValue(raw []byte, k jsontext.Kind) bodyValue {
+	switch k {
+	case jsontext.Null:
+		return bodyValue{}
+	case jsontext.String:
+		return textValue(jsontext.Unquote(nil, raw))
+	}
+	return bodyValue{raw, true}
+}
+
+// writeBatch collects the events of a body.
+type writeBatch struct {
+	events []event.Proposed
+	types  []string // seen so far, so that a type is allocated once
+	// err is about the first event that must not be written. The rest of the body
+	// is still read, for a body that cannot be parsed is the graver error.
+	err error
+}
+
+// maxTypes bounds how many types a batch remembers.
+const maxTypes = 16
+
+func (b *writeBatch) typeName(text []byte) string {
+	for _, name := range b.types {
+		if name == string(text) {
+			return name
+		}
+	}
+	name := string(text)
+	if len(b.types) < maxTypes {
+		b.types = append(b.types, name)
+	}
+	return name
+}
+
+// add takes one event or, where it must not be written, remembers why.
+func (b *writeBatch) add(id event.ID, typeText []byte, data, metadata bodyValue) {
+	switch {
+	case b.err != nil:
+	case id.IsZero():
+		b.err = errEmptyID
+	case len(typeText) == 0:
+		b.err = errEmptyType
+	case len(typeText) > event.MaxNameBytes:
+		b.err = errLongType
+	case len(data.bytes)+len(metadata.bytes) > event.MaxEventBytes:
+		b.err = fmt.Errorf("event %s: %w", id, event.ErrTooLarge)
+	default:
+		e := event.Proposed{ID: id, Type: b.typeName(typeText), Data: data.bytes, Metadata: metadata.bytes}
+		if data.isJSON || metadata.isJSON {
+			e.Flags = event.FlagJSON
+		}
+		b.events = append(b.events, e)
+	}
+}
+
+// result returns the events of a body that was parsed.
+func (b *writeBatch) result() ([]event.Proposed, error) {
+	switch {
+	case b.err != nil:
+		return nil, b.err
+	case len(b.events) == 0:
+		return nil, errBodyInvalid
+	}
+	return b.events, nil
+}
+
+// decodeJSONBatch reads an array of events, or a single one. The events refer to
+// bytes of the body: the caller keeps it, and must neither change nor reuse it
+// while the events are in use.
+func decodeJSONBatch(body []byte) ([]event.Proposed, error) {
+	body = bytes.TrimPrefix(body, byteOrderMark)
+	at := jsontext.Space(body, 0)
+	if at == len(body) {
+		return nil, errBodyInvalid
+	}
+	var b writeBatch
+	end, ok := 0, false
+	if body[at] == '[' {
+		elements := jsontext.ArrayAt(body, at)
+		for {
+			at, more := elements.Begin()
+			if !more {
+				break
+			}
+			if end, ok = b.addJSON(body, at); !ok {
+				return nil, errBodyInvalid
+			}
+			elements.Resume(end)
+		}
+		end, ok = elements.End()
+	} else {
+		end, ok = b.addJSON(body, at)
+	}
+	if !ok || jsontext.Space(body, end) != len(body) {
+		return nil, errBodyInvalid
+	}
+	return b.result()
+}
+
+// addJSON takes the event that begins at body[at] and returns where it ends. It
+// reports false when no valid object begins there, or one that can be no event.
+func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
+	var (
+		id             event.ID
+		typeText       []byte
+		data, metadata bodyValue
+		err            error
+	)
+	m := jsontext.ObjectAt(body, at)
+	for m.Next() {
+		f := fieldQuoted(m.Name)
+		switch f {
+		case fieldID, fieldType:
+			var text []byte
+			if m.Kind == jsontext.String {
+				text = jsontext.Unquote(nil, m.Value)
+			} else if m.Kind != jsontext.Null {
+				return 0, false
+			}
+			if f == fieldType {
+				typeText = text
+				continue
+			}
+			if id = (event.ID{}); text != nil {
+				if id, err = event.ParseID(text); err != nil {
+					return 0, false
+				}
+			}
+		case fieldData:
+			data = jsonValue(m.Value, m.Kind)
+		case fieldMetadata:
+			metadata = jsonValue(m.Value, m.Kind)
+		}
+	}
+	if end, ok = m.End(); !ok {
+		return 0, false
+	}
+	if b.events == nil {
+		// Events of a batch are mostly of one size. An eighth more spares growing where the first is a large one.
+		guess := (len(body) - at) / (end - at)
+		b.events = make([]event.Proposed, 0, min(1+guess+guess/8, maxGuess))
+	}
+	b.add(id, typeText, data, metadata)
+	return end, true
+}
+
+// maxGuess bounds what the first event of a body makes us allocate; a larger batch grows on.
+const maxGuess = 4096
+
+// validJSON reports whether the body of a single event may be stored as JSON.
+func validJSON(body []byte) bool { return jsontext.Valid(body) }

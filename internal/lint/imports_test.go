@@ -1,0 +1,136 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A row says what a package and its children may import of this module.
+type row struct {
+	of  string
+	may []string
+}
+
+// tools are the folders below internal that anybody with a row of imports may
+// use: they have no domain meaning and start nothing. internal/vfs is not among
+// them: only those that own files get it.
+var tools = []string{"internal/clock", "internal/jsontext", "internal/xmljson"}
+
+// imports is the table of who may import whom. An entry also stands for the
+// children of that folder. Packages import themselves and their own children
+// and parents freely. "*" is everything except cmd and integration.
+var imports = []row{
+	{"event", nil},
+	{"stats", nil},
+	{"config", nil},
+	{"web", nil},
+	{"internal/testkit", []string{"node", "config", "event", "internal/vfs"}},
+	// The translation between XML and JSON reads and writes JSON: one scanner for both.
+	{"internal/xmljson", []string{"internal/jsontext"}},
+	{"internal", nil},
+	{"log", with("event", "stats", "internal/vfs")},
+	{"access", with("event", "stats", "internal/vfs")},
+	{"fsm", with("event", "log", "stats")},
+	{"replication", with("event", "stats")},
+	{"subscription", with("event", "stats")},
+	{"projection", with("event", "stats")},
+	{"admin", with("event", "log", "stats", "internal/vfs")},
+	{"http", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"node", []string{"*"}},
+	{"cmd", []string{"node", "config", "admin"}},
+	{"integration", []string{"event", "internal/testkit"}},
+}
+
+func with(folders ...string) []string { return slices.Concat(folders, tools) }
+
+// within says whether a folder is another one or lies in it.
+func within(folder, parent string) bool {
+	return folder == parent || strings.HasPrefix(folder, parent+"/")
+}
+
+// arrow judges one import within the module; the answer is empty if it is allowed.
+func arrow(from, to string, inTest bool) string {
+	i := slices.IndexFunc(imports, func(r row) bool { return within(from, r.of) })
+	switch {
+	case within(from, "scripts"):
+		return ""
+	case i < 0:
+		return "the folder has no row in the table of imports"
+	case from == to:
+		return ""
+	case within(to, "internal/testkit"):
+		if inTest {
+			return ""
+		}
+		return "only tests may import internal/testkit"
+	case inTest && within(to, "internal"):
+		return ""
+	case imports[i].of != "internal" && within(to, imports[i].of):
+		return ""
+	case slices.Contains(imports[i].may, "*") && !within(to, "cmd") && !within(to, "integration"):
+		return ""
+	case slices.ContainsFunc(imports[i].may, func(may string) bool { return within(to, may) }):
+		return ""
+	}
+	return "forbidden by the table of imports"
+}
+
+func TestImports(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, path := range f.imports() {
+			to, ours := strings.CutPrefix(path, modulePath+"/")
+			if !ours {
+				continue
+			}
+			if why := arrow(f.folder(), to, f.isTest()); why != "" {
+				t.Errorf("%s imports %s: %s", f.name, to, why)
+			}
+		}
+	}
+}
+
+func TestArrow(t *testing.T) {
+	cases := []struct {
+		from, to string
+		inTest   bool
+		ok       bool
+	}{
+		{"event", "internal/vfs", false, false},
+		{"event", "internal/vfs", true, true},
+		{"log", "event", false, true},
+		{"log", "log/index", false, true},
+		{"log/index", "internal/vfs", false, true},
+		{"log/index", "fsm", false, false},
+		{"log", "fsm", true, false},
+		{"fsm", "log", false, true},
+		{"fsm", "internal/vfs", false, false},
+		{"replication", "log", false, false},
+		{"http", "log", false, false},
+		{"http", "fsm", true, false},
+		{"http", "access", false, true},
+		{"http", "internal/xmljson", false, true},
+		{"http", "internal/vfs", false, false},
+		{"access", "internal/testkit", false, false},
+		{"access", "internal/testkit", true, true},
+		{"internal/vfs", "event", false, false},
+		{"internal/xmljson", "internal/jsontext", false, true},
+		{"internal/jsontext", "internal/xmljson", false, false},
+		{"internal/testkit", "node", false, true},
+		{"node", "http", false, true},
+		{"node", "cmd/annals/bench", false, false},
+		{"cmd/annals", "cmd/annals/bench", false, true},
+		{"cmd/annals/bench", "config", false, true},
+		{"cmd/annals/bench", "event", false, false},
+		{"cmd/annals", "admin/verify", false, true},
+		{"integration", "http", true, false},
+		{"integration", "event", true, true},
+		{"util", "event", false, false},
+	}
+	for _, c := range cases {
+		if got := arrow(c.from, c.to, c.inTest); (got == "") != c.ok {
+			t.Errorf("%s to %s (test %t): %q", c.from, c.to, c.inTest, got)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// diskGuard refuses writes while the volume of the data folder is nearly full,
+// so that the node never finds out by a failed write, which would end it. Reads go on.
+type diskGuard struct {
+	fs      vfs.FS
+	dir     string
+	reserve int64
+	logger  hclog.Logger
+	refuse  func(reason error) // nil: accept again
+}
+
+const (
+	diskCheckNear = 100 * time.Millisecond // with less than diskNear free above the reserve
+	diskCheckFar  = time.Second
+	diskNear      = 2 << 30
+)
+
+func (g *diskGuard) run(ctx context.Context) {
+	refusing := false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		free, err := g.fs.Free(g.dir)
+		switch {
+		case err != nil:
+			g.logger.Warn("free space cannot be read", "error", err)
+		case !refusing && free < g.reserve:
+			refusing = true
+			g.logger.Error("the disk is nearly full: writes are refused", "free", free, "reserve", g.reserve)
+			g.refuse(fmt.Errorf("%w: %d bytes free, %d are kept in reserve", event.ErrDiskFull, free, g.reserve))
+		case refusing && free > g.reserve+g.reserve/4:
+			refusing = false
+			g.logger.Info("there is space on the disk again: writes are accepted", "free", free)
+			g.refuse(nil)
+		}
+		next := diskCheckFar
+		if free-g.reserve < diskNear {
+			next = diskCheckNear
+		}
+		timer.Reset(next)
+	}
+}

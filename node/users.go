@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/replication"
+)
+
+// users sees to it that the built-in users exist before anybody is let in, and
+// that cached logins are forgotten when they change.
+type users struct {
+	store  *store
+	log    *eventlog.Log
+	logger hclog.Logger
+	opts   Options
+	logins *access.Authenticator
+
+	done chan struct{} // closed when the built-in users exist
+	once sync.Once
+}
+
+func newUsers(s *store, l *eventlog.Log, o Options) (*users, error) {
+	u := &users{store: s, log: l, logger: o.Logger.Named("users"), opts: o, done: make(chan struct{})}
+	logins, err := access.NewAuthenticator(u, access.AuthenticatorOptions{
+		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth,
+		Hasher: access.NewHasher(access.HasherOptions{Iterations: o.PasswordIterations}),
+	})
+	u.logins = logins
+	return u, err
+}
+
+// LastEvent reads user streams for the authenticator.
+func (u *users) LastEvent(ctx context.Context, stream string) (event.Record, error) {
+	if err := u.ready(); err != nil {
+		return event.Record{}, err
+	}
+	return u.store.LastEvent(ctx, stream)
+}
+
+// ready returns event.ErrNotInitialized until the built-in users exist.
+func (u *users) ready() error {
+	select {
+	case <-u.done:
+		return nil
+	default:
+		return event.ErrNotInitialized
+	}
+}
+
+// wait blocks until the built-in users exist.
+func (u *users) wait(ctx context.Context) error {
+	select {
+	case <-u.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run creates the built-in users whenever this node leads, until they exist.
+func (u *users) run(ctx context.Context, r *replication.Replica) {
+	for {
+		leadership, changed := r.Leadership()
+		var retry <-chan time.Time
+		if leadership.Leading {
+			err := u.create(ctx)
+			if err == nil {
+				u.once.Do(func() { close(u.done) })
+				return
+			}
+			u.logger.Warn("the built-in users could not be created yet", "error", err)
+			retry = time.After(time.Second)
+		}
+		select {
+		case <-changed:
+		case <-retry:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (u *users) create(ctx context.Context) error {
+	if u.opts.Config.Insecure {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return access.EnsureDefaultUsers(ctx, u.store, u.opts.PasswordIterations, u.opts.Config.DefaultAdminPassword, u.opts.Config.DefaultOpsPassword)
+}
+
+// follow reads the notifications of changed users and forgets what is cached of them.
+func (u *users) follow(ctx context.Context) {
+	info, err := u.log.StreamInfo(access.NotificationsStream)
+	last := info.Last
+	for err == nil {
+		if err = u.log.WaitStream(ctx, access.NotificationsStream, last); err != nil {
+			break
+		}
+		last, err = u.forget(last)
+	}
+	if ctx.Err() == nil {
+		u.logger.Error("changes of users are no longer followed: cached logins may be stale", "error", err)
+	}
+}
+
+// forget drops the cached logins that the notifications behind a number name, and returns the number of the last.
+func (u *users) forget(after int64) (int64, error) {
+	page, err := u.log.ReadStream(event.StreamRead{Stream: access.NotificationsStream, From: after + 1, Count: 100})
+	if err != nil {
+		u.logins.ForgetAll()
+		return after, fmt.Errorf("read %s: %w", access.NotificationsStream, err)
+	}
+	next := min(page.Last, after+100)
+	if int64(len(page.Events)) < next-after { // Some have expired unread.
+		u.logins.ForgetAll()
+		return next, nil
+	}
+	for i := range page.Events {
+		login, err := access.DecodePasswordChanged(page.Events[i].Data)
+		if err != nil {
+			u.logins.ForgetAll()
+			continue
+		}
+		u.logins.Forget(login)
+	}
+	return next, nil
+}
