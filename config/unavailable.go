@@ -17,6 +17,9 @@ func (c *Config) unavailable() []unavailable {
 		{c.ClusterSize > 1, "clusters are not available in this version: ClusterSize must be 1"},
 		{c.ReadOnlyReplica, "read-only replicas are not available in this version: ReadOnlyReplica must be false"},
 		{c.RunProjections != ProjectionsNone, "projections are not available in this version: RunProjections must be None"},
+		{c.EnableUnixSocket, "redaction is not available in this version: EnableUnixSocket must be false"},
+		{c.EnableHistograms, "histograms are not available in this version: EnableHistograms must be false"},
+		{c.WriteStatsToDb, "statistics are not available in this version: WriteStatsToDb must be false"},
 		{c.Dev, "the development mode is not available in this version: Dev must be false"},
 	}
 	table := c.table()

@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"context"
+	crypto "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	anyVersion     = -2
+	noStream       = -1
+	unknownVersion = -100 // of a stream nothing is known yet; never sent
+
+	typeJSON   = "application/json"
+	typeEvents = "application/vnd.eventstore.events+json"
+	typeAtom   = "application/vnd.eventstore.atom+json"
+)
+
+// appending is the workloads append and append-batch.
+type appending struct {
+	o     *options
+	batch int // 0: one event in the form with headers
+	part  int
+}
+
+func (w *appending) parts() []string {
+	if w.batch > 0 {
+		return []string{"append-batch"}
+	}
+	return []string{"append"}
+}
+
+func (w *appending) setup(_ context.Context, s *session) error {
+	if w.o.checked && w.o.streams < len(s.clients) {
+		return errors.New("with expected versions every stream belongs to one worker: there must be at least as many --streams as --workers")
+	}
+	return nil
+}
+
+func (w *appending) operation(worker, workers int) operation {
+	rng := newRand(w.o, worker, w.part)
+	a := &appendOp{
+		w: w, rng: rng, ids: newIDs(), worker: worker, step: 1,
+		names: escapeStream(w.o.prefix + "-append"), count: w.o.streams,
+		auth: basicAuth(w.o.user, w.o.password), events: 1,
+	}
+	a.req.method = "POST"
+	a.nextID = func(int) event.ID { return a.ids.next() }
+	if w.batch > 0 {
+		a.names = escapeStream(w.o.prefix + "-batch")
+		a.events = w.batch
+		a.body = newBatchBody(w.batch, w.o.size, rng)
+		a.fixed = []byte("Content-Type: " + typeEvents + "\r\n" + string(a.auth))
+	} else {
+		a.req.body = payload(w.o.size, rng)
+		a.fixed = []byte("Content-Type: " + typeJSON + "\r\nES-EventType: " + eventType + "\r\n" + string(a.auth))
+	}
+	if w.o.checked {
+		// The streams of a worker are those whose number leaves its own as remainder.
+		a.step = workers
+		a.count = (w.o.streams - worker + workers - 1) / workers
+		a.versions = make([]int64, a.count)
+		for i := range a.versions {
+			a.versions[i] = unknownVersion
+		}
+	} else {
+		a.worker = 0
+	}
+	return a
+}
+
+func newRand(o *options, worker, part int) *rand.Rand {
+	return rand.New(rand.NewPCG(o.seed, uint64(worker)<<8|uint64(part)))
+}
+
+func newIDs() *idSource {
+	var seed [32]byte
+	_, _ = crypto.Read(seed[:]) // never fails
+	return &idSource{rand.NewChaCha8(seed)}
+}
+
+// appendOp appends to the streams worker+1, worker+1+step, ... of which there are count.
+type appendOp struct {
+	w      *appending
+	rng    *rand.Rand
+	ids    *idSource
+	nextID func(int) event.ID
+	names  string
+	auth   []byte
+	fixed  []byte // header lines that never change
+	body   *batchBody
+	events int
+
+	worker, step, count int
+	versions            []int64 // by share; nil when no version is sent
+
+	req  request
+	resp response
+}
+
+func (a *appendOp) do(ctx context.Context, c *client) (outcome, error) {
+	share := a.rng.IntN(a.count)
+	a.req.path = append(a.req.path[:0], c.prefix...)
+	a.req.path = append(a.req.path, "/streams/"...)
+	a.req.path = appendStream(a.req.path, a.names, 1+a.worker+share*a.step)
+	head := append(a.req.head[:0], a.fixed...)
+	if a.body != nil {
+		a.req.body = a.body.of(a.events, a.nextID)
+	} else {
+		head = append(head, "ES-EventId: "...)
+		head = a.ids.next().AppendTo(head)
+		head = append(head, "\r\n"...)
+	}
+	a.req.head = head
+	var err error
+	if a.versions == nil {
+		err = a.send(ctx, c)
+	} else {
+		err = a.sendChecked(ctx, c, len(head), share)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{part: a.w.part, events: int64(a.events), bytes: int64(a.events) * int64(a.w.o.size)}, nil
+}
+
+func (a *appendOp) send(ctx context.Context, c *client) error {
+	if err := c.do(ctx, &a.req, &a.resp); err != nil {
+		return err
+	}
+	// 201 is the rule; a write that was repeated at its own address may be answered 200.
+	if a.resp.status != 201 && a.resp.status != 200 {
+		return refused(&a.resp)
+	}
+	return nil
+}
+
+// sendChecked sends the version that the stream must have. Of a stream that this run has not
+// touched it is not known; then it is tried as a new one, and the refusal
+// tells the version for a second attempt within the same operation.
+func (a *appendOp) sendChecked(ctx context.Context, c *client, head, share int) error {
+	known := a.versions[share] != unknownVersion
+	expected := a.versions[share]
+	if !known {
+		expected = noStream
+	}
+	for {
+		a.req.head = append(a.req.head[:head], "ES-ExpectedVersion: "...)
+		a.req.head = strconv.AppendInt(a.req.head, expected, 10)
+		a.req.head = append(a.req.head, "\r\n"...)
+		err := a.send(ctx, c)
+		if err == nil {
+			first, err := numberIn(a.resp.location)
+			if err != nil {
+				a.versions[share] = unknownVersion
+				return err
+			}
+			a.versions[share] = first + int64(a.events) - 1
+			return nil
+		}
+		// Whether a write without an answer was done is not known either.
+		a.versions[share] = unknownVersion
+		var status *statusError
+		if !errors.As(err, &status) || a.resp.status != 400 || a.resp.version == noVersion {
+			return err
+		}
+		current := a.resp.version
+		if known || current == expected {
+			return &versionConflict{expected: expected, current: current}
+		}
+		known, expected = true, current
+	}
+}
+
+// layoutWriter writes events of a known layout, in order within each stream.
+type layoutWriter struct {
+	size  int
+	auth  []byte
+	body  *batchBody
+	batch int
+	req   request
+	resp  response
+}
+
+func newLayoutWriter(o *options, worker int) *layoutWriter {
+	return &layoutWriter{
+		size: o.size, auth: basicAuth(o.user, o.password), batch: o.batch,
+		body: newBatchBody(o.batch, o.size, newRand(o, worker, 0)),
+		req:  request{method: "POST"},
+	}
+}
+
+// maxAttempts bounds how often one batch of a layout is sent.
+const maxAttempts = 12
+
+// write makes the stream have the events from up to, and without, to; at most one batch. It returns how many were
+// written or already there by an earlier run of the same layout.
+func (l *layoutWriter) write(ctx context.Context, c *client, stream string, from, to int64, wait func(int) bool) (int64, error) {
+	asked := to - from
+	hash := hashOf(stream)
+	for attempt := 0; ; attempt++ {
+		l.req.path = append(l.req.path[:0], c.prefix...)
+		l.req.path = append(l.req.path, "/streams/"...)
+		l.req.path = append(l.req.path, escapeStream(stream)...)
+		l.req.head = append(l.req.head[:0], "Content-Type: "+typeEvents+"\r\nES-ExpectedVersion: "...)
+		l.req.head = strconv.AppendInt(l.req.head, from-1, 10)
+		l.req.head = append(l.req.head, "\r\n"...)
+		l.req.head = append(l.req.head, l.auth...)
+		l.req.body = l.body.of(int(to-from), func(i int) event.ID { return fixedID(hash, from+int64(i)) })
+		err := c.do(ctx, &l.req, &l.resp)
+		switch {
+		case err != nil:
+		case l.resp.status == 201 || l.resp.status == 200:
+			return asked, nil
+		case l.resp.status == 400 && l.resp.version != noVersion:
+			// Others wrote to the stream as well. What is there counts; what is missing comes after it.
+			current := l.resp.version
+			if current >= to-1 {
+				return asked, nil
+			}
+			if current < from {
+				return 0, &fatalError{fmt.Errorf("stream %s: %w", stream, &versionConflict{from - 1, current})}
+			}
+			from = current + 1
+			continue
+		case l.resp.status >= 500 || l.resp.status == 408 || l.resp.status == 429:
+			err = refused(&l.resp)
+		default:
+			return 0, &fatalError{fmt.Errorf("append to stream %s: %w", stream, refused(&l.resp))}
+		}
+		if ctx.Err() != nil || errors.Is(err, errCut) {
+			return 0, errCut
+		}
+		if attempt >= maxAttempts {
+			return 0, &fatalError{fmt.Errorf("append to stream %s: %w", stream, err)}
+		}
+		if !wait(attempt) {
+			return 0, errCut
+		}
+	}
+}
+
+// filling is the workload that writes a layout: fill, and --prepare.
+type filling struct {
+	o *options
+	l layout
+	// only, when not empty, is the one stream that gets all events.
+	only string
+}
+
+func (w *filling) parts() []string { return []string{"fill"} }
+
+func (w *filling) setup(context.Context, *session) error { return nil }
+
+func (w *filling) operation(worker, workers int) operation {
+	return &fillOp{w: w, writer: newLayoutWriter(w.o, worker), stream: worker + 1, step: workers, worker: worker}
+}
+
+// fillOp writes the streams worker+1, worker+1+step, ...: a batch to each, then the next batch to each, so that events of one
+// stream lie as far apart as those of a database that grew.
+type fillOp struct {
+	w            *filling
+	writer       *layoutWriter
+	worker, step int
+	stream       int
+	from         int64
+}
+
+func (f *fillOp) do(ctx context.Context, c *client) (outcome, error) {
+	name, to, ok := f.next()
+	if !ok {
+		return outcome{}, errFinished
+	}
+	n, err := f.writer.write(ctx, c, name, f.from, to, func(attempt int) bool { return pause(ctx, backoff(attempt)) })
+	if err != nil {
+		return outcome{}, err
+	}
+	f.stream += f.step
+	return outcome{events: n, bytes: n * int64(f.w.o.size)}, nil
+}
+
+// next returns the batch that is due.
+func (f *fillOp) next() (stream string, to int64, ok bool) {
+	l := &f.w.l
+	for {
+		if f.stream > l.streams {
+			// The first stream of a share is never shorter than the others.
+			f.stream = f.worker + 1
+			f.from += int64(f.w.o.batch)
+			if f.stream > l.streams || f.from >= l.eventsOf(f.stream) {
+				return "", 0, false
+			}
+		}
+		if has := l.eventsOf(f.stream); f.from < has {
+			stream = l.stream(f.stream)
+			if f.w.only != "" {
+				stream = f.w.only
+			}
+			return stream, min(has, f.from+int64(f.w.o.batch)), true
+		}
+		f.stream += f.step
+	}
+}

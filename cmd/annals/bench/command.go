@@ -1,0 +1,330 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const terminate = syscall.SIGTERM
+
+const longHelp = `Measure a node, ours or another that speaks the same HTTP interface.
+
+Each sub-command is a workload. It runs until --duration is over, or --count
+operations are begun, or the interrupt signal comes; the results are those up to
+then. While it runs, standard error gets a line every second. At the end standard
+output gets a table and, with --json, a document with the same figures.
+
+The table has one row; a mixed workload has one for each part before it:
+
+  ops       operations that succeeded
+  ops/s     the same, a second
+  events/s  events written or read, a second
+  MB/s      payload in millions of bytes a second: the data of events written,
+            the bodies of answers read
+  p50 ms .. max ms
+            time from sending a request (with --rate: from when it was due) to
+            the end of its answer, of operations that succeeded; quantiles are
+            within 0.8 %, the maximum is exact
+  errors    operations that did not succeed, listed by kind below the table
+
+Below it stands the processor time of the driver and, with --server-pid, of the
+servers, an operation and an event. Servers on this machine share its processors
+with the driver; so the bare server, "bare" and "compare", is the ceiling to
+hold results against, not the figures of another machine.
+
+Redirects (307, 308) are followed with method, headers and body. A worker that was
+redirected to another node stays there, as a client of a cluster stays with the leader.
+
+Names and numbers are fixed: reads expect the streams <prefix>-000001 to
+<prefix>-<streams> with --events-per-stream events each, as --prepare or fill writes
+them. Appends go to <prefix>-append-000001 and on, batches to <prefix>-batch-000001
+and on, tail reads <prefix>-tail unless --stream names another.`
+
+// kind is a workload as the command line knows it.
+type kind struct {
+	name, short string
+	flags       func(f *pflag.FlagSet, o *options)
+	defaults    func(o *options)
+	make        func(o *options) (workload, error)
+}
+
+func kinds() []*kind {
+	streams := func(f *pflag.FlagSet, o *options) {
+		f.IntVar(&o.streams, "streams", o.streams, "number of streams among which to choose")
+	}
+	size := func(f *pflag.FlagSet, o *options) {
+		f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
+	}
+	batch := func(f *pflag.FlagSet, o *options) {
+		f.IntVar(&o.batch, "batch", o.batch, "events of one request")
+	}
+	checked := func(f *pflag.FlagSet, o *options) {
+		f.BoolVar(&o.checked, "expected-version-checked", false, "give each stream to one worker, which sends the version it knows")
+	}
+	layout := func(f *pflag.FlagSet, o *options) {
+		streams(f, o)
+		f.Int64Var(&o.eventsPerStream, "events-per-stream", o.eventsPerStream, "events that each stream has")
+		f.BoolVar(&o.prepare, "prepare", false, "write what is to be read first; what is there already stays")
+		f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event that --prepare or the workload writes")
+	}
+	page := func(f *pflag.FlagSet, o *options) {
+		f.IntVar(&o.page, "page", o.page, "events of one page")
+	}
+	all := func(flags ...func(*pflag.FlagSet, *options)) func(*pflag.FlagSet, *options) {
+		return func(f *pflag.FlagSet, o *options) {
+			for _, add := range flags {
+				add(f, o)
+			}
+		}
+	}
+	read := func(k readKind) func(o *options) (workload, error) {
+		return func(o *options) (workload, error) { return &reading{o: o, kind: k}, nil }
+	}
+	return []*kind{
+		{
+			name: "append", short: "Append single events", flags: all(streams, size, checked),
+			make: func(o *options) (workload, error) { return &appending{o: o}, nil },
+		},
+		{
+			name: "append-batch", short: "Append several events with each request", flags: all(streams, size, checked, batch),
+			make: func(o *options) (workload, error) { return &appending{o: o, batch: o.batch}, nil },
+		},
+		{name: "read-event", short: "Read single events, chosen at random", flags: all(layout, batch), make: read(readEvent)},
+		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: all(layout, batch, page), make: read(readPage)},
+		{name: "not-modified", short: "Ask whether the head of streams has changed, which it has not", flags: all(layout, batch), make: read(notModified)},
+		{
+			name: "tail", short: "Read a stream or $all from its start, page by page with bodies",
+			flags: all(size, batch, page, func(f *pflag.FlagSet, o *options) {
+				f.StringVar(&o.stream, "stream", "", "stream to read, $all for the log (default <prefix>-tail)")
+				f.Int64Var(&o.streamEvents, "stream-events", o.streamEvents, "events that --prepare gives the stream")
+				f.BoolVar(&o.prepare, "prepare", false, "write the stream first; what is there already stays")
+				f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
+			}),
+			defaults: func(o *options) { o.page, o.workers, o.warmup = 1000, 1, 0 },
+			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
+		},
+		{
+			name: "mixed", short: "Do several of the others, by weight",
+			flags: all(layout, checked, batch, page, func(f *pflag.FlagSet, o *options) {
+				f.StringVar(&o.mix, "mix", o.mix, "weights of the workloads: append, append-batch, read-event, read-page, not-modified")
+			}),
+			make: func(o *options) (workload, error) { return newMixing(o) },
+		},
+	}
+}
+
+// commonFlags are those of everything that runs against a node.
+func commonFlags(f *pflag.FlagSet, o *options) {
+	f.StringSliceVar(&o.bases, "base", o.bases, "URL of a node; repeat it or separate by commas, workers take them in turn")
+	f.StringVar(&o.user, "user", "", "user name for Basic authentication")
+	f.StringVar(&o.password, "password", "", "password for Basic authentication")
+	f.StringVar(&o.tlsCA, "tls-ca", "", "file with certificates of authorities to trust")
+	f.BoolVar(&o.tlsInsecure, "tls-insecure", false, "trust every certificate")
+	f.DurationVar(&o.timeout, "timeout", o.timeout, "how long an answer may take")
+	f.IntVar(&o.workers, "workers", o.workers, "connections, each with one request under way")
+	f.Uint64Var(&o.seed, "seed", o.seed, "seed of all choices except event ids, which are always new")
+	f.StringVar(&o.prefix, "prefix", o.prefix, "beginning of all stream names")
+	f.IntSliceVar(&o.pids, "server-pid", nil, "process whose processor time counts as the server's; may be repeated")
+	f.StringVar(&o.jsonPath, "json", "", "file for the results as JSON; - for standard output, the table then goes to standard error")
+	f.BoolVar(&o.quiet, "quiet", false, "no progress")
+}
+
+func runFlags(f *pflag.FlagSet, o *options) {
+	commonFlags(f, o)
+	f.DurationVar(&o.duration, "duration", o.duration, "how long to measure")
+	f.Int64Var(&o.count, "count", 0, "how many operations to do at most, 0 for any number; --duration holds as well")
+	f.DurationVar(&o.warmup, "warmup", o.warmup, "how long to run before measuring")
+	f.Float64Var(&o.rate, "rate", 0, "operations a second in all, whether or not answers keep up; 0 for as many as possible")
+	f.IntVar(&o.rounds, "rounds", o.rounds, "rounds of a comparison with the bare server")
+}
+
+// Command returns the command bench with its sub-commands.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a node over HTTP",
+		Long:  longHelp,
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, k := range kinds() {
+		cmd.AddCommand(workloadCommand(k))
+	}
+	cmd.AddCommand(compareCommand(), fillCommand(), bareCommand())
+	for _, sub := range cmd.Commands() {
+		// An error of a run is no reason to explain the flags.
+		sub.SilenceUsage = true
+	}
+	return cmd
+}
+
+func workloadCommand(k *kind) *cobra.Command {
+	o := defaultOptions()
+	if k.defaults != nil {
+		k.defaults(&o)
+	}
+	cmd := &cobra.Command{
+		Use: k.name, Short: k.short, Args: cobra.NoArgs,
+		Long: k.short + ".\n\nThe help of the command above explains the output and the names of streams.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, k, &o) },
+	}
+	runFlags(cmd.Flags(), &o)
+	k.flags(cmd.Flags(), &o)
+	cmd.Flags().BoolVar(&o.bare, "bare", false, "compare with the bare server, as the command compare does")
+	return cmd
+}
+
+// compareCommand takes the flags of all workloads, because which of them matter shows only with --workload.
+func compareCommand() *cobra.Command {
+	o := defaultOptions()
+	var name string
+	var names []string
+	byName := map[string]*kind{}
+	for _, k := range kinds() {
+		names = append(names, k.name)
+		byName[k.name] = k
+	}
+	cmd := &cobra.Command{
+		Use: "compare", Short: "Run a workload alternately against the node and a bare server", Args: cobra.NoArgs,
+		Long: `Run a workload alternately against the node and a bare HTTP server, which is started
+as a child process for the time, in several rounds. The table has a row for each
+round and one of medians; ratio is operations a second of the node to those of the
+bare server. Every run takes --warmup and --duration.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k := byName[name]
+			if k == nil {
+				return fmt.Errorf("--workload %q is none of %s", name, strings.Join(names, ", "))
+			}
+			if k.defaults != nil {
+				// Defaults of the workload hold for flags that were not given.
+				given := o
+				k.defaults(&o)
+				for flag, keep := range map[string]func(){
+					"page": func() { o.page = given.page }, "workers": func() { o.workers = given.workers }, "warmup": func() { o.warmup = given.warmup },
+				} {
+					if cmd.Flags().Changed(flag) {
+						keep()
+					}
+				}
+			}
+			o.bare = true
+			return run(cmd, k, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "workload", "append", "one of "+strings.Join(names, ", "))
+	runFlags(f, &o)
+	for _, k := range kinds() {
+		one := pflag.NewFlagSet(k.name, pflag.ContinueOnError)
+		k.flags(one, &o)
+		f.AddFlagSet(one) // flags known already are left out
+	}
+	return cmd
+}
+
+func fillCommand() *cobra.Command {
+	o := defaultOptions()
+	o.streams = 100_000
+	cmd := &cobra.Command{
+		Use: "fill", Short: "Write a database of known content, as fast as possible", Args: cobra.NoArgs,
+		Long: `Write --events events evenly over the streams <prefix>-000001 to <prefix>-<streams>,
+a batch to each stream and then the next batch to each. Names and event ids are fixed:
+running it again, also after an interrupt and with another --batch, writes only what is
+missing. A batch that a node did not take is sent again, up to twelve times.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runFill(cmd, &o) },
+	}
+	f := cmd.Flags()
+	commonFlags(f, &o)
+	f.Int64Var(&o.events, "events", o.events, "events to write, in all streams together")
+	f.IntVar(&o.streams, "streams", o.streams, "number of streams")
+	f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
+	f.IntVar(&o.batch, "batch", o.batch, "events of one request")
+	return cmd
+}
+
+// lifetime returns the context that the command was executed with.
+func lifetime(cmd *cobra.Command) context.Context {
+	if ctx := cmd.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}
+
+// tableOut returns where the table goes: not where the JSON goes.
+func tableOut(cmd *cobra.Command, o *options) io.Writer {
+	if o.jsonPath == "-" {
+		return cmd.ErrOrStderr()
+	}
+	return cmd.OutOrStdout()
+}
+
+func run(cmd *cobra.Command, k *kind, o *options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	defer stop()
+	if o.bare {
+		// The path to the command bare, without the name of the program.
+		path := strings.Fields(cmd.Parent().CommandPath())[1:]
+		c, err := compare(ctx, k, o, append(path, "bare"), cmd.ErrOrStderr())
+		if err != nil {
+			return interruptible(err)
+		}
+		return errors.Join(c.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), c))
+	}
+	work, err := k.make(o)
+	if err != nil {
+		return err
+	}
+	return runSession(ctx, cmd, o, k.name, work, o.duration)
+}
+
+func runFill(cmd *cobra.Command, o *options) error {
+	o.warmup, o.eventsPerStream = 0, 1
+	if err := o.validate(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	defer stop()
+	o.workers = min(o.workers, o.streams)
+	work := &filling{o: o, l: layout{prefix: o.prefix, streams: o.streams, events: o.events}}
+	return runSession(ctx, cmd, o, "fill", work, maxFill)
+}
+
+// maxFill bounds the time that fill may take.
+const maxFill = 7 * 24 * time.Hour
+
+func runSession(ctx context.Context, cmd *cobra.Command, o *options, name string, work workload, duration time.Duration) error {
+	s, err := newSession(o, name, work, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return interruptible(err)
+	}
+	r, err := s.measure(ctx, duration, o.warmup, o.count)
+	if r == nil {
+		return err
+	}
+	return errors.Join(err, r.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), r), r.useless())
+}
+
+// interruptible puts an interrupt before there was anything to measure in plain words.
+func interruptible(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted before there were results")
+	}
+	return err
+}

@@ -1,0 +1,394 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/cmd/annals/bench"
+)
+
+// bareMark makes the test binary run the command instead of the tests, because
+// comparing starts a child process of the same binary.
+const bareMark = "ANNALS_BENCH_TEST_RUNS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(bareMark) != "" {
+		cmd := bench.Command()
+		cmd.SetArgs(os.Args[1:])
+		if cmd.Execute() != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// document is what the tests look at in the JSON.
+type document struct {
+	Name                string
+	Operations          int64
+	OperationsPerSecond float64
+	Events              int64
+	PayloadBytes        int64
+	LatencyMs           struct{ P50, P99, Max float64 }
+	Parts               []document
+	Errors              map[string]struct{ Count int64 }
+	ErrorTotal          int64
+	Redirects           int64
+	Interrupted         bool
+	ElapsedSeconds      float64
+	CPU                 struct {
+		DriverSeconds      float64
+		ServerSecondsByPid map[string]float64
+	}
+}
+
+func execute(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, log bytes.Buffer
+	cmd := bench.Command()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&log)
+	err = cmd.ExecuteContext(ctx)
+	return out.String(), log.String(), err
+}
+
+// measure runs the command against the node and returns its JSON.
+func measure(t *testing.T, base string, args ...string) document {
+	t.Helper()
+	args = append(args, "--base", base, "--json", "-")
+	stdout, stderr, err := execute(t, context.Background(), args...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, stderr)
+	}
+	var doc document
+	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
+		t.Fatalf("%v: %v in\n%s", args, err, stdout)
+	}
+	return doc
+}
+
+func serve(t *testing.T, n *fakeNode) string {
+	t.Helper()
+	server := httptest.NewServer(n)
+	t.Cleanup(func() {
+		server.Close()
+		for _, complaint := range n.bad {
+			t.Error(complaint)
+		}
+	})
+	return server.URL
+}
+
+func TestWorkloads(t *testing.T) {
+	const layout = " --streams 10 --events-per-stream 30 --size 64 --prepare"
+	cases := []struct {
+		name   string
+		args   string
+		events int64 // of 100 operations; -1: not fixed
+		bytes  int64 // of 100 operations; -1: not fixed
+	}{
+		{"append", "append --streams 10 --size 64", 100, 6400},
+		{"append checked", "append --streams 10 --size 64 --expected-version-checked", 100, 6400},
+		{"smallest events", "append --streams 10 --size 2", 100, 200},
+		{"batches", "append-batch --streams 10 --size 64 --batch 7", 700, 44800},
+		{"batches checked", "append-batch --streams 10 --size 64 --batch 7 --expected-version-checked", 700, 44800},
+		{"events", "read-event" + layout, 100, 6400},
+		{"pages", "read-page" + layout, 2000, -1},
+		{"small pages", "read-page --page 5" + layout, 500, -1},
+		{"not modified", "not-modified" + layout, 0, 0},
+		{"mixed", "mixed --mix append=1,append-batch=1,read-event=1,read-page=1,not-modified=1" + layout, -1, -1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			base := serve(t, newFakeNode())
+			args := append(strings.Fields(c.args), "--count", "100", "--warmup", "20ms", "--workers", "4", "--quiet",
+				"--server-pid", strconv.Itoa(os.Getpid()))
+			doc := measure(t, base, args...)
+			if doc.Operations != 100 || doc.ErrorTotal != 0 || doc.Interrupted {
+				t.Errorf("operations %d, errors %v, interrupted %t", doc.Operations, doc.Errors, doc.Interrupted)
+			}
+			if c.events >= 0 && doc.Events != c.events || c.bytes >= 0 && doc.PayloadBytes != c.bytes {
+				t.Errorf("events %d, want %d; bytes %d, want %d", doc.Events, c.events, doc.PayloadBytes, c.bytes)
+			}
+			l := doc.LatencyMs
+			if !(l.P50 > 0 && l.P50 <= l.P99 && l.P99 <= l.Max && l.Max < doc.ElapsedSeconds*1000+1) {
+				t.Errorf("latencies %+v in %g s", l, doc.ElapsedSeconds)
+			}
+			if doc.OperationsPerSecond <= 0 || doc.CPU.DriverSeconds <= 0 || len(doc.CPU.ServerSecondsByPid) != 1 {
+				t.Errorf("rate %g, cpu %+v", doc.OperationsPerSecond, doc.CPU)
+			}
+			if c.name == "mixed" {
+				sum := int64(0)
+				for _, part := range doc.Parts {
+					sum += part.Operations
+				}
+				if len(doc.Parts) != 5 || sum != 100 {
+					t.Errorf("parts %+v", doc.Parts)
+				}
+			}
+		})
+	}
+}
+
+func TestTimeIsBounded(t *testing.T) {
+	base := serve(t, newFakeNode())
+	doc := measure(t, base, "append", "--duration", "200ms", "--warmup", "0", "--workers", "2", "--streams", "5")
+	if doc.ElapsedSeconds < 0.2 || doc.ElapsedSeconds > 10 || doc.Operations < 1 || doc.Events != doc.Operations {
+		t.Errorf("%d operations, %d events in %g s", doc.Operations, doc.Events, doc.ElapsedSeconds)
+	}
+}
+
+func TestRateIsKept(t *testing.T) {
+	base := serve(t, newFakeNode())
+	doc := measure(t, base, "append", "--count", "40", "--warmup", "0", "--workers", "4", "--rate", "400")
+	// The last of 40 operations is due after 39 intervals; a slow machine only makes it later.
+	if doc.Operations != 40 || doc.ElapsedSeconds < 39.0/400 {
+		t.Errorf("%d operations in %g s at 400 a second", doc.Operations, doc.ElapsedSeconds)
+	}
+}
+
+func TestTail(t *testing.T) {
+	n := newFakeNode()
+	base := serve(t, n)
+	doc := measure(t, base, "tail", "--prepare", "--stream-events", "2345", "--page", "100", "--size", "32")
+	if doc.Events != 2345 || doc.Operations != 24 || doc.ErrorTotal != 0 {
+		t.Errorf("stream: %d events in %d pages", doc.Events, doc.Operations)
+	}
+	measure(t, base, "fill", "--events", "55", "--streams", "10", "--batch", "2", "--workers", "3")
+	doc = measure(t, base, "tail", "--stream", "$all", "--page", "10")
+	if doc.Events != 55 || doc.Operations != 6 {
+		t.Errorf("log: %d events in %d pages", doc.Events, doc.Operations)
+	}
+	doc = measure(t, base, "tail", "--repeat", "--page", "1000", "--count", "7", "--workers", "2")
+	if doc.Operations != 7 || doc.Events < 4*1000 {
+		t.Errorf("repeated: %d events in %d pages", doc.Events, doc.Operations)
+	}
+}
+
+func TestFill(t *testing.T) {
+	n := newFakeNode()
+	base := serve(t, n)
+	fill := func(batch int) {
+		t.Helper()
+		doc := measure(t, base, "fill", "--events", "1003", "--streams", "10", "--size", "40", "--batch", strconv.Itoa(batch), "--workers", "3")
+		if doc.Events != 1003 || doc.PayloadBytes != 40*1003 || doc.ErrorTotal != 0 {
+			t.Fatalf("events %d, bytes %d, errors %v", doc.Events, doc.PayloadBytes, doc.Errors)
+		}
+		for i := 1; i <= 10; i++ {
+			name := fmt.Sprintf("bench-%06d", i)
+			want := 100
+			if i <= 3 {
+				want = 101
+			}
+			if got := len(n.streams[name]); got != want {
+				t.Errorf("%s has %d events, want %d", name, got, want)
+			}
+			seen := map[string]bool{}
+			for _, e := range n.streams[name] {
+				if seen[e.id] || len(e.data) != 40 || !json.Valid([]byte(e.data)) {
+					t.Fatalf("%s: event %+v", name, e)
+				}
+				seen[e.id] = true
+			}
+		}
+		if len(n.streams) != 10 {
+			t.Errorf("%d streams", len(n.streams))
+		}
+	}
+	fill(30)
+	// A batch that straddles what is there: part of it is written, the rest is not.
+	for name, events := range n.streams {
+		n.streams[name] = events[:37]
+	}
+	n.fail = 4
+	fill(25)
+	fill(1000)
+}
+
+func TestRedirectIsFollowedAndKept(t *testing.T) {
+	leader := newFakeNode()
+	leader.user = "ann"
+	follower := newFakeNode()
+	follower.user = "ann"
+	follower.leader = serve(t, leader)
+	doc := measure(t, serve(t, follower), "append", "--count", "50", "--warmup", "0", "--workers", "2", "--user", "ann", "--password", "secret")
+	if doc.Operations != 50 || doc.Redirects != 2 || leader.requests != 50 || follower.requests != 2 {
+		t.Errorf("operations %d, redirects %d, requests %d and %d", doc.Operations, doc.Redirects, leader.requests, follower.requests)
+	}
+}
+
+func TestErrorsAreCounted(t *testing.T) {
+	n := newFakeNode()
+	n.fail = 10
+	base := serve(t, n)
+	doc := measure(t, base, "append", "--count", "50", "--warmup", "0", "--workers", "2")
+	if doc.Operations != 40 || doc.Errors["status 503"].Count != 10 {
+		t.Errorf("operations %d, errors %v", doc.Operations, doc.Errors)
+	}
+	n.user = "ann"
+	_, _, err := execute(t, context.Background(), "append", "--base", base, "--count", "5", "--warmup", "0")
+	if err == nil || !strings.Contains(err.Error(), "status 401") {
+		t.Errorf("without credentials: %v", err)
+	}
+}
+
+func TestConflictOfForeignWriter(t *testing.T) {
+	n := newFakeNode()
+	// Streams of an earlier run: their versions must be found out without an error.
+	for i := 1; i <= 4; i++ {
+		n.streams[fmt.Sprintf("bench-append-%06d", i)] = make([]fakeEvent, 3*i)
+	}
+	doc := measure(t, serve(t, n), "append", "--expected-version-checked", "--streams", "4", "--count", "80", "--warmup", "0", "--workers", "3")
+	if doc.Operations != 80 || doc.ErrorTotal != 0 {
+		t.Errorf("operations %d, errors %v", doc.Operations, doc.Errors)
+	}
+	total := 0
+	for _, events := range n.streams {
+		total += len(events)
+	}
+	if total != 80+3+6+9+12 {
+		t.Errorf("%d events", total)
+	}
+}
+
+func TestMissingDataIsSaid(t *testing.T) {
+	_, _, err := execute(t, context.Background(), "read-event", "--base", serve(t, newFakeNode()))
+	if err == nil || !strings.Contains(err.Error(), "--prepare") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	server := httptest.NewServer(newFakeNode())
+	base := server.URL
+	server.Close()
+	_, _, err := execute(t, context.Background(), "append", "--base", base, "--duration", "50ms", "--warmup", "0")
+	if err == nil || !strings.Contains(err.Error(), "connect") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestInterruptGivesResultsSoFar(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := newFakeNode()
+	n.seen = func(requests int) {
+		if requests == 200 {
+			cancel()
+		}
+	}
+	base := serve(t, n)
+	path := filepath.Join(t.TempDir(), "result.json")
+	stdout, _, err := execute(t, ctx, "append", "--base", base, "--warmup", "0", "--json", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc document
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if !doc.Interrupted || doc.Operations == 0 || doc.ElapsedSeconds > 5 {
+		t.Errorf("%+v", doc)
+	}
+	if !strings.Contains(stdout, "interrupted") || !strings.Contains(stdout, "p99.9 ms") {
+		t.Errorf("table:\n%s", stdout)
+	}
+}
+
+func TestSilentServerIsCutOff(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(silent(release))
+	defer server.Close()
+	defer close(release)
+	_, _, err := execute(t, context.Background(), "append", "--base", server.URL, "--duration", "10ms", "--warmup", "0", "--workers", "3")
+	if err == nil || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Setenv(bareMark, "1")
+	base := serve(t, newFakeNode())
+	for _, args := range [][]string{
+		{"compare", "--workload", "append"},
+		{"append", "--bare", "--expected-version-checked"},
+		{"read-page", "--bare", "--prepare", "--streams", "5", "--events-per-stream", "25"},
+		{"read-event", "--bare", "--prepare", "--streams", "5", "--events-per-stream", "25"},
+		{"not-modified", "--bare", "--prepare", "--streams", "5", "--events-per-stream", "25"},
+		{"compare", "--workload", "tail", "--prepare", "--stream-events", "500", "--page", "50"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			var doc struct {
+				Rounds []struct {
+					Bare, Node document
+					Ratio      float64
+				}
+				Ratio float64
+			}
+			args := append(args, "--base", base, "--json", "-", "--rounds", "2", "--duration", "60ms", "--warmup", "10ms", "--quiet")
+			stdout, stderr, err := execute(t, context.Background(), args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
+				t.Fatal(err)
+			}
+			if len(doc.Rounds) != 2 || doc.Ratio <= 0 || !strings.Contains(stderr, "median") {
+				t.Fatalf("%+v\n%s", doc, stderr)
+			}
+			for _, r := range doc.Rounds {
+				if r.Bare.Operations == 0 || r.Node.Operations == 0 || r.Bare.ErrorTotal+r.Node.ErrorTotal != 0 || len(r.Bare.CPU.ServerSecondsByPid) != 1 {
+					t.Errorf("%+v", r)
+				}
+				if strings.Contains(args[0], "page") && r.Bare.Events != 20*r.Bare.Operations {
+					t.Errorf("a bare page has %d/%d events", r.Bare.Events, r.Bare.Operations)
+				}
+			}
+		})
+	}
+}
+
+func TestWrongFlags(t *testing.T) {
+	for name, args := range map[string]string{
+		"no worker":         "append --workers 0",
+		"no base":           "append --base=",
+		"scheme":            "append --base ftp://h",
+		"query":             "append --base http://h/?a",
+		"tiny event":        "append --size 1",
+		"page":              "read-page --page 5000",
+		"negative duration": "append --duration -1s",
+		"rate":              "append --rate NaN",
+		"slash":             "append --prefix a/b",
+		"mix name":          "mixed --mix tail=1",
+		"mix weight":        "mixed --mix append=x",
+		"mix twice":         "mixed --mix append=1,append=2",
+		"mix empty":         "mixed --mix append=0",
+		"workload":          "compare --workload none",
+		"shared streams":    "append --expected-version-checked --streams 2 --workers 3",
+		"prepare $all":      "tail --prepare --stream $all",
+		"certificates":      "append --tls-ca /nonexistent",
+		"bare sizes":        "bare --entry-bytes 3",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := execute(t, context.Background(), strings.Fields(args)...); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}

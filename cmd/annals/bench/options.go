@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Bounds that keep a mistyped flag from exhausting the machine.
+const (
+	maxWorkers   = 10_000
+	maxStreams   = 100_000_000
+	maxBatch     = 100_000
+	maxEventSize = 64 << 20
+	maxPage      = 4096 // what the interface allows
+	maxRounds    = 1000
+)
+
+// options is what the flags of a run say.
+type options struct {
+	bases          []string
+	user, password string
+	tlsCA          string
+	tlsInsecure    bool
+	timeout        time.Duration
+
+	workers  int
+	duration time.Duration
+	warmup   time.Duration
+	count    int64
+	rate     float64
+	seed     uint64
+
+	prefix          string
+	streams         int
+	eventsPerStream int64
+	size            int
+	batch           int
+	page            int
+	checked         bool // expected versions are sent
+	prepare         bool
+	mix             string
+	stream          string // what tail reads
+	streamEvents    int64  // what --prepare gives that stream
+	repeat          bool
+	events          int64 // of fill
+
+	pids     []int
+	jsonPath string
+	quiet    bool
+	bare     bool
+	rounds   int
+}
+
+func (o *options) validate() error {
+	between := func(what string, n, low, high int64) error {
+		if n < low || n > high {
+			return fmt.Errorf("--%s %d is not between %d and %d", what, n, low, high)
+		}
+		return nil
+	}
+	bases := o.bases
+	o.bases = nil
+	for _, b := range bases {
+		if b = strings.TrimSpace(b); b != "" {
+			o.bases = append(o.bases, b)
+		}
+	}
+	if len(o.bases) == 0 {
+		return errors.New("--base names no node")
+	}
+	if o.duration <= 0 || o.duration > 7*24*time.Hour {
+		return fmt.Errorf("--duration %s is not between zero and a week", o.duration)
+	}
+	if o.warmup < 0 || o.warmup > time.Hour {
+		return fmt.Errorf("--warmup %s is not between zero and an hour", o.warmup)
+	}
+	if o.timeout <= 0 {
+		return fmt.Errorf("--timeout %s is not positive", o.timeout)
+	}
+	if o.count < 0 {
+		return fmt.Errorf("--count %d is negative", o.count)
+	}
+	if !(o.rate >= 0 && o.rate <= 1e9) {
+		return fmt.Errorf("--rate %g is not between 0 and a billion", o.rate)
+	}
+	if o.prefix == "" || len(o.prefix) > 200 || strings.ContainsAny(o.prefix, "/\x00") {
+		return fmt.Errorf("--prefix %q is empty, longer than 200 bytes or holds a slash", o.prefix)
+	}
+	return errors.Join(
+		between("workers", int64(o.workers), 1, maxWorkers),
+		between("streams", int64(o.streams), 1, maxStreams),
+		between("events-per-stream", o.eventsPerStream, 1, 1<<40),
+		between("size", int64(o.size), 2, maxEventSize),
+		between("batch", int64(o.batch), 1, maxBatch),
+		between("page", int64(o.page), 1, maxPage),
+		between("stream-events", o.streamEvents, 1, 1<<40),
+		between("events", o.events, 1, 1<<40),
+		between("rounds", int64(o.rounds), 1, maxRounds),
+	)
+}
+
+// defaultOptions is what the flags begin with.
+func defaultOptions() options {
+	return options{
+		bases:           []string{"http://127.0.0.1:2113"},
+		timeout:         30 * time.Second,
+		workers:         32,
+		duration:        10 * time.Second,
+		warmup:          time.Second,
+		seed:            1,
+		prefix:          "bench",
+		streams:         10_000,
+		eventsPerStream: 100,
+		size:            256,
+		batch:           100,
+		page:            20,
+		mix:             "append=10,read-event=60,read-page=20,not-modified=10",
+		streamEvents:    1_000_000,
+		events:          10_000_000,
+		rounds:          5,
+	}
+}

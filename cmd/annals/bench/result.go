@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// latencies are quantiles in milliseconds, of operations that succeeded.
+type latencies struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// figures is what one part of a workload, or all of it, came to.
+type figures struct {
+	Name                string    `json:"name"`
+	Operations          int64     `json:"operations"`
+	OperationsPerSecond float64   `json:"operationsPerSecond"`
+	Events              int64     `json:"events"`
+	EventsPerSecond     float64   `json:"eventsPerSecond"`
+	PayloadBytes        int64     `json:"payloadBytes"`
+	PayloadMBPerSecond  float64   `json:"payloadMBPerSecond"` // millions of bytes
+	LatencyMs           latencies `json:"latencyMs"`
+}
+
+// cpuFigures is processor time, user and system, of the measured run.
+type cpuFigures struct {
+	DriverSeconds       float64         `json:"driverSeconds"`
+	DriverUsPerOp       float64         `json:"driverUsPerOperation"`
+	ServerSeconds       float64         `json:"serverSeconds,omitempty"` // all servers together
+	ServerSecondsByPid  map[int]float64 `json:"serverSecondsByPid,omitempty"`
+	ServerUsPerOp       float64         `json:"serverUsPerOperation,omitempty"`
+	ServerUsPerEvent    float64         `json:"serverUsPerEvent,omitempty"`
+	ServersNotMeasured  string          `json:"serversNotMeasured,omitempty"` // why
+	ProcessorsAvailable int             `json:"processorsAvailable"`
+}
+
+// result is one measured run, as --json writes it.
+type result struct {
+	figures
+	Parts          []figures              `json:"parts,omitempty"` // of a mixed workload
+	Errors         map[string]*errorCount `json:"errors"`
+	ErrorTotal     int64                  `json:"errorTotal"`
+	Redirects      int64                  `json:"redirects"`
+	Reconnects     int64                  `json:"reconnects"`
+	Interrupted    bool                   `json:"interrupted"`
+	ElapsedSeconds float64                `json:"elapsedSeconds"`
+	Started        time.Time              `json:"started"`
+	Bases          []string               `json:"bases"`
+	Workers        int                    `json:"workers"`
+	Streams        int                    `json:"streams"`
+	EventBytes     int                    `json:"eventBytes"`
+	Rate           float64                `json:"rate,omitempty"`
+	Seed           uint64                 `json:"seed"`
+	CPU            cpuFigures             `json:"cpu"`
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
+
+func newFigures(name string, t *tally, elapsed time.Duration) figures {
+	seconds := max(elapsed.Seconds(), 1e-9)
+	h := &t.latency
+	return figures{
+		Name: name, Operations: int64(h.count), OperationsPerSecond: float64(h.count) / seconds,
+		Events: t.events, EventsPerSecond: float64(t.events) / seconds,
+		PayloadBytes: t.bytes, PayloadMBPerSecond: float64(t.bytes) / seconds / 1e6,
+		LatencyMs: latencies{
+			Mean: milliseconds(h.mean()), P50: milliseconds(h.quantile(0.5)), P95: milliseconds(h.quantile(0.95)),
+			P99: milliseconds(h.quantile(0.99)), P999: milliseconds(h.quantile(0.999)), Max: milliseconds(h.max),
+		},
+	}
+}
+
+// measure runs the warm-up and then the measured run. An interrupted run has the result so far.
+func (s *session) measure(ctx context.Context, duration, warmup time.Duration, limit int64) (*result, error) {
+	if warmup > 0 {
+		if _, err := s.runFor(ctx, warmup, 0, newRecorder(len(s.partName))); err != nil {
+			return nil, err
+		}
+	}
+	redirects, reconnects := s.detours()
+	total := newRecorder(len(s.partName))
+	usage := startUsage(s.o.pids)
+	started := time.Now()
+	elapsed, err := s.runFor(ctx, duration, limit, total)
+	whole := total.whole()
+	r := &result{
+		figures: newFigures(s.name, whole, elapsed),
+		Errors:  total.errors, ErrorTotal: total.errorTotal(),
+		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
+		Bases: s.o.bases, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
+		CPU: usage.stop(whole.latency.count, whole.events),
+	}
+	r.Redirects, r.Reconnects = s.detours()
+	r.Redirects -= redirects
+	r.Reconnects -= reconnects
+	if len(s.partName) > 1 {
+		for i, name := range s.partName {
+			r.Parts = append(r.Parts, newFigures(name, &total.parts[i], elapsed))
+		}
+	}
+	return r, err
+}
+
+// detours sums what the clients counted. No phase may be running.
+func (s *session) detours() (redirects, reconnects int64) {
+	for _, c := range s.clients {
+		redirects += c.redirects
+		reconnects += c.reconnects
+	}
+	return redirects, reconnects
+}
+
+// useless reports an error when a run says nothing about the server.
+func (r *result) useless() error {
+	if r.Operations > 0 || r.ErrorTotal == 0 {
+		return nil
+	}
+	for _, kind := range r.errorKinds() {
+		return fmt.Errorf("no operation succeeded, %d did not: %s: %s", r.ErrorTotal, kind, r.Errors[kind].Example)
+	}
+	return nil
+}
+
+// errorKinds returns the kinds, the most frequent first.
+func (r *result) errorKinds() []string {
+	return slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Errors[b].Count, r.Errors[a].Count), cmp.Compare(a, b))
+	})
+}
+
+const figuresHeader = "\tops\tops/s\tevents/s\tMB/s\tp50 ms\tp95 ms\tp99 ms\tp99.9 ms\tmax ms\terrors\t\n"
+
+func (f *figures) row(w io.Writer, name, errors string) {
+	l := &f.LatencyMs
+	// The writer is a tabwriter: what it cannot write shows when it is flushed.
+	_, _ = fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
+		f.OperationsPerSecond, f.EventsPerSecond, f.PayloadMBPerSecond, l.P50, l.P95, l.P99, l.P999, l.Max, errors)
+}
+
+// table writes the result for people. The help of the command explains it.
+func (r *result) table(to io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %s: %d workers, %.2f s, events of %d bytes\n", r.Name, strings.Join(r.Bases, ", "), r.Workers, r.ElapsedSeconds, r.EventBytes)
+	if r.Interrupted {
+		b.WriteString("interrupted: the figures are those up to then\n")
+	}
+	b.WriteByte('\n')
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = io.WriteString(t, figuresHeader)
+	for i := range r.Parts {
+		r.Parts[i].row(t, r.Parts[i].Name, "")
+	}
+	r.row(t, r.Name, fmt.Sprint(r.ErrorTotal))
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\ncpu: driver %.2f s, %.1f us an operation", r.CPU.DriverSeconds, r.CPU.DriverUsPerOp)
+	if r.CPU.ServerSecondsByPid != nil {
+		fmt.Fprintf(&b, "; servers %.2f s, %.1f us an operation", r.CPU.ServerSeconds, r.CPU.ServerUsPerOp)
+		if r.CPU.ServerUsPerEvent > 0 {
+			fmt.Fprintf(&b, ", %.2f us an event", r.CPU.ServerUsPerEvent)
+		}
+	}
+	if r.CPU.ServersNotMeasured != "" {
+		fmt.Fprintf(&b, "; servers not measured: %s", r.CPU.ServersNotMeasured)
+	}
+	b.WriteByte('\n')
+	if r.Redirects+r.Reconnects > 0 {
+		fmt.Fprintf(&b, "redirects followed %d, idle connections replaced %d\n", r.Redirects, r.Reconnects)
+	}
+	for _, kind := range r.errorKinds() {
+		fmt.Fprintf(&b, "error: %d %s, for example: %s\n", r.Errors[kind].Count, kind, r.Errors[kind].Example)
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// writeJSON writes a document to a file, to standard output for "-", or nowhere for "".
+func writeJSON(path string, stdout io.Writer, doc any) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if path == "-" {
+		_, err = stdout.Write(text)
+		return err
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// usage is processor time at the beginning of a run.
+type usage struct {
+	driver  time.Duration
+	servers map[int]time.Duration
+	err     error
+}
+
+func startUsage(pids []int) *usage {
+	u := &usage{}
+	u.driver, u.err = ownCPU()
+	if len(pids) > 0 {
+		u.servers = map[int]time.Duration{}
+	}
+	for _, pid := range pids {
+		used, err := processCPU(pid)
+		u.err = errors.Join(u.err, err)
+		u.servers[pid] = used
+	}
+	return u
+}
+
+func (u *usage) stop(operations uint64, events int64) cpuFigures {
+	f := cpuFigures{ProcessorsAvailable: runtime.GOMAXPROCS(0)}
+	now, err := ownCPU()
+	err = errors.Join(u.err, err)
+	f.DriverSeconds = (now - u.driver).Seconds()
+	if operations > 0 {
+		f.DriverUsPerOp = f.DriverSeconds * 1e6 / float64(operations)
+	}
+	byPid := map[int]float64{}
+	for pid, before := range u.servers {
+		used, pidErr := processCPU(pid)
+		err = errors.Join(err, pidErr)
+		byPid[pid] = (used - before).Seconds()
+		f.ServerSeconds += byPid[pid]
+	}
+	if err != nil {
+		f.ServerSeconds = 0
+		f.ServersNotMeasured = strings.ReplaceAll(err.Error(), "\n", "; ")
+		return f
+	}
+	if len(byPid) > 0 {
+		f.ServerSecondsByPid = byPid
+		if operations > 0 {
+			f.ServerUsPerOp = f.ServerSeconds * 1e6 / float64(operations)
+		}
+		if events > 0 {
+			f.ServerUsPerEvent = f.ServerSeconds * 1e6 / float64(events)
+		}
+	}
+	return f
+}

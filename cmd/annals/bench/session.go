@@ -1,0 +1,282 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// grace is how long requests under way at the end of a phase may still take.
+const grace = 2 * time.Second
+
+// operation is one worker's share of a workload. Only that worker uses it.
+type operation interface {
+	// do performs one operation. It returns errFinished when there is nothing
+	// left to do, and a fatalError when the whole run has no sense any more.
+	do(ctx context.Context, c *client) (outcome, error)
+}
+
+// beginner is an operation that starts anew with each phase.
+type beginner interface{ begin() }
+
+// workload is what a session runs.
+type workload interface {
+	// parts names what is counted apart, at least one.
+	parts() []string
+	// setup proves that what the workload needs exists, or makes it.
+	setup(ctx context.Context, s *session) error
+	// operation makes the share of one of the workers.
+	operation(worker, workers int) operation
+}
+
+// session owns the workers' connections for the time of one or more runs.
+type session struct {
+	o        *options
+	name     string
+	work     workload
+	partName []string
+	clients  []*client
+	ops      []operation
+	recs     []*recorder
+	log      io.Writer // progress
+}
+
+func newSession(o *options, name string, work workload, log io.Writer) (*session, error) {
+	how, err := newDialing(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{o: o, name: name, work: work, partName: work.parts(), log: log}
+	for i := range o.workers {
+		to, prefix, err := parseBase(o.bases[i%len(o.bases)])
+		if err != nil {
+			return nil, err
+		}
+		s.clients = append(s.clients, newClient(to, prefix, how))
+		s.recs = append(s.recs, newRecorder(len(s.partName)))
+	}
+	return s, nil
+}
+
+// open makes the session ready to run.
+func (s *session) open(ctx context.Context) error {
+	if err := s.work.setup(ctx, s); err != nil {
+		return err
+	}
+	for i := range s.clients {
+		s.ops = append(s.ops, s.work.operation(i, len(s.clients)))
+	}
+	return nil
+}
+
+func (s *session) close() {
+	for _, c := range s.clients {
+		c.close()
+	}
+}
+
+// each calls f once for every worker's client, at the same time, and returns the first error.
+func (s *session) each(ctx context.Context, f func(ctx context.Context, worker int, c *client) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, c := range s.clients {
+		c.resume()
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		for _, c := range s.clients {
+			c.interrupt()
+		}
+	})
+	var wg sync.WaitGroup
+	for i, c := range s.clients {
+		wg.Go(func() {
+			if err := f(ctx, i, c); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	if !stop() {
+		<-interrupted
+	}
+	return context.Cause(ctx)
+}
+
+// phase is one stretch of running.
+type phase struct {
+	start    time.Time
+	limit    int64         // operations, 0 = any number
+	interval time.Duration // between the operations of one worker, 0 = as fast as answers come
+	claimed  atomic.Int64
+	stopped  chan struct{}
+	halt     sync.Once
+	failure  error           // why the run has no sense any more; guarded by halt
+	hard     context.Context // ends when the grace is over
+}
+
+func (p *phase) stop(err error) {
+	p.halt.Do(func() {
+		p.failure = err
+		close(p.stopped)
+	})
+}
+
+func (p *phase) over() bool {
+	select {
+	case <-p.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep waits and reports whether the phase still goes on.
+func (p *phase) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.stopped:
+		return false
+	}
+}
+
+// runFor runs the operations until the time is over, the count is reached, every
+// operation is finished or ctx ends. It adds what was done to total and returns
+// how long it took.
+func (s *session) runFor(ctx context.Context, duration time.Duration, limit int64, total *recorder) (time.Duration, error) {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	p := &phase{start: time.Now(), limit: limit, stopped: make(chan struct{}), hard: hard}
+	if s.o.rate > 0 {
+		p.interval = time.Duration(float64(time.Second) * float64(len(s.clients)) / s.o.rate)
+		p.interval = max(p.interval, 1)
+	}
+	for i, op := range s.ops {
+		s.clients[i].resume()
+		if b, ok := op.(beginner); ok {
+			b.begin()
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range s.ops {
+		wg.Go(func() { s.worker(p, i) })
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	s.watch(ctx, p, duration, total, done, cancel)
+	elapsed := time.Since(p.start)
+	for _, r := range s.recs {
+		r.drainInto(total)
+	}
+	p.stop(nil)
+	return elapsed, p.failure
+}
+
+// watch shows the progress of a phase, ends it, and returns when all workers have ended.
+func (s *session) watch(ctx context.Context, p *phase, duration time.Duration, total *recorder, done <-chan struct{}, cut func()) {
+	end := time.NewTimer(duration)
+	defer end.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	interval := newRecorder(len(s.partName))
+	last := p.start
+	interrupted := ctx.Done()
+	stopped := p.stopped
+	var late <-chan time.Time
+	for {
+		select {
+		case <-done:
+			return
+		case <-end.C:
+			p.stop(nil)
+		case <-interrupted:
+			interrupted = nil
+			p.stop(nil)
+		case <-stopped:
+			stopped = nil
+			late = time.After(grace)
+		case <-late:
+			late = nil
+			cut()
+			for _, c := range s.clients {
+				c.interrupt()
+			}
+		case now := <-second.C:
+			for _, r := range s.recs {
+				r.drainInto(interval)
+			}
+			s.progress(interval, now.Sub(last), now.Sub(p.start))
+			last = now
+			interval.drainInto(total)
+		}
+	}
+}
+
+func (s *session) progress(r *recorder, took, since time.Duration) {
+	if s.o.quiet {
+		return
+	}
+	sum := r.whole()
+	seconds := took.Seconds()
+	// The progress is a courtesy: a closed standard error does not end the run.
+	_, _ = fmt.Fprintf(s.log, "%s %4.0fs  %10.0f ops/s  %10.0f events/s  %8.1f MB/s  p99 %8.3f ms  errors %d\n",
+		s.name, since.Seconds(), float64(sum.latency.count)/seconds, float64(sum.events)/seconds,
+		float64(sum.bytes)/seconds/1e6, milliseconds(sum.latency.quantile(0.99)), r.errorTotal())
+}
+
+// worker performs operations until the phase is over.
+func (s *session) worker(p *phase, i int) {
+	op, c, rec := s.ops[i], s.clients[i], s.recs[i]
+	due := p.start.Add(p.interval * time.Duration(i) / time.Duration(len(s.ops)))
+	failures := 0
+	for !p.over() {
+		if p.limit > 0 && p.claimed.Add(1) > p.limit {
+			return
+		}
+		begin := time.Now()
+		if p.interval > 0 {
+			// The latency counts from when the request was due, so that a server
+			// which makes the driver late does not hide it.
+			if wait := due.Sub(begin); wait > 0 && !p.sleep(wait) {
+				return
+			}
+			begin = due
+			due = due.Add(p.interval)
+		}
+		out, err := op.do(p.hard, c)
+		if err == nil {
+			rec.add(out, time.Since(begin))
+			failures = 0
+			continue
+		}
+		if err == errFinished {
+			return
+		}
+		rec.fail(err)
+		var fatal *fatalError
+		if errors.As(err, &fatal) {
+			p.stop(fatal.err)
+			return
+		}
+		if isTransport(err) && !p.sleep(backoff(failures)) {
+			return
+		}
+		failures++
+	}
+}
+
+// backoff is how long to wait after so many failures in a row, so that a dead server is not hammered.
+func backoff(failures int) time.Duration {
+	return min(5*time.Millisecond<<min(failures, 10), time.Second)
+}

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// tailing is the workload tail: every worker reads the same stream, or the log, from
+// its start, one page after the other, as a subscriber does that catches up.
+type tailing struct{ o *options }
+
+func (w *tailing) parts() []string { return []string{"tail"} }
+
+// tailStream is the stream that --prepare writes when --stream names none.
+func (w *tailing) stream() string {
+	if w.o.stream != "" {
+		return w.o.stream
+	}
+	return w.o.prefix + "-tail"
+}
+
+func (w *tailing) setup(ctx context.Context, s *session) error {
+	name := w.stream()
+	if w.o.prepare {
+		if event.IsSystemStream(name) {
+			return fmt.Errorf("--prepare cannot write to %s: use fill", name)
+		}
+		return prepare(ctx, s, &filling{l: layout{prefix: w.o.prefix, streams: 1, events: w.o.streamEvents}, only: name})
+	}
+	op := w.operation(0, 1).(*tailOp)
+	return withInterrupt(ctx, s, func(ctx context.Context, c *client) error {
+		op.begin()
+		_, err := op.do(ctx, c)
+		if err == errFinished {
+			return fmt.Errorf("nothing to read in %s: write it with --prepare", name)
+		}
+		if err != nil {
+			return fmt.Errorf("read the first page of %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+func (w *tailing) operation(int, int) operation {
+	t := &tailOp{w: w}
+	start := "0"
+	if w.stream() == event.AllStream {
+		start = strings.Repeat("0", 32)
+	}
+	t.first = "/streams/" + escapeStream(w.stream()) + "/" + start + "/forward/" + strconv.Itoa(w.o.page)
+	t.req = request{
+		method: "GET", keep: true,
+		head: []byte("Accept: " + typeAtom + "\r\n" + string(basicAuth(w.o.user, w.o.password))),
+	}
+	return t
+}
+
+// tailOp reads one page after the other.
+type tailOp struct {
+	w     *tailing
+	first string
+	next  string // the link "previous" of the last page, with the prefix of the base; "" at the start
+	done  bool
+
+	req  request
+	resp response
+}
+
+func (t *tailOp) begin() { t.next, t.done = "", false }
+
+func (t *tailOp) do(ctx context.Context, c *client) (outcome, error) {
+	if t.done {
+		if !t.w.o.repeat {
+			return outcome{}, errFinished
+		}
+		t.begin()
+	}
+	p := t.req.path[:0]
+	if t.next == "" {
+		p = append(append(p, c.prefix...), t.first...)
+	} else {
+		p = append(p, t.next...)
+	}
+	// Links do not repeat the level of detail.
+	if strings.IndexByte(t.next, '?') >= 0 {
+		p = append(p, "&embed=body"...)
+	} else {
+		p = append(p, "?embed=body"...)
+	}
+	t.req.path = p
+	if err := c.do(ctx, &t.req, &t.resp); err != nil {
+		return outcome{}, err
+	}
+	if t.resp.status != 200 {
+		return outcome{}, refused(&t.resp)
+	}
+	page := t.resp.body
+	entries := int64(countEntries(page))
+	next := previousLink(page)
+	first := t.next == ""
+	// $all never says that it is at its head; its last page is an empty one.
+	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.w.stream() == event.AllStream
+	t.next = next
+	// An empty last page is no work done, unless there is an earlier page to go back to.
+	if entries == 0 && t.done && (first || !t.w.o.repeat) {
+		return outcome{}, errFinished
+	}
+	return outcome{events: entries, bytes: t.resp.length}, nil
+}

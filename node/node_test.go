@@ -1,0 +1,193 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func options(dir string) node.Options {
+	c := config.Default()
+	c.Db, c.Index = dir, filepath.Join(dir, "index")
+	c.NodePort = 0
+	return node.Options{Config: c, PasswordIterations: 10}
+}
+
+func open(t *testing.T, o node.Options) *node.Node {
+	t.Helper()
+	n, err := node.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() }) // Idempotent; the test looks at the error where it matters.
+	return n
+}
+
+// call does one request on a connection of its own and returns status and body.
+func call(t *testing.T, n *node.Node, method, path, body string, headers ...string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+n.Addr()+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func write(t *testing.T, n *node.Node, stream string, number int) (int, string) {
+	t.Helper()
+	return call(t, n, "POST", "/streams/"+stream, fmt.Sprintf(`{"n":%d}`, number),
+		"Content-Type", "application/json", "ES-EventType", "t", "ES-EventId", fmt.Sprintf("00000000-0000-4000-8000-%012d", number))
+}
+
+func TestReopen(t *testing.T) {
+	o := options(t.TempDir())
+	n := open(t, o)
+	for i := range 3 {
+		if status, body := write(t, n, "s", i); status != 201 {
+			t.Fatalf("write %d: %d %s", i, status, body)
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, o)
+	if status, body := call(t, n, "GET", "/streams/s/2", "", "Accept", "application/json"); status != 200 || body != `{"n":2}` {
+		t.Fatalf("%d %s", status, body)
+	}
+	// The memory of event ids came back with the log.
+	if status, _ := write(t, n, "s", 1); status != 201 {
+		t.Fatal(status)
+	}
+	if status, _ := call(t, n, "GET", "/streams/s/3", ""); status != 404 {
+		t.Fatalf("a retried event was written again: %d", status)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInMemory(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "nothing"))
+	o.Config.MemDb = true
+	n := open(t, o)
+	if status, body := write(t, n, "s", 0); status != 201 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if _, err := os.Stat(o.Config.Db); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("a folder was made: %v", err)
+	}
+}
+
+// TestFailStop: the first failed write or sync of the log ends the node with
+// file and cause, and nothing is acknowledged after it.
+func TestFailStop(t *testing.T) {
+	for _, kind := range []vfs.Kind{vfs.OpWrite, vfs.OpSync} {
+		t.Run(kind.String(), func(t *testing.T) {
+			var mu sync.Mutex
+			broken := false
+			var fatal []error
+			o := options(t.TempDir())
+			o.FS = vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if broken && op.Kind == kind && strings.Contains(op.Name, "chunk-") {
+					return syscall.EIO
+				}
+				return nil
+			})
+			o.OnFatal = func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				fatal = append(fatal, err)
+			}
+			n := open(t, o)
+			if status, body := write(t, n, "s", 0); status != 201 {
+				t.Fatalf("%d %s", status, body)
+			}
+			mu.Lock()
+			broken = true
+			mu.Unlock()
+			last := 0
+			if kind == vfs.OpWrite {
+				for i := 1; i < 4; i++ {
+					if status, _ := write(t, n, "s", i); status < 500 {
+						t.Fatalf("write %d after the failure: %d", i, status)
+					}
+				}
+			} else {
+				last = 1 // A write waits for the Raft log alone; closing syncs the chunk.
+				if status, body := write(t, n, "s", 1); status != 201 {
+					t.Fatalf("%d %s", status, body)
+				}
+			}
+			if err := n.Close(); err == nil && kind == vfs.OpSync {
+				t.Error("closing did not report the failed sync")
+			}
+			mu.Lock()
+			broken = false
+			if len(fatal) != 1 || !errors.Is(fatal[0], syscall.EIO) || !strings.Contains(fatal[0].Error(), "chunk-000000.000000") {
+				t.Errorf("told of %v", fatal)
+			}
+			mu.Unlock()
+
+			n = open(t, o)
+			for i := 0; i <= last; i++ {
+				if status, body := call(t, n, "GET", fmt.Sprint("/streams/s/", i), "", "Accept", "application/json"); status != 200 || body != fmt.Sprintf(`{"n":%d}`, i) {
+					t.Errorf("event %d after the restart: %d %s", i, status, body)
+				}
+			}
+		})
+	}
+}
+
+// TestDiskNearlyFull: below the reserve writes are refused with the reason, and reads go on.
+func TestDiskNearlyFull(t *testing.T) {
+	o := options(t.TempDir())
+	o.DiskReserve = 1
+	n := open(t, o)
+	if status, body := write(t, n, "s", 0); status != 201 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.DiskReserve = 1 << 60
+	o.Config.Insecure = true // The built-in users are there; nothing has to be written to start.
+	n = open(t, o)
+	refused := false
+	for !refused && t.Context().Err() == nil {
+		status, body := write(t, n, "other", 1)
+		refused = status == 503 && strings.Contains(body, "Disk Space")
+	}
+	if status, _ := call(t, n, "GET", "/streams/s/0", ""); status != 200 {
+		t.Fatalf("reads have to go on: %d", status)
+	}
+}
