@@ -1,0 +1,256 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// flusher writes frozen tables, oldest first, until the index is closed or fails.
+func (x *Index) flusher() {
+	defer x.wg.Done()
+	for {
+		x.mu.Lock()
+		var mem *memTable
+		for x.usable() == nil && mem == nil {
+			if mems := x.current.Load().mems; len(mems) > 1 {
+				mem = mems[len(mems)-1]
+			} else {
+				x.changed.Wait()
+			}
+		}
+		stop := x.usable() != nil
+		x.mu.Unlock()
+		if stop {
+			return
+		}
+		if err := x.flush(mem); err != nil {
+			if x.ctx.Err() == nil {
+				x.fail(fmt.Errorf("flush index: %w", err))
+			}
+			return
+		}
+	}
+}
+
+func (x *Index) flush(mem *memTable) (err error) {
+	info := FlushInfo{Entries: int64(mem.count), Checkpoint: mem.upTo}
+	x.opt.Events.FlushBegin(info)
+	defer func() { x.opt.Events.FlushEnd(info, err) }()
+	var t *table
+	if mem.count > 0 {
+		w, err := newTableWriter(x.opt.FS, x.opt.Dir, info.Entries, int64(mem.streams), x.opt.NoBloom)
+		if err != nil {
+			return err
+		}
+		if t, err = writeTable(x.ctx, w, 0, mem.sorted); err != nil {
+			return err
+		}
+		x.adopt(t)
+		info.File = t.file
+	}
+	x.commitMu.Lock()
+	defer x.commitMu.Unlock()
+	done, err := x.commit(change{add: t, mem: mem, checkpoint: mem.upTo})
+	if err == nil && done {
+		err = x.saveExistence(info.Entries)
+	}
+	switch {
+	case t == nil:
+	case done:
+		t.release() // The state has its own reference.
+	case err == nil:
+		t.discard() // A Reset came between.
+	default:
+		t.release() // indexmap may or may not name it.
+	}
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.flushed = max(x.flushed, mem.seq)
+	x.changed.Broadcast()
+	x.mu.Unlock()
+	if done {
+		x.opt.Logger.Debug("index flushed", "entries", info.Entries, "checkpoint", info.Checkpoint, "file", info.File)
+	}
+	select {
+	case x.mergeWork <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// adopt makes a table report what goes wrong with it to the index.
+func (x *Index) adopt(t *table) {
+	t.onError = x.fail
+	t.onClose = func(err error) { x.opt.Logger.Warn("index table", "file", t.file, "error", err) }
+}
+
+// merger merges levels that are full, until the index is closed or fails.
+func (x *Index) merger() {
+	defer x.wg.Done()
+	for {
+		select {
+		case <-x.ctx.Done():
+			return
+		case <-x.mergeWork:
+		}
+		for {
+			select {
+			case <-x.ctx.Done():
+				return
+			case <-x.mergeTurn:
+			}
+			merged, err := x.mergeLevel()
+			x.mergeTurn <- struct{}{}
+			if err != nil {
+				if x.ctx.Err() == nil {
+					x.fail(mergeFailure(err))
+				}
+				return
+			}
+			if !merged {
+				break
+			}
+		}
+	}
+}
+
+// dueMerge finds the lowest level that is full: its tables are from..to-1 of the list.
+func (x *Index) dueMerge(s *state) (from, to int, due bool) {
+	for from < len(s.tables) {
+		level := s.tables[from].level
+		to = from
+		for to < len(s.tables) && s.tables[to].level == level {
+			to++
+		}
+		if to-from >= tablesPerLevel && level < x.opt.MaxAutoMergeLevel {
+			return from, to, true
+		}
+		from = to
+	}
+	return 0, 0, false
+}
+
+// mergeLevel merges the lowest level that is full. It reports false when there is none.
+func (x *Index) mergeLevel() (bool, error) {
+	s := x.acquire()
+	if s == nil {
+		return false, nil
+	}
+	defer s.release()
+	from, to, due := x.dueMerge(s)
+	if !due {
+		return false, nil
+	}
+	info := MergeInfo{Level: s.tables[from].level + 1, Inputs: to - from}
+	return true, x.merge(x.ctx, s.tables[from:to], info, nil)
+}
+
+// merge replaces neighbouring tables by one. The caller has the merge turn and
+// a reference to a state that lists the tables.
+func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep func(Entry) bool) (err error) {
+	var hashes int64
+	for _, t := range inputs {
+		info.Read += t.count
+		hashes += t.hashes
+	}
+	x.opt.Events.MergeBegin(info)
+	defer func() { x.opt.Events.MergeEnd(info, err) }()
+	w, err := newTableWriter(x.opt.FS, x.opt.Dir, info.Read, hashes, x.opt.NoBloom)
+	if err != nil {
+		return err
+	}
+	t, err := writeTable(ctx, w, info.Level, func(emit func(Entry) error) error {
+		in := newMergeReader(inputs)
+		for in.next() {
+			if keep != nil && !keep(in.entry) {
+				continue
+			}
+			if err := emit(in.entry); err != nil {
+				return err
+			}
+		}
+		return in.err
+	})
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		x.adopt(t)
+		info.Written, info.File = t.count, t.file
+	}
+	x.commitMu.Lock()
+	defer x.commitMu.Unlock()
+	done, err := x.commit(change{add: t, drop: inputs, checkpoint: -1})
+	switch {
+	case t == nil:
+	case done || err != nil:
+		t.release()
+	default:
+		t.discard()
+	}
+	if done {
+		x.opt.Logger.Debug("index tables merged", "inputs", info.Inputs, "level", info.Level,
+			"read", info.Read, "written", info.Written, "file", info.File)
+	}
+	return err
+}
+
+// Merge merges all tables into one. It waits for a merge that is under way.
+// When ctx ends first, everything stays as it was.
+func (x *Index) Merge(ctx context.Context) error { return x.MergeKeeping(ctx, nil) }
+
+// MergeKeeping is Merge that drops the entries for which keep returns false;
+// nil keeps all. With keep even a single table is written anew. Entries in memory
+// are not asked about.
+func (x *Index) MergeKeeping(ctx context.Context, keep func(Entry) bool) error {
+	x.mu.Lock()
+	err := x.usable()
+	if err == nil {
+		x.wg.Add(1)
+	}
+	x.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer x.wg.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-x.mergeTurn:
+	}
+	defer func() { x.mergeTurn <- struct{}{} }()
+	s := x.acquire()
+	if s == nil {
+		return event.ErrClosed
+	}
+	defer s.release()
+	n := len(s.tables)
+	if n == 0 || n == 1 && keep == nil {
+		return nil
+	}
+	info := MergeInfo{Manual: true, Level: s.tables[n-1].level, Inputs: n}
+	if n > 1 && s.tables[n-2].level == info.Level && info.Level < math.MaxInt32 {
+		info.Level++
+	}
+	err = x.merge(ctx, s.tables, info, keep)
+	if err != nil && ctx.Err() == nil {
+		err = mergeFailure(err)
+		x.fail(err)
+	}
+	return err
+}
+
+func mergeFailure(err error) error {
+	if event.IsCorruption(err) {
+		return fmt.Errorf("merge index (start with verification of the index to have it built again): %w", err)
+	}
+	return fmt.Errorf("merge index: %w", err)
+}

@@ -1,0 +1,244 @@
+package index_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// TestReadersDuringFlushAndMerge lets readers see every stream without gaps
+// while tables come and go beneath them, and checks that no file stays open.
+func TestReadersDuringFlushAndMerge(t *testing.T) {
+	const (
+		streams = 50
+		rounds  = 400
+	)
+	for name, inner := range map[string]vfs.FS{"memory": vfs.NewMem(), "mapped": vfs.OS} {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewCounting(inner)
+			var merges atomic.Int64
+			x := open(t, index.Options{
+				FS: fsys, Dir: filepath.Join(t.TempDir(), "index"), MaxMemTable: 1000,
+				Events: index.EventListener{MergeEnd: func(i index.MergeInfo, err error) {
+					if err == nil && i.Read == i.Written {
+						merges.Add(1)
+					}
+				}},
+			})
+			var written atomic.Int64 // rounds that every stream has
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			for r := range uint64(2) {
+				wg.Go(func() {
+					var buf []index.Entry
+					for i := r; ; i += 7 {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						hash := spread(i % streams)
+						low := written.Load()
+						last, ok := x.Last(hash)
+						if low > 0 && (!ok || last.Number < low-1) {
+							t.Errorf("Last = %+v, %v after %d rounds", last, ok, low)
+							return
+						}
+						buf = x.Ascend(buf[:0], hash, 0, 1<<62, 1<<20)
+						if int64(len(buf)) < low {
+							t.Errorf("%d entries after %d rounds", len(buf), low)
+							return
+						}
+						for n, e := range buf {
+							if e.Number != int64(n) || e.Hash != hash {
+								t.Errorf("entry %d of a stream is %+v", n, e)
+								return
+							}
+						}
+						if low > 0 && !x.MayExist(hash) {
+							t.Error("MayExist denies a stream")
+							return
+						}
+					}
+				})
+			}
+			m := &model{}
+			for i := range rounds {
+				fill(t, x, m, streams, streams)
+				written.Store(int64(i + 1))
+				if i%150 == 149 {
+					must(t, x.Merge(t.Context()))
+				}
+			}
+			must(t, x.Flush())
+			must(t, x.Merge(t.Context()))
+			close(stop)
+			wg.Wait()
+			if merges.Load() < 3 || len(x.Tables()) != 1 {
+				t.Errorf("%d merges, tables %+v", merges.Load(), x.Tables())
+			}
+			must(t, x.Close())
+			if left := append(fsys.OpenFiles(), fsys.UsedAfterClose()...); len(left) > 0 {
+				t.Errorf("files left open or used after close: %v", left)
+			}
+		})
+	}
+}
+
+// TestAddWaits fills the index while the disk stands still: memory stays bounded.
+func TestAddWaits(t *testing.T) {
+	gate := make(chan struct{})
+	var flushes atomic.Int64
+	x := open(t, index.Options{
+		FS: vfs.NewMem(), MaxMemTable: 10,
+		Events: index.EventListener{FlushBegin: func(index.FlushInfo) { flushes.Add(1); <-gate }},
+	})
+	m := &model{}
+	fill(t, x, m, 20, 2) // Two frozen tables may wait.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var batch []index.Entry
+		for i := range int64(10) {
+			batch = append(batch, m.add(spread(9), i))
+		}
+		if err := x.Add(batch, m.end); err != nil {
+			t.Error(err)
+		}
+	}()
+	gate <- struct{}{} // The third goes on once the first is written.
+	<-done
+	m.check(t, x, spread(9))
+	close(gate)
+	must(t, x.Flush())
+	must(t, x.Close())
+}
+
+// TestCloseCancelsMerge closes the index in the middle of a merge.
+func TestCloseCancelsMerge(t *testing.T) {
+	fsys := vfs.NewMem()
+	merging := make(chan struct{})
+	proceed := make(chan struct{})
+	x := open(t, index.Options{FS: fsys, Events: index.EventListener{MergeBegin: func(index.MergeInfo) { close(merging); <-proceed }}})
+	m := &model{}
+	for range 2 {
+		fill(t, x, m, 100, 5)
+		must(t, x.Flush())
+	}
+	before := x.Tables()
+	merged := make(chan error)
+	go func() { merged <- x.Merge(context.Background()) }()
+	<-merging
+	closed := make(chan error)
+	go func() { closed <- x.Close() }()
+	// Whatever is asked of it from here on is refused, at the latest when it is closed.
+	close(proceed)
+	err := <-merged
+	must(t, <-closed)
+	must(t, x.Close())
+	if err != nil && !errors.Is(err, event.ErrClosed) {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"add": x.Add(nil, m.end), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
+	} {
+		if !errors.Is(err, event.ErrClosed) {
+			t.Errorf("%s of a closed index: %v", name, err)
+		}
+	}
+	if _, ok := x.Last(spread(1)); ok || x.Ascend(nil, spread(1), 0, 9, 9) != nil || x.Tables() != nil {
+		t.Error("a closed index answers")
+	}
+	y := open(t, index.Options{FS: fsys})
+	defer func() { must(t, y.Close()) }()
+	if err != nil && len(y.Tables()) != len(before) {
+		t.Errorf("tables %+v, want %+v", y.Tables(), before)
+	}
+	m.check(t, y, spread(3))
+}
+
+func TestMergeHonoursItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	x := open(t, index.Options{FS: vfs.NewMem(), Events: index.EventListener{MergeBegin: func(index.MergeInfo) { cancel() }}})
+	defer func() { must(t, x.Close()) }()
+	m := &model{}
+	for range 2 {
+		fill(t, x, m, 100, 5)
+		must(t, x.Flush())
+	}
+	before := x.Tables()
+	if err := x.Merge(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if after := x.Tables(); len(after) != len(before) {
+		t.Fatalf("tables %+v, want %+v", after, before)
+	}
+	must(t, x.Merge(context.Background()))
+	m.check(t, x, spread(3))
+}
+
+// TestLevels lets tables climb the levels on their own, as far as they may.
+func TestLevels(t *testing.T) {
+	cases := []struct {
+		name   string
+		max    int
+		levels []int
+	}{
+		{"no limit", 0, []int{2}},
+		{"one level", 1, []int{1, 1, 1, 1}},
+		{"never", -1, make([]int, 16)},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			x := open(t, index.Options{FS: vfs.NewMem(), MaxAutoMergeLevel: c.max})
+			defer func() { must(t, x.Close()) }()
+			m := &model{}
+			for range 16 {
+				fill(t, x, m, 30, 5)
+				must(t, x.Flush())
+				x.WaitMerges()
+			}
+			var levels []int
+			for _, i := range x.Tables() {
+				levels = append(levels, i.Level)
+			}
+			if len(levels) != len(c.levels) || levels[0] != c.levels[0] {
+				t.Fatalf("levels %v, want %v", levels, c.levels)
+			}
+			m.check(t, x, spread(3))
+		})
+	}
+}
+
+func TestReadOnlyRefusesChanges(t *testing.T) {
+	fsys, m, tables := build(t)
+	x, err := index.OpenReadOnly(fsys, dir)
+	must(t, err)
+	defer func() { must(t, x.Close()) }()
+	for name, err := range map[string]error{
+		"add": x.Add(nil, m.end), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
+	} {
+		if !errors.Is(err, index.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := x.Tables(); len(got) != len(tables) || x.Checkpoint() != m.end {
+		t.Errorf("tables %v, checkpoint %d", got, x.Checkpoint())
+	}
+	m.check(t, x, spread(3))
+}
+
+func TestAddRefusesEntriesAboveTheirEnd(t *testing.T) {
+	x := open(t, index.Options{FS: vfs.NewMem()})
+	defer func() { must(t, x.Close()) }()
+	if err := x.Add([]index.Entry{{Hash: 1, Position: 5}}, 5); err == nil {
+		t.Fatal("accepted")
+	}
+}

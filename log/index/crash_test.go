@@ -1,0 +1,170 @@
+package index_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// TestPowerCut cuts the power before every changing operation of a script and
+// opens what is left: the set must be whole, hold just the entries below its
+// checkpoint, and answer as the log does once the rest is added again.
+func TestPowerCut(t *testing.T) {
+	mem := vfs.NewCrashMem()
+	m := &model{}
+	type crash struct {
+		at      string
+		disk    *vfs.Mem
+		durable int64 // checkpoint that was promised by then
+	}
+	var mu sync.Mutex
+	var crashes []crash
+	var promised int64
+	seed := uint64(1)
+	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if !op.Kind.Mutates() {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		at := fmt.Sprintf("%d %s %s", len(crashes), op.Kind, op.Name)
+		crashes = append(crashes, crash{at + " nothing unsynced", mem.CrashClone(vfs.CrashOptions{}), promised})
+		seed++
+		crashes = append(crashes, crash{at + " some unsynced", mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 7))}), promised})
+		return nil
+	})
+	opt := index.Options{FS: fsys, MaxMemTable: 30, ExistenceFilterMax: 128}
+	x := open(t, opt)
+	flush := func() {
+		must(t, x.Flush())
+		mu.Lock()
+		promised = m.end
+		mu.Unlock()
+	}
+	for range 5 {
+		fill(t, x, m, 20, 7)
+		flush()
+	}
+	fill(t, x, m, 50, 9)
+	must(t, x.Merge(t.Context()))
+	flush()
+	must(t, x.Close())
+	x = open(t, opt)
+	m.replay(t, x)
+	fill(t, x, m, 10, 9)
+	flush()
+	must(t, x.Close())
+
+	for _, c := range crashes {
+		t.Run(c.at, func(t *testing.T) {
+			x := open(t, index.Options{FS: c.disk, MaxMemTable: 30, ExistenceFilterMax: 128})
+			if x.Checkpoint() < c.durable {
+				t.Fatalf("checkpoint %d after the crash, %d was promised", x.Checkpoint(), c.durable)
+			}
+			m.replay(t, x)
+			for h := range uint64(9) {
+				m.check(t, x, spread(h))
+			}
+			must(t, x.Flush())
+			must(t, x.Close())
+			m.verifyFiles(t, c.disk, "db/index")
+		})
+	}
+}
+
+// TestPowerCutDuringReset finds the index as it was or empty.
+func TestPowerCutDuringReset(t *testing.T) {
+	mem := vfs.NewCrashMem()
+	var crashes []*vfs.Mem
+	armed := false
+	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if armed && op.Kind.Mutates() {
+			crashes = append(crashes, mem.CrashClone(vfs.CrashOptions{}),
+				mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(uint64(len(crashes)), 3))}))
+		}
+		return nil
+	})
+	m := &model{}
+	x := open(t, index.Options{FS: fsys})
+	fill(t, x, m, 50, 5)
+	must(t, x.Flush())
+	armed = true
+	must(t, x.Reset())
+	armed = false
+	must(t, x.Close())
+	for i, disk := range crashes {
+		y := open(t, index.Options{FS: disk})
+		if cp := y.Checkpoint(); cp != 0 && cp != m.end {
+			t.Fatalf("crash %d: checkpoint %d", i, cp)
+		}
+		m.replay(t, y)
+		m.check(t, y, spread(3))
+		must(t, y.Close())
+	}
+}
+
+// TestWriteErrors lets each changing operation fail once: the owner hears of it
+// exactly once, later calls return it, nothing is tried again, and the folder
+// still opens.
+func TestWriteErrors(t *testing.T) {
+	errDisk := errors.New("disk error")
+	for fail := 0; ; fail++ {
+		mem := vfs.NewMem()
+		var mu sync.Mutex
+		count, armed := 0, false
+		var failedName string
+		fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if !armed || !op.Kind.Mutates() {
+				return nil
+			}
+			if count++; count == fail+1 {
+				failedName = op.Kind.String() + " " + op.Name
+				return errDisk
+			}
+			return nil
+		})
+		var fatal []error
+		x := open(t, index.Options{FS: fsys, MaxAutoMergeLevel: -1, OnFatal: func(err error) { fatal = append(fatal, err) }})
+		m := &model{}
+		fill(t, x, m, 20, 3)
+		must(t, x.Flush())
+		armed = true
+		fill(t, x, m, 20, 3)
+		err := errors.Join(x.Flush(), x.Merge(t.Context()))
+		mu.Lock()
+		hit := failedName
+		mu.Unlock()
+		if hit == "" { // Every operation of the script had its turn.
+			must(t, errors.Join(err, x.Close()))
+			if fail < 20 {
+				t.Fatalf("only %d operations were seen", fail)
+			}
+			return
+		}
+		add := x.Add(nil, m.end)
+		flush := x.Flush()
+		must(t, x.Close())
+		if hit[:6] == "remove" { // Old files of a merge: left to the next start.
+			must(t, err)
+		} else if !errors.Is(err, errDisk) || !errors.Is(add, errDisk) || !errors.Is(flush, errDisk) || len(fatal) != 1 {
+			t.Fatalf("%s: flush and merge %v, add %v, flush %v, fatal %v", hit, err, add, flush, fatal)
+		}
+		x = open(t, index.Options{FS: mem})
+		m.replay(t, x)
+		m.check(t, x, spread(1))
+		must(t, x.Close())
+		names, err := mem.List("db/index")
+		must(t, err)
+		if slices.ContainsFunc(names, func(n string) bool { return len(n) > 4 && n[len(n)-4:] == vfs.TempSuffix }) {
+			t.Fatalf("%s: temporary files left: %v", hit, names)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package index_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+const dir = "db/index"
+
+func exists(t *testing.T, fsys vfs.FS, name string) bool {
+	t.Helper()
+	_, err := fsys.Stat(filepath.Join(dir, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
+	t.Helper()
+	data, err := vfs.ReadFile(fsys, name)
+	must(t, err)
+	if at < 0 {
+		at += int64(len(data))
+	}
+	data[at] ^= 0x10
+	must(t, vfs.WriteFileAtomic(fsys, name, data))
+}
+
+// build makes an index of two tables and closes it.
+func build(t *testing.T) (*vfs.Mem, *model, []index.TableInfo) {
+	t.Helper()
+	fsys, m := vfs.NewMem(), &model{}
+	x := open(t, index.Options{FS: fsys})
+	fill(t, x, m, 300, 11)
+	must(t, x.Flush())
+	fill(t, x, m, 300, 11)
+	must(t, x.Flush())
+	tables := x.Tables()
+	must(t, x.Close())
+	return fsys, m, tables
+}
+
+func TestDamage(t *testing.T) {
+	const (
+		whole  = iota // still opens with all it had
+		empty         // must be built again
+		closed        // OpenReadOnly alone notices at open
+	)
+	existence := filepath.Join("stream-existence", "streamExistenceFilter")
+	cases := []struct {
+		name   string
+		file   func(table string) string
+		at     int64
+		want   int
+		noOpen bool // OpenReadOnly succeeds, Entries finds it
+		fine   bool // offline it is no damage
+	}{
+		{name: "table header", file: func(s string) string { return s }, at: 3, want: empty},
+		{name: "first entry", file: func(s string) string { return s }, at: 33, want: empty, noOpen: true},
+		{name: "entry in the middle", file: func(s string) string { return s }, at: 2000, want: empty, noOpen: true},
+		{name: "footer", file: func(s string) string { return s }, at: -20, want: empty},
+		{name: "last byte of table", file: func(s string) string { return s }, at: -1, want: empty},
+		{name: "bloom header", file: func(s string) string { return s + ".bloomfilter" }, at: 9, want: whole},
+		{name: "bloom bits", file: func(s string) string { return s + ".bloomfilter" }, at: 40, want: whole},
+		{name: "bloom checksum", file: func(s string) string { return s + ".bloomfilter" }, at: -3, want: whole},
+		{name: "indexmap checksum", file: func(string) string { return "indexmap" }, at: 0, want: empty},
+		{name: "indexmap body", file: func(string) string { return "indexmap" }, at: -5, want: empty},
+		{name: "existence bits", file: func(string) string { return existence + ".dat" }, at: 5000, want: whole},
+		{name: "existence header", file: func(string) string { return existence + ".dat" }, at: 12, want: whole},
+		{name: "existence checkpoint low", file: func(string) string { return existence + ".chk" }, at: 1, want: whole, fine: true},
+		{name: "existence checkpoint high", file: func(string) string { return existence + ".chk" }, at: 6, want: whole, fine: true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			fsys, m, tables := build(t)
+			flip(t, fsys, filepath.Join(dir, c.file(tables[0].File)), c.at)
+			offline(t, fsys, c.noOpen, c.fine)
+
+			var logged bytes.Buffer
+			x := open(t, index.Options{FS: fsys, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, Level: hclog.Warn})})
+			if c.want == empty {
+				if x.Checkpoint() != 0 || len(x.Tables()) != 0 || exists(t, fsys, tables[0].File) || exists(t, fsys, tables[1].File+".bloomfilter") {
+					t.Fatalf("checkpoint %d, tables %v: want an empty index", x.Checkpoint(), x.Tables())
+				}
+				if !strings.Contains(logged.String(), "[WARN]") {
+					t.Fatalf("no warning: %q", logged.String())
+				}
+			} else if x.Checkpoint() != m.end || !slices.Equal(x.Tables(), tables) {
+				t.Fatalf("checkpoint %d, tables %v: want %d, %v", x.Checkpoint(), x.Tables(), m.end, tables)
+			}
+			m.replay(t, x)
+			for h := range uint64(12) {
+				m.check(t, x, spread(h))
+			}
+			must(t, x.Flush())
+			must(t, x.Close())
+			m.verifyFiles(t, fsys, dir)
+		})
+	}
+}
+
+// offline expects OpenReadOnly or Entries to name damage, and nothing to change.
+func offline(t *testing.T, fsys vfs.FS, byEntries, fine bool) {
+	t.Helper()
+	readOnly := vfs.NewFaulty(fsys, func(op vfs.Op) error {
+		if op.Kind.Mutates() {
+			return errors.New("changed")
+		}
+		return nil
+	})
+	x, err := index.OpenReadOnly(readOnly, dir)
+	if (err == nil) != (byEntries || fine) {
+		t.Fatalf("OpenReadOnly: %v", err)
+	}
+	if err == nil {
+		for _, e := range x.Entries() {
+			err = e
+		}
+		must(t, x.Close())
+	}
+	if fine {
+		must(t, err)
+	} else if !event.IsCorruption(err) {
+		t.Fatalf("error %v is no corruption", err)
+	}
+}
+
+func TestMissingFiles(t *testing.T) {
+	cases := []struct {
+		name string
+		file func(table string) string
+		lost bool
+	}{
+		{"table", func(s string) string { return s }, true},
+		{"indexmap", func(string) string { return "indexmap" }, true},
+		{"bloom filter", func(s string) string { return s + ".bloomfilter" }, false},
+		{"existence filter", func(string) string { return "stream-existence/streamExistenceFilter.dat" }, false},
+		{"existence checkpoint", func(string) string { return "stream-existence/streamExistenceFilter.chk" }, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			fsys, m, tables := build(t)
+			must(t, fsys.Remove(filepath.Join(dir, c.file(tables[1].File))))
+			x := open(t, index.Options{FS: fsys})
+			if (x.Checkpoint() == 0) != c.lost {
+				t.Fatalf("checkpoint %d", x.Checkpoint())
+			}
+			for h := range uint64(11) {
+				if !c.lost {
+					m.check(t, x, spread(h))
+				}
+			}
+			if x.MayExist(spread(1)) == c.lost {
+				t.Fatalf("MayExist = %v", !c.lost)
+			}
+			if !c.lost && !exists(t, fsys, tables[1].File+".bloomfilter") {
+				t.Fatal("filter was not made anew")
+			}
+			must(t, x.Close())
+		})
+	}
+}
+
+func TestStrangersAreLeftAlone(t *testing.T) {
+	fsys, _, tables := build(t)
+	must(t, fsys.MkdirAll(dir+"/scavenging"))
+	ours := []string{"indexmap.tmp", "0b0b0b0b-1111-4222-8333-444444444444", "0b0b0b0b-1111-4222-8333-444444444444.bloomfilter",
+		"0b0b0b0b-1111-4222-8333-444444444444.tmp", tables[0].File + ".tmp", tables[0].File + ".bloomfilter.tmp"}
+	others := []string{"scavenging/scavenging.db", "notes.txt", "0B0B0B0B-1111-4222-8333-444444444444"}
+	for _, name := range slices.Concat(ours, others) {
+		must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), []byte("x")))
+	}
+	x := open(t, index.Options{FS: fsys})
+	defer func() { must(t, x.Close()) }()
+	for _, name := range ours {
+		if exists(t, fsys, name) {
+			t.Errorf("%s was not removed", name)
+		}
+	}
+	for _, name := range slices.Concat(others, []string{"indexmap", tables[0].File, tables[0].File + ".bloomfilter"}) {
+		if !exists(t, fsys, name) {
+			t.Errorf("%s was removed", name)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package index
+
+// WaitMerges returns once no merge is due.
+func (x *Index) WaitMerges() {
+	for {
+		<-x.mergeTurn
+		due := false
+		if s := x.acquire(); s != nil {
+			_, _, due = x.dueMerge(s)
+			s.release()
+		}
+		x.mergeTurn <- struct{}{}
+		if !due {
+			return
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package index
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+func TestBloomRate(t *testing.T) {
+	const n = 100_000
+	r := rand.New(rand.NewPCG(5, 6))
+	b := newBloom(n)
+	for i := range uint64(n) {
+		b.add(i) // as far from uniform as can be
+	}
+	for i := range uint64(n) {
+		if !b.mayContain(i) {
+			t.Fatalf("denies %d", i)
+		}
+	}
+	wrong := 0
+	for range n {
+		if h := r.Uint64(); h >= n && b.mayContain(h) {
+			wrong++
+		}
+	}
+	if rate := float64(wrong) / n; rate > 0.02 {
+		t.Fatalf("%.2f%% false positives", 100*rate)
+	}
+}
+
+func TestExistenceFilter(t *testing.T) {
+	cases := []struct {
+		name   string
+		bound  int64
+		hashes uint64
+		rate   float64 // most false positives
+	}{
+		{"small", 1 << 30, 1000, 0.001},
+		{"several layers", 1 << 30, 150_000, 0.02},
+		{"bounded", 192 << 10, 150_000, 0.5},
+		{"tiny bound", 10, 100, 1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			f := newExistenceFilter(c.bound)
+			for i := range c.hashes {
+				f.add(i * 0x9e3779b97f4a7c15)
+			}
+			if f.bytes() > max(c.bound, bloomBlock) {
+				t.Fatalf("%d bytes exceed the bound", f.bytes())
+			}
+			fsys := vfs.NewMem()
+			if err := f.save(fsys, "", 77); err != nil {
+				t.Fatal(err)
+			}
+			g, checkpoint, err := loadExistence(fsys, "", c.bound)
+			if err != nil || checkpoint != 77 {
+				t.Fatalf("load: checkpoint %d, %v", checkpoint, err)
+			}
+			wrong := 0
+			for i := range c.hashes {
+				if h := i * 0x9e3779b97f4a7c15; !f.mayContain(h) || !g.mayContain(h) {
+					t.Fatalf("denies %x", h)
+				}
+				if g.mayContain(i<<20 + 1<<62 + 5) {
+					wrong++
+				}
+			}
+			if rate := float64(wrong) / float64(c.hashes); rate > c.rate {
+				t.Fatalf("%.2f%% false positives", 100*rate)
+			}
+			if len(*g.layers.Load()) != len(*f.layers.Load()) || g.bytes() != f.bytes() {
+				t.Fatal("layers changed on the way through the file")
+			}
+		})
+	}
+}
+
+// TestLargeExistenceFilterIsSavedSeldom checks that a filter larger than the
+// tables is not written at every flush, and that the older file is brought up to date.
+func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
+	fsys, saves := vfs.NewMem(), 0
+	counting := vfs.NewFaulty(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRename && filepath.Base(op.NewName) == existenceName {
+			saves++
+		}
+		return nil
+	})
+	x, err := Open(Options{FS: counting, Dir: "index"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := &existenceFilter{max: 64 << 20}
+	big.layers.Store(&[]*existenceLayer{newExistenceLayer(existenceSmall + bloomBlock)})
+	x.existence.Store(big)
+	for i := range int64(5) {
+		if err := x.Add([]Entry{{Hash: uint64(i) << 40, Position: i}}, i+1); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if saves != 1 {
+		t.Fatalf("saved %d times", saves)
+	}
+	if x, err = Open(Options{FS: fsys, Dir: "index"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(5) {
+		if !x.MayExist(i << 40) {
+			t.Fatalf("denies %x", i<<40)
+		}
+	}
+	if x.MayExist(12345) {
+		t.Fatal("was made without the older file")
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,150 @@
+package index
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+const fuzzTable = "0b0b0b0b-1111-4222-8333-444444444444"
+
+// sealTable gives bytes the checksums of a table, so that what lies behind them is reached.
+func sealTable(data []byte) []byte {
+	data = slices.Clone(data)
+	if len(data) >= tableHeaderSize+tableFooterSize {
+		foot := len(data) - tableFooterSize
+		le.PutUint64(data[foot+64:], xxh3.Hash(data[:foot]))
+		le.PutUint64(data[foot+72:], xxh3.Hash(data[foot:foot+72]))
+	}
+	return data
+}
+
+func FuzzTable(f *testing.F) {
+	mem := vfs.NewMem()
+	t := makeTable(f, mem, "", []Entry{{1, 0, 0}, {1, 1, 300}, {1 << 60, 7, 100}, {1<<64 - 1, 1<<63 - 1, 200}})
+	t.release()
+	good, err := vfs.ReadFile(mem, t.file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good, false)
+	f.Add(good[:len(good)-entrySize], true)
+	many := make([]Entry, 400)
+	for i := range many {
+		many[i] = Entry{Hash: uint64(i) << 50, Number: int64(i)}
+	}
+	t = makeTable(f, mem, "", many)
+	t.release()
+	if good, err = vfs.ReadFile(mem, t.file); err != nil {
+		f.Fatal(err)
+	}
+	slices.Reverse(good[tableHeaderSize : len(good)-tableFooterSize])
+	f.Add(good, true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		if seal {
+			data = sealTable(data)
+		}
+		fsys := vfs.NewMem()
+		if err := vfs.WriteFileAtomic(fsys, fuzzTable, data); err != nil {
+			t.Fatal(err)
+		}
+		tab, err := openTable(fsys, "", fuzzTable, 0)
+		if err != nil {
+			return
+		}
+		defer tab.release()
+		// Whatever a table that opens holds, lookups end and stay within it.
+		for _, hash := range []uint64{0, 1, tab.minHash, tab.maxHash, 1 << 60, 1<<64 - 1} {
+			tab.last(hash)
+			for _, number := range []int64{0, 1, 1<<63 - 1, -1 << 63} {
+				tab.ascend(nil, hash, number, 1<<63-1, 3)
+				tab.descend(nil, hash, number, 0, 3)
+			}
+		}
+		if tab.verify() != nil {
+			return
+		}
+		// One that passes is just what would be written for its entries.
+		var all []Entry
+		s := newScanner(tab)
+		for s.next() {
+			all = append(all, s.entry)
+		}
+		again := vfs.NewMem()
+		u := makeTable(t, again, "", all)
+		u.release()
+		if got, err := vfs.ReadFile(again, u.file); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("written again it differs (%v)", err)
+		}
+	})
+}
+
+func FuzzIndexMap(f *testing.F) {
+	f.Add((&indexMap{}).encode(), false)
+	f.Add((&indexMap{checkpoint: 12345, maxLevel: 7, tables: []mapLine{
+		{0, "0b0b0b0b-1111-4222-8333-444444444444"}, {0, "0b0b0b0b-1111-4222-8333-444444444445"}, {3, fuzzTable[:35] + "9"},
+	}}).encode(), true)
+	f.Add([]byte("\n1\n5/6\n7\n0,0,x\n"), true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		if seal { // The sum of whatever follows the first line.
+			_, body, _ := bytes.Cut(data, []byte{'\n'})
+			data = append(append(mapSum(body), '\n'), body...)
+		}
+		m, err := parseMap("indexmap", data)
+		if err == nil && !bytes.Equal(m.encode(), data) {
+			t.Fatalf("%q is written again as %q", data, m.encode())
+		}
+	})
+}
+
+func FuzzBloom(f *testing.F) {
+	fsys := vfs.NewMem()
+	b := newBloom(100)
+	b.add(5)
+	if err := writeBloom(fsys, "bloom", b, 77); err != nil {
+		f.Fatal(err)
+	}
+	good, err := vfs.ReadFile(fsys, "bloom")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good, true)
+	e := newExistenceFilter(300)
+	e.add(5)
+	if err := e.save(fsys, "", 1); err != nil {
+		f.Fatal(err)
+	}
+	if good, err = vfs.ReadFile(fsys, existenceName); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good, true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		if seal && len(data) >= bloomSumSize {
+			data = slices.Clone(data)
+			end := len(data) - bloomSumSize
+			le.PutUint64(data[end:], xxh3.Hash(data[:end]))
+		}
+		if b, err := parseBloom("bloom", data, 77); err == nil {
+			b.mayContain(5)
+			b.mayContain(1<<64 - 1)
+		}
+		e, err := parseExistence(existenceName, data, 1<<20)
+		if err != nil {
+			return
+		}
+		e.mayContain(5)
+		mem := vfs.NewMem()
+		if err := e.replace(mem, existenceName); err != nil {
+			t.Fatal(err)
+		}
+		again, err := vfs.ReadFile(mem, filepath.Join("", existenceName))
+		if err != nil || !bytes.Equal(again, data) {
+			t.Fatalf("written again it differs (%v)", err)
+		}
+	})
+}

@@ -1,0 +1,327 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// ErrReadOnly says that the index was opened for reading only.
+var ErrReadOnly = errors.New("index is read-only")
+
+// Index is an open index. One goroutine adds; Flush, Merge and Reset may be
+// called from others; any number of goroutines read.
+type Index struct {
+	opt      Options
+	readOnly bool
+
+	current    atomic.Pointer[state]           // nil once closed
+	existence  atomic.Pointer[existenceFilter] // nil: none
+	checkpoint atomic.Int64
+
+	addMu   sync.Mutex // held by Add and Reset, and by Flush while it freezes
+	reached int64      // log position of the newest entry added; guarded by addMu
+
+	// commitMu orders changes of the set of tables: whoever holds it may replace
+	// indexmap and the list of tables of the current state, and write the
+	// existence filter. It is held across input and output.
+	commitMu  sync.Mutex
+	unsaved   int64 // entries flushed since the existence filter was written; guarded by commitMu
+	filterDue bool  // the existence filter has no file that could be brought up to date; guarded by commitMu
+
+	// mu guards replacing the current state and the fields below. No input, output or callback runs under it.
+	mu      sync.Mutex
+	changed *sync.Cond // a frozen table came or went, or the index failed or was closed
+	frozen  uint64     // freezes so far
+	flushed uint64     // the newest freeze whose entries are durable
+	failed  error      // what made the index unusable
+	closed  bool
+
+	mergeTurn chan struct{} // holds one token; who took it may merge
+	mergeWork chan struct{} // tells the merger that tables came
+
+	ctx    context.Context // ends when the index is closed or has failed
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // background goroutines and manual merges
+	closer sync.Once
+}
+
+// Checkpoint returns the log position up to which the index is durable: all
+// entries of records below it are in tables that survive a crash.
+func (x *Index) Checkpoint() int64 { return x.checkpoint.Load() }
+
+// usable returns why the index cannot be changed any more. mu must be held.
+func (x *Index) usable() error {
+	switch {
+	case x.readOnly:
+		return ErrReadOnly
+	case x.failed != nil:
+		return x.failed
+	case x.closed:
+		return event.ErrClosed
+	}
+	return nil
+}
+
+// Add makes the entries of the log up to the position upTo visible to readers.
+// One goroutine calls it, with entries in the order of the log. It waits while
+// too many full tables wait to be written.
+func (x *Index) Add(batch []Entry, upTo int64) error {
+	x.addMu.Lock()
+	defer x.addMu.Unlock()
+	x.mu.Lock()
+	err := x.usable()
+	x.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for i := range batch {
+		if batch[i].Position >= upTo {
+			return fmt.Errorf("index entry at position %d given as below %d", batch[i].Position, upTo)
+		}
+	}
+	// The current state cannot go while addMu is held, but for Close: then it is
+	// this memory alone that is written to, which does no harm.
+	s := x.acquire()
+	if s == nil {
+		return event.ErrClosed
+	}
+	defer s.release()
+	mem := s.mems[0]
+	filter := x.existence.Load()
+	announce := func(uint64) {}
+	if filter != nil {
+		announce = filter.add
+	}
+	for i := range batch {
+		mem.add(batch[i], announce)
+	}
+	x.reached = upTo
+	if mem.count < x.opt.MaxMemTable {
+		return nil
+	}
+	_, err = x.freeze(true)
+	return err
+}
+
+// freeze hands the active table to the flusher and puts an empty one in its
+// place. addMu must be held. It returns the number of the freeze.
+func (x *Index) freeze(wait bool) (uint64, error) {
+	x.mu.Lock()
+	if err := x.usable(); err != nil {
+		x.mu.Unlock()
+		return 0, err
+	}
+	s := x.current.Load()
+	x.frozen++
+	seq := x.frozen
+	s.mems[0].seq, s.mems[0].upTo = seq, x.reached
+	old := x.install(newState(append([]*memTable{newMemTable()}, s.mems...), s.tables))
+	x.changed.Broadcast()
+	var err error
+	for wait && x.frozen-x.flushed > maxFrozen && err == nil {
+		x.changed.Wait()
+		err = x.usable()
+	}
+	x.mu.Unlock()
+	old.release()
+	return seq, err
+}
+
+// Flush returns once everything added before is in durable tables.
+func (x *Index) Flush() error {
+	seq, err := x.freezeForFlush()
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for x.flushed < seq {
+		if err := x.usable(); err != nil {
+			return err
+		}
+		x.changed.Wait()
+	}
+	return nil
+}
+
+// freezeForFlush freezes what is not frozen and returns the number of the newest freeze.
+func (x *Index) freezeForFlush() (uint64, error) {
+	x.addMu.Lock()
+	defer x.addMu.Unlock()
+	x.mu.Lock()
+	err, s, seq := x.usable(), x.current.Load(), x.frozen
+	var nothing bool
+	if err == nil {
+		durable := x.checkpoint.Load()
+		if len(s.mems) > 1 {
+			durable = s.mems[1].upTo
+		}
+		nothing = s.mems[0].count == 0 && x.reached == durable
+	}
+	x.mu.Unlock()
+	if err != nil || nothing {
+		return seq, err
+	}
+	return x.freeze(false)
+}
+
+// Reset drops everything: the index is empty and its checkpoint 0.
+func (x *Index) Reset() error {
+	x.mu.Lock()
+	err := x.usable()
+	x.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := x.reset(); err != nil {
+		x.fail(err)
+		return err
+	}
+	return nil
+}
+
+func (x *Index) reset() error {
+	x.addMu.Lock()
+	defer x.addMu.Unlock()
+	x.commitMu.Lock()
+	defer x.commitMu.Unlock()
+	// Without indexmap the rest is garbage that the next Open removes.
+	if err := removeSet(x.opt.FS, x.opt.Dir); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	if err := x.usable(); err != nil {
+		x.mu.Unlock()
+		return err
+	}
+	x.checkpoint.Store(0)
+	x.reached = 0
+	x.unsaved = 0
+	x.flushed = x.frozen
+	x.filterDue = true
+	if x.opt.ExistenceFilterMax > 0 {
+		x.existence.Store(newExistenceFilter(x.opt.ExistenceFilterMax))
+	}
+	s := x.current.Load()
+	for _, t := range s.tables {
+		t.doomed.Store(true)
+	}
+	// A flush or merge under way finds its input gone and throws its result away.
+	old := x.install(newState([]*memTable{newMemTable()}, nil))
+	x.changed.Broadcast()
+	x.mu.Unlock()
+	old.release()
+	return nil
+}
+
+// Close stops background work, cancelling a merge or flush that is under way,
+// and lets go of the files. Entries not flushed are forgotten: the log has them.
+// A table that readers still use is closed by the last of them.
+func (x *Index) Close() error {
+	x.closer.Do(func() {
+		x.mu.Lock()
+		x.closed = true
+		x.changed.Broadcast()
+		x.mu.Unlock()
+		x.cancel(event.ErrClosed)
+		x.wg.Wait()
+		if s := x.current.Swap(nil); s != nil {
+			s.release()
+		}
+	})
+	return nil
+}
+
+// fail makes the index unusable and tells the owner, once.
+func (x *Index) fail(err error) {
+	x.mu.Lock()
+	first := x.failed == nil && !x.closed
+	if first {
+		x.failed = err
+		x.changed.Broadcast()
+	}
+	x.mu.Unlock()
+	if first {
+		x.cancel(err)
+		x.opt.OnFatal(err)
+	}
+}
+
+// change is one step of the set of tables.
+type change struct {
+	add        *table    // nil: none
+	drop       []*table  // replaced by add, neighbours in the list
+	mem        *memTable // flushed into add
+	checkpoint int64     // the new one; below 0: as it was
+}
+
+// commit makes a change durable and visible. commitMu must be held. It reports
+// false, without an error, when what the change starts from is gone by a Reset.
+func (x *Index) commit(c change) (bool, error) {
+	// Only the holder of commitMu changes the list of tables.
+	x.mu.Lock()
+	s := x.current.Load()
+	stale := c.mem != nil && !slices.Contains(s.mems, c.mem)
+	x.mu.Unlock()
+	tables := make([]*table, 0, len(s.tables)+1)
+	if c.add != nil && len(c.drop) == 0 {
+		tables = append(tables, c.add)
+	}
+	dropped := 0
+	for _, t := range s.tables {
+		if !slices.Contains(c.drop, t) {
+			tables = append(tables, t)
+			continue
+		}
+		if dropped++; dropped == 1 && c.add != nil {
+			tables = append(tables, c.add)
+		}
+	}
+	if stale || dropped != len(c.drop) {
+		return false, nil
+	}
+	m := &indexMap{checkpoint: x.checkpoint.Load(), maxLevel: x.opt.MaxAutoMergeLevel}
+	if c.checkpoint >= 0 {
+		m.checkpoint = c.checkpoint
+	}
+	for _, t := range tables {
+		m.tables = append(m.tables, mapLine{level: t.level, file: t.file})
+	}
+	if err := writeMap(x.opt.FS, x.opt.Dir, m); err != nil {
+		return false, err
+	}
+	// From here on no start needs the dropped files.
+	for _, t := range c.drop {
+		t.doomed.Store(true)
+	}
+	x.mu.Lock()
+	s = x.current.Load() // Its tables are the same; Add may have put another table in memory before the others.
+	mems := slices.DeleteFunc(slices.Clone(s.mems), func(m *memTable) bool { return m == c.mem })
+	old := x.install(newState(mems, tables))
+	x.checkpoint.Store(m.checkpoint)
+	x.mu.Unlock()
+	old.release()
+	return true, nil
+}
+
+// saveExistence writes the existence filter after entries were flushed. commitMu must be held.
+func (x *Index) saveExistence(entries int64) error {
+	f := x.existence.Load()
+	if f == nil {
+		return nil
+	}
+	x.unsaved += entries
+	size := f.bytes()
+	if size > existenceSmall && x.unsaved*entrySize < size && !x.filterDue {
+		return nil
+	}
+	x.unsaved, x.filterDue = 0, false
+	return f.save(x.opt.FS, filepath.Join(x.opt.Dir, existenceFolder), x.checkpoint.Load())
+}

@@ -1,0 +1,115 @@
+package index
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func announceNothing(uint64) {}
+
+// TestMemChainSteps bounds the steps of a search in a long chain.
+func TestMemChainSteps(t *testing.T) {
+	const n = 1 << 17
+	m := newMemTable()
+	for i := range int64(n) {
+		m.add(Entry{Hash: 42, Number: i * 2, Position: i}, announceNothing)
+	}
+	head := m.head(42)
+	if head.disordered != 0 {
+		t.Fatal("a rising stream counts as disordered")
+	}
+	worst := 0
+	for target := int64(0); target < 2*n; target += 997 {
+		steps := 0
+		e := m.descendTo(head, func(e *memEntry) bool { steps++; return e.number <= target })
+		if e == nil || e.number != target&^1 {
+			t.Fatalf("search for %d found %+v", target, e)
+		}
+		worst = max(worst, steps)
+	}
+	if worst > 6*17 {
+		t.Fatalf("%d steps through a chain of %d", worst, n)
+	}
+}
+
+// TestMemTable compares a table in memory with a sorted list, for streams in
+// order, streams that share a hash, and hashes that fall on one slot.
+func TestMemTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	cases := []struct {
+		name   string
+		count  int
+		hash   func() uint64
+		number func(i int) int64
+	}{
+		{"one stream", 3000, func() uint64 { return 7 }, func(i int) int64 { return int64(i) }},
+		{"gaps", 3000, func() uint64 { return 7 }, func(i int) int64 { return int64(i*i) + 5 }},
+		{"two streams under one hash", 3000, func() uint64 { return 7 }, func(i int) int64 { return int64(i/2) + int64(i%2)*100 }},
+		{"falling", 2000, func() uint64 { return 7 }, func(i int) int64 { return int64(5000 - i) }},
+		{"many streams", 20000, func() uint64 { return r.Uint64N(3000) << 44 }, func(i int) int64 { return int64(i) }},
+		{"single events", 20000, r.Uint64, func(int) int64 { return 0 }},
+		{"neighbouring hashes", 5000, func() uint64 { return r.Uint64N(500) }, func(i int) int64 { return int64(i) }},
+		{"chaos", 5000, func() uint64 { return r.Uint64N(30) }, func(int) int64 { return r.Int64N(40) }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMemTable()
+			var all []Entry
+			for i := range c.count {
+				e := Entry{Hash: c.hash(), Number: c.number(i), Position: int64(i)}
+				m.add(e, announceNothing)
+				all = append(all, e)
+			}
+			slices.SortFunc(all, compareEntries)
+			var got []Entry
+			if err := m.sorted(func(e Entry) error { got = append(got, e); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, all) {
+				t.Fatal("sorted gives something else")
+			}
+			for range 200 {
+				probe := all[r.IntN(len(all))]
+				from, to := probe.Number-r.Int64N(20), probe.Number+r.Int64N(20)
+				limit := 1 + r.IntN(30)
+				checkSource(t, all, m, probe.Hash, from, to, limit)
+			}
+			checkSource(t, all, m, 1<<62+12345, 0, 1<<62, 10)
+		})
+	}
+}
+
+// source is what tables in memory and on disk have in common.
+type source interface {
+	last(hash uint64) (Entry, bool)
+	ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry
+	descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry
+}
+
+func checkSource(t *testing.T, all []Entry, s source, hash uint64, from, to int64, limit int) {
+	t.Helper()
+	var stream, window []Entry
+	for _, e := range all {
+		if e.Hash != hash {
+			continue
+		}
+		stream = append(stream, e)
+		if e.Number >= from && e.Number <= to {
+			window = append(window, e)
+		}
+	}
+	e, ok := s.last(hash)
+	if ok != (len(stream) > 0) || ok && e != stream[len(stream)-1] {
+		t.Fatalf("last(%x) = %+v, %v", hash, e, ok)
+	}
+	n := min(limit, len(window))
+	if got := s.ascend(nil, hash, from, to, limit); !slices.Equal(got, window[:n]) {
+		t.Fatalf("ascend(%x, %d, %d, %d) = %+v, want %+v", hash, from, to, limit, got, window[:n])
+	}
+	down := slices.Clone(window)
+	slices.Reverse(down)
+	if got := s.descend(nil, hash, to, from, limit); !slices.Equal(got, down[:n]) {
+		t.Fatalf("descend(%x, %d, %d, %d) = %+v, want %+v", hash, to, from, limit, got, down[:n])
+	}
+}

@@ -1,0 +1,124 @@
+package index_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// TestModel does random things to an index and to a plain list of entries.
+func TestModel(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) { runModel(t, vfs.NewMem(), "db/index") })
+	})
+	t.Run("mapped", func(t *testing.T) {
+		root := t.TempDir()
+		rapid.Check(t, func(t *rapid.T) {
+			dir := filepath.Join(root, "index")
+			must(t, os.RemoveAll(dir))
+			runModel(t, unsynced{vfs.OS}, dir)
+		})
+	})
+}
+
+// unsynced is a file system that does not wait for the disk: this test is not about power cuts.
+type unsynced struct{ vfs.FS }
+
+type unsyncedFile struct{ vfs.File }
+
+func (unsynced) SyncDir(string) error { return nil }
+func (unsyncedFile) Sync() error      { return nil }
+func (u unsynced) Create(name string) (vfs.File, error) {
+	f, err := u.FS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return unsyncedFile{f}, nil
+}
+
+func runModel(t *rapid.T, fsys vfs.FS, dir string) {
+	opt := index.Options{
+		FS: fsys, Dir: dir,
+		MaxMemTable:        rapid.SampledFrom([]int{1, 7, 40}).Draw(t, "memtable"),
+		MaxAutoMergeLevel:  rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "merge level"),
+		NoBloom:            rapid.Bool().Draw(t, "no bloom"),
+		ExistenceFilterMax: rapid.SampledFrom([]int64{-1, 0, 64, 4096}).Draw(t, "existence"),
+	}
+	x := open(t, opt)
+	defer func() { must(t, x.Close()) }()
+	m := &model{}
+	next := map[uint64]int64{}
+	hashes := []uint64{0, 1, 2, 1 << 63, 1<<64 - 1, spread(1), spread(2)}
+	hash := rapid.SampledFrom(hashes)
+	t.Repeat(map[string]func(*rapid.T){
+		"": func(t *rapid.T) { m.check(t, x, hash.Draw(t, "checked")) },
+		"append": func(t *rapid.T) {
+			var batch []index.Entry
+			for range rapid.IntRange(1, 30).Draw(t, "events") {
+				h := hash.Draw(t, "hash")
+				batch = append(batch, m.add(h, next[h]))
+				next[h]++
+			}
+			must(t, x.Add(batch, m.end))
+		},
+		"collide": func(t *rapid.T) {
+			h := hash.Draw(t, "hash")
+			var batch []index.Entry
+			for range rapid.IntRange(1, 10).Draw(t, "events") {
+				batch = append(batch, m.add(h, rapid.SampledFrom([]int64{0, 1, 2, 3, 8, 50, 1<<63 - 1}).Draw(t, "number")))
+			}
+			must(t, x.Add(batch, m.end))
+		},
+		"pass": func(t *rapid.T) {
+			m.end += 1000
+			must(t, x.Add(nil, m.end))
+		},
+		"flush": func(t *rapid.T) {
+			must(t, x.Flush())
+			if x.Checkpoint() != m.end {
+				t.Fatalf("checkpoint %d after a flush at %d", x.Checkpoint(), m.end)
+			}
+		},
+		"merge": func(t *rapid.T) { must(t, x.Merge(t.Context())) },
+		"prune": func(t *rapid.T) {
+			must(t, x.Flush())
+			gone := hash.Draw(t, "gone")
+			must(t, x.MergeKeeping(t.Context(), func(e index.Entry) bool { return e.Hash != gone }))
+			var left []index.Entry
+			for _, e := range m.log {
+				if e.Hash != gone {
+					left = append(left, e)
+				}
+			}
+			m.log = left
+		},
+		"reopen": func(t *rapid.T) {
+			must(t, x.Close())
+			if x.Checkpoint() > 0 {
+				m.verifyFiles(t, fsys, dir)
+			}
+			before := x.Checkpoint()
+			opt.SkipVerify = rapid.Bool().Draw(t, "skip verify")
+			x = open(t, opt)
+			if x.Checkpoint() != before {
+				t.Fatalf("checkpoint %d after reopening, %d before", x.Checkpoint(), before)
+			}
+			m.replay(t, x)
+		},
+		"reset": func(t *rapid.T) {
+			must(t, x.Reset())
+			if x.Checkpoint() != 0 || len(x.Tables()) != 0 {
+				t.Fatalf("checkpoint %d, tables %v after a reset", x.Checkpoint(), x.Tables())
+			}
+			m.replay(t, x)
+		},
+	})
+	for _, h := range hashes {
+		m.check(t, x, h)
+	}
+}

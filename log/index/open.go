@@ -1,0 +1,238 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// Open opens the index in a folder, or makes an empty one. When the set of
+// tables is not whole, everything is removed and the index is empty: its
+// Checkpoint of 0 tells the caller to add everything again.
+func Open(opt Options) (*Index, error) {
+	opt.EnsureDefaults()
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	x := newIndex(opt)
+	if err := vfs.MkdirAllSync(opt.FS, filepath.Join(opt.Dir, existenceFolder)); err != nil {
+		return nil, fmt.Errorf("make index folder: %w", err)
+	}
+	m, tables, err := x.openSet()
+	if err != nil {
+		if !isDamage(err) {
+			return nil, fmt.Errorf("open index: %w", err)
+		}
+		// A folder without any of our files is simply new.
+		if left, lerr := leftovers(opt.FS, opt.Dir); lerr != nil || len(left) > 0 {
+			opt.Logger.Warn("index is not whole and will be built again from the log", "reason", err)
+		}
+		if err := removeSet(opt.FS, opt.Dir); err != nil {
+			return nil, fmt.Errorf("remove damaged index: %w", err)
+		}
+		m, tables = &indexMap{}, nil
+	}
+	x.checkpoint.Store(m.checkpoint)
+	x.reached = m.checkpoint
+	x.current.Store(newState([]*memTable{newMemTable()}, tables))
+	for _, t := range tables {
+		t.release() // The state has its own reference.
+	}
+	if err := errors.Join(x.removeLeftovers(tables), x.openExistence(m.checkpoint, tables)); err != nil {
+		return nil, errors.Join(fmt.Errorf("open index: %w", err), x.Close())
+	}
+	x.mergeTurn <- struct{}{}
+	x.mergeWork <- struct{}{} // An earlier run may have left a full level.
+	x.wg.Add(2)
+	go x.flusher()
+	go x.merger()
+	return x, nil
+}
+
+func newIndex(opt Options) *Index {
+	x := &Index{
+		opt: opt, filterDue: true,
+		mergeTurn: make(chan struct{}, 1),
+		mergeWork: make(chan struct{}, 1),
+	}
+	x.changed = sync.NewCond(&x.mu)
+	x.ctx, x.cancel = context.WithCancelCause(context.Background())
+	return x
+}
+
+// isDamage reports whether an error says that files are missing or not what was
+// written, rather than that they could not be read.
+func isDamage(err error) bool { return event.IsCorruption(err) || errors.Is(err, fs.ErrNotExist) }
+
+// openSet opens what indexmap names. On an error nothing stays open.
+func (x *Index) openSet() (*indexMap, []*table, error) {
+	m, err := readMap(x.opt.FS, x.opt.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	tables := make([]*table, len(m.tables))
+	errs := make([]error, len(m.tables))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, line := range m.tables {
+		wg.Go(func() {
+			turns <- struct{}{}
+			tables[i], errs[i] = x.openListed(line)
+			<-turns
+		})
+	}
+	wg.Wait()
+	for i, t := range tables {
+		if t != nil && t.maxPos >= m.checkpoint && errs[i] == nil {
+			errs[i] = corrupt(t.path, -1, "holds position %d, which is not below the checkpoint %d", t.maxPos, m.checkpoint)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		for _, t := range tables {
+			if t != nil {
+				t.release()
+			}
+		}
+		return nil, nil, err
+	}
+	return m, tables, nil
+}
+
+func (x *Index) openListed(line mapLine) (*table, error) {
+	t, err := openTable(x.opt.FS, x.opt.Dir, line.file, line.level)
+	if err != nil {
+		return nil, err
+	}
+	x.adopt(t)
+	if err := x.checkListed(t); err != nil {
+		t.release()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (x *Index) checkListed(t *table) error {
+	if !x.opt.SkipVerify && !x.readOnly {
+		if err := t.verify(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case x.opt.NoBloom:
+		return nil
+	case x.readOnly:
+		b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // Written without filters.
+		}
+		t.filter = b
+		return err
+	}
+	reason, err := t.attachFilter()
+	if reason != nil && !errors.Is(reason, fs.ErrNotExist) {
+		x.opt.Logger.Warn("bloom filter of an index table was made anew", "file", t.file, "reason", reason)
+	}
+	return err
+}
+
+// leftovers lists the files of ours that are not among those to keep.
+func leftovers(fsys vfs.FS, dir string, keep ...string) ([]string, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !isOurs(name) || slices.Contains(keep, name) }), nil
+}
+
+// removeLeftovers removes what crashes left behind.
+func (x *Index) removeLeftovers(tables []*table) error {
+	keep := []string{mapName}
+	for _, t := range tables {
+		keep = append(keep, t.file, t.file+bloomSuffix)
+	}
+	names, err := leftovers(x.opt.FS, x.opt.Dir, keep...)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		x.opt.Logger.Debug("removing file that the index does not name", "file", name)
+		if err := x.opt.FS.Remove(filepath.Join(x.opt.Dir, name)); err != nil {
+			return err
+		}
+	}
+	folder := filepath.Join(x.opt.Dir, existenceFolder)
+	for _, name := range []string{existenceName, existenceChk} {
+		if err := removeIfThere(x.opt.FS, filepath.Join(folder, name)+tempSuffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeSet removes indexmap, durably, and then makes the existence filter void.
+// Tables are left to those who have them open, or to removeLeftovers.
+func removeSet(fsys vfs.FS, dir string) error {
+	if err := removeIfThere(fsys, filepath.Join(dir, mapName)); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, existenceFolder)
+	// The checkpoint goes first: without it the filter counts for nothing.
+	for _, name := range []string{existenceChk, existenceName} {
+		if err := removeIfThere(fsys, filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return fsys.SyncDir(folder)
+}
+
+func removeIfThere(fsys vfs.FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// openExistence loads the existence filter and brings an older one up to date
+// from the tables that are not wholly below its checkpoint. One that is damaged
+// or of another index is made anew from all tables, and saved.
+func (x *Index) openExistence(checkpoint int64, tables []*table) error {
+	if x.opt.ExistenceFilterMax < 0 {
+		return nil
+	}
+	folder := filepath.Join(x.opt.Dir, existenceFolder)
+	f, covered, err := loadExistence(x.opt.FS, folder, x.opt.ExistenceFilterMax)
+	if err == nil && covered > checkpoint {
+		err = fmt.Errorf("its checkpoint %d is above that of the index, %d", covered, checkpoint)
+	}
+	anew := err != nil
+	if anew {
+		f, covered = newExistenceFilter(x.opt.ExistenceFilterMax), 0
+	}
+	for _, t := range tables {
+		if t.maxPos < covered {
+			continue
+		}
+		if err := t.eachHash(f.add); err != nil {
+			return err
+		}
+	}
+	x.existence.Store(f)
+	x.filterDue = anew
+	if !anew || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
+		return nil
+	}
+	x.opt.Logger.Warn("stream-existence filter was made anew", "reason", err)
+	f.dirty.Store(true)
+	return x.saveExistence(0)
+}

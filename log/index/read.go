@@ -1,0 +1,150 @@
+package index
+
+import (
+	"math"
+	"slices"
+)
+
+// Sources are asked without assuming which of them holds which numbers: streams
+// that share a hash may have any numbers anywhere. For a stream alone under its
+// hash newer sources hold higher numbers, and the bounds below then make all but
+// the sources of the answer cost one search each.
+
+// Last returns the entry with the highest number of a hash.
+func (x *Index) Last(hash uint64) (Entry, bool) {
+	s := x.acquire()
+	if s == nil {
+		return Entry{}, false
+	}
+	defer s.release()
+	var best Entry
+	found := false
+	for _, m := range s.mems {
+		if e, ok := m.last(hash); ok && (!found || best.less(e)) {
+			best, found = e, true
+		}
+	}
+	for _, t := range s.tables {
+		if e, ok := t.last(hash); ok && (!found || best.less(e)) {
+			best, found = e, true
+		}
+	}
+	return best, found
+}
+
+// noLimit is more entries than one number of one hash can have.
+const noLimit = math.MaxInt32
+
+// Get appends all entries with a number to dst, by rising position. More than
+// one means that streams share the hash.
+func (x *Index) Get(dst []Entry, hash uint64, number int64) []Entry {
+	s := x.acquire()
+	if s == nil {
+		return dst
+	}
+	defer s.release()
+	start := len(dst)
+	for _, m := range s.mems {
+		dst = m.ascend(dst, hash, number, number, noLimit)
+	}
+	for _, t := range s.tables {
+		dst = t.ascend(dst, hash, number, number, noLimit)
+	}
+	if len(dst)-start > 1 {
+		slices.SortFunc(dst[start:], compareEntries)
+	}
+	return dst
+}
+
+// Ascend appends the lowest max entries numbered from..to (both included) to dst, upwards.
+func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
+	s := x.acquire()
+	if s == nil {
+		return dst
+	}
+	defer s.release()
+	if max <= 0 || from > to {
+		return dst
+	}
+	start := len(dst)
+	for i := len(s.tables) - 1; i >= 0; i-- {
+		before := len(dst)
+		dst = s.tables[i].ascend(dst, hash, from, to, max)
+		dst, to = settle(dst, start, before, max, to, compareEntries)
+	}
+	for i := len(s.mems) - 1; i >= 0; i-- {
+		before := len(dst)
+		dst = s.mems[i].ascend(dst, hash, from, to, max)
+		dst, to = settle(dst, start, before, max, to, compareEntries)
+	}
+	return dst
+}
+
+// Descend appends the highest max entries numbered from..downTo (both included) to dst, downwards.
+func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
+	s := x.acquire()
+	if s == nil {
+		return dst
+	}
+	defer s.release()
+	if max <= 0 || from < downTo {
+		return dst
+	}
+	start := len(dst)
+	for _, m := range s.mems {
+		before := len(dst)
+		dst = m.descend(dst, hash, from, downTo, max)
+		dst, downTo = settle(dst, start, before, max, downTo, compareFalling)
+	}
+	for _, t := range s.tables {
+		before := len(dst)
+		dst = t.descend(dst, hash, from, downTo, max)
+		dst, downTo = settle(dst, start, before, max, downTo, compareFalling)
+	}
+	return dst
+}
+
+func compareFalling(a, b Entry) int { return compareEntries(b, a) }
+
+// settle joins the sorted runs dst[start:before] and dst[before:], keeps the
+// first max entries, and returns the bound for the next source: once there are
+// enough entries, only those up to the last of them matter.
+func settle(dst []Entry, start, before, max int, bound int64, compare func(a, b Entry) int) ([]Entry, int64) {
+	if start < before && before < len(dst) && compare(dst[before-1], dst[before]) > 0 {
+		slices.SortFunc(dst[start:], compare)
+	}
+	if len(dst)-start >= max {
+		dst = dst[:start+max]
+		bound = dst[len(dst)-1].Number
+	}
+	return dst, bound
+}
+
+// MayExist reports whether a hash may have entries; false is certain.
+func (x *Index) MayExist(hash uint64) bool {
+	f := x.existence.Load()
+	return f == nil || f.mayContain(hash)
+}
+
+// TableInfo describes one table on disk.
+type TableInfo struct {
+	Level   int
+	Entries int64
+	Streams int64 // distinct hashes
+	Bytes   int64 // without the filter
+	File    string
+}
+
+// Tables lists the tables on disk, from the newest to the oldest.
+func (x *Index) Tables() []TableInfo {
+	s := x.acquire()
+	if s == nil {
+		return nil
+	}
+	defer s.release()
+	infos := make([]TableInfo, len(s.tables))
+	for i, t := range s.tables {
+		infos[i] = TableInfo{Level: t.level, Entries: t.count, Streams: t.hashes, Bytes: t.bytes, File: t.file}
+	}
+	return infos
+}

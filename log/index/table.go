@@ -1,0 +1,289 @@
+package index
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// The format of tables: do not change. DESIGN.md has the picture.
+const (
+	tableVersion    = 1
+	tableHeaderSize = 32
+	entrySize       = 24
+	tableFooterSize = 80
+)
+
+var (
+	tableMagic  = []byte("ANNALSIX")
+	footerMagic = []byte("ANNALSXF")
+)
+
+// tableFooter says what a table holds.
+type tableFooter struct {
+	count     int64
+	hashes    int64 // distinct ones
+	minHash   uint64
+	maxHash   uint64
+	minPos    int64
+	maxPos    int64
+	maxNumber int64
+	sum       uint64 // xxh3 of all before the footer
+}
+
+func (f *tableFooter) encode() []byte {
+	b := make([]byte, 0, tableFooterSize)
+	b = append(b, footerMagic...)
+	b = le.AppendUint64(b, uint64(f.count))
+	b = le.AppendUint64(b, uint64(f.hashes))
+	b = le.AppendUint64(b, f.minHash)
+	b = le.AppendUint64(b, f.maxHash)
+	b = le.AppendUint64(b, uint64(f.minPos))
+	b = le.AppendUint64(b, uint64(f.maxPos))
+	b = le.AppendUint64(b, uint64(f.maxNumber))
+	b = le.AppendUint64(b, f.sum)
+	return le.AppendUint64(b, xxh3.Hash(b))
+}
+
+func tableHeader() []byte {
+	b := make([]byte, 0, tableHeaderSize)
+	b = append(b, tableMagic...)
+	b = le.AppendUint32(b, tableVersion)
+	b = le.AppendUint32(b, entrySize)
+	return append(b, make([]byte, tableHeaderSize-len(b))...)
+}
+
+func putEntry(b []byte, e Entry) {
+	_ = b[entrySize-1]
+	le.PutUint64(b, e.Hash)
+	le.PutUint64(b[8:], uint64(e.Number))
+	le.PutUint64(b[16:], uint64(e.Position))
+}
+
+func getEntry(b []byte) Entry {
+	_ = b[entrySize-1]
+	return Entry{Hash: le.Uint64(b), Number: int64(le.Uint64(b[8:])), Position: int64(le.Uint64(b[16:]))}
+}
+
+// table is an open table file. It is immutable. Every state that lists it holds
+// a reference, and so does whoever made it until it is listed. The last one to
+// let go closes it and, when it was replaced, removes its files.
+type table struct {
+	fsys  vfs.FS
+	path  string
+	file  string // its name in the folder
+	level int
+	tableFooter
+	bytes   int64
+	source  *content
+	rows    []byte   // the mapped entries, nil when not mapped
+	samples []uint64 // hashes of every sampleEvery-th entry; nil when the table was opened without reading it
+	filter  *bloom   // nil: none
+	onError func(error)
+	onClose func(error) // told of what goes wrong when the last reference goes
+
+	refs   atomic.Int64
+	doomed atomic.Bool
+}
+
+// openTable opens a table with one reference. It checks the frame, not the entries.
+func openTable(fsys vfs.FS, dir, file string, level int) (t *table, err error) {
+	t = &table{fsys: fsys, path: filepath.Join(dir, file), file: file, level: level,
+		onError: func(error) {}, onClose: func(error) {}}
+	if t.source, err = openContent(fsys, t.path); err != nil {
+		return nil, err
+	}
+	if err := t.readFrame(); err != nil {
+		return nil, errors.Join(err, t.source.close())
+	}
+	t.bytes = t.source.size
+	if t.source.data != nil {
+		t.rows = t.source.data[tableHeaderSize : t.source.size-tableFooterSize]
+	}
+	t.refs.Store(1)
+	return t, nil
+}
+
+func (t *table) readFrame() error {
+	size := t.source.size
+	if size < tableHeaderSize+entrySize+tableFooterSize || (size-tableHeaderSize-tableFooterSize)%entrySize != 0 {
+		return corrupt(t.path, 0, "no table has %d bytes", size)
+	}
+	var header [tableHeaderSize]byte
+	if err := readFull(t.source.file, header[:], 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(header[:], tableHeader()) {
+		return corrupt(t.path, 0, "not a table of version %d", tableVersion)
+	}
+	var b [tableFooterSize]byte
+	at := size - tableFooterSize
+	if err := readFull(t.source.file, b[:], at); err != nil {
+		return err
+	}
+	if !bytes.Equal(b[:8], footerMagic) || le.Uint64(b[tableFooterSize-8:]) != xxh3.Hash(b[:tableFooterSize-8]) {
+		return corrupt(t.path, at, "damaged footer")
+	}
+	t.tableFooter = tableFooter{
+		count: int64(le.Uint64(b[8:])), hashes: int64(le.Uint64(b[16:])),
+		minHash: le.Uint64(b[24:]), maxHash: le.Uint64(b[32:]),
+		minPos: int64(le.Uint64(b[40:])), maxPos: int64(le.Uint64(b[48:])), maxNumber: int64(le.Uint64(b[56:])),
+		sum: le.Uint64(b[64:]),
+	}
+	if t.count != (size-tableHeaderSize-tableFooterSize)/entrySize || t.hashes < 1 || t.hashes > t.count || t.minHash > t.maxHash {
+		return corrupt(t.path, at, "footer does not fit the file")
+	}
+	return nil
+}
+
+// verify reads the whole content, checks it against the footer and takes samples
+// for searching. No other goroutine may use the table yet.
+func (t *table) verify() error {
+	s := newScanner(t)
+	samples := make([]uint64, 0, (t.count+sampleEvery-1)/sampleEvery)
+	for s.next() {
+		if (s.place-1)%sampleEvery == 0 {
+			samples = append(samples, s.entry.Hash)
+		}
+	}
+	if s.err == nil {
+		t.samples = samples
+	}
+	return s.err
+}
+
+// attachFilter opens the table's bloom filter. A missing or damaged one is made
+// anew from the table.
+func (t *table) attachFilter() (rebuilt error, err error) {
+	b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum)
+	if err == nil {
+		t.filter = b
+		return nil, nil
+	}
+	rebuilt = err
+	if b, err = buildBloom(t); err != nil {
+		return rebuilt, err
+	}
+	t.filter = b
+	return rebuilt, replaceBloom(t, b)
+}
+
+func replaceBloom(t *table, b *bloom) error {
+	temp := t.path + bloomSuffix + tempSuffix
+	if err := writeBloom(t.fsys, temp, b, t.sum); err != nil {
+		return err
+	}
+	if err := t.fsys.Rename(temp, t.path+bloomSuffix); err != nil {
+		return err
+	}
+	return t.fsys.SyncDir(filepath.Dir(t.path))
+}
+
+// buildBloom makes a filter of just the right size by reading the table.
+func buildBloom(t *table) (*bloom, error) {
+	b := newBloom(t.hashes)
+	return b, t.eachHash(b.add)
+}
+
+// eachHash calls f with every distinct hash of the table.
+func (t *table) eachHash(f func(uint64)) error {
+	s := newScanner(t)
+	first := true
+	var last uint64
+	for s.next() {
+		if first || s.entry.Hash != last {
+			f(s.entry.Hash)
+		}
+		first, last = false, s.entry.Hash
+	}
+	return s.err
+}
+
+func (t *table) retain() { t.refs.Add(1) }
+
+func (t *table) release() {
+	if t.refs.Add(-1) > 0 {
+		return
+	}
+	err := errors.Join(t.filter.close(), t.source.close())
+	if t.doomed.Load() {
+		err = errors.Join(err, t.fsys.Remove(t.path))
+		if rerr := t.fsys.Remove(t.path + bloomSuffix); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	if err != nil {
+		t.onClose(fmt.Errorf("let go of index table %s: %w", t.file, err))
+	}
+}
+
+func (t *table) mayContain(hash uint64) bool {
+	return hash >= t.minHash && hash <= t.maxHash && (t.filter == nil || t.filter.mayContain(hash))
+}
+
+// last returns the entry with the highest number of a hash.
+func (t *table) last(hash uint64) (e Entry, ok bool) {
+	if !t.mayContain(hash) {
+		return e, false
+	}
+	r := t.view()
+	defer r.done()
+	end := t.count
+	if hash < math.MaxUint64 {
+		end = r.search(hash+1, math.MinInt64)
+	}
+	if end == 0 {
+		return e, false
+	}
+	e = r.at(end - 1)
+	return e, e.Hash == hash && !r.failed
+}
+
+// ascend appends the lowest max entries numbered from..to, upwards.
+func (t *table) ascend(dst []Entry, hash uint64, from, to int64, max int) []Entry {
+	if !t.mayContain(hash) {
+		return dst
+	}
+	r := t.view()
+	defer r.done()
+	for i := r.search(hash, from); i < t.count && max > 0; i, max = i+1, max-1 {
+		e := r.at(i)
+		if e.Hash != hash || e.Number > to || r.failed {
+			break
+		}
+		dst = append(dst, e)
+	}
+	return dst
+}
+
+// descend appends the highest max entries numbered downTo..from, downwards.
+func (t *table) descend(dst []Entry, hash uint64, from, downTo int64, max int) []Entry {
+	if !t.mayContain(hash) {
+		return dst
+	}
+	r := t.view()
+	defer r.done()
+	end := t.count
+	switch {
+	case from < math.MaxInt64:
+		end = r.search(hash, from+1)
+	case hash < math.MaxUint64:
+		end = r.search(hash+1, math.MinInt64)
+	}
+	for i := end - 1; i >= 0 && max > 0; i, max = i-1, max-1 {
+		e := r.at(i)
+		if e.Hash != hash || e.Number < downTo || r.failed {
+			break
+		}
+		dst = append(dst, e)
+	}
+	return dst
+}

@@ -1,0 +1,147 @@
+package index
+
+import (
+	"github.com/zeebo/xxh3"
+)
+
+// scanner reads a table from front to back in large pieces. When it reaches the
+// end it has checked all that the footer says; a mismatch is its error.
+type scanner struct {
+	t     *table
+	entry Entry // the current one
+	err   error
+
+	buf    []byte
+	rest   []byte // unread part of buf
+	place  int64  // of the next entry
+	offset int64  // in the file, of what is read next
+	hash   *xxh3.Hasher
+	got    tableFooter
+}
+
+func newScanner(t *table) *scanner {
+	size := min(ioBuffer/entrySize*entrySize, t.count*entrySize)
+	return &scanner{t: t, buf: make([]byte, size), offset: tableHeaderSize, hash: xxh3.New()}
+}
+
+// next moves to the next entry. It returns false at the end and on errors.
+func (s *scanner) next() bool {
+	if len(s.rest) == 0 && !s.fill() {
+		return false
+	}
+	e := getEntry(s.rest)
+	s.rest = s.rest[entrySize:]
+	if s.place == 0 {
+		s.got = tableFooter{hashes: 1, minHash: e.Hash, minPos: e.Position, maxPos: e.Position, maxNumber: e.Number}
+	} else {
+		if e.less(s.entry) {
+			s.err = corrupt(s.t.path, tableHeaderSize+s.place*entrySize, "entries out of order")
+			return false
+		}
+		s.got.minPos = min(s.got.minPos, e.Position)
+		s.got.maxPos = max(s.got.maxPos, e.Position)
+		s.got.maxNumber = max(s.got.maxNumber, e.Number)
+		if e.Hash != s.entry.Hash {
+			s.got.hashes++
+		}
+	}
+	s.place++
+	s.entry = e
+	return true
+}
+
+func (s *scanner) fill() bool {
+	if s.err != nil {
+		return false
+	}
+	if s.place == 0 {
+		if _, s.err = s.hash.Write(tableHeader()); s.err != nil {
+			return false
+		}
+	}
+	left := (s.t.count - s.place) * entrySize
+	if left == 0 {
+		s.got.count, s.got.maxHash, s.got.sum = s.place, s.entry.Hash, s.hash.Sum64()
+		if s.got != s.t.tableFooter {
+			s.err = corrupt(s.t.path, s.offset, "content does not fit the checksum and figures of the footer")
+		}
+		return false
+	}
+	s.rest = s.buf[:min(left, int64(len(s.buf)))]
+	if s.err = readFull(s.t.source.file, s.rest, s.offset); s.err != nil {
+		s.rest = nil
+		return false
+	}
+	s.offset += int64(len(s.rest))
+	_, s.err = s.hash.Write(s.rest)
+	return s.err == nil
+}
+
+// mergeReader reads several tables as one sorted sequence, through a heap of scanners.
+type mergeReader struct {
+	heap  []*scanner
+	entry Entry
+	err   error
+	begun bool
+}
+
+func newMergeReader(tables []*table) *mergeReader {
+	m := &mergeReader{}
+	for _, t := range tables {
+		m.heap = append(m.heap, newScanner(t))
+	}
+	return m
+}
+
+func (m *mergeReader) next() bool {
+	if m.err != nil {
+		return false
+	}
+	if !m.begun {
+		m.begun = true
+		for _, s := range m.heap {
+			if !s.next() && s.err != nil { // A table has at least one entry.
+				m.err = s.err
+				return false
+			}
+		}
+		for i := len(m.heap)/2 - 1; i >= 0; i-- {
+			m.sift(i)
+		}
+	} else if top := m.heap[0]; top.next() {
+		m.sift(0)
+	} else if m.err = top.err; m.err != nil {
+		return false
+	} else {
+		n := len(m.heap) - 1
+		m.heap[0] = m.heap[n]
+		if m.heap = m.heap[:n]; n > 0 {
+			m.sift(0)
+		}
+	}
+	if len(m.heap) == 0 {
+		return false
+	}
+	m.entry = m.heap[0].entry
+	return true
+}
+
+func (m *mergeReader) sift(i int) {
+	h := m.heap
+	moving := h[i]
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if child+1 < len(h) && h[child+1].entry.less(h[child].entry) {
+			child++
+		}
+		if !h[child].entry.less(moving.entry) {
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	h[i] = moving
+}

@@ -1,0 +1,148 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+func makeTable(t testing.TB, fsys vfs.FS, dir string, all []Entry) *table {
+	t.Helper()
+	w, err := newTableWriter(fsys, dir, int64(len(all)), int64(len(all)), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, err := writeTable(context.Background(), w, 0, func(emit func(Entry) error) error {
+		for _, e := range all {
+			if err := emit(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// TestTable looks up entries under hashes spread in ways that mislead interpolation.
+func TestTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	cases := []struct {
+		name  string
+		entry func(i int) Entry
+	}{
+		{"uniform", func(int) Entry { return Entry{Hash: r.Uint64()} }},
+		{"one stream", func(i int) Entry { return Entry{Hash: 99, Number: int64(i)} }},
+		{"one stream with a tombstone", func(i int) Entry {
+			return Entry{Hash: 99, Number: map[bool]int64{true: 1<<63 - 1, false: int64(i)}[i == 777]}
+		}},
+		{"long streams", func(i int) Entry { return Entry{Hash: uint64(i%10) * 0x1234567890abcdef, Number: int64(i)} }},
+		{"small hashes and the largest", func(i int) Entry { return Entry{Hash: max(uint64(i), uint64(i/9999)*(1<<64-1))} }},
+		{"clusters", func(i int) Entry { return Entry{Hash: r.Uint64N(8)<<61 + r.Uint64N(100), Number: r.Int64N(50)} }},
+		{"powers", func(i int) Entry { return Entry{Hash: 1 << (i % 64), Number: int64(i)} }},
+		{"all alike", func(i int) Entry { return Entry{Hash: 5, Number: 5} }},
+	}
+	for _, c := range cases {
+		for _, count := range []int{1, 2, 33, 10000} {
+			all := make([]Entry, count)
+			for i := range all {
+				all[i] = c.entry(i)
+				all[i].Position = int64(i)
+			}
+			slices.SortFunc(all, compareEntries)
+			mem := vfs.NewMem()
+			for name, tab := range map[string]*table{
+				"mapped": makeTable(t, vfs.OS, t.TempDir(), all),
+				"read":   makeTable(t, mem, "", all),
+			} {
+				t.Run(c.name+" "+name, func(t *testing.T) { checkTable(t, r, tab, all) })
+				tab.discard()
+			}
+		}
+	}
+}
+
+func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
+	t.Helper()
+	if err := tab.verify(); err != nil {
+		t.Fatal(err)
+	}
+	samples := tab.samples
+	defer func() { tab.samples = samples }()
+	v := tab.view()
+	defer v.done()
+	for i := range 300 {
+		tab.samples = samples
+		if i%2 == 1 { // As when it was opened without being read.
+			tab.samples = nil
+		}
+		e := all[r.IntN(len(all))]
+		switch r.IntN(3) {
+		case 0:
+			e.Hash += r.Uint64N(3) - 1
+		case 1:
+			e.Number += r.Int64N(3) - 1
+		}
+		want := sort.Search(len(all), func(i int) bool {
+			return all[i].Hash > e.Hash || all[i].Hash == e.Hash && all[i].Number >= e.Number
+		})
+		if got := v.search(e.Hash, e.Number); got != int64(want) {
+			t.Fatalf("search(%x, %d) = %d, want %d of %d", e.Hash, e.Number, got, want, len(all))
+		}
+	}
+	for range 10 {
+		e := all[r.IntN(len(all))]
+		checkSource(t, all, tab, e.Hash, e.Number-r.Int64N(5), e.Number, 1+r.IntN(10))
+	}
+	checkSource(t, all, tab, all[len(all)-1].Hash+1, 0, 9, 5)
+}
+
+func TestMergeReaderFindsDamage(t *testing.T) {
+	mem := vfs.NewMem()
+	a := makeTable(t, mem, "", []Entry{{1, 1, 1}, {5, 1, 2}})
+	b := makeTable(t, mem, "", []Entry{{2, 1, 3}})
+	defer a.release()
+	defer b.release()
+	f, err := mem.OpenReadWrite(a.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{9}, tableHeaderSize+entrySize); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := newMergeReader([]*table{a, b})
+	for m.next() {
+	}
+	if m.err == nil {
+		t.Fatal("a changed entry went unnoticed")
+	}
+}
+
+func TestReadErrorIsReported(t *testing.T) {
+	errDisk := errors.New("disk error")
+	armed := false
+	fsys := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if armed && op.Kind == vfs.OpRead {
+			return errDisk
+		}
+		return nil
+	})
+	tab := makeTable(t, fsys, "", []Entry{{1, 1, 1}, {5, 1, 2}})
+	defer tab.release()
+	var got error
+	tab.onError = func(err error) { got = err }
+	armed = true
+	if e, ok := tab.last(5); ok || !errors.Is(got, errDisk) {
+		t.Fatalf("last = %+v, %v with error %v", e, ok, got)
+	}
+}

@@ -1,0 +1,151 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// checkEvery entries the writer looks whether it was cancelled.
+const checkEvery = 1 << 14
+
+// tableWriter writes a sorted sequence of entries as a table with its filter.
+// Until publish both lie under temporary names.
+type tableWriter struct {
+	fsys   vfs.FS
+	dir    string
+	file   string
+	out    *fileWriter
+	filter *bloom // nil: none wanted
+	room   int64  // distinct hashes that filter was made for
+	footer tableFooter
+	last   Entry
+
+	samples []uint64 // as table has them
+}
+
+// newTableWriter begins a table of at most so many entries and distinct hashes.
+func newTableWriter(fsys vfs.FS, dir string, entries, hashes int64, noBloom bool) (*tableWriter, error) {
+	w := &tableWriter{fsys: fsys, dir: dir, file: newTableName(), room: hashes}
+	buffer := int(min(ioBuffer, tableHeaderSize+entries*entrySize+tableFooterSize))
+	var err error
+	if w.out, err = createFile(fsys, filepath.Join(dir, w.file)+tempSuffix, buffer); err != nil {
+		return nil, err
+	}
+	if err := w.out.write(tableHeader()); err != nil {
+		return nil, w.out.abandon(fsys, err)
+	}
+	if !noBloom {
+		w.filter = newBloom(hashes)
+	}
+	return w, nil
+}
+
+func (w *tableWriter) add(e Entry) error {
+	b, err := w.out.room(entrySize)
+	if err != nil {
+		return err
+	}
+	putEntry(b, e)
+	f := &w.footer
+	if f.count == 0 {
+		f.minHash, f.minPos, f.maxPos, f.maxNumber = e.Hash, e.Position, e.Position, e.Number
+	} else if e.less(w.last) {
+		return fmt.Errorf("index entry %+v given after %+v", e, w.last)
+	}
+	if f.count == 0 || e.Hash != w.last.Hash {
+		f.hashes++
+		if w.filter != nil {
+			w.filter.add(e.Hash)
+		}
+	}
+	if f.count%sampleEvery == 0 {
+		w.samples = append(w.samples, e.Hash)
+	}
+	f.count++
+	f.minPos = min(f.minPos, e.Position)
+	f.maxPos = max(f.maxPos, e.Position)
+	f.maxNumber = max(f.maxNumber, e.Number)
+	w.last = e
+	return nil
+}
+
+// publish makes the table and its filter durable under their names and opens it
+// with one reference. Nothing names it yet: a crash from here on leaves files
+// that the next Open removes.
+func (w *tableWriter) publish(level int) (*table, error) {
+	w.footer.maxHash = w.last.Hash
+	var err error
+	if w.footer.sum, err = w.out.sum(); err == nil {
+		err = w.out.write(w.footer.encode())
+	}
+	if err != nil {
+		return nil, w.out.abandon(w.fsys, err)
+	}
+	path := filepath.Join(w.dir, w.file)
+	if err := w.out.finish(); err != nil {
+		return nil, errors.Join(err, w.fsys.Remove(path+tempSuffix))
+	}
+	if err := w.fsys.Rename(path+tempSuffix, path); err != nil {
+		return nil, err
+	}
+	// Opened before indexmap names it, so that a table which cannot be read is never listed.
+	t, err := openTable(w.fsys, w.dir, w.file, level)
+	if err != nil {
+		return nil, err
+	}
+	t.samples = slices.Clip(w.samples)
+	if w.filter != nil {
+		err = w.publishFilter(t)
+	}
+	if err == nil {
+		err = w.fsys.SyncDir(w.dir)
+	}
+	if err != nil {
+		t.discard()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (w *tableWriter) publishFilter(t *table) error {
+	t.filter = w.filter
+	if w.footer.hashes < w.room/2 {
+		// The tables merged had many hashes in common: a second pass over the file just
+		// written costs less than a filter of twice the size or more for ever.
+		var err error
+		if t.filter, err = buildBloom(t); err != nil {
+			return err
+		}
+	}
+	name := t.path + bloomSuffix
+	if err := writeBloom(w.fsys, name+tempSuffix, t.filter, t.sum); err != nil {
+		return err
+	}
+	return w.fsys.Rename(name+tempSuffix, name)
+}
+
+// writeTable writes all entries of a sequence. It returns no table when there are none.
+func writeTable(ctx context.Context, w *tableWriter, level int, each func(emit func(Entry) error) error) (*table, error) {
+	n := 0
+	err := each(func(e Entry) error {
+		if n++; n%checkEvery == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return w.add(e)
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, w.out.abandon(w.fsys, err)
+	}
+	if w.footer.count == 0 {
+		return nil, w.out.abandon(w.fsys, nil)
+	}
+	return w.publish(level)
+}

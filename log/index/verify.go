@@ -1,0 +1,78 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// OpenReadOnly opens an index that nobody else has open, to look at it: it changes nothing and reports a
+// missing or damaged file as an error. The contents of tables are checked by Entries.
+// An index that was never written gives an error for which
+// errors.Is(err, fs.ErrNotExist) holds.
+func OpenReadOnly(fsys vfs.FS, dir string) (*Index, error) {
+	opt := Options{FS: fsys, Dir: dir}
+	opt.EnsureDefaults()
+	x := newIndex(opt)
+	x.readOnly = true
+	m, tables, err := x.openSet()
+	if err != nil {
+		return nil, fmt.Errorf("open index: %w", err)
+	}
+	x.checkpoint.Store(m.checkpoint)
+	x.current.Store(newState([]*memTable{newMemTable()}, tables))
+	for _, t := range tables {
+		t.release()
+	}
+	f, covered, err := loadExistence(fsys, filepath.Join(dir, existenceFolder), 1<<62)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // Made without one.
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("open index: %w", err), x.Close())
+	case covered == m.checkpoint: // An older one would be brought up to date first.
+		x.existence.Store(f)
+	}
+	return x, nil
+}
+
+// Entries iterates over the entries of all tables, sorted by hash, number and
+// position across tables. It checks the order, the checksum of every table and
+// that no filter denies an entry. The first error ends it.
+func (x *Index) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		s := x.acquire()
+		if s == nil {
+			yield(Entry{}, event.ErrClosed)
+			return
+		}
+		defer s.release()
+		in := newMergeReader(s.tables)
+		for in.next() {
+			if err := x.checkFilters(in.heap[0].t, in.entry.Hash); err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			if !yield(in.entry, nil) {
+				return
+			}
+		}
+		if in.err != nil {
+			yield(Entry{}, in.err)
+		}
+	}
+}
+
+func (x *Index) checkFilters(t *table, hash uint64) error {
+	if t.filter != nil && !t.filter.mayContain(hash) {
+		return corrupt(t.path+bloomSuffix, -1, "filter denies hash %016x of its table", hash)
+	}
+	if !x.MayExist(hash) {
+		return corrupt(filepath.Join(x.opt.Dir, existenceFolder, existenceName), -1, "filter denies hash %016x of table %s", hash, t.file)
+	}
+	return nil
+}
