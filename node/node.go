@@ -161,14 +161,18 @@ func (n *Node) openReplica() error {
 func (n *Node) openHTTP() error {
 	c := n.config
 	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess})
-	n.api = httpapi.New(httpapi.Options{
+	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, policy},
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
 		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout,
-		DisableHTTPCaching: c.DisableHttpCaching, ReferenceStatusCodes: c.ReferenceStatusCodes,
-		DisableAdminUI: c.DisableAdminUi, Insecure: c.Insecure,
-	})
+		DisableHTTPCaching: c.DisableHttpCaching,
+		DisableAdminUI:     c.DisableAdminUi, Insecure: c.Insecure,
+	}
+	if err := options.Validate(); err != nil {
+		return err
+	}
+	n.api = httpapi.New(options)
 	var err error
 	n.http, err = listen(c.ListenAddr(), n.api, n.logger.Named("http"))
 	return err

@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxRanges bounds how many ranges of an Accept header are sorted; what stands
+// behind them is not looked at.
+const maxRanges = 64
+
+// negotiate chooses the type of the answer. The query parameter format beats the
+// Accept header; nil means that nothing fits.
+func negotiate(o *offer, format string, accept []string) *mediaType {
+	if format != "" {
+		return o.formatted(format)
+	}
+	switch len(accept) {
+	case 0:
+		return o.fallback
+	case 1:
+		return o.accepted(accept[0])
+	}
+	return o.accepted(strings.Join(accept, ","))
+}
+
+// formatted reads the query parameter format.
+func (o *offer) formatted(format string) *mediaType {
+	var t *mediaType
+	switch {
+	case strings.EqualFold(format, "json"):
+		t = typeJSON
+	case strings.EqualFold(format, "xml"):
+		t = typeTextXML
+	case strings.EqualFold(format, "atom"):
+		t = typeAtomXML
+	case strings.EqualFold(format, "atomxj"):
+		t = typeAtomJSON
+	case strings.EqualFold(format, "text"):
+		t = typeText
+	}
+	if t == nil || !o.has(t) {
+		return nil
+	}
+	return t
+}
+
+// accepted reads an Accept header: the ranges by quality, equal ones in the order
+// written; the first range that fits any offered type wins.
+func (o *offer) accepted(accept string) *mediaType {
+	var t *mediaType
+	switch accept { // What nearly all clients send.
+	case "", "*/*":
+		return o.fallback
+	case "application/json":
+		t = typeJSON
+	case "application/vnd.eventstore.atom+json":
+		t = typeAtomJSON
+	case "application/atom+xml":
+		t = typeAtomXML
+	}
+	if t != nil && o.has(t) {
+		return t
+	}
+	if strings.IndexByte(accept, ',') < 0 {
+		r, _ := parseRange(accept)
+		if r.typ == "" {
+			return o.unranged(accept)
+		}
+		return o.fitting(r)
+	}
+	return o.best(accept)
+}
+
+// unranged answers for a header without any range: one of blanks is as none.
+func (o *offer) unranged(accept string) *mediaType {
+	if strings.Trim(accept, " \t,") == "" {
+		return o.fallback
+	}
+	return nil
+}
+
+func (o *offer) best(accept string) *mediaType {
+	var list [maxRanges]acceptRange
+	n, rest := 0, accept
+	for more := true; more && n < maxRanges; {
+		var part string
+		part, rest, more = strings.Cut(rest, ",")
+		if r, ok := parseRange(part); ok {
+			list[n] = r
+			n++
+		}
+	}
+	if n == 0 {
+		return o.unranged(accept)
+	}
+	ranges := list[:n]
+	slices.SortStableFunc(ranges, func(a, b acceptRange) int {
+		switch {
+		case a.q > b.q:
+			return -1
+		case a.q < b.q:
+			return 1
+		}
+		return 0
+	})
+	for _, r := range ranges {
+		if t := o.fitting(r); t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// acceptRange is one media range.
+type acceptRange struct {
+	typ, sub string
+	q        float64
+}
+
+// fitting returns the first offered type that fits the range.
+func (o *offer) fitting(r acceptRange) *mediaType {
+	if r.sub == "*" {
+		if r.typ == "*" {
+			return o.fallback
+		}
+		return o.withType(r.typ)
+	}
+	if t := typeNamed(r.typ, r.sub); t != nil && o.has(t) {
+		return t
+	}
+	return nil
+}
+
+// parseRange reads type/subtype;q=0.5. Other parameters are passed over, a
+// quality that is no number counts as 1.
+func parseRange(s string) (acceptRange, bool) {
+	name, params, _ := strings.Cut(s, ";")
+	typ, sub, ok := strings.Cut(strings.TrimSpace(name), "/")
+	if !ok || typ == "" || sub == "" {
+		if strings.TrimSpace(name) == "*" { // Some clients mean */* by it.
+			typ, sub = "*", "*"
+		} else {
+			return acceptRange{}, false
+		}
+	}
+	r := acceptRange{typ: typ, sub: sub, q: 1}
+	for more := params != ""; more; {
+		var param string
+		param, params, more = strings.Cut(params, ";")
+		key, val, _ := strings.Cut(param, "=")
+		if !strings.EqualFold(strings.TrimSpace(key), "q") {
+			continue
+		}
+		if q, err := strconv.ParseFloat(strings.TrimSpace(val), 64); err == nil && q >= 0 && q <= 1 {
+			r.q = q
+		}
+	}
+	return r, true
+}

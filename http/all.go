@@ -1,0 +1,320 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// positionDigits is the length of a position: 16 digits for the commit and 16
+// for the prepare position, which are the same here.
+const positionDigits = 32
+
+// appendPosition appends a position.
+func appendPosition(b []byte, p int64) []byte {
+	const digits = "0123456789ABCDEF"
+	for range 2 {
+		for shift := 60; shift >= 0; shift -= 4 {
+			b = append(b, digits[uint64(p)>>shift&15])
+		}
+	}
+	return b
+}
+
+// parsePosition reads a position. The commit position counts; the other one must
+// only be of the right shape.
+func parsePosition(s string) (int64, bool) {
+	if len(s) != positionDigits {
+		return 0, false
+	}
+	var p uint64
+	for i := range positionDigits {
+		d := unhex(s[i])
+		if d > 15 {
+			return 0, false
+		}
+		if i < positionDigits/2 {
+			p = p<<4 | uint64(d)
+		}
+	}
+	if p > math.MaxInt64 {
+		return 0, false
+	}
+	return int64(p), true
+}
+
+// allRequest is what a page of the log was asked for with.
+type allRequest struct {
+	event.AllRead
+	fromHead bool
+	filtered bool
+	leader   bool
+	poll     time.Duration
+}
+
+func (x *exchange) allBackward() error      { return x.all(true, false) }
+func (x *exchange) allForward() error       { return x.all(false, false) }
+func (x *exchange) filteredBackward() error { return x.all(true, true) }
+func (x *exchange) filteredForward() error  { return x.all(false, true) }
+
+// isShown tells the streams that $all leaves out: the reference's record of
+// elections, and what subscriptions to $all write for themselves, which they
+// would otherwise be sent in turn.
+func isShown(stream, _ string) bool {
+	if !strings.HasPrefix(stream, "$") {
+		return true
+	}
+	return stream != "$epoch-information" && !strings.HasPrefix(stream, "$persistentsubscription-$all::")
+}
+
+// maxFilteredScan bounds the records that one filtered page looks at, so that a
+// filter nothing matches cannot keep a request busy for long.
+const maxFilteredScan = 50_000
+
+// allArguments reads the arguments of a page of the log.
+func (x *exchange) allArguments(backward, filtered bool) (a allRequest, err error) {
+	a.Backward, a.filtered = backward, filtered
+	a.From = event.End
+	if from := x.route.from; from == "" || from == segHead {
+		a.fromHead = true
+	} else {
+		p, ok := parsePosition(from)
+		if !ok {
+			return a, invalidPosition(from)
+		}
+		a.From = p
+	}
+	a.Count = defaultCount
+	if c := x.route.count; c != "" {
+		n, ok := parseNumber(c, math.MaxInt32)
+		switch {
+		case !ok || n == 0:
+			return a, badRequest("Invalid count argument: " + c)
+		case n > maxCount:
+			return a, errPageTooBig
+		}
+		a.Count = int(n)
+	}
+	a.Filter = isShown
+	if filtered {
+		match, err := parseFilter(x.r.URL.RawQuery)
+		if err != nil {
+			return a, err
+		}
+		a.Filter = func(stream, eventType string) bool { return match(stream, eventType) && isShown(stream, "") }
+		a.ResolveLinks, a.MaxScan = true, maxFilteredScan
+	} else if a.ResolveLinks, err = headerResolveLinks.flag(x.r.Header, false); err != nil {
+		return a, err
+	}
+	if a.leader, err = requireLeader(x.r.Header); err != nil {
+		return a, err
+	}
+	if !backward {
+		a.poll, err = longPoll(x.r.Header)
+	}
+	return a, err
+}
+
+func invalidPosition(p string) error { return badRequest("Invalid position argument: " + p) }
+
+// all answers with a page of the log.
+func (x *exchange) all(backward, filtered bool) error {
+	a, err := x.allArguments(backward, filtered)
+	if err != nil {
+		return err
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	if a.leader {
+		if err := x.onLeader(ctx); err != nil {
+			return err
+		}
+	}
+	if x.media.form == formDescription {
+		x.media = x.media.feedInstead()
+	}
+	end := x.s.store.LogEnd()
+	if a.fromHead && !backward {
+		a.From = end
+	}
+	if match := x.r.Header[keyIfNoneMatch]; match != nil && (a.poll == 0 || a.From < end) && x.matches(match[0], end) {
+		x.notModified(match, nil)
+		return nil
+	}
+	page, err := x.readLog(ctx, &a)
+	if err != nil {
+		return err
+	}
+	if len(page.Events) == 0 && !page.More && a.poll > 0 {
+		if page, err = x.awaitLog(&a, page); err != nil {
+			return err
+		}
+		if match := x.r.Header[keyIfNoneMatch]; match != nil && len(page.Events) == 0 && x.matches(match[0], page.LogEnd) {
+			x.notModified(match, nil)
+			return nil
+		}
+	}
+	x.logFreshness(&page, &a)
+	doc := x.allFeed(&page, &a)
+	x.write(&doc)
+	return nil
+}
+
+// readLog reads a page. A position above this node's end, which another node may
+// have given the client, is a page without events when reading forward, and the
+// end when reading backward.
+func (x *exchange) readLog(ctx context.Context, a *allRequest) (event.AllPage, error) {
+	end := x.s.store.LogEnd()
+	read := a.AllRead
+	if read.From >= end {
+		if !read.Backward {
+			return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
+		}
+		read.From = event.End
+	}
+	page, err := x.s.store.ReadAll(ctx, read)
+	if errors.Is(err, event.ErrBadPosition) {
+		return page, invalidPosition(x.route.from)
+	}
+	return page, err
+}
+
+// awaitLog waits until the log has an event that belongs to the page, at most
+// for the time the client gave. What did not pass the filter is not read again.
+func (x *exchange) awaitLog(a *allRequest, page event.AllPage) (event.AllPage, error) {
+	from := *a
+	err := x.wait(a.poll, func(ctx context.Context) error {
+		for len(page.Events) == 0 && !page.More {
+			from.From = page.Next
+			if err := x.s.waiter.WaitLog(ctx, page.Next); err != nil {
+				return err
+			}
+			next, err := x.readLog(ctx, &from)
+			if err != nil {
+				return err
+			}
+			page = next
+		}
+		return nil
+	})
+	return page, err
+}
+
+// logFreshness sets the caching headers of a page of the log.
+func (x *exchange) logFreshness(page *event.AllPage, a *allRequest) {
+	isClosed := !a.fromHead && a.From < page.LogEnd
+	if !a.Backward {
+		isClosed = len(page.Events) >= a.Count
+	}
+	if isClosed {
+		x.closed()
+		return
+	}
+	x.open(page.LogEnd, nil)
+}
+
+// allFeed computes the feed of a page of the log.
+func (x *exchange) allFeed(page *event.AllPage, a *allRequest) feedDocument {
+	d := feedDocument{
+		x: x, level: embedOf(x), isAll: true, count: a.Count,
+		events: page.Events, forward: !a.Backward,
+	}
+	x.name(event.AllStream, false)
+	x.root = appendStreamURI(x.root[:0], x.origin(), x.names.uri)
+	if a.filtered {
+		x.root = append(append(x.root, '/'), segFiltered...)
+	}
+	d.root = x.root
+	d.add(link{rel: "self"})
+	d.add(link{rel: "first", form: linkHead})
+	if a.Backward {
+		from := page.From
+		if from < 0 {
+			from = page.LogEnd
+		}
+		if len(page.Events) >= a.Count || page.More {
+			d.add(link{rel: "last", form: linkPosition, forward: true})
+			d.add(link{rel: "next", form: linkPosition, at: page.Next})
+		}
+		d.add(link{rel: "previous", form: linkPosition, at: from, forward: true})
+	} else {
+		if a.From > 0 {
+			d.add(link{rel: "last", form: linkPosition, forward: true})
+			d.add(link{rel: "next", form: linkPosition, at: a.From})
+		}
+		if len(page.Events) > 0 || page.More {
+			d.add(link{rel: "previous", form: linkPosition, at: page.Next, forward: true})
+		}
+	}
+	if !a.filtered {
+		d.add(link{rel: "metadata", form: linkMetadata})
+	}
+	return d
+}
+
+// parseFilter reads the filter parameters.
+func parseFilter(query string) (func(stream, eventType string) bool, error) {
+	if v := queryValue(query, "exclude-system-events"); v != "" {
+		if !strings.EqualFold(v, "true") {
+			return nil, badRequest("exclude-sytem-events should have a value of true.")
+		}
+		return func(_, eventType string) bool { return !strings.HasPrefix(eventType, "$") }, nil
+	}
+	var ofStream bool
+	switch v := queryValue(query, "context"); {
+	case strings.EqualFold(v, "streamid"):
+		ofStream = true
+	case strings.EqualFold(v, "eventtype"):
+	default:
+		return nil, badRequest("Invalid context please provide one of the following: StreamId, EventType.")
+	}
+	how := queryValue(query, "type")
+	isRegex := strings.EqualFold(how, "regex")
+	if !isRegex && !strings.EqualFold(how, "prefix") {
+		return nil, badRequest("Invalid type please provide one of the following: Regex, Prefix.")
+	}
+	data := queryValue(query, "data")
+	var match func(string) bool
+	if isRegex && data != "" {
+		re, err := regexp.Compile(data)
+		if err != nil {
+			return nil, badRequest("Invalid regular expression: " + data)
+		}
+		match = re.MatchString
+	} else {
+		match = anyPrefix(data)
+	}
+	if match == nil {
+		return nil, badRequest("Please provide a comma delimited list of data with at least one item.")
+	}
+	if ofStream {
+		return func(stream, _ string) bool { return match(stream) }, nil
+	}
+	return func(_, eventType string) bool { return match(eventType) }, nil
+}
+
+// anyPrefix reads a list of prefixes; nil when there is none.
+func anyPrefix(list string) func(string) bool {
+	var prefixes []string
+	for p := range strings.SplitSeq(list, ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			prefixes = append(prefixes, p)
+		}
+	}
+	if len(prefixes) == 0 {
+		return nil
+	}
+	return func(name string) bool {
+		for _, p := range prefixes {
+			if strings.HasPrefix(name, p) {
+				return true
+			}
+		}
+		return false
+	}
+}

@@ -1,0 +1,230 @@
+package httpapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/google/uuid"
+)
+
+const (
+	// maxBody bounds the body of a request.
+	maxBody = 30_000_000
+	// firstRead is how much is allocated before a byte of the body has come.
+	firstRead = 1 << 20
+)
+
+var (
+	errNoType  = badRequest("Must include an event type with the request either in body or as ES-EventType header.")
+	errBadGUID = badRequest("Invalid request. Unable to parse guid")
+)
+
+// isBatch reports whether a body of the form holds events with their ids and
+// types, and not the data of one event.
+func (f form) isBatch() bool {
+	switch f {
+	case formEventsJSON, formEventJSON, formEventsXML, formEventXML:
+		return true
+	}
+	return false
+}
+
+// append writes one event or a batch to a stream.
+func (x *exchange) append() error {
+	m := x.r.Header
+	isBatch := x.body.form.isBatch()
+	eventType, _ := headerEventType.in(m)
+	if eventType == "" && !isBatch {
+		return errNoType
+	}
+	id, hasID, err := eventID(m)
+	if err != nil {
+		return err
+	}
+	if !hasID && !isBatch {
+		x.redirectIncoming()
+		return nil
+	}
+	w, err := x.newWrite(x.route.stream)
+	if err != nil {
+		return err
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	if isBatch {
+		w.Events, err = decodeBatch(x.body.form, body)
+	} else {
+		err = w.setSingle(x.body.form, id, eventType, body)
+	}
+	if err != nil {
+		return err
+	}
+	return x.appended(w)
+}
+
+// incoming writes one event whose id is in the path. Posting again to the same
+// address answers the same and writes nothing.
+func (x *exchange) incoming() error {
+	id, err := event.ParseID(x.route.from)
+	if err != nil || id.IsZero() {
+		return errBadGUID
+	}
+	eventType, _ := headerEventType.in(x.r.Header)
+	if eventType == "" {
+		return problemEmptyType
+	}
+	w, err := x.newWrite(x.route.stream)
+	if err != nil {
+		return err
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	if err := w.setSingle(x.body.form, id, eventType, body); err != nil {
+		return err
+	}
+	return x.appended(w)
+}
+
+// write is a write under construction, with room for the usual single event.
+type write struct {
+	event.Write
+	leader bool
+	one    [1]event.Proposed
+}
+
+// newWrite reads the headers that all writes have.
+func (x *exchange) newWrite(stream string) (*write, error) {
+	expected, err := expectedVersion(x.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	leader, err := requireLeader(x.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	w := &write{leader: leader}
+	w.Stream, w.ExpectedVersion = stream, expected
+	return w, nil
+}
+
+// setSingle makes the body the data of the write's only event.
+func (w *write) setSingle(f form, id event.ID, eventType string, body []byte) error {
+	e := &w.one[0]
+	e.ID, e.Type, e.Data = id, eventType, body
+	if f == formJSON || f == formAtomJSON {
+		switch {
+		case validJSON(body):
+			e.Flags = event.FlagJSON
+		case eventType != event.TypeLink || len(body) == 0:
+			return problemInvalidBody
+		}
+	}
+	w.Events = w.one[:]
+	return nil
+}
+
+func decodeBatch(f form, body []byte) ([]event.Proposed, error) {
+	if f.isJSON() {
+		return decodeJSONBatch(body)
+	}
+	return decodeXMLBatch(body)
+}
+
+// appended commits an append and answers with the address of its first event.
+func (x *exchange) appended(w *write) error {
+	if len(w.Stream) > event.MaxNameBytes {
+		return problemLongName
+	}
+	for i := range w.Events {
+		e := &w.Events[i]
+		if len(e.Data)+len(e.Metadata) > x.s.opts.MaxEventBytes {
+			return problemTooLarge
+		}
+		if len(e.Type) > event.MaxNameBytes {
+			return problemLongName
+		}
+	}
+	done, err := x.commit(w)
+	if err != nil {
+		return err
+	}
+	x.name(w.Stream, false)
+	b := append(x.scratch[:0], x.names.home...)
+	b = strconv.AppendInt(b, done.First, 10)
+	x.scratch = b
+	h := x.w.Header()
+	h[keyLocation] = []string{string(b)}
+	h[keyContentType] = typeText.contentType
+	x.send(http.StatusCreated, nil)
+	return nil
+}
+
+// commit has a write done, by the leader.
+func (x *exchange) commit(w *write) (event.Written, error) {
+	if address, ok := x.s.cluster.Redirect(); ok {
+		return event.Written{}, &event.NotLeader{Address: address}
+	}
+	if w.leader && x.s.cluster.Role() != roleLeader {
+		return event.Written{}, problemNoLeader
+	}
+	ctx := newDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
+	defer ctx.release()
+	return x.s.store.Write(ctx, &w.Write)
+}
+
+// redirectIncoming sends a client that gave no id to an address with one, where
+// its write can be repeated without being done twice.
+func (x *exchange) redirectIncoming() {
+	x.name(x.route.stream, false)
+	b := append(x.scratch[:0], x.names.home...)
+	b = append(b, "incoming/"...)
+	b = event.ID(uuid.New()).AppendTo(b)
+	x.scratch = b
+	x.w.Header()[keyLocation] = []string{string(b)}
+	x.text(http.StatusTemporaryRedirect, "Forwarding to idempotent URI")
+}
+
+// readBody reads the body of the request, which the write keeps. No more than
+// the limit is ever read or allocated, and no more than has come by much.
+func (x *exchange) readBody() ([]byte, error) {
+	n := x.r.ContentLength
+	if n > maxBody {
+		return nil, problemTooLarge
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	if 0 < n && n <= firstRead {
+		b := make([]byte, n)
+		if _, err := io.ReadFull(x.r.Body, b); err != nil {
+			return nil, problemInvalidBody
+		}
+		return b, nil
+	}
+	src := http.MaxBytesReader(x.w, x.r.Body, maxBody)
+	b := make([]byte, 0, 64<<10)
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		got, err := src.Read(b[len(b):cap(b)])
+		b = b[:len(b)+got]
+		var tooLarge *http.MaxBytesError
+		switch {
+		case err == nil:
+		case err == io.EOF:
+			return b, nil
+		case errors.As(err, &tooLarge):
+			return nil, problemTooLarge
+		default:
+			return nil, problemInvalidBody
+		}
+	}
+}

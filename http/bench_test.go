@@ -1,0 +1,214 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// fixedStore answers at once: what is measured is the interface alone.
+type fixedStore struct {
+	memCluster
+	page event.StreamPage
+	one  event.Resolved
+}
+
+func newFixedStore() *fixedStore {
+	s := &fixedStore{memCluster: memCluster{role: "leader"}}
+	s.page = event.StreamPage{Stream: "account-1234", From: 99, Last: 99}
+	data := []byte(`{"account":"1234567890","amount":1234.56,"currency":"EUR","booked":"2024-01-02T03:04:05Z",` +
+		`"reference":"0f9fad5b-d9cb-469f-a165-70867728950e","note":"monthly rent of the flat, paid in advance for January",` +
+		`"tags":["rent","flat"],"balance":{"before":10000.00,"after":8765.44}}`)
+	for i := range 20 {
+		s.page.Events = append(s.page.Events, event.Resolved{Record: event.Record{
+			Stream: "account-1234", Number: int64(99 - i), Type: "money-deposited", Flags: event.FlagJSON,
+			ID: event.ID{1, 2, 3, byte(i)}, Time: time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano(), Data: data,
+		}})
+	}
+	s.one = s.page.Events[0]
+	return s
+}
+
+func (s *fixedStore) Write(context.Context, *event.Write) (event.Written, error) {
+	return event.Written{First: 12345, Last: 12345}, nil
+}
+
+func (s *fixedStore) ReadStream(context.Context, event.StreamRead) (event.StreamPage, error) {
+	return s.page, nil
+}
+
+func (s *fixedStore) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
+	return s.one, nil
+}
+
+func (s *fixedStore) ReadAll(context.Context, event.AllRead) (event.AllPage, error) {
+	return event.AllPage{Events: s.page.Events}, nil
+}
+
+func (s *fixedStore) StreamInfo(context.Context, string) (event.StreamInfo, error) {
+	return event.StreamInfo{Last: 99, MetaLast: -1}, nil
+}
+
+func (s *fixedStore) LogEnd() int64                                   { return 1 << 40 }
+func (s *fixedStore) WaitStream(context.Context, string, int64) error { return nil }
+func (s *fixedStore) WaitLog(context.Context, int64) error            { return nil }
+
+func (s *fixedStore) Authenticate(*http.Request) (access.Principal, error) {
+	return access.Anonymous, nil
+}
+
+func (s *fixedStore) CheckStream(context.Context, access.Principal, string, access.Right) error {
+	return nil
+}
+
+func fixedHandler() http.Handler {
+	s := newFixedStore()
+	return httpapi.New(httpapi.Options{Store: s, Waiter: s, Cluster: s, Access: s}).Handler()
+}
+
+// sink is a ResponseWriter that keeps nothing.
+type sink struct {
+	header http.Header
+	status int
+	bytes  int
+}
+
+func (s *sink) Header() http.Header { return s.header }
+func (s *sink) WriteHeader(code int) {
+	s.status = code
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.bytes += len(p)
+	return len(p), nil
+}
+
+// body is a request body that can be read again and again.
+type body struct{ bytes.Reader }
+
+func (*body) Close() error { return nil }
+
+// measure serves one request again and again.
+func measure(b *testing.B, method, path string, status int, content []byte, headers ...string) {
+	h := fixedHandler()
+	r, err := http.NewRequest(method, base+path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header = with(headers...)
+	in := &body{}
+	if content != nil {
+		r.Body, r.ContentLength = in, int64(len(content))
+	}
+	w := &sink{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		w.bytes = 0
+		in.Reset(content)
+		h.ServeHTTP(w, r)
+	}
+	if w.status != status {
+		b.Fatal(w.status)
+	}
+	b.SetBytes(int64(w.bytes + len(content)))
+}
+
+func BenchmarkAppend(b *testing.B) {
+	measure(b, "POST", "/streams/account-1234", 201, bytes.Repeat([]byte("1"), 300), "Content-Type", appJSON, "ES-EventType", "money-deposited",
+		"ES-EventId", "0f9fad5b-d9cb-469f-a165-70867728950e", "ES-ExpectedVersion", "12344")
+}
+
+func BenchmarkAppendBatch100(b *testing.B) {
+	var batch bytes.Buffer
+	for i := range 100 {
+		sep := ","
+		if i == 0 {
+			sep = "["
+		}
+		fmt.Fprintf(&batch, `%s{"eventId":"0f9fad5b-d9cb-469f-a165-%012x","eventType":"money-deposited","data":{"x":"%0200d"}}`, sep, i+1, i)
+	}
+	batch.WriteByte(']')
+	measure(b, "POST", "/streams/account-1234", 201, batch.Bytes(), "Content-Type", eventsJSON)
+}
+
+func BenchmarkEvent(b *testing.B) {
+	measure(b, "GET", "/streams/account-1234/99", 200, nil, "Accept", appJSON)
+}
+
+func BenchmarkEventEntry(b *testing.B) {
+	measure(b, "GET", "/streams/account-1234/99?embed=body", 200, nil, "Accept", atomJSON)
+}
+
+func BenchmarkPage20(b *testing.B) {
+	measure(b, "GET", "/streams/account-1234?embed=body", 200, nil, "Accept", appJSON)
+}
+
+func BenchmarkPage20XML(b *testing.B) {
+	measure(b, "GET", "/streams/account-1234", 200, nil, "Accept", atomXML)
+}
+
+func BenchmarkNotModified(b *testing.B) {
+	measure(b, "GET", "/streams/account-1234", 304, nil, "Accept", appJSON, "If-None-Match", `"99;248368668"`)
+}
+
+// BenchmarkLoopback compares the interface with a bare handler that answers with
+// as many bytes, over real connections.
+func BenchmarkLoopback(b *testing.B) {
+	bare := func(size int) http.Handler {
+		payload := bytes.Repeat([]byte("x"), size)
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = []string{"application/json"}
+			w.Header()["Content-Length"] = []string{fmt.Sprint(size)}
+			_, _ = w.Write(payload)
+		})
+	}
+	for _, c := range []struct {
+		name, path string
+		h          http.Handler
+		headers    []string
+	}{
+		{"bare300", "/", bare(300), nil},
+		{"event", "/streams/account-1234/99", fixedHandler(), nil},
+		{"notModified", "/streams/account-1234", fixedHandler(), []string{"If-None-Match", `"99;248368668"`}},
+		{"bare16k", "/", bare(16 << 10), nil},
+		{"page20", "/streams/account-1234?embed=body", fixedHandler(), nil},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			address := listen(b, c.h)
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+			defer client.CloseIdleConnections()
+			b.SetParallelism(16)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					r, err := http.NewRequest("GET", "http://"+address+c.path, nil)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					r.Header = with(append(c.headers, "Accept", appJSON)...)
+					resp, err := client.Do(r)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+						b.Error(err)
+					}
+					if err := resp.Body.Close(); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}

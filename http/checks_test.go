@@ -1,0 +1,487 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+const wrongCredentials = "Basic YWRtaW46d3Jvbmc="
+
+func TestRoutes(t *testing.T) {
+	const guid = "0f9fad5b-d9cb-469f-a165-70867728950e"
+	const stream, page, metadata, incoming = "POST, DELETE, GET, OPTIONS", "GET, OPTIONS", "GET, POST, OPTIONS", "POST, OPTIONS"
+	for path, methods := range map[string]string{
+		"/streams/s": stream, "/streams/s/": stream, "/streams/$all": stream, "/streams/%24all/": stream,
+		"/streams/s/0": page, "/streams/s/head": page, "/streams/s/0/1": page, "/streams/s/0/backward/1": page, "/streams/s/0/forward/1": page,
+		"/streams/s/incoming": page, "/streams/s/incoming/" + guid: incoming, "/streams/$all/incoming/" + guid: incoming,
+		"/streams/s/metadata": metadata, "/streams/s/metadata/": metadata, "/streams/$all/metadata": metadata,
+		"/streams/s/metadata/0": page, "/streams/s/metadata/0/1": page, "/streams/s/metadata/0/backward/1": page, "/streams/s/metadata/0/forward/1": page,
+		"/streams/$all/0": page, "/streams/$all/0/1": page, "/streams/$all/0/backward/1": page, "/streams/$all/0/forward/1": page,
+		"/streams/$all/filtered": page, "/streams/$all/filtered/0/1": page, "/streams/$all/filtered/0/backward/1": page, "/streams/$all/filtered/0/forward/1": page,
+		"/streams/%6det%61data/metadata": metadata, "/streams/s/%6det%61data": metadata, "/%73treams/s": stream,
+		"/ping": page, "/info": page, "/": page, "/web": page, "/health/live": "GET, HEAD, OPTIONS",
+
+		"/streams": "", "/streams/": "", "/streams//": "", "/streams//0": "", "/streams/s/0/": "", "/streams/s//": "", "/streams/s//0": "",
+		"/streams/s/0/sideways/1": "", "/streams/s/0/forward/1/2": "", "/streams/s/0/forward/1/": "", "/streams/s/metadata/0/": "",
+		"/streams/s/metadata/0/1/2/3/4": "", "/streams/$all/filtered/": "", "/streams/s/incoming/": "", "/streams/a/b/c/d": "",
+		"/streams/s/0/forward": "", "/other": "", "/web/index.html": "", "/Streams/s": "", "/streams%2Fs": "", "//streams/s": "",
+	} {
+		if path == "/streams/s/0/forward" { // A page whose count is the word: it has a route.
+			methods = page
+		}
+		t.Run(path, func(t *testing.T) {
+			n := newNode(t)
+			status := 200
+			if methods == "" {
+				status = 404
+			}
+			a := n.do("OPTIONS", path, "", nil).is(t, status)
+			equal(t, "body", a.body, "")
+			checkCORS(t, a, methods)
+			for _, method := range []string{"PUT", "PATCH", "TRACE", "FOO"} {
+				status := 405
+				if methods == "" {
+					status = 404
+				}
+				a := n.do(method, path, "", admin()).is(t, status)
+				equal(t, "body", a.body, "")
+				checkCORS(t, a, methods)
+				if path != "/health/live" {
+					n.do(method, path, "", with("Authorization", wrongCredentials)).is(t, 401)
+				}
+			}
+			for _, method := range []string{"GET", "POST", "DELETE"} {
+				a := n.do(method, path, "", admin("Content-Type", octets, "ES-EventType", "t"))
+				equal(t, method+" is known", a.status != 405 && a.status != 404, strings.Contains(methods, method) && a.status != 404)
+				checkCORS(t, a, methods)
+			}
+		})
+	}
+}
+
+func TestOddTargets(t *testing.T) {
+	n := newNode(t)
+	for _, method := range []string{"GET", "CONNECT", "FOO"} {
+		for _, path := range []string{"", "*", "x"} {
+			r, err := http.NewRequest(method, base, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.URL.Path = path
+			n.serve(r).is(t, 404)
+		}
+	}
+}
+
+func checkCORS(t *testing.T, a answer, methods string) {
+	t.Helper()
+	a.has(t, "Access-Control-Allow-Origin", "*").has(t, "Access-Control-Allow-Methods", methods).
+		has(t, "Access-Control-Expose-Headers", "Location, ES-Position, ES-CurrentVersion").
+		has(t, "Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, "+
+			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, ES-ResolveLinkTos, ES-RequiresMaster")
+	if _, ok := a.header["Access-Control-Allow-Methods"]; !ok {
+		t.Error("no Access-Control-Allow-Methods")
+	}
+}
+
+func TestOrderOfChecks(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 1)
+	n.meta("s", `{"$acl":{"$r":"admin","$w":"admin","$d":"admin","$mr":"admin","$mw":"admin"}}`)
+	for _, c := range []struct {
+		name, method, path string
+		header             http.Header
+		status             int
+	}{
+		{"wrong credentials, no route", "GET", "/nothing", with("Authorization", wrongCredentials), 401},
+		{"wrong credentials, OPTIONS", "OPTIONS", "/streams/s", with("Authorization", wrongCredentials), 401},
+		{"wrong credentials, slash", "GET", "/streams/s/", with("Authorization", wrongCredentials), 401},
+		{"wrong credentials, open stream", "GET", "/streams/other", with("Authorization", wrongCredentials), 401},
+		{"wrong credentials, ping", "GET", "/ping", with("Authorization", wrongCredentials), 401},
+		{"health looks at no credentials", "GET", "/health/live", with("Authorization", wrongCredentials), 204},
+		{"anonymous OPTIONS", "OPTIONS", "/streams/s", nil, 200},
+		{"method before type", "PUT", "/streams/s", with("Accept", "image/png"), 405},
+		{"415 before 406", "POST", "/streams/s", with("Accept", "image/png"), 415},
+		{"406 before rights", "GET", "/streams/s", with("Accept", "image/png"), 406},
+		{"406 of a change", "DELETE", "/streams/s", with("Accept", "text/html"), 406},
+		{"rights before arguments", "GET", "/streams/s/abc", with("Accept", appJSON), 401},
+		{"rights before headers", "POST", "/streams/s", with("Content-Type", appJSON), 401},
+		{"right to delete", "DELETE", "/streams/s", nil, 401},
+		{"right to read metadata", "GET", "/streams/s/metadata", nil, 401},
+		{"right to page metadata", "GET", "/streams/s/metadata/0/1", nil, 401},
+		{"right to write metadata", "POST", "/streams/s/metadata", with("Content-Type", appJSON), 401},
+		{"right of the metadata stream", "GET", "/streams/$$s/0", nil, 401},
+		{"right to incoming", "POST", "/streams/s/incoming/x", with("Content-Type", appJSON), 401},
+		{"system streams", "GET", "/streams/$x", nil, 401},
+		{"rights before existence", "GET", "/streams/$x/7", with("Authorization", "Basic b3BzOmNoYW5nZWl0"), 401},
+		{"slash: 415", "POST", "/streams/s/", with("Content-Type", "text/plain"), 415},
+		{"slash: 406", "GET", "/streams/s/", with("Accept", "image/png"), 406},
+		{"slash: anonymous", "GET", "/streams/s/", nil, 307},
+		{"argument before the operation", "GET", "/streams/none/x", admin("Accept", appJSON), 400},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := n.do(c.method, c.path, "", c.header).is(t, c.status)
+			if c.status == 401 {
+				a.has(t, "WWW-Authenticate", `X-Basic realm="ESDB"`)
+			}
+			if c.status == 401 || c.status == 405 || c.status == 406 || c.status == 415 {
+				equal(t, "body", a.body, "")
+			}
+		})
+	}
+	n.access.loading = true
+	n.do("GET", "/streams/s", "", admin()).is(t, 503).has(t, "Retry-After", "5").says(t, "Server Is Not Ready")
+	n.do("GET", "/streams/other", "", nil).is(t, 404)
+}
+
+func TestTrailingSlash(t *testing.T) {
+	n := newNode(t)
+	for _, c := range []struct{ method, path string }{
+		{"GET", "/streams/s/"}, {"DELETE", "/streams/s/"}, {"POST", "/streams/s/"}, {"GET", "/streams/$all/"}, {"GET", "/streams/%24all/"},
+		{"GET", "/streams/s/metadata/"}, {"POST", "/streams/s/metadata/"}, {"GET", "/streams/a%2F/"}, {"HEAD", "/streams/s/"},
+	} {
+		h := with("Content-Type", appJSON, "Accept", appJSON)
+		a := n.do(c.method, c.path, "[]", h).is(t, 307).has(t, "Location", base+strings.TrimSuffix(c.path, "/")).
+			has(t, "Cache-Control", "max-age=31536000, public")
+		if c.method != "HEAD" {
+			a.says(t, "Moved Permanently")
+		}
+	}
+	n.do("GET", "/streams/s/?embed=body", "", with("X-Forwarded-Prefix", "p")).is(t, 307).has(t, "Location", base+"/p/streams/s?embed=body")
+}
+
+func TestNegotiation(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 1)
+	for _, c := range []struct{ accept, feed, single string }{
+		{"", atomXML, atomXML},
+		{"*/*", atomXML, atomXML},
+		{" ", atomXML, atomXML},
+		{"*", atomXML, atomXML},
+		{"application/json, text/plain, */*", appJSON, appJSON},
+		{"text/xml;q=0.3,application/vnd.eventstore.atom+json;q=0.9", atomJSON, atomJSON},
+		{"image/png,application/json;q=0.1", appJSON, appJSON},
+		{"application/json,text/xml", appJSON, appJSON},
+		{"TEXT/XML", textXML, textXML},
+		{"text/*", textXML, textXML},
+		{"application/*", streamDesc, atomXML},
+		{"application/*;q=0.1, */*;q=0.5", atomXML, atomXML},
+		{"text/xml;q=0.5;level=1, application/json;q=0.7", appJSON, appJSON},
+		{"application/json;q=0", appJSON, appJSON},
+		{"application/json;q=nonsense,text/xml", appJSON, appJSON},
+		{"nonsense,text/xml", textXML, textXML},
+		{"nonsense", "", ""},
+		{"image/png", "", ""},
+		{"image/*", "", ""},
+		{octets, "", octets},
+		{eventsJSON, eventsJSON, ""},
+		{"application/vnd.kurrent.atom+json", "application/vnd.kurrent.atom+json", "application/vnd.kurrent.atom+json"},
+		{"application/vnd.kurrent.events+json", "application/vnd.kurrent.events+json", ""},
+		{"application/vnd.kurrent.streamdesc+json", "application/vnd.kurrent.streamdesc+json", ""},
+		{"text/plain", "", ""},
+	} {
+		for path, want := range map[string]string{"/streams/s": c.feed, "/streams/s/0": c.single} {
+			t.Run(path+" "+c.accept, func(t *testing.T) {
+				h := admin()
+				if c.accept != "" {
+					h.Set("Accept", c.accept)
+				}
+				a := n.do("GET", path, "", h)
+				if want == "" {
+					equal(t, "body", a.is(t, 406).body, "")
+					return
+				}
+				if want != octets {
+					want += "; charset=utf-8"
+				}
+				a.is(t, 200).has(t, "Content-Type", want)
+			})
+		}
+	}
+	for format, want := range map[string]string{
+		"json": appJSON, "JSON": appJSON, "xml": textXML, "atom": atomXML, "atomxj": atomJSON, "": atomJSON, "text": "", "nonsense": "",
+	} {
+		a := n.get("/streams/s?format="+format, atomJSON)
+		if want == "" {
+			a.is(t, 406)
+			continue
+		}
+		a.is(t, 200).has(t, "Content-Type", want+"; charset=utf-8")
+	}
+	h := admin("Accept", "image/png")
+	h.Add("Accept", appJSON)
+	n.do("GET", "/streams/s", "", h).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
+	n.get("/streams/s/0/forward/1", streamDesc).is(t, 200).has(t, "Content-Type", atomJSON+"; charset=utf-8")
+}
+
+func TestDescription(t *testing.T) {
+	n := newNode(t, func(o *httpapi.Options) {
+		o.Groups = func(stream string) []string {
+			if stream == "a b" {
+				return []string{"g/1", "g2"}
+			}
+			return nil
+		}
+	})
+	const before = `{"title":"Description document for 'a b'","description":"The description document will be presented when no accept header is present or it was requested",` +
+		`"_links":{"self":{"href":"/streams/a%20b","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},` +
+		`"stream":{"href":"/streams/a%20b","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`
+	const kinds = `","supportedContentTypes":["application/vnd.eventstore.competingatom+xml","application/vnd.eventstore.competingatom+json"]}`
+	const want = before + `,"streamSubscription":[{"href":"/subscriptions/a%20b/g%2F1` + kinds + `,{"href":"/subscriptions/a%20b/g2` + kinds + `]}}`
+	for _, path := range []string{"", "/head/backward/5", "/7/5"} {
+		equal(t, "document", n.get("/streams/a%20b"+path, streamDesc).is(t, 200).body, want)
+	}
+	none := strings.ReplaceAll(strings.ReplaceAll(before, "a b", "none"), "a%20b", "none") + "}}"
+	equal(t, "without groups", n.get("/streams/none", streamDesc).body, none)
+	n.do("GET", "/streams/$x", "", with("Accept", streamDesc)).is(t, 401)
+}
+
+func TestCaching(t *testing.T) {
+	const open, closed = "max-age=0, no-cache, must-revalidate", "max-age=31536000, private"
+	n := newNode(t)
+	n.filled("s", 25)
+	for _, path := range []string{"/0/forward/20", "/5/forward/20", "/19/backward/20", "/24/backward/3", "/3", "/24/3"} {
+		n.get("/streams/s"+path, appJSON).is(t, 200).has(t, "Cache-Control", closed).has(t, "ETag", "").has(t, "Vary", "Accept")
+	}
+	pages := []string{"", "/6/forward/20", "/head/backward/3", "/30/backward/3", "/25/forward/1", "/head/3"}
+	for _, path := range append(pages, "/head") {
+		n.get("/streams/s"+path, appJSON).is(t, 200).has(t, "Cache-Control", open).has(t, "ETag", `"24;248368668"`).has(t, "Vary", "Accept")
+	}
+	for _, path := range append(pages, "/0/forward/20", "/19/backward/20") {
+		a := n.get("/streams/s"+path, appJSON, "If-None-Match", `"24;248368668"`).is(t, 304)
+		equal(t, "body", a.body, "")
+		for _, tag := range []string{`"23;248368668"`, `"24;-1955838367"`, "24;248368668", `W/"24;248368668"`, "*", `"24"`, ""} {
+			n.get("/streams/s"+path, appJSON, "If-None-Match", tag).is(t, 200)
+		}
+		n.get("/streams/s"+path, atomJSON, "If-None-Match", `"24;-1955838367"`).is(t, 304)
+	}
+	n.get("/streams/none", appJSON, "If-None-Match", `"-1;248368668"`).is(t, 404)
+
+	n.meta("s", `{"$cacheControl":12}`)
+	for _, path := range pages {
+		n.get("/streams/s"+path, appJSON).has(t, "Cache-Control", "max-age=12, private").has(t, "ETag", `"24;248368668"`)
+	}
+	n.get("/streams/s/0/forward/2", appJSON).has(t, "Cache-Control", closed)
+
+	d := newNode(t, func(o *httpapi.Options) { o.DisableHTTPCaching = true })
+	d.filled("s", 2)
+	d.meta("s", `{"$cacheControl":12}`)
+	for _, path := range []string{"", "/0", "/head", "/0/forward/1", "/metadata"} {
+		d.get("/streams/s"+path, appJSON).is(t, 200).has(t, "Cache-Control", open)
+	}
+}
+
+func TestHead(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	for _, path := range []string{"/streams/s", "/streams/s/0", "/ping"} {
+		want := n.get(path, appJSON).is(t, 200)
+		a := n.do("HEAD", path, "", admin("Accept", appJSON)).is(t, 200).has(t, "Content-Type", want.header.Get("Content-Type")).
+			has(t, "Content-Length", fmt.Sprint(len(want.body)))
+		equal(t, "body", a.body, "")
+	}
+	n.do("HEAD", "/streams/none", "", admin()).is(t, 404)
+}
+
+func TestControlHeaders(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	for _, bad := range []string{"0", "-1", "soon", "", "1.5", "+1"} {
+		n.get("/streams/s/1/forward/5", appJSON, "ES-LongPoll", bad).is(t, 400).says(t, "ES-LongPoll header in wrong format.")
+		n.get("/streams/s", appJSON, "ES-LongPoll", bad).is(t, 200)
+		n.get("/streams/s/0", appJSON, "ES-LongPoll", bad).is(t, 200)
+	}
+	for _, name := range []string{"ES-RequireLeader", "ES-RequireMaster", "ES-RequiresMaster", "Kurrent-RequireLeader"} {
+		for _, value := range []string{"True", "false", "TRUE"} {
+			n.get("/streams/s", appJSON, name, value).is(t, 200)
+			n.one("/streams/s", appJSON, "{}", name, value).is(t, 201)
+			n.delete("none", "ES-HardDelete", "true", name, value).is(t, 204, 410)
+		}
+		for _, path := range []string{"/streams/s", "/streams/s/0/forward/1", "/streams/s/0", "/streams/s/metadata", "/streams/$all"} {
+			n.get(path, appJSON, name, "perhaps").is(t, 400).says(t, "ES-RequireLeader header in wrong format.")
+		}
+	}
+	n.one("/streams/k", appJSON, "{}", "Kurrent-EventType", "new", "Kurrent-ExpectedVersion", "-1", "ES-ExpectedVersion", "7").is(t, 201)
+	e := decode[entry](t, n.get("/streams/k/0?embed=rich", atomJSON))
+	equal(t, "the new name wins", *e.EventType, "new")
+	n.one("/streams/k", appJSON, "{}", "Kurrent-EventId", "zz").is(t, 400).says(t, "ES-EventId header in wrong format.")
+	n.get("/streams/s", appJSON, "Kurrent-ResolveLinkTos", "perhaps").is(t, 400)
+	n.get("/streams/s/5/forward/1", appJSON, "Kurrent-LongPoll", "x").is(t, 400)
+}
+
+func TestCluster(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	const leader = "https://leader.example:2113"
+	n.cluster.role, n.cluster.leader = "follower", leader
+	location := func(a answer, path string) {
+		t.Helper()
+		a.is(t, 307).has(t, "Location", leader+path)
+		equal(t, "body", a.body, "")
+		a.has(t, "Content-Type", "text/plain; charset=utf-8")
+	}
+	n.get("/streams/s", appJSON).is(t, 200)
+	n.get("/streams/s", appJSON, "ES-RequireLeader", "False").is(t, 200)
+	for _, path := range []string{"/streams/s?embed=body", "/streams/s/0", "/streams/s/metadata", "/streams/$all", "/streams/a%2Fb%20c/0/forward/5"} {
+		location(n.get(path, appJSON, "ES-RequireMaster", "True"), path)
+	}
+	location(n.one("/streams/s", appJSON, "{}"), "/streams/s")
+	location(n.one("/streams/s", appJSON, "{}", "ES-RequireLeader", "False"), "/streams/s")
+	location(n.one("/streams/s/metadata", appJSON, "{}", "ES-EventType", "-"), "/streams/s/metadata")
+	location(n.delete("s"), "/streams/s")
+	n.one("/streams/s", appJSON, "{").is(t, 400) // Arguments come first.
+
+	n.cluster.leader = ""
+	n.store.set(event.ErrNotReady, false)
+	n.one("/streams/s", appJSON, "{}").is(t, 503).says(t, "Server Is Not Ready")
+	n.one("/streams/s", appJSON, "{}", "ES-RequireLeader", "True").is(t, 500).says(t, "No leader info available in response")
+	n.get("/streams/s", appJSON, "ES-RequireLeader", "True").is(t, 500).says(t, "No leader info available in response")
+
+	n.cluster.role = "leader"
+	n.store.set(nil, false)
+	n.get("/streams/s", appJSON, "ES-RequireLeader", "True").is(t, 200)
+	n.cluster.confirm = &event.NotLeader{Address: leader + "/"}
+	location(n.get("/streams/s", appJSON, "ES-RequireLeader", "True"), "/streams/s")
+	n.cluster.confirm = event.ErrNotReady
+	n.get("/streams/s", appJSON, "ES-RequireLeader", "True").is(t, 503)
+	n.get("/streams/s", appJSON).is(t, 200)
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status [3]int // read, append, delete
+		text   [3]string
+	}{
+		{event.ErrBusy, [3]int{503, 503, 503}, [3]string{"Server Is Too Busy", "Server Is Too Busy", "Server Is Too Busy"}},
+		{event.ErrNotReady, [3]int{503, 503, 503}, [3]string{"Server Is Not Ready", "Server Is Not Ready", "Server Is Not Ready"}},
+		{event.ErrClosed, [3]int{503, 503, 503}, [3]string{"Server Is Not Ready", "Server Is Not Ready", "Server Is Not Ready"}},
+		{event.ErrDiskFull, [3]int{503, 503, 503}, [3]string{"Server Is Out Of Disk Space", "Server Is Out Of Disk Space", "Server Is Out Of Disk Space"}},
+		{event.ErrWriteTimeout, [3]int{408, 500, 500}, [3]string{"Server was unable to handle request in time", "Write timeout", "Delete timeout"}},
+		{event.ErrOutcomeUnknown, [3]int{408, 500, 500}, [3]string{"Server was unable to handle request in time", "Write timeout", "Delete timeout"}},
+		{event.ErrTooLarge, [3]int{413, 413, 413}, [3]string{"Too large events received. Limit is 4mb", "Too large events received. Limit is 4mb", "Too large events received. Limit is 4mb"}},
+		{event.ErrStreamDeleted, [3]int{410, 410, 410}, [3]string{"Deleted", "Stream deleted", "Stream deleted"}},
+		{&event.Corruption{File: "chunk"}, [3]int{500, 500, 500}, [3]string{"Stored data is damaged", "Stored data is damaged", "Stored data is damaged"}},
+		{errors.New("other"), [3]int{500, 500, 500}, [3]string{"Internal Server Error", "Internal Server Error", "Internal Server Error"}},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			n := newNode(t)
+			n.store.set(fmt.Errorf("wrapped: %w", c.err), false)
+			n.get("/streams/s", appJSON).is(t, c.status[0]).says(t, c.text[0])
+			n.get("/streams/$all/"+zeros+"/forward/1", appJSON).is(t, 200) // Nothing to read.
+			n.one("/streams/s", appJSON, "{}").is(t, c.status[1]).says(t, c.text[1])
+			n.delete("s").is(t, c.status[2]).says(t, c.text[2])
+		})
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.filled("s", 1)
+		n.store.set(nil, true)
+		took := func(what string, want time.Duration, f func()) {
+			t.Helper()
+			begin := time.Now()
+			f()
+			equal(t, what, time.Since(begin), want)
+		}
+		took("append", 4*time.Second, func() { n.one("/streams/s", appJSON, "{}").is(t, 500).says(t, "Write timeout") })
+		took("delete", 4*time.Second, func() { n.delete("s").is(t, 500).says(t, "Delete timeout") })
+		took("read", 10*time.Second, func() {
+			n.get("/streams/s", appJSON).is(t, 408).says(t, "Server was unable to handle request in time")
+		})
+		took("$all", 10*time.Second, func() { n.get("/streams/$all", appJSON).is(t, 408) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		took("client gone", time.Second, func() {
+			n.doContext(ctx, "GET", "/streams/s", "", admin("Accept", appJSON)).is(t, 408, 503)
+		})
+	})
+}
+
+func TestNodeEndpoints(t *testing.T) {
+	n := newNode(t)
+	equal(t, "ping", n.do("GET", "/ping", "", nil).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8").body,
+		"{\n  \"text\": \"Ping request successfully handled\"\n}")
+	equal(t, "ping as text", n.do("GET", "/ping?format=text", "", nil).is(t, 200).has(t, "Content-Type", "text/plain; charset=utf-8").body,
+		"Text: Ping request successfully handled")
+	equal(t, "ping as XML", n.do("GET", "/ping", "", with("Accept", textXML)).body,
+		`<?xml version="1.0" encoding="utf-8"?><TextMessage><Text>Ping request successfully handled</Text></TextMessage>`)
+	n.do("GET", "/ping", "", with("Accept", "image/png")).is(t, 406)
+
+	type info struct {
+		ESVersion, Version, State, ProjectionsMode string
+		Features                                   struct{ Projections, UserManagement, AtomPub bool }
+		Authentication                             struct {
+			Type       string
+			Properties *int
+		}
+	}
+	for _, accept := range []string{"", textXML, appJSON} {
+		got := decode[info](t, n.get("/info", accept).has(t, "Content-Type", "application/json; charset=utf-8"))
+		want := info{ESVersion: "23.10.0.0", Version: "1.2.3", State: "leader", ProjectionsMode: "None"}
+		want.Features.UserManagement, want.Features.AtomPub = true, true
+		want.Authentication.Type = "internal"
+		equal(t, "info", got, want)
+	}
+	open := newNode(t, func(o *httpapi.Options) { o.Insecure, o.DisableAdminUI = true, true })
+	got := decode[info](t, open.do("GET", "/info", "", nil))
+	equal(t, "insecure", fmt.Sprint(got.Authentication.Type, got.Features.UserManagement), "insecurefalse")
+	open.do("GET", "/", "", nil).is(t, 404)
+	open.do("GET", "/web", "", nil).is(t, 404)
+
+	for _, path := range []string{"/", "/web"} {
+		n.do("GET", path, "", nil).is(t, 302).says(t, "Moved").has(t, "Location", base+"/web/index.html")
+	}
+	n.do("GET", "/health/live", "", nil).is(t, 204)
+	n.do("HEAD", "/health/live", "", nil).is(t, 204)
+	n.cluster.unready = true
+	n.do("GET", "/health/live", "", nil).is(t, 503)
+	n.cluster.unready = false
+	n.server.Drain()
+	n.do("GET", "/health/live", "", nil).is(t, 503)
+}
+
+func TestValidate(t *testing.T) {
+	n := newNode(t)
+	good := httpapi.Options{Store: n.store, Waiter: n.store, Cluster: n.cluster, Access: n.access, AdvertiseHost: "a.example", AdvertisePort: 2113}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(*httpapi.Options){
+		"no store":     func(o *httpapi.Options) { o.Store = nil },
+		"no access":    func(o *httpapi.Options) { o.Access = nil },
+		"bad host":     func(o *httpapi.Options) { o.AdvertiseHost = "a b" },
+		"bad port":     func(o *httpapi.Options) { o.AdvertisePort = 70000 },
+		"port below 0": func(o *httpapi.Options) { o.AdvertisePort = -1 },
+	} {
+		bad := good
+		spoil(&bad)
+		if bad.Validate() == nil {
+			t.Errorf("%s is valid", name)
+		}
+	}
+}
+
+func TestAdvertised(t *testing.T) {
+	n := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "public.example", 80 })
+	n.filled("s", 1)
+	f := n.feed("/streams/s")
+	equal(t, "advertised", f.ID, "http://public.example/streams/s")
+	f = n.feed("/streams/s", "X-Forwarded-Host", "proxy:5")
+	equal(t, "forwarded", f.ID, "http://proxy:5/streams/s")
+	n = newNode(t, func(o *httpapi.Options) { o.AdvertiseHost = "::1" })
+	n.filled("s", 1)
+	f = n.feed("/streams/s")
+	equal(t, "address of version 6", f.ID, "http://[::1]:2113/streams/s")
+}

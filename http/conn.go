@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// Clients of HTTP/1.1 read the text of an error in the status line, but net/http
+// writes a fixed phrase for every code. So a connection remembers, on request,
+// the phrase of the answer that is about to be written, and exchanges it in the
+// Write that begins with that answer's status line. net/http begins every answer
+// with an empty write buffer, hence a status line always stands at the beginning
+// of a Write, also with keep-alive and pipelined requests.
+//
+// Above TLS the connection must sit on top of the *tls.Conn, since below it sees
+// encrypted bytes. net/http serves HTTP/2 only on a bare *tls.Conn; on any other
+// type it speaks HTTP/1.1 and takes Request.TLS from a ConnectionState method. A
+// TLS listener therefore finishes the handshake, hands on the bare *tls.Conn
+// when "h2" was negotiated, which has no phrases, and wrapConn of it otherwise.
+
+// Listener returns l with connections that can put phrases into status lines.
+// The http.Server that serves it must have ConnContext as its ConnContext.
+func Listener(l net.Listener) net.Listener { return phraseListener{l} }
+
+// ConnContext makes a connection of a Listener reachable from its requests.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if p, ok := c.(phraser); ok {
+		return context.WithValue(ctx, connKey{}, p)
+	}
+	return ctx
+}
+
+// SetReason puts the phrase into the status line of the answer to the request
+// with the context, provided that it has the code and its connection is one of a
+// Listener. Otherwise it does nothing.
+func SetReason(ctx context.Context, code int, phrase string) {
+	if c, ok := ctx.Value(connKey{}).(phraser); ok {
+		c.SetReason(code, phrase)
+	}
+}
+
+type connKey struct{}
+
+// phraser is a connection that can put a phrase into its next status line.
+type phraser interface {
+	SetReason(code int, phrase string)
+}
+
+type phraseListener struct{ net.Listener }
+
+func (l phraseListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return wrapConn(c), nil
+}
+
+// wrapConn keeps the optional methods that net/http looks for: ReadFrom, by which
+// it sends files, CloseWrite, by which it ends a connection gently, and
+// ConnectionState, by which it tells the handler about TLS.
+func wrapConn(c net.Conn) net.Conn {
+	switch c := c.(type) {
+	case *net.TCPConn:
+		return &tcpConn{phraseConn: phraseConn{Conn: c}, tcp: c}
+	case *tls.Conn:
+		return &tlsConn{phraseConn: phraseConn{Conn: c}, tls: c}
+	}
+	return &phraseConn{Conn: c}
+}
+
+// reason is a phrase for one code.
+type reason struct {
+	code   int
+	phrase string
+}
+
+// phraseConn is a connection whose next status line may get another phrase.
+type phraseConn struct {
+	net.Conn
+	// pending is set by the handler and taken by the Write of its status line.
+	// Both run on the connection's goroutine as a rule; the atomic covers the
+	// Write of an interim answer by a body that another goroutine reads.
+	pending atomic.Pointer[reason]
+}
+
+// SetReason makes the next status line with the code carry the phrase.
+func (c *phraseConn) SetReason(code int, phrase string) {
+	c.pending.Store(&reason{code: code, phrase: phrase})
+}
+
+func (c *phraseConn) Write(p []byte) (int, error) {
+	want := c.pending.Load()
+	if want == nil {
+		return c.Conn.Write(p)
+	}
+	code, phraseAt, end := statusLine(p)
+	if code < 200 { // Not the beginning of an answer, or an interim one.
+		return c.Conn.Write(p)
+	}
+	c.pending.Store(nil)
+	if code != want.code {
+		return c.Conn.Write(p)
+	}
+	buf := writeBuffers.Get().(*[]byte)
+	b := append((*buf)[:0], p[:phraseAt]...)
+	b = appendPhrase(b, want.phrase)
+	grown := len(b) - end
+	b = append(b, p[end:]...)
+	n, err := c.Conn.Write(b)
+	if cap(b) <= maxPooledBuffer {
+		*buf = b
+		writeBuffers.Put(buf)
+	}
+	// The caller counts its own bytes.
+	if err == nil {
+		return len(p), nil
+	}
+	return max(0, min(n-grown, len(p))), err
+}
+
+var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// statusLine finds the code and the bounds of the phrase in bytes that begin
+// with a whole HTTP/1 status line. The code is 0 when they do not.
+func statusLine(p []byte) (code, phraseAt, end int) {
+	const prefix = "HTTP/1.1 " // Its last digit may differ.
+	const at = len(prefix) + len("200 ")
+	if len(p) < at || string(p[:7]) != prefix[:7] || p[8] != ' ' || p[at-1] != ' ' {
+		return 0, 0, 0
+	}
+	code, err := strconv.Atoi(string(p[len(prefix) : at-1]))
+	if err != nil {
+		return 0, 0, 0
+	}
+	for i := at; i+1 < len(p); i++ {
+		if p[i] == '\r' && p[i+1] == '\n' {
+			return code, at, i
+		}
+	}
+	return 0, 0, 0
+}
+
+// maxPhrase bounds the phrase: some clients refuse long status lines.
+const maxPhrase = 512
+
+// appendPhrase appends the phrase without what would end the status line or is
+// not allowed in one: controls become blanks, the rest stays.
+func appendPhrase(b []byte, phrase string) []byte {
+	if len(phrase) > maxPhrase {
+		phrase = phrase[:maxPhrase]
+	}
+	for i := range len(phrase) {
+		c := phrase[i]
+		if c < ' ' || c == 0x7f {
+			c = ' '
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// tcpConn is a phraseConn on TCP.
+type tcpConn struct {
+	phraseConn
+	tcp *net.TCPConn
+}
+
+// ReadFrom sends what r holds, by the kernel if it can. net/http calls it only
+// behind a written status line.
+func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) { return c.tcp.ReadFrom(r) }
+
+// CloseWrite ends the sending half.
+func (c *tcpConn) CloseWrite() error { return c.tcp.CloseWrite() }
+
+// tlsConn is a phraseConn above a TLS connection whose handshake is done.
+type tlsConn struct {
+	phraseConn
+	tls *tls.Conn
+}
+
+// ConnectionState is where net/http takes Request.TLS from.
+func (c *tlsConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// CloseWrite ends the sending half.
+func (c *tlsConn) CloseWrite() error { return c.tls.CloseWrite() }

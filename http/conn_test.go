@@ -1,0 +1,241 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// listen serves a handler on a loopback port and returns its address.
+func listen(t testing.TB, h http.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h, ConnContext: httpapi.ConnContext}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(httpapi.Listener(l)) }()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// wire is a client connection without an HTTP client's opinions.
+type wire struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+func dial(t *testing.T, address string) *wire {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return &wire{t, c, bufio.NewReader(c)}
+}
+
+func (w *wire) send(text string) {
+	w.t.Helper()
+	if _, err := io.WriteString(w, text); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// answer reads one answer and returns its status line and body.
+func (w *wire) answer(method string) (status, body string) {
+	w.t.Helper()
+	r, err := http.ReadResponse(w.r, &http.Request{Method: method})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r.Status, string(b)
+}
+
+func request(method, path, headers, body string) string {
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%s\r\n%s", method, path, len(body), headers, body)
+}
+
+func TestPhrases(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	const write = "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\n"
+	steps := []struct{ method, path, headers, body, status, text string }{
+		{"POST", "/streams/s", write + "ES-ExpectedVersion: 7\r\n", "{}", "400 Wrong expected EventNumber", "Wrong expected EventNumber"},
+		{"GET", "/streams/s/0", "Accept: application/json\r\n", "", "200 OK", `{"n":0}`},
+		{"POST", "/streams/s", write, "{", "400 Write request body invalid.", "Write request body invalid."},
+		{"GET", "/streams/s/x%0d%0aInjected:%201", "", "", "400 'x  Injected: 1' is not valid event number", "'x\r\nInjected: 1' is not valid event number"},
+		{"GET", "/streams/s", "Accept: image/png\r\n", "", "406 Requested URI is not available in requested format", ""},
+		{"POST", "/streams/s", "", "{}", "415 Invalid or missing Content-Type", ""},
+		{"GET", "/streams/none", "", "", "404 Not Found", "Not Found"},
+		{"GET", "/streams/$all", "", "", "401 Unauthorized", ""},
+		{"GET", "/streams/s/", "", "", "307 Temporary Redirect", "Moved Permanently"},
+		{"POST", "/streams/s", write + "Expect: 100-continue\r\nES-HardDelete: x\r\n", "{}", "201 Created", ""},
+		{"DELETE", "/streams/s", "", "", "204 Stream deleted", ""},
+		{"DELETE", "/streams/s", "ES-HardDelete: true\r\n", "", "204 Stream deleted", ""},
+		{"DELETE", "/streams/s", "", "", "410 Stream deleted", "Stream deleted"},
+		{"GET", "/streams/s", "", "", "410 Deleted", "Deleted"},
+		{"PUT", "/streams/s", "", "", "405 Method Not Allowed", ""},
+	}
+	address := listen(t, n.handler)
+
+	t.Run("keep-alive", func(t *testing.T) {
+		w := dial(t, address)
+		for _, s := range steps {
+			w.send(request(s.method, s.path, s.headers, s.body))
+			if strings.Contains(s.headers, "100-continue") {
+				if line, err := w.r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+					t.Fatalf("interim answer %q, %v", line, err)
+				}
+				if _, err := w.r.Discard(2); err != nil {
+					t.Fatal(err)
+				}
+			}
+			status, body := w.answer(s.method)
+			equal(t, "status", status, s.status)
+			equal(t, "text", body, s.text)
+		}
+	})
+	t.Run("pipelined", func(t *testing.T) {
+		w := dial(t, address)
+		var all strings.Builder
+		for range 20 {
+			all.WriteString(request("POST", "/streams/p", write+"ES-ExpectedVersion: 7\r\n", "{}"))
+			all.WriteString(request("GET", "/streams/none", "", ""))
+			all.WriteString(request("GET", "/streams/s", "", ""))
+		}
+		w.send(all.String())
+		for range 20 {
+			for _, want := range []string{"400 Wrong expected EventNumber", "404 Not Found", "410 Deleted"} {
+				status, _ := w.answer("GET")
+				equal(t, "status", status, want)
+			}
+		}
+	})
+	t.Run("version 1.0", func(t *testing.T) {
+		w := dial(t, address)
+		w.send("GET /streams/s HTTP/1.0\r\n\r\n")
+		all, err := io.ReadAll(w.r)
+		if err != nil || !strings.HasPrefix(string(all), "HTTP/1.0 410 Deleted\r\n") {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+// TestPhraseIsForOneAnswer sets phrases by hand, right and wrong.
+func TestPhraseIsForOneAnswer(t *testing.T) {
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, []byte(strings.Repeat("x", 1<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/other": // The code is another than the phrase is for.
+			setReason(r, 404, "never seen")
+		case "/file":
+			http.ServeFile(w, r, big)
+			return
+		case "/big":
+			setReason(r, 200, "Very Big")
+			_, _ = io.WriteString(w, "HTTP/1.1 200 "+strings.Repeat("y", 1<<20))
+			return
+		case "/long":
+			setReason(r, 200, strings.Repeat("z", 10_000))
+		case "/empty":
+			setReason(r, 200, "")
+		}
+		_, _ = io.WriteString(w, "HTTP/1.1 404 Not Found\r\n\r\n")
+	}))
+	w := dial(t, address)
+	for range 2 {
+		for _, c := range []struct {
+			path, status string
+			length       int
+		}{
+			{"/other", "200 OK", 26}, {"/plain", "200 OK", 26}, {"/file", "200 OK", 1 << 20}, {"/big", "200 Very Big", 1<<20 + 13},
+			{"/long", "200 " + strings.Repeat("z", 512), 26}, {"/empty", "200 ", 26}, {"/plain", "200 OK", 26},
+		} {
+			w.send(request("GET", c.path, "", ""))
+			status, body := w.answer("GET")
+			equal(t, c.path, status, c.status)
+			equal(t, c.path+" length", len(body), c.length)
+		}
+	}
+}
+
+// setReason reaches the connection as a handler does.
+func setReason(r *http.Request, code int, phrase string) {
+	httpapi.SetReason(r.Context(), code, phrase)
+}
+
+func TestTooLargeOverTheWire(t *testing.T) {
+	n := newNode(t)
+	address := listen(t, n.handler)
+	const head = "POST /streams/s HTTP/1.1\r\nHost: h\r\nContent-Type: application/octet-stream\r\nES-EventType: t\r\n" +
+		"ES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\n"
+	w := dial(t, address) // Refused for what it declares, before it sends anything.
+	w.send(head + "Content-Length: 40000000\r\nExpect: 100-continue\r\n\r\n")
+	status, body := w.answer("POST")
+	equal(t, "declared", status+"|"+body, "413 Too large events received. Limit is 4mb|Too large events received. Limit is 4mb")
+
+	w = dial(t, address) // Refused while it sends.
+	w.send(head + "Transfer-Encoding: chunked\r\n\r\n")
+	chunk := "100000\r\n" + strings.Repeat("x", 1<<20) + "\r\n"
+	for range 29 {
+		w.send(chunk)
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range 3 { // The server may have stopped reading.
+			if _, err := io.WriteString(w, chunk); err != nil {
+				return
+			}
+		}
+	}()
+	status, _ = w.answer("POST")
+	equal(t, "chunked", status, "413 Too large events received. Limit is 4mb")
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	<-sent
+}
+
+func TestListenerFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := httpapi.Listener(l).Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// deadline is a context that ends at a given time. Most calls are done long
+// before and never wait, so the timer is armed only when somebody asks for Done.
+type deadline struct {
+	context.Context
+	at time.Time
+
+	mu     sync.Mutex // guards what follows
+	armed  context.Context
+	cancel context.CancelFunc
+}
+
+func newDeadline(parent context.Context, d time.Duration) *deadline {
+	return &deadline{Context: parent, at: time.Now().Add(d)}
+}
+
+// Deadline returns when the context ends.
+func (d *deadline) Deadline() (time.Time, bool) {
+	if at, ok := d.Context.Deadline(); ok && at.Before(d.at) {
+		return at, true
+	}
+	return d.at, true
+}
+
+// Done arms the timer.
+func (d *deadline) Done() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.armed == nil {
+		d.armed, d.cancel = context.WithDeadline(d.Context, d.at)
+	}
+	return d.armed.Done()
+}
+
+// Err returns why the context ended, nil before.
+func (d *deadline) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.armed != nil {
+		return d.armed.Err()
+	}
+	if err := d.Context.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(d.at) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// release disarms the timer. The context must not be waited for afterwards.
+func (d *deadline) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cancel != nil {
+		d.cancel()
+	}
+}

@@ -1,0 +1,32 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// delete hides or ends a stream.
+func (x *exchange) delete() error {
+	w, err := x.newWrite(x.route.stream)
+	if err != nil {
+		return err
+	}
+	hard, err := headerHardDelete.flag(x.r.Header, false)
+	if err != nil {
+		return err
+	}
+	w.Kind = event.SoftDelete
+	if hard {
+		w.Kind = event.HardDelete
+	}
+	if len(w.Stream) > event.MaxNameBytes {
+		return problemLongName
+	}
+	if _, err := x.commit(w); err != nil {
+		return err
+	}
+	x.phrase(http.StatusNoContent, textGone)
+	x.send(http.StatusNoContent, nil)
+	return nil
+}

@@ -1,0 +1,240 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+)
+
+// Keys of headers as the header map holds them.
+const (
+	keyAccept          = "Accept"
+	keyAllow           = "Allow"
+	keyCacheControl    = "Cache-Control"
+	keyContentLength   = "Content-Length"
+	keyContentType     = "Content-Type"
+	keyCurrentVersion  = "Es-Currentversion"
+	keyETag            = "Etag"
+	keyIfNoneMatch     = "If-None-Match"
+	keyLocation        = "Location"
+	keyRetryAfter      = "Retry-After"
+	keyVary            = "Vary"
+	keyWWWAuthenticate = "Www-Authenticate"
+
+	keyAllowOrigin   = "Access-Control-Allow-Origin"
+	keyAllowMethods  = "Access-Control-Allow-Methods"
+	keyAllowHeaders  = "Access-Control-Allow-Headers"
+	keyExposeHeaders = "Access-Control-Expose-Headers"
+)
+
+// Values of headers, assigned as they are and never changed.
+var (
+	anyOrigin    = []string{"*"}
+	allowHeaders = []string{"Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
+		"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
+		"ES-ResolveLinkTos, ES-RequiresMaster"}
+	exposeHeaders = []string{"Location, ES-Position, ES-CurrentVersion"}
+	noMethods     = []string{""}
+	varyAccept    = []string{keyAccept}
+)
+
+// maxPooledBuffer bounds the buffers that are kept for the next request.
+const maxPooledBuffer = 1 << 20
+
+// exchange is one request on its way to its answer.
+type exchange struct {
+	s     *Server
+	w     http.ResponseWriter
+	r     *http.Request
+	res   *resource
+	op    *operation
+	route route
+	media *mediaType // of the answer
+	body  *mediaType // of the request's body
+	who   access.Principal
+
+	out     []byte // the answer's body
+	scratch []byte
+	prefix  []byte // base URI and forwarded prefix
+	baseLen int    // how much of prefix is the base URI
+	root    []byte // address of the feed
+	names   names
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// serve takes a request through the checks in the order of the contract:
+// credentials, route, OPTIONS, method, request type, response type, rights;
+// arguments and the operation itself are the handler's.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt route) {
+	x := exchanges.Get().(*exchange)
+	x.s, x.w, x.r, x.res, x.route = s, w, r, res, rt
+	x.cors()
+	if err := x.run(); err != nil {
+		x.fail(err)
+	}
+	x.release()
+}
+
+// release keeps the buffers and nothing else. After a panic it does not run: the
+// exchange is lost to the pool, which is harmless.
+func (x *exchange) release() {
+	out, scratch, prefix, root, n := x.out, x.scratch, x.prefix, x.root, x.names
+	if cap(out) > maxPooledBuffer {
+		out = nil
+	}
+	if cap(scratch) > maxPooledBuffer {
+		scratch = nil
+	}
+	n.reset()
+	*x = exchange{out: out[:0], scratch: scratch[:0], prefix: prefix[:0], root: root[:0], names: n}
+	exchanges.Put(x)
+}
+
+// cors sets what every answer carries, failures included.
+func (x *exchange) cors() {
+	methods := noMethods
+	if x.res != nil {
+		methods = x.res.methods
+	}
+	h := x.w.Header()
+	h[keyAllowOrigin] = anyOrigin
+	h[keyAllowMethods] = methods
+	h[keyAllowHeaders] = allowHeaders
+	h[keyExposeHeaders] = exposeHeaders
+}
+
+func (x *exchange) run() error {
+	res := x.res
+	if res == nil || !res.open {
+		who, err := x.s.access.Authenticate(x.r)
+		if err != nil {
+			return err
+		}
+		x.who = who
+	}
+	if res == nil {
+		return problemNoRoute
+	}
+	if x.r.Method == http.MethodOptions {
+		x.send(http.StatusOK, nil)
+		return nil
+	}
+	op := res.operation(x.r.Method)
+	if op == nil {
+		x.w.Header()[keyAllow] = res.methods
+		return problemMethod
+	}
+	x.op = op
+	if op.bodies != 0 {
+		v := x.r.Header[keyContentType]
+		if len(v) != 0 {
+			x.body = requestType(v[0], op.bodies)
+		}
+		if x.body == nil {
+			return problemContentType
+		}
+	}
+	if op.offer != nil {
+		x.media = negotiate(op.offer, queryValue(x.r.URL.RawQuery, "format"), x.r.Header[keyAccept])
+		if x.media == nil {
+			return problemNotAcceptable
+		}
+	}
+	if op.checked {
+		if err := x.authorize(op.right); err != nil {
+			return err
+		}
+	}
+	return op.serve(x)
+}
+
+// authorize checks the caller's right to the stream of the route. Nobody, however
+// entitled, writes to or deletes the log, or deletes a metadata stream.
+func (x *exchange) authorize(right access.Right) error {
+	stream := x.route.stream
+	if stream == event.AllStream && (right == access.WriteRight || right == access.DeleteRight) ||
+		event.IsMetaStream(stream) && right == access.DeleteRight {
+		return event.ErrNotAuthorized
+	}
+	return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
+}
+
+// send writes the answer in one Write. The header map holds all but the length.
+func (x *exchange) send(status int, body []byte) {
+	// net/http counts short bodies itself, without two allocations.
+	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 {
+		x.w.Header()[keyContentLength] = []string{strconv.Itoa(len(body))}
+	}
+	x.w.WriteHeader(status)
+	if len(body) == 0 || x.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+		return
+	}
+	if _, err := x.w.Write(body); err != nil {
+		x.s.log.Debug("answer was not taken", "path", x.r.URL.Path, "error", err)
+	}
+}
+
+// origin returns the base URI with a proxy's prefix: what every address in an
+// answer begins with.
+func (x *exchange) origin() []byte {
+	if len(x.prefix) == 0 {
+		x.prefix = x.s.base(x.prefix, x.r)
+		x.baseLen = len(x.prefix)
+		x.prefix = appendPrefix(x.prefix, x.r)
+	}
+	return x.prefix
+}
+
+// pathPrefix returns a proxy's prefix alone, for addresses without a host.
+func (x *exchange) pathPrefix() []byte {
+	o := x.origin()
+	return o[x.baseLen:]
+}
+
+// redirectSlash sends the client to the same address without its last slash.
+func (x *exchange) redirectSlash() error {
+	u := x.r.URL
+	path := u.EscapedPath()
+	b := append(x.scratch[:0], x.origin()...)
+	b = append(b, path[:len(path)-1]...)
+	if u.RawQuery != "" {
+		b = append(b, '?')
+		b = append(b, u.RawQuery...)
+	}
+	x.scratch = b
+	h := x.w.Header()
+	h[keyLocation] = []string{string(b)}
+	h[keyCacheControl] = []string{"max-age=31536000, public"}
+	x.text(http.StatusTemporaryRedirect, "Moved Permanently")
+	return nil
+}
+
+// text answers with a text/plain body.
+func (x *exchange) text(status int, text string) {
+	x.w.Header()[keyContentType] = typeText.contentType
+	x.out = append(x.out[:0], text...)
+	x.send(status, x.out)
+}
+
+// reads returns the context of a read: it ends when the client goes or the time
+// for a request is over.
+func (x *exchange) reads() *deadline { return newDeadline(x.r.Context(), x.s.opts.RequestTimeout) }
+
+// onLeader takes a request that must not be answered by a follower: it sends the
+// client to the leader, or makes sure that this node is it.
+func (x *exchange) onLeader(ctx context.Context) error {
+	if address, ok := x.s.cluster.Redirect(); ok {
+		return &event.NotLeader{Address: address}
+	}
+	if x.s.cluster.Role() != roleLeader {
+		return problemNoLeader
+	}
+	return x.s.cluster.Confirm(ctx)
+}
+
+const roleLeader = "leader"

@@ -1,0 +1,259 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func FuzzPosition(f *testing.F) {
+	for _, s := range []string{"", "0", strings.Repeat("0", 32), strings.Repeat("F", 32), "00000000000000640000000000000064", "zz"} {
+		f.Add(s, int64(len(s)))
+	}
+	f.Fuzz(func(t *testing.T, s string, n int64) {
+		if p, ok := parsePosition(s); ok {
+			if p < 0 || len(s) != positionDigits {
+				t.Fatalf("%q gave %d", s, p)
+			}
+			if again := string(appendPosition(nil, p)); !strings.EqualFold(again[:16], s[:16]) {
+				t.Fatalf("%q became %q", s, again)
+			}
+		}
+		if n < 0 {
+			return
+		}
+		if p, ok := parsePosition(string(appendPosition(nil, n))); !ok || p != n {
+			t.Fatalf("%d became %d, %v", n, p, ok)
+		}
+	})
+}
+
+func FuzzAccept(f *testing.F) {
+	for _, s := range []string{"", "*/*", "application/json", "text/xml;q=0.3,application/*;q=.9", "a/b;q=x,,;;=", "text/*;q=1;q=0"} {
+		f.Add(s, "json")
+	}
+	f.Fuzz(func(t *testing.T, accept, format string) {
+		for _, o := range []*offer{feedOffer, singleOffer, changeOffer, nodeOffer} {
+			for _, got := range []*mediaType{negotiate(o, "", []string{accept}), negotiate(o, format, nil), negotiate(o, "", []string{accept, format})} {
+				if got != nil && !o.has(got) {
+					t.Fatalf("%q gave %s/%s, which is not offered", accept, got.typ, got.sub)
+				}
+			}
+		}
+		if got := requestType(accept, appendForms); got != nil && appendForms&(1<<got.form) == 0 {
+			t.Fatalf("%q is a body of form %d", accept, got.form)
+		}
+	})
+}
+
+func FuzzPath(f *testing.F) {
+	for _, s := range []string{"/streams/s", "/streams/%24all/filtered/0/forward/1", "/streams/a%2Fb/metadata/0", "/streams//", "/streams/s/0/", "/", "/streams/%00/x/y/z/w/v"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if u, err := url.ParseRequestURI(s); err == nil {
+			rt, ok := resolve(u)
+			if ok && (rt.stream == "" || rt.kind >= kinds || len(streamResources[rt.kind].operations) == 0) {
+				t.Fatalf("%q gave %+v", s, rt)
+			}
+		}
+		if s == "" || s == "$all" {
+			return
+		}
+		// Whatever a stream is called, its own address leads back to it.
+		u, err := url.ParseRequestURI(streamsPrefix + string(appendEscaped(nil, s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rt, ok := resolve(u); !ok || rt != (route{kind: kindStream, stream: s}) {
+			t.Fatalf("%q gave %+v, %v", s, rt, ok)
+		}
+	})
+}
+
+func FuzzQuery(f *testing.F) {
+	f.Add("embed=body&format=json", "format")
+	f.Add("a=%41+%zz&=&&b", "a")
+	f.Fuzz(func(t *testing.T, raw, name string) {
+		got := queryValue(raw, name)
+		if want, err := url.ParseQuery(raw); err == nil && want.Has(name) && !strings.ContainsAny(raw, ";%") && name != "" {
+			if values := want[name]; len(values) == 1 && values[0] != got && len(want) == 1 {
+				t.Fatalf("%q of %q: %q, want %q", name, raw, got, values[0])
+			}
+		}
+	})
+}
+
+func TestAppendTime(t *testing.T) {
+	for _, at := range []time.Time{
+		time.Unix(0, 0), time.Unix(0, 999), time.Unix(0, math.MaxInt64), time.Unix(0, -1), time.Date(1999, 12, 31, 23, 59, 59, 999999999, time.UTC),
+		time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC),
+	} {
+		want := at.UTC().Format("2006-01-02T15:04:05.000000Z")
+		if got := string(appendTime(nil, at.UnixNano())); got != want {
+			t.Errorf("%v: %s, want %s", at, got, want)
+		}
+	}
+}
+
+func TestParseNumber(t *testing.T) {
+	for s, want := range map[string]int64{"0": 0, "007": 7, "9223372036854775807": math.MaxInt64, "": -1, "-1": -1, "1x": -1, "9223372036854775808": -1, "99999999999999999999": -1} {
+		n, ok := parseNumber(s, math.MaxInt64)
+		if !ok {
+			n = -1
+		}
+		if n != want {
+			t.Errorf("%q: %d, want %d", s, n, want)
+		}
+	}
+}
+
+// TestETagsTellTypesApart guards the constants: two types must not share one.
+func TestETagsTellTypesApart(t *testing.T) {
+	var seen []string
+	for _, m := range allTypes {
+		if m.kurrent {
+			continue
+		}
+		if slices.Contains(seen, m.etag) {
+			t.Errorf("%s/%s shares its tag", m.typ, m.sub)
+		}
+		seen = append(seen, m.etag)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeadline(t.Context(), time.Second)
+		if at, ok := d.Deadline(); !ok || time.Until(at) != time.Second || d.Err() != nil {
+			t.Errorf("%v, %v, %v", at, ok, d.Err())
+		}
+		child, cancel := context.WithTimeout(d, time.Minute)
+		defer cancel()
+		<-child.Done()
+		if d.Err() != context.DeadlineExceeded || child.Err() != context.DeadlineExceeded {
+			t.Errorf("%v, %v", d.Err(), child.Err())
+		}
+		d.release()
+
+		d = newDeadline(t.Context(), time.Second) // Nobody waits for it.
+		time.Sleep(time.Second)
+		if d.Err() != context.DeadlineExceeded {
+			t.Errorf("%v", d.Err())
+		}
+		<-d.Done()
+		d.release()
+
+		parent, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		defer stop()
+		d = newDeadline(parent, time.Second)
+		if at, _ := d.Deadline(); time.Until(at) != time.Millisecond {
+			t.Errorf("%v", at)
+		}
+		stop()
+		if d.Err() != context.Canceled {
+			t.Errorf("%v", d.Err())
+		}
+	})
+}
+
+// tlsListener hands on connections as a TLS listener would that negotiated HTTP/1.1.
+type tlsListener struct {
+	net.Listener
+	config *tls.Config
+}
+
+func (l tlsListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Server(c, l.config)
+	if err := secure.Handshake(); err != nil {
+		return nil, err
+	}
+	return wrapConn(secure), nil
+}
+
+func TestPhraseAboveTLS(t *testing.T) {
+	// Only its certificate and its client are of use here.
+	model := httptest.NewTLSServer(http.NotFoundHandler())
+	defer model.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{ConnContext: ConnContext, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || !r.TLS.HandshakeComplete {
+			t.Error("the handler does not know of TLS")
+		}
+		SetReason(r.Context(), http.StatusGone, "Deleted")
+		w.WriteHeader(http.StatusGone)
+	})}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(tlsListener{l, &tls.Config{Certificates: model.TLS.Certificates}}) }()
+	client := model.Client()
+	defer client.CloseIdleConnections()
+	for range 2 {
+		resp, err := client.Get("https://" + l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Error(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		if resp.Status != "410 Deleted" {
+			t.Errorf("status %q", resp.Status)
+		}
+	}
+	if err := srv.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+}
+
+// brokenConn takes some bytes and fails.
+type brokenConn struct {
+	net.Conn
+	takes int
+}
+
+func (c *brokenConn) Write([]byte) (int, error) { return c.takes, io.ErrShortWrite }
+
+func TestPhraseOfABrokenConnection(t *testing.T) {
+	const head = "HTTP/1.1 410 Gone\r\n\r\nbody"
+	for takes, want := range map[int]int{0: 0, 5: 2, 28: 25} {
+		c := wrapConn(&brokenConn{takes: takes})
+		c.(phraser).SetReason(410, "Deleted")
+		if n, err := c.Write([]byte(head)); n != want || !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("took %d: %d, %v, want %d", takes, n, err, want)
+		}
+	}
+}
+
+func TestStatusLine(t *testing.T) {
+	for line, want := range map[string]int{
+		"HTTP/1.1 200 OK\r\n": 200, "HTTP/1.0 404 \r\n": 404, "HTTP/1.1 100 Continue\r\n\r\n": 100, "HTTP/1.1 200 OK": 0, "HTTP/1.1 2x0 OK\r\n": 0,
+		"": 0, "HTTP/1.1": 0, "HTTP/2.0 200 OK\r\n": 0, "body HTTP/1.1 200 OK\r\n": 0,
+	} {
+		if code, _, _ := statusLine([]byte(line)); code != want {
+			t.Errorf("%q: %d, want %d", line, code, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/google/uuid"
+)
+
+var (
+	errMetaOfMeta = badRequest("Stream must be non-empty string and should not be metastream")
+	errWriteMeta  = badRequest("Invalid request. Stream must be non-empty string and should not be metastream")
+	errMetaType   = badRequest("Bad Request. You should not include an event type for metadata.")
+)
+
+// writeMetadata writes the metadata of a stream: the last event of its metadata
+// stream.
+func (x *exchange) writeMetadata() error {
+	if event.IsMetaStream(x.route.stream) {
+		return errWriteMeta
+	}
+	m := x.r.Header
+	if t, ok := headerEventType.in(m); ok && t != event.TypeMetadata {
+		return errMetaType
+	}
+	id, hasID, err := eventID(m)
+	if err != nil {
+		return err
+	}
+	w, err := x.newWrite(event.MetaStreamOf(x.route.stream))
+	if err != nil {
+		return err
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	e := &w.one[0]
+	switch f := x.body.form; {
+	case f.isBatch():
+		events, err := decodeBatch(f, body)
+		if err != nil {
+			return err
+		}
+		*e = events[len(events)-1]
+		id, hasID = e.ID, true
+	case f == formJSON || f == formAtomJSON:
+		if !validJSON(body) {
+			return problemInvalidBody
+		}
+		e.Data = body
+		if data, itemID, itemHasID, isItem := translateMetadataItem(body); isItem {
+			e.Data = data
+			if !hasID {
+				id, hasID = itemID, itemHasID
+			}
+		}
+	default:
+		e.Data = body
+	}
+	if !hasID {
+		id = event.ID(uuid.New())
+	}
+	e.ID, e.Type, e.Flags = id, event.TypeMetadata, 0
+	if jsontext.IsObject(e.Data) {
+		e.Flags = event.FlagJSON
+	}
+	w.Events = w.one[:]
+	return x.appended(w)
+}
+
+// metadata answers with the current metadata of a stream, or an earlier event of it.
+func (x *exchange) metadata() error {
+	stream := x.route.stream
+	if event.IsMetaStream(stream) {
+		return errMetaOfMeta
+	}
+	number := event.Head
+	if from := x.route.from; from != "" && from != segHead {
+		var err error
+		if number, err = eventNumber(from); err != nil {
+			return err
+		}
+	}
+	leader, err := requireLeader(x.r.Header)
+	if err != nil {
+		return err
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	if leader {
+		if err := x.onLeader(ctx); err != nil {
+			return err
+		}
+	}
+	info, err := x.s.store.StreamInfo(ctx, stream)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.HardDeleted:
+		return event.ErrStreamDeleted
+	case info.MetaLast < 0:
+		return x.noMetadata(ctx, stream, event.ErrStreamNotFound)
+	}
+	e, err := x.s.store.ReadEvent(ctx, event.MetaStreamOf(stream), number, false)
+	switch {
+	case errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound):
+		return x.noMetadata(ctx, stream, err)
+	case err != nil:
+		return err
+	}
+	if number != event.Head {
+		x.closed()
+	} else {
+		x.open(e.Number, nil)
+	}
+	x.writeEvent(&e)
+	return nil
+}
+
+// noMetadata answers for metadata that is not there: an empty document when the
+// stream that it would describe exists, else the error.
+func (x *exchange) noMetadata(ctx context.Context, original string, missing error) error {
+	info, err := x.s.store.StreamInfo(ctx, original)
+	switch {
+	case err != nil:
+		return err
+	case info.HardDeleted:
+		return event.ErrStreamDeleted
+	case !info.Exists():
+		return missing
+	}
+	x.writeEmpty()
+	return nil
+}
+
+// writeEmpty answers with the empty document of the negotiated type.
+func (x *exchange) writeEmpty() {
+	x.out = x.out[:0]
+	if x.media.form.isJSON() {
+		x.out = append(x.out, emptyObject...)
+	}
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+}

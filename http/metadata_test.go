@@ -1,0 +1,205 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNoMetadata(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 1)
+	for _, path := range []string{"/streams/s/metadata", "/streams/s/metadata/0", "/streams/s/metadata/head", "/streams/$$s/0", "/streams/$$s/head"} {
+		for _, accept := range []string{appJSON, atomJSON, eventJSON} {
+			a := n.get(path, accept).is(t, 200).has(t, "ETag", "").has(t, "Content-Type", accept+"; charset=utf-8").
+				has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate").has(t, "Vary", "Accept")
+			equal(t, "JSON", a.body, "{}")
+		}
+		for _, accept := range []string{"", textXML, atomXML} {
+			equal(t, "XML", n.get(path, accept).is(t, 200).body, "")
+		}
+		none := strings.Replace(path, "s/metadata", "none/metadata", 1)
+		n.get(strings.Replace(none, "$$s", "$$none", 1), appJSON).is(t, 404)
+	}
+	n.get("/streams/s/metadata/head/backward/5", appJSON).is(t, 404)
+	n.get("/streams/$$s", appJSON).is(t, 404)
+}
+
+func TestMetadataForms(t *testing.T) {
+	const id = "0f9fad5b-d9cb-469f-a165-70867728950e"
+	for _, c := range []struct{ name, contentType, body, eventType, id, want string }{
+		{"document", appJSON, `{"$maxCount": 3, "own": [1]}`, "-", id, `{"$maxCount": 3, "own": [1]}`},
+		{"document with its type", appJSON, `{}`, "$metadata", id, `{}`},
+		{"document without id", appJSON, `{"a":1}`, "-", "-", `{"a":1}`},
+		{"plain names", appJSON, `{"maxCount":3}`, "-", "-", `{"maxCount":3}`},
+		{"batch", eventsJSON, `[{"eventId":"` + id + `","eventType":"x","data":{"a":1}},{"eventId":"1f9fad5b-d9cb-469f-a165-70867728950e","eventType":"y","data":{"a":2}}]`, "-", "-", `{"a":2}`},
+		{"item", appJSON, `{"eventId":"` + id + `","eventType":"whatever","data":{"maxAge":60,"maxCount":10,"truncateBefore":3,"cacheControl":"12","acl":{"r":"a","$w":["b"]},"own":1}}`, "-", "-",
+			`{"$maxAge":60,"$maxCount":10,"$tb":3,"$cacheControl":12,"$acl":{"$r":"a","$w":["b"]},"own":1}`},
+		{"no item: another member", appJSON, `{"eventId":"` + id + `","data":{"maxAge":60},"x":1}`, "-", "-", `{"eventId":"` + id + `","data":{"maxAge":60},"x":1}`},
+		{"bytes", octets, `{"$tb":0}`, "-", id, `{"$tb":0}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			n.filled("a%20b", 1)
+			n.one("/streams/a%20b/metadata", c.contentType, c.body, "ES-EventType", c.eventType, "ES-EventId", c.id).is(t, 201).
+				has(t, "Location", base+"/streams/%24%24a%20b/0")
+			equal(t, "data", n.get("/streams/a%20b/metadata", appJSON).is(t, 200).body, c.want)
+			e := decode[entry](t, n.get("/streams/a%20b/metadata?embed=rich", atomJSON))
+			equal(t, "entry", e.Title+" "+*e.EventType, "0@$$a b $metadata")
+			equal(t, "isJson", *e.IsJSON, true)
+			f := n.feed("/streams/a%20b/metadata/head/backward/5")
+			equal(t, "feed", f.Title+f.ID, "Event stream '$$a b'"+base+"/streams/%24%24a%20b")
+			f = n.feed("/streams/a%20b/metadata/0/forward/5")
+			equal(t, "forward feed", f.numbers(), "0")
+			f = n.feed("/streams/$$a%20b")
+			equal(t, "the metadata stream", f.numbers(), "0")
+		})
+	}
+}
+
+func TestItemKeepsItsID(t *testing.T) {
+	n := newNode(t)
+	const item = `{"eventId":"0f9fad5b-d9cb-469f-a165-70867728950e","eventType":"$metadata","data":{"maxCount":1}}`
+	for range 2 {
+		n.one("/streams/s/metadata", appJSON, item, "ES-EventType", "-", "ES-EventId", "-").is(t, 201).has(t, "Location", base+"/streams/%24%24s/0")
+	}
+	n.one("/streams/s/metadata", appJSON, item, "ES-EventType", "-").is(t, 201).has(t, "Location", base+"/streams/%24%24s/1")
+}
+
+func TestMetadataIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, path, body string
+		headers          []string
+		status           int
+		text             string
+	}{
+		{"of a metadata stream", "/streams/$$s/metadata", "{}", nil, 400, "Invalid request."},
+		{"another type", "/streams/s/metadata", "{}", []string{"ES-EventType", "x"}, 400, "Bad Request. You should not include an event type for metadata."},
+		{"bad id", "/streams/s/metadata", "{}", []string{"ES-EventType", "-", "ES-EventId", "x"}, 400, "ES-EventId header in wrong format."},
+		{"bad version", "/streams/s/metadata", "{}", []string{"ES-EventType", "-", "ES-ExpectedVersion", "x"}, 400, "ES-ExpectedVersion header in wrong format."},
+		{"no json", "/streams/s/metadata", "{", []string{"ES-EventType", "-"}, 400, "Write request body invalid."},
+		{"conflict", "/streams/s/metadata", "{}", []string{"ES-EventType", "-", "ES-ExpectedVersion", "0"}, 400, "Wrong expected EventNumber"},
+		{"hard-deleted", "/streams/gone/metadata", "{}", []string{"ES-EventType", "-"}, 410, "Stream deleted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			n.filled("s", 3) // The version is that of the metadata stream, not of this one.
+			n.delete("gone", "ES-HardDelete", "true").is(t, 204)
+			n.one(c.path, appJSON, c.body, c.headers...).is(t, c.status).says(t, c.text)
+		})
+	}
+}
+
+func TestReadMetadata(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	n.meta("s", `{"$cacheControl":5,"a":1}`)
+	n.meta("s", `{"$cacheControl":5,"a":2}`)
+	n.get("/streams/s/metadata", appJSON).is(t, 200).has(t, "ETag", `"1;248368668"`).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
+	n.get("/streams/s/metadata/1", appJSON).is(t, 200).has(t, "ETag", "").has(t, "Cache-Control", "max-age=31536000, private")
+	equal(t, "replaced", n.get("/streams/s/metadata/0", appJSON).is(t, 200).body, "{}")
+	for _, path := range []string{"metadata", "metadata/0", "metadata/head/backward/1", "metadata/0/forward/1"} {
+		n.get("/streams/$$s/"+path, appJSON).is(t, 400).says(t, "Stream must be non-empty string and should not be metastream")
+	}
+	n.delete("s").is(t, 204)
+	equal(t, "soft-deleted", n.get("/streams/s/metadata", appJSON).is(t, 200).body, `{"$tb":9223372036854775807}`)
+	n.delete("s", "ES-HardDelete", "true").is(t, 204)
+	n.get("/streams/s/metadata", appJSON).is(t, 410).says(t, "Deleted")
+	n.get("/streams/s/metadata/0", appJSON).is(t, 410).says(t, "Deleted")
+	n.get("/streams/$$s/0", appJSON).is(t, 410)
+}
+
+func TestItemTakesEffect(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 5)
+	n.one("/streams/s/metadata", appJSON, `{"eventId":"`+n.id()+`","eventType":"$metadata","data":{"maxCount":3,"truncateBefore":3,"acl":{"r":"$admins"}}}`, "ES-EventType", "-", "ES-EventId", "-").is(t, 201)
+	f := n.feed("/streams/s")
+	equal(t, "visible", f.numbers(), "4 3")
+	n.do("GET", "/streams/s", "", with("Accept", appJSON)).is(t, 401)
+}
+
+func TestRightsAsTheInterfaceWritesThem(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 3)
+	a := n.one("/streams/$$s", appJSON, `{"$maxCount":1}`, "ES-EventType", "$metadata", "ES-EventId", "-").is(t, 307)
+	n.one(strings.TrimPrefix(a.header.Get("Location"), base), appJSON, `{"$maxCount":1}`, "ES-EventType", "$metadata", "ES-EventId", "-").is(t, 201).
+		has(t, "Location", base+"/streams/%24%24s/0")
+	f := n.feed("/streams/s")
+	equal(t, "visible", f.numbers(), "2")
+	equal(t, "read back", n.get("/streams/$$s/head", appJSON).is(t, 200).body, `{"$maxCount":1}`)
+}
+
+func TestDelete(t *testing.T) {
+	for _, c := range []struct {
+		name, state string
+		headers     []string
+		status      int
+		text        string // of an error, or the current version of a conflict
+		then        int    // status of a read
+	}{
+		{"soft", "two", nil, 204, "", 404},
+		{"soft with version", "two", []string{"ES-ExpectedVersion", "1"}, 204, "", 404},
+		{"soft conflict", "two", []string{"ES-ExpectedVersion", "0"}, 400, "1", 200},
+		{"soft again", "soft", nil, 204, "", 404},
+		{"soft of nothing", "none", nil, 400, "-1", 404},
+		{"soft of metadata only", "metadata", nil, 204, "", 404},
+		{"soft of hard-deleted", "hard", nil, 410, "Stream deleted", 410},
+		{"hard", "two", []string{"ES-HardDelete", "true"}, 204, "", 410},
+		{"hard, said not to", "two", []string{"ES-HardDelete", "False"}, 204, "", 404},
+		{"hard conflict", "two", []string{"ES-HardDelete", "true", "ES-ExpectedVersion", "5"}, 400, "1", 200},
+		{"hard of soft", "soft", []string{"ES-HardDelete", "TRUE"}, 204, "", 410},
+		{"hard of nothing", "none", []string{"ES-HardDelete", "true"}, 204, "", 410},
+		{"hard again", "hard", []string{"ES-HardDelete", "true"}, 410, "Stream deleted", 410},
+		{"new name of the header", "two", []string{"Kurrent-HardDelete", "true"}, 204, "", 410},
+		{"bad header", "two", []string{"ES-HardDelete", "perhaps"}, 400, "ES-HardDelete header in wrong format.", 200},
+		{"bad version", "two", []string{"ES-ExpectedVersion", "x", "ES-HardDelete", "perhaps"}, 400, "ES-ExpectedVersion header in wrong format.", 200},
+		{"bad leader", "two", []string{"ES-RequiresMaster", "x", "ES-HardDelete", "perhaps"}, 400, "ES-RequireLeader header in wrong format.", 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			switch c.state {
+			case "metadata":
+				n.meta("s", `{"a":1}`)
+			case "two", "soft", "hard":
+				n.filled("s", 2)
+			}
+			switch c.state {
+			case "soft":
+				n.delete("s").is(t, 204)
+			case "hard":
+				n.delete("s", "ES-HardDelete", "true").is(t, 204)
+			}
+			a := n.delete("s", c.headers...).is(t, c.status)
+			switch {
+			case c.status == 204:
+				equal(t, "body", a.body+a.header.Get("Location"), "")
+			case len(c.text) < 3:
+				a.says(t, "Wrong expected EventNumber").has(t, "ES-CurrentVersion", c.text)
+			default:
+				a.says(t, c.text)
+			}
+			n.get("/streams/s", appJSON).is(t, c.then)
+		})
+	}
+	n := newNode(t)
+	n.filled("x", 1)
+	n.delete("$$x").is(t, 401)
+	n.delete("$all").is(t, 401)
+}
+
+func TestRevived(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 3)
+	n.meta("s", `{"own":1}`)
+	n.delete("s").is(t, 204)
+	n.put("s", `{}`).has(t, "Location", base+"/streams/s/3")
+	f := n.feed("/streams/s")
+	equal(t, "events", f.numbers(), "3")
+	equal(t, "metadata", n.get("/streams/s/metadata", appJSON).body, `{"$tb":3}`)
+
+	n.filled("m", 2)
+	n.delete("m").is(t, 204)
+	n.meta("m", `{"own":1}`)
+	f = n.feed("/streams/m")
+	equal(t, "revived by metadata", f.numbers(), "")
+	n.one("/streams/m", appJSON, "{}", "ES-ExpectedVersion", "1").is(t, 201).has(t, "Location", base+"/streams/m/2")
+}

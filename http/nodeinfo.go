@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/internal/jsontext"
+)
+
+// compatibleVersion is the release of the reference whose clients and web
+// interface work against us; they read it to know what they can ask for.
+const compatibleVersion = "23.10.0.0"
+
+const pingText = "Ping request successfully handled"
+
+// ping answers that the node is there.
+func (x *exchange) ping() error {
+	b := x.out[:0]
+	switch x.media.form {
+	case formTextXML, formAppXML:
+		b = append(b, xmlProlog+"<TextMessage><Text>"+pingText+"</Text></TextMessage>"...)
+	case formText:
+		b = append(b, "Text: "+pingText...)
+	default:
+		b = append(b, "{\n  \"text\": \""+pingText+"\"\n}"...)
+	}
+	x.out = b
+	x.ok()
+	return nil
+}
+
+// info tells what the node is and can do. It is JSON whatever was accepted.
+func (x *exchange) info() error {
+	authentication, userManagement := "internal", "true"
+	if x.s.opts.Insecure {
+		authentication, userManagement = "insecure", "false"
+	}
+	b := append(x.out[:0], "{\n  \"esVersion\": \""+compatibleVersion+"\",\n  \"version\": "...)
+	b = jsontext.AppendString(b, x.s.opts.Version)
+	b = append(b, ",\n  \"state\": "...)
+	b = jsontext.AppendString(b, x.s.cluster.Role())
+	b = append(b, ",\n  \"projectionsMode\": \"None\",\n  \"features\": {\n    \"projections\": false,\n    \"userManagement\": "...)
+	b = append(b, userManagement...)
+	b = append(b, ",\n    \"atomPub\": true\n  },\n  \"authentication\": {\n    \"type\": \""...)
+	b = append(b, authentication...)
+	x.out = append(b, "\",\n    \"properties\": null\n  }\n}"...)
+	x.media = typeJSON
+	x.ok()
+	return nil
+}
+
+// health tells whether the node serves requests.
+func (x *exchange) health() error {
+	if x.s.drained.Load() || !x.s.cluster.Ready() {
+		return problemNotReady
+	}
+	x.send(http.StatusNoContent, nil)
+	return nil
+}
+
+// web sends a browser to the web interface.
+func (x *exchange) web() error {
+	b := append(x.scratch[:0], x.origin()...)
+	b = append(b, "/web/index.html"...)
+	x.scratch = b
+	x.w.Header()[keyLocation] = []string{string(b)}
+	x.text(http.StatusFound, "Moved")
+	return nil
+}

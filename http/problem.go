@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// problem is an answer that is not a success: a status and its text, which
+// stands in the body as text/plain and, on HTTP/1.1, in the status line.
+type problem struct {
+	status int
+	text   string
+	silent bool // the text stands in the status line only
+}
+
+func (p *problem) Error() string { return p.text }
+
+func badRequest(text string) error { return &problem{status: http.StatusBadRequest, text: text} }
+
+const (
+	textNotFound     = "Not Found"
+	textDeleted      = "Deleted"
+	textGone         = "Stream deleted" // also the phrase of a deletion that was done
+	textVersion      = "Wrong expected EventNumber"
+	textTooLarge     = "Too large events received. Limit is 4mb"
+	textInvalidBody  = "Write request body invalid."
+	textWriteTimeout = "Write timeout"
+	textNotReady     = "Server Is Not Ready"
+)
+
+var (
+	problemNoRoute        = &problem{http.StatusNotFound, textNotFound, true}
+	problemMethod         = &problem{http.StatusMethodNotAllowed, "Method Not Allowed", true}
+	problemContentType    = &problem{http.StatusUnsupportedMediaType, "Invalid or missing Content-Type", true}
+	problemNotAcceptable  = &problem{http.StatusNotAcceptable, "Requested URI is not available in requested format", true}
+	problemUnauthorized   = &problem{http.StatusUnauthorized, "Unauthorized", true}
+	problemNotFound       = &problem{http.StatusNotFound, textNotFound, false}
+	problemDeleted        = &problem{http.StatusGone, textDeleted, false}
+	problemGone           = &problem{http.StatusGone, textGone, false}
+	problemVersion        = &problem{http.StatusBadRequest, textVersion, false}
+	problemTooLarge       = &problem{http.StatusRequestEntityTooLarge, textTooLarge, false}
+	problemInvalidBody    = &problem{http.StatusBadRequest, textInvalidBody, false}
+	problemEmptyType      = &problem{http.StatusBadRequest, "Empty eventType provided.", false}
+	problemLongName       = &problem{http.StatusBadRequest, "Stream name or event type is too long.", false}
+	problemWriteTimeout   = &problem{http.StatusInternalServerError, textWriteTimeout, false}
+	problemDeleteTimeout  = &problem{http.StatusInternalServerError, "Delete timeout", false}
+	problemRequestTimeout = &problem{http.StatusRequestTimeout, "Server was unable to handle request in time", false}
+	problemNotReady       = &problem{http.StatusServiceUnavailable, textNotReady, false}
+	problemBusy           = &problem{http.StatusServiceUnavailable, "Server Is Too Busy", false}
+	problemDiskFull       = &problem{http.StatusServiceUnavailable, "Server Is Out Of Disk Space", false}
+	problemNoLeader       = &problem{http.StatusInternalServerError, "No leader info available in response", false}
+	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
+	problemCorrupt        = &problem{http.StatusInternalServerError, "Stored data is damaged", false}
+	problemInternal       = &problem{http.StatusInternalServerError, "Internal Server Error", false}
+	problemLeaderAt       = &problem{http.StatusTemporaryRedirect, "Temporary Redirect", true}
+)
+
+// action is what an operation does, as far as texts of errors depend on it.
+type action uint8
+
+const (
+	reading action = iota
+	writing
+	deleting
+)
+
+// table is the one place where an error becomes an answer. The second column
+// is the answer to a read, the third to a write, the fourth to a deletion.
+var table = []struct {
+	err                 error
+	read, write, delete *problem
+}{
+	{event.ErrNotAuthorized, problemUnauthorized, problemUnauthorized, problemUnauthorized},
+	{event.ErrNotInitialized, problemNotReady, problemNotReady, problemNotReady},
+	{event.ErrStreamNotFound, problemNotFound, problemNotFound, problemNotFound},
+	{event.ErrEventNotFound, problemNotFound, problemNotFound, problemNotFound},
+	{event.ErrStreamDeleted, problemDeleted, problemGone, problemGone},
+	{event.ErrBadPosition, problemPosition, problemPosition, problemPosition},
+	{event.ErrTooLarge, problemTooLarge, problemTooLarge, problemTooLarge},
+	{event.ErrWriteTimeout, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},
+	{event.ErrOutcomeUnknown, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},
+	{context.DeadlineExceeded, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},
+	{context.Canceled, problemNotReady, problemWriteTimeout, problemDeleteTimeout},
+	{event.ErrDiskFull, problemDiskFull, problemDiskFull, problemDiskFull},
+	{event.ErrBusy, problemBusy, problemBusy, problemBusy},
+	{event.ErrNotReady, problemNotReady, problemNotReady, problemNotReady},
+	{event.ErrEntryRefused, problemNotReady, problemNotReady, problemNotReady},
+	{event.ErrClosed, problemNotReady, problemNotReady, problemNotReady},
+}
+
+// problemOf finds the answer to an error. It is known when the error is one that
+// requests are expected to meet; any other is the node's own trouble.
+func problemOf(err error, a action) (p *problem, known bool) {
+	if errors.As(err, &p) {
+		return p, true
+	}
+	var body *bodyError
+	if errors.As(err, &body) {
+		return &problem{status: http.StatusBadRequest, text: body.Text}, true
+	}
+	var version *event.WrongExpectedVersion
+	if errors.As(err, &version) {
+		return problemVersion, true
+	}
+	var leader *event.NotLeader
+	if errors.As(err, &leader) {
+		if leader.Address == "" {
+			return problemNotReady, true
+		}
+		return problemLeaderAt, true
+	}
+	for i := range table {
+		row := &table[i]
+		if !errors.Is(err, row.err) {
+			continue
+		}
+		switch a {
+		case writing:
+			return row.write, true
+		case deleting:
+			return row.delete, true
+		}
+		return row.read, true
+	}
+	if event.IsCorruption(err) {
+		return problemCorrupt, false
+	}
+	return problemInternal, false
+}
+
+var (
+	retryAfter = []string{"5"}
+	challenge  = []string{`X-Basic realm="ESDB"`}
+)
+
+// fail answers with what err means.
+func (x *exchange) fail(err error) {
+	p, known := problemOf(err, x.action())
+	if !known {
+		x.s.log.Error("request could not be answered", "method", x.r.Method, "path", x.r.URL.Path, "error", err)
+	}
+	h := x.w.Header()
+	var version *event.WrongExpectedVersion
+	var leader *event.NotLeader
+	switch {
+	case p == problemUnauthorized:
+		h[keyWWWAuthenticate] = challenge
+	case p == problemVersion && errors.As(err, &version):
+		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
+	case p == problemLeaderAt && errors.As(err, &leader):
+		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
+	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized):
+		h[keyRetryAfter] = retryAfter
+	case p == problemNotFound && x.op != nil && x.op.single:
+		x.missing(p)
+		return
+	}
+	x.refuse(p)
+}
+
+// missing answers for a single event that is not there: JSON clients parse the
+// body whatever the status, so they get an empty object.
+func (x *exchange) missing(p *problem) {
+	if x.media == nil || !x.media.form.isJSON() {
+		x.refuse(&problem{status: p.status, text: p.text, silent: true})
+		return
+	}
+	x.w.Header()[keyContentType] = x.media.contentType
+	x.send(p.status, emptyObject)
+}
+
+// refuse writes a problem.
+func (x *exchange) refuse(p *problem) {
+	x.phrase(p.status, p.text)
+	x.w.Header()[keyContentType] = typeText.contentType
+	if p.silent {
+		x.send(p.status, nil)
+		return
+	}
+	x.out = append(x.out[:0], p.text...)
+	x.send(p.status, x.out)
+}
+
+func (x *exchange) action() action {
+	if x.op == nil {
+		return reading
+	}
+	return x.op.action
+}
+
+// phrase puts a text into the status line, where the connection has one.
+func (x *exchange) phrase(status int, text string) {
+	if text == http.StatusText(status) || x.r.ProtoMajor != 1 {
+		return
+	}
+	SetReason(x.r.Context(), status, text)
+}

@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+	"github.com/julienschmidt/httprouter"
+)
+
+// Defaults of the waits. A write may wait for both its parts.
+const (
+	DefaultPrepareTimeout = 2 * time.Second
+	DefaultCommitTimeout  = 2 * time.Second
+	DefaultRequestTimeout = 10 * time.Second
+)
+
+// Options says what a Server serves and how. Store, Waiter, Cluster and Access
+// must be set; the zero value of everything else works.
+type Options struct {
+	Store   Store
+	Waiter  Waiter
+	Cluster Cluster
+	Access  Access
+	Logger  hclog.Logger
+
+	// Version is the product's own version, shown beside the compatible one.
+	Version string
+
+	// AdvertiseHost and AdvertisePort take the place of host and port of the
+	// request in addresses that clients are given.
+	AdvertiseHost string
+	AdvertisePort int
+
+	// PrepareTimeout and CommitTimeout together bound the wait for a write,
+	// RequestTimeout that for a read, a long poll's own time not counted.
+	PrepareTimeout time.Duration
+	CommitTimeout  time.Duration
+	RequestTimeout time.Duration
+
+	// MaxEventBytes bounds data plus metadata of one event; at most, and by
+	// default, event.MaxEventBytes.
+	MaxEventBytes int
+
+	DisableHTTPCaching bool // every 200 says that it must not be kept
+	DisableAdminUI     bool // no redirects to the web interface
+	Insecure           bool // no authentication and no rights, as /info tells it
+
+	// Groups names the persistent subscription groups of a stream. Nil means that
+	// there are none.
+	Groups func(stream string) []string
+}
+
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.PrepareTimeout <= 0 {
+		o.PrepareTimeout = DefaultPrepareTimeout
+	}
+	if o.CommitTimeout <= 0 {
+		o.CommitTimeout = DefaultCommitTimeout
+	}
+	if o.RequestTimeout <= 0 {
+		o.RequestTimeout = DefaultRequestTimeout
+	}
+	if o.MaxEventBytes <= 0 || o.MaxEventBytes > event.MaxEventBytes {
+		o.MaxEventBytes = event.MaxEventBytes
+	}
+}
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	switch {
+	case o.Store == nil || o.Waiter == nil || o.Cluster == nil || o.Access == nil:
+		return errors.New("http: store, waiter, cluster and access must be set")
+	case o.AdvertiseHost != "" && !isAuthority(o.AdvertiseHost):
+		return fmt.Errorf("http: advertised host %q is no host", o.AdvertiseHost)
+	case o.AdvertisePort < 0 || o.AdvertisePort > 65535:
+		return fmt.Errorf("http: advertised port %d is no port", o.AdvertisePort)
+	}
+	return nil
+}
+
+// Server answers requests. It starts no goroutine of its own: those of the
+// http.Server run it, and Drain ends what they wait for.
+type Server struct {
+	store   Store
+	waiter  Waiter
+	cluster Cluster
+	access  Access
+	log     hclog.Logger
+	opts    Options
+	router  *httprouter.Router
+
+	// draining is canceled by Drain: long polls end, and the node is no longer ready.
+	draining context.Context
+	drain    context.CancelFunc
+	drained  atomic.Bool
+}
+
+// New returns a server. The options must be valid.
+func New(o Options) *Server {
+	o.EnsureDefaults()
+	s := &Server{
+		store:   o.Store,
+		waiter:  o.Waiter,
+		cluster: o.Cluster,
+		access:  o.Access,
+		log:     o.Logger,
+		opts:    o,
+	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.router = s.newRouter()
+	return s
+}
+
+// Handler returns what an http.Server serves. For texts in status lines its
+// listener must come from Listener, and its ConnContext must be ours.
+func (s *Server) Handler() http.Handler { return s.router }
+
+// Drain prepares for the end: /health/live answers 503 from now on, and long
+// polls come back at once with what they have. Other requests are served as
+// before. It does not wait and may be called more than once.
+func (s *Server) Drain() {
+	s.drained.Store(true)
+	s.drain()
+}
+
+// newRouter builds the top level. Below it the table of routes decides: the
+// router knows decoded paths only and cannot tell a literal segment from a
+// placeholder, so everything under /streams/ is one route to it.
+func (s *Server) newRouter() *httprouter.Router {
+	r := &httprouter.Router{} // No redirects and no answers of its own.
+	for path, res := range s.fixedResources() {
+		handle := func(w http.ResponseWriter, req *http.Request, _ httprouter.Params) {
+			s.serve(w, req, res, route{})
+		}
+		for _, method := range routedMethods {
+			r.Handle(method, path, handle)
+		}
+	}
+	for _, method := range routedMethods {
+		r.Handle(method, streamsPrefix+"*rest", s.serveStreams)
+	}
+	// Whatever else comes here: a method that no route has, or no route at all.
+	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if handle, params, _ := r.Lookup(http.MethodGet, req.URL.Path); handle != nil {
+			handle(w, req, params)
+			return
+		}
+		s.serve(w, req, nil, route{})
+	})
+	return r
+}
+
+const streamsPrefix = "/streams/"
+
+// routedMethods are the methods that reach a route without a detour.
+var routedMethods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+	http.MethodPatch, http.MethodDelete, http.MethodOptions,
+}
+
+func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+	rt, ok := resolve(r.URL)
+	if !ok {
+		s.serve(w, r, nil, route{})
+		return
+	}
+	s.serve(w, r, &streamResources[rt.kind], rt)
+}
+
+// fixedResources are the paths without placeholders.
+func (s *Server) fixedResources() map[string]*resource {
+	m := map[string]*resource{
+		"/ping":        &pingResource,
+		"/info":        &infoResource,
+		"/health/live": &healthResource,
+	}
+	if !s.opts.DisableAdminUI {
+		m["/"] = &webResource
+		m["/web"] = &webResource
+	}
+	return m
+}
+
+// methodsHeader spells the methods of a path as the CORS header does.
+func methodsHeader(ops []operation) []string {
+	var b strings.Builder
+	for i := range ops {
+		b.WriteString(ops[i].method)
+		b.WriteString(", ")
+	}
+	b.WriteString(http.MethodOptions)
+	return []string{b.String()}
+}

@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	defaultCount = 20
+	maxCount     = 4096
+)
+
+// fromHead is the number of a page that begins at the newest event.
+const fromHead = event.Head
+
+// eventNumber reads an event number.
+func eventNumber(s string) (int64, error) {
+	n, ok := parseNumber(s, math.MaxInt64)
+	if !ok {
+		return 0, badRequest("'" + s + "' is not valid event number")
+	}
+	return n, nil
+}
+
+// pageCount reads the size of a page.
+func pageCount(s string) (int, error) {
+	if s == "" {
+		return defaultCount, nil
+	}
+	n, ok := parseNumber(s, math.MaxInt32)
+	if !ok || n == 0 {
+		return 0, badRequest("'" + s + "' is not valid count. Should be positive integer")
+	}
+	if n > maxCount {
+		return 0, errPageTooBig
+	}
+	return int(n), nil
+}
+
+var errPageTooBig = badRequest("Read size too big, should be less than 4096 items")
+
+// pageRequest is what a page of a stream was asked for with.
+type pageRequest struct {
+	event.StreamRead
+	leader bool
+	poll   time.Duration
+}
+
+// page reads the arguments of a page, in the order of the contract.
+func (x *exchange) page(stream string, backward bool) (p pageRequest, err error) {
+	p.Stream, p.Backward = stream, backward
+	switch {
+	case backward && (x.route.from == "" || x.route.from == segHead):
+		p.From = fromHead
+	default:
+		if p.From, err = eventNumber(x.route.from); err != nil {
+			return p, err
+		}
+	}
+	if p.Count, err = pageCount(x.route.count); err != nil {
+		return p, err
+	}
+	if p.ResolveLinks, err = headerResolveLinks.flag(x.r.Header, true); err != nil {
+		return p, err
+	}
+	if p.leader, err = requireLeader(x.r.Header); err != nil {
+		return p, err
+	}
+	if !backward {
+		p.poll, err = longPoll(x.r.Header)
+	}
+	return p, err
+}
+
+func (x *exchange) backward() error { return x.serveBackward(x.route.stream) }
+
+func (x *exchange) forward() error { return x.serveForward(x.route.stream) }
+
+func (x *exchange) metaBackward() error {
+	if event.IsMetaStream(x.route.stream) {
+		return errMetaOfMeta
+	}
+	return x.serveBackward(event.MetaStreamOf(x.route.stream))
+}
+
+func (x *exchange) metaForward() error {
+	if event.IsMetaStream(x.route.stream) {
+		return errMetaOfMeta
+	}
+	return x.serveForward(event.MetaStreamOf(x.route.stream))
+}
+
+func (x *exchange) serveBackward(stream string) error {
+	p, err := x.page(stream, true)
+	if err != nil {
+		return err
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	if p.leader {
+		if err := x.onLeader(ctx); err != nil {
+			return err
+		}
+	}
+	if x.media.form == formDescription {
+		return x.describe(stream)
+	}
+	return x.feed(ctx, &p)
+}
+
+func (x *exchange) serveForward(stream string) error {
+	p, err := x.page(stream, false)
+	if err != nil {
+		return err
+	}
+	ctx := x.reads()
+	defer func() { ctx.release() }()
+	if p.leader {
+		if err := x.onLeader(ctx); err != nil {
+			return err
+		}
+	}
+	if x.media.form == formDescription {
+		x.media = x.media.feedInstead()
+	}
+	if p.poll > 0 {
+		if err := x.awaitStream(&p); err != nil {
+			return err
+		}
+		ctx.release() // The wait was not the request's fault.
+		ctx = x.reads()
+	}
+	return x.feed(ctx, &p)
+}
+
+// feedInstead is the type of a feed where the description document does not exist.
+func (t *mediaType) feedInstead() *mediaType {
+	if t.kurrent {
+		return kurrentAtomJSON
+	}
+	return typeAtomJSON
+}
+
+// awaitStream waits until an event arrives in a stream whose page begins above
+// its last event, at most for the time the client gave.
+func (x *exchange) awaitStream(p *pageRequest) error {
+	info, err := x.s.store.StreamInfo(x.r.Context(), p.Stream)
+	if err != nil {
+		return err
+	}
+	if info.HardDeleted || info.Exists() && p.From <= info.Last {
+		return nil
+	}
+	return x.wait(p.poll, func(ctx context.Context) error {
+		return x.s.waiter.WaitStream(ctx, p.Stream, info.Last)
+	})
+}
+
+// wait runs a long poll. Its end by time, or by the end of the server, is no
+// error: the answer is then what there is. The context of the request frees the
+// waiter when the client goes away.
+func (x *exchange) wait(d time.Duration, until func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(x.r.Context(), d)
+	defer cancel()
+	stop := context.AfterFunc(x.s.draining, cancel)
+	defer stop()
+	err := until(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case x.r.Context().Err() != nil:
+		return x.r.Context().Err()
+	case ctx.Err() != nil || errors.Is(err, event.ErrClosed):
+		return nil
+	}
+	return err
+}
+
+// feed answers with one page. Whether the client's copy is still good is known
+// without reading an event.
+func (x *exchange) feed(ctx context.Context, p *pageRequest) error {
+	if match := x.r.Header[keyIfNoneMatch]; match != nil {
+		info, err := x.s.store.StreamInfo(ctx, p.Stream)
+		if err != nil {
+			return err
+		}
+		if info.Exists() && x.matches(match[0], info.Last) {
+			x.notModified(match, &info.Metadata)
+			return nil
+		}
+	}
+	page, err := x.s.store.ReadStream(ctx, p.StreamRead)
+	if err != nil {
+		return err
+	}
+	x.freshness(&page, p)
+	doc := x.streamFeed(&page, p)
+	x.write(&doc)
+	return nil
+}
+
+// write answers with a feed.
+func (x *exchange) write(doc *feedDocument) {
+	switch form := x.media.form; {
+	case form == formHTML:
+		x.out = doc.appendHTML(x.out[:0])
+	case form.isJSON():
+		x.out = doc.appendJSON(x.out[:0])
+	default:
+		x.out = doc.appendXML(x.out[:0])
+	}
+	x.ok()
+}
+
+// ok sends x.out as the negotiated type.
+func (x *exchange) ok() {
+	h := x.w.Header()
+	h[keyContentType] = x.media.contentType
+	h[keyVary] = varyAccept
+	x.send(200, x.out)
+}

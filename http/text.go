@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/internal/xmljson"
+)
+
+// noTime is the time of a feed that has none.
+const noTime = "0001-01-01T00:00:00Z"
+
+// appendTime appends a time in nanoseconds since 1970 as UTC with six fractional digits.
+func appendTime(b []byte, ns int64) []byte {
+	t := time.Unix(0, ns).UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	micros := t.Nanosecond() / 1000
+	var d [len("2006-01-02T15:04:05.000000Z")]byte
+	put2(d[0:], year/100) // Nanoseconds in 64 bits end in 2262.
+	put2(d[2:], year%100)
+	d[4] = '-'
+	put2(d[5:], int(month))
+	d[7] = '-'
+	put2(d[8:], day)
+	d[10] = 'T'
+	put2(d[11:], hour)
+	d[13] = ':'
+	put2(d[14:], minute)
+	d[16] = ':'
+	put2(d[17:], second)
+	d[19] = '.'
+	put2(d[20:], micros/10000)
+	put2(d[22:], micros/100%100)
+	put2(d[24:], micros%100)
+	d[26] = 'Z'
+	return append(b, d[:]...)
+}
+
+// put2 writes a number below 100 as two digits.
+func put2(b []byte, n int) {
+	b[1] = byte('0' + n%10)
+	b[0] = byte('0' + n/10)
+}
+
+// names keeps the escaped forms of the stream name written last: a page mostly
+// holds events of one stream.
+type names struct {
+	name  string
+	known bool
+	isXML bool
+	uri   []byte // percent-encoded
+	text  []byte // escaped for the document's format, without quotes
+	home  []byte // address of the stream with a slash behind it
+}
+
+// reset forgets the name, so that no request sees another's in a shared string,
+// and keeps the buffers.
+func (n *names) reset() { *n = names{uri: n.uri[:0], text: n.text[:0], home: n.home[:0]} }
+
+// name makes x.names those of a stream.
+func (x *exchange) name(name string, isXML bool) {
+	n := &x.names
+	if n.known && n.isXML == isXML && n.name == name {
+		return
+	}
+	n.name, n.known, n.isXML = name, true, isXML
+	n.uri = appendEscaped(n.uri[:0], name)
+	n.home = append(appendStreamURI(n.home[:0], x.origin(), n.uri), '/')
+	if isXML {
+		n.text = xmljson.AppendText(n.text[:0], name)
+		return
+	}
+	n.text = appendInner(n.text[:0], name)
+}
+
+// appendInner appends s escaped for the inside of a JSON string.
+func appendInner(b []byte, s string) []byte {
+	start := len(b)
+	b = jsontext.AppendString(b, s)
+	copy(b[start:], b[start+1:])
+	return b[:len(b)-2]
+}
+
+// appendStreamURI appends the address of a stream.
+func appendStreamURI(b, origin, name []byte) []byte {
+	b = append(b, origin...)
+	b = append(b, streamsPrefix...)
+	return append(b, name...)
+}
+
+// embed is how much of an event an entry shows.
+type embed uint8
+
+const (
+	embedNone embed = iota
+	embedContent
+	embedRich
+	embedBody
+	embedPretty
+	embedTryHarder
+)
+
+// embedOf reads the query parameter; unknown values show nothing more.
+func embedOf(x *exchange) embed {
+	if x.r.URL.RawQuery == "" {
+		return embedNone
+	}
+	v := queryValue(x.r.URL.RawQuery, "embed")
+	switch {
+	case v == "":
+	case strings.EqualFold(v, "content"):
+		return embedContent
+	case strings.EqualFold(v, "rich"):
+		return embedRich
+	case strings.EqualFold(v, "body"):
+		return embedBody
+	case strings.EqualFold(v, "pretty"), strings.EqualFold(v, "prettybody"):
+		return embedPretty
+	case strings.EqualFold(v, "tryharder"):
+		return embedTryHarder
+	}
+	return embedNone
+}

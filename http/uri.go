@@ -1,0 +1,201 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Canonical keys of the headers that name the address a client believes in.
+const (
+	keyForwardedHost   = "X-Forwarded-Host"
+	keyForwardedPort   = "X-Forwarded-Port"
+	keyForwardedProto  = "X-Forwarded-Proto"
+	keyForwardedPrefix = "X-Forwarded-Prefix"
+)
+
+// base appends scheme, host and port as the client addressed the node, without a
+// slash at the end: the request's own, overridden by the advertised address,
+// then by a proxy's headers. Nothing but bytes that need no escaping in JSON,
+// XML and headers gets through.
+func (s *Server) base(b []byte, r *http.Request) []byte {
+	m := r.Header
+	proto, fhost, fport := m[keyForwardedProto], m[keyForwardedHost], m[keyForwardedPort]
+	if proto == nil && fhost == nil && fport == nil && s.opts.AdvertiseHost == "" && s.opts.AdvertisePort == 0 &&
+		r.TLS == nil && isAuthority(r.Host) && !strings.HasSuffix(r.Host, ":80") {
+		b = append(b, "http://"...)
+		return append(b, r.Host...)
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	host, port := splitHost(requestHost(r))
+	if s.opts.AdvertiseHost != "" {
+		host = s.opts.AdvertiseHost
+		if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
+			host = "[" + host + "]"
+		}
+	}
+	if s.opts.AdvertisePort != 0 {
+		port = strconv.Itoa(s.opts.AdvertisePort)
+	}
+	if p := firstOf(fport); p != "" {
+		if _, ok := parseNumber(p, 65535); ok {
+			port = p
+		}
+	}
+	if p := firstOf(proto); strings.EqualFold(p, "http") || strings.EqualFold(p, "https") {
+		scheme = strings.ToLower(p)
+	}
+	if h := firstOf(fhost); h != "" && isAuthority(h) {
+		var p string
+		if host, p = splitHost(h); p != "" {
+			port = p
+		}
+	}
+	b = append(b, scheme...)
+	b = append(b, "://"...)
+	b = append(b, host...)
+	if port != "" && !(scheme == "http" && port == "80") && !(scheme == "https" && port == "443") {
+		b = append(b, ':')
+		b = append(b, port...)
+	}
+	return b
+}
+
+// requestHost is the Host header, or what the connection was made to.
+func requestHost(r *http.Request) string {
+	if isAuthority(r.Host) {
+		return r.Host
+	}
+	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return a.String()
+	}
+	return "localhost"
+}
+
+// prefix appends what a proxy took away from the front of the path, without a
+// slash at its end.
+func appendPrefix(b []byte, r *http.Request) []byte {
+	v := r.Header[keyForwardedPrefix]
+	if v == nil {
+		return b
+	}
+	p := strings.Trim(firstOf(v), "/")
+	if p == "" {
+		return b
+	}
+	b = append(b, '/')
+	for i := range len(p) {
+		if c := p[i]; c == '/' || c == '%' {
+			b = append(b, c)
+		} else {
+			b = appendEscapedByte(b, c)
+		}
+	}
+	return b
+}
+
+// firstOf returns the first of the values of a list header.
+func firstOf(v []string) string {
+	if len(v) == 0 {
+		return ""
+	}
+	first, _, _ := strings.Cut(v[0], ",")
+	return strings.TrimSpace(first)
+}
+
+// splitHost cuts host:port; an IPv6 address stays within its brackets.
+func splitHost(s string) (host, port string) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 || strings.HasSuffix(s, "]") {
+		return s, ""
+	}
+	if p := s[i+1:]; p == "" || isPort(p) {
+		return s[:i], p
+	}
+	return s, ""
+}
+
+func isPort(p string) bool {
+	_, ok := parseNumber(p, 65535)
+	return ok
+}
+
+// isAuthority reports whether s is fit to stand in an address as it is.
+func isAuthority(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isUnreserved(c) && c != ':' && c != '[' && c != ']' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' || c == '~'
+}
+
+// appendEscaped appends a name with everything percent-encoded but the unreserved set.
+func appendEscaped(b []byte, name string) []byte {
+	for i := range len(name) {
+		b = appendEscapedByte(b, name[i])
+	}
+	return b
+}
+
+func appendEscapedByte(b []byte, c byte) []byte {
+	const digits = "0123456789ABCDEF"
+	if isUnreserved(c) {
+		return append(b, c)
+	}
+	return append(b, '%', digits[c>>4], digits[c&15])
+}
+
+// queryValue returns the value of a parameter of a raw query; names compare
+// without regard to case. The first one counts.
+func queryValue(raw, name string) string {
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		if len(key) == len(name) && strings.EqualFold(key, name) {
+			return unescapeQuery(value)
+		}
+	}
+	return ""
+}
+
+// unescapeQuery decodes a value of a query; broken escapes stay as they are.
+func unescapeQuery(s string) string {
+	if strings.IndexByte(s, '%') < 0 && strings.IndexByte(s, '+') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '+':
+			b = append(b, ' ')
+		case c == '%' && i+2 < len(s) && unhex(s[i+1]) < 16 && unhex(s[i+2]) < 16:
+			b = append(b, unhex(s[i+1])<<4|unhex(s[i+2]))
+			i += 2
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
+}
