@@ -1,0 +1,45 @@
+package replication_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+)
+
+// BenchmarkRaftSingleNode measures acknowledged writes through the whole write
+// path of one node, with a state machine in memory.
+func BenchmarkRaftSingleNode(b *testing.B) {
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		for _, writers := range []int{1, 32, 256} {
+			b.Run(fmt.Sprintf("%s/writers=%d", kind, writers), func(b *testing.B) {
+				y := newToy()
+				r := open(b, toyOptions(y, b.TempDir(), kind))
+				defer closeReplica(b, r)
+				b.ReportAllocs()
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				var begun atomic.Int64
+				for i := range writers {
+					wg.Go(func() {
+						w := &event.Write{Stream: fmt.Sprintf("%0250d", i), ExpectedVersion: event.AnyVersion}
+						for begun.Add(1) <= int64(b.N) {
+							if _, err := r.Submit(context.Background(), w); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.StopTimer()
+				s := r.Stats()
+				b.ReportMetric(float64(s.Requests)/float64(max(s.Entries, 1)), "requests/entry")
+			})
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package replication
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/raft"
+)
+
+// plainFSM takes entries one by one, and fails on demand.
+type plainFSM struct {
+	applied []uint64
+	restore error
+	persist error
+}
+
+func (f *plainFSM) Apply(log *raft.Log) any {
+	f.applied = append(f.applied, log.Index)
+	return log.Index
+}
+
+func (f *plainFSM) Snapshot() (raft.FSMSnapshot, error) { return f, nil }
+
+func (f *plainFSM) Restore(source io.ReadCloser) error { return f.restore }
+
+func (f *plainFSM) Persist(sink raft.SnapshotSink) error {
+	if f.persist != nil {
+		return errors.Join(f.persist, sink.Cancel())
+	}
+	_, err := io.WriteString(sink, "content")
+	return err // leaves closing to others
+}
+
+func (f *plainFSM) Release() {}
+
+func TestStateMachineWithoutBatches(t *testing.T) {
+	f := &plainFSM{}
+	s := newStateMachine(f, testSnapshots(t), &failStop{}, newMetrics(nil))
+	answers := s.ApplyBatch([]*raft.Log{
+		{Index: 3, Type: raft.LogCommand}, {Index: 4, Type: raft.LogConfiguration}, {Index: 5, Type: raft.LogCommand},
+	})
+	if !equal(f.applied, 3, 5) || answers[0] != uint64(3) || answers[1] != nil || answers[2] != uint64(5) || !s.dirty() {
+		t.Errorf("applied %v, answered %v", f.applied, answers)
+	}
+}
+
+func TestPersist(t *testing.T) {
+	disk := errors.New("input/output error")
+	for _, c := range []struct {
+		name  string
+		err   error
+		fatal bool
+	}{{"written", nil, false}, {"sync failed", disk, true}, {"log closed", event.ErrClosed, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			var fatal error
+			snaps := testSnapshots(t)
+			f := &plainFSM{persist: c.err}
+			s := newStateMachine(f, snaps, &failStop{onFatal: func(err error) { fatal = err }}, newMetrics(nil))
+			s.Apply(&raft.Log{Index: 7})
+			snap, err := s.Snapshot()
+			mustNot(t, err)
+			s.Apply(&raft.Log{Index: 8})
+			sink, err := snaps.Create(1, 7, 1, raft.Configuration{}, 1, nil)
+			mustNot(t, err)
+			if err := snap.Persist(sink); !errors.Is(err, c.err) {
+				t.Errorf("returned %v", err)
+			}
+			if (fatal != nil) != c.fatal || c.fatal && !errors.Is(fatal, disk) {
+				t.Errorf("fatal error %v", fatal)
+			}
+			if got := listed(t, snaps); (len(got) == 1) != (c.err == nil) {
+				t.Errorf("manifests %v", got)
+			}
+			if !s.dirty() {
+				t.Error("an entry behind the manifest counts as covered")
+			}
+		})
+	}
+}
+
+func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("data is missing")} {
+		snaps := testSnapshots(t)
+		s := newStateMachine(&plainFSM{restore: failure}, snaps, &failStop{}, newMetrics(nil))
+		sink := take(t, snaps, 9, false, "received")
+		_, source, err := snaps.Open(sink.ID())
+		mustNot(t, err)
+		if err := s.Restore(source); !errors.Is(err, failure) {
+			t.Errorf("returned %v", err)
+		}
+		if got := listed(t, reopenSnapshots(t, snaps.dir)); (len(got) == 1) != (failure == nil) {
+			t.Errorf("restore said %v, manifests %v", failure, got)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package replication
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// ErrStateLost says that the consensus state of a node is incomplete, or was
+// not made together, or does not fit the event log. Such a node must not vote.
+var ErrStateLost = errors.New("consensus state is lost")
+
+// Names on disk: do not change.
+const (
+	raftDir       = "raft"
+	identityFile  = "identity"
+	stableFile    = "stable.db"
+	snapshotsDir  = "snapshots"
+	identityBuild = 1 // format of the identity file
+)
+
+// Keys in the stable store. The second is raft's own.
+var (
+	keyCreation    = []byte("CreationID")
+	keyCurrentTerm = []byte("CurrentTerm")
+)
+
+// Identity says who a node is. It is made once per data directory.
+type Identity struct {
+	Creation  event.ID // ties stable store, Raft log and manifests together
+	Node      event.ID
+	Cluster   event.ID
+	Directory event.ID
+}
+
+type identityJSON struct {
+	Format    int    `json:"format"`
+	Creation  string `json:"creationId"`
+	Node      string `json:"nodeId"`
+	Cluster   string `json:"clusterId"`
+	Directory string `json:"directoryId"`
+}
+
+func encodeIdentity(id Identity) ([]byte, error) {
+	return json.MarshalIndent(identityJSON{
+		Format: identityBuild, Creation: id.Creation.String(), Node: id.Node.String(),
+		Cluster: id.Cluster.String(), Directory: id.Directory.String(),
+	}, "", "  ")
+}
+
+func decodeIdentity(data []byte) (Identity, error) {
+	var doc identityJSON
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return Identity{}, err
+	}
+	if doc.Format != identityBuild {
+		return Identity{}, fmt.Errorf("format %d is not known, only %d", doc.Format, identityBuild)
+	}
+	var id Identity
+	for _, part := range []struct {
+		text string
+		to   *event.ID
+	}{{doc.Creation, &id.Creation}, {doc.Node, &id.Node}, {doc.Cluster, &id.Cluster}, {doc.Directory, &id.Directory}} {
+		parsed, err := event.ParseID(part.text)
+		if err != nil {
+			return Identity{}, fmt.Errorf("%q: %w", part.text, err)
+		}
+		*part.to = parsed
+	}
+	return id, nil
+}
+
+func newIdentity(o *Options) Identity {
+	return Identity{Creation: event.ID(uuid.New()), Node: event.ID(uuid.New()), Cluster: o.ClusterID, Directory: o.DirectoryID}
+}
+
+// state is a node's consensus state, open.
+type state struct {
+	id     Identity
+	stable *stableStore
+	logs   *logStore
+	snaps  *snapshotStore
+}
+
+func (s *state) close() error { return errors.Join(s.logs.Close(), s.stable.Close()) }
+
+// openState opens the consensus state of a data directory, making it when there is none.
+func openState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) {
+	if o.InMemory {
+		return memoryState(o, logger, fail)
+	}
+	dir := filepath.Join(o.Dir, raftDir)
+	if err := os.RemoveAll(dir + newSuffix); err != nil { // a creation that a crash ended
+		return nil, err
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if len(names) == 0 {
+		if err := create(o, logger, len(creation)); err != nil {
+			return nil, fmt.Errorf("create %s: %w", dir, err)
+		}
+	}
+	s, err := openExisting(o, dir, logger, fail)
+	if errors.Is(err, ErrStateLost) {
+		return nil, fmt.Errorf("%w; a node must not vote without all of its consensus state: "+
+			"restore the missing parts, or move %s away to start this single node anew from its event log", err, dir)
+	}
+	return s, err
+}
+
+func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (_ *state, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, identityFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	id, err := decodeIdentity(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: raft/%s: %w", ErrStateLost, identityFile, err)
+	}
+	if id.Cluster != o.ClusterID {
+		return nil, fmt.Errorf("%w: raft/ belongs to cluster %s, the event log to cluster %s", ErrStateLost, id.Cluster, o.ClusterID)
+	}
+	if id.Directory != o.DirectoryID {
+		return nil, fmt.Errorf("%w: raft/ belongs to data directory %s, this is %s", ErrStateLost, id.Directory, o.DirectoryID)
+	}
+	s := &state{id: id}
+	if s.stable, err = openStable(dir, id, fail); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stable.Close())
+		}
+	}()
+	if s.snaps, err = openSnapshots(filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
+		return nil, err
+	}
+	s.logs, err = openLogStore(dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
+	return s, err
+}
+
+func openStable(dir string, id Identity, fail *failStop) (*stableStore, error) {
+	path := filepath.Join(dir, stableFile)
+	store, err := openExistingBolt(path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, stableFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if have, err := store.Get(keyCreation); err != nil || string(have) != string(id.Creation[:]) {
+		err = fmt.Errorf("%w: raft/%s was not made together with raft/%s", ErrStateLost, stableFile, identityFile)
+		return nil, errors.Join(err, store.Close())
+	}
+	return &stableStore{StableStore: store, path: path, fail: fail, close: store.Close}, nil
+}
+
+// making is a creation of consensus state in progress, in the folder raft.new.
+type making struct {
+	o      *Options
+	dir    string // being made
+	final  string
+	id     Identity
+	tail   event.Tail
+	logger hclog.Logger
+}
+
+// creation are the steps in which consensus state comes to be. Each is durable
+// before the next. A crash before the last leaves raft.new, which the next start
+// throws away: until the folder has its final name no raft ran on it, so that no
+// vote and no entry is lost with it. The last step makes it real at once and whole.
+//
+// A data directory with an empty log becomes a new cluster with this node as
+// the only voter. One with a log and no raft/ was restored from a copy: its state
+// is made to look as if a snapshot had been taken at the end of the log in the
+// term of the last frame, since a Raft index that began at 0 again would have
+// every new entry skipped as applied before.
+var creation = []func(*making) error{
+	(*making).makeStable, (*making).makeManifest, (*making).makeLog, (*making).makeIdentity, (*making).makeReal,
+}
+
+// create runs the first so many steps.
+func create(o *Options, logger hclog.Logger, steps int) error {
+	final := filepath.Join(o.Dir, raftDir)
+	m := &making{o: o, dir: final + newSuffix, final: final, id: newIdentity(o), tail: o.Log.Tail(), logger: logger}
+	if m.restored() && (m.tail.Index == 0 || m.tail.Term == 0) {
+		return fmt.Errorf("the event log ends at %d, but its last frame names no Raft entry", m.tail.End)
+	}
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		return err
+	}
+	for _, step := range creation[:steps] {
+		if err := step(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *making) restored() bool { return m.tail.End > 0 }
+
+func (m *making) makeStable() (err error) {
+	store, err := openBolt(filepath.Join(m.dir, stableFile), 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := store.Set(keyCreation, m.id.Creation[:]); err != nil {
+		return err
+	}
+	return store.SetUint64(keyCurrentTerm, firstTerm(m.tail))
+}
+
+// firstTerm is the term that a new consensus state begins with.
+func firstTerm(tail event.Tail) uint64 { return max(tail.Term, 1) }
+
+func (m *making) makeManifest() error {
+	dir := filepath.Join(m.dir, snapshotsDir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if !m.restored() {
+		return nil
+	}
+	snap, err := syntheticSnapshot(m.o, m.id, m.tail)
+	if err != nil {
+		return err
+	}
+	return snap.write(dir, m.id)
+}
+
+// makeLog makes the Raft log: empty behind a manifest, else with the one entry
+// that names this node as the only voter, as raft's own bootstrap does.
+func (m *making) makeLog() (err error) {
+	kind := kindOf(m.o.LogStore)
+	path := filepath.Join(m.dir, kind.name)
+	if err := kind.create(path); err != nil {
+		return err
+	}
+	store, err := kind.open(path, m.logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := store.Set(keyCreation, m.id.Creation[:]); err != nil {
+		return err
+	}
+	if m.restored() {
+		return nil
+	}
+	return store.StoreLog(firstEntry(m.o, m.id))
+}
+
+func (m *making) makeIdentity() error {
+	data, err := encodeIdentity(m.id)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(m.dir, identityFile), data)
+}
+
+func (m *making) makeReal() error {
+	if err := os.Remove(m.final); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
+		return err
+	}
+	if err := os.Rename(m.dir, m.final); err != nil {
+		return err
+	}
+	if err := syncDir(m.o.Dir); err != nil {
+		return err
+	}
+	if m.restored() {
+		m.logger.Warn("the data directory has a log and no consensus state: starting from the end of the log as a single node",
+			keyNode, m.id.Node.String(), "end", m.tail.End, keyIndex, m.tail.Index, keyTerm, m.tail.Term)
+	} else {
+		m.logger.Info("new cluster of one node", keyNode, m.id.Node.String(), "cluster", m.id.Cluster.String())
+	}
+	return nil
+}
+
+// loneConfiguration has this node as the only voter.
+func loneConfiguration(o *Options, id Identity) raft.Configuration {
+	node := raft.ServerID(id.Node.String())
+	address := raft.ServerAddress(node)
+	if o.Transport != nil {
+		address = o.Transport.LocalAddr()
+	}
+	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: node, Address: address}}}
+}
+
+func firstEntry(o *Options, id Identity) *raft.Log {
+	return &raft.Log{
+		Index: 1, Term: 1, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(loneConfiguration(o, id)),
+	}
+}
+
+// memoryState makes the state of a database in memory, which starts anew each time.
+func memoryState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) {
+	id, tail, store := newIdentity(o), o.Log.Tail(), raft.NewInmemStore()
+	s := &state{
+		id:     id,
+		stable: &stableStore{StableStore: store, path: "memory", fail: fail, close: func() error { return nil }},
+		logs:   &logStore{kind: memKind, path: "memory", fail: fail, sizes: newEntrySizes(o.TrailingEntries), inner: memoryLog{store}},
+		snaps:  &snapshotStore{id: id, logger: logger, fail: fail},
+	}
+	if err := store.SetUint64(keyCurrentTerm, firstTerm(tail)); err != nil {
+		return nil, err
+	}
+	if tail.End == 0 {
+		return s, store.StoreLog(firstEntry(o, id))
+	}
+	snap, err := syntheticSnapshot(o, id, tail)
+	if err != nil {
+		return nil, err
+	}
+	s.snaps.list = append(s.snaps.list, snap)
+	return s, nil
+}

@@ -1,0 +1,220 @@
+package replication
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// fixedLog is an event log that only has an end, and other ends before it.
+type fixedLog struct {
+	tail   event.Tail
+	chains map[int64]event.Chain
+}
+
+func (l *fixedLog) Tail() event.Tail { return l.tail }
+
+func (l *fixedLog) ChainAt(position int64) (event.Chain, bool) {
+	chain, ok := l.chains[position]
+	return chain, ok
+}
+
+var restoredTail = event.Tail{End: 5000, Chain: event.Chain{5}, Index: 77, Term: 4}
+
+func testOptions(dir string, tail event.Tail) *Options {
+	o := &Options{
+		Dir: dir, ClusterID: event.ID{1}, DirectoryID: event.ID{2},
+		Log: &fixedLog{tail: tail, chains: map[int64]event.Chain{}},
+	}
+	o.EnsureDefaults()
+	return o
+}
+
+func openTestState(t *testing.T, o *Options) (*state, error) {
+	t.Helper()
+	return openState(o, hclog.NewNullLogger(), &failStop{onFatal: func(err error) { t.Error(err) }})
+}
+
+func checkFresh(t *testing.T, s *state, o *Options) {
+	t.Helper()
+	configuration, err := s.checkStart(o.Log)
+	mustNot(t, err)
+	if !lone(configuration, raft.ServerID(s.id.Node.String())) {
+		t.Errorf("configuration %+v", configuration)
+	}
+	tail := o.Log.Tail()
+	if term, err := s.stable.GetUint64(keyCurrentTerm); err != nil || term != firstTerm(tail) {
+		t.Errorf("current term %d, %v", term, err)
+	}
+	list, err := s.snaps.List()
+	mustNot(t, err)
+	if tail.End == 0 {
+		if len(list) != 0 {
+			t.Error("a manifest of nothing")
+		}
+		return
+	}
+	if len(list) != 1 || list[0].Index != tail.Index || list[0].Term != tail.Term || list[0].ConfigurationIndex != 1 {
+		t.Errorf("manifests %+v", list)
+	}
+}
+
+func TestIdentityStays(t *testing.T) {
+	t.Parallel()
+	for _, o := range []*Options{testOptions(t.TempDir(), event.Tail{}), testOptions(t.TempDir(), restoredTail)} {
+		first, err := openTestState(t, o)
+		mustNot(t, err)
+		checkFresh(t, first, o)
+		mustNot(t, first.close())
+		second, err := openTestState(t, o)
+		mustNot(t, err)
+		if second.id != first.id || second.id.Node.IsZero() || second.id.Creation.IsZero() {
+			t.Errorf("identity %+v became %+v", first.id, second.id)
+		}
+		mustNot(t, second.close())
+	}
+}
+
+func TestCrashAnywhereInCreation(t *testing.T) {
+	t.Parallel()
+	for name, tail := range map[string]event.Tail{"fresh": {}, "restored": restoredTail} {
+		for _, kind := range []LogStore{BoltDB, Wal} {
+			for steps := range len(creation) + 1 {
+				if kind == Wal && (steps < 3 || steps > 4) {
+					continue // no Raft log yet, or nothing of its own any more
+				}
+				o := testOptions(t.TempDir(), tail)
+				o.LogStore = kind
+				mustNot(t, create(o, hclog.NewNullLogger(), steps)) // and then the crash
+				s, err := openTestState(t, o)
+				if err != nil {
+					t.Fatalf("%s, %s, after %d steps: %v", name, kind, steps, err)
+				}
+				checkFresh(t, s, o)
+				mustNot(t, s.close())
+				if got := names(t, o.Dir); got != raftDir {
+					t.Errorf("folder holds %s", got)
+				}
+			}
+		}
+	}
+	t.Run("an empty folder counts as none", func(t *testing.T) {
+		o := testOptions(t.TempDir(), restoredTail)
+		mustNot(t, os.Mkdir(filepath.Join(o.Dir, raftDir), 0o700))
+		s, err := openTestState(t, o)
+		mustNot(t, err)
+		checkFresh(t, s, o)
+		mustNot(t, s.close())
+	})
+	t.Run("a log without Raft entries is refused", func(t *testing.T) {
+		o := testOptions(t.TempDir(), event.Tail{End: 10})
+		if _, err := openTestState(t, o); err == nil {
+			t.Error("started")
+		}
+	})
+}
+
+func TestMissingOrForeignPartIsRefused(t *testing.T) {
+	t.Parallel()
+	part := func(o *Options, name string) string { return filepath.Join(o.Dir, raftDir, name) }
+	for _, name := range []string{identityFile, stableFile, boltKind.name, snapshotsDir} {
+		t.Run("missing "+name, func(t *testing.T) {
+			o := testOptions(t.TempDir(), restoredTail)
+			makeState(t, o)
+			mustNot(t, os.RemoveAll(part(o, name)))
+			refused(t, o, name)
+		})
+		t.Run("foreign "+name, func(t *testing.T) {
+			o, other := testOptions(t.TempDir(), restoredTail), testOptions(t.TempDir(), restoredTail)
+			makeState(t, o)
+			makeState(t, other)
+			mustNot(t, os.RemoveAll(part(o, name)))
+			mustNot(t, os.Rename(part(other, name), part(o, name)))
+			refused(t, o, "not made together")
+		})
+	}
+	t.Run("foreign cluster", func(t *testing.T) {
+		o := testOptions(t.TempDir(), event.Tail{})
+		makeState(t, o)
+		o.ClusterID = event.ID{9}
+		refused(t, o, "belongs to cluster")
+	})
+	t.Run("foreign directory", func(t *testing.T) {
+		o := testOptions(t.TempDir(), event.Tail{})
+		makeState(t, o)
+		o.DirectoryID = event.ID{9}
+		refused(t, o, "belongs to data directory")
+	})
+	t.Run("unreadable identity", func(t *testing.T) {
+		o := testOptions(t.TempDir(), event.Tail{})
+		makeState(t, o)
+		mustNot(t, os.WriteFile(part(o, identityFile), []byte(`{"format":1}`), 0o600))
+		refused(t, o, identityFile)
+	})
+	t.Run("newer identity", func(t *testing.T) {
+		o := testOptions(t.TempDir(), event.Tail{})
+		makeState(t, o)
+		mustNot(t, os.WriteFile(part(o, identityFile), []byte(`{"format":2}`), 0o600))
+		refused(t, o, "format 2")
+	})
+}
+
+func makeState(t *testing.T, o *Options) {
+	t.Helper()
+	s, err := openTestState(t, o)
+	mustNot(t, err)
+	mustNot(t, s.close())
+}
+
+// refused expects that nothing starts, that the error says why and what to do,
+// and that trying left everything as it was.
+func refused(t *testing.T, o *Options, why string) {
+	t.Helper()
+	before := names(t, filepath.Join(o.Dir, raftDir))
+	_, err := openTestState(t, o)
+	if !errors.Is(err, ErrStateLost) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "move ") {
+		t.Errorf("error %v", err)
+	}
+	if after := names(t, filepath.Join(o.Dir, raftDir)); after != before {
+		t.Errorf("folder held %s, holds %s", before, after)
+	}
+}
+
+func FuzzDecodeIdentity(f *testing.F) {
+	data, err := encodeIdentity(Identity{Node: event.ID{1}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		id, err := decodeIdentity(data)
+		if err != nil {
+			return
+		}
+		again, err := encodeIdentity(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := decodeIdentity(again); err != nil || back != id {
+			t.Errorf("%+v became %+v, %v", id, back, err)
+		}
+	})
+}
+
+// manifestOf makes a manifest that ends where the tail says.
+func manifestOf(t *testing.T, id Identity, index, term uint64, tail event.Tail) *snapshot {
+	t.Helper()
+	data, err := json.Marshal(event.Manifest{Tail: tail})
+	mustNot(t, err)
+	return &snapshot{data: data, meta: raft.SnapshotMeta{
+		Version: 1, ID: snapshotID(term, index), Index: index, Term: term, Size: int64(len(data)),
+		Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(id.Node.String()), Address: "a"}}}, ConfigurationIndex: 1,
+	}}
+}

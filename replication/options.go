@@ -1,0 +1,140 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Log is what replication needs to know of the event log.
+type Log interface {
+	// Tail describes the end of the log: what is applied and readable.
+	Tail() event.Tail
+	// ChainAt returns the chain of the log at a position where a frame ends, and
+	// whether one ends there.
+	ChainAt(position int64) (event.Chain, bool)
+}
+
+// Options of a Replica. FSM, Decider and Log must be given, and Dir unless
+// InMemory is set; what else is zero gets a default.
+type Options struct {
+	Dir      string   // the data directory; everything lies in its folder raft
+	InMemory bool     // keep nothing on disk
+	LogStore LogStore // kind of Raft log; default BoltDB
+
+	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
+	DirectoryID event.ID // of the data directory; raft/ belongs to one directory
+
+	// FSM applies entries. An entry that its fence refuses is answered with an
+	// error for which errors.Is(err, event.ErrEntryRefused) holds, one that was
+	// appended with nil, and any other answer ends the node. What Persist writes
+	// is the JSON of an event.Manifest. A raft.BatchingFSM gets batches.
+	FSM     raft.FSM
+	Decider Decider
+	Log     Log
+
+	// Transport connects the nodes. The default connects this one to nobody.
+	// Close closes it if it has a method Close.
+	Transport raft.Transport
+
+	// LeaderAddress returns the address for clients, scheme://host:port, of the
+	// leader with the given node id and raft address; empty when not known.
+	LeaderAddress func(node, address string) string
+
+	// OnFatal is called with the first error after which the node must not go
+	// on: a failed write or sync of consensus state, or a state machine that
+	// failed. The error names the file. It is called on the goroutine that met the
+	// error, before that returns anything, and should end the process. It must not
+	// wait for Close. The default panics.
+	OnFatal func(error)
+
+	Logger hclog.Logger    // default: none
+	Stats  *stats.Registry // where the figures are registered; default: nowhere
+
+	ElectionTimeout     time.Duration // several voters: without a leader for so long, a node stands for election; default 1 s
+	LoneElectionTimeout time.Duration // the same for an only voter, which has nobody to wait for; default 50 ms
+	DrainTimeout        time.Duration // Close waits so long for the entry under way; default 5 s
+	CloseTimeout        time.Duration // Close gives up after so long; default 20 s
+
+	QueueRequests int   // requests not yet answered; default 8192
+	QueueBytes    int64 // of their data; default 64 MiB
+
+	SnapshotBytes   int64  // a manifest is written after so many bytes of entries, default 64 MiB,
+	SnapshotEntries uint64 // or so many entries, default 2,048
+
+	// Entries behind a manifest are kept for followers that lag a little, up to
+	// both bounds; defaults 256 MiB and 1,024.
+	TrailingBytes   int64
+	TrailingEntries int
+}
+
+// EnsureDefaults fills in what is zero.
+func (o *Options) EnsureDefaults() {
+	def := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	def(&o.ElectionTimeout, time.Second)
+	def(&o.LoneElectionTimeout, 50*time.Millisecond)
+	def(&o.DrainTimeout, 5*time.Second)
+	def(&o.CloseTimeout, 20*time.Second)
+	if o.LogStore == "" {
+		o.LogStore = BoltDB
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.OnFatal == nil {
+		o.OnFatal = func(err error) { panic(err) }
+	}
+	if o.LeaderAddress == nil {
+		o.LeaderAddress = func(string, string) string { return "" }
+	}
+	if o.QueueRequests == 0 {
+		o.QueueRequests = 8192
+	}
+	if o.QueueBytes == 0 {
+		o.QueueBytes = 64 << 20
+	}
+	if o.SnapshotBytes == 0 {
+		o.SnapshotBytes = 64 << 20
+	}
+	if o.SnapshotEntries == 0 {
+		o.SnapshotEntries = 2048
+	}
+	if o.TrailingBytes == 0 {
+		o.TrailingBytes = 256 << 20
+	}
+	if o.TrailingEntries == 0 {
+		o.TrailingEntries = 1024
+	}
+}
+
+// Validate reports what cannot work.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(o.FSM == nil || o.Decider == nil || o.Log == nil, "FSM, Decider and Log must be given")
+	bad(o.Dir == "" && !o.InMemory, "Dir must be given unless InMemory is set")
+	bad(!o.InMemory && (o.ClusterID.IsZero() || o.DirectoryID.IsZero()), "ClusterID and DirectoryID must be given")
+	bad(o.LogStore != BoltDB && o.LogStore != Wal, "LogStore %q: must be %s or %s", o.LogStore, BoltDB, Wal)
+	bad(o.ElectionTimeout < 10*time.Millisecond || o.LoneElectionTimeout < 10*time.Millisecond,
+		"election timeouts must be 10ms at least")
+	bad(o.DrainTimeout < 0 || o.CloseTimeout < 0, "timeouts must not be negative")
+	bad(o.QueueRequests < 1 || o.QueueBytes < 1, "bounds of the queue must be positive")
+	bad(o.SnapshotBytes < 1 || o.TrailingBytes < 1 || o.TrailingEntries < 1, "bounds of snapshots must be positive")
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("replication options: %w", err)
+	}
+	return nil
+}

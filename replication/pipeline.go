@@ -1,0 +1,474 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Decider turns writes into the bytes of entries. Only the pipeline's goroutine calls it.
+type Decider interface {
+	// Reset forgets everything decided and not applied. From now on, decisions
+	// are made from the applied state.
+	Reset() error
+	// Decide decides a write against the applied state and everything decided
+	// before it. It must not keep w.
+	Decide(w *event.Write) event.Decision
+	// Seal ends the entry being built and returns it; nil when nothing in it
+	// wrote. The bytes belong to the caller for good.
+	Seal() []byte
+	// Applied says that the oldest sealed entry has been applied: its facts are
+	// in the applied state now.
+	Applied()
+}
+
+// Leadership says whether this node leads, and since which term.
+type Leadership struct {
+	Leading bool
+	Term    uint64 // 0 when not leading
+}
+
+// future is what raft returns for something under way. One that came from
+// propose also has a method Response, as raft.ApplyFuture does.
+type future interface{ Error() error }
+
+// surroundings are what the pipeline needs of raft, so that it can be tested without.
+type surroundings struct {
+	propose  func(entry []byte) future // must not block
+	barrier  func() future             // must not block
+	term     func() uint64             // current term
+	leader   func() bool               // raft considers this node the leader
+	alone    func() bool               // this node is the only voter
+	hint     <-chan bool               // leadership may have changed
+	redirect func() string             // the leader's address for clients; empty when not known
+	fatal    func(error)               // the node must end
+}
+
+// Bounds that are no options: they only have to be sane.
+const (
+	maxGroup      = 8192 // requests answered together
+	maxRefusals   = 8    // entries refused in a row before the node gives up
+	gainRetry     = 20 * time.Millisecond
+	maxEntryBytes = 16 << 20 // of one entry; the WAL reads back very large ones as damaged
+)
+
+// pipeline is the leader's write path. One goroutine decides requests in the
+// order they come into the entry being built, and proposes an entry when none
+// is under way. A second goroutine waits for what is under way, since raft's
+// futures can only be waited for by blocking.
+//
+// What is under way is an entry, a barrier that confirms a group in which
+// nothing wrote, or the barrier that ends an election.
+type pipeline struct {
+	env     surroundings
+	decider Decider
+	logger  hclog.Logger
+	queue   *queue
+	metrics *metrics
+
+	readOnly atomic.Pointer[error]
+
+	// What the goroutine owns.
+	leading  bool
+	term     uint64 // in which this node leads, or wants to
+	backlog  []*request
+	next     int // backlog before next is done with
+	building *group
+	full     bool // no more requests fit into building
+	underWay *group
+	spare    []*group    // answered ones, for their memory
+	refusals int         // entries refused in a row
+	retry    *time.Timer // nil unless gaining leadership is to be tried again
+	failed   bool
+
+	proposals chan future // capacity 1, as results: at most one thing is under way
+	results   chan result
+	stop      chan struct{}
+	stopped   sync.Once
+	patience  time.Duration // for what is under way when closing
+	finished  chan struct{} // the goroutine has ended
+	resolved  chan struct{} // the second goroutine has ended
+
+	mu         sync.Mutex // guards leadership and changed
+	leadership Leadership
+	changed    chan struct{}
+}
+
+// group is what one entry, or one barrier, answers together.
+type group struct {
+	requests []*request
+	term     uint64
+	gains    bool // the barrier after an election; no requests
+	entry    bool // its bytes are in an entry
+	begun    time.Time
+}
+
+type result struct {
+	err      error
+	response any
+}
+
+func newPipeline(env surroundings, decider Decider, o *Options, logger hclog.Logger, m *metrics) *pipeline {
+	p := &pipeline{
+		env: env, decider: decider, logger: logger, metrics: m,
+		queue:     newQueue(o.QueueRequests, o.QueueBytes),
+		building:  &group{},
+		proposals: make(chan future, 1),
+		results:   make(chan result, 1),
+		stop:      make(chan struct{}),
+		patience:  o.DrainTimeout,
+		finished:  make(chan struct{}),
+		resolved:  make(chan struct{}),
+		changed:   make(chan struct{}),
+	}
+	go p.run()
+	go p.resolver()
+	return p
+}
+
+// submit has a write decided, replicated and applied, and returns the answer.
+func (p *pipeline) submit(ctx context.Context, w *event.Write) (event.Written, error) {
+	if reason := p.readOnly.Load(); reason != nil {
+		return event.Written{}, *reason
+	}
+	size := w.Size()
+	if size > maxEntryBytes {
+		return event.Written{}, event.ErrTooLarge
+	}
+	if ctx.Err() != nil {
+		p.metrics.timeouts.Add(1)
+		return event.Written{}, event.ErrWriteTimeout
+	}
+	r := p.queue.fresh(w, size)
+	if err := p.queue.push(r); err != nil {
+		p.queue.recycle(r)
+		if err == event.ErrBusy {
+			p.metrics.busy.Add(1)
+		}
+		return event.Written{}, err
+	}
+	written, err, ok := p.queue.wait(ctx, r)
+	if !ok {
+		p.metrics.timeouts.Add(1)
+		return event.Written{}, event.ErrWriteTimeout
+	}
+	return written, err
+}
+
+// confirm returns nil once it is certain that this node's applied state holds
+// every write that was acknowledged before the call.
+func (p *pipeline) confirm(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("confirm leadership: %w", err)
+	}
+	r := p.queue.fresh(nil, 0)
+	if err := p.queue.push(r); err != nil {
+		p.queue.recycle(r)
+		return err
+	}
+	_, err, ok := p.queue.wait(ctx, r)
+	if !ok {
+		return fmt.Errorf("confirm leadership: %w", ctx.Err())
+	}
+	return err
+}
+
+// lead returns the leadership and a channel that is closed when it changes.
+func (p *pipeline) lead() (Leadership, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leadership, p.changed
+}
+
+func (p *pipeline) publish(l Leadership) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leadership != l {
+		p.leadership = l
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
+}
+
+// close stops accepting, answers what was not proposed, gives what is under
+// way some time to resolve, and answers that too. It reports false when that
+// did not resolve: raft never resolves what its buffers hold at shutdown, and
+// the waiting goroutine cannot be stopped then.
+func (p *pipeline) close() bool {
+	p.stopped.Do(func() {
+		p.queue.close(event.ErrClosed)
+		close(p.stop)
+	})
+	<-p.finished
+	select {
+	case <-p.resolved:
+		return true
+	default:
+	}
+	timer := time.NewTimer(p.patience / 10)
+	defer timer.Stop()
+	select {
+	case <-p.resolved:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// resolver waits for what is under way.
+func (p *pipeline) resolver() {
+	defer close(p.resolved)
+	for f := range p.proposals {
+		res := result{err: f.Error()}
+		if r, ok := f.(interface{ Response() any }); ok && res.err == nil {
+			res.response = r.Response()
+		}
+		p.results <- res
+	}
+}
+
+func (p *pipeline) run() {
+	defer close(p.finished)
+	for {
+		p.advance()
+		var retry <-chan time.Time
+		if p.retry != nil {
+			retry = p.retry.C
+		}
+		select {
+		case <-p.queue.wake:
+		case res := <-p.results:
+			p.resolve(res)
+		case <-p.env.hint:
+		case <-retry:
+			p.retry = nil
+		case <-p.stop:
+			p.drain()
+			return
+		}
+	}
+}
+
+// advance looks after leadership, decides what waits, and proposes what was
+// decided when nothing is under way.
+func (p *pipeline) advance() {
+	if p.failed {
+		return
+	}
+	leader, term := p.env.leader(), p.env.term()
+	if p.leading && (!leader || term != p.term) {
+		p.lose()
+	}
+	switch {
+	case p.leading:
+		p.decideWaiting()
+		p.launch()
+	case !leader:
+		p.refuseWaiting(p.elsewhere())
+	case p.underWay == nil && p.retry == nil:
+		// Rule: leadership is known by its term. The barrier proves that
+		// everything committed before it is applied here, and that this node led
+		// in this term when it was committed.
+		p.term = term
+		p.start(&group{gains: true, term: term}, p.env.barrier())
+		p.metrics.barriers.Add(1)
+	}
+}
+
+// lose ends deciding. What was decided and not proposed is decided again, by
+// this node after it won again, or by nobody.
+func (p *pipeline) lose() {
+	if p.leading {
+		p.leading = false
+		p.publish(Leadership{})
+		p.logger.Info("leadership ended", keyTerm, p.term)
+	}
+	p.takeBack()
+}
+
+// takeBack makes everything decided and not proposed undecided.
+func (p *pipeline) takeBack() {
+	p.redo(p.building.requests)
+	p.building.requests = p.building.requests[:0]
+	p.full = false
+}
+
+// redo puts requests back in front of the backlog, undecided.
+func (p *pipeline) redo(list []*request) {
+	if len(list) == 0 {
+		return
+	}
+	again := make([]*request, 0, len(list)+len(p.backlog)-p.next)
+	for _, r := range list {
+		r.written, r.err, r.wrote = event.Written{}, nil, false
+		if r.state.CompareAndSwap(decided, queued) {
+			again = append(again, r)
+		} else {
+			p.drop(r)
+		}
+	}
+	p.backlog, p.next = append(again, p.backlog[p.next:]...), 0
+}
+
+// drop takes an abandoned request out.
+func (p *pipeline) drop(r *request) {
+	p.queue.release(1, r.bytes)
+	p.queue.recycle(r)
+}
+
+// elsewhere is the error of a request that this node cannot decide.
+func (p *pipeline) elsewhere() error {
+	if address := p.env.redirect(); address != "" {
+		return &event.NotLeader{Address: address}
+	}
+	return event.ErrNotReady
+}
+
+// refuseWaiting answers everything that is not decided.
+func (p *pipeline) refuseWaiting(err error) {
+	for {
+		p.answer(p.backlog[p.next:], func(*request) (event.Written, error) { return event.Written{}, err })
+		p.backlog, p.next = p.queue.take(p.backlog[:0]), 0
+		if len(p.backlog) == 0 {
+			return
+		}
+	}
+}
+
+// decideWaiting decides in order until nothing waits or the entry is full.
+func (p *pipeline) decideWaiting() {
+	for !p.full {
+		if p.next == len(p.backlog) {
+			p.backlog, p.next = p.queue.take(p.backlog[:0]), 0
+			if len(p.backlog) == 0 {
+				return
+			}
+		}
+		r := p.backlog[p.next]
+		if !r.state.CompareAndSwap(queued, decided) {
+			p.next++
+			p.drop(r)
+			continue
+		}
+		if r.write != nil {
+			d := p.decider.Decide(r.write)
+			if d.Full && len(p.building.requests) > 0 {
+				p.full = true
+				// Withdrawn in this very moment, the state stays abandoned and the next round drops it.
+				r.state.CompareAndSwap(decided, queued)
+				return
+			}
+			if d.Full {
+				d.Err = event.ErrTooLarge
+			}
+			r.written, r.err = d.Written, d.Err
+			r.wrote = d.Err == nil && !d.Written.Idempotent
+		}
+		p.next++
+		p.building.requests = append(p.building.requests, r)
+		p.full = len(p.building.requests) >= maxGroup
+	}
+}
+
+// launch seals and proposes the entry being built, if nothing is under way.
+func (p *pipeline) launch() {
+	if p.underWay != nil || len(p.building.requests) == 0 {
+		return
+	}
+	g := p.building
+	p.building, p.full = p.fresh(), false
+	g.term = p.term
+	entry := p.decider.Seal()
+	switch {
+	case len(entry) > maxEntryBytes:
+		p.reuse(g, func(*request) (event.Written, error) { return event.Written{}, event.ErrTooLarge })
+		p.reset()
+	case entry != nil:
+		g.entry = true
+		p.metrics.entry(len(g.requests), len(entry))
+		p.start(g, p.env.propose(entry))
+	case p.env.alone() && p.env.leader() && p.env.term() == g.term:
+		// While no other node has a vote, none can have become leader behind our
+		// back, so that the applied state is the newest there is. This saves a
+		// lone node the sync of a barrier.
+		p.reuse(g, decidedAnswer)
+		p.queue.signal() // come back for what still waits, but look at the other channels first
+	default:
+		p.metrics.barriers.Add(1)
+		p.start(g, p.env.barrier())
+	}
+}
+
+// fresh returns an empty group.
+func (p *pipeline) fresh() *group {
+	if n := len(p.spare); n > 0 {
+		g := p.spare[n-1]
+		p.spare = p.spare[:n-1]
+		return g
+	}
+	return &group{}
+}
+
+func (p *pipeline) start(g *group, f future) {
+	g.begun = time.Now()
+	p.underWay = g
+	p.proposals <- f
+}
+
+// decidedAnswer gives a request the answer that was decided.
+func decidedAnswer(r *request) (event.Written, error) { return r.written, r.err }
+
+// reuse answers a group and keeps its memory for the next one.
+func (p *pipeline) reuse(g *group, answer func(*request) (event.Written, error)) {
+	p.answer(g.requests, answer)
+	clear(g.requests)
+	*g = group{requests: g.requests[:0]}
+	if len(p.spare) < 2 {
+		p.spare = append(p.spare, g)
+	}
+}
+
+// answer gives each request its answer and wakes its caller. Room in the queue
+// is made first, for the callers may be back at once.
+func (p *pipeline) answer(list []*request, answer func(*request) (event.Written, error)) {
+	if len(list) == 0 {
+		return
+	}
+	bytes := int64(0)
+	for _, r := range list {
+		bytes += r.bytes
+	}
+	p.queue.release(len(list), bytes)
+	for _, r := range list {
+		r.written, r.err = answer(r)
+		for {
+			state := r.state.Load()
+			if state == abandoned {
+				p.queue.recycle(r)
+				break
+			}
+			if r.state.CompareAndSwap(state, answered) {
+				r.done <- struct{}{}
+				break
+			}
+		}
+	}
+}
+
+// reset has the decider begin anew from the applied state. When that state
+// cannot be read, nothing can be decided: what waits is told so, and it is tried again.
+func (p *pipeline) reset() {
+	if err := p.decider.Reset(); err != nil {
+		p.logger.Error("the applied state cannot be read, no writes are decided", keyError, err)
+		p.lose()
+		p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
+		p.tryAgain()
+	}
+}
+
+func (p *pipeline) tryAgain() { p.retry = time.NewTimer(gainRetry) }

@@ -1,0 +1,150 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/raft"
+)
+
+// resolve handles the outcome of what was under way.
+func (p *pipeline) resolve(res result) {
+	g := p.underWay
+	p.underWay = nil
+	if g.gains {
+		p.resolveGain(g, res.err)
+		return
+	}
+	refusal, isError := res.response.(error)
+	switch {
+	case res.err == nil && !isError:
+		p.refusals = 0
+		if g.entry {
+			p.decider.Applied()
+			p.metrics.committed(time.Since(g.begun))
+		} else if p.env.term() != g.term {
+			p.lose()
+			p.redo(g.requests)
+			return
+		}
+		if p.leading {
+			p.launch() // the next entry is on its way while the callers of this one wake up
+		}
+		p.reuse(g, decidedAnswer)
+	case res.err == nil && errors.Is(refusal, event.ErrEntryRefused):
+		p.metrics.refused.Add(1)
+		if p.refusals++; p.refusals > maxRefusals {
+			p.fail(g, fmt.Errorf("state machine refused %d entries in a row: decisions and log disagree", p.refusals))
+			return
+		}
+		p.takeBack()
+		p.redo(g.requests)
+		if p.leading {
+			p.reset()
+		}
+	case res.err == nil:
+		p.fail(g, fmt.Errorf("apply entry: %w", refusal))
+	case notWritten(res.err) || !g.entry:
+		p.lose()
+		p.redo(g.requests)
+		p.tryAgain()
+	default:
+		p.logger.Warn("outcome of an entry is unknown", keyError, res.err, keyRequests, len(g.requests))
+		p.metrics.unknown.Add(1)
+		p.lose()
+		p.redo(p.settleUnknown(g))
+		p.tryAgain()
+	}
+}
+
+// settleUnknown answers the requests whose bytes may or may not have been
+// written. The others of the group wrote nothing whatever became of the entry,
+// and are returned to be decided again.
+func (p *pipeline) settleUnknown(g *group) (again []*request) {
+	var lost []*request
+	for _, r := range g.requests {
+		if r.wrote {
+			lost = append(lost, r)
+		} else {
+			again = append(again, r)
+		}
+	}
+	p.answer(lost, func(*request) (event.Written, error) { return event.Written{}, event.ErrOutcomeUnknown })
+	return again
+}
+
+// notWritten reports whether a raft error means that the entry is in no log and never will be.
+func notWritten(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipTransferInProgress) ||
+		errors.Is(err, raft.ErrEnqueueTimeout)
+}
+
+func (p *pipeline) resolveGain(g *group, err error) {
+	switch {
+	case err != nil || p.env.term() != g.term || !p.env.leader():
+		p.tryAgain() // Without delay this would spin while leadership is being handed over.
+	default:
+		if err := p.decider.Reset(); err != nil {
+			p.logger.Error("the applied state cannot be read, no writes are decided", keyError, err)
+			p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
+			p.tryAgain()
+			return
+		}
+		p.leading = true
+		p.publish(Leadership{Leading: true, Term: p.term})
+		p.logger.Info("leading", keyTerm, p.term)
+	}
+}
+
+// fail ends the write path because the node cannot be trusted any more.
+func (p *pipeline) fail(g *group, cause error) {
+	p.failed = true
+	p.queue.close(fmt.Errorf("%w: %w", event.ErrNotReady, cause))
+	p.env.fatal(cause) // before anybody is answered
+	p.lose()
+	p.redo(p.settleUnknown(g))
+	p.refuseWaiting(event.ErrNotReady)
+}
+
+// drain ends the goroutine: nothing more is proposed, what is under way is waited for with patience.
+func (p *pipeline) drain() {
+	if p.retry != nil {
+		p.retry.Stop()
+	}
+	p.lose()
+	close(p.proposals)
+	p.refuseWaiting(event.ErrNotReady)
+	g := p.underWay
+	if g == nil {
+		return
+	}
+	timer := time.NewTimer(p.patience)
+	defer timer.Stop()
+	var outcome error
+	select {
+	case res := <-p.results:
+		refusal, isError := res.response.(error)
+		switch {
+		case res.err == nil && !isError:
+			if g.entry {
+				p.decider.Applied()
+			}
+			p.answer(g.requests, decidedAnswer)
+			return
+		case errors.Is(refusal, event.ErrEntryRefused), notWritten(res.err):
+			p.answer(g.requests, func(*request) (event.Written, error) { return event.Written{}, event.ErrNotReady })
+			return
+		}
+		if outcome = res.err; outcome == nil {
+			outcome = refusal
+			p.env.fatal(fmt.Errorf("apply entry: %w", refusal))
+		}
+	case <-timer.C:
+		outcome = errors.New("it did not resolve in time")
+	}
+	p.logger.Warn("outcome of the last entry is unknown", keyError, outcome, keyRequests, len(g.requests))
+	p.redo(p.settleUnknown(g))
+	p.refuseWaiting(event.ErrNotReady)
+}

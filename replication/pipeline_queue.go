@@ -1,0 +1,184 @@
+package replication
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// States of a request. Who moves it to abandoned or answered decides who
+// recycles it: the pipeline an abandoned one, the caller an answered one.
+const (
+	queued    uint32 = iota // nothing was decided; may be withdrawn
+	decided                 // in the group being built or under way
+	abandoned               // the caller has gone
+	answered                // the caller owns it again
+)
+
+// request is one caller's write, or its wish to have leadership confirmed. The
+// objects are pooled, with the channel that wakes the caller.
+type request struct {
+	write   *event.Write // nil: a confirmation
+	bytes   int64
+	state   atomic.Uint32
+	done    chan struct{} // capacity 1; receives once a request was answered
+	written event.Written
+	err     error
+	wrote   bool // the entry carries bytes of this request
+}
+
+// queue hands requests to the pipeline's goroutine. It bounds what is not yet
+// answered, by count and by bytes: what waits, what is decided, what is under way.
+type queue struct {
+	maxCount int
+	maxBytes int64
+	wake     chan struct{} // capacity 1; signalled when the first request begins to wait
+	pool     sync.Pool
+
+	mu      sync.Mutex // guards what follows
+	waiting []*request
+	count   int
+	bytes   int64
+	closed  error
+}
+
+func newQueue(maxCount int, maxBytes int64) *queue {
+	return &queue{
+		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1),
+		pool: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
+	}
+}
+
+// fresh returns a request of so many bytes.
+func (q *queue) fresh(w *event.Write, bytes int) *request {
+	r := q.pool.Get().(*request)
+	r.write, r.bytes = w, int64(bytes)
+	r.state.Store(queued)
+	return r
+}
+
+func (q *queue) recycle(r *request) {
+	r.write, r.written, r.err, r.wrote = nil, event.Written{}, nil, false
+	q.pool.Put(r)
+}
+
+// push adds a request, or fails at once when there is no room.
+func (q *queue) push(r *request) error {
+	q.mu.Lock()
+	if q.closed != nil {
+		defer q.mu.Unlock()
+		return q.closed
+	}
+	if q.count >= q.maxCount || q.bytes+r.bytes > q.maxBytes && q.count > 0 {
+		q.mu.Unlock()
+		return event.ErrBusy
+	}
+	q.waiting = append(q.waiting, r)
+	q.count++
+	q.bytes += r.bytes
+	first := len(q.waiting) == 1
+	q.mu.Unlock()
+	if first {
+		q.signal()
+	}
+	return nil
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take exchanges the waiting requests for an empty slice.
+func (q *queue) take(empty []*request) []*request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	taken := q.waiting
+	q.waiting = empty
+	return taken
+}
+
+// release makes room after requests were answered or dropped.
+func (q *queue) release(count int, bytes int64) {
+	q.mu.Lock()
+	q.count -= count
+	q.bytes -= bytes
+	q.mu.Unlock()
+}
+
+// close makes further pushes fail with the error; the first one stays.
+func (q *queue) close(err error) {
+	q.mu.Lock()
+	if q.closed == nil {
+		q.closed = err
+	}
+	q.mu.Unlock()
+}
+
+func (q *queue) depth() (count int, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count, q.bytes
+}
+
+// abandon is called when the caller will not wait any longer. It reports false
+// when the answer has been given meanwhile. A request that is still queued will
+// not be decided; one that is decided goes on without its caller.
+func (q *queue) abandon(r *request) bool {
+	for {
+		switch r.state.Load() {
+		case answered:
+			return false
+		case decided:
+			if r.state.CompareAndSwap(decided, abandoned) {
+				return true
+			}
+		case queued:
+			if q.withdraw(r) {
+				return true
+			}
+		}
+	}
+}
+
+// withdraw holds the lock over both steps: once the state is abandoned, the
+// pipeline may recycle a request it has taken already, and without the lock a
+// new caller could have put the same object into the queue again.
+func (q *queue) withdraw(r *request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !r.state.CompareAndSwap(queued, abandoned) {
+		return false
+	}
+	if at := slices.Index(q.waiting, r); at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
+		q.count--
+		q.bytes -= r.bytes
+		q.recycle(r)
+	}
+	return true
+}
+
+// wait blocks until the request is answered, and recycles it. It reports false when ctx ended first.
+func (q *queue) wait(ctx context.Context, r *request) (event.Written, error, bool) {
+	if ctx.Done() == nil {
+		<-r.done
+	} else {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			if q.abandon(r) {
+				return event.Written{}, nil, false
+			}
+			<-r.done
+		}
+	}
+	written, err := r.written, r.err
+	q.recycle(r)
+	return written, err, true
+}

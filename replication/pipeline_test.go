@@ -1,0 +1,699 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// fakeFuture is something under way that the test resolves.
+type fakeFuture struct {
+	entry    string // empty: a barrier
+	resolved chan struct{}
+	err      error
+	response any
+}
+
+func (f *fakeFuture) Error() error {
+	<-f.resolved
+	return f.err
+}
+
+func (f *fakeFuture) Response() any { return f.response }
+
+func (f *fakeFuture) resolve(err error, response any) {
+	f.err, f.response = err, response
+	close(f.resolved)
+}
+
+// fakeRaft is what the pipeline sees of raft.
+type fakeRaft struct {
+	proposals chan *fakeFuture
+	termNow   atomic.Uint64
+	leaderNow atomic.Bool
+	aloneNow  atomic.Bool
+	address   atomic.Value
+	hint      chan bool
+	fatal     chan error
+}
+
+func newFakeRaft() *fakeRaft {
+	f := &fakeRaft{proposals: make(chan *fakeFuture, 16), hint: make(chan bool, 1), fatal: make(chan error, 16)}
+	f.termNow.Store(3)
+	f.leaderNow.Store(true)
+	f.address.Store("")
+	return f
+}
+
+func (f *fakeRaft) start(entry string) future {
+	next := &fakeFuture{entry: entry, resolved: make(chan struct{})}
+	f.proposals <- next
+	return next
+}
+
+func (f *fakeRaft) surroundings() surroundings {
+	return surroundings{
+		propose:  func(entry []byte) future { return f.start(string(entry)) },
+		barrier:  func() future { return f.start("") },
+		term:     f.termNow.Load,
+		leader:   f.leaderNow.Load,
+		alone:    f.aloneNow.Load,
+		hint:     f.hint,
+		redirect: func() string { return f.address.Load().(string) },
+		fatal:    func(err error) { f.fatal <- err },
+	}
+}
+
+// fakeDecider writes the names of streams into entries. Names that begin with
+// "conflict" or "idem" write nothing; "huge" never fits.
+type fakeDecider struct {
+	room     int // requests that fit into an entry
+	building []string
+	version  map[string]int64
+	resets   int
+	applied  int
+	fail     error
+	blow     bool // entries come out larger than allowed
+}
+
+func (d *fakeDecider) Reset() error {
+	d.resets++
+	d.building, d.version = nil, map[string]int64{}
+	return d.fail
+}
+
+func (d *fakeDecider) Decide(w *event.Write) event.Decision {
+	switch {
+	case strings.HasPrefix(w.Stream, "conflict"):
+		return event.Decision{Err: &event.WrongExpectedVersion{Stream: w.Stream, Current: d.version[w.Stream]}}
+	case strings.HasPrefix(w.Stream, "idem"):
+		return event.Decision{Written: event.Written{First: 7, Last: 7, Idempotent: true}}
+	case w.Stream == "huge", len(d.building) >= d.room:
+		return event.Decision{Full: true}
+	}
+	d.building = append(d.building, w.Stream)
+	n := d.version[w.Stream]
+	d.version[w.Stream] = n + 1
+	return event.Decision{Written: event.Written{First: n, Last: n}}
+}
+
+func (d *fakeDecider) Seal() []byte {
+	if len(d.building) == 0 {
+		return nil
+	}
+	entry := strings.Join(d.building, " ")
+	d.building = nil
+	if d.blow {
+		return make([]byte, maxEntryBytes+1)
+	}
+	return []byte(entry)
+}
+
+func (d *fakeDecider) Applied() { d.applied++ }
+
+// rig is a pipeline on a fake raft, within a bubble of synctest.
+type rig struct {
+	*fakeRaft
+	t       *testing.T
+	p       *pipeline
+	decider *fakeDecider
+}
+
+func inRig(t *testing.T, test func(*rig)) { inRigWith(t, Options{}, test) }
+
+func inRigWith(t *testing.T, o Options, test func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o.EnsureDefaults()
+		r := &rig{fakeRaft: newFakeRaft(), t: t, decider: &fakeDecider{room: 100, version: map[string]int64{}}}
+		r.p = newPipeline(r.surroundings(), r.decider, &o, hclog.NewNullLogger(), newMetrics(nil))
+		defer func() {
+			synctest.Wait()
+			for {
+				select {
+				case f := <-r.proposals:
+					f.resolve(raft.ErrLeadershipLost, nil)
+				default:
+					r.p.close()
+					return
+				}
+			}
+		}()
+		test(r)
+	})
+}
+
+// lead lets the barrier of the election pass.
+func (r *rig) lead() {
+	r.t.Helper()
+	r.next("").resolve(nil, nil)
+	synctest.Wait()
+	if l, _ := r.p.lead(); !l.Leading {
+		r.t.Fatal("not leading after the barrier")
+	}
+}
+
+// next returns what is proposed next, and fails if it is something else.
+func (r *rig) next(entry string) *fakeFuture {
+	r.t.Helper()
+	synctest.Wait()
+	select {
+	case f := <-r.proposals:
+		if f.entry != entry {
+			r.t.Fatalf("proposed %q instead of %q", f.entry, entry)
+		}
+		return f
+	default:
+		r.t.Fatalf("nothing is proposed, expected %q", entry)
+		return nil
+	}
+}
+
+func (r *rig) nothing() {
+	r.t.Helper()
+	synctest.Wait()
+	select {
+	case f := <-r.proposals:
+		r.t.Fatalf("proposed %q, expected nothing", f.entry)
+	default:
+	}
+}
+
+type answer struct {
+	written event.Written
+	err     error
+}
+
+// submit begins a write. Writes begun one after the other are queued in that order.
+func (r *rig) submit(stream string) chan answer { return r.submitCtx(context.Background(), stream) }
+
+func (r *rig) submitCtx(ctx context.Context, stream string) chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		written, err := r.p.submit(ctx, &event.Write{Stream: stream})
+		c <- answer{written, err}
+	}()
+	synctest.Wait()
+	return c
+}
+
+func (r *rig) confirm() chan answer {
+	c := make(chan answer, 1)
+	go func() { c <- answer{err: r.p.confirm(context.Background())} }()
+	synctest.Wait()
+	return c
+}
+
+func (r *rig) waits(c chan answer) {
+	r.t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		r.t.Fatalf("answered too early: %+v", a)
+	default:
+	}
+}
+
+func (r *rig) answered(c chan answer, first int64, err error) {
+	r.t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		if !errors.Is(a.err, err) || (err == nil && a.written.First != first) {
+			r.t.Fatalf("answered %+v, expected first %d, error %v", a, first, err)
+		}
+	default:
+		r.t.Fatal("not answered")
+	}
+}
+
+func TestLoneWriterNeverWaitsForCompany(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		for i := range int64(3) {
+			a := r.submit("s")
+			f := r.next("s")
+			r.waits(a)
+			f.resolve(nil, nil)
+			r.answered(a, i, nil)
+		}
+		if r.decider.applied != 3 || r.decider.resets != 1 {
+			t.Errorf("applied %d, resets %d", r.decider.applied, r.decider.resets)
+		}
+	})
+}
+
+func TestRequestsGatherWhileOneEntryIsUnderWay(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		a := r.submit("a")
+		first := r.next("a")
+		b, c := r.submit("b"), r.submit("c")
+		r.nothing()
+		first.resolve(nil, nil)
+		r.answered(a, 0, nil)
+		second := r.next("b c")
+		r.waits(b)
+		second.resolve(nil, nil)
+		r.answered(b, 0, nil)
+		r.answered(c, 0, nil)
+	})
+}
+
+func TestFullEntryLeavesTheRestForTheNext(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.decider.room = 2
+		r.lead()
+		a := r.submit("a")
+		first := r.next("a")
+		var all []chan answer
+		for _, s := range []string{"b", "c", "d"} {
+			all = append(all, r.submit(s))
+		}
+		first.resolve(nil, nil)
+		r.answered(a, 0, nil)
+		r.next("b c").resolve(nil, nil)
+		r.next("d").resolve(nil, nil)
+		for _, c := range all {
+			r.answered(c, 0, nil)
+		}
+		huge := r.submit("huge")
+		r.next("").resolve(nil, nil)
+		r.answered(huge, 0, event.ErrTooLarge)
+	})
+}
+
+func TestTooLargeEntryIsNotProposed(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		r.answered(r.submit(strings.Repeat("x", maxEntryBytes+1)), 0, event.ErrTooLarge)
+		r.decider.blow = true
+		r.answered(r.submit("a"), 0, event.ErrTooLarge)
+		r.nothing()
+		r.decider.blow = false
+		b := r.submit("a")
+		r.next("a").resolve(nil, nil)
+		r.answered(b, 0, nil) // the decider forgot the one that was too large
+	})
+}
+
+func TestRefusalsAreAnsweredOnlyWithTheirGroup(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		a := r.submit("a")
+		first := r.next("a")
+		conflict, b := r.submit("conflict"), r.submit("b")
+		r.waits(conflict)
+		first.resolve(nil, nil)
+		r.answered(a, 0, nil)
+		second := r.next("b")
+		r.waits(conflict)
+		second.resolve(nil, nil)
+		r.answered(b, 0, nil)
+		synctest.Wait()
+		if got := <-conflict; !errors.As(got.err, new(*event.WrongExpectedVersion)) {
+			t.Errorf("conflict answered %v", got.err)
+		}
+	})
+}
+
+func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		conflict := r.submit("conflict")
+		first := r.next("")
+		idem, confirm := r.submit("idem"), r.confirm()
+		r.waits(conflict)
+		first.resolve(nil, nil)
+		synctest.Wait()
+		<-conflict
+		second := r.next("")
+		r.waits(idem)
+		second.resolve(nil, nil)
+		r.answered(idem, 7, nil)
+		r.answered(confirm, 0, nil)
+		r.nothing()
+	})
+	t.Run("a term that changed meanwhile decides them again", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.lead()
+			confirm := r.confirm()
+			first := r.next("")
+			r.termNow.Store(5)
+			first.resolve(nil, nil)
+			r.waits(confirm)
+			r.lead()
+			r.next("").resolve(nil, nil)
+			r.answered(confirm, 0, nil)
+		})
+	})
+	t.Run("the only voter needs none", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.aloneNow.Store(true)
+			r.lead()
+			r.answered(r.submit("idem"), 7, nil)
+			r.answered(r.confirm(), 0, nil)
+			r.nothing()
+			// What is decided upon an entry under way waits for that entry all the same.
+			a := r.submit("a")
+			first := r.next("a")
+			idem := r.submit("idem")
+			r.waits(idem)
+			first.resolve(nil, nil)
+			r.answered(a, 0, nil)
+			r.answered(idem, 7, nil)
+		})
+	})
+}
+
+func TestConfirmationsShareTheEntryBegunAfterThem(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		a := r.submit("a")
+		first := r.next("a")
+		c1, c2, b := r.confirm(), r.confirm(), r.submit("b")
+		first.resolve(nil, nil)
+		r.answered(a, 0, nil)
+		second := r.next("b")
+		r.waits(c1)
+		second.resolve(nil, nil)
+		for _, c := range []chan answer{c1, c2, b} {
+			r.answered(c, 0, nil)
+		}
+	})
+}
+
+func TestRefusedEntryIsDecidedAgainInOrder(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		a, b := r.submit("a"), r.submit("s")
+		first := r.next("a")
+		c := r.submit("s")
+		first.resolve(nil, fmt.Errorf("fence: %w", event.ErrEntryRefused))
+		r.waits(a)
+		second := r.next("a s s")
+		if r.decider.resets != 2 {
+			t.Errorf("%d resets", r.decider.resets)
+		}
+		second.resolve(nil, nil)
+		r.answered(a, 0, nil)
+		r.answered(b, 0, nil)
+		r.answered(c, 1, nil)
+	})
+	t.Run("for ever is fatal", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.lead()
+			a := r.submit("a")
+			for range maxRefusals + 1 {
+				r.next("a").resolve(nil, event.ErrEntryRefused)
+			}
+			r.answered(a, 0, event.ErrOutcomeUnknown)
+			if len(r.fatal) != 1 {
+				t.Error("node goes on")
+			}
+		})
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	type outcome struct {
+		name     string
+		err      error
+		response any
+		leads    bool   // after the outcome
+		address  string // of another leader
+		want     error  // of the write under way; nil: it is decided again
+		building error  // of the write being built; nil: it is decided again
+		fatal    bool
+	}
+	for _, c := range []outcome{
+		{name: "not leader any more", err: raft.ErrNotLeader, want: event.ErrNotReady, building: event.ErrNotReady},
+		{name: "another leader is known", err: raft.ErrNotLeader, address: "http://other:2113", want: &event.NotLeader{}, building: &event.NotLeader{}},
+		{name: "not leader, and again", err: raft.ErrNotLeader, leads: true},
+		{name: "transfer that failed", err: raft.ErrLeadershipTransferInProgress, leads: true},
+		{name: "transfer", err: raft.ErrLeadershipTransferInProgress, want: event.ErrNotReady, building: event.ErrNotReady},
+		{name: "not enqueued", err: raft.ErrEnqueueTimeout, leads: true},
+		{name: "leadership lost", err: raft.ErrLeadershipLost, want: event.ErrOutcomeUnknown, building: event.ErrNotReady},
+		{name: "leadership lost and won", err: raft.ErrLeadershipLost, leads: true, want: event.ErrOutcomeUnknown},
+		{name: "store failed", err: errors.New("disk"), leads: true, want: event.ErrOutcomeUnknown},
+		{name: "shutdown", err: raft.ErrRaftShutdown, want: event.ErrOutcomeUnknown, building: event.ErrNotReady},
+		{name: "apply failed", response: errors.New("disk"), leads: true, want: event.ErrOutcomeUnknown, building: event.ErrNotReady, fatal: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inRig(t, func(r *rig) {
+				r.lead()
+				a := r.submit("a")
+				f := r.next("a")
+				b := r.submit("b")
+				r.leaderNow.Store(c.leads)
+				r.address.Store(c.address)
+				if c.leads && !c.fatal {
+					r.termNow.Add(1)
+				}
+				f.resolve(c.err, c.response)
+				time.Sleep(2 * gainRetry) // virtual
+				if (len(r.fatal) > 0) != c.fatal {
+					t.Fatalf("%d fatal errors", len(r.fatal))
+				}
+				check := func(name string, ch chan answer, want error) {
+					t.Helper()
+					if want == nil {
+						r.waits(ch)
+						return
+					}
+					synctest.Wait()
+					got := <-ch
+					var other *event.NotLeader
+					if errors.As(want, &other) {
+						if !errors.As(got.err, &other) || other.Address != c.address {
+							t.Errorf("%s: %v", name, got.err)
+						}
+					} else if !errors.Is(got.err, want) {
+						t.Errorf("%s: %v instead of %v", name, got.err, want)
+					}
+				}
+				check("under way", a, c.want)
+				check("being built", b, c.building)
+				if c.building != nil {
+					return
+				}
+				r.lead()
+				again := "b"
+				if c.want == nil {
+					again = "a b"
+				}
+				r.next(again).resolve(nil, nil)
+				r.answered(b, 0, nil)
+				if c.want == nil {
+					r.answered(a, 0, nil)
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		x := r.submit("x")
+		first := r.next("x")
+		a, idem, confirm := r.submit("a"), r.submit("idem"), r.confirm()
+		first.resolve(nil, nil)
+		r.answered(x, 0, nil)
+		r.next("a").resolve(raft.ErrLeadershipLost, nil)
+		r.answered(a, 0, event.ErrOutcomeUnknown)
+		r.waits(idem)
+		time.Sleep(2 * gainRetry)
+		r.lead()
+		r.next("").resolve(nil, nil)
+		r.answered(idem, 7, nil)
+		r.answered(confirm, 0, nil)
+	})
+}
+
+func TestLeadershipIsKnownByTerm(t *testing.T) {
+	inRig(t, func(r *rig) {
+		barrier := r.next("")
+		_, before := r.p.lead()
+		r.termNow.Store(4) // lost and won again while the barrier passed
+		barrier.resolve(nil, nil)
+		synctest.Wait()
+		select {
+		case <-before:
+			t.Fatal("led, if only for a moment, by a barrier of an older term")
+		default:
+		}
+		a := r.submit("a")
+		r.waits(a)
+		time.Sleep(2 * gainRetry)
+		r.lead()
+		f := r.next("a")
+		_, changed := r.p.lead()
+		r.termNow.Store(9)
+		r.hint <- true
+		synctest.Wait()
+		select {
+		case <-changed:
+		default:
+			t.Error("a new term does not count as a change")
+		}
+		b := r.submit("b")
+		f.resolve(nil, nil) // committed in its own term all the same
+		r.answered(a, 0, nil)
+		r.lead()
+		if l, _ := r.p.lead(); !reflect.DeepEqual(l, Leadership{Leading: true, Term: 9}) {
+			t.Errorf("leadership %+v", l)
+		}
+		r.next("b").resolve(nil, nil)
+		r.answered(b, 0, nil)
+	})
+}
+
+func TestFollowerRefusesAtOnce(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		r.leaderNow.Store(false)
+		r.answered(r.submit("a"), 0, event.ErrNotReady)
+		r.answered(r.confirm(), 0, event.ErrNotReady)
+		r.address.Store("https://b:2113")
+		got := <-r.submit("a")
+		var other *event.NotLeader
+		if !errors.As(got.err, &other) || other.Address != "https://b:2113" {
+			t.Errorf("answered %v", got.err)
+		}
+	})
+}
+
+func TestStateThatCannotBeReadDecidesNothing(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.decider.fail = errors.New("disk")
+		a := r.submit("a")
+		r.next("").resolve(nil, nil)
+		r.answered(a, 0, event.ErrNotReady)
+		r.decider.fail = nil
+		time.Sleep(2 * gainRetry)
+		r.lead()
+	})
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	t.Run("by requests", func(t *testing.T) {
+		inRigWith(t, Options{QueueRequests: 2}, func(r *rig) {
+			r.lead()
+			a := r.submit("a")
+			f := r.next("a")
+			b := r.submit("b")
+			r.answered(r.submit("c"), 0, event.ErrBusy)
+			f.resolve(nil, nil)
+			r.answered(a, 0, nil)
+			c := r.submit("c")
+			r.next("b").resolve(nil, nil)
+			r.next("c").resolve(nil, nil)
+			r.answered(b, 0, nil)
+			r.answered(c, 0, nil)
+			if n, bytes := r.p.queue.depth(); n != 0 || bytes != 0 {
+				t.Errorf("%d requests of %d bytes remain", n, bytes)
+			}
+		})
+	})
+	t.Run("by bytes", func(t *testing.T) {
+		inRigWith(t, Options{QueueBytes: 10}, func(r *rig) {
+			r.lead()
+			large := r.submit("larger than the bound")
+			f := r.next("larger than the bound") // alone it passes
+			r.answered(r.submit("c"), 0, event.ErrBusy)
+			f.resolve(nil, nil)
+			r.answered(large, 0, nil)
+		})
+	})
+}
+
+func TestExpiredRequests(t *testing.T) {
+	t.Run("queued ones are withdrawn", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			ctx, cancel := context.WithCancel(context.Background())
+			a := r.submitCtx(ctx, "a") // the barrier of the election is still under way
+			b := r.submit("b")
+			cancel()
+			r.answered(a, 0, event.ErrWriteTimeout)
+			r.lead()
+			r.next("b").resolve(nil, nil)
+			r.answered(b, 0, nil)
+		})
+	})
+	t.Run("those behind a full entry are withdrawn", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.decider.room = 1
+			r.lead()
+			ctx, cancel := context.WithCancel(context.Background())
+			a := r.submit("a")
+			first := r.next("a")
+			b, c, d := r.submit("b"), r.submitCtx(ctx, "c"), r.submit("d")
+			cancel()
+			r.answered(c, 0, event.ErrWriteTimeout)
+			first.resolve(nil, nil)
+			r.next("b").resolve(nil, nil)
+			r.next("d").resolve(nil, nil)
+			for _, ch := range []chan answer{a, b, d} {
+				r.answered(ch, 0, nil)
+			}
+			if n, _ := r.p.queue.depth(); n != 0 {
+				t.Errorf("%d requests remain", n)
+			}
+		})
+	})
+	t.Run("an entry under way goes on", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.lead()
+			ctx, cancel := context.WithCancel(context.Background())
+			a := r.submitCtx(ctx, "a")
+			f := r.next("a")
+			cancel()
+			r.answered(a, 0, event.ErrWriteTimeout)
+			f.resolve(nil, nil)
+			synctest.Wait()
+			if r.decider.applied != 1 {
+				t.Error("entry was not applied")
+			}
+			if n, _ := r.p.queue.depth(); n != 0 {
+				t.Errorf("%d requests remain", n)
+			}
+		})
+	})
+	t.Run("nobody decides again for them", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.lead()
+			ctx, cancel := context.WithCancel(context.Background())
+			a := r.submitCtx(ctx, "a")
+			f := r.next("a")
+			cancel()
+			r.answered(a, 0, event.ErrWriteTimeout)
+			f.resolve(nil, event.ErrEntryRefused)
+			r.nothing()
+			r.answered(r.submitCtx(ctx, "a"), 0, event.ErrWriteTimeout)
+		})
+	})
+}
+
+func TestReadOnly(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.lead()
+		reason := fmt.Errorf("%w: 1 MiB left", event.ErrDiskFull)
+		r.p.readOnly.Store(&reason)
+		r.answered(r.submit("a"), 0, event.ErrDiskFull)
+		r.p.readOnly.Store(nil)
+		a := r.submit("a")
+		r.next("a").resolve(nil, nil)
+		r.answered(a, 0, nil)
+	})
+}

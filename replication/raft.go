@@ -1,0 +1,263 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Entries of one batch to apply, and of one message to a follower.
+const maxAppendEntries = 64
+
+// Replica is this node's part in the cluster: raft, its stores, and the write pipeline.
+type Replica struct {
+	opts     Options
+	logger   hclog.Logger
+	fail     *failStop
+	state    *state
+	machine  *stateMachine
+	raft     *raft.Raft
+	pipeline *pipeline
+	snaps    *snapshotter
+	metrics  *metrics
+
+	closing  sync.Once
+	closed   chan struct{} // everything is down
+	closeErr error         // valid after closed
+}
+
+// Open makes or reads the consensus state in the data directory, checks it
+// against the event log, and starts raft and the write pipeline.
+func Open(o Options) (_ *Replica, err error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Replica{
+		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), closed: make(chan struct{}),
+		fail: &failStop{onFatal: o.OnFatal},
+	}
+	if r.state, err = openState(&o, r.logger, r.fail); err != nil {
+		return nil, err
+	}
+	configuration, err := r.state.checkStart(o.Log)
+	if err != nil {
+		if errors.Is(err, ErrStateLost) {
+			err = fmt.Errorf("%w; restore what belongs together, or move the folder raft away to start this single node anew from its event log", err)
+		}
+		return nil, errors.Join(err, r.state.close())
+	}
+	r.machine = newStateMachine(o.FSM, r.state.snaps, r.fail, r.metrics)
+	r.snaps = newSnapshotter(r)
+	trans := o.Transport
+	if trans == nil {
+		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.id.Node.String()))
+	}
+	if r.raft, err = raft.NewRaft(r.config(configuration), r.machine, r.state.logs, r.state.stable, r.state.snaps, trans); err != nil {
+		return nil, errors.Join(fmt.Errorf("start raft: %w", err), r.state.close())
+	}
+	r.pipeline = newPipeline(r.surroundings(), o.Decider, &o, r.logger, r.metrics)
+	r.snaps.start()
+	r.watch(o.Stats)
+	return r, nil
+}
+
+// config is raft's configuration.
+func (r *Replica) config(configuration raft.Configuration) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(r.state.id.Node.String())
+	c.Logger = r.opts.Logger.Named("raft")
+	c.HeartbeatTimeout = r.opts.ElectionTimeout
+	if lone(configuration, c.LocalID) {
+		// Nobody else can lead: waiting longer would only delay the start. The
+		// lease of a running raft cannot be changed, so that a node which gets
+		// company has to start raft anew.
+		c.HeartbeatTimeout = r.opts.LoneElectionTimeout
+	}
+	c.ElectionTimeout = c.HeartbeatTimeout
+	c.LeaderLeaseTimeout = c.HeartbeatTimeout
+	if !lone(configuration, c.LocalID) {
+		c.LeaderLeaseTimeout = c.HeartbeatTimeout / 2
+	}
+	// With the buffer of this option, proposing never waits for the leader's sync.
+	c.BatchApplyCh = true
+	c.MaxAppendEntries = maxAppendEntries
+	c.ShutdownOnRemove = false
+	c.NoSnapshotRestoreOnStart = true // the event log is there; entries it has are skipped by index
+	c.NoLegacyTelemetry = true
+	// Snapshots are taken by the snapshotter, which counts bytes.
+	c.SnapshotInterval = 365 * 24 * time.Hour
+	c.SnapshotThreshold = math.MaxUint64
+	c.TrailingLogs = uint64(r.opts.TrailingEntries)
+	return c
+}
+
+// lone reports whether the node is the only voter.
+func lone(c raft.Configuration, node raft.ServerID) bool {
+	voters, self := 0, false
+	for _, server := range c.Servers {
+		if server.Suffrage == raft.Voter {
+			voters++
+			self = self || server.ID == node
+		}
+	}
+	return voters == 1 && self
+}
+
+func (r *Replica) surroundings() surroundings {
+	self := raft.ServerID(r.state.id.Node.String())
+	return surroundings{
+		propose: func(entry []byte) future { return r.raft.Apply(entry, 0) },
+		barrier: func() future { return r.raft.Barrier(0) },
+		term:    r.raft.CurrentTerm,
+		leader:  func() bool { return r.raft.State() == raft.Leader },
+		alone: func() bool {
+			f := r.raft.GetConfiguration() // a copy of the latest one, committed or not; does not wait
+			return f.Error() == nil && lone(f.Configuration(), self)
+		},
+		hint: r.raft.LeaderCh(),
+		redirect: func() string {
+			address, node := r.raft.LeaderWithID()
+			if node == "" || node == self {
+				return ""
+			}
+			return r.opts.LeaderAddress(string(node), string(address))
+		},
+		fatal: func(err error) { _ = r.fail.fail(err) },
+	}
+}
+
+// Identity says who this node is.
+func (r *Replica) Identity() Identity { return r.state.id }
+
+// Submit has a write decided by the leader, replicated and applied, and
+// returns the answer. On another node than the leader it fails with
+// *event.NotLeader, or event.ErrNotReady when no leader is known.
+//
+// The write must not be changed before Submit returns. After ErrWriteTimeout it
+// must never be changed: it may still be in the queue of the entry under way.
+func (r *Replica) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
+	return r.pipeline.submit(ctx, w)
+}
+
+// Confirm returns nil once this node's applied state is known to hold every
+// write that was acknowledged anywhere in the cluster before the call.
+func (r *Replica) Confirm(ctx context.Context) error { return r.pipeline.confirm(ctx) }
+
+// SetReadOnly makes Submit fail with the reason; nil lifts it. Writes that
+// are in the queue already go on.
+func (r *Replica) SetReadOnly(reason error) {
+	if reason == nil {
+		r.pipeline.readOnly.Store(nil)
+		return
+	}
+	r.pipeline.readOnly.Store(&reason)
+}
+
+// Leadership says whether this node leads, and returns a channel that is
+// closed when that changes. A node leads once everything committed before is
+// applied. When leadership was lost and won again quickly, the term tells.
+func (r *Replica) Leadership() (Leadership, <-chan struct{}) { return r.pipeline.lead() }
+
+// State is what a node knows of the cluster, for display.
+type State struct {
+	Role          string // leader, follower, candidate or shutdown
+	Node          string // this node's id
+	Leader        string // the leader's node id, empty when not known
+	LeaderAddress string // the leader's address between nodes
+	Term          uint64
+	LastIndex     uint64 // of the Raft log
+	CommitIndex   uint64
+	AppliedIndex  uint64 // handed to the state machine
+	Voters        int
+}
+
+// State returns what this node knows of the cluster at this moment.
+func (r *Replica) State() State {
+	address, leader := r.raft.LeaderWithID()
+	s := State{
+		Role: strings.ToLower(r.raft.State().String()), Node: r.state.id.Node.String(),
+		Leader: string(leader), LeaderAddress: string(address), Term: r.raft.CurrentTerm(),
+		LastIndex: r.raft.LastIndex(), CommitIndex: r.raft.CommitIndex(), AppliedIndex: r.raft.AppliedIndex(),
+	}
+	if f := r.raft.GetConfiguration(); f.Error() == nil {
+		for _, server := range f.Configuration().Servers {
+			if server.Suffrage == raft.Voter {
+				s.Voters++
+			}
+		}
+	}
+	return s
+}
+
+// Ready reports whether requests can be served: this node leads, or knows another one that does.
+func (r *Replica) Ready() bool {
+	if l, _ := r.pipeline.lead(); l.Leading {
+		return true
+	}
+	_, leader := r.raft.LeaderWithID()
+	return leader != "" && string(leader) != r.state.id.Node.String()
+}
+
+// Stats returns figures of the write path. They count from the registry's beginning.
+func (r *Replica) Stats() Stats {
+	s := r.metrics.stats()
+	s.QueueRequests, s.QueueBytes = r.pipeline.queue.depth()
+	return s
+}
+
+// EraseLog removes from the Raft log, and from its files, everything that is
+// applied: data that was erased from the event log must not linger there. Each
+// node does it for itself.
+//
+// raft can take no snapshot before anything was applied since the start. The
+// barrier of the leader's election is applied on all nodes, so that this passes
+// as soon as there is a leader.
+func (r *Replica) EraseLog() error {
+	if err := r.snaps.take(0); err != nil {
+		return fmt.Errorf("erase raft log: %w", err)
+	}
+	return r.state.logs.Rewrite(r.logger)
+}
+
+// Close answers every waiting request, lets the entry under way resolve, writes
+// a last manifest and stops raft. It returns even when a disk hangs, then with
+// an error. The state machine must be closed after it.
+func (r *Replica) Close() error {
+	r.closing.Do(func() {
+		go func() {
+			defer close(r.closed)
+			r.closeErr = r.shutdown()
+		}()
+	})
+	timer := time.NewTimer(r.opts.CloseTimeout)
+	defer timer.Stop()
+	select {
+	case <-r.closed:
+		return r.closeErr
+	case <-timer.C:
+		return fmt.Errorf("close replication: not done after %s, a disk may hang", r.opts.CloseTimeout)
+	}
+}
+
+func (r *Replica) shutdown() error {
+	if !r.pipeline.close() {
+		r.logger.Warn("the entry under way did not resolve before shutdown")
+	}
+	r.snaps.stop()
+	if r.fail.check() == nil && r.machine.dirty() {
+		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
+			r.logger.Warn("no manifest was written at shutdown, the next start replays more", keyError, err)
+		}
+	}
+	err := r.raft.Shutdown().Error()
+	return errors.Join(err, r.state.close())
+}

@@ -1,0 +1,412 @@
+package replication_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+	"github.com/hashicorp/raft"
+)
+
+func toyOptions(y *toy, dir string, kind replication.LogStore) replication.Options {
+	return replication.Options{
+		Dir: dir, InMemory: dir == "", LogStore: kind, ClusterID: event.ID{1}, DirectoryID: event.ID{2},
+		FSM: y, Decider: y, Log: y, OnFatal: func(err error) { panic(err) },
+		LoneElectionTimeout: 10 * time.Millisecond,
+	}
+}
+
+func open(t testing.TB, o replication.Options) *replication.Replica {
+	t.Helper()
+	r, err := replication.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitLeader(t, r)
+	return r
+}
+
+func awaitLeader(t testing.TB, r *replication.Replica) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		l, changed := r.Leadership()
+		if l.Leading {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("no leader: %+v", r.State())
+		}
+	}
+}
+
+func closeReplica(t testing.TB, r *replication.Replica) {
+	t.Helper()
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func write(t testing.TB, r *replication.Replica, stream string, expected, want int64) {
+	t.Helper()
+	written, err := r.Submit(t.Context(), &event.Write{Stream: stream, ExpectedVersion: expected})
+	if err != nil || written.Last != want {
+		t.Fatalf("write to %s: %+v, %v; expected %d", stream, written, err, want)
+	}
+}
+
+// copyDir makes a copy of a running node's folder, as a power cut would leave it.
+func copyDir(t testing.TB, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func TestSingleNode(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		t.Run(string(kind), func(t *testing.T) {
+			y, dir := newToy(), t.TempDir()
+			began := time.Now()
+			o := toyOptions(y, dir, kind)
+			o.LoneElectionTimeout = 0 // the default
+			r := open(t, o)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("leading after %s", took)
+			}
+			for i := range int64(20) {
+				write(t, r, "a", i-1, i)
+			}
+			var conflict *event.WrongExpectedVersion
+			if _, err := r.Submit(t.Context(), &event.Write{Stream: "a", ExpectedVersion: 3}); !errors.As(err, &conflict) || conflict.Current != 19 {
+				t.Errorf("conflict: %v", err)
+			}
+			if err := r.Confirm(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if s := r.State(); s.Role != "leader" || s.Voters != 1 || s.Leader != s.Node || !r.Ready() {
+				t.Errorf("state %+v", s)
+			}
+			id := r.Identity()
+			closeReplica(t, r)
+			closeReplica(t, r)
+			if _, err := r.Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrClosed) {
+				t.Errorf("write after Close: %v", err)
+			}
+
+			// Closed cleanly: the manifest covers everything, nothing is replayed.
+			r = open(t, toyOptions(y, dir, kind))
+			if r.Identity() != id || y.skipped != 0 {
+				t.Errorf("identity %+v became %+v, %d entries replayed", id, r.Identity(), y.skipped)
+			}
+			write(t, r, "a", 19, 20)
+			write(t, r, "b", event.NoStream, 0)
+			write(t, r, "b", event.AnyVersion, 1)
+
+			// Killed, with all, one, or none of the frames since the manifest on disk.
+			for _, written := range []int{9, 1, 0} {
+				crashed := y.crashed(written)
+				again := open(t, toyOptions(crashed, copyDir(t, dir), kind))
+				if got, want := crashed.Tail().End, y.Tail().End; got != want {
+					t.Errorf("log ends at %d after the start, expected %d", got, want)
+				}
+				if want := min(written, 3); crashed.skipped != want || crashed.refused != 0 {
+					t.Errorf("%d entries skipped, %d refused; %d were there", crashed.skipped, crashed.refused, want)
+				}
+				write(t, again, "b", 1, 2)
+				closeReplica(t, again)
+			}
+			closeReplica(t, r)
+		})
+	}
+}
+
+func TestRestoredDirectory(t *testing.T) {
+	t.Parallel()
+	y, dir := newToy(), t.TempDir()
+	r := open(t, toyOptions(y, dir, replication.BoltDB))
+	for i := range int64(5) {
+		write(t, r, "a", i-1, i)
+	}
+	old := r.Identity()
+	closeReplica(t, r)
+	before := y.Tail()
+
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		copied := y.crashed(100)
+		r = open(t, toyOptions(copied, t.TempDir(), kind)) // the log without its raft/
+		if r.Identity().Node == old.Node {
+			t.Error("a restored node has its old name")
+		}
+		write(t, r, "a", 4, 5)
+		if tail := copied.Tail(); tail.Index <= before.Index || tail.Term <= before.Term || copied.skipped+copied.refused > 0 {
+			t.Errorf("log went on from %+v to %+v", before, tail)
+		}
+		closeReplica(t, r)
+	}
+}
+
+func TestLogOfAnotherHistoryIsRefused(t *testing.T) {
+	t.Parallel()
+	y, dir := newToy(), t.TempDir()
+	r := open(t, toyOptions(y, dir, replication.BoltDB))
+	write(t, r, "a", -1, 0)
+	write(t, r, "a", 0, 1)
+	closeReplica(t, r)
+	other := newToy()
+	r = open(t, toyOptions(other, t.TempDir(), replication.BoltDB))
+	write(t, r, "x", -1, 0)
+	write(t, r, "y", -1, 0)
+	closeReplica(t, r)
+	for name, log := range map[string]*toy{"other": other, "longer": func() *toy {
+		longer := y.crashed(9)
+		longer.append([]byte{1, 'z'}, 1000, 9)
+		return longer
+	}()} {
+		if r, err := replication.Open(toyOptions(log, dir, replication.BoltDB)); !errors.Is(err, replication.ErrStateLost) {
+			t.Errorf("%s: error %v", name, err)
+			if err == nil {
+				closeReplica(t, r)
+			}
+		}
+	}
+	// Without its raft folder the node was never anything else.
+	if err := os.RemoveAll(filepath.Join(dir, "raft")); err != nil {
+		t.Fatal(err)
+	}
+	r = open(t, toyOptions(other, dir, replication.BoltDB))
+	closeReplica(t, r)
+}
+
+func TestSwitchingTheLogStore(t *testing.T) {
+	t.Parallel()
+	y, dir := newToy(), t.TempDir()
+	n := int64(0)
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal, replication.Wal, replication.BoltDB} {
+		r := open(t, toyOptions(y, dir, kind))
+		for range 3 {
+			write(t, r, "a", n-1, n)
+			n++
+		}
+		// Killed, so that the Raft log has to replay what another kind stored.
+		y, dir = y.crashed(0), copyDir(t, dir)
+		closeReplica(t, r)
+	}
+}
+
+func TestManifestsFollowTheLog(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		t.Run(string(kind), func(t *testing.T) {
+			y, dir := newToy(), t.TempDir()
+			o := toyOptions(y, dir, kind)
+			o.SnapshotEntries, o.TrailingEntries = 20, 10
+			r := open(t, o)
+			for i := range int64(80) {
+				write(t, r, "a", i-1, i)
+			}
+			if n := r.Stats().Manifests; n < 2 {
+				t.Errorf("%d manifests", n)
+			}
+			replication.StopSnapshots(r)
+			crashed := y.crashed(0)
+			again := open(t, toyOptions(crashed, copyDir(t, dir), kind))
+			write(t, again, "a", 79, 80)
+			closeReplica(t, again)
+			closeReplica(t, r)
+			found, err := filepath.Glob(filepath.Join(dir, "raft", "snapshots", "*"))
+			if err != nil || len(found) != 2 {
+				t.Errorf("manifests %v, %v", found, err)
+			}
+		})
+	}
+}
+
+func TestEraseLog(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		t.Run(string(kind), func(t *testing.T) {
+			y, dir := newToy(), t.TempDir()
+			r := open(t, toyOptions(y, dir, kind))
+			write(t, r, "to-be-forgotten", -1, 0)
+			closeReplica(t, r)
+			r = open(t, toyOptions(y, dir, kind)) // nothing was applied since the start
+			if err := r.EraseLog(); err != nil {
+				t.Fatal(err)
+			}
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				data, err := os.ReadFile(path)
+				if strings.Contains(string(data), "to-be-forgotten") {
+					t.Errorf("%s still holds it", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, r, "a", -1, 0)
+			crashed := y.crashed(0)
+			again := open(t, toyOptions(crashed, copyDir(t, dir), kind))
+			write(t, again, "a", 0, 1)
+			closeReplica(t, again)
+			closeReplica(t, r)
+		})
+	}
+}
+
+func TestInMemory(t *testing.T) {
+	t.Parallel()
+	y := newToy()
+	o := toyOptions(y, "", "")
+	o.ClusterID, o.DirectoryID = event.ID{}, event.ID{}
+	o.SnapshotEntries, o.TrailingEntries = 20, 5
+	r := open(t, o)
+	for i := range int64(100) {
+		write(t, r, "a", i-1, i)
+	}
+	if err := r.EraseLog(); err != nil {
+		t.Error(err)
+	}
+	write(t, r, "a", 99, 100)
+	closeReplica(t, r)
+	r = open(t, toyOptions(y, "", "")) // a log that is there already is taken as restored
+	write(t, r, "a", 100, 101)
+	closeReplica(t, r)
+}
+
+func TestConcurrentWriters(t *testing.T) {
+	t.Parallel()
+	y := newToy()
+	y.limit = 200
+	r := open(t, toyOptions(y, t.TempDir(), replication.Wal))
+	const writers, writes = 16, 25
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			stream := fmt.Sprint("s", w)
+			for i := range int64(writes) {
+				if _, err := r.Submit(context.Background(), &event.Write{Stream: stream, ExpectedVersion: i - 1}); err != nil {
+					t.Errorf("%s %d: %v", stream, i, err)
+					return
+				}
+				y.mu.Lock()
+				n := y.streams[stream]
+				y.mu.Unlock()
+				if n != i+1 {
+					t.Errorf("%s: wrote %d, reads %d", stream, i+1, n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s := r.Stats(); s.Entries >= writers*writes || s.QueueRequests != 0 || s.Requests != writers*writes {
+		t.Errorf("stats %+v", s)
+	}
+	closeReplica(t, r)
+}
+
+func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
+	y := newToy()
+	r := open(t, toyOptions(y, "", ""))
+	defer closeReplica(t, r)
+	r.SetReadOnly(event.ErrDiskFull)
+	if _, err := r.Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrDiskFull) {
+		t.Errorf("error %v", err)
+	}
+	if err := r.Confirm(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.SetReadOnly(nil)
+	write(t, r, "a", -1, 0)
+}
+
+// hangingFSM blocks in Apply until released.
+type hangingFSM struct {
+	*toy
+	entered, release chan struct{}
+}
+
+func (h *hangingFSM) ApplyBatch(logs []*raft.Log) []any {
+	for _, log := range logs {
+		if log.Type == raft.LogCommand {
+			h.entered <- struct{}{}
+			<-h.release
+		}
+	}
+	return h.toy.ApplyBatch(logs)
+}
+
+func TestCloseReturnsThoughApplyHangs(t *testing.T) {
+	t.Parallel()
+	y := newToy()
+	h := &hangingFSM{toy: y, entered: make(chan struct{}, 1), release: make(chan struct{})}
+	o := toyOptions(y, "", "")
+	o.FSM, o.DrainTimeout, o.CloseTimeout = h, 20*time.Millisecond, 200*time.Millisecond
+	r := open(t, o)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := r.Submit(context.Background(), &event.Write{Stream: "a", ExpectedVersion: event.AnyVersion})
+		answered <- err
+	}()
+	<-h.entered
+	if err := r.Close(); err == nil {
+		t.Error("closed although the state machine hangs")
+	}
+	if err := <-answered; !errors.Is(err, event.ErrOutcomeUnknown) {
+		t.Errorf("answered %v", err)
+	}
+	close(h.release)
+	closeReplica(t, r)
+}
+
+func TestOptionsAreValidated(t *testing.T) {
+	t.Parallel()
+	y := newToy()
+	for name, spoil := range map[string]func(*replication.Options){
+		"no fsm":        func(o *replication.Options) { o.FSM = nil },
+		"no folder":     func(o *replication.Options) { o.Dir = "" },
+		"no cluster":    func(o *replication.Options) { o.ClusterID = event.ID{} },
+		"unknown store": func(o *replication.Options) { o.LogStore = "Paper" },
+		"short timeout": func(o *replication.Options) { o.ElectionTimeout = 1 },
+		"empty queue":   func(o *replication.Options) { o.QueueRequests = -1 },
+		"no snapshots":  func(o *replication.Options) { o.TrailingEntries = -1 },
+	} {
+		o := toyOptions(y, t.TempDir(), replication.BoltDB)
+		spoil(&o)
+		if _, err := replication.Open(o); err == nil {
+			t.Errorf("%s: started", name)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package replication
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	manifestSuffix  = ".manifest" // part of the disk format, do not change
+	manifestFormat  = 1
+	manifestsKept   = 2
+	maxManifestSize = 64 << 20 // a chunk takes about 120 bytes
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// snapshot is one manifest. Manifests are small, so that they are held in memory.
+type snapshot struct {
+	meta    raft.SnapshotMeta
+	data    []byte // what the state machine's Persist wrote
+	damaged error  // the file could not be read; meta has what its name tells
+}
+
+// snapshotHeader is the first line of a manifest file. A file is
+//
+//	header as one line of JSON, line feed | data | CRC-32C of all before, 4 bytes, little endian
+type snapshotHeader struct {
+	Format   int               `json:"format"`
+	Creation string            `json:"creationId"`
+	Meta     raft.SnapshotMeta `json:"meta"`
+}
+
+func (s *snapshot) encode(id Identity) ([]byte, error) {
+	head, err := json.Marshal(snapshotHeader{Format: manifestFormat, Creation: id.Creation.String(), Meta: s.meta})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(head)+1+len(s.data)+4)
+	out = append(append(append(out, head...), '\n'), s.data...)
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli)), nil
+}
+
+// decodeSnapshot reads a manifest file and returns the creation id in it.
+func decodeSnapshot(file []byte) (s *snapshot, creation string, err error) {
+	end := len(file) - 4
+	if end < 0 || crc32.Checksum(file[:end], castagnoli) != binary.LittleEndian.Uint32(file[end:]) {
+		return nil, "", errors.New("wrong checksum")
+	}
+	line, data, ok := bytes.Cut(file[:end], []byte{'\n'})
+	var head snapshotHeader
+	if !ok {
+		return nil, "", errors.New("no header")
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, "", fmt.Errorf("header: %w", err)
+	}
+	if head.Format != manifestFormat {
+		return nil, "", fmt.Errorf("format %d is not known, only %d", head.Format, manifestFormat)
+	}
+	if head.Meta.Size != int64(len(data)) {
+		return nil, "", fmt.Errorf("holds %d bytes instead of %d", len(data), head.Meta.Size)
+	}
+	return &snapshot{meta: head.Meta, data: data}, head.Creation, nil
+}
+
+// write makes the manifest's file durable.
+func (s *snapshot) write(dir string, id Identity) error {
+	data, err := s.encode(id)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, s.meta.ID+manifestSuffix), data)
+}
+
+// manifest returns what the state machine wrote.
+func (s *snapshot) manifest() (m event.Manifest, err error) {
+	if s.damaged != nil {
+		return m, s.damaged
+	}
+	if err := json.Unmarshal(s.data, &m); err != nil {
+		return m, fmt.Errorf("content: %w", err)
+	}
+	return m, nil
+}
+
+func (s *snapshot) describe() string {
+	return fmt.Sprintf("manifest %s (Raft index %d, term %d)", s.meta.ID, s.meta.Index, s.meta.Term)
+}
+
+// snapshotID names a manifest after its term and index; the rest only makes it unique.
+func snapshotID(term, index uint64) string {
+	return fmt.Sprintf("%016x-%016x-%s", term, index, strings.ToLower(rand.Text()[:8]))
+}
+
+// syntheticSnapshot stands for everything in a log that came without consensus state.
+func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, error) {
+	data, err := json.Marshal(event.Manifest{Tail: tail})
+	if err != nil {
+		return nil, err
+	}
+	return &snapshot{data: data, meta: raft.SnapshotMeta{
+		Version: raft.SnapshotVersionMax, ID: snapshotID(tail.Term, tail.Index), Index: tail.Index, Term: tail.Term,
+		Configuration: loneConfiguration(o, id), ConfigurationIndex: 1, Size: int64(len(data)),
+	}}, nil
+}
+
+// snapshotStore keeps manifests. One that this node wrote counts as soon as its
+// file is durable. One received from the leader counts only after the state
+// machine restored it: raft would take it for this node's state at the next start.
+type snapshotStore struct {
+	dir    string // empty: in memory only
+	id     Identity
+	logger hclog.Logger
+	fail   *failStop
+
+	mu       sync.Mutex // guards what follows; writing a file happens outside
+	list     []*snapshot
+	received map[string]*snapshot
+	opened   *snapshot // received, and opened last: being restored
+}
+
+var _ raft.SnapshotStore = (*snapshotStore)(nil)
+
+// openSnapshots reads all manifests. Damaged ones are kept in the list until
+// checkStart knows whether the node can do without them.
+func openSnapshots(dir string, id Identity, logger hclog.Logger, fail *failStop) (*snapshotStore, error) {
+	s := &snapshotStore{dir: dir, id: id, logger: logger, fail: fail}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, snapshotsDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name := filepath.Join(dir, entry.Name())
+		id, isManifest := strings.CutSuffix(entry.Name(), manifestSuffix)
+		if !isManifest {
+			if strings.HasSuffix(name, tmpSuffix) {
+				if err := os.Remove(name); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		snap, creation, err := decodeSnapshot(data)
+		if err != nil {
+			snap = &snapshot{damaged: err}
+			snap.meta.ID = id
+			if _, err := fmt.Sscanf(id, "%x-%x-", &snap.meta.Term, &snap.meta.Index); err != nil {
+				return nil, fmt.Errorf("%w: %s has no name of a manifest", ErrStateLost, name)
+			}
+		} else if creation != s.id.Creation.String() {
+			return nil, fmt.Errorf("%w: %s was not made together with raft/%s", ErrStateLost, name, identityFile)
+		}
+		s.list = append(s.list, snap)
+	}
+	slices.SortFunc(s.list, newestFirst)
+	return s, nil
+}
+
+func newestFirst(a, b *snapshot) int {
+	return cmp.Or(cmp.Compare(b.meta.Index, a.meta.Index), cmp.Compare(b.meta.Term, a.meta.Term))
+}
+
+// Create begins a manifest.
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, _ raft.Transport,
+) (raft.SnapshotSink, error) {
+	if err := s.fail.check(); err != nil {
+		return nil, err
+	}
+	if version != raft.SnapshotVersionMax {
+		return nil, fmt.Errorf("snapshot version %d is not known", version)
+	}
+	return &snapshotSink{store: s, snap: &snapshot{meta: raft.SnapshotMeta{
+		Version: version, ID: snapshotID(term, index), Index: index, Term: term,
+		Configuration: configuration, ConfigurationIndex: configurationIndex,
+	}}}, nil
+}
+
+// List returns the manifests that count, the newest first.
+func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	metas := make([]*raft.SnapshotMeta, len(s.list))
+	for i, snap := range s.list {
+		meta := snap.meta
+		metas[i] = &meta
+	}
+	return metas, nil
+}
+
+// Open returns a manifest that counts, or one that was received and is to be restored.
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	snap := s.received[id]
+	if snap != nil {
+		s.opened = snap
+	} else if at := slices.IndexFunc(s.list, func(have *snapshot) bool { return have.meta.ID == id }); at >= 0 {
+		snap = s.list[at]
+	} else {
+		return nil, nil, fmt.Errorf("no manifest %s", id)
+	}
+	meta := snap.meta
+	return &meta, io.NopCloser(bytes.NewReader(snap.data)), nil
+}
+
+// restored tells what became of the received manifest that was opened last.
+// One that was restored counts from now on: its file is durable when this
+// returns, before raft deletes the entries that it replaces.
+func (s *snapshotStore) restored(ok bool) error {
+	s.mu.Lock()
+	snap := s.opened
+	s.opened = nil
+	clear(s.received) // raft installs one after the other
+	s.mu.Unlock()
+	if !ok || snap == nil {
+		return nil
+	}
+	return s.publish(snap)
+}
+
+// publish makes a manifest durable and lets it count, and removes old ones.
+func (s *snapshotStore) publish(snap *snapshot) error {
+	if err := s.fail.check(); err != nil {
+		return err
+	}
+	if s.dir != "" {
+		if err := snap.write(s.dir, s.id); err != nil {
+			return s.fail.fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
+		}
+	}
+	s.mu.Lock()
+	s.list = append([]*snapshot{snap}, s.list...)
+	slices.SortStableFunc(s.list, newestFirst)
+	var old []*snapshot
+	if len(s.list) > manifestsKept {
+		old = slices.Clone(s.list[manifestsKept:])
+		s.list = s.list[:manifestsKept]
+	}
+	s.mu.Unlock()
+	for _, snap := range old {
+		if err := s.removeFile(snap); err != nil {
+			s.logger.Warn("old manifest was not removed", keyError, err) // it does no harm, and the next start sees it
+		}
+	}
+	return nil
+}
+
+func (s *snapshotStore) removeFile(snap *snapshot) error {
+	if s.dir == "" {
+		return nil
+	}
+	return os.Remove(filepath.Join(s.dir, snap.meta.ID+manifestSuffix))
+}
+
+// drop removes manifests that the event log does not reach.
+func (s *snapshotStore) drop(snaps []*snapshot) error {
+	for _, snap := range snaps {
+		if err := s.removeFile(snap); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = slices.DeleteFunc(s.list, func(have *snapshot) bool { return slices.Contains(snaps, have) })
+	if s.dir == "" {
+		return nil
+	}
+	return syncDir(s.dir)
+}
+
+// snapshotSink gathers one manifest.
+type snapshotSink struct {
+	store *snapshotStore
+	snap  *snapshot
+	local bool // this node writes it, rather than receives it
+	done  bool
+	err   error
+}
+
+var errCancelled = errors.New("manifest was cancelled")
+
+func (k *snapshotSink) ID() string { return k.snap.meta.ID }
+
+func (k *snapshotSink) Write(p []byte) (int, error) {
+	if k.done {
+		return 0, errCancelled
+	}
+	if len(k.snap.data)+len(p) > maxManifestSize {
+		return 0, fmt.Errorf("manifest is larger than %d bytes", maxManifestSize)
+	}
+	k.snap.data = append(k.snap.data, p...)
+	return len(p), nil
+}
+
+// Close ends the manifest. The state machine's Persist and raft both call it.
+func (k *snapshotSink) Close() error {
+	if k.done {
+		return k.err
+	}
+	k.done = true
+	k.snap.meta.Size = int64(len(k.snap.data))
+	if k.local {
+		k.err = k.store.publish(k.snap)
+		return k.err
+	}
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	if k.store.received == nil {
+		k.store.received = make(map[string]*snapshot)
+	}
+	k.store.received[k.ID()] = k.snap
+	return nil
+}
+
+// Cancel throws the manifest away, unless it was closed.
+func (k *snapshotSink) Cancel() error {
+	if !k.done {
+		k.done, k.err = true, errCancelled
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/raft"
+)
+
+// checkStart makes sure that event log, manifests and Raft log fit together,
+// before raft runs on them, and returns the configuration that raft will begin with.
+//
+// The manifest that raft begins with must name a position and chain of the
+// event log. Manifests beyond the log's end promise data that is not there; they
+// are dropped if an older one fits and the Raft log can replay everything from
+// there. Otherwise the node refuses to start.
+func (s *state) checkStart(log Log) (raft.Configuration, error) {
+	first, err := s.logs.FirstIndex()
+	if err != nil {
+		return raft.Configuration{}, err
+	}
+	last, err := s.logs.LastIndex()
+	if err != nil {
+		return raft.Configuration{}, err
+	}
+	tail := log.Tail()
+	base, beyond, why, err := s.chooseManifest(log, tail)
+	if err != nil {
+		return raft.Configuration{}, err
+	}
+	if len(beyond) > 0 {
+		if first == 0 || first > base.meta.Index+1 || last < beyond[0].meta.Index {
+			return raft.Configuration{}, fmt.Errorf("%w: %s cannot be used (%w), and the Raft log, which holds entries %d to %d, "+
+				"does not replace it", ErrStateLost, beyond[0].describe(), why, first, last)
+		}
+		s.snaps.logger.Warn("manifests that the event log does not reach are dropped, the Raft log replays the rest",
+			"dropped", len(beyond), keyIndex, base.meta.Index, keyError, why)
+	}
+	switch {
+	case last > 0 && base.meta.Index > last:
+		// A manifest was installed and the entries it replaced were not deleted yet.
+		// The WAL would refuse to append behind the gap for ever.
+		if err := s.logs.DeleteRange(first, last); err != nil {
+			return raft.Configuration{}, err
+		}
+		first, last = 0, 0
+	case last == 0 && base.meta.Index == 0:
+		return raft.Configuration{}, fmt.Errorf("%w: there is neither a manifest nor an entry in the Raft log", ErrStateLost)
+	case last > 0 && first > base.meta.Index+1:
+		return raft.Configuration{}, fmt.Errorf("%w: the Raft log begins at entry %d, the newest manifest ends at %d",
+			ErrStateLost, first, base.meta.Index)
+	}
+	if err := s.checkTail(tail, base, first, last); err != nil {
+		return raft.Configuration{}, err
+	}
+	configuration, err := s.scan(base, last)
+	if err != nil {
+		return raft.Configuration{}, err
+	}
+	if len(beyond) > 0 {
+		return configuration, s.snaps.drop(beyond)
+	}
+	return configuration, nil
+}
+
+// chooseManifest returns the newest manifest that fits the event log (an empty
+// one when there is none), those beyond the log's end, and what is wrong with the newest.
+func (s *state) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
+	for _, snap := range s.snaps.list {
+		manifest, err := snap.manifest()
+		at := manifest.Tail.End
+		switch {
+		case err != nil:
+			err = fmt.Errorf("it is damaged: %w", err)
+		case at > tail.End:
+			err = fmt.Errorf("it needs the event log up to %d, which ends at %d: acknowledged writes are missing", at, tail.End)
+		case at == 0:
+			return snap, beyond, why, nil
+		default:
+			chain, ok := tail.Chain, true
+			if at != tail.End {
+				chain, ok = log.ChainAt(at)
+			}
+			if ok && chain == manifest.Tail.Chain {
+				return snap, beyond, why, nil
+			}
+			if !ok {
+				return nil, nil, nil, fmt.Errorf("%w: %s ends at %d, where the event log has no end of a frame: it is another history",
+					ErrStateLost, snap.describe(), at)
+			}
+			return nil, nil, nil, fmt.Errorf("%w: %s has the chain %s at %d, the event log %s: it is another history",
+				ErrStateLost, snap.describe(), manifest.Tail.Chain, at, chain)
+		}
+		if beyond = append(beyond, snap); why == nil {
+			why = err
+		}
+	}
+	return &snapshot{}, beyond, why, nil
+}
+
+// checkTail refuses a Raft log that is older than the event log: entries that
+// it would append anew would be skipped as applied before.
+func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) error {
+	if end := max(last, base.meta.Index); tail.Index > end {
+		return fmt.Errorf("%w: the event log holds Raft entries up to %d, raft/ knows them up to %d only", ErrStateLost, tail.Index, end)
+	}
+	if current, err := s.stable.GetUint64(keyCurrentTerm); err != nil || current < max(tail.Term, base.meta.Term) {
+		return errors.Join(err, fmt.Errorf("%w: the current term in raft/%s is %d, the event log has term %d",
+			ErrStateLost, stableFile, current, max(tail.Term, base.meta.Term)))
+	}
+	term := tail.Term
+	switch {
+	case tail.Index == 0:
+	case tail.Index == base.meta.Index:
+		term = base.meta.Term
+	case first <= tail.Index && tail.Index <= last:
+		var entry raft.Log
+		err := s.logs.GetLog(tail.Index, &entry)
+		if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+			return err
+		}
+		if err == nil {
+			term = entry.Term
+		}
+	}
+	if term != tail.Term {
+		return fmt.Errorf("%w: the last frame of the event log is Raft entry %d of term %d, in raft/ that entry is of term %d",
+			ErrStateLost, tail.Index, tail.Term, term)
+	}
+	return nil
+}
+
+// scan reads the entries that raft will replay, so that a missing one is an
+// error rather than raft's panic, and returns the latest configuration.
+func (s *state) scan(base *snapshot, last uint64) (raft.Configuration, error) {
+	configuration := base.meta.Configuration
+	var entry raft.Log
+	for index := base.meta.Index + 1; index <= last; index++ {
+		if err := s.logs.GetLog(index, &entry); err != nil {
+			return configuration, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, index, err)
+		}
+		if entry.Type == raft.LogConfiguration {
+			configuration = raft.DecodeConfiguration(entry.Data)
+		}
+	}
+	return configuration, nil
+}

@@ -1,0 +1,260 @@
+package replication
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+func testSnapshots(t *testing.T) *snapshotStore {
+	t.Helper()
+	dir := t.TempDir()
+	return reopenSnapshots(t, dir)
+}
+
+func reopenSnapshots(t *testing.T, dir string) *snapshotStore {
+	t.Helper()
+	fail := &failStop{onFatal: func(err error) { t.Error(err) }}
+	s, err := openSnapshots(dir, Identity{Creation: event.ID{3}}, hclog.NewNullLogger(), fail)
+	mustNot(t, err)
+	return s
+}
+
+// take writes a manifest as raft does: Persist writes and closes, raft closes again.
+func take(t *testing.T, s *snapshotStore, index uint64, local bool, content string) raft.SnapshotSink {
+	t.Helper()
+	sink, err := s.Create(1, index, 2, raft.Configuration{}, 1, nil)
+	mustNot(t, err)
+	sink.(*snapshotSink).local = local
+	_, err = io.WriteString(sink, content)
+	mustNot(t, err)
+	mustNot(t, sink.Close())
+	mustNot(t, sink.Close())
+	mustNot(t, sink.Cancel()) // too late
+	return sink
+}
+
+func listed(t *testing.T, s *snapshotStore) (indexes []uint64) {
+	t.Helper()
+	list, err := s.List()
+	mustNot(t, err)
+	for _, meta := range list {
+		indexes = append(indexes, meta.Index)
+	}
+	return indexes
+}
+
+func equal(a []uint64, b ...uint64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestNewestTwoManifestsAreKept(t *testing.T) {
+	t.Parallel()
+	s := testSnapshots(t)
+	for _, index := range []uint64{10, 20, 300} {
+		take(t, s, index, true, "content")
+	}
+	if got := listed(t, s); !equal(got, 300, 20) {
+		t.Errorf("listed %v", got)
+	}
+	s = reopenSnapshots(t, s.dir)
+	if got := listed(t, s); !equal(got, 300, 20) {
+		t.Errorf("listed %v after a start", got)
+	}
+	list, err := s.List()
+	mustNot(t, err)
+	meta, source, err := s.Open(list[0].ID)
+	mustNot(t, err)
+	data, err := io.ReadAll(source)
+	mustNot(t, err)
+	if string(data) != "content" || meta.Size != int64(len(data)) {
+		t.Errorf("read %q, size %d", data, meta.Size)
+	}
+	if _, _, err := s.Open("unknown"); err == nil {
+		t.Error("opened what is not there")
+	}
+}
+
+func TestReceivedManifestCountsOnceRestored(t *testing.T) {
+	t.Parallel()
+	s := testSnapshots(t)
+	take(t, s, 10, true, "own")
+	sink := take(t, s, 50, false, "received")
+	if got := listed(t, s); !equal(got, 10) {
+		t.Errorf("listed %v before it was restored", got)
+	}
+	_, _, err := s.Open(sink.ID())
+	mustNot(t, err)
+	mustNot(t, s.restored(false))
+	if got := listed(t, reopenSnapshots(t, s.dir)); !equal(got, 10) {
+		t.Errorf("listed %v after a failed restore and a start", got)
+	}
+	if _, _, err := s.Open(sink.ID()); err == nil {
+		t.Error("a manifest that was not restored stays")
+	}
+	sink = take(t, s, 60, false, "received")
+	_, _, err = s.Open(sink.ID())
+	mustNot(t, err)
+	mustNot(t, s.restored(true))
+	if got := listed(t, reopenSnapshots(t, s.dir)); !equal(got, 60, 10) {
+		t.Errorf("listed %v after it was restored", got)
+	}
+}
+
+func TestCancelledManifestIsNone(t *testing.T) {
+	t.Parallel()
+	s := testSnapshots(t)
+	sink, err := s.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+	mustNot(t, err)
+	sink.(*snapshotSink).local = true
+	mustNot(t, sink.Cancel())
+	if err := sink.Close(); err == nil {
+		t.Error("closed a cancelled one")
+	}
+	if _, err := sink.Write([]byte("x")); err == nil {
+		t.Error("wrote to a cancelled one")
+	}
+	if got := listed(t, s); len(got) != 0 {
+		t.Errorf("listed %v", got)
+	}
+}
+
+// frames of the event log that the tests of the start use: position to chain.
+var startChains = map[int64]event.Chain{100: {1}, 200: {2}, 300: {3}}
+
+func tailAt(end int64, index, term uint64) event.Tail {
+	return event.Tail{End: end, Chain: startChains[end], Index: index, Term: term}
+}
+
+func TestStartChecksManifestAgainstLog(t *testing.T) {
+	t.Parallel()
+	type manifest struct {
+		index uint64
+		tail  event.Tail
+	}
+	for _, c := range []struct {
+		name        string
+		manifests   []manifest // oldest first
+		first, last uint64     // of the Raft log, term 2
+		tail        event.Tail
+		damage      bool   // the newest
+		refused     string // empty: starts
+		kept        []uint64
+		empty       bool // the Raft log must be empty then
+	}{
+		{name: "newest fits the end", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+			first: 5, last: 25, tail: tailAt(200, 20, 2), kept: []uint64{20, 10}},
+		{name: "newest fits a frame before the end", manifests: []manifest{{10, tailAt(100, 10, 2)}},
+			first: 11, last: 25, tail: tailAt(300, 25, 2), kept: []uint64{10}},
+		{name: "of nothing", manifests: []manifest{{3, event.Tail{}}}, first: 4, last: 9, tail: tailAt(100, 9, 2), kept: []uint64{3}},
+		{name: "beyond the end, older and whole Raft log remain", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+			first: 11, last: 25, tail: tailAt(100, 10, 2), kept: []uint64{10}},
+		{name: "beyond the end, Raft log from the first entry", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+			first: 1, last: 25, tail: tailAt(100, 10, 2)},
+		{name: "beyond the end, Raft log has been cut", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+			first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "needs the event log up to 200, which ends at 100: acknowledged writes are missing"},
+		{name: "beyond the end, Raft log ends before it", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+			first: 2, last: 19, tail: tailAt(100, 10, 2), refused: "needs the event log"},
+		{name: "beyond the end, alone", manifests: []manifest{{20, tailAt(200, 20, 2)}}, tail: tailAt(100, 10, 2), refused: "needs the event log"},
+		{name: "damaged, older and whole Raft log remain", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+			first: 5, last: 25, tail: tailAt(200, 20, 2), damage: true, kept: []uint64{10}},
+		{name: "damaged, alone", manifests: []manifest{{20, tailAt(200, 20, 2)}}, first: 18, last: 25, tail: tailAt(200, 20, 2), damage: true, refused: "damaged"},
+		{name: "other chain at the end", manifests: []manifest{{10, event.Tail{End: 100, Chain: event.Chain{9}, Index: 10, Term: 2}}},
+			first: 5, last: 25, tail: tailAt(100, 10, 2), refused: "another history"},
+		{name: "other chain before the end", manifests: []manifest{{10, event.Tail{End: 100, Chain: event.Chain{9}, Index: 10, Term: 2}}},
+			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
+		{name: "no frame ends there", manifests: []manifest{{10, event.Tail{End: 150, Index: 10, Term: 2}}},
+			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
+		{name: "manifest above the Raft log", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+			first: 5, last: 12, tail: tailAt(200, 20, 2), kept: []uint64{20}, empty: true},
+		{name: "gap behind the manifest", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "begins at entry 12"},
+		{name: "no manifest and a cut Raft log", first: 2, last: 9, tail: tailAt(100, 9, 2), refused: "begins at entry 2"},
+		{name: "neither manifest nor entry", refused: "neither"},
+		{name: "Raft log older than the event log", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 15, tail: tailAt(200, 20, 2), refused: "up to 15 only"},
+		{name: "other term of the last frame", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 1), refused: "of term 2"},
+		{name: "votes older than the log", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 5, last: 25, tail: tailAt(200, 20, 4), refused: "current term"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := testOptions(t.TempDir(), event.Tail{})
+			s, err := openTestState(t, o)
+			mustNot(t, err)
+			defer func() { mustNot(t, s.close()) }()
+			mustNot(t, s.logs.DeleteRange(1, 1))
+			for _, log := range entries(c.first, c.last) {
+				if log.Term = 2; c.first > 0 {
+					mustNot(t, s.logs.StoreLog(log))
+				}
+			}
+			mustNot(t, s.stable.SetUint64(keyCurrentTerm, 3))
+			for i, m := range c.manifests {
+				snap := manifestOf(t, s.id, m.index, 2, m.tail)
+				mustNot(t, snap.write(s.snaps.dir, s.id))
+				if path := filepath.Join(s.snaps.dir, snap.meta.ID+manifestSuffix); c.damage && i == len(c.manifests)-1 {
+					mustNot(t, os.Truncate(path, 20))
+				}
+			}
+			if s.snaps, err = openSnapshots(s.snaps.dir, s.id, hclog.NewNullLogger(), s.snaps.fail); err != nil {
+				t.Fatal(err)
+			}
+			before := names(t, s.snaps.dir)
+			_, err = s.checkStart(&fixedLog{tail: c.tail, chains: startChains})
+			if c.refused != "" {
+				if !errors.Is(err, ErrStateLost) || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("error %v", err)
+				}
+				if names(t, s.snaps.dir) != before {
+					t.Error("manifests were removed although the start was refused")
+				}
+				return
+			}
+			mustNot(t, err)
+			if got := listed(t, reopenSnapshots2(t, s)); !equal(got, c.kept...) {
+				t.Errorf("manifests %v are left, expected %v", got, c.kept)
+			}
+			last, err := s.logs.LastIndex()
+			mustNot(t, err)
+			if (last == 0) != c.empty {
+				t.Errorf("Raft log ends at %d", last)
+			}
+		})
+	}
+}
+
+func reopenSnapshots2(t *testing.T, s *state) *snapshotStore {
+	t.Helper()
+	again, err := openSnapshots(s.snaps.dir, s.id, hclog.NewNullLogger(), s.snaps.fail)
+	mustNot(t, err)
+	return again
+}
+
+func FuzzDecodeSnapshot(f *testing.F) {
+	snap := &snapshot{data: []byte("content"), meta: raft.SnapshotMeta{ID: "x", Size: 7}}
+	data, err := snap.encode(Identity{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add(data[:len(data)-1])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		snap, _, err := decodeSnapshot(data)
+		if err == nil && int64(len(snap.data)) != snap.meta.Size {
+			t.Error("size is wrong")
+		}
+	})
+}

@@ -1,0 +1,277 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// failStop is shared by all stores of a node. The first write or sync that
+// fails ends the node: raft itself would step down and go on, and a disk that
+// lost a write once must never be asked to sync it again.
+type failStop struct {
+	failed  atomic.Bool
+	mu      sync.Mutex // guards err
+	err     error
+	onFatal func(error)
+}
+
+// check returns the error that stopped the node, if one did.
+func (f *failStop) check() error {
+	if !f.failed.Load() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// fail records the first error, reports it before it returns, and returns the first error ever after.
+func (f *failStop) fail(err error) error {
+	f.mu.Lock()
+	first := f.err == nil
+	if first {
+		f.err = err
+		f.failed.Store(true)
+	}
+	err = f.err
+	f.mu.Unlock()
+	if first {
+		f.onFatal(err)
+	}
+	return err
+}
+
+// logBacking is one kind of Raft log on disk or in memory. Set and Get hold
+// the creation id that ties it to the other parts.
+type logBacking interface {
+	raft.LogStore
+	Set(key, value []byte) error
+	Get(key []byte) ([]byte, error)
+	Close() error
+}
+
+// logStore is the Raft log as raft sees it.
+//
+// It stops the node on the first failed write, deletes in slices, keeps recent
+// entries in memory, and can be rewritten into a fresh file.
+type logStore struct {
+	kind  *logKind
+	path  string
+	fail  *failStop
+	cache *entryCache
+	sizes *entrySizes
+	// stored is called after entries were stored, with the bytes they carry. It must not block.
+	stored func(entries, bytes int)
+	// open opens a backing of this kind; Rewrite needs it.
+	open func(path string) (logBacking, error)
+
+	// mu is held for reading by each operation, although that does I/O: bbolt and
+	// the WAL order readers and writers themselves. It is held for writing only
+	// while Rewrite or Close exchanges the backing under everybody's feet.
+	mu    sync.RWMutex
+	inner logBacking
+}
+
+var (
+	_ raft.LogStore          = (*logStore)(nil)
+	_ raft.MonotonicLogStore = (*logStore)(nil)
+)
+
+// IsMonotonic tells raft whether the store refuses gaps.
+func (s *logStore) IsMonotonic() bool { return s.kind.monotonic }
+
+func (s *logStore) FirstIndex() (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.inner.FirstIndex()
+}
+
+func (s *logStore) LastIndex() (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.inner.LastIndex()
+}
+
+// GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft compares.
+func (s *logStore) GetLog(index uint64, log *raft.Log) error {
+	if s.cache.get(index, log) {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.inner.GetLog(index, log)
+}
+
+func (s *logStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	if err := s.fail.check(); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	err := s.inner.StoreLogs(logs)
+	s.mu.RUnlock()
+	if err != nil {
+		return s.fail.fail(fmt.Errorf("store entries in %s: %w", s.path, err))
+	}
+	s.cache.put(logs)
+	bytes := s.sizes.put(logs)
+	if s.stored != nil {
+		s.stored(len(logs), bytes)
+	}
+	return nil
+}
+
+// DeleteRange deletes the entries from low to high, both included.
+//
+// In bbolt one large deletion would hold up appends for seconds. It runs in
+// slices there: appends go in between, and a crash in the middle leaves fewer
+// entries deleted. The order of the slices keeps the rest without a gap: from
+// the front when the head is cut, from the back when the tail is.
+func (s *logStore) DeleteRange(low, high uint64) error {
+	if err := s.fail.check(); err != nil {
+		return err
+	}
+	s.cache.drop(low, high)
+	if err := s.deleteRange(low, high); err != nil {
+		return s.fail.fail(fmt.Errorf("delete entries from %s: %w", s.path, err))
+	}
+	return nil
+}
+
+func (s *logStore) deleteRange(low, high uint64) error {
+	if s.kind.deleteSlice == 0 {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.inner.DeleteRange(low, high)
+	}
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	low, high = max(low, first), min(high, last)
+	fromBack := low > first
+	for first != 0 && low <= high {
+		from, to := low, high
+		if high-low >= s.kind.deleteSlice {
+			if fromBack {
+				from = high - s.kind.deleteSlice + 1
+			} else {
+				to = low + s.kind.deleteSlice - 1
+			}
+		}
+		s.mu.RLock()
+		err := s.inner.DeleteRange(from, to)
+		s.mu.RUnlock()
+		if err != nil {
+			return err
+		}
+		if fromBack {
+			high = from - 1
+		} else {
+			low = to + 1
+		}
+	}
+	return nil
+}
+
+// Close closes the backing. Nothing may be asked of the store afterwards.
+func (s *logStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.inner.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// stableStore holds votes and the current term.
+type stableStore struct {
+	raft.StableStore
+	path  string
+	fail  *failStop
+	close func() error
+}
+
+func (s *stableStore) Set(key, value []byte) error {
+	return s.write(func() error { return s.StableStore.Set(key, value) })
+}
+
+func (s *stableStore) SetUint64(key []byte, value uint64) error {
+	return s.write(func() error { return s.StableStore.SetUint64(key, value) })
+}
+
+func (s *stableStore) write(do func() error) error {
+	if err := s.fail.check(); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return s.fail.fail(fmt.Errorf("store vote or term in %s: %w", s.path, err))
+	}
+	return nil
+}
+
+func (s *stableStore) Close() error {
+	if err := s.close(); err != nil {
+		return fmt.Errorf("close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// copyEntries copies the live entries of a Raft log: those from the last gap
+// on, since raft never looks behind a gap. The target must be empty.
+func copyEntries(dst, src raft.LogStore) error {
+	first, err := src.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := src.LastIndex()
+	if err != nil || last == 0 {
+		return err
+	}
+	var batch []*raft.Log
+	bytes := 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := dst.StoreLogs(batch)
+		batch, bytes = nil, 0
+		return err
+	}
+	begun := first
+	for index := first; index <= last; index++ {
+		entry := new(raft.Log)
+		err := src.GetLog(index, entry)
+		if errors.Is(err, raft.ErrLogNotFound) {
+			if err := flush(); err != nil {
+				return err
+			}
+			if index > begun {
+				if err := dst.DeleteRange(begun, index-1); err != nil {
+					return err
+				}
+			}
+			begun = index + 1
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read entry %d: %w", index, err)
+		}
+		batch = append(batch, entry)
+		if bytes += len(entry.Data); len(batch) >= 64 || bytes >= 8<<20 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}

@@ -1,0 +1,361 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+	"go.etcd.io/bbolt"
+)
+
+// LogStore names a kind of Raft log.
+type LogStore string
+
+// The kinds of Raft log. A directory made with one and started with the other
+// is converted.
+const (
+	BoltDB LogStore = "BoltDB" // one bbolt file
+	Wal    LogStore = "Wal"    // segment files: half the cost of a sync, younger code
+)
+
+// logKind says how one kind of Raft log is opened and treated.
+type logKind struct {
+	name        string // of the file or folder below raft/; part of the disk format, do not change
+	open        func(path string, logger hclog.Logger) (logBacking, error)
+	create      func(path string) error // makes what open needs to find
+	deleteSlice uint64                  // DeleteRange runs in slices of so many entries; 0: at once
+	monotonic   bool
+}
+
+var (
+	boltKind = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
+	walKind  = &logKind{name: "wal", open: openWalLog, create: createWalLog, monotonic: true}
+	memKind  = &logKind{name: "memory", monotonic: false}
+	allKinds = []*logKind{boltKind, walKind}
+)
+
+func kindOf(s LogStore) *logKind {
+	if s == Wal {
+		return walKind
+	}
+	return boltKind
+}
+
+// A second process on the same directory is kept out by the data directory's
+// own lock; the timeout only keeps a mistake from hanging for ever.
+const boltLockTimeout = 5 * time.Second
+
+// openBolt opens or makes a bbolt file. A file is made only within a folder or
+// under a name that a crash leaves unfinished as a whole: bbolt cannot tell a
+// half-made file from a damaged one.
+func openBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
+	store, err := raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout: boltLockTimeout,
+			// With the defaults a file that once grew stays slow for ever: each
+			// commit would write the list of free pages, and search it linearly.
+			NoFreelistSync:  true,
+			FreelistType:    bbolt.FreelistMapType,
+			InitialMmapSize: mmap,
+			NoStatistics:    true,
+		},
+		MsgpackUseNewTimeFormat: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return store, nil
+}
+
+func openExistingBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, err // bbolt would make an empty one
+	}
+	return openBolt(path, mmap)
+}
+
+// logMmap is mapped at once, or bbolt would stop all readers to map anew while the file grows.
+const logMmap = 1 << 30
+
+func openBoltLog(path string, _ hclog.Logger) (logBacking, error) {
+	store, err := openExistingBolt(path, logMmap)
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+func createBoltLog(path string) error {
+	store, err := openBolt(path, logMmap)
+	if err != nil {
+		return err
+	}
+	return store.Close()
+}
+
+// walStore closes the WAL's metadata file too, which wal.WAL.Close leaves open and locked.
+type walStore struct {
+	*wal.WAL
+	meta *metadb.BoltMetaDB
+}
+
+func (w *walStore) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
+
+func openWalLog(path string, logger hclog.Logger) (logBacking, error) {
+	if _, err := os.Stat(filepath.Join(path, metadb.FileName)); err != nil {
+		return nil, err // the WAL would begin an empty one
+	}
+	meta := &metadb.BoltMetaDB{}
+	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithLogger(logger))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), meta.Close())
+	}
+	return &walStore{WAL: w, meta: meta}, nil
+}
+
+func createWalLog(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	meta := &metadb.BoltMetaDB{}
+	_, err := meta.Load(path)
+	return errors.Join(err, meta.Close())
+}
+
+// memoryLog is the Raft log of a database in memory.
+type memoryLog struct{ *raft.InmemStore }
+
+func (memoryLog) Close() error { return nil }
+
+// openLogStore opens the Raft log in the folder, converting it when it is of
+// the other kind, and finishing what a crash interrupted.
+//
+// The Raft log is exchanged (to convert or to rewrite it) in these steps, each
+// durable before the next: the new one is completed as X.new; the old one is
+// renamed to Y.old, if it bears the same name; X.new is renamed to X; what is
+// left of the old one is removed. So X.new is complete if and only if X is
+// missing and X.old is there, and of two kinds under their own names both hold
+// the same entries, since raft is started only after the last step.
+func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fail *failStop, sizes *entrySizes) (*logStore, error) {
+	found, err := settleExchange(dir)
+	if err != nil {
+		return nil, err
+	}
+	open := func(kind *logKind, path string) (logBacking, error) {
+		store, err := kind.open(path, logger)
+		if err != nil {
+			return nil, err
+		}
+		have, err := store.Get(keyCreation)
+		if err == nil && string(have) == string(id) {
+			return store, nil
+		}
+		if err == nil || errors.Is(err, raftboltdb.ErrKeyNotFound) {
+			err = fmt.Errorf("%w: %s was not made together with raft/%s", ErrStateLost, path, identityFile)
+		}
+		return nil, errors.Join(err, store.Close())
+	}
+	switch {
+	case len(found) == 0:
+		return nil, fmt.Errorf("%w: the Raft log (raft/%s or raft/%s) is missing", ErrStateLost, boltKind.name, walKind.name)
+	case len(found) == 2:
+		if err := dropTwin(dir, want, open); err != nil {
+			return nil, err
+		}
+	case found[0] != want:
+		logger.Info("converting the raft log", "from", found[0].name, "to", want.name)
+		if err := convertLog(dir, found[0], want, open, logger); err != nil {
+			return nil, fmt.Errorf("convert the Raft log from %s to %s: %w", found[0].name, want.name, err)
+		}
+	}
+	path := filepath.Join(dir, want.name)
+	inner, err := open(want, path)
+	if err != nil {
+		return nil, err
+	}
+	return &logStore{
+		kind: want, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
+		open: func(path string) (logBacking, error) { return open(want, path) },
+	}, nil
+}
+
+// settleExchange finishes or undoes an exchange of the Raft log, and returns the kinds present.
+func settleExchange(dir string) (found []*logKind, err error) {
+	for _, kind := range allKinds {
+		path := filepath.Join(dir, kind.name)
+		have, err := exists(path)
+		if err != nil {
+			return nil, err
+		}
+		haveNew, err := exists(path + newSuffix)
+		if err != nil {
+			return nil, err
+		}
+		haveOld, err := exists(path + oldSuffix)
+		if err != nil {
+			return nil, err
+		}
+		if !have && haveNew && haveOld {
+			if err := os.Rename(path+newSuffix, path); err != nil {
+				return nil, err
+			}
+			have = true
+		}
+		if have {
+			found = append(found, kind)
+		}
+		if !haveNew && !haveOld {
+			continue
+		}
+		if err := errors.Join(os.RemoveAll(path+newSuffix), syncDir(dir)); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(os.RemoveAll(path+oldSuffix), syncDir(dir)); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// dropTwin removes the kind that is not wanted after a conversion that was
+// complete but for the removal.
+func dropTwin(dir string, want *logKind, open func(*logKind, string) (logBacking, error)) error {
+	var ends [2][2]uint64
+	for i, kind := range allKinds {
+		store, err := open(kind, filepath.Join(dir, kind.name))
+		if err != nil {
+			return err
+		}
+		first, err1 := store.FirstIndex()
+		last, err2 := store.LastIndex()
+		if err := errors.Join(err1, err2, store.Close()); err != nil {
+			return err
+		}
+		ends[i] = [2]uint64{first, last}
+	}
+	// A conversion leaves out what lies before a gap, so only the ends must agree.
+	if ends[0][1] != ends[1][1] {
+		return fmt.Errorf("%w: raft/ holds two Raft logs that end at different entries: %s at %d, %s at %d",
+			ErrStateLost, allKinds[0].name, ends[0][1], allKinds[1].name, ends[1][1])
+	}
+	for _, kind := range allKinds {
+		if kind != want {
+			return remove(filepath.Join(dir, kind.name))
+		}
+	}
+	return nil
+}
+
+// fillNew makes path.new, a complete and durable copy of src.
+func fillNew(kind *logKind, path string, src logBacking, logger hclog.Logger) (err error) {
+	fresh := path + newSuffix
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(fresh))
+		}
+	}()
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := createLog(kind, fresh, src, logger); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// createLog makes a Raft log with the creation id and the live entries of src.
+func createLog(kind *logKind, path string, src logBacking, logger hclog.Logger) error {
+	id, err := src.Get(keyCreation)
+	if err != nil {
+		return err
+	}
+	if err := kind.create(path); err != nil {
+		return err
+	}
+	dst, err := kind.open(path, logger)
+	if err != nil {
+		return err
+	}
+	err = dst.Set(keyCreation, id)
+	if err == nil {
+		err = copyEntries(dst, src)
+	}
+	return errors.Join(err, dst.Close())
+}
+
+func convertLog(dir string, from, to *logKind, open func(*logKind, string) (logBacking, error), logger hclog.Logger) error {
+	oldPath, newPath := filepath.Join(dir, from.name), filepath.Join(dir, to.name)
+	src, err := open(from, oldPath)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fillNew(to, newPath, src, logger), src.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(newPath+newSuffix, newPath); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	return remove(oldPath)
+}
+
+// Rewrite copies the live entries into a fresh store and deletes the old one,
+// so that nothing of deleted entries stays on disk: bbolt does not overwrite
+// pages that it frees, and the WAL deletes whole segments only. Appends and
+// reads wait meanwhile. An error before the exchange leaves all as it was; one
+// during the exchange stops the node.
+func (s *logStore) Rewrite(logger hclog.Logger) error {
+	if err := s.fail.check(); err != nil {
+		return err
+	}
+	if s.kind == memKind {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := fillNew(s.kind, s.path, s.inner, logger); err != nil {
+		return fmt.Errorf("rewrite %s: %w", s.path, err)
+	}
+	if err := s.exchange(); err != nil {
+		return s.fail.fail(fmt.Errorf("rewrite %s: %w", s.path, err))
+	}
+	return nil
+}
+
+func (s *logStore) exchange() error {
+	if err := s.inner.Close(); err != nil {
+		return err
+	}
+	dir := filepath.Dir(s.path)
+	if err := os.Rename(s.path, s.path+oldSuffix); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(s.path+newSuffix, s.path); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.path + oldSuffix); err != nil {
+		return err
+	}
+	inner, err := s.open(s.path)
+	if err != nil {
+		return err
+	}
+	s.inner = inner
+	return syncDir(dir)
+}

@@ -1,0 +1,428 @@
+package replication
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// brokenLog fails on demand and notes deletions.
+type brokenLog struct {
+	memoryLog
+	err     error
+	calls   int
+	deleted [][2]uint64
+}
+
+func (b *brokenLog) StoreLogs(logs []*raft.Log) error {
+	if b.calls++; b.err != nil {
+		return b.err
+	}
+	return b.memoryLog.StoreLogs(logs)
+}
+
+func (b *brokenLog) DeleteRange(low, high uint64) error {
+	b.deleted = append(b.deleted, [2]uint64{low, high})
+	if b.calls++; b.err != nil {
+		return b.err
+	}
+	return b.memoryLog.DeleteRange(low, high)
+}
+
+func entries(first, last uint64) []*raft.Log {
+	var logs []*raft.Log
+	for i := first; i <= last; i++ {
+		logs = append(logs, &raft.Log{Index: i, Term: 1, Data: fmt.Appendf(nil, "entry %d", i)})
+	}
+	return logs
+}
+
+func TestFailStop(t *testing.T) {
+	t.Parallel()
+	disk := errors.New("input/output error")
+	for name, call := range map[string]func(*logStore, *stableStore, *snapshotStore) error{
+		"StoreLog":    func(l *logStore, _ *stableStore, _ *snapshotStore) error { return l.StoreLog(entries(1, 1)[0]) },
+		"StoreLogs":   func(l *logStore, _ *stableStore, _ *snapshotStore) error { return l.StoreLogs(entries(1, 2)) },
+		"DeleteRange": func(l *logStore, _ *stableStore, _ *snapshotStore) error { return l.DeleteRange(1, 2) },
+		"Set":         func(_ *logStore, s *stableStore, _ *snapshotStore) error { return s.Set([]byte("k"), []byte("v")) },
+		"SetUint64":   func(_ *logStore, s *stableStore, _ *snapshotStore) error { return s.SetUint64([]byte("k"), 1) },
+		"manifest": func(_ *logStore, _ *stableStore, s *snapshotStore) error {
+			sink, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
+			if err != nil {
+				return err
+			}
+			sink.(*snapshotSink).local = true
+			return sink.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var fatal []error
+			fail := &failStop{onFatal: func(err error) { fatal = append(fatal, err) }}
+			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
+			if err := inner.StoreLogs(entries(1, 5)); err != nil {
+				t.Fatal(err)
+			}
+			inner.err, inner.calls = disk, 0
+			logs := &logStore{kind: boltKind, path: "x/log.db", fail: fail, inner: inner, sizes: newEntrySizes(8)}
+			stable := &stableStore{StableStore: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
+			snaps := &snapshotStore{dir: filepath.Join(t.TempDir(), "missing"), fail: fail, logger: hclog.NewNullLogger()}
+			first := call(logs, stable, snaps)
+			if first == nil || len(fatal) != 1 || fatal[0] != first {
+				t.Fatalf("returned %v, reported %v", first, fatal)
+			}
+			if !errors.Is(first, disk) && name != "manifest" || !strings.Contains(first.Error(), "x/") && name != "manifest" {
+				t.Errorf("%v does not name file and cause", first)
+			}
+			calls := inner.calls
+			for _, err := range []error{
+				call(logs, stable, snaps), logs.StoreLogs(entries(6, 6)), logs.DeleteRange(1, 1),
+				stable.Set([]byte("k"), nil), stable.SetUint64([]byte("k"), 2), snaps.publish(&snapshot{}), logs.Rewrite(hclog.NewNullLogger()),
+			} {
+				if err != first {
+					t.Errorf("later call returned %v", err)
+				}
+			}
+			if inner.calls != calls || len(fatal) != 1 {
+				t.Errorf("the disk was asked again, or the error reported again")
+			}
+		})
+	}
+}
+
+type brokenStable struct {
+	raft.StableStore
+	err error
+}
+
+func (b brokenStable) Set([]byte, []byte) error       { return b.err }
+func (b brokenStable) SetUint64([]byte, uint64) error { return b.err }
+
+func TestDeleteRangeRunsInSlices(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		low, high uint64
+		kind      *logKind
+		want      [][2]uint64
+	}{
+		{"head", 1, 1200, boltKind, [][2]uint64{{1, 512}, {513, 1024}, {1025, 1200}}},
+		{"head from below", 0, 100, boltKind, [][2]uint64{{1, 100}}},
+		{"tail, from its end", 700, 2000, boltKind, [][2]uint64{{989, 1500}, {700, 988}}},
+		{"exactly one", 1, 512, boltKind, [][2]uint64{{1, 512}}},
+		{"nothing there", 1600, 1700, boltKind, nil},
+		{"at once", 1, 1200, walKind, [][2]uint64{{1, 1200}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
+			s := &logStore{kind: c.kind, fail: &failStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
+			if err := s.StoreLogs(entries(1, 1500)); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.DeleteRange(c.low, c.high); err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(inner.deleted) != fmt.Sprint(c.want) {
+				t.Errorf("deleted %v, expected %v", inner.deleted, c.want)
+			}
+		})
+	}
+}
+
+func TestEntryCache(t *testing.T) {
+	t.Parallel()
+	inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
+	s := &logStore{kind: boltKind, fail: &failStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
+	if err := s.StoreLogs(entries(1, 2000)); err != nil {
+		t.Fatal(err)
+	}
+	cached := func(index uint64) bool { return s.cache.get(index, &raft.Log{}) }
+	if cached(1488) || !cached(1489) || !cached(2000) || cached(2001) || cached(0) {
+		t.Error("does not hold the newest entries")
+	}
+	if err := s.DeleteRange(1990, 2000); err != nil {
+		t.Fatal(err)
+	}
+	if cached(1990) || !cached(1989) {
+		t.Error("deleted entries stay")
+	}
+	var log raft.Log
+	if err := s.GetLog(1990, &log); err != raft.ErrLogNotFound {
+		t.Errorf("missing entry: %v", err)
+	}
+	if err := s.GetLog(3, &log); err != nil || string(log.Data) != "entry 3" {
+		t.Errorf("entry 3: %q, %v", log.Data, err)
+	}
+	large := make([]byte, cacheBytes/4)
+	for i := uint64(1990); i < 2000; i++ {
+		if err := s.StoreLog(&raft.Log{Index: i, Data: large}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.cache.bytes > cacheBytes || !cached(1999) || cached(1990) {
+		t.Errorf("holds %d bytes", s.cache.bytes)
+	}
+}
+
+func TestTrailingFollowsBytes(t *testing.T) {
+	t.Parallel()
+	s := newEntrySizes(100)
+	if got := s.trailing(1000, 10<<20); got != 10 {
+		t.Errorf("of unknown size: %d", got)
+	}
+	var logs []*raft.Log
+	for i := uint64(1); i <= 300; i++ {
+		logs = append(logs, &raft.Log{Index: i, Data: make([]byte, 1000)})
+	}
+	if sum := s.put(logs); sum != 300_000 {
+		t.Errorf("sum %d", sum)
+	}
+	for _, c := range []struct {
+		last  uint64
+		bytes int64
+		want  uint64
+	}{{300, 20_000, 20}, {300, 1 << 30, 100}, {300, 1, 1}, {5, 1 << 30, 5}} {
+		if got := s.trailing(c.last, c.bytes); got != c.want {
+			t.Errorf("trailing(%d, %d) = %d, expected %d", c.last, c.bytes, got, c.want)
+		}
+	}
+}
+
+var testID = []byte("0123456789abcdef")
+
+// openTestLog opens the Raft log in dir, making it when it is not there.
+func openTestLog(t *testing.T, dir string, kind *logKind) *logStore {
+	t.Helper()
+	if found, err := os.ReadDir(dir); err != nil {
+		t.Fatal(err)
+	} else if len(found) == 0 {
+		path := filepath.Join(dir, kind.name)
+		if err := kind.create(path); err != nil {
+			t.Fatal(err)
+		}
+		store, err := kind.open(path, hclog.NewNullLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(store.Set(keyCreation, testID), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fail := &failStop{onFatal: func(err error) { t.Error(err) }}
+	s, err := openLogStore(dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closeLog(t *testing.T, s *logStore) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func checkEntries(t *testing.T, s *logStore, first, last uint64) {
+	t.Helper()
+	gotFirst, err1 := s.FirstIndex()
+	gotLast, err2 := s.LastIndex()
+	if err1 != nil || err2 != nil || gotFirst != first || gotLast != last {
+		t.Fatalf("holds %d to %d (%v, %v), expected %d to %d", gotFirst, gotLast, err1, err2, first, last)
+	}
+	for i := first; i <= last && i > 0; i++ {
+		var log raft.Log
+		if err := s.inner.GetLog(i, &log); err != nil || string(log.Data) != fmt.Sprintf("entry %d", i) {
+			t.Fatalf("entry %d: %q, %v", i, log.Data, err)
+		}
+	}
+}
+
+func mustNot(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	mustNot(t, err)
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+func TestRewriteLeavesNothingOfDeletedEntries(t *testing.T) {
+	t.Parallel()
+	for _, kind := range allKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTestLog(t, dir, kind)
+			mustNot(t, s.StoreLogs(entries(1, 90)))
+			secret := []byte("to be forgotten")
+			mustNot(t, s.StoreLog(&raft.Log{Index: 91, Data: secret}))
+			mustNot(t, s.StoreLogs(entries(92, 200)))
+			mustNot(t, s.DeleteRange(1, 100))
+			mustNot(t, s.Rewrite(hclog.NewNullLogger()))
+			checkEntries(t, s, 101, 200)
+			mustNot(t, s.StoreLogs(entries(201, 210)))
+			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				data, err := os.ReadFile(path)
+				if bytes.Contains(data, secret) {
+					t.Errorf("%s still holds the entry", path)
+				}
+				return err
+			})
+			mustNot(t, err)
+			closeLog(t, s)
+			if got := names(t, dir); got != kind.name {
+				t.Errorf("folder holds %s", got)
+			}
+			s = openTestLog(t, dir, kind)
+			defer closeLog(t, s)
+			checkEntries(t, s, 101, 210)
+			if s.IsMonotonic() != (kind == walKind) {
+				t.Error("IsMonotonic is not the backing's")
+			}
+		})
+	}
+}
+
+func TestConversion(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ from, to *logKind }{{boltKind, walKind}, {walKind, boltKind}} {
+		t.Run(c.from.name+" to "+c.to.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTestLog(t, dir, c.from)
+			mustNot(t, s.StoreLogs(entries(1, 300)))
+			mustNot(t, s.DeleteRange(1, 99))
+			closeLog(t, s)
+			for range 2 { // there, and back
+				s = openTestLog(t, dir, c.to)
+				checkEntries(t, s, 100, 300)
+				closeLog(t, s)
+				if got := names(t, dir); got != c.to.name {
+					t.Errorf("folder holds %s", got)
+				}
+				c.from, c.to = c.to, c.from
+			}
+		})
+	}
+	t.Run("drops what lies before a gap", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openTestLog(t, dir, boltKind)
+		mustNot(t, s.StoreLogs(entries(1, 80)))
+		mustNot(t, s.StoreLogs(entries(90, 95)))
+		mustNot(t, s.inner.StoreLogs(entries(97, 99)))
+		closeLog(t, s)
+		s = openTestLog(t, dir, walKind)
+		defer closeLog(t, s)
+		checkEntries(t, s, 97, 99)
+	})
+	t.Run("of an empty log", func(t *testing.T) {
+		dir := t.TempDir()
+		closeLog(t, openTestLog(t, dir, boltKind))
+		s := openTestLog(t, dir, walKind)
+		defer closeLog(t, s)
+		checkEntries(t, s, 0, 0)
+		mustNot(t, s.StoreLogs(entries(77, 78)))
+	})
+}
+
+func TestExchangeThatACrashInterrupted(t *testing.T) {
+	t.Parallel()
+	// The folder is put into the state that a crash behind each step leaves.
+	for _, c := range []struct {
+		name  string
+		crash func(t *testing.T, dir, path string)
+	}{
+		{"new one incomplete", func(t *testing.T, _, path string) {
+			mustNot(t, os.Mkdir(path+newSuffix, 0o700))
+		}},
+		{"new one complete", func(t *testing.T, dir, path string) {
+			s := openTestLog(t, dir, kindAt(path))
+			mustNot(t, fillNew(s.kind, path, s.inner, hclog.NewNullLogger()))
+			closeLog(t, s)
+		}},
+		{"old one renamed", func(t *testing.T, dir, path string) {
+			s := openTestLog(t, dir, kindAt(path))
+			mustNot(t, fillNew(s.kind, path, s.inner, hclog.NewNullLogger()))
+			closeLog(t, s)
+			mustNot(t, os.Rename(path, path+oldSuffix))
+		}},
+		{"new one renamed", func(t *testing.T, dir, path string) {
+			s := openTestLog(t, dir, kindAt(path))
+			mustNot(t, fillNew(s.kind, path, s.inner, hclog.NewNullLogger()))
+			closeLog(t, s)
+			mustNot(t, os.Rename(path, path+oldSuffix))
+			mustNot(t, os.Rename(path+newSuffix, path))
+		}},
+	} {
+		for _, kind := range allKinds {
+			t.Run(c.name+" "+kind.name, func(t *testing.T) {
+				dir := t.TempDir()
+				s := openTestLog(t, dir, kind)
+				mustNot(t, s.StoreLogs(entries(5, 30)))
+				closeLog(t, s)
+				c.crash(t, dir, filepath.Join(dir, kind.name))
+				s = openTestLog(t, dir, kind)
+				defer closeLog(t, s)
+				checkEntries(t, s, 5, 30)
+				if got := names(t, dir); got != kind.name {
+					t.Errorf("folder holds %s", got)
+				}
+			})
+		}
+	}
+	t.Run("conversion before the old one went", func(t *testing.T) {
+		for _, started := range allKinds {
+			dir := t.TempDir()
+			s := openTestLog(t, dir, boltKind)
+			mustNot(t, s.StoreLogs(entries(5, 30)))
+			path := filepath.Join(dir, walKind.name)
+			mustNot(t, fillNew(walKind, path, s.inner, hclog.NewNullLogger()))
+			closeLog(t, s)
+			mustNot(t, os.Rename(path+newSuffix, path))
+			s = openTestLog(t, dir, started)
+			checkEntries(t, s, 5, 30)
+			closeLog(t, s)
+			if got := names(t, dir); got != started.name {
+				t.Errorf("folder holds %s", got)
+			}
+		}
+	})
+	t.Run("two logs that differ are refused", func(t *testing.T) {
+		dir, other := t.TempDir(), t.TempDir()
+		s := openTestLog(t, dir, boltKind)
+		mustNot(t, s.StoreLogs(entries(5, 30)))
+		closeLog(t, s)
+		s = openTestLog(t, other, walKind)
+		mustNot(t, s.StoreLogs(entries(5, 31)))
+		closeLog(t, s)
+		mustNot(t, os.Rename(filepath.Join(other, walKind.name), filepath.Join(dir, walKind.name)))
+		_, err := openLogStore(dir, walKind, testID, hclog.NewNullLogger(), &failStop{}, newEntrySizes(8))
+		if !errors.Is(err, ErrStateLost) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func kindAt(path string) *logKind {
+	if filepath.Base(path) == walKind.name {
+		return walKind
+	}
+	return boltKind
+}

@@ -1,0 +1,200 @@
+package replication_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/raft"
+)
+
+// toy is a small event log with its state machine and decider, in memory. A
+// record is the length and the name of the stream it goes to.
+//
+// An entry is the expected end, the expected chain, and the records.
+type toy struct {
+	mu      sync.Mutex // guards the applied state
+	frames  []toyFrame
+	streams map[string]int64 // number of records
+	durable int              // frames that the last manifest made durable
+	refused int
+	skipped int
+
+	// The decider's, used by one goroutine.
+	end     int64 // of what is decided
+	chain   event.Chain
+	pending map[string]int64 // number of records, in flight included
+	entry   []byte
+	limit   int
+}
+
+type toyFrame struct {
+	tail    event.Tail
+	records []byte
+}
+
+func newToy() *toy { return &toy{streams: map[string]int64{}, limit: 1 << 20} }
+
+// crashed returns what a power cut leaves: the durable frames and some that
+// happened to be written.
+func (y *toy) crashed(written int) *toy {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	next := newToy()
+	for _, f := range y.frames[:min(len(y.frames), y.durable+written)] {
+		next.append(f.records, f.tail.Index, f.tail.Term)
+	}
+	next.durable = len(next.frames)
+	return next
+}
+
+func nextChain(prev event.Chain, end int64, records []byte) (next event.Chain) {
+	h := sha256.New()
+	h.Write(prev[:])
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(end)))
+	h.Write(records)
+	copy(next[:], h.Sum(nil))
+	return next
+}
+
+func (y *toy) tail() event.Tail {
+	if len(y.frames) == 0 {
+		return event.Tail{}
+	}
+	return y.frames[len(y.frames)-1].tail
+}
+
+func (y *toy) Tail() event.Tail {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.tail()
+}
+
+func (y *toy) ChainAt(position int64) (event.Chain, bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	at, ok := slices.BinarySearchFunc(y.frames, position, func(f toyFrame, p int64) int { return int(f.tail.End - p) })
+	if !ok {
+		return event.Chain{}, false
+	}
+	return y.frames[at].tail.Chain, true
+}
+
+func (y *toy) append(records []byte, index, term uint64) {
+	tail := y.tail()
+	chain := nextChain(tail.Chain, tail.End, records)
+	y.frames = append(y.frames, toyFrame{records: records, tail: event.Tail{
+		End: tail.End + int64(len(records)), Chain: chain, Index: index, Term: term,
+	}})
+	for b := records; len(b) > 0; b = b[1+b[0]:] {
+		y.streams[string(b[1:1+b[0]])]++
+	}
+}
+
+func (y *toy) Apply(log *raft.Log) any {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	tail := y.tail()
+	if log.Index <= tail.Index {
+		y.skipped++
+		return nil
+	}
+	if int64(binary.LittleEndian.Uint64(log.Data)) != tail.End || !bytes.Equal(log.Data[8:24], tail.Chain[:]) {
+		y.refused++
+		return fmt.Errorf("toy: %w", event.ErrEntryRefused)
+	}
+	y.append(log.Data[24:], log.Index, log.Term)
+	return nil
+}
+
+func (y *toy) ApplyBatch(logs []*raft.Log) []any {
+	answers := make([]any, len(logs))
+	for i, log := range logs {
+		if log.Type == raft.LogCommand {
+			answers[i] = y.Apply(log)
+		}
+	}
+	return answers
+}
+
+func (y *toy) Snapshot() (raft.FSMSnapshot, error) {
+	return &toySnapshot{toy: y, tail: y.Tail(), frames: len(y.frames)}, nil
+}
+
+func (y *toy) Restore(source io.ReadCloser) error { return source.Close() }
+
+type toySnapshot struct {
+	toy    *toy
+	tail   event.Tail
+	frames int
+}
+
+func (s *toySnapshot) Persist(sink raft.SnapshotSink) error {
+	s.toy.mu.Lock()
+	s.toy.durable = s.frames
+	s.toy.mu.Unlock()
+	if err := json.NewEncoder(sink).Encode(event.Manifest{Tail: s.tail}); err != nil {
+		return err
+	}
+	return sink.Close()
+}
+
+func (s *toySnapshot) Release() {}
+
+func (y *toy) Reset() error {
+	tail := y.Tail()
+	y.end, y.chain, y.pending, y.entry = tail.End, tail.Chain, map[string]int64{}, nil
+	return nil
+}
+
+func (y *toy) count(stream string) int64 {
+	if n, ok := y.pending[stream]; ok {
+		return n
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.streams[stream]
+}
+
+func (y *toy) Decide(w *event.Write) event.Decision {
+	size := len(w.Stream) + 1
+	if len(y.entry) > 0 && len(y.entry)+size > y.limit {
+		return event.Decision{Full: true}
+	}
+	n := y.count(w.Stream)
+	if w.ExpectedVersion >= event.NoStream && w.ExpectedVersion != n-1 {
+		return event.Decision{Err: &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: n - 1}}
+	}
+	if y.entry == nil {
+		y.entry = make([]byte, 24, 256)
+	}
+	y.entry = append(append(y.entry, byte(len(w.Stream))), w.Stream...)
+	y.pending[w.Stream] = n + 1
+	return event.Decision{Written: event.Written{First: n, Last: n}}
+}
+
+func (y *toy) Seal() []byte {
+	if y.entry == nil {
+		return nil
+	}
+	entry := y.entry
+	binary.LittleEndian.PutUint64(entry, uint64(y.end))
+	copy(entry[8:], y.chain[:])
+	y.chain = nextChain(y.chain, y.end, entry[24:])
+	y.end += int64(len(entry) - 24)
+	y.entry = nil
+	return entry
+}
+
+// Applied keeps the overlay small, as long as nothing is in flight.
+func (y *toy) Applied() {
+	if y.entry == nil && y.Tail().End == y.end {
+		clear(y.pending)
+	}
+}
