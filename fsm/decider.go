@@ -1,17 +1,26 @@
 package fsm
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
-// EntryLimit is the size that entries are kept below, unless one write alone is larger.
+// EntryLimit is the size that the records of an entry are kept below, unless one write alone is larger.
 const EntryLimit = 1 << 20
+
+// MaxRecords is how many bytes of records one write may take: with its head, the
+// entry is then as large as a frame of the log and an entry of Raft may be.
+const MaxRecords = eventlog.MaxFrameBytes - entryHead
+
+// maxKeptBuffer is the capacity of the buffer that is kept from one entry to the next.
+const maxKeptBuffer = 2 * EntryLimit
 
 // Log is what the decider needs of the event log. All answers are about what is applied.
 type Log interface {
@@ -35,15 +44,15 @@ type Decider struct {
 	number uint64     // of the entry being built, counted by the decider alone
 	sealed []uint64   // entries not applied yet, oldest first
 
-	buf       []byte // of the entry being built: room for its head, then records
+	building  bool   // something was written to the entry being built
+	buf       []byte // its bytes: room for the head, then records; the memory is used again
 	first     int64  // position of its first record
 	completes bool   // it holds a scavenge point and takes nothing more
-	guess     int    // capacity for the next buffer
 }
 
 // NewDecider returns a decider over the given log. Reset must be called before the first decision.
 func NewDecider(log Log, now func() time.Time) *Decider {
-	return &Decider{log: log, now: now, over: newOverlay(), guess: 4 << 10}
+	return &Decider{log: log, now: now, over: newOverlay(), number: 1}
 }
 
 // Reset forgets everything decided and not applied; decisions go on from the applied state.
@@ -59,21 +68,24 @@ func (d *Decider) Reset() error {
 
 func (d *Decider) drop() {
 	d.number++
-	d.buf, d.completes = nil, false
+	d.building, d.completes = false, false
+	if cap(d.buf) > maxKeptBuffer {
+		d.buf = nil
+	}
 }
 
-// Seal ends the entry being built and returns its bytes, nil when nothing was written to it.
+// Seal ends the entry being built and returns its bytes, nil when nothing was
+// written to it. They are the caller's for good.
 func (d *Decider) Seal() []byte {
-	if d.buf == nil {
+	if !d.building {
 		return nil
 	}
-	b := d.buf
+	b := append([]byte(nil), d.buf...)
 	records := b[entryHead:]
 	e := entry{completes: d.completes, end: d.tail.End, chain: d.tail.Chain, first: d.first, applied: d.log.Tail().End}
 	e.seal(b)
 	d.tail.Chain = eventlog.NextChain(d.tail.Chain, d.first, records)
 	d.tail.End = eventlog.EndBehind(d.first, len(records), d.completes)
-	d.guess = max(4<<10, min(len(b)+len(b)/4, EntryLimit+EntryLimit/8))
 	d.sealed = append(d.sealed, d.number)
 	d.drop()
 	return b
@@ -85,29 +97,28 @@ func (d *Decider) Applied() {
 		return
 	}
 	d.over.applied(d.sealed[0])
-	d.sealed = append(d.sealed[:0], d.sealed[1:]...)
+	d.sealed = slices.Delete(d.sealed, 0, 1)
 }
 
-// Decide decides a write and, if it is to be done, adds its records to the entry being built.
+// Decide decides a write and, if it is to be done, adds its records to the
+// entry being built. Of w it keeps nothing but the stream's name.
 func (d *Decider) Decide(w *event.Write) event.Decision {
+	d.over.settle()
+	if err := allowed(w); err != nil {
+		return event.Decision{Err: err}
+	}
 	f, err := d.facts(w.Stream)
-	if err == nil && f.HardDeleted {
-		err = event.ErrStreamDeleted
-	}
-	if err == nil && len(w.Stream) > event.MaxNameBytes {
-		err = fmt.Errorf("stream name of %d bytes: %w", len(w.Stream), event.ErrTooLarge)
-	}
 	if err != nil {
 		return event.Decision{Err: err}
+	}
+	if f.HardDeleted {
+		return event.Decision{Err: event.ErrStreamDeleted}
 	}
 	switch w.Kind {
 	case event.SoftDelete:
 		return d.softDelete(w, f)
 	case event.HardDelete:
 		return d.hardDelete(w, f)
-	}
-	if len(w.Events) == 0 {
-		return event.Decision{Err: errors.New("nothing to append")}
 	}
 	done, ok, err := d.check(w, f)
 	if err != nil {
@@ -123,7 +134,25 @@ func (d *Decider) Decide(w *event.Write) event.Decision {
 	return d.append(w, f)
 }
 
-// facts returns what is known of a stream. The caller may change them if it then touches the stream.
+// allowed refuses what no stream's state could make right.
+func allowed(w *event.Write) error {
+	switch {
+	case w.Kind > event.HardDelete:
+		return fmt.Errorf("unknown kind of write %d", w.Kind)
+	case w.Kind == event.Append && len(w.Events) == 0:
+		return errors.New("nothing to append")
+	case w.Stream == event.AllStream:
+		return fmt.Errorf("stream %s is only read: %w", w.Stream, event.ErrNotAuthorized)
+	case w.Kind != event.Append && event.IsMetaStream(w.Stream):
+		// It lives and dies with its original; a tombstone of its own would be in the way of that.
+		return fmt.Errorf("a metadata stream is not deleted: %w", event.ErrNotAuthorized)
+	case len(event.OriginalOf(w.Stream)) > event.MaxNameBytes:
+		return fmt.Errorf("stream name of %d bytes: %w", len(w.Stream), event.ErrTooLarge)
+	}
+	return nil
+}
+
+// facts returns what is known of a stream. The caller may change them if it then touches them.
 func (d *Decider) facts(stream string) (*facts, error) {
 	f := d.over.streams[stream]
 	if f == nil {
@@ -131,78 +160,106 @@ func (d *Decider) facts(stream string) (*facts, error) {
 		if err != nil {
 			return nil, err
 		}
-		f = &facts{StreamInfo: info}
+		f = d.over.fresh(stream)
+		f.StreamInfo = info
 	}
 	if event.IsMetaStream(stream) {
-		// What was decided about the original concerns its metadata stream too.
-		original := event.OriginalOf(stream)
-		if o := d.over.streams[original]; o != nil {
-			f.HardDeleted = f.HardDeleted || o.HardDeleted
-			if !event.IsMetaStream(original) {
-				f.Last = o.MetaLast
-			}
-		}
+		d.addOriginal(f, stream)
 	}
 	return f, nil
+}
+
+// addOriginal adds to the facts of a metadata stream what was decided about its
+// original: the number of its last metadata, and whether all of them are deleted.
+func (d *Decider) addOriginal(f *facts, stream string) {
+	original := event.OriginalOf(stream)
+	if !event.IsMetaStream(original) {
+		if o := d.over.streams[original]; o != nil {
+			f.Last = o.MetaLast
+			f.HardDeleted = f.HardDeleted || o.HardDeleted
+		}
+		return
+	}
+	// The metadata stream of a metadata stream: only what it all goes back to can be deleted.
+	for event.IsMetaStream(original) {
+		original = event.OriginalOf(original)
+	}
+	if o := d.over.streams[original]; o != nil {
+		f.HardDeleted = f.HardDeleted || o.HardDeleted
+	}
 }
 
 // append adds the events of a write to an ordinary stream. On a soft-deleted
 // one it also writes the metadata that make them, and only them, visible.
 func (d *Decider) append(w *event.Write, f *facts) event.Decision {
 	first := f.Last + 1
-	var meta []event.Proposed
+	var meta part
 	if f.Metadata.SoftDeleted() {
 		document, err := d.metadata(w.Stream, f)
 		if err != nil {
 			return event.Decision{Err: err}
 		}
-		meta = []event.Proposed{metadataEvent(event.WithTruncateBefore(document, first))}
+		meta = part{event.MetaStreamOf(w.Stream), revivalOf(document, first)}
 	}
-	if full, err := d.begin(part{w.Stream, w.Events}, part{event.MetaStreamOf(w.Stream), meta}); full || err != nil {
+	if full, err := d.begin(part{w.Stream, w.Events}, meta); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
 	d.add(w.Stream, first, 0, w.Events)
 	f.Last += int64(len(w.Events))
-	d.over.addIDs(d.number, w.Stream, f, first, w.Events)
-	d.addMetadata(w.Stream, f, meta)
-	d.over.touch(d.number, w.Stream, f)
-	if w.Stream == event.ScavengePointsStream && w.Events[len(w.Events)-1].Type == event.TypeScavengePoint {
-		d.completes = true
-	}
+	f.addIDs(first, w.Events)
+	d.addMetadata(f, meta)
+	d.over.touch(d.number, f)
+	d.completes = w.Stream == event.ScavengePointsStream && slices.ContainsFunc(w.Events, isScavengePoint)
 	return event.Decision{Written: event.Written{First: first, Last: f.Last}}
 }
+
+func isScavengePoint(e event.Proposed) bool { return e.Type == event.TypeScavengePoint }
 
 // appendMetadata adds events to a metadata stream. If that revives a
 // soft-deleted stream, what was there before stays hidden.
 func (d *Decider) appendMetadata(w *event.Write, m *facts) event.Decision {
-	name := event.OriginalOf(w.Stream)
-	f, err := d.facts(name)
-	if err != nil {
-		return event.Decision{Err: err}
-	}
-	first := m.Last + 1
+	var f *facts // of the original, whose metadata they are
+	revival := part{stream: w.Stream}
 	posted := w.Events[len(w.Events)-1].Data
-	parsed := event.ParseMetadata(posted)
-	var revival []event.Proposed
-	if f.Metadata.SoftDeleted() && !parsed.SoftDeleted() && !event.IsMetaStream(name) {
-		revival = []event.Proposed{metadataEvent(event.WithTruncateBefore(posted, f.Last+1))}
+	// Nothing that is said about a metadata stream has any effect.
+	if name := event.OriginalOf(w.Stream); !event.IsMetaStream(name) {
+		var err error
+		if f, err = d.facts(name); err != nil {
+			return event.Decision{Err: err}
+		}
+		parsed := event.ParseMetadata(posted)
+		if f.Metadata.SoftDeleted() && !parsed.SoftDeleted() {
+			revival.events = revivalOf(posted, f.Last+1)
+		}
 	}
-	if full, err := d.begin(part{w.Stream, w.Events}, part{w.Stream, revival}); full || err != nil {
+	if full, err := d.begin(part{w.Stream, w.Events}, revival); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	d.add(w.Stream, first, 0, w.Events)
-	last := m.Last + int64(len(w.Events))
-	d.add(w.Stream, last+1, 0, revival)
-	m.Last = last + int64(len(revival))
-	d.over.addIDs(d.number, w.Stream, m, first, append(w.Events[:len(w.Events):len(w.Events)], revival...))
-	d.over.touch(d.number, w.Stream, m)
-	// Nothing that is said about a metadata stream has any effect.
-	if !event.IsMetaStream(name) {
+	done := event.Written{First: m.Last + 1, Last: m.Last + int64(len(w.Events))}
+	d.add(w.Stream, done.First, 0, w.Events)
+	d.add(w.Stream, done.Last+1, 0, revival.events)
+	m.addIDs(done.First, w.Events)
+	m.addIDs(done.Last+1, revival.events)
+	m.Last = done.Last + int64(len(revival.events))
+	d.over.touch(d.number, m)
+	if f != nil {
 		f.setMetadata(w.Events)
-		f.setMetadata(revival)
-		d.over.touch(d.number, name, f)
+		f.setMetadata(revival.events)
+		d.over.touch(d.number, f)
 	}
-	return event.Decision{Written: event.Written{First: first, Last: last}}
+	return event.Decision{Written: done}
+}
+
+// revivalOf returns the metadata event that makes a soft-deleted stream visible
+// from number first on, and keeps the other keys of a document. Where those
+// would make the whole document count as empty, and so would show what was
+// deleted, they are left out.
+func revivalOf(document []byte, first int64) []event.Proposed {
+	revived := event.WithTruncateBefore(document, first)
+	if m := event.ParseMetadata(revived); m.TruncateBefore != first {
+		revived = event.WithTruncateBefore(nil, first)
+	}
+	return metadataEvent(revived)
 }
 
 func (d *Decider) softDelete(w *event.Write, f *facts) event.Decision {
@@ -217,13 +274,12 @@ func (d *Decider) softDelete(w *event.Write, f *facts) event.Decision {
 		done.Idempotent = true
 		return event.Decision{Written: done}
 	}
-	stream := event.MetaStreamOf(w.Stream)
-	meta := []event.Proposed{metadataEvent(event.WithTruncateBefore(nil, event.TombstoneNumber))}
-	if full, err := d.begin(part{stream, meta}); full || err != nil {
+	meta := part{event.MetaStreamOf(w.Stream), metadataEvent(event.WithTruncateBefore(nil, event.TombstoneNumber))}
+	if full, err := d.begin(meta); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	d.addMetadata(w.Stream, f, meta)
-	d.over.touch(d.number, w.Stream, f)
+	d.addMetadata(f, meta)
+	d.over.touch(d.number, f)
 	return event.Decision{Written: done}
 }
 
@@ -237,23 +293,23 @@ func (d *Decider) hardDelete(w *event.Write, f *facts) event.Decision {
 	}
 	d.add(w.Stream, event.TombstoneNumber, event.FlagDeleted, tombstone)
 	f.HardDeleted = true
-	d.over.touch(d.number, w.Stream, f)
+	d.over.touch(d.number, f)
 	return event.Decision{Written: event.Written{First: event.TombstoneNumber, Last: event.TombstoneNumber}}
 }
 
-// addMetadata adds metadata events that the database itself writes for a stream.
-func (d *Decider) addMetadata(stream string, f *facts, events []event.Proposed) {
-	if len(events) == 0 {
+// addMetadata adds metadata events that the database itself writes for a
+// stream. The caller touches f.
+func (d *Decider) addMetadata(f *facts, meta part) {
+	if len(meta.events) == 0 {
 		return
 	}
-	name := event.MetaStreamOf(stream)
 	first := f.MetaLast + 1
-	d.add(name, first, 0, events)
-	f.setMetadata(events)
-	if m := d.over.streams[name]; m != nil {
-		d.over.addIDs(d.number, name, m, first, events)
+	d.add(meta.stream, first, 0, meta.events)
+	f.setMetadata(meta.events)
+	if m := d.over.streams[meta.stream]; m != nil {
+		m.addIDs(first, meta.events)
 		m.Last = f.MetaLast
-		d.over.touch(d.number, name, m)
+		d.over.touch(d.number, m)
 	}
 }
 
@@ -262,18 +318,25 @@ func (f *facts) setMetadata(events []event.Proposed) {
 	if len(events) == 0 {
 		return
 	}
+	document := events[len(events)-1].Data
 	f.MetaLast += int64(len(events))
-	f.metadata = events[len(events)-1].Data
-	f.Metadata = event.ParseMetadata(f.metadata)
+	f.Metadata = event.ParseMetadata(document)
+	f.metadata = nil
+	if f.Metadata.SoftDeleted() {
+		f.metadata = bytes.Clone(document)
+	}
 }
 
-// metadata returns the metadata document of a stream.
+// metadata returns the metadata document of a soft-deleted stream.
 func (d *Decider) metadata(stream string, f *facts) ([]byte, error) {
 	if f.metadata != nil {
 		return f.metadata, nil
 	}
 	rec, err := d.log.LastRecord(event.MetaStreamOf(stream))
-	return rec.Data, err
+	if err != nil {
+		return nil, fmt.Errorf("metadata of stream %q: %w", stream, err)
+	}
+	return rec.Data, nil
 }
 
 // part is a run of events of one stream within an entry.
@@ -289,23 +352,25 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 	for _, p := range parts {
 		for i := range p.events {
 			e := &p.events[i]
-			if len(e.Type) > event.MaxNameBytes || len(e.Data)+len(e.Metadata) > eventlog.MaxFrameBytes {
-				return false, event.ErrTooLarge
+			if len(e.Type) > event.MaxNameBytes {
+				return false, fmt.Errorf("event type of %d bytes: %w", len(e.Type), event.ErrTooLarge)
 			}
 			size += eventlog.RecordSize(p.stream, e)
 		}
 	}
-	if size > eventlog.MaxFrameBytes {
-		return false, fmt.Errorf("the events take %d bytes together, at most %d are written at once: %w", size, eventlog.MaxFrameBytes, event.ErrTooLarge)
+	if size > MaxRecords {
+		return false, fmt.Errorf("the events take %d bytes together, at most %d are written at once: %w", size, MaxRecords, event.ErrTooLarge)
 	}
-	if d.buf == nil {
+	if !d.building {
+		d.building = true
 		d.first = eventlog.Place(d.tail.End, size)
-		d.buf = make([]byte, entryHead, max(d.guess, entryHead+size))
-		return false, nil
+		d.buf = append(d.buf[:0], make([]byte, entryHead)...)
+	} else if records := len(d.buf) - entryHead; d.completes || records+size > EntryLimit || eventlog.Place(d.first, records+size) != d.first {
+		// The frame must not move to the next chunk any more: its positions are given.
+		return true, nil
 	}
-	// The frame must not move to the next chunk any more: its positions are given.
-	records := len(d.buf) - entryHead
-	return d.completes || records+size > EntryLimit || eventlog.Place(d.first, records+size) != d.first, nil
+	d.buf = slices.Grow(d.buf, size)
+	return false, nil
 }
 
 // add encodes events of one stream behind what the entry holds.
@@ -317,12 +382,12 @@ func (d *Decider) add(stream string, number int64, flags event.Flags, events []e
 	for i := range events {
 		e := &events[i]
 		position := d.first + int64(len(d.buf)-entryHead)
-		d.buf = eventlog.AppendRecord(d.buf, position, stream, number+int64(i), d.time, flags|e.Flags, e)
+		d.buf = eventlog.AppendRecord(d.buf, position, stream, number+int64(i), d.time, flags|e.Flags&event.FlagJSON, e)
 	}
 }
 
-func metadataEvent(document []byte) event.Proposed {
-	return event.Proposed{ID: newID(), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: document}
+func metadataEvent(document []byte) []event.Proposed {
+	return []event.Proposed{{ID: newID(), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: document}}
 }
 
 func newID() event.ID {

@@ -66,6 +66,9 @@ func parseEntry(b []byte) (e entry, err error) {
 	if b[0] != entryVersion {
 		return e, fmt.Errorf("entry has version %d, this program knows %d", b[0], entryVersion)
 	}
+	if b[1]&^entryCompletes != 0 || b[2] != 0 || b[3] != 0 {
+		return e, fmt.Errorf("entry has flags %x that this program does not know", b[1:4])
+	}
 	if order.Uint32(b[4:]) != headSum(b) {
 		return e, fmt.Errorf("checksum of the entry's head does not match")
 	}
@@ -80,5 +83,34 @@ func parseEntry(b []byte) (e entry, err error) {
 	if e.end < 0 || len(e.records) > eventlog.MaxFrameBytes || e.first != eventlog.Place(e.end, len(e.records)) {
 		return e, fmt.Errorf("frame of %d bytes at %d does not belong behind %d", len(e.records), e.first, e.end)
 	}
+	if e.completes != completesChunk(e.records) {
+		return e, fmt.Errorf("the head says %t of completing the chunk, the records say otherwise", e.completes)
+	}
 	return e, nil
+}
+
+// Where the fields of a record stand (the log's format).
+const (
+	recordStreamLen = 48
+	recordTypeLen   = 50
+	recordHead      = 56
+)
+
+// completesChunk reports whether a scavenge point is among the records: their
+// frame is the last of its chunk. It trusts nothing: that the records are whole
+// is for the log to find out.
+func completesChunk(records []byte) bool {
+	for len(records) > recordHead {
+		size := int(order.Uint32(records))
+		streamLen, typeLen := int(order.Uint16(records[recordStreamLen:])), int(order.Uint16(records[recordTypeLen:]))
+		if size < recordHead+streamLen+typeLen || size > len(records) {
+			return false
+		}
+		name := records[recordHead : recordHead+streamLen]
+		if string(name) == event.ScavengePointsStream && string(records[recordHead+streamLen:recordHead+streamLen+typeLen]) == event.TypeScavengePoint {
+			return true
+		}
+		records = records[size:]
+	}
+	return false
 }

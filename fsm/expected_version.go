@@ -37,7 +37,7 @@ func (d *Decider) checkIDs(w *event.Write, f *facts) (done event.Written, ok boo
 		return done, true, nil // Nothing was written to the stream yet.
 	}
 	for i := range w.Events {
-		number, found, err := d.findID(w.Stream, w.Events[i].ID)
+		number, found, err := d.findID(w.Stream, f, w.Events[i].ID)
 		if err != nil {
 			return done, false, err
 		}
@@ -80,9 +80,9 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 }
 
 // findID looks for an event id among what was decided and what is applied.
-func (d *Decider) findID(stream string, id event.ID) (int64, bool, error) {
-	if p, ok := d.over.ids[pendingID{stream: stream, id: id}]; ok {
-		return p.number, true, nil
+func (d *Decider) findID(stream string, f *facts, id event.ID) (int64, bool, error) {
+	if number, ok := f.find(id); ok {
+		return number, true, nil
 	}
 	return d.log.FindID(stream, id)
 }

@@ -38,7 +38,7 @@ func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // of them. For each it returns what Apply would.
 func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
-	var failed error
+	failed := m.failed
 	for i, l := range logs {
 		// The batch also holds configurations, which are none of the log's business.
 		if l.Type != raft.LogCommand {
@@ -51,9 +51,6 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 				continue
 			}
 			failed = err
-		}
-		if failed != nil {
-			answers[i] = failed
 		}
 	}
 	if failed == nil {
@@ -71,9 +68,6 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 
 // apply puts an entry into the log's buffer if the fence lets it through.
 func (m *Machine) apply(l *raft.Log) error {
-	if m.failed != nil {
-		return m.failed
-	}
 	tail := m.log.Appended()
 	if l.Index <= tail.Index {
 		if l.Index == tail.Index && l.Term != tail.Term {
@@ -105,6 +99,9 @@ func (m *Machine) stop(err error) {
 
 // Snapshot captures what is applied. Raft calls it between entries.
 func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
+	if m.failed != nil {
+		return nil, fmt.Errorf("snapshot: %w", m.failed)
+	}
 	manifest, err := m.log.Manifest()
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
@@ -117,6 +114,9 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 // first, by whoever installs the snapshot.
 func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
+	if m.failed != nil {
+		return fmt.Errorf("restore: %w", m.failed)
+	}
 	var manifest event.Manifest
 	if err := json.NewDecoder(r).Decode(&manifest); err != nil {
 		return fmt.Errorf("restore: read manifest: %w", err)
@@ -147,7 +147,10 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("persist snapshot: %w", err), sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return fmt.Errorf("persist snapshot: %w", err)
+	}
+	return nil
 }
 
 // Release does nothing: a manifest holds no resources.

@@ -10,74 +10,122 @@ import (
 // top of it what was decided since.
 type facts struct {
 	event.StreamInfo
+	name     string
 	metadata []byte // the document, where it was decided since; else nil
 
-	entry uint64 // number of the newest entry that changed them
-	ids   []event.ID
-	from  int64 // number of the event that ids begins with
+	entry uint64 // number of the newest entry that changed them; 0: they are not in the overlay
+	at    int    // their place in that entry's list
+
+	// The events that are not applied, without the ones that the database wrote
+	// to a metadata stream that nobody else wrote to: nobody can retry those.
+	ids  []event.ID
+	from int64              // number of the event that ids begins with
+	byID map[event.ID]int64 // the same as ids, made when a long list is searched
 }
 
 // overlay holds the facts of the streams that entries not yet applied change.
+//
+// Entries are numbered in the order of being built. The facts of a stream leave
+// the overlay when the newest entry that changed them was applied: from then on
+// the log says the same.
 type overlay struct {
 	streams map[string]*facts
-	ids     map[pendingID]pendingNumber
 	entries []pendingEntry // sealed ones, oldest first, and at last the one being built
+	loose   []*facts       // handed out since the last settle
+	spare   []*facts
+	lists   [][]touched // spare memory of entries
 }
 
-type pendingID struct {
-	stream string
-	id     event.ID
-}
-
-type pendingNumber struct {
-	number int64
-	entry  uint64
-}
-
-// pendingEntry lists what one entry changes.
+// pendingEntry lists the streams that one entry changes, each of them once.
 type pendingEntry struct {
 	number  uint64
 	streams []touched
-	ids     []pendingID
 }
 
 type touched struct {
-	name string
-	last int64 // number of its last event behind this entry
+	f    *facts
+	last int64 // number of the stream's last event behind this entry
 }
 
-func newOverlay() *overlay {
-	return &overlay{streams: make(map[string]*facts), ids: make(map[pendingID]pendingNumber)}
-}
+const (
+	searchable = 24   // ids that are searched one by one; a map costs more than it saves below
+	maxSpare   = 8192 // facts kept for reuse, about 300 bytes each
+)
 
-// building returns the entry that is being built, beginning it if need be.
-func (o *overlay) building(number uint64) *pendingEntry {
-	if n := len(o.entries); n > 0 && o.entries[n-1].number == number {
-		return &o.entries[n-1]
+func newOverlay() *overlay { return &overlay{streams: make(map[string]*facts)} }
+
+// fresh returns facts for a stream that is not in the overlay. They are the
+// caller's until settle, or until they are touched.
+func (o *overlay) fresh(name string) *facts {
+	var f *facts
+	if n := len(o.spare); n > 0 {
+		f = o.spare[n-1]
+		o.spare = o.spare[:n-1]
+	} else {
+		f = new(facts)
 	}
-	o.entries = append(o.entries, pendingEntry{number: number})
-	return &o.entries[len(o.entries)-1]
+	f.name = name
+	o.loose = append(o.loose, f)
+	return f
 }
 
-// touch makes f what is known of a stream from now on.
-func (o *overlay) touch(entry uint64, name string, f *facts) {
-	e := o.building(entry)
-	f.entry = entry
-	o.streams[name] = f
-	e.streams = append(e.streams, touched{name: name, last: f.Last})
+// settle takes back facts that were handed out and not touched.
+func (o *overlay) settle() {
+	for _, f := range o.loose {
+		if f.entry == 0 {
+			o.recycle(f)
+		}
+	}
+	o.loose = o.loose[:0]
 }
 
-// addIDs remembers the events that an entry appends to a stream from number first on.
-func (o *overlay) addIDs(entry uint64, name string, f *facts, first int64, events []event.Proposed) {
-	e := o.building(entry)
+func (o *overlay) recycle(f *facts) {
+	if len(o.spare) == maxSpare {
+		return
+	}
+	ids := f.ids[:0]
+	if cap(ids) > 64 {
+		ids = nil
+	}
+	*f = facts{ids: ids}
+	o.spare = append(o.spare, f)
+}
+
+// touch says that an entry, the one being built, changed what is known of a stream.
+func (o *overlay) touch(entry uint64, f *facts) {
+	n := len(o.entries)
+	if n == 0 || o.entries[n-1].number != entry {
+		e := pendingEntry{number: entry}
+		if k := len(o.lists); k > 0 {
+			e.streams = o.lists[k-1]
+			o.lists = o.lists[:k-1]
+		}
+		o.entries = append(o.entries, e)
+		n++
+	}
+	e := &o.entries[n-1]
+	if f.entry == entry {
+		e.streams[f.at].last = f.Last
+		return
+	}
+	if f.entry == 0 {
+		o.streams[f.name] = f
+	}
+	f.entry, f.at = entry, len(e.streams)
+	e.streams = append(e.streams, touched{f: f, last: f.Last})
+}
+
+// addIDs remembers events that are appended from number first on.
+func (f *facts) addIDs(first int64, events []event.Proposed) {
 	if len(f.ids) == 0 {
 		f.from = first
 	}
+	f.ids = slices.Grow(f.ids, len(events))
 	for i := range events {
-		id := pendingID{stream: name, id: events[i].ID}
-		o.ids[id] = pendingNumber{number: first + int64(i), entry: entry}
-		e.ids = append(e.ids, id)
 		f.ids = append(f.ids, events[i].ID)
+		if f.byID != nil {
+			f.byID[events[i].ID] = first + int64(i)
+		}
 	}
 }
 
@@ -89,36 +137,72 @@ func (f *facts) idOf(number int64) (event.ID, bool) {
 	return event.ID{}, false
 }
 
+// find returns the number under which an id was last decided, if that is not applied yet.
+func (f *facts) find(id event.ID) (number int64, ok bool) {
+	if len(f.ids) <= searchable {
+		for i := len(f.ids) - 1; i >= 0; i-- {
+			if f.ids[i] == id {
+				return f.from + int64(i), true
+			}
+		}
+		return 0, false
+	}
+	if f.byID == nil {
+		f.byID = make(map[event.ID]int64, 2*len(f.ids))
+		for i, id := range f.ids {
+			f.byID[id] = f.from + int64(i)
+		}
+	}
+	number, ok = f.byID[id]
+	return number, ok
+}
+
+// forget drops the ids of the events up to number last, which are applied.
+func (f *facts) forget(last int64) {
+	n := min(last-f.from+1, int64(len(f.ids)))
+	if n <= 0 {
+		return
+	}
+	if f.byID != nil {
+		for i, id := range f.ids[:n] {
+			if f.byID[id] == f.from+int64(i) {
+				delete(f.byID, id)
+			}
+		}
+	}
+	f.ids = append(f.ids[:0], f.ids[n:]...)
+	f.from += n
+}
+
 // applied forgets what the oldest entry changed, as far as no later one did too.
 func (o *overlay) applied(entry uint64) {
 	if len(o.entries) == 0 || o.entries[0].number != entry {
 		return
 	}
-	done := o.entries[0]
-	o.entries = slices.Delete(o.entries, 0, 1)
-	for _, t := range done.streams {
-		f := o.streams[t.name]
-		if f == nil {
-			continue
-		}
-		if f.entry == entry {
-			delete(o.streams, t.name)
-			continue
-		}
-		if n := t.last - f.from + 1; len(f.ids) > 0 && n > 0 {
-			f.ids = slices.Delete(f.ids, 0, int(min(n, int64(len(f.ids)))))
-			f.from = t.last + 1
+	o.settle()
+	done := o.entries[0].streams
+	for _, t := range done {
+		if t.f.entry == entry {
+			delete(o.streams, t.f.name)
+			o.recycle(t.f)
+		} else {
+			t.f.forget(t.last)
 		}
 	}
-	for _, id := range done.ids {
-		if o.ids[id].entry == entry {
-			delete(o.ids, id)
-		}
-	}
+	clear(done)
+	o.lists = append(o.lists, done[:0])
+	n := copy(o.entries, o.entries[1:])
+	o.entries[n] = pendingEntry{}
+	o.entries = o.entries[:n]
 }
 
+// reset forgets everything.
 func (o *overlay) reset() {
+	o.settle()
+	for _, f := range o.streams {
+		o.recycle(f)
+	}
 	clear(o.streams)
-	clear(o.ids)
+	clear(o.entries)
 	o.entries = o.entries[:0]
 }

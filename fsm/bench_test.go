@@ -1,0 +1,96 @@
+package fsm_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// spread returns an id that is as evenly spread as a random one.
+func spread(n int) (id event.ID) {
+	for i := range 2 {
+		x := uint64(2*n+i) * 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		binary.LittleEndian.PutUint64(id[8*i:], x^x>>31)
+	}
+	return id
+}
+
+// BenchmarkDecide measures the leader's part of a write: deciding, sealing and
+// forgetting, with one entry in flight. Applying is left out.
+func BenchmarkDecide(b *testing.B) {
+	const streams = 10_000
+	for _, bench := range []struct {
+		name     string
+		events   int
+		streams  int
+		expected int64 // AnyVersion, or 0: the true one
+	}{
+		{"single/version", 1, streams, 0},
+		{"single/any", 1, streams, event.AnyVersion},
+		{"single/one_stream", 1, 1, event.AnyVersion},
+		{"batch100/version", 100, streams, 0},
+		{"batch100/any", 100, streams, event.AnyVersion},
+		{"batch100/one_stream", 100, 1, event.AnyVersion},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			l := startLeader(b)
+			last := make([]int64, bench.streams)
+			writes := make([]*event.Write, bench.streams)
+			ids := 0
+			for i := range writes {
+				w := appending(fmt.Sprint("order-", i), event.AnyVersion, make([]int, bench.events)...)
+				for j := range w.Events {
+					w.Events[j].Data = make([]byte, 256)
+				}
+				writes[i] = w
+				w.Events[0].ID = id(1 << 40)
+				w.Events = w.Events[:1]
+				l.write(w)
+				w.Events = w.Events[:bench.events]
+			}
+			l.flush()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				s := i % bench.streams
+				w := writes[s]
+				w.ExpectedVersion = bench.expected
+				if bench.expected == 0 {
+					w.ExpectedVersion = last[s]
+				}
+				for j := range w.Events {
+					ids++
+					w.Events[j].ID = spread(ids)
+				}
+				d := l.d.Decide(w)
+				if d.Full {
+					e := l.d.Seal()
+					b.StopTimer()
+					for _, before := range l.sealed { // at most one is in flight
+						if a := l.m.Apply(l.command(before)); a != nil {
+							b.Fatal(a)
+						}
+					}
+					applied := len(l.sealed)
+					l.sealed, l.history = append(l.sealed[:0], e), nil
+					b.StartTimer()
+					if applied > 0 {
+						l.d.Applied()
+					}
+					d = l.d.Decide(w)
+				}
+				if d.Err != nil || d.Full || d.Written.Idempotent {
+					b.Fatal(d)
+				}
+				last[s] = d.Written.Last
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*bench.events), "ns/event")
+			l.flush()
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package fsm_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+func FuzzEntry(f *testing.F) {
+	l := newLeader(f, vfs.NewMem())
+	l.write(appending("s", -2, 1, 2))
+	l.seal()
+	l.write(describing("s", -2, 3, `{}`))
+	l.write(scavengePoint(4))
+	l.seal()
+	for _, e := range l.sealed {
+		f.Add(e)
+		f.Add(e[:fsm.EntryHead+30])
+	}
+	l.flush()
+	l.close()
+	f.Add([]byte{1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		kept := bytes.Clone(b)
+		e, err := fsm.ParseEntry(b)
+		if !bytes.Equal(b, kept) {
+			t.Fatal("the bytes were changed")
+		}
+		if err == nil {
+			if !bytes.Equal(e.Bytes(), b) {
+				t.Fatalf("read %x as %+v", b, e)
+			}
+			if e.End < 0 || e.First != eventlog.Place(e.End, len(e.Records)) {
+				t.Fatalf("accepted %+v", e)
+			}
+		}
+		// Most inputs have a wrong checksum: look behind it too.
+		made := fsm.Entry{End: int64(len(b)), Chain: event.Chain{1}, First: int64(len(b)), Records: b}.Bytes()
+		if e, err := fsm.ParseEntry(made); err == nil && !bytes.Equal(e.Records, b) {
+			t.Fatalf("records %x, want %x", e.Records, b)
+		}
+	})
+}

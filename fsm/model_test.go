@@ -1,0 +1,214 @@
+package fsm_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// model is what the contract says of streams, as simply as it can be said. It
+// keeps everything, and knows nothing of entries.
+type model struct {
+	streams map[string]modelStream
+	records []modelRecord // of all streams, in the order written
+}
+
+type modelStream struct {
+	events []modelRecord
+	hard   bool
+}
+
+type modelRecord struct {
+	stream string
+	number int64
+	id     event.ID // zero: given by the database
+	data   string
+}
+
+func newModel() *model { return &model{streams: map[string]modelStream{}} }
+
+// clone returns a copy; slices are shared, but none is ever changed in place.
+func (m *model) clone() *model {
+	return &model{streams: maps.Clone(m.streams), records: slices.Clip(m.records)}
+}
+
+func (m *model) last(stream string) int64 { return int64(len(m.streams[stream].events)) - 1 }
+
+func (m *model) hard(stream string) bool {
+	for strings.HasPrefix(stream, "$$") {
+		stream = stream[2:]
+	}
+	return m.streams[stream].hard
+}
+
+func (m *model) document(stream string) string {
+	events := m.streams["$$"+stream].events
+	if len(events) == 0 {
+		return ""
+	}
+	return events[len(events)-1].data
+}
+
+func (m *model) soft(stream string) bool {
+	if strings.HasPrefix(stream, "$$") {
+		return false
+	}
+	metadata := event.ParseMetadata([]byte(m.document(stream)))
+	return metadata.SoftDeleted()
+}
+
+func (m *model) add(stream string, id event.ID, data string) {
+	s := m.streams[stream]
+	r := modelRecord{stream: stream, number: int64(len(s.events)), id: id, data: data}
+	s.events = append(slices.Clip(s.events), r)
+	m.streams[stream] = s
+	m.records = append(slices.Clip(m.records), r)
+}
+
+// write does a write, or refuses it.
+func (m *model) write(w *event.Write) outcome {
+	last, meta, soft := m.last(w.Stream), m.last("$$"+w.Stream), m.soft(w.Stream)
+	if strings.HasPrefix(w.Stream, "$$") {
+		meta = -1
+	}
+	if m.hard(w.Stream) {
+		return gone()
+	}
+	if w.Kind == event.Append {
+		return m.appendTo(w, last, meta, soft)
+	}
+	holds := w.ExpectedVersion == last
+	switch w.ExpectedVersion {
+	case event.AnyVersion:
+		holds = true
+	case event.NoStream:
+		holds = last == -1 || soft
+	case event.StreamExists:
+		if soft {
+			return gone()
+		}
+		holds = last >= 0 || meta >= 0
+	}
+	if !holds || w.Kind == event.SoftDelete && last < 0 && meta < 0 {
+		return conflict(last)
+	}
+	if w.Kind == event.HardDelete {
+		s := m.streams[w.Stream]
+		s.hard = true
+		m.streams[w.Stream] = s
+		m.records = append(slices.Clip(m.records), modelRecord{stream: w.Stream, number: event.TombstoneNumber})
+		return wrote(event.TombstoneNumber, event.TombstoneNumber)
+	}
+	if soft {
+		return before(last, last)
+	}
+	m.add("$$"+w.Stream, event.ID{}, softDeleted)
+	return wrote(last, last)
+}
+
+func (m *model) appendTo(w *event.Write, last, meta int64, soft bool) outcome {
+	events := m.streams[w.Stream].events
+	switch v := w.ExpectedVersion; {
+	case v == event.StreamExists && soft:
+		return gone()
+	case v == event.StreamExists && last < 0 && meta < 0:
+		return conflict(last)
+	case v == event.AnyVersion || v == event.StreamExists:
+		var found []int64
+		for _, e := range w.Events {
+			n := int64(-1)
+			for _, r := range events {
+				if r.id == e.ID {
+					n = r.number
+				}
+			}
+			if n < 0 {
+				break
+			}
+			found = append(found, n)
+		}
+		if len(found) == len(w.Events) {
+			return before(found[0], found[len(found)-1])
+		}
+		if len(found) > 0 {
+			return conflict(last)
+		}
+	case v < -1 || v > last:
+		return conflict(last)
+	case v < last:
+		same := 0
+		for same < len(w.Events) && v+1+int64(same) <= last && events[v+1+int64(same)].id == w.Events[same].ID {
+			same++
+		}
+		if same == len(w.Events) {
+			return before(v+1, v+int64(same))
+		}
+		if same > 0 || v >= 0 || !soft {
+			return conflict(last)
+		}
+	}
+	wasSoft := false
+	original, isMeta := strings.CutPrefix(w.Stream, "$$")
+	if isMeta {
+		wasSoft = m.soft(original)
+	}
+	old := m.document(w.Stream)
+	for _, e := range w.Events {
+		m.add(w.Stream, e.ID, string(e.Data))
+	}
+	switch {
+	case soft:
+		m.add("$$"+w.Stream, event.ID{}, string(event.WithTruncateBefore([]byte(old), last+1)))
+	case wasSoft && !m.soft(original):
+		posted := w.Events[len(w.Events)-1].Data
+		m.add(w.Stream, event.ID{}, string(event.WithTruncateBefore(posted, m.last(original)+1)))
+	}
+	return wrote(last+1, last+int64(len(w.Events)))
+}
+
+// verify compares a log with the model: every record once and in order, no gap
+// in any stream, and times that never fall.
+func (m *model) verify(n *node) error {
+	records := n.all()
+	if len(records) != len(m.records) {
+		return fmt.Errorf("%d records, want %d", len(records), len(m.records))
+	}
+	time := int64(0)
+	next := map[string]int64{}
+	for i, r := range records {
+		want := m.records[i]
+		got := modelRecord{stream: r.Stream, number: r.Number, id: r.ID, data: string(r.Data)}
+		if want.id.IsZero() {
+			if r.ID.IsZero() {
+				return fmt.Errorf("record %d: no id", i)
+			}
+			got.id = event.ID{}
+		}
+		if got != want {
+			return fmt.Errorf("record %d: %+v, want %+v", i, got, want)
+		}
+		if r.Time < time {
+			return fmt.Errorf("record %d: time fell from %d to %d", i, time, r.Time)
+		}
+		time = r.Time
+		if r.Number != event.TombstoneNumber {
+			if r.Number != next[r.Stream] {
+				return fmt.Errorf("record %d: number %d of %s, want %d", i, r.Number, r.Stream, next[r.Stream])
+			}
+			next[r.Stream]++
+		}
+	}
+	for stream := range m.streams {
+		info, err := n.log.StreamInfo(stream)
+		if err != nil {
+			return err
+		}
+		if info.Last != m.last(stream) || info.HardDeleted != m.hard(stream) || info.Metadata.SoftDeleted() != m.soft(stream) {
+			return fmt.Errorf("%s: %+v, want last %d, hard %t, soft %t", stream, info, m.last(stream), m.hard(stream), m.soft(stream))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package fsm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// sink keeps what is persisted, and how that ended.
+type sink struct {
+	bytes.Buffer
+	ends               []string
+	onWrite            func()
+	writeErr, closeErr error
+}
+
+var _ raft.SnapshotSink = (*sink)(nil)
+
+func (s *sink) ID() string { return "sink" }
+
+func (s *sink) Write(b []byte) (int, error) {
+	if s.onWrite != nil {
+		s.onWrite()
+	}
+	if s.writeErr != nil {
+		return 0, s.writeErr
+	}
+	return s.Buffer.Write(b)
+}
+
+func (s *sink) Close() error {
+	s.ends = append(s.ends, "closed")
+	return s.closeErr
+}
+
+func (s *sink) Cancel() error {
+	s.ends = append(s.ends, "cancelled")
+	return nil
+}
+
+// body is a snapshot on its way in.
+type body struct {
+	io.Reader
+	closed   int
+	closeErr error
+}
+
+func (b *body) Close() error {
+	b.closed++
+	return b.closeErr
+}
+
+func source(text string) *body { return &body{Reader: strings.NewReader(text)} }
+
+func captured(t *testing.T, n *node) raft.FSMSnapshot {
+	t.Helper()
+	s, err := n.m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A manifest is of what was applied when it was captured, and is written when that is durable.
+func TestSnapshot(t *testing.T) {
+	fs := vfs.NewCrashMem()
+	l := newLeader(t, fs)
+	defer func() { l.close() }()
+	for i := range 10 {
+		l.write(appending("s", -2, i))
+		l.flush()
+	}
+	l.write(scavengePoint(90))
+	l.flush()
+	l.write(appending("s", -2, 10))
+	l.flush()
+	tail := l.log.Tail()
+	s := captured(t, l.node)
+	l.write(appending("s", -2, 11))
+	l.flush()
+	l.write(scavengePoint(91))
+	l.flush()
+
+	var after *vfs.Mem
+	out := &sink{}
+	out.onWrite = func() { after = fs.CrashClone(vfs.CrashOptions{}) } // before the first byte of the manifest
+	if err := s.Persist(out); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if got := strings.Join(out.ends, " "); got != "closed" {
+		t.Fatalf("the sink was %s", got)
+	}
+	var m event.Manifest
+	if err := json.Unmarshal(out.Bytes(), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Tail != tail {
+		t.Fatalf("manifest of %+v, want %+v", m.Tail, tail)
+	}
+	if len(m.Chunks) != 1 || m.Chunks[0].First != 0 || m.Chunks[0].Last != 0 || m.Chunks[0].Checksum == "" {
+		t.Fatalf("chunks %+v", m.Chunks)
+	}
+	n := startNode(t, after)
+	if chain, ok := n.log.ChainAt(tail.End); !ok || chain != tail.Chain {
+		t.Fatalf("after a power cut the log ends at %+v, and should reach %+v", n.log.Tail(), tail)
+	}
+	// The rest comes out of the Raft log, from wherever that begins.
+	for _, a := range n.m.ApplyBatch(l.history[5:]) {
+		if a != nil {
+			t.Fatal(a)
+		}
+	}
+	if n.log.Tail() != l.log.Tail() {
+		t.Fatalf("tail %+v, want %+v", n.log.Tail(), l.log.Tail())
+	}
+}
+
+func TestSnapshotOfEmptyLog(t *testing.T) {
+	l := startLeader(t)
+	out := &sink{}
+	if err := captured(t, l.node).Persist(out); err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, vfs.NewMem())
+	if err := n.m.Restore(source(out.String())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPersistFails(t *testing.T) {
+	broken := errors.New("broken")
+	t.Run("write", func(t *testing.T) {
+		l := startLeader(t)
+		out := &sink{writeErr: broken}
+		if err := captured(t, l.node).Persist(out); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if got := strings.Join(out.ends, " "); got != "cancelled" {
+			t.Fatalf("the sink was %s", got)
+		}
+	})
+	t.Run("close", func(t *testing.T) {
+		l := startLeader(t)
+		if err := captured(t, l.node).Persist(&sink{closeErr: broken}); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+	})
+	t.Run("sync", func(t *testing.T) {
+		var armed atomic.Bool // the log reads in the background too
+		fs := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+			if armed.Load() && op.Kind == vfs.OpSync {
+				return broken
+			}
+			return nil
+		})
+		l := newLeader(t, fs)
+		l.write(appending("s", -2, 1))
+		l.flush()
+		l.write(appending("s", -2, 2))
+		l.seal()
+		s := captured(t, l.node)
+		armed.Store(true)
+		out := &sink{}
+		if err := s.Persist(out); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if got := strings.Join(out.ends, " "); got != "cancelled" || out.Len() > 0 {
+			t.Fatalf("the sink was %s and has %d bytes", got, out.Len())
+		}
+		// A failed sync is final, also for the machine.
+		mustFail(t, l.node, commands(2, 1, l.sealed...), broken.Error())
+		l.close()
+	})
+}
+
+func TestRestore(t *testing.T) {
+	l := startLeader(t)
+	var manifests []string
+	for i := range 5 {
+		l.write(appending("s", -2, i))
+		l.flush()
+		out := &sink{}
+		if err := captured(t, l.node).Persist(out); err != nil {
+			t.Fatal(err)
+		}
+		manifests = append(manifests, out.String())
+	}
+	fs := vfs.NewCrashMem()
+	n := startNode(t, fs)
+	for _, a := range n.m.ApplyBatch(l.history[:3]) {
+		if a != nil {
+			t.Fatal(a)
+		}
+	}
+	tail := n.log.Tail()
+	stranger := startLeader(t)
+	for i := range 5 {
+		stranger.write(appending("t", -2, i))
+		stranger.flush()
+	}
+	out := &sink{}
+	if err := captured(t, stranger.node).Persist(out); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct {
+		name string
+		n    *node
+		text string
+		want string // "" or a part of the error
+	}{
+		{"its own end", n, manifests[2], ""},
+		{"below its end", n, manifests[0], ""},
+		{"above its end", n, manifests[3], "the log ends at"},
+		{"of another history, below its end", stranger.node, manifests[2], "another history"},
+		{"of another history, at its end", l.node, out.String(), "another history"},
+		{"of another history, above its end", n, out.String(), "the log ends at"},
+		{"no frame ends there", n, strings.Replace(manifests[0], `"end":`, `"end":1`, 1), "the log"},
+		{"empty", n, "", "read manifest"},
+		{"damaged", n, manifests[0][:20], "read manifest"},
+		{"of nothing", n, "{}", "another history"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := c.n.log.Tail()
+			b := source(c.text)
+			err := c.n.m.Restore(b)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("restore: %v, want %q", err, c.want)
+			}
+			if b.closed != 1 {
+				t.Fatalf("closed %d times", b.closed)
+			}
+			if c.n.log.Tail() != before || len(c.n.fatals) > 0 {
+				t.Fatalf("tail %+v, want %+v; fatal %v", c.n.log.Tail(), before, c.n.fatals)
+			}
+		})
+	}
+	// What was accepted is durable.
+	after := startNode(t, fs.CrashClone(vfs.CrashOptions{}))
+	if after.log.Tail() != tail {
+		t.Fatalf("after a power cut the log ends at %+v, want %+v", after.log.Tail(), tail)
+	}
+	broken := errors.New("broken")
+	if err := n.m.Restore(&body{Reader: strings.NewReader(manifests[0]), closeErr: broken}); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+}
