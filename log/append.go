@@ -55,7 +55,7 @@ type activeChunk struct {
 //
 // Any error is final: the log takes nothing more, and its owner is told to stop.
 func (l *Log) Append(f Frame) error {
-	if err := l.Failed(); err != nil {
+	if err := l.usable(); err != nil {
 		return err
 	}
 	if err := l.append(&f); err != nil {
@@ -132,7 +132,7 @@ func (l *Log) noteRecord(it item) {
 // Commit writes what was appended, indexes it, shows it to readers and wakes
 // those who wait. Nothing is synced: until Sync the Raft log answers for it.
 func (l *Log) Commit() error {
-	if err := l.Failed(); err != nil {
+	if err := l.usable(); err != nil {
 		return err
 	}
 	if err := l.commit(); err != nil {
@@ -211,10 +211,7 @@ func (l *Log) startChunk(number int) error {
 	if _, err := active.sum.Write(h.bytes()); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	c, err := openChunkFile(l.opts.FS, path, 0)
-	if err == nil {
-		err = c.use()
-	}
+	c, err := openForReaders(l.opts.FS, path, 0)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
@@ -222,6 +219,7 @@ func (l *Log) startChunk(number int) error {
 	l.dirty.active, l.dirty.dir = file, true
 	l.dirty.mu.Unlock()
 	a.active = active
+	c.retain()
 	l.setMu.Lock()
 	defer l.setMu.Unlock()
 	l.chunks = append(slices.Clone(l.chunks), c)
@@ -245,18 +243,16 @@ func (l *Log) completeActive(byFrame bool) error {
 		return err
 	}
 	l.setMu.Lock()
-	old := l.chunks[len(l.chunks)-1]
+	old := l.chunks[len(l.chunks)-1] // Only the appender replaces the last one.
 	l.setMu.Unlock()
-	c, err := openChunkFile(l.opts.FS, old.name, old.version)
+	c, err := openForReaders(l.opts.FS, old.name, old.version)
 	if err != nil {
 		return err
 	}
 	if !c.complete {
-		return c.corrupt(a.active.written, "the footer just written cannot be read")
+		return errors.Join(c.corrupt(a.active.written, "the footer just written cannot be read"), c.close())
 	}
-	if err := c.use(); err != nil {
-		return err
-	}
+	c.retain()
 	l.dirty.mu.Lock()
 	l.dirty.complete = append(l.dirty.complete, a.active.file)
 	l.dirty.active = nil
@@ -268,10 +264,7 @@ func (l *Log) completeActive(byFrame bool) error {
 	l.chunksChanged = true
 	l.setMu.Unlock()
 	l.logger.Info("chunk completed", "chunk", c.header.last, "records", f.records, "bytes", f.dataSize)
-	if old.sets.Load() == 0 { // Begun and completed within one commit: no set ever held it.
-		return old.close()
-	}
-	return nil
+	return old.release()
 }
 
 func writeFooter(c *activeChunk, f *footer) error {

@@ -21,6 +21,16 @@ func (l *Log) openIndex() error {
 		o.Logger = l.logger.Named("index")
 	}
 	o.OnFatal = func(err error) { _ = l.fail(fmt.Errorf("index: %w", err)) }
+	begin := o.Events.FlushBegin
+	o.Events.FlushBegin = func(info index.FlushInfo) {
+		// What the index is about to call durable must be so in the log, or a power cut
+		// would leave an index ahead of it that has to be built anew. The records of
+		// the table were written before they were indexed. An error stops the log.
+		_ = l.Sync()
+		if begin != nil {
+			begin(info)
+		}
+	}
 	x, err := index.Open(o)
 	if err != nil {
 		return err
@@ -96,11 +106,16 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 // loadRecentIDs fills the memory of event ids with the newest of the log.
 func (l *Log) loadRecentIDs(ctx context.Context) {
 	ids, err := l.newestIDs(ctx)
-	if err != nil && !errors.Is(err, context.Canceled) {
-		// A retried write may then be taken for a new one: nobody may decide on that.
-		_ = l.fail(fmt.Errorf("load recent event ids: %w", err))
+	switch {
+	case errors.Is(err, context.Canceled):
+		err = event.ErrClosed
+	case err != nil:
+		// Reads go on, but a retried write might be taken for a new one: FindID says so.
+		err = fmt.Errorf("load recent event ids: %w", err)
+		l.logger.Error("retried writes cannot be recognised", "error", err)
+		l.opts.OnDamage(err)
 	}
-	l.ids.load(ids)
+	l.ids.load(ids, err)
 }
 
 func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
@@ -132,13 +147,8 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 	return ids, nil
 }
 
-// verifyChunks compares each complete chunk with its checksum, slowly.
+// verifyChunks compares each chunk that was complete at start with its checksum, slowly.
 func (l *Log) verifyChunks(ctx context.Context) {
-	v, err := l.view()
-	if err != nil {
-		return
-	}
-	defer v.release()
 	started := time.Now()
 	var read int64
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -154,32 +164,46 @@ func (l *Log) verifyChunks(ctx context.Context) {
 		return nil
 	}
 	verified := 0
-	for _, c := range v.set.chunks {
-		if !c.complete {
-			continue
-		}
-		err := c.verify(pause)
-		if ctx.Err() != nil {
+	for number, more := 0, true; more; {
+		var err error
+		if number, err = l.verifyChunk(number, pause); ctx.Err() != nil {
 			return
 		}
+		more = number >= 0
 		if err != nil {
-			l.logger.Error("a complete chunk is damaged", "file", c.name, "error", err)
+			l.logger.Error("a complete chunk is damaged", "error", err)
 			l.opts.OnDamage(err)
-			continue
+		} else if more {
+			verified++
 		}
-		verified++
 	}
 	if verified > 0 {
 		l.logger.Info("complete chunks verified", "chunks", verified, "took", time.Since(started).Round(time.Millisecond))
 	}
 }
 
+// verifyChunk verifies the file that covers a logical chunk, and returns the
+// number that follows it, negative behind the last complete one. It holds the
+// chunk for just that long: replaced files are not kept from being removed.
+func (l *Log) verifyChunk(number int, pause func(int64) error) (next int, err error) {
+	v, err := l.view()
+	if err != nil {
+		return -1, err
+	}
+	defer v.release()
+	c := v.set.at(chunkStart(number))
+	if c == nil || !c.complete {
+		return -1, nil
+	}
+	return c.header.last + 1, c.verify(pause)
+}
+
 // FindID returns the number under which an event id was last written to a
 // stream, if that is among the newest events of the log.
 func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
-	number, ok := l.ids.find(id, HashStream(stream))
-	if !ok {
-		return 0, false, l.Failed()
+	number, ok, err := l.ids.find(id, HashStream(stream))
+	if err != nil || !ok {
+		return 0, false, errors.Join(err, l.Failed())
 	}
 	// The memory knows streams by their hash. Where the record is still there, it confirms the name.
 	v, err := l.view()
@@ -188,10 +212,10 @@ func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
 	}
 	defer v.release()
 	found, known, err := l.idAt(v, stream, number)
-	if err != nil {
+	if err != nil || known && found != id {
 		return 0, false, err
 	}
-	return number, !known || found == id, nil
+	return number, true, nil
 }
 
 // EventID returns the id of an event, whether or not reads of the stream show it; ok is false when it is not there.

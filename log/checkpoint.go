@@ -97,6 +97,21 @@ func openCheckpoints(fsys vfs.FS, dir string) (_ *checkpoints, err error) {
 	return c, nil
 }
 
+// lower makes no checkpoint name anything at or behind a position at which the
+// log is about to be cut. The order keeps the others from lying beyond the
+// writer's at any moment.
+func (c *checkpoints) lower(cut int64) error {
+	if c.epoch.value >= cut {
+		if err := c.epoch.set(-1); err != nil {
+			return err
+		}
+	}
+	if err := c.chaser.set(min(c.chaser.value, cut)); err != nil {
+		return err
+	}
+	return c.writer.set(min(c.writer.value, cut))
+}
+
 func (c *checkpoints) close() error {
 	var err error
 	for _, one := range []*checkpoint{c.writer, c.chaser, c.epoch, c.proposal, c.truncate} {

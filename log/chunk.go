@@ -15,7 +15,8 @@ import (
 )
 
 // chunk is one open chunk file. All but the active one are complete and never
-// change. A chunk is closed when the last chunkSet that holds it is released.
+// change. A chunk is closed when its last holder lets go: the log's own list of
+// chunks is one holder, each chunkSet that has the chunk another.
 type chunk struct {
 	fs      vfs.FS
 	name    string // path
@@ -30,11 +31,20 @@ type chunk struct {
 	complete bool
 	footer   footer
 
-	sets     atomic.Int32 // chunkSets that hold it
-	obsolete atomic.Bool  // the file goes when the chunk is closed
+	holders  atomic.Int32
+	obsolete atomic.Bool // the file goes when the chunk is closed
 }
 
-func (c *chunk) path() string { return c.name }
+func (c *chunk) retain() { c.holders.Add(1) }
+
+// release lets go of the chunk; the last holder closes it.
+func (c *chunk) release() error {
+	if c.holders.Add(-1) > 0 {
+		return nil
+	}
+	return c.close()
+}
+
 func (c *chunk) start() int64 { return chunkStart(c.header.first) }
 func (c *chunk) corrupt(offset int64, format string, args ...any) error {
 	return &event.Corruption{File: c.name, Offset: offset, Detail: fmt.Sprintf(format, args...)}
@@ -42,11 +52,15 @@ func (c *chunk) corrupt(offset int64, format string, args ...any) error {
 
 // openChunk opens a chunk file. Without a valid footer the chunk comes back incomplete.
 func openChunk(fs vfs.FS, dir, name string) (c *chunk, err error) {
-	_, version, ok := parseChunkFileName(name)
+	number, version, ok := parseChunkFileName(name)
 	if !ok {
 		return nil, fmt.Errorf("open chunk %s: not the name of a chunk", name)
 	}
-	return openChunkFile(fs, filepath.Join(dir, name), version)
+	c, err = openChunkFile(fs, filepath.Join(dir, name), version)
+	if err == nil && c.header.first != number {
+		err = errors.Join(c.corrupt(16, "the file holds chunk %d", c.header.first), c.close())
+	}
+	return c, err
 }
 
 func openChunkFile(fs vfs.FS, path string, version int) (c *chunk, err error) {
@@ -64,19 +78,27 @@ func openChunkFile(fs vfs.FS, path string, version int) (c *chunk, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open chunk: %w", err)
 	}
+	if size < headerSize {
+		return nil, c.corrupt(0, "%d bytes are too few for a header", size)
+	}
 	head := make([]byte, headerSize)
 	if err := readFull(file, head, 0); err != nil {
-		return nil, c.corrupt(0, "header cannot be read: %v", err)
+		return nil, fmt.Errorf("read header of %s: %w", path, err)
 	}
-	if c.header, err = parseHeader(head); err != nil {
+	if c.header, err = parseHeader(head); errors.Is(err, errNewerFormat) {
+		return nil, fmt.Errorf("open chunk %s: %w", path, err)
+	} else if err != nil {
 		return nil, c.corrupt(0, "%v", err)
 	}
 	if size < headerSize+footerSize {
+		if c.header.mapped {
+			return nil, c.corrupt(size, "the footer is missing")
+		}
 		return c, nil
 	}
 	foot := make([]byte, footerSize)
 	if err := readFull(file, foot, size-footerSize); err != nil {
-		return nil, c.corrupt(size-footerSize, "footer cannot be read: %v", err)
+		return nil, fmt.Errorf("read footer of %s: %w", path, err)
 	}
 	if f, err := parseFooter(foot, c.header, size); err == nil {
 		c.footer, c.complete = f, true
@@ -100,12 +122,21 @@ func (c *chunk) use() error {
 		return fmt.Errorf("map chunk: %w", err)
 	}
 	c.mapping, c.mapped = m, m.Bytes()
-	if !c.complete {
-		return nil // The writer goes on using the file.
-	}
 	file := c.file
 	c.file = nil
 	return file.Close()
+}
+
+// openForReaders opens a chunk file and prepares it for readers.
+func openForReaders(fs vfs.FS, path string, version int) (*chunk, error) {
+	c, err := openChunkFile(fs, path, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.use(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
 }
 
 func (c *chunk) close() error {
@@ -143,9 +174,15 @@ func (c *chunk) bytes(offset int64, n int, scratch *[]byte) ([]byte, error) {
 }
 
 // dataEnd is the offset behind the data that belongs to the log up to the position end.
+//
+// A set may hold a chunk that was completed after its tail was published: then
+// too nothing behind the tail is shown. Rewritten chunks lie wholly below any tail.
 func (c *chunk) dataEnd(end int64) int64 {
-	if c.complete {
+	switch {
+	case c.header.mapped:
 		return headerSize + c.footer.dataSize
+	case c.complete:
+		return headerSize + min(end-c.start(), c.footer.dataSize)
 	}
 	return headerSize + min(end-c.start(), ChunkSize)
 }
@@ -227,7 +264,7 @@ func (c *chunk) search(position int64) (int, error) {
 	return i, failed
 }
 
-// checksum reads the whole complete file and returns what its checksum should be.
+// computeChecksum reads the whole complete file and returns what its checksum should be.
 func (c *chunk) computeChecksum(read func(b []byte, at int64) error) ([16]byte, error) {
 	end := headerSize + c.footer.dataSize + c.footer.mapSize + footerChecksumAt
 	h := xxh3.New()
@@ -281,7 +318,7 @@ func newChunkSet(chunks []*chunk, released func(error)) *chunkSet {
 	s := &chunkSet{chunks: chunks, released: released}
 	s.refs.Store(1)
 	for _, c := range chunks {
-		c.sets.Add(1)
+		c.retain()
 		for n := c.header.first; n <= c.header.last; n++ {
 			s.byNumber = append(s.byNumber, c)
 		}
@@ -303,14 +340,12 @@ func (s *chunkSet) acquire() bool {
 }
 
 func (s *chunkSet) release() {
-	if s.refs.Add(-1) > 0 {
+	if s == nil || s.refs.Add(-1) > 0 {
 		return
 	}
 	var err error
 	for _, c := range s.chunks {
-		if c.sets.Add(-1) == 0 {
-			err = errors.Join(err, c.close())
-		}
+		err = errors.Join(err, c.release())
 	}
 	if err != nil {
 		s.released(err)

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -65,15 +66,19 @@ func (h *header) bytes() []byte {
 	return b
 }
 
+// errNewerFormat says that a file is whole but of a later program: it must not
+// be taken for a damaged one.
+var errNewerFormat = errors.New("newer format version")
+
 func parseHeader(b []byte) (header, error) {
 	if len(b) < headerSize || !bytes.Equal(b[:8], []byte(headerMagic)) {
-		return header{}, fmt.Errorf("not a chunk file")
-	}
-	if v := order.Uint16(b[8:]); v > formatVersion {
-		return header{}, fmt.Errorf("format version %d is newer than %d, the newest known here", v, formatVersion)
+		return header{}, errors.New("not a chunk file")
 	}
 	if crc32.Checksum(b[:124], castagnoli) != order.Uint32(b[124:]) {
-		return header{}, fmt.Errorf("checksum of the header does not match")
+		return header{}, errors.New("checksum of the header does not match")
+	}
+	if v := order.Uint16(b[8:]); v > formatVersion {
+		return header{}, fmt.Errorf("%w: %d, the newest known here is %d", errNewerFormat, v, formatVersion)
 	}
 	if size := order.Uint32(b[12:]); size != uint32(ChunkSize) {
 		return header{}, fmt.Errorf("chunk size %d, need %d", size, ChunkSize)
@@ -156,10 +161,10 @@ func (f *footer) bytes(sum func(part []byte) [16]byte) []byte {
 // parseFooter reads the footer of a file of the given size that covers the given chunks.
 func parseFooter(b []byte, h header, fileSize int64) (footer, error) {
 	if len(b) < footerSize || !bytes.Equal(b[:8], []byte(footerMagic)) {
-		return footer{}, fmt.Errorf("no footer")
+		return footer{}, errors.New("no footer")
 	}
 	if crc32.Checksum(b[:124], castagnoli) != order.Uint32(b[124:]) {
-		return footer{}, fmt.Errorf("checksum of the footer does not match")
+		return footer{}, errors.New("checksum of the footer does not match")
 	}
 	flags := order.Uint16(b[10:])
 	f := footer{
@@ -177,12 +182,12 @@ func parseFooter(b []byte, h header, fileSize int64) (footer, error) {
 		checksum:      [16]byte(b[footerChecksumAt : footerChecksumAt+16]),
 	}
 	switch {
-	case f.dataSize < 0 || f.mapSize < 0 || f.dataSize > fileSize || headerSize+f.dataSize+f.mapSize+footerSize != fileSize:
+	case f.dataSize < 0 || f.mapSize < 0 || f.dataSize > fileSize || f.mapSize > fileSize || headerSize+f.dataSize+f.mapSize+footerSize != fileSize:
 		return footer{}, fmt.Errorf("sizes in the footer do not make up the file's %d bytes", fileSize)
 	case f.end <= chunkStart(h.first) || f.end > chunkStart(h.last+1):
 		return footer{}, fmt.Errorf("end %d lies outside chunks %d to %d", f.end, h.first, h.last)
 	case f.mapped != h.mapped || f.mapSize%mapEntrySize != 0 || !f.mapped && f.mapSize != 0:
-		return footer{}, fmt.Errorf("position map does not fit the header")
+		return footer{}, errors.New("position map does not fit the header")
 	case !f.mapped && chunkStart(h.first)+f.dataSize != f.end:
 		return footer{}, fmt.Errorf("end %d does not fit %d bytes of data", f.end, f.dataSize)
 	}

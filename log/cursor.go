@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"errors"
 	"runtime/debug"
 
 	"github.com/annalsdb/annals/event"
@@ -210,19 +209,22 @@ func (cu *cursor) prev() (item, int64, error) {
 // explain tells, of an error that a cursor met right at a position that came
 // from outside, whether the position was none or the data there are damaged: it
 // walks the lengths from the start of the chunk.
-func (v view) explain(position int64, err error) error {
-	var corruption *event.Corruption
-	if !errors.As(err, &corruption) {
+func (v view) explain(position int64, backward bool, err error) error {
+	if !event.IsCorruption(err) {
 		return err
 	}
-	c := v.set.at(position)
+	within := position
+	if backward {
+		within-- // The start of a chunk is also where the one before ends.
+	}
+	c := v.set.at(within)
 	if c == nil || c.header.mapped {
 		return err
 	}
 	limit := c.dataEnd(v.tail.End)
-	target := headerSize + position - c.start()
+	target := min(limit, headerSize+position-c.start())
 	var scratch []byte
-	for at := int64(headerSize); at < limit; {
+	for at := int64(headerSize); ; {
 		if at == target {
 			return err
 		}
@@ -239,5 +241,4 @@ func (v view) explain(position int64, err error) error {
 		}
 		at += size
 	}
-	return event.ErrBadPosition
 }

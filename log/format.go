@@ -129,6 +129,9 @@ func parseItem(b []byte) (item, error) {
 	if order.Uint32(it[size-4:]) != uint32(size) {
 		return nil, fmt.Errorf("length %d is not repeated at the end", size)
 	}
+	if it[5] != 0 {
+		return nil, fmt.Errorf("reserved byte is %d", it[5])
+	}
 	switch it[4] {
 	case kindRecord:
 		if recordFixed+it.streamLen()+it.typeLen()+it.metadataLen() > size {

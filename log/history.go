@@ -7,7 +7,8 @@ import (
 )
 
 // ChainAt returns the chain of the log at a position at which a frame ends; ok
-// is false where none does. The start of a chunk is also the end of the one before.
+// is false where none does. A frame that completes its chunk ends both behind
+// its trailer and at the start of the next chunk.
 func (l *Log) ChainAt(position int64) (chain event.Chain, ok bool) {
 	v, err := l.view()
 	if err != nil {

@@ -27,14 +27,14 @@ type Options struct {
 
 	Index        index.Options // FS, Dir, Logger and OnFatal are filled in
 	StreamCache  int           // streams whose facts are kept, default 50,000
-	RecentIDs    int           // event ids that are remembered, default and least 1,048,576
+	RecentIDs    int           // newest events whose ids are remembered, default 1,048,576
 	MaxTruncate  int64         // bytes that truncate.chk may cut, default 256 MiB, negative: no limit
 	SkipVerify   bool          // do not verify complete chunks in the background after start
 	VerifyPerSec int64         // bytes a second that the verification reads, default 64 MiB
 
 	Logger   hclog.Logger
-	OnFatal  func(error)      // told once when a write or sync failed: the process must stop
-	OnDamage func(error)      // told of each complete chunk that is not what was written
+	OnFatal  func(error)      // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
+	OnDamage func(error)      // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
 	Now      func() time.Time // the clock that $maxAge is judged by, default time.Now
 }
 
@@ -50,7 +50,7 @@ func (o *Options) EnsureDefaults() {
 		o.StreamCache = 50_000
 	}
 	if o.RecentIDs <= 0 {
-		o.RecentIDs = recentIDsMin
+		o.RecentIDs = recentIDsDefault
 	}
 	if o.MaxTruncate == 0 {
 		o.MaxTruncate = 256 << 20
@@ -85,8 +85,9 @@ func (o *Options) Validate() error {
 
 // Log is the event log of one node with its index.
 //
-// One goroutine appends (Append, Commit); any number read. Lock order: syncMu,
-// then setMu or dirty.mu; none is held during I/O except syncMu, whose purpose that is.
+// One goroutine appends (Append, Commit); any number read. Lock order:
+// switchMu, syncMu, then setMu or dirty.mu. Only switchMu and syncMu are held
+// during I/O: to let it happen once at a time is their purpose.
 type Log struct {
 	opts      Options
 	logger    hclog.Logger
@@ -106,8 +107,9 @@ type Log struct {
 	chunks        []*chunk
 	chunksChanged bool // the published set holds other chunks
 
+	switchMu   sync.Mutex // one SwitchChunk at a time
 	chk        *checkpoints
-	syncMu     sync.Mutex // one sync at a time; guards chk
+	syncMu     sync.Mutex // one sync at a time; guards chk, and the closing of files
 	dirty      dirtyFiles
 	syncedEnd  atomic.Int64
 	syncWanted chan struct{}
@@ -179,6 +181,14 @@ func (l *Log) Failed() error {
 	return nil
 }
 
+// usable returns why nothing can be written any more.
+func (l *Log) usable() error {
+	if l.gone.Load() {
+		return event.ErrClosed
+	}
+	return l.Failed()
+}
+
 // fail makes an error final and tells the owner, once.
 func (l *Log) fail(err error) error {
 	if l.failed.CompareAndSwap(nil, &err) {
@@ -195,11 +205,14 @@ func (l *Log) closeFailed(err error) {
 // publish shows readers a new tail, and the chunks as they are now.
 func (l *Log) publish(tail event.Tail, epoch int64) {
 	l.setMu.Lock()
-	defer l.setMu.Unlock()
-	l.publishLocked(tail, epoch)
+	replaced := l.publishLocked(tail, epoch)
+	l.setMu.Unlock()
+	replaced.release()
 }
 
-func (l *Log) publishLocked(tail event.Tail, epoch int64) {
+// publishLocked runs under setMu. The caller releases the set it returns once
+// it has let go of the lock, because that may close and remove files.
+func (l *Log) publishLocked(tail event.Tail, epoch int64) (replaced *chunkSet) {
 	before := l.pub.Load()
 	next := &published{tail: tail, epoch: epoch}
 	if before != nil && !l.chunksChanged {
@@ -207,25 +220,25 @@ func (l *Log) publishLocked(tail event.Tail, epoch int64) {
 	} else {
 		next.set = newChunkSet(l.chunks, l.closeFailed)
 		l.chunksChanged = false
+		if before != nil {
+			replaced = before.set
+		}
 	}
 	l.pub.Store(next)
-	if before != nil && before.set != next.set {
-		before.set.release()
-	}
+	return replaced
 }
 
 // Close syncs what is committed, writes the index if that spares the next
-// start much work, and closes everything. It is idempotent.
+// start much work, and closes everything. It is idempotent, and returns the error
+// that stopped the log if there was one. Whoever appends must have stopped; reads
+// that are under way finish, later ones get event.ErrClosed.
 func (l *Log) Close() error {
 	l.closed.Do(func() {
 		l.notify.close()
 		l.cancel()
 		l.owned.Wait()
-		var err error
-		if l.Failed() == nil {
-			err = l.Sync()
-		}
-		if err == nil && l.Failed() == nil && l.Tail().End-l.index.Checkpoint() > flushAtClose {
+		err := l.Sync() // The error that stopped the log, if one did.
+		if err == nil && l.Tail().End-l.index.Checkpoint() > flushAtClose {
 			if e := l.index.Flush(); e != nil {
 				err = fmt.Errorf("flush index: %w", e)
 			}
@@ -242,8 +255,11 @@ func (l *Log) closeFiles() error {
 	l.cancel()
 	var err error
 	if l.index != nil {
-		err = errors.Join(err, l.index.Close())
+		err = errors.Join(err, l.index.Close()) // Waits for a flush, which may wait for syncMu.
 	}
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.gone.Store(true)
 	l.dirty.mu.Lock()
 	for _, f := range l.dirty.complete {
 		err = errors.Join(err, f.Close())
@@ -253,13 +269,11 @@ func (l *Log) closeFiles() error {
 	}
 	l.dirty.complete, l.dirty.active = nil, nil
 	l.dirty.mu.Unlock()
-	l.gone.Store(true)
 	if p := l.pub.Load(); p != nil {
 		p.set.release()
-	} else {
-		for _, c := range l.chunks {
-			err = errors.Join(err, c.close())
-		}
+	}
+	for _, c := range l.chunks {
+		err = errors.Join(err, c.release())
 	}
 	if l.chk != nil {
 		err = errors.Join(err, l.chk.close())

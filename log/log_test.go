@@ -1,75 +1,274 @@
-package eventlog_test
+package eventlog
 
 import (
-	"fmt"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
 )
 
-func frame(l *eventlog.Log, index uint64, stream string, number int64, data ...string) eventlog.Frame {
-	size := 0
-	var events []event.Proposed
-	for i, d := range data {
-		e := event.Proposed{ID: event.ID{byte(index), byte(i), byte(number)}, Type: "t", Flags: event.FlagJSON, Data: []byte(d)}
-		events = append(events, e)
-		size += eventlog.RecordSize(stream, &e)
+func TestAppendReadReopen(t *testing.T) {
+	for name, fsys := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": vfs.OS} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			o := testOptions(vfs.NewCounting(fsys))
+			if name == "disk" {
+				o.Dir = filepath.Join(t.TempDir(), "db")
+			}
+			counting := o.FS.(*vfs.Counting)
+			l := mustOpen(t, o)
+			verify(t, l, nil, nil)
+			directory := l.Directory()
+			write(t, l, m.someFrames(20, true)...)
+			m.term = 3
+			write(t, l, m.someFrames(3, false)...)
+			verify(t, l, m.frames, nil)
+			closeLog(t, l)
+			if open := counting.OpenFiles(); len(open) > 0 {
+				t.Fatalf("left open: %v", open)
+			}
+			l = mustOpen(t, o)
+			verify(t, l, m.frames, nil)
+			if l.Directory() != directory || l.Cluster() != testCluster {
+				t.Fatalf("directory %s and cluster %s", l.Directory(), l.Cluster())
+			}
+			write(t, l, m.someFrames(4, false)...)
+			verify(t, l, m.frames, nil)
+			closeLog(t, l)
+			if misuse := counting.UsedAfterClose(); len(misuse) > 0 {
+				t.Fatalf("used after close: %v", misuse)
+			}
+		})
 	}
-	first := eventlog.Place(l.Appended().End, size)
-	var b []byte
-	for i := range events {
-		b = eventlog.AppendRecord(b, first+int64(len(b)), stream, number+int64(i), int64(index), events[i].Flags, &events[i])
-	}
-	return eventlog.Frame{First: first, Records: b, Index: index, Term: 1}
 }
 
-func TestSmoke(t *testing.T) {
-	fs := vfs.NewMem()
-	open := func() *eventlog.Log {
-		l, err := eventlog.Open(eventlog.Options{Dir: "/db", FS: fs})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	l := open()
-	for i := range 100 {
-		if err := l.Append(frame(l, uint64(i+1), fmt.Sprint("s", i%3), int64(i/3), `{"a":1}`)); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Commit(); err != nil {
+func TestCommitOfManyFrames(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewCounting(vfs.NewMem())
+	o := testOptions(fsys)
+	l := mustOpen(t, o)
+	for _, f := range m.someFrames(23, true) { // Several chunks begin and end within one commit.
+		if err := l.Append(f.Frame); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tail := l.Tail()
-	if err := l.Close(); err != nil {
+	if got := l.Tail(); got.End != 0 || l.Appended() != m.tail {
+		t.Fatalf("published %+v before the commit, appended %+v", got, l.Appended())
+	}
+	if err := l.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	l = open()
-	if l.Tail() != tail {
-		t.Fatalf("%+v, want %+v", l.Tail(), tail)
+	verify(t, l, m.frames, nil)
+	closeLog(t, l)
+	l = mustOpen(t, o)
+	verify(t, l, m.frames, nil)
+	// What was appended and not committed is let go of too.
+	for _, f := range m.someFrames(7, true) {
+		if err := l.Append(f.Frame); err != nil {
+			t.Fatal(err)
+		}
 	}
-	p, err := l.ReadStream(event.StreamRead{Stream: "s1", From: event.Head, Count: 20, Backward: true})
+	closeLog(t, l)
+	if open := fsys.OpenFiles(); len(open) > 0 {
+		t.Fatalf("left open: %v", open)
+	}
+}
+
+func TestAppendRefuses(t *testing.T) {
+	good := newModel()
+	first := good.frame(false, ev("s", "1"))
+	cases := map[string]func(f *Frame){
+		"position behind the end": func(f *Frame) { f.First += 64 },
+		"position before the end": func(f *Frame) { f.First = 0 },
+		"no records":              func(f *Frame) { f.Records = nil },
+		"too many bytes":          func(f *Frame) { f.Records = make([]byte, MaxFrameBytes+1) },
+		"same index":              func(f *Frame) { f.Index = 1 },
+		"lower term":              func(f *Frame) { f.Term = 0 },
+		"damaged record":          func(f *Frame) { f.Records = slices.Clone(f.Records); f.Records[60]++ },
+		"cut record":              func(f *Frame) { f.Records = f.Records[:len(f.Records)-1] },
+		"trailer among records": func(f *Frame) {
+			f.Records = (&trailer{first: f.First, length: 0}).append(nil)
+		},
+	}
+	for name, spoil := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			var told atomic.Int32
+			o := testOptions(vfs.NewMem())
+			o.OnFatal = func(error) { told.Add(1) }
+			l := mustOpen(t, o)
+			write(t, l, m.frame(false, ev("s", "1")))
+			f := m.frame(false, ev("s", "2")).Frame
+			bad := f
+			spoil(&bad)
+			err := l.Append(bad)
+			if err == nil {
+				t.Fatal("the frame was taken")
+			}
+			if got := l.Append(f); got == nil || got.Error() != err.Error() {
+				t.Fatalf("after %v: %v", err, got)
+			}
+			if l.Commit() == nil || l.Sync() == nil || told.Load() != 1 {
+				t.Fatalf("goes on after an error; the owner was told %d times", told.Load())
+			}
+			verify(t, l, []testFrame{first}, nil)
+		})
+	}
+}
+
+func TestChunkFull(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("writes 256 MiB")
+	}
+	m := newModel()
+	fsys := vfs.NewMem()
+	o := testOptions(fsys)
+	l := mustOpen(t, o)
+	big := strings.Repeat("x", 15<<20)
+	for len(m.frames) < 18 {
+		f := m.frame(false, ev("s", big))
+		write(t, l, f)
+		m.frames[len(m.frames)-1].Records = nil // Do not keep it all.
+	}
+	if m.frames[17].First != ChunkSize || m.frames[16].tail.End >= ChunkSize {
+		t.Fatalf("last frame at %d behind %d", m.frames[17].First, m.frames[16].tail.End)
+	}
+	if l.Tail() != m.tail {
+		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)
+	}
+	page, err := l.ReadAll(event.AllRead{From: m.frames[16].tail.End, Count: 1})
+	if err != nil || len(page.Events) != 1 || page.Events[0].Position != ChunkSize {
+		t.Fatalf("reading over the border: %d events, %v", len(page.Events), err)
+	}
+	page, err = l.ReadAll(event.AllRead{From: ChunkSize, Count: 1, Backward: true})
+	if err != nil || len(page.Events) != 1 || page.Events[0].Position != m.frames[16].First {
+		t.Fatalf("reading back over the border: %d events, %v", len(page.Events), err)
+	}
+	closeLog(t, l)
+
+	// The frame behind the border is lost: the end is where it was, and a small frame still goes there.
+	last := chunkFileName(1, 0)
+	setCheckpoint(t, fsys, writerCheckpoint, m.frames[16].tail.End)
+	setCheckpoint(t, fsys, chaserCheckpoint, m.frames[16].tail.End)
+	edit(t, fsys, last, func(b []byte) []byte { return b[:headerSize+100] })
+	l = mustOpen(t, o)
+	if l.Tail() != m.frames[16].tail {
+		t.Fatalf("%+v, want %+v", l.Tail(), m.frames[16].tail)
+	}
+	if files := chunkFiles(t, fsys); !slices.Equal(files, []string{chunkFileName(0, 0)}) {
+		t.Fatalf("files %v", files)
+	}
+	m.frames, m.tail = m.frames[:17], m.frames[16].tail
+	m.last["s"] = 16
+	write(t, l, m.frame(false, ev("s", "small")))
+	closeLog(t, l)
+	l = mustOpen(t, o)
+	if l.Tail() != m.tail || m.tail.End >= ChunkSize {
+		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)
+	}
+}
+
+func TestClosedLog(t *testing.T) {
+	m := newModel()
+	o := testOptions(vfs.NewMem())
+	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(3, false)...)
+	closeLog(t, l)
+	closeLog(t, l)
+	_, all := l.ReadAll(event.AllRead{Count: 1})
+	_, stream := l.ReadStream(event.StreamRead{Stream: "unheard of", Count: 1})
+	_, one := l.ReadEvent("unheard of", 1, true)
+	_, manifest := l.Manifest()
+	for name, err := range map[string]error{
+		"append": l.Append(m.frame(false, ev("s", "")).Frame), "commit": l.Commit(), "sync": l.Sync(),
+		"all": all, "stream": stream, "event": one, "manifest": manifest, "switch": l.SwitchChunk("x"),
+		"wait": l.WaitLog(t.Context(), 1<<40), "wait for stream": l.WaitStream(t.Context(), "unheard of", 0),
+	} {
+		if !errors.Is(err, event.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestManifest(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.someFrames(12, true)...)
+	got, err := l.Manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Events) != 20 || p.Last != 32 || p.Events[0].Number != 32 {
-		t.Fatalf("%+v", p)
+	if got.Tail != m.tail || len(got.Chunks) != 2 {
+		t.Fatalf("%+v", got)
 	}
-	all, err := l.ReadAll(event.AllRead{From: 0, Count: 1000})
-	if err != nil || len(all.Events) != 100 {
-		t.Fatal(len(all.Events), err)
+	for i, c := range got.Chunks {
+		if c.First != i || c.Last != i || c.Version != 0 || len(c.Checksum) != 32 {
+			t.Fatalf("chunk %+v", c)
+		}
 	}
-	back, err := l.ReadAll(event.AllRead{From: event.End, Count: 1000, Backward: true})
-	if err != nil || len(back.Events) != 100 {
-		t.Fatal(len(back.Events), err)
+}
+
+func TestVerifyInBackground(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	o := testOptions(fsys)
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(22, true)...)
+	closeLog(t, l)
+	edit(t, fsys, chunkFileName(1, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
+	synctest.Test(t, func(t *testing.T) {
+		var damage []error
+		o.SkipVerify, o.VerifyPerSec = false, 2000
+		o.RecentIDs = 3
+		o.OnDamage = func(err error) { damage = append(damage, err) }
+		l, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var c *event.Corruption
+		if len(damage) != 1 || !errors.As(damage[0], &c) || filepath.Base(c.File) != chunkFileName(1, 0) {
+			t.Errorf("damage %v", damage)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDamagedRecentIDs(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	o := testOptions(fsys)
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(7, true)...)
+	closeLog(t, l)
+	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
+	damage := make(chan error, 1)
+	o.OnDamage = func(err error) { damage <- err }
+	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+	l = mustOpen(t, o)
+	if err := <-damage; !event.IsCorruption(err) {
+		t.Fatal(err)
 	}
-	if n, ok, err := l.FindID("s1", p.Events[3].ID); n != 29 || !ok || err != nil {
-		t.Fatal(n, ok, err)
+	// No retried write may be taken for a new one, but all that is whole is read.
+	if _, _, err := l.FindID("a0", event.ID{1}); !event.IsCorruption(err) {
+		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
+	if _, err := l.ReadEvent("a0", 0, false); !event.IsCorruption(err) {
+		t.Fatal(err)
+	}
+	if _, err := l.ReadEvent("a0", 4, false); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,9 +31,14 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer guardFaults(&err)()
 
 	page = event.AllPage{From: r.From, LogEnd: v.tail.End}
-	if r.From == event.End || r.From > v.tail.End {
+	switch {
+	case r.From == event.End, r.From > v.tail.End && r.Backward:
 		page.From = v.tail.End
+	case r.From < 0:
+		return page, event.ErrBadPosition
 	}
+	// Forward from beyond the end nothing is found, and Next stays: the position
+	// may come from a node that is ahead of this one.
 	page.Next = page.From
 	cu := cursor{v: v}
 	step, seek := cu.next, cu.seekForward
@@ -51,12 +56,8 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		}
 		it, position, err := step()
 		if err != nil {
-			if looked == 0 && page.Next == page.From {
-				at := page.From
-				if r.Backward {
-					at = v.chunkPosition(page.From)
-				}
-				err = v.explain(at, err)
+			if page.Next == page.From { // Nothing was read yet: perhaps no record begins (ends) there.
+				err = v.explain(page.From, r.Backward, err)
 			}
 			return page, fmt.Errorf("read the log from %d: %w", page.From, err)
 		}
@@ -89,12 +90,4 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		}
 	}
 	return page, nil
-}
-
-// chunkPosition returns the position itself, kept within the data of the chunk before it.
-func (v view) chunkPosition(position int64) int64 {
-	if c := v.set.at(position - 1); c != nil && !c.header.mapped {
-		return min(position, c.start()+c.dataEnd(v.tail.End)-headerSize)
-	}
-	return position
 }

@@ -109,6 +109,10 @@ func (l *Log) readBackward(v view, r event.StreamRead, page *event.StreamPage) e
 	if page.From == event.Head {
 		page.From = page.Last
 	}
+	if page.From < 0 {
+		page.End = true
+		return nil
+	}
 	lowest := page.From - int64(r.Count) + 1
 	if err := l.readNumbers(v, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
 		return err
@@ -165,21 +169,36 @@ func (l *Log) readNumbers(v view, page *event.StreamPage, from, to int64, backwa
 		} else {
 			found = l.index.Ascend(room[:0], hash, from, to, limit)
 		}
+		seen := int64(-1)
+		add := func(it item, position int64) {
+			if seen = it.number(); it.time() >= oldest {
+				page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, page.Stream)})
+			}
+		}
 		for _, e := range found {
 			it, err := l.confirm(v, e, page.Stream, &scratch)
 			if err != nil {
 				return err
 			}
-			if it == nil || it.time() < oldest {
-				continue
+			if it != nil {
+				add(it, e.Position)
 			}
-			page.Events = append(page.Events, event.Resolved{Record: a.record(it, e.Position, page.Stream)})
 		}
 		if len(found) < limit {
 			return nil
 		}
-		// Entries of another stream of the same hash took places: go on behind the last number.
+		// Entries of another stream of the same hash may have taken places: go on
+		// behind the last number, whose own entry may be the one that was cut off.
 		last := found[len(found)-1].Number
+		if seen != last {
+			it, position, err := l.recordOf(v, page.Stream, last, &scratch)
+			if err != nil {
+				return err
+			}
+			if it != nil {
+				add(it, position)
+			}
+		}
 		if backward {
 			from = last - 1
 			count = from - to + 1
@@ -220,27 +239,40 @@ func (l *Log) readEvent(stream string, number int64) (rec event.Record, err erro
 		return rec, err
 	}
 	defer v.release()
+	return l.readRecord(v, stream, number, l.oldest(&info.Metadata))
+}
+
+// readRecord reads an event unless it is older than a time.
+func (l *Log) readRecord(v view, stream string, number, oldest int64) (rec event.Record, err error) {
 	defer guardFaults(&err)()
 	var scratch []byte
 	it, position, err := l.recordOf(v, stream, number, &scratch)
 	if err != nil {
 		return rec, fmt.Errorf("read event %d of stream %q: %w", number, stream, err)
 	}
-	if it == nil || it.time() < l.oldest(&info.Metadata) {
+	if it == nil || it.time() < oldest {
 		return rec, event.ErrEventNotFound
 	}
 	a := arena{block: make([]byte, 0, len(it))}
 	return a.record(it, position, stream), nil
 }
 
-// LastRecord reads the last event of a stream, deleted or not, hidden or not.
-// It is for what the database itself keeps in streams.
+// LastRecord reads the last ordinary event of a stream, deleted or not, hidden
+// or not. It is for what the database itself keeps in streams.
 func (l *Log) LastRecord(stream string) (rec event.Record, err error) {
 	info, err := l.StreamInfo(stream)
 	if err != nil {
 		return rec, err
 	}
-	return l.readEvent(stream, info.Last)
+	if info.Last < 0 {
+		return rec, event.ErrStreamNotFound
+	}
+	v, err := l.view()
+	if err != nil {
+		return rec, err
+	}
+	defer v.release()
+	return l.readRecord(v, stream, info.Last, math.MinInt64)
 }
 
 // resolve looks up the target of a link.

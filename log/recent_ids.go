@@ -1,13 +1,17 @@
 package eventlog
 
 import (
+	"math/bits"
+	"math/rand/v2"
 	"sync"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
 )
 
-// recentIDsMin is how many of the newest event ids are remembered at least (and at most).
-const recentIDsMin = 1 << 20
+// recentIDsDefault is how many of the newest event ids are remembered.
+const recentIDsDefault = 1 << 20
 
 // recentIDs remembers the ids of the newest events, so that a write that is
 // tried again is recognised without reading the log. It is a ring of entries
@@ -16,14 +20,17 @@ const recentIDsMin = 1 << 20
 // It is filled by whoever applies entries, and at start, in the background, by
 // load. Only find needs what was loaded, and waits for it.
 type recentIDs struct {
-	mu      sync.Mutex
+	capacity int
+	seed     uint64
+	loaded   chan struct{}
+
+	mu      sync.Mutex // guards the fields below
 	ring    []recentID // grows up to capacity, then the oldest is replaced
-	next    int        // in ring: where the next entry goes once it is full
-	table   []uint32   // slots: 1 + index in ring, 0 = free; a power of two long
-	cap     int
+	next    int        // in ring: the oldest entry once it is full
+	table   []uint32   // slots: 1 + index in ring, 0 = free; a power of two long, at most half full
 	early   []recentID // added while load has not finished
 	loading bool
-	loaded  chan struct{}
+	err     error // why the log's ids could not be loaded
 }
 
 type recentID struct {
@@ -34,14 +41,16 @@ type recentID struct {
 
 // newRecentIDs returns a memory of the given capacity; load must be called before find returns.
 func newRecentIDs(capacity int) *recentIDs {
-	return &recentIDs{cap: capacity, loading: true, loaded: make(chan struct{})}
+	return &recentIDs{capacity: capacity, seed: rand.Uint64(), loading: true, loaded: make(chan struct{})}
 }
 
-// load sets what the log held at start, newest first, and lets find go on.
-func (r *recentIDs) load(newestFirst []recentID) {
+// load sets what the log held at start, newest first, and lets find go on. With
+// an error every find fails with it: nobody may rely on half a memory.
+func (r *recentIDs) load(newestFirst []recentID, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loading = false
+	r.err = err
 	for i := len(newestFirst) - 1; i >= 0; i-- {
 		r.addLocked(newestFirst[i])
 	}
@@ -65,18 +74,18 @@ func (r *recentIDs) add(batch []recentID) {
 }
 
 // find returns the number under which the event was last written to the stream.
-func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool) {
+func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	<-r.loaded
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.table) == 0 {
-		return 0, false
+	if r.err != nil || len(r.table) == 0 {
+		return 0, false, r.err
 	}
 	slot, ok := r.slot(id, stream)
 	if !ok {
-		return 0, false
+		return 0, false, nil
 	}
-	return r.ring[r.table[slot]-1].number, true
+	return r.ring[r.table[slot]-1].number, true, nil
 }
 
 // slot returns the table slot of an entry, or the free one where it would go.
@@ -93,32 +102,34 @@ func (r *recentIDs) slot(id event.ID, stream uint64) (int, bool) {
 	}
 }
 
+// home is where the search for an entry begins. Clients choose the ids, often by
+// counting: a seeded hash spreads them whatever they are.
 func (r *recentIDs) home(id event.ID, stream uint64) int {
-	h := (order.Uint64(id[:8]) ^ stream) * 0x9e3779b97f4a7c15
-	h = (h ^ order.Uint64(id[8:])) * 0xff51afd7ed558ccd
-	return int((h ^ h>>32) & uint64(len(r.table)-1))
+	var key [24]byte
+	copy(key[:], id[:])
+	order.PutUint64(key[16:], stream)
+	return int(xxh3.HashSeed(key[:], r.seed) & uint64(len(r.table)-1))
 }
 
+// addLocked puts an entry into the ring and lets the table name it. An event
+// that was written again stays in the ring under its earlier number too, which
+// the table no longer names: the ring holds the newest events, each of them.
 func (r *recentIDs) addLocked(e recentID) {
-	if len(r.table) < 2*(len(r.ring)+1) && len(r.table) < 2*r.cap {
-		r.grow()
-	}
-	if slot, ok := r.slot(e.id, e.stream); ok {
-		// Written again under a later number: the newest counts. Its place in the ring stays.
-		r.ring[r.table[slot]-1].number = e.number
-		return
-	}
 	at := len(r.ring)
-	if at < r.cap {
+	if at < r.capacity {
 		if at == cap(r.ring) {
-			grown := make([]recentID, at, min(r.cap, max(1024, at+at/2)))
+			grown := make([]recentID, at, min(r.capacity, max(1024, at+at/2)))
 			copy(grown, r.ring)
 			r.ring = grown
 		}
 		r.ring = append(r.ring, e)
+		if len(r.table) < 2*len(r.ring) {
+			r.grow() // Enters the new one too.
+			return
+		}
 	} else {
 		at = r.next
-		r.next = (r.next + 1) % r.cap
+		r.next = (r.next + 1) % r.capacity
 		r.forget(at)
 		r.ring[at] = e
 	}
@@ -126,11 +137,12 @@ func (r *recentIDs) addLocked(e recentID) {
 	r.table[slot] = uint32(at + 1)
 }
 
-// forget removes a ring entry from the table, moving up what follows it in its run.
+// forget removes a ring entry from the table, if the table still names it,
+// moving up what follows it in its run.
 func (r *recentIDs) forget(at int) {
 	mask := len(r.table) - 1
 	hole, ok := r.slot(r.ring[at].id, r.ring[at].stream)
-	if !ok {
+	if !ok || r.table[hole] != uint32(at+1) {
 		return
 	}
 	for i := (hole + 1) & mask; r.table[i] != 0; i = (i + 1) & mask {
@@ -144,18 +156,10 @@ func (r *recentIDs) forget(at int) {
 	r.table[hole] = 0
 }
 
+// grow makes a larger table of all entries, from the oldest to the newest: the ring is not full before.
 func (r *recentIDs) grow() {
-	size := 2048
-	for size < 4*(len(r.ring)+1) {
-		size *= 2
-	}
-	for size > 2*r.cap && size > 4 {
-		size /= 2
-	}
-	if size <= len(r.table) {
-		return
-	}
-	r.table = make([]uint32, size)
+	entries := min(r.capacity, max(1024, 2*len(r.ring)))
+	r.table = make([]uint32, 1<<bits.Len(uint(2*entries-1)))
 	for at := range r.ring {
 		slot, _ := r.slot(r.ring[at].id, r.ring[at].stream)
 		r.table[slot] = uint32(at + 1)

@@ -104,14 +104,3 @@ func (c *streamCache) metadataApplied(original []byte) {
 		e.metaKnown = false
 	}
 }
-
-// clear forgets everything.
-func (c *streamCache) clear() {
-	for i := range c.shards {
-		sh := &c.shards[i]
-		sh.mu.Lock()
-		clear(sh.streams)
-		sh.changes++
-		sh.mu.Unlock()
-	}
-}

@@ -10,15 +10,26 @@ import (
 
 // StreamInfo returns what is known of a stream as it is applied now.
 func (l *Log) StreamInfo(stream string) (event.StreamInfo, error) {
-	if s, ok, _ := l.streams.get(HashStream(stream), stream); ok && s.metaKnown {
+	hash := HashStream(stream)
+	s, known, changes := l.streams.get(hash, stream)
+	if known && s.metaKnown {
 		return s.info(), nil
 	}
+	// The view is taken behind the count of changes, never before: else what is
+	// found in an old view would be cached as if it were the newest.
 	v, err := l.view()
 	if err != nil {
 		return event.StreamInfo{}, err
 	}
 	defer v.release()
-	return l.streamInfo(v, stream)
+	if err := l.complete(v, hash, stream, &s, known); err != nil {
+		return event.StreamInfo{}, err
+	}
+	// A metadata stream is deleted with its original, whose changes this shard does not count.
+	if !event.IsMetaStream(stream) {
+		l.streams.put(hash, s, changes)
+	}
+	return s.info(), nil
 }
 
 func (s *cachedStream) info() event.StreamInfo {
@@ -29,43 +40,44 @@ func (s *cachedStream) info() event.StreamInfo {
 	return i
 }
 
-// streamInfo is StreamInfo for whoever holds a view. What it returns is never older than the view.
-func (l *Log) streamInfo(v view, stream string) (info event.StreamInfo, err error) {
+// complete finds out what is not known of a stream; s holds what is.
+func (l *Log) complete(v view, hash uint64, stream string, s *cachedStream, known bool) (err error) {
 	defer guardFaults(&err)()
-	hash := HashStream(stream)
-	s, known, changes := l.streams.get(hash, stream)
-	if known && s.metaKnown {
-		return s.info(), nil
-	}
 	if !known {
 		s.name = strings.Clone(stream)
 		if s.last, s.deleted, err = l.lastOf(v, hash, stream); err != nil {
-			return info, fmt.Errorf("last event of stream %q: %w", stream, err)
+			return fmt.Errorf("last event of stream %q: %w", stream, err)
 		}
 	}
 	if event.IsMetaStream(stream) {
-		err = l.metaStreamFacts(v, stream, &s)
+		err = l.metaStreamFacts(v, stream, s)
 	} else {
-		err = l.metadataFacts(v, stream, &s)
+		err = l.metadataFacts(v, stream, s)
 	}
 	if err != nil {
-		return info, fmt.Errorf("metadata of stream %q: %w", stream, err)
+		return fmt.Errorf("metadata of stream %q: %w", stream, err)
 	}
 	s.metaKnown = true
-	// A metadata stream is deleted with its original, whose changes this shard does not count.
-	if !event.IsMetaStream(stream) {
-		l.streams.put(hash, s, changes)
-	}
-	return s.info(), nil
+	return nil
 }
 
 // metaStreamFacts: only the last event of a metadata stream counts, whatever is
-// said elsewhere, and it is gone when its original is.
+// said elsewhere, and it is gone when the stream at the root of it is. Metadata
+// streams have no tombstones of their own, so that those between need no look.
 func (l *Log) metaStreamFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast = -1
 	s.metadata = &event.Metadata{MaxCount: 1}
-	original, err := l.streamInfo(v, event.OriginalOf(stream))
-	s.deleted = s.deleted || original.HardDeleted
+	root := stream
+	for event.IsMetaStream(root) {
+		root = event.OriginalOf(root)
+	}
+	hash := HashStream(root)
+	if o, ok, _ := l.streams.get(hash, root); ok {
+		s.deleted = o.deleted
+		return nil
+	}
+	var err error
+	_, s.deleted, err = l.lastOf(v, hash, root)
 	return err
 }
 
@@ -129,9 +141,13 @@ func (l *Log) lastOf(v view, hash uint64, stream string) (last int64, deleted bo
 			if err != nil {
 				return 0, false, err
 			}
-			if it != nil && e.Number != event.TombstoneNumber {
+			if it == nil {
+				continue
+			}
+			if e.Number != event.TombstoneNumber {
 				return e.Number, deleted, nil
 			}
+			deleted = true
 		}
 		if lowest == 0 {
 			return -1, deleted, nil

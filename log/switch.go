@@ -18,7 +18,16 @@ import (
 // from then on, and each replaced file is removed when its last reader lets go.
 // A crash leaves either the old files in use or the new one: the higher version
 // wins at the next start, and a file that covers several removes the others.
-func (l *Log) SwitchChunk(tmp string) (err error) {
+//
+// An error after the rename is final, as with Append: what the folder holds is
+// then not known. Any other leaves the log and the file as they were.
+func (l *Log) SwitchChunk(tmp string) error {
+	l.switchMu.Lock()
+	defer l.switchMu.Unlock()
+	// The start trusts a rewritten chunk only within what is durable; so what it replaces must be.
+	if err := l.Sync(); err != nil {
+		return err
+	}
 	path := filepath.Join(l.opts.Dir, tmp)
 	c, err := openChunkFile(l.opts.FS, path, 0)
 	if err != nil {
@@ -56,26 +65,27 @@ func (l *Log) SwitchChunk(tmp string) (err error) {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return l.fail(fmt.Errorf("switch chunk: %w", err))
 	}
-	if c, err = openChunkFile(l.opts.FS, name, version); err == nil {
-		err = c.use()
-	}
-	if err != nil {
+	if c, err = openForReaders(l.opts.FS, name, version); err != nil {
 		return l.fail(fmt.Errorf("switch chunk: %w", err))
 	}
-
-	l.setMu.Lock()
-	defer l.setMu.Unlock()
-	at := slices.Index(l.chunks, old[0])
-	if at < 0 {
-		return errors.Join(fmt.Errorf("switch chunk: %s was replaced meanwhile", old[0].name), c.close())
-	}
-	l.chunks = slices.Replace(slices.Clone(l.chunks), at, at+len(old), c)
-	l.chunksChanged = true
+	c.retain()
 	for _, o := range old {
 		o.obsolete.Store(true)
 	}
+	l.setMu.Lock()
+	// Only the appender changed the list meanwhile, and only behind complete chunks.
+	at := slices.Index(l.chunks, old[0])
+	l.chunks = slices.Replace(slices.Clone(l.chunks), at, at+len(old), c)
+	l.chunksChanged = true
 	p := l.pub.Load()
-	l.publishLocked(p.tail, p.epoch)
+	replaced := l.publishLocked(p.tail, p.epoch)
+	l.setMu.Unlock()
+	replaced.release()
+	for _, o := range old {
+		if err := o.release(); err != nil {
+			l.closeFailed(err)
+		}
+	}
 	return nil
 }
 
@@ -98,7 +108,7 @@ func (l *Log) replaceable(first, last int, f *footer) ([]*chunk, error) {
 		return nil, fmt.Errorf("switch chunk: the log has no chunks %d to %d", first, last)
 	}
 	end := old[len(old)-1].footer
-	if end.end != f.end || end.chain != f.chain || end.lastIndex != f.lastIndex || end.lastTerm != f.lastTerm || end.lastCompletes != f.lastCompletes {
+	if end.end != f.end || old[0].footer.firstIndex != f.firstIndex || end.chain != f.chain || end.lastIndex != f.lastIndex || end.lastTerm != f.lastTerm || end.lastCompletes != f.lastCompletes {
 		return nil, &event.Corruption{File: old[len(old)-1].name, Offset: -1, Detail: "the new chunk does not end the way the old one does"}
 	}
 	return old, nil

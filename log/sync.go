@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -24,19 +25,25 @@ type dirtyFiles struct {
 // Sync makes everything committed durable and then moves the checkpoint files up to it.
 // An error is final, as with Append: a sync that failed is never tried again.
 func (l *Log) Sync() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	if err := l.Failed(); err != nil {
+	if err := l.usable(); err != nil {
 		return err
 	}
 	if err := l.sync(); err != nil {
+		if errors.Is(err, event.ErrClosed) {
+			return err
+		}
 		return l.fail(fmt.Errorf("sync: %w", err))
 	}
 	return nil
 }
 
-// sync runs under syncMu.
 func (l *Log) sync() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.usable(); err != nil { // Changed while waiting for the lock.
+		return err
+	}
+	// Before the files are looked at: whatever this tail covers is in them.
 	upTo := l.pub.Load()
 	l.dirty.mu.Lock()
 	active, complete, dir := l.dirty.active, l.dirty.complete, l.dirty.dir

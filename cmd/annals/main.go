@@ -30,8 +30,7 @@ func run(args []string, stdout, stderr io.Writer, start nodeCommand) int {
 	if err == nil {
 		return 0
 	}
-	complain(stderr, err)
-	return 1
+	return exitCode(stderr, err)
 }
 
 // complain prints an error, each of its lines on one of ours.
@@ -89,6 +88,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 				return printVersion(stdout)
 			},
 		},
+		verifyCommand(stdout, stderr),
 		bench.Command(),
 	)
 	return root

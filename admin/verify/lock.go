@@ -1,0 +1,60 @@
+//go:build unix
+
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// Hold keeps nodes from opening a folder of the real file system until the
+// result is closed. It makes and changes no file: it takes a shared lock on the
+// lock file, opened for reading, so that it works on a read-only volume, and so
+// that several verifications can run at once. Where there is no lock file yet
+// no node has ever run, and nothing is held.
+//
+// The error wraps vfs.ErrLocked when a node has the folder open.
+func Hold(dir string) (io.Closer, error) {
+	name := filepath.Join(dir, eventlog.LockFile)
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return io.NopCloser(nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn, err := f.SyscallConn()
+	if err == nil {
+		var lockErr error
+		err = conn.Control(func(fd uintptr) {
+			for {
+				if lockErr = unix.Flock(int(fd), unix.LOCK_SH|unix.LOCK_NB); lockErr != syscall.EINTR {
+					return
+				}
+			}
+		})
+		if err == nil {
+			err = lockErr
+		}
+	}
+	if err == nil {
+		return f, nil
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("a node has %s open: %w", dir, vfs.ErrLocked)
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// ErrLocked says that a node has the folder open.
+var ErrLocked = vfs.ErrLocked

@@ -1,0 +1,188 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// What an inspection says, under the names of this package.
+type (
+	Finding  = eventlog.Finding
+	Summary  = eventlog.Summary
+	Progress = eventlog.InspectProgress
+)
+
+// DefaultMaxFindings is how many findings a report holds unless told otherwise.
+const DefaultMaxFindings = 1000
+
+// ErrNoDataFolder says that a folder holds no log at all.
+var ErrNoDataFolder = eventlog.ErrNoDataFolder
+
+// Options say what to verify. Dir is needed; the zero value of everything else works.
+type Options struct {
+	FS       vfs.FS // default: the real file system
+	Dir      string
+	IndexDir string // default: Dir/index
+	Quick    bool   // say only that log and index differ, not where
+
+	MaxFindings int // that the report holds, default DefaultMaxFindings; all are counted
+
+	// OnFinding is told of every finding as it is made, on the goroutine of the job.
+	OnFinding func(Finding)
+	// OnProgress is told how far the job is, several times for each GiB, on the goroutine of the job.
+	OnProgress func(Progress)
+}
+
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.IndexDir == "" {
+		o.IndexDir = filepath.Join(o.Dir, "index")
+	}
+	if o.MaxFindings <= 0 {
+		o.MaxFindings = DefaultMaxFindings
+	}
+	if o.OnFinding == nil {
+		o.OnFinding = func(Finding) {}
+	}
+	if o.OnProgress == nil {
+		o.OnProgress = func(Progress) {}
+	}
+}
+
+// Validate reports what is wrong with the options.
+func (o *Options) Validate() error {
+	if o.Dir == "" {
+		return errors.New("no folder to verify")
+	}
+	if filepath.Clean(o.Dir) == filepath.Clean(o.IndexDir) {
+		return errors.New("the index does not lie in the folder of the log itself")
+	}
+	return nil
+}
+
+// Report is the outcome of a verification.
+type Report struct {
+	Dir      string    `json:"db"`
+	IndexDir string    `json:"index"`
+	Started  time.Time `json:"started"`
+	Seconds  float64   `json:"seconds"`
+	Summary  Summary   `json:"summary"`
+	Problems int64     `json:"errors"`
+	Notices  int64     `json:"notices"`
+	Omitted  int64     `json:"omitted"` // findings that are counted, but not listed
+	Findings []Finding `json:"findings"`
+}
+
+// Clean says that nothing is wrong. Notices are no problem.
+func (r *Report) Clean() bool { return r.Problems == 0 }
+
+func (r *Report) add(f Finding, most int) {
+	if f.Severity == eventlog.Problem {
+		r.Problems++
+	} else {
+		r.Notices++
+	}
+	if len(r.Findings) < most {
+		r.Findings = append(r.Findings, f)
+		return
+	}
+	r.Omitted++
+}
+
+// Run verifies a data folder that nobody has open. The error says that it could
+// not be judged, or that ctx ended the work; the report then holds what was seen so far.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o.EnsureDefaults()
+	r := &Report{Dir: o.Dir, IndexDir: o.IndexDir, Started: time.Now().UTC(), Findings: []Finding{}}
+	if err := o.Validate(); err != nil {
+		return r, err
+	}
+	var err error
+	r.Summary, err = eventlog.Inspect(ctx, eventlog.InspectOptions{
+		FS: o.FS, Dir: o.Dir, IndexDir: o.IndexDir, Quick: o.Quick, Progress: o.OnProgress,
+	}, func(f Finding) {
+		r.add(f, o.MaxFindings)
+		o.OnFinding(f)
+	})
+	r.Seconds = time.Since(r.Started).Seconds()
+	return r, err
+}
+
+// Job is a verification that runs in the background.
+type Job struct {
+	id     string
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	progress Progress
+	report   *Report
+	err      error
+}
+
+// Start begins a verification. Whoever starts it calls Close.
+func Start(id string, o Options) *Job {
+	ctx, cancel := context.WithCancel(context.Background())
+	j := &Job{id: id, cancel: cancel, done: make(chan struct{})}
+	told := o.OnProgress
+	o.OnProgress = func(p Progress) {
+		j.mu.Lock()
+		j.progress = p
+		j.mu.Unlock()
+		if told != nil {
+			told(p)
+		}
+	}
+	go func() {
+		defer close(j.done)
+		report, err := Run(ctx, o)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.report, j.err = report, err
+	}()
+	return j
+}
+
+// ID is the name that the job was given.
+func (j *Job) ID() string { return j.id }
+
+// Progress says how far the job is.
+func (j *Job) Progress() Progress {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.progress
+}
+
+// Done is closed when the job has ended.
+func (j *Job) Done() <-chan struct{} { return j.done }
+
+// Result waits for the end of the job and returns its outcome.
+func (j *Job) Result(ctx context.Context) (*Report, error) {
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.report, j.err
+}
+
+// Cancel asks the job to end.
+func (j *Job) Cancel() { j.cancel() }
+
+// Close ends the job and waits for it. It is idempotent.
+func (j *Job) Close() error {
+	j.cancel()
+	<-j.done
+	return nil
+}

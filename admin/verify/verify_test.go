@@ -1,0 +1,211 @@
+package verify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/admin/verify"
+	"github.com/annalsdb/annals/admin/verify/verifytest"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// write makes a data folder with so many events in one stream, each a frame of its own.
+func write(t *testing.T, fsys vfs.FS, dir string, events int) {
+	t.Helper()
+	l, err := eventlog.Open(eventlog.Options{Dir: dir, FS: fsys, SkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := event.Proposed{Type: "type", Data: []byte("data")}
+	for i := range int64(events) {
+		first := eventlog.Place(l.Appended().End, eventlog.RecordSize("s", &e))
+		f := eventlog.Frame{First: first, Records: eventlog.AppendRecord(nil, first, "s", i, i, 0, &e), Index: uint64(i + 1), Term: 1}
+		if err := errors.Join(l.Append(f), l.Commit()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(l.Index().Flush(), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// damage turns over a bit in every record of the first chunk.
+func damage(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
+	f, err := fsys.OpenReadWrite(filepath.Join(dir, "chunk-000000.000000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const frame = 73 + 68 // a record and its trailer
+	for at := int64(128 + 60); at < size; at += frame {
+		if _, err := f.WriteAt([]byte{0xff}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRun(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, "/db", 100)
+	verifytest.Check(t, fsys, "/db", "")
+	r, err := verify.Run(context.Background(), verify.Options{FS: fsys, Dir: "/db"})
+	if err != nil || !r.Clean() || r.Summary.Records != 100 || r.Summary.Streams != 1 || r.Summary.IndexEntries != 100 {
+		t.Fatal(r, err)
+	}
+	for _, part := range []string{"1 chunks", "100 frames", "100 records", "1 streams", "100 entries in 1 tables", "\nno errors\n"} {
+		if !strings.Contains(r.Text(), part) {
+			t.Errorf("%q lacks %q", r.Text(), part)
+		}
+	}
+}
+
+// Findings are bounded in number, and all are counted.
+func TestFindingsAreCapped(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, "/db", 100)
+	damage(t, fsys, "/db")
+	told := 0
+	r, err := verify.Run(context.Background(), verify.Options{FS: fsys, Dir: "/db", MaxFindings: 7, OnFinding: func(verify.Finding) { told++ }})
+	if err != nil || r.Clean() || len(r.Findings) != 7 || r.Problems != 100 || r.Omitted != 93 || told != 100 {
+		t.Fatalf("%d findings, %d problems, %d omitted, %d told, %v", len(r.Findings), r.Problems, r.Omitted, told, err)
+	}
+	first := r.Findings[0]
+	want := "error item /db/chunk-000000.000000 offset 128 position 0: "
+	if line := verify.Line(first); !strings.HasPrefix(line, want) || strings.Contains(line, "\n") {
+		t.Errorf("%q does not begin with %q", line, want)
+	}
+	if !strings.HasSuffix(r.Text(), "\n100 errors\n") {
+		t.Errorf("%q", r.Text())
+	}
+	doc, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"errors":100`, `"omitted":93`, `"severity":"error"`, `"kind":"item"`, `"position":0`, `"records":0`} {
+		if !strings.Contains(string(doc), part) {
+			t.Errorf("%s lacks %s", doc, part)
+		}
+	}
+}
+
+func TestJob(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, "/db", 10)
+	j := verify.Start("one", verify.Options{FS: fsys, Dir: "/db"})
+	r, err := j.Result(t.Context())
+	if err != nil || !r.Clean() || j.ID() != "one" || j.Progress().Records != 10 {
+		t.Fatal(r, err, j.Progress())
+	}
+	if err := errors.Join(j.Close(), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-j.Done()
+}
+
+func TestJobIsCancelled(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, "/db", 10)
+	begun := make(chan struct{})
+	release := make(chan struct{})
+	j := verify.Start("two", verify.Options{FS: fsys, Dir: "/db", OnProgress: func(verify.Progress) {
+		close(begun)
+		<-release
+	}})
+	<-begun
+	j.Cancel()
+	close(release)
+	if _, err := j.Result(t.Context()); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for name, o := range map[string]verify.Options{
+		"no folder":         {},
+		"index in the same": {Dir: "/db", IndexDir: "/db/"},
+		"no such folder":    {FS: vfs.NewMem(), Dir: "/db"},
+	} {
+		if _, err := verify.Run(context.Background(), o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestHold(t *testing.T) {
+	dir := t.TempDir()
+	hold, err := verify.Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Fatal(names, err)
+	}
+	lock, err := vfs.OS.Lock(filepath.Join(dir, eventlog.LockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verify.Hold(dir); !errors.Is(err, verify.ErrLocked) {
+		t.Fatal(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	one, err := verify.Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := verify.Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vfs.OS.Lock(filepath.Join(dir, eventlog.LockFile)); !errors.Is(err, vfs.ErrLocked) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(one.Close(), two.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recorder is a testing.TB that only remembers.
+type recorder struct {
+	testing.TB
+	errors []string
+}
+
+func (r *recorder) Helper()             {}
+func (r *recorder) Logf(string, ...any) {}
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+func TestCheck(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, "/db", 10)
+	damage(t, fsys, "/db")
+	r := &recorder{TB: t}
+	verifytest.Check(r, fsys, "/db", "")
+	if len(r.errors) != 10 {
+		t.Errorf("%q", r.errors)
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/admin/verify"
+)
+
+const verifyHelp = `Check the data folder of a node that is not running: every checksum of the log
+and the index, the order of frames, the chain over the whole log, the event
+numbers of every stream, and that log and index name the same events. Nothing is
+changed, not even on a read-only volume; the folder raft is not looked at.
+
+Every finding is one line on standard output, in the order of the log:
+
+  error checksum data/chunk-000002.000000 offset 4711 position 536875415: ...
+
+An error means that something is not what was written. A notice is what the next
+start takes care of, such as a torn tail behind the last valid frame.
+
+Exit codes: 0 no errors, 1 errors found, 2 the folder cannot be verified: bad
+arguments, no such folder, a newer format, or a node has it open.`
+
+// Exit codes of verify.
+const (
+	exitProblems     = 1
+	exitCannotBeTold = 2
+)
+
+const progressLineEvery = 2 * time.Second
+
+// codedError ends the program with an exit code of its own. Without an error
+// inside, all was said before.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codedError) Unwrap() error { return e.err }
+
+// exitCode complains about an error, unless that was done, and returns the exit code it asks for.
+func exitCode(stderr io.Writer, err error) int {
+	code := 1
+	if coded, ok := errors.AsType[*codedError](err); ok {
+		if coded.err == nil {
+			return coded.code
+		}
+		code = coded.code
+	}
+	complain(stderr, err)
+	return code
+}
+
+type verifyFlags struct {
+	verify.Options
+	json, force bool
+}
+
+func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
+	var f verifyFlags
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	cmd := &cobra.Command{
+		Use:   "verify --db folder",
+		Short: "Check a data folder that no node has open",
+		Long:  verifyHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return cannot(err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			clean, err := f.run(ctx, stdout, stderr)
+			switch {
+			case err != nil:
+				return cannot(err)
+			case !clean:
+				return &codedError{code: exitProblems}
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	flags := cmd.Flags()
+	flags.StringVar(&f.Dir, "db", "./data", "data folder")
+	flags.StringVar(&f.IndexDir, "index", "", "folder of the index (default <db>/index)")
+	flags.BoolVar(&f.json, "json", false, "print one JSON document at the end in place of lines")
+	flags.BoolVar(&f.Quick, "quick", false, "when log and index differ, say only that, not where")
+	flags.BoolVar(&f.force, "force", false, "go on although a node has the folder open: what it writes meanwhile is reported as damage")
+	return cmd
+}
+
+func (f *verifyFlags) run(ctx context.Context, stdout, stderr io.Writer) (clean bool, err error) {
+	dirs := []string{f.Dir}
+	if f.IndexDir != "" {
+		dirs = append(dirs, f.IndexDir)
+	}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil {
+			return false, err
+		} else if !info.IsDir() {
+			return false, fmt.Errorf("%s is not a folder", dir)
+		}
+	}
+	hold, err := verify.Hold(f.Dir)
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, hold.Close()) }()
+	case !f.force:
+		if errors.Is(err, verify.ErrLocked) {
+			err = fmt.Errorf("%w (stop it first, or see --force)", err)
+		}
+		return false, err
+	default:
+		complain(stderr, fmt.Errorf("verifying all the same: %w", err))
+	}
+
+	var printErr error
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.OnFinding = func(finding verify.Finding) {
+		if f.json || printErr != nil {
+			return
+		}
+		if _, printErr = fmt.Fprintln(stdout, verify.Line(finding)); printErr != nil {
+			cancel()
+		}
+	}
+	f.OnProgress = progressLines(stderr, time.Now)
+	report, err := verify.Run(ctx, f.Options)
+	switch {
+	case printErr != nil:
+		return false, printErr
+	case errors.Is(err, context.Canceled):
+		return false, errors.New("interrupted before everything was read")
+	case err != nil:
+		return false, err
+	}
+	if f.json {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		err = e.Encode(report)
+	} else {
+		_, err = io.WriteString(stdout, report.Text())
+	}
+	return report.Clean(), err
+}
+
+// progressLines returns a function that prints a line now and then.
+func progressLines(stderr io.Writer, clock func() time.Time) func(verify.Progress) {
+	last := clock()
+	return func(p verify.Progress) {
+		now := clock()
+		if now.Sub(last) < progressLineEvery {
+			return
+		}
+		last = now
+		percent := 100.0
+		if p.Total > 0 {
+			percent = 100 * float64(p.Done) / float64(p.Total)
+		}
+		// A progress line that nobody sees is no reason to stop.
+		_, _ = fmt.Fprintf(stderr, "annals: verifying the %s: %.1f %%, %d records\n", p.Phase, percent, p.Records)
+	}
+}

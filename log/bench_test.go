@@ -1,0 +1,125 @@
+package eventlog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// benchFrames makes frames of many events of about 350 bytes.
+func benchFrames(m *model, frames, events int) []testFrame {
+	from := len(m.frames)
+	data := strings.Repeat("x", 240)
+	for range frames {
+		list := make([]testEvent, events)
+		for i := range list {
+			list[i] = ev(fmt.Sprint("stream-", i%64), data)
+		}
+		m.frame(false, list...)
+	}
+	return m.frames[from:]
+}
+
+func benchOptions(b *testing.B) Options {
+	o := testOptions(vfs.OS)
+	o.Dir = b.TempDir()
+	o.Index.ExistenceFilterMax = 0
+	return o
+}
+
+func benchLog(b *testing.B, frames int) (*Log, *model) {
+	m := newModel()
+	l := mustOpen(b, benchOptions(b))
+	write(b, l, benchFrames(m, frames, 256)...)
+	if err := l.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	return l, m
+}
+
+func perEvent(b *testing.B, events int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
+}
+
+// BenchmarkAppendCommit appends and commits frames of 256 events of 350 bytes.
+func BenchmarkAppendCommit(b *testing.B) {
+	m := newModel()
+	l := mustOpen(b, benchOptions(b))
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		m.frames = m.frames[:0]
+		f := benchFrames(m, 1, 256)
+		b.StartTimer()
+		write(b, l, f...)
+		n += 256
+	}
+	perEvent(b, n)
+}
+
+func BenchmarkReadPage(b *testing.B) {
+	l, _ := benchLog(b, 200)
+	for i := 0; b.Loop(); i++ {
+		page, err := l.ReadStream(event.StreamRead{Stream: "stream-7", From: int64(i % 700), Count: 20})
+		if err != nil || len(page.Events) != 20 {
+			b.Fatal(len(page.Events), err)
+		}
+	}
+}
+
+func BenchmarkReadEvent(b *testing.B) {
+	l, _ := benchLog(b, 200)
+	for i := 0; b.Loop(); i++ {
+		if _, err := l.ReadEvent("stream-7", int64(i%700), true); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCatchUp reads the whole log in pages of 512 events.
+func BenchmarkCatchUp(b *testing.B) {
+	l, _ := benchLog(b, 200)
+	n := 0
+	for b.Loop() {
+		for from := int64(0); ; {
+			page, err := l.ReadAll(event.AllRead{From: from, Count: 512})
+			if err != nil {
+				b.Fatal(err)
+			}
+			n += len(page.Events)
+			if from = page.Next; !page.More {
+				break
+			}
+		}
+	}
+	perEvent(b, n)
+}
+
+func BenchmarkIndexRebuild(b *testing.B) {
+	l, _ := benchLog(b, 400)
+	n := 0
+	for b.Loop() {
+		if err := l.index.Reset(); err != nil {
+			b.Fatal(err)
+		}
+		if err := l.indexFrom(0, l.Tail().End); err != nil {
+			b.Fatal(err)
+		}
+		n += 400 * 256
+	}
+	perEvent(b, n)
+}
+
+// BenchmarkOpen opens and closes a log with 100,000 events in its active chunk.
+func BenchmarkOpen(b *testing.B) {
+	l, _ := benchLog(b, 400)
+	closeLog(b, l)
+	for b.Loop() {
+		closeLog(b, mustOpen(b, l.opts))
+	}
+}

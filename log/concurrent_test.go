@@ -1,0 +1,295 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// TestReadersAndWriter: whoever sees that a stream ends with number n reads event
+// n; after a commit the writer sees its own facts, whatever readers cached
+// meanwhile; chunks are completed and rewritten all the time.
+func TestReadersAndWriter(t *testing.T) {
+	for name, fsys := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": vfs.OS} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			o := testOptions(fsys)
+			o.StreamCache = 64 // One of a shard: facts are evicted and found again all the time.
+			o.Index.MaxMemTable = 64
+			if name == "disk" {
+				o.Dir = t.TempDir()
+			}
+			l := mustOpen(t, o)
+			const streams = 120
+			stream := func(i int) string { return fmt.Sprint("stream ", i%streams) }
+			var stop atomic.Bool
+			var readers sync.WaitGroup
+			for r := range 4 {
+				readers.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(r), 1))
+					for !stop.Load() {
+						s := stream(rng.IntN(streams))
+						if err := readSome(l, s); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			for i := range 400 {
+				if t.Failed() {
+					break
+				}
+				f := m.frame(i%50 == 49, ev(stream(i), "x"), ev(stream(i*7), "y"), meta(stream(i*3), fmt.Sprintf(`{"$maxCount":%d}`, i+1)))
+				write(t, l, f)
+				for _, e := range f.events {
+					info, err := l.StreamInfo(e.stream)
+					if err != nil || info.Last != m.last[e.stream] || !event.IsMetaStream(e.stream) && i > 0 && info.MetaLast != lastOrNone(m, "$$"+e.stream) {
+						t.Errorf("facts of %s after the commit are %+v, want last %d (%v)", e.stream, info, m.last[e.stream], err)
+					}
+				}
+				if i%50 == 0 && i > 50 {
+					must(t, rewriteChunks(fsys, o.Dir, "x.tmp", []string{chunkFileName(i/50-1, 0)}, keepAll))
+					must(t, l.SwitchChunk("x.tmp"))
+				}
+			}
+			stop.Store(true)
+			readers.Wait()
+			verify(t, l, m.frames, nil)
+		})
+	}
+}
+
+func lastOrNone(m *model, stream string) int64 {
+	if n, ok := m.last[stream]; ok {
+		return n
+	}
+	return -1
+}
+
+func readSome(l *Log, stream string) error {
+	info, err := l.StreamInfo(stream)
+	if err != nil || info.Last < 0 {
+		return err
+	}
+	rec, err := l.LastRecord(stream)
+	if err != nil || rec.Number < info.Last {
+		return fmt.Errorf("last record of %s is %d (%w), its last number %d", stream, rec.Number, err, info.Last)
+	}
+	page, err := l.ReadStream(event.StreamRead{Stream: stream, From: event.Head, Count: 3, Backward: true})
+	if err != nil || page.Last < info.Last || len(page.Events) == 0 || page.Events[0].Number != page.Last {
+		return fmt.Errorf("page of %s: %+v, %w; last number %d", stream, page, err, info.Last)
+	}
+	end := l.Tail().End
+	all, err := l.ReadAll(event.AllRead{From: event.End, Count: 5, Backward: true})
+	if err != nil || len(all.Events) == 0 || all.LogEnd < end {
+		return fmt.Errorf("the log from its end: %+v, %w", all, err)
+	}
+	for _, e := range all.Events {
+		if e.Next > all.LogEnd {
+			return fmt.Errorf("record at %d beyond the end %d", e.Position, all.LogEnd)
+		}
+		if id, ok, err := l.EventID(e.Stream, e.Number); err != nil || !ok || id != e.ID {
+			return fmt.Errorf("event %d of %s is not in the index: %w", e.Number, e.Stream, err)
+		}
+	}
+	return nil
+}
+
+// TestStaleFactsAreNotCached: facts that a reader found in a view from before a
+// commit do not outlive the commit in the cache.
+func TestStaleFactsAreNotCached(t *testing.T) {
+	m := newModel()
+	var pause atomic.Pointer[func()]
+	o := testOptions(vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead {
+			if f := pause.Swap(nil); f != nil {
+				(*f)()
+			}
+		}
+		return nil
+	}))
+	l := mustOpen(t, o)
+	write(t, l, m.frame(false, ev("s", "0"), meta("s", `{"$maxCount":7}`)))
+	commit := func() { write(t, l, m.frame(false, ev("s", "more"), meta("s", `{"$maxCount":9}`))) }
+	hash := HashStream("s")
+	for range 3 {
+		for i := range l.streams.shards {
+			l.streams.shards[i].streams = map[uint64]*cachedStream{}
+		}
+		pause.Store(&commit) // While the reader reads the last event, the next one is committed.
+		before := m.last["s"]
+		info, err := l.StreamInfo("s")
+		if err != nil || info.Last != before {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if info, err = l.StreamInfo("s"); err != nil || info.Last != before+1 || info.Metadata.MaxCount != 9 {
+			t.Fatalf("after the commit: %+v, %v", info, err)
+		}
+		if s, ok, _ := l.streams.get(hash, "s"); ok && s.last != before+1 {
+			t.Fatalf("cached: %+v", s)
+		}
+	}
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l, err := Open(testOptions(vfs.NewMem()))
+		must(t, err)
+		write(t, l, m.frame(false, ev("s", "0")))
+		type result struct {
+			name string
+			err  error
+		}
+		results := make(chan result, 10)
+		wait := func(name string, f func() error) {
+			go func() { results <- result{name, f()} }()
+			synctest.Wait()
+		}
+		expect := func(name string, err error) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case r := <-results:
+				if r.name != name || !errors.Is(r.err, err) {
+					t.Errorf("%s ended with %v, want %s with %v", r.name, r.err, name, err)
+				}
+			default:
+				t.Errorf("nothing ended, want %s", name)
+			}
+		}
+		none := func() {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case r := <-results:
+				t.Errorf("%s ended with %v", r.name, r.err)
+			default:
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wait("there already", func() error { return l.WaitStream(ctx, "s", -1) })
+		expect("there already", nil)
+		wait("log there already", func() error { return l.WaitLog(ctx, 0) })
+		expect("log there already", nil)
+
+		wait("stream", func() error { return l.WaitStream(ctx, "s", 1) })
+		write(t, l, m.frame(false, ev("other", "0")))
+		none()
+		write(t, l, m.frame(false, ev("s", "1")))
+		none() // Woken, looked, and waits on.
+		write(t, l, m.frame(false, ev("s", "2")))
+		expect("stream", nil)
+
+		wait("log", func() error { return l.WaitLog(ctx, m.tail.End) })
+		none()
+		write(t, l, m.frame(false, ev("other", "1")))
+		expect("log", nil)
+
+		wait("deleted", func() error { return l.WaitStream(ctx, "s", 100) })
+		write(t, l, m.frame(false, tombstone("s")))
+		expect("deleted", nil)
+
+		wait("cancelled", func() error { return l.WaitStream(ctx, "new", -1) })
+		cancel()
+		expect("cancelled", context.Canceled)
+		timeout, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		wait("timed out", func() error { return l.WaitLog(timeout, m.tail.End) })
+		time.Sleep(2 * time.Second)
+		expect("timed out", context.DeadlineExceeded)
+		if n := len(l.notify.streams); n != 0 || l.notify.waiting.Load() != 0 {
+			t.Errorf("%d streams have waiters, %d wait", n, l.notify.waiting.Load())
+		}
+
+		wait("closed", func() error { return l.WaitStream(t.Context(), "new", -1) })
+		must(t, l.Close())
+		expect("closed", event.ErrClosed)
+		wait("log closed", func() error { return l.WaitLog(t.Context(), m.tail.End) })
+		expect("log closed", event.ErrClosed)
+	})
+}
+
+// TestWaitMissesNothing: waiters follow a writer from event to event.
+func TestWaitMissesNothing(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	const events = 300
+	var followers sync.WaitGroup
+	for i := range 4 {
+		followers.Go(func() {
+			for n := int64(-1); n < events-1; n++ {
+				var err error
+				if i%2 == 0 {
+					err = l.WaitStream(t.Context(), "s", n)
+				} else {
+					err = l.WaitLog(t.Context(), (n+1)*(recordFixed+3+trailerSize)) // Below the end of the next one.
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 == 0 {
+					if info, err := l.StreamInfo("s"); err != nil || info.Last <= n {
+						t.Errorf("woken for %d: %+v, %v", n, info, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range events {
+		write(t, l, m.frame(false, ev("s", "x")))
+	}
+	followers.Wait()
+}
+
+// TestCacheAgainstCommits: readers that began before a commit never leave what they
+// found in the cache: whoever decides the next event's number looks there.
+func TestCacheAgainstCommits(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.frame(false, ev("s", "")))
+	sh := l.streams.shard(HashStream("s"))
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for !stop.Load() {
+				if _, err := l.StreamInfo("s"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 15_000 {
+		f := m.frame(false, ev("s", ""))
+		m.frames = m.frames[:0]
+		if err := l.Append(f.Frame); err != nil {
+			t.Fatal(err)
+		}
+		sh.mu.Lock()
+		clear(sh.streams) // Evicted, as others would make it.
+		sh.mu.Unlock()
+		if err := l.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := l.StreamInfo("s"); err != nil || info.Last != m.last["s"] {
+			t.Errorf("last event %d, want %d (%v)", info.Last, m.last["s"], err)
+			break
+		}
+	}
+	stop.Store(true)
+	readers.Wait()
+}

@@ -1,0 +1,252 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// run is a scripted life of a log: frames of several chunks and terms, commits of
+// some frames at a time, syncs, index flushes and merges, a chunk that is
+// rewritten, and restarts. It stops at the first error.
+type run struct {
+	m      *model
+	o      Options
+	synced atomic.Int64 // frames that a completed Sync, Close or Open covers
+	fatal  atomic.Int64 // times the owner was told to stop
+
+	l         *Log // the last one opened
+	committed int  // frames that readers see
+	swallowed bool // errors on the way were none of the log's business
+}
+
+func scriptModel() *model {
+	m := newModel()
+	m.someFrames(8, true)
+	m.term = 2
+	m.someFrames(14, true)
+	m.frame(false, meta("a0", `{"$tb":3}`))
+	m.frame(true, tombstone("b1"))
+	m.term = 4
+	m.someFrames(6, true)
+	return m
+}
+
+func newRun(m *model, fsys vfs.FS) *run {
+	r := &run{m: m, o: testOptions(fsys)}
+	r.o.Index.MaxMemTable = 8
+	r.o.StreamCache = 64
+	r.o.OnFatal = func(error) { r.fatal.Add(1) }
+	return r
+}
+
+func (r *run) open() (err error) {
+	r.l, err = Open(r.o)
+	return err
+}
+
+func (r *run) play() error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	for i, f := range r.m.frames {
+		if err := r.l.Append(f.Frame); err != nil {
+			return err
+		}
+		if i%3 != 1 {
+			if err := r.l.Commit(); err != nil {
+				return err
+			}
+			r.committed = i + 1
+		}
+		if err := r.between(i); err != nil {
+			return err
+		}
+	}
+	if err := r.l.Commit(); err != nil {
+		return err
+	}
+	r.committed = len(r.m.frames)
+	if err := r.l.Close(); err != nil {
+		return err
+	}
+	r.synced.Store(int64(r.committed))
+	return nil
+}
+
+func (r *run) between(i int) error {
+	switch {
+	case i%9 == 4:
+		if err := r.l.Sync(); err != nil {
+			return err
+		}
+		r.synced.Store(int64(r.committed))
+	case i == 14: // Committed, but not synced, like what is replaced in part.
+		names := []string{chunkFileName(0, 0), chunkFileName(1, 0)}
+		if err := rewriteChunks(r.o.FS, testDir, "rewritten.tmp", names, keepAll); err != nil {
+			r.swallowed = true
+			return err
+		}
+		return r.l.SwitchChunk("rewritten.tmp")
+	case i == 17:
+		if err := r.l.Close(); err != nil {
+			return err
+		}
+		r.synced.Store(int64(r.committed))
+		return r.open()
+	}
+	return nil
+}
+
+// recovered opens what a crash or an error left and expects a prefix of the
+// frames with all that was synced; then the rest is written again.
+func recovered(m *model, fsys vfs.FS, synced int) (err error) {
+	o := newRun(m, fsys).o
+	o.OnFatal = func(error) {}
+	l, err := Open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	n := 0
+	for n < len(m.frames) && m.frames[n].Index <= l.Tail().Index {
+		n++
+	}
+	if n < synced {
+		return fmt.Errorf("%d frames were synced, %d are there", synced, n)
+	}
+	if err := check(l, m.frames[:n], nil); err != nil {
+		return fmt.Errorf("with %d frames left: %w", n, err)
+	}
+	for _, f := range m.frames[n:] {
+		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
+			return err
+		}
+	}
+	if err := check(l, m.frames, nil); err != nil {
+		return fmt.Errorf("with the rest written again: %w", err)
+	}
+	return nil
+}
+
+// TestPowerCut cuts the power after every operation of the script.
+// ANNALS_CRASH_SEEDS sets how many random survivals are tried each time.
+func TestPowerCut(t *testing.T) {
+	seeds := 0 // One at every other operation.
+	if s := os.Getenv("ANNALS_CRASH_SEEDS"); s != "" {
+		var err error
+		if seeds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type left struct {
+		fsys   *vfs.Mem
+		synced int
+		what   string
+	}
+	m := scriptModel()
+	mem := vfs.NewCrashMem()
+	base := rand.Uint64()
+	var mu sync.Mutex
+	var all []left
+	var r *run
+	operations := int(base % everyCut)
+	take := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if operations++; operations%everyCut != 0 {
+			return
+		}
+		synced := int(r.synced.Load()) // Before the clone: what was synced by then is in it.
+		all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), synced, what + ", nothing else survives"})
+		if seeds == 0 && operations%2 == 1 {
+			return
+		}
+		for range max(1, seeds) {
+			seed := base + uint64(len(all))
+			all = append(all, left{
+				mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 1))}), synced, fmt.Sprintf("%s, seed %d", what, seed),
+			})
+		}
+	}
+	r = newRun(m, vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if op.Kind.Mutates() {
+			take(fmt.Sprintf("before %s %s", op.Kind, op.Name))
+		}
+		return nil
+	}))
+	if err := r.play(); err != nil {
+		t.Fatal(err)
+	}
+	take("at the end")
+	if n := r.fatal.Load(); n != 0 {
+		t.Fatalf("fatal %d times", n)
+	}
+	t.Logf("%d power cuts", len(all))
+	for _, c := range all {
+		if err := recovered(m, c.fsys, c.synced); err != nil {
+			t.Fatalf("power cut %s: %v", c.what, err)
+		}
+	}
+}
+
+// TestPowerCutTwice cuts the power again while the log recovers.
+func TestPowerCutTwice(t *testing.T) {
+	m := scriptModel()
+	mem := vfs.NewCrashMem()
+	r := newRun(m, mem)
+	must(t, r.open())
+	for i, f := range m.frames {
+		must(t, errors.Join(r.l.Append(f.Frame), r.l.Commit()))
+		if i == 9 {
+			must(t, r.l.Sync())
+		}
+	}
+	for seed := range uint64(12) {
+		first := mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, 2))})
+		for stop, done := int64(0), false; !done; stop += everyCut {
+			second := first.CrashClone(vfs.CrashOptions{})
+			var count atomic.Int64
+			o := newRun(m, vfs.NewFaulty(second, func(op vfs.Op) error {
+				if op.Kind.Mutates() && count.Add(1) > stop {
+					return errors.New("power cut")
+				}
+				return nil
+			})).o
+			l, err := Open(o)
+			if done = err == nil; done {
+				count.Store(-1 << 40)
+				must(t, l.Close())
+			}
+			third := second.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, uint64(stop)))})
+			if err := recovered(m, third, 10); err != nil {
+				t.Fatalf("seed %d, stopped again at operation %d: %v", seed, stop, err)
+			}
+		}
+	}
+	must(t, r.l.Close())
+}
+
+// TestIndexNeverAheadOfLog: before the index makes entries durable their records are.
+func TestIndexNeverAheadOfLog(t *testing.T) {
+	m := newModel()
+	mem := vfs.NewCrashMem()
+	o := testOptions(mem)
+	o.Index.MaxMemTable = 16
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(20, false)...) // Too little for the background to sync.
+	must(t, l.index.Flush())
+	o.FS = mem.CrashClone(vfs.CrashOptions{})
+	after := mustOpen(t, o)
+	verify(t, after, m.frames, nil)
+	if got, want := after.index.Checkpoint(), m.tail.End; got != want {
+		t.Fatalf("the index is durable up to %d, the log up to %d", got, want)
+	}
+}

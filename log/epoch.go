@@ -1,0 +1,81 @@
+package eventlog
+
+import "github.com/annalsdb/annals/event"
+
+// findEpoch returns where the newest term begins, -1 in an empty log: as the
+// walk saw it, else as the checkpoint file says if the log agrees (it may be
+// older than the newest frames), else by reading the chunk in which the term begins.
+func (r *recovery) findEpoch() (epoch int64, err error) {
+	if r.tail.Index == 0 || r.epoch >= 0 {
+		return r.epoch, nil
+	}
+	l := r.l
+	epoch, err = r.readEpoch()
+	if event.IsCorruption(err) {
+		// It is for show only: no reason to refuse the start.
+		l.logger.Warn("where the newest term begins cannot be read", "error", err)
+		epoch = l.chk.epoch.value
+		if epoch >= r.tail.End {
+			epoch = -1
+		}
+		err = nil
+	}
+	return epoch, err
+}
+
+func (r *recovery) readEpoch() (epoch int64, err error) {
+	l := r.l
+	set := newChunkSet(l.chunks, l.closeFailed)
+	defer set.release()
+	v := view{&published{set: set, tail: r.tail}}
+	defer guardFaults(&err)()
+	if epoch := l.chk.epoch.value; epoch >= 0 && epoch < r.tail.End {
+		before, err := v.termBefore(epoch)
+		if err == nil && before < r.tail.Term {
+			var at int64
+			var term uint64
+			if at, term, err = v.firstFrame(epoch, 0); err == nil && at == epoch && term == r.tail.Term {
+				return epoch, nil
+			}
+		}
+		if err != nil && !event.IsCorruption(err) {
+			return -1, err
+		}
+	}
+	for _, c := range l.chunks {
+		if !c.complete || c.footer.lastTerm == r.tail.Term {
+			epoch, _, err = v.firstFrame(c.start(), r.tail.Term)
+			return epoch, err
+		}
+	}
+	return -1, nil
+}
+
+// termBefore returns the term of the last frame that ends at or before a position, 0 when there is none.
+func (v view) termBefore(position int64) (uint64, error) {
+	t, _, err := v.frameBefore(position)
+	if err != nil || t == nil {
+		return 0, err
+	}
+	return t.term, nil
+}
+
+// firstFrame returns the start and term of the first frame at or behind a
+// position whose term is at least the given one; -1 when there is none.
+func (v view) firstFrame(position int64, term uint64) (int64, uint64, error) {
+	cu := cursor{v: v}
+	if err := cu.seekForward(position); err != nil {
+		return -1, 0, err
+	}
+	for {
+		it, _, err := cu.next()
+		if err != nil || it == nil {
+			return -1, 0, err
+		}
+		if !it.isRecord() {
+			if t := it.trailer(); t.term >= term {
+				return t.first, t.term, nil
+			}
+		}
+	}
+}

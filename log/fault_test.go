@@ -1,0 +1,127 @@
+package eventlog
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+var errInjected = errors.New("injected")
+
+// TestInjectedErrors fails every operation of the script once, and only once.
+func TestInjectedErrors(t *testing.T) {
+	m := scriptModel()
+	kinds := map[vfs.Kind]bool{
+		vfs.OpCreate: true, vfs.OpWrite: true, vfs.OpSync: true, vfs.OpSyncDir: true, vfs.OpRename: true,
+		vfs.OpTruncate: true, vfs.OpRemove: true, vfs.OpOpenReadWrite: true, vfs.OpMkdirAll: true, vfs.OpLock: true,
+	}
+	for at, hit := int64(1), true; hit; at += everyCut {
+		mem := vfs.NewMem()
+		var count atomic.Int64
+		var victim atomic.Pointer[vfs.Op]
+		counting := vfs.NewCounting(vfs.NewFaulty(mem, func(op vfs.Op) error {
+			if !kinds[op.Kind] || count.Add(1) != at {
+				return nil
+			}
+			victim.Store(&op)
+			if op.Kind == vfs.OpWrite && at%2 == 0 {
+				return &vfs.ShortWrite{N: int(op.Len / 2), Err: syscall.ENOSPC}
+			}
+			return errInjected
+		}))
+		r := newRun(m, counting)
+		var cause atomic.Pointer[error]
+		r.o.OnFatal = func(err error) { cause.Store(&err); r.fatal.Add(1) }
+		err := r.play()
+		op := victim.Load()
+		if hit = op != nil; !hit {
+			must(t, err)
+			t.Logf("%d operations", at-1)
+			break
+		}
+		if err := r.afterError(err, op, cause.Load()); err != nil {
+			t.Fatalf("operation %d, %s %s: %v", at, op.Kind, op.Name, err)
+		}
+		if open := counting.OpenFiles(); len(open) > 0 {
+			t.Fatalf("operation %d, %s %s: left open: %v", at, op.Kind, op.Name, open)
+		}
+		if err := recovered(m, mem, int(r.synced.Load())); err != nil {
+			t.Fatalf("operation %d, %s %s: then: %v", at, op.Kind, op.Name, err)
+		}
+	}
+}
+
+// afterError expects what must hold once an operation failed: err is what the script met.
+func (r *run) afterError(err error, op *vfs.Op, cause *error) error {
+	if err == nil {
+		// Replaced files that could not be removed, a background error met on the way
+		// out, and index files that Close gave up anyway: the log has what is in them.
+		if op.Kind == vfs.OpRemove || r.fatal.Load() == 1 || strings.HasPrefix(op.Name, testDir+"/index") {
+			return nil
+		}
+		return errors.New("nobody was told")
+	}
+	if !errors.Is(err, errInjected) && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "closed") {
+		return err
+	}
+	if r.l == nil { // Open failed.
+		return nil
+	}
+	if r.swallowed {
+		return r.l.Close()
+	}
+	if n := r.fatal.Load(); n > 1 || n == 1 && !strings.Contains((*cause).Error(), op.Name) {
+		return errors.Join(errors.New("the owner was told wrongly, or more than once"), *cause)
+	}
+	if r.fatal.Load() == 1 && !r.l.gone.Load() {
+		if r.l.Failed() == nil || r.l.Append(Frame{}) == nil || r.l.Commit() == nil || r.l.Sync() == nil || r.l.SwitchChunk("x") == nil {
+			return errors.New("goes on after an error")
+		}
+		if err := r.readable(); err != nil {
+			return err
+		}
+	}
+	if err := r.l.Close(); err != nil && !errors.Is(err, errInjected) && !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	return nil
+}
+
+// readable reads what was committed before the error.
+func (r *run) readable() error {
+	n := 0
+	for n < len(r.m.frames) && r.m.frames[n].Index <= r.l.Tail().Index {
+		n++
+	}
+	if n < r.committed {
+		return errors.New("less is to be read than was committed")
+	}
+	return checkPages(r.l, r.m.frames[:n], nil)
+}
+
+func TestDiskFull(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	o := testOptions(fsys)
+	var told []error
+	o.OnFatal = func(err error) { told = append(told, err) }
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(10, true)...)
+	fsys.SetCapacity(1)
+	m.frame(false, ev("s", "1"))
+	if err := errors.Join(l.Append(m.frames[10].Frame), l.Commit()); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || !errors.Is(told[0], syscall.ENOSPC) {
+		t.Fatalf("told %v", told)
+	}
+	if err := l.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	fsys.SetCapacity(0)
+	must(t, recovered(m, fsys, 10))
+}

@@ -1,0 +1,231 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// LockFile is the name of the file in a data folder that a running node has locked.
+const LockFile = lockFile
+
+// Severity says what a finding means.
+type Severity string
+
+// Severities of findings.
+const (
+	Problem Severity = "error"  // something is not what was written, or contradicts something else
+	Notice  Severity = "notice" // the next start takes care of it, and nothing acknowledged is lost
+)
+
+// FindingKind names what a finding is about. The names are part of what tools print.
+type FindingKind string
+
+// Kinds of findings.
+const (
+	FindChecksum   FindingKind = "checksum"   // bytes that do not fit their checksum
+	FindUnreadable FindingKind = "unreadable" // a file that cannot be opened, read or understood
+	FindMissing    FindingKind = "missing"    // a file that should be there
+	FindLeftover   FindingKind = "leftover"   // a file that is no longer in use
+	FindCheckpoint FindingKind = "checkpoint" // checkpoint files
+	FindCluster    FindingKind = "cluster"    // a chunk of another cluster
+	FindItem       FindingKind = "item"       // a record or trailer that is damaged or out of place
+	FindFrame      FindingKind = "frame"      // the order of frames
+	FindChain      FindingKind = "chain"      // the running hash of the log
+	FindFooter     FindingKind = "footer"     // a footer that contradicts the data before it
+	FindMap        FindingKind = "map"        // the position map of a scavenged chunk
+	FindTorn       FindingKind = "torn"       // what lies behind the last valid frame
+	FindStream     FindingKind = "stream"     // the event numbers of a stream
+	FindIndex      FindingKind = "index"      // the index against the log
+)
+
+// Finding is one thing that Inspect has to say.
+type Finding struct {
+	Severity Severity    `json:"severity"`
+	Kind     FindingKind `json:"kind"`
+	File     string      `json:"file"`
+	Offset   int64       `json:"offset"`   // in the file, -1: none
+	Position int64       `json:"position"` // in the log, -1: none
+	Detail   string      `json:"detail"`
+}
+
+// Summary counts what Inspect has seen.
+type Summary struct {
+	End          int64 `json:"end"`    // of the valid log
+	Chunks       int64 `json:"chunks"` // files in use that could be opened
+	Scavenged    int64 `json:"scavengedChunks"`
+	Frames       int64 `json:"frames"`
+	Records      int64 `json:"records"`
+	Redacted     int64 `json:"redactedRecords"`
+	Streams      int64 `json:"streams"` // those with at least one record
+	IndexTables  int64 `json:"indexTables"`
+	IndexEntries int64 `json:"indexEntries"`
+	Bytes        int64 `json:"bytes"` // of the chunk files and index tables read
+}
+
+// InspectProgress says how far an inspection is.
+type InspectProgress struct {
+	Phase   string `json:"phase"` // "log" or "index"
+	Done    int64  `json:"done"`  // bytes of the log, or entries of the index
+	Total   int64  `json:"total"`
+	Records int64  `json:"records"`
+}
+
+// InspectOptions say what to inspect. Dir is needed; the zero value of everything else works.
+type InspectOptions struct {
+	FS       vfs.FS // default: the real file system
+	Dir      string
+	IndexDir string // default: Dir/index
+
+	// Quick leaves it at saying that log and index differ, without finding out where.
+	Quick bool
+
+	// Progress, if not nil, is told how far it is, several times for each GiB.
+	Progress func(InspectProgress)
+}
+
+// ErrNoDataFolder says that a folder holds no log at all.
+var ErrNoDataFolder = errors.New("not a data folder")
+
+// Inspect reads the log and the index in a folder that nobody has open, checks
+// them against themselves and each other, and reports all it finds, in the
+// order of the log. It changes nothing: it only opens files for reading, lists
+// and asks for sizes. The folder raft is not looked at.
+//
+// Memory is bounded by the number of streams, at 32 to 64 bytes each, not by
+// that of events. The error says that the folder cannot be judged at all, or
+// that ctx ended the work.
+func Inspect(ctx context.Context, o InspectOptions, report func(Finding)) (_ Summary, err error) {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.IndexDir == "" {
+		o.IndexDir = filepath.Join(o.Dir, "index")
+	}
+	if o.Progress == nil {
+		o.Progress = func(InspectProgress) {}
+	}
+	n := &inspector{ctx: ctx, o: o, report: report, blurred: -1, whole: true, checkpoint: -1}
+	n.streams.init()
+	defer func() { err = errors.Join(err, n.close()) }()
+	if err := n.run(); err != nil {
+		return n.sum, fmt.Errorf("inspect %s: %w", o.Dir, err)
+	}
+	return n.sum, nil
+}
+
+// inspector is the state of one walk over a data folder.
+type inspector struct {
+	ctx    context.Context // of this one call
+	o      InspectOptions
+	report func(Finding)
+	sum    Summary
+
+	chk     map[string]int64 // the checkpoints that could be read
+	files   []string         // chunk files in use, by number
+	chunks  []*chunk         // those that could be opened, kept open to look records up
+	cluster event.ID
+	bytes   int64 // of the files in use
+
+	// The walk. Where frames are damaged or missing, tail is what was known last, and whole is false until
+	// a footer or trailer behind the damage tells the end and the chain anew.
+	tail    event.Tail
+	whole   bool
+	time    int64 // of the newest record
+	next    int   // first logical chunk number of the next file
+	ended   bool  // the valid log ends before what is left
+	records []int // offsets of the records of the current frame
+	hashes  []uint64
+	buf     []byte // of files that cannot be mapped
+
+	// blurred is the end of the newest part of the log in which records may be
+	// missing: by scavenging, or because they cannot be read. -1: there is none.
+	blurred int64
+	damaged []span // where records cannot be read
+	unsure  bool   // what a position map says of the records that are there is wrong
+
+	streams streamNumbers
+
+	index      *index.Index // nil: there is none to compare with
+	checkpoint int64        // up to where the index must know every record, -1 without index
+	logSum     entrySum     // over the records below checkpoint
+}
+
+// span is a part of the log.
+type span struct{ from, to int64 }
+
+func (n *inspector) run() error {
+	if err := n.openFolder(); err != nil {
+		return err
+	}
+	n.openIndex()
+	for i, name := range n.files {
+		if n.ended {
+			n.behindEnd(name)
+			continue
+		}
+		if err := n.inspectChunk(name, i == len(n.files)-1); err != nil {
+			return err
+		}
+	}
+	n.sum.End = n.tail.End
+	n.sum.Streams = n.streams.count
+	n.checkEnd()
+	return n.inspectIndex()
+}
+
+func (n *inspector) close() error {
+	var err error
+	for _, c := range n.chunks {
+		err = errors.Join(err, c.close())
+	}
+	if n.index != nil {
+		err = errors.Join(err, n.index.Close())
+	}
+	return err
+}
+
+func (n *inspector) find(s Severity, kind FindingKind, file string, offset, position int64, format string, args ...any) {
+	n.report(Finding{Severity: s, Kind: kind, File: file, Offset: offset, Position: position, Detail: fmt.Sprintf(format, args...)})
+}
+
+// durable is the end of the log that must be there. Without its checkpoint everything must.
+func (n *inspector) durable() int64 {
+	if v, ok := n.chk[writerCheckpoint]; ok {
+		return v
+	}
+	return 1<<63 - 1
+}
+
+// optional says that the log may end at a position without having lost anything.
+func (n *inspector) optional(position int64) bool { return position >= n.durable() }
+
+// damage notes that records between two positions cannot be read.
+func (n *inspector) damage(from, to int64) {
+	n.blurred = max(n.blurred, to)
+	n.whole = false
+	const most = 10_000 // more than that become one
+	if last := len(n.damaged) - 1; last >= 0 && (n.damaged[last].to >= from || last == most) {
+		n.damaged[last].to = max(n.damaged[last].to, to)
+		return
+	}
+	n.damaged = append(n.damaged, span{from, to})
+}
+
+func (n *inspector) checkEnd() {
+	writer, ok := n.chk[writerCheckpoint]
+	if !ok || n.tail.End >= writer {
+		return
+	}
+	// Between the last frame of a complete chunk and the next chunk there is nothing to lose.
+	if last := len(n.chunks) - 1; last >= 0 && n.chunks[last].complete && writer <= chunkStart(n.chunks[last].header.last+1) {
+		return
+	}
+	n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, writerCheckpoint), -1, n.tail.End,
+		"the log ends at %d, but was durable up to %d", n.tail.End, writer)
+}

@@ -1,0 +1,83 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// onDisk writes a folder of the real file system with so many records in so many streams.
+func onDisk(tb testing.TB, records, streams int) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	l, err := Open(Options{Dir: dir, SkipVerify: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	next := make([]int64, streams)
+	e := event.Proposed{Type: "type", Data: []byte(`{"some":"data","more":"of it"}`)}
+	const batch = 500
+	var x uint64 = 1
+	for done := 0; done < records; done += batch {
+		var names []string
+		size := 0
+		for i := range batch {
+			x = x*6364136223846793005 + 1442695040888963407
+			s := int(x>>33) % streams
+			name := fmt.Sprint("stream-", s)
+			names = append(names, name)
+			size += RecordSize(name, &e)
+			_ = i
+		}
+		first := Place(l.Appended().End, size)
+		var b []byte
+		for i, name := range names {
+			var s int
+			if _, err := fmt.Sscanf(name, "stream-%d", &s); err != nil {
+				tb.Fatal(err)
+			}
+			b = AppendRecord(b, first+int64(len(b)), name, next[s], int64(done+i), 0, &e)
+			next[s]++
+		}
+		if err := l.Append(Frame{First: first, Records: b, Index: uint64(done/batch + 1), Term: 1}); err != nil {
+			tb.Fatal(err)
+		}
+		if err := l.Commit(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := l.Index().Flush(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+func TestInspectMapped(t *testing.T) {
+	dir := onDisk(t, 20_000, 300)
+	var last InspectProgress
+	sum, err := Inspect(context.Background(), InspectOptions{FS: vfs.OS, Dir: dir, Progress: func(p InspectProgress) { last = p }}, func(x Finding) {
+		t.Errorf("%+v", x)
+	})
+	if err != nil || sum.Records != 20_000 || sum.IndexEntries != 20_000 || last.Done < sum.End || last.Records != 20_000 {
+		t.Fatal(sum, last, err)
+	}
+}
+
+func BenchmarkInspect(b *testing.B) {
+	const records = 500_000
+	dir := onDisk(b, records, 50_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		sum, err := Inspect(context.Background(), InspectOptions{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
+		if err != nil || sum.Records != records {
+			b.Fatal(sum, err)
+		}
+	}
+	b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}

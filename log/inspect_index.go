@@ -1,0 +1,415 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// Names within the folder of the index. They are part of its format.
+const (
+	indexMapFile   = "indexmap"
+	bloomExtension = ".bloomfilter"
+)
+
+var existenceCheckpoint = filepath.Join("stream-existence", "streamExistenceFilter.chk")
+
+// entrySum is a checksum of a set of index entries that does not depend on
+// their order: what the log says and what the index says are compared without
+// sorting either. Two sets that differ have equal sums once in 2^64 cases.
+type entrySum struct {
+	count int64
+	low   uint64
+	high  uint64
+}
+
+func (s *entrySum) add(hash uint64, number, position int64) {
+	x := hash ^ 0x9e3779b97f4a7c15
+	h, l := bits.Mul64(x, 0xd6e8feb86659fd93)
+	h, l = bits.Mul64(h^l^uint64(number), 0xff51afd7ed558ccd)
+	h, l = bits.Mul64(h^l^uint64(position)^0x2545f4914f6cdd1d, 0x9fb21c651e98df25)
+	x ^= h ^ l
+	h, l = bits.Mul64(x, 0x8bb84b93962eacc9^x>>32)
+	s.count++
+	s.low += h ^ l
+	s.high += bits.RotateLeft64(x, 29) * 0xc4ceb9fe1a85ec53
+}
+
+// openIndex opens what there is of an index, before the log is read: its
+// checkpoint tells which records it must know.
+func (n *inspector) openIndex() {
+	dir := n.o.IndexDir
+	names, err := n.o.FS.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.find(Problem, FindUnreadable, dir, -1, -1, "%v", err)
+		return
+	}
+	listed, tables := false, []string{}
+	for _, name := range names {
+		listed = listed || name == indexMapFile
+		if strings.HasSuffix(name, vfs.TempSuffix) {
+			n.find(Notice, FindLeftover, filepath.Join(dir, name), -1, -1, "temporary file of work that did not finish")
+		} else if id, err := uuid.Parse(strings.TrimSuffix(name, bloomExtension)); err == nil && strings.HasPrefix(name, id.String()) {
+			tables = append(tables, name)
+		}
+	}
+	covered, known := n.existence()
+	if !listed {
+		n.noIndex(tables, covered, err != nil)
+		return
+	}
+	x, err := index.OpenReadOnly(n.o.FS, dir)
+	if err != nil {
+		n.findIndexError(err)
+		return
+	}
+	n.index, n.checkpoint = x, x.Checkpoint()
+	if known && covered > n.checkpoint {
+		n.find(Problem, FindIndex, filepath.Join(dir, existenceCheckpoint), 0, covered, "%d is above the index's checkpoint, %d", covered, n.checkpoint)
+	}
+	n.indexFiles(tables)
+}
+
+// existence reads the checkpoint of the stream-existence filter.
+func (n *inspector) existence() (int64, bool) {
+	data, err := vfs.ReadFile(n.o.FS, filepath.Join(n.o.IndexDir, existenceCheckpoint))
+	if err != nil || len(data) != 8 {
+		return 0, false // Opening the index says so, unless there is none.
+	}
+	return int64(order.Uint64(data)), true
+}
+
+// noIndex reports an index without the file that names its tables. That is as
+// it should be as long as the log is short.
+func (n *inspector) noIndex(tables []string, covered int64, noFolder bool) {
+	path := filepath.Join(n.o.IndexDir, indexMapFile)
+	if covered > 0 {
+		n.find(Problem, FindMissing, path, -1, -1, "no such file, though the index was written up to position %d", covered)
+		return
+	}
+	for _, name := range tables {
+		n.find(Notice, FindLeftover, filepath.Join(n.o.IndexDir, name), -1, -1, "index file that nothing names")
+	}
+	if noFolder && len(n.files) > 0 {
+		n.find(Notice, FindMissing, n.o.IndexDir, -1, -1, "there is no index: the next start makes it from the log")
+	}
+}
+
+// findIndexError reports what kept the index from being opened or read: corruption, or files that are gone.
+func (n *inspector) findIndexError(err error) {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range many.Unwrap() {
+			n.findIndexError(one)
+		}
+		return
+	}
+	if c, ok := err.(*event.Corruption); ok {
+		kind := FindIndex
+		if strings.Contains(c.Detail, "checksum") || strings.Contains(c.Detail, "damaged") {
+			kind = FindChecksum
+		}
+		n.find(Problem, kind, c.File, c.Offset, -1, "%s", c.Detail)
+		return
+	}
+	if p, ok := err.(*fs.PathError); ok {
+		kind := FindUnreadable
+		if errors.Is(err, fs.ErrNotExist) {
+			kind = FindMissing
+		}
+		n.find(Problem, kind, p.Path, -1, -1, "%v", p.Err)
+		return
+	}
+	_, corrupt := errors.AsType[*event.Corruption](err)
+	_, path := errors.AsType[*fs.PathError](err)
+	if corrupt || path {
+		n.findIndexError(errors.Unwrap(err))
+		return
+	}
+	n.find(Problem, FindUnreadable, n.o.IndexDir, -1, -1, "%v", err)
+}
+
+// indexFiles reports files beside the live set, and filters that are gone.
+func (n *inspector) indexFiles(names []string) {
+	live := map[string]bool{}
+	there := map[string]bool{}
+	for _, t := range n.index.Tables() {
+		live[t.File], live[t.File+bloomExtension] = true, true
+	}
+	filters := 0
+	for _, name := range names {
+		there[name] = true
+		if !live[name] {
+			n.find(Notice, FindLeftover, filepath.Join(n.o.IndexDir, name), -1, -1, "index file that nothing names")
+		} else if strings.HasSuffix(name, bloomExtension) {
+			filters++
+		}
+	}
+	for _, t := range n.index.Tables() {
+		n.sum.IndexTables++
+		n.sum.Bytes += t.Bytes
+		// An index can be written without filters, but not in part.
+		if name := t.File + bloomExtension; filters > 0 && !there[name] {
+			n.find(Problem, FindMissing, filepath.Join(n.o.IndexDir, name), -1, -1, "the filter of an index table is gone")
+		}
+	}
+}
+
+// inspectIndex reads all entries and compares them with what the walk through the log has seen.
+func (n *inspector) inspectIndex() (err error) {
+	if n.index == nil {
+		return nil
+	}
+	path := filepath.Join(n.o.IndexDir, indexMapFile)
+	ahead := n.checkpoint > n.tail.End
+	if ahead {
+		n.find(Problem, FindIndex, path, -1, n.checkpoint, "the index reaches up to %d, the log only up to %d", n.checkpoint, n.tail.End)
+	}
+	defer func() {
+		if c, ok := errors.AsType[*event.Corruption](err); ok {
+			n.find(Problem, FindUnreadable, n.o.IndexDir, -1, -1, "%s", c.Detail)
+			err = nil
+		}
+	}()
+	defer guardFaults(&err)()
+	var total int64
+	for _, t := range n.index.Tables() {
+		total += t.Entries
+	}
+	sum, whole, err := n.sumIndex(total)
+	if err != nil || sum == n.logSum {
+		return err
+	}
+	found := 0
+	if !n.o.Quick {
+		if found, err = n.locateEntries(total); err != nil {
+			return err
+		}
+		// Behind a table that cannot be read to its end nothing is known of what it has.
+		if whole {
+			missing, err := n.locateRecords()
+			if err != nil {
+				return err
+			}
+			found += missing
+		}
+	}
+	if found == 0 && whole && !ahead && !n.unsure {
+		n.find(Problem, FindIndex, path, -1, -1, "the log has %d records that the index must know, the index has %d entries: they differ", n.logSum.count, sum.count)
+	}
+	return nil
+}
+
+// sumIndex reads all entries, which checks the tables and their filters, and
+// sums those whose records must be there. whole says that all could be read.
+func (n *inspector) sumIndex(total int64) (sum entrySum, whole bool, err error) {
+	var before index.Entry
+	for e, ierr := range n.index.Entries() {
+		if ierr != nil {
+			n.findIndexError(ierr)
+			return sum, false, nil
+		}
+		n.sum.IndexEntries++
+		if n.sum.IndexEntries%(1<<20) == 0 {
+			if err := n.indexProgress(n.sum.IndexEntries, total); err != nil {
+				return sum, false, err
+			}
+		}
+		if e == before && n.sum.IndexEntries > 1 {
+			n.find(Problem, FindIndex, n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is named twice", e.Number, e.Hash)
+			continue
+		}
+		before = e
+		if n.mustExist(e.Position) {
+			sum.add(e.Hash, e.Number, e.Position)
+		}
+	}
+	return sum, true, nil
+}
+
+func (n *inspector) indexProgress(done, total int64) error {
+	n.o.Progress(InspectProgress{Phase: "index", Done: done, Total: total, Records: n.sum.Records})
+	return n.ctx.Err()
+}
+
+// mustExist says that an entry with the given position must have its record:
+// it lies where records can be read, and is not gone by scavenging.
+func (n *inspector) mustExist(position int64) bool {
+	if len(n.damaged) > 0 && n.inDamage(position) {
+		return false
+	}
+	c := n.chunkAt(position)
+	if c == nil || !c.header.mapped {
+		return position < n.tail.End
+	}
+	_, there, err := findInMap(c, position)
+	return err == nil && there
+}
+
+func (n *inspector) inDamage(position int64) bool {
+	i := sort.Search(len(n.damaged), func(i int) bool { return n.damaged[i].to > position })
+	return i < len(n.damaged) && n.damaged[i].from <= position
+}
+
+// chunkAt returns the file that holds a position, nil if there is none or it cannot be read.
+func (n *inspector) chunkAt(position int64) *chunk {
+	number := chunkNumber(position)
+	i := sort.Search(len(n.chunks), func(i int) bool { return n.chunks[i].header.last >= number })
+	if position < 0 || i == len(n.chunks) || n.chunks[i].header.first > number {
+		return nil
+	}
+	return n.chunks[i]
+}
+
+// findInMap looks a position up in the map of a scavenged chunk.
+func findInMap(c *chunk, position int64) (offset int64, there bool, err error) {
+	i, err := c.search(position)
+	if err != nil || i == c.mapEntries() {
+		return 0, false, err
+	}
+	var scratch []byte
+	at, offset, err := c.mapEntry(i, &scratch)
+	return offset, err == nil && at == position, err
+}
+
+// itemAt returns the item at a position and its offset in the file, nil where there is none.
+func (n *inspector) itemAt(position int64) (item, int64, error) {
+	c := n.chunkAt(position)
+	if c == nil {
+		return nil, 0, nil
+	}
+	offset := headerSize + position - c.start()
+	if c.header.mapped {
+		at, there, err := findInMap(c, position)
+		if err != nil || !there {
+			return nil, 0, err
+		}
+		offset = at
+	}
+	limit := headerSize + c.footer.dataSize
+	if !c.complete {
+		limit = int64(len(c.mapped))
+		if c.mapped == nil {
+			size, err := c.file.Size()
+			if err != nil {
+				return nil, 0, err
+			}
+			limit = size
+		}
+	}
+	var scratch []byte
+	it, err := c.itemAt(offset, limit, &scratch)
+	if err == nil && it.position() != position {
+		err = c.corrupt(offset, "position %d stands where %d belongs", it.position(), position)
+	}
+	return it, offset, err
+}
+
+// locateEntries finds the entries that do not have their record.
+func (n *inspector) locateEntries(total int64) (found int, err error) {
+	done := int64(0)
+	for e, ierr := range n.index.Entries() {
+		if ierr != nil {
+			return found, nil // Reported before.
+		}
+		if done++; done%(1<<16) == 0 {
+			if err := n.indexProgress(done, total); err != nil {
+				return found, err
+			}
+		}
+		if !n.mustExist(e.Position) {
+			if e.Position >= 0 && (e.Position < n.tail.End || n.checkpoint > n.tail.End) {
+				continue
+			}
+			found++
+			n.find(Problem, FindIndex, n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is said to be where the log does not reach", e.Number, e.Hash)
+			continue
+		}
+		it, offset, ierr := n.itemAt(e.Position)
+		file, what := n.o.IndexDir, ""
+		if c := n.chunkAt(e.Position); c != nil {
+			file = c.name
+		}
+		switch {
+		case ierr != nil || it == nil || !it.isRecord():
+			what = "no record begins there"
+		case HashStream(asString(it.stream())) != e.Hash || it.number() != e.Number:
+			what = fmt.Sprintf("event %d of stream %s is there", it.number(), printable(it.stream()))
+		default:
+			continue
+		}
+		found++
+		n.find(Problem, FindIndex, file, offset, e.Position, "the index names it for event %d of the stream with hash %016x, but %s", e.Number, e.Hash, what)
+	}
+	return found, nil
+}
+
+// locateRecords finds the records that the index does not name.
+func (n *inspector) locateRecords() (found int, err error) {
+	var buf [4]index.Entry
+	for _, c := range n.chunks {
+		if c.start() >= n.checkpoint {
+			break
+		}
+		size := headerSize + c.footer.dataSize
+		if !c.complete {
+			size = int64(len(c.mapped))
+			if c.mapped == nil {
+				if size, err = c.file.Size(); err != nil {
+					return found, err
+				}
+			}
+		}
+		var scratch []byte
+		for at := int64(headerSize); at < size; {
+			it, ierr := c.itemAt(at, size, &scratch)
+			if ierr != nil || it.position() >= min(n.checkpoint, n.tail.End) {
+				if skip, ok := n.behindDamage(c, at); ok {
+					at = skip
+					continue
+				}
+				break
+			}
+			offset := at
+			at += int64(len(it))
+			if !it.isRecord() {
+				continue
+			}
+			if n.ctx.Err() != nil {
+				return found, n.ctx.Err()
+			}
+			hash, named := HashStream(asString(it.stream())), false
+			for _, e := range n.index.Get(buf[:0], hash, it.number()) {
+				named = named || e.Position == it.position()
+			}
+			if !named {
+				found++
+				n.find(Problem, FindIndex, c.name, offset, it.position(), "the index does not name event %d of stream %s", it.number(), printable(it.stream()))
+			}
+		}
+	}
+	return found, nil
+}
+
+// behindDamage returns where a file can be read again behind a damaged place.
+func (n *inspector) behindDamage(c *chunk, offset int64) (int64, bool) {
+	if c.header.mapped {
+		return 0, false
+	}
+	position := c.start() + offset - headerSize
+	for _, s := range n.damaged {
+		if s.from <= position && position < s.to && s.to < chunkStart(c.header.last+1) {
+			return offset + s.to - position, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,158 @@
+package eventlog
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// streamNumbers knows the last event of every stream: a table with open
+// addressing of 24 bytes a slot, at most three quarters full, by the hash of the
+// name. Streams that share a hash are told apart by the names in their records,
+// which are only read when a number does not follow.
+type streamNumbers struct {
+	slots []streamSlot
+	used  int
+	count int64
+	seen  uint64 // of no meaning: it makes touch read
+
+	shared map[uint64]map[string]*streamSlot // streams of hashes that several have
+}
+
+type streamSlot struct {
+	hash uint64
+	last int64
+	at   int64 // 1 + position of the event; 0: a free slot, or a stream not seen yet
+}
+
+func (t *streamNumbers) init() { t.slots = make([]streamSlot, 1<<12) }
+
+// slot returns the slot of a hash, or the free one where it would go.
+func (t *streamNumbers) slot(hash uint64) *streamSlot {
+	mask := len(t.slots) - 1
+	for i := t.home(hash); ; i = (i + 1) & mask {
+		if s := &t.slots[i]; s.at == 0 || s.hash == hash {
+			return s
+		}
+	}
+}
+
+// home is where the search for a hash begins.
+func (t *streamNumbers) home(hash uint64) int {
+	return int(bits.RotateLeft64(hash*0x9e3779b97f4a7c15, 32)) & (len(t.slots) - 1)
+}
+
+// touch brings the slot of a hash nearer.
+func (t *streamNumbers) touch(hash uint64) { t.seen += t.slots[t.home(hash)].hash }
+
+func (t *streamNumbers) grow() {
+	old := t.slots
+	t.slots = make([]streamSlot, 2*len(old))
+	for i := range old {
+		if old[i].at != 0 {
+			*t.slot(old[i].hash) = old[i]
+		}
+	}
+}
+
+// noteEvent checks that a record is the next of its stream.
+func (n *inspector) noteEvent(c *chunk, offset int64, hash uint64, it item) {
+	t := &n.streams
+	s := t.slot(hash)
+	number, position := it.number(), it.position()
+	if s.at != 0 {
+		// Nearly always the next number; behind a scavenged part of the log a higher one may follow as well.
+		follows := number == s.last+1 || number > s.last && n.blurred > s.at-1
+		if follows && number > 0 && number != event.TombstoneNumber && t.shared[hash] == nil {
+			s.last, s.at = number, position+1
+			return
+		}
+		s = n.apart(s, it)
+	}
+	if s.at == 0 {
+		s.hash, s.last = hash, -1
+		t.count++
+		if t.owns(s) {
+			t.used++
+		}
+	}
+	if why := n.judge(s, it); why != "" {
+		n.find(Problem, FindStream, c.name, offset, position, "stream %s: %s", printable(it.stream()), why)
+	}
+	if s.at == 0 || number > s.last {
+		s.last, s.at = number, position+1
+	}
+	if t.used >= len(t.slots)/4*3 {
+		t.grow()
+	}
+}
+
+// owns says that a slot lies in the table.
+func (t *streamNumbers) owns(s *streamSlot) bool { return t.slot(s.hash) == s }
+
+// apart returns the slot of the record's own stream among those that share its hash.
+func (n *inspector) apart(s *streamSlot, it item) *streamSlot {
+	t := &n.streams
+	names := t.shared[s.hash]
+	if names == nil {
+		before, ok := n.nameAt(s.at - 1)
+		if !ok || bytes.Equal(before, it.stream()) {
+			return s
+		}
+		names = map[string]*streamSlot{string(before): {hash: s.hash, last: s.last, at: s.at}}
+		if t.shared == nil {
+			t.shared = map[uint64]map[string]*streamSlot{}
+		}
+		t.shared[s.hash] = names
+	}
+	own := names[string(it.stream())]
+	if own == nil {
+		own = &streamSlot{hash: s.hash}
+		names[string(it.stream())] = own
+	}
+	return own
+}
+
+// nameAt returns the name of the stream of the record at a position.
+func (n *inspector) nameAt(position int64) ([]byte, bool) {
+	it, _, err := n.itemAt(position)
+	if err != nil || it == nil || !it.isRecord() {
+		return nil, false
+	}
+	return it.stream(), true
+}
+
+// judge says what is wrong with a record's number, given what its stream had before.
+func (n *inspector) judge(s *streamSlot, it item) string {
+	number := it.number()
+	deleted := event.Flags(it.flags())&event.FlagDeleted != 0
+	switch {
+	case number < 0:
+		return fmt.Sprintf("impossible event number %d", number)
+	case deleted != (number == event.TombstoneNumber):
+		return fmt.Sprintf("event number %d does not fit the flags %#x: the last number is that of tombstones", number, it.flags())
+	case s.at != 0 && s.last == event.TombstoneNumber:
+		return fmt.Sprintf("event %d stands behind the tombstone at position %d", number, s.at-1)
+	case deleted || number == s.last+1:
+		return ""
+	case number <= s.last:
+		return fmt.Sprintf("event %d was written again, behind event %d at position %d", number, s.last, s.at-1)
+	case n.blurred > s.at-1:
+		return "" // What is missing was scavenged, or cannot be read.
+	case s.at == 0:
+		return fmt.Sprintf("begins with event %d", number)
+	}
+	return fmt.Sprintf("event %d follows event %d at position %d", number, s.last, s.at-1)
+}
+
+// printable returns a name as it can be printed on one line.
+func printable(name []byte) string {
+	const most = 100
+	if len(name) > most {
+		return fmt.Sprintf("%q… (%d bytes)", strings.ToValidUTF8(string(name[:most]), "\uFFFD"), len(name))
+	}
+	return fmt.Sprintf("%q", name)
+}

@@ -1,0 +1,446 @@
+package eventlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+const testDir = "/db"
+
+var testCluster = event.ID{0xc1, 1, 2, 3}
+
+// testEvent is an event of the model.
+type testEvent struct {
+	stream   string
+	number   int64
+	id       event.ID
+	typ      string
+	data     string
+	metadata string
+	flags    event.Flags
+	position int64
+	time     int64
+}
+
+// testFrame is a frame with what is in it and the log's tail behind it.
+type testFrame struct {
+	Frame
+	events []testEvent
+	tail   event.Tail
+}
+
+// model makes frames as a leader would, without a log, and remembers them.
+type model struct {
+	frames []testFrame
+	tail   event.Tail
+	term   uint64
+	now    int64
+	last   map[string]int64
+}
+
+func newModel() *model {
+	return &model{tail: event.Tail{Chain: GenesisChain(testCluster)}, term: 1, now: 1, last: map[string]int64{}}
+}
+
+// ev is an event to be numbered by the model.
+func ev(stream, data string) testEvent { return testEvent{stream: stream, typ: "t", data: data} }
+
+// meta is a metadata event of a stream.
+func meta(stream, document string) testEvent {
+	return testEvent{stream: "$$" + stream, typ: event.TypeMetadata, data: document, flags: event.FlagJSON}
+}
+
+// tombstone is a hard deletion of a stream.
+func tombstone(stream string) testEvent {
+	return testEvent{stream: stream, typ: event.TypeStreamDeleted, flags: event.FlagDeleted, number: event.TombstoneNumber}
+}
+
+func (m *model) frame(completes bool, events ...testEvent) testFrame {
+	size := 0
+	proposed := make([]event.Proposed, len(events))
+	for i := range events {
+		e := &events[i]
+		if e.id.IsZero() {
+			order.PutUint64(e.id[:], m.tail.Index+1)
+			e.id[15] = byte(i + 1)
+		}
+		if e.number != event.TombstoneNumber {
+			last, ok := m.last[e.stream]
+			if !ok {
+				last = -1
+			}
+			e.number = last + 1
+			m.last[e.stream] = e.number
+		}
+		if e.time == 0 {
+			e.time = m.now
+		}
+		m.now = e.time
+		proposed[i] = event.Proposed{ID: e.id, Type: e.typ, Data: []byte(e.data), Metadata: []byte(e.metadata)}
+		size += RecordSize(e.stream, &proposed[i])
+	}
+	f := testFrame{Frame: Frame{First: Place(m.tail.End, size), Completes: completes, Index: m.tail.Index + 1, Term: m.term}, events: events}
+	for i := range events {
+		e := &events[i]
+		e.position = f.First + int64(len(f.Records))
+		f.Records = AppendRecord(f.Records, e.position, e.stream, e.number, e.time, e.flags, &proposed[i])
+	}
+	m.tail = event.Tail{
+		End: EndBehind(f.First, len(f.Records), completes), Chain: NextChain(m.tail.Chain, f.First, f.Records),
+		Index: f.Index, Term: f.Term, Time: m.now,
+	}
+	f.tail = m.tail
+	m.frames = append(m.frames, f)
+	return f
+}
+
+func testOptions(fsys vfs.FS) Options {
+	return Options{
+		Dir: testDir, FS: fsys, ClusterID: testCluster, SkipVerify: true,
+		Index: index.Options{ExistenceFilterMax: 4096},
+		Now:   func() time.Time { return time.Unix(0, 1) },
+	}
+}
+
+func mustOpen(t testing.TB, o Options) *Log {
+	t.Helper()
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-l.ids.loaded // Nobody reads in the background any more, nor holds on to files.
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil && l.Failed() == nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// write appends frames, each committed by itself.
+func write(t testing.TB, l *Log, frames ...testFrame) {
+	t.Helper()
+	for _, f := range frames {
+		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func closeLog(t testing.TB, l *Log) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// verify holds everything that a log says against the frames of the model. Of
+// removed records (by position) nothing may be left.
+func verify(t testing.TB, l *Log, frames []testFrame, removed map[int64]bool) {
+	t.Helper()
+	if err := check(l, frames, removed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(l *Log, frames []testFrame, removed map[int64]bool) error {
+	want := event.Tail{Chain: GenesisChain(testCluster)}
+	if len(frames) > 0 {
+		want = frames[len(frames)-1].tail
+	}
+	if got := l.Tail(); got != want {
+		return fmt.Errorf("tail is %+v, want %+v", got, want)
+	}
+	epoch := int64(-1)
+	for i, f := range frames {
+		if i == 0 || f.Term > frames[i-1].Term {
+			epoch = f.First
+		}
+	}
+	if got := l.EpochPosition(); got != epoch {
+		return fmt.Errorf("epoch begins at %d, want %d", got, epoch)
+	}
+	return errors.Join(checkItems(l, frames, removed), checkPages(l, frames, removed), checkStreams(l, frames, removed))
+}
+
+// checkItems walks the log in both directions: every record and trailer in its
+// place, every checksum right, the chain unbroken, the index naming every record.
+func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
+	v, err := l.view()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	type place struct {
+		position int64
+		item     string
+	}
+	var want, got, back []place
+	chain := GenesisChain(testCluster)
+	for _, f := range frames {
+		for at := 0; at < len(f.Records); {
+			it, err := parseItem(f.Records[at:])
+			if err != nil {
+				return err
+			}
+			position := f.First + int64(at)
+			at += len(it)
+			if removed[position] {
+				continue
+			}
+			want = append(want, place{position, string(it)})
+			if e, ok := only(l.index.Get(nil, HashStream(string(it.stream())), it.number()), position); !ok {
+				return fmt.Errorf("index says %+v of event %d of %s at %d", e, it.number(), it.stream(), position)
+			}
+		}
+		chain = NextChain(chain, f.First, f.Records)
+		tr := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: f.tail.Time, chain: chain, completes: f.Completes}
+		want = append(want, place{f.First + int64(len(f.Records)), string(tr.append(nil))})
+		if c, ok := l.ChainAt(f.tail.End); !ok || c != chain {
+			return fmt.Errorf("chain at %d is %s (%v), want %s", f.tail.End, c, ok, chain)
+		}
+	}
+	cu := cursor{v: v}
+	if err := cu.seekForward(0); err != nil {
+		return err
+	}
+	for {
+		it, at, err := cu.next()
+		if err != nil {
+			return err
+		}
+		if it == nil {
+			break
+		}
+		got = append(got, place{at, string(it)})
+	}
+	if err := cu.seekBackward(v.tail.End); err != nil {
+		return err
+	}
+	for {
+		it, at, err := cu.prev()
+		if err != nil {
+			return err
+		}
+		if it == nil {
+			break
+		}
+		back = append(back, place{at, string(it)})
+	}
+	slices.Reverse(back)
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("the log holds %d items, want %d", len(got), len(want))
+	}
+	if !slices.Equal(back, want) {
+		return fmt.Errorf("read backward the log holds %d items, want %d", len(back), len(want))
+	}
+	return nil
+}
+
+func only(entries []index.Entry, position int64) ([]index.Entry, bool) {
+	return entries, len(entries) == 1 && entries[0].Position == position
+}
+
+// checkPages reads the whole log in pages, both ways.
+func checkPages(l *Log, frames []testFrame, removed map[int64]bool) error {
+	var want []int64
+	for _, f := range frames {
+		for _, e := range f.events {
+			if !removed[e.position] && !hiddenFromAll([]byte(e.stream)) {
+				want = append(want, e.position)
+			}
+		}
+	}
+	for _, backward := range []bool{false, true} {
+		var got []int64
+		r := event.AllRead{From: 0, Count: 7, Backward: backward}
+		if backward {
+			r.From = event.End
+		}
+		for {
+			page, err := l.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			for _, e := range page.Events {
+				got = append(got, e.Position)
+			}
+			if !page.More {
+				break
+			}
+			r.From = page.Next
+		}
+		if backward {
+			slices.Reverse(got)
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("read in pages (backward %v) the log holds %v, want %v", backward, got, want)
+		}
+	}
+	return nil
+}
+
+// checkStreams asks for every event by its number, and for the facts of every stream.
+func checkStreams(l *Log, frames []testFrame, removed map[int64]bool) error {
+	type facts struct {
+		last    int64
+		deleted bool
+	}
+	streams := map[string]facts{}
+	for _, f := range frames {
+		for _, e := range f.events {
+			s, ok := streams[e.stream]
+			if !ok {
+				s.last = -1
+			}
+			if e.number == event.TombstoneNumber {
+				s.deleted = true
+			} else {
+				if e.number != s.last+1 {
+					return fmt.Errorf("event %d of %s follows %d", e.number, e.stream, s.last)
+				}
+				s.last = e.number
+			}
+			streams[e.stream] = s
+			id, ok, err := l.EventID(e.stream, e.number)
+			if err != nil || ok == removed[e.position] || ok && id != e.id {
+				return fmt.Errorf("event %d of %s has id %s (%v, %w), want %s", e.number, e.stream, id, ok, err, e.id)
+			}
+			if n, ok, err := l.FindID(e.stream, e.id); err != nil || !removed[e.position] && (!ok || n != e.number) {
+				return fmt.Errorf("id of event %d of %s is found at %d (%v, %w)", e.number, e.stream, n, ok, err)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(streams)) {
+		s := streams[name]
+		info, err := l.StreamInfo(name)
+		if err != nil {
+			return err
+		}
+		if info.Last != s.last || info.HardDeleted != s.deleted && !event.IsMetaStream(name) {
+			return fmt.Errorf("facts of %s are %+v, want %+v", name, info, s)
+		}
+	}
+	return nil
+}
+
+// rewrite makes a file in the folder of the log out of complete chunk files:
+// their items for which keep says true, all trailers, a position map, a footer.
+func rewrite(t testing.TB, fsys vfs.FS, tmp string, sources []string, keep func(item) bool) {
+	t.Helper()
+	if err := rewriteChunks(fsys, testDir, tmp, sources, keep); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(item) bool) error {
+	var data, places []byte
+	var h header
+	var f footer
+	for i, name := range sources {
+		c, err := openChunk(fsys, dir, name)
+		if err != nil {
+			return err
+		}
+		if !c.complete {
+			return errors.Join(errors.New("source is not complete"), c.close())
+		}
+		raw := make([]byte, c.footer.dataSize)
+		if err := errors.Join(readFull(c.file, raw, headerSize), c.close()); err != nil {
+			return err
+		}
+		if i == 0 {
+			h = c.header
+			h.mapped, h.fileID = true, newID()
+			f.firstIndex = c.footer.firstIndex
+		}
+		h.last = c.header.last
+		first, records := f.firstIndex, f.records
+		f = c.footer
+		f.firstIndex, f.records = first, records
+		for at := 0; at < len(raw); {
+			it, err := parseItem(raw[at:])
+			if err != nil {
+				return err
+			}
+			at += len(it)
+			if it.isRecord() {
+				if !keep(it) {
+					continue
+				}
+				f.records++
+			}
+			places = order.AppendUint64(places, uint64(it.position()))
+			places = order.AppendUint32(places, uint32(headerSize+len(data)))
+			data = append(data, it...)
+		}
+	}
+	f.mapped, f.dataSize, f.mapSize = true, int64(len(data)), int64(len(places))
+	file := append(append(h.bytes(), data...), places...)
+	foot := f.bytes(func(part []byte) [16]byte {
+		sum := xxh3.New()
+		_, _ = sum.Write(file) // A hash takes everything.
+		_, _ = sum.Write(part)
+		return sum.Sum128().Bytes()
+	})
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, tmp), append(file, foot...))
+}
+
+func keepAll(item) bool { return true }
+
+// edit changes the bytes of a file.
+func edit(t testing.TB, fsys vfs.FS, name string, change func(b []byte) []byte) {
+	t.Helper()
+	path := filepath.Join(testDir, name)
+	b, err := vfs.ReadFile(fsys, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(fsys, path, change(bytes.Clone(b))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setCheckpoint(t testing.TB, fsys vfs.FS, name string, value int64) {
+	t.Helper()
+	edit(t, fsys, name, func([]byte) []byte { return order.AppendUint64(nil, uint64(value)) })
+}
+
+func chunkFiles(t testing.TB, fsys vfs.FS) []string {
+	t.Helper()
+	names, err := fsys.List(testDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "chunk-") })
+}
+
+// someFrames makes frames over a few streams; every fifth completes its chunk if chunks is set.
+func (m *model) someFrames(n int, chunks bool) []testFrame {
+	from := len(m.frames)
+	for i := range n {
+		a, b := fmt.Sprint("a", i%3), fmt.Sprint("b", i%2)
+		m.frame(chunks && i%5 == 4, ev(a, fmt.Sprint("data ", i)), ev(b, strings.Repeat("x", i%40)), ev(a, ""))
+	}
+	return m.frames[from:]
+}
+
+func checksumOf(b []byte) []byte {
+	return order.AppendUint32(nil, crc32.Checksum(b, castagnoli))
+}
+
+func hash128(b []byte) [16]byte { return xxh3.Hash128(b).Bytes() }

@@ -1,0 +1,475 @@
+package eventlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// madeLog is a closed log in memory with the frames it holds.
+func madeLog(t *testing.T, make func(m *model)) (*vfs.Mem, *model) {
+	t.Helper()
+	m, fsys := newModel(), vfs.NewMem()
+	make(m)
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.frames...)
+	closeLog(t, l)
+	return fsys, m
+}
+
+// forget takes back what the checkpoint files say of everything behind frame n,
+// as if it had never been synced.
+func forget(t *testing.T, fsys vfs.FS, m *model, n int) {
+	t.Helper()
+	end := int64(0)
+	if n > 0 {
+		end = m.frames[n-1].tail.End
+	}
+	epoch := min(m.frames[0].First, end)
+	if n == 0 {
+		epoch = -1
+	}
+	setCheckpoint(t, fsys, epochCheckpoint, epoch)
+	setCheckpoint(t, fsys, chaserCheckpoint, end)
+	setCheckpoint(t, fsys, writerCheckpoint, end)
+}
+
+// reopens opens the log, expects its first n frames, appends the others again and expects all.
+func reopens(t *testing.T, fsys vfs.FS, m *model, n int) {
+	t.Helper()
+	l := mustOpen(t, testOptions(fsys))
+	verify(t, l, m.frames[:n], nil)
+	write(t, l, m.frames[n:]...)
+	verify(t, l, m.frames, nil)
+	closeLog(t, l)
+	l = mustOpen(t, testOptions(fsys))
+	verify(t, l, m.frames, nil)
+	closeLog(t, l)
+}
+
+func active(b []byte, size int) []byte { return b[:headerSize+size] }
+
+func TestTornTail(t *testing.T) {
+	fsys, m := madeLog(t, func(m *model) { m.someFrames(3, false) })
+	name := chunkFileName(0, 0)
+	raw, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := int(m.frames[1].tail.End); size < int(m.frames[2].tail.End); size += everyCut {
+		for what, tail := range map[string][]byte{"cut": nil, "zeros": make([]byte, 200), "garbage": bytes.Repeat([]byte{0xa5, 68, 0, 2}, 50)} {
+			b := append(slices.Clone(active(raw, size)), tail...)
+			if bytes.HasPrefix(b, active(raw, int(m.tail.End))) {
+				continue // The frame ends in zeros itself.
+			}
+			edit(t, fsys, name, func([]byte) []byte { return b })
+			forget(t, fsys, m, size%3)
+			l, err := Open(testOptions(fsys))
+			if err != nil {
+				t.Fatalf("%s at %d: %v", what, size, err)
+			}
+			if err := check(l, m.frames[:2], nil); err != nil {
+				t.Fatalf("%s at %d: %v", what, size, err)
+			}
+			closeLog(t, l)
+		}
+	}
+	reopens(t, fsys, m, 2)
+}
+
+func TestValidFramesBeyondCheckpoint(t *testing.T) {
+	fsys, m := madeLog(t, func(m *model) { m.someFrames(3, false); m.term = 2; m.someFrames(14, true) })
+	forget(t, fsys, m, 1)
+	reopens(t, fsys, m, len(m.frames))
+}
+
+func TestOldFrameBehindEnd(t *testing.T) {
+	// The same bytes at the same place, but of another history.
+	other := newModel()
+	other.frame(false, ev("s", "2"))
+	foreign := other.frame(false, ev("s", "stale"))
+	m := newModel()
+	m.frame(false, ev("s", "1"))
+	if m.tail.End != other.frames[0].tail.End {
+		t.Fatal("frames of one length are needed")
+	}
+	stale := func(change func(tr *trailer)) []byte {
+		tr := trailer{first: foreign.First, length: len(foreign.Records), index: 2, term: 1, time: 1, chain: NextChain(m.tail.Chain, foreign.First, foreign.Records)}
+		change(&tr)
+		return tr.append(slices.Clone(foreign.Records))
+	}
+	cases := map[string]struct {
+		tail  []byte
+		valid bool
+	}{
+		"a frame that fits":    {stale(func(*trailer) {}), true},
+		"chain of another log": {stale(func(tr *trailer) { tr.chain = foreign.tail.Chain }), false},
+		"index does not rise":  {stale(func(tr *trailer) { tr.index = 1 }), false},
+		"term falls":           {stale(func(tr *trailer) { tr.term = 0 }), false},
+		"time falls":           {stale(func(tr *trailer) { tr.time = 0 }), false},
+		"wrong length":         {stale(func(tr *trailer) { tr.length -= 64; tr.first += 64 }), false},
+		"moved":                {stale(func(*trailer) {})[4:], false},
+		"empty frame":          {(&trailer{first: m.tail.End, index: 2, term: 1, time: 1, chain: NextChain(m.tail.Chain, m.tail.End, nil)}).append(nil), false},
+		"no trailer":           {foreign.Records, false},
+		"trailer damaged":      {append(stale(func(*trailer) {})[:len(foreign.Records)+20], make([]byte, 60)...), false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			l := mustOpen(t, testOptions(fsys))
+			write(t, l, m.frames...)
+			closeLog(t, l)
+			edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { return append(active(b, int(m.tail.End)), c.tail...) })
+			l = mustOpen(t, testOptions(fsys))
+			want := int64(len(m.frames[0].Records) + trailerSize)
+			if c.valid {
+				want = foreign.tail.End
+			}
+			if got := l.Tail().End; got != want {
+				t.Fatalf("the log ends at %d, want %d", got, want)
+			}
+			closeLog(t, l)
+			b, err := vfs.ReadFile(fsys, filepath.Join(testDir, chunkFileName(0, 0)))
+			if err != nil || int64(len(b)) != headerSize+want {
+				t.Fatalf("file of %d bytes (%v), want %d", len(b), err, headerSize+want)
+			}
+		})
+	}
+}
+
+func TestFooterLost(t *testing.T) {
+	make := func(m *model) { m.someFrames(12, true) } // Chunks 0 and 1 complete, 2 active.
+	dataSize := func(m *model, n int) int { return int(m.frames[n].First) + len(m.frames[n].Records) + trailerSize }
+	withoutFooter := func(m *model) func(b []byte) []byte {
+		return func(b []byte) []byte { return active(b, dataSize(m, 4)) }
+	}
+	cases := map[string]struct {
+		change  func(m *model) func(b []byte) []byte
+		synced  int // frames
+		frames  int // left
+		corrupt bool
+	}{
+		"missing":                    {withoutFooter, 0, 12, false},
+		"torn":                       {func(*model) func(b []byte) []byte { return func(b []byte) []byte { return b[:len(b)-5] } }, 3, 12, false},
+		"damaged":                    {func(*model) func(b []byte) []byte { return func(b []byte) []byte { b[len(b)-60]++; return b } }, 3, 12, false},
+		"missing in a durable chunk": {withoutFooter, 8, 12, false},
+		"data lost before it": {func(m *model) func(b []byte) []byte {
+			return func(b []byte) []byte { clear(b[headerSize+m.frames[3].First:][:20]); return b }
+		}, 2, 3, false},
+		"last frame lost with it": {func(m *model) func(b []byte) []byte {
+			return func(b []byte) []byte { return active(b, int(m.frames[4].First)) }
+		}, 4, 4, false},
+		"durable frame lost with it": {func(m *model) func(b []byte) []byte {
+			return func(b []byte) []byte { return active(b, int(m.frames[4].First)) }
+		}, 5, 0, true},
+		"all lost but the header":     {func(m *model) func(b []byte) []byte { return func(b []byte) []byte { return active(b, 0) } }, 0, 0, false},
+		"trailing bytes on an active": {func(m *model) func(b []byte) []byte { return func(b []byte) []byte { return append(b, 1, 2, 3) } }, 0, 12, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := madeLog(t, make)
+			forget(t, fsys, m, c.synced)
+			edit(t, fsys, chunkFileName(0, 0), c.change(m))
+			if c.corrupt {
+				refuses(t, testOptions(fsys), true, chunkFileName(0, 0))
+				return
+			}
+			reopens(t, fsys, m, c.frames)
+		})
+	}
+}
+
+// refuses expects that the log does not open, twice, and that nothing stays open.
+func refuses(t *testing.T, o Options, corruption bool, says string) {
+	t.Helper()
+	counting := vfs.NewCounting(o.FS)
+	o.FS = counting
+	for range 2 {
+		l, err := Open(o)
+		if err == nil {
+			t.Fatal(errors.Join(errors.New("the log opened"), l.Close()))
+		}
+		if event.IsCorruption(err) != corruption || !strings.Contains(err.Error(), says) {
+			t.Fatal(err)
+		}
+	}
+	if open := counting.OpenFiles(); len(open) > 0 {
+		t.Fatalf("left open: %v", open)
+	}
+}
+
+func TestNextChunkTorn(t *testing.T) {
+	cases := map[string]func(b []byte) []byte{
+		"empty file":           func([]byte) []byte { return nil },
+		"torn header":          func(b []byte) []byte { return b[:50] },
+		"zeroed header":        func(b []byte) []byte { clear(b[:headerSize]); return b },
+		"header alone":         func(b []byte) []byte { return b[:headerSize] },
+		"header and torn data": func(b []byte) []byte { return b[:headerSize+90] },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := madeLog(t, func(m *model) { m.someFrames(6, true) })
+			forget(t, fsys, m, 5)
+			edit(t, fsys, chunkFileName(1, 0), change)
+			reopens(t, fsys, m, 5)
+		})
+		t.Run(name+", durable", func(t *testing.T) {
+			fsys, _ := madeLog(t, func(m *model) { m.someFrames(6, true) })
+			edit(t, fsys, chunkFileName(1, 0), change)
+			refuses(t, testOptions(fsys), true, chunkFileName(1, 0))
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	cases := map[string]struct {
+		change     func(t *testing.T, fsys *vfs.Mem, m *model, o *Options)
+		corruption bool
+		says       string
+	}{
+		"durable data damaged": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			edit(t, fsys, chunkFileName(2, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
+		}, true, chunkFileName(2, 0)},
+		"first chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(0, 0))))
+		}, false, "chunk 0 is missing"},
+		"chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(1, 0))))
+		}, false, "chunk 1 is missing"},
+		"last chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(2, 0))))
+		}, false, "was durable up to"},
+		"chunk missing and cut above": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(1, 0))))
+			setCheckpoint(t, fsys, truncateCheckpoint, 2*ChunkSize)
+		}, false, "was durable up to"},
+		"all chunks missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			for i := range 3 {
+				must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(i, 0))))
+			}
+		}, false, "was durable up to"},
+		"chaser ahead of writer": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			setCheckpoint(t, fsys, chaserCheckpoint, m.tail.End+1)
+		}, false, "contradict"},
+		"epoch ahead of writer": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			setCheckpoint(t, fsys, epochCheckpoint, m.tail.End+1)
+		}, false, "contradict"},
+		"checkpoint of a wrong size": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			edit(t, fsys, writerCheckpoint, func(b []byte) []byte { return b[:7] })
+		}, false, "need 8"},
+		"newer folder": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			edit(t, fsys, formatFile, func([]byte) []byte {
+				return fmt.Appendf(nil, `{"format":%d,"directoryId":%q}`, directoryFormat+1, newID())
+			})
+		}, false, "newer"},
+		"newer chunk": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			forget(t, fsys, m, 2)
+			edit(t, fsys, chunkFileName(2, 0), func(b []byte) []byte {
+				order.PutUint16(b[8:], formatVersion+1)
+				return closeHeader(b)
+			})
+		}, false, "newer format version"},
+		"another cluster": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			o.ClusterID = event.ID{9}
+		}, false, "belongs to cluster"},
+		"chunk of another cluster": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			edit(t, fsys, chunkFileName(1, 0), func(b []byte) []byte { b[40]++; return closeHeader(b) })
+		}, true, chunkFileName(1, 0)},
+		"chunk under a wrong name": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			must(t, fsys.Rename(filepath.Join(testDir, chunkFileName(0, 0)), filepath.Join(testDir, chunkFileName(1, 0))))
+			must(t, fsys.Rename(filepath.Join(testDir, chunkFileName(2, 0)), filepath.Join(testDir, chunkFileName(0, 0))))
+		}, true, "the file holds chunk 2"},
+		"damaged replacement": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			rewrite(t, fsys, chunkFileName(0, 1), []string{chunkFileName(0, 0), chunkFileName(1, 0)}, keepAll)
+			edit(t, fsys, chunkFileName(0, 1), func(b []byte) []byte { return b[:len(b)-1] })
+		}, true, chunkFileName(0, 1)},
+		"cut beyond what is allowed": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			setCheckpoint(t, fsys, truncateCheckpoint, ChunkSize)
+		}, false, "MaxTruncation"},
+		"no folder given":           {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) { o.Dir = "" }, false, "no folder"},
+		"index in the log's folder": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) { o.IndexDir = testDir + "/" }, false, "index must not"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := madeLog(t, func(m *model) { m.someFrames(13, true) })
+			o := testOptions(fsys)
+			c.change(t, fsys, m, &o)
+			refuses(t, o, c.corruption, c.says)
+			if name == "damaged replacement" {
+				if files := chunkFiles(t, fsys); len(files) != 4 {
+					t.Fatalf("files %v", files)
+				}
+			}
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// closeHeader makes the checksum of a changed header right.
+func closeHeader(b []byte) []byte {
+	h := append(b[:124:124], checksumOf(b[:124])...)
+	return append(h, b[headerSize:]...)
+}
+
+func TestSecondProcess(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	l := mustOpen(t, o)
+	if _, err := Open(o); !errors.Is(err, vfs.ErrLocked) {
+		t.Fatal(err)
+	}
+	closeLog(t, l)
+	closeLog(t, mustOpen(t, o))
+}
+
+func TestStaleFilesRemoved(t *testing.T) {
+	fsys, m := madeLog(t, func(m *model) { m.someFrames(17, true) })
+	rewrite(t, fsys, chunkFileName(0, 1), []string{chunkFileName(0, 0)}, keepAll)
+	rewrite(t, fsys, chunkFileName(1, 4), []string{chunkFileName(1, 0), chunkFileName(2, 0)}, keepAll)
+	must(t, vfs.WriteFileAtomic(fsys, testDir+"/abc.tmp", []byte("x")))
+	must(t, vfs.WriteFileAtomic(fsys, testDir+"/notes", []byte("x")))
+	l := mustOpen(t, testOptions(fsys))
+	verify(t, l, m.frames, nil)
+	want := []string{chunkFileName(0, 1), chunkFileName(1, 4), chunkFileName(3, 0)}
+	if got := chunkFiles(t, fsys); !slices.Equal(got, want) {
+		t.Fatalf("files %v, want %v", got, want)
+	}
+	if _, err := fsys.Stat(testDir + "/abc.tmp"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if _, err := fsys.Stat(testDir + "/notes"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEpochFound(t *testing.T) {
+	for name, chk := range map[string]int64{"lost": -1, "older": 0, "no frame": 77} {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := madeLog(t, func(m *model) { m.someFrames(7, true); m.term = 5; m.someFrames(8, true) })
+			setCheckpoint(t, fsys, epochCheckpoint, chk)
+			l := mustOpen(t, testOptions(fsys))
+			verify(t, l, m.frames, nil)
+		})
+	}
+}
+
+func TestTruncateCheckpoint(t *testing.T) {
+	frames := func(m *model) { m.someFrames(7, true); m.term = 2; m.someFrames(8, true) } // Chunks 0 and 1 complete, 2 active.
+	scavenge := func(t *testing.T, fsys *vfs.Mem) {
+		rewrite(t, fsys, chunkFileName(1, 1), []string{chunkFileName(1, 0)}, keepAll)
+		must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(1, 0))))
+	}
+	cases := map[string]struct {
+		at       func(m *model) int64
+		prepare  func(t *testing.T, fsys *vfs.Mem)
+		frames   int
+		noLimits bool
+	}{
+		"at a frame's end in the active chunk":    {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13},
+		"inside a frame":                          {at: func(m *model) int64 { return m.frames[13].First + 70 }, frames: 13},
+		"at the start of a chunk":                 {at: func(m *model) int64 { return 2 * ChunkSize }, frames: 12},
+		"in the void behind a complete chunk":     {at: func(m *model) int64 { return 2*ChunkSize - 1 }, frames: 12},
+		"inside a complete chunk":                 {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8},
+		"inside the first frame of a chunk":       {at: func(m *model) int64 { return ChunkSize + 3 }, frames: 5},
+		"inside the frame that began the term":    {at: func(m *model) int64 { return m.frames[7].First + 5 }, frames: 7},
+		"everything":                              {at: func(m *model) int64 { return 0 }, frames: 0, noLimits: true},
+		"at the end":                              {at: func(m *model) int64 { return m.tail.End }, frames: 15},
+		"beyond the end":                          {at: func(m *model) int64 { return m.tail.End + 5*ChunkSize }, frames: 15},
+		"inside a scavenged chunk":                {at: func(m *model) int64 { return m.frames[8].tail.End }, prepare: scavenge, frames: 5},
+		"at the end of a scavenged chunk":         {at: func(m *model) int64 { return 2 * ChunkSize }, prepare: scavenge, frames: 12},
+		"behind a scavenged chunk":                {at: func(m *model) int64 { return m.frames[12].tail.End }, prepare: scavenge, frames: 13},
+		"inside a scavenged chunk, no limit":      {at: func(m *model) int64 { return m.frames[5].tail.End }, prepare: scavenge, frames: 5, noLimits: true},
+		"at the start of the log's second chunk ": {at: func(m *model) int64 { return ChunkSize }, frames: 5, noLimits: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := madeLog(t, frames)
+			if c.prepare != nil {
+				c.prepare(t, fsys)
+			}
+			setCheckpoint(t, fsys, truncateCheckpoint, c.at(m))
+			o := testOptions(fsys)
+			o.MaxTruncate = 2 * ChunkSize
+			if c.noLimits {
+				o.MaxTruncate = -1
+			}
+			// The machine stops at any operation of the start, and the next start finds the way.
+			for stop, done := 0, false; !done; stop += everyCut {
+				cut := cloneMem(t, fsys)
+				var left atomic.Int64
+				left.Store(int64(stop))
+				o.FS = vfs.NewFaulty(cut, func(op vfs.Op) error {
+					if !op.Kind.Mutates() {
+						return nil
+					}
+					if left.Add(-1) < 0 {
+						return errors.New("power cut")
+					}
+					return nil
+				})
+				l, err := Open(o)
+				if done = err == nil; done {
+					left.Store(1 << 40)
+					verify(t, l, m.frames[:c.frames], nil)
+					must(t, l.Close())
+				}
+				survivor := cut.CrashClone(vfs.CrashOptions{})
+				again := o
+				again.FS = survivor
+				l, err = Open(again)
+				if err != nil {
+					t.Fatalf("stopped at operation %d: %v", stop, err)
+				}
+				if err := check(l, m.frames[:c.frames], nil); err != nil {
+					t.Fatalf("stopped at operation %d: %v", stop, err)
+				}
+				write(t, l, m.frames[c.frames:]...)
+				verify(t, l, m.frames, nil)
+				closeLog(t, l)
+				if value, err := vfs.ReadFile(survivor, filepath.Join(testDir, truncateCheckpoint)); err != nil || int64(order.Uint64(value)) != -1 {
+					t.Fatalf("truncate.chk is %x, %v", value, err)
+				}
+			}
+		})
+	}
+}
+
+// cloneMem copies a file system into one that knows what is durable: all of it.
+func cloneMem(t *testing.T, from *vfs.Mem) *vfs.Mem {
+	t.Helper()
+	to := vfs.NewCrashMem()
+	var walk func(dir string)
+	walk = func(dir string) {
+		names, err := from.List(dir)
+		must(t, err)
+		must(t, vfs.MkdirAllSync(to, dir))
+		for _, name := range names {
+			path := filepath.Join(dir, name)
+			info, err := from.Stat(path)
+			must(t, err)
+			if info.IsDir() {
+				walk(path)
+				continue
+			}
+			b, err := vfs.ReadFile(from, path)
+			must(t, err)
+			must(t, vfs.WriteFileAtomic(to, path, b))
+		}
+	}
+	walk(testDir)
+	return to
+}

@@ -1,0 +1,265 @@
+package eventlog
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// scavenged removes every second record of the streams "a…" and tells which.
+func scavenged(m *model, below int64) (removed map[int64]bool, keep func(item) bool) {
+	removed = map[int64]bool{}
+	for _, f := range m.frames {
+		for _, e := range f.events {
+			if e.position < below && e.stream[0] == 'a' && e.number%2 == 0 {
+				removed[e.position] = true
+			}
+		}
+	}
+	return removed, func(it item) bool { return !removed[it.position()] }
+}
+
+func TestSwitchChunk(t *testing.T) {
+	cases := map[string]struct {
+		sources []string
+		version int
+		left    []string
+	}{
+		"one chunk":  {[]string{chunkFileName(1, 0)}, 1, []string{chunkFileName(0, 0), chunkFileName(1, 1), chunkFileName(2, 0), chunkFileName(3, 0)}},
+		"two merged": {[]string{chunkFileName(0, 0), chunkFileName(1, 0)}, 1, []string{chunkFileName(0, 1), chunkFileName(2, 0), chunkFileName(3, 0)}},
+		"all merged": {[]string{chunkFileName(0, 0), chunkFileName(1, 0), chunkFileName(2, 0)}, 1, []string{chunkFileName(0, 1), chunkFileName(3, 0)}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			mem := vfs.NewCrashMem()
+			counting := vfs.NewCounting(mem)
+			o := testOptions(counting)
+			l := mustOpen(t, o)
+			write(t, l, m.someFrames(17, true)...)
+			removed, keep := scavenged(m, 3*ChunkSize)
+			for p := range removed { // Of the chunks that are rewritten.
+				if !slices.Contains(c.sources, chunkFileName(chunkNumber(p), 0)) {
+					delete(removed, p)
+				}
+			}
+			rewrite(t, counting, "x.tmp", c.sources, keep)
+
+			// A reader that began before goes on with the old file.
+			old, err := l.view()
+			must(t, err)
+			must(t, l.SwitchChunk("x.tmp"))
+			verify(t, l, m.frames, removed)
+			if got := chunkFiles(t, counting); len(got) != len(c.left)+len(c.sources) {
+				t.Fatalf("files %v while the old ones are read", got)
+			}
+			cu := cursor{v: old}
+			must(t, cu.seekForward(0))
+			items := 0
+			for it, _, err := cu.next(); it != nil; it, _, err = cu.next() {
+				must(t, err)
+				items++
+			}
+			if items != 4*17 {
+				t.Fatalf("the old view shows %d items", items)
+			}
+			unfinished := mem.CrashClone(vfs.CrashOptions{}) // Between the rename and the removal.
+			old.release()
+			if got := chunkFiles(t, counting); !slices.Equal(got, c.left) {
+				t.Fatalf("files %v, want %v", got, c.left)
+			}
+			write(t, l, m.someFrames(3, true)...)
+			verify(t, l, m.frames, removed)
+			closeLog(t, l)
+			if open := counting.OpenFiles(); len(open) > 0 {
+				t.Fatalf("left open: %v", open)
+			}
+			if misuse := counting.UsedAfterClose(); len(misuse) > 0 {
+				t.Fatalf("used after close: %v", misuse)
+			}
+
+			l = mustOpen(t, o)
+			verify(t, l, m.frames, removed)
+			closeLog(t, l)
+			// The index is built anew from what is left.
+			must(t, mem.RemoveAll(filepath.Join(testDir, "index")))
+			l = mustOpen(t, o)
+			rebuilt := func() error { return check(l, m.frames, nil) }
+			if rebuilt() == nil {
+				t.Fatal("removed records are indexed")
+			}
+			for _, f := range m.frames {
+				for _, e := range f.events {
+					if got := l.index.Get(nil, HashStream(e.stream), e.number); len(got) == 0 != removed[e.position] {
+						t.Fatalf("index says %v of event %d of %s", got, e.number, e.stream)
+					}
+				}
+			}
+			verify(t, l, m.frames, removed)
+
+			o.FS = unfinished
+			l = mustOpen(t, o)
+			verify(t, l, m.frames[:17], removed)
+			if got := chunkFiles(t, unfinished); !slices.Equal(got, c.left) {
+				t.Fatalf("files %v after the crash, want %v", got, c.left)
+			}
+		})
+	}
+}
+
+func TestRemovedPositions(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.someFrames(11, true)...)
+	// One chunk without any record, one with some.
+	rewrite(t, fsys, "x.tmp", []string{chunkFileName(0, 0)}, func(item) bool { return false })
+	must(t, l.SwitchChunk("x.tmp"))
+	removed, keep := scavenged(m, 2*ChunkSize)
+	rewrite(t, fsys, "y.tmp", []string{chunkFileName(1, 0)}, keep)
+	must(t, l.SwitchChunk("y.tmp"))
+	for _, f := range m.frames[:5] {
+		for _, e := range f.events {
+			removed[e.position] = true
+		}
+	}
+	verify(t, l, m.frames, removed)
+	var left []event.Record
+	page, err := l.ReadAll(event.AllRead{Count: 100})
+	must(t, err)
+	for _, e := range page.Events {
+		left = append(left, e.Record)
+	}
+	// From any position of the rewritten chunks reading goes on with the next that is left.
+	for p := int64(0); p < m.frames[9].tail.End; p++ {
+		if p == 3000 {
+			p = ChunkSize - 10
+		}
+		if p > ChunkSize+3000 {
+			break
+		}
+		next := slices.IndexFunc(left, func(r event.Record) bool { return r.Position >= p })
+		page, err := l.ReadAll(event.AllRead{From: p, Count: 1})
+		if err != nil || page.Events[0].Position != left[next].Position {
+			t.Fatalf("forward from %d: %+v, %v", p, page, err)
+		}
+		page, err = l.ReadAll(event.AllRead{From: p, Count: 1, Backward: true})
+		switch {
+		case err != nil:
+			t.Fatalf("backward from %d: %v", p, err)
+		case next == 0 && (len(page.Events) != 0 || page.Next != 0 || page.More):
+			t.Fatalf("backward from %d: %+v", p, page)
+		case next > 0 && page.Events[0].Position != left[next-1].Position:
+			t.Fatalf("backward from %d: %+v", p, page)
+		}
+	}
+	if _, err := l.ReadEvent("a0", 0, false); !errors.Is(err, event.ErrEventNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func TestSwitchChunkRefuses(t *testing.T) {
+	damage := func(offset int) func(t *testing.T, fsys vfs.FS) {
+		return func(t *testing.T, fsys vfs.FS) {
+			rewrite(t, fsys, "x.tmp", []string{chunkFileName(1, 0)}, keepAll)
+			edit(t, fsys, "x.tmp", func(b []byte) []byte { b[(len(b)+offset)%len(b)] ^= 1; return b })
+		}
+	}
+	cases := map[string]func(t *testing.T, fsys vfs.FS){
+		"no file":        func(*testing.T, vfs.FS) {},
+		"header damaged": damage(30),
+		"data damaged":   damage(headerSize + 30),
+		"map damaged":    damage(-footerSize - 3),
+		"footer damaged": damage(-60),
+		"footer missing": func(t *testing.T, fsys vfs.FS) {
+			damage(0)(t, fsys)
+			edit(t, fsys, "x.tmp", func(b []byte) []byte { return b[:len(b)-footerSize] })
+		},
+		"the active one":  func(t *testing.T, fsys vfs.FS) { copyFile(t, fsys, chunkFileName(3, 0), "x.tmp") },
+		"another cluster": func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, event.ID{7}, 0) },
+		"another history": func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 0) },
+		"behind the log":  func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 9) },
+		"part of a merged file": func(t *testing.T, fsys vfs.FS) {
+			foreignChunk(t, fsys, testCluster, 2)
+		},
+	}
+	for name, prepare := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			fsys := vfs.NewCounting(vfs.NewMem())
+			o := testOptions(fsys)
+			o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+			l := mustOpen(t, o)
+			write(t, l, m.someFrames(17, true)...)
+			if name == "part of a merged file" {
+				rewrite(t, fsys, "m.tmp", []string{chunkFileName(1, 0), chunkFileName(2, 0)}, keepAll)
+				must(t, l.SwitchChunk("m.tmp"))
+			}
+			prepare(t, fsys)
+			before := chunkFiles(t, fsys)
+			if l.SwitchChunk("x.tmp") == nil {
+				t.Fatal("the file was taken")
+			}
+			if got := chunkFiles(t, fsys); !slices.Equal(got, before) {
+				t.Fatalf("files %v, before %v", got, before)
+			}
+			verify(t, l, m.frames, nil)
+			closeLog(t, l)
+			if open := fsys.OpenFiles(); len(open) > 0 {
+				t.Fatalf("left open: %v", open)
+			}
+		})
+	}
+}
+
+func copyFile(t *testing.T, fsys vfs.FS, from, to string) {
+	t.Helper()
+	b, err := vfs.ReadFile(fsys, filepath.Join(testDir, from))
+	must(t, err)
+	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, to), b))
+}
+
+// foreignChunk puts a complete chunk of another log into the folder as x.tmp.
+func foreignChunk(t *testing.T, fsys vfs.FS, cluster event.ID, number int) {
+	t.Helper()
+	h := header{first: number, last: number, fileID: newID(), cluster: cluster}
+	b := closeHeader(h.bytes())
+	f := footer{lastCompletes: true, end: chunkStart(number) + 64, dataSize: 64, firstIndex: 1, lastIndex: 1, lastTerm: 1}
+	b = append(b, make([]byte, 64)...)
+	foot := f.bytes(func(part []byte) [16]byte { return hash128(append(slices.Clone(b), part...)) })
+	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "x.tmp"), append(b, foot...)))
+}
+
+// TestSwitchBetweenAppends: a switch publishes the set of chunks while frames wait
+// for their commit; nothing of those may be seen before it.
+func TestSwitchBetweenAppends(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewCounting(vfs.NewMem())
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.someFrames(7, true)...)
+	more := m.someFrames(12, true) // Completes the active chunk, makes two more.
+	for _, f := range more {
+		must(t, l.Append(f.Frame))
+		rewrite(t, fsys, "x.tmp", []string{chunkFiles(t, fsys)[0]}, keepAll)
+		must(t, l.SwitchChunk("x.tmp"))
+		verify(t, l, m.frames[:7], nil)
+		mf, err := l.Manifest()
+		if err != nil || mf.Tail.End != m.frames[6].tail.End {
+			t.Fatalf("%+v, %v", mf, err)
+		}
+	}
+	must(t, l.Commit())
+	verify(t, l, m.frames, nil)
+	closeLog(t, l)
+	if open := fsys.OpenFiles(); len(open) > 0 {
+		t.Fatalf("left open: %v", open)
+	}
+	if _, err := fsys.Stat(filepath.Join(testDir, chunkFileName(0, 11))); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("an old version is left: %v", err)
+	}
+}
