@@ -105,6 +105,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	n.owned.Go(func() { n.users.run(owned, n.replica) })
 	n.owned.Go(func() { n.users.follow(owned) })
 	if !n.config.MemDb {
+		n.owned.Go(func() { n.keepCheckpoints(owned) })
 		guard := diskGuard{fs: o.FS, dir: n.config.Db, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: n.replica.SetReadOnly}
 		n.owned.Go(func() { guard.run(owned) })
 	}

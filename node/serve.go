@@ -26,6 +26,7 @@ const (
 type httpServer struct {
 	listener net.Listener
 	server   *http.Server
+	silent   silentConns
 	logger   hclog.Logger
 	owned    sync.WaitGroup
 }
@@ -47,6 +48,7 @@ func listen(address string, api *httpapi.Server, logger hclog.Logger) (*httpServ
 			ErrorLog:          logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		},
 	}
+	s.server.ConnState = s.silent.note
 	s.owned.Go(func() {
 		if err := s.server.Serve(httpapi.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("HTTP is no longer served", "error", err)
@@ -61,6 +63,7 @@ func (s *httpServer) addr() net.Addr { return s.listener.Addr() }
 func (s *httpServer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	s.silent.close()
 	err := s.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.logger.Warn("requests still under way are cut off")

@@ -1,0 +1,270 @@
+package integration_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// smallTables make a node write and merge index tables from the first hundreds of events on.
+var smallTables = []string{"--max-mem-table-size", "50"}
+
+// TestIndexDamaged: the index can be made anew, so nothing that happens to it
+// keeps a node from starting or hides an event.
+func TestIndexDamaged(t *testing.T) {
+	cases := []struct {
+		name   string
+		damage func(t *testing.T, index string)
+	}{
+		{"missing", func(t *testing.T, index string) { remove(t, index) }},
+		{"map missing", func(t *testing.T, index string) { remove(t, filepath.Join(index, "indexmap")) }},
+		{"map cut off", func(t *testing.T, index string) { truncateFile(t, filepath.Join(index, "indexmap"), 20) }},
+		{"map empty", func(t *testing.T, index string) { truncateFile(t, filepath.Join(index, "indexmap"), 0) }},
+		{"map altered", func(t *testing.T, index string) { flipByte(t, filepath.Join(index, "indexmap"), 50) }},
+		{"table missing", func(t *testing.T, index string) { remove(t, tables(t, index)[0]) }},
+		{"table cut off", func(t *testing.T, index string) {
+			truncateFile(t, tables(t, index)[0], fileSize(t, tables(t, index)[0])/2)
+		}},
+		{"table altered", func(t *testing.T, index string) {
+			for _, name := range tables(t, index) {
+				flipByte(t, name, fileSize(t, name)/2)
+			}
+		}},
+		{"bloom filter missing", func(t *testing.T, index string) { remove(t, matches(t, index, "*.bloomfilter")[0]) }},
+		{"bloom filter altered", func(t *testing.T, index string) {
+			for _, name := range matches(t, index, "*.bloomfilter") {
+				flipByte(t, name, fileSize(t, name)/2)
+			}
+		}},
+		{"existence filter missing", func(t *testing.T, index string) { remove(t, filepath.Join(index, "stream-existence")) }},
+		{"existence filter altered", func(t *testing.T, index string) {
+			for _, name := range matches(t, index, "stream-existence/*") {
+				if size := fileSize(t, name); size > 0 {
+					flipByte(t, name, size/2)
+				}
+			}
+		}},
+	}
+	origin := t.TempDir()
+	l := filled(t, origin, smallTables)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			copyTree(t, origin, dir)
+			c.damage(t, filepath.Join(dir, "index"))
+			node := testkit.StartNode(t, dir, smallTables...)
+			l.checkNode(t, node)
+			mustAppend(t, node, "behind-the-damage", -1, 1)
+			node.Stop()
+			verifyClean(t, dir)
+			node = testkit.StartNode(t, dir, smallTables...)
+			mustAppend(t, node, "behind-the-damage", 0, 1)
+			node.Stop()
+		})
+	}
+}
+
+// tables lists the files of the index's tables.
+func tables(t *testing.T, index string) []string {
+	t.Helper()
+	var found []string
+	for _, name := range matches(t, index, "*.bloomfilter") {
+		found = append(found, strings.TrimSuffix(name, ".bloomfilter"))
+	}
+	return found
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// TestConsensusStateRemoved: a single node starts anew from its log alone.
+func TestConsensusStateRemoved(t *testing.T) {
+	for _, store := range []string{"BoltDB", "Wal"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			l := filled(t, dir, nil)
+			remove(t, filepath.Join(dir, "raft"))
+			option := "--raft-log-store=" + store
+			node := testkit.StartNode(t, dir, option)
+			l.checkNode(t, node)
+			repeatWrites(t, node, l)
+
+			// Killed at once, before any manifest of its own.
+			w := &write{stream: "anew", expected: -1}
+			l.begin(w)
+			w.events = mustAppend(t, node, w.stream, -1, 5)
+			l.ack(w, 0)
+			node.Kill()
+			node = testkit.StartNode(t, dir, option)
+			l.checkNode(t, node)
+			repeatWrites(t, node, l)
+			node.Stop()
+			verifyClean(t, dir)
+		})
+	}
+}
+
+// repeatWrites sends acknowledged writes again: the same place is answered and nothing is written.
+func repeatWrites(t *testing.T, node *testkit.Process, l *ledger) {
+	t.Helper()
+	for _, w := range l.acknowledgedSoFar() {
+		for _, expected := range []int64{-2, w.expected} {
+			if expected == w.expected && expected == lastNumber(l, w.stream) {
+				continue // The end of the stream: ids are not looked at there.
+			}
+			answer, err := node.Append(t.Context(), w.stream, expected, false, w.events...)
+			if err != nil || answer.Status != http.StatusCreated {
+				t.Fatalf("repeating with %d the %s: %s %v", expected, &w, answer, err)
+			}
+			if number, err := answer.FirstNumber(w.stream); err != nil || number != w.number {
+				t.Fatalf("repeating with %d the %s: was %d, is %d, %v", expected, &w, w.number, number, err)
+			}
+		}
+	}
+	l.checkNode(t, node)
+}
+
+func lastNumber(l *ledger, stream string) int64 {
+	last := int64(-1)
+	for _, w := range l.acknowledgedSoFar() {
+		if w.stream == stream {
+			last = max(last, w.number+int64(len(w.events))-1)
+		}
+	}
+	return last
+}
+
+// TestCopyOfLiveNode follows the documented order of copying files while the
+// node is written to: the index, then the checkpoints, then the chunks. The copy
+// is cut where the checkpoints say that everything was processed.
+func TestCopyOfLiveNode(t *testing.T) {
+	t.Parallel()
+	dir, to := t.TempDir(), t.TempDir()
+	load := startLoad(t.Context(), seed(t), 16, 6)
+	defer load.cut()
+	node := testkit.StartNode(t, dir, smallTables...)
+	load.gate.open(node)
+	within(t, timeForLoad, "acknowledgements before the copy", load.ledger.after(300))
+
+	acked := load.ledger.acknowledgedSoFar()
+	awaitCheckpoint(t, node, dir)
+	copyLive(t, dir, to, func() {
+		within(t, timeForLoad, "acknowledgements during the copy", load.ledger.after(100))
+	})
+	within(t, timeForLoad, "acknowledgements after the copy", load.ledger.after(50))
+
+	restored := testkit.StartNode(t, to, smallTables...)
+	m := newMirror()
+	if err := m.advance(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.compareStreams(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.holds(acked); err != nil {
+		t.Errorf("%d writes were acknowledged before the copy began; the copy has %d events: %v", len(acked), len(m.places), err)
+	}
+	mustAppend(t, restored, "behind-the-copy", -1, 2)
+	restored.Stop()
+	verifyClean(t, to)
+
+	// The original went on undisturbed.
+	within(t, timeForLoad, "a certain outcome of every write", load.finish())
+	load.ledger.checkNode(t, node)
+	node.Stop()
+}
+
+// TestCopyOfQuietNode: a few writes, and then nothing that would make the node
+// write anything out; a copy holds them all the same.
+func TestCopyOfQuietNode(t *testing.T) {
+	t.Parallel()
+	dir, to := t.TempDir(), t.TempDir()
+	node := testkit.StartNode(t, dir)
+	l := fill(t, node, 6, 2)
+	awaitCheckpoint(t, node, dir)
+	copyLive(t, dir, to, func() {})
+	restored := testkit.StartNode(t, to)
+	l.checkNode(t, restored)
+	repeatWrites(t, restored, l)
+	restored.Stop()
+	verifyClean(t, to)
+	node.Stop()
+}
+
+// copyLive copies a data folder in the documented order, and prepares the copy to be started.
+func copyLive(t *testing.T, dir, to string, meanwhile func()) {
+	t.Helper()
+	copyTree(t, filepath.Join(dir, "index"), filepath.Join(to, "index"))
+	for _, name := range matches(t, dir, "*.chk") {
+		copyInto(t, name, to)
+	}
+	meanwhile()
+	for _, name := range matches(t, dir, "chunk-*") {
+		copyInto(t, name, to)
+	}
+	if err := copyFile(filepath.Join(to, "chaser.chk"), filepath.Join(to, "truncate.chk")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitCheckpoint waits until the checkpoint that a restored copy is cut at has
+// passed all that is acknowledged by now. It follows within seconds.
+func awaitCheckpoint(t *testing.T, node *testkit.Process, dir string) {
+	t.Helper()
+	end := logEnd(t, node)
+	testkit.Eventually(t, 20*time.Second, func() error {
+		data, err := os.ReadFile(filepath.Join(dir, "chaser.chk"))
+		if err != nil {
+			return err
+		}
+		if len(data) != 8 {
+			return fmt.Errorf("chaser.chk has %d bytes", len(data))
+		}
+		if chaser := int64(binary.LittleEndian.Uint64(data)); chaser < end {
+			return fmt.Errorf("chaser.chk stands at %d, acknowledged were events before %d", chaser, end)
+		}
+		return nil
+	})
+}
+
+// logEnd returns a position of the log behind all that is acknowledged by now.
+func logEnd(t *testing.T, node *testkit.Process) int64 {
+	t.Helper()
+	feed, ok, err := node.ReadFeed(t.Context(), "/streams/%24all/head/backward/1", nil)
+	if err != nil || !ok {
+		t.Fatalf("read the head of all events: %v", err)
+	}
+	position := regexp.MustCompile(`/([0-9A-Fa-f]{16})[0-9A-Fa-f]{16}/forward/`).FindStringSubmatch(feed.Link("previous"))
+	if position == nil {
+		t.Fatalf("no position in %q", feed.Link("previous"))
+	}
+	end, err := strconv.ParseInt(position[1], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+func copyInto(t *testing.T, path, dir string) {
+	t.Helper()
+	if err := copyFile(path, filepath.Join(dir, filepath.Base(path))); err != nil {
+		t.Fatal(err)
+	}
+}

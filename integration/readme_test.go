@@ -1,0 +1,166 @@
+package integration_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+const readmeAddress = "127.0.0.1:2113"
+
+// example is one script of the README and what it must print.
+type example struct {
+	line   int
+	script string
+	want   []string
+}
+
+// readExamples finds the blocks of the README: those to execute, and the
+// commands of those that are not.
+func readExamples(t *testing.T) (examples []example, commands []string) {
+	t.Helper()
+	root, err := testkit.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The convention itself is explained in a comment.
+	comment := regexp.MustCompile(`(?s)<!--.*?-->`)
+	plain := comment.ReplaceAllStringFunc(string(text), func(c string) string {
+		return strings.Repeat("\n", strings.Count(c, "\n"))
+	})
+	language, begun, behind := "", 0, false // behind: the line follows a script
+	var block []string
+	for i, line := range strings.Split(plain, "\n") {
+		fence, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case isFence && begun == 0:
+			language, begun, block = fence, i+1, nil
+			if fence == "text" && !behind {
+				t.Errorf("README.md:%d: this output belongs to no script", i+1)
+			}
+		case isFence:
+			body := strings.Join(block, "\n")
+			switch language {
+			case "sh":
+				examples = append(examples, example{line: begun, script: body})
+			case "text":
+				if len(examples) > 0 {
+					examples[len(examples)-1].want = block
+				}
+			case "bash":
+				commands = append(commands, block...)
+			}
+			behind, begun = language == "sh", 0
+		case begun > 0:
+			block = append(block, line)
+		default:
+			behind = false
+		}
+	}
+	if len(examples) == 0 || begun != 0 {
+		t.Fatalf("README.md: %d examples, and the block of line %d is open", len(examples), begun)
+	}
+	return examples, commands
+}
+
+// TestReadmeExamples runs the examples as they stand, in order, against one fresh node.
+func TestReadmeExamples(t *testing.T) {
+	testkit.NeedTool(t, "curl")
+	testkit.NeedTool(t, "bash")
+	examples, _ := readExamples(t)
+	node := testkit.StartNode(t, t.TempDir())
+	for _, e := range examples {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		script := strings.ReplaceAll(e.script, readmeAddress, node.Host())
+		command := exec.CommandContext(ctx, "bash", "-c", script)
+		command.Dir = t.TempDir()
+		command.WaitDelay = 5 * time.Second
+		begun := time.Now()
+		out, err := command.CombinedOutput()
+		cancel()
+		if err != nil {
+			t.Errorf("README.md:%d: %v\n%s\n--- printed ---\n%s", e.line, err, script, out)
+			continue
+		}
+		// The one that waits for an event is answered by it, not by its time limit.
+		if took := time.Since(begun); took > 9*time.Second {
+			t.Errorf("README.md:%d: took %s", e.line, took)
+		}
+		rest := strings.ToLower(string(out))
+		for _, want := range e.want {
+			want = strings.ReplaceAll(want, readmeAddress, node.Host())
+			_, after, found := strings.Cut(rest, strings.ToLower(want))
+			if !found {
+				t.Errorf("README.md:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", e.line, want, script, out)
+				break
+			}
+			rest = after
+		}
+	}
+	node.Stop()
+}
+
+// TestReadmeCommands holds the page to its two promises of one command each: the
+// one that builds and starts a node, and the one that runs all tests.
+func TestReadmeCommands(t *testing.T) {
+	_, commands := readExamples(t)
+	has := map[string]bool{}
+	for _, c := range commands {
+		has[c] = true
+	}
+	root, err := testkit.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("start", func(t *testing.T) {
+		const start = "go run ./cmd/annals node"
+		if !has[start] {
+			t.Fatalf("README.md does not hold the command %q", start)
+		}
+		// The environment alone keeps the node off the port and the folder of a real one.
+		words := strings.Fields(start)
+		dir := t.TempDir()
+		p := testkit.Launch(t, testkit.Command{
+			Path: testkit.Go(), Args: words[1:], Dir: root, Env: []string{"STORE_NODE_PORT=0", "STORE_DB=" + dir, "CGO_ENABLED=0"},
+		})
+		p.AwaitServing()
+		answer, err := p.Do(t.Context(), testkit.Request{Path: "/ping"})
+		if err != nil || answer.Status != 200 {
+			t.Errorf("ping: %s %v", answer, err)
+		}
+		// The Go tool waits for the program that it runs; its own exit code only says that it was interrupted.
+		p.SignalGroup(syscall.SIGINT)
+		p.Wait(30 * time.Second)
+		if !strings.HasSuffix(strings.TrimSpace(p.Stderr()), "annals: stopped") {
+			t.Errorf("the interrupt did not end the node in order\n%s", p.Output())
+		}
+	})
+
+	t.Run("test", func(t *testing.T) {
+		const test = "make test"
+		if !has[test] {
+			t.Fatalf("README.md does not hold the command %q", test)
+		}
+		testkit.NeedTool(t, "make")
+		// Running it would run this test again; what it would do is enough.
+		command := exec.Command("make", "-n", "test")
+		command.Dir = root
+		out, err := command.CombinedOutput()
+		if err != nil || !regexp.MustCompile(`(?m)^go test\b.* \./\.\.\.$`).Match(out) {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package integration_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestShutdownUnderLoad: what was acknowledged before and while the node stops
+// is there afterwards, and the restart has nothing to repair.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	load := startLoad(t.Context(), seed(t), 32, 8)
+	defer load.cut()
+	node := testkit.StartNode(t, dir, "--max-mem-table-size", "300")
+	poll := startLongPoll(t, node, "nobody-writes-this", 60)
+	load.gate.open(node)
+	within(t, time.Minute, "acknowledgements before the end", load.ledger.after(500))
+
+	begun := time.Now()
+	node.Signal(syscall.SIGTERM)
+	if code := node.Wait(20 * time.Second); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, node.Output())
+	}
+	t.Logf("stopped within %s", time.Since(begun).Round(time.Millisecond))
+	answer := poll.answer(t, 5*time.Second)
+	if answer.err == nil && answer.status != http.StatusOK && answer.status != http.StatusNotFound {
+		t.Errorf("the long poll got %d", answer.status)
+	}
+
+	begun = time.Now()
+	next := testkit.StartNode(t, dir, "--max-mem-table-size", "300")
+	t.Logf("started within %s", time.Since(begun).Round(time.Millisecond))
+	for _, sign := range []string{"cutting", "rebuilt", "removing"} {
+		if log := next.Stderr(); strings.Contains(log, sign) {
+			t.Errorf("the start behind an orderly end had something to repair (%q):\n%s", sign, log)
+		}
+	}
+	load.ledger.checkNode(t, next)
+	load.gate.open(next)
+	within(t, time.Minute, "a certain outcome of every write", load.finish())
+	load.ledger.checkNode(t, next)
+	next.Stop()
+	verifyClean(t, dir)
+}
+
+// TestLongPollEndsWithTheNode: nobody who waits for an event holds the end up.
+func TestLongPollEndsWithTheNode(t *testing.T) {
+	t.Parallel()
+	node := testkit.StartNode(t, t.TempDir())
+	stream := "waited-for"
+	mustAppend(t, node, stream, -1, 1)
+	var polls []*longPoll
+	for range 20 {
+		polls = append(polls, startLongPollAt(t, node, stream, 1, 60))
+	}
+	begun := time.Now()
+	node.Signal(syscall.SIGTERM)
+	for _, poll := range polls {
+		if a := poll.answer(t, 5*time.Second); a.err == nil && a.status != http.StatusOK {
+			t.Errorf("a long poll got %d", a.status)
+		}
+	}
+	if code := node.Wait(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d\n%s", code, node.Output())
+	}
+	if took := time.Since(begun); took > 8*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+}
+
+// TestSecondSignal ends a node at once that waits for a request under way.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := testkit.StartNode(t, dir)
+	mustAppend(t, node, "kept", -1, 3)
+	upload := startUpload(t, node)
+	defer upload.close()
+	node.Signal(syscall.SIGTERM)
+	node.AwaitLog("stopping")
+	node.Signal(syscall.SIGTERM)
+	// Well before the node would have cut the request off by itself.
+	if code := node.Wait(8 * time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if got := complaints(node); len(got) != 1 || !strings.Contains(got[0], "second signal") {
+		t.Errorf("complaints: %q", got)
+	}
+	next := testkit.StartNode(t, dir)
+	if entries, err := next.ReadStream(t.Context(), "kept", 0); err != nil || len(entries) != 3 {
+		t.Errorf("%d events, %v", len(entries), err)
+	}
+	next.Stop()
+}
+
+// TestShutdownWithStuckUpload: a client that never ends its request delays the end, but does not prevent it.
+func TestShutdownWithStuckUpload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a time limit of the node")
+	}
+	t.Parallel()
+	node := testkit.StartNode(t, t.TempDir())
+	upload := startUpload(t, node)
+	defer upload.close()
+	node.Signal(syscall.SIGTERM)
+	if code := node.Wait(25 * time.Second); code != 0 {
+		t.Errorf("exit code %d\n%s", code, node.Output())
+	}
+}
+
+// upload is an append whose body never ends.
+type upload struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+// startUpload returns when the node is reading the body.
+func startUpload(t *testing.T, node *testkit.Process) *upload {
+	t.Helper()
+	conn, err := net.Dial("tcp", node.Host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upload{t: t, conn: conn}
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(conn, "POST /streams/stuck HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", node.Host(), testkit.MediaEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.Contains(line, " 100 ") {
+		t.Fatalf("the node does not ask for the body: %q %v", line, err)
+	}
+	if _, err := io.WriteString(conn, "["); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func (u *upload) close() {
+	if err := u.conn.Close(); err != nil {
+		u.t.Error(err)
+	}
+}
+
+// complaints are the lines by which the command tells why it ends.
+func complaints(p *testkit.Process) []string {
+	var found []string
+	for line := range strings.SplitSeq(p.Stderr(), "\n") {
+		if strings.HasPrefix(line, "annals: ") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// TestShutdownWithSilentConnection: a connection that was opened ahead of any
+// request, as clients do, holds nothing up.
+func TestShutdownWithSilentConnection(t *testing.T) {
+	t.Parallel()
+	node := testkit.StartNode(t, t.TempDir())
+	conn, err := net.Dial("tcp", node.Host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	// Connections are accepted in order: behind this answer the silent one is known to the node.
+	if answer, err := node.Do(t.Context(), testkit.Request{Path: "/ping"}); err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("ping: %s, %v", answer, err)
+	}
+	node.Signal(syscall.SIGTERM)
+	begun := time.Now()
+	if code := node.Wait(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d\n%s", code, node.Output())
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+}

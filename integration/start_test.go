@@ -1,0 +1,129 @@
+package integration_test
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestStartRefused: whatever keeps a node from starting is told in one line that
+// says what to do, with exit code 1.
+func TestStartRefused(t *testing.T) {
+	cases := []struct {
+		name string
+		// prepare may fill the data folder, and returns options.
+		prepare func(t *testing.T, dir string) []string
+		want    []string // all within the line
+	}{
+		{"unknown option", options("--clutser-size=1"), []string{"clutser-size", "ClusterSize"}},
+		{"value that is no number", options("--node-port=abc"), []string{"node-port", "abc"}},
+		{"cluster of three", options("--cluster-size=3"), []string{"ClusterSize must be 1"}},
+		{"every address without TLS", options("--node-ip=0.0.0.0"), []string{"0.0.0.0", "DisableHttps", "Insecure"}},
+		{"broken file", func(t *testing.T, dir string) []string {
+			return []string{"--config", writeText(t, t.TempDir(), "annals.conf", "ClusterSize: [1\nDb: {")}
+		}, []string{"annals.conf"}},
+		{"unknown option in the file", func(t *testing.T, dir string) []string {
+			return []string{"--config", writeText(t, t.TempDir(), "annals.conf", "MemDbb: true\n")}
+		}, []string{"MemDbb", "MemDb"}},
+		{"missing file", func(t *testing.T, dir string) []string {
+			return []string{"--config", filepath.Join(t.TempDir(), "no.conf")}
+		}, []string{"no.conf"}},
+		{"port in use", func(t *testing.T, dir string) []string {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			_, port, err := net.SplitHostPort(l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []string{"--node-port", port}
+		}, []string{"127.0.0.1", "address already in use"}},
+		{"folder in use", func(t *testing.T, dir string) []string {
+			testkit.StartNode(t, dir)
+			return nil
+		}, []string{"another process"}},
+		{"newer format", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			writeText(t, dir, "annals.format", `{"format":2,"directoryId":"7dc53df5-703e-49b3-8670-b1c468f47f1f"}`)
+			return nil
+		}, []string{"format version 2", "newer than 1"}},
+		{"damaged chunk", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			flipByte(t, filepath.Join(dir, "chunk-000000.000000"), 700)
+			return nil
+		}, []string{"chunk-000000.000000", "corruption", "durable"}},
+		{"chunk cut off", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			truncateFile(t, filepath.Join(dir, "chunk-000000.000000"), 1000)
+			return nil
+		}, []string{"durable"}},
+		{"missing chunk", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			remove(t, filepath.Join(dir, "chunk-000000.000000"))
+			return nil
+		}, []string{"durable"}},
+		{"consensus state of another folder", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			other := t.TempDir()
+			filled(t, other, nil)
+			remove(t, filepath.Join(dir, "raft"))
+			copyTree(t, filepath.Join(other, "raft"), filepath.Join(dir, "raft"))
+			return nil
+		}, []string{"belongs to", "move ", "raft away"}},
+		{"consensus state without its identity", func(t *testing.T, dir string) []string {
+			filled(t, dir, nil)
+			remove(t, filepath.Join(dir, "raft", "identity"))
+			return nil
+		}, []string{"identity is missing", "raft away"}},
+		{"consensus state copied with its folder", func(t *testing.T, dir string) []string {
+			other := t.TempDir()
+			filled(t, other, nil)
+			copyTree(t, other, dir)
+			// A copy is another folder only when it is given its own id, as a restored one is.
+			remove(t, filepath.Join(dir, "annals.format"))
+			return nil
+		}, []string{"belongs to data directory", "raft away"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			more := c.prepare(t, dir)
+			args := append([]string{"node", "--db", dir, "--node-port", "0"}, more...)
+			begun := time.Now()
+			p, code := testkit.Run(t, testkit.Command{Args: args, Quiet: true})
+			if code != 1 {
+				t.Errorf("exit code %d after %s", code, time.Since(begun))
+			}
+			if p.Stdout() != "" {
+				t.Errorf("standard output holds %q", p.Stdout())
+			}
+			lines := complaints(p)
+			if len(lines) != 1 {
+				t.Fatalf("%d lines tell why, want one:\n%s", len(lines), p.Stderr())
+			}
+			for _, want := range c.want {
+				if !strings.Contains(lines[0], want) {
+					t.Errorf("%q is missing in: %s", want, lines[0])
+				}
+			}
+			if strings.Contains(p.Stderr(), "goroutine ") {
+				t.Errorf("a stack was printed:\n%s", p.Stderr())
+			}
+		})
+	}
+}
+
+func options(args ...string) func(*testing.T, string) []string {
+	return func(*testing.T, string) []string { return args }
+}

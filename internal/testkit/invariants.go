@@ -1,0 +1,5 @@
+//go:build invariants
+
+package testkit
+
+const invariants = true

@@ -1,0 +1,35 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+// checkpointEvery bounds how far the checkpoint files of the log lag behind what
+// was acknowledged. The log syncs by amount and with every manifest, which on a
+// quiet node can be days apart; a copy of the data folder is cut at chaser.chk
+// when it is restored, and would lack all those days.
+const checkpointEvery = time.Second
+
+// keepCheckpoints makes the log durable, and moves its checkpoints, soon after
+// anything was appended. The log itself tells the owner of an error.
+func (n *Node) keepCheckpoints(ctx context.Context) {
+	ticker := time.NewTicker(checkpointEvery)
+	defer ticker.Stop()
+	synced := int64(-1)
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		end := n.log.Tail().End
+		if end == synced {
+			continue
+		}
+		if n.log.Sync() != nil {
+			return
+		}
+		synced = end
+	}
+}
