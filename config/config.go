@@ -7,7 +7,7 @@ import (
 )
 
 // DefaultRaftLogStore is the log store of a node whose options name none.
-const DefaultRaftLogStore = LogStoreBoltDB
+const DefaultRaftLogStore = LogStoreWal
 
 // MaxAppendSizeLimit is the largest MaxAppendSize: the largest record less what
 // surrounds its data.

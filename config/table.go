@@ -185,7 +185,7 @@ func (c *Config) clusterOptions() []option {
 			doc: "The number of streams whose last number and metadata are cached. 0: chosen by the node."},
 		{name: "RaftLogStore", group: g, def: string(DefaultRaftLogStore),
 			target: enumField(&c.RaftLogStore, LogStoreBoltDB, LogStoreWal),
-			doc:    "What keeps the Raft log. It cannot be changed for a data folder in use."},
+			doc:    "What keeps the Raft log. When it is changed, the next start takes the entries over."},
 		{name: "FollowerWrites", group: g, def: string(FollowerWritesRedirect),
 			target: enumField(&c.FollowerWrites, FollowerWritesRedirect, FollowerWritesForward),
 			doc:    "What a follower does with a request that needs the leader: answer 307, or relay it."},

@@ -8,7 +8,7 @@ import (
 
 const (
 	cacheEntries = 512
-	cacheBytes   = 64 << 20
+	cacheBytes   = 16 << 20
 )
 
 // entryCache keeps the newest entries of the Raft log in memory for followers

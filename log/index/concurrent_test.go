@@ -101,7 +101,7 @@ func TestAddWaits(t *testing.T) {
 		Events: index.EventListener{FlushBegin: func(index.FlushInfo) { flushes.Add(1); <-gate }},
 	})
 	m := &model{}
-	fill(t, x, m, 20, 2) // Two frozen tables may wait.
+	fill(t, x, m, 10, 2) // One frozen table may wait.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -113,7 +113,7 @@ func TestAddWaits(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	gate <- struct{}{} // The third goes on once the first is written.
+	gate <- struct{}{} // The second goes on once the first is written.
 	<-done
 	m.check(t, x, spread(9))
 	close(gate)

@@ -48,8 +48,8 @@ const (
 // tablesPerLevel tables of one level become one of the next.
 const tablesPerLevel = 4
 
-// maxFrozen is how many frozen tables may wait for the flusher before Add waits too.
-const maxFrozen = 2
+// maxFrozen is how many frozen tables may wait for the flusher (each takes about 55 MB) before Add waits too.
+const maxFrozen = 1
 
 // Options configures an index. FS and Dir are required; the rest has defaults.
 type Options struct {
