@@ -2,11 +2,12 @@ package fsm
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
@@ -287,7 +288,7 @@ func (d *Decider) hardDelete(w *event.Write, f *facts) event.Decision {
 	if err := checkDelete(w, f); err != nil {
 		return event.Decision{Err: err}
 	}
-	tombstone := []event.Proposed{{ID: newID(), Type: event.TypeStreamDeleted}}
+	tombstone := []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeStreamDeleted}}
 	if full, err := d.begin(part{w.Stream, tombstone}); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
@@ -387,13 +388,5 @@ func (d *Decider) add(stream string, number int64, flags event.Flags, events []e
 }
 
 func metadataEvent(document []byte) []event.Proposed {
-	return []event.Proposed{{ID: newID(), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: document}}
-}
-
-func newID() event.ID {
-	var id event.ID
-	rand.Read(id[:]) // Never fails: crypto/rand ends the program instead.
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
+	return []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: document}}
 }

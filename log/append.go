@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
@@ -198,7 +199,7 @@ const maxKeptBuffer = 4 << 20
 // startChunk makes the file of the next chunk and lets readers see it with the next commit.
 func (l *Log) startChunk(number int) error {
 	a := &l.appender
-	h := header{first: number, last: number, fileID: newID(), cluster: l.cluster}
+	h := header{first: number, last: number, fileID: event.ID(uuid.New()), cluster: l.cluster}
 	path := filepath.Join(l.opts.Dir, chunkFileName(number, 0))
 	file, err := l.opts.FS.Create(path)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -44,7 +46,7 @@ func (l *Log) openDirectory() error {
 	l.lock = lock
 	info, err := readDirectoryInfo(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		info = directoryInfo{Format: directoryFormat, Directory: newID().String()}
+		info = directoryInfo{Format: directoryFormat, Directory: event.ID(uuid.New()).String()}
 		data, err := json.Marshal(info)
 		if err != nil {
 			return err

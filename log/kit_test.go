@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
@@ -365,7 +366,7 @@ func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(ite
 		}
 		if i == 0 {
 			h = c.header
-			h.mapped, h.fileID = true, newID()
+			h.mapped, h.fileID = true, event.ID(uuid.New())
 			f.firstIndex = c.footer.firstIndex
 		}
 		h.last = c.header.last

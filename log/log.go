@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -282,12 +281,4 @@ func (l *Log) closeFiles() error {
 		err = errors.Join(err, l.lock.Close())
 	}
 	return err
-}
-
-func newID() event.ID {
-	var id event.ID
-	rand.Read(id[:]) // Never fails: crypto/rand ends the program instead.
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
 }

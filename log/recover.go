@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
@@ -361,7 +362,7 @@ func (r *recovery) startLog() error {
 		l.cluster = l.opts.ClusterID
 	}
 	if l.cluster.IsZero() {
-		l.cluster = newID()
+		l.cluster = event.ID(uuid.New())
 	}
 	r.tail = event.Tail{Chain: GenesisChain(l.cluster)}
 	if err := l.startChunk(0); err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -268,7 +270,7 @@ func TestRefusals(t *testing.T) {
 		}, false, "need 8"},
 		"newer folder": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
 			edit(t, fsys, formatFile, func([]byte) []byte {
-				return fmt.Appendf(nil, `{"format":%d,"directoryId":%q}`, directoryFormat+1, newID())
+				return fmt.Appendf(nil, `{"format":%d,"directoryId":%q}`, directoryFormat+1, event.ID(uuid.New()))
 			})
 		}, false, "newer"},
 		"newer chunk": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {

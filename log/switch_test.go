@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -227,7 +229,7 @@ func copyFile(t *testing.T, fsys vfs.FS, from, to string) {
 // foreignChunk puts a complete chunk of another log into the folder as x.tmp.
 func foreignChunk(t *testing.T, fsys vfs.FS, cluster event.ID, number int) {
 	t.Helper()
-	h := header{first: number, last: number, fileID: newID(), cluster: cluster}
+	h := header{first: number, last: number, fileID: event.ID(uuid.New()), cluster: cluster}
 	b := closeHeader(h.bytes())
 	f := footer{lastCompletes: true, end: chunkStart(number) + 64, dataSize: 64, firstIndex: 1, lastIndex: 1, lastTerm: 1}
 	b = append(b, make([]byte, 64)...)
