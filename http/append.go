@@ -176,7 +176,11 @@ func (x *exchange) commit(w *write) (event.Written, error) {
 	}
 	ctx := newDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
 	defer ctx.release()
-	return x.s.store.Write(ctx, &w.Write)
+	done, err := x.s.store.Write(ctx, &w.Write)
+	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
+		err = problemLargeWrite
+	}
+	return done, err
 }
 
 // redirectIncoming sends a client that gave no id to an address with one, where

@@ -368,7 +368,7 @@ func TestErrors(t *testing.T) {
 		{event.ErrDiskFull, [3]int{503, 503, 503}, [3]string{"Server Is Out Of Disk Space", "Server Is Out Of Disk Space", "Server Is Out Of Disk Space"}},
 		{event.ErrWriteTimeout, [3]int{408, 500, 500}, [3]string{"Server was unable to handle request in time", "Write timeout", "Delete timeout"}},
 		{event.ErrOutcomeUnknown, [3]int{408, 500, 500}, [3]string{"Server was unable to handle request in time", "Write timeout", "Delete timeout"}},
-		{event.ErrTooLarge, [3]int{413, 413, 413}, [3]string{"Too large events received. Limit is 4mb", "Too large events received. Limit is 4mb", "Too large events received. Limit is 4mb"}},
+		{event.ErrTooLarge, [3]int{413, 413, 413}, [3]string{"Too large events received. Limit is 4mb", "Too large events received. All events of one write together are limited to 16mb", "Too large events received. All events of one write together are limited to 16mb"}},
 		{event.ErrStreamDeleted, [3]int{410, 410, 410}, [3]string{"Deleted", "Stream deleted", "Stream deleted"}},
 		{&event.Corruption{File: "chunk"}, [3]int{500, 500, 500}, [3]string{"Stored data is damaged", "Stored data is damaged", "Stored data is damaged"}},
 		{errors.New("other"), [3]int{500, 500, 500}, [3]string{"Internal Server Error", "Internal Server Error", "Internal Server Error"}},

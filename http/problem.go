@@ -44,6 +44,7 @@ var (
 	problemGone           = &problem{http.StatusGone, textGone, false}
 	problemVersion        = &problem{http.StatusBadRequest, textVersion, false}
 	problemTooLarge       = &problem{http.StatusRequestEntityTooLarge, textTooLarge, false}
+	problemLargeWrite     = &problem{http.StatusRequestEntityTooLarge, "Too large events received. All events of one write together are limited to 16mb", false}
 	problemInvalidBody    = &problem{http.StatusBadRequest, textInvalidBody, false}
 	problemEmptyType      = &problem{http.StatusBadRequest, "Empty eventType provided.", false}
 	problemLongName       = &problem{http.StatusBadRequest, "Stream name or event type is too long.", false}
