@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -182,12 +183,62 @@ func TestDiskNearlyFull(t *testing.T) {
 	o.DiskReserve = 1 << 60
 	o.Config.Insecure = true // The built-in users are there; nothing has to be written to start.
 	n = open(t, o)
-	refused := false
-	for !refused && t.Context().Err() == nil {
+	for limit := time.Now().Add(10 * time.Second); ; {
 		status, body := write(t, n, "other", 1)
-		refused = status == 503 && strings.Contains(body, "Disk Space")
+		if status == 503 && strings.Contains(body, "Disk Space") {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("still %d after 10 s: %s", status, body)
+		}
 	}
 	if status, _ := call(t, n, "GET", "/streams/s/0", ""); status != 200 {
 		t.Fatalf("reads have to go on: %d", status)
 	}
+}
+
+// TestUserChangesCount: a user that is disabled loses access although its login
+// is cached, also after the stream of notifications was deleted once.
+func TestUserChangesCount(t *testing.T) {
+	n := open(t, options(t.TempDir()))
+	admin := []string{"Authorization", "Basic YWRtaW46Y2hhbmdlaXQ=", "Content-Type", "application/json"}
+	ops := []string{"Authorization", "Basic b3BzOmNoYW5nZWl0"}
+	change := func(id, stream, eventType, body string) {
+		t.Helper()
+		status, text := call(t, n, "POST", "/streams/"+stream, body, append(admin, "ES-EventType", eventType, "ES-EventId", id)...)
+		if status != 201 {
+			t.Fatalf("%s: %d %s", stream, status, text)
+		}
+	}
+	login := func(want int) {
+		t.Helper()
+		for limit := time.Now().Add(10 * time.Second); ; {
+			status, _ := call(t, n, "GET", "/info", "", ops...)
+			if status == want {
+				return
+			}
+			if time.Now().After(limit) {
+				t.Fatalf("status %d after 10 s, want %d", status, want)
+			}
+		}
+	}
+	_, stored := call(t, n, "GET", "/streams/$user-ops/0", "", append(admin, "Accept", "application/json")...)
+	if !strings.HasPrefix(stored, "{") {
+		t.Fatal(stored)
+	}
+	disabled := `{"disabled":true,` + stored[1:]
+	const notifications = "$users-password-notifications"
+	login(200)
+	change("00000000-0000-4000-8000-000000000001", "$user-ops", "$UserUpdated", disabled)
+	change("00000000-0000-4000-8000-000000000002", notifications, "$PasswordChanged", `{"loginName":"ops"}`)
+	login(401)
+	if status, text := call(t, n, "DELETE", "/streams/"+notifications, "", admin...); status != 204 {
+		t.Fatalf("%d %s", status, text)
+	}
+	change("00000000-0000-4000-8000-000000000003", "$user-ops", "$UserUpdated", stored)
+	change("00000000-0000-4000-8000-000000000004", notifications, "$PasswordChanged", `{"loginName":"ops"}`)
+	login(200)
+	change("00000000-0000-4000-8000-000000000005", "$user-ops", "$UserUpdated", disabled)
+	change("00000000-0000-4000-8000-000000000006", notifications, "$PasswordChanged", `{"loginName":"ops"}`)
+	login(401)
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -115,6 +116,11 @@ func (u *users) follow(ctx context.Context) {
 // forget drops the cached logins that the notifications behind a number name, and returns the number of the last.
 func (u *users) forget(after int64) (int64, error) {
 	page, err := u.log.ReadStream(event.StreamRead{Stream: access.NotificationsStream, From: after + 1, Count: 100})
+	if errors.Is(err, event.ErrStreamNotFound) { // Soft-deleted: what it said is lost, what it will say is not.
+		u.logins.ForgetAll()
+		info, err := u.log.StreamInfo(access.NotificationsStream)
+		return info.Last, err
+	}
 	if err != nil {
 		u.logins.ForgetAll()
 		return after, fmt.Errorf("read %s: %w", access.NotificationsStream, err)
