@@ -1,0 +1,142 @@
+package event_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+func TestParseID(t *testing.T) {
+	const canonical = "0f9fad5b-d9cb-469f-a165-70867728950e"
+	for _, c := range []struct {
+		name, text string
+		ok         bool
+	}{
+		{"canonical", canonical, true},
+		{"upper case", strings.ToUpper(canonical), true},
+		{"digits only", strings.ReplaceAll(canonical, "-", ""), true},
+		{"braces", "{" + canonical + "}", true},
+		{"brackets", "(" + canonical + ")", true},
+		{"digits in braces", "{" + strings.ReplaceAll(canonical, "-", "") + "}", true},
+		{"one brace", "{" + canonical, false},
+		{"mixed brackets", "{" + canonical + ")", false},
+		{"dash elsewhere", "0f9fad5bd-9cb-469f-a165-70867728950e", false},
+		{"too short", canonical[1:], false},
+		{"no digit", "g" + canonical[1:], false},
+		{"empty", "", false},
+		{"only braces", "{}", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			id, err := event.ParseID(c.text)
+			if (err == nil) != c.ok {
+				t.Fatalf("%v, %v", id, err)
+			}
+			if c.ok && id.String() != canonical {
+				t.Errorf("read as %s", id)
+			}
+		})
+	}
+}
+
+func TestParseMetadata(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       event.Metadata
+	}{
+		{"nothing", `{}`, event.Metadata{}},
+		{"no JSON", `nope`, event.Metadata{}},
+		{"no object", `[1]`, event.Metadata{}},
+		{"all", `{"$maxCount":3,"$maxAge":60,"$tb":7,"$cacheControl":12,"own":{"a":1}}`,
+			event.Metadata{MaxCount: 3, MaxAge: time.Minute, TruncateBefore: 7, CacheControl: 12 * time.Second}},
+		{"out of range counts as absent", `{"$maxCount":0,"$maxAge":-1,"$tb":-3,"$cacheControl":0}`, event.Metadata{}},
+		{"a wrong type voids all", `{"$maxCount":"5","$tb":7}`, event.Metadata{}},
+		{"a fraction is a wrong type", `{"$maxCount":5.5,"$tb":7}`, event.Metadata{}},
+		{"null counts as absent", `{"$maxCount":null,"$tb":7}`, event.Metadata{TruncateBefore: 7}},
+		{"soft-deleted", `{"$tb":9223372036854775807}`, event.Metadata{TruncateBefore: event.TombstoneNumber}},
+		{"a number too large is a wrong type", `{"$tb":9223372036854775808}`, event.Metadata{}},
+		{"an age beyond all times", `{"$maxAge":9223372036854775807}`, event.Metadata{MaxAge: 1<<63 - 1}},
+		{"access list", `{"$acl":{"$r":"a","$w":["b","c"],"$d":[],"own":1}}`,
+			event.Metadata{ACL: event.ACL{Read: event.Roles{"a"}, Write: event.Roles{"b", "c"}, Delete: event.Roles{}}}},
+		{"a wrong role voids all", `{"$maxCount":3,"$acl":{"$r":1}}`, event.Metadata{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := event.ParseMetadata([]byte(c.text)); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMinVisible(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    event.Metadata
+		last int64
+		want int64
+	}{
+		{"all", event.Metadata{}, 9, 0},
+		{"the last three", event.Metadata{MaxCount: 3}, 9, 7},
+		{"fewer than allowed", event.Metadata{MaxCount: 30}, 9, 0},
+		{"from a number on", event.Metadata{TruncateBefore: 5}, 9, 5},
+		{"the higher wins", event.Metadata{TruncateBefore: 5, MaxCount: 3}, 9, 7},
+		{"the largest count", event.Metadata{MaxCount: 1<<63 - 1}, 9, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.m.MinVisible(c.last); got != c.want {
+				t.Errorf("%d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestParseLink(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		number int64
+		stream string
+		ok     bool
+	}{
+		{"12@s", 12, "s", true},
+		{"0@a@b@", 0, "a@b@", true},
+		{"7@", 7, "", true},
+		{"@s", 0, "", false},
+		{"-1@s", 0, "", false},
+		{"x@s", 0, "", false},
+		{"12", 0, "", false},
+		{"9223372036854775808@s", 0, "", false},
+	} {
+		number, stream, ok := event.ParseLink([]byte(c.text))
+		if number != c.number || stream != c.stream || ok != c.ok {
+			t.Errorf("%q: %d, %q, %t", c.text, number, stream, ok)
+		}
+	}
+}
+
+func TestWithTruncateBefore(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", `{"$tb":4}`},
+		{"nope", `{"$tb":4}`},
+		{"null", `{"$tb":4}`},
+		{`{"$tb":9223372036854775807}`, `{"$tb":4}`},
+		{`{"a":{"b":1.50},"$tb":1}`, `{"$tb":4,"a":{"b":1.50}}`},
+	} {
+		if got := string(event.WithTruncateBefore([]byte(c.text), 4)); got != c.want {
+			t.Errorf("%q: %s, want %s", c.text, got, c.want)
+		}
+	}
+}
+
+func TestChainText(t *testing.T) {
+	chain := event.Chain{1, 2, 0xff}
+	text, err := chain.MarshalText()
+	if err != nil || string(text) != chain.String() {
+		t.Fatal(string(text), err)
+	}
+	var back event.Chain
+	if err := back.UnmarshalText(text); err != nil || back != chain {
+		t.Fatal(back, err)
+	}
+}
