@@ -43,7 +43,7 @@ func TestInjectedErrors(t *testing.T) {
 			t.Logf("%d operations", at-1)
 			break
 		}
-		if err := r.afterError(err, op, cause.Load()); err != nil {
+		if err := r.afterError(err, op, &cause); err != nil {
 			t.Fatalf("operation %d, %s %s: %v", at, op.Kind, op.Name, err)
 		}
 		if open := counting.OpenFiles(); len(open) > 0 {
@@ -55,8 +55,10 @@ func TestInjectedErrors(t *testing.T) {
 	}
 }
 
-// afterError expects what must hold once an operation failed: err is what the script met.
-func (r *run) afterError(err error, op *vfs.Op, cause *error) error {
+// afterError expects what must hold once an operation failed: err is what the
+// script met. The index fails in the background, so that the owner may be told
+// of the cause while this runs; it is there before the count.
+func (r *run) afterError(err error, op *vfs.Op, cause *atomic.Pointer[error]) error {
 	if err == nil {
 		// Replaced files that could not be removed, a background error met on the way
 		// out, and index files that Close gave up anyway: the log has what is in them.
@@ -74,8 +76,8 @@ func (r *run) afterError(err error, op *vfs.Op, cause *error) error {
 	if r.swallowed {
 		return r.l.Close()
 	}
-	if n := r.fatal.Load(); n > 1 || n == 1 && !strings.Contains((*cause).Error(), op.Name) {
-		return errors.Join(errors.New("the owner was told wrongly, or more than once"), *cause)
+	if n := r.fatal.Load(); n > 1 || n == 1 && !strings.Contains((*cause.Load()).Error(), op.Name) {
+		return errors.Join(errors.New("the owner was told wrongly, or more than once"), *cause.Load())
 	}
 	if r.fatal.Load() == 1 && !r.l.gone.Load() {
 		if r.l.Failed() == nil || r.l.Append(Frame{}) == nil || r.l.Commit() == nil || r.l.Sync() == nil || r.l.SwitchChunk("x") == nil {
