@@ -20,6 +20,10 @@ func (c *Config) unavailable() []unavailable {
 		{c.EnableUnixSocket, "redaction is not available in this version: EnableUnixSocket must be false"},
 		{c.EnableHistograms, "histograms are not available in this version: EnableHistograms must be false"},
 		{c.WriteStatsToDb, "statistics are not available in this version: WriteStatsToDb must be false"},
+		{!c.EnableAtomPubOverHttp, "serving HTTP without /streams is not available in this version: EnableAtomPubOverHttp must be true"},
+		{c.LogHttpRequests, "a log of requests is not available in this version: LogHttpRequests must be false"},
+		{c.LogFailedAuthenticationAttempts, "a log of refused logins is not available in this version: LogFailedAuthenticationAttempts must be false"},
+		{c.UnsafeDisableFlushToDisk, "writing without flushing is not available in this version: UnsafeDisableFlushToDisk must be false"},
 		{c.Dev, "the development mode is not available in this version: Dev must be false"},
 	}
 	table := c.table()
