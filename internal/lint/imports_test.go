@@ -15,7 +15,7 @@ type row struct {
 // tools are the folders below internal that anybody with a row of imports may
 // use: they have no domain meaning and start nothing. internal/vfs is not among
 // them: only those that own files get it.
-var tools = []string{"internal/clock", "internal/jsontext", "internal/xmljson"}
+var tools = []string{"internal/clock", "internal/jsontext", "internal/sabotage", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children
@@ -40,8 +40,8 @@ var imports = []row{
 	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
-	{"cmd", []string{"event", "node", "config", "admin"}},
-	{"integration", []string{"event", "internal/testkit"}},
+	{"cmd", []string{"event", "node", "config", "admin", "internal/certs", "internal/lab"}},
+	{"integration", []string{"event", "internal/testkit", "internal/lab"}},
 }
 
 func with(folders ...string) []string { return slices.Concat(folders, tools) }

@@ -1,0 +1,59 @@
+package event
+
+import "time"
+
+// NodeState is the state of a node, spelled as gossip shows it; /info shows it in lower case.
+type NodeState string
+
+// States of a node.
+const (
+	StateInitializing       NodeState = "Initializing"       // opening its files
+	StateDiscoverLeader     NodeState = "DiscoverLeader"     // looking for the other nodes, or for who leads
+	StateUnknown            NodeState = "Unknown"            // knows no leader
+	StatePreReplica         NodeState = "PreReplica"         // asking the leader to be admitted
+	StateCatchingUp         NodeState = "CatchingUp"         // fetching what it lacks
+	StateClone              NodeState = "Clone"              // has everything and no vote: the cluster has its voters
+	StateFollower           NodeState = "Follower"           //
+	StatePreLeader          NodeState = "PreLeader"          // elected, applying what was committed before
+	StateLeader             NodeState = "Leader"             //
+	StateShuttingDown       NodeState = "ShuttingDown"       //
+	StateShutdown           NodeState = "Shutdown"           //
+	StateReadOnlyLeaderless NodeState = "ReadOnlyLeaderless" // a read-only replica that knows no leader
+	StatePreReadOnlyReplica NodeState = "PreReadOnlyReplica" // a read-only replica that is catching up
+	StateReadOnlyReplica    NodeState = "ReadOnlyReplica"    //
+	StateResigningLeader    NodeState = "ResigningLeader"    // finishing writes before another node leads
+	StateManager            NodeState = "Manager"            // known to clients; no node of ours is ever in it
+)
+
+// Member is one node of the cluster as another node knows it. Positions are
+// -1 and the epoch is zero as long as they are not known.
+type Member struct {
+	Node     ID
+	Time     time.Time // when this was true
+	State    NodeState
+	Alive    bool
+	ReadOnly bool // a read-only replica
+	Voter    bool // counts in the quorum
+	Priority int
+	Version  string
+
+	ReplicationHost   string // where other nodes reach it
+	ReplicationPort   int
+	ReplicationSecure bool // with TLS
+	HTTPHost          string
+	HTTPPort          int
+
+	LastCommit    int64 // position of the last applied record
+	Writer        int64 // end of the log
+	Chaser        int64 // applied and indexed up to here
+	EpochPosition int64 // of the term's first record
+	EpochNumber   int64 // the term
+	EpochID       ID    // made of cluster id and term
+}
+
+// ClusterView is the cluster as one node sees it.
+type ClusterView struct {
+	Members    []Member
+	ServerHost string // where clients reach this node
+	ServerPort int
+}
