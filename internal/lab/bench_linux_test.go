@@ -1,0 +1,89 @@
+package lab_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/lab"
+)
+
+// BenchmarkThroughput sends a lot over one TCP connection.
+func BenchmarkThroughput(b *testing.B) {
+	const size = 256 << 20
+	l := newLab(b, lab.Options{Hosts: 2})
+	c := serveAll(b, l)
+	to := l.Host(1)
+	b.Run("client to host", func(b *testing.B) {
+		b.SetBytes(size)
+		for b.Loop() {
+			if _, err := push(to.Addr(), size); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("host to host", func(b *testing.B) {
+		b.SetBytes(size)
+		for b.Loop() {
+			c[0].must(b, "push %s %d", to.Addr(), size)
+		}
+	})
+	b.Run("host to host, 1 ms", func(b *testing.B) {
+		do(b, l.Delay(l.Host(0), to, time.Millisecond, 0))
+		b.SetBytes(size)
+		for b.Loop() {
+			c[0].must(b, "push %s %d", to.Addr(), size)
+		}
+		do(b, l.HealAll())
+	})
+}
+
+// BenchmarkRoundTrip asks and waits for the answer.
+func BenchmarkRoundTrip(b *testing.B) {
+	c := serveAll(b, newLab(b, lab.Options{Hosts: 1}))[0]
+	for b.Loop() {
+		c.must(b, "hello")
+	}
+}
+
+// BenchmarkNew makes a lab and closes it.
+func BenchmarkNew(b *testing.B) {
+	for _, hosts := range []int{3, 9} {
+		b.Run(fmt.Sprintf("%d hosts", hosts), func(b *testing.B) {
+			for b.Loop() {
+				l, err := lab.New(lab.Options{Hosts: hosts})
+				if err != nil {
+					b.Fatal(err)
+				}
+				do(b, l.Close())
+			}
+		})
+	}
+}
+
+// BenchmarkClock reads the wall clock of a program that has its own.
+func BenchmarkClock(b *testing.B) {
+	l := openLab(b, lab.Options{Hosts: 1})
+	h := l.Host(0)
+	for _, own := range []bool{false, true} {
+		b.Run("own clock "+strconv.FormatBool(own), func(b *testing.B) {
+			if own {
+				do(b, h.SkewClock(time.Hour))
+			}
+			p := launch(b, h, "server", "ready")
+			c := connect(b, h)
+			const reads = 100000
+			var total int64
+			for b.Loop() {
+				took, err := strconv.ParseInt(c.must(b, "clock %d", reads), 10, 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				total += took
+			}
+			b.ReportMetric(float64(total)/float64(b.N)/reads, "ns/read")
+			do(b, p.Kill())
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package lab_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/lab"
+)
+
+// newDisk makes a host with a limited disk, or skips the test.
+func newDisk(t *testing.T, bytes int64) *lab.Host {
+	t.Helper()
+	h := openLab(t, lab.Options{Hosts: 1}).Host(0)
+	if err := h.LimitDisk(bytes); errors.Is(err, os.ErrPermission) {
+		t.Skipf("needs the right to mount: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// write writes a new file of zeros and says whether there was room.
+func write(t *testing.T, h *lab.Host, name string, size int) bool {
+	t.Helper()
+	err := os.WriteFile(filepath.Join(h.Dir(), name), make([]byte, size), 0o600)
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestDiskLimit(t *testing.T) {
+	h := newDisk(t, 1<<20)
+	if write(t, h, "large", 2<<20) {
+		t.Error("a disk of 1 MiB took 2 MiB")
+	}
+	if err := h.LimitDisk(64 << 10); err == nil {
+		t.Error("a full disk became smaller")
+	}
+	do(t, h.LimitDisk(4<<20))
+	if !write(t, h, "large", 2<<20) {
+		t.Error("a disk of 4 MiB does not take 2 MiB")
+	}
+}
+
+func TestFillDisk(t *testing.T) {
+	const left = 100 << 10
+	h := newDisk(t, 8<<20)
+	for range 2 {
+		do(t, h.FillDisk(left))
+		if write(t, h, "much", left+64<<10) {
+			t.Error("the disk is not full")
+		}
+		do(t, os.Remove(filepath.Join(h.Dir(), "much")))
+		if !write(t, h, "little", left/2) {
+			t.Error("nothing is left of the disk")
+		}
+		do(t, h.FillDisk(0))
+		if write(t, h, "one", 1) {
+			t.Error("the disk is not full")
+		}
+		do(t, h.FreeDisk(), h.FreeDisk())
+		if !write(t, h, "much", 1<<20) {
+			t.Error("the disk is still full")
+		}
+		do(t, os.Remove(filepath.Join(h.Dir(), "much")))
+	}
+	files, err := os.ReadDir(h.Dir())
+	if err != nil || len(files) != 2 {
+		t.Errorf("the folder has %v, %v", files, err)
+	}
+}
+
+func TestDiskIsLimitedInTime(t *testing.T) {
+	l := openLab(t, lab.Options{Hosts: 2})
+	h := l.Host(0)
+	if err := h.FillDisk(0); !errors.Is(err, lab.ErrNoDiskLimit) {
+		t.Errorf("fill the machine: %v", err)
+	}
+	if err := h.FreeDisk(); !errors.Is(err, lab.ErrNoDiskLimit) {
+		t.Errorf("free the machine: %v", err)
+	}
+	if err := h.LimitDisk(0); err == nil {
+		t.Error("a disk has no size")
+	}
+	launch(t, h, "server", "ready")
+	if err := h.LimitDisk(1 << 20); err == nil {
+		t.Error("the disk of a running process was limited")
+	}
+	h = l.Host(1)
+	do(t, os.WriteFile(filepath.Join(h.Dir(), "data"), nil, 0o600))
+	if err := h.LimitDisk(1 << 20); err == nil {
+		t.Error("a disk covered what was there")
+	}
+}

@@ -1,0 +1,94 @@
+package lab
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestTail(t *testing.T) {
+	cases := []struct {
+		name   string
+		writes []string
+		want   string
+	}{
+		{"nothing", nil, ""},
+		{"less", []string{"abc"}, "abc"},
+		{"all", []string{"abc", "de"}, "abcde"},
+		{"more", []string{"abc", "def"}, "bcdef"},
+		{"more at once", []string{"a", "bcdefghi"}, "efghi"},
+		{"more than twice", []string{"abc", "defgh", "ij", "k"}, "ghijk"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			tail := newTail(5)
+			for _, w := range c.writes {
+				if n, err := tail.Write([]byte(w)); n != len(w) || err != nil {
+					t.Errorf("wrote %d bytes of %q, %v", n, w, err)
+				}
+			}
+			if got := tail.String(); got != c.want {
+				t.Errorf("kept %q, not %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOwnerDead(t *testing.T) {
+	const nobody = 1 << 30 // more than any system counts
+	cases := map[string]bool{
+		namePrefix + strconv.Itoa(os.Getpid()) + "-0badcafe": false,
+		namePrefix + strconv.Itoa(nobody) + "-0badcafe":      true,
+		namePrefix + strconv.Itoa(nobody):                    false,
+		namePrefix + "-1-0":                                  false,
+		namePrefix + "0-0":                                   false,
+		namePrefix + "x-0":                                   false,
+		"another-" + strconv.Itoa(nobody) + "-0":             false,
+	}
+	for name, want := range cases {
+		if got := ownerDead(name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for in, want := range map[string]string{`/a\040b\134c`: `/a b\c`, `/a\`: `/a\`, `/a\04`: `/a\04`, `/a\999`: `/a\999`, "/a": "/a"} {
+		if got := unescape(in); got != want {
+			t.Errorf("%s: %s, not %s", in, got, want)
+		}
+	}
+}
+
+// TestQueuesAreBounded floods a link that hands nothing over.
+func TestQueuesAreBounded(t *testing.T) {
+	cases := []struct {
+		name         string
+		size, count  int
+		rule         Rule
+		least, most  int // packets that wait at the end
+		leastDropped uint64
+	}{
+		{"packets", headerSize + 20, maxWaitingPackets + 10, Rule{Delay: maxQueueing * 10000}, maxWaitingPackets, maxWaitingPackets, 10},
+		{"bytes", headerSize + mtu, 2 * maxWaitingBytes / mtu, Rule{Delay: maxQueueing * 10000}, maxWaitingBytes/mtu - 1, maxWaitingBytes / mtu, maxWaitingBytes/mtu - 1},
+		// A packet takes a tenth of the time that packets may queue, and one more is begun.
+		{"bandwidth", headerSize + 1000, 100, Rule{Delay: maxQueueing * 10000, BytesPerSecond: 40000}, 11, 12, 80},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			n := &network{stop: make(chan struct{})}
+			l := newLink(n, nil, 0, 0)
+			l.set(c.rule)
+			packet := []byte(strings.Repeat("x", c.size))
+			for range c.count {
+				l.forward(packet)
+			}
+			close(n.stop)
+			n.running.Wait()
+			if got := len(l.waiting); got < c.least || got > c.most || l.dropped.Load() < c.leastDropped || got+int(l.dropped.Load()) != c.count {
+				t.Errorf("%d packets wait, %d are dropped", got, l.dropped.Load())
+			}
+		})
+	}
+}

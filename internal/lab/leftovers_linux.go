@@ -1,0 +1,96 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// namePrefix begins the name of a lab's temporary folder, and that of its mounts as it
+// stands in the list of mounts. Behind it follow the process id and a random number.
+const namePrefix = "annals-lab-"
+
+// removeLeftovers removes mounts and temporary folders of labs whose processes
+// are dead. That it cannot is no reason to have no lab.
+func removeLeftovers(logger hclog.Logger) {
+	mounts, err := mountsOfLabs()
+	errs := []error{err}
+	for _, m := range mounts {
+		if !ownerDead(m.lab) {
+			continue
+		}
+		// Another process may be at it as well.
+		if err := unmount(m.folder); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, err)
+		}
+	}
+	folders, err := filepath.Glob(filepath.Join(os.TempDir(), namePrefix+"*"))
+	errs = append(errs, err)
+	for _, f := range folders {
+		if ownerDead(filepath.Base(f)) {
+			errs = append(errs, os.RemoveAll(f))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		logger.Warn("leftovers of dead labs are not all removed", "error", err)
+	}
+}
+
+// ownerDead says whether a name is that of a lab whose process is gone.
+func ownerDead(name string) bool {
+	rest, ok := strings.CutPrefix(name, namePrefix)
+	if !ok {
+		return false
+	}
+	id, _, ok := strings.Cut(rest, "-")
+	if !ok {
+		return false
+	}
+	pid, err := strconv.Atoi(id)
+	return err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+// mount is a limited disk.
+type mount struct{ lab, folder string }
+
+// mountsOfLabs lists the limited disks of all labs.
+func mountsOfLabs() ([]mount, error) {
+	const table = "/proc/self/mountinfo"
+	text, err := os.ReadFile(table)
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	var all []mount
+	for line := range strings.Lines(string(text)) {
+		// id parent device root folder options optional... - type source options
+		left, right, ok := strings.Cut(line, " - ")
+		what, whence := strings.Fields(left), strings.Fields(right)
+		if !ok || len(what) < 5 || len(whence) < 2 || whence[0] != "tmpfs" || !strings.HasPrefix(whence[1], namePrefix) {
+			continue
+		}
+		all = append(all, mount{lab: whence[1], folder: unescape(what[4])})
+	}
+	return all, nil
+}
+
+// unescape undoes the octal escapes of spaces and the like.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,343 @@
+package lab_test
+
+import (
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/lab"
+)
+
+// numbers are what "send" sends, as "received" shows it.
+func numbers(first, last int) string {
+	var all []string
+	for i := first; i <= last; i++ {
+		all = append(all, strconv.Itoa(i))
+	}
+	return strings.Join(all, " ")
+}
+
+// settle sends last datagrams over a whole link until one arrives: what was sent
+// before has arrived or is lost. It returns all that arrived before them.
+func settle(t *testing.T, from, to *connection, address string) string {
+	t.Helper()
+	const last = " 999999"
+	var all string
+	eventually(t, "the last datagram arrives", func() bool {
+		from.must(t, "send %s %[2]s %[2]s", address, last)
+		all = " " + to.must(t, "received")
+		return strings.HasSuffix(all, last)
+	})
+	for strings.HasSuffix(all, last) {
+		all = strings.TrimSuffix(all, last)
+	}
+	return strings.TrimSpace(all)
+}
+
+func TestHostsReachEachOther(t *testing.T) {
+	start := time.Now()
+	l := newLab(t, lab.Options{})
+	t.Logf("three hosts took %s", time.Since(start))
+	c := serveAll(t, l)
+	for i, from := range c {
+		for _, to := range l.Hosts() {
+			if got := from.must(t, "ask %s hello", to.Addr()); got != "hello" {
+				t.Errorf("host %d asked %s: %q", i, to, got)
+			}
+		}
+	}
+	if got := settle(t, c[0], c[1], l.Host(1).Addr()); got != "" {
+		t.Errorf("host 1 got %q", got)
+	}
+	// From a host to the client.
+	listener, err := net.Listen("tcp4", net.JoinHostPort(l.ClientAddr(), commandPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go accept(listener, func(c net.Conn) { obey(c, nil, &received{}) })
+	if got := c[2].must(t, "ask %s client", l.ClientAddr()); got != "client" {
+		t.Errorf("host 2 asked the client: %q", got)
+	}
+	if r, err := l.Traffic(l.Host(0), l.Host(1)); err != nil || r.Packets == 0 || r.Bytes < 20*r.Packets || r.Dropped != 0 {
+		t.Errorf("traffic %+v, %v", r, err)
+	}
+}
+
+func TestAddedHostTakesPart(t *testing.T) {
+	l := newLab(t, lab.Options{Hosts: 1})
+	if _, err := l.Add(); err != nil {
+		t.Fatal(err)
+	}
+	c := serveAll(t, l)
+	if got := c[0].must(t, "ask %s new", l.Host(1).Addr()); got != "new" {
+		t.Errorf("got %q", got)
+	}
+	do(t, l.Cut(l.Host(1), l.Host(0)))
+	if _, err := c[0].ask("ask "+l.Host(1).Addr()+" cut", patience); err == nil {
+		t.Error("a cut link carried an answer")
+	}
+}
+
+func TestCutIsOneWay(t *testing.T) {
+	l := newLab(t, lab.Options{Hosts: 2})
+	a, b := l.Host(0), l.Host(1)
+	c := serveAll(t, l)
+	do(t, l.Cut(a, b))
+	c[0].must(t, "send %s 1 10", b.Addr())
+	c[1].must(t, "send %s 11 20", a.Addr())
+	if got := settle(t, c[1], c[0], a.Addr()); got != numbers(11, 20) {
+		t.Errorf("the whole direction carried %q", got)
+	}
+	do(t, l.Heal(a, b))
+	c[0].must(t, "send %s 21 30", b.Addr())
+	if got := settle(t, c[0], c[1], b.Addr()); got != numbers(21, 30) {
+		t.Errorf("of what was sent while the link was cut and after it %q arrived", got)
+	}
+	if r, err := l.Traffic(a, b); err != nil || r.Dropped != 10 {
+		t.Errorf("traffic %+v, %v", r, err)
+	}
+}
+
+func TestCutStallsAConnection(t *testing.T) {
+	for _, way := range []string{"to the host", "from the host"} {
+		t.Run(way, func(t *testing.T) {
+			l := newLab(t, lab.Options{Hosts: 1})
+			c := serveAll(t, l)[0]
+			from, to := (*lab.Host)(nil), l.Host(0)
+			if way == "from the host" {
+				from, to = to, from
+			}
+			do(t, l.Cut(from, to))
+			if got, err := c.ask("stalled", 300*time.Millisecond); !isTimeout(err) {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			do(t, l.Heal(from, to))
+			if got, err := c.answer(patience); got != "stalled" || err != nil {
+				t.Fatalf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestDelay(t *testing.T) {
+	const delay, jitter = 60 * time.Millisecond, 20 * time.Millisecond
+	l := newLab(t, lab.Options{Hosts: 1})
+	h := l.Host(0)
+	c := serveAll(t, l)[0]
+	roundTrip := func() time.Duration {
+		start := time.Now()
+		c.must(t, "ping")
+		return time.Since(start)
+	}
+	do(t, l.Delay(nil, h, delay, 0), l.Delay(h, nil, delay, jitter))
+	for range 3 {
+		if took := roundTrip(); took < 2*delay {
+			t.Errorf("a round trip took %s", took)
+		}
+	}
+	do(t, l.Delay(nil, h, 0, 0), l.Delay(h, nil, 0, 0))
+	eventually(t, "a round trip is quick again", func() bool { return roundTrip() < delay })
+}
+
+func TestDelayKeepsOrder(t *testing.T) {
+	l := newLab(t, lab.Options{Hosts: 2})
+	a, b := l.Host(0), l.Host(1)
+	c := serveAll(t, l)
+	do(t, l.Delay(a, b, 50*time.Millisecond, 0))
+	c[0].must(t, "send %s 1 20", b.Addr())
+	do(t, l.Delay(a, b, 10*time.Millisecond, 0))
+	c[0].must(t, "send %s 21 40", b.Addr())
+	do(t, l.Heal(a, b))
+	c[0].must(t, "send %s 41 60", b.Addr())
+	if got := settle(t, c[0], c[1], b.Addr()); got != numbers(1, 60) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestHealEndsALongDelay(t *testing.T) {
+	l := newLab(t, lab.Options{Hosts: 1})
+	c := serveAll(t, l)[0]
+	do(t, l.Delay(nil, l.Host(0), time.Hour, 0))
+	if got, err := c.ask("late", 100*time.Millisecond); !isTimeout(err) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	do(t, l.Heal(nil, l.Host(0)))
+	if got, err := c.answer(patience); got != "late" || err != nil {
+		t.Fatalf("got %q, %v", got, err)
+	}
+}
+
+func TestCutLosesWhatIsOnTheWay(t *testing.T) {
+	l := newLab(t, lab.Options{Hosts: 2})
+	a, b := l.Host(0), l.Host(1)
+	c := serveAll(t, l)
+	do(t, l.Delay(a, b, time.Hour, 0))
+	c[0].must(t, "send %s 1 10", b.Addr())
+	eventually(t, "the link is cut with ten packets on the way", func() bool {
+		do(t, l.Cut(a, b))
+		r, err := l.Traffic(a, b)
+		return err == nil && r.Dropped == 10
+	})
+	do(t, l.Heal(a, b))
+	if got := settle(t, c[0], c[1], b.Addr()); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDrop(t *testing.T) {
+	const sent = 1000
+	arrived := func(t *testing.T, probability float64) string {
+		l := newLab(t, lab.Options{Hosts: 2, Seed: 42})
+		a, b := l.Host(0), l.Host(1)
+		c := serveAll(t, l)
+		do(t, l.Drop(a, b, probability))
+		var got string
+		// Few at a time, and then until the program has them: a socket that is
+		// full loses datagrams, too.
+		for i := 1; i <= sent; i += 50 {
+			c[0].must(t, "send %s %d %d", b.Addr(), i, i+49)
+			eventually(t, "all are judged and read", func() bool {
+				got = c[1].must(t, "received")
+				r, err := l.Traffic(a, b)
+				return err == nil && r.Packets+r.Dropped == uint64(i+49) && r.Packets == uint64(len(strings.Fields(got)))
+			})
+		}
+		return got
+	}
+	if got := arrived(t, 1); got != "" {
+		t.Errorf("with probability 1 %q arrived", got)
+	}
+	first := arrived(t, 0.3)
+	if n := len(strings.Fields(first)); n < 640 || n > 760 {
+		t.Errorf("with probability 0.3 %d of %d arrived", n, sent)
+	}
+	if second := arrived(t, 0.3); first != second {
+		t.Errorf("with the same seed arrived\n%s\nand\n%s", first, second)
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	const size, perSecond = 1 << 20, 2 << 20
+	l := newLab(t, lab.Options{Hosts: 1})
+	serveAll(t, l)
+	do(t, l.Bandwidth(nil, l.Host(0), perSecond))
+	took, err := push(l.Host(0).Addr(), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took < time.Second*size/perSecond {
+		t.Errorf("%d bytes at %d per second took %s", size, perSecond, took)
+	}
+}
+
+// TestRulesChangeUnderLoad breaks and heals links while data flows. All of it must arrive.
+func TestRulesChangeUnderLoad(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	l := newLab(t, lab.Options{Hosts: 2, Seed: int64(seed)})
+	a, b := l.Host(0), l.Host(1)
+	c := serveAll(t, l)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c[0].ask("push "+b.Addr()+" 100000000", patience)
+		done <- err
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 300 {
+		rule := lab.Rule{Cut: random.IntN(10) == 0}
+		if random.IntN(2) == 0 {
+			rule.Delay = time.Duration(random.IntN(int(3 * time.Millisecond)))
+		}
+		if random.IntN(4) == 0 {
+			rule.Jitter = time.Millisecond
+		}
+		if random.IntN(4) == 0 {
+			rule.Drop = 0.02
+		}
+		if random.IntN(4) == 0 {
+			rule.BytesPerSecond = 100 << 20
+		}
+		from, to := a, b
+		if random.IntN(2) == 0 {
+			from, to = b, a
+		}
+		do(t, l.SetRule(from, to, rule))
+		<-tick.C
+	}
+	do(t, l.HealAll())
+	do(t, <-done)
+}
+
+func TestPartition(t *testing.T) {
+	l := newLab(t, lab.Options{Hosts: 4})
+	h := append(l.Hosts(), nil)
+	names := "0123c"
+	cuts := func() string {
+		var all []string
+		for i, from := range h {
+			for j, to := range h {
+				if i == j {
+					continue
+				}
+				if r, err := l.Rule(from, to); err != nil {
+					t.Fatal(err)
+				} else if r.Cut {
+					all = append(all, names[i:i+1]+names[j:j+1])
+				}
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	cases := []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"nothing", func() error { return nil }, ""},
+		{"groups", func() error { return l.Partition(h[:2], h[2:3]) }, "02 12 20 21"},
+		{"with the client", func() error { return l.Partition(h[:1], h[3:]) }, "03 0c 30 c0"},
+		{"one host", func() error { return l.Isolate(h[1]) }, "01 10 12 13 1c 21 31 c1"},
+		{"one way", func() error { return l.Cut(h[0], nil) }, "0c"},
+		{"cut and healed", func() error { do(t, l.Cut(h[0], h[1])); return l.Heal(h[0], h[1]) }, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			do(t, c.do())
+			if got := cuts(); got != c.want {
+				t.Errorf("cut are %s, not %s", got, c.want)
+			}
+			do(t, l.HealAll())
+			if got := cuts(); got != "" {
+				t.Errorf("after healing all are cut %s", got)
+			}
+		})
+	}
+}
+
+func TestRulesAreChecked(t *testing.T) {
+	l, other := newLab(t, lab.Options{Hosts: 2}), newLab(t, lab.Options{Hosts: 1})
+	a, b := l.Host(0), l.Host(1)
+	cases := map[string]error{
+		"a probability above 1": l.Drop(a, b, 1.1),
+		"a negative delay":      l.Delay(a, b, -1, 0),
+		"a negative jitter":     l.Delay(a, b, 0, -1),
+		"a negative bandwidth":  l.Bandwidth(a, b, -1),
+		"a host to itself":      l.Cut(a, a),
+		"the client to itself":  l.Cut(nil, nil),
+		"a host of another lab": l.Cut(a, other.Host(0)),
+	}
+	for name, err := range cases {
+		if err == nil {
+			t.Errorf("%s is no error", name)
+		}
+	}
+	if r, err := l.Rule(a, b); err != nil || r != (lab.Rule{}) {
+		t.Errorf("the rule became %+v, %v", r, err)
+	}
+}
