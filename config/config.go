@@ -101,6 +101,13 @@ type Config struct {
 	GossipSeed []string
 	// ClusterGossipPort is the port at which nodes found by DNS gossip.
 	ClusterGossipPort int
+	// GossipPort is the port of gossip on ReplicationIp, TCP and UDP.
+	GossipPort int
+	// GossipPortAdvertiseAs is what other nodes are told instead of GossipPort; 0: GossipPort.
+	GossipPortAdvertiseAs int
+	// CatchUpThrottleMiB bounds, in MiB a second, what a node that lags fetches while
+	// the cluster is being written to; 0: no bound.
+	CatchUpThrottleMiB int
 	// GossipInterval and GossipTimeout pace the gossip between nodes.
 	GossipInterval time.Duration
 	GossipTimeout  time.Duration
@@ -229,6 +236,23 @@ func (c *Config) Warnings() []string { return c.warnings }
 // ListenAddr returns NodeIp and NodePort as one address to listen on.
 func (c *Config) ListenAddr() string {
 	return netip.AddrPortFrom(c.NodeIp, uint16(c.NodePort)).String()
+}
+
+// Secured says whether connections of nodes and clients are made with certificates.
+func (c *Config) Secured() bool { return !c.Insecure && (c.hasCertificate() || c.Dev) }
+
+// ViaDNS says whether the other nodes are found by looking up ClusterDns. Seeds
+// that are given win over the default of looking up.
+func (c *Config) ViaDNS() bool {
+	return c.DiscoverViaDns && (len(c.GossipSeed) == 0 || c.isGiven("DiscoverViaDns"))
+}
+
+// DNSGossipPort is the port of gossip of nodes that are found by DNS.
+func (c *Config) DNSGossipPort() int {
+	if c.isGiven("ClusterGossipPort") {
+		return c.ClusterGossipPort
+	}
+	return c.GossipPort
 }
 
 // hasCertificate says whether the operator named a certificate.

@@ -12,10 +12,7 @@ type unavailable struct {
 // not be passed over in silence, because the operator would believe to have
 // something that is not there. A row goes when the code behind it comes.
 func (c *Config) unavailable() []unavailable {
-	secured := !c.Insecure // an insecure node leaves certificates aside by definition
 	rows := []unavailable{
-		{c.ClusterSize > 1, "clusters are not available in this version: ClusterSize must be 1"},
-		{c.ReadOnlyReplica, "read-only replicas are not available in this version: ReadOnlyReplica must be false"},
 		{c.RunProjections != ProjectionsNone, "projections are not available in this version: RunProjections must be None"},
 		{c.EnableUnixSocket, "redaction is not available in this version: EnableUnixSocket must be false"},
 		{c.EnableHistograms, "histograms are not available in this version: EnableHistograms must be false"},
@@ -31,8 +28,8 @@ func (c *Config) unavailable() []unavailable {
 		o := &table[i]
 		changed := c.current(o) != o.def
 		switch o.group {
-		case groupCertificate, groupCertificateFile, groupCertificateStore:
-			rows = append(rows, unavailable{secured && changed, "TLS is not available in this version: " + o.name + " must not be set"})
+		case groupCertificateStore:
+			rows = append(rows, unavailable{!c.Insecure && changed, "certificate stores are not there on this system: " + o.name + " must not be set, CertificateFile names a file"})
 		case groupAuth:
 			external := strings.HasSuffix(o.name, "Type") && !strings.EqualFold(c.current(o), o.def)
 			rows = append(rows, unavailable{external, "authentication and authorisation plug-ins do not exist: " + o.name + " must be " + o.def})

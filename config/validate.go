@@ -38,7 +38,11 @@ func (c *Config) Validate() error {
 		refuse(!c.hasCertificate() && !c.Dev && !c.DisableHttps && !c.NodeIp.IsLoopback(),
 			"no certificate is configured, so plain HTTP is served on loopback addresses only: NodeIp %s needs "+
 				"DisableHttps=true (plain HTTP with authentication, behind a proxy that does TLS) or Insecure=true (neither)", c.NodeIp)
+		refuse(c.ClusterSize > 1 && !c.Secured() && !c.ReplicationIp.IsLoopback(),
+			"no certificate is configured, so nodes connect to each other on loopback addresses only: ReplicationIp %s needs "+
+				"a certificate (see annals certs) or Insecure=true", c.ReplicationIp)
 	}
+	refuse(c.ClusterSize > 1 && !c.ViaDNS() && len(c.GossipSeed) == 0, "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
 	for _, u := range c.unavailable() {
 		refuse(u.asked, "%s", u.line)
 	}

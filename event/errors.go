@@ -28,6 +28,29 @@ var (
 	ErrNotInitialized = errors.New("users cannot be read at the moment") // credentials cannot be checked yet
 )
 
+// What can keep a node's log from catching up with that of another node. None
+// of them changes anything.
+var (
+	ErrBeyondEnd    = errors.New("the position lies beyond the end of the log")       // ask a node that is ahead
+	ErrOtherHistory = errors.New("the logs have different histories")                 // an OtherHistory tells where
+	ErrDataMissing  = errors.New("data is missing in the log")                        // fetch it, then try again
+	ErrBadFrames    = errors.New("frames are not what a log holds next")              // damaged, or not in place: ask again
+	ErrOverlap      = errors.New("a file of the log reaches beyond that of the peer") // ask another peer, or begin with an empty log
+)
+
+// OtherHistory says that a log does not have a frame that ends at a position
+// with the chain that the log of another node has there.
+type OtherHistory struct {
+	Position int64
+}
+
+func (e *OtherHistory) Error() string {
+	return fmt.Sprintf("the logs have different histories at position %d", e.Position)
+}
+
+// Is makes errors.Is(err, ErrOtherHistory) hold.
+func (e *OtherHistory) Is(target error) bool { return target == ErrOtherHistory }
+
 // WrongExpectedVersion says that a stream was not at the version a write expected.
 type WrongExpectedVersion struct {
 	Stream   string

@@ -8,6 +8,12 @@ type Chain [16]byte
 // String returns the chain as 32 hexadecimal digits.
 func (c Chain) String() string { return hex.EncodeToString(c[:]) }
 
+// ParseChain reads what String writes.
+func ParseChain(text string) (c Chain, err error) {
+	err = c.UnmarshalText([]byte(text))
+	return c, err
+}
+
 // MarshalText writes the chain as 32 hexadecimal digits.
 func (c Chain) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, c[:]), nil }
 

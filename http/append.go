@@ -52,7 +52,10 @@ func (x *exchange) append() error {
 	if err != nil {
 		return err
 	}
-	body, err := x.readBody()
+	if done, err := x.passOn(w); done || err != nil {
+		return err
+	}
+	body, err := x.readBody(maxBody)
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,10 @@ func (x *exchange) incoming() error {
 	if err != nil {
 		return err
 	}
-	body, err := x.readBody()
+	if done, err := x.passOn(w); done || err != nil {
+		return err
+	}
+	body, err := x.readBody(maxBody)
 	if err != nil {
 		return err
 	}
@@ -166,14 +172,8 @@ func (x *exchange) appended(w *write) error {
 	return nil
 }
 
-// commit has a write done, by the leader.
+// commit has a write done. Should another node lead by now, the store says so.
 func (x *exchange) commit(w *write) (event.Written, error) {
-	if address, ok := x.s.cluster.Redirect(); ok {
-		return event.Written{}, &event.NotLeader{Address: address}
-	}
-	if w.leader && x.s.cluster.Role() != roleLeader {
-		return event.Written{}, problemNoLeader
-	}
 	ctx := newDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
 	defer ctx.release()
 	done, err := x.s.store.Write(ctx, &w.Write)
@@ -197,9 +197,9 @@ func (x *exchange) redirectIncoming() {
 
 // readBody reads the body of the request, which the write keeps. No more than
 // the limit is ever read or allocated, and no more than has come by much.
-func (x *exchange) readBody() ([]byte, error) {
+func (x *exchange) readBody(limit int64) ([]byte, error) {
 	n := x.r.ContentLength
-	if n > maxBody {
+	if n > limit {
 		return nil, problemTooLarge
 	}
 	if n == 0 {
@@ -212,7 +212,7 @@ func (x *exchange) readBody() ([]byte, error) {
 		}
 		return b, nil
 	}
-	src := http.MaxBytesReader(x.w, x.r.Body, maxBody)
+	src := http.MaxBytesReader(x.w, x.r.Body, limit)
 	b := make([]byte, 0, 64<<10)
 	for {
 		if len(b) == cap(b) {

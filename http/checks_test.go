@@ -318,44 +318,6 @@ func TestControlHeaders(t *testing.T) {
 	n.get("/streams/s/5/forward/1", appJSON, "Kurrent-LongPoll", "x").is(t, 400)
 }
 
-func TestCluster(t *testing.T) {
-	n := newNode(t)
-	n.filled("s", 2)
-	const leader = "https://leader.example:2113"
-	n.cluster.role, n.cluster.leader = "follower", leader
-	location := func(a answer, path string) {
-		t.Helper()
-		a.is(t, 307).has(t, "Location", leader+path)
-		equal(t, "body", a.body, "")
-		a.has(t, "Content-Type", "text/plain; charset=utf-8")
-	}
-	n.get("/streams/s", appJSON).is(t, 200)
-	n.get("/streams/s", appJSON, "ES-RequireLeader", "False").is(t, 200)
-	for _, path := range []string{"/streams/s?embed=body", "/streams/s/0", "/streams/s/metadata", "/streams/$all", "/streams/a%2Fb%20c/0/forward/5"} {
-		location(n.get(path, appJSON, "ES-RequireMaster", "True"), path)
-	}
-	location(n.one("/streams/s", appJSON, "{}"), "/streams/s")
-	location(n.one("/streams/s", appJSON, "{}", "ES-RequireLeader", "False"), "/streams/s")
-	location(n.one("/streams/s/metadata", appJSON, "{}", "ES-EventType", "-"), "/streams/s/metadata")
-	location(n.delete("s"), "/streams/s")
-	n.one("/streams/s", appJSON, "{").is(t, 400) // Arguments come first.
-
-	n.cluster.leader = ""
-	n.store.set(event.ErrNotReady, false)
-	n.one("/streams/s", appJSON, "{}").is(t, 503).says(t, "Server Is Not Ready")
-	n.one("/streams/s", appJSON, "{}", "ES-RequireLeader", "True").is(t, 500).says(t, "No leader info available in response")
-	n.get("/streams/s", appJSON, "ES-RequireLeader", "True").is(t, 500).says(t, "No leader info available in response")
-
-	n.cluster.role = "leader"
-	n.store.set(nil, false)
-	n.get("/streams/s", appJSON, "ES-RequireLeader", "True").is(t, 200)
-	n.cluster.confirm = &event.NotLeader{Address: leader + "/"}
-	location(n.get("/streams/s", appJSON, "ES-RequireLeader", "True"), "/streams/s")
-	n.cluster.confirm = event.ErrNotReady
-	n.get("/streams/s", appJSON, "ES-RequireLeader", "True").is(t, 503)
-	n.get("/streams/s", appJSON).is(t, 200)
-}
-
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		err    error

@@ -58,6 +58,10 @@ func (l phraseListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// HTTP/2 has no phrases, and net/http speaks it only on a connection that it knows.
+	if t, ok := c.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+		return c, nil
+	}
 	return wrapConn(c), nil
 }
 

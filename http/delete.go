@@ -20,6 +20,9 @@ func (x *exchange) delete() error {
 	if hard {
 		w.Kind = event.HardDelete
 	}
+	if done, err := x.passOn(w); done || err != nil {
+		return err
+	}
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}

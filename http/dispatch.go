@@ -149,6 +149,8 @@ func (x *exchange) run() error {
 		if err := x.authorize(op.right); err != nil {
 			return err
 		}
+	} else if err := access.CheckLevel(x.who, op.level); err != nil {
+		return err
 	}
 	return op.serve(x)
 }
@@ -232,7 +234,7 @@ func (x *exchange) onLeader(ctx context.Context) error {
 		return &event.NotLeader{Address: address}
 	}
 	if x.s.cluster.Role() != roleLeader {
-		return problemNoLeader
+		return event.ErrNotReady
 	}
 	return x.s.cluster.Confirm(ctx)
 }

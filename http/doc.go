@@ -15,6 +15,9 @@
 //	control.go    the headers that steer an operation
 //	stream.go, all.go, single.go, metadata.go, append.go, delete.go, nodeinfo.go
 //	              the operations, with caching.go; body_*.go read what is written
+//	relay.go      where a write is done: here, or at the leader
+//	gossip.go, members.go
+//	              the cluster as clients and operators see it
 //	feed.go       the fields and links of a feed; feed_json.go, feed_xml.go and
 //	              document.go the documents; uri.go, text.go what they are made of
 //	problem.go    the one table from errors to status, text and headers

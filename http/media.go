@@ -133,13 +133,16 @@ var (
 		typeEventXML, typeEventJSON, typeRaw, typeHTML)
 	changeOffer = newOffer(typeDescription, typeDescription, typeAtomXML, typeAtomJSON, typeTextXML, typeAppXML, typeJSON,
 		typeEventXML, typeEventJSON, typeEventsXML, typeEventsJSON, typeRaw)
-	nodeOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML, typeText)
+	nodeOffer   = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML, typeText)
+	gossipOffer = newOffer(typeJSON, typeJSON, typeAppXML, typeTextXML, typeText)
+	adminOffer  = newOffer(typeText, typeText, typeJSON, typeTextXML, typeAppXML)
 )
 
 // What bodies may be.
 const (
 	appendForms = 1<<formJSON | 1<<formTextXML | 1<<formAppXML | 1<<formRaw | 1<<formEventsJSON | 1<<formEventsXML |
 		1<<formEventJSON | 1<<formEventXML | 1<<formAtomJSON | 1<<formAtomXML
+	gossipForms   = 1<<formJSON | 1<<formTextXML | 1<<formAppXML
 	incomingForms = 1<<formJSON | 1<<formTextXML | 1<<formAppXML | 1<<formRaw | 1<<formAtomJSON | 1<<formAtomXML
 )
 

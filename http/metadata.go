@@ -33,7 +33,10 @@ func (x *exchange) writeMetadata() error {
 	if err != nil {
 		return err
 	}
-	body, err := x.readBody()
+	if done, err := x.passOn(w); done || err != nil {
+		return err
+	}
+	body, err := x.readBody(maxBody)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/annalsdb/annals/internal/jsontext"
 )
@@ -37,7 +38,11 @@ func (x *exchange) info() error {
 	b := append(x.out[:0], "{\n  \"esVersion\": \""+compatibleVersion+"\",\n  \"version\": "...)
 	b = jsontext.AppendString(b, x.s.opts.Version)
 	b = append(b, ",\n  \"state\": "...)
-	b = jsontext.AppendString(b, x.s.cluster.Role())
+	state := x.s.cluster.Role()
+	if m := x.s.opts.Membership; m != nil {
+		state = strings.ToLower(string(m.State()))
+	}
+	b = jsontext.AppendString(b, state)
 	b = append(b, ",\n  \"projectionsMode\": \"None\",\n  \"features\": {\n    \"projections\": false,\n    \"userManagement\": "...)
 	b = append(b, userManagement...)
 	b = append(b, ",\n    \"atomPub\": true\n  },\n  \"authentication\": {\n    \"type\": \""...)

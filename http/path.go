@@ -38,6 +38,8 @@ type route struct {
 	stream string // {s}
 	from   string // {n}, {p} or {guid}; empty: the head
 	count  string // {c}; empty: the default
+
+	argument string // the placeholder of a path outside /streams/
 }
 
 const (

@@ -54,7 +54,6 @@ var (
 	problemNotReady       = &problem{http.StatusServiceUnavailable, textNotReady, false}
 	problemBusy           = &problem{http.StatusServiceUnavailable, "Server Is Too Busy", false}
 	problemDiskFull       = &problem{http.StatusServiceUnavailable, "Server Is Out Of Disk Space", false}
-	problemNoLeader       = &problem{http.StatusInternalServerError, "No leader info available in response", false}
 	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
 	problemCorrupt        = &problem{http.StatusInternalServerError, "Stored data is damaged", false}
 	problemInternal       = &problem{http.StatusInternalServerError, "Internal Server Error", false}
@@ -114,6 +113,10 @@ func problemOf(err error, a action) (p *problem, known bool) {
 			return problemNotReady, true
 		}
 		return problemLeaderAt, true
+	}
+	var member *event.MemberError
+	if errors.As(err, &member) {
+		return &problem{status: http.StatusBadRequest, text: member.Text}, true
 	}
 	for i := range table {
 		row := &table[i]

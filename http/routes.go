@@ -15,7 +15,8 @@ type operation struct {
 	// checked operations need the right to the stream of the route.
 	checked bool
 	right   access.Right
-	single  bool // reads one event
+	level   access.Level // what other operations ask of the caller
+	single  bool         // reads one event
 	serve   func(*exchange) error
 }
 
@@ -63,6 +64,19 @@ func slash(method string, o *offer, bodies uint32) operation {
 	return operation{method: method, offer: o, bodies: bodies, serve: (*exchange).redirectSlash}
 }
 
+// operate is an operation of whoever operates the node. A body is not looked at.
+func operate(method string, serve func(*exchange) error) operation {
+	return operation{method: method, offer: adminOffer, level: access.Ops, serve: serve}
+}
+
+// gossipResource is the view of the cluster, open to callers of a level.
+func gossipResource(level access.Level) resource {
+	return newResource(
+		operation{method: http.MethodGet, offer: gossipOffer, level: level, serve: (*exchange).gossip},
+		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, level: level, serve: (*exchange).hearGossip},
+	)
+}
+
 // streamResources is the table of everything under /streams/.
 var streamResources = [kinds]resource{
 	kindStream: newResource(
@@ -102,11 +116,16 @@ var streamResources = [kinds]resource{
 	kindFilteredForward:  newResource(get(feedOffer, access.ReadRight, (*exchange).filteredForward)),
 }
 
-// The paths without placeholders.
+// The paths outside /streams/.
 var (
 	pingResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, serve: (*exchange).ping})
 	infoResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, serve: (*exchange).info})
 	webResource  = newResource(operation{method: http.MethodGet, serve: (*exchange).web})
+
+	resignResource   = newResource(operate(http.MethodPost, (*exchange).resign))
+	priorityResource = newResource(operate(http.MethodPost, (*exchange).setPriority))
+	membersResource  = newResource(operate(http.MethodGet, (*exchange).members), operate(http.MethodPost, (*exchange).addMember))
+	memberResource   = newResource(operate(http.MethodDelete, (*exchange).removeMember))
 
 	healthResource = resource{
 		operations: []operation{{method: http.MethodGet, serve: (*exchange).health}},

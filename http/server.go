@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
 	"github.com/julienschmidt/httprouter"
@@ -30,6 +31,13 @@ type Options struct {
 	Access  Access
 	Logger  hclog.Logger
 
+	// Membership serves /gossip and what /admin has of the cluster, which are not
+	// there without it.
+	Membership Membership
+	// Relay takes writes to the leader when this node is not it. Nil: the client is
+	// redirected.
+	Relay Relay
+
 	// Version is the product's own version, shown beside the compatible one.
 	Version string
 
@@ -49,8 +57,13 @@ type Options struct {
 	MaxEventBytes int
 
 	DisableHTTPCaching bool // every 200 says that it must not be kept
-	DisableAdminUI     bool // no redirects to the web interface
+	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin
+	DisableGossip      bool // no /gossip
 	Insecure           bool // no authentication and no rights, as /info tells it
+
+	// /gossip is open to callers without credentials when either is true.
+	OverrideAnonymousEndpointAccessForGossip bool
+	AllowAnonymousEndpointAccess             bool
 
 	// Groups names the persistent subscription groups of a stream. Nil means that
 	// there are none.
@@ -140,8 +153,8 @@ func (s *Server) Drain() {
 func (s *Server) newRouter() *httprouter.Router {
 	r := &httprouter.Router{} // No redirects and no answers of its own.
 	for path, res := range s.fixedResources() {
-		handle := func(w http.ResponseWriter, req *http.Request, _ httprouter.Params) {
-			s.serve(w, req, res, route{})
+		handle := func(w http.ResponseWriter, req *http.Request, p httprouter.Params) {
+			s.serve(w, req, res, route{argument: p.ByName(argument)})
 		}
 		for _, method := range routedMethods {
 			r.Handle(method, path, handle)
@@ -178,7 +191,10 @@ func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request, _ httprout
 	s.serve(w, r, &streamResources[rt.kind], rt)
 }
 
-// fixedResources are the paths without placeholders.
+// argument is the name of the placeholder in paths outside /streams/.
+const argument = "argument"
+
+// fixedResources are the paths outside /streams/.
 func (s *Server) fixedResources() map[string]*resource {
 	m := map[string]*resource{
 		"/ping":        &pingResource,
@@ -188,6 +204,23 @@ func (s *Server) fixedResources() map[string]*resource {
 	if !s.opts.DisableAdminUI {
 		m["/"] = &webResource
 		m["/web"] = &webResource
+	}
+	if s.opts.Membership == nil {
+		return m
+	}
+	if !s.opts.DisableGossip {
+		level := access.Anon
+		if !s.opts.OverrideAnonymousEndpointAccessForGossip && !s.opts.AllowAnonymousEndpointAccess {
+			level = access.Auth
+		}
+		gossip := gossipResource(level)
+		m["/gossip"] = &gossip
+	}
+	if !s.opts.DisableAdminUI {
+		m["/admin/node/resign"] = &resignResource
+		m["/admin/node/priority/:"+argument] = &priorityResource
+		m["/admin/cluster/members"] = &membersResource
+		m["/admin/cluster/members/:"+argument] = &memberResource
 	}
 	return m
 }

@@ -57,6 +57,41 @@ type Cluster interface {
 	Ready() bool
 }
 
+// Membership is the cluster as an operator sees it.
+type Membership interface {
+	// View is the cluster as this node knows it at the moment. It is prompt and
+	// never waits for the network.
+	View() event.ClusterView
+	// State is what this node is at the moment.
+	State() event.NodeState
+	// SetPriority changes this node's priority in elections until it is restarted.
+	SetPriority(priority int) error
+	// Resign hands leadership over. It is nil also when nobody could take over and
+	// when this node does not lead.
+	Resign(ctx context.Context) error
+	// AddMember makes a node a member of the cluster, given its id or the address
+	// that other nodes reach it at. Besides the context's error it returns
+	// *event.NotLeader, event.ErrNotReady, or *event.MemberError.
+	AddMember(ctx context.Context, node string) error
+	// RemoveMember makes a node no member, with the errors of AddMember.
+	RemoveMember(ctx context.Context, node string) error
+}
+
+// Relay passes requests on to the leader and its answers back.
+type Relay interface {
+	// Relay answers r with what the leader answers to it. It returns false when it
+	// neither read from the body nor sent anything, to the leader or to the client,
+	// for example because no leader is known: the caller then answers itself.
+	//
+	// The header map of w is empty when it is called. Method, path, query, Host, all
+	// headers and the body of r reach the leader as they are; its status, headers
+	// and body come back as they are, a redirect included, and the phrase of its
+	// status line goes to SetReason. The caller's rights are those of the
+	// credentials in r alone: the leader must not take the request for one of the
+	// relaying node's own.
+	Relay(w http.ResponseWriter, r *http.Request) (done bool)
+}
+
 // Access knows callers and their rights.
 type Access interface {
 	// Authenticate names the caller: event.ErrNotAuthorized for wrong credentials,

@@ -27,11 +27,26 @@ func (s *Server) base(b []byte, r *http.Request) []byte {
 		b = append(b, "http://"...)
 		return append(b, r.Host...)
 	}
-	scheme := "http"
+	scheme, host, port := s.address(r)
+	b = append(b, scheme...)
+	b = append(b, "://"...)
+	b = append(b, host...)
+	if port != "" && !(scheme == "http" && port == "80") && !(scheme == "https" && port == "443") {
+		b = append(b, ':')
+		b = append(b, port...)
+	}
+	return b
+}
+
+// address finds the parts of the base URI. The port is empty when nobody named one.
+func (s *Server) address(r *http.Request) (scheme, host, port string) {
+	m := r.Header
+	proto, fhost, fport := m[keyForwardedProto], m[keyForwardedHost], m[keyForwardedPort]
+	scheme = "http"
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	host, port := splitHost(requestHost(r))
+	host, port = splitHost(requestHost(r))
 	if s.opts.AdvertiseHost != "" {
 		host = s.opts.AdvertiseHost
 		if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
@@ -55,14 +70,7 @@ func (s *Server) base(b []byte, r *http.Request) []byte {
 			port = p
 		}
 	}
-	b = append(b, scheme...)
-	b = append(b, "://"...)
-	b = append(b, host...)
-	if port != "" && !(scheme == "http" && port == "80") && !(scheme == "https" && port == "443") {
-		b = append(b, ':')
-		b = append(b, port...)
-	}
-	return b
+	return scheme, host, port
 }
 
 // requestHost is the Host header, or what the connection was made to.

@@ -1,0 +1,348 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+const leader = "https://leader.example:2113"
+
+// newFollower is a node with two events in s that is not the leader any more.
+func newFollower(t testing.TB, change ...func(*httpapi.Options)) *node {
+	n := newNode(t, change...)
+	n.filled("s", 2)
+	n.cluster.role, n.cluster.leader = "follower", leader
+	return n
+}
+
+// redirects checks for an answer that sends the client to the leader.
+func redirects(t testing.TB, a answer, path string) {
+	t.Helper()
+	a.is(t, 307).has(t, "Location", leader+path).has(t, "Content-Type", "text/plain; charset=utf-8")
+	equal(t, "body", a.body, "")
+}
+
+// readPaths are all forms of path that read, with arguments that are right.
+var readPaths = []string{
+	"/streams/s", "/streams/s?embed=body", "/streams/s/head/backward/5", "/streams/s/1/5", "/streams/s/0/forward/5", "/streams/a%2Fb%20c/0/forward/5",
+	"/streams/s/0", "/streams/s/head", "/streams/s/metadata", "/streams/s/metadata/0", "/streams/s/metadata/head/backward/5", "/streams/s/metadata/0/forward/5",
+	"/streams/%24%24s/head", "/streams/$all", "/streams/%24all/head/backward/5", "/streams/$all/" + zeros + "/forward/5",
+	"/streams/$all/filtered?exclude-system-events=true", "/streams/$all/filtered/" + zeros + "/forward/5?context=streamid&type=prefix&data=s&a=%2F",
+}
+
+var leaderHeaders = []string{"ES-RequireLeader", "ES-RequireMaster", "ES-RequiresMaster", "Kurrent-RequireLeader"}
+
+func TestReadsThatNeedTheLeader(t *testing.T) {
+	for _, path := range readPaths {
+		t.Run(path, func(t *testing.T) {
+			n := newFollower(t)
+			n.meta1("s")
+			local := n.get(path, appJSON)
+			for _, name := range leaderHeaders {
+				redirects(t, n.get(path, appJSON, name, "True"), path)
+				equal(t, "local", n.get(path, appJSON, name, "False").status, local.status)
+				n.get(path, appJSON, name, "perhaps").is(t, 400).says(t, "ES-RequireLeader header in wrong format.")
+			}
+			n.get(path, appJSON, "ES-RequireMaster", "false", "ES-RequireLeader", "TRUE").is(t, 307)
+			n.get(path, streamDesc, "ES-RequireLeader", "True").is(t, 307, 406)
+			n.do("HEAD", path, "", admin("ES-RequireLeader", "true")).is(t, 307)
+
+			n.cluster.leader = "" // Nobody knows who leads.
+			equal(t, "local", n.get(path, appJSON).status, local.status)
+			n.get(path, appJSON, "ES-RequireLeader", "True").is(t, 503).says(t, "Server Is Not Ready")
+
+			n.cluster.role = "leader"
+			equal(t, "on the leader", n.get(path, appJSON, "ES-RequireLeader", "True").status, local.status)
+			n.cluster.confirm = &event.NotLeader{Address: leader + "/"}
+			redirects(t, n.get(path, appJSON, "ES-RequireLeader", "True"), path)
+			n.cluster.confirm = fmt.Errorf("wrapped: %w", event.ErrNotReady)
+			n.get(path, appJSON, "ES-RequireLeader", "True").is(t, 503).says(t, "Server Is Not Ready")
+			equal(t, "unconfirmed", n.get(path, appJSON).status, local.status)
+		})
+	}
+}
+
+// meta1 writes metadata to the stream of a follower as replication would.
+func (n *node) meta1(stream string) {
+	n.t.Helper()
+	role := n.cluster.role
+	n.cluster.role = "leader"
+	n.meta(stream, `{"a":1}`)
+	n.cluster.role = role
+}
+
+// unreadable is a body that must not be read.
+type unreadable struct{ t *testing.T }
+
+func (u unreadable) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.ErrUnexpectedEOF
+}
+
+// untouched sends a write whose body must stay where it is.
+func (n *node) untouched(t *testing.T, method, path string, h http.Header) answer {
+	t.Helper()
+	r := httptest.NewRequest(method, base+path, unreadable{t})
+	r.Header, r.ContentLength = h, maxAppend
+	return n.serve(r)
+}
+
+const maxAppend = 4 << 20
+
+// writes are all forms of path that write, with headers that are right.
+var writes = []struct {
+	method, path string
+	header       []string
+}{
+	{"POST", "/streams/s", []string{"Content-Type", eventsJSON}},
+	{"POST", "/streams/s?a=%2Fb", []string{"Content-Type", appJSON, "ES-EventType", "t", "ES-EventId", "0f9fad5b-d9cb-469f-a165-70867728950e"}},
+	{"POST", "/streams/a%2Fb%20c", []string{"Content-Type", eventsXML}},
+	{"POST", "/streams/s/incoming/0f9fad5b-d9cb-469f-a165-70867728950e", []string{"Content-Type", octets, "ES-EventType", "t"}},
+	{"POST", "/streams/s/metadata", []string{"Content-Type", appJSON}},
+	{"POST", "/streams/%24%24s", []string{"Content-Type", eventsJSON}},
+	{"DELETE", "/streams/s", nil},
+	{"DELETE", "/streams/s", []string{"ES-HardDelete", "true"}},
+}
+
+func TestWritesOnFollower(t *testing.T) {
+	for _, c := range writes {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			n := newFollower(t)
+			send := func(headers ...string) answer {
+				t.Helper()
+				return n.untouched(t, c.method, c.path, admin(append(headers, c.header...)...))
+			}
+			redirects(t, send(), c.path)
+			redirects(t, send("ES-RequireLeader", "False"), c.path)
+			redirects(t, send("ES-RequireMaster", "True"), c.path)
+
+			// Nothing comes later than the order of checks says.
+			h := with(c.header...)
+			h.Set("Authorization", wrongCredentials)
+			n.untouched(t, c.method, c.path, h).is(t, 401)
+			send("Accept", "image/png").is(t, 406)
+			send("ES-ExpectedVersion", "soon").is(t, 400).says(t, "ES-ExpectedVersion header in wrong format.")
+			send("ES-RequiresMaster", "perhaps").is(t, 400).says(t, "ES-RequireLeader header in wrong format.")
+
+			n.cluster.leader = ""
+			send("ES-RequireLeader", "True").is(t, 503).says(t, "Server Is Not Ready")
+		})
+	}
+	n := newFollower(t)
+	n.meta1("s")
+	n.store.append("$$s", 1, event.Proposed{Type: event.TypeMetadata, Flags: event.FlagJSON, Data: []byte(`{"$acl":{"$w":"admin","$d":"admin","$mw":"admin"}}`)})
+	for _, c := range writes {
+		if strings.HasPrefix(c.path, "/streams/a") {
+			continue
+		}
+		n.untouched(t, c.method, c.path, with(c.header...)).is(t, 401) // Rights come first.
+	}
+	n.untouched(t, "POST", "/streams/s", admin("Content-Type", appJSON)).is(t, 400).says(t, "Must include an event type")
+	n.untouched(t, "POST", "/streams/s", admin("Content-Type", appJSON, "ES-EventType", "t")).is(t, 307).says(t, "Forwarding to idempotent URI")
+	n.untouched(t, "POST", "/streams/s", admin("Content-Type", "text/plain")).is(t, 415)
+	n.untouched(t, "DELETE", "/streams/s", admin("ES-HardDelete", "perhaps")).is(t, 400)
+}
+
+// The store has the last word on who leads.
+func TestStoreThatDoesNotLead(t *testing.T) {
+	n := newNode(t)
+	for _, c := range []struct {
+		err    error
+		status int
+	}{
+		{fmt.Errorf("wrapped: %w", &event.NotLeader{Address: leader}), 307},
+		{&event.NotLeader{}, 503},
+		{event.ErrNotReady, 503},
+	} {
+		n.store.set(c.err, false)
+		for _, a := range map[string]answer{
+			"/streams/s":          n.one("/streams/s", appJSON, "{}"),
+			"/streams/s/metadata": n.one("/streams/s/metadata", appJSON, "{}", "ES-EventType", "-"),
+			"":                    n.delete("s"),
+		} {
+			a.is(t, c.status)
+			if c.status == 503 {
+				a.says(t, "Server Is Not Ready")
+			} else {
+				equal(t, "body", a.body, "")
+			}
+		}
+	}
+}
+
+// relayTo is a relay that calls the leader's handler.
+type relayTo struct {
+	handler http.Handler
+	asked   int
+	request *http.Request
+}
+
+func (l *relayTo) Relay(w http.ResponseWriter, r *http.Request) bool {
+	l.asked++
+	l.request = r
+	if l.handler == nil {
+		return false
+	}
+	if len(w.Header()) > 0 {
+		panic(fmt.Sprintf("headers %v were set before", w.Header()))
+	}
+	l.handler.ServeHTTP(w, r)
+	return true
+}
+
+func TestRelay(t *testing.T) {
+	behind := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
+	relay := &relayTo{handler: behind.handler}
+	n := newFollower(t, func(o *httpapi.Options) { o.Relay = relay })
+
+	a := n.put("r", `{"a":1}`).has(t, "Location", base+"/streams/r/0")
+	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
+	equal(t, "copies of a header", len(a.header["Access-Control-Allow-Origin"]), 1)
+	equal(t, "host", relay.request.Host, host)
+	equal(t, "data", behind.get("/streams/r/0", appJSON).is(t, 200).body, `{"a":1}`)
+	n.batch("r", `[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`, "ES-ExpectedVersion", "7").is(t, 400).says(t, "Wrong expected EventNumber").has(t, "ES-CurrentVersion", "0")
+	n.one("/streams/r", appJSON, "{").is(t, 400).says(t, "Write request body invalid.")
+	n.one("/streams/r/metadata", appJSON, `{"$maxCount":2}`, "ES-EventType", "-").is(t, 201)
+	n.one("/streams/r/incoming/"+n.id(), appJSON, "{}").is(t, 201)
+	n.delete("r").is(t, 204)
+	equal(t, "relayed", relay.asked, 6)
+	n.get("/streams/s", appJSON).is(t, 200)
+	n.get("/streams/r", appJSON).is(t, 404)
+	equal(t, "reads are not relayed", relay.asked, 6)
+
+	// Who asks for the leader is sent there.
+	redirects(t, n.delete("r", "ES-RequireLeader", "True"), "/streams/r")
+	redirects(t, n.get("/streams/s", appJSON, "ES-RequireLeader", "True"), "/streams/s")
+	// Nobody's rights or arguments are left to the leader to judge.
+	n.do("POST", "/streams/$x", "[]", with("Content-Type", eventsJSON)).is(t, 401)
+	n.one("/streams/r", appJSON, "{}", "ES-ExpectedVersion", "x").is(t, 400)
+	// What was relayed is not relayed again.
+	redirects(t, n.delete("r", "Annals-Relayed", "1"), "/streams/r")
+	equal(t, "not relayed", relay.asked, 6)
+
+	// Two nodes that take each other for the leader.
+	behind.cluster.role, behind.cluster.leader = "follower", "http://third.example:2113"
+	n.delete("r").is(t, 307).has(t, "Location", "http://third.example:2113/streams/r")
+
+	// A relay that cannot.
+	relay.handler = nil
+	a = n.untouched(t, "POST", "/streams/r", admin("Content-Type", eventsJSON))
+	redirects(t, a, "/streams/r")
+	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
+	asked := relay.asked
+	n.cluster.leader = ""
+	n.store.set(event.ErrNotReady, false)
+	n.delete("r").is(t, 503).says(t, "Server Is Not Ready")
+	equal(t, "without a leader there is nobody to relay to", relay.asked, asked)
+	n.cluster.role = "leader"
+	n.store.set(nil, false)
+	n.delete("s").is(t, 204)
+	equal(t, "the leader relays nothing", relay.asked, asked)
+}
+
+// The client is given the addresses that it can reach, whatever stands between.
+func TestRelayedAddresses(t *testing.T) {
+	behind := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
+	for _, c := range []struct {
+		name, host string
+		header     []string
+		advertise  string
+		port       int
+		want       string
+	}{
+		{"as the request says", "node.example:2113", nil, "", 0, "http://node.example:2113"},
+		{"usual port", "node.example", nil, "", 0, "http://node.example"},
+		{"usual port of TLS", "node.example", []string{"X-Forwarded-Proto", "https"}, "", 0, "https://node.example"},
+		{"version 6", "[::1]:2113", nil, "", 0, "http://[::1]:2113"},
+		{"advertised", "node.example:2113", nil, "public.example", 5, "http://public.example:5"},
+		{"proxy", "node.example:2113", []string{"X-Forwarded-Host", "proxy.example", "X-Forwarded-Port", "7", "X-Forwarded-Prefix", "p"}, "", 0, "http://proxy.example:7/p"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			relay := &relayTo{handler: behind.handler}
+			n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.AdvertiseHost, o.AdvertisePort = relay, c.advertise, c.port })
+			stream := "/streams/" + strings.ReplaceAll(c.name, " ", "-")
+			r := httptest.NewRequest("POST", base+stream, strings.NewReader(`[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`))
+			r.Host, r.Header = c.host, admin(append(c.header, "Content-Type", eventsJSON)...)
+			before := r.Header.Clone()
+			n.serve(r).is(t, 201).has(t, "Location", c.want+stream+"/0")
+			equal(t, "own headers", fmt.Sprint(r.Header), fmt.Sprint(before))
+			equal(t, "host", relay.request.Host, c.host)
+		})
+	}
+}
+
+// A redirect does not wait for the body, and leaves the connection fit for use,
+// or says that it is not.
+func TestRedirectOverTheWire(t *testing.T) {
+	n := newNode(t)
+	lead := newNode(t)
+	n.cluster.role, n.cluster.leader = "follower", "http://"+listen(t, lead.handler)
+	address := listen(t, n.handler)
+	const write = "Content-Type: application/octet-stream\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\n"
+
+	w := dial(t, address)
+	for range 3 {
+		w.send(request("POST", "/streams/s", write, "{}"))
+		status, body := w.answer("POST")
+		equal(t, "small body", status+"|"+body, "307 Temporary Redirect|")
+	}
+	w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", write, maxAppend))
+	r, err := http.ReadResponse(w.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "large body announced", r.Status, "307 Temporary Redirect")
+	equal(t, "connection ends", r.Close, true)
+	if _, err := w.r.ReadByte(); err != io.EOF {
+		t.Errorf("the connection goes on: %v", err)
+	}
+
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
+	t.Cleanup(client.CloseIdleConnections)
+	body := strings.Repeat("x", 4_000_000)
+	for _, expect := range []string{"100-continue", ""} {
+		stream := "/streams/followed" + expect
+		req, err := http.NewRequest("POST", "http://"+address+stream, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = with("Content-Type", octets, "ES-EventType", "t", "ES-EventId", n.id())
+		if expect != "" {
+			req.Header.Set("Expect", expect)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		equal(t, "followed", fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("Location")), "201 "+n.cluster.leader+stream+"/0")
+		equal(t, "data", len(lead.get(stream+"/0", octets).is(t, 200).body), len(body))
+	}
+}
+
+// The phrase of the leader's status line gets through a relay on a real connection.
+func TestRelayedPhrase(t *testing.T) {
+	behind := newNode(t)
+	n := newFollower(t, func(o *httpapi.Options) { o.Relay = &relayTo{handler: behind.handler} })
+	w := dial(t, listen(t, n.handler))
+	for range 2 {
+		w.send(request("POST", "/streams/s", "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\nES-ExpectedVersion: 7\r\n", "{}"))
+		status, body := w.answer("POST")
+		equal(t, "answer", status+"|"+body, "400 Wrong expected EventNumber|Wrong expected EventNumber")
+	}
+	if w.r.Buffered() > 0 {
+		rest, err := bufio.NewReader(w.r).ReadString(0)
+		t.Errorf("more came: %q, %v", rest, err)
+	}
+}

@@ -1,0 +1,144 @@
+package httpapi
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/annalsdb/annals/event"
+)
+
+var (
+	errPriority = badRequest("nodePriority must be an integer.")
+	errNoNode   = badRequest("node must be the id of a node or its host:port for replication.")
+)
+
+// resign hands leadership over if this node has it.
+func (x *exchange) resign() error {
+	ctx := x.reads()
+	defer ctx.release()
+	if err := x.s.opts.Membership.Resign(ctx); err != nil {
+		return err
+	}
+	return x.accepted()
+}
+
+// setPriority changes how much this node wants to lead.
+func (x *exchange) setPriority() error {
+	n, err := strconv.ParseInt(x.route.argument, 10, 32)
+	if err != nil {
+		return errPriority
+	}
+	if err := x.s.opts.Membership.SetPriority(int(n)); err != nil {
+		return err
+	}
+	return x.accepted()
+}
+
+// accepted answers an order that gives nothing back.
+func (x *exchange) accepted() error {
+	x.w.Header()[keyContentType] = typeText.contentType
+	x.send(http.StatusOK, nil)
+	return nil
+}
+
+// addMember makes a node a member. Only the leader can do it.
+func (x *exchange) addMember() error {
+	node := strings.TrimSpace(queryValue(x.r.URL.RawQuery, "node"))
+	if node == "" {
+		return errNoNode
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	if err := x.s.opts.Membership.AddMember(ctx, node); err != nil {
+		return err
+	}
+	return x.members()
+}
+
+// removeMember makes a node no member. Only the leader can do it.
+func (x *exchange) removeMember() error {
+	node := strings.TrimSpace(x.route.argument)
+	if node == "" {
+		return errNoNode
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	if err := x.s.opts.Membership.RemoveMember(ctx, node); err != nil {
+		return err
+	}
+	return x.members()
+}
+
+// members answers with what an operator wants to know of each node.
+func (x *exchange) members() error {
+	view := x.s.opts.Membership.View()
+	switch x.media.form {
+	case formJSON:
+		x.out = appendObjects(x.out[:0], "", view.Members, memberFields)
+	case formTextXML, formAppXML:
+		x.out = appendElements(append(x.out[:0], xmlProlog...), "Members", "Member", view.Members, memberFields)
+	default:
+		table, err := memberTable(view.Members)
+		if err != nil {
+			return err
+		}
+		x.out = append(x.out[:0], table...)
+	}
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+func memberFields(m *event.Member) []field {
+	return []field{
+		textField("nodeId", "NodeId", m.Node.String()),
+		textField("state", "State", string(m.State)),
+		boolField("isAlive", "IsAlive", m.Alive),
+		boolField("voter", "Voter", m.Voter),
+		boolField("readOnly", "ReadOnly", m.ReadOnly),
+		intField("priority", "Priority", int64(m.Priority)),
+		textField("replicationAddress", "ReplicationAddress", joinAddress(m.ReplicationHost, m.ReplicationPort)),
+		textField("httpAddress", "HttpAddress", joinAddress(m.HTTPHost, m.HTTPPort)),
+		intField("writerCheckpoint", "WriterCheckpoint", m.Writer),
+		intField("epochNumber", "EpochNumber", m.EpochNumber),
+		textField("version", "Version", m.Version),
+	}
+}
+
+// memberTable is the list for people: one line per node below a line of titles,
+// in columns. What holds a blank or nothing would be taken for other columns.
+func memberTable(members []event.Member) ([]byte, error) {
+	var rows strings.Builder
+	row := func(fields []field, cell func(field) string) {
+		for i, f := range fields {
+			if i > 0 {
+				rows.WriteByte('\t')
+			}
+			rows.WriteString(cell(f))
+		}
+		rows.WriteByte('\n')
+	}
+	row(memberFields(&event.Member{}), func(f field) string { return f.xml })
+	for i := range members {
+		row(memberFields(&members[i]), func(f field) string {
+			value := strings.Join(strings.Fields(f.value), "_")
+			if value == "" {
+				return "-"
+			}
+			return value
+		})
+	}
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	if _, err := io.WriteString(w, rows.String()); err != nil {
+		return nil, err
+	}
+	if err := w.Flush(); err != nil {
+		return nil, err
+	}
+	return table.Bytes(), nil
+}

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// keyRelayed marks a request that a node relayed. Whoever gets one and does not
+// lead redirects it, so that nodes that disagree on who leads cannot pass a
+// request round between them. A client that sets it asks for the same.
+const keyRelayed = "Annals-Relayed"
+
+var relayedOnce = []string{"1"}
+
+// passOn takes a write that this node cannot do to the leader, before its body
+// is read: a follower neither reads nor judges what it does not write. The
+// request was relayed and answered when done is true; otherwise the error is
+// *event.NotLeader, or event.ErrNotReady when the client insists on a leader and
+// none is known. Whether this node can write at all is for the store to say.
+func (x *exchange) passOn(w *write) (done bool, err error) {
+	address, ok := x.s.cluster.Redirect()
+	switch {
+	case ok && !w.leader && x.relay():
+		return true, nil
+	case ok:
+		return false, &event.NotLeader{Address: address}
+	case w.leader && x.s.cluster.Role() != roleLeader:
+		return false, event.ErrNotReady
+	}
+	return false, nil
+}
+
+// relay reports whether the leader's answer was passed back to the client.
+func (x *exchange) relay() bool {
+	if x.s.opts.Relay == nil || x.r.Header[keyRelayed] != nil {
+		return false
+	}
+	// The copy shares the body and the context, by which phrases find the connection.
+	r := x.r.WithContext(x.r.Context())
+	r.Header = x.r.Header.Clone()
+	r.Header[keyRelayed] = relayedOnce
+	x.s.forward(r)
+	clear(x.w.Header()) // The leader sends all of its own.
+	if x.s.opts.Relay.Relay(x.w, r) {
+		return true
+	}
+	x.cors()
+	return false
+}
+
+// forward makes the leader give out the addresses that this node would: the
+// client knows no other, and the leader cannot see whether it came by TLS.
+func (s *Server) forward(r *http.Request) {
+	scheme, host, port := s.address(r)
+	if port == "" { // Or the leader would think of its own.
+		port = "80"
+		if scheme == "https" {
+			port = "443"
+		}
+	}
+	r.Header[keyForwardedProto] = []string{scheme}
+	r.Header[keyForwardedHost] = []string{host + ":" + port}
+	delete(r.Header, keyForwardedPort)
+}
