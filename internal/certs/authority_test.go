@@ -1,0 +1,279 @@
+package certs_test
+
+import (
+	"bytes"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/certs"
+)
+
+func authority(t *testing.T, o certs.AuthorityOptions) *certs.Authority {
+	t.Helper()
+	if o.Key == "" {
+		o.Key = certs.ECDSAP256
+	}
+	a, err := certs.NewAuthority(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// What is written is what a node loads.
+func TestWrittenFilesLoad(t *testing.T) {
+	for _, kind := range []certs.KeyKind{certs.RSA2048, certs.ECDSAP256} {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			ca, roots, out := filepath.Join(dir, "ca"), filepath.Join(dir, "roots"), filepath.Join(dir, "deep", "node1")
+			if err := authority(t, certs.AuthorityOptions{Key: kind}).Write(ca, false); err != nil {
+				t.Fatal(err)
+			}
+			a, err := certs.LoadAuthority(ca)
+			if err != nil {
+				t.Fatal(err)
+			}
+			issued, err := a.Issue(certs.NodeOptions{DNSNames: []string{"localhost", "*.example.com"}, IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := issued.Write(out, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.CopyFS(roots, os.DirFS(ca)); err != nil {
+				t.Fatal(err)
+			}
+			f := certs.Files{Certificate: filepath.Join(out, "node.crt"), PrivateKey: filepath.Join(out, "node.key"), RootsDir: roots}
+			report := certs.Inspect(f)
+			if len(report.Findings) != 0 || !report.Node || report.ReservedCN != "eventstoredb-node" || !report.Certificate.Equal(issued.Certificate) {
+				t.Fatalf("%+v", report)
+			}
+			if got, want := load(t, f).Certificate, a.Set(issued).Certificate; !reflect.DeepEqual(got, want) {
+				t.Errorf("the set in memory differs from the one of the files")
+			}
+			one, two := certs.NewStore(load(t, f), certs.StoreOptions{}), certs.NewStore(a.Set(issued), certs.StoreOptions{})
+			for _, host := range []string{"localhost", "db.example.com", "::1"} {
+				if serverErr, clientErr := connect(t, one.PeerServer(), two.PeerClient(host)); serverErr != nil || clientErr != nil {
+					t.Errorf("%s: %v, %v", host, serverErr, clientErr)
+				}
+			}
+			c := issued.Certificate
+			_, isRSA := c.PublicKey.(*rsa.PublicKey)
+			if isRSA != (kind == certs.RSA2048) || isRSA != (c.KeyUsage&x509.KeyUsageKeyEncipherment != 0) || c.IsCA {
+				t.Errorf("key %T, usage %b, authority %t", c.PublicKey, c.KeyUsage, c.IsCA)
+			}
+			for name, want := range map[string]fs.FileMode{ca + "/ca.key": 0o600, ca + "/ca.crt": 0o644, out + "/node.key": 0o600, out + "/node.crt": 0o644} {
+				if info, err := os.Stat(name); err != nil || info.Mode() != want {
+					t.Errorf("%s has mode %v, %v", name, info.Mode(), err)
+				}
+			}
+			noLeftovers(t, dir)
+		})
+	}
+}
+
+func noLeftovers(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".tmp") {
+			t.Errorf("%s was left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsOverwritten(t *testing.T) {
+	dir := newFolder(t)
+	a := authority(t, certs.AuthorityOptions{})
+	if err := a.Write(dir.dir, false); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(filepath.Join(dir.dir, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := authority(t, certs.AuthorityOptions{})
+	if err := other.Write(dir.dir, false); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "ca.key") {
+		t.Errorf("written over: %v", err)
+	}
+	// One of two files is enough, a link to nowhere too, and then none is written.
+	half := newFolder(t)
+	if err := os.Symlink("nowhere", filepath.Join(half.dir, "ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Write(half.dir, false); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("written over a link: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(half.dir, "ca.key")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key was written: %v", err)
+	}
+	if after, err := os.ReadFile(filepath.Join(dir.dir, "ca.key")); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the key changed: %v", err)
+	}
+	// By force the new file has the permissions of a new file.
+	if err := os.Chmod(filepath.Join(dir.dir, "ca.key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Write(dir.dir, true); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir.dir, "ca.key")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if got, err := certs.LoadAuthority(dir.dir); err != nil || !got.Certificate.Equal(other.Certificate) {
+		t.Errorf("not the new authority: %v", err)
+	}
+	// A folder in the place of a file cannot be replaced, and nothing is left.
+	blocked := newFolder(t)
+	blocked.put("ca.crt/x", nil)
+	if err := other.Write(blocked.dir, true); err == nil || !strings.Contains(err.Error(), "ca.crt") {
+		t.Errorf("written over a folder: %v", err)
+	}
+	noLeftovers(t, blocked.dir)
+	if err := other.Write(blocked.put("file", nil), false); err == nil {
+		t.Error("a file was taken for a folder")
+	}
+}
+
+func TestAuthorityOptions(t *testing.T) {
+	a := authority(t, certs.AuthorityOptions{CommonName: "mine", Days: 10})
+	days := time.Until(a.Certificate.NotAfter).Round(time.Hour) / hours24
+	if a.Certificate.Subject.CommonName != "mine" || days != 10 || !a.Certificate.IsCA {
+		t.Errorf("%s for %d days", a.Certificate.Subject, days)
+	}
+	one, two := authority(t, certs.AuthorityOptions{}), authority(t, certs.AuthorityOptions{})
+	if one.Certificate.Subject.CommonName == two.Certificate.Subject.CommonName {
+		t.Errorf("two authorities are both named %s", one.Certificate.Subject)
+	}
+	for name, o := range map[string]certs.AuthorityOptions{
+		"-1 days: a certificate is valid for 1 to 36500 days": {Days: -1},
+		"40000 days": {Days: 40000},
+		`unknown kind of key "dsa": it is rsa-2048, rsa-4096 or ecdsa-p256`: {Key: "dsa"},
+		"longer than 64 bytes": {CommonName: strings.Repeat("x", 65)},
+	} {
+		if _, err := certs.NewAuthority(o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNodeOptions(t *testing.T) {
+	a := authority(t, certs.AuthorityOptions{Days: 100})
+	localhost := []string{"localhost"}
+	cases := []struct {
+		name string
+		o    certs.NodeOptions
+		want string // a part of the error
+	}{
+		{"good", certs.NodeOptions{DNSNames: []string{"a", "a-b.c_d.example.com", "*.example.com", "xn--bcher-kva.example"}}, ""},
+		{"as long as the authority", certs.NodeOptions{DNSNames: localhost, Days: 100}, ""},
+		{"nobody", certs.NodeOptions{}, "needs at least one DNS name or IP address"},
+		{"address as name", certs.NodeOptions{DNSNames: []string{"10.0.0.1"}}, "10.0.0.1 is an IP address, not a DNS name"},
+		{"empty name", certs.NodeOptions{DNSNames: []string{""}}, `"" is not a DNS name`},
+		{"port", certs.NodeOptions{DNSNames: []string{"a:1"}}, `"a:1" is not a DNS name`},
+		{"empty label", certs.NodeOptions{DNSNames: []string{"a..b"}}, `"a..b" is not`},
+		{"hyphen", certs.NodeOptions{DNSNames: []string{"-a"}}, `"-a" is not`},
+		{"asterisk inside", certs.NodeOptions{DNSNames: []string{"a.*.b"}}, `"a.*.b" is not`},
+		{"letters", certs.NodeOptions{DNSNames: []string{"bücher.example"}}, "is not a DNS name"},
+		{"long label", certs.NodeOptions{DNSNames: []string{strings.Repeat("a", 64)}}, "is not a DNS name"},
+		{"long name", certs.NodeOptions{DNSNames: []string{strings.Repeat("a.", 130) + "a"}}, "is not a DNS name"},
+		{"days", certs.NodeOptions{DNSNames: localhost, Days: -1}, "-1 days"},
+		{"too long", certs.NodeOptions{DNSNames: localhost, Days: 102}, "a certificate of 102 days would outlive its authority, which ends on "},
+		{"key", certs.NodeOptions{DNSNames: localhost, Key: "x"}, "unknown kind of key"},
+		{"common name", certs.NodeOptions{DNSNames: localhost, CommonName: strings.Repeat("x", 65)}, "longer than 64 bytes"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			issued, err := a.Issue(c.o)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v", err)
+			}
+			if err == nil && (issued.Certificate.NotAfter.After(a.Certificate.NotAfter) || issued.Certificate.NotBefore.Before(a.Certificate.NotBefore)) {
+				t.Errorf("valid from %s to %s, beyond its authority", issued.Certificate.NotBefore, issued.Certificate.NotAfter)
+			}
+			if err == nil && !slices.Equal(issued.Certificate.DNSNames, c.o.DNSNames) {
+				t.Errorf("issued for %q", issued.Certificate.DNSNames)
+			}
+		})
+	}
+}
+
+func TestLoadAuthorityFails(t *testing.T) {
+	root := newAuthority(t, nil, "root")
+	old := newAuthority(t, nil, "old", valid(-2*hours24, -hours24))
+	between := newAuthority(t, root, "between")
+	node := root.node(t)
+	cases := []struct {
+		name string
+		c, k []byte
+		want string
+	}{
+		{"nothing", nil, nil, "ca.crt cannot be read: no such file or directory"},
+		{"no certificate", []byte("x"), nil, "ca.crt is no certificate in PEM or DER form"},
+		{"no key", pemOf(root), nil, "ca.key cannot be read: no such file"},
+		{"bad key", pemOf(root), []byte("x"), "ca.key is no private key"},
+		{"other key", pemOf(root), pemKey(t, node.key), "ca.key is not the key of "},
+		{"node", pemOf(node), pemKey(t, node.key), "ca.crt is not the certificate of a root authority"},
+		{"intermediate", pemOf(between), pemKey(t, between.key), "ca.crt is not the certificate of a root authority"},
+		{"expired", pemOf(old), pemKey(t, old.key), "expired on "},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := newFolder(t)
+			if c.c != nil {
+				d.put("ca.crt", c.c)
+			}
+			if c.k != nil {
+				d.put("ca.key", c.k)
+			}
+			if _, err := certs.LoadAuthority(d.dir); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestTemporary(t *testing.T) {
+	for _, c := range []struct {
+		hosts []string
+		dial  []string
+	}{
+		{nil, []string{"localhost", "127.0.0.1", "::1"}},
+		{[]string{"n1.example.com", "10.0.0.1"}, []string{"n1.example.com", "10.0.0.1"}},
+	} {
+		set, err := certs.Temporary(c.hosts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := certs.NewStore(set, certs.StoreOptions{})
+		for _, host := range c.dial {
+			if serverErr, clientErr := connect(t, store.PeerServer(), store.PeerClient(host)); serverErr != nil || clientErr != nil {
+				t.Errorf("%s: %v, %v", host, serverErr, clientErr)
+			}
+		}
+		if set.ExpiresSoon(time.Now()) {
+			t.Errorf("it expires on %s", set.Expires)
+		}
+		if other, err := certs.Temporary(); err != nil {
+			t.Error(err)
+		} else if serverErr, _ := connect(t, store.PeerServer(), certs.NewStore(other, certs.StoreOptions{}).PeerClient(c.dial[0])); serverErr == nil {
+			t.Error("two authorities accept each other's nodes")
+		}
+	}
+	if _, err := certs.Temporary("no host"); err == nil {
+		t.Error("no host was accepted")
+	}
+}

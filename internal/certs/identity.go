@@ -1,0 +1,106 @@
+package certs
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// nodeUsages are what a node's certificate must allow, because a node is server
+// to some of its peers and client to others.
+var nodeUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+
+// IsNode says whether a certificate whose chain was verified is that of a node:
+// its common name matches the reserved one, it has at least one DNS name or IP
+// address as alternative name, and it allows both server and client
+// authentication if it restricts its usage. An empty reserved name matches
+// nothing.
+//
+// A common name with an asterisk equals only the same reserved name. Otherwise
+// the reserved name is a pattern: *.example.com stands for any one first label
+// before two or more others. Letter case does not matter, and IP addresses are equal or not.
+func IsNode(c *x509.Certificate, reserved string) bool { return whyNoNode(c, reserved) == nil }
+
+// whyNoNode returns nil for the certificate of a node.
+func whyNoNode(c *x509.Certificate, reserved string) error {
+	switch {
+	case !matchesCommonName(c.Subject.CommonName, reserved):
+		return fmt.Errorf("its common name %q does not match the reserved name %q", c.Subject.CommonName, reserved)
+	case !hasAddress(c):
+		return errors.New("it has neither a DNS name nor an IP address as alternative name")
+	case !allows(c, nodeUsages...):
+		return errors.New("its extended key usage does not allow both server and client authentication")
+	}
+	return nil
+}
+
+func hasAddress(c *x509.Certificate) bool { return len(c.DNSNames)+len(c.IPAddresses) > 0 }
+
+// allows says whether a certificate may be used in all these ways. Without the
+// extension it may be used in any.
+func allows(c *x509.Certificate, usages ...x509.ExtKeyUsage) bool {
+	if len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny) {
+		return true
+	}
+	for _, usage := range usages {
+		if !slices.Contains(c.ExtKeyUsage, usage) {
+			return false
+		}
+	}
+	return true
+}
+
+func matchesCommonName(name, reserved string) bool {
+	name, reserved = lower(name), lower(reserved)
+	if name == "" || reserved == "" || name == reserved {
+		return name != "" && reserved != ""
+	}
+	if ip, err := netip.ParseAddr(name); err == nil {
+		other, err := netip.ParseAddr(reserved)
+		return err == nil && ip == other
+	}
+	suffix, isPattern := strings.CutPrefix(reserved, "*.")
+	if !isPattern || strings.Contains(name, "*") {
+		return false
+	}
+	labels := strings.Split(suffix, ".")
+	if len(labels) < 2 || slices.Contains(labels, "") {
+		return false
+	}
+	first, others, _ := strings.Cut(name, ".")
+	return first != "" && others == suffix
+}
+
+// lower folds ASCII letters only: by Unicode's rules, letters that look alike
+// would be equal.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// matchesHost says whether a node's certificate was issued for a host, a DNS
+// name or an IP address without a port. A node's certificate has alternative
+// names, and beside those the common name does not count.
+func matchesHost(c *x509.Certificate, host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.WithZone("").String()
+	}
+	return c.VerifyHostname(host) == nil
+}
+
+// namesOf lists the alternative names that identify a host.
+func namesOf(c *x509.Certificate) []string {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
