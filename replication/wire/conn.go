@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// conn is a connection whose preamble is done.
+type conn struct {
+	net.Conn          // the bytes: TCP, or TLS over it
+	raw      net.Conn // TCP
+	port     *Port
+	kind     Kind
+	peer     Identity
+	accepted bool
+	due      time.Time // to be made anew from here on
+
+	// hard says that the end of the read deadline is the end of the connection,
+	// not an error. Set before the connection is used.
+	hard bool
+	// retired says that this direction has ended: what is still written is dropped.
+	retired atomic.Bool
+
+	onClose   func() // set before the connection is used; may be nil
+	closeOnce sync.Once
+	closeErr  error // valid after closeOnce
+}
+
+// jittered is a duration lengthened by up to a tenth, so that connections made
+// together are not renewed together.
+func jittered(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Int64N(int64(d/10)+1))
+}
+
+func (c *conn) isDue() bool { return time.Now().After(c.due) }
+
+// Read reads what the other side wrote.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && c.hard && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Write writes, and once the connection is retired drops.
+func (c *conn) Write(b []byte) (int, error) {
+	if c.retired.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// retire ends this direction. The other side reads all that was written, answers
+// it, finds the end and closes; then reading here ends too. It must not be called
+// while another goroutine writes.
+func (c *conn) retire() {
+	c.retired.Store(true)
+	if c.Conn.(closeWriter).CloseWrite() != nil {
+		c.abort() // broken already: let reading find out at once
+	}
+}
+
+// closeWriter is implemented by TCP and TLS connections.
+type closeWriter interface{ CloseWrite() error }
+
+// Close closes the connection. Idempotent.
+func (c *conn) Close() error {
+	c.closeOnce.Do(func() {
+		c.closeErr = c.Conn.Close()
+		c.port.remove(c)
+		if c.onClose != nil {
+			c.onClose()
+		}
+	})
+	return c.closeErr
+}
+
+// abort makes all reading and writing fail at once. Unlike closing, which with
+// TLS says goodbye, it never waits; whoever uses the connection still closes it.
+func (c *conn) abort() { _ = c.raw.Close() }
+
+// unwrap finds our connection below wrappers like tls.Conn.
+func unwrap(c net.Conn) (*conn, bool) {
+	for {
+		if ours, ok := c.(*conn); ok {
+			return ours, true
+		}
+		wrapper, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil, false
+		}
+		c = wrapper.NetConn()
+	}
+}
+
+// PeerOf says who is on the other side of a connection that a Port accepted or
+// dialled; false for other connections. It looks through wrappers that have a
+// method NetConn, as tls.Conn does.
+func PeerOf(c net.Conn) (Identity, bool) {
+	ours, ok := unwrap(c)
+	if !ok {
+		return Identity{}, false
+	}
+	return ours.peer, true
+}
+
+// Due reports whether a connection of a Port has reached the age at which it is to be made
+// anew. Those who use HTTPServer and HTTPTransport need not ask; others close
+// such a connection between two messages.
+func Due(c net.Conn) bool {
+	ours, ok := unwrap(c)
+	return ok && ours.isDue()
+}

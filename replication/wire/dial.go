@@ -1,0 +1,127 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// errNoAnswer is why a handshake that was begun was given up.
+var errNoAnswer = errors.New("no answer in time")
+
+// Dial connects to the port of another node at host:port. An answer other than
+// welcome is a *RefusedError. It takes at most DialTimeout and HandshakeTimeout
+// together, and less if the context is over earlier.
+func (p *Port) Dial(ctx context.Context, k Kind, address string) (net.Conn, error) {
+	c, err := p.dial(ctx, k, address)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *Port) dial(ctx context.Context, k Kind, address string) (*conn, error) {
+	c, err := p.connect(ctx, k, address)
+	if err != nil {
+		p.metrics.unmade.Inc()
+		if p.ctx.Err() != nil {
+			err = errClosing
+		}
+		if _, refused := errors.AsType[*RefusedError](err); !refused {
+			err = fmt.Errorf("connect to node at %s: %w", address, err)
+		}
+		return nil, err
+	}
+	p.metrics.dialled.Inc()
+	return c, nil
+}
+
+func (p *Port) connect(ctx context.Context, k Kind, address string) (*conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+
+	dialer := net.Dialer{Timeout: p.opts.DialTimeout, KeepAliveConfig: keepAlive}
+	raw, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, p.opts.HandshakeTimeout, errNoAnswer)
+	defer stop()
+	release := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer release()
+	c, err := p.introduce(ctx, raw, k, host, address)
+	if err == nil && !release() {
+		_ = c.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = raw.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// introduce does TLS and the preamble.
+func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, address string) (*conn, error) {
+	stream := raw
+	if p.opts.Security != nil {
+		config := p.opts.Security.Client(host)
+		if config == nil {
+			return nil, errors.New("no certificate for connections between nodes")
+		}
+		config = config.Clone()
+		config.ClientSessionCache = nil
+		if config.ServerName == "" {
+			config.ServerName = host
+		}
+		secured := tls.Client(raw, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, explain(err, address)
+		}
+		stream = secured
+	}
+	self := p.self()
+	q := request{version: formatVersion, kind: k, Identity: self}
+	if _, err := stream.Write(q.encode()); err != nil {
+		return nil, fmt.Errorf("send request: %w", err)
+	}
+	a, err := readAnswer(stream)
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if a.status != StatusAccepted {
+		return nil, &RefusedError{Address: address, Status: a.status, Reason: a.reason, Peer: a.Identity}
+	}
+	if a.version != formatVersion {
+		return nil, fmt.Errorf("the other node speaks version %d of the protocol between nodes, this one %d", a.version, formatVersion)
+	}
+	c := &conn{Conn: stream, raw: raw, port: p, kind: k, peer: a.Identity, due: time.Now().Add(jittered(p.opts.Renew))}
+	if p.add(c) != nil {
+		return nil, errClosing
+	}
+	return c, nil
+}
+
+// explain makes an error of TLS that stems from a plain port one that says so.
+func explain(err error, address string) error {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("TLS: %w", err)
+	case string(record.RecordHeader[:]) == magic[:len(record.RecordHeader)]:
+		return &RefusedError{Address: address, Status: StatusWantsPlain,
+			Reason: "that node is configured for plain TCP between nodes, this one for TLS"}
+	}
+	return fmt.Errorf("TLS: the other side speaks something else: %w", err)
+}

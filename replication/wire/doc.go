@@ -1,0 +1,62 @@
+// Package wire is the one port between the nodes of a cluster. Raft, the
+// services that nodes offer each other over HTTP, and the requests of clients
+// that one node relays to another share it, each on connections of its own
+// kind. With TLS both sides show their certificates.
+//
+// # The preamble
+//
+// A connection begins, after TLS if there is any, with a request of the side
+// that dialled and an answer of the other side. Nothing else is sent before
+// the answer was read. Numbers are big endian. Do not change: nodes of
+// different versions must be able to tell each other that they do not match.
+//
+//	request                        answer
+//	 0  8  magic a9 "ANNALS" 0a     0  8  magic a9 "ANNALS" 0a
+//	 8  1  format version, 1        8  1  format version, 1
+//	 9  1  kind                     9  1  status, 0 = accepted
+//	10  6  zero                    10  2  length of the reason, at most 512
+//	                               12  4  zero
+//	16 16  cluster id, zero: none  16 16  cluster id, zero: none
+//	32 16  node id                 32 16  node id
+//	                               48  n  reason, UTF-8; empty if accepted
+//
+// The first ten bytes of the request and the whole answer are the same in every
+// format version, so that a refusal is understood by whoever gets it. The
+// first byte of the magic is neither that of a TLS record nor text: each side
+// recognizes a peer that disagrees about TLS. A port that wants TLS answers a
+// plain request with a plain refusal, and a plain port a TLS hello.
+//
+// # Installing snapshots
+//
+// Raft's messages are those of raft.NetworkTransport, except InstallSnapshot,
+// which has connections of a kind of its own, one for each snapshot, so that a
+// snapshot can be looked at, waited for and refused without raft. A frame is
+// four bytes of length and as many bytes of JSON:
+//
+//	dialler                                  acceptor
+//	frame: raft.InstallSnapshotRequest
+//	                                         frame: {} go on, or {"error": ...}
+//	request.Size bytes of the snapshot
+//	                                         frame: {"response": raft.InstallSnapshotResponse}
+//	                                                or {"error": ...}
+//
+// # Renewing connections
+//
+// Certificates change while a node runs, and a connection shows those of its
+// beginning. So a connection is made anew at the age of Options.Renew, plus at
+// most a tenth and what is under way then. No message is lost and no error logged:
+//
+//   - Raft's plain messages: the side that dials exchanges its pool of
+//     connections for an empty one. Those that are idle are closed at once, those in
+//     use when the answer has come.
+//   - Raft's pipelines: the side that dials ends its direction after a whole
+//     message and reads the answers under way until the other side ends too.
+//     To raft the next message looks refused; it leaves the pipeline, sends that
+//     message again and opens a new pipeline.
+//   - HTTP: a server from HTTPServer answers the first request on a connection
+//     that is due with "Connection: close", so that the client, which alone
+//     knows whether it is about to send something, closes it. Idle connections
+//     are closed by the client of HTTPTransport, earlier than by the server.
+//   - A dialler of Raft that does not do its part is cut off, between two
+//     messages, after five quarters of Renew and the time for one message.
+package wire

@@ -1,0 +1,336 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// maxFrame is the most a frame may hold: a raft configuration is the largest part of it.
+const maxFrame = 1 << 20
+
+var (
+	errSuperseded = errors.New("a newer snapshot came while this one was prepared")
+	errOlderTerm  = errors.New("a snapshot of a newer term is being prepared")
+	errPrepare    = errors.New("preparing the snapshot took too long")
+)
+
+// installAnswer is what the acceptor of a snapshot says.
+type installAnswer struct {
+	Error    string                        `json:"error,omitempty"`
+	Response *raft.InstallSnapshotResponse `json:"response,omitempty"`
+}
+
+func writeFrame(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(text) > maxFrame {
+		return fmt.Errorf("frame of %d bytes, more than %d", len(text), maxFrame)
+	}
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(text)), uint32(len(text)))
+	_, err = w.Write(append(frame, text...))
+	return err
+}
+
+func readFrame(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return unexpected(err)
+	}
+	length := binary.BigEndian.Uint32(head[:])
+	if length > maxFrame {
+		return fmt.Errorf("frame of %d bytes, more than %d", length, maxFrame)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return unexpected(err)
+	}
+	return json.Unmarshal(text, v)
+}
+
+// scaled is the time for a message of a size: as raft.NetworkTransport has it.
+func (r *Raft) scaled(size int64) time.Duration {
+	return r.opts.Timeout * time.Duration(max(1, size/raft.DefaultTimeoutScale))
+}
+
+// InstallSnapshot sends a snapshot to a node.
+func (r *Raft) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	c, err := r.dial(kindInstall, r.target(id, target), r.opts.Timeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(r.opts.Timeout)); err != nil {
+		return err
+	}
+	if err := writeFrame(c, args); err != nil {
+		return fmt.Errorf("announce snapshot: %w", err)
+	}
+	if err := readInstallAnswer(c, nil); err != nil {
+		return err
+	}
+	if err := c.SetDeadline(time.Now().Add(r.scaled(args.Size))); err != nil {
+		return err
+	}
+	_, sendErr := io.Copy(c, data)
+	// The other node may have refused the snapshot while it was sent, which says
+	// more than the connection that broke off. It prepares, then raft takes over.
+	wait := r.opts.PrepareTimeout + r.opts.Timeout
+	if sendErr != nil {
+		wait = lingerTime
+	}
+	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+		return err
+	}
+	err = readInstallAnswer(c, resp)
+	if sendErr != nil && (err == nil || !errors.As(err, new(*installError))) {
+		return fmt.Errorf("send snapshot: %w", sendErr)
+	}
+	return err
+}
+
+// installError is what the other node has against a snapshot.
+type installError struct{ text string }
+
+func (e *installError) Error() string { return e.text }
+
+// readInstallAnswer reads an answer; with a response, that must be in it.
+func readInstallAnswer(r io.Reader, resp *raft.InstallSnapshotResponse) error {
+	var a installAnswer
+	if err := readFrame(r, &a); err != nil {
+		return fmt.Errorf("answer to a snapshot: %w", err)
+	}
+	if a.Error != "" {
+		return &installError{printable(a.Error)}
+	}
+	if resp == nil {
+		return nil
+	}
+	if a.Response == nil {
+		return errors.New("answer to a snapshot: it is empty")
+	}
+	*resp = *a.Response
+	return nil
+}
+
+// installs lets one snapshot at a time be prepared.
+type installs struct {
+	preparing chan struct{}  // one place, taken while Prepare runs
+	calls     sync.WaitGroup // of Prepare; begun only by tasks of Raft
+
+	mu      sync.Mutex // guards what follows; nests no other lock
+	current *install
+}
+
+// install is a snapshot that has been announced and not yet handed to raft.
+type install struct {
+	term   uint64
+	cancel context.CancelCauseFunc
+}
+
+// begin makes an announced snapshot the current one, unless it comes from the leader of an
+// older term than that which is. The one before it is given up.
+func (s *installs) begin(term uint64, cancel context.CancelCauseFunc) (*install, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		if term < s.current.term {
+			return nil, errOlderTerm
+		}
+		s.current.cancel(errSuperseded)
+	}
+	s.current = &install{term, cancel}
+	return s.current, nil
+}
+
+// end says that a snapshot was handed to raft or given up.
+func (s *installs) end(i *install) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == i {
+		s.current = nil
+	}
+}
+
+// close waits for Prepare, but not for ever. No call begins any more.
+func (s *installs) close(limit time.Duration) error {
+	done := make(chan struct{})
+	go func() {
+		s.calls.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return errors.New("a snapshot is still being prepared although that was called off")
+	}
+}
+
+// acceptInstalls takes connections for snapshots.
+func (r *Raft) acceptInstalls(l *listener) {
+	defer r.tasks.Done()
+	stop := context.AfterFunc(r.ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		c, err := l.accept()
+		if err != nil {
+			return
+		}
+		if r.track(c, nil) != nil {
+			return
+		}
+		r.tasks.Add(1)
+		go r.serveInstall(c)
+	}
+}
+
+// serveInstall takes one snapshot and answers.
+func (r *Raft) serveInstall(c *conn) {
+	defer r.tasks.Done()
+	defer func() { _ = c.Close() }()
+	resp, err := r.receiveInstall(c)
+	if r.ctx.Err() != nil {
+		return
+	}
+	a := installAnswer{Response: resp}
+	if err != nil {
+		a = installAnswer{Error: err.Error()}
+		r.logger.Info("did not take a snapshot", keyNode, c.peer.Node.String(), keyReason, err)
+	}
+	if c.SetDeadline(time.Now().Add(r.opts.Timeout)) != nil {
+		return
+	}
+	// The other side tries again if it does not get to know the outcome.
+	if writeFrame(c, a) == nil && err != nil {
+		linger(c)
+	}
+}
+
+// receiveInstall reads a snapshot, has it prepared and hands it to raft.
+func (r *Raft) receiveInstall(c *conn) (*raft.InstallSnapshotResponse, error) {
+	if err := c.SetDeadline(time.Now().Add(r.opts.Timeout)); err != nil {
+		return nil, err
+	}
+	var req raft.InstallSnapshotRequest
+	if err := readFrame(c, &req); err != nil {
+		return nil, fmt.Errorf("announcement of a snapshot: %w", err)
+	}
+	if req.Size < 0 || req.Size > r.opts.MaxManifest {
+		return nil, fmt.Errorf("snapshot of %d bytes: at most %d are taken", req.Size, r.opts.MaxManifest)
+	}
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	current, err := r.installs.begin(req.Term, cancel)
+	if err != nil {
+		return nil, err
+	}
+	defer r.installs.end(current)
+
+	manifest, err := r.readManifest(ctx, c, req.Size)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.prepare(ctx, &req, manifest); err != nil {
+		return nil, err
+	}
+	return r.handOver(ctx, current, &req, manifest)
+}
+
+// readManifest reads the bytes of a snapshot. Memory grows with what arrives.
+func (r *Raft) readManifest(ctx context.Context, c *conn, size int64) ([]byte, error) {
+	if err := writeFrame(c, installAnswer{}); err != nil {
+		return nil, fmt.Errorf("ask for the snapshot: %w", err)
+	}
+	if err := c.SetDeadline(time.Now().Add(r.scaled(size))); err != nil {
+		return nil, err
+	}
+	// Past the deadline reading ends at once; the deadline is set anew before the answer.
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+	})
+	var b bytes.Buffer
+	n, err := io.Copy(&b, io.LimitReader(c, size))
+	if !stop() {
+		<-interrupted
+		return nil, context.Cause(ctx)
+	}
+	if err == nil && n < size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the snapshot: %d of %d bytes: %w", n, size, err)
+	}
+	return b.Bytes(), nil
+}
+
+// prepare calls Prepare and waits for it, but no longer than its time and no
+// longer than it matters.
+func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, manifest []byte) error {
+	ctx, stop := context.WithTimeoutCause(ctx, r.opts.PrepareTimeout, errPrepare)
+	defer stop()
+	s := &r.installs
+	select {
+	case s.preparing <- struct{}{}: // the one before has returned
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s.calls.Add(1)
+	result := make(chan error, 1)
+	go func() {
+		defer s.calls.Done()
+		defer func() { <-s.preparing }()
+		result <- r.opts.Prepare(ctx, req.LastLogIndex, req.LastLogTerm, manifest)
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// handOver gives a snapshot to raft and waits for what raft says.
+func (r *Raft) handOver(ctx context.Context, current *install, req *raft.InstallSnapshotRequest, manifest []byte) (*raft.InstallSnapshotResponse, error) {
+	outcome := make(chan raft.RPCResponse, 1)
+	rpc := raft.RPC{Command: req, Reader: bytes.NewReader(manifest), RespChan: outcome}
+	timer := time.NewTimer(r.opts.Timeout)
+	defer timer.Stop()
+	select {
+	case r.consumer <- rpc:
+	case <-timer.C:
+		return nil, errors.New("raft is too busy for a snapshot")
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	// From here on it cannot be called off any more.
+	r.installs.end(current)
+	r.logger.Info("handed a snapshot to raft", keyIndex, req.LastLogIndex, keyTerm, req.LastLogTerm, keyBytes, len(manifest))
+	select {
+	case o := <-outcome:
+		if o.Error != nil {
+			return nil, o.Error
+		}
+		resp, ok := o.Response.(*raft.InstallSnapshotResponse)
+		if !ok {
+			return nil, fmt.Errorf("raft answered a snapshot with %T", o.Response)
+		}
+		return resp, nil
+	case <-r.ctx.Done():
+		return nil, context.Cause(r.ctx)
+	}
+}

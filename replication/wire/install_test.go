@@ -1,0 +1,392 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/hashicorp/raft"
+)
+
+// pair is two transports, one of which installs snapshots at the other.
+type pair struct {
+	t           *testing.T
+	here, there *Raft
+}
+
+func newPair(t *testing.T, o RaftOptions) *pair {
+	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
+	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	return &pair{t: t, there: to.Raft(o), here: from.Raft(RaftOptions{})}
+}
+
+func (p *pair) install(term, index uint64, size int64, data io.Reader) (raft.InstallSnapshotResponse, error) {
+	var resp raft.InstallSnapshotResponse
+	req := raft.InstallSnapshotRequest{
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("10.0.0.1:1112")},
+		SnapshotVersion: 1, Term: term, Leader: []byte("10.0.0.1:1112"), LastLogIndex: index, LastLogTerm: term - 1,
+		Configuration: []byte{1, 2, 0xff}, ConfigurationIndex: 3, Size: size,
+	}
+	err := p.here.InstallSnapshot(raft.ServerID(node(1).String()), raft.ServerAddress(p.there.LocalAddr()), &req, &resp, data)
+	return resp, err
+}
+
+func (p *pair) vote() error {
+	var resp raft.RequestPreVoteResponse
+	return p.here.RequestPreVote(raft.ServerID(node(1).String()), p.there.LocalAddr(), &raft.RequestPreVoteRequest{Term: 1}, &resp)
+}
+
+// consume answers what raft would get, until the test ends, and returns the snapshots.
+func (p *pair) consume() <-chan raft.RPC {
+	snapshots := make(chan raft.RPC, 16)
+	done := make(chan struct{})
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		for {
+			select {
+			case rpc := <-p.there.Consumer():
+				if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+					snapshots <- rpc
+					continue
+				}
+				rpc.Respond(&raft.RequestPreVoteResponse{}, nil)
+			case <-done:
+				return
+			}
+		}
+	})
+	p.t.Cleanup(func() { close(done); tasks.Wait() })
+	return snapshots
+}
+
+func TestPrepare(t *testing.T) {
+	manifest := bytes.Repeat([]byte("chunk "), 100_000)
+	refusal := errors.New("the chunks of position 7 are missing\nhere")
+	var prepared, answer atomic.Value
+	p := newPair(t, RaftOptions{
+		MaxManifest: int64(len(manifest)),
+		Prepare: func(_ context.Context, index, term uint64, manifest []byte) error {
+			prepared.Store(fmt.Sprint(index, term, len(manifest)))
+			err, _ := answer.Load().(error)
+			return err
+		},
+	})
+	snapshots := p.consume()
+
+	t.Run("taken", func(t *testing.T) {
+		go func() {
+			rpc := <-snapshots
+			got, err := io.ReadAll(rpc.Reader)
+			want := raft.InstallSnapshotRequest{
+				RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("10.0.0.1:1112")},
+				SnapshotVersion: 1, Term: 5, Leader: []byte("10.0.0.1:1112"), LastLogIndex: 42, LastLogTerm: 4,
+				Configuration: []byte{1, 2, 0xff}, ConfigurationIndex: 3, Size: int64(len(manifest)),
+			}
+			if fmt.Sprint(*rpc.Command.(*raft.InstallSnapshotRequest)) != fmt.Sprint(want) {
+				err = fmt.Errorf("raft got %+v", rpc.Command)
+			}
+			if !bytes.Equal(got, manifest) {
+				err = errors.Join(err, fmt.Errorf("raft got %d other bytes", len(got)))
+			}
+			rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("x")}, Term: 6, Success: true}, err)
+		}()
+		resp, err := p.install(5, 42, int64(len(manifest)), bytes.NewReader(manifest))
+		if err != nil || resp.Term != 6 || !resp.Success || string(resp.ID) != "x" || prepared.Load() != "42 4 600000" {
+			t.Errorf("%+v, %v, prepared %v", resp, err, prepared.Load())
+		}
+	})
+	t.Run("empty", func(t *testing.T) {
+		go func() { respond(<-snapshots, &raft.InstallSnapshotResponse{}, nil) }()
+		if resp, err := p.install(5, 42, 0, strings.NewReader("")); err != nil || resp.Success {
+			t.Errorf("%+v, %v", resp, err)
+		}
+	})
+	t.Run("refused by raft", func(t *testing.T) {
+		go func() { respond(<-snapshots, &raft.InstallSnapshotResponse{}, errors.New("raft says no")) }()
+		if _, err := p.install(5, 42, 3, strings.NewReader("abc")); err == nil || err.Error() != "raft says no" {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("too large", func(t *testing.T) {
+		prepared.Store("not")
+		sent := &counter{r: bytes.NewReader(manifest)}
+		_, err := p.install(5, 42, int64(len(manifest))+1, sent)
+		if err == nil || err.Error() != "snapshot of 600001 bytes: at most 600000 are taken" || prepared.Load() != "not" || sent.n != 0 {
+			t.Errorf("error %v, %v prepared, %d bytes sent", err, prepared.Load(), sent.n)
+		}
+		if _, err := p.install(5, 42, -1, sent); err == nil || prepared.Load() != "not" || sent.n != 0 {
+			t.Errorf("error %v, %v prepared, %d bytes sent", err, prepared.Load(), sent.n)
+		}
+	})
+	t.Run("too short", func(t *testing.T) {
+		var resp raft.InstallSnapshotResponse
+		c, dialErr := p.here.port.dial(t.Context(), kindInstall, string(p.there.LocalAddr()))
+		if dialErr != nil {
+			t.Fatal(dialErr)
+		}
+		defer func() { _ = c.Close() }()
+		if err := errors.Join(writeFrame(c, raft.InstallSnapshotRequest{Size: 10}), readInstallAnswer(c, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "123"); err != nil {
+			t.Fatal(err)
+		}
+		c.retire()
+		if err := readInstallAnswer(c, &resp); err == nil || err.Error() != "read the snapshot: 3 of 10 bytes: unexpected EOF" {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("refused by Prepare", func(t *testing.T) {
+		answer.Store(refusal)
+		_, err := p.install(5, 42, 3, strings.NewReader("abc"))
+		if err == nil || err.Error() != "the chunks of position 7 are missing?here" {
+			t.Errorf("error %v", err)
+		}
+		select {
+		case <-snapshots:
+			t.Error("raft got it all the same")
+		default:
+		}
+	})
+	t.Run("a frame without end", func(t *testing.T) {
+		c, err := p.here.port.dial(t.Context(), kindInstall, string(p.there.LocalAddr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := c.Write([]byte{0xff, 0xff, 0xff, 0xff}); err != nil {
+			t.Fatal(err)
+		}
+		if err := readInstallAnswer(c, nil); err == nil || !strings.Contains(err.Error(), "frame of 4294967295 bytes, more than 1048576") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func respond(rpc raft.RPC, resp *raft.InstallSnapshotResponse, err error) { rpc.Respond(resp, err) }
+
+type counter struct {
+	r io.Reader
+	n int
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += n
+	return n, err
+}
+
+// hold is a Prepare that goes on until it is let go of or called off.
+type hold struct {
+	begun   chan uint64
+	let     chan error
+	running atomic.Int32
+	stopped atomic.Pointer[error]
+	twice   atomic.Bool
+}
+
+func newHold() *hold { return &hold{begun: make(chan uint64, 16), let: make(chan error)} }
+
+func (h *hold) prepare(ctx context.Context, index, _ uint64, _ []byte) error {
+	if h.running.Add(1) > 1 {
+		h.twice.Store(true)
+	}
+	defer h.running.Add(-1)
+	h.begun <- index
+	select {
+	case err := <-h.let:
+		return err
+	case <-ctx.Done():
+		err := context.Cause(ctx)
+		h.stopped.Store(&err)
+		return err
+	}
+}
+
+func TestMessagesFlowWhilePreparing(t *testing.T) {
+	h := newHold()
+	p := newPair(t, RaftOptions{Prepare: h.prepare})
+	snapshots := p.consume()
+	var heartbeats atomic.Int32
+	p.there.SetHeartbeatHandler(func(rpc raft.RPC) {
+		heartbeats.Add(1)
+		rpc.Respond(&raft.AppendEntriesResponse{}, nil)
+	})
+	outcome := make(chan error, 1)
+	go func() { _, err := p.install(5, 1, 3, strings.NewReader("abc")); outcome <- err }()
+	<-h.begun
+	for range 20 {
+		if err := p.vote(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.here.AppendEntries(raft.ServerID(node(1).String()), p.there.LocalAddr(),
+			&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("x")}, Term: 5}, &raft.AppendEntriesResponse{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if heartbeats.Load() != 20 {
+		t.Errorf("%d heartbeats", heartbeats.Load())
+	}
+	select {
+	case err := <-outcome:
+		t.Fatalf("answered before it was prepared: %v", err)
+	default:
+	}
+	h.let <- nil
+	respond(<-snapshots, &raft.InstallSnapshotResponse{Success: true}, nil)
+	if err := <-outcome; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewerSnapshotWins(t *testing.T) {
+	h := newHold()
+	p := newPair(t, RaftOptions{Prepare: h.prepare})
+	snapshots := p.consume()
+	outcomes := make([]chan error, 3)
+	start := func(i int, term, index uint64) {
+		outcomes[i] = make(chan error, 1)
+		go func() { _, err := p.install(term, index, 3, strings.NewReader("abc")); outcomes[i] <- err }()
+	}
+	start(0, 5, 1)
+	if got := <-h.begun; got != 1 {
+		t.Fatalf("prepared %d", got)
+	}
+	start(1, 5, 2)
+	if err := <-outcomes[0]; err == nil || err.Error() != errSuperseded.Error() {
+		t.Errorf("the older one: %v", err)
+	}
+	if got := <-h.begun; got != 2 {
+		t.Fatalf("prepared %d", got)
+	}
+	start(2, 4, 3) // from a leader that has been replaced
+	if err := <-outcomes[2]; err == nil || err.Error() != errOlderTerm.Error() {
+		t.Errorf("the one of the older term: %v", err)
+	}
+	h.let <- nil
+	respond(<-snapshots, &raft.InstallSnapshotResponse{Success: true}, nil)
+	if err := <-outcomes[1]; err != nil {
+		t.Error(err)
+	}
+	if h.twice.Load() {
+		t.Error("two were prepared at a time")
+	}
+}
+
+// A snapshot that stalls on its way gives way to a newer one as well.
+func TestNewerSnapshotWhileReading(t *testing.T) {
+	p := newPair(t, RaftOptions{})
+	snapshots := p.consume()
+	stalled, feed := io.Pipe()
+	outcome := make(chan error, 1)
+	go func() { _, err := p.install(5, 1, 1000, stalled); outcome <- err }()
+	if _, err := feed.Write(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { respond(<-snapshots, &raft.InstallSnapshotResponse{Success: true}, nil) }()
+	if _, err := p.install(5, 2, 3, strings.NewReader("abc")); err != nil {
+		t.Error(err)
+	}
+	_ = feed.Close()
+	if err := <-outcome; err == nil || !strings.Contains(err.Error(), errSuperseded.Error()) {
+		t.Errorf("the stalled one: %v", err)
+	}
+}
+
+func TestPrepareTakesTooLong(t *testing.T) {
+	for name, minds := range map[string]bool{"and minds its context": true, "and minds nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newHold()
+			release := make(chan struct{})
+			p := newPair(t, RaftOptions{PrepareTimeout: 50 * time.Millisecond, Prepare: func(ctx context.Context, index, term uint64, manifest []byte) error {
+				if minds {
+					return h.prepare(ctx, index, term, manifest)
+				}
+				<-release
+				return nil
+			}})
+			p.consume()
+			for range 2 {
+				if _, err := p.install(5, 1, 3, strings.NewReader("abc")); err == nil || err.Error() != errPrepare.Error() {
+					t.Errorf("error %v", err)
+				}
+			}
+			if err := p.vote(); err != nil {
+				t.Error(err)
+			}
+			if !minds {
+				if err := p.there.Close(); err == nil {
+					t.Error("closed although a snapshot is being prepared")
+				}
+				p.there.closeErr = nil // told above; the port's Close would tell it again
+				close(release)
+			}
+		})
+	}
+}
+
+func TestCloseCallsPrepareOff(t *testing.T) {
+	h := newHold()
+	p := newPair(t, RaftOptions{Prepare: h.prepare})
+	outcome := make(chan error, 1)
+	go func() { _, err := p.install(5, 1, 3, strings.NewReader("abc")); outcome <- err }()
+	<-h.begun
+	if err := p.there.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-outcome; err == nil {
+		t.Error("taken")
+	}
+	if err := h.stopped.Load(); err == nil || !errors.Is(*err, raft.ErrTransportShutdown) {
+		t.Errorf("Prepare was stopped by %v", err)
+	}
+}
+
+// A node that joins late gets a snapshot, once it is prepared for it, and goes on from there.
+func TestRaftInstallsSnapshot(t *testing.T) {
+	var tries atomic.Int32
+	c := newCluster(t, 3, 1, setup{transport: func(i int, o *RaftOptions) {
+		if i == 2 {
+			o.Prepare = func(context.Context, uint64, uint64, []byte) error {
+				if tries.Add(1) < 3 {
+					return errors.New("still pulling")
+				}
+				return nil
+			}
+		}
+	}, config: func(c *raft.Config) { c.TrailingLogs = 1 }})
+	l := c.leader(10 * time.Second)
+	for i := range 50 {
+		if err := l.raft.Apply(fmt.Appendf(nil, "entry %d", i), 0).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	late := c.peers[2]
+	if err := l.raft.AddVoter(late.id, raft.ServerAddress(late.port.Advertised()), 0, 0).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.raft.Apply([]byte("after"), 0).Error(); err != nil {
+		t.Fatal(err)
+	}
+	c.converge(10*time.Second, l, late)
+	if tries.Load() < 3 || len(late.fsm.state()) != 51 {
+		t.Errorf("%d tries, %d entries", tries.Load(), len(late.fsm.state()))
+	}
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if late.raft.Stats()["last_snapshot_index"] == "0" {
+			return errors.New("no snapshot was installed")
+		}
+		return nil
+	})
+}

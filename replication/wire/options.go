@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Kind says what a connection carries. The numbers are part of the preamble: do not change.
+type Kind byte
+
+// The kinds of connections.
+const (
+	KindRaft    Kind = 1 // raft's messages; both nodes belong to the same cluster
+	KindService Kind = 2 // HTTP between nodes; the only kind open to a node that has no cluster yet
+	KindRelay   Kind = 3 // requests of clients; both nodes belong to the same cluster
+	kindInstall Kind = 4 // one raft snapshot; both nodes belong to the same cluster
+)
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	switch k {
+	case KindRaft:
+		return "raft"
+	case KindService:
+		return "service"
+	case KindRelay:
+		return "relay"
+	case kindInstall:
+		return "install"
+	}
+	return fmt.Sprintf("kind %d", byte(k))
+}
+
+// consensus says whether the kind belongs to raft.
+func (k Kind) consensus() bool { return k == KindRaft || k == kindInstall }
+
+// Security gives the configurations of TLS. They are asked for anew for every
+// connection, so that certificates can be exchanged while the node runs. They are not
+// changed. Sessions are never resumed: each connection checks certificates.
+type Security interface {
+	// Server returns the configuration for a connection from another node. It
+	// should require and verify the other node's certificate.
+	Server() *tls.Config
+	// Client returns the configuration for a connection to another node. When
+	// its ServerName is empty, the certificate must be one for the host.
+	Client(host string) *tls.Config
+}
+
+// Identity is who a node says it is.
+type Identity struct {
+	Node    event.ID
+	Cluster event.ID // zero: the node belongs to no cluster yet
+}
+
+// Options of a Port. Bind and Node must be given; what else is zero gets a default.
+type Options struct {
+	Bind      string // host:port to listen at; port 0 takes any that is free
+	Advertise string // host:port where other nodes reach this one; default: the address bound
+
+	Node    event.ID        // this node's id
+	Cluster func() event.ID // the cluster this node belongs to, zero: none yet; default: none
+
+	// Security is how connections are secured; nil: plain TCP.
+	Security Security
+
+	Renew            time.Duration // age at which connections are made anew; default 10 min
+	DialTimeout      time.Duration // for TCP to connect; default 5 s
+	HandshakeTimeout time.Duration // for TLS and the preamble, on either side; default 5 s
+
+	// MaxConns is how many connections of other nodes are accepted at a time;
+	// default 1024. An eighth is kept for raft.
+	MaxConns int
+
+	Stats  *stats.Registry // default: figures that nobody sees
+	Logger hclog.Logger    // default: no log
+}
+
+// EnsureDefaults replaces zero values by defaults.
+func (o *Options) EnsureDefaults() {
+	if o.Cluster == nil {
+		o.Cluster = func() event.ID { return event.ID{} }
+	}
+	if o.Renew == 0 {
+		o.Renew = 10 * time.Minute
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 5 * time.Second
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = 5 * time.Second
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = 1024
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Validate reports options that cannot work.
+func (o *Options) Validate() error {
+	switch {
+	case o.Bind == "":
+		return errors.New("no address to listen at between nodes")
+	case o.Node.IsZero():
+		return errors.New("no node id")
+	case o.Renew < 0 || o.DialTimeout < 0 || o.HandshakeTimeout < 0 || o.MaxConns < 0:
+		return errors.New("durations and limits between nodes must not be negative")
+	}
+	if o.Advertise != "" {
+		if _, _, err := net.SplitHostPort(o.Advertise); err != nil {
+			return fmt.Errorf("address advertised to other nodes: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,402 @@
+package wire
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+const (
+	// maxHandshakes is how many connections may be before the end of their
+	// preamble. The next one ends the oldest of them: whoever has been silent
+	// for longest, never a node that has just come.
+	maxHandshakes = 64
+	// lingerTime is how long a connection that was refused is kept open for the
+	// other side to read why.
+	lingerTime = time.Second
+)
+
+var (
+	errClosing = fmt.Errorf("port between nodes: %w", net.ErrClosed)
+	errSilent  = errors.New("no complete request in time")
+	errEvicted = errors.New("too many connections at once that say nothing")
+)
+
+// Port is the one address at which a node talks with the other nodes of its
+// cluster: it listens, and it dials other ports.
+type Port struct {
+	opts     Options
+	logger   hclog.Logger
+	warnings *limited
+	metrics  *metrics
+	listener net.Listener
+
+	ctx    context.Context // over when the port closes
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // the accepting goroutine and the handshakes
+
+	slots chan struct{} // one place for each handshake
+
+	// mu guards what follows. It is held for a moment only and nests no other lock.
+	mu         sync.Mutex
+	closing    bool
+	handshakes list.List // of context.CancelCauseFunc, oldest first
+	listeners  map[Kind]*listener
+	conns      map[*conn]struct{} // done with their preamble and not closed, of both directions
+	accepted   int                // of them, those that were accepted
+	rafts      map[*Raft]struct{} // not closed
+
+	closeOnce sync.Once
+	closeErr  error // valid after closeOnce
+}
+
+// Open listens at the address. Until somebody asks for a Listener, every
+// connection is refused.
+func Open(o Options) (*Port, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	l, err := config.Listen(ctx, "tcp", o.Bind)
+	if err != nil {
+		cancel(err)
+		return nil, fmt.Errorf("listen for other nodes: %w", err)
+	}
+	if o.Advertise == "" {
+		o.Advertise = l.Addr().String()
+	}
+	p := &Port{
+		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
+		slots: make(chan struct{}, maxHandshakes), listeners: map[Kind]*listener{},
+		conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
+	}
+	p.warnings = newLimited(p.logger)
+	p.metrics = newMetrics(o.Stats, p)
+	p.tasks.Add(1)
+	go p.accept()
+	return p, nil
+}
+
+// keepAlive finds out within half a minute that the other node is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// Addr is the address bound.
+func (p *Port) Addr() net.Addr { return p.listener.Addr() }
+
+// Advertised is the host:port where other nodes reach this one.
+func (p *Port) Advertised() string { return p.opts.Advertise }
+
+// Close closes the port, every connection, every Listener and every Raft that it
+// gave out, and waits for its goroutines. Idempotent.
+func (p *Port) Close() error {
+	p.closeOnce.Do(func() {
+		p.cancel(errClosing)
+		p.closeErr = p.listener.Close()
+		p.mu.Lock()
+		p.closing = true
+		rafts := make([]*Raft, 0, len(p.rafts))
+		for r := range p.rafts {
+			rafts = append(rafts, r)
+		}
+		listeners := make([]*listener, 0, len(p.listeners))
+		for _, l := range p.listeners {
+			listeners = append(listeners, l)
+		}
+		p.mu.Unlock()
+		for _, r := range rafts {
+			p.closeErr = errors.Join(p.closeErr, r.Close())
+		}
+		for _, l := range listeners {
+			p.closeErr = errors.Join(p.closeErr, l.Close())
+		}
+		p.tasks.Wait()
+		// Nothing is added any more. Whoever uses these connections closes them.
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for c := range p.conns {
+			c.abort()
+		}
+	})
+	return p.closeErr
+}
+
+// self is what this node says of itself at this moment.
+func (p *Port) self() Identity { return Identity{Node: p.opts.Node, Cluster: p.opts.Cluster()} }
+
+// accept takes connections and starts their handshakes.
+func (p *Port) accept() {
+	defer p.tasks.Done()
+	var pause time.Duration
+	for {
+		raw, err := p.listener.Accept()
+		if p.ctx.Err() != nil {
+			if err == nil {
+				_ = raw.Close()
+			}
+			return
+		}
+		if err != nil {
+			// For instance no more file descriptors: that passes.
+			p.warnings.warn(p.Addr(), "accept", "accept a connection of another node", keyError, err)
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-p.ctx.Done():
+				timer.Stop()
+			}
+			continue
+		}
+		pause = 0
+		select {
+		case p.slots <- struct{}{}:
+		default:
+			p.evict()
+			// The handshake that was ended gives its place free without waiting for anybody.
+			select {
+			case p.slots <- struct{}{}:
+			case <-p.ctx.Done():
+				_ = raw.Close()
+				return
+			}
+		}
+		p.tasks.Add(1)
+		go p.greet(raw)
+	}
+}
+
+// evict ends the oldest handshake.
+func (p *Port) evict() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if oldest := p.handshakes.Front(); oldest != nil {
+		p.handshakes.Remove(oldest)
+		oldest.Value.(context.CancelCauseFunc)(errEvicted)
+	}
+}
+
+// greet does the handshake of a connection from another node and hands it to
+// whoever listens for its kind.
+func (p *Port) greet(raw net.Conn) {
+	defer p.tasks.Done()
+	defer func() { <-p.slots }()
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	defer cancel(nil)
+	ctx, stop := context.WithTimeoutCause(ctx, p.opts.HandshakeTimeout, errSilent)
+	defer stop()
+	// Closing the connection is what ends a handshake early, whatever it waits for.
+	release := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer release()
+
+	p.mu.Lock()
+	place := p.handshakes.PushBack(cancel)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.handshakes.Remove(place) // of no effect if it was removed already
+	}()
+
+	c, err := p.handshake(ctx, raw)
+	if err == nil {
+		err = p.deliver(ctx, c, release)
+	}
+	if err == nil {
+		p.metrics.accepted.Inc()
+		return
+	}
+	if c != nil {
+		_ = c.Close()
+	}
+	_ = raw.Close()
+	p.notice(ctx, raw.RemoteAddr(), err)
+}
+
+// notice counts and logs a connection that came to nothing.
+func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		p.metrics.refused.Inc()
+		args := []any{keyReason, r.reason}
+		if r.from != nil {
+			args = append(args, keyKind, r.from.kind.String(), keyNode, r.from.Node.String())
+		}
+		p.warnings.warn(peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
+		return
+	}
+	p.metrics.failed.Inc()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		// A port scan, or a load balancer that looks whether somebody is there.
+		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())
+	case errors.Is(err, errSilent), errors.Is(err, errEvicted), errors.Is(err, errNotOurs):
+		p.warnings.warn(peer, err.Error(), "dropped a connection", keyReason, err)
+	default:
+		p.warnings.warn(peer, "handshake", "dropped a connection", keyReason, err)
+	}
+}
+
+// handshake does TLS and the preamble. A connection that is returned counts as
+// accepted and must be closed; the other side has not been told yet.
+func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(raw, first); err != nil {
+		return nil, err
+	}
+	self := p.self()
+	stream, begun := raw, first
+	switch {
+	case p.opts.Security == nil && first[0] == tlsHandshake:
+		return nil, p.refuse(raw, self, nil, &refusal{
+			status: StatusWantsPlain, reason: "this node is configured for plain TCP between nodes, the other for TLS"})
+	case p.opts.Security == nil && first[0] != magic[0]:
+		return nil, errNotOurs
+	case p.opts.Security == nil:
+	case first[0] == magic[0]:
+		return nil, p.refuse(raw, self, nil, &refusal{
+			status: StatusWantsTLS, reason: "this node is configured for TLS between nodes, the other for plain TCP"})
+	case first[0] != tlsHandshake:
+		return nil, errNotOurs
+	default:
+		config := p.opts.Security.Server()
+		if config == nil {
+			return nil, errors.New("no certificate for connections between nodes")
+		}
+		config = config.Clone()
+		config.SessionTicketsDisabled = true
+		secured := tls.Server(&peeked{Conn: raw, first: first}, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			linger(raw) // for the alert
+			return nil, fmt.Errorf("TLS: %w", err)
+		}
+		stream, begun = secured, nil
+	}
+	q, err := readRequest(stream, begun)
+	if err != nil {
+		return nil, err
+	}
+	if r := p.judge(&q, self); r != nil {
+		return nil, p.refuse(stream, self, &q, r)
+	}
+	c := &conn{Conn: stream, raw: raw, port: p, kind: q.kind, peer: q.Identity, accepted: true, due: time.Now().Add(jittered(p.opts.Renew))}
+	if r := p.add(c); r != nil {
+		return nil, p.refuse(stream, self, &q, r)
+	}
+	return c, nil
+}
+
+// refuse tells the other side why it is not wanted and returns that reason.
+func (p *Port) refuse(stream net.Conn, self Identity, q *request, r *refusal) error {
+	r.from = q
+	a := answer{version: formatVersion, status: r.status, Identity: self, reason: r.reason}
+	// Whether the other side gets to know it is of no consequence here.
+	if _, err := stream.Write(a.encode()); err == nil {
+		linger(stream)
+	}
+	return r
+}
+
+// linger lets the other side read what was written last: a connection that is
+// closed while something it received was not read is reset, and takes along what
+// is still on its way.
+func linger(c net.Conn) {
+	if err := c.SetReadDeadline(time.Now().Add(lingerTime)); err != nil {
+		return
+	}
+	if w, ok := c.(closeWriter); !ok || w.CloseWrite() != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c, 64<<10)
+}
+
+// deliver tells the other side that it is welcome and hands the connection over.
+func (p *Port) deliver(ctx context.Context, c *conn, release func() bool) error {
+	p.mu.Lock()
+	l := p.listeners[c.kind]
+	p.mu.Unlock()
+	self := p.self()
+	if l == nil {
+		return p.refuse(c.Conn, self, &request{formatVersion, c.kind, c.peer}, &refusal{
+			status: StatusNoListener, reason: fmt.Sprintf("this node takes no connections of the kind %s at the moment", c.kind)})
+	}
+	a := answer{version: formatVersion, status: StatusAccepted, Identity: self}
+	if _, err := c.Conn.Write(a.encode()); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	if !release() {
+		return context.Cause(ctx) // closed already
+	}
+	// Nobody closes the connection any more when the time is over: it is handed
+	// over whole or not at all.
+	select {
+	case l.queue <- c:
+		return nil
+	case <-l.closed:
+		return fmt.Errorf("listener: %w", net.ErrClosed)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// add counts a connection.
+func (p *Port) add(c *conn) *refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return &refusal{status: StatusNoListener, reason: "this node is shutting down"}
+	}
+	if c.accepted {
+		limit := p.opts.MaxConns
+		if !c.kind.consensus() {
+			limit -= limit / 8
+		}
+		if p.accepted >= limit {
+			return &refusal{status: StatusBusy, reason: fmt.Sprintf("this node has %d connections of other nodes already", p.accepted)}
+		}
+		p.accepted++
+	}
+	p.conns[c] = struct{}{}
+	return nil
+}
+
+func (p *Port) remove(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.conns[c]; !ok {
+		return
+	}
+	delete(p.conns, c)
+	if c.accepted {
+		p.accepted--
+	}
+}
+
+// peeked is a connection whose first bytes were read already.
+type peeked struct {
+	net.Conn
+	first []byte
+}
+
+func (c *peeked) Read(b []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(b, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}

@@ -1,0 +1,580 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/hashicorp/go-hclog"
+)
+
+func TestPeersKnowEachOther(t *testing.T) {
+	ca := newAuthority(t)
+	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			a := Options{Node: node(1), Cluster: member(clusterA), Advertise: "a.example:1112"}
+			b := Options{Node: node(2), Cluster: member(clusterA)}
+			if secured {
+				a.Security, b.Security = ca.security(1), ca.security(2)
+			}
+			pa, pb := open(t, a), open(t, b)
+			if pa.Advertised() != "a.example:1112" || pb.Advertised() != pb.Addr().String() {
+				t.Errorf("advertised %q and %q", pa.Advertised(), pb.Advertised())
+			}
+			l := pb.Listener(KindRelay)
+			c, err := dialAnd(pa, KindRelay, pb, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _, _ = c[0].Close(), c[1].Close() }()
+			for i, want := range []Identity{{node(2), clusterA}, {node(1), clusterA}} {
+				if got, ok := PeerOf(tls.Client(c[i], &tls.Config{ServerName: "x"})); !ok || got != want {
+					t.Errorf("peer of side %d: %v, %t", i, got, ok)
+				}
+				if Due(c[i]) {
+					t.Errorf("side %d is due", i)
+				}
+			}
+			if _, err := io.WriteString(c[0], "hello"); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 5)
+			if _, err := io.ReadFull(c[1], got); err != nil || string(got) != "hello" {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+	plain, other := net.Pipe()
+	defer func() { _, _ = plain.Close(), other.Close() }()
+	if _, ok := PeerOf(plain); ok || Due(plain) {
+		t.Error("a connection of somebody else has a peer")
+	}
+}
+
+// dialAnd dials and accepts.
+func dialAnd(from *Port, k Kind, to *Port, l net.Listener) (c [2]net.Conn, err error) {
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, _ := l.Accept()
+		accepted <- c
+	}()
+	if c[0], err = from.Dial(context.Background(), k, to.Addr().String()); err != nil {
+		_ = l.Close()
+		<-accepted
+		return c, err
+	}
+	c[1] = <-accepted
+	return c, nil
+}
+
+func TestRefusals(t *testing.T) {
+	none := event.ID{}
+	cases := []struct {
+		name         string
+		own, other   event.ID // clusters of the acceptor and of the dialler
+		dialler      event.ID // default: node 2
+		kind, listen Kind
+		status       Status // 0: accepted
+		reason       string
+	}{
+		{name: "same cluster, raft", own: clusterA, other: clusterA, kind: KindRaft, listen: KindRaft},
+		{name: "same cluster, relay", own: clusterA, other: clusterA, kind: KindRelay, listen: KindRelay},
+		{name: "same cluster, service", own: clusterA, other: clusterA, kind: KindService, listen: KindService},
+		{name: "service without clusters", kind: KindService, listen: KindService},
+		{name: "service for a joiner", own: clusterA, kind: KindService, listen: KindService},
+		{name: "service of a joiner", other: clusterA, kind: KindService, listen: KindService},
+		{name: "other cluster, service", own: clusterA, other: clusterB, kind: KindService, listen: KindService,
+			status: StatusOtherCluster, reason: "this node belongs to cluster " + clusterA.String() + ", the other to " + clusterB.String()},
+		{name: "other cluster, raft", own: clusterA, other: clusterB, kind: KindRaft, listen: KindRaft,
+			status: StatusOtherCluster, reason: "this node belongs to cluster " + clusterA.String() + ", the other to " + clusterB.String()},
+		{name: "raft without own cluster", own: none, other: clusterA, kind: KindRaft, listen: KindRaft,
+			status: StatusNoCluster, reason: "this node belongs to no cluster yet"},
+		{name: "relay without other cluster", own: clusterA, other: none, kind: KindRelay, listen: KindRelay,
+			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
+		{name: "install without other cluster", own: clusterA, other: none, kind: kindInstall, listen: kindInstall,
+			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
+		{name: "no listener", own: clusterA, other: clusterA, kind: KindRaft, listen: KindService,
+			status: StatusNoListener, reason: "this node takes no connections of the kind raft at the moment"},
+		{name: "unknown kind", own: clusterA, other: clusterA, kind: 77, listen: KindService,
+			status: StatusNoListener, reason: "this node takes no connections of the kind kind 77 at the moment"},
+		{name: "one id twice", own: clusterA, other: clusterA, dialler: node(1), kind: KindService, listen: KindService,
+			status: StatusSameNode, reason: "two nodes have the id " + node(1).String() + ", or this one dialled itself"},
+	}
+	ca := newAuthority(t)
+	for _, secured := range []bool{false, true} {
+		for _, c := range cases {
+			t.Run(fmt.Sprintf("%s, TLS %t", c.name, secured), func(t *testing.T) {
+				var log lines
+				if c.dialler.IsZero() {
+					c.dialler = node(2)
+				}
+				own := Options{Node: node(1), Cluster: member(c.own), Logger: log.logger(hclog.Warn)}
+				other := Options{Node: c.dialler, Cluster: member(c.other)}
+				if secured {
+					own.Security, other.Security = ca.security(1), ca.security(2)
+				}
+				to, from := open(t, own), open(t, other)
+				echo(t, to, c.listen)
+				conn, err := from.Dial(t.Context(), c.kind, to.Addr().String())
+				if c.status == StatusAccepted {
+					if err != nil {
+						t.Fatal(err)
+					}
+					say(t, conn, "hello")
+					if err := conn.Close(); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				want := RefusedError{Address: to.Addr().String(), Status: c.status, Reason: c.reason, Peer: Identity{node(1), c.own}}
+				if got := refused(t, err); *got != want {
+					t.Errorf("got %+v, want %+v", *got, want)
+				}
+				// A second time is not logged again.
+				if _, err := from.Dial(t.Context(), c.kind, to.Addr().String()); err == nil {
+					t.Error("accepted the second time")
+				}
+				testkit.Eventually(t, 5*time.Second, func() error {
+					if n := to.metrics.refused.Value(); n != 2 {
+						return fmt.Errorf("%d refusals counted", n)
+					}
+					return nil
+				})
+				if got := log.with(c.reason); len(got) != 1 || !strings.Contains(got[0], "peer=127.0.0.1:") {
+					t.Errorf("logged %q", got)
+				}
+			})
+		}
+	}
+}
+
+func TestOtherFormatVersion(t *testing.T) {
+	var log lines
+	p := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Warn)})
+	echo(t, p, KindService)
+	raw, err := net.Dial("tcp", p.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = raw.Close() }()
+	// A longer request than ours, of which this node cannot know.
+	q := request{version: 9, kind: KindService, Identity: Identity{Node: node(2)}}
+	if _, err := raw.Write(append(q.encode(), make([]byte, 3000)...)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAnswer(raw)
+	want := answer{version: 1, status: StatusOtherFormat, Identity: Identity{node(1), clusterA},
+		reason: "this node speaks version 1 of the protocol between nodes, the other 9"}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// A node that runs with TLS and one that does not both say so.
+func TestMismatchOfTLS(t *testing.T) {
+	ca := newAuthority(t)
+	cases := []struct {
+		name     string
+		own      bool // the acceptor has TLS
+		status   Status
+		logged   string
+		received string
+	}{
+		{"plain to TLS", true, StatusWantsTLS, "this node is configured for TLS between nodes, the other for plain TCP",
+			"this node is configured for TLS between nodes, the other for plain TCP"},
+		{"TLS to plain", false, StatusWantsPlain, "this node is configured for plain TCP between nodes, the other for TLS",
+			"that node is configured for plain TCP between nodes, this one for TLS"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var log lines
+			own := Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Warn)}
+			other := Options{Node: node(2), Cluster: member(clusterA)}
+			if c.own {
+				own.Security = ca.security(1)
+			} else {
+				other.Security = ca.security(2)
+			}
+			to, from := open(t, own), open(t, other)
+			echo(t, to, KindService)
+			_, err := from.Dial(t.Context(), KindService, to.Addr().String())
+			if got := refused(t, err); got.Status != c.status || got.Reason != c.received {
+				t.Errorf("got %+v", got)
+			}
+			testkit.Eventually(t, 5*time.Second, func() error {
+				if got := log.with(c.logged); len(got) != 1 {
+					return fmt.Errorf("logged %q", log.String())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestCertificatesAreChecked(t *testing.T) {
+	ca, foreign := newAuthority(t), newAuthority(t)
+	good := ca.security(1)
+	cases := []struct {
+		name       string
+		own, other *security
+		err        string
+	}{
+		{"the acceptor's is for another host", &security{pool: ca.pool, cert: ca.issue(1, nil, "elsewhere.example")}, ca.security(2), "127.0.0.1"},
+		{"the acceptor's is of another authority", foreign.security(1), ca.security(2), "unknown authority"},
+		{"the dialler's is of another authority", good, &security{pool: ca.pool, cert: foreign.issue(2, loopback)}, "remote error: tls"},
+		{"the dialler has none", good, &security{pool: ca.pool}, "remote error: tls"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var log lines
+			to := open(t, Options{Node: node(1), Security: c.own, Logger: log.logger(hclog.Warn)})
+			from := open(t, Options{Node: node(2), Security: c.other})
+			echo(t, to, KindService)
+			_, err := from.Dial(t.Context(), KindService, to.Addr().String())
+			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), to.Addr().String()) {
+				t.Errorf("error %v", err)
+			}
+			testkit.Eventually(t, 5*time.Second, func() error {
+				if got := log.with("TLS"); len(got) != 1 {
+					return fmt.Errorf("logged %q", log.String())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A connection made after an exchange shows the new certificate, never a resumed session.
+func TestCertificatesAreExchanged(t *testing.T) {
+	ca := newAuthority(t)
+	own, other := ca.security(1), ca.security(2)
+	to, from := open(t, Options{Node: node(1), Security: own}), open(t, Options{Node: node(2), Security: other})
+	echo(t, to, KindService)
+	for range 2 {
+		c, err := from.Dial(t.Context(), KindService, to.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		say(t, c, "hello")
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		own.exchange(ca.issue(11, loopback))
+		other.exchange(ca.issue(12, loopback))
+	}
+	if a, b := fmt.Sprint(own.shown()), fmt.Sprint(other.shown()); a != "[2 12]" || b != "[1 11]" {
+		t.Errorf("the acceptor saw %s, the dialler %s", a, b)
+	}
+}
+
+func TestSilentConnections(t *testing.T) {
+	ca := newAuthority(t)
+	for name, s := range map[string]Security{"plain": nil, "TLS": ca.security(1)} {
+		t.Run(name, func(t *testing.T) {
+			var log lines
+			to := open(t, Options{Node: node(1), Security: s, HandshakeTimeout: 300 * time.Millisecond, Logger: log.logger(hclog.Warn)})
+			echo(t, to, KindService)
+			other := Options{Node: node(2)}
+			if s != nil {
+				other.Security = ca.security(2)
+			}
+			from := open(t, other)
+			silent := make([]net.Conn, 3)
+			begun := time.Now()
+			for i := range silent {
+				var err error
+				if silent[i], err = net.Dial("tcp", to.Addr().String()); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = silent[i].Close() }()
+			}
+			// One of them begins as a node would and stops.
+			first := magic
+			if s != nil {
+				first = "\x16\x03\x01"
+			}
+			if _, err := io.WriteString(silent[1], first[:3]); err != nil {
+				t.Fatal(err)
+			}
+			c, err := from.Dial(t.Context(), KindService, to.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			say(t, c, "not held up")
+			_ = c.Close()
+			for _, c := range silent {
+				_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+				if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("a silent connection was answered or left open: %v", err)
+				}
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("silent connections lived %s", took)
+			}
+			testkit.Eventually(t, 5*time.Second, func() error {
+				if got := log.with("no complete request in time"); len(got) != 1 {
+					return fmt.Errorf("logged %q", log.String())
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A flood of connections that say nothing holds up nobody, however long they might stay.
+func TestFlood(t *testing.T) {
+	to := open(t, Options{Node: node(1), HandshakeTimeout: time.Hour})
+	echo(t, to, KindService)
+	from := open(t, Options{Node: node(2)})
+	for i := range 3 * maxHandshakes {
+		c, err := net.Dial("tcp", to.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if i%maxHandshakes != 0 {
+			continue
+		}
+		good, err := from.Dial(t.Context(), KindService, to.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		say(t, good, "hello")
+		_ = good.Close()
+	}
+	to.mu.Lock()
+	n := to.handshakes.Len()
+	to.mu.Unlock()
+	if n > maxHandshakes {
+		t.Errorf("%d handshakes", n)
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	to := open(t, Options{Node: node(1), Cluster: member(clusterA), MaxConns: 8})
+	echo(t, to, KindService)
+	echo(t, to, KindRaft)
+	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	dial := func(k Kind) (net.Conn, error) { return from.Dial(t.Context(), k, to.Addr().String()) }
+	var conns []net.Conn
+	for range 7 {
+		c, err := dial(KindService)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	_, err := dial(KindService)
+	if r := refused(t, err); r.Status != StatusBusy || r.Reason != "this node has 7 connections of other nodes already" {
+		t.Errorf("refused with %+v", r)
+	}
+	c, err := dial(KindRaft) // has places of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns = append(conns, c)
+	_, err = dial(KindRaft)
+	if r := refused(t, err); r.Status != StatusBusy {
+		t.Errorf("refused with %+v", r)
+	}
+	for _, c := range conns {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	testkit.Eventually(t, 5*time.Second, func() error {
+		c, err := dial(KindService)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+}
+
+func TestStrangers(t *testing.T) {
+	ca := newAuthority(t)
+	for name, s := range map[string]Security{"plain": nil, "TLS": ca.security(1)} {
+		for _, said := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", magic[:1] + strings.Repeat("x", 60), "\x15\x03\x01\x00\x02\x02\x28"} {
+			t.Run(fmt.Sprintf("%s %.3q", name, said), func(t *testing.T) {
+				p := open(t, Options{Node: node(1), Security: s})
+				c, err := net.Dial("tcp", p.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c.Close() }()
+				if _, err := io.WriteString(c, said); err != nil {
+					t.Fatal(err)
+				}
+				_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+				if _, err := io.ReadAll(c); errors.Is(err, context.DeadlineExceeded) {
+					t.Error("left open")
+				}
+			})
+		}
+	}
+}
+
+func TestDialWhatIsNoNode(t *testing.T) {
+	ca := newAuthority(t)
+	other := open(t, Options{Node: node(1), Security: ca.security(1)}) // a TLS server that knows nothing of preambles
+	cases := []struct {
+		name string
+		say  string // empty: nothing
+		err  string
+	}{
+		{"says nothing", "", "no answer in time"},
+		{"talks HTTP", "HTTP/1.1 400 Bad Request\r\n\r\n", errNotOurs.Error()},
+		{"talks TLS", "\x15\x03\x01\x00\x02\x02\x28", errTLS.Error()},
+		{"has much to say", magic + "\x01\x01\xff\xff" + strings.Repeat("x", 100), errNotOurs.Error()},
+	}
+	from := open(t, Options{Node: node(2), HandshakeTimeout: 300 * time.Millisecond})
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, c.say)
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+			_, err = from.Dial(t.Context(), KindService, l.Addr().String())
+			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), l.Addr().String()) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+			_ = l.Close()
+			<-done
+		})
+	}
+	if _, err := other.Dial(t.Context(), KindService, "nonsense"); err == nil {
+		t.Error("dialled nonsense")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := from.Dial(ctx, KindService, other.Addr().String()); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that is over: %v", err)
+	}
+}
+
+func TestListeners(t *testing.T) {
+	to, from := open(t, Options{Node: node(1)}), open(t, Options{Node: node(2)})
+	l := to.Listener(KindService)
+	if l.Addr().String() != to.Advertised() {
+		t.Errorf("address %s", l.Addr())
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a second listener for the same kind")
+			}
+		}()
+		to.Listener(KindService)
+	}()
+	c, err := dialAnd(from, KindService, to, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept after close: %v", err)
+	}
+	_, err = from.Dial(t.Context(), KindService, to.Addr().String())
+	if r := refused(t, err); r.Status != StatusNoListener {
+		t.Errorf("refused with %+v", r)
+	}
+	_, _ = c[1].Close(), c[0].Close()
+	echo(t, to, KindService)
+	again, err := from.Dial(t.Context(), KindService, to.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, again, "the connection outlives what accepts")
+	// Closing the port ends the connections of both directions.
+	if err := to.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := again.Read(make([]byte, 1)); err == nil {
+		t.Error("the other side closed, and reading goes on")
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := to.Dial(t.Context(), KindService, from.Addr().String()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("dial from a closed port: %v", err)
+	}
+	if _, err := to.Listener(KindService).Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept at a closed port: %v", err)
+	}
+	if n := len(from.conns) + len(to.conns); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	cases := map[string]Options{
+		"no address":       {Node: node(1)},
+		"no node":          {Bind: "127.0.0.1:0"},
+		"no such address":  {Bind: "192.0.2.1:1", Node: node(1)},
+		"advertises what?": {Bind: "127.0.0.1:0", Node: node(1), Advertise: "nowhere"},
+		"negative":         {Bind: "127.0.0.1:0", Node: node(1), Renew: -1},
+	}
+	for name, o := range cases {
+		if p, err := Open(o); err == nil {
+			_ = p.Close()
+			t.Errorf("%s: opened", name)
+		}
+	}
+}
+
+func TestRateOfLines(t *testing.T) {
+	var log lines
+	now := time.Unix(0, 0)
+	l := newLimited(log.logger(hclog.Warn))
+	l.now = func() time.Time { return now }
+	peer := func(host, port string) net.Addr { return advertised(net.JoinHostPort(host, port)) }
+	l.warn(peer("10.0.0.1", "1"), "one", "first")
+	l.warn(peer("10.0.0.1", "2"), "one", "again")
+	l.warn(peer("10.0.0.1", "2"), "one", "again")
+	l.warn(peer("10.0.0.1", "3"), "two", "other reason")
+	l.warn(peer("10.0.0.2", "1"), "one", "other peer")
+	now = now.Add(logAgain)
+	l.warn(peer("10.0.0.1", "4"), "one", "later")
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		_, text, _ := strings.Cut(line, "[WARN]  ")
+		got = append(got, strings.TrimSpace(text))
+	}
+	want := "first: peer=10.0.0.1:1|other reason: peer=10.0.0.1:3|other peer: peer=10.0.0.2:1|later: peer=10.0.0.1:4 not-logged=2"
+	if s := strings.Join(got, "|"); s != want {
+		t.Errorf("logged %s\nwant   %s", s, want)
+	}
+	for i := range 3 * logEntries {
+		l.due(line{host: fmt.Sprint(i)})
+	}
+	if len(l.last) != logEntries {
+		t.Errorf("%d peers remembered", len(l.last))
+	}
+	now = now.Add(logAgain)
+	if _, ok := l.due(line{host: "new"}); !ok || len(l.last) != 1 {
+		t.Errorf("%d peers remembered after a minute", len(l.last))
+	}
+}

@@ -1,0 +1,423 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// maxPool is how many idle connections are kept to each node: one for heartbeats, one
+	// for entries, one for votes.
+	maxPool = 3
+	// entryOverhead is what an entry takes on the wire beside its data, at most.
+	entryOverhead = 64
+)
+
+// RaftOptions are those of a Raft. The zero value works.
+type RaftOptions struct {
+	// Address returns the host:port of a node as it is known at this moment;
+	// default, and for nodes not known: the address in raft's configuration.
+	Address func(id raft.ServerID) (string, bool)
+
+	Timeout     time.Duration // for a message and its answer; default 10 s
+	MaxInFlight int           // messages of a pipeline that wait for their answers; default 16, 1: no pipelines
+	MaxRPCBytes int           // of entries in one message, or a single larger entry; default 16 MiB
+
+	// Prepare is called with every snapshot that another node wants to install,
+	// before raft is asked. The snapshot is handed to raft when it returns nil;
+	// else the other node gets the error and raft never hears of it. It must return when
+	// its context is over: when a newer snapshot came, the time is up, or Raft is
+	// closed. It is never called twice at a time, must not change the manifest,
+	// and holds up nothing else. Default: everything is handed to raft at once.
+	Prepare        func(ctx context.Context, index, term uint64, manifest []byte) error
+	PrepareTimeout time.Duration // default 8 s
+	MaxManifest    int64         // in bytes; default 64 MiB
+
+	Logger hclog.Logger // default: the port's
+}
+
+// EnsureDefaults replaces zero values by defaults.
+func (o *RaftOptions) EnsureDefaults() {
+	if o.Address == nil {
+		o.Address = func(raft.ServerID) (string, bool) { return "", false }
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 16
+	}
+	if o.MaxRPCBytes == 0 {
+		o.MaxRPCBytes = 16 << 20
+	}
+	if o.Prepare == nil {
+		o.Prepare = func(context.Context, uint64, uint64, []byte) error { return nil }
+	}
+	if o.PrepareTimeout == 0 {
+		o.PrepareTimeout = 8 * time.Second
+	}
+	if o.MaxManifest == 0 {
+		o.MaxManifest = 64 << 20
+	}
+}
+
+// Raft is the transport of raft for one life of it.
+//
+// A message for a node goes to that node or to nobody: a connection on which
+// another node answers is not used. Otherwise a node that lost its votes and came back at
+// the same address under a new id would be taken for the one that voted.
+//
+// Its messages are made and read by raft.NetworkTransport, of which it has one
+// for what comes in, one for what goes out, exchanged when connections are due,
+// and one for each pipeline. So the pool of connections and each pipeline can be
+// let go of by itself.
+type Raft struct {
+	port     *Port
+	opts     RaftOptions
+	logger   hclog.Logger
+	in       *raft.NetworkTransport
+	out      atomic.Pointer[raft.NetworkTransport]
+	consumer chan raft.RPC
+	installs installs
+
+	ctx      context.Context // over when this Raft closes
+	cancel   context.CancelCauseFunc
+	tasks    sync.WaitGroup // its own goroutines
+	handlers sync.WaitGroup // goroutines of in, one for each connection
+
+	mu      sync.Mutex // guards what follows; nests no other lock
+	closing bool
+	conns   map[*conn]struct{} // not closed
+
+	closeOnce sync.Once
+	closeErr  error // valid after closeOnce
+}
+
+var (
+	_ raft.Transport   = (*Raft)(nil)
+	_ raft.WithPreVote = (*Raft)(nil)
+	_ raft.WithClose   = (*Raft)(nil)
+)
+
+// Raft returns a transport. There is one at a time: the previous one must be
+// closed before, which raft's Shutdown does. Another order is a mistake of the program and panics.
+func (p *Port) Raft(o RaftOptions) *Raft {
+	o.EnsureDefaults()
+	if o.Logger == nil {
+		o.Logger = p.logger
+	}
+	r := &Raft{
+		port: p, opts: o, logger: o.Logger.Named("raft"), consumer: make(chan raft.RPC),
+		installs: installs{preparing: make(chan struct{}, 1)},
+		conns:    map[*conn]struct{}{},
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	messages, snapshots := p.Listener(KindRaft), p.Listener(kindInstall)
+	r.in = r.network(&inbound{Listener: messages, raft: r})
+	r.out.Store(r.network(newOutbound(r)))
+	r.tasks.Add(3)
+	go r.pump()
+	go r.renew()
+	go r.acceptInstalls(snapshots.(*listener))
+
+	p.mu.Lock()
+	closing := p.closing
+	if !closing {
+		p.rafts[r] = struct{}{}
+	}
+	p.mu.Unlock()
+	if closing {
+		_ = r.Close() // it has nothing yet that could fail to close
+	}
+	return r
+}
+
+// network makes a transport over a stream layer.
+func (r *Raft) network(stream raft.StreamLayer) *raft.NetworkTransport {
+	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Logger: r.logger, Stream: stream, MaxPool: maxPool, MaxRPCsInFlight: r.opts.MaxInFlight,
+		Timeout: r.opts.Timeout, MsgpackUseNewTimeFormat: true,
+	})
+}
+
+// Close stops everything and waits for it. Idempotent. raft's Shutdown calls it
+// when raft's own goroutines are done; called before, it makes raft's messages
+// fail at once, so that raft need not wait for a node that does not answer. It
+// always returns: a Prepare that does not mind its context is left alone after
+// PrepareTimeout, with an error.
+func (r *Raft) Close() error {
+	r.closeOnce.Do(func() {
+		r.cancel(raft.ErrTransportShutdown)
+		r.mu.Lock()
+		r.closing = true
+		for c := range r.conns {
+			c.abort()
+		}
+		r.mu.Unlock()
+		inErr := r.in.Close()
+		r.tasks.Wait()
+		out := r.out.Load() // not exchanged any more
+		r.closeErr = errors.Join(inErr, out.Close(), r.installs.close(r.opts.PrepareTimeout))
+		out.CloseStreams()
+		r.handlers.Wait()
+		r.port.mu.Lock()
+		delete(r.port.rafts, r)
+		r.port.mu.Unlock()
+	})
+	return r.closeErr
+}
+
+// pump hands messages to raft. There is a channel between for snapshots, which
+// come from elsewhere.
+func (r *Raft) pump() {
+	defer r.tasks.Done()
+	in, done := r.in.Consumer(), r.ctx.Done()
+	for {
+		select {
+		case rpc := <-in:
+			if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+				// It could only be refused with its bytes unread, which would then
+				// be taken for messages: no answer can be made of this, and the connection ends.
+				rpc.Respond(noAnswer{}, errors.New("snapshots have connections of their own"))
+				continue
+			}
+			select {
+			case r.consumer <- rpc:
+			case <-done:
+				return
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// noAnswer is an answer that cannot be encoded.
+type noAnswer struct{}
+
+func (noAnswer) MarshalBinary() ([]byte, error) { return nil, errors.New("no answer") }
+
+// renew exchanges the pool of connections when they are due. Messages under way
+// in the old one finish: raft.NetworkTransport then closes their connections,
+// because it is shut down.
+func (r *Raft) renew() {
+	defer r.tasks.Done()
+	for {
+		timer := time.NewTimer(jittered(r.port.opts.Renew))
+		select {
+		case <-timer.C:
+		case <-r.ctx.Done():
+			timer.Stop()
+			return
+		}
+		old := r.out.Swap(r.network(newOutbound(r)))
+		if err := old.Close(); err != nil {
+			r.logger.Warn("close the transport that was replaced", keyError, err)
+		}
+		old.CloseStreams() // those that are idle
+	}
+}
+
+// target names a node and its address: raft.NetworkTransport keeps a pool of
+// connections for each target and hands it to outbound.Dial.
+func (r *Raft) target(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(id) + "@" + r.address(id, address)
+}
+
+func (r *Raft) address(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+	if known, ok := r.opts.Address(id); ok {
+		return raft.ServerAddress(known)
+	}
+	return address
+}
+
+// Consumer returns the messages for raft.
+func (r *Raft) Consumer() <-chan raft.RPC { return r.consumer }
+
+// LocalAddr is where other nodes reach this one.
+func (r *Raft) LocalAddr() raft.ServerAddress { return raft.ServerAddress(r.port.Advertised()) }
+
+// SetHeartbeatHandler has heartbeats handled without the Consumer.
+func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) { r.in.SetHeartbeatHandler(handle) }
+
+// EncodePeer returns the address of a node for messages.
+func (r *Raft) EncodePeer(id raft.ServerID, address raft.ServerAddress) []byte {
+	if string(id) == r.port.opts.Node.String() {
+		return []byte(r.port.Advertised())
+	}
+	return []byte(r.address(id, address))
+}
+
+// DecodePeer is the reverse of EncodePeer.
+func (r *Raft) DecodePeer(address []byte) raft.ServerAddress { return raft.ServerAddress(address) }
+
+// cut shortens entries to what one message may hold, but to no less than one.
+// raft looks at the request again afterwards and goes on behind the last entry
+// that is in it: see replicateTo, pipelineSend and updateLastAppended there.
+func (r *Raft) cut(args *raft.AppendEntriesRequest) {
+	size := 0
+	for i, entry := range args.Entries {
+		size += len(entry.Data) + len(entry.Extensions) + entryOverhead
+		if size > r.opts.MaxRPCBytes && i > 0 {
+			args.Entries = args.Entries[:i]
+			return
+		}
+	}
+}
+
+// AppendEntries sends entries or a heartbeat. It may shorten args.Entries.
+func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	r.cut(args)
+	return r.out.Load().AppendEntries(id, r.target(id, target), args, resp)
+}
+
+// RequestVote asks for a vote.
+func (r *Raft) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return r.out.Load().RequestVote(id, r.target(id, target), args, resp)
+}
+
+// RequestPreVote asks whether a vote would be given.
+func (r *Raft) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return r.out.Load().RequestPreVote(id, r.target(id, target), args, resp)
+}
+
+// TimeoutNow has a node stand for election at once.
+func (r *Raft) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return r.out.Load().TimeoutNow(id, r.target(id, target), args, resp)
+}
+
+// dial connects to a target and makes sure that it is the node that is meant.
+func (r *Raft) dial(k Kind, target raft.ServerAddress, timeout time.Duration) (*conn, error) {
+	ctx, stop := context.WithTimeout(r.ctx, timeout)
+	defer stop()
+	node, address := split(target)
+	c, err := r.port.dial(ctx, k, address)
+	if err != nil {
+		if r.ctx.Err() != nil {
+			err = raft.ErrTransportShutdown
+		}
+		return nil, err
+	}
+	if peer := c.peer.Node.String(); node != "" && peer != node {
+		_ = c.Close()
+		return nil, fmt.Errorf("connect to node %s at %s: node %s answers there", node, address, peer)
+	}
+	if err := r.track(c, nil); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// split is the reverse of Raft.target.
+func split(target raft.ServerAddress) (node, address string) {
+	for i := range len(target) {
+		if target[i] == '@' {
+			return string(target[:i]), string(target[i+1:])
+		}
+	}
+	return "", string(target)
+}
+
+// track has a connection end together with this Raft. It counts in the group
+// until whoever uses it closes it; the group may be nil.
+func (r *Raft) track(c *conn, group *sync.WaitGroup) error {
+	r.mu.Lock()
+	closing := r.closing
+	if !closing {
+		r.conns[c] = struct{}{}
+		if group != nil {
+			group.Add(1) // before closing is set, and so before anybody waits
+		}
+		c.onClose = func() {
+			r.mu.Lock()
+			delete(r.conns, c)
+			r.mu.Unlock()
+			if group != nil {
+				group.Done()
+			}
+		}
+	}
+	r.mu.Unlock()
+	if closing {
+		_ = c.Close()
+		return raft.ErrTransportShutdown
+	}
+	return nil
+}
+
+// inbound is the stream layer of what comes in.
+type inbound struct {
+	net.Listener
+	raft *Raft
+}
+
+// Accept waits for the next connection of another node.
+func (s *inbound) Accept() (net.Conn, error) {
+	for {
+		c, err := s.Listener.(*listener).accept()
+		if err != nil {
+			return nil, err
+		}
+		r := s.raft
+		// The other side renews its connections. One that does not is cut off
+		// between two messages, unless it does not even take the answer.
+		cutOff := time.Now().Add(r.port.opts.Renew + r.port.opts.Renew/4 + r.opts.Timeout)
+		c.hard = true
+		if err := errors.Join(c.SetReadDeadline(cutOff), c.SetWriteDeadline(cutOff.Add(r.opts.Timeout))); err != nil {
+			_ = c.Close()
+			continue
+		}
+		if err := r.track(c, &r.handlers); err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// Dial is never called: this transport sends nothing.
+func (s *inbound) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// outbound is the stream layer of what goes out.
+type outbound struct {
+	raft   *Raft
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newOutbound(r *Raft) *outbound { return &outbound{raft: r, closed: make(chan struct{})} }
+
+// Dial connects to a target. It goes on working after Close: a message may have
+// chosen this transport just before it was replaced.
+func (s *outbound) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	c, err := s.raft.dial(KindRaft, target, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Accept waits for Close: nothing comes in here.
+func (s *outbound) Accept() (net.Conn, error) {
+	<-s.closed
+	return nil, io.EOF
+}
+
+// Close ends Accept. Idempotent.
+func (s *outbound) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}
+
+// Addr is where other nodes reach this one.
+func (s *outbound) Addr() net.Addr { return advertised(s.raft.port.Advertised()) }

@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// RefusedError says that another node does not want a connection.
+type RefusedError struct {
+	Address string // that was dialled
+	Status  Status
+	Reason  string   // in the other node's words
+	Peer    Identity // what the other node says of itself; zero where only TLS was answered
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s refused the connection: %s", e.Address, e.Reason)
+}
+
+// refusal is why this node does not want a connection.
+type refusal struct {
+	status Status
+	reason string
+	from   *request // nil: the other side did not get as far as to say who it is
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+// judge decides about a request. The caller looks for a listener and a free place.
+func (p *Port) judge(q *request, self Identity) *refusal {
+	switch {
+	case q.version != formatVersion:
+		return &refusal{status: StatusOtherFormat, reason: fmt.Sprintf(
+			"this node speaks version %d of the protocol between nodes, the other %d", formatVersion, q.version)}
+	case q.Node == self.Node:
+		return &refusal{status: StatusSameNode, reason: fmt.Sprintf(
+			"two nodes have the id %s, or this one dialled itself", self.Node)}
+	case !q.Cluster.IsZero() && !self.Cluster.IsZero() && q.Cluster != self.Cluster:
+		return &refusal{status: StatusOtherCluster, reason: fmt.Sprintf(
+			"this node belongs to cluster %s, the other to %s", self.Cluster, q.Cluster)}
+	case q.kind != KindService && self.Cluster.IsZero():
+		return &refusal{status: StatusNoCluster, reason: "this node belongs to no cluster yet"}
+	case q.kind != KindService && q.Cluster.IsZero():
+		return &refusal{status: StatusNoCluster, reason: "the other node belongs to no cluster yet"}
+	}
+	return nil
+}
+
+// Bounds of what is remembered about lines that were logged.
+const (
+	logAgain   = time.Minute
+	logEntries = 512
+)
+
+// limited logs a line about a peer once in a while.
+type limited struct {
+	logger hclog.Logger
+	now    func() time.Time
+
+	mu   sync.Mutex // guards what follows
+	last map[line]*logged
+}
+
+// line is what is logged once in a while.
+type line struct {
+	host   string
+	reason string // one of few: not the text, which may hold ports and ids
+}
+
+type logged struct {
+	at      time.Time
+	skipped int // lines since
+}
+
+func newLimited(logger hclog.Logger) *limited {
+	return &limited{logger: logger, now: time.Now, last: map[line]*logged{}}
+}
+
+// warn logs unless the same reason was logged for the same host within a minute.
+func (l *limited) warn(peer net.Addr, reason, message string, args ...any) {
+	host, _, err := net.SplitHostPort(peer.String())
+	if err != nil {
+		host = peer.String()
+	}
+	skipped, ok := l.due(line{host, reason})
+	if !ok {
+		return
+	}
+	args = append(args, keyPeer, peer.String())
+	if skipped > 0 {
+		args = append(args, keySkipped, skipped)
+	}
+	l.logger.Warn(message, args...)
+}
+
+// due says whether a line is to be logged, and how many were not since the last.
+func (l *limited) due(what line) (int, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	e := l.last[what]
+	if e != nil && now.Sub(e.at) < logAgain {
+		e.skipped++
+		return 0, false
+	}
+	if e == nil {
+		if len(l.last) >= logEntries {
+			l.forget(now)
+		}
+		if len(l.last) >= logEntries {
+			return 0, false // a flood from many hosts: what is known of it is enough
+		}
+		e = &logged{}
+		l.last[what] = e
+	}
+	skipped := e.skipped
+	e.at, e.skipped = now, 0
+	return skipped, true
+}
+
+// forget removes what no longer holds back a line.
+func (l *limited) forget(now time.Time) {
+	for what, e := range l.last {
+		if now.Sub(e.at) >= logAgain {
+			delete(l.last, what)
+		}
+	}
+}
