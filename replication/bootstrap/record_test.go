@@ -1,0 +1,101 @@
+package bootstrap
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestFileStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bootstrap")
+	store := FileStore(path)
+	if _, err := store.Load(); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("an empty folder: %v", err)
+	}
+	node, err := Identify(store)
+	if err != nil || node.IsZero() {
+		t.Fatal(node, err)
+	}
+	for _, record := range []Record{
+		{Node: node},
+		{Node: node, Promise: &Proposal{Cluster: id(50), Proposer: node, Members: proposal(0, 1).Members}},
+	} {
+		if record.Promise != nil {
+			record.Promise.Members[0], record.Formed = node, true
+		}
+		if err := store.Save(record); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := FileStore(path).Load(); err != nil || !reflect.DeepEqual(got, record) {
+			t.Errorf("%+v, %v; want %+v", got, err, record)
+		}
+	}
+	if again, err := Identify(FileStore(path)); err != nil || again != node {
+		t.Errorf("node %s became %s, %v", node, again, err)
+	}
+	names, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+func TestFileStoreAfterCrash(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bootstrap")
+	record := Record{Node: id(1), Promise: proposal(50, 1, 2, 3)}
+	if err := FileStore(path).Save(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+tmpSuffix, []byte(`{"format":1,"no`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := FileStore(path).Load(); err != nil || !reflect.DeepEqual(got, record) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	record.Formed = true
+	if err := FileStore(path).Save(record); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := FileStore(path).Load(); err != nil || !reflect.DeepEqual(got, record) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestFileStoreRefuses(t *testing.T) {
+	const one = `"01000000-0000-0000-0000-000000000000"`
+	for name, c := range map[string]struct{ data, want string }{
+		"empty":                     {"", "JSON"},
+		"torn":                      {`{"format":1,"node":` + one, "JSON"},
+		"another format":            {`{"format":2,"node":` + one + `}`, "format 2"},
+		"no node":                   {`{"format":1}`, "node id"},
+		"formed what":               {`{"format":1,"node":` + one + `,"formed":true}`, "without a proposal"},
+		"a proposal without a set":  {`{"format":1,"node":` + one + `,"promise":{"cluster":` + one + `,"proposer":` + one + `}}`, "0 members"},
+		"another node's proposal":   {`{"format":1,"node":"02000000-0000-0000-0000-000000000000","promise":{"cluster":` + one + `,"proposer":` + one + `,"members":[` + one + `]}}`, "no part"},
+		"what nobody would save":    {strings.Repeat(" ", maxRecordBytes+1), "more than"},
+		"an id that is none":        {`{"format":1,"node":"1"}`, "GUID"},
+		"a member that is repeated": {`{"format":1,"node":` + one + `,"promise":{"cluster":` + one + `,"proposer":` + one + `,"members":[` + one + `,` + one + `]}}`, "rising"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "bootstrap")
+			if err := os.WriteFile(path, []byte(c.data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := FileStore(path).Load()
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if _, err := Identify(FileStore(path)); err == nil {
+				t.Error("a damaged record was taken for none")
+			}
+		})
+	}
+	if err := FileStore(filepath.Join(t.TempDir(), "none", "bootstrap")).Save(Record{Node: id(1)}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without its folder: %v", err)
+	}
+	if err := FileStore(filepath.Join(t.TempDir(), "bootstrap")).Save(Record{}); err == nil {
+		t.Error("a record without a node was saved")
+	}
+}
