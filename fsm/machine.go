@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/sabotage"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -20,7 +23,11 @@ type Machine struct {
 	log    *eventlog.Log
 	logger hclog.Logger
 	fatal  func(error)
-	failed error // the first fatal error; only Raft's goroutine looks at it
+	failed atomic.Pointer[error] // the first fatal error
+
+	// mu lets one goroutine at a time be the one that appends: Raft's, or the one
+	// that fetches data from other nodes. It is held during I/O, that being its purpose.
+	mu sync.Mutex
 }
 
 var _ raft.BatchingFSM = (*Machine)(nil)
@@ -38,42 +45,48 @@ func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // of them. For each it returns what Apply would.
 func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
-	failed := m.failed
+	failed := m.turn(func() error {
+		err := m.applyBatch(logs, answers)
+		if err != nil {
+			m.end(err)
+		}
+		return err
+	})
+	if failed != nil {
+		for i := range answers {
+			answers[i] = failed
+		}
+	}
+	return answers
+}
+
+func (m *Machine) applyBatch(logs []*raft.Log, answers []any) error {
 	for i, l := range logs {
 		// The batch also holds configurations, which are none of the log's business.
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		if failed == nil {
-			err := m.apply(l)
-			if errors.Is(err, event.ErrEntryRefused) {
-				answers[i] = err
-				continue
-			}
-			failed = err
+		err := m.apply(l)
+		if errors.Is(err, event.ErrEntryRefused) {
+			answers[i] = err
+		} else if err != nil {
+			return err
 		}
 	}
-	if failed == nil {
-		failed = m.log.Commit()
-	}
-	if failed == nil {
-		return answers
-	}
-	m.stop(failed)
-	for i := range answers {
-		answers[i] = failed
-	}
-	return answers
+	return m.log.Commit()
 }
 
 // apply puts an entry into the log's buffer if the fence lets it through.
 func (m *Machine) apply(l *raft.Log) error {
+	if sabotage.On(sabotage.Fence) || sabotage.On(sabotage.Drop) {
+		return m.applyAnywhere(l)
+	}
 	tail := m.log.Appended()
 	if l.Index <= tail.Index {
 		if l.Index == tail.Index && l.Term != tail.Term {
 			return fmt.Errorf("the log holds entry %d of term %d, Raft applies it with term %d: another history", l.Index, tail.Term, l.Term)
 		}
-		return nil // Replayed after a restart.
+		return nil // Replayed after a restart, or fetched from another node before Raft came to it.
 	}
 	e, err := parseEntry(l.Data)
 	if err != nil {
@@ -90,17 +103,79 @@ func (m *Machine) apply(l *raft.Log) error {
 	return m.log.Append(eventlog.Frame{First: e.first, Records: e.records, Completes: e.completes, Index: l.Index, Term: l.Term})
 }
 
-func (m *Machine) stop(err error) {
-	if m.failed == nil {
-		m.failed = err
-		m.fatal(err)
+// AppendFrames takes frames from another node's log, as Log.AppendFrames does.
+// All that another node has was committed: Raft may come to the same entries later
+// and finds them applied.
+func (m *Machine) AppendFrames(first int64, raw []byte) (int, error) {
+	n := 0
+	err := m.pull(func() (err error) {
+		n, err = m.log.AppendFrames(first, raw)
+		return err
+	})
+	return n, err
+}
+
+// InstallChunk makes a chunk file fetched from another node a part of the log,
+// as Log.InstallChunk does. Entries are applied while the file is verified, and wait
+// while it takes its place and is indexed.
+func (m *Machine) InstallChunk(tmp string) error {
+	p, err := m.log.PrepareChunk(tmp)
+	if err != nil {
+		return fmt.Errorf("install chunk: %w", err)
 	}
+	return errors.Join(m.pull(p.Install), p.Close())
+}
+
+// pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended the log is.
+func (m *Machine) pull(into func() error) error {
+	return m.turn(func() error {
+		err := into()
+		if failed := m.log.Failed(); err != nil && failed != nil {
+			m.end(failed)
+		}
+		return err
+	})
+}
+
+// turn lets its caller append, unless the machine has ended. If it ends now, the owner is
+// told when the lock is free again, and before anybody has an answer.
+func (m *Machine) turn(do func() error) error {
+	m.mu.Lock()
+	err := m.stopped()
+	before := err
+	if err == nil {
+		err = do()
+	}
+	failed := m.stopped()
+	m.mu.Unlock()
+	if before == nil && failed != nil {
+		m.fatal(failed)
+	}
+	return err
+}
+
+// end makes an error final. Only whose turn it is may call it.
+func (m *Machine) end(err error) { m.failed.Store(&err) }
+
+// stopped returns the error that ended the machine, nil while all is well.
+func (m *Machine) stopped() error {
+	if err := m.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Snapshot captures what is applied. Raft calls it between entries.
+//
+// The log may be ahead of what Raft has applied here, because data were fetched from
+// other nodes: the manifest then describes more than its index says. That is no harm. All of it was
+// committed, and whoever restores the snapshot is given the entries behind its index and skips those that the
+// log holds, as this node does.
 func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
-	if m.failed != nil {
-		return nil, fmt.Errorf("snapshot: %w", m.failed)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.stopped(); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	manifest, err := m.log.Manifest()
 	if err != nil {
@@ -110,26 +185,32 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 // Restore accepts a snapshot whose data the node already has. It never waits
-// for data and never cuts the log: data that are missing have to be fetched
-// first, by whoever installs the snapshot.
+// for data and never cuts the log: data that are missing (event.ErrDataMissing)
+// have to be fetched first, by whoever installs the snapshot. A log that is not the
+// snapshot's is event.ErrOtherHistory. Restore runs beside AppendFrames and
+// InstallChunk: while it waits Raft does nothing else.
 func (m *Machine) Restore(r io.ReadCloser) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if m.failed != nil {
-		return fmt.Errorf("restore: %w", m.failed)
+	if err := m.stopped(); err != nil {
+		return fmt.Errorf("restore: %w", err)
 	}
 	var manifest event.Manifest
 	if err := json.NewDecoder(r).Decode(&manifest); err != nil {
 		return fmt.Errorf("restore: read manifest: %w", err)
 	}
 	end := manifest.Tail.End
-	chain, ok := m.log.ChainAt(end)
-	switch {
-	case ok && chain == manifest.Tail.Chain:
-		return m.log.Sync()
-	case m.log.Tail().End >= end:
-		return fmt.Errorf("restore: the log holds another history than the snapshot at position %d", end)
+	tail := m.log.Tail() // Before the chain is looked up: the log may grow meanwhile.
+	if tail.End < end {
+		return fmt.Errorf("restore: %w: the log ends at %d, the snapshot needs it up to %d", event.ErrDataMissing, tail.End, end)
 	}
-	return fmt.Errorf("restore: the log ends at %d, the snapshot needs it up to %d", m.log.Tail().End, end)
+	chain, ok, err := m.log.ChainAt(end)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if !ok || chain != manifest.Tail.Chain {
+		return fmt.Errorf("restore: %w", &event.OtherHistory{Position: end})
+	}
+	return m.log.Sync()
 }
 
 // snapshot is a manifest: the log itself is the data.

@@ -111,8 +111,8 @@ func TestSnapshot(t *testing.T) {
 		t.Fatalf("chunks %+v", m.Chunks)
 	}
 	n := startNode(t, after)
-	if chain, ok := n.log.ChainAt(tail.End); !ok || chain != tail.Chain {
-		t.Fatalf("after a power cut the log ends at %+v, and should reach %+v", n.log.Tail(), tail)
+	if chain, ok, err := n.log.ChainAt(tail.End); !ok || chain != tail.Chain || err != nil {
+		t.Fatalf("after a power cut the log ends at %+v, and should reach %+v (%v)", n.log.Tail(), tail, err)
 	}
 	// The rest comes out of the Raft log, from wherever that begins.
 	for _, a := range n.m.ApplyBatch(l.history[5:]) {
@@ -218,17 +218,18 @@ func TestRestore(t *testing.T) {
 		n    *node
 		text string
 		want string // "" or a part of the error
+		is   error  // what it is recognised by
 	}{
-		{"its own end", n, manifests[2], ""},
-		{"below its end", n, manifests[0], ""},
-		{"above its end", n, manifests[3], "the log ends at"},
-		{"of another history, below its end", stranger.node, manifests[2], "another history"},
-		{"of another history, at its end", l.node, out.String(), "another history"},
-		{"of another history, above its end", n, out.String(), "the log ends at"},
-		{"no frame ends there", n, strings.Replace(manifests[0], `"end":`, `"end":1`, 1), "the log"},
-		{"empty", n, "", "read manifest"},
-		{"damaged", n, manifests[0][:20], "read manifest"},
-		{"of nothing", n, "{}", "another history"},
+		{"its own end", n, manifests[2], "", nil},
+		{"below its end", n, manifests[0], "", nil},
+		{"above its end", n, manifests[3], "the log ends at", event.ErrDataMissing},
+		{"of another history, below its end", stranger.node, manifests[2], "different histories", event.ErrOtherHistory},
+		{"of another history, at its end", l.node, out.String(), "different histories", event.ErrOtherHistory},
+		{"of another history, above its end", n, out.String(), "the log ends at", event.ErrDataMissing},
+		{"no frame ends there", n, strings.Replace(manifests[0], `"end":`, `"end":1`, 1), "the log", event.ErrDataMissing},
+		{"empty", n, "", "read manifest", nil},
+		{"damaged", n, manifests[0][:20], "read manifest", nil},
+		{"of nothing", n, "{}", "different histories", event.ErrOtherHistory},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.n.log.Tail()
@@ -236,6 +237,9 @@ func TestRestore(t *testing.T) {
 			err := c.n.m.Restore(b)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("restore: %v, want %q", err, c.want)
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Fatalf("restore: %v, want %v", err, c.is)
 			}
 			if b.closed != 1 {
 				t.Fatalf("closed %d times", b.closed)

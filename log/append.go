@@ -77,16 +77,8 @@ func (l *Log) append(f *Frame) error {
 	if f.Index <= a.tail.Index || f.Term < a.tail.Term {
 		return fmt.Errorf("frame of index %d and term %d cannot follow index %d and term %d", f.Index, f.Term, a.tail.Index, a.tail.Term)
 	}
-	number := chunkNumber(f.First)
-	if a.active != nil && a.active.number != number {
-		if err := l.completeActive(false); err != nil {
-			return err
-		}
-	}
-	if a.active == nil {
-		if err := l.startChunk(number); err != nil {
-			return err
-		}
+	if err := l.activate(chunkNumber(f.First)); err != nil {
+		return err
 	}
 	t := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: a.tail.Time, completes: f.Completes}
 	for at := 0; at < len(f.Records); {
@@ -119,6 +111,33 @@ func (l *Log) append(f *Frame) error {
 		a.tail.End = nextChunk(a.tail.End)
 	}
 	return nil
+}
+
+// activate makes a chunk the active one: the one before it is complete from then on.
+func (l *Log) activate(number int) error {
+	a := &l.appender
+	if a.active != nil && a.active.number != number {
+		if err := l.completeActive(false); err != nil {
+			return err
+		}
+	}
+	if a.active != nil {
+		return nil
+	}
+	if next := l.nextChunk(); number != next {
+		return fmt.Errorf("a frame in chunk %d cannot follow a log whose next chunk is %d", number, next)
+	}
+	return l.startChunk(number)
+}
+
+// nextChunk is the number of the chunk behind the last one that has a file.
+func (l *Log) nextChunk() int {
+	l.setMu.Lock()
+	defer l.setMu.Unlock()
+	if len(l.chunks) == 0 {
+		return 0
+	}
+	return l.chunks[len(l.chunks)-1].header.last + 1
 }
 
 // noteRecord remembers what the index and the caches are to learn of a record when it is committed.
@@ -179,18 +198,27 @@ func (l *Log) writeBuffer() error {
 	if len(a.buf) == 0 {
 		return nil
 	}
-	if _, err := a.active.file.WriteAt(a.buf, a.active.written); err != nil {
-		return fmt.Errorf("write chunk: %w", err)
-	}
-	if _, err := a.active.sum.Write(a.buf); err != nil {
+	if err := l.write(a.buf); err != nil {
 		return err
 	}
-	l.metrics.Bytes.Add(uint64(len(a.buf)))
-	a.active.written += int64(len(a.buf))
 	if cap(a.buf) > maxKeptBuffer {
 		a.buf = nil
 	}
 	a.buf = a.buf[:0]
+	return nil
+}
+
+// write writes whole frames behind the data of the active chunk.
+func (l *Log) write(b []byte) error {
+	active := l.appender.active
+	if _, err := active.file.WriteAt(b, active.written); err != nil {
+		return fmt.Errorf("write chunk: %w", err)
+	}
+	if _, err := active.sum.Write(b); err != nil {
+		return err
+	}
+	l.metrics.Bytes.Add(uint64(len(b)))
+	active.written += int64(len(b))
 	return nil
 }
 

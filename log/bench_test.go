@@ -81,8 +81,8 @@ func BenchmarkReadEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkCatchUp reads the whole log in pages of 512 events.
-func BenchmarkCatchUp(b *testing.B) {
+// BenchmarkReadWholeLog reads the whole log in pages of 512 events.
+func BenchmarkReadWholeLog(b *testing.B) {
 	l, _ := benchLog(b, 200)
 	n := 0
 	for b.Loop() {

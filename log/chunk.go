@@ -45,6 +45,22 @@ func (c *chunk) release() error {
 	return c.close()
 }
 
+// rewritten reports whether the file was made from others: records may be gone,
+// or not be what their frame's chain was computed over.
+func (c *chunk) rewritten() bool { return c.header.mapped || c.version > 0 }
+
+// read fills b with the bytes of the file at offset.
+func (c *chunk) read(b []byte, offset int64) error {
+	if c.mapped == nil {
+		return readFull(c.file, b, offset)
+	}
+	if offset < 0 || offset+int64(len(b)) > int64(len(c.mapped)) {
+		return io.ErrUnexpectedEOF
+	}
+	copy(b, c.mapped[offset:])
+	return nil
+}
+
 func (c *chunk) start() int64 { return chunkStart(c.header.first) }
 func (c *chunk) corrupt(offset int64, format string, args ...any) error {
 	return &event.Corruption{File: c.name, Offset: offset, Detail: fmt.Sprintf(format, args...)}

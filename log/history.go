@@ -2,36 +2,67 @@ package eventlog
 
 import (
 	"encoding/hex"
+	"errors"
+	"fmt"
 
 	"github.com/annalsdb/annals/event"
 )
 
 // ChainAt returns the chain of the log at a position at which a frame ends; ok
 // is false where none does. A frame that completes its chunk ends both behind
-// its trailer and at the start of the next chunk.
-func (l *Log) ChainAt(position int64) (chain event.Chain, ok bool) {
+// its trailer and at the start of the next chunk. Elsewhere in the void behind
+// the last frame of a chunk, and inside an item, nothing ends. An error says that the data
+// there cannot be read: whether a frame ends there is then not known.
+func (l *Log) ChainAt(position int64) (chain event.Chain, ok bool, err error) {
 	v, err := l.view()
 	if err != nil {
-		return chain, false
+		return chain, false, err
 	}
 	defer v.release()
-	if position == v.tail.End {
-		return v.tail.Chain, true
+	t, err := v.frameEndingAt(position, l.cluster)
+	if err != nil || t == nil {
+		return chain, false, err
 	}
-	if position == 0 {
-		return GenesisChain(l.cluster), true
-	}
-	if position < 0 || position > v.tail.End {
-		return chain, false
+	return t.chain, true, nil
+}
+
+// frameEndingAt returns the trailer of the frame that ends at a position, as ChainAt
+// understands it; nil when none does. At 0 the chain is that of the empty log.
+func (v view) frameEndingAt(position int64, cluster event.ID) (_ *trailer, err error) {
+	defer guardFaults(&err)()
+	switch {
+	case position < 0 || position > v.tail.End:
+		return nil, nil
+	case position == 0:
+		return &trailer{chain: GenesisChain(cluster)}, nil
+	case position == v.tail.End:
+		return &trailer{index: v.tail.Index, term: v.tail.Term, time: v.tail.Time, chain: v.tail.Chain}, nil
 	}
 	t, end, err := v.frameBefore(position)
+	if err != nil {
+		err = v.explain(position, true, err)
+		if errors.Is(err, event.ErrBadPosition) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("frame that ends at %d: %w", position, err)
+	}
+	if t != nil && (end == position || t.completes && nextChunk(end) == position) {
+		return t, nil
+	}
+	return nil, nil
+}
+
+// tailBefore returns the tail of a log that ends with the last frame that ends
+// at or before a position.
+func (v view) tailBefore(position int64, cluster event.ID) (event.Tail, error) {
+	t, end, err := v.frameBefore(position)
 	if err != nil || t == nil {
-		return chain, false
+		return event.Tail{Chain: GenesisChain(cluster)}, err
 	}
-	if end == position || t.completes && nextChunk(end) == position {
-		return t.chain, true
+	if t.completes {
+		end = nextChunk(end)
 	}
-	return chain, false
+	return event.Tail{End: end, Chain: t.chain, Index: t.index, Term: t.term, Time: t.time}, nil
 }
 
 // frameBefore returns the trailer of the last frame that ends at or before a position, and where it ends.

@@ -211,8 +211,8 @@ func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
 		chain = NextChain(chain, f.First, f.Records)
 		tr := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: f.tail.Time, chain: chain, completes: f.Completes}
 		want = append(want, place{f.First + int64(len(f.Records)), string(tr.append(nil))})
-		if c, ok := l.ChainAt(f.tail.End); !ok || c != chain {
-			return fmt.Errorf("chain at %d is %s (%v), want %s", f.tail.End, c, ok, chain)
+		if c, ok, err := l.ChainAt(f.tail.End); !ok || c != chain || err != nil {
+			return fmt.Errorf("chain at %d is %s (%v, %v), want %s", f.tail.End, c, ok, err, chain)
 		}
 	}
 	cu := cursor{v: v}

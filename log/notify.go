@@ -104,6 +104,17 @@ func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.closed = true
+	n.wakeAllLocked()
+}
+
+// wakeAll ends all waits, whatever they wait for.
+func (n *notifier) wakeAll() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wakeAllLocked()
+}
+
+func (n *notifier) wakeAllLocked() {
 	if n.log != nil {
 		close(n.log)
 		n.log = nil

@@ -294,12 +294,12 @@ func TestReadAllPositions(t *testing.T) {
 		if p == firstEnd+100 {
 			p = ChunkSize - 100
 		}
-		_, ok := l.ChainAt(p)
+		_, ok, err := l.ChainAt(p)
 		want := p == 0 || slices.ContainsFunc(m.frames, func(f testFrame) bool {
 			return p == f.tail.End || p == f.First+int64(len(f.Records))+trailerSize
 		})
-		if ok != want {
-			t.Fatalf("chain at %d: %v, want %v", p, ok, want)
+		if ok != want || err != nil {
+			t.Fatalf("chain at %d: %v (%v), want %v", p, ok, err, want)
 		}
 	}
 }

@@ -27,8 +27,9 @@ type recentIDs struct {
 	mu      sync.Mutex // guards the fields below
 	ring    []recentID // grows up to capacity, then the oldest is replaced
 	next    int        // in ring: the oldest entry once it is full
-	table   []uint32   // slots: 1 + index in ring, 0 = free; a power of two long, at most half full
+	table   []uint64   // slots: 1 + index in ring below, its entry's tag above, 0 = free; a power of two long, at most half full
 	early   []recentID // added while load has not finished
+	touched uint64     // keeps the compiler from leaving out what touch reads
 	loading bool
 	err     error // why the log's ids could not be loaded
 }
@@ -68,8 +69,38 @@ func (r *recentIDs) add(batch []recentID) {
 		r.early = append(r.early, batch...)
 		return
 	}
-	for _, e := range batch {
-		r.addLocked(e)
+	var tags [touchAhead]uint32
+	for len(batch) > 0 {
+		n := min(len(batch), touchAhead)
+		r.touch(batch[:n], &tags)
+		for i, e := range batch[:n] {
+			r.addTagged(e, tags[i])
+		}
+		batch = batch[n:]
+	}
+}
+
+// touchAhead is how many entries are asked for at a time before the first is needed.
+const touchAhead = 64
+
+// touch computes the tags of entries and lets the slots that adding them is
+// going to need come from memory, all at the same time: waiting for one after the
+// other would take nearly all of the time.
+func (r *recentIDs) touch(batch []recentID, tags *[touchAhead]uint32) {
+	for i := range batch {
+		tags[i] = r.tag(&batch[i])
+	}
+	if len(r.table) == 0 {
+		return
+	}
+	for i := range batch {
+		r.touched ^= r.table[r.home(tags[i])]
+	}
+	if len(r.ring) < r.capacity {
+		return
+	}
+	for i := range batch { // The oldest go.
+		r.touched ^= r.table[r.home(r.tag(&r.ring[(r.next+i)%r.capacity]))]
 	}
 }
 
@@ -81,40 +112,49 @@ func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	if r.err != nil || len(r.table) == 0 {
 		return 0, false, r.err
 	}
-	slot, ok := r.slot(id, stream)
+	e := recentID{id: id, stream: stream}
+	slot, ok := r.slot(&e, r.tag(&e))
 	if !ok {
 		return 0, false, nil
 	}
-	return r.ring[r.table[slot]-1].number, true, nil
+	return r.ring[uint32(r.table[slot])-1].number, true, nil
 }
 
 // slot returns the table slot of an entry, or the free one where it would go.
-func (r *recentIDs) slot(id event.ID, stream uint64) (int, bool) {
+func (r *recentIDs) slot(e *recentID, tag uint32) (int, bool) {
 	mask := len(r.table) - 1
-	for i := r.home(id, stream); ; i = (i + 1) & mask {
-		at := r.table[i]
-		if at == 0 {
+	for i := r.home(tag); ; i = (i + 1) & mask {
+		s := r.table[i]
+		if s == 0 {
 			return i, false
 		}
-		if e := &r.ring[at-1]; e.id == id && e.stream == stream {
+		if uint32(s>>32) != tag {
+			continue // Spares a look at the ring.
+		}
+		if o := &r.ring[uint32(s)-1]; o.id == e.id && o.stream == e.stream {
 			return i, true
 		}
 	}
 }
 
-// home is where the search for an entry begins. Clients choose the ids, often by
-// counting: a seeded hash spreads them whatever they are.
-func (r *recentIDs) home(id event.ID, stream uint64) int {
+// tag mixes an entry. Clients choose the ids, often by counting: a seeded hash
+// spreads them whatever they are.
+func (r *recentIDs) tag(e *recentID) uint32 {
 	var key [24]byte
-	copy(key[:], id[:])
-	order.PutUint64(key[16:], stream)
-	return int(xxh3.HashSeed(key[:], r.seed) & uint64(len(r.table)-1))
+	copy(key[:], e.id[:])
+	order.PutUint64(key[16:], e.stream)
+	return uint32(xxh3.HashSeed(key[:], r.seed))
 }
 
-// addLocked puts an entry into the ring and lets the table name it. An event
+// home is where the search for a tag begins.
+func (r *recentIDs) home(tag uint32) int { return int(uint64(tag) * uint64(len(r.table)) >> 32) }
+
+func (r *recentIDs) addLocked(e recentID) { r.addTagged(e, r.tag(&e)) }
+
+// addTagged puts an entry into the ring and lets the table name it. An event
 // that was written again stays in the ring under its earlier number too, which
 // the table no longer names: the ring holds the newest events, each of them.
-func (r *recentIDs) addLocked(e recentID) {
+func (r *recentIDs) addTagged(e recentID, tag uint32) {
 	at := len(r.ring)
 	if at < r.capacity {
 		if at == cap(r.ring) {
@@ -124,30 +164,31 @@ func (r *recentIDs) addLocked(e recentID) {
 		}
 		r.ring = append(r.ring, e)
 		if len(r.table) < 2*len(r.ring) {
-			r.grow() // Enters the new one too.
-			return
+			r.grow()
 		}
 	} else {
 		at = r.next
-		r.next = (r.next + 1) % r.capacity
+		if r.next++; r.next == r.capacity {
+			r.next = 0
+		}
 		r.forget(at)
 		r.ring[at] = e
 	}
-	slot, _ := r.slot(e.id, e.stream)
-	r.table[slot] = uint32(at + 1)
+	slot, _ := r.slot(&e, tag)
+	r.table[slot] = uint64(tag)<<32 | uint64(at+1)
 }
 
 // forget removes a ring entry from the table, if the table still names it,
 // moving up what follows it in its run.
 func (r *recentIDs) forget(at int) {
 	mask := len(r.table) - 1
-	hole, ok := r.slot(r.ring[at].id, r.ring[at].stream)
-	if !ok || r.table[hole] != uint32(at+1) {
+	old := &r.ring[at]
+	hole, ok := r.slot(old, r.tag(old))
+	if !ok || uint32(r.table[hole]) != uint32(at+1) {
 		return
 	}
 	for i := (hole + 1) & mask; r.table[i] != 0; i = (i + 1) & mask {
-		e := &r.ring[r.table[i]-1]
-		home := r.home(e.id, e.stream)
+		home := r.home(uint32(r.table[i] >> 32))
 		if (i-home)&mask >= (i-hole)&mask {
 			r.table[hole] = r.table[i]
 			hole = i
@@ -156,12 +197,20 @@ func (r *recentIDs) forget(at int) {
 	r.table[hole] = 0
 }
 
-// grow makes a larger table of all entries, from the oldest to the newest: the ring is not full before.
+// grow makes a larger table. The tags tell where each slot goes.
 func (r *recentIDs) grow() {
+	old := r.table
 	entries := min(r.capacity, max(1024, 2*len(r.ring)))
-	r.table = make([]uint32, 1<<bits.Len(uint(2*entries-1)))
-	for at := range r.ring {
-		slot, _ := r.slot(r.ring[at].id, r.ring[at].stream)
-		r.table[slot] = uint32(at + 1)
+	r.table = make([]uint64, 1<<bits.Len(uint(2*entries-1)))
+	mask := len(r.table) - 1
+	for _, s := range old {
+		if s == 0 {
+			continue
+		}
+		i := r.home(uint32(s >> 32))
+		for r.table[i] != 0 {
+			i = (i + 1) & mask
+		}
+		r.table[i] = s
 	}
 }

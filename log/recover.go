@@ -107,13 +107,13 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 		case ok && !inside:
 			keep = true
 			return true, r.takeComplete(c)
-		case ok && c.header.mapped:
-			// A scavenged chunk cannot be cut in the middle: its start becomes the end.
+		case ok && c.rewritten():
+			// A rewritten chunk cannot be cut in the middle: its start becomes the end.
 			if err := r.lower(); err != nil {
 				return false, err
 			}
 			return false, r.drop([]string{name})
-		case c.header.mapped:
+		case c.rewritten():
 			return false, c.corrupt(-1, "checksum of the whole file does not match")
 		}
 		c.complete = false
@@ -373,14 +373,13 @@ func (r *recovery) startLog() error {
 
 // reopenLast makes a last chunk active again that was completed because a frame
 // did not fit, if that frame is not there: where it goes is decided when it comes.
+// A rewritten chunk stays as it is. It was rewritten, here or on the node that it was
+// fetched from, when a committed frame was in the next chunk: that is where it will come.
 func (r *recovery) reopenLast() error {
 	l := r.l
 	c := l.chunks[len(l.chunks)-1]
-	if c.footer.lastCompletes {
+	if c.footer.lastCompletes || c.rewritten() {
 		return nil
-	}
-	if c.header.mapped {
-		return c.corrupt(-1, "the log ends in a scavenged chunk that does not complete itself")
 	}
 	l.chunks = l.chunks[:len(l.chunks)-1]
 	f := c.footer

@@ -104,3 +104,14 @@ func (c *streamCache) metadataApplied(original []byte) {
 		e.metaKnown = false
 	}
 }
+
+// reset forgets everything, and keeps readers from storing what they found before.
+func (c *streamCache) reset() {
+	for i := range c.shards {
+		sh := &c.shards[i]
+		sh.mu.Lock()
+		sh.changes++
+		clear(sh.streams)
+		sh.mu.Unlock()
+	}
+}

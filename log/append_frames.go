@@ -1,0 +1,182 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// AppendFrames takes frames as another node's log holds them: records and
+// trailers, the first record at the position first, all of one chunk. It appends
+// those that this log lacks, commits them, and returns how many these were. Raw
+// is not used any more when it returns. Only the goroutine that appends may call it.
+//
+// All is verified before anything is taken: shape and checksum of every item,
+// that each stands where the log has it next, that indexes rise, terms and times do
+// not fall, and that the chain goes on. If something is wrong the error is
+// event.ErrBadFrames, or an event.OtherHistory if whole frames follow another
+// log than this one; nothing has changed then. Nor has it when this log could
+// not be read. An error of writing is final, as with Append; Failed tells.
+func (l *Log) AppendFrames(first int64, raw []byte) (int, error) {
+	if err := l.Commit(); err != nil { // What was appended before; it also tells whether the log can be used.
+		return 0, err
+	}
+	p, err := l.checkFrames(first, raw)
+	if err != nil {
+		l.appender.forget(0)
+		return 0, fmt.Errorf("append frames at %d: %w", first, err)
+	}
+	if p.frames == 0 {
+		return 0, nil
+	}
+	if err := l.appendChecked(chunkNumber(first), raw[p.skipped:], &p); err != nil {
+		return 0, l.fail(fmt.Errorf("append frames at %d: %w", first, err))
+	}
+	return p.frames, l.Commit()
+}
+
+// pulled is what checkFrames found out about a run of frames.
+type pulled struct {
+	skipped   int // bytes of frames that the log has
+	frames    int // frames that it has not
+	first     uint64
+	tail      event.Tail // behind the last frame
+	epoch     int64
+	completes bool
+}
+
+func badFrames(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", event.ErrBadFrames, fmt.Sprintf(format, args...))
+}
+
+// checkFrames verifies frames, and notes in the appender what the index and the
+// caches are to learn of those that are new. The bytes are read twice while they are in the
+// processor's cache: for the checksums of the items and for the chain.
+func (l *Log) checkFrames(first int64, raw []byte) (pulled, error) {
+	a := &l.appender
+	p := pulled{epoch: a.epoch}
+	if first < 0 || len(raw) == 0 || int64(len(raw)) > ChunkSize || chunkNumber(first) != chunkNumber(first+int64(len(raw))-1) {
+		return p, badFrames("%d bytes at %d do not lie in one chunk", len(raw), first)
+	}
+	before, err := l.tailFor(first)
+	if err != nil {
+		return p, err
+	}
+	frame, noted, time := 0, 0, before.Time // Of the frame at hand: where it begins, what was noted before it, its time.
+	for at := 0; at < len(raw); {
+		it, err := parseItem(raw[at:])
+		if err != nil {
+			return p, badFrames("item at %d: %v", first+int64(at), err)
+		}
+		if it.position() != first+int64(at) {
+			return p, badFrames("position %d stands where %d belongs", it.position(), first+int64(at))
+		}
+		at += len(it)
+		if it.isRecord() {
+			l.noteRecord(it)
+			time = max(time, it.time())
+			continue
+		}
+		t := it.trailer()
+		body := raw[frame : at-trailerSize]
+		switch {
+		case it.flags()&^trailerCompletesChunk != 0:
+			return p, badFrames("trailer at %d has flags %x that this program does not know", it.position(), it.flags())
+		case t.length != len(body) || t.length == 0 || t.length > MaxFrameBytes || t.first != Place(before.End, t.length):
+			return p, badFrames("frame of %d bytes at %d does not belong behind %d", t.length, t.first, before.End)
+		case t.index <= before.Index || t.term < before.Term || t.time != time:
+			return p, badFrames("frame of index %d, term %d and time %d cannot follow index %d, term %d and time %d", t.index, t.term, t.time, before.Index, before.Term, before.Time)
+		case t.chain != NextChain(before.Chain, t.first, body):
+			if frame == 0 { // The peer's chain before it is not known: it may have been another one.
+				return p, &event.OtherHistory{Position: first}
+			}
+			return p, badFrames("the chain behind the frame at %d does not match", t.first)
+		}
+		switch {
+		case t.index <= a.tail.Index:
+			a.forget(noted)
+			p.skipped = at
+		case p.frames == 0 && before.Chain != a.tail.Chain:
+			return p, &event.OtherHistory{Position: before.End}
+		default:
+			if p.frames == 0 {
+				p.first = t.index
+			}
+			if t.term > before.Term {
+				p.epoch = t.first
+			}
+			p.frames++
+			p.completes = t.completes
+		}
+		before = event.Tail{End: EndBehind(t.first, t.length, t.completes), Chain: t.chain, Index: t.index, Term: t.term, Time: t.time}
+		frame, noted = at, len(a.entries)
+	}
+	if frame != len(raw) {
+		return p, badFrames("the records at %d have no trailer", first+int64(frame))
+	}
+	if p.frames == 0 {
+		return p, l.hasFrame(before)
+	}
+	if number := chunkNumber(first); (a.active == nil || a.active.number != number) && number != l.nextChunk() {
+		return p, badFrames("chunk %d cannot be appended to", number)
+	}
+	p.tail = before
+	return p, nil
+}
+
+// tailFor returns the tail of this log before the frame that is to begin at a position.
+func (l *Log) tailFor(first int64) (tail event.Tail, err error) {
+	defer guardFaults(&err)()
+	tail = l.appender.tail
+	if first >= tail.End {
+		return tail, nil
+	}
+	v, err := l.view()
+	if err != nil {
+		return tail, err
+	}
+	defer v.release()
+	tail, err = v.tailBefore(first, l.cluster)
+	if event.IsCorruption(err) {
+		if errors.Is(v.explain(first, true, err), event.ErrBadPosition) {
+			return tail, &event.OtherHistory{Position: first}
+		}
+	}
+	return tail, err
+}
+
+// hasFrame checks that the log holds the frame that ends with a tail.
+func (l *Log) hasFrame(tail event.Tail) error {
+	chain, ok, err := l.ChainAt(tail.End)
+	if err == nil && (!ok || chain != tail.Chain) {
+		err = &event.OtherHistory{Position: tail.End}
+	}
+	return err
+}
+
+// appendChecked writes verified frames behind the log's end. Commit shows them.
+func (l *Log) appendChecked(number int, raw []byte, p *pulled) error {
+	if err := l.activate(number); err != nil {
+		return err
+	}
+	a := &l.appender
+	if a.active.first == 0 {
+		a.active.first = p.first
+	}
+	a.active.records += len(a.entries)
+	if err := l.write(raw); err != nil {
+		return err
+	}
+	a.tail, a.epoch = p.tail, p.epoch
+	if p.completes {
+		return l.completeActive(true)
+	}
+	return nil
+}
+
+// forget takes back all notes but the first n.
+func (a *appender) forget(n int) {
+	clear(a.items[n:])
+	a.entries, a.ids, a.items = a.entries[:n], a.ids[:n], a.items[:n]
+}

@@ -1,0 +1,229 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Continuation is what a node whose log ends earlier needs next: frames as they
+// were written, or, where the chunk was rewritten, a whole chunk file. It keeps
+// the files it reads from, whatever takes their place in the log meanwhile,
+// until Close. But for ReadAt only one goroutine may use it.
+type Continuation struct {
+	chunks []*chunk // still to be read; each is held
+	offset int64    // in the first of them
+	end    int64    // of the log when it was asked
+
+	file   *ChunkFile // nil: frames
+	buf    []byte     // of the newest block
+	closed bool
+}
+
+// ChunkFile describes a whole chunk file.
+type ChunkFile struct {
+	Name        string // in the folder of the log that has it
+	First, Last int    // logical chunks that it covers
+	Size        int64  // in bytes
+	Checksum    [16]byte
+	End         int64 // of a log whose last file it is
+	Chain       event.Chain
+}
+
+// Block is a run of whole frames: their records and trailers as they lie in the
+// log. A block never reaches into a second chunk.
+type Block struct {
+	First int64 // position of the first record
+	Raw   []byte
+}
+
+// DefaultBlockBytes is how large a block is at most if nothing else is asked for.
+const DefaultBlockBytes = 1 << 20
+
+// Continue returns what a node of the same cluster lacks whose log ends at a
+// position with a chain. A position beyond the log's end is event.ErrBeyondEnd; one
+// at which no frame of this log ends, or with another chain, an
+// event.OtherHistory. At the end of the log there are no frames.
+func (l *Log) Continue(end int64, chain event.Chain) (*Continuation, error) {
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	if end > v.tail.End {
+		return nil, fmt.Errorf("continue at %d: the log ends at %d: %w", end, v.tail.End, event.ErrBeyondEnd)
+	}
+	t, err := v.frameEndingAt(end, l.cluster)
+	if err != nil {
+		return nil, fmt.Errorf("continue: %w", err)
+	}
+	if t == nil || t.chain != chain {
+		return nil, fmt.Errorf("continue: %w", &event.OtherHistory{Position: end})
+	}
+	return v.continuation(end), nil
+}
+
+// continuation begins at a position at which a frame ends.
+func (v view) continuation(position int64) *Continuation {
+	k := &Continuation{end: v.tail.End}
+	for position < v.tail.End {
+		c := v.set.at(position)
+		switch {
+		case c.rewritten() && position >= c.footer.end, !c.rewritten() && headerSize+position-c.start() >= c.dataEnd(v.tail.End):
+			// The next frame did not fit there.
+		case c.rewritten():
+			if len(k.chunks) == 0 {
+				c.retain()
+				k.chunks = []*chunk{c}
+				k.file = &ChunkFile{
+					Name: filepath.Base(c.name), First: c.header.first, Last: c.header.last,
+					Size: c.fileSize(), Checksum: c.footer.checksum, End: c.footer.logEnd(), Chain: c.footer.chain,
+				}
+			}
+			return k
+		default:
+			if len(k.chunks) == 0 {
+				k.offset = headerSize + position - c.start()
+			}
+			c.retain()
+			k.chunks = append(k.chunks, c)
+		}
+		position = chunkStart(c.header.last + 1)
+	}
+	return k
+}
+
+// fileSize is the length of the file of a complete chunk.
+func (c *chunk) fileSize() int64 {
+	return headerSize + c.footer.dataSize + c.footer.mapSize + footerSize
+}
+
+// File describes the chunk file to fetch whole, with ReadAt; nil when there are
+// frames to fetch, with Next. It covers the position that was asked for and may begin before it.
+func (k *Continuation) File() *ChunkFile { return k.file }
+
+// ReadAt reads from the chunk file, of whose size it knows. It may run concurrently with itself.
+func (k *Continuation) ReadAt(b []byte, offset int64) (n int, err error) {
+	if k.closed {
+		return 0, event.ErrClosed
+	}
+	if k.file == nil {
+		return 0, errors.New("frames are to be fetched, not a chunk file")
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("read chunk file at %d", offset)
+	}
+	defer guardFaults(&err)()
+	n = int(max(0, min(int64(len(b)), k.file.Size-offset)))
+	if n < len(b) {
+		err = io.EOF
+	}
+	if failed := k.chunks[0].read(b[:n], offset); failed != nil {
+		return 0, fmt.Errorf("read %s at %d: %w", k.file.Name, offset, failed)
+	}
+	return n, err
+}
+
+// Next returns the next frames, as many as go into limit bytes (0:
+// DefaultBlockBytes), or one larger frame alone. It returns io.EOF at the end
+// that the log had when it was asked, and before a chunk that was rewritten: what comes then
+// has to be asked for anew. The memory of a block is used again by the next call.
+//
+// Only the lengths of the items are looked at. Whoever takes the frames checks them all.
+func (k *Continuation) Next(limit int) (Block, error) {
+	if limit <= 0 {
+		limit = DefaultBlockBytes
+	}
+	if k.closed {
+		return Block{}, event.ErrClosed
+	}
+	if k.file != nil {
+		return Block{}, errors.New("a chunk file is to be fetched, not frames")
+	}
+	for len(k.chunks) > 0 {
+		c := k.chunks[0]
+		if left := c.dataEnd(k.end) - k.offset; left > 0 {
+			b, err := k.block(c, left, limit)
+			if err != nil {
+				return Block{}, fmt.Errorf("read frames: %w", err)
+			}
+			return b, nil
+		}
+		k.chunks, k.offset = k.chunks[1:], headerSize
+		if err := c.release(); err != nil {
+			return Block{}, err
+		}
+	}
+	return Block{}, io.EOF
+}
+
+// block reads the next block of a chunk that has left more bytes.
+func (k *Continuation) block(c *chunk, left int64, limit int) (b Block, err error) {
+	defer guardFaults(&err)()
+	// The copy is what makes it safe to hand out: a fault of the mapping is met here.
+	for size := min(left, int64(limit)); ; size = min(left, 4*size) {
+		if int64(cap(k.buf)) < size {
+			k.buf = make([]byte, size)
+		}
+		raw := k.buf[:size]
+		if err := c.read(raw, k.offset); err != nil {
+			return Block{}, fmt.Errorf("%s at %d: %w", c.name, k.offset, err)
+		}
+		b.First = c.start() + k.offset - headerSize
+		n, err := wholeFrames(raw, b.First, limit)
+		if err != nil {
+			return Block{}, c.corrupt(k.offset+int64(n), "%v", err)
+		}
+		if n > 0 {
+			k.offset += int64(n)
+			b.Raw = raw[:n:n]
+			return b, nil
+		}
+		if size == left || size > MaxFrameBytes+trailerSize {
+			return Block{}, c.corrupt(k.offset, "no frame ends in the %d bytes behind it", size)
+		}
+	}
+}
+
+// wholeFrames returns how many bytes at the start of raw are whole frames: as
+// many as go into limit bytes, or one. With an error it returns where the first bad item stands.
+func wholeFrames(raw []byte, first int64, limit int) (whole int, err error) {
+	for at := 0; len(raw)-at >= recordFixed; {
+		size := int(order.Uint32(raw[at:]))
+		if size < recordFixed || size > MaxFrameBytes {
+			return at, fmt.Errorf("length %d of an item", size)
+		}
+		if size > len(raw)-at {
+			break
+		}
+		it := item(raw[at : at+size])
+		at += size
+		if it.isRecord() {
+			continue
+		}
+		if size != trailerSize {
+			return at - size, fmt.Errorf("trailer of %d bytes", size)
+		}
+		if t := it.trailer(); t.first != first+int64(whole) || t.end() != first+int64(at) {
+			return at - size, fmt.Errorf("the trailer closes a frame at %d of %d bytes, not that at %d", t.first, t.length, first+int64(whole))
+		}
+		if whole > 0 && at > limit {
+			break
+		}
+		whole = at
+	}
+	return whole, nil
+}
+
+// Close lets go of the files. It is idempotent.
+func (k *Continuation) Close() error {
+	var err error
+	for _, c := range k.chunks {
+		err = errors.Join(err, c.release())
+	}
+	k.chunks, k.closed = nil, true
+	return err
+}

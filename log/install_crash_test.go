@@ -1,0 +1,180 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// installRuns are installs of a file over a log with some frames: what the file covers, and what of it was there.
+var installRuns = map[string]struct{ have, synced, first, last int }{
+	"over nothing":        {0, 0, 0, 1},
+	"over the active one": {3, 2, 0, 0},
+	"over whole chunks":   {12, 11, 0, 2},
+	"behind a chunk":      {5, 5, 1, 2},
+	"over the last two":   {9, 7, 0, 1},
+}
+
+// installing opens a log, writes what there is, and installs a file that lies there. began is called before the install.
+func installing(m *model, fsys vfs.FS, have, synced int, file []byte, began func()) (err error) {
+	o := testOptions(fsys)
+	o.Index.MaxMemTable = 4 // Entries become durable all the time.
+	l, err := Open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for i, f := range m.frames[:have] {
+		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
+			return err
+		}
+		if i+1 == synced {
+			if err := l.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	began()
+	tmp, name, err := l.CreateTemp()
+	if err != nil {
+		return err
+	}
+	if _, err := tmp.WriteAt(file, 0); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	return l.InstallChunk(name)
+}
+
+// installed opens what is left and expects the log as it was before or with the file.
+func installed(m *model, fsys vfs.FS, have, ends int, committed bool) (err error) {
+	o := testOptions(fsys)
+	l, err := Open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	n := 0
+	for n < len(m.frames) && m.frames[n].Index <= l.Tail().Index {
+		n++
+	}
+	if n != ends && (n > have || committed && n < have) {
+		return fmt.Errorf("%d frames are there, %d were, the file ends with %d", n, have, ends)
+	}
+	if err := check(l, m.frames[:n], nil); err != nil {
+		return fmt.Errorf("with %d frames left: %w", n, err)
+	}
+	for _, f := range m.frames[n:] {
+		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
+			return err
+		}
+	}
+	return check(l, m.frames, nil)
+}
+
+func installModel() *model {
+	m := newModel()
+	m.someFrames(10, true)
+	m.term = 3
+	m.someFrames(7, true)
+	return m
+}
+
+// TestInstallPowerCut cuts the power before every operation of an install.
+func TestInstallPowerCut(t *testing.T) {
+	for name, c := range installRuns {
+		t.Run(name, func(t *testing.T) {
+			m := installModel()
+			from := rewrittenSource(t, m, c.first, c.last, keepAll)
+			file, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, c.first)))
+			must(t, err)
+			ends := 5 * (c.last + 1)
+			type left struct {
+				fsys      *vfs.Mem
+				what      string
+				committed bool
+			}
+			mem := vfs.NewCrashMem()
+			seed := rand.Uint64()
+			var mu sync.Mutex
+			var all []left
+			operations := 0
+			var armed, durable atomic.Bool
+			take := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if operations++; raceDetector && operations%everyCut != 0 {
+					return
+				}
+				all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), what, durable.Load()})
+				for i := range uint64(3) {
+					rng := rand.New(rand.NewPCG(seed, uint64(len(all))+i))
+					all = append(all, left{mem.CrashClone(vfs.CrashOptions{Rand: rng}), fmt.Sprintf("%s, seed %d", what, seed), durable.Load()})
+				}
+			}
+			fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+				if armed.Load() && op.Kind.Mutates() {
+					if op.Kind == vfs.OpRename && filepath.Dir(op.Name) == testDir {
+						durable.Store(true) // By then all that was there is.
+					}
+					take(fmt.Sprintf("before %s %s", op.Kind, op.Name))
+				}
+				return nil
+			})
+			must(t, installing(m, fsys, c.have, c.synced, file, func() { armed.Store(true) }))
+			operations = -1 // This one counts.
+			take("at the end")
+			t.Logf("%d power cuts", len(all))
+			for _, l := range all {
+				if err := installed(m, l.fsys, c.have, ends, l.committed); err != nil {
+					t.Fatalf("power cut %s: %v", l.what, err)
+				}
+			}
+			last := all[len(all)-4].fsys // Nothing survives but what was synced.
+			l := mustOpen(t, testOptions(last))
+			if l.Tail() != m.tail {
+				t.Fatalf("%+v", l.Tail())
+			}
+		})
+	}
+}
+
+// TestInstallFaults lets every operation of an install fail once: the log is as
+// it was, or has the file, or is at its end and recovers.
+func TestInstallFaults(t *testing.T) {
+	for name, c := range installRuns {
+		t.Run(name, func(t *testing.T) {
+			m := installModel()
+			from := rewrittenSource(t, m, c.first, c.last, keepAll)
+			file, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, c.first)))
+			must(t, err)
+			for fail, done := int64(1), false; !done; fail++ {
+				mem := vfs.NewMem()
+				var count atomic.Int64
+				var armed atomic.Bool
+				fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+					if armed.Load() && count.Add(1) == fail {
+						return errors.New("broken")
+					}
+					return nil
+				})
+				err := installing(m, fsys, c.have, c.synced, file, func() { armed.Store(true) })
+				done = count.Load() < fail
+				if done && err != nil {
+					t.Fatal(err)
+				}
+				if err := installed(m, mem, c.have, 5*(c.last+1), true); err != nil {
+					t.Fatalf("operation %d failed: %v", fail, err)
+				}
+			}
+		})
+	}
+}
