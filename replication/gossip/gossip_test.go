@@ -1,0 +1,326 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// modes are what every test of membership holds for.
+func modes(t *testing.T, test func(t *testing.T, c *cluster, mode func(*Options))) {
+	t.Run("plain", func(t *testing.T) {
+		t.Parallel()
+		test(t, newCluster(t), func(*Options) {})
+	})
+	t.Run("secure", func(t *testing.T) {
+		t.Parallel()
+		test(t, newCluster(t), newAuthority(t).secured())
+	})
+}
+
+func TestConverge(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 3; n++ {
+			c.open(n, mode)
+		}
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		c.open(4, mode)
+		c.open(5, mode)
+		c.sees("1+ 2+ 3+ 4+ 5+", 1, 2, 3, 4, 5)
+		got := get(t, c.nodes[1], 4)
+		want := Member{
+			Self:  Self{Node: id(4), ReplicationAddress: "127.0.0.1:1004", HTTPHost: "127.0.0.1", HTTPPort: 2004, Format: 1, Phase: "fresh"},
+			Alive: true, Since: got.Since, GossipAddress: c.nodes[4].Addr(),
+		}
+		if got != want || time.Since(got.Since) > patience {
+			t.Errorf("member %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestDeadAndBack(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 3; n++ {
+			c.open(n, mode)
+		}
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		begin := time.Now()
+		c.kill(3)
+		c.sees("1+ 2+ 3x", 1, 2)
+		// A fifth of the default periods: 0.8 s where the defaults are to take up to 4 s. The factor of
+		// three is for a busy machine; what the defaults are made of is checked in TestPace.
+		if took := time.Since(begin); took > 3*800*time.Millisecond {
+			t.Errorf("noticed after %v", took)
+		}
+		if since := get(t, c.nodes[1], 3).Since; since.Before(begin) {
+			t.Errorf("dead since %v before it was killed", begin.Sub(since))
+		}
+		// Comes back with the same id at another address.
+		c.open(3, mode)
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		if got, want := get(t, c.nodes[1], 3).GossipAddress, c.nodes[3].Addr(); got != want {
+			t.Errorf("it is seen at %s and is at %s", got, want)
+		}
+	})
+}
+
+// A node may be back at another address before anybody noticed that it was gone.
+func TestMoved(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 3; n++ {
+			c.open(n, mode)
+		}
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		c.kill(3)
+		c.open(3, mode)
+		c.sees("1+ 2+ 3+", 3)
+		for _, n := range []byte{1, 2} {
+			eventually(t, "the new address is seen", func() bool {
+				m := get(t, c.nodes[n], 3)
+				return m.Alive && m.GossipAddress == c.nodes[3].Addr()
+			})
+		}
+	})
+}
+
+func TestLeave(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 3; n++ {
+			c.open(n, mode)
+		}
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		left := c.nodes[3]
+		delete(c.nodes, 3)
+		begin := time.Now()
+		for range 2 {
+			if err := left.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("closing took %v", took)
+		}
+		c.sees("1+ 2+ 3-", 1, 2)
+		if err := left.Update(func(s *Self) { s.Phase = "late" }); !errors.Is(err, ErrClosed) {
+			t.Errorf("update after closing: %v", err)
+		}
+		c.open(3, mode)
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+	})
+}
+
+func TestDeadRemoval(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		const removal = 2 * time.Second
+		for n := byte(1); n <= 3; n++ {
+			c.open(n, mode, func(o *Options) { o.DeadRemoval = removal })
+		}
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		c.kill(3)
+		c.sees("1+ 2+ 3x", 1, 2)
+		dead := get(t, c.nodes[1], 3).Since
+		c.sees("1+ 2+", 1, 2)
+		if stayed := time.Since(dead); stayed < removal-100*time.Millisecond {
+			t.Errorf("removed after %v", stayed)
+		}
+	})
+}
+
+func TestUpdate(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 3; n++ {
+			c.open(n, mode)
+		}
+		c.sees("1+ 2+ 3+", 1, 2, 3)
+		cluster := event.ID{1, 2, 3}
+		changed := c.nodes[2].Changed()
+		if err := c.nodes[2].Update(func(s *Self) { s.Cluster, s.Phase, s.Priority = cluster, "member", -7 }); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("the change of this node is not a change")
+		}
+		want := c.nodes[2].Members()[1].Self
+		if want.Cluster != cluster || want.Phase != "member" || want.Priority != -7 {
+			t.Errorf("after the update: %+v", want)
+		}
+		for _, n := range []byte{1, 3} {
+			eventually(t, "the update is seen", func() bool { return get(t, c.nodes[n], 2).Self == want })
+		}
+		if err := c.nodes[2].Update(func(s *Self) { s.Node = id(9) }); err == nil {
+			t.Error("a node changed its id")
+		}
+		if err := c.nodes[2].Update(func(s *Self) { s.Phase = "two words" }); err == nil {
+			t.Error("a space was accepted")
+		}
+		if got := c.nodes[2].Members()[1].Self; got != want {
+			t.Errorf("after refused updates: %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestOtherCluster(t *testing.T) {
+	of := func(n byte) func(*Options) { return func(o *Options) { o.Self.Cluster = event.ID{n, n} } }
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		c.open(1, mode, of(1))
+		c.open(2, mode, of(1))
+		c.sees("1+ 2+", 1, 2)
+		c.open(3, mode, of(2))
+		message := func(theirs, ours byte) string {
+			return "it belongs to cluster " + event.ID{theirs, theirs}.String() + ", this node to cluster " + event.ID{ours, ours}.String()
+		}
+		eventually(t, "the refusal is logged on both sides", func() bool {
+			return c.logs.count(message(1, 2)) > 0 && c.logs.count(message(2, 1)) > 0
+		})
+		// Whoever has no cluster yet is let in by both and connects neither.
+		c.open(4, mode, func(o *Options) {
+			seeds := []string{c.nodes[1].Addr(), c.nodes[3].Addr()}
+			o.Seeds = func(context.Context) ([]string, error) { return seeds, nil }
+		})
+		c.sees("1+ 2+ 3+ 4+", 4)
+		c.sees("1+ 2+ 4+", 1, 2)
+		c.sees("3+ 4+", 3)
+		if n := c.logs.warnings(message(2, 1)); n > 2 {
+			t.Errorf("two nodes warned %d times", n)
+		}
+		// Once it belongs to one of them, the other drops it.
+		if err := c.nodes[4].Update(func(s *Self) { s.Cluster = event.ID{1, 1} }); err != nil {
+			t.Fatal(err)
+		}
+		c.sees("1+ 2+ 4+", 1, 2, 4)
+		c.sees("3+", 3)
+	})
+}
+
+func TestOtherFormat(t *testing.T) {
+	c := newCluster(t)
+	c.open(1)
+	c.open(2, func(o *Options) { o.Self.Format = 2 })
+	eventually(t, "the refusal is logged on both sides", func() bool {
+		return c.logs.count("it has another chunk size or format: 2, this node has 1") > 0 && c.logs.count("it has another chunk size or format: 1, this node has 2") > 0
+	})
+	c.sees("1+", 1)
+	c.sees("2+", 2)
+}
+
+func TestPartition(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 4; n++ {
+			c.open(n, mode)
+		}
+		c.sees("1+ 2+ 3+ 4+", 1, 2, 3, 4)
+		c.link([]byte{1, 2}, []byte{3, 4}, false)
+		c.sees("1+ 2+ 3x 4x", 1, 2)
+		c.sees("1x 2x 3+ 4+", 3, 4)
+		c.link([]byte{1, 2}, []byte{3, 4}, true)
+		c.sees("1+ 2+ 3+ 4+", 1, 2, 3, 4)
+	})
+}
+
+// Halves that have forgotten each other know nothing but the seeds any more.
+func TestForgottenPartition(t *testing.T) {
+	modes(t, func(t *testing.T, c *cluster, mode func(*Options)) {
+		for n := byte(1); n <= 4; n++ {
+			c.open(n, mode, func(o *Options) { o.DeadRemoval = 200 * time.Millisecond })
+		}
+		c.sees("1+ 2+ 3+ 4+", 1, 2, 3, 4)
+		c.link([]byte{1, 2}, []byte{3, 4}, false)
+		c.sees("1+ 2+", 1, 2)
+		c.sees("3+ 4+", 3, 4)
+		c.link([]byte{1, 2}, []byte{3, 4}, true)
+		c.sees("1+ 2+ 3+ 4+", 1, 2, 3, 4)
+	})
+}
+
+// A node whose seeds answer nothing at first, then wrongly, then rightly.
+func TestSeedsChange(t *testing.T) {
+	c := newCluster(t)
+	c.open(1)
+	right := []string{c.nodes[1].Addr()}
+	calls := 0
+	c.open(2, func(o *Options) {
+		o.Seeds = func(context.Context) ([]string, error) {
+			calls++ // by the joiner alone
+			switch calls {
+			case 1:
+				return nil, errors.New("no such name")
+			case 2:
+				return []string{"127.0.0.1:1", "no port", ":5"}, nil
+			default:
+				return right, nil
+			}
+		}
+	})
+	c.sees("1+ 2+", 1, 2)
+	for _, what := range []string{"no such name", "is not of the form host:port", "cannot reach a gossip seed: seed=127.0.0.1"} {
+		if c.logs.count(what) == 0 {
+			t.Errorf("the log lacks %q", what)
+		}
+	}
+}
+
+// Closing must not wait for a seed that does not answer, nor for a slow lookup.
+func TestCloseDuringJoin(t *testing.T) {
+	for name, slow := range map[string]func(context.Context) ([]string, error){
+		"seeds": func(ctx context.Context) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"address": func(context.Context) ([]string, error) { return []string{silent(t)}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan struct{}, 100)
+			o := Options{Bind: "127.0.0.1:0", Self: Self{Node: id(1)}, Security: newAuthority(t).papers("127.0.0.1"), Timeout: time.Hour}
+			o.Seeds = func(ctx context.Context) ([]string, error) {
+				asked <- struct{}{}
+				return slow(ctx)
+			}
+			g, err := Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-asked
+			if name == "address" {
+				eventually(t, "a connection is being made", func() bool {
+					g.transport.mu.Lock()
+					defer g.transport.mu.Unlock()
+					return len(g.transport.conns) > 0
+				})
+			}
+			begin := time.Now()
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("closing took %v", took)
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	taken := newCluster(t).open(1)
+	for name, change := range map[string]func(*Options){
+		"no address":        func(o *Options) { o.Bind = "" },
+		"name to listen at": func(o *Options) { o.Bind = "localhost:0" },
+		"taken":             func(o *Options) { o.Bind = taken.Addr() },
+		"advertise":         func(o *Options) { o.Advertise = "host" },
+		"unknown host":      func(o *Options) { o.Advertise = "nobody.invalid:1" },
+		"no id":             func(o *Options) { o.Self.Node = event.ID{} },
+		"period":            func(o *Options) { o.Interval = time.Nanosecond },
+		"attributes":        func(o *Options) { o.Self.Version = "a b" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Bind: "127.0.0.1:0", Self: Self{Node: id(2)}}
+			change(&o)
+			if g, err := Open(o); err == nil {
+				t.Error("it opened", g.Close())
+			}
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	// maxSeeds bounds what is made of the seeds' answer.
+	maxSeeds = 64
+	// maxKnocking is how many addresses are tried at a time.
+	maxKnocking = 8
+)
+
+// joiner looks for the nodes that this one should know and does not: the seeds, and those
+// that died. Two parts of a cluster that forgot each other find each other by it.
+type joiner struct {
+	g        *Gossip
+	seeds    []string                    // last answer
+	occupant map[netip.AddrPort]event.ID // who was met last at the address of a seed
+}
+
+func newJoiner(g *Gossip) *joiner {
+	return &joiner{g: g, occupant: map[netip.AddrPort]event.ID{}}
+}
+
+// run tries until the gossip ends: in quick succession while this node is alone,
+// and now and then afterwards.
+func (j *joiner) run() {
+	defer j.g.wg.Done()
+	t := j.g.o.timing
+	pause := t.retryMin
+	for {
+		j.round(j.g.ctx)
+		next := t.heal
+		if j.g.view.Load().alone() {
+			next, pause = pause, min(2*pause, t.retryMax)
+		} else {
+			pause = t.retryMin
+		}
+		if !j.idle(j.g.ctx, next) {
+			return
+		}
+	}
+}
+
+// idle waits for a time, or until this node has lost everybody. False says that the gossip ends.
+func (j *joiner) idle(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for was := j.g.view.Load().alone(); ; {
+		v := j.g.view.Load()
+		if v.alone() && !was {
+			return true
+		}
+		was = v.alone()
+		select {
+		case <-timer.C:
+			return true
+		case <-v.changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// round tries once everybody who is missing.
+func (j *joiner) round(ctx context.Context) {
+	g := j.g
+	seeds := j.resolve(ctx)
+	g.seeds.Store(&seeds)
+	v := g.view.Load()
+	var missing []netip.AddrPort
+	for address := range seeds {
+		if !j.present(v, address) {
+			missing = append(missing, address)
+		}
+	}
+	names := map[netip.AddrPort]string{}
+	for i := range v.members {
+		m := &v.members[i]
+		if m.Alive || m.Left {
+			continue
+		}
+		if address, err := netip.ParseAddrPort(m.GossipAddress); err == nil {
+			if _, isSeed := seeds[address]; !isSeed {
+				missing = append(missing, address)
+			}
+			names[address] = m.Node.String()
+		}
+	}
+	for address := range j.occupant {
+		if _, ok := seeds[address]; !ok {
+			delete(j.occupant, address)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+
+	// First all at the same time, because some may not answer for long; serf takes one after the other.
+	found := make([]event.ID, len(missing))
+	each(len(missing), func(i int) {
+		address := missing[i]
+		node, err := g.transport.greet(ctx, address, names[address])
+		if err != nil && ctx.Err() == nil {
+			if seed, ok := seeds[address]; ok {
+				g.complainOfSeed(seed, address.String(), err)
+			} else {
+				g.logger.Debug("a dead node does not answer", keyAddress, address, keyError, err)
+			}
+		}
+		found[i] = node
+	})
+	for i, address := range missing {
+		node := found[i]
+		if node.IsZero() || ctx.Err() != nil {
+			continue
+		}
+		if _, ok := seeds[address]; ok {
+			j.occupant[address] = node
+		}
+		if j.knows(g.view.Load(), node) {
+			continue
+		}
+		if _, err := g.serf.Join([]string{node.String() + "/" + address.String()}, true); err != nil {
+			// Who does not belong to this cluster has been logged when it was refused.
+			g.logger.Debug("cannot join", keyAddress, address, keyError, err)
+		}
+	}
+}
+
+// resolve returns the addresses of the seeds and the names they were found under.
+func (j *joiner) resolve(ctx context.Context) map[netip.AddrPort]string {
+	g := j.g
+	ctx, cancel := context.WithTimeout(ctx, 2*g.o.Timeout)
+	defer cancel()
+	seeds, err := g.o.Seeds(ctx)
+	switch {
+	case err == nil:
+		j.seeds = seeds[:min(len(seeds), maxSeeds)]
+	case g.ctx.Err() == nil:
+		g.complainOfSeed("", "", err) // the last answer may still be right
+	}
+	var mu sync.Mutex
+	addresses := map[netip.AddrPort]string{}
+	each(len(j.seeds), func(i int) {
+		host, port, err := splitHostPort(j.seeds[i])
+		if err == nil {
+			var found []netip.Addr
+			if found, err = lookup(ctx, host); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, ip := range found {
+					addresses[netip.AddrPortFrom(ip, port)] = host
+				}
+				return
+			}
+		}
+		if g.ctx.Err() == nil {
+			g.complainOfSeed(j.seeds[i], "", fmt.Errorf("look up: %w", err))
+		}
+	})
+	return addresses
+}
+
+// present reports whether a seed is this node or somebody known to be alive.
+func (j *joiner) present(v *view, seed netip.AddrPort) bool {
+	if seed == j.g.transport.advertise || seed == j.g.transport.bound || j.knows(v, j.occupant[seed]) {
+		return true
+	}
+	text := seed.String()
+	return v.find(func(m *Member) bool { return m.Alive && m.GossipAddress == text }) != nil
+}
+
+// knows reports whether a node is alive, which this one is, too.
+func (j *joiner) knows(v *view, node event.ID) bool {
+	return v.find(func(m *Member) bool { return m.Alive && m.Node == node }) != nil
+}
+
+// complainOfSeed logs a seed that does not answer, but not all the time.
+func (g *Gossip) complainOfSeed(seed, address string, err error) {
+	if g.complaint.allow("seed " + seed + " " + address) {
+		g.logger.Warn("cannot reach a gossip seed", keySeed, seed, keyAddress, address, keyError, err)
+	}
+}
+
+// each calls a function for 0 to n-1, several at a time, and waits for all.
+func each(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxKnocking)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,102 @@
+package gossip
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// maxComplaints bounds what a limiter remembers; beyond it, new complaints are
+// silent until old ones may be repeated.
+const maxComplaints = 128
+
+// limiter lets the same complaint pass once in a while.
+type limiter struct {
+	every time.Duration
+
+	mu   sync.Mutex // guards what follows
+	last map[string]time.Time
+}
+
+func newLimiter(every time.Duration) *limiter {
+	return &limiter{every: every, last: map[string]time.Time{}}
+}
+
+func (l *limiter) allow(what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if last, ok := l.last[what]; ok && now.Sub(last) < l.every {
+		return false
+	}
+	if len(l.last) >= maxComplaints {
+		for w, last := range l.last {
+			if now.Sub(last) >= l.every {
+				delete(l.last, w)
+			}
+		}
+		if len(l.last) >= maxComplaints {
+			return false
+		}
+	}
+	l.last[what] = now
+	return true
+}
+
+// A library's line that holds one of these texts tells nothing new: a dead node is
+// logged once when it is found dead, a refused one by this package, and the rest
+// are the ordinary course of things. They go with the details.
+var noise = []string{
+	"Failed fallback TCP ping",
+	"Push/Pull with",
+	"Failed push/pull merge",
+	"Failed to send",
+	"Failed to forward ack",
+	"failed to receive",
+	"Failed to receive",
+	"Failed to read remote state",
+	"Failed to push local state",
+	"ignoring alive message",
+	"Got ping for unexpected node",
+	"Refuting",
+	"Shutdown without a Leave",
+	"Bad state when leave",
+	// It knows nothing of the protection that this package's transport gives.
+	"Binding to public address without encryption",
+}
+
+// libraryLog is the io.Writer that serf and memberlist log to. Each write is one
+// line: a time, a level in brackets, a text.
+type libraryLog struct {
+	to        hclog.Logger
+	complaint *limiter
+}
+
+func (l *libraryLog) Write(line []byte) (int, error) {
+	text := string(bytes.TrimSpace(line))
+	level := "DEBUG"
+	if open := strings.IndexByte(text, '['); open >= 0 {
+		if end := strings.IndexByte(text[open:], ']'); end > 0 {
+			level, text = text[open+1:open+end], strings.TrimSpace(text[open+end+1:])
+		}
+	}
+	quiet := false
+	for _, n := range noise {
+		quiet = quiet || strings.Contains(text, n)
+	}
+	switch {
+	case !quiet && strings.HasPrefix(level, "ERR"), !quiet && level == "WARN":
+		// Neither library can break anything of the database.
+		if l.complaint.allow(text) {
+			l.to.Warn(text)
+		}
+	case level == "DEBUG":
+		l.to.Trace(text)
+	default:
+		l.to.Debug(text)
+	}
+	return len(line), nil
+}

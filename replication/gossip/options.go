@@ -1,0 +1,168 @@
+package gossip
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/stats"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Security is how nodes prove to each other that they are nodes. Both methods
+// are called anew for each connection, so that new certificates serve without a
+// restart. Their configurations must demand a certificate of the other side and judge it.
+type Security interface {
+	// Server is the configuration for accepting a connection.
+	Server() *tls.Config
+	// Client is the configuration for connecting to a host, which is a name or an
+	// address without a port. The other side's certificate must match it.
+	Client(host string) *tls.Config
+}
+
+// Options of Gossip. Bind and Self.Node must be given; what else is zero gets a default.
+type Options struct {
+	Bind      string // ip:port to listen at, UDP and TCP; port 0 chooses one
+	Advertise string // host:port where others reach this node; default: where it listens
+
+	// Security protects all gossip. Without it everything travels in the clear and
+	// whoever reaches the port takes part.
+	Security Security
+
+	Self Self // what this node says of itself
+
+	// Seeds returns nodes to begin with, each as host:port. It is asked again while
+	// this node knows nobody or somebody is missing, as answers may change.
+	Seeds func(ctx context.Context) ([]string, error)
+
+	// Interval and Timeout pace everything that is done periodically: a dead node
+	// is noticed after 2 to 4 s with the defaults of 2 s and 2.5 s, and after
+	// accordingly longer with larger ones.
+	Interval time.Duration
+	Timeout  time.Duration
+
+	DeadRemoval time.Duration // a dead node stays in the list for so long; default 30 min
+
+	Logger hclog.Logger    // default: none
+	Stats  *stats.Registry // where the figures are registered; default: nowhere
+
+	timing timing
+	// allow says whether this node reaches an address. Tests cut links with it.
+	allow func(to netip.AddrPort) bool
+}
+
+// timing holds what no operator changes and tests shorten.
+type timing struct {
+	retryMin, retryMax time.Duration // pause between attempts to find anybody
+	heal               time.Duration // pause between attempts to find those that are missing
+	rekey              time.Duration // age at which the sending key is replaced
+	overlap            time.Duration // a replaced key serves for so long
+	again              time.Duration // the same complaint is logged again after so long
+	leave              time.Duration // bound for leaving gracefully
+}
+
+// EnsureDefaults replaces what is zero.
+func (o *Options) EnsureDefaults() {
+	setDefault(&o.Interval, 2*time.Second)
+	setDefault(&o.Timeout, 2500*time.Millisecond)
+	setDefault(&o.DeadRemoval, 30*time.Minute)
+	setDefault(&o.timing.retryMin, 200*time.Millisecond)
+	setDefault(&o.timing.retryMax, 5*time.Second)
+	setDefault(&o.timing.heal, 15*time.Second)
+	setDefault(&o.timing.rekey, 10*time.Minute)
+	setDefault(&o.timing.overlap, time.Minute)
+	setDefault(&o.timing.again, time.Minute)
+	setDefault(&o.timing.leave, 2*time.Second)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Seeds == nil {
+		o.Seeds = func(context.Context) ([]string, error) { return nil, nil }
+	}
+	if o.allow == nil {
+		o.allow = func(netip.AddrPort) bool { return true }
+	}
+}
+
+func setDefault(d *time.Duration, to time.Duration) {
+	if *d == 0 {
+		*d = to
+	}
+}
+
+// minPace is the least Interval, Timeout and DeadRemoval: what is derived from them stays above zero.
+const minPace = 20 * time.Millisecond
+
+// Validate reports what cannot work.
+func (o *Options) Validate() error {
+	if _, err := netip.ParseAddrPort(o.Bind); err != nil {
+		return fmt.Errorf("gossip: address to listen at: %w", err)
+	}
+	if o.Advertise != "" {
+		if _, _, err := splitHostPort(o.Advertise); err != nil {
+			return fmt.Errorf("gossip: address to advertise: %w", err)
+		}
+	}
+	if o.Self.Node.IsZero() {
+		return errors.New("gossip: the node has no id")
+	}
+	for _, d := range []time.Duration{o.Interval, o.Timeout, o.DeadRemoval} {
+		if d < minPace {
+			return fmt.Errorf("gossip: a period of %v is less than %v", d, minPace)
+		}
+	}
+	return nil
+}
+
+// pace is what memberlist and serf are told, derived from Interval and Timeout.
+type pace struct {
+	probe     time.Duration // between two probes; a node is suspected after one without an answer
+	direct    time.Duration // wait for a direct answer, before asking others to probe
+	spread    time.Duration // between two rounds of passing on news
+	whole     time.Duration // between two exchanges of the whole list
+	stream    time.Duration // bound for one exchange over TCP
+	dead      time.Duration // news still go to the dead for so long
+	broadcast time.Duration // wait for news to be passed on
+	reap      time.Duration // between two searches for those dead too long
+}
+
+// suspicion is how many probe intervals a suspect has to answer before it counts
+// as dead, and suspicionMax the factor on it while no other node agrees. With the default
+// probes of 500 ms this makes 2 s and 4 s after a first probe and its answer's time.
+const (
+	suspicion    = 4
+	suspicionMax = 2
+)
+
+func (o *Options) pace() pace {
+	// A probe has a direct part and, after it, one through others and over TCP.
+	probe := max(o.Interval/4, o.Timeout/5)
+	return pace{
+		probe:     probe,
+		direct:    min(o.Timeout/10, probe/2),
+		spread:    o.Interval / 20,
+		whole:     5 * o.Interval / 2,
+		stream:    2 * o.Timeout,
+		dead:      15 * o.Interval,
+		broadcast: o.timing.leave / 3,
+		reap:      min(15*time.Second, o.DeadRemoval/4),
+	}
+}
+
+// splitHostPort takes host:port apart. The port must be a number above zero.
+func splitHostPort(text string) (string, uint16, error) {
+	host, portText, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || port == 0 || host == "" {
+		return "", 0, fmt.Errorf("%q is not of the form host:port", text)
+	}
+	return host, uint16(port), nil
+}
