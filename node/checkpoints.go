@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"time"
+
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // checkpointEvery bounds how far the checkpoint files of the log lag behind what
@@ -13,7 +15,7 @@ const checkpointEvery = time.Second
 
 // keepCheckpoints makes the log durable, and moves its checkpoints, soon after
 // anything was appended. The log itself tells the owner of an error.
-func (n *Node) keepCheckpoints(ctx context.Context) {
+func (n *Node) keepCheckpoints(ctx context.Context, log *eventlog.Log) {
 	ticker := time.NewTicker(checkpointEvery)
 	defer ticker.Stop()
 	synced := int64(-1)
@@ -23,11 +25,11 @@ func (n *Node) keepCheckpoints(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		end := n.log.Tail().End
+		end := log.Tail().End
 		if end == synced {
 			continue
 		}
-		if n.log.Sync() != nil {
+		if log.Sync() != nil {
 			return
 		}
 		synced = end

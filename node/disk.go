@@ -13,12 +13,15 @@ import (
 
 // diskGuard refuses writes while the volume of the data folder is nearly full,
 // so that the node never finds out by a failed write, which would end it. Reads go on.
+// Below half of the reserve a node takes no more entries from a leader either, and lags
+// until there is space again.
 type diskGuard struct {
 	fs      vfs.FS
 	dir     string
 	reserve int64
 	logger  hclog.Logger
-	refuse  func(reason error) // nil: accept again
+	refuse  func(reason error) // writes of clients; nil: accept again
+	full    func(full bool)    // what other nodes send
 }
 
 const (
@@ -49,6 +52,9 @@ func (g *diskGuard) run(ctx context.Context) {
 			refusing = false
 			g.logger.Info("there is space on the disk again: writes are accepted", "free", free)
 			g.refuse(nil)
+		}
+		if err == nil {
+			g.full(free < g.reserve/2)
 		}
 		next := diskCheckFar
 		if free-g.reserve < diskNear {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/certs"
 )
 
 // Bounds of one connection. A body may take its time, as long as it comes.
@@ -31,30 +32,40 @@ type httpServer struct {
 	owned    sync.WaitGroup
 }
 
-func listen(address string, api *httpapi.Server, logger hclog.Logger) (*httpServer, error) {
+// listen binds the address. Nothing is answered before serve.
+func listen(address string, logger hclog.Logger) (*httpServer, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}
-	s := &httpServer{
-		listener: l,
-		logger:   logger,
-		server: &http.Server{
-			Handler:           api.Handler(),
-			ConnContext:       httpapi.ConnContext,
-			ReadHeaderTimeout: headerTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeaderBytes,
-			ErrorLog:          logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-		},
+	return newServer(l, logger), nil
+}
+
+func newServer(l net.Listener, logger hclog.Logger) *httpServer {
+	return &httpServer{listener: l, logger: logger}
+}
+
+// serve answers requests, with TLS if there are certificates for it.
+func (s *httpServer) serve(api *httpapi.Server, security *certs.Store) {
+	s.server = &http.Server{
+		Handler:           api.Handler(),
+		ConnContext:       httpapi.ConnContext,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          s.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	l := s.listener
+	if security != nil {
+		secure := newTLSListener(l, security, s.logger)
+		l, s.server.ConnContext = secure, secure.connContext
 	}
 	s.server.ConnState = s.silent.note
 	s.owned.Go(func() {
 		if err := s.server.Serve(httpapi.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("HTTP is no longer served", "error", err)
+			s.logger.Error("HTTP is no longer served", "error", err)
 		}
 	})
-	return s, nil
 }
 
 func (s *httpServer) addr() net.Addr { return s.listener.Addr() }
@@ -63,6 +74,9 @@ func (s *httpServer) addr() net.Addr { return s.listener.Addr() }
 func (s *httpServer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	if s.server == nil {
+		return s.listener.Close()
+	}
 	s.silent.close()
 	err := s.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

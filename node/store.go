@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
@@ -11,10 +13,11 @@ import (
 )
 
 // store is the database as the packages above see it: appends go to
-// replication, reads to this node's log.
+// replication, reads to this node's log. A node that has no log yet, or whose log
+// is not to be trusted, answers event.ErrNotReady.
 type store struct {
-	log     *eventlog.Log
-	replica *replication.Replica
+	log     *atomic.Pointer[eventlog.Log]
+	cluster atomic.Pointer[replication.Cluster]
 }
 
 var (
@@ -24,33 +27,67 @@ var (
 	_ access.Streams = (*store)(nil)
 )
 
+// readable returns the log that reads are answered from.
+func (s *store) readable() (*eventlog.Log, error) {
+	log := s.log.Load()
+	if log == nil {
+		return nil, event.ErrNotReady
+	}
+	if c := s.cluster.Load(); c != nil {
+		if _, err := c.Healthy(); err != nil {
+			return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
+		}
+	}
+	return log, nil
+}
+
 func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error) {
-	return s.replica.Submit(ctx, w)
+	c := s.cluster.Load()
+	if c == nil {
+		return event.Written{}, event.ErrNotReady
+	}
+	return c.Submit(ctx, w)
 }
 
 func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {
 	if err := ctx.Err(); err != nil {
 		return event.StreamPage{}, err
 	}
-	return s.log.ReadStream(r)
+	log, err := s.readable()
+	if err != nil {
+		return event.StreamPage{}, err
+	}
+	return log.ReadStream(r)
 }
 
 func (s *store) ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error) {
 	if err := ctx.Err(); err != nil {
 		return event.Resolved{}, err
 	}
-	return s.log.ReadEvent(stream, number, resolveLinks)
+	log, err := s.readable()
+	if err != nil {
+		return event.Resolved{}, err
+	}
+	return log.ReadEvent(stream, number, resolveLinks)
 }
 
 func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {
 	if err := ctx.Err(); err != nil {
 		return event.AllPage{}, err
 	}
-	return s.log.ReadAll(r)
+	log, err := s.readable()
+	if err != nil {
+		return event.AllPage{}, err
+	}
+	return log.ReadAll(r)
 }
 
 func (s *store) StreamInfo(_ context.Context, stream string) (event.StreamInfo, error) {
-	return s.log.StreamInfo(stream)
+	log, err := s.readable()
+	if err != nil {
+		return event.StreamInfo{}, err
+	}
+	return log.StreamInfo(stream)
 }
 
 // LastEvent returns the last event of a stream that a reader would see.
@@ -59,12 +96,25 @@ func (s *store) LastEvent(ctx context.Context, stream string) (event.Record, err
 	return r.Record, err
 }
 
-func (s *store) LogEnd() int64 { return s.log.Tail().End }
+func (s *store) LogEnd() int64 {
+	if log := s.log.Load(); log != nil {
+		return log.Tail().End
+	}
+	return 0
+}
 
 func (s *store) WaitStream(ctx context.Context, stream string, after int64) error {
-	return s.log.WaitStream(ctx, stream, after)
+	log, err := s.readable()
+	if err != nil {
+		return err
+	}
+	return log.WaitStream(ctx, stream, after)
 }
 
 func (s *store) WaitLog(ctx context.Context, position int64) error {
-	return s.log.WaitLog(ctx, position)
+	log, err := s.readable()
+	if err != nil {
+		return err
+	}
+	return log.WaitLog(ctx, position)
 }

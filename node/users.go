@@ -19,7 +19,6 @@ import (
 // that cached logins are forgotten when they change.
 type users struct {
 	store  *store
-	log    *eventlog.Log
 	logger hclog.Logger
 	opts   Options
 	logins *access.Authenticator
@@ -28,8 +27,8 @@ type users struct {
 	once sync.Once
 }
 
-func newUsers(s *store, l *eventlog.Log, o Options) (*users, error) {
-	u := &users{store: s, log: l, logger: o.Logger.Named("users"), opts: o, done: make(chan struct{})}
+func newUsers(s *store, o Options) (*users, error) {
+	u := &users{store: s, logger: o.Logger.Named("users"), opts: o, done: make(chan struct{})}
 	logins, err := access.NewAuthenticator(u, access.AuthenticatorOptions{
 		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth,
 		Hasher: access.NewHasher(access.HasherOptions{Iterations: o.PasswordIterations}),
@@ -66,27 +65,44 @@ func (u *users) wait(ctx context.Context) error {
 	}
 }
 
-// run creates the built-in users whenever this node leads, until they exist.
-func (u *users) run(ctx context.Context, r *replication.Replica) {
+// run waits for the built-in users, and creates them whenever this node leads.
+func (u *users) run(ctx context.Context, c *replication.Cluster) {
 	for {
-		leadership, changed := r.Leadership()
-		var retry <-chan time.Time
+		leadership, changed := c.Leadership()
 		if leadership.Leading {
 			err := u.create(ctx)
 			if err == nil {
-				u.once.Do(func() { close(u.done) })
-				return
+				break
 			}
 			u.logger.Warn("the built-in users could not be created yet", "error", err)
-			retry = time.After(time.Second)
+		} else if u.exist(ctx) {
+			break
 		}
 		select {
 		case <-changed:
-		case <-retry:
+		case <-time.After(usersPace):
 		case <-ctx.Done():
 			return
 		}
 	}
+	u.once.Do(func() { close(u.done) })
+}
+
+// usersPace is how often a node looks for users that another creates, or tries again.
+const usersPace = 200 * time.Millisecond
+
+// exist reports whether another node has created the built-in users.
+func (u *users) exist(ctx context.Context) bool {
+	if u.opts.Config.Insecure {
+		return true
+	}
+	for _, login := range []string{access.LoginAdmin, access.LoginOps} {
+		info, err := u.store.StreamInfo(ctx, access.UserStream(login))
+		if err != nil || info.Last < 0 && !info.HardDeleted && !info.Metadata.SoftDeleted() {
+			return false
+		}
+	}
+	return true
 }
 
 func (u *users) create(ctx context.Context) error {
@@ -99,14 +115,14 @@ func (u *users) create(ctx context.Context) error {
 }
 
 // follow reads the notifications of changed users and forgets what is cached of them.
-func (u *users) follow(ctx context.Context) {
-	info, err := u.log.StreamInfo(access.NotificationsStream)
+func (u *users) follow(ctx context.Context, log *eventlog.Log) {
+	info, err := log.StreamInfo(access.NotificationsStream)
 	last := info.Last
 	for err == nil {
-		if err = u.log.WaitStream(ctx, access.NotificationsStream, last); err != nil {
+		if err = log.WaitStream(ctx, access.NotificationsStream, last); err != nil {
 			break
 		}
-		last, err = u.forget(last)
+		last, err = u.forget(log, last)
 	}
 	if ctx.Err() == nil {
 		u.logger.Error("changes of users are no longer followed: cached logins may be stale", "error", err)
@@ -114,11 +130,11 @@ func (u *users) follow(ctx context.Context) {
 }
 
 // forget drops the cached logins that the notifications behind a number name, and returns the number of the last.
-func (u *users) forget(after int64) (int64, error) {
-	page, err := u.log.ReadStream(event.StreamRead{Stream: access.NotificationsStream, From: after + 1, Count: 100})
+func (u *users) forget(log *eventlog.Log, after int64) (int64, error) {
+	page, err := log.ReadStream(event.StreamRead{Stream: access.NotificationsStream, From: after + 1, Count: 100})
 	if errors.Is(err, event.ErrStreamNotFound) { // Soft-deleted: what it said is lost, what it will say is not.
 		u.logins.ForgetAll()
-		info, err := u.log.StreamInfo(access.NotificationsStream)
+		info, err := log.StreamInfo(access.NotificationsStream)
 		return info.Last, err
 	}
 	if err != nil {

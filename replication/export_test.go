@@ -1,5 +1,84 @@
 package replication
 
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
 // StopSnapshots has no more manifests written until Close, so that a copy of
 // the folder is one that a crash could leave.
 func StopSnapshots(r *Replica) { r.snaps.stop() }
+
+// GossipAddress is where a node's gossip is reached.
+func GossipAddress(c *Cluster) string { return c.gossip.Addr() }
+
+// RaftOf returns a node's raft; one that never started has no leader and no servers.
+func RaftOf(c *Cluster) *raft.Raft {
+	if r := c.replica.Load(); r != nil {
+		return r.raft
+	}
+	return nil
+}
+
+// ServersOf is raft's latest configuration; none while raft does not run.
+func ServersOf(c *Cluster) []raft.Server {
+	r := c.replica.Load()
+	if r == nil {
+		return nil
+	}
+	configuration, _, err := r.Configuration()
+	if err != nil {
+		return nil
+	}
+	return configuration.Servers
+}
+
+// ForgeEntries appends so many entries to the Raft log of a stopped node, in the
+// term of its last one: a leader had stored them and no other node got them.
+func ForgeEntries(dir string, kind LogStore, count int) (last uint64, err error) {
+	k := kindOf(kind)
+	store, err := k.open(filepath.Join(dir, raftDir, k.name), hclog.NewNullLogger())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if last, err = store.LastIndex(); err != nil {
+		return 0, err
+	}
+	var entry raft.Log
+	if err := store.GetLog(last, &entry); err != nil {
+		return 0, err
+	}
+	for range count {
+		last++
+		if err := store.StoreLogs([]*raft.Log{{Index: last, Term: entry.Term, Type: raft.LogNoop}}); err != nil {
+			return 0, err
+		}
+	}
+	return last, nil
+}
+
+// FirstIndex is the first entry in a running node's Raft log.
+func FirstIndex(c *Cluster) (uint64, error) { return c.replica.Load().state.logs.FirstIndex() }
+
+// ForgeRunning does the same to a running node in memory that hears no other.
+func ForgeRunning(c *Cluster, count int) (last uint64, err error) {
+	logs := c.replica.Load().state.logs
+	if last, err = logs.LastIndex(); err != nil {
+		return 0, err
+	}
+	var entry raft.Log
+	if err := logs.GetLog(last, &entry); err != nil {
+		return 0, err
+	}
+	for range count {
+		last++
+		if err := logs.StoreLog(&raft.Log{Index: last, Term: entry.Term, Type: raft.LogNoop}); err != nil {
+			return 0, err
+		}
+	}
+	return last, nil
+}

@@ -18,8 +18,11 @@ type stateMachine struct {
 	raft.FSM
 	batching raft.BatchingFSM // nil if the state machine takes entries one by one
 	snaps    *snapshotStore
+	logs     *logStore
 	fail     *failStop
 	metrics  *metrics
+	behind   func() // a snapshot came whose data is not here; must not block
+	anew     func() // raft has to be started anew; must not block
 
 	applied atomic.Uint64 // commands applied since the start
 	covered atomic.Uint64 // how many of them the newest manifest covers
@@ -27,10 +30,10 @@ type stateMachine struct {
 
 var _ raft.BatchingFSM = (*stateMachine)(nil)
 
-func newStateMachine(fsm raft.FSM, snaps *snapshotStore, fail *failStop, m *metrics) *stateMachine {
-	s := &stateMachine{FSM: fsm, snaps: snaps, fail: fail, metrics: m}
-	s.batching, _ = fsm.(raft.BatchingFSM)
-	return s
+func newStateMachine(o *Options, s *state, fail *failStop, m *metrics, anew func()) *stateMachine {
+	machine := &stateMachine{FSM: o.FSM, snaps: s.snaps, logs: s.logs, fail: fail, metrics: m, behind: o.Behind, anew: anew}
+	machine.batching, _ = o.FSM.(raft.BatchingFSM)
+	return machine
 }
 
 // dirty reports whether a manifest would cover more than the newest one.
@@ -73,9 +76,30 @@ func (s *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 	return &machineSnapshot{FSMSnapshot: snap, machine: s, covers: s.applied.Load()}, nil
 }
 
+// Restore accepts a manifest from the leader if the event log has its data.
+// It never waits for them: while it runs the node neither votes nor appends.
+//
+// Entries of this node's Raft log beyond the manifest are of a leader that lost,
+// or the manifest is an old one that comes late. In the first case raft has to be
+// started anew on an empty Raft log, since it would keep counting from the last
+// of these entries; until then nothing more is stored.
 func (s *stateMachine) Restore(source io.ReadCloser) error {
-	err := s.FSM.Restore(source)
-	return errors.Join(err, s.snaps.restored(err == nil))
+	conflict, err := s.logs.conflicts(s.snaps.restoring())
+	if err != nil {
+		return errors.Join(err, source.Close(), s.snaps.restored(false))
+	}
+	err = s.FSM.Restore(source)
+	if errors.Is(err, event.ErrDataMissing) {
+		s.behind()
+	}
+	if err == nil && conflict {
+		s.logs.frozen.Store(true)
+	}
+	err = errors.Join(err, s.snaps.restored(err == nil))
+	if err == nil && conflict {
+		s.anew()
+	}
+	return err
 }
 
 type machineSnapshot struct {

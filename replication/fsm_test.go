@@ -35,9 +35,14 @@ func (f *plainFSM) Persist(sink raft.SnapshotSink) error {
 
 func (f *plainFSM) Release() {}
 
+func testMachine(f *plainFSM, snaps *snapshotStore, fail *failStop) *stateMachine {
+	s := &state{snaps: snaps, logs: &logStore{kind: memKind, fail: fail, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
+	return newStateMachine(&Options{FSM: f, Behind: func() {}}, s, fail, newMetrics(nil), func() {})
+}
+
 func TestStateMachineWithoutBatches(t *testing.T) {
 	f := &plainFSM{}
-	s := newStateMachine(f, testSnapshots(t), &failStop{}, newMetrics(nil))
+	s := testMachine(f, testSnapshots(t), &failStop{})
 	answers := s.ApplyBatch([]*raft.Log{
 		{Index: 3, Type: raft.LogCommand}, {Index: 4, Type: raft.LogConfiguration}, {Index: 5, Type: raft.LogCommand},
 	})
@@ -57,7 +62,7 @@ func TestPersist(t *testing.T) {
 			var fatal error
 			snaps := testSnapshots(t)
 			f := &plainFSM{persist: c.err}
-			s := newStateMachine(f, snaps, &failStop{onFatal: func(err error) { fatal = err }}, newMetrics(nil))
+			s := testMachine(f, snaps, &failStop{onFatal: func(err error) { fatal = err }})
 			s.Apply(&raft.Log{Index: 7})
 			snap, err := s.Snapshot()
 			mustNot(t, err)
@@ -83,7 +88,7 @@ func TestPersist(t *testing.T) {
 func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 	for _, failure := range []error{nil, errors.New("data is missing")} {
 		snaps := testSnapshots(t)
-		s := newStateMachine(&plainFSM{restore: failure}, snaps, &failStop{}, newMetrics(nil))
+		s := testMachine(&plainFSM{restore: failure}, snaps, &failStop{})
 		sink := take(t, snaps, 9, false, "received")
 		_, source, err := snaps.Open(sink.ID())
 		mustNot(t, err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/google/uuid"
@@ -22,6 +23,9 @@ var ErrStateLost = errors.New("consensus state is lost")
 const (
 	raftDir       = "raft"
 	identityFile  = "identity"
+	promiseFile   = "bootstrap" // what the node promised before there was a cluster; may be there before anything else
+	joiningFile   = "joining"   // there until the cluster admitted the node
+	pulledFile    = "pulled"    // data was fetched from other nodes: the event log may be ahead of the Raft log
 	stableFile    = "stable.db"
 	snapshotsDir  = "snapshots"
 	identityBuild = 1 // format of the identity file
@@ -79,11 +83,17 @@ func decodeIdentity(data []byte) (Identity, error) {
 }
 
 func newIdentity(o *Options) Identity {
-	return Identity{Creation: event.ID(uuid.New()), Node: event.ID(uuid.New()), Cluster: o.ClusterID, Directory: o.DirectoryID}
+	node := o.Node
+	if node.IsZero() {
+		node = event.ID(uuid.New())
+	}
+	return Identity{Creation: event.ID(uuid.New()), Node: node, Cluster: o.ClusterID, Directory: o.DirectoryID}
 }
 
 // state is a node's consensus state, open.
 type state struct {
+	dir    string   // empty: in memory only
+	marks  sync.Map // those of a state in memory, by name
 	id     Identity
 	stable *stableStore
 	logs   *logStore
@@ -98,14 +108,11 @@ func openState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) 
 		return memoryState(o, logger, fail)
 	}
 	dir := filepath.Join(o.Dir, raftDir)
-	if err := os.RemoveAll(dir + newSuffix); err != nil { // a creation that a crash ended
+	made, err := settleCreation(o.Dir)
+	if err != nil {
 		return nil, err
 	}
-	names, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if len(names) == 0 {
+	if !made {
 		if err := create(o, logger, len(creation)); err != nil {
 			return nil, fmt.Errorf("create %s: %w", dir, err)
 		}
@@ -118,17 +125,39 @@ func openState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) 
 	return s, err
 }
 
-func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (_ *state, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, identityFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, identityFile)
+// settleCreation finishes or throws away a creation that a crash ended, and
+// reports whether the directory has consensus state.
+func settleCreation(dir string) (made bool, err error) {
+	final := filepath.Join(dir, raftDir)
+	begun := final + newSuffix
+	// The promise moves into the new folder when that is complete, in the last step but one.
+	complete, err := exists(filepath.Join(begun, promiseFile))
+	if err != nil {
+		return false, err
 	}
+	if complete {
+		if err := errors.Join(os.RemoveAll(final), os.Rename(begun, final), syncDir(dir)); err != nil {
+			return false, err
+		}
+	} else if err := os.RemoveAll(begun); err != nil {
+		return false, err
+	}
+	names, err := os.ReadDir(final)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, name := range names {
+		if name.Name() != promiseFile && name.Name() != promiseFile+tmpSuffix {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (_ *state, err error) {
+	id, err := readIdentity(dir)
 	if err != nil {
 		return nil, err
-	}
-	id, err := decodeIdentity(data)
-	if err != nil {
-		return nil, fmt.Errorf("%w: raft/%s: %w", ErrStateLost, identityFile, err)
 	}
 	if id.Cluster != o.ClusterID {
 		return nil, fmt.Errorf("%w: raft/ belongs to cluster %s, the event log to cluster %s", ErrStateLost, id.Cluster, o.ClusterID)
@@ -136,7 +165,7 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (
 	if id.Directory != o.DirectoryID {
 		return nil, fmt.Errorf("%w: raft/ belongs to data directory %s, this is %s", ErrStateLost, id.Directory, o.DirectoryID)
 	}
-	s := &state{id: id}
+	s := &state{dir: dir, id: id}
 	if s.stable, err = openStable(dir, id, fail); err != nil {
 		return nil, err
 	}
@@ -150,6 +179,22 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (
 	}
 	s.logs, err = openLogStore(dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
 	return s, err
+}
+
+// readIdentity reads who the node of a folder raft is.
+func readIdentity(dir string) (Identity, error) {
+	data, err := os.ReadFile(filepath.Join(dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, identityFile)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	id, err := decodeIdentity(data)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%w: raft/%s: %w", ErrStateLost, identityFile, err)
+	}
+	return id, nil
 }
 
 func openStable(dir string, id Identity, fail *failStop) (*stableStore, error) {
@@ -258,7 +303,7 @@ func (m *making) makeLog() (err error) {
 	if err := store.Set(keyCreation, m.id.Creation[:]); err != nil {
 		return err
 	}
-	if m.restored() {
+	if m.restored() || m.o.Joining {
 		return nil
 	}
 	return store.StoreLog(firstEntry(m.o, m.id))
@@ -269,11 +314,27 @@ func (m *making) makeIdentity() error {
 	if err != nil {
 		return err
 	}
+	if m.o.Joining {
+		// What is fetched goes on coming in while this is made.
+		if err := errors.Join(writeFile(filepath.Join(m.dir, joiningFile), nil), writeFile(filepath.Join(m.dir, pulledFile), nil)); err != nil {
+			return err
+		}
+	}
 	return writeFile(filepath.Join(m.dir, identityFile), data)
 }
 
 func (m *making) makeReal() error {
-	if err := os.Remove(m.final); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
+	if promised, err := exists(filepath.Join(m.final, promiseFile)); err != nil {
+		return err
+	} else if promised {
+		if err := os.Rename(filepath.Join(m.final, promiseFile), filepath.Join(m.dir, promiseFile)); err != nil {
+			return err
+		}
+		if err := errors.Join(syncDir(m.dir), syncDir(m.final)); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(m.final); err != nil { // It holds nothing any more.
 		return err
 	}
 	if err := os.Rename(m.dir, m.final); err != nil {
@@ -282,7 +343,9 @@ func (m *making) makeReal() error {
 	if err := syncDir(m.o.Dir); err != nil {
 		return err
 	}
-	if m.restored() {
+	if m.o.Joining {
+		m.logger.Info("consensus state of a node that is to join", keyNode, m.id.Node.String(), "cluster", m.id.Cluster.String(), "end", m.tail.End)
+	} else if m.restored() {
 		m.logger.Warn("the data directory has a log and no consensus state: starting from the end of the log as a single node",
 			keyNode, m.id.Node.String(), "end", m.tail.End, keyIndex, m.tail.Index, keyTerm, m.tail.Term)
 	} else {
@@ -291,8 +354,12 @@ func (m *making) makeReal() error {
 	return nil
 }
 
-// loneConfiguration has this node as the only voter.
-func loneConfiguration(o *Options, id Identity) raft.Configuration {
+// firstConfiguration has this node as the only voter. A node that is to join
+// begins with nobody, so that it stands for no election before it was admitted.
+func firstConfiguration(o *Options, id Identity) raft.Configuration {
+	if o.Joining {
+		return raft.Configuration{}
+	}
 	node := raft.ServerID(id.Node.String())
 	address := raft.ServerAddress(node)
 	if o.Transport != nil {
@@ -304,8 +371,16 @@ func loneConfiguration(o *Options, id Identity) raft.Configuration {
 func firstEntry(o *Options, id Identity) *raft.Log {
 	return &raft.Log{
 		Index: 1, Term: 1, Type: raft.LogConfiguration,
-		Data: raft.EncodeConfiguration(loneConfiguration(o, id)),
+		Data: raft.EncodeConfiguration(firstConfiguration(o, id)),
 	}
+}
+
+// again is the state of a database in memory for its next Replica; its votes are
+// not to be forgotten.
+func (s *state) again(fail *failStop) *state {
+	s.stable.fail, s.logs.fail, s.snaps.fail = fail, fail, fail
+	s.logs.frozen.Store(false)
+	return s
 }
 
 // memoryState makes the state of a database in memory, which starts anew each time.
@@ -317,8 +392,15 @@ func memoryState(o *Options, logger hclog.Logger, fail *failStop) (*state, error
 		logs:   &logStore{kind: memKind, path: "memory", fail: fail, sizes: newEntrySizes(o.TrailingEntries), inner: memoryLog{store}},
 		snaps:  &snapshotStore{id: id, logger: logger, fail: fail},
 	}
+	if o.Joining {
+		s.marks.Store(joiningFile, nil)
+		s.marks.Store(pulledFile, nil)
+	}
 	if err := store.SetUint64(keyCurrentTerm, firstTerm(tail)); err != nil {
 		return nil, err
+	}
+	if tail.End == 0 && o.Joining {
+		return s, nil
 	}
 	if tail.End == 0 {
 		return s, store.StoreLog(firstEntry(o, id))

@@ -21,9 +21,9 @@ type fixedLog struct {
 
 func (l *fixedLog) Tail() event.Tail { return l.tail }
 
-func (l *fixedLog) ChainAt(position int64) (event.Chain, bool) {
+func (l *fixedLog) ChainAt(position int64) (event.Chain, bool, error) {
 	chain, ok := l.chains[position]
-	return chain, ok
+	return chain, ok, nil
 }
 
 var restoredTail = event.Tail{End: 5000, Chain: event.Chain{5}, Index: 77, Term: 4}

@@ -16,8 +16,8 @@ type Log interface {
 	// Tail describes the end of the log: what is applied and readable.
 	Tail() event.Tail
 	// ChainAt returns the chain of the log at a position where a frame ends, and
-	// whether one ends there.
-	ChainAt(position int64) (event.Chain, bool)
+	// whether one ends there. An error says that this cannot be read.
+	ChainAt(position int64) (chain event.Chain, ok bool, err error)
 }
 
 // Options of a Replica. FSM, Decider and Log must be given, and Dir unless
@@ -41,6 +41,22 @@ type Options struct {
 	// Transport connects the nodes. The default connects this one to nobody.
 	// Close closes it if it has a method Close.
 	Transport raft.Transport
+
+	// Node is the id of a node whose consensus state is made now; default: a new
+	// one. Existing state keeps its own.
+	Node event.ID
+
+	// Joining says that consensus state which is made now belongs to a node that
+	// others are to admit to their cluster. By default the node is the only voter of a cluster.
+	Joining bool
+
+	// Priority biases who stands for election first: a node that knows of a voter with a
+	// higher one waits longer. The function returns whether there is one; default: none.
+	Outranked func() bool
+
+	// Behind is called when a snapshot was received whose data this node does not
+	// have. It must not block.
+	Behind func()
 
 	// LeaderAddress returns the address for clients, scheme://host:port, of the
 	// leader with the given node id and raft address; empty when not known.
@@ -92,6 +108,12 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(err error) { panic(err) }
+	}
+	if o.Outranked == nil {
+		o.Outranked = func() bool { return false }
+	}
+	if o.Behind == nil {
+		o.Behind = func() {}
 	}
 	if o.LeaderAddress == nil {
 		o.LeaderAddress = func(string, string) string { return "" }

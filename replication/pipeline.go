@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/sabotage"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -85,7 +86,10 @@ type pipeline struct {
 	refusals int         // entries refused in a row
 	retry    *time.Timer // nil unless gaining leadership is to be tried again
 	failed   bool
+	paused   bool            // nothing is decided and nothing refused
+	drained  chan<- struct{} // closed when nothing is under way any more; nil unless that is waited for
 
+	orders    chan order
 	proposals chan future // capacity 1, as results: at most one thing is under way
 	results   chan result
 	stop      chan struct{}
@@ -99,12 +103,19 @@ type pipeline struct {
 	changed    chan struct{}
 }
 
+// order has the pipeline pause or go on.
+type order struct {
+	pause   bool
+	drained chan<- struct{}
+}
+
 // group is what one entry, or one barrier, answers together.
 type group struct {
 	requests []*request
 	term     uint64
 	gains    bool // the barrier after an election; no requests
 	entry    bool // its bytes are in an entry
+	early    bool // it was answered before it was proposed, which only sabotage does
 	begun    time.Time
 }
 
@@ -118,6 +129,7 @@ func newPipeline(env surroundings, decider Decider, o *Options, logger hclog.Log
 		env: env, decider: decider, logger: logger, metrics: m,
 		queue:     newQueue(o.QueueRequests, o.QueueBytes),
 		building:  &group{},
+		orders:    make(chan order),
 		proposals: make(chan future, 1),
 		results:   make(chan result, 1),
 		stop:      make(chan struct{}),
@@ -158,6 +170,47 @@ func (p *pipeline) submit(ctx context.Context, w *event.Write) (event.Written, e
 		return event.Written{}, event.ErrWriteTimeout
 	}
 	return written, err
+}
+
+// pause stops deciding and returns when nothing is under way any more. What
+// comes meanwhile waits in the queue, until resume.
+func (p *pipeline) pause(ctx context.Context) error {
+	drained := make(chan struct{})
+	for orders := p.orders; ; {
+		select {
+		case orders <- order{pause: true, drained: drained}:
+			orders = nil
+		case <-drained:
+			return nil
+		case <-p.finished:
+			return event.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// resume has what waited decided, or refused when this node does not lead any more.
+func (p *pipeline) resume() {
+	select {
+	case p.orders <- order{}:
+	case <-p.finished:
+	}
+}
+
+func (p *pipeline) obey(o order) {
+	p.paused, p.drained = o.pause, o.drained
+	if p.paused {
+		p.takeBack()
+	}
+	p.reportDrained()
+}
+
+func (p *pipeline) reportDrained() {
+	if p.drained != nil && p.underWay == nil {
+		close(p.drained)
+		p.drained = nil
+	}
 }
 
 // confirm returns nil once it is certain that this node's applied state holds
@@ -244,6 +297,9 @@ func (p *pipeline) run() {
 		case <-p.queue.wake:
 		case res := <-p.results:
 			p.resolve(res)
+			p.reportDrained()
+		case o := <-p.orders:
+			p.obey(o)
 		case <-p.env.hint:
 		case <-retry:
 			p.retry = nil
@@ -265,6 +321,7 @@ func (p *pipeline) advance() {
 		p.lose()
 	}
 	switch {
+	case p.paused:
 	case p.leading:
 		p.decideWaiting()
 		p.launch()
@@ -377,7 +434,10 @@ func (p *pipeline) decideWaiting() {
 
 // launch seals and proposes the entry being built, if nothing is under way.
 func (p *pipeline) launch() {
-	if p.underWay != nil || len(p.building.requests) == 0 {
+	if sabotage.On(sabotage.Early) {
+		p.answerEarly()
+	}
+	if p.underWay != nil || len(p.building.requests) == 0 && !p.building.early {
 		return
 	}
 	g := p.building
@@ -401,6 +461,14 @@ func (p *pipeline) launch() {
 	default:
 		p.metrics.barriers.Add(1)
 		p.start(g, p.env.barrier())
+	}
+}
+
+// answerEarly breaks the promise that what is acknowledged is committed.
+func (p *pipeline) answerEarly() {
+	if len(p.building.requests) > 0 {
+		p.answer(p.building.requests, decidedAnswer)
+		p.building.requests, p.building.early = p.building.requests[:0], true
 	}
 }
 

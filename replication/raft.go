@@ -28,7 +28,11 @@ type Replica struct {
 	pipeline *pipeline
 	snaps    *snapshotter
 	metrics  *metrics
+	begin    raft.Configuration // that raft began with
 
+	configMu sync.Mutex    // guards exchanging raft's configuration of itself
+	anew     chan struct{} // closed when raft has to be started anew, by closing and opening the Replica
+	voided   sync.Once
 	closing  sync.Once
 	closed   chan struct{} // everything is down
 	closeErr error         // valid after closed
@@ -36,57 +40,77 @@ type Replica struct {
 
 // Open makes or reads the consensus state in the data directory, checks it
 // against the event log, and starts raft and the write pipeline.
-func Open(o Options) (_ *Replica, err error) {
+func Open(o Options) (*Replica, error) {
+	r, err := prepare(o)
+	if errors.Is(err, ErrStateLost) && o.Transport == nil {
+		err = fmt.Errorf("%w; restore what belongs together, or move the folder raft away to start this single node anew from its event log", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, r.start(o.Transport)
+}
+
+// prepare does everything that needs no other node. What it returns is to be
+// started or abandoned.
+func prepare(o Options) (*Replica, error) { return prepareOn(o, nil) }
+
+// prepareOn does the same on consensus state in memory that an earlier Replica
+// left behind; nil: on what the directory holds.
+func prepareOn(o Options, left *state) (*Replica, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	r := &Replica{
-		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), closed: make(chan struct{}),
+		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), anew: make(chan struct{}), closed: make(chan struct{}),
 		fail: &failStop{onFatal: o.OnFatal},
 	}
-	if r.state, err = openState(&o, r.logger, r.fail); err != nil {
+	var err error
+	if left != nil {
+		r.state = left.again(r.fail)
+	} else if r.state, err = openState(&o, r.logger, r.fail); err != nil {
 		return nil, err
 	}
-	configuration, err := r.state.checkStart(o.Log)
-	if err != nil {
-		if errors.Is(err, ErrStateLost) {
-			err = fmt.Errorf("%w; restore what belongs together, or move the folder raft away to start this single node anew from its event log", err)
-		}
+	if r.begin, err = r.state.checkStart(o.Log); err != nil {
 		return nil, errors.Join(err, r.state.close())
 	}
-	r.machine = newStateMachine(o.FSM, r.state.snaps, r.fail, r.metrics)
+	return r, nil
+}
+
+// abandon closes what prepare opened.
+func (r *Replica) abandon() error { return r.state.close() }
+
+// start starts raft. When it fails, everything is closed.
+func (r *Replica) start(trans raft.Transport) (err error) {
+	r.opts.Transport = trans
+	r.machine = newStateMachine(&r.opts, r.state, r.fail, r.metrics, func() { r.voided.Do(func() { close(r.anew) }) })
 	r.snaps = newSnapshotter(r)
-	trans := o.Transport
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.id.Node.String()))
 	}
-	if r.raft, err = raft.NewRaft(r.config(configuration), r.machine, r.state.logs, r.state.stable, r.state.snaps, trans); err != nil {
-		return nil, errors.Join(fmt.Errorf("start raft: %w", err), r.state.close())
+	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, r.state.logs, r.state.stable, r.state.snaps, trans); err != nil {
+		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.close())
 	}
-	r.pipeline = newPipeline(r.surroundings(), o.Decider, &o, r.logger, r.metrics)
+	r.pipeline = newPipeline(r.surroundings(), r.opts.Decider, &r.opts, r.logger, r.metrics)
 	r.snaps.start()
-	r.watch(o.Stats)
-	return r, nil
+	r.watch(r.opts.Stats)
+	return nil
 }
 
 // config is raft's configuration.
 func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(r.state.id.Node.String())
-	c.Logger = r.opts.Logger.Named("raft")
-	c.HeartbeatTimeout = r.opts.ElectionTimeout
-	if lone(configuration, c.LocalID) {
-		// Nobody else can lead: waiting longer would only delay the start. The
-		// lease of a running raft cannot be changed, so that a node which gets
-		// company has to start raft anew.
+	c.Logger = quiet{r.opts.Logger.Named("raft")}
+	c.HeartbeatTimeout = r.patience()
+	c.LeaderLeaseTimeout = r.opts.ElectionTimeout * 45 / 100
+	if r.opts.Transport == nil && lone(configuration, c.LocalID) {
+		// Nobody else can ever lead: waiting longer would only delay the start.
 		c.HeartbeatTimeout = r.opts.LoneElectionTimeout
+		c.LeaderLeaseTimeout = c.HeartbeatTimeout
 	}
 	c.ElectionTimeout = c.HeartbeatTimeout
-	c.LeaderLeaseTimeout = c.HeartbeatTimeout
-	if !lone(configuration, c.LocalID) {
-		c.LeaderLeaseTimeout = c.HeartbeatTimeout / 2
-	}
 	// With the buffer of this option, proposing never waits for the leader's sync.
 	c.BatchApplyCh = true
 	c.MaxAppendEntries = maxAppendEntries
@@ -98,6 +122,38 @@ func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	c.SnapshotThreshold = math.MaxUint64
 	c.TrailingLogs = uint64(r.opts.TrailingEntries)
 	return c
+}
+
+// patience is how long a follower waits for a sign of the leader before it
+// stands for election. raft looks at random times only: it takes up to three times as
+// long, and another node refuses its vote until it misses the leader too, so that a
+// second attempt may be needed, up to twice as long again. Half of the option keeps all of
+// it below three times the option. A node that is outranked by another voter
+// gives that one the first try. Both are above the leader's lease.
+func (r *Replica) patience() time.Duration {
+	if r.opts.Outranked() {
+		return r.opts.ElectionTimeout * 65 / 100
+	}
+	return r.opts.ElectionTimeout / 2
+}
+
+// Rank has the node's place among the voters looked at again.
+func (r *Replica) Rank() error {
+	if r.opts.Transport == nil {
+		return nil
+	}
+	r.configMu.Lock()
+	defer r.configMu.Unlock()
+	config := r.raft.ReloadableConfig()
+	if config.HeartbeatTimeout == r.patience() {
+		return nil
+	}
+	config.HeartbeatTimeout = r.patience()
+	config.ElectionTimeout = config.HeartbeatTimeout
+	if err := r.raft.ReloadConfig(config); err != nil {
+		return fmt.Errorf("set election timeouts: %w", err)
+	}
+	return nil
 }
 
 // lone reports whether the node is the only voter.
@@ -207,6 +263,15 @@ func (r *Replica) Ready() bool {
 	return leader != "" && string(leader) != r.state.id.Node.String()
 }
 
+// Configuration returns the latest configuration, committed or not, and the index of its entry.
+func (r *Replica) Configuration() (raft.Configuration, uint64, error) {
+	f := r.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return raft.Configuration{}, 0, fmt.Errorf("read configuration: %w", err)
+	}
+	return f.Configuration(), f.Index(), nil
+}
+
 // Stats returns figures of the write path. They count from the registry's beginning.
 func (r *Replica) Stats() Stats {
 	s := r.metrics.stats()
@@ -253,7 +318,7 @@ func (r *Replica) shutdown() error {
 		r.logger.Warn("the entry under way did not resolve before shutdown")
 	}
 	r.snaps.stop()
-	if r.fail.check() == nil && r.machine.dirty() {
+	if r.fail.check() == nil && r.machine.dirty() && !r.state.logs.frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
 			r.logger.Warn("no manifest was written at shutdown, the next start replays more", keyError, err)
 		}

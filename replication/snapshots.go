@@ -117,7 +117,7 @@ func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, err
 	}
 	return &snapshot{data: data, meta: raft.SnapshotMeta{
 		Version: raft.SnapshotVersionMax, ID: snapshotID(tail.Term, tail.Index), Index: tail.Index, Term: tail.Term,
-		Configuration: loneConfiguration(o, id), ConfigurationIndex: 1, Size: int64(len(data)),
+		Configuration: firstConfiguration(o, id), ConfigurationIndex: 1, Size: int64(len(data)),
 	}}, nil
 }
 
@@ -226,6 +226,17 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	}
 	meta := snap.meta
 	return &meta, io.NopCloser(bytes.NewReader(snap.data)), nil
+}
+
+// restoring returns what is known of the received manifest that was opened last,
+// nil when there is none.
+func (s *snapshotStore) restoring() *raft.SnapshotMeta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened == nil {
+		return nil
+	}
+	return &s.opened.meta
 }
 
 // restored tells what became of the received manifest that was opened last.

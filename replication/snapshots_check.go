@@ -31,8 +31,12 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 	}
 	if len(beyond) > 0 {
 		if first == 0 || first > base.meta.Index+1 || last < beyond[0].meta.Index {
+			kind := ErrStateLost
+			if end := manifestEnd(beyond); end > tail.End {
+				kind = &behindError{end: end}
+			}
 			return raft.Configuration{}, fmt.Errorf("%w: %s cannot be used (%w), and the Raft log, which holds entries %d to %d, "+
-				"does not replace it", ErrStateLost, beyond[0].describe(), why, first, last)
+				"does not replace it", kind, beyond[0].describe(), why, first, last)
 		}
 		s.snaps.logger.Warn("manifests that the event log does not reach are dropped, the Raft log replays the rest",
 			"dropped", len(beyond), keyIndex, base.meta.Index, keyError, why)
@@ -45,6 +49,21 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 			return raft.Configuration{}, err
 		}
 		first, last = 0, 0
+	case first > 0 && first <= base.meta.Index && base.meta.Index <= last:
+		// A manifest was installed over entries of a leader that lost: they are of another
+		// history. raft would go on from the last of them for ever.
+		var entry raft.Log
+		if err := s.logs.GetLog(base.meta.Index, &entry); err != nil {
+			return raft.Configuration{}, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, base.meta.Index, err)
+		}
+		if entry.Term != base.meta.Term {
+			if err := s.logs.DeleteRange(first, last); err != nil {
+				return raft.Configuration{}, err
+			}
+			first, last = 0, 0
+		}
+	case last == 0 && base.meta.Index == 0 && s.joining():
+		// Nothing was received yet.
 	case last == 0 && base.meta.Index == 0:
 		return raft.Configuration{}, fmt.Errorf("%w: there is neither a manifest nor an entry in the Raft log", ErrStateLost)
 	case last > 0 && first > base.meta.Index+1:
@@ -64,6 +83,26 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 	return configuration, nil
 }
 
+// behindError says that a node's event log lacks data which the node has
+// promised to hold: they have to be fetched from other nodes before raft may start.
+type behindError struct{ end int64 }
+
+func (e *behindError) Error() string {
+	return fmt.Sprintf("the event log must reach %d before this node can take part again", e.end)
+}
+
+func (e *behindError) Is(target error) bool { return target == ErrStateLost }
+
+// manifestEnd is the highest end of the manifests that can be read.
+func manifestEnd(snaps []*snapshot) (end int64) {
+	for _, snap := range snaps {
+		if m, err := snap.manifest(); err == nil {
+			end = max(end, m.Tail.End)
+		}
+	}
+	return end
+}
+
 // chooseManifest returns the newest manifest that fits the event log (an empty
 // one when there is none), those beyond the log's end, and what is wrong with the newest.
 func (s *state) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
@@ -80,7 +119,9 @@ func (s *state) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond
 		default:
 			chain, ok := tail.Chain, true
 			if at != tail.End {
-				chain, ok = log.ChainAt(at)
+				if chain, ok, err = log.ChainAt(at); err != nil {
+					return nil, nil, nil, fmt.Errorf("compare %s with the event log: %w", snap.describe(), err)
+				}
 			}
 			if ok && chain == manifest.Tail.Chain {
 				return snap, beyond, why, nil
@@ -99,15 +140,35 @@ func (s *state) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond
 	return &snapshot{}, beyond, why, nil
 }
 
+// settlePulled forgets that data was fetched once the Raft log has caught up with
+// it. Nothing may be fetched meanwhile.
+func (s *state) settlePulled(tail event.Tail) error {
+	last, err := s.logs.LastIndex()
+	if err != nil {
+		return err
+	}
+	if len(s.snaps.list) > 0 {
+		last = max(last, s.snaps.list[0].meta.Index)
+	}
+	if tail.Index > last {
+		return nil
+	}
+	return s.unmark(pulledFile)
+}
+
 // checkTail refuses a Raft log that is older than the event log: entries that
 // it would append anew would be skipped as applied before.
 func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) error {
-	if end := max(last, base.meta.Index); tail.Index > end {
+	if end := max(last, base.meta.Index); tail.Index > end && !s.pulled() {
 		return fmt.Errorf("%w: the event log holds Raft entries up to %d, raft/ knows them up to %d only", ErrStateLost, tail.Index, end)
 	}
-	if current, err := s.stable.GetUint64(keyCurrentTerm); err != nil || current < max(tail.Term, base.meta.Term) {
+	known := base.meta.Term
+	if !s.pulled() {
+		known = max(known, tail.Term)
+	}
+	if current, err := s.stable.GetUint64(keyCurrentTerm); err != nil || current < known {
 		return errors.Join(err, fmt.Errorf("%w: the current term in raft/%s is %d, the event log has term %d",
-			ErrStateLost, stableFile, current, max(tail.Term, base.meta.Term)))
+			ErrStateLost, stableFile, current, known))
 	}
 	term := tail.Term
 	switch {

@@ -80,10 +80,8 @@ func (s *snapshotter) take(maxTrailing uint64) error {
 	defer s.mu.Unlock()
 	r := s.replica
 	entries, bytes := s.entries.Load(), s.bytes.Load()
-	config := r.raft.ReloadableConfig()
-	config.TrailingLogs = min(maxTrailing, r.state.logs.sizes.trailing(r.raft.LastIndex(), r.opts.TrailingBytes))
-	if err := r.raft.ReloadConfig(config); err != nil {
-		return fmt.Errorf("set trailing entries: %w", err)
+	if err := r.keepTrailing(min(maxTrailing, r.state.logs.sizes.trailing(r.raft.LastIndex(), r.opts.TrailingBytes))); err != nil {
+		return err
 	}
 	err := r.raft.Snapshot().Error()
 	// What this attempt saw does not count any more even if it failed, or each
@@ -91,4 +89,16 @@ func (s *snapshotter) take(maxTrailing uint64) error {
 	s.entries.Add(-entries)
 	s.bytes.Add(-bytes)
 	return err
+}
+
+// keepTrailing sets how many entries the next manifest leaves in the Raft log.
+func (r *Replica) keepTrailing(entries uint64) error {
+	r.configMu.Lock()
+	defer r.configMu.Unlock()
+	config := r.raft.ReloadableConfig()
+	config.TrailingLogs = entries
+	if err := r.raft.ReloadConfig(config); err != nil {
+		return fmt.Errorf("set trailing entries: %w", err)
+	}
+	return nil
 }

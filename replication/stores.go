@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -74,6 +75,37 @@ type logStore struct {
 	// while Rewrite or Close exchanges the backing under everybody's feet.
 	mu    sync.RWMutex
 	inner logBacking
+
+	// frozen: what the log holds is void, and raft is about to be started anew on an empty one.
+	frozen atomic.Bool
+	// full: the disk has no room for entries with data. What raft needs for itself still goes.
+	full atomic.Bool
+}
+
+var (
+	errFull   = errors.New("the disk is nearly full: no entries are taken")
+	errFrozen = errors.New("the Raft log is void until raft was started anew")
+	errStale  = errors.New("the Raft log goes beyond this snapshot")
+)
+
+// conflicts reports whether the log holds entries beyond a snapshot that are of
+// another history. Entries of the same history mean that the snapshot is stale.
+func (s *logStore) conflicts(meta *raft.SnapshotMeta) (bool, error) {
+	if meta == nil {
+		return false, nil
+	}
+	last, err := s.LastIndex()
+	if err != nil || last <= meta.Index {
+		return false, err
+	}
+	var entry raft.Log
+	switch err := s.GetLog(meta.Index, &entry); {
+	case errors.Is(err, raft.ErrLogNotFound), err == nil && entry.Term == meta.Term:
+		return false, fmt.Errorf("snapshot of index %d and term %d: %w, to %d", meta.Index, meta.Term, errStale, last)
+	case err != nil:
+		return false, err
+	}
+	return true, nil
 }
 
 var (
@@ -112,6 +144,12 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	if err := s.fail.check(); err != nil {
 		return err
 	}
+	if s.frozen.Load() {
+		return errFrozen
+	}
+	if s.full.Load() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
+		return errFull
+	}
 	s.mu.RLock()
 	err := s.inner.StoreLogs(logs)
 	s.mu.RUnlock()
@@ -135,6 +173,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 func (s *logStore) DeleteRange(low, high uint64) error {
 	if err := s.fail.check(); err != nil {
 		return err
+	}
+	if s.frozen.Load() {
+		return errFrozen
 	}
 	s.cache.drop(low, high)
 	if err := s.deleteRange(low, high); err != nil {

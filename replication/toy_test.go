@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,6 +26,9 @@ type toy struct {
 	durable int              // frames that the last manifest made durable
 	refused int
 	skipped int
+
+	restores int
+	sabotage func([]byte) []byte // of records before they are applied; nil: none
 
 	// The decider's, used by one goroutine.
 	end     int64 // of what is decided
@@ -76,14 +80,17 @@ func (y *toy) Tail() event.Tail {
 	return y.tail()
 }
 
-func (y *toy) ChainAt(position int64) (event.Chain, bool) {
+func (y *toy) ChainAt(position int64) (event.Chain, bool, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	if position == 0 {
+		return event.Chain{}, true, nil
+	}
 	at, ok := slices.BinarySearchFunc(y.frames, position, func(f toyFrame, p int64) int { return int(f.tail.End - p) })
 	if !ok {
-		return event.Chain{}, false
+		return event.Chain{}, false, nil
 	}
-	return y.frames[at].tail.Chain, true
+	return y.frames[at].tail.Chain, true, nil
 }
 
 func (y *toy) append(records []byte, index, term uint64) {
@@ -109,7 +116,11 @@ func (y *toy) Apply(log *raft.Log) any {
 		y.refused++
 		return fmt.Errorf("toy: %w", event.ErrEntryRefused)
 	}
-	y.append(log.Data[24:], log.Index, log.Term)
+	records := log.Data[24:]
+	if y.sabotage != nil {
+		records = y.sabotage(records)
+	}
+	y.append(records, log.Index, log.Term)
 	return nil
 }
 
@@ -124,10 +135,26 @@ func (y *toy) ApplyBatch(logs []*raft.Log) []any {
 }
 
 func (y *toy) Snapshot() (raft.FSMSnapshot, error) {
-	return &toySnapshot{toy: y, tail: y.Tail(), frames: len(y.frames)}, nil
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return &toySnapshot{toy: y, tail: y.tail(), frames: len(y.frames)}, nil
 }
 
-func (y *toy) Restore(source io.ReadCloser) error { return source.Close() }
+// Restore accepts a manifest whose data are here.
+func (y *toy) Restore(source io.ReadCloser) error {
+	var manifest event.Manifest
+	if err := errors.Join(json.NewDecoder(source).Decode(&manifest), source.Close()); err != nil {
+		return err
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.restores++
+	if manifest.Tail.End > y.tail().End {
+		return event.ErrDataMissing
+	}
+	_, err := y.at(manifest.Tail.End, manifest.Tail.Chain)
+	return err
+}
 
 type toySnapshot struct {
 	toy    *toy

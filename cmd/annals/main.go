@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/annalsdb/annals/cmd/annals/bench"
+	"github.com/annalsdb/annals/cmd/annals/torture"
 )
 
 func main() {
@@ -89,9 +90,39 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 			},
 		},
 		verifyCommand(stdout, stderr),
+		certsCommand(stdout),
+		clusterCommand(stdout, stderr),
+		devCommand(stdout, stderr),
 		bench.Command(),
+		tortureCommand(),
 	)
 	return root
+}
+
+// tortureCommand gives the outcomes of torture their exit codes: violations, of
+// which all is said, are told apart from a run that did not come about.
+func tortureCommand() *cobra.Command {
+	cmd := torture.Command()
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	torment, args := cmd.RunE, cmd.Args
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch err := torment(cmd, args); {
+		case err == nil:
+			return nil
+		case errors.Is(err, torture.ErrViolated):
+			return &codedError{code: exitProblems}
+		default:
+			return cannot(err)
+		}
+	}
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return cannot(err)
+		}
+		return nil
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	return cmd
 }
 
 func printVersion(w io.Writer) error {

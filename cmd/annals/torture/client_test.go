@@ -1,0 +1,179 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// servers starts one test server for each handler and returns them as targets.
+func servers(t *testing.T, handlers ...http.HandlerFunc) *targets {
+	t.Helper()
+	var list []target
+	for i, h := range handlers {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		list = append(list, target{name: nodeName(i), base: s.URL, index: i})
+	}
+	nodes := &targets{}
+	nodes.set(list)
+	return nodes
+}
+
+func testClient(t *testing.T, nodes *targets, timeout time.Duration) *client {
+	t.Helper()
+	c := newClient(nodes, rand.New(rand.NewPCG(1, 1)), timeout, &atomic.Int64{})
+	t.Cleanup(c.close)
+	return c
+}
+
+func TestFollowsRedirects(t *testing.T) {
+	var leader string
+	var got atomic.Pointer[string]
+	nodes := servers(t,
+		func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", leader+r.URL.RequestURI())
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		},
+		func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			text := r.Method + " " + r.URL.Path + " " + r.Header.Get(headerExpectedVersion) + " " + string(body[:min(1, len(body))])
+			got.Store(&text)
+			w.Header().Set("Location", leader+"/streams/s/5")
+			w.WriteHeader(http.StatusCreated)
+		})
+	leader = nodes.all()[1].base
+	c := testClient(t, nodes, 5*time.Second)
+	a, err := c.do(t.Context(), nodes.all()[0], write(identity{1}, "s", 4, refOf(1, 0, 0), 2, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "POST /streams/s 4 ["; *got.Load() != want {
+		t.Errorf("the leader got %q, want %q", *got.Load(), want)
+	}
+	if a.from.index != 1 || len(a.hops) != 1 || a.hops[0].index != 0 || c.choose().index != 1 {
+		t.Errorf("from %+v, hops %+v, next %+v", a.from, a.hops, c.choose())
+	}
+	if v := judgeWrite(a, err, http.StatusCreated, "s"); v != (verdict{outcome: done, number: 5}) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestJudgeWrite: what each answer says about the write.
+func TestJudgeWrite(t *testing.T) {
+	cases := []struct {
+		name    string
+		handler http.HandlerFunc
+		want    outcome
+		odd     bool
+	}{
+		{"wrong version", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerCurrentVersion, "7")
+			w.WriteHeader(http.StatusBadRequest)
+		}, conflict, false},
+		{"not ready", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, refused, false},
+		{"write timeout", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, pending, false},
+		{"bad request", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }, refused, true},
+		{"no location", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }, pending, true},
+		{"cut off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, pending, false},
+		{"no answer", func(_ http.ResponseWriter, r *http.Request) {
+			// The body must be read for the server to notice that the client is gone.
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}, pending, false},
+		{"in circles", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://"+r.Host+r.URL.Path)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}, refused, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			nodes := servers(t, c.handler)
+			a, err := testClient(t, nodes, 200*time.Millisecond).do(t.Context(), nodes.all()[0], write(identity{1}, "s", 4, refOf(1, 0, 0), 1, true))
+			if v := judgeWrite(a, err, http.StatusCreated, "s"); v.outcome != c.want || (v.odd != "") != c.odd {
+				t.Errorf("%+v (%v)", v, err)
+			}
+		})
+	}
+	t.Run("nobody listens", func(t *testing.T) {
+		nodes := servers(t, func(http.ResponseWriter, *http.Request) {})
+		gone := httptest.NewServer(http.NotFoundHandler())
+		gone.Close()
+		_, err := testClient(t, nodes, time.Second).do(t.Context(), target{base: gone.URL}, read("/x", true, 0))
+		var failed *sendError
+		if !errors.As(err, &failed) || failed.sent || judgeWrite(nil, err, 201, "s").outcome != refused {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	ids := identity{tag: 99}
+	for _, r := range []ref{refOf(1, 0, 0), refOf(65534, 1<<32-1, 65535), refOf(3, 70000, 2)} {
+		back, ours := ids.ref(ids.id(r))
+		if !ours || back != r {
+			t.Errorf("%x became %x", r, back)
+		}
+		one, again := ids.data(r), ids.data(r)
+		if one != again || !json.Valid([]byte(one)) || !strings.Contains(one, ids.id(r).String()) {
+			t.Errorf("data of %x: %.100s", r, one)
+		}
+	}
+	if _, ours := (identity{tag: 98}).ref(ids.id(refOf(1, 0, 0))); ours {
+		t.Error("an id of another run counts as ours")
+	}
+	if r := foreignRef("id", "type", "data"); !r.isForeign() || r == foreignRef("id", "typ", "edata") {
+		t.Errorf("%x", r)
+	}
+}
+
+// TestWatch: two nodes that stay leaders of one term are found, changes are counted.
+func TestWatch(t *testing.T) {
+	var term atomic.Int64
+	var second atomic.Bool
+	node := func(leads func() bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			host, port, _ := strings.Cut(r.Host, ":")
+			state := "Follower"
+			if leads() {
+				state = "Leader"
+			}
+			_, _ = io.WriteString(w, `{"members":[{"state":"`+state+`","httpEndPointIp":"`+host+`","httpEndPointPort":`+port+
+				`,"epochNumber":`+string(rune('0'+term.Load()))+`}],"serverIp":"`+host+`","serverPort":`+port+`}`)
+		}
+	}
+	nodes := servers(t, node(func() bool { return true }), node(second.Load))
+	s := newScene(t)
+	line := &timeline{start: time.Now()}
+	w := newWatch(nodes.all, s.find, line)
+	defer w.http.CloseIdleConnections()
+	ctx := context.WithoutCancel(t.Context())
+	term.Store(2)
+	w.look(ctx)
+	term.Store(3)
+	w.look(ctx)
+	if leader, at := w.leading(); leader != 0 || at != 3 || w.leaderChanges() != 1 {
+		t.Errorf("leader %d, term %d, %d changes", leader, at, w.leaderChanges())
+	}
+	second.Store(true)
+	for range twoLeadersAfter - 1 {
+		w.look(ctx)
+	}
+	s.expect()
+	w.look(ctx)
+	s.expect(kindLeaders)
+	if got := len(line.list()); got != 2 {
+		t.Errorf("%d lines: %+v", got, line.list())
+	}
+}

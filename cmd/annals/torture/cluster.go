@@ -1,0 +1,110 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// errCannot says that a cluster is not able to suffer a fault of this kind.
+var errCannot = errors.New("not possible here")
+
+// client side, as an end of a link.
+const clientSide = -1
+
+// cluster is what suffers. Nodes are numbered from 0; the voters come first,
+// behind them may be one read-only replica. Tests put a fake in its place.
+type cluster interface {
+	// targets lists the nodes that clients may talk to.
+	targets() []target
+	// voters is the number of nodes that the cluster was made of.
+	voters() int
+	// can says which faults are possible.
+	can() abilities
+
+	// start starts a node that does not run. It does not wait for it to serve.
+	start(ctx context.Context, node int) error
+	// kill ends a node at once, terminate asks it to end and waits. Both are
+	// without effect on a node that does not run.
+	kill(node int) error
+	terminate(ctx context.Context, node int) error
+	pause(node int) error
+	resume(node int) error
+	running(node int) bool
+	// wipe removes the data of a node that does not run, or only its consensus state.
+	wipe(node int, onlyRaft bool) error
+
+	// shape sets what happens to packets from one node (or the client side) to another.
+	shape(from, to int, s shape) error
+	// healNetwork undoes every shape.
+	healNetwork() error
+	// fillDisk leaves so many bytes free on a node's disk, freeDisk gives them back.
+	fillDisk(node int, leave int64) error
+	freeDisk(node int) error
+
+	// verify checks the data of a node that does not run. The error tells the damage.
+	verify(ctx context.Context, node int) error
+	// logTail returns the end of what a node has logged, for reports.
+	logTail(node int) string
+	close() error
+}
+
+// abilities of a cluster.
+type abilities struct {
+	processes bool // start, kill, pause
+	network   bool
+	disk      bool
+	replica   bool
+}
+
+// shape is the state of a link in one direction; zero is a good link.
+type shape struct {
+	cut           bool
+	delay, jitter time.Duration
+	drop          float64
+}
+
+func nodeName(i int) string {
+	if i < 0 {
+		return "clients"
+	}
+	return fmt.Sprintf("node %d", i)
+}
+
+// given is a cluster that somebody else runs. Nothing is done to it.
+type given struct{ list []target }
+
+// newGiven takes the addresses of its nodes; they may carry a user and a password.
+func newGiven(bases []string) (*given, error) {
+	g := &given{}
+	for i, b := range bases {
+		u, err := url.Parse(b)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("--attach %q is not the address of a node, such as http://127.0.0.1:2113", b)
+		}
+		g.list = append(g.list, target{name: nodeName(i), base: u.Scheme + "://" + u.Host, index: i, login: u.User})
+	}
+	return g, nil
+}
+
+func (g *given) targets() []target                    { return g.list }
+func (g *given) voters() int                          { return len(g.list) }
+func (g *given) can() abilities                       { return abilities{} }
+func (g *given) start(context.Context, int) error     { return errCannot }
+func (g *given) kill(int) error                       { return errCannot }
+func (g *given) terminate(context.Context, int) error { return errCannot }
+func (g *given) pause(int) error                      { return errCannot }
+func (g *given) resume(int) error                     { return errCannot }
+func (g *given) running(int) bool                     { return true }
+func (g *given) wipe(int, bool) error                 { return errCannot }
+func (g *given) shape(int, int, shape) error          { return errCannot }
+func (g *given) healNetwork() error                   { return nil }
+func (g *given) fillDisk(int, int64) error            { return errCannot }
+func (g *given) freeDisk(int) error                   { return errCannot }
+func (g *given) verify(context.Context, int) error    { return errCannot }
+func (g *given) logTail(int) string                   { return "" }
+func (g *given) close() error                         { return nil }
+
+var _ cluster = (*given)(nil)

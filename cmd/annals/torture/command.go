@@ -1,0 +1,251 @@
+package torture
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// ErrViolated says that a round found a violation. All of it was printed before.
+var ErrViolated = errors.New("a promise was broken")
+
+const longHelp = `Torture a cluster and prove what it did with the data.
+
+A round starts nodes in a laboratory of network namespaces, one for each, lets
+clients write and read, and meanwhile strikes with the faults below, by a schedule
+that follows from --seed. Then the faults end. The cluster must heal, and everything
+is read back from every node and held against what the clients know:
+
+  - every acknowledged event is on every node, once, where the answer said
+  - what was refused is nowhere; what is indeterminate is there as a whole or not at all
+  - all nodes show the same log: positions, ids, streams, numbers, times, data
+  - every stream has the numbers from 0 on without gaps, and the same events as the log
+  - the log has events in the order of real time; readings that require the leader are
+    linearizable; what followers showed at any time is a prefix of the final log
+  - subscribers that moved between nodes saw every event once and in order
+  - writes sent again with the same ids wrote nothing twice
+  - no node ended by itself, none took long to heal, and verify finds no damage
+
+Faults:
+
+%s
+Progress goes to standard error. Standard output gets the timeline, the times without
+a successful write for each kind of fault, figures and the verdict. What a violating
+round leaves, data and logs of the nodes and the history of the clients, stays in --keep.
+
+The laboratory needs Linux and root; without, nodes get loopback addresses, and faults
+of the network are left out. --attach leaves the nodes of somebody else alone and
+only runs clients and checks.
+
+Exit codes: 0 no violation, 1 violations, 2 it could not be run.`
+
+// Command returns the command torture.
+func Command() *cobra.Command {
+	o := defaultOptions()
+	var list strings.Builder
+	for _, f := range allFaults() {
+		fmt.Fprintf(&list, "  %-17s %s\n", f.name, f.doc)
+	}
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Break a cluster on purpose and check what it did with the data",
+		Long:  fmt.Sprintf(longHelp, list.String()),
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return run(cmd, &o) },
+	}
+	cmd.SilenceUsage = true
+	f := cmd.Flags()
+	f.IntVar(&o.nodes, "nodes", o.nodes, "voting nodes of the cluster")
+	f.Float64Var(&o.seconds, "seconds", o.seconds, "how long faults strike in each round")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of all choices; 0 takes one from the clock")
+	f.IntVar(&o.rounds, "rounds", o.rounds, "rounds, each with a new cluster and the next seed")
+	f.StringSliceVar(&o.faultNames, "faults", nil, "faults to choose from, separated by commas; none for none (default all)")
+	f.BoolVar(&o.diskFaults, "disk-faults", false, "give every node a small disk of its own, in memory, and fill it now and then")
+	f.BoolVar(&o.loopback, "loopback", false, "use loopback addresses in place of network namespaces: no faults of the network")
+	f.IntVar(&o.writers, "writers", o.writers, "clients that write and read on the leader")
+	f.IntVar(&o.erasers, "erasers", o.erasers, "clients that delete streams and write to them again")
+	f.IntVar(&o.visitors, "visitors", o.visitors, "clients that read here and there from any node")
+	f.IntVar(&o.subscribers, "subscribers", o.subscribers, "clients that follow the log or a stream")
+	f.Float64Var(&o.rate, "rate", o.rate, "operations a second of all writers together, 0 for as many as possible")
+	f.DurationVar(&o.timeout, "timeout", o.timeout, "how long clients wait for an answer")
+	f.DurationVar(&o.heal, "heal", o.heal, "how long the cluster may take to heal when the faults are over")
+	f.DurationVar(&o.every, "progress", o.every, "time between lines of progress")
+	f.Int64Var(&o.operations, "operations", o.operations, "operations of all clients that the history holds; they stop there")
+	f.StringVar(&o.binary, "binary", "", "program to run as node and for verify (default this one)")
+	f.StringArrayVar(&o.nodeOptions, "option", nil, "option for every node, such as --option=--raft-log-store=Wal; repeatable")
+	f.StringSliceVar(&o.attach, "attach", nil, "addresses of the nodes of a running cluster, to run clients and checks only")
+	f.StringVar(&o.keep, "keep", o.keep, "folder for clusters while they run, and for what violating rounds leave")
+	f.BoolVar(&o.json, "json", false, "print one JSON document a round in place of the report")
+	return cmd
+}
+
+func run(cmd *cobra.Command, o *options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	faults, err := chooseFaults(o.faultNames)
+	if err != nil {
+		return err
+	}
+	if o.binary == "" {
+		if o.binary, err = os.Executable(); err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+	}
+	if o.binary, err = filepath.Abs(o.binary); err != nil {
+		return err
+	}
+	if o.keep, err = filepath.Abs(o.keep); err != nil {
+		return err
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano()) % 1_000_000_000
+	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	violated := false
+	for i := range o.rounds {
+		s, err := oneRound(ctx, o, faults, o.seed+uint64(i), cmd.ErrOrStderr())
+		if err != nil {
+			return fmt.Errorf("seed %d: %w", o.seed+uint64(i), err)
+		}
+		violated = violated || len(s.Violations) > 0
+		if err := s.print(cmd.OutOrStdout(), o.json); err != nil {
+			return err
+		}
+	}
+	if violated {
+		return ErrViolated
+	}
+	return nil
+}
+
+// oneRound runs a round and removes what it leaves, unless that is evidence.
+func oneRound(ctx context.Context, o *options, faults []fault, seed uint64, out io.Writer) (*summary, error) {
+	if _, err := fmt.Fprintf(out, "torture: seed %d\n", seed); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.keep, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.keep, fmt.Sprintf("seed-%d-", seed))
+	if err != nil {
+		return nil, err
+	}
+	var c cluster
+	if len(o.attach) > 0 {
+		if c, err = newGiven(o.attach); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	r := newRound(o, seed, faults, dir, out, c)
+	s, err := r.run(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, errors.Join(errors.New("interrupted"), os.RemoveAll(dir))
+	case err != nil:
+		// The logs of nodes may tell why.
+		return nil, fmt.Errorf("%w\n(%s is kept)", err, dir)
+	case len(s.Violations) > 0:
+		s.Kept = dir
+		return s, r.keepEvidence(s)
+	}
+	// The folder around it goes with the last round, unless it holds something.
+	err = os.RemoveAll(dir)
+	_ = os.Remove(o.keep)
+	return s, err
+}
+
+// keepEvidence writes what the clients know beside the data of the nodes.
+func (r *round) keepEvidence(s *summary) error {
+	return errors.Join(
+		writeLines(filepath.Join(r.dir, "summary.json"), func(e *json.Encoder) error { return e.Encode(s) }),
+		writeLines(filepath.Join(r.dir, "history.jsonl"), r.writeHistory),
+		writeLines(filepath.Join(r.dir, "log.jsonl"), r.writeLog),
+	)
+}
+
+// writeLines writes a file of JSON documents.
+func writeLines(name string, write func(*json.Encoder) error) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	return errors.Join(write(json.NewEncoder(w)), w.Flush())
+}
+
+// writeHistory writes one line for each operation, client by client.
+func (r *round) writeHistory(e *json.Encoder) error {
+	var err error
+	r.load.hist.each(func(first ref, o *op) {
+		if err != nil {
+			return
+		}
+		line := struct {
+			Client   int    `json:"client"`
+			Op       string `json:"op"`
+			Stream   string `json:"stream"`
+			Call     int64  `json:"call"`
+			Return   int64  `json:"return"`
+			Outcome  string `json:"outcome"`
+			Expected int64  `json:"expected"`
+			Count    int    `json:"count"`
+			Number   int64  `json:"number"`
+			ID       string `json:"id,omitempty"`
+			Node     int    `json:"node"`
+			Attempts int    `json:"attempts"`
+		}{
+			first.client(), o.kind.String(), r.load.names.name(o.stream), o.call, o.ret, o.outcome.String(), o.expected,
+			int(o.count), o.number, "", int(o.node), int(o.attempts),
+		}
+		switch {
+		case o.kind == opAppend:
+			line.ID = r.load.ids.id(first).String()
+		case o.seen != 0:
+			line.ID = r.load.ids.id(o.seen).String()
+		}
+		err = e.Encode(line)
+	})
+	return err
+}
+
+// writeLog writes one line for each event of the log as readers saw it.
+func (r *round) writeLog(e *json.Encoder) error {
+	b := r.load.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for o, f := range b.facts {
+		line := struct {
+			Event  int    `json:"event"`
+			Stream string `json:"stream"`
+			Number int64  `json:"number"`
+			ID     string `json:"id,omitempty"`
+			After  int64  `json:"endsAt,omitempty"`
+			First  string `json:"firstShownBy"`
+		}{Event: o, Stream: b.names.name(f.stream), Number: f.number, After: max(f.after, 0), First: b.definer(o).String()}
+		if !f.ref.isForeign() {
+			line.ID = b.ids.id(f.ref).String()
+		}
+		if err := e.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+// Package torture breaks a cluster on purpose and proves what it did with the data.
+//
+// A round starts a cluster in a laboratory (or takes a given one), lets clients
+// write and read over HTTP, and meanwhile kills, freezes, wipes and separates its
+// nodes by a schedule that follows from a seed. Clients write down every operation
+// with the moments of its beginning and end. When the faults are over the cluster
+// must heal within a bound; then everything is read back from every node and held
+// against what the clients know.
+//
+// Three books are kept. The history has the operations of each client. The ledger
+// is the part of it that says what was acknowledged. The book of the log has the
+// one order of events as the readers saw it: whoever reads a place first defines
+// it, whoever reads it later must see the same. A node that ever shows something
+// that is not in the final order is caught by that, at whatever time and place.
+//
+// Event ids name the operation that wrote the event, and the data of an event
+// follows from its id, so a reader can tell what belongs where without asking.
+package torture

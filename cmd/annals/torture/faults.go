@@ -1,0 +1,343 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// errNotNow says that a fault cannot strike in the present state.
+var errNotNow = errors.New("not at this time")
+
+// fault is one way to break a cluster.
+type fault struct {
+	name, doc string
+	weight    int
+	// shortest and longest bound how long it lasts, in milliseconds.
+	shortest, longest int
+	nodes             int // voters that it needs at least
+	network           bool
+	disk              bool
+	replica           bool
+	// destroys says that what was on a disk is lost.
+	destroys bool
+	// strike begins it and returns what ends it, nil if nothing does.
+	strike func(ctx context.Context, n *nemesis) (what string, cure func(context.Context) error, err error)
+}
+
+func (f *fault) length(rng *rand.Rand) time.Duration {
+	return time.Duration(f.shortest+rng.IntN(f.longest-f.shortest+1)) * time.Millisecond
+}
+
+func (f *fault) fits(c cluster) bool {
+	can := c.can()
+	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica)
+}
+
+// allFaults is the list from which --faults chooses.
+func allFaults() []fault {
+	return []fault{
+		{name: "kill", doc: "kill -9 of one node, half of the time the leader", weight: 12, shortest: 50, longest: 6000, nodes: 1, strike: strikeKill},
+		{name: "kill-all", doc: "kill -9 of all nodes at once", weight: 4, shortest: 50, longest: 3000, nodes: 1, strike: strikeKillAll},
+		{name: "terminate", doc: "SIGTERM of one node", weight: 5, shortest: 50, longest: 4000, nodes: 1, strike: strikeTerminate},
+		{name: "rolling", doc: "SIGTERM and restart of one node after the other", weight: 3, shortest: 0, longest: 0, nodes: 2, strike: strikeRolling},
+		{name: "pause", doc: "SIGSTOP for less than an election timeout", weight: 5, shortest: 100, longest: 800, nodes: 1, strike: strikePause},
+		{name: "pause-long", doc: "SIGSTOP for much longer than an election timeout", weight: 6, shortest: 3000, longest: 9000, nodes: 1, strike: strikePause},
+		{name: "isolate-leader", doc: "the leader reaches no other node, clients may reach it", weight: 8, shortest: 2000, longest: 9000, nodes: 2, network: true, strike: strikeIsolate((*nemesis).leader)},
+		{name: "isolate-follower", doc: "a follower reaches no other node", weight: 5, shortest: 2000, longest: 9000, nodes: 2, network: true, strike: strikeIsolate((*nemesis).follower)},
+		{name: "one-way", doc: "a node hears the others and is not heard, or the reverse", weight: 7, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeOneWay},
+		{name: "halves", doc: "a minority and a majority cannot reach each other", weight: 6, shortest: 2000, longest: 9000, nodes: 3, network: true, strike: strikeHalves},
+		{name: "bridge", doc: "two nodes cannot reach each other, the others reach both", weight: 5, shortest: 2000, longest: 8000, nodes: 3, network: true, strike: strikeBridge},
+		{name: "delay", doc: "packets take long, and overtake each other", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDelay},
+		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
+		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
+		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
+		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, destroys: true, strike: strikeWipe(false)},
+		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, destroys: true, strike: strikeWipe(true)},
+		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, replica: true, strike: strikeReplica},
+	}
+}
+
+// chooseFaults returns the faults of a list of names, all for an empty one.
+func chooseFaults(names []string) ([]fault, error) {
+	all := allFaults()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var chosen []fault
+	for _, name := range names {
+		if name == "none" && len(names) == 1 {
+			return nil, nil
+		}
+		i := slices.IndexFunc(all, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			var known []string
+			for _, f := range all {
+				known = append(known, f.name)
+			}
+			return nil, fmt.Errorf("--faults %q is none of %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+func strikeKill(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	what := "kill -9 of " + n.role(node)
+	return what, func(ctx context.Context) error { return n.c.start(ctx, node) }, n.c.kill(node)
+}
+
+func strikeKillAll(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	var err error
+	for i := range n.c.voters() {
+		err = errors.Join(err, n.c.kill(i))
+	}
+	order := n.rng.Perm(n.c.voters())
+	return "kill -9 of all nodes", func(ctx context.Context) error {
+		var err error
+		for _, i := range order {
+			err = errors.Join(err, n.c.start(ctx, i))
+		}
+		return err
+	}, err
+}
+
+func strikeTerminate(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	what := "SIGTERM of " + n.role(node)
+	return what, func(ctx context.Context) error { return n.c.start(ctx, node) }, n.c.terminate(ctx, node)
+}
+
+// strikeRolling restarts each node when the one before it has caught up, as an
+// operator does for a new version.
+func strikeRolling(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	restarted := 0
+	for _, i := range n.rng.Perm(n.c.voters()) {
+		if ctx.Err() != nil {
+			break
+		}
+		err := n.c.terminate(ctx, i)
+		if err = errors.Join(err, n.c.start(context.WithoutCancel(ctx), i)); err != nil {
+			return "rolling restart", nil, err
+		}
+		restarted++
+		n.awaitCaughtUp(ctx, i, 20*time.Second)
+	}
+	return fmt.Sprintf("rolling restart of %d nodes", restarted), nil, nil
+}
+
+// awaitCaughtUp waits for a node, but not for ever: whether it heals is judged at the end.
+func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		if caughtUp(ctx, n.http, n.c.targets(), n.watch, node) == nil {
+			return true
+		}
+		if !n.c.running(node) || !pause(ctx, 100*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+func strikePause(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	what := "SIGSTOP of " + n.role(node)
+	return what, func(context.Context) error { return n.c.resume(node) }, n.c.pause(node)
+}
+
+// cut is one direction between two ends.
+type cut struct{ from, to int }
+
+func (n *nemesis) shapeAll(links []cut, s shape) error {
+	var err error
+	for _, l := range links {
+		err = errors.Join(err, n.c.shape(l.from, l.to, s))
+	}
+	return err
+}
+
+// healLinks returns the cure of faults of the network.
+func (n *nemesis) healLinks() func(context.Context) error {
+	return func(context.Context) error { return n.c.healNetwork() }
+}
+
+func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
+	return func(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+		node := who(n)
+		what := n.role(node) + " is cut off from the other nodes"
+		ends := n.others(node)
+		// A leader that only clients can reach is the worse case: it may be asked.
+		if n.rng.IntN(4) == 0 {
+			ends = append(ends, clientSide)
+			what += " and from the clients"
+		}
+		var links []cut
+		for _, o := range ends {
+			links = append(links, cut{node, o}, cut{o, node})
+		}
+		return what, n.healLinks(), n.shapeAll(links, shape{cut: true})
+	}
+}
+
+func strikeOneWay(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	mute := n.rng.IntN(2) == 0
+	var links []cut
+	for _, o := range n.others(node) {
+		if mute {
+			links = append(links, cut{node, o})
+		} else {
+			links = append(links, cut{o, node})
+		}
+	}
+	what := n.role(node) + " hears the other nodes and is not heard"
+	if !mute {
+		what = n.role(node) + " is heard by the other nodes and hears nothing"
+	}
+	return what, n.healLinks(), n.shapeAll(links, shape{cut: true})
+}
+
+func strikeHalves(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	order := n.rng.Perm(n.c.voters())
+	small := order[:(len(order)-1)/2]
+	large := order[len(small):]
+	var links []cut
+	for _, a := range small {
+		for _, b := range n.others(a) {
+			if !slices.Contains(small, b) {
+				links = append(links, cut{a, b}, cut{b, a})
+			}
+		}
+	}
+	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), n.healLinks(), n.shapeAll(links, shape{cut: true})
+}
+
+func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	a, b := n.leader(), n.follower()
+	if a == b {
+		return "", nil, errNotNow
+	}
+	return fmt.Sprintf("%s and %s cannot reach each other", n.role(a), n.role(b)), n.healLinks(),
+		n.shapeAll([]cut{{a, b}, {b, a}}, shape{cut: true})
+}
+
+// around chooses links: those of one node, or all. Clients are not concerned.
+func (n *nemesis) around() (what string, links []cut) {
+	nodes := []int{n.anybody()}
+	what = n.role(nodes[0]) + " and other nodes"
+	if n.rng.IntN(3) == 0 {
+		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
+	}
+	for _, a := range nodes {
+		for _, b := range n.others(a) {
+			links = append(links, cut{a, b}, cut{b, a})
+		}
+	}
+	return what, links
+}
+
+func strikeDelay(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	who, links := n.around()
+	s := shape{delay: time.Duration(5+n.rng.IntN(250)) * time.Millisecond, jitter: time.Duration(n.rng.IntN(100)) * time.Millisecond}
+	return fmt.Sprintf("packets between %s take %s and up to %s more", who, s.delay, s.jitter), n.healLinks(), n.shapeAll(links, s)
+}
+
+func strikeDrop(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	who, links := n.around()
+	s := shape{drop: 0.02 + 0.3*n.rng.Float64()}
+	return fmt.Sprintf("%.0f %% of the packets between %s are lost", 100*s.drop, who), n.healLinks(), n.shapeAll(links, s)
+}
+
+func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	leader, _ := n.watch.leading()
+	for _, t := range n.c.targets() {
+		if t.index != leader {
+			continue
+		}
+		a, err := exchange(ctx, n.http, t, request{method: http.MethodPost, path: "/admin/node/resign"}, 5*time.Second)
+		switch {
+		case err != nil:
+			return n.role(leader) + " was asked to resign: no answer", nil, nil
+		case a.status != http.StatusOK && a.status < 500:
+			n.find.add(kindAnswer, "POST /admin/node/resign: %s", a)
+		}
+		return n.role(leader) + " was asked to resign", nil, nil
+	}
+	return "", nil, errNotNow
+}
+
+// leftOnDisk is what a full disk has left: nothing, or so little that some writes still succeed.
+var leftOnDisk = [...]int64{0, 0, 4096, 64 << 10}
+
+func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	var nodes []int
+	what := ""
+	switch n.rng.IntN(3) {
+	case 0:
+		nodes, what = []int{n.follower()}, "a follower"
+	case 1:
+		nodes, what = []int{n.leader()}, "the leader"
+	default:
+		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
+	}
+	left := leftOnDisk[n.rng.IntN(len(leftOnDisk))]
+	n.diskTrouble.Store(true)
+	var err error
+	for _, i := range nodes {
+		err = errors.Join(err, n.c.fillDisk(i, left))
+	}
+	return fmt.Sprintf("disk of %s %v is full up to %d bytes", what, nodes, left), func(ctx context.Context) error {
+		var err error
+		for _, i := range nodes {
+			err = errors.Join(err, n.c.freeDisk(i))
+		}
+		for _, i := range nodes {
+			if !n.c.running(i) {
+				err = errors.Join(err, n.c.start(ctx, i))
+			}
+		}
+		n.diskTrouble.Store(false)
+		return err
+	}, err
+}
+
+// strikeWipe destroys the disk of one follower. It strikes only when every disk
+// destroyed before was rebuilt, and never before the cluster had a leader.
+func strikeWipe(onlyRaft bool) func(context.Context, *nemesis) (string, func(context.Context) error, error) {
+	return func(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+		if leader, _ := n.watch.leading(); leader < 0 || !n.rebuilt(ctx) {
+			return "", nil, errNotNow
+		}
+		node := n.follower()
+		n.rebuilding = node
+		what := fmt.Sprintf("%s loses all its data", nodeName(node))
+		if onlyRaft {
+			what = fmt.Sprintf("%s loses its consensus state", nodeName(node))
+		}
+		err := n.c.kill(node)
+		return what, func(ctx context.Context) error {
+			if err := n.c.start(ctx, node); err != nil {
+				return err
+			}
+			if n.awaitCaughtUp(ctx, node, 30*time.Second) {
+				n.rebuilt(ctx)
+			}
+			return nil
+		}, errors.Join(err, n.c.wipe(node, onlyRaft))
+	}
+}
+
+func strikeReplica(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	replica := n.c.voters()
+	if n.c.running(replica) {
+		return "the read-only replica goes", nil, n.c.terminate(ctx, replica)
+	}
+	return "a read-only replica comes", nil, n.c.start(ctx, replica)
+}

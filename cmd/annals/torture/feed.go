@@ -1,0 +1,133 @@
+package torture
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// entry is one event of a feed read with its data.
+type entry struct {
+	ID      string `json:"eventId"`
+	Type    string `json:"eventType"`
+	Number  int64  `json:"eventNumber"`
+	Stream  string `json:"streamId"`
+	Data    string `json:"data"`
+	Updated string `json:"updated"`
+	Title   string `json:"title"`
+}
+
+// page is a page of a stream or of the log. The newest entry comes first.
+type page struct {
+	HeadOfStream bool    `json:"headOfStream"`
+	Entries      []entry `json:"entries"`
+	Links        []struct {
+		URI      string `json:"uri"`
+		Relation string `json:"relation"`
+	} `json:"links"`
+}
+
+func parsePage(body []byte) (*page, error) {
+	var p page
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, fmt.Errorf("decode a page: %w", err)
+	}
+	for i := range p.Entries {
+		if p.Entries[i].ID == "" {
+			return nil, fmt.Errorf("decode a page: the entry %q has no event id", p.Entries[i].Title)
+		}
+	}
+	return &p, nil
+}
+
+// oldestFirst turns the entries round.
+func (p *page) oldestFirst() []entry {
+	turned := make([]entry, len(p.Entries))
+	for i := range p.Entries {
+		turned[len(turned)-1-i] = p.Entries[i]
+	}
+	return turned
+}
+
+var errNoPosition = errors.New("the page has no link with a position")
+
+// previous is the position in the link to the page that follows in time.
+func (p *page) previous() (int64, error) {
+	for _, l := range p.Links {
+		if l.Relation == "previous" {
+			return positionOf(l.URI)
+		}
+	}
+	return 0, errNoPosition
+}
+
+// positionOf reads the commit position in the address of a page of the log.
+func positionOf(uri string) (int64, error) {
+	for part := range strings.SplitSeq(uri, "/") {
+		if len(part) != 32 {
+			continue
+		}
+		if n, err := strconv.ParseUint(part[:16], 16, 63); err == nil {
+			return int64(n), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %q", errNoPosition, uri)
+}
+
+// Paths of readings. embed=body is what gives ids and data.
+
+func allForward(position int64, count int) string {
+	return fmt.Sprintf("/streams/%%24all/%016X%016X/forward/%d?embed=body", position, position, count)
+}
+
+func allBackward(position int64, count int) string {
+	return fmt.Sprintf("/streams/%%24all/%016X%016X/backward/%d?embed=body", position, position, count)
+}
+
+const allHead = "/streams/%24all/head/backward/1?embed=body"
+
+func streamForward(stream string, from int64, count int) string {
+	return fmt.Sprintf("/streams/%s/%d/forward/%d?embed=body", stream, from, count)
+}
+
+func streamHead(stream string, count int) string {
+	return fmt.Sprintf("/streams/%s/head/backward/%d?embed=body", stream, count)
+}
+
+// fact is what a reader saw of one event.
+type fact struct {
+	ref    ref
+	number int64
+	// after is the position behind the event as a full page tells it, -1 when no
+	// full page ended there.
+	after  int64
+	stream uint32
+	shape  uint32 // hash of type and time
+}
+
+// read turns an entry into a fact. An event of ours with data that is not its own
+// is reported, and is not taken for that event.
+func (b *book) read(e *entry, from place) fact {
+	f := fact{number: e.Number, after: -1, stream: b.names.of(e.Stream)}
+	h := fnv.New32a()
+	// A hash never fails to write.
+	_, _ = h.Write([]byte(e.Type + "\x00" + e.Updated))
+	f.shape = h.Sum32()
+	if id, err := event.ParseID(e.ID); err == nil {
+		if r, ours := b.ids.ref(id); ours {
+			if want := b.ids.data(r); e.Data == want && e.Type == eventType {
+				f.ref = r
+				return f
+			}
+			b.find.add(kindData, "%s: %d@%s with id %s has type %q and the data %.200q, want type %q and %.200q",
+				from, e.Number, e.Stream, e.ID, e.Type, e.Data, eventType, b.ids.data(r))
+		}
+	}
+	f.ref = foreignRef(e.ID, e.Type, e.Data)
+	return f
+}

@@ -1,0 +1,175 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// finalPage is how many events are asked for at once in the end. It is the same
+	// for all nodes, so that their pages have the same borders.
+	finalPage = 1000
+	// finalPatience bounds how long one page of a healed cluster may take.
+	finalPatience = 30 * time.Second
+)
+
+// converge waits until every node has what the leader has. It returns what each
+// laggard lacks; nothing means that the cluster has healed. revive starts nodes
+// that have ended, as whoever looks after a cluster would.
+func converge(ctx context.Context, c cluster, w *watch, h *http.Client, revive func(context.Context), limit time.Duration) []string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		revive(ctx)
+		var missing []string
+		for _, t := range c.targets() {
+			if err := caughtUp(ctx, h, c.targets(), w, t.index); err != nil {
+				missing = append(missing, fmt.Sprintf("%s: %v", t.name, err))
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return missing
+		}
+	}
+}
+
+// finalReader reads everything from one node.
+type finalReader struct {
+	*load
+	http *http.Client
+	node target
+}
+
+// page reads one page, again and again while the node does not answer. It returns nil when there is no such stream.
+func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
+	ctx, cancel := context.WithTimeout(ctx, finalPatience)
+	defer cancel()
+	for {
+		a, err := exchange(ctx, r.http, r.node, read(path, false, 0), finalPatience)
+		switch {
+		case err != nil:
+		case a.status == http.StatusOK:
+			return parsePage(a.body)
+		case a.status == http.StatusNotFound:
+			return nil, nil
+		default:
+			err = errors.New(a.String())
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
+
+// log reads the whole log and returns how many events it has.
+func (r *finalReader) log(ctx context.Context) (int, error) {
+	at := r.book.start()
+	for {
+		p, err := r.page(ctx, allForward(at.position, finalPage))
+		switch {
+		case err != nil:
+			return at.ordinal, err
+		case p == nil:
+			return at.ordinal, errors.New("there is no $all")
+		case len(p.Entries) == 0:
+			return at.ordinal, nil
+		}
+		next := r.book.logPage(r.place(r.node), at, p, finalPage)
+		if next == at {
+			return at.ordinal, nil // The page was not in order, which has been reported.
+		}
+		at = next
+	}
+}
+
+// streams reads every stream by itself: the index must tell what the log told.
+func (r *finalReader) streams(ctx context.Context) error {
+	for _, stream := range r.plainStreams() {
+		name := r.names.name(stream)
+		number := int64(0)
+		for more := true; more; {
+			p, err := r.page(ctx, streamForward(name, number, finalPage))
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if p == nil {
+				break
+			}
+			r.book.streamPage(r.place(r.node), stream, number, p.oldestFirst())
+			number += int64(len(p.Entries))
+			more = !p.HeadOfStream && len(p.Entries) > 0
+		}
+		if inLog := r.book.logged(stream); number != inLog {
+			r.find.add(kindIndex, "%s: %s has %d events when it is read, and %d in the log", r.place(r.node), name, number, inLog)
+		}
+	}
+	return nil
+}
+
+// logged counts the events of an own stream that are in the log.
+func (b *book) logged(stream uint32) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := int64(0)
+	for _, o := range b.stream(stream).ordinals {
+		if o >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// readBack reads everything from every node. All nodes must show the same log to the same end.
+func readBack(ctx context.Context, l *load, h *http.Client, nodes []target, erasers []*eraser) {
+	ends := make([]int, len(nodes))
+	whole := make([]bool, len(nodes))
+	for i, t := range nodes {
+		r := finalReader{load: l, http: h, node: t}
+		var err error
+		if ends[i], err = r.log(ctx); err != nil {
+			l.find.add(kindHeal, "%s cannot be read to its end, from event %d of the log on: %v", t.name, ends[i], err)
+			continue
+		}
+		whole[i] = true
+	}
+	known := l.book.len()
+	for i, t := range nodes {
+		if whole[i] && ends[i] < known {
+			l.book.missing(t, ends[i], known)
+		}
+	}
+	for i, t := range nodes {
+		if !whole[i] {
+			continue
+		}
+		r := finalReader{load: l, http: h, node: t}
+		if err := r.streams(ctx); err != nil {
+			l.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
+		}
+		for _, e := range erasers {
+			for s := range e.streams {
+				if !e.streams[s].unsure {
+					e.look(ctx, &e.streams[s], t, false)
+				}
+			}
+		}
+	}
+}
+
+// missing reports a node whose log ends before what others showed.
+func (b *book) missing(t target, end, known int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var some []string
+	for o := end; o < min(known, end+5); o++ {
+		some = append(some, fmt.Sprintf("event %d, %s, shown by %s", o, b.say(b.facts[o]), b.definer(o)))
+	}
+	b.find.add(kindLost, "the log of %s ends behind %d events, %d are known; missing are %s", t.name, end, known, strings.Join(some, "; "))
+}

@@ -1,0 +1,93 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Kinds of violations. The words are part of the output.
+const (
+	kindLost        = "lost event"
+	kindDuplicate   = "duplicate event"
+	kindOrder       = "reordering"
+	kindGap         = "gap"
+	kindStale       = "stale leader read"
+	kindFuture      = "impossible read"
+	kindPrefix      = "not a prefix"
+	kindDivergence  = "nodes differ"
+	kindData        = "wrong data"
+	kindTorn        = "write in part"
+	kindUnwanted    = "refused and yet there"
+	kindUnknown     = "event nobody wrote"
+	kindLinear      = "not linearizable"
+	kindIdempotence = "retry not idempotent"
+	kindDelete      = "deletion"
+	kindAnswer      = "unexpected answer"
+	kindIndex       = "stream and log differ"
+	kindDied        = "node ended by itself"
+	kindStop        = "bad stop"
+	kindHeal        = "did not heal"
+	kindStuck       = "subscriber stuck"
+	kindLeaders     = "two leaders in one term"
+	kindVerify      = "verify found damage"
+)
+
+// violation is one broken promise.
+type violation struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+	// AtSeconds is when it was found.
+	AtSeconds float64 `json:"atSeconds"`
+}
+
+// keptViolations bounds how many are kept of each kind; all are counted.
+const keptViolations = 50
+
+// findings collects violations. All its methods may be called from anywhere.
+type findings struct {
+	start time.Time
+
+	mu    sync.Mutex
+	kept  []violation
+	count map[string]int
+}
+
+func newFindings(start time.Time) *findings {
+	return &findings{start: start, count: map[string]int{}}
+}
+
+func (f *findings) add(kind, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[kind]++
+	if f.count[kind] <= keptViolations {
+		f.kept = append(f.kept, violation{kind, fmt.Sprintf(format, args...), time.Since(f.start).Seconds()})
+	}
+}
+
+// total is the number of violations, kept or not.
+func (f *findings) total() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, c := range f.count {
+		n += c
+	}
+	return n
+}
+
+// list returns what is kept in the order of kinds and times, and the counts.
+func (f *findings) list() ([]violation, map[string]int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := slices.Clone(f.kept)
+	slices.SortStableFunc(all, func(a, b violation) int { return cmp.Compare(a.Kind, b.Kind) })
+	counts := make(map[string]int, len(f.count))
+	for k, n := range f.count {
+		counts[k] = n
+	}
+	return all, counts
+}

@@ -1,0 +1,223 @@
+package torture
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+type opKind uint8
+
+const (
+	opAppend opKind = iota
+	opReadHead
+	opDelete
+)
+
+func (k opKind) String() string { return [...]string{"append", "read", "delete"}[k] }
+
+type outcome uint8
+
+const (
+	// pending is an operation whose client was stopped before it knew more, or gave up
+	// after at least one attempt of which it cannot tell what it did.
+	pending outcome = iota
+	done
+	// conflict is an append that was refused because of the expected version.
+	conflict
+	// refused is an operation that certainly did nothing.
+	refused
+)
+
+func (o outcome) String() string {
+	return [...]string{"indeterminate", "ok", "wrong version", "refused"}[o]
+}
+
+// never is the end of an operation that has no known end.
+const never = math.MaxInt64
+
+// Special expected versions.
+const (
+	anyVersion = -2
+	noStream   = -1
+)
+
+// op is one operation of one client, all its attempts together. Times are
+// nanoseconds since the run began.
+type op struct {
+	call, ret int64
+	expected  int64
+	// number is, of an append that was done, the number of its first event; of
+	// one refused, the version that was in the way; of a reading, the number of
+	// the stream's last event, -1 when there is no stream.
+	number   int64
+	seen     ref // by a reading
+	stream   uint32
+	count    uint16 // events of an append
+	attempts uint16
+	kind     opKind
+	outcome  outcome
+	node     int8 // that gave the last answer, -1 when none did
+}
+
+// opsPerBlock is how many operations a journal makes room for at once.
+const opsPerBlock = 2048
+
+// journal has the operations of one client in order. Only that client touches it
+// until the run is over.
+type journal struct {
+	client int
+	blocks [][]op
+}
+
+// begin adds an operation and returns its number.
+func (j *journal) begin(o op) int {
+	if n := len(j.blocks); n == 0 || len(j.blocks[n-1]) == opsPerBlock {
+		j.blocks = append(j.blocks, make([]op, 0, opsPerBlock))
+	}
+	last := &j.blocks[len(j.blocks)-1]
+	*last = append(*last, o)
+	return j.len() - 1
+}
+
+func (j *journal) len() int {
+	n := len(j.blocks)
+	if n == 0 {
+		return 0
+	}
+	return (n-1)*opsPerBlock + len(j.blocks[n-1])
+}
+
+// at returns an operation; the pointer is good for ever, because blocks never move.
+func (j *journal) at(i int) *op { return &j.blocks[i/opsPerBlock][i%opsPerBlock] }
+
+// history is what all clients did.
+type history struct {
+	start time.Time
+	limit int64 // operations in all
+	used  atomic.Int64
+
+	mu       sync.Mutex
+	journals []*journal // of client i+1
+}
+
+func newHistory(start time.Time, limit int64) *history { return &history{start: start, limit: limit} }
+
+// now is the time of the run.
+func (h *history) now() int64 { return int64(time.Since(h.start)) }
+
+// journal opens the book of another client.
+func (h *history) journal() *journal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := &journal{client: len(h.journals) + 1}
+	h.journals = append(h.journals, j)
+	return j
+}
+
+// reserve takes room for one more operation. It reports false when there is none
+// left: memory is bounded, and the client that asks stops.
+func (h *history) reserve() bool { return h.used.Add(1) <= h.limit }
+
+// full says whether a client was refused room.
+func (h *history) full() bool { return h.used.Load() > h.limit }
+
+// find returns the operation that wrote an event, nil if there is no such
+// operation or it did not have so many events. Clients must have ended.
+func (h *history) find(r ref) *op {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.client() == 0 || r.client() > len(h.journals) {
+		return nil
+	}
+	j := h.journals[r.client()-1]
+	if r.operation() >= j.len() {
+		return nil
+	}
+	if o := j.at(r.operation()); o.kind == opAppend && r.index() < int(o.count) {
+		return o
+	}
+	return nil
+}
+
+// each visits all operations with the ref of their first event. Clients must have ended.
+func (h *history) each(visit func(first ref, o *op)) {
+	h.mu.Lock()
+	journals := h.journals
+	h.mu.Unlock()
+	for _, j := range journals {
+		for i := range j.len() {
+			visit(refOf(j.client, i, 0), j.at(i))
+		}
+	}
+}
+
+// seconds shows a time of the run.
+func seconds(t int64) string {
+	if t == never {
+		return "never"
+	}
+	return fmt.Sprintf("%.3fs", time.Duration(t).Seconds())
+}
+
+// names numbers the streams of a run, so that a history needs few bytes for them.
+type names struct {
+	mu    sync.RWMutex
+	index map[string]uint32
+	text  []string
+}
+
+func newNames() *names { return &names{index: map[string]uint32{}} }
+
+func (n *names) of(stream string) uint32 {
+	n.mu.RLock()
+	i, ok := n.index[stream]
+	n.mu.RUnlock()
+	if ok {
+		return i
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i, ok := n.index[stream]; ok {
+		return i
+	}
+	i = uint32(len(n.text))
+	n.index[stream] = i
+	n.text = append(n.text, stream)
+	return i
+}
+
+func (n *names) name(i uint32) string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.text[i]
+}
+
+// all returns the streams known so far, in the order of their numbers.
+func (n *names) all() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.text[:len(n.text):len(n.text)]
+}
+
+// describe shows an operation for people.
+func (n *names) describe(ids identity, first ref, o *op) string {
+	stream := n.name(o.stream)
+	span := fmt.Sprintf("client %d, %s to %s, %d attempts", first.client(), seconds(o.call), seconds(o.ret), o.attempts)
+	switch o.kind {
+	case opReadHead:
+		return fmt.Sprintf("reading of %s on the leader gave number %d (%s)", stream, o.number, span)
+	case opDelete:
+		return fmt.Sprintf("deletion of %s: %s (%s)", stream, o.outcome, span)
+	}
+	text := fmt.Sprintf("append of %d to %s, first id %s, expecting %d: %s", o.count, stream, ids.id(first), o.expected, o.outcome)
+	switch o.outcome {
+	case done:
+		text += fmt.Sprintf(" as %d", o.number)
+	case conflict:
+		text += fmt.Sprintf(", current is %d", o.number)
+	}
+	return text + " (" + span + ")"
+}

@@ -1,0 +1,105 @@
+package torture
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// eventType is the type of every event that the workload writes.
+const eventType = "tortured"
+
+// ref names one event in eight bytes: the client that wrote it, the operation of
+// that client, and the place within the operation's batch.
+//
+//	| 63 client 48 | 47 operation 16 | 15 event 0 |
+//
+// Client 0xffff stands for events that are not ours; the rest is then a hash of
+// what the event shows. Zero means no event: clients are counted from one.
+type ref uint64
+
+const foreignClient = 0xffff
+
+func refOf(client, operation, index int) ref {
+	return ref(uint64(client)<<48 | uint64(operation)&0xffffffff<<16 | uint64(index)&0xffff)
+}
+
+func (r ref) client() int     { return int(r >> 48) }
+func (r ref) operation() int  { return int(r >> 16 & 0xffffffff) }
+func (r ref) index() int      { return int(r & 0xffff) }
+func (r ref) isForeign() bool { return r.client() == foreignClient }
+
+// identity turns refs into the event ids of one run and back.
+type identity struct {
+	// tag is the first half of every id. It differs between runs, so that two
+	// runs against one cluster do not write the same ids.
+	tag uint64
+}
+
+func (t identity) id(r ref) event.ID {
+	var id event.ID
+	binary.BigEndian.PutUint64(id[:8], t.tag)
+	binary.BigEndian.PutUint64(id[8:], uint64(r))
+	return id
+}
+
+// ref returns the ref of an id of this run.
+func (t identity) ref(id event.ID) (ref, bool) {
+	if binary.BigEndian.Uint64(id[:8]) != t.tag {
+		return 0, false
+	}
+	r := ref(binary.BigEndian.Uint64(id[8:]))
+	return r, r.client() != 0 && !r.isForeign()
+}
+
+// Sizes of the filling of an event, in bytes.
+const (
+	usualFill = 300
+	largeFill = 12_000
+)
+
+// data returns the data of an event, which follows from its ref alone: compact
+// JSON, so that no server has a reason to write it differently.
+func (t identity) data(r ref) string {
+	n := mix(t.tag ^ uint64(r))
+	fill := int(n % usualFill)
+	if n>>32%64 == 0 {
+		fill = largeFill
+	}
+	var b strings.Builder
+	b.Grow(60 + fill)
+	b.WriteString(`{"id":"`)
+	b.WriteString(t.id(r).String())
+	b.WriteString(`","fill":"`)
+	for fill > 0 {
+		piece := filling[n>>8%8:]
+		piece = piece[:min(fill, len(piece))]
+		b.WriteString(piece)
+		fill -= len(piece)
+	}
+	b.WriteString(`"}`)
+	return b.String()
+}
+
+const filling = "the quick brown fox jumps over the lazy dog and writes it down "
+
+// foreignRef hashes an event that is not ours.
+func foreignRef(id, eventType, data string) ref {
+	h := fnv.New64a()
+	for _, part := range []string{id, eventType, data} {
+		// A hash never fails to write.
+		_, _ = h.Write([]byte(part))
+		_, _ = h.Write([]byte{0})
+	}
+	return ref(uint64(foreignClient)<<48 | h.Sum64()>>16)
+}
+
+// mix spreads the bits of a number: the finaliser of splitmix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,305 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/internal/lab"
+)
+
+// Ports of every node; each has an address of its own.
+const (
+	nodePort        = 2113
+	replicationPort = 1112
+	gossipPort      = 1114
+)
+
+const (
+	// stopLimit bounds how long a node may take to end in order.
+	stopLimit = 30 * time.Second
+	// diskSize is the disk of a node when disks are filled. It lies in memory.
+	diskSize = 1 << 30
+	// keptLog bounds the log lines that a report shows of one node.
+	keptLog = 3000
+)
+
+// labCluster runs annals nodes on the hosts of a laboratory.
+type labCluster struct {
+	lab     *lab.Lab
+	o       labOptions
+	members []*member
+	watches sync.WaitGroup
+}
+
+type labOptions struct {
+	binary   string
+	nodes    int
+	dir      string
+	seed     uint64
+	keep     bool
+	loopback bool
+	disks    bool     // limit them, so that they can be filled
+	options  []string // added to every node's
+	// ended is called, on a goroutine of the cluster, when a node ends that nobody asked to.
+	ended func(node, code int, tail string)
+}
+
+// member is one node. mu guards all but host.
+type member struct {
+	host *lab.Host
+
+	mu      sync.Mutex
+	process *lab.Process // the last one, nil before the first start
+	wanted  bool         // its end would surprise
+}
+
+func newLabCluster(o labOptions) (_ *labCluster, err error) {
+	hosts := o.nodes
+	if o.nodes > 1 {
+		hosts++ // for a read-only replica
+	}
+	l, err := lab.New(lab.Options{Hosts: hosts, Dir: o.dir, Seed: int64(o.seed), Keep: o.keep, Loopback: o.loopback})
+	if err != nil {
+		return nil, err
+	}
+	c := &labCluster{lab: l, o: o}
+	for _, h := range l.Hosts() {
+		if o.disks {
+			if err := h.LimitDisk(diskSize); err != nil {
+				return nil, errors.Join(err, l.Close())
+			}
+		}
+		c.members = append(c.members, &member{host: h})
+	}
+	return c, nil
+}
+
+func (c *labCluster) voters() int { return c.o.nodes }
+
+func (c *labCluster) can() abilities {
+	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1}
+}
+
+func (c *labCluster) targets() []target {
+	var list []target
+	for i, m := range c.members {
+		if i < c.o.nodes || m.wants() {
+			list = append(list, target{name: nodeName(i), base: "http://" + m.host.Addr() + ":" + strconv.Itoa(nodePort), index: i})
+		}
+	}
+	return list
+}
+
+func (m *member) wants() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wanted
+}
+
+func (m *member) data() string { return filepath.Join(m.host.Dir(), "data") }
+
+// arguments are those of a node's command line.
+func (c *labCluster) arguments(i int) []string {
+	h := c.members[i].host
+	args := []string{
+		"node", "--db", c.members[i].data(), "--log", filepath.Join(h.Dir(), "log"), "--insecure",
+		"--cluster-size", strconv.Itoa(c.o.nodes), "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
+	}
+	if c.o.nodes > 1 {
+		var seeds []string
+		for k, m := range c.members[:c.o.nodes] {
+			if k != i {
+				seeds = append(seeds, m.host.Addr()+":"+strconv.Itoa(gossipPort))
+			}
+		}
+		args = append(args, "--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort),
+			"--gossip-port", strconv.Itoa(gossipPort), "--discover-via-dns=false", "--gossip-seed", strings.Join(seeds, ","))
+		if i >= c.o.nodes {
+			args = append(args, "--read-only-replica")
+		}
+	}
+	return append(args, c.o.options...)
+}
+
+func (c *labCluster) start(ctx context.Context, i int) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.alive() {
+		return nil
+	}
+	p, err := m.host.Start(ctx, lab.Command{Path: c.o.binary, Args: c.arguments(i)})
+	if err != nil {
+		return err
+	}
+	m.process, m.wanted = p, true
+	// It ends with the process, and close kills all of them.
+	c.watches.Go(func() {
+		<-p.Done()
+		m.mu.Lock()
+		surprise := m.wanted && m.process == p
+		m.wanted = m.wanted && !surprise
+		m.mu.Unlock()
+		if surprise && c.o.ended != nil {
+			c.o.ended(i, p.ExitCode(), lastOf(p.Output()))
+		}
+	})
+	return nil
+}
+
+// alive says whether the process runs. m.mu is held.
+func (m *member) alive() bool {
+	if m.process == nil {
+		return false
+	}
+	select {
+	case <-m.process.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// take returns the process if it runs, from now on expected to end.
+func (m *member) take() *lab.Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.alive() {
+		return nil
+	}
+	m.wanted = false
+	return m.process
+}
+
+func (c *labCluster) kill(i int) error {
+	if p := c.members[i].take(); p != nil {
+		return p.Kill()
+	}
+	return nil
+}
+
+// errStop says that a node did not end as it should when it was asked to.
+var errStop = errors.New("did not stop in order")
+
+func (c *labCluster) terminate(_ context.Context, i int) error {
+	p := c.members[i].take()
+	if p == nil {
+		return nil
+	}
+	if err := p.Terminate(stopLimit); err != nil {
+		return fmt.Errorf("%w: %w\n%s", errStop, err, lastOf(p.Output()))
+	}
+	if code := p.ExitCode(); code != 0 {
+		return fmt.Errorf("%w: exit code %d\n%s", errStop, code, lastOf(p.Output()))
+	}
+	return nil
+}
+
+func (c *labCluster) pause(i int) error  { return c.signal(i, (*lab.Process).Pause) }
+func (c *labCluster) resume(i int) error { return c.signal(i, (*lab.Process).Resume) }
+
+func (c *labCluster) signal(i int, send func(*lab.Process) error) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.alive() {
+		return nil
+	}
+	if err := send(m.process); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+func (c *labCluster) running(i int) bool {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.alive()
+}
+
+func (c *labCluster) wipe(i int, onlyRaft bool) error {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.alive() {
+		return fmt.Errorf("wipe %s: it runs", nodeName(i))
+	}
+	if onlyRaft {
+		return os.RemoveAll(filepath.Join(m.data(), "raft"))
+	}
+	return os.RemoveAll(m.data())
+}
+
+// end of a link as the laboratory knows it.
+func (c *labCluster) end(i int) *lab.Host {
+	if i == clientSide {
+		return nil
+	}
+	return c.members[i].host
+}
+
+func (c *labCluster) shape(from, to int, s shape) error {
+	return c.lab.SetRule(c.end(from), c.end(to), lab.Rule{Cut: s.cut, Delay: s.delay, Jitter: s.jitter, Drop: s.drop})
+}
+
+func (c *labCluster) healNetwork() error {
+	if !c.lab.CanCut() {
+		return nil
+	}
+	return c.lab.HealAll()
+}
+
+func (c *labCluster) fillDisk(i int, leave int64) error { return c.members[i].host.FillDisk(leave) }
+func (c *labCluster) freeDisk(i int) error              { return c.members[i].host.FreeDisk() }
+
+func (c *labCluster) verify(ctx context.Context, i int) error {
+	m := c.members[i]
+	if _, err := os.Stat(m.data()); errors.Is(err, os.ErrNotExist) && i >= c.o.nodes {
+		return nil // A replica that never ran.
+	}
+	out, err := exec.CommandContext(ctx, c.o.binary, "verify", "--db", m.data()).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("annals verify --db %s: %w\n%s", m.data(), err, lastOf(string(out)))
+	}
+	return nil
+}
+
+func (c *labCluster) logTail(i int) string {
+	m := c.members[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process == nil {
+		return ""
+	}
+	return lastOf(m.process.Output())
+}
+
+func (c *labCluster) close() error {
+	for _, m := range c.members {
+		m.take()
+	}
+	err := c.lab.Close()
+	c.watches.Wait()
+	return err
+}
+
+// lastOf shortens output to its last lines.
+func lastOf(text string) string {
+	if len(text) <= keptLog {
+		return text
+	}
+	text = text[len(text)-keptLog:]
+	_, text, _ = strings.Cut(text, "\n")
+	return "...\n" + text
+}
+
+var _ cluster = (*labCluster)(nil)

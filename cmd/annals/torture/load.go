@@ -1,0 +1,213 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// registers is the number of streams that everybody fights for at one time.
+	registers = 4
+	// operationsPerRegister bounds what is done on one of them before another
+	// takes its place: the check of linearizability costs the square of it.
+	operationsPerRegister = 1200
+	// spreadStreams is the number of streams that get events without conditions.
+	spreadStreams = 150
+	// erasedStreams is the number of streams of each client that deletes.
+	erasedStreams = 4
+)
+
+// load is what all clients of one round share.
+type load struct {
+	ids     identity
+	names   *names
+	hist    *history
+	book    *book
+	find    *findings
+	targets *targets
+	prefix  string
+	timeout time.Duration
+	// pace is the mean pause of a writer between two operations.
+	pace time.Duration
+
+	count counters
+	gaps  *gapRecorder
+
+	// stop is closed when clients shall end after the attempt under way.
+	stop chan struct{}
+
+	mu       sync.Mutex
+	register [registers]struct{ generation, used int }
+	plain    []uint32 // streams that are never deleted
+	isPlain  map[uint32]bool
+
+	latest atomic.Int64 // plain stream+1 of the last acknowledged append
+}
+
+// counters are the figures of a round.
+type counters struct {
+	writes  [4]atomic.Int64 // appends by outcome
+	events  atomic.Int64    // acknowledged
+	reads   atomic.Int64    // on the leader, answered
+	pages   atomic.Int64    // read anywhere without asking for the leader
+	replays atomic.Int64    // acknowledged appends that were sent again
+	deletes atomic.Int64    // acknowledged
+	failed  atomic.Int64    // readings and deletions without a useful answer
+	hops    atomic.Int64    // redirects followed
+	latency histogram       // of acknowledged appends
+}
+
+func newLoad(ids identity, n *names, h *history, b *book, f *findings, t *targets) *load {
+	return &load{
+		ids: ids, names: n, hist: h, book: b, find: f, targets: t, prefix: b.prefix,
+		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}), isPlain: map[uint32]bool{},
+	}
+}
+
+func (l *load) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// rest waits, at most until the clients shall stop. It reports whether to go on.
+func (l *load) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.stop:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// place says where an answer came from.
+func (l *load) place(t target) place { return place{node: t.name, at: l.hist.now()} }
+
+// plainStream numbers a stream that is never deleted, so that readers may visit it.
+func (l *load) plainStream(name string) uint32 {
+	i := l.names.of(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isPlain[i] {
+		l.isPlain[i] = true
+		l.plain = append(l.plain, i)
+	}
+	return i
+}
+
+// somePlain returns any stream that is never deleted.
+func (l *load) somePlain(rng *rand.Rand) (uint32, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.plain) == 0 {
+		return 0, false
+	}
+	return l.plain[rng.IntN(len(l.plain))], true
+}
+
+// plainStreams returns those streams in the order of their numbers.
+func (l *load) plainStreams() []uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Clone(l.plain)
+	slices.Sort(all)
+	return all
+}
+
+// nextRegister takes one operation of a contested stream.
+func (l *load) nextRegister(rng *rand.Rand) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := rng.IntN(registers)
+	r := &l.register[i]
+	if r.used == operationsPerRegister {
+		r.generation, r.used = r.generation+1, 0
+	}
+	r.used++
+	return fmt.Sprintf("%sregister-%d-%d", l.prefix, i, r.generation)
+}
+
+func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix, i) }
+
+// acknowledged notes a success of a writer.
+func (l *load) acknowledged(o *op) {
+	l.count.events.Add(int64(o.count))
+	l.count.latency.add(time.Duration(o.ret - o.call))
+	l.gaps.success(o.ret)
+}
+
+// gapRecorder keeps the times in which no write succeeded.
+type gapRecorder struct {
+	mu   sync.Mutex
+	last int64
+	gaps []gap
+}
+
+// gap is a time without a successful write.
+type gap struct{ from, to int64 }
+
+const (
+	// shortestGap is what is worth a note.
+	shortestGap = int64(100 * time.Millisecond)
+	keptGaps    = 100_000
+)
+
+func newGapRecorder(now int64) *gapRecorder { return &gapRecorder{last: now} }
+
+func (g *gapRecorder) success(at int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at-g.last >= shortestGap && len(g.gaps) < keptGaps {
+		g.gaps = append(g.gaps, gap{g.last, at})
+	}
+	g.last = max(g.last, at)
+}
+
+// known returns the gaps between successes.
+func (g *gapRecorder) known() []gap {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.gaps
+}
+
+// histogram counts durations in steps of a quarter of a doubling.
+type histogram struct{ buckets [120]atomic.Int64 }
+
+const shortestLatency = 10 * time.Microsecond
+
+func (h *histogram) add(d time.Duration) {
+	i := 0
+	if d > shortestLatency {
+		i = min(int(4*math.Log2(float64(d)/float64(shortestLatency)))+1, len(h.buckets)-1)
+	}
+	h.buckets[i].Add(1)
+}
+
+// quantile returns the upper end of the step in which the quantile lies, zero when nothing was counted.
+func (h *histogram) quantile(q float64) time.Duration {
+	var counts [120]int64
+	var total int64
+	for i := range h.buckets {
+		counts[i] = h.buckets[i].Load()
+		total += counts[i]
+	}
+	want := int64(math.Ceil(q * float64(total)))
+	for i, n := range counts {
+		if want -= n; want <= 0 && total > 0 {
+			return time.Duration(float64(shortestLatency) * math.Exp2(float64(i)/4))
+		}
+	}
+	return 0
+}

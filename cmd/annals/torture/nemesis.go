@@ -1,0 +1,294 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// cureLimit bounds how long the end of one fault may take.
+const cureLimit = 2 * time.Minute
+
+// nemesis breaks the cluster by a schedule that follows from the seed and from
+// who leads at the time. One fault is under way at a time, now and then two.
+type nemesis struct {
+	c      cluster
+	watch  *watch
+	line   *timeline
+	find   *findings
+	rng    *rand.Rand
+	http   *http.Client
+	faults []fault
+	// changed is called when nodes come or go.
+	changed func()
+
+	// rebuilding is a node whose disk was destroyed and has not caught up yet, -1
+	// if there is none. Until it has, no other disk may be destroyed: what was
+	// acknowledged by a majority must survive on at least one disk.
+	rebuilding int
+	// diskTrouble is set while nodes may end by themselves, because their disks are full.
+	diskTrouble atomic.Bool
+	err         error // that no fault explains: the laboratory failed
+}
+
+func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
+	n := &nemesis{
+		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), http: newHTTP(),
+		rebuilding: -1, changed: changed,
+	}
+	for _, one := range faults {
+		if one.fits(c) {
+			n.faults = append(n.faults, one)
+		}
+	}
+	return n
+}
+
+// stroke is a fault under way.
+type stroke struct {
+	fault  *fault
+	what   string
+	at     int64
+	length time.Duration
+	cure   func(context.Context) error
+}
+
+// run strikes until the context ends, and leaves no fault behind except nodes
+// that have ended by themselves.
+func (n *nemesis) run(ctx context.Context) {
+	defer n.http.CloseIdleConnections()
+	if len(n.faults) == 0 {
+		return
+	}
+	for n.err == nil && n.calm(ctx) {
+		n.revive(ctx)
+		strokes := []*stroke{n.strike(ctx, nil)}
+		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
+			if pause(ctx, time.Duration(n.rng.IntN(1500))*time.Millisecond) {
+				strokes = append(strokes, n.strike(ctx, strokes[0].fault))
+			}
+		}
+		n.endure(ctx, strokes)
+	}
+}
+
+// calm waits between faults.
+func (n *nemesis) calm(ctx context.Context) bool {
+	return pause(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond)
+}
+
+// strike begins a fault of another kind than the one under way.
+func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
+	f := n.choose(other)
+	if f == nil {
+		return nil
+	}
+	s := &stroke{fault: f, at: n.line.now(), length: f.length(n.rng)}
+	var err error
+	s.what, s.cure, err = f.strike(ctx, n)
+	switch {
+	case errors.Is(err, errCannot), errors.Is(err, errNotNow):
+		return nil
+	case ctx.Err() != nil && err != nil:
+	case err != nil:
+		n.fail(fmt.Errorf("%s: %w", f.name, err))
+	}
+	n.changed()
+	return s
+}
+
+// choose picks a kind of fault by weight.
+func (n *nemesis) choose(other *fault) *fault {
+	sum := 0
+	fits := func(f *fault) bool {
+		// Two faults of the network would undo each other.
+		return other == nil || f.name != other.name && !(f.network && other.network) && !f.destroys
+	}
+	for i := range n.faults {
+		if fits(&n.faults[i]) {
+			sum += n.faults[i].weight
+		}
+	}
+	if sum == 0 {
+		return nil
+	}
+	dice := n.rng.IntN(sum)
+	for i := range n.faults {
+		if f := &n.faults[i]; fits(f) {
+			if dice -= f.weight; dice < 0 {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// endure lets the faults last and ends them, the last one first.
+func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
+	for i := len(strokes) - 1; i >= 0; i-- {
+		s := strokes[i]
+		if s == nil {
+			continue
+		}
+		pause(ctx, s.length)
+		if s.cure != nil {
+			// Not the run's context: a fault is always ended.
+			cureCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cureLimit)
+			if err := s.cure(cureCtx); err != nil {
+				n.fail(fmt.Errorf("end of %s: %w", s.fault.name, err))
+			}
+			cancel()
+		}
+		n.changed()
+		n.line.put(happening{At: s.at, Until: n.line.now(), Kind: happenedFault, Fault: s.fault.name, What: s.what})
+	}
+}
+
+// fail sorts an error: a node that does not stop in order is the node's fault, anything else the laboratory's.
+func (n *nemesis) fail(err error) {
+	if errors.Is(err, errStop) {
+		n.find.add(kindStop, "%v", err)
+		return
+	}
+	n.err = errors.Join(n.err, err)
+}
+
+// ended takes note of a node that ended by itself. Any goroutine may call it.
+func (n *nemesis) ended(node, code int, tail string) {
+	if n.diskTrouble.Load() {
+		n.line.add(happenedNode, "%s ended with code %d on a full disk", nodeName(node), code)
+		return
+	}
+	n.line.add(happenedNode, "%s ended by itself with code %d", nodeName(node), code)
+	n.find.add(kindDied, "%s at %s with code %d; its log ends:\n%s", nodeName(node), seconds(n.line.now()), code, tail)
+}
+
+// revive starts voters that do not run though no fault is under way.
+func (n *nemesis) revive(ctx context.Context) {
+	if !n.c.can().processes {
+		return
+	}
+	for i := range n.c.voters() {
+		if !n.c.running(i) {
+			n.line.add(happenedNode, "%s is started again", nodeName(i))
+			if err := n.c.start(ctx, i); err != nil && ctx.Err() == nil {
+				n.fail(err)
+			}
+		}
+	}
+}
+
+// heal undoes everything that can be undone.
+func (n *nemesis) heal(ctx context.Context) error {
+	err := n.c.healNetwork()
+	if n.c.can().processes {
+		for i := range n.c.voters() {
+			err = errors.Join(err, n.c.resume(i))
+			if n.c.can().disk {
+				err = errors.Join(err, n.c.freeDisk(i))
+			}
+		}
+		n.revive(ctx)
+	}
+	n.diskTrouble.Store(false)
+	return errors.Join(err, n.err)
+}
+
+// leader returns who leads, or any node when nobody does.
+func (n *nemesis) leader() int {
+	if leader, _ := n.watch.leading(); leader >= 0 && leader < n.c.voters() {
+		return leader
+	}
+	return n.rng.IntN(n.c.voters())
+}
+
+// anybody returns a voter, half of the time the leader.
+func (n *nemesis) anybody() int {
+	if n.rng.IntN(2) == 0 {
+		return n.leader()
+	}
+	return n.rng.IntN(n.c.voters())
+}
+
+// follower returns a voter that does not lead.
+func (n *nemesis) follower() int {
+	v := n.c.voters()
+	return (n.leader() + 1 + n.rng.IntN(max(v-1, 1))) % v
+}
+
+// role names a node with what it is at the moment.
+func (n *nemesis) role(node int) string {
+	if leader, term := n.watch.leading(); leader == node {
+		return fmt.Sprintf("%s (leader of term %d)", nodeName(node), term)
+	}
+	return nodeName(node)
+}
+
+// others lists the nodes except one, without the client side.
+func (n *nemesis) others(node int) []int {
+	var all []int
+	for _, t := range n.c.targets() {
+		if t.index != node {
+			all = append(all, t.index)
+		}
+	}
+	return all
+}
+
+// rebuilt says whether no disk is still destroyed.
+func (n *nemesis) rebuilt(ctx context.Context) bool {
+	if n.rebuilding >= 0 && caughtUp(ctx, n.http, n.c.targets(), n.watch, n.rebuilding) == nil {
+		n.line.add(happenedNode, "%s has caught up again", nodeName(n.rebuilding))
+		n.rebuilding = -1
+	}
+	return n.rebuilding < 0
+}
+
+// logEnd asks a node where its log ends.
+func logEnd(ctx context.Context, h *http.Client, t target, leader bool) (int64, error) {
+	a, err := exchange(ctx, h, t, read(allHead, leader, 0), 3*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	if a.status != http.StatusOK {
+		return 0, fmt.Errorf("read the end of the log: %s", a)
+	}
+	p, err := parsePage(a.body)
+	if err != nil {
+		return 0, err
+	}
+	return p.previous()
+}
+
+var errNotYet = errors.New("not yet")
+
+// caughtUp returns nil when a node has everything that the leader had a moment ago and says that it follows.
+func caughtUp(ctx context.Context, h *http.Client, list []target, w *watch, node int) error {
+	leader, _ := w.leading()
+	if leader < 0 {
+		return fmt.Errorf("%w: nobody leads", errNotYet)
+	}
+	at := map[int]target{}
+	for _, t := range list {
+		at[t.index] = t
+	}
+	want, err := logEnd(ctx, h, at[leader], true)
+	if err != nil {
+		return fmt.Errorf("leader: %w", err)
+	}
+	have, err := logEnd(ctx, h, at[node], false)
+	if err != nil {
+		return err
+	}
+	switch state := w.view(node).state; {
+	case have < want:
+		return fmt.Errorf("%w: %s is at position %d, the leader at %d", errNotYet, nodeName(node), have, want)
+	case state != "Leader" && state != "Follower" && state != "ReadOnlyReplica":
+		return fmt.Errorf("%w: %s has the state %q", errNotYet, nodeName(node), state)
+	}
+	return nil
+}

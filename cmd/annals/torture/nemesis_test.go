@@ -1,0 +1,248 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeCluster notes what is done to it and can tell when that is not allowed.
+type fakeCluster struct {
+	able  abilities
+	nodes int
+
+	mu     sync.Mutex
+	runs   map[int]bool
+	paused map[int]bool
+	full   map[int]bool
+	shaped map[cut]shape
+	struck map[string]int
+}
+
+func newFake(nodes int) *fakeCluster {
+	f := &fakeCluster{
+		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true},
+		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, shaped: map[cut]shape{}, struck: map[string]int{},
+	}
+	for i := range nodes {
+		f.runs[i] = true
+	}
+	return f
+}
+
+func (f *fakeCluster) note(what string) func() {
+	f.mu.Lock()
+	f.struck[what]++
+	return f.mu.Unlock
+}
+
+func (f *fakeCluster) targets() []target {
+	defer f.note("targets")()
+	var list []target
+	for i := range f.nodes + 1 {
+		if i < f.nodes || f.runs[i] {
+			list = append(list, target{name: nodeName(i), base: "http://unused.invalid", index: i})
+		}
+	}
+	return list
+}
+func (f *fakeCluster) voters() int    { return f.nodes }
+func (f *fakeCluster) can() abilities { return f.able }
+func (f *fakeCluster) start(_ context.Context, i int) error {
+	defer f.note("start")()
+	f.runs[i] = true
+	return nil
+}
+func (f *fakeCluster) kill(i int) error {
+	defer f.note("kill")()
+	f.runs[i], f.paused[i] = false, false
+	return nil
+}
+func (f *fakeCluster) terminate(_ context.Context, i int) error {
+	defer f.note("terminate")()
+	f.runs[i], f.paused[i] = false, false
+	return nil
+}
+func (f *fakeCluster) pause(i int) error {
+	defer f.note("pause")()
+	f.paused[i] = f.runs[i]
+	return nil
+}
+func (f *fakeCluster) resume(i int) error {
+	defer f.note("resume")()
+	f.paused[i] = false
+	return nil
+}
+func (f *fakeCluster) running(i int) bool {
+	defer f.note("running")()
+	return f.runs[i]
+}
+func (f *fakeCluster) wipe(i int, onlyRaft bool) error {
+	defer f.note(fmt.Sprintf("wipe raft only %t", onlyRaft))()
+	if f.runs[i] {
+		return fmt.Errorf("%s runs and is wiped", nodeName(i))
+	}
+	return nil
+}
+func (f *fakeCluster) shape(from, to int, s shape) error {
+	defer f.note("shape")()
+	if from == to {
+		return fmt.Errorf("link from %d to itself", from)
+	}
+	f.shaped[cut{from, to}] = s
+	return nil
+}
+func (f *fakeCluster) healNetwork() error {
+	defer f.note("heal")()
+	clear(f.shaped)
+	return nil
+}
+func (f *fakeCluster) fillDisk(i int, _ int64) error {
+	defer f.note("fill")()
+	f.full[i] = true
+	return nil
+}
+func (f *fakeCluster) freeDisk(i int) error {
+	defer f.note("free")()
+	f.full[i] = false
+	return nil
+}
+func (f *fakeCluster) verify(context.Context, int) error { return nil }
+func (f *fakeCluster) logTail(int) string                { return "" }
+func (f *fakeCluster) close() error                      { return nil }
+
+// TestNemesis lets all faults strike for hours of a time that is not real. Whatever
+// was broken must be whole in the end, and no second disk may be destroyed while one is.
+func TestNemesis(t *testing.T) {
+	for _, nodes := range []int{1, 3, 5} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				c := newFake(nodes)
+				line := &timeline{start: time.Now()}
+				w := newWatch(c.targets, s.find, line)
+				w.leader, w.term = 0, 2
+				n := newNemesis(c, w, line, s.find, 7, allFaults(), func() {})
+				// No wire: nobody ever catches up, and requests to resign go nowhere.
+				n.http = &http.Client{Transport: noWire{}}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+				defer cancel()
+				n.run(ctx)
+				if err := n.heal(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for i := range nodes {
+					if !c.runs[i] || c.paused[i] || c.full[i] {
+						t.Errorf("node %d: runs %t, paused %t, disk full %t", i, c.runs[i], c.paused[i], c.full[i])
+					}
+				}
+				if len(c.shaped) > 0 {
+					t.Errorf("links are not healed: %v", c.shaped)
+				}
+				if wipes := c.struck["wipe raft only true"] + c.struck["wipe raft only false"]; nodes > 1 && wipes != 1 || nodes == 1 && wipes != 0 {
+					t.Errorf("%d disks were destroyed though none was rebuilt", wipes)
+				}
+				kinds := map[string]bool{}
+				for _, h := range line.list() {
+					if h.Kind == happenedFault {
+						kinds[h.Fault] = true
+						if h.Until < h.At || h.What == "" {
+							t.Errorf("%+v", h)
+						}
+					}
+				}
+				for _, f := range allFaults() {
+					if f.fits(c) && !f.destroys && !kinds[f.name] {
+						t.Errorf("%s never struck", f.name)
+					}
+				}
+				s.expect()
+			})
+		})
+	}
+}
+
+// noWire loses every request.
+type noWire struct{}
+
+func (noWire) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("no wire")
+}
+
+// TestScheduleFollowsSeed: the same seed breaks the same things.
+func TestScheduleFollowsSeed(t *testing.T) {
+	schedule := func(seed uint64) (list []happening) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			c := newFake(3)
+			line := &timeline{start: time.Now()}
+			w := newWatch(c.targets, s.find, line)
+			w.leader, w.term = 1, 2
+			n := newNemesis(c, w, line, s.find, seed, allFaults(), func() {})
+			n.http = &http.Client{Transport: noWire{}}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			n.run(ctx)
+			list = line.list()
+		})
+		return list
+	}
+	one, again, other := schedule(1), schedule(1), schedule(2)
+	if len(one) < 20 || !reflect.DeepEqual(one, again) {
+		t.Errorf("%d and %d happenings of one seed", len(one), len(again))
+	}
+	if reflect.DeepEqual(one, other) {
+		t.Error("two seeds gave one schedule")
+	}
+}
+
+func TestDied(t *testing.T) {
+	s := newScene(t)
+	line := &timeline{start: time.Now()}
+	c := newFake(3)
+	n := newNemesis(c, newWatch(c.targets, s.find, line), line, s.find, 1, nil, func() {})
+	n.diskTrouble.Store(true)
+	n.ended(1, 1, "no space left on device")
+	s.expect()
+	n.diskTrouble.Store(false)
+	n.ended(1, 2, "panic: something")
+	s.expect(kindDied)
+}
+
+func TestOutages(t *testing.T) {
+	at := func(ms int64) int64 { return ms * int64(time.Millisecond) }
+	all := []happening{
+		{At: at(1000), Until: at(2000), Kind: happenedFault, Fault: "kill"},
+		{At: at(1500), Kind: happenedLeader},
+		{At: at(5000), Until: at(6000), Kind: happenedFault, Fault: "pause"},
+		{At: at(6500), Until: at(7000), Kind: happenedFault, Fault: "kill"},
+	}
+	gaps := []gap{{at(900), at(1800)}, {at(2500), at(3000)}, {at(4500), at(5300)}, {at(6600), at(9000)}}
+	want := []outage{
+		{Fault: "kill", Times: 2, LongestGap: 2.4, MeanGap: 1.6},
+		{Fault: "pause", Times: 1, LongestGap: 0.3, MeanGap: 0.3},
+	}
+	if got := outages(all, gaps, at(2000)); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestChooseFaults(t *testing.T) {
+	if got, err := chooseFaults(nil); err != nil || len(got) != len(allFaults()) {
+		t.Errorf("%d faults, %v", len(got), err)
+	}
+	if got, err := chooseFaults([]string{"none"}); err != nil || len(got) != 0 {
+		t.Errorf("%d faults, %v", len(got), err)
+	}
+	if got, err := chooseFaults([]string{"kill", "wipe"}); err != nil || len(got) != 2 || got[1].name != "wipe" {
+		t.Errorf("%v", err)
+	}
+	if _, err := chooseFaults([]string{"kil"}); err == nil {
+		t.Error("an unknown fault was accepted")
+	}
+}

@@ -1,0 +1,207 @@
+package torture
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// visitor is a client that reads here and there from any node, as far as that
+// node has got. What it is shown must be a part of the one order.
+type visitor struct {
+	*load
+	client *client
+	rng    *rand.Rand
+}
+
+func newVisitor(l *load, seed uint64, number int) *visitor {
+	rng := rand.New(rand.NewPCG(seed, 1<<32+uint64(number)))
+	return &visitor{load: l, rng: rng, client: newClient(l.targets, rng, l.timeout, &l.count.hops)}
+}
+
+func (v *visitor) run(ctx context.Context) {
+	defer v.client.close()
+	for !v.stopped() && ctx.Err() == nil {
+		v.visit(ctx)
+		v.rest(ctx, time.Duration(5+v.rng.IntN(50))*time.Millisecond)
+	}
+}
+
+func (v *visitor) visit(ctx context.Context) {
+	to := v.client.wander()
+	count := 1 + v.rng.IntN(100)
+	switch v.rng.IntN(4) {
+	case 0:
+		from := v.book.near(v.rng.IntN(v.book.len() + 1))
+		if p, t := v.page(ctx, to, allForward(from.position, count)); p != nil {
+			v.book.logPage(v.place(t), from, p, count)
+		}
+	case 1:
+		// Mostly near the end, where nodes differ.
+		known := v.book.len()
+		from := v.book.near(known - v.rng.IntN(min(known, 200)+1))
+		if p, t := v.page(ctx, to, allBackward(from.position, count)); p != nil {
+			v.book.logBackward(v.place(t), from.ordinal, p.Entries, len(p.Entries) == count)
+		}
+	case 2:
+		if stream, ok := v.somePlain(v.rng); ok {
+			from := v.rng.Int64N(v.book.last(stream) + 2)
+			if p, t := v.page(ctx, to, streamForward(v.names.name(stream), from, count)); p != nil {
+				v.book.streamPage(v.place(t), stream, from, p.oldestFirst())
+			}
+		}
+	case 3:
+		if stream, ok := v.somePlain(v.rng); ok {
+			if p, t := v.page(ctx, to, streamHead(v.names.name(stream), count)); p != nil && len(p.Entries) > 0 {
+				entries := p.oldestFirst()
+				first := entries[0].Number
+				if len(entries) < count && first != 0 {
+					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, v.names.name(stream), len(entries), first)
+				}
+				v.book.streamPage(v.place(t), stream, first, entries)
+			}
+		}
+	}
+}
+
+// page reads a page from one node. It returns nil when there is none.
+func (v *visitor) page(ctx context.Context, to target, path string) (*page, target) {
+	a, err := v.client.do(ctx, to, read(path, false, 0))
+	if err != nil {
+		v.count.failed.Add(1)
+		return nil, to
+	}
+	return v.pageOf(a), a.from
+}
+
+// pageOf takes the page out of an answer.
+func (l *load) pageOf(a *answer) *page {
+	switch a.status {
+	case http.StatusNotFound: // This node has not come to the stream yet.
+		l.count.pages.Add(1)
+		return nil
+	case http.StatusOK:
+		p, err := parsePage(a.body)
+		if err != nil {
+			l.find.add(kindAnswer, "reading from %s: %v", l.place(a.from), err)
+			return nil
+		}
+		l.count.pages.Add(1)
+		return p
+	}
+	l.count.failed.Add(1)
+	l.oddRead(a)
+	return nil
+}
+
+// logPage takes a page read forward from a spot and returns the spot behind it.
+func (b *book) logPage(from place, at spot, p *page, count int) spot {
+	if len(p.Entries) == 0 {
+		return at
+	}
+	next, err := p.previous()
+	if err != nil {
+		b.find.add(kindAnswer, "%s: page of the log from event %d: %v", from, at.ordinal, err)
+		return at
+	}
+	if next <= at.position {
+		b.find.add(kindOrder, "%s: the page of %d events from position %d ends at position %d", from, len(p.Entries), at.position, next)
+		return at
+	}
+	b.logForward(from, at.ordinal, p.oldestFirst(), next, len(p.Entries) == count)
+	return spot{at.ordinal + len(p.Entries), next}
+}
+
+const (
+	// followedPage is how many events a subscriber asks for at once.
+	followedPage = 500
+	// longPollSeconds is how long a subscriber lets the node wait.
+	longPollSeconds = 2
+)
+
+// follower is a subscriber: it follows the log or one stream from its beginning on one
+// node, and goes on with another one when that one fails. It must see every
+// event once and in order.
+type follower struct {
+	*load
+	client *client
+	rng    *rand.Rand
+	// stream is what it follows, "" for the log.
+	stream string
+	id     uint32
+	at     spot // in the log; of a stream, ordinal is the next number
+	seen   atomic.Int64
+	// goal is the ordinal at which it has seen everything, not known before all writers ended.
+	goal atomic.Int64
+}
+
+func newFollower(l *load, seed uint64, number int, stream string) *follower {
+	rng := rand.New(rand.NewPCG(seed, 2<<32+uint64(number)))
+	f := &follower{load: l, rng: rng, stream: stream, at: l.book.start(), client: newClient(l.targets, rng, l.timeout, &l.count.hops)}
+	if stream != "" {
+		f.id, f.at = l.plainStream(stream), spot{}
+	}
+	f.goal.Store(never)
+	return f
+}
+
+// run follows until the goal is reached or the context ends.
+func (f *follower) run(ctx context.Context) {
+	defer f.client.close()
+	for ctx.Err() == nil && int64(f.at.ordinal) < f.goal.Load() {
+		progress, alive := f.step(ctx)
+		if !alive {
+			f.client.wander()
+		}
+		if !progress {
+			// Not rest: a subscriber outlives the writers.
+			pause(ctx, time.Duration(10+f.rng.IntN(60))*time.Millisecond)
+		}
+	}
+}
+
+// pause waits a moment. It reports whether the context still runs.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (f *follower) step(ctx context.Context) (progress, alive bool) {
+	path := allForward(f.at.position, followedPage)
+	if f.stream != "" {
+		path = streamForward(f.stream, int64(f.at.ordinal), followedPage)
+	}
+	a, err := f.client.poll(ctx, f.client.choose(), read(path, false, longPollSeconds), longPollSeconds*time.Second)
+	if err != nil {
+		f.count.failed.Add(1)
+		return false, false
+	}
+	p := f.pageOf(a)
+	if p == nil {
+		return false, a.status == http.StatusNotFound
+	}
+	before := f.at.ordinal
+	if f.stream == "" {
+		f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
+	} else {
+		f.book.streamPage(f.place(a.from), f.id, int64(before), p.oldestFirst())
+		f.at.ordinal += len(p.Entries)
+	}
+	f.seen.Store(int64(f.at.ordinal))
+	return f.at.ordinal > before, true
+}
+
+func (f *follower) what() string {
+	if f.stream == "" {
+		return "the log"
+	}
+	return f.stream
+}

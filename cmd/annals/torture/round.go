@@ -1,0 +1,352 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const (
+	startupLimit = 60 * time.Second
+	// afterwards is how long clients go on when the faults are over: a cluster
+	// that heals must serve them again.
+	afterwards = 3 * time.Second
+	// drainLimit bounds how long subscribers may take to see everything in the end.
+	drainLimit  = 45 * time.Second
+	linearLimit = 60 * time.Second
+	verifyLimit = 5 * time.Minute
+	// clientsEnd bounds how long clients take to end after they were told. Each has at most one request under way.
+	clientsEnd = 30 * time.Second
+)
+
+// round is one run against one cluster.
+type round struct {
+	o      *options
+	seed   uint64
+	faults []fault
+	dir    string // of the cluster and of what is kept
+	out    io.Writer
+	// startup bounds how long the cluster may take to serve for the first time.
+	startup time.Duration
+
+	start time.Time
+	find  *findings
+	line  *timeline
+	c     cluster
+	watch *watch
+	load  *load
+	http  *http.Client
+
+	writers   []*writer
+	erasers   []*eraser
+	followers []*follower
+}
+
+// newRound prepares a round. c is nil for a cluster of its own in the laboratory.
+func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer, c cluster) *round {
+	start := time.Now()
+	return &round{
+		o: o, seed: seed, faults: faults, dir: dir, out: out, c: c, startup: startupLimit,
+		start: start, find: newFindings(start), line: &timeline{start: start}, http: newHTTP(),
+	}
+}
+
+// run does everything. An error means that the round could not be run; violations are in the summary.
+func (r *round) run(ctx context.Context) (_ *summary, err error) {
+	defer r.http.CloseIdleConnections()
+	var nem *nemesis
+	var early sync.Mutex // guards nem until the nemesis exists
+	if r.c == nil {
+		lab, err := newLabCluster(labOptions{
+			binary: r.o.binary, nodes: r.o.nodes, dir: filepath.Join(r.dir, "cluster"), seed: r.seed, keep: true,
+			loopback: r.o.loopback, disks: r.o.diskFaults, options: r.o.nodeOptions,
+			ended: func(node, code int, tail string) {
+				early.Lock()
+				n := nem
+				early.Unlock()
+				if n != nil {
+					n.ended(node, code, tail)
+				}
+			},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("set up the laboratory: %w", err)
+		}
+		r.c = lab
+	}
+	defer func() { err = errors.Join(err, r.c.close()) }()
+	nodes := &targets{}
+	changed := func() { nodes.set(r.c.targets()) }
+	changed()
+	r.watch = newWatch(nodes.all, r.find, r.line)
+	early.Lock()
+	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
+	early.Unlock()
+
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch.run(watchCtx) })
+	defer watching.Wait()
+	defer stopWatch()
+	if r.c.can().processes {
+		for i := range r.c.voters() {
+			if err := r.c.start(ctx, i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	origin, err := r.ready(ctx, nem)
+	if err != nil {
+		return nil, err
+	}
+	r.prepare(nodes, origin)
+	r.line.add(happenedPhase, "the cluster serves; clients begin")
+	if err := r.torment(ctx, nem); err != nil {
+		return nil, err
+	}
+	// Stopping the nodes is no news any more.
+	stopWatch()
+	watching.Wait()
+	return r.conclude(ctx)
+}
+
+// ready waits until the cluster has a leader and every node is with it. It returns
+// where the log ends if somebody else has written to it.
+func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
+	if missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.startup); missing != nil {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		for i := range r.c.voters() {
+			if tail := r.c.logTail(i); tail != "" {
+				missing = append(missing, fmt.Sprintf("%s logged:\n%s", nodeName(i), tail))
+			}
+		}
+		return 0, fmt.Errorf("the cluster does not serve %s after its start: %s", r.startup, strings.Join(missing, "\n"))
+	}
+	if r.c.can().processes {
+		return 0, nil
+	}
+	leader, _ := r.watch.leading()
+	for _, t := range r.c.targets() {
+		if t.index == leader {
+			return logEnd(ctx, r.http, t, true)
+		}
+	}
+	return 0, errors.New("the leader was lost at once")
+}
+
+// prepare makes the books and the clients.
+func (r *round) prepare(nodes *targets, origin int64) {
+	tag := mix(r.seed ^ uint64(r.start.UnixNano()))
+	ids := identity{tag: tag}
+	known := newNames()
+	prefix := fmt.Sprintf("torture-%08x-", uint32(tag))
+	b := newBook(ids, known, r.find, prefix, origin)
+	r.load = newLoad(ids, known, newHistory(r.start, r.o.operations), b, r.find, nodes)
+	r.load.timeout = r.o.timeout
+	if r.o.rate > 0 {
+		r.load.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
+	}
+	for range r.o.writers {
+		r.writers = append(r.writers, newWriter(r.load, r.seed))
+	}
+	for range r.o.erasers {
+		r.erasers = append(r.erasers, newEraser(r.load, r.seed))
+	}
+	for i := range r.o.subscribers {
+		stream := ""
+		if i%2 == 1 {
+			stream = r.load.spread(i / 2)
+		}
+		r.followers = append(r.followers, newFollower(r.load, r.seed, i, stream))
+	}
+}
+
+// torment lets clients work while the nemesis strikes, heals the cluster and waits for all of them.
+func (r *round) torment(ctx context.Context, nem *nemesis) error {
+	clients, abandon := context.WithCancel(ctx)
+	defer abandon()
+	var working, following sync.WaitGroup
+	for _, w := range r.writers {
+		working.Go(func() { w.run(clients) })
+	}
+	for _, e := range r.erasers {
+		working.Go(func() { e.run(clients) })
+	}
+	for i := range r.o.visitors {
+		v := newVisitor(r.load, r.seed, i)
+		working.Go(func() { v.run(clients) })
+	}
+	for _, f := range r.followers {
+		following.Go(func() { f.run(clients) })
+	}
+	defer following.Wait()
+	defer abandon()
+	progress, stopProgress := context.WithCancel(clients)
+	defer stopProgress()
+	working.Go(func() { r.progress(progress) })
+
+	trouble, over := context.WithTimeout(ctx, r.o.duration)
+	nem.run(trouble)
+	if nem.err == nil {
+		<-trouble.Done() // Also without a fault to strike with.
+	}
+	over()
+	healErr := nem.heal(context.WithoutCancel(ctx))
+	nem.changed()
+	r.line.add(happenedPhase, "faults are over")
+	pause(ctx, afterwards)
+	r.line.add(happenedPhase, "clients end")
+	// A cluster that never came back has its last gap until here.
+	r.load.gaps.success(r.load.hist.now())
+	close(r.load.stop)
+	stopProgress()
+	// Whoever hangs all the same is abandoned.
+	timer := time.AfterFunc(clientsEnd, abandon)
+	working.Wait()
+	timer.Stop()
+	if healErr != nil {
+		return fmt.Errorf("the laboratory failed: %w", healErr)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(nem.faults) > 0 && r.seed%2 == 1 {
+		if err := r.powerCut(ctx); err != nil {
+			return err
+		}
+	}
+	r.read(ctx, nem)
+	r.drain(&following)
+	return nil
+}
+
+// powerCut ends all nodes at once and starts them again: what is judged is then
+// what was on the disks, not what was in memory.
+func (r *round) powerCut(ctx context.Context) error {
+	r.line.add(happenedPhase, "kill -9 of all nodes, to judge what is on their disks")
+	var err error
+	for _, t := range r.c.targets() {
+		err = errors.Join(err, r.c.kill(t.index))
+	}
+	for i := range r.c.voters() {
+		err = errors.Join(err, r.c.start(ctx, i))
+	}
+	return err
+}
+
+// read waits for the cluster to heal and reads everything from every node.
+func (r *round) read(ctx context.Context, nem *nemesis) {
+	begun := r.line.now()
+	if missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.o.heal); missing != nil {
+		text := strings.Join(missing, "; ")
+		for i := range r.c.voters() {
+			if tail := r.c.logTail(i); tail != "" {
+				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
+			}
+		}
+		r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, text)
+	} else {
+		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
+	}
+	nem.changed()
+	readBack(ctx, r.load, r.http, r.c.targets(), r.erasers)
+	for _, e := range r.erasers {
+		e.client.close() // Reading back has used it again.
+	}
+	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
+}
+
+// drain lets subscribers see the rest.
+func (r *round) drain(following *sync.WaitGroup) {
+	for _, f := range r.followers {
+		goal := int64(r.load.book.len())
+		if f.stream != "" {
+			goal = r.load.book.logged(f.id)
+		}
+		f.goal.Store(goal)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		following.Wait()
+	}()
+	limit := time.NewTimer(drainLimit)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+		for _, f := range r.followers {
+			if seen, goal := f.seen.Load(), f.goal.Load(); seen < goal {
+				r.find.add(kindStuck, "the subscriber of %s has seen %d of %d events %s after everything was calm", f.what(), seen, goal, drainLimit)
+			}
+		}
+	}
+}
+
+// conclude ends the nodes, checks their files, and sums up.
+func (r *round) conclude(ctx context.Context) (*summary, error) {
+	books := newLedger(r.load.hist, r.load.book)
+	books.check()
+	linear := books.linearizable(ctx, linearLimit, func(stream string, m porcupine.Model, info porcupine.LinearizationInfo) {
+		// The picture is an extra: what is wrong is said in the violation.
+		_ = porcupine.VisualizePath(m, info, filepath.Join(r.dir, "linear-"+stream+".html"))
+	})
+	verified := 0
+	if r.c.can().processes {
+		var err error
+		if verified, err = r.verify(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return r.sum(linear, verified), nil
+}
+
+// verify stops all nodes in order and checks their data folders.
+func (r *round) verify(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	list := r.c.targets()
+	order := rand.New(rand.NewPCG(r.seed, 4<<32)).Perm(len(list))
+	for _, i := range order {
+		if err := r.c.terminate(ctx, list[i].index); errors.Is(err, errStop) {
+			r.find.add(kindStop, "%s: %v", list[i].name, err)
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	for _, t := range list {
+		if err := r.c.verify(ctx, t.index); err != nil {
+			if ctx.Err() != nil {
+				return 0, fmt.Errorf("verify %s: %w", t.name, ctx.Err())
+			}
+			r.find.add(kindVerify, "%s: %v", t.name, err)
+		}
+	}
+	return len(list), nil
+}
+
+// progress prints a line now and then.
+func (r *round) progress(ctx context.Context) {
+	for pause(ctx, r.o.every) {
+		count := &r.load.count
+		leader, term := r.watch.leading()
+		// A line that nobody sees is no reason to stop.
+		_, _ = fmt.Fprintf(r.out, "%6.1fs  writes %d ok, %d conflicts, %d refused, %d indeterminate; %d leader reads, %d pages; leader %s, term %d; %d violations\n",
+			time.Since(r.start).Seconds(), count.writes[done].Load(), count.writes[conflict].Load(), count.writes[refused].Load(),
+			count.writes[pending].Load(), count.reads.Load(), count.pages.Load(), strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
+	}
+}

@@ -1,0 +1,154 @@
+package torture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// torture runs the command against nodes of the built binary and returns what it prints.
+func torture(t *testing.T, args ...string) (s summary, err error) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the laboratory needs Linux")
+	}
+	others := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, others) })
+	keep := filepath.Join(t.TempDir(), "keep")
+	cmd := Command()
+	var stdout, stderr bytes.Buffer
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	cmd.SilenceErrors = true
+	cmd.SetArgs(append([]string{"--json", "--keep", keep, "--progress", "1s"}, args...))
+	err = cmd.ExecuteContext(t.Context())
+	t.Logf("%s", &stderr)
+	if err != nil && !errors.Is(err, ErrViolated) {
+		return s, err
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
+		t.Fatalf("%v\n%s", err, &stdout)
+	}
+	t.Logf("%s", s.text())
+	if _, missing := os.Stat(keep); (missing == nil) != (len(s.Violations) > 0) {
+		t.Errorf("%d violations, and the folder for them: %v", len(s.Violations), missing)
+	}
+	return s, err
+}
+
+// TestOneNode torments a cluster of one node on a loopback address.
+func TestOneNode(t *testing.T) {
+	binary := testkit.Binary(t)
+	cases := []struct {
+		name, faults, seconds string
+		kinds                 []string
+	}{
+		{"no faults", "none", "5", nil},
+		{"kill and restart", "kill,terminate,pause", "8", []string{"kill", "terminate", "pause"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := torture(t, "--nodes=1", "--loopback", "--binary", binary, "--faults", c.faults, "--seconds", c.seconds, "--seed=3")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Verdict != noViolation || s.Writes.OK == 0 || s.Reads.Leader == 0 || s.Reads.Pages == 0 || s.Writes.Replays == 0 ||
+				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents) < s.Writes.Events || s.Linearizability.Operations == 0 {
+				t.Errorf("the round is too poor to say anything: %+v", s)
+			}
+			if c.kinds != nil && len(s.Outages) == 0 {
+				t.Error("no fault struck")
+			}
+		})
+	}
+}
+
+// TestAttach runs clients and checks against a node that somebody else runs and writes to.
+func TestAttach(t *testing.T) {
+	p := testkit.StartNode(t, t.TempDir(), "--insecure")
+	for range 2 { // The second time there is a log that is not ours.
+		s, err := torture(t, "--attach", p.URL(), "--seconds=2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Writes.OK == 0 || s.Verified != 0 || s.LogEvents == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestLiar runs clients against a server that acknowledges everything and forgets it.
+func TestLiar(t *testing.T) {
+	forgetful := http.NewServeMux()
+	forgetful.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"state":"leader"}`)) })
+	forgetful.HandleFunc("POST /streams/{s}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/streams/"+r.PathValue("s")+"/0")
+		w.WriteHeader(http.StatusCreated)
+	})
+	forgetful.HandleFunc("GET /streams/$all/", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"entries":[],"links":[{"relation":"previous","uri":"/streams/$all/` + strings.Repeat("0", 32) + `/forward/20"}]}`))
+	})
+	server := httptest.NewServer(forgetful)
+	t.Cleanup(server.Close)
+	s, err := torture(t, "--attach", server.URL, "--seconds=0.5", "--erasers=0", "--subscribers=0", "--visitors=0")
+	if !errors.Is(err, ErrViolated) {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{kindLost, kindStale, kindLinear} {
+		if s.Counts[kind] == 0 {
+			t.Errorf("%q was not found: %v", kind, s.Counts)
+		}
+	}
+	for _, name := range []string{"summary.json", "history.jsonl", "log.jsonl"} {
+		if _, err := os.Stat(filepath.Join(s.Kept, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNobodyThere: a cluster that cannot be reached is no violation.
+func TestNobodyThere(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	o := defaultOptions()
+	o.attach = []string{gone.URL}
+	c, err := newGiven(o.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRound(&o, 1, nil, t.TempDir(), t.Output(), c)
+	r.startup = time.Second
+	if s, err := r.run(t.Context()); err == nil || errors.Is(err, ErrViolated) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"--nodes=0"}, {"--seconds=0"}, {"--rate=-1"}, {"--faults=kil"}, {"--keep="}, {"--timeout=0s"}, {"--writers=-1"}, {"--rounds=0"},
+		{"--attach=x"}, {"--attach=http://127.0.0.1:1", "--faults=kill"}, {"more"}, {"--operations=0"},
+	} {
+		cmd := Command()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		cmd.SilenceErrors = true
+		keep := filepath.Join(t.TempDir(), "keep")
+		cmd.SetArgs(append([]string{"--keep", keep}, args...))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || errors.Is(err, ErrViolated) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

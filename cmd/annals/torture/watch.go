@@ -1,0 +1,180 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	watchEvery = 200 * time.Millisecond
+	watchLimit = time.Second
+	// twoLeadersAfter is how many looks in a row must show two leaders of one
+	// term: state and term of one answer need not be of the same moment.
+	twoLeadersAfter = 5
+)
+
+// view is what a node says of itself.
+type view struct {
+	state string // as /gossip spells it, "" when it did not answer
+	term  int64
+}
+
+func (v view) leads() bool { return v.state == "Leader" }
+
+// watch asks all nodes again and again who they think they are.
+type watch struct {
+	http    *http.Client
+	targets func() []target
+	find    *findings
+	line    *timeline
+
+	mu      sync.Mutex
+	views   map[int]view
+	leader  int // -1: nobody says so
+	term    int64
+	changes int
+	double  int // looks in a row with two leaders of one term
+}
+
+func newWatch(targets func() []target, f *findings, line *timeline) *watch {
+	return &watch{http: newHTTP(), targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
+}
+
+func (w *watch) run(ctx context.Context) {
+	defer w.http.CloseIdleConnections()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		w.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look asks every node once.
+func (w *watch) look(ctx context.Context) {
+	list := w.targets()
+	views := make([]view, len(list))
+	var asked sync.WaitGroup
+	for i, t := range list {
+		asked.Go(func() { views[i] = w.ask(ctx, t) })
+	}
+	asked.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	leader, term, claims := -1, int64(-1), map[int64][]int{}
+	for i, t := range list {
+		w.views[t.index] = views[i]
+		if v := views[i]; v.leads() {
+			claims[v.term] = append(claims[v.term], t.index)
+			if v.term > term {
+				leader, term = t.index, v.term
+			}
+		}
+	}
+	w.count(claims)
+	switch {
+	case leader == w.leader && (leader < 0 || term == w.term):
+		return
+	case leader < 0:
+		w.line.add(happenedLeader, "nobody says to be the leader")
+	default:
+		if term != w.term {
+			w.changes++
+		}
+		w.line.add(happenedLeader, "%s leads in term %d", nodeName(leader), term)
+		w.term = term
+	}
+	w.leader = leader
+}
+
+// count looks for two leaders of one term. w.mu is held.
+func (w *watch) count(claims map[int64][]int) {
+	for term, nodes := range claims {
+		if len(nodes) < 2 || term == 0 {
+			continue
+		}
+		if w.double++; w.double == twoLeadersAfter {
+			w.find.add(kindLeaders, "nodes %v say to be the leader of term %d", nodes, term)
+		}
+		return
+	}
+	w.double = 0
+}
+
+// leading returns the leader and its term, -1 when there is none.
+func (w *watch) leading() (node int, term int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leader, w.term
+}
+
+func (w *watch) view(node int) view {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.views[node]
+}
+
+func (w *watch) leaderChanges() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(w.changes-1, 0) // The first leader is no change.
+}
+
+// gossip is the part of the answer of /gossip that matters here.
+type gossip struct {
+	Members []struct {
+		State string `json:"state"`
+		IP    string `json:"httpEndPointIp"`
+		Port  int    `json:"httpEndPointPort"`
+		Epoch int64  `json:"epochNumber"`
+	} `json:"members"`
+	IP   string `json:"serverIp"`
+	Port int    `json:"serverPort"`
+}
+
+// ask returns what a node says of itself, the zero view when it does not.
+func (w *watch) ask(ctx context.Context, t target) view {
+	a, err := exchange(ctx, w.http, t, request{method: http.MethodGet, path: "/gossip", header: [][2]string{{"Accept", mediaJSON}}}, watchLimit)
+	if err != nil {
+		return view{}
+	}
+	if a.status == http.StatusNotFound {
+		return w.askInfo(ctx, t)
+	}
+	var g gossip
+	if a.status != http.StatusOK || json.Unmarshal(a.body, &g) != nil {
+		return view{}
+	}
+	self := net.JoinHostPort(g.IP, strconv.Itoa(g.Port))
+	for _, m := range g.Members {
+		if at := net.JoinHostPort(m.IP, strconv.Itoa(m.Port)); at == self || strings.HasSuffix(t.base, "//"+at) {
+			return view{m.State, m.Epoch}
+		}
+	}
+	return view{}
+}
+
+// askInfo asks a node without /gossip for its state alone.
+func (w *watch) askInfo(ctx context.Context, t target) view {
+	a, err := exchange(ctx, w.http, t, request{method: http.MethodGet, path: "/info"}, watchLimit)
+	var info struct {
+		State string `json:"state"`
+	}
+	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &info) != nil || info.State == "" {
+		return view{}
+	}
+	return view{state: strings.ToUpper(info.State[:1]) + info.State[1:]}
+}

@@ -1,0 +1,245 @@
+package torture
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+const (
+	// patience is how long a client goes on to send a write whose outcome it does not know.
+	patience = 12 * time.Second
+	// rememberedAppends is from how many of its last acknowledged appends a client chooses one to send again.
+	rememberedAppends = 64
+	largestBatch      = 8
+)
+
+// writer is one client that writes and asks the leader. It has one operation under way.
+type writer struct {
+	*load
+	client  *client
+	rng     *rand.Rand
+	journal *journal
+	known   map[uint32]int64 // last number that the client heard of
+	recent  []int            // operations that were acknowledged, a ring
+	oldest  int
+}
+
+func newWriter(l *load, seed uint64) *writer {
+	j := l.hist.journal()
+	rng := rand.New(rand.NewPCG(seed, uint64(j.client)))
+	return &writer{
+		load: l, rng: rng, journal: j, known: map[uint32]int64{},
+		client: newClient(l.targets, rng, l.timeout, &l.count.hops),
+	}
+}
+
+func (w *writer) run(ctx context.Context) {
+	defer w.client.close()
+	for !w.stopped() && ctx.Err() == nil && w.hist.reserve() {
+		switch dice := w.rng.IntN(100); {
+		case dice < 35:
+			w.contest(ctx)
+		case dice < 58:
+			w.readHead(ctx, w.plainStream(w.nextRegister(w.rng)))
+		case dice < 82:
+			w.scatter(ctx)
+		case dice < 88:
+			w.again(ctx)
+		default:
+			// The value that somebody has just written.
+			if latest := w.latest.Load(); latest > 0 {
+				w.readHead(ctx, uint32(latest-1))
+			}
+		}
+		if w.pace > 0 {
+			w.rest(ctx, time.Duration(w.rng.ExpFloat64()*float64(w.pace)))
+		}
+	}
+}
+
+// contest appends to a stream for which all writers compete.
+func (w *writer) contest(ctx context.Context) {
+	stream := w.plainStream(w.nextRegister(w.rng))
+	last, heard := w.known[stream]
+	if !heard {
+		last = noStream
+	}
+	expected := last
+	switch dice := w.rng.IntN(10); {
+	case dice < 2:
+		expected = anyVersion
+	case dice < 3:
+		expected = noStream
+	case dice < 4:
+		expected = max(noStream, last-1) // As a rule too old.
+	}
+	count := 1
+	if w.rng.IntN(10) < 3 {
+		count = 2 + w.rng.IntN(largestBatch-1)
+	}
+	w.append(ctx, stream, expected, count)
+}
+
+// scatter appends without condition to one of many streams.
+func (w *writer) scatter(ctx context.Context) {
+	count := 1
+	if w.rng.IntN(4) == 0 {
+		count = 2 + w.rng.IntN(largestBatch-1)
+	}
+	w.append(ctx, w.plainStream(w.spread(w.rng.IntN(spreadStreams))), anyVersion, count)
+}
+
+// append sends an append, with the same ids each time, until its outcome is certain
+// or patience ends.
+func (w *writer) append(ctx context.Context, stream uint32, expected int64, count int) *op {
+	number := w.journal.begin(op{
+		kind: opAppend, call: w.hist.now(), ret: never, stream: stream, expected: expected, count: uint16(count), node: -1,
+	})
+	o := w.journal.at(number)
+	first := refOf(w.journal.client, number, 0)
+	name := w.names.name(stream)
+	req := write(w.ids, name, expected, first, count, w.rng.IntN(2) == 0)
+	limit := patience
+	if w.rng.IntN(8) == 0 {
+		limit = 0 // This one is sent once.
+	}
+	v, last := w.insist(ctx, o, req, http.StatusCreated, limit)
+	switch o.outcome {
+	case done:
+		o.number = v.number
+		if expected >= noStream && v.number != expected+1 {
+			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.names.describe(w.ids, first, o))
+		}
+		w.known[stream] = v.number + int64(count) - 1
+		w.remember(number)
+		w.acknowledged(o)
+		w.latest.Store(int64(stream) + 1)
+	case conflict:
+		o.number = v.number
+		if expected == anyVersion || v.number == expected {
+			w.find.add(kindAnswer, "the answer contradicts the request: %s: %s", w.names.describe(w.ids, first, o), last)
+		}
+		w.known[stream] = v.number
+	}
+	w.count.writes[o.outcome].Add(1)
+	return o
+}
+
+// insist makes the attempts of one write and fills in its end.
+//
+// A conflict is certain even if an earlier attempt is of unknown outcome: had
+// that one been written, the retry with the same ids would have been answered as
+// done; and it cannot be written any more, because versions only rise. The
+// callers that delete see to it that this holds for them too.
+func (w *writer) insist(ctx context.Context, o *op, req request, success int, limit time.Duration) (verdict, *answer) {
+	uncertain := false
+	giveUp := o.call + int64(limit)
+	for {
+		if o.attempts < math.MaxUint16 {
+			o.attempts++
+		}
+		a, err := w.client.do(ctx, w.client.choose(), req)
+		if a != nil {
+			o.node = int8(a.from.index)
+		}
+		v := judgeWrite(a, err, success, w.names.name(o.stream))
+		if v.odd != "" {
+			w.find.add(kindAnswer, "%s to %s: %s", o.kind, w.names.name(o.stream), v.odd)
+		}
+		if v.outcome == done || v.outcome == conflict {
+			o.ret, o.outcome = w.hist.now(), v.outcome
+			return v, a
+		}
+		uncertain = uncertain || v.outcome == pending
+		if w.hist.now() >= giveUp || w.stopped() || ctx.Err() != nil {
+			if !uncertain {
+				o.ret, o.outcome = w.hist.now(), refused
+			}
+			return v, a
+		}
+		w.client.wander()
+		w.rest(ctx, time.Duration(20+w.rng.IntN(150))*time.Millisecond)
+	}
+}
+
+func (w *writer) remember(number int) {
+	if len(w.recent) < rememberedAppends {
+		w.recent = append(w.recent, number)
+		return
+	}
+	w.recent[w.oldest] = number
+	w.oldest = (w.oldest + 1) % rememberedAppends
+}
+
+// again sends an append that was acknowledged once more, as it was or in the
+// other form. The answer must be the same, and nothing may be written.
+func (w *writer) again(ctx context.Context) {
+	if len(w.recent) == 0 {
+		return
+	}
+	number := w.recent[w.rng.IntN(len(w.recent))]
+	o := w.journal.at(number)
+	name := w.names.name(o.stream)
+	first := refOf(w.journal.client, number, 0)
+	req := write(w.ids, name, o.expected, first, int(o.count), w.rng.IntN(2) == 0)
+	a, err := w.client.do(ctx, w.client.choose(), req)
+	v := judgeWrite(a, err, http.StatusCreated, name)
+	switch {
+	case v.odd != "":
+		w.find.add(kindIdempotence, "sent again: %s: %s", w.names.describe(w.ids, first, o), v.odd)
+	case v.outcome == conflict:
+		w.find.add(kindIdempotence, "sent again and refused, current version %d: %s", v.number, w.names.describe(w.ids, first, o))
+	case v.outcome == done && v.number != o.number:
+		w.find.add(kindIdempotence, "sent again and acknowledged as %d: %s", v.number, w.names.describe(w.ids, first, o))
+	case v.outcome == done:
+		w.count.replays.Add(1)
+	default:
+		w.client.wander()
+	}
+}
+
+// readHead asks the leader for the last event of a stream.
+func (w *writer) readHead(ctx context.Context, stream uint32) *op {
+	o := w.journal.at(w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1}))
+	a, err := w.client.do(ctx, w.client.choose(), read(streamHead(w.names.name(stream), 1), true, 0))
+	if err != nil {
+		w.count.failed.Add(1)
+		w.client.wander()
+		return o
+	}
+	ret := w.hist.now()
+	o.node = int8(a.from.index)
+	switch a.status {
+	case http.StatusNotFound:
+	case http.StatusOK:
+		p, err := parsePage(a.body)
+		if err != nil || len(p.Entries) != 1 {
+			w.find.add(kindAnswer, "reading of the last event of %s: %s", w.names.name(stream), a)
+			return o
+		}
+		f := w.book.read(&p.Entries[0], w.place(a.from))
+		o.number, o.seen = f.number, f.ref
+		w.book.streamPage(w.place(a.from), stream, f.number, p.Entries)
+	default:
+		w.count.failed.Add(1)
+		w.oddRead(a)
+		w.client.wander()
+		return o
+	}
+	o.ret, o.outcome = ret, done
+	w.known[stream] = o.number
+	w.count.reads.Add(1)
+	return o
+}
+
+// oddRead reports answers to readings that no fault explains.
+func (l *load) oddRead(a *answer) {
+	switch {
+	case a.status >= 500, a.status == http.StatusRequestTimeout, a.status == http.StatusTemporaryRedirect:
+	default:
+		l.find.add(kindAnswer, "reading: %s", a)
+	}
+}

@@ -1,0 +1,243 @@
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/replication"
+)
+
+// openSecurity reads the certificates if there are any.
+func (n *Node) openSecurity() error {
+	c := n.config
+	set := n.opts.Certificates
+	if !c.Secured() && set == nil {
+		return nil
+	}
+	if set == nil {
+		var err error
+		if set, err = certs.Load(certs.Files{
+			Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
+			KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
+		}); err != nil {
+			return err
+		}
+	}
+	if set.ExpiresSoon(time.Now()) {
+		n.logger.Warn("the node's certificate expires soon", "expires", set.Expires)
+	}
+	var options certs.StoreOptions
+	if c.ClusterSize > 1 && c.ViaDNS() {
+		options.DNSName = c.ClusterDns
+	}
+	n.security = certs.NewStore(set, options)
+	return nil
+}
+
+// https says whether clients are served with TLS.
+func (n *Node) https() bool { return n.security != nil && !n.config.DisableHttps }
+
+func (n *Node) clusterOptions() replication.ClusterOptions {
+	c := n.config
+	store := replication.BoltDB
+	if c.RaftLogStore == config.LogStoreWal {
+		store = replication.Wal
+	}
+	host, port := n.clientEndpoint()
+	o := replication.ClusterOptions{
+		Replica: replication.Options{
+			Dir: c.Db, InMemory: c.MemDb, LogStore: store,
+			OnFatal: n.stopHard, Logger: n.logger, Stats: n.opts.Stats,
+			ElectionTimeout: c.LeaderElectionTimeout,
+		},
+		HasLog: n.hasLog, OpenLog: n.materials,
+		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,
+		Bind:            endpoint(c.ReplicationIp.String(), c.ReplicationPort),
+		Advertise:       endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
+		GossipBind:      endpoint(c.ReplicationIp.String(), c.GossipPort),
+		GossipAdvertise: endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.GossipPortAdvertiseAs, c.GossipPort)),
+		Seeds:           seeds(c),
+		GossipInterval:  c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
+		ClientHost: host, ClientPort: port, ClientSecure: n.https(),
+		CatchUpRate: int64(c.CatchUpThrottleMiB) << 20,
+	}
+	if n.opts.Seeds != nil {
+		o.Seeds = n.opts.Seeds
+	}
+	// A free port is known only once it is bound.
+	if c.ReplicationPort == 0 && c.ReplicationTcpPortAdvertiseAs == 0 {
+		o.Advertise = ""
+	}
+	if c.GossipPort == 0 && c.GossipPortAdvertiseAs == 0 {
+		o.GossipAdvertise = ""
+	}
+	if c.CatchUpThrottleMiB == 0 {
+		o.CatchUpRate = -1
+	}
+	if n.security != nil {
+		o.Security = n.security.Peers()
+	}
+	return o
+}
+
+// clientEndpoint is where clients reach this node.
+func (n *Node) clientEndpoint() (host string, port int) {
+	c := n.config
+	port = c.NodePort
+	if n.http != nil {
+		if a, ok := n.http.addr().(*net.TCPAddr); ok {
+			port = a.Port
+		}
+	}
+	host = or(c.AdvertiseHostToClientAs, or(c.NodeHostAdvertiseAs, c.NodeIp.String()))
+	return host, or(c.AdvertiseNodePortToClientAs, or(c.NodePortAdvertiseAs, port))
+}
+
+func endpoint(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+func or[T comparable](value, otherwise T) T {
+	var none T
+	if value == none {
+		return otherwise
+	}
+	return value
+}
+
+// seeds returns how the other nodes are found.
+func seeds(c *config.Config) func(context.Context) ([]string, error) {
+	if !c.ViaDNS() {
+		return func(context.Context) ([]string, error) { return c.GossipSeed, nil }
+	}
+	return func(ctx context.Context) ([]string, error) {
+		addresses, err := net.DefaultResolver.LookupHost(ctx, c.ClusterDns)
+		if err != nil {
+			return nil, fmt.Errorf("look up ClusterDns: %w", err)
+		}
+		for i := range addresses {
+			addresses[i] = endpoint(addresses[i], c.DNSGossipPort())
+		}
+		return addresses, nil
+	}
+}
+
+// hasLog reports whether there is a log in the data folder.
+func (n *Node) hasLog() (bool, error) {
+	names, err := n.opts.FS.List(n.config.Db)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(filepath.Base(name), "chunk-") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// materials opens the log and gives replication what stands on it.
+func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
+	log, err := n.openLog(cluster)
+	if err != nil {
+		return replication.Materials{}, err
+	}
+	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
+	return replication.Materials{
+		FSM: machine, Decider: fsm.NewDecider(log, time.Now), Log: log,
+		Data: data{log, machine}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+	}, nil
+}
+
+// data is the log as catching up sees it. What comes from other nodes goes through
+// the state machine, so that it never meets an entry that is being applied.
+type data struct {
+	log     *eventlog.Log
+	machine *fsm.Machine
+}
+
+var _ replication.Data = data{}
+
+func (d data) LastRecord() int64 {
+	page, err := d.log.ReadAll(event.AllRead{From: event.End, Count: 1, Backward: true})
+	if err != nil || len(page.Events) == 0 {
+		return -1
+	}
+	return page.Events[0].Position
+}
+
+func (d data) Epoch() int64 { return d.log.EpochPosition() }
+
+func (d data) Continue(end int64, chain event.Chain) (replication.Continuation, error) {
+	c, err := d.log.Continue(end, chain)
+	if err != nil {
+		return nil, err
+	}
+	return continuation{c}, nil
+}
+
+func (d data) AppendFrames(first int64, raw []byte) (int, error) {
+	return d.machine.AppendFrames(first, raw)
+}
+
+func (d data) InstallChunk(name string) error { return d.machine.InstallChunk(name) }
+
+func (d data) CreateTemp() (replication.TempFile, string, error) { return d.log.CreateTemp() }
+
+func (d data) OpenTemp(name string) (replication.TempFile, error) { return d.log.OpenTemp(name) }
+
+func (d data) DropTemp(name string) error { return d.log.DropTemp(name) }
+
+// continuation translates what the log says of its files.
+type continuation struct{ *eventlog.Continuation }
+
+func (c continuation) File() (file replication.ChunkFile, ok bool) {
+	f := c.Continuation.File()
+	if f == nil {
+		return file, false
+	}
+	return replication.ChunkFile{First: f.First, Last: f.Last, Size: f.Size, Checksum: hex.EncodeToString(f.Checksum[:]), End: f.End}, true
+}
+
+func (c continuation) Next(most int) (int64, []byte, error) {
+	b, err := c.Continuation.Next(most)
+	return b.First, b.Raw, err
+}
+
+// Recover makes the node of a data directory the only voter of the cluster of its
+// data, which the others then join: for restoring a whole cluster from copies. The
+// node must not run; Config says where the data are and how the node is reached.
+func Recover(o Options) (err error) {
+	if o.OnFatal == nil {
+		o.OnFatal = func(err error) { panic(err) }
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	o.FS = vfs.OS
+	n := &Node{opts: o, config: o.Config, logger: o.Logger, done: make(chan struct{})}
+	n.running, n.cancel = context.WithCancel(context.Background())
+	n.store = &store{log: &n.log}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	if n.users, err = newUsers(n.store, o); err != nil {
+		return err
+	}
+	if found, err := n.hasLog(); err != nil || !found {
+		return errors.Join(err, fmt.Errorf("%s holds no event log", o.Config.Db))
+	}
+	return replication.Recover(n.clusterOptions())
+}

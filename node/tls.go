@@ -1,0 +1,128 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/access"
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/certs"
+)
+
+const (
+	handshakeTimeout = 10 * time.Second
+	maxHandshakes    = 256 // under way at a time; more wait in the system's queue
+)
+
+// tlsListener hands out connections whose handshake is done, so that it is known
+// by then which protocol they speak and whether the other side is a node.
+type tlsListener struct {
+	inner    net.Listener
+	security *certs.Store
+	logger   hclog.Logger
+
+	ready  chan net.Conn
+	slots  chan struct{}
+	nodes  sync.Map // connections of nodes, until the server asks for them
+	ctx    context.Context
+	cancel context.CancelFunc
+	owned  sync.WaitGroup
+}
+
+func newTLSListener(l net.Listener, security *certs.Store, logger hclog.Logger) *tlsListener {
+	t := &tlsListener{inner: l, security: security, logger: logger, ready: make(chan net.Conn), slots: make(chan struct{}, maxHandshakes)}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.owned.Go(t.run)
+	return t
+}
+
+func (t *tlsListener) run() {
+	for {
+		select {
+		case t.slots <- struct{}{}:
+		case <-t.ctx.Done():
+			return
+		}
+		c, err := t.inner.Accept()
+		if err != nil {
+			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				t.cancel()
+				return
+			}
+			<-t.slots
+			t.logger.Warn("connection was not accepted", "error", err)
+			continue
+		}
+		t.owned.Go(func() {
+			defer func() { <-t.slots }()
+			t.handshake(c)
+		})
+	}
+}
+
+func (t *tlsListener) handshake(c net.Conn) {
+	ctx, cancel := context.WithTimeout(certs.WithPeer(t.ctx, c), handshakeTimeout)
+	defer cancel()
+	conn := tls.Server(c, t.security.PublicServer())
+	if err := conn.HandshakeContext(ctx); err != nil {
+		t.logger.Debug("TLS handshake", "remote", c.RemoteAddr().String(), "error", err)
+		if errors.Is(err, certs.ErrChain) {
+			t.logger.Warn("a client presented a certificate that is not trusted", "remote", c.RemoteAddr().String(), "error", err)
+		}
+		_ = c.Close() // The error is that of the handshake.
+		return
+	}
+	if certs.FromNode(ctx) {
+		t.nodes.Store(conn.RemoteAddr().String(), nil)
+	}
+	select {
+	case t.ready <- conn:
+	case <-t.ctx.Done():
+		_ = c.Close()
+	}
+}
+
+// connContext marks the connections of nodes: their callers are the system.
+func (t *tlsListener) connContext(ctx context.Context, c net.Conn) context.Context {
+	ctx = httpapi.ConnContext(ctx, c)
+	if _, ok := t.nodes.LoadAndDelete(c.RemoteAddr().String()); ok {
+		ctx = access.WithSystemConn(ctx)
+	}
+	return ctx
+}
+
+func (t *tlsListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-t.ready:
+		return c, nil
+	case <-t.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (t *tlsListener) Close() error {
+	t.cancel()
+	err := t.inner.Close()
+	t.owned.Wait()
+	return err
+}
+
+func (t *tlsListener) Addr() net.Addr { return t.inner.Addr() }
+
+// plain hides that a connection is one of TLS: it was made by another node for
+// one of its clients, whose rights are not those of the node.
+type plain struct{ net.Listener }
+
+func (l plain) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return struct{ net.Conn }{c}, nil
+}

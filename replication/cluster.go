@@ -1,0 +1,437 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/bootstrap"
+	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// Security gives the TLS settings of connections between nodes. It is asked anew
+// for each, so that certificates can be exchanged while the node runs.
+type Security = wire.Security
+
+// Materials are the event log and what stands on it, once that is open.
+type Materials struct {
+	FSM         raft.FSM
+	Decider     Decider
+	Log         Log
+	Data        Data
+	ClusterID   event.ID
+	DirectoryID event.ID
+}
+
+// ClusterOptions say how a node takes part in its cluster. OpenLog must be given.
+type ClusterOptions struct {
+	// Replica is what a Replica is made with; what Materials give is filled in.
+	Replica Options
+
+	// HasLog reports whether there is an event log in the data directory. OpenLog
+	// opens it, or makes one of the given cluster; zero: of a new one. It is called once.
+	HasLog  func() (bool, error)
+	OpenLog func(cluster event.ID) (Materials, error)
+
+	Size     int  // voters of the cluster; 1, the default, needs nothing of what follows
+	ReadOnly bool // never votes
+	Surplus  bool // let more nodes than Size join without being asked
+	Priority int  // the higher, the sooner this node is to lead
+	Version  string
+
+	Bind, Advertise             string // host:port of the port between nodes; what others are told, default what was bound
+	GossipBind, GossipAdvertise string // the same of gossip
+	Security                    Security
+	Seeds                       func(ctx context.Context) ([]string, error) // gossip addresses of other nodes
+	GossipInterval              time.Duration
+	GossipTimeout               time.Duration
+	DeadRemoval                 time.Duration // dead nodes are shown for so long
+
+	ClientHost   string // where clients reach this node
+	ClientPort   int
+	ClientSecure bool
+
+	// CatchUpRate bounds the bytes a second that this node fetches from others while
+	// the cluster is being written to; default 96 MiB, negative: no bound.
+	CatchUpRate int64
+}
+
+// EnsureDefaults fills in what is zero.
+func (o *ClusterOptions) EnsureDefaults() {
+	o.Replica.EnsureDefaults()
+	if o.Size == 0 {
+		o.Size = 1
+	}
+	if o.CatchUpRate == 0 {
+		o.CatchUpRate = 96 << 20
+	}
+	if o.HasLog == nil {
+		o.HasLog = func() (bool, error) { return true, nil }
+	}
+}
+
+// phase is how far a node has come; gossip tells it to the others.
+const (
+	phaseFresh   = "fresh"   // has no consensus state
+	phaseJoining = "joining" // has data, and is not admitted yet
+	phaseMember  = "member"
+)
+
+// Cluster is this node's part in its cluster: it finds the other nodes, forms or
+// joins a cluster with them, keeps the Replica running, and fetches data that
+// this node lacks. A node of a cluster of one is its own, and talks to nobody.
+type Cluster struct {
+	opts   ClusterOptions
+	logger hclog.Logger
+	node   event.ID
+	name   string // the node's id as text, as raft has it
+	made   bool   // there was consensus state at the start
+
+	port    *wire.Port // these are nil in a cluster of one
+	gossip  *gossip.Gossip
+	engine  *bootstrap.Engine
+	server  *http.Server
+	client  *http.Client
+	changes chan struct{} // capacity 1: held while the configuration is changed
+
+	id        atomic.Pointer[event.ID] // of the cluster, once known
+	materials atomic.Pointer[Materials]
+	replica   atomic.Pointer[Replica]
+	state     atomic.Value // event.NodeState while there is no Replica
+	priority  atomic.Int64
+	resigning atomic.Bool
+	stopping  atomic.Bool
+	readOnly  atomic.Pointer[error]
+	full      atomic.Bool
+	strangers atomic.Int64          // other nodes that hold another history
+	doubt     atomic.Pointer[error] // this node may be the one whose history is wrong
+	diverged  atomic.Pointer[error] // it is
+	few       atomic.Bool           // fewer voters than a majority of the cluster's size are known
+	removed   atomic.Bool           // the cluster goes on without this node
+
+	poke  chan struct{} // capacity 1: look at the other nodes now
+	pull  *puller
+	peers peers
+
+	mu         sync.Mutex // guards what follows
+	leadership Leadership
+	changed    chan struct{}
+
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+	leaving sync.Once
+	closing sync.Once
+	err     error
+}
+
+// OpenCluster starts a node's part in its cluster. In a cluster of one it returns
+// when raft runs. Otherwise it returns when other nodes can find this one, and
+// everything else goes on behind: State tells how far it is, and an error after
+// which the node cannot go on is told to OnFatal.
+func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
+	o.EnsureDefaults()
+	c := &Cluster{
+		opts: o, logger: o.Replica.Logger.Named("cluster"),
+		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
+	c.priority.Store(int64(o.Priority))
+	c.state.Store(event.StateInitializing)
+	c.few.Store(o.Size > 1)
+	c.pull = newPuller(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if o.Size == 1 {
+		return c, c.openAlone()
+	}
+	prepared, err := c.settle()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.connect(); err != nil {
+		if prepared != nil {
+			err = errors.Join(err, prepared.abandon())
+		}
+		return nil, err
+	}
+	c.owned.Go(func() {
+		if err := c.live(ctx, prepared); err != nil && ctx.Err() == nil {
+			c.opts.Replica.OnFatal(err)
+		}
+	})
+	c.owned.Go(func() { c.watchPeers(ctx) })
+	c.owned.Go(func() { c.seekAdmission(ctx) })
+	c.owned.Go(func() { c.pull.run(ctx) })
+	return c, nil
+}
+
+// openAlone starts the node of a cluster of one.
+func (c *Cluster) openAlone() error {
+	m, err := c.openLog(event.ID{})
+	if err != nil {
+		return err
+	}
+	r, err := Open(c.replicaOptions(m))
+	if err != nil {
+		return err
+	}
+	c.node = r.Identity().Node
+	c.name = c.node.String()
+	c.follow(r)
+	return nil
+}
+
+func (c *Cluster) openLog(cluster event.ID) (*Materials, error) {
+	m, err := c.opts.OpenLog(cluster)
+	if err != nil {
+		return nil, err
+	}
+	c.id.Store(&m.ClusterID)
+	c.materials.Store(&m)
+	return &m, nil
+}
+
+func (c *Cluster) replicaOptions(m *Materials) Options {
+	o := c.opts.Replica
+	o.FSM, o.Decider, o.Log = m.FSM, m.Decider, m.Log
+	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.node
+	o.LeaderAddress = func(node, _ string) string { return c.clientAddress(node) }
+	o.Outranked = c.outranked
+	o.Behind = c.pull.kick
+	return o
+}
+
+// settle finds out what this node is, without any other: it opens the event log
+// if there is one, and the consensus state. Consensus state that is incomplete
+// or foreign is thrown away: the node takes a new id, keeps its data, and is
+// admitted anew, for a node that forgot its votes must not vote.
+func (c *Cluster) settle() (*Replica, error) {
+	dir := c.opts.Replica.Dir
+	hasLog, err := c.opts.HasLog()
+	if err != nil {
+		return nil, err
+	}
+	var m *Materials
+	if hasLog {
+		if m, err = c.openLog(event.ID{}); err != nil {
+			return nil, err
+		}
+	}
+	if c.opts.Replica.InMemory {
+		return nil, c.promise(&memoryRecord{})
+	}
+	record := bootstrap.FileStore(filepath.Join(dir, raftDir, promiseFile))
+	if c.made, err = settleCreation(dir); err != nil {
+		return nil, err
+	}
+	if c.made {
+		prepared, err := c.prepareExisting(m)
+		var behind *behindError
+		if err == nil || errors.As(err, &behind) { // What is missing is fetched later.
+			err := c.promise(record)
+			if err == nil && prepared != nil {
+				err = prepared.state.settlePulled(m.Log.Tail())
+			}
+			if err != nil && prepared != nil {
+				err = errors.Join(err, prepared.abandon())
+			}
+			return prepared, err
+		}
+		if !errors.Is(err, ErrStateLost) {
+			return nil, err
+		}
+		c.logger.Error("this node's consensus state is not usable: it takes a new id, keeps its data, and asks to be admitted again", keyError, err)
+		if err := remove(filepath.Join(dir, raftDir)); err != nil {
+			return nil, err
+		}
+		c.made, c.node = false, event.ID{}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
+		return nil, err
+	}
+	return nil, c.promise(record)
+}
+
+// prepareExisting opens consensus state that is there. A node that lacks data gets
+// no Replica yet: live fetches them first.
+func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
+	if m == nil {
+		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", ErrStateLost)
+	}
+	id, err := readIdentity(filepath.Join(c.opts.Replica.Dir, raftDir))
+	if err != nil {
+		return nil, err
+	}
+	c.node = id.Node
+	return prepare(c.replicaOptions(m))
+}
+
+// promise makes what takes part in forming a cluster. A node without consensus
+// state takes its id from what it promised before, or makes and records one.
+func (c *Cluster) promise(store bootstrap.Store) (err error) {
+	if c.node.IsZero() {
+		if c.node, err = bootstrap.Identify(store); err != nil {
+			return err
+		}
+	} else if _, err := store.Load(); errors.Is(err, fs.ErrNotExist) {
+		// It was a cluster of one before, or was recovered from a copy: it has promised nothing.
+		if err := store.Save(bootstrap.Record{Node: c.node}); err != nil {
+			return err
+		}
+	}
+	o := bootstrap.Options{
+		Node: c.node, ClusterSize: c.opts.Size, ReadOnly: c.opts.ReadOnly, Store: store,
+		View: (*bootstrapView)(c), Caller: (*bootstrapCaller)(c), Logger: c.logger,
+		RecordPlace: filepath.Join(c.opts.Replica.Dir, raftDir),
+	}
+	if m := c.materials.Load(); m != nil && (c.made || m.Log.Tail().End > 0) {
+		o.Cluster = m.ClusterID
+	}
+	c.engine, err = bootstrap.New(o)
+	return err
+}
+
+// memoryRecord is the record of a database in memory.
+type memoryRecord struct {
+	mu     sync.Mutex // guards record
+	record *bootstrap.Record
+}
+
+func (m *memoryRecord) Load() (bootstrap.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.record == nil {
+		return bootstrap.Record{}, fs.ErrNotExist
+	}
+	return *m.record, nil
+}
+
+func (m *memoryRecord) Save(r bootstrap.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = &r
+	return nil
+}
+
+// connect opens the port between nodes and gossip.
+func (c *Cluster) connect() (err error) {
+	o := &c.opts
+	c.name = c.node.String()
+	o.Replica.Stats.GaugeFunc("annals_cluster_other_histories", "Nodes of this cluster whose log differs from this node's.",
+		func() float64 { return float64(c.strangers.Load()) })
+	c.port, err = wire.Open(wire.Options{
+		Bind: o.Bind, Advertise: o.Advertise, Node: c.node, Cluster: c.ID, Security: o.Security, Logger: c.logger,
+	})
+	if err != nil {
+		return err
+	}
+	o.Advertise = c.port.Advertised()
+	c.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
+	c.server = c.port.HTTPServer(c.services())
+	listener := c.port.Listener(wire.KindService)
+	c.owned.Go(func() {
+		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.stopping.Load() {
+			c.logger.Error("other nodes are no longer served", keyError, err)
+		}
+	})
+	phase := phaseFresh
+	if c.made || c.materials.Load() != nil {
+		phase = phaseJoining
+	}
+	c.gossip, err = gossip.Open(gossip.Options{
+		Bind: o.GossipBind, Advertise: o.GossipAdvertise, Security: o.Security, Seeds: o.Seeds,
+		Interval: o.GossipInterval, Timeout: o.GossipTimeout, DeadRemoval: o.DeadRemoval, Logger: c.logger,
+		Self: gossip.Self{
+			Node: c.node, Cluster: c.ID(), ReplicationAddress: o.Advertise,
+			HTTPHost: o.ClientHost, HTTPPort: o.ClientPort, HTTPSecure: o.ClientSecure,
+			ReadOnly: o.ReadOnly, Priority: o.Priority, ClusterSize: o.Size, Version: o.Version, Format: dataFormat, Phase: phase,
+		},
+	})
+	return err
+}
+
+// dataFormat is the version of what nodes send each other of their logs,
+// chunk size included. Nodes with different ones do not form a cluster. Do not
+// change without changing the format.
+const dataFormat = 1
+
+// ID is the id of the cluster, zero as long as it is not known.
+func (c *Cluster) ID() event.ID {
+	if id := c.id.Load(); id != nil {
+		return *id
+	}
+	return event.ID{}
+}
+
+// Node is the id of this node.
+func (c *Cluster) Node() event.ID { return c.node }
+
+// GossipAddr is the address of gossip, empty in a cluster of one.
+func (c *Cluster) GossipAddr() string {
+	if c.gossip == nil {
+		return ""
+	}
+	return c.gossip.Addr()
+}
+
+// Port is the port between nodes; nil in a cluster of one.
+func (c *Cluster) Port() *wire.Port { return c.port }
+
+// Replica returns the running Replica, nil while there is none.
+func (c *Cluster) Replica() *Replica { return c.replica.Load() }
+
+// Leave hands leadership over if this node leads, and tells the others that it
+// goes. It is the first step of Close, and may be taken before.
+func (c *Cluster) Leave() {
+	c.leaving.Do(func() {
+		if c.port != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), c.opts.Replica.DrainTimeout)
+			defer cancel()
+			c.warn("hand leadership over", c.Resign(ctx))
+		}
+		c.stopping.Store(true)
+	})
+}
+
+// Close leaves, answers every waiting request and stops everything. It is
+// idempotent and returns even when a disk or a peer hangs.
+func (c *Cluster) Close() error {
+	c.closing.Do(func() {
+		c.Leave()
+		c.cancel()
+		var errs []error
+		if r := c.replica.Swap(nil); r != nil {
+			errs = append(errs, r.Close())
+		}
+		if c.gossip != nil {
+			errs = append(errs, c.gossip.Close())
+		}
+		if c.server != nil {
+			errs = append(errs, c.server.Close())
+			c.client.CloseIdleConnections()
+		}
+		if c.port != nil {
+			errs = append(errs, c.port.Close())
+		}
+		c.owned.Wait()
+		c.publish(Leadership{})
+		c.err = errors.Join(errs...)
+	})
+	return c.err
+}

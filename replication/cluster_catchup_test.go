@@ -1,0 +1,252 @@
+package replication_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// short keeps the Raft logs so short that a node which was away needs a manifest.
+func short(o *replication.ClusterOptions) {
+	o.Replica.SnapshotEntries, o.Replica.TrailingEntries = 20, 5
+}
+
+// lag stops a node's raft from hearing the others, and has them go on for so long
+// that their Raft logs begin behind its end. The others of its services go on.
+func (h *house) lag(n *node, stream string, from int64) (records int64) {
+	h.t.Helper()
+	id := n.cluster.Load().Node()
+	h.cut("lag", func(from event.ID, to *node, kind wire.Kind) bool {
+		return kind != wire.KindService && (to == n || from == id)
+	})
+	return h.outrun(n, n.raft().LastIndex(), stream, from)
+}
+
+// outrun writes until the Raft logs of all nodes but one, which is away, begin behind
+// an index, and changes the leader then: the old one may have entries from before
+// under way.
+func (h *house) outrun(away *node, index uint64, stream string, from int64) int64 {
+	h.t.Helper()
+	for records := from; ; {
+		h.writes(stream, records, records+10)
+		records += 10
+		kept := slices.ContainsFunc(h.others(away), func(n *node) bool {
+			first, err := replication.FirstIndex(n.cluster.Load())
+			return err != nil || first <= index+1
+		})
+		if !kept {
+			h.resign(h.t.Context())
+			return records
+		}
+		if records > from+10_000 {
+			h.t.Fatal("the Raft log is never cut")
+		}
+	}
+}
+
+// While data is fetched for a manifest, raft goes on: the node hears its leader,
+// votes, and takes part in electing another one. If accepting a manifest waited
+// for the network, two nodes of three would be out, the one that is down and this.
+func TestRule11RestoreNeverWaits(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory, short)
+	h.writes("s", 0, 10)
+	h.alike()
+	old := h.leader()
+	behind := h.others(old)[0]
+	other := slices.DeleteFunc(h.others(old), func(n *node) bool { return n == behind })[0]
+	id := behind.cluster.Load().Node()
+	records := h.lag(behind, "s", 10)
+	before := behind.data.Tail()
+
+	// Now the manifest can come, and nothing can be fetched.
+	h.cut("data", func(from event.ID, to *node, kind wire.Kind) bool {
+		return kind == wire.KindService && (to == behind || from == id)
+	})
+	h.lift("lag")
+	behind.says("data could not be fetched")
+	for range 5 {
+		contact := behind.raft().LastContact()
+		eventually(t, "the node hears its leader", func() bool { return behind.raft().LastContact().After(contact) })
+	}
+	if behind.data.Tail() != before {
+		t.Error("data came through the cut")
+	}
+	// Only with the vote of the node that lacks data can there be another leader.
+	if h.leader() == other {
+		old, other = other, old
+	}
+	h.isolate(old)
+	eventually(t, "the node that lacks data votes", func() bool { return other.raft().State() == raft.Leader })
+
+	h.lift("data")
+	h.rejoin(old)
+	h.alike()
+	behind.holds("s", records)
+	if pulled, _ := behind.data.pulls(); pulled == 0 {
+		t.Error("nothing was fetched")
+	}
+	h.write("s", records)
+	h.alike()
+}
+
+// A node that was away for longer than the Raft log reaches back fetches what it
+// lacks, frames and rewritten chunk files alike, and begins where an interrupted transfer ended.
+func TestCatchingUp(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk, short)
+	h.writes("s", 0, 10)
+	h.alike()
+	n := h.others(h.leader())[0]
+	id, last := n.id(), n.raft().LastIndex()
+	n.stop()
+	records := h.outrun(n, last, "s", 10)
+	for _, other := range h.running() {
+		other.data.mu.Lock()
+		other.data.packed = len(other.data.frames) / 2
+		other.data.mu.Unlock()
+	}
+	n.start()
+	h.alike()
+	n.holds("s", records)
+	h.settled()
+	if n.id() != id {
+		t.Errorf("node %s is %s now", id, n.id())
+	}
+	n.data.tempMu.Lock()
+	defer n.data.tempMu.Unlock()
+	if n.data.chunks == 0 || n.data.pulled == 0 {
+		t.Errorf("%d files and %d frames were fetched", n.data.chunks, n.data.pulled)
+	}
+}
+
+// A node whose event log lacks what its manifests promise fetches that before raft
+// starts: started at once, it would acknowledge and vote for data that it does not have.
+func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		t.Run(string(kind), func(t *testing.T) {
+			h := startHouse(t, 3, onDisk, short, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
+			records := h.outrun(nil, 40, "s", 0)
+			h.alike()
+			n := h.others(h.leader())[0]
+			id := n.id()
+			n.stop()
+			n.data.shorten(8)
+			h.cut("data", func(from event.ID, to *node, kind wire.Kind) bool {
+				return kind == wire.KindService && from.String() == id
+			})
+			n.start()
+			n.says("lacks data that it had promised to hold")
+			if n.raft() != nil || n.state() != event.StateCatchingUp {
+				t.Errorf("raft runs, the node is %s", n.state())
+			}
+			h.write("s", records)
+			h.lift("data")
+			h.alike()
+			n.holds("s", records+1)
+			h.settled()
+			if n.id() != id {
+				t.Errorf("node %s is %s now", id, n.id())
+			}
+		})
+	}
+}
+
+// Entries of a leader that lost, beyond the manifest that replaces them, are thrown
+// away and raft begins on an empty log: raft itself would count on from
+// the last of them, and the leader and the node would refuse each other for ever.
+func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+		t.Run(string(kind), func(t *testing.T) {
+			h := startHouse(t, 3, onDisk, short)
+			h.writes("s", 0, 10)
+			h.alike()
+			n := h.others(h.leader())[0]
+			id := n.id()
+			n.stop()
+			last, err := replication.ForgeEntries(n.dir, replication.BoltDB, 400)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.setup = append(n.setup, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
+			h.resign(t.Context()) // in another term the forged entries do not count
+			records := h.outrun(n, last-400, "s", 10)
+			n.start()
+			n.says("raft is started anew")
+			h.alike()
+			n.holds("s", records)
+			h.settled()
+			h.write("s", records)
+			h.alike()
+			if n.id() != id {
+				t.Errorf("node %s is %s now", id, n.id())
+			}
+			n.stop()
+			n.start()
+			h.settled()
+			h.write("s", records+1)
+			h.alike()
+		})
+	}
+}
+
+// The same in memory, where nothing of raft's can be opened again.
+func TestRule13InMemory(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory, short)
+	h.writes("s", 0, 10)
+	h.alike()
+	n := h.others(h.leader())[0]
+	records := h.lag(n, "s", 10)
+	last, err := replication.ForgeRunning(n.cluster.Load(), 400)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := h.leader().raft().CurrentTerm()
+	h.resign(t.Context())
+	records = h.outrun(n, h.leader().raft().LastIndex(), "s", records)
+	if newest := h.leader().raft().LastIndex(); newest > last || h.leader().raft().CurrentTerm() == term {
+		t.Fatalf("the leader is at %d already, the forged entries end at %d", newest, last)
+	}
+	h.lift("lag")
+	h.alike()
+	n.holds("s", records)
+	h.settled()
+	h.write("s", records)
+	h.alike()
+}
+
+// A stale manifest, one that comes late after entries behind it were stored, changes nothing.
+func TestCatchingUpWhileWriting(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory, short)
+	h.writes("s", 0, 5)
+	h.alike()
+	n := h.others(h.leader())[0]
+	records := h.lag(n, "s", 5)
+	h.lift("lag")
+	late := time.Now().Add(patience)
+	for caught := false; !caught; records++ {
+		h.write("s", records)
+		caught = n.data.Tail().End+200 > h.leader().data.Tail().End
+		if time.Now().After(late) {
+			t.Fatal("the node never catches up with a cluster that is written to")
+		}
+	}
+	h.alike()
+	n.holds("s", records)
+	for _, n := range h.nodes {
+		if strings.Contains(n.lines.String(), "different histories") {
+			t.Errorf("node %s raised the alarm", n.name)
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package replication_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// A read is confirmed by what happened after it was asked for: a leader that was
+// deposed without noticing would confirm a state that lacks acknowledged writes.
+func TestRule19DeposedLeaderConfirmsNothing(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.writes("s", 0, 3)
+	h.alike()
+	old := h.leader()
+	if err := old.cluster.Load().Confirm(t.Context()); err != nil {
+		t.Errorf("the leader: %v", err)
+	}
+	h.isolate(old)
+	// Others acknowledge a write while the old leader is asked all the time.
+	var asked sync.WaitGroup
+	stop := make(chan struct{})
+	var acknowledged sync.Map // what had been acknowledged before a confirmation was asked for
+	asked.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_, written := acknowledged.Load("s")
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			err := old.cluster.Load().Confirm(ctx)
+			cancel()
+			if err == nil && written && old.data.count("s") < 4 {
+				t.Error("the deposed leader confirmed a state that lacks an acknowledged write")
+				return
+			}
+		}
+	})
+	late := time.After(patience)
+	for done := false; !done; {
+		for _, n := range h.others(old) {
+			done = done || n.write("s", 3) == nil
+		}
+		select {
+		case <-late:
+			t.Fatal("the others never acknowledge a write")
+		default:
+		}
+	}
+	acknowledged.Store("s", true)
+	eventually(t, "the old leader knows", func() bool { return old.raft().State() != raft.Leader })
+	if err := old.write("s", 4); err == nil {
+		t.Error("the deposed leader acknowledged a write")
+	}
+	h.rejoin(old)
+	h.alike()
+	close(stop)
+	asked.Wait()
+	old.holds("s", 4)
+	if err := h.leader().cluster.Load().Confirm(t.Context()); err != nil {
+		t.Errorf("the new leader: %v", err)
+	}
+}
+
+// resign has the leader resign until another node leads, and returns that. On a busy
+// machine the successor may be elected too late for raft, which then says so.
+func (h *house) resign(ctx context.Context) *node {
+	h.t.Helper()
+	old := h.leader()
+	var err error
+	eventually(h.t, "another leader", func() bool {
+		if h.leader() == old {
+			err = old.cluster.Load().Resign(ctx)
+		}
+		return h.leader() != old
+	})
+	if err != nil {
+		h.t.Logf("resign: %v", err)
+	}
+	return h.leader()
+}
+
+// Who takes over is the voter with the highest priority among those that have
+// nearly everything; raft knows no priorities, and would take one that holds
+// everybody up or a replica without a vote.
+func TestRule23ResignPicksByPriority(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	readOnly := h.add(inMemory, func(o *replication.ClusterOptions) { o.ReadOnly, o.Priority = true, 99 })
+	readOnly.start()
+	eventually(t, "the replica is admitted", func() bool { return readOnly.state() == event.StateReadOnlyReplica })
+	h.write("s", 0)
+	h.alike()
+	old := h.leader()
+	voters := slices.DeleteFunc(h.others(old), func(n *node) bool { return n == readOnly })
+	for i, want := range []*node{voters[0], voters[1], voters[0]} {
+		for _, n := range h.nodes[:3] {
+			priority := 0
+			if n == want {
+				priority = 5 + i
+			}
+			if err := n.cluster.Load().SetPriority(priority); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "all know the priorities", func() bool {
+			for _, n := range h.nodes {
+				for _, m := range n.cluster.Load().View().Members {
+					if (m.Node.String() == want.id()) != (m.Priority == 5+i) {
+						return false
+					}
+				}
+			}
+			return true
+		})
+		if h.leader() == want {
+			continue // raft itself elected it meanwhile
+		}
+		if got := h.resign(t.Context()); got != want {
+			t.Errorf("node %s leads, node %s has the highest priority", got.name, want.name)
+		}
+	}
+	if readOnly.votes() {
+		t.Error("a read-only replica votes")
+	}
+}
+
+// A node that lacks much does not take over, whatever its priority: nobody could
+// write while it is brought up to date.
+func TestRule23ResignLeavesOutWhoLags(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	behind := h.others(h.leader())[0]
+	if err := behind.cluster.Load().SetPriority(9); err != nil {
+		t.Fatal(err)
+	}
+	h.cut("raft", func(from event.ID, to *node, kind wire.Kind) bool {
+		return kind != wire.KindService && (to == behind || from == behind.cluster.Load().Node())
+	})
+	h.writes("s", 0, 1200)
+	if got := h.resign(t.Context()); got == behind {
+		t.Errorf("node %s leads, and lacks 1,200 entries", behind.name)
+	}
+	h.lift("raft")
+	h.alike()
+}
+
+// A leader that resigns stops deciding and finishes what is under way first: no
+// write gets an unknown outcome, and none is lost or done twice.
+func TestRule23ResignLosesNoWrite(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	const writers = 6
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	var done [writers]int64
+	for w := range writers {
+		wg.Go(func() {
+			stream := fmt.Sprint("s", w)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for _, n := range h.nodes {
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					_, err := n.cluster.Load().Submit(ctx, &event.Write{Stream: stream, ExpectedVersion: done[w] - 1})
+					cancel()
+					var elsewhere *event.NotLeader
+					switch {
+					case err == nil:
+						done[w]++
+					case errors.As(err, &elsewhere), errors.Is(err, event.ErrNotReady):
+					default:
+						// An election for want of time makes an outcome unknown; then the stream tells.
+						if n.write(stream, done[w]) == nil {
+							done[w]++
+						}
+						if !errors.Is(err, event.ErrOutcomeUnknown) && !errors.Is(err, event.ErrWriteTimeout) && !errors.As(err, new(*event.WrongExpectedVersion)) {
+							t.Errorf("%s: %v", stream, err)
+						}
+					}
+				}
+			}
+		})
+	}
+	for range 4 {
+		before := h.leader()
+		terms := before.raft().CurrentTerm()
+		lost := strings.Count(before.lines.String(), "outcome of an entry is unknown")
+		next := h.resign(t.Context())
+		if next.raft().CurrentTerm() == terms+1 && strings.Count(before.lines.String(), "outcome of an entry is unknown") > lost {
+			t.Error("resigning left the outcome of an entry unknown")
+		}
+		h.write(fmt.Sprint("between", terms), 0)
+	}
+	close(stop)
+	wg.Wait()
+	h.alike()
+	for _, n := range h.nodes {
+		for w := range writers {
+			n.holds(fmt.Sprint("s", w), done[w])
+		}
+	}
+	if slices.Min(done[:]) == 0 {
+		t.Errorf("writers wrote %v", done)
+	}
+}
+
+// A node that hears nobody asks whether it would be elected before it begins a
+// term: when it comes back it must not depose a leader that all others follow.
+func TestRule23PreVoteKeepsTheTerm(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	n := h.others(h.leader())[0]
+	h.isolate(n)
+	term := n.raft().CurrentTerm()
+	eventually(t, "the lonely node stands for election", func() bool {
+		return strings.Count(n.lines.String(), "pre-vote campaign failed") > 3
+	})
+	if got := n.raft().CurrentTerm(); got > term+1 { // an answer may have been under way
+		t.Errorf("the lonely node went from term %d to %d", term, got)
+	}
+	if got := n.write("s", 1); got == nil {
+		t.Error("the lonely node acknowledged a write")
+	}
+	h.rejoin(n)
+	h.write("s", 1)
+	h.alike()
+}
+
+// A leader whose disk is nearly full hands over to a node that has room: the cluster
+// goes on taking writes. While no node has room it leads on and says why it refuses.
+func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	full := h.leader()
+	full.cluster.Load().SetReadOnly(event.ErrDiskFull)
+	eventually(t, "another node leads", func() bool { return h.leader() != full })
+	h.write("s", 1)
+	h.alike()
+	for _, n := range h.nodes {
+		n.cluster.Load().SetReadOnly(event.ErrDiskFull)
+	}
+	eventually(t, "the leader refuses with the reason", func() bool { return errors.Is(h.leader().write("s", 2), event.ErrDiskFull) })
+	for _, n := range h.nodes {
+		n.cluster.Load().SetReadOnly(nil)
+	}
+	h.write("s", 2)
+}
+
+// A follower without room takes no entries, lags, and catches up once there is room.
+func TestFollowerWithAFullDiskLags(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	h.alike()
+	full := h.others(h.leader())[0]
+	full.cluster.Load().SetFull(true)
+	h.writes("s", 1, 20)
+	if n := full.data.count("s"); n >= 20 {
+		t.Errorf("it took %d records", n)
+	}
+	full.cluster.Load().SetFull(false)
+	h.alike()
+	full.holds("s", 20)
+}
+
+// A read-only replica gets everything, has no vote and never leads.
+func TestReadOnlyReplicaNeverVotes(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 3, 3, inMemory)
+	replica := h.add(inMemory, func(o *replication.ClusterOptions) { o.ReadOnly, o.Priority = true, math.MaxInt32 })
+	h.start(replica) // first, so that it is there while the cluster forms
+	h.start(h.nodes[:3]...)
+	eventually(t, "three voters and a replica", func() bool {
+		return replica.state() == event.StateReadOnlyReplica && len(replica.servers()) == 4 &&
+			!slices.ContainsFunc(h.nodes[:3], func(n *node) bool { return !n.votes() })
+	})
+	h.write("s", 0)
+	h.alike()
+	replica.holds("s", 1)
+	if err := replica.write("s", 1); err == nil || replica.votes() {
+		t.Errorf("the replica wrote, or votes: %v", err)
+	}
+	var elsewhere *event.NotLeader
+	if err := replica.write("s", 1); !errors.As(err, &elsewhere) || !strings.Contains(elsewhere.Address, h.leader().name+".example") {
+		t.Errorf("the replica says %v", err)
+	}
+	// Two of three voters are gone: with the replica's vote there would be a leader.
+	gone := h.others(replica)
+	gone[0].stop()
+	gone[1].stop()
+	eventually(t, "nobody leads", func() bool {
+		return replica.state() == event.StateReadOnlyLeaderless && gone[2].raft().State() != raft.Leader
+	})
+}

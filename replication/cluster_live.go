@@ -1,0 +1,357 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// live takes the node from whatever it was at the start to a running Replica, and
+// starts that anew whenever raft has to begin on an empty Raft log.
+func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
+	defer func() {
+		if prepared != nil {
+			c.warn("close consensus state", prepared.abandon())
+		}
+	}()
+	if !c.made {
+		var err error
+		if prepared, err = c.begin(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		for prepared == nil {
+			var behind *behindError
+			r, err := c.prepareExisting(c.materials.Load())
+			if err != nil && !errors.As(err, &behind) {
+				return err
+			}
+			if err == nil {
+				prepared = r
+				break
+			}
+			c.state.Store(event.StateCatchingUp)
+			c.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", keyError, err)
+			if err := c.pull.until(ctx, behind.end); err != nil {
+				return err
+			}
+		}
+		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.ID(), phaseMember })
+		r := prepared
+		prepared = nil
+		if err := r.start(c.transport()); err != nil {
+			return err
+		}
+		done := c.follow(r)
+		select {
+		case <-ctx.Done():
+			err := r.Close()
+			<-done
+			return err
+		case <-r.anew:
+			c.logger.Warn("raft is started anew: its log held entries that no quorum had")
+			c.replica.CompareAndSwap(r, nil)
+			if err := r.Close(); err != nil {
+				return err
+			}
+			<-done
+			if c.opts.Replica.InMemory {
+				var err error
+				if prepared, err = prepareOn(c.replicaOptions(c.materials.Load()), r.state); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// transport is what connects raft for one life.
+func (c *Cluster) transport() raft.Transport {
+	return c.port.Raft(wire.RaftOptions{
+		Address: func(id raft.ServerID) (string, bool) {
+			m, ok := c.member(string(id))
+			return m.ReplicationAddress, ok
+		},
+		Prepare: c.prepareInstall,
+		Logger:  quiet{c.opts.Replica.Logger},
+	})
+}
+
+// begin makes consensus state for a node that has none. A node without data takes
+// part in forming a cluster, or finds that there is one. One with data has been
+// restored from files, or lost its consensus state, or was interrupted when it
+// joined: it belongs to the cluster of its data, and asks to be admitted there.
+func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
+	c.state.Store(event.StateDiscoverLeader)
+	form := false
+	m := c.materials.Load()
+	if m == nil || m.Log.Tail().End == 0 {
+		// The cluster's id was agreed upon before the log was made with it.
+		outcome, err := c.engine.Run(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			if m, err = c.openLog(outcome.Cluster); err != nil {
+				return nil, err
+			}
+		}
+		if m.ClusterID != outcome.Cluster {
+			return nil, fmt.Errorf("the empty event log belongs to cluster %s, but the other nodes to %s: "+
+				"remove the data directory to have this node join them", m.ClusterID, outcome.Cluster)
+		}
+		form = outcome.Form
+	}
+	if !form {
+		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.ID(), phaseJoining })
+		c.state.Store(c.replicaState(event.StateCatchingUp, event.StatePreReadOnlyReplica))
+		if err := c.pull.level(ctx); err != nil {
+			return nil, err
+		}
+		c.state.Store(c.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica))
+	}
+	o := c.replicaOptions(m)
+	o.Joining = !form
+	o.Transport = addressOnly{address: raft.ServerAddress(c.opts.Advertise)}
+	return prepare(o)
+}
+
+// addressOnly is a transport that only knows where this node is.
+type addressOnly struct {
+	raft.Transport
+	address raft.ServerAddress
+}
+
+func (a addressOnly) LocalAddr() raft.ServerAddress { return a.address }
+
+// replicaState returns the first state for a node that votes and the second for one that does not.
+func (c *Cluster) replicaState(voter, readOnly event.NodeState) event.NodeState {
+	if c.opts.ReadOnly {
+		return readOnly
+	}
+	return voter
+}
+
+// tell changes what gossip says of this node.
+func (c *Cluster) tell(change func(*gossip.Self)) {
+	if c.gossip == nil {
+		return
+	}
+	c.warn("tell the other nodes about this one", c.gossip.Update(change))
+}
+
+func (c *Cluster) warn(doing string, err error) {
+	if err != nil {
+		c.logger.Warn(doing, keyError, err)
+	}
+}
+
+// follow makes a running Replica the one that serves, and passes its leadership
+// on. The channel is closed when that has ended.
+func (c *Cluster) follow(r *Replica) <-chan struct{} {
+	if reason := c.readOnly.Load(); reason != nil {
+		r.SetReadOnly(*reason)
+	}
+	r.state.logs.full.Store(c.full.Load())
+	c.replica.Store(r)
+	c.warn("see who is to lead", r.Rank())
+	done := make(chan struct{})
+	c.owned.Go(func() {
+		defer close(done)
+		for {
+			l, changed := r.Leadership()
+			c.publish(c.counts(r, l))
+			c.look()
+			select {
+			case <-changed:
+			case <-r.closed:
+				c.publish(Leadership{})
+				return
+			}
+		}
+	})
+	return done
+}
+
+// counts says whether leadership counts: as long as a cluster that is being
+// formed has fewer voters than a majority of its size, an answer would promise
+// more than is so.
+func (c *Cluster) counts(r *Replica, l Leadership) Leadership {
+	if !l.Leading || c.opts.Size == 1 {
+		return l
+	}
+	configuration, _, err := r.Configuration()
+	few := err != nil || voters(configuration) < c.opts.Size/2+1
+	c.few.Store(few)
+	if few {
+		return Leadership{}
+	}
+	return l
+}
+
+func voters(configuration raft.Configuration) (n int) {
+	for _, server := range configuration.Servers {
+		if server.Suffrage == raft.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Cluster) publish(l Leadership) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leadership != l {
+		c.leadership = l
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
+}
+
+// Leadership says whether this node leads and may acknowledge writes, and returns
+// a channel that is closed when that changes.
+func (c *Cluster) Leadership() (Leadership, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leadership, c.changed
+}
+
+// Submit does what Replica.Submit does, also while there is no Replica.
+func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
+	r, err := c.serving()
+	if err != nil {
+		return event.Written{}, err
+	}
+	return r.Submit(ctx, w)
+}
+
+// Confirm does what Replica.Confirm does, also while there is no Replica.
+func (c *Cluster) Confirm(ctx context.Context) error {
+	r, err := c.serving()
+	if err != nil {
+		return err
+	}
+	return r.Confirm(ctx)
+}
+
+func (c *Cluster) serving() (*Replica, error) {
+	r := c.replica.Load()
+	if r == nil {
+		if address, ok := c.Redirect(); ok {
+			return nil, &event.NotLeader{Address: address}
+		}
+		return nil, event.ErrNotReady
+	}
+	if c.few.Load() {
+		if own, _ := r.Leadership(); own.Leading {
+			return nil, event.ErrNotReady
+		}
+	}
+	return r, nil
+}
+
+// SetReadOnly makes Submit fail with the reason; nil lifts it. A leader that must
+// refuse writes hands over to a node that need not.
+func (c *Cluster) SetReadOnly(reason error) {
+	if reason == nil {
+		c.readOnly.Store(nil)
+	} else {
+		c.readOnly.Store(&reason)
+	}
+	if r := c.replica.Load(); r != nil {
+		r.SetReadOnly(reason)
+	}
+	c.look()
+}
+
+// SetFull says that this node has no room for more entries from a leader. It lags
+// behind then, until there is room again.
+func (c *Cluster) SetFull(full bool) {
+	if c.full.Swap(full) == full {
+		return
+	}
+	if r := c.replica.Load(); r != nil {
+		r.state.logs.full.Store(full)
+	}
+}
+
+// look has the other nodes looked at now.
+func (c *Cluster) look() {
+	select {
+	case c.poke <- struct{}{}:
+	default:
+	}
+}
+
+// markPulled records that the event log may be ahead of the Raft log. There need not be a Raft log yet.
+func (c *Cluster) markPulled() error {
+	if r := c.replica.Load(); r != nil {
+		return r.state.mark(pulledFile)
+	}
+	if c.opts.Replica.InMemory {
+		return nil
+	}
+	dir := filepath.Join(c.opts.Replica.Dir, raftDir)
+	if made, err := exists(filepath.Join(dir, identityFile)); err != nil || !made {
+		return err
+	}
+	return (&state{dir: dir}).mark(pulledFile)
+}
+
+// Recover makes consensus state in a data directory that has an event log and
+// none: this node becomes the only voter of the cluster of its data, which the
+// others join. It is for restoring a whole cluster from copies, and must be done
+// on one node only.
+func Recover(o ClusterOptions) error {
+	o.EnsureDefaults()
+	made, err := settleCreation(o.Replica.Dir)
+	if err != nil {
+		return err
+	}
+	if made {
+		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node", filepath.Join(o.Replica.Dir, raftDir))
+	}
+	m, err := o.OpenLog(event.ID{})
+	if err != nil {
+		return err
+	}
+	if m.Log.Tail().End == 0 {
+		return errors.New("the event log is empty: there is nothing to recover")
+	}
+	// What this node had promised before it had data means nothing any more.
+	if err := os.RemoveAll(filepath.Join(o.Replica.Dir, raftDir)); err != nil {
+		return err
+	}
+	options := o.Replica
+	options.FSM, options.Decider, options.Log, options.ClusterID, options.DirectoryID = m.FSM, m.Decider, m.Log, m.ClusterID, m.DirectoryID
+	options.Transport = addressOnly{address: raft.ServerAddress(o.Advertise)}
+	r, err := prepare(options)
+	if err != nil {
+		return err
+	}
+	return r.abandon()
+}
+
+// waitSome waits a moment, or until the context ends.
+func waitSome(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

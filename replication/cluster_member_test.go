@@ -1,0 +1,211 @@
+package replication_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// applicant is a node that only asks to be admitted.
+type applicant struct {
+	t      *testing.T
+	node   event.ID
+	client *http.Client
+}
+
+func newApplicant(t *testing.T, cluster event.ID) *applicant {
+	t.Helper()
+	node := event.ID(uuid.New())
+	port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: node, Cluster: func() event.ID { return cluster }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return port.Dial(ctx, wire.KindService, address)
+	}}}
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		if err := port.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &applicant{t: t, node: node, client: client}
+}
+
+// ask sends a request to be admitted and returns the answer.
+func (a *applicant) ask(to *node, q map[string]any) (status int, answer string, err error) {
+	a.t.Helper()
+	q["node"] = a.node
+	body, err := json.Marshal(q)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	resp, err := a.client.Post("http://"+to.link.address()+"/join", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		a.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text), nil
+}
+
+// Whoever asks to join says first where its log ends, and is compared with the
+// leader's log there, before the configuration is touched: a node with another history
+// would count in a quorum for data that it does not have. It gets no vote before it caught up.
+func TestRule16JoinerIsComparedBeforeItCounts(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.writes("s", 0, 300) // more than a node may lack when it gets its vote
+	leader := h.leader()
+	cluster, tail := leader.cluster.Load().ID(), leader.data.Tail()
+	a := newApplicant(t, cluster)
+	gone := h.others(leader)[0]
+	id := gone.id()
+	gone.stop()
+	eventually(t, "gossip knows that the node has gone", func() bool {
+		return leader.cluster.Load().RemoveMember(t.Context(), id) == nil
+	})
+	request := func(change func(q map[string]any)) map[string]any {
+		q := map[string]any{"address": "127.0.0.1:9", "cluster": cluster, "format": 1, "tail": tail, "last": 0}
+		change(q)
+		return q
+	}
+	for _, c := range []struct {
+		name   string
+		change func(q map[string]any)
+		status int
+		why    string
+	}{
+		{"another cluster", func(q map[string]any) { q["cluster"] = event.ID{9} }, http.StatusConflict, "belongs to cluster"},
+		{"another format", func(q map[string]any) { q["format"] = 99 }, http.StatusConflict, "format"},
+		{"beyond the end", func(q map[string]any) { q["tail"] = event.Tail{End: tail.End + 1e6} }, http.StatusServiceUnavailable, "ends at"},
+		{"another chain", func(q map[string]any) { q["tail"] = event.Tail{End: tail.End, Chain: event.Chain{1}} }, http.StatusConflict, "another history"},
+		{"where no frame ends", func(q map[string]any) { q["tail"] = event.Tail{End: 1, Chain: event.Chain{1}} }, http.StatusConflict, "another history"},
+	} {
+		status, answer, err := a.ask(leader, request(c.change))
+		if err != nil || status != c.status || !strings.Contains(answer, c.why) {
+			t.Errorf("%s: %d %q, %v", c.name, status, answer, err)
+		}
+		if len(leader.servers()) != 2 {
+			t.Errorf("%s: servers %v", c.name, leader.servers())
+		}
+	}
+	// What fits is admitted without a vote, however often it asks, until it has caught up.
+	for range 3 {
+		status, answer, err := a.ask(leader, request(func(map[string]any) {}))
+		if err != nil || status != http.StatusOK || answer != `{"present":true,"voter":false}` {
+			t.Errorf("%d %q, %v", status, answer, err)
+		}
+	}
+	at := slices.IndexFunc(leader.servers(), func(s raft.Server) bool { return string(s.ID) == a.node.String() })
+	if at < 0 || leader.servers()[at].Suffrage != raft.Nonvoter {
+		t.Errorf("servers %v", leader.servers())
+	}
+	h.write("s", 300)
+	// A node of another cluster does not get to ask.
+	if _, _, err := newApplicant(t, event.ID{9}).ask(leader, request(func(map[string]any) {})); err == nil {
+		t.Error("a node of another cluster is listened to")
+	}
+}
+
+// A full cluster takes no more voters unless it is told to, and says what to do.
+func TestSurplusNodes(t *testing.T) {
+	t.Parallel()
+	for _, surplus := range []bool{false, true} {
+		h := startHouse(t, 3, inMemory, func(o *replication.ClusterOptions) { o.Surplus = surplus })
+		h.write("s", 0)
+		n := h.add(inMemory, func(o *replication.ClusterOptions) { o.Surplus = surplus })
+		n.start()
+		if surplus {
+			eventually(t, "the fourth node is a clone", func() bool { return n.state() == event.StateClone })
+			h.write("s", 1)
+			h.alike()
+			if n.votes() {
+				t.Error("a clone votes")
+			}
+			continue
+		}
+		n.says("annals cluster add " + n.id())
+		if err := h.leader().cluster.Load().AddMember(t.Context(), n.id()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the fourth node votes", func() bool { return n.votes() })
+		h.write("s", 1)
+		h.alike()
+		n.holds("s", 2)
+	}
+}
+
+// An operator removes and adds nodes. What would leave no majority is refused, and
+// a node that was removed knows it and does not come back by itself.
+func TestRemoveAndAddMember(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	leader := h.leader()
+	n := h.others(leader)[0]
+	var refused *event.MemberError
+	var elsewhere *event.NotLeader
+	if err := leader.cluster.Load().RemoveMember(t.Context(), "nobody"); !errors.As(err, &refused) {
+		t.Errorf("remove whom nobody knows: %v", err)
+	}
+	if err := leader.cluster.Load().AddMember(t.Context(), "nobody"); !errors.As(err, &refused) {
+		t.Errorf("add whom nobody knows: %v", err)
+	}
+	if err := n.cluster.Load().RemoveMember(t.Context(), n.id()); !errors.As(err, &elsewhere) {
+		t.Errorf("remove at a follower: %v", err)
+	}
+	if err := n.cluster.Load().AddMember(t.Context(), n.id()); !errors.As(err, &elsewhere) {
+		t.Errorf("add at a follower: %v", err)
+	}
+	leader = h.leader()
+	n = h.others(leader)[0]
+	if err := leader.cluster.Load().RemoveMember(t.Context(), n.id()); err != nil {
+		t.Fatal(err)
+	}
+	n.says("was removed from the cluster")
+	eventually(t, "the removed node serves nothing", func() bool { return !n.cluster.Load().Ready() })
+	h.write("s", 1)
+	if len(h.leader().servers()) != 2 {
+		t.Errorf("servers %v", h.leader().servers())
+	}
+	if err := h.leader().cluster.Load().AddMember(t.Context(), n.link.address()); err != nil {
+		t.Fatal(err)
+	}
+	h.settled()
+	h.alike()
+	n.holds("s", 2)
+	eventually(t, "the node serves again", func() bool { return n.cluster.Load().Ready() })
+
+	// A leader that is to go hands over, and the operator asks the next one.
+	leader = h.leader()
+	err := leader.cluster.Load().RemoveMember(t.Context(), leader.id())
+	if !errors.As(err, &elsewhere) && h.leader() == leader {
+		t.Errorf("remove the leader: %v", err)
+	}
+	// With one node down and one to go there would be no majority.
+	leader = h.leader()
+	down := h.others(leader)[0]
+	down.stop()
+	eventually(t, "the refusal", func() bool {
+		err := h.leader().cluster.Load().RemoveMember(t.Context(), h.others(h.leader())[0].id())
+		return errors.As(err, &refused) && strings.Contains(err.Error(), "no majority")
+	})
+	h.write("s", 2)
+}

@@ -1,0 +1,215 @@
+package replication_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+)
+
+// recover makes consensus state from a stopped node's data, as an operator does on one node.
+func (h *house) recover(n *node) {
+	h.t.Helper()
+	if err := replication.Recover(n.options()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Nodes keep what they are when they are started again, one by one or all: a node
+// that came back as another one would count twice, or forget a vote.
+func TestRestartOfEachAndOfAll(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 3)
+	ids := map[*node]string{}
+	for i, n := range h.nodes {
+		ids[n] = n.id()
+		n.stop()
+		h.write("s", int64(3+i))
+		n.start()
+		h.settled()
+	}
+	for _, n := range h.nodes {
+		n.stop()
+	}
+	h.start()
+	h.settled()
+	h.write("s", 6)
+	h.alike()
+	for _, n := range h.nodes {
+		n.holds("s", 7)
+		if n.id() != ids[n] || !n.votes() || len(n.servers()) != 3 {
+			t.Errorf("node %s was %s, is %s in %v", n.name, ids[n], n.id(), n.servers())
+		}
+	}
+}
+
+// A node whose directory was lost comes back at its address under a new id and
+// takes the place of its old one: two ids of one machine would weaken the quorum.
+func TestRule16WipedNodeReplacesItsOldSelf(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 30)
+	for _, n := range []*node{h.others(h.leader())[0], h.leader()} { // a follower, then a leader
+		old := n.id()
+		n.stop()
+		n.wipe()
+		n.start()
+		h.settled()
+		h.writes("s", n.data.count("s"), 30)
+		eventually(t, "the old id is gone", func() bool {
+			for _, s := range h.leader().servers() {
+				if string(s.ID) == old {
+					return false
+				}
+			}
+			return len(h.leader().servers()) == 3
+		})
+		if n.id() == old {
+			t.Error("a wiped node has its old name")
+		}
+		h.alike()
+		n.holds("s", 30)
+	}
+}
+
+// A node without its votes, or with a part of its consensus state only, takes a
+// new id and is admitted anew: under its old one it could vote twice in a term.
+// It keeps its data, and fetches nothing of it again.
+func TestRule14LostStateMakesANewNode(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 40)
+	h.alike()
+	records := int64(40)
+	for name, lose := range map[string]func(n *node) error{
+		"votes":    func(n *node) error { return os.Remove(n.raftFile("stable.db")) },
+		"Raft log": func(n *node) error { return os.Remove(n.raftFile("log.db")) },
+		"identity": func(n *node) error { return os.Remove(n.raftFile("identity")) },
+		"all":      func(n *node) error { return os.RemoveAll(n.raftFile()) },
+	} {
+		n := h.others(h.leader())[0]
+		old := n.id()
+		n.stop()
+		if err := lose(n); err != nil {
+			t.Fatal(err)
+		}
+		h.write("s", records)
+		records++
+		n.start()
+		h.settled()
+		h.alike()
+		n.holds("s", records)
+		if n.id() == old || !n.votes() {
+			t.Errorf("lost %s: the node votes under its old name %s", name, old)
+		}
+		if pulled, known := n.data.pulls(); known > 0 || pulled > 8 {
+			t.Errorf("lost %s: %d frames were fetched, %d again", name, pulled, known)
+		}
+		eventually(t, "the old id is gone", func() bool { return len(h.leader().servers()) == 3 })
+	}
+}
+
+// Data of another cluster is refused, and the log says whose it is: taking part
+// would mix two histories.
+func TestRule16DataOfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	stranger := h.add(onDisk)
+	stranger.data.cluster = event.ID{7}
+	stranger.data.append([]byte{1, 'x'}, 5, 1)
+	stranger.start()
+	eventually(t, "somebody says that it is another cluster", func() bool {
+		for _, n := range h.nodes {
+			if strings.Contains(n.lines.String(), "belongs to cluster") {
+				return true
+			}
+		}
+		return false
+	})
+	if len(h.leader().servers()) != 3 || stranger.raft() != nil {
+		t.Error("the stranger was admitted")
+	}
+	stranger.stop()
+}
+
+// Data of another history of the same cluster is refused with what to do: frames
+// behind it would be appended to what they do not follow.
+func TestRule16AnotherHistoryIsRefused(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	n := h.others(h.leader())[0]
+	n.stop()
+	cluster := n.data.cluster
+	n.wipe()
+	n.data.cluster = cluster
+	n.data.append([]byte{1, 'x'}, 3, 1)
+	n.start()
+	if err := <-n.fatal; err == nil || !strings.Contains(err.Error(), "data are not those of its cluster") ||
+		!strings.Contains(err.Error(), "remove its data directory") {
+		t.Errorf("error %v", err)
+	}
+	if n.raft() != nil {
+		t.Error("it takes part")
+	}
+}
+
+// A whole cluster is restored by one node that begins from its copy alone; the
+// others join it, are compared by chain and fetch the rest. Two that began
+// alone would be two clusters under one name.
+func TestRule17ClusterRestoredFromCopies(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 30)
+	h.alike()
+	a, b, c := h.nodes[0], h.nodes[1], h.nodes[2]
+	id := a.cluster.Load().ID()
+	h.recoverFrom(a)
+	b.data.shorten(10)
+	c.data.shorten(0)
+	if err := replication.Recover(a.options()); err == nil || !strings.Contains(err.Error(), "has consensus state") {
+		t.Errorf("recovered a second time: %v", err)
+	}
+	if err := replication.Recover(c.options()); err == nil || !strings.Contains(err.Error(), "nothing to recover") {
+		t.Errorf("recovered from nothing: %v", err)
+	}
+	h.start()
+	h.settled()
+	h.write("s", 30)
+	h.alike()
+	for _, n := range h.nodes {
+		n.holds("s", 31)
+		if n.cluster.Load().ID() != id {
+			t.Errorf("node %s is of cluster %s", n.name, n.cluster.Load().ID())
+		}
+	}
+	if pulled, known := b.data.pulls(); known != 0 || pulled < 15 {
+		t.Errorf("%d frames were fetched, %d again", pulled, known)
+	}
+	for _, s := range a.servers() {
+		if s.Suffrage != raft.Voter {
+			t.Errorf("servers %v", a.servers())
+		}
+	}
+}
+
+// shorten cuts the log behind so many frames.
+func (y *toy) shorten(frames int) {
+	y.mu.Lock()
+	kept := y.frames[:min(frames, len(y.frames))]
+	y.mu.Unlock()
+	next := newToy()
+	for _, f := range kept {
+		next.append(f.records, f.tail.Index, f.tail.Term)
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.frames, y.streams = next.frames, next.streams
+}

@@ -1,0 +1,248 @@
+package replication
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
+)
+
+// leader returns the leader's node id, empty when it is not known. A node without
+// raft of its own goes by what the others say.
+func (c *Cluster) leader() string {
+	if r := c.replica.Load(); r != nil {
+		if _, node := r.raft.LeaderWithID(); node != "" {
+			return string(node)
+		}
+		return ""
+	}
+	newest, leader := uint64(0), ""
+	for _, m := range c.others() {
+		if p, ok := c.peers.get(m.Node); ok && p.status.Running && p.status.Cluster == c.ID() && p.status.Leader != "" && p.status.Term >= newest {
+			newest, leader = p.status.Term, p.status.Leader
+		}
+	}
+	return leader
+}
+
+// Redirect returns the leader's address for clients; ok is false when this node
+// leads or does not know who does.
+func (c *Cluster) Redirect() (address string, ok bool) {
+	if c.opts.Size == 1 {
+		return "", false
+	}
+	node := c.leader()
+	if node == "" || node == c.name {
+		return "", false
+	}
+	address = c.clientAddress(node)
+	return address, address != ""
+}
+
+// Ready reports whether requests can be served: this node leads, or knows another one that does.
+func (c *Cluster) Ready() bool {
+	if l, _ := c.Leadership(); l.Leading {
+		return true
+	}
+	r := c.replica.Load()
+	if r == nil || c.removed.Load() {
+		return false
+	}
+	_, leader := r.raft.LeaderWithID()
+	return leader != "" && string(leader) != c.name
+}
+
+// SetPriority changes the node's priority until it is restarted.
+func (c *Cluster) SetPriority(priority int) error {
+	c.priority.Store(int64(priority))
+	if c.gossip == nil {
+		return nil
+	}
+	return c.gossip.Update(func(s *gossip.Self) { s.Priority = priority })
+}
+
+// outranked reports whether another voter has a higher priority than this node.
+func (c *Cluster) outranked() bool {
+	for _, m := range c.others() {
+		if !m.ReadOnly && m.Priority > int(c.priority.Load()) {
+			return true
+		}
+	}
+	return false
+}
+
+// errNobody says that no other node could take over.
+var errNobody = errors.New("no other voter that has everything answers")
+
+// Resign hands leadership to the voter with the highest priority among those that
+// have everything. What is under way finishes first; what comes meanwhile waits,
+// and is then sent to the new leader. It returns nil as well when this node does not
+// lead, or there is nobody to take over.
+func (c *Cluster) Resign(ctx context.Context) error {
+	r := c.replica.Load()
+	if r == nil || c.opts.Size == 1 || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer c.resigning.Store(false)
+	err := c.handOver(ctx, r, func(Status) bool { return true })
+	if errors.Is(err, errNobody) {
+		c.logger.Warn("there is nobody to hand leadership to: this node goes on leading", keyError, err)
+		return nil
+	}
+	return err
+}
+
+// handOver pauses the pipeline, and transfers leadership to one of those nodes
+// that suit after the other, until one of them leads.
+func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) bool) error {
+	if len(c.successors(ctx, r, suits)) == 0 {
+		return errNobody
+	}
+	if err := r.pipeline.pause(ctx); err != nil {
+		return fmt.Errorf("wait for the writes under way: %w", err)
+	}
+	defer r.pipeline.resume()
+	last := errNobody
+	// They are asked again: what was under way has reached a quorum meanwhile.
+	for _, s := range c.successors(ctx, r, suits) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		address, _ := c.member(s.Node.String())
+		begun := time.Now()
+		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
+			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
+			c.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
+			continue
+		}
+		c.awaitLeader(ctx, r)
+		c.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
+		return nil
+	}
+	return last
+}
+
+// successors are the other voters that answer and suit, the best first.
+func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status) bool) []Status {
+	c.askPeers(ctx)
+	configuration, _, err := r.Configuration()
+	if err != nil {
+		return nil
+	}
+	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
+	const near = 1024
+	last := r.raft.LastIndex()
+	var list []Status
+	for _, m := range c.others() {
+		p, ok := c.peers.get(m.Node)
+		voter := slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool {
+			return s.Suffrage == raft.Voter && string(s.ID) == m.Node.String()
+		})
+		if ok && voter && time.Since(p.at) < 2*peerTimeout && p.status.Running && p.status.Last+near >= last &&
+			p.status.Applied+near >= last && p.agrees != disagrees && !p.status.Full && suits(p.status) {
+			list = append(list, p.status)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Node.String(), b.Node.String()))
+	})
+	return list
+}
+
+// awaitLeader waits until this node knows who leads now, so that what waits in
+// the queue can be sent there. It gives up after an election timeout.
+func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
+	observed := make(chan raft.Observation, 4)
+	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	r.raft.RegisterObserver(observer)
+	defer r.raft.DeregisterObserver(observer)
+	timer := time.NewTimer(c.opts.Replica.ElectionTimeout)
+	defer timer.Stop()
+	for {
+		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != c.name {
+			return
+		}
+		select {
+		case <-observed:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leaveFullDisk hands leadership over when this node refuses writes for want of
+// space and another does not.
+func (c *Cluster) leaveFullDisk(ctx context.Context, r *Replica, l Leadership) {
+	if !l.Leading || c.readOnly.Load() == nil || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+		return
+	}
+	defer c.resigning.Store(false)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Replica.DrainTimeout)
+	defer cancel()
+	if err := c.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
+		c.logger.Warn("leadership was not handed over for want of disk space", keyError, err)
+	}
+}
+
+// State is the state of this node.
+func (c *Cluster) State() event.NodeState {
+	if c.stopping.Load() {
+		return event.StateShuttingDown
+	}
+	r := c.replica.Load()
+	if r == nil {
+		return c.state.Load().(event.NodeState)
+	}
+	own, _ := r.Leadership()
+	switch {
+	case own.Leading && c.resigning.Load():
+		return event.StateResigningLeader
+	case own.Leading:
+		return event.StateLeader
+	case r.raft.State() == raft.Leader:
+		return event.StatePreLeader
+	case c.removed.Load():
+		return event.StateUnknown
+	}
+	_, leader := r.raft.LeaderWithID()
+	voter, present := c.suffrage(r)
+	switch {
+	case leader == "":
+		return c.replicaState(event.StateUnknown, event.StateReadOnlyLeaderless)
+	case !present:
+		return c.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica)
+	case voter:
+		return event.StateFollower
+	case c.opts.ReadOnly:
+		return event.StateReadOnlyReplica
+	case c.pull.busy():
+		return event.StateCatchingUp
+	}
+	return event.StateClone
+}
+
+// suffrage is this node's place in raft's configuration, as far as it knows.
+func (c *Cluster) suffrage(r *Replica) (voter, present bool) {
+	configuration, _, err := r.Configuration()
+	if err != nil {
+		return false, false
+	}
+	for _, server := range configuration.Servers {
+		if string(server.ID) == c.name {
+			return server.Suffrage == raft.Voter, true
+		}
+	}
+	return false, false
+}

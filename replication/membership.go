@@ -1,0 +1,394 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
+)
+
+// joinRequest is what a node says that wants to be admitted, or to get its vote.
+type joinRequest struct {
+	Node     event.ID   `json:"node"`
+	Address  string     `json:"address"`
+	Cluster  event.ID   `json:"cluster"`
+	Format   int        `json:"format"`
+	ReadOnly bool       `json:"readOnly"`
+	Tail     event.Tail `json:"tail"`
+	Last     uint64     `json:"last"` // index of its Raft log's last entry
+}
+
+// joinAnswer tells a node its place in the configuration.
+type joinAnswer struct {
+	Present bool `json:"present"`
+	Voter   bool `json:"voter"`
+}
+
+const (
+	joinPace      = 250 * time.Millisecond // between two requests of a node that is not where it wants to be
+	settledPace   = 2 * time.Second
+	changeTimeout = 10 * time.Second // of one change of the configuration
+	voteNear      = 256              // entries that a node may lack when it gets its vote
+	adviceEvery   = 30 * time.Second
+)
+
+// seekAdmission asks the leader for this node's place: to be admitted if it never
+// was, and to get a vote once it has caught up. A node that was a member once and
+// is not any more does not ask: an operator removed it.
+func (c *Cluster) seekAdmission(ctx context.Context) {
+	var said time.Time
+	for {
+		pace := settledPace
+		if r := c.replica.Load(); r != nil {
+			voter, present := c.suffrage(r)
+			if present && r.state.joining() {
+				c.warn("record that the cluster admitted this node", r.state.unmark(joiningFile))
+			}
+			if !voter && (r.state.joining() || present && !c.opts.ReadOnly) {
+				pace = joinPace
+				if err := c.askToJoin(ctx, r); err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
+					said = time.Now()
+					c.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
+				}
+			}
+		} else {
+			pace = joinPace
+		}
+		if waitSome(ctx, pace, nil) != nil {
+			return
+		}
+	}
+}
+
+func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
+	address, ok := c.leaderForJoin()
+	if !ok {
+		return errors.New("no leader is known")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*changeTimeout)
+	defer cancel()
+	var a joinAnswer
+	return c.call(ctx, address, http.MethodPost, "/join", joinRequest{
+		Node: c.node, Address: c.opts.Advertise, Cluster: c.ID(), Format: dataFormat, ReadOnly: c.opts.ReadOnly,
+		Tail: c.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
+	}, &a)
+}
+
+// leaderForJoin finds the leader also when it has not spoken to this node yet.
+func (c *Cluster) leaderForJoin() (string, bool) {
+	if address, ok := c.LeaderAddress(); ok {
+		return address, true
+	}
+	newest, found := uint64(0), ""
+	for _, m := range c.others() {
+		p, ok := c.peers.get(m.Node)
+		if !ok || p.status.Cluster != c.ID() || !p.status.Running || p.status.Term < newest {
+			continue
+		}
+		if leader, known := c.member(p.status.Leader); known {
+			newest, found = p.status.Term, leader.ReplicationAddress
+		}
+	}
+	return found, found != ""
+}
+
+// serveJoin admits a node or gives it its vote, if this node leads.
+func (c *Cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
+	var q joinRequest
+	if !question(w, r, &q) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
+	defer cancel()
+	a, err := c.admit(ctx, q)
+	if err != nil {
+		var refused *event.MemberError
+		status := http.StatusServiceUnavailable
+		if errors.As(err, &refused) {
+			status = http.StatusConflict
+			c.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	reply(w, a)
+}
+
+func refuse(format string, args ...any) error {
+	return &event.MemberError{Text: fmt.Sprintf(format, args...)}
+}
+
+// changing lets one change of the configuration happen at a time.
+func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
+	select {
+	case c.changes <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	done := func() { <-c.changes }
+	r := c.replica.Load()
+	if r == nil || r.raft.State() != raft.Leader {
+		done()
+		if address, ok := c.Redirect(); ok {
+			return nil, nil, &event.NotLeader{Address: address}
+		}
+		return nil, nil, event.ErrNotReady
+	}
+	return r, done, nil
+}
+
+// admit does the next step for a node that asked. Everything that it may not be
+// admitted for is found out before the configuration is touched.
+func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err error) {
+	r, done, err := c.changing(ctx)
+	if err != nil {
+		return a, err
+	}
+	defer done()
+	if err := c.checkJoiner(q); err != nil {
+		return a, err
+	}
+	configuration, index, err := r.Configuration()
+	if err != nil {
+		return a, err
+	}
+	id := raft.ServerID(q.Node.String())
+	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return s.ID == id })
+	if at >= 0 {
+		a.Present, a.Voter = true, configuration.Servers[at].Suffrage == raft.Voter
+		if a.Voter || q.ReadOnly || voters(configuration) >= c.opts.Size || q.Last+voteNear < r.raft.CommitIndex() {
+			return a, nil
+		}
+		if err := c.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, raft.ServerAddress(q.Address), index, changeTimeout)); err != nil {
+			return a, err
+		}
+		a.Voter = true
+		return a, nil
+	}
+	if index, err = c.replace(ctx, r, q, configuration, index); err != nil {
+		return a, err
+	}
+	if configuration, _, err = r.Configuration(); err != nil {
+		return a, err
+	}
+	if !q.ReadOnly && !c.opts.Surplus && voters(configuration) >= c.opts.Size {
+		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", c.opts.Size, q.Node)
+	}
+	err = c.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
+	a.Present = err == nil
+	return a, err
+}
+
+// checkJoiner compares a node's history with this node's.
+func (c *Cluster) checkJoiner(q joinRequest) error {
+	switch {
+	case q.Cluster != c.ID():
+		return refuse("this is cluster %s, the node belongs to cluster %s", c.ID(), q.Cluster)
+	case q.Format != dataFormat:
+		return refuse("the nodes here use data format %d, the node uses %d", dataFormat, q.Format)
+	}
+	log := c.materials.Load().Log
+	if end := log.Tail().End; q.Tail.End > end {
+		// It may have pulled from a node that is ahead of this one for a moment.
+		return fmt.Errorf("the node's log ends at %d, the leader's at %d: try again, or it holds data that this cluster does not have", q.Tail.End, end)
+	}
+	chain, ok, err := log.ChainAt(q.Tail.End)
+	if err != nil {
+		return err
+	}
+	if !ok || chain != q.Tail.Chain {
+		return refuse("the node's log holds another history: it ends at %d with chain %s, here that is %s", q.Tail.End, q.Tail.Chain, chain)
+	}
+	return nil
+}
+
+// replace removes a node whose address the new one has: its directory was
+// replaced, so that it cannot come back. It never happens for mere absence.
+func (c *Cluster) replace(ctx context.Context, r *Replica, q joinRequest, configuration raft.Configuration, index uint64) (uint64, error) {
+	for _, server := range configuration.Servers {
+		if string(server.Address) != q.Address || string(server.ID) == q.Node.String() {
+			continue
+		}
+		if m, ok := c.member(string(server.ID)); ok && m.Alive && m.ReplicationAddress != q.Address {
+			continue // It has moved, and lives elsewhere.
+		}
+		c.logger.Warn("a node is replaced: its address shows another id", "old", string(server.ID), keyNode, q.Node.String(), "address", q.Address)
+		if err := c.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(server.ID, index, changeTimeout)); err != nil {
+			return 0, err
+		}
+		var err error
+		if _, index, err = r.Configuration(); err != nil {
+			return 0, err
+		}
+	}
+	return index, nil
+}
+
+// change waits for a change of the configuration.
+func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft.IndexFuture) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }() // raft resolves it at the latest when it shuts down
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		c.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
+		c.look()
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+}
+
+// find returns the member that an operator means: by node id, or by an address of it.
+func (c *Cluster) find(node string) (gossip.Member, bool) {
+	if c.gossip == nil {
+		return gossip.Member{}, false
+	}
+	for _, m := range c.gossip.Members() {
+		if m.Node.String() == node || m.ReplicationAddress == node || joinHostPort(m.HTTPHost, m.HTTPPort) == node {
+			return m, true
+		}
+	}
+	return gossip.Member{}, false
+}
+
+// AddMember admits a node that is running and known to gossip, also beyond the
+// cluster's size, and gives it a vote unless it is a read-only replica. It
+// returns when that is done, which takes as long as the node needs to catch up.
+func (c *Cluster) AddMember(ctx context.Context, node string) error {
+	_, done, err := c.changing(ctx)
+	if err != nil {
+		return err
+	}
+	done()
+	m, ok := c.find(node)
+	if !ok || !m.Alive {
+		return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
+	}
+	for {
+		if m.Node == c.node {
+			return nil // It leads, so that it has a vote.
+		}
+		var s Status
+		if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
+			return refuse("node %s does not answer: %v", node, err)
+		}
+		if s.Running || s.Tail.End > 0 {
+			voter, err := c.admitAnyway(ctx, joinRequest{
+				Node: m.Node, Address: m.ReplicationAddress, Cluster: s.Cluster, Format: m.Format, ReadOnly: m.ReadOnly, Tail: s.Tail, Last: s.Last,
+			})
+			if err != nil || voter || m.ReadOnly {
+				return err
+			}
+		}
+		if err := waitSome(ctx, joinPace, nil); err != nil {
+			return refuse("node %s has not caught up yet: it goes on doing so; repeat this to give it its vote", node)
+		}
+	}
+}
+
+// admitAnyway does the next step towards a vote, whatever the cluster's size.
+func (c *Cluster) admitAnyway(ctx context.Context, q joinRequest) (voter bool, err error) {
+	r, done, err := c.changing(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	if err := c.checkJoiner(q); err != nil {
+		return false, err
+	}
+	configuration, index, err := r.Configuration()
+	if err != nil {
+		return false, err
+	}
+	id, address := raft.ServerID(q.Node.String()), raft.ServerAddress(q.Address)
+	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return s.ID == id })
+	switch {
+	case at < 0:
+		return false, c.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, address, index, changeTimeout))
+	case configuration.Servers[at].Suffrage == raft.Voter:
+		return true, nil
+	case q.ReadOnly || q.Last+voteNear < r.raft.CommitIndex():
+		return false, nil
+	}
+	return false, c.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, address, index, changeTimeout))
+}
+
+// RemoveMember removes a node from the cluster, dead or alive. It refuses what
+// would leave the others without a majority.
+func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
+	r, done, err := c.changing(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	configuration, index, err := r.Configuration()
+	if err != nil {
+		return err
+	}
+	if m, ok := c.find(node); ok {
+		node = m.Node.String()
+	}
+	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool {
+		return string(s.ID) == node || string(s.Address) == node
+	})
+	if at < 0 {
+		return refuse("%q is no member of the cluster", node)
+	}
+	gone := configuration.Servers[at]
+	if gone.Suffrage == raft.Voter {
+		rest, alive := 0, 0
+		for _, s := range configuration.Servers {
+			if s.Suffrage != raft.Voter || s.ID == gone.ID {
+				continue
+			}
+			rest++
+			if m, ok := c.member(string(s.ID)); string(s.ID) == c.name || ok && m.Alive {
+				alive++
+			}
+		}
+		if rest == 0 || alive < rest/2+1 {
+			return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", node, rest, alive)
+		}
+	}
+	if string(gone.ID) == c.name {
+		if err := c.Resign(ctx); err != nil {
+			return err
+		}
+		if address, ok := c.Redirect(); ok {
+			return &event.NotLeader{Address: address}
+		}
+		return refuse("this node leads and nobody could take over")
+	}
+	return c.change(ctx, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
+}
+
+// noteRemoval notices that the leader's configuration goes on without this node.
+func (c *Cluster) noteRemoval() {
+	r := c.replica.Load()
+	if r == nil || r.state.joining() || r.raft.State() == raft.Leader {
+		return
+	}
+	removed := false
+	term := uint64(0)
+	for _, m := range c.others() {
+		p, ok := c.peers.get(m.Node)
+		if !ok || p.status.State != event.StateLeader || p.status.Cluster != c.ID() || p.status.Term < term {
+			continue
+		}
+		term = p.status.Term
+		removed = term >= r.raft.CurrentTerm() && !slices.ContainsFunc(p.status.Servers, func(s Server) bool { return s.Node == c.name })
+	}
+	if removed != c.removed.Swap(removed) && removed {
+		c.logger.Error("this node was removed from the cluster: it gets no more writes. Stop it, or admit it again with: annals cluster add " + c.name)
+	}
+}

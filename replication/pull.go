@@ -1,0 +1,504 @@
+package replication
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// The stream of frames that a node sends to one that lacks them. All numbers are
+// little-endian. Do not change without changing dataFormat:
+//
+//	block      position (8) · length (4) · whole frames as they lie in a chunk
+//	last       -1 (8) · length (4) · JSON of framesEnd
+const (
+	blockHead  = 12
+	blockBytes = 1 << 20
+	maxBlock   = 17 << 20 // one frame of the greatest size
+)
+
+// framesEnd is what the sender says last.
+type framesEnd struct {
+	Tail event.Tail `json:"tail"`           // of the sender's log
+	File *ChunkFile `json:"file,omitempty"` // what comes next is to be fetched as a file
+}
+
+// serveFrames sends what lies behind a log that ends at a position with a chain.
+func (c *Cluster) serveFrames(w http.ResponseWriter, r *http.Request) {
+	next, m, ok := c.continuation(w, r)
+	if !ok {
+		return
+	}
+	defer func() { c.warnDebug(next.Close()) }()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	out := bufio.NewWriterSize(w, 64<<10)
+	send := func(position int64, data []byte) error {
+		var head [blockHead]byte
+		binary.LittleEndian.PutUint64(head[:], uint64(position))
+		binary.LittleEndian.PutUint32(head[8:], uint32(len(data)))
+		if _, err := out.Write(head[:]); err != nil {
+			return err
+		}
+		_, err := out.Write(data)
+		return err
+	}
+	end := framesEnd{}
+	if file, isFile := next.File(); isFile {
+		end.File = &file
+	} else {
+		for {
+			first, raw, err := next.Next(blockBytes)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				c.logger.Error("log could not be read for another node", keyError, err)
+				return // The stream lacks its last block.
+			}
+			if err := send(first, raw); err != nil {
+				return // The other node has gone, and asks again.
+			}
+		}
+	}
+	end.Tail = m.Log.Tail()
+	data, err := json.Marshal(end)
+	if err != nil {
+		c.logger.Error("describe the log's end", keyError, err)
+		return
+	}
+	if err := send(-1, data); err == nil {
+		c.warnDebug(out.Flush())
+	}
+}
+
+// continuation finds what the request asks for, or answers why not.
+func (c *Cluster) continuation(w http.ResponseWriter, r *http.Request) (Continuation, *Materials, bool) {
+	m := c.materials.Load()
+	query := r.URL.Query()
+	end, err := strconv.ParseInt(query.Get("end"), 10, 64)
+	chain, chainErr := event.ParseChain(query.Get("chain"))
+	if err = errors.Join(err, chainErr); err != nil || m == nil {
+		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
+		return nil, nil, false
+	}
+	next, err := m.Data.Continue(end, chain)
+	switch {
+	case errors.Is(err, event.ErrOtherHistory):
+		http.Error(w, err.Error(), http.StatusConflict)
+	case errors.Is(err, event.ErrBeyondEnd):
+		http.Error(w, err.Error(), http.StatusRequestedRangeNotSatisfiable)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		return next, m, true
+	}
+	return nil, nil, false
+}
+
+// serveChunk sends a chunk file from an offset on.
+func (c *Cluster) serveChunk(w http.ResponseWriter, r *http.Request) {
+	next, _, ok := c.continuation(w, r)
+	if !ok {
+		return
+	}
+	defer func() { c.warnDebug(next.Close()) }()
+	file, isFile := next.File()
+	offset, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
+	if !isFile || err != nil || offset < 0 || offset > file.Size || file.Checksum != r.URL.Query().Get("checksum") {
+		http.Error(w, "there is no such chunk file any more", http.StatusGone)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.FormatInt(file.Size-offset, 10))
+	if _, err := io.Copy(w, io.NewSectionReader(next, offset, file.Size-offset)); err != nil {
+		c.logger.Debug("chunk file was not sent whole", keyError, err)
+	}
+}
+
+// puller fetches data that this node lacks. One goroutine does, for whoever
+// asked: a node that joins, raft when it got a snapshot whose data are not here,
+// or a node that lost data.
+type puller struct {
+	c       *Cluster
+	wake    chan struct{} // capacity 1
+	wanted  atomic.Int32  // waiting callers; while there are some, it goes on
+	round   atomic.Pointer[pullRound]
+	active  atomic.Bool
+	err     atomic.Pointer[error] // why nothing more can come, ever
+	limit   *rate.Limiter
+	partial partial   // a chunk file that is being fetched
+	busyAt  time.Time // when the sender's log was last seen growing
+	seen    int64     // its end then
+}
+
+// partial is a chunk file of which a part was fetched.
+type partial struct{ checksum, name string }
+
+// pullRound is closed when something was fetched, or an attempt ended.
+type pullRound struct {
+	done  chan struct{}
+	end   int64 // of the sender's log, once done
+	asked bool  // whether one answered, once done
+}
+
+const (
+	pullPace  = 100 * time.Millisecond // between two attempts while somebody waits
+	busyFor   = 2 * time.Second        // the cluster counts as written to for so long
+	fileBlock = 1 << 20
+)
+
+func newPuller(c *Cluster) *puller {
+	p := &puller{c: c, wake: make(chan struct{}, 1), limit: rate.NewLimiter(rate.Inf, maxBlock)}
+	p.round.Store(&pullRound{done: make(chan struct{})})
+	return p
+}
+
+// kick asks for an attempt without waiting for it.
+func (p *puller) kick() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *puller) busy() bool { return p.active.Load() }
+
+// level returns when this node has everything that the node it fetched from had.
+func (p *puller) level(ctx context.Context) error {
+	advice := time.Now()
+	return p.wait(ctx, func(r *pullRound) bool {
+		own := p.c.materials.Load().Log.Tail().End
+		if !r.asked && time.Since(advice) > adviceEvery {
+			advice = time.Now()
+			p.c.logger.Warn("waiting for another node of this node's cluster, to join it. If the whole cluster was restored from copies, "+
+				"stop this node, run: annals cluster recover --db "+p.c.opts.Replica.Dir+" on exactly one node, and start all", "cluster", p.c.ID().String(), "end", own)
+		}
+		return r.asked && own >= r.end
+	})
+}
+
+// until returns when this node's log reaches a position.
+func (p *puller) until(ctx context.Context, end int64) error {
+	return p.wait(ctx, func(*pullRound) bool { return p.c.materials.Load().Log.Tail().End >= end })
+}
+
+func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
+	p.wanted.Add(1)
+	defer p.wanted.Add(-1)
+	for {
+		round := p.round.Load()
+		p.kick()
+		select {
+		case <-round.done:
+			if err := p.err.Load(); err != nil {
+				return *err
+			}
+			if enough(round) {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// run fetches as long as somebody waits.
+func (p *puller) run(ctx context.Context) {
+	for {
+		select {
+		case <-p.wake:
+		case <-ctx.Done():
+			return
+		}
+		p.active.Store(true)
+		progress, err := p.attempt(ctx)
+		p.active.Store(false)
+		if err != nil && ctx.Err() == nil {
+			p.c.logger.Warn("data could not be fetched from other nodes", keyError, err)
+		}
+		if p.wanted.Load() > 0 && !progress {
+			if waitSome(ctx, pullPace, nil) != nil {
+				return
+			}
+		}
+		if p.wanted.Load() > 0 {
+			p.kick()
+		}
+	}
+}
+
+// attempt asks one node after the other until one sends something or has nothing
+// more. It reports whether the log grew.
+func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
+	m := p.c.materials.Load()
+	end, answered := int64(0), false
+	defer func() {
+		old := p.round.Swap(&pullRound{done: make(chan struct{})})
+		old.end, old.asked = end, answered
+		close(old.done)
+	}()
+	if m == nil {
+		return false, nil
+	}
+	before := m.Log.Tail().End
+	refusals, asked := 0, 0
+	for _, s := range p.sources(ctx) {
+		asked++
+		last, err2 := p.fetch(ctx, m, s.address)
+		err = errors.Join(err, err2)
+		var refused *callError
+		switch {
+		case err2 == nil:
+			end, answered = last.End, true
+			return m.Log.Tail().End > before, nil
+		case errors.As(err2, &refused) && refused.Status == http.StatusConflict:
+			refusals++
+		}
+		if m.Log.Tail().End > before {
+			return true, err
+		}
+	}
+	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the comparison of histories.
+	if refusals > 0 && refusals == asked && p.c.replica.Load() == nil {
+		fatal := fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
+			"remove its data directory to have it fetch everything anew", err)
+		p.err.Store(&fatal)
+	}
+	return false, err
+}
+
+type source struct {
+	address string
+	status  Status
+}
+
+// sources are the nodes that can be asked, the best first: those that have more
+// than this node, and of these rather one that does not lead.
+func (p *puller) sources(ctx context.Context) []source {
+	p.c.askPeers(ctx)
+	var list []source
+	for _, m := range p.c.others() {
+		if s, ok := p.c.peers.get(m.Node); ok && s.status.HasLog && s.status.Cluster == p.c.ID() && s.status.Running {
+			list = append(list, source{m.ReplicationAddress, s.status})
+		}
+	}
+	own := p.c.materials.Load().Log.Tail().End
+	rank := func(s source) int {
+		switch {
+		case s.status.Tail.End <= own && s.status.State != event.StateLeader:
+			return 2
+		case s.status.State == event.StateLeader:
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(list, func(a, b source) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.status.Tail.End, a.status.Tail.End))
+	})
+	return list
+}
+
+// fetch gets what this node lacks from one other, and returns that one's tail.
+func (p *puller) fetch(ctx context.Context, m *Materials, address string) (event.Tail, error) {
+	for {
+		last, err := p.fetchFrames(ctx, m, address)
+		if err != nil || last.File == nil {
+			return last.Tail, err
+		}
+		if err := p.fetchFile(ctx, m, address, *last.File); err != nil {
+			return last.Tail, err
+		}
+	}
+}
+
+func place(tail event.Tail) url.Values {
+	return url.Values{"end": {strconv.FormatInt(tail.End, 10)}, "chain": {tail.Chain.String()}}
+}
+
+func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) (last framesEnd, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stall := newStall(cancel)
+	defer stall.stop()
+	resp, err := p.c.request(ctx, address, http.MethodGet, "/frames?"+place(m.Log.Tail()).Encode(), nil)
+	if err != nil {
+		return last, err
+	}
+	defer func() { p.c.warnDebug(resp.Body.Close()) }()
+	in := bufio.NewReaderSize(resp.Body, 256<<10)
+	var head [blockHead]byte
+	var block []byte
+	for {
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return last, fmt.Errorf("frames from %s end too early: %w", address, err)
+		}
+		position, n := int64(binary.LittleEndian.Uint64(head[:])), binary.LittleEndian.Uint32(head[8:])
+		if n > maxBlock {
+			return last, fmt.Errorf("frames from %s: a block of %d bytes", address, n)
+		}
+		block = slices.Grow(block[:0], int(n))[:n]
+		if _, err := io.ReadFull(in, block); err != nil {
+			return last, fmt.Errorf("frames from %s end too early: %w", address, err)
+		}
+		stall.moved()
+		if position == -1 {
+			if err := json.Unmarshal(block, &last); err != nil {
+				return last, fmt.Errorf("frames from %s: %w", address, err)
+			}
+			p.note(last.Tail.End)
+			return last, nil
+		}
+		if err := p.throttle(ctx, len(block)); err != nil {
+			return last, err
+		}
+		stall.moved()
+		if err := p.c.markPulled(); err != nil {
+			return last, err
+		}
+		if _, err := m.Data.AppendFrames(position, block); err != nil {
+			return last, fmt.Errorf("frames from %s: %w", address, err)
+		}
+	}
+}
+
+// fetchFile gets a chunk file, beginning where an earlier attempt ended.
+func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, file ChunkFile) (err error) {
+	if file.Size <= 0 || file.Size > 5<<30 || len(file.Checksum) != 32 {
+		return fmt.Errorf("node at %s describes a chunk file of %d bytes with checksum %q", address, file.Size, file.Checksum)
+	}
+	f, err := p.tempFile(m, file.Checksum)
+	if err != nil {
+		return err
+	}
+	name := p.partial.name
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	offset, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if offset < file.Size {
+		if err := p.fetchBytes(ctx, m, address, file, f, offset); err != nil {
+			return err
+		}
+	}
+	closed = true
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := p.c.markPulled(); err != nil {
+		return err
+	}
+	p.partial = partial{}
+	if err := m.Data.InstallChunk(name); err != nil {
+		return errors.Join(fmt.Errorf("chunk file from %s: %w", address, err), m.Data.DropTemp(name))
+	}
+	return nil
+}
+
+// tempFile opens what was fetched of a chunk file before, or begins anew.
+func (p *puller) tempFile(m *Materials, checksum string) (TempFile, error) {
+	if p.partial.checksum == checksum {
+		return m.Data.OpenTemp(p.partial.name)
+	}
+	if p.partial.name != "" {
+		p.c.warn("remove a chunk file that was fetched in part", m.Data.DropTemp(p.partial.name))
+		p.partial = partial{}
+	}
+	f, name, err := m.Data.CreateTemp()
+	if err == nil {
+		p.partial = partial{checksum, name}
+	}
+	return f, err
+}
+
+func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, file ChunkFile, f TempFile, offset int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stall := newStall(cancel)
+	defer stall.stop()
+	query := place(m.Log.Tail())
+	query.Set("offset", strconv.FormatInt(offset, 10))
+	query.Set("checksum", file.Checksum)
+	resp, err := p.c.request(ctx, address, http.MethodGet, "/chunk?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { p.c.warnDebug(resp.Body.Close()) }()
+	buf := make([]byte, fileBlock)
+	for offset < file.Size {
+		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
+		if n > 0 {
+			stall.moved()
+			if _, err := f.WriteAt(buf[:n], offset); err != nil {
+				return err
+			}
+			offset += int64(n)
+		}
+		if err != nil {
+			return fmt.Errorf("chunk file from %s ends at %d of %d: %w", address, offset, file.Size, err)
+		}
+		if err := p.throttle(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note sees whether the cluster is being written to.
+func (p *puller) note(end int64) {
+	if end > p.seen && p.seen > 0 {
+		p.busyAt = time.Now()
+	}
+	p.seen = end
+}
+
+// throttle slows fetching down while the cluster is being written to: the nodes
+// that send need their disk and processor for that.
+func (p *puller) throttle(ctx context.Context, n int) error {
+	want := rate.Inf
+	if most := p.c.opts.CatchUpRate; most > 0 && time.Since(p.busyAt) < busyFor {
+		want = rate.Limit(most)
+	}
+	if p.limit.Limit() != want {
+		p.limit.SetLimit(want)
+	}
+	return p.limit.WaitN(ctx, min(n, maxBlock))
+}
+
+// stall cancels a transfer in which nothing moves.
+type stall struct{ timer *time.Timer }
+
+const stallAfter = 15 * time.Second
+
+func newStall(cancel func()) stall { return stall{time.AfterFunc(stallAfter, cancel)} }
+func (s stall) moved()             { s.timer.Reset(stallAfter) }
+func (s stall) stop()              { s.timer.Stop() }
+
+// prepareInstall is called before raft sees a snapshot that the leader sends: it
+// waits until the data are here, for as long as the leader waits for an answer.
+func (c *Cluster) prepareInstall(ctx context.Context, _, _ uint64, manifest []byte) error {
+	var m event.Manifest
+	if err := json.Unmarshal(manifest, &m); err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	return c.pull.until(ctx, m.Tail.End)
+}

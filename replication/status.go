@@ -1,0 +1,345 @@
+package replication
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
+)
+
+// Status is what a node tells others of itself, over the port between nodes.
+type Status struct {
+	Node     event.ID        `json:"node"`
+	Cluster  event.ID        `json:"cluster"`
+	State    event.NodeState `json:"state"`
+	Priority int             `json:"priority"`
+	ReadOnly bool            `json:"readOnly"`
+
+	Leader        string `json:"leader"`        // node id, empty when not known
+	LeaderAddress string `json:"leaderAddress"` // between nodes
+	Term          uint64 `json:"term"`
+	Last          uint64 `json:"last"`    // index of the Raft log's last entry
+	Commit        uint64 `json:"commit"`  // index of the last committed entry known
+	Applied       uint64 `json:"applied"` // index of the last applied entry
+	Running       bool   `json:"running"` // raft runs
+
+	Tail       event.Tail `json:"tail"`
+	LastRecord int64      `json:"lastRecord"`
+	Epoch      int64      `json:"epoch"`
+	HasLog     bool       `json:"hasLog"`
+	Full       bool       `json:"full"` // refuses writes, for want of disk space
+
+	Servers []Server `json:"servers"` // raft's configuration
+
+	// At is the chain at the position that was asked for; nil when this log does
+	// not reach there, its Chain zero when no frame ends there.
+	At *ChainAt `json:"at,omitempty"`
+}
+
+// Server is a member of raft's configuration.
+type Server struct {
+	Node    string `json:"node"`
+	Address string `json:"address"`
+	Voter   bool   `json:"voter"`
+}
+
+// ChainAt is the chain of a log at a position.
+type ChainAt struct {
+	Position int64       `json:"position"`
+	Chain    event.Chain `json:"chain"`
+}
+
+// status describes this node.
+func (c *Cluster) status() Status {
+	s := Status{
+		Node: c.node, Cluster: c.ID(), State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.opts.ReadOnly,
+		LastRecord: -1, Epoch: -1, Full: c.readOnly.Load() != nil,
+	}
+	if m := c.materials.Load(); m != nil {
+		s.HasLog, s.Tail = true, m.Log.Tail()
+		s.LastRecord, s.Epoch = m.Data.LastRecord(), m.Data.Epoch()
+	}
+	if r := c.replica.Load(); r != nil {
+		address, leader := r.raft.LeaderWithID()
+		s.Running, s.Leader, s.LeaderAddress, s.Term = true, string(leader), string(address), r.raft.CurrentTerm()
+		s.Last, s.Commit, s.Applied = r.raft.LastIndex(), r.raft.CommitIndex(), r.raft.AppliedIndex()
+		if configuration, _, err := r.Configuration(); err == nil {
+			for _, server := range configuration.Servers {
+				s.Servers = append(s.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
+			}
+		}
+	}
+	return s
+}
+
+// serveStatus answers what this node is, and the chain at a position if one is asked for.
+func (c *Cluster) serveStatus(w http.ResponseWriter, r *http.Request) {
+	s := c.status()
+	if at := r.URL.Query().Get("at"); at != "" && s.HasLog {
+		position, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			http.Error(w, "at must be a position", http.StatusBadRequest)
+			return
+		}
+		if position <= s.Tail.End {
+			chain, _, err := c.materials.Load().Log.ChainAt(position)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			s.At = &ChainAt{Position: position, Chain: chain}
+		}
+	}
+	reply(w, s)
+}
+
+// peers is what the other nodes said last.
+type peers struct {
+	mu   sync.Mutex // guards byID
+	byID map[event.ID]peer
+}
+
+type peer struct {
+	status Status
+	at     time.Time
+	agrees verdict // whether its log and ours are of one history
+}
+
+type verdict int8
+
+const (
+	unknown verdict = iota
+	agrees
+	disagrees
+)
+
+func (p *peers) put(id event.ID, s peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byID == nil {
+		p.byID = make(map[event.ID]peer)
+	}
+	p.byID[id] = s
+}
+
+func (p *peers) get(id event.ID) (peer, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.byID[id]
+	return s, ok
+}
+
+// keep forgets all others.
+func (p *peers) keep(members []gossip.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := make(map[event.ID]bool, len(members))
+	for i := range members {
+		known[members[i].Node] = true
+	}
+	for id := range p.byID {
+		if !known[id] {
+			delete(p.byID, id)
+		}
+	}
+}
+
+const (
+	peerPace    = time.Second // between two looks at the other nodes
+	peerTimeout = 2 * time.Second
+)
+
+// watchPeers keeps what is known of the other nodes fresh, compares histories,
+// and does what follows from it.
+func (c *Cluster) watchPeers(ctx context.Context) {
+	for {
+		c.askPeers(ctx)
+		c.judgeHistories()
+		c.noteRemoval()
+		if r := c.replica.Load(); r != nil {
+			c.warn("see who is to lead", r.Rank())
+			l, _ := r.Leadership()
+			c.publish(c.counts(r, l))
+			c.leaveFullDisk(ctx, r, l)
+		}
+		wait, stop := context.WithTimeout(ctx, peerPace)
+		select {
+		case <-wait.Done():
+		case <-c.poke:
+		case <-c.gossip.Changed():
+		}
+		stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// others are the members that can be asked: alive, of this cluster, and not this node.
+func (c *Cluster) others() []gossip.Member {
+	if c.gossip == nil {
+		return nil
+	}
+	var list []gossip.Member
+	for _, m := range c.gossip.Members() {
+		if m.Node != c.node && m.Alive {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// member finds a member in gossip by its id.
+func (c *Cluster) member(node string) (gossip.Member, bool) {
+	if c.gossip == nil {
+		return gossip.Member{}, false
+	}
+	for _, m := range c.gossip.Members() {
+		if m.Node.String() == node {
+			return m, true
+		}
+	}
+	return gossip.Member{}, false
+}
+
+// askPeers asks all other nodes at once.
+func (c *Cluster) askPeers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, m := range c.others() {
+		wg.Go(func() {
+			p, err := c.askPeer(ctx, m.ReplicationAddress)
+			if err != nil {
+				c.logger.Debug("node did not answer", keyNode, m.Node.String(), keyError, err)
+				return
+			}
+			c.peers.put(m.Node, p)
+		})
+	}
+	wg.Wait()
+	c.peers.keep(c.gossip.Members())
+}
+
+// askPeer asks one node for its status, and compares its log with this node's at
+// the end of the shorter one.
+func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
+	query := ""
+	m := c.materials.Load()
+	var own event.Tail
+	if m != nil {
+		own = m.Log.Tail()
+		query = "?at=" + strconv.FormatInt(own.End, 10)
+	}
+	var s Status
+	if err := c.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
+		return peer{}, err
+	}
+	p := peer{status: s, at: time.Now()}
+	if m == nil || !s.HasLog || s.Cluster != c.ID() {
+		return p, nil
+	}
+	theirs, ours := s.Tail.Chain, own.Chain
+	if s.At != nil {
+		theirs = s.At.Chain
+	} else {
+		var err error
+		if ours, _, err = m.Log.ChainAt(s.Tail.End); err != nil {
+			return p, nil // The log says so itself to whoever reads it.
+		}
+	}
+	p.agrees = agrees
+	if ours != theirs {
+		p.agrees = disagrees
+		c.logger.Error("this node and another one hold different histories", keyNode, s.Node.String(), "address", address,
+			"end", min(own.End, s.Tail.End), "chain", ours.String(), "theirs", theirs.String())
+	}
+	return p, nil
+}
+
+// judgeHistories raises the alarm when logs differ. The node that is alone with
+// its history stops serving it.
+func (c *Cluster) judgeHistories() {
+	same, other := 1, 0
+	for _, m := range c.others() {
+		switch p, _ := c.peers.get(m.Node); p.agrees {
+		case agrees:
+			same++
+		case disagrees:
+			other++
+		}
+	}
+	c.strangers.Store(int64(other))
+	if other < same {
+		c.doubt.Store(nil)
+		return
+	}
+	err := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
+	c.doubt.Store(&err)
+	if other == same {
+		return
+	}
+	err = errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
+	if c.diverged.Swap(&err) == nil {
+		c.logger.Error(err.Error())
+	}
+}
+
+// Healthy returns why this node's data are not to be trusted, or nil. doubt: as
+// many nodes hold another history as hold this node's. diverged: more do, so that this
+// node must serve nothing.
+func (c *Cluster) Healthy() (doubt, diverged error) {
+	if err := c.doubt.Load(); err != nil {
+		doubt = *err
+	}
+	if err := c.diverged.Load(); err != nil {
+		diverged = *err
+	}
+	return doubt, diverged
+}
+
+// call asks another node over the port between nodes. Answers other than 200
+// become a *callError.
+func (c *Cluster) call(ctx context.Context, address, method, path string, ask, into any) error {
+	resp, err := c.request(ctx, address, method, path, ask)
+	if err != nil {
+		return err
+	}
+	defer func() { c.warnDebug(resp.Body.Close()) }()
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxAnswer)).Decode(into); err != nil {
+		return fmt.Errorf("answer of %s to %s: %w", address, path, err)
+	}
+	return nil
+}
+
+func (c *Cluster) warnDebug(err error) {
+	if err != nil {
+		c.logger.Debug("connection between nodes", keyError, err)
+	}
+}
+
+// clientAddress is where clients reach a node, scheme://host:port, empty when not known.
+func (c *Cluster) clientAddress(node string) string {
+	m, ok := c.member(node)
+	if !ok || m.HTTPHost == "" {
+		return ""
+	}
+	u := url.URL{Scheme: "http", Host: joinHostPort(m.HTTPHost, m.HTTPPort)}
+	if m.HTTPSecure {
+		u.Scheme = "https"
+	}
+	return u.String()
+}

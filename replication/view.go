@@ -1,0 +1,100 @@
+package replication
+
+import (
+	"encoding/binary"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
+)
+
+// View is the cluster as this node sees it: gossip's members joined with what they
+// last said of themselves. It waits for nobody.
+func (c *Cluster) View() event.ClusterView {
+	view := event.ClusterView{ServerHost: c.opts.ClientHost, ServerPort: c.opts.ClientPort}
+	if c.gossip == nil {
+		s := c.status()
+		m := event.Member{
+			Node: c.node, Alive: true, HTTPHost: c.opts.ClientHost, HTTPPort: c.opts.ClientPort, Voter: true,
+			Priority: int(c.priority.Load()), Version: c.opts.Version, Time: time.Now(),
+		}
+		setAddress(&m, c.opts.Advertise)
+		fill(&m, &s)
+		view.Members = []event.Member{m}
+		return view
+	}
+	for _, g := range c.gossip.Members() {
+		m := event.Member{
+			Node: g.Node, Alive: g.Alive, ReadOnly: g.ReadOnly, Priority: g.Priority, Version: g.Version,
+			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: c.opts.Security != nil,
+			Time: g.Since, State: event.StateUnknown, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
+		}
+		setAddress(&m, g.ReplicationAddress)
+		switch p, ok := c.peers.get(g.Node); {
+		case g.Node == c.node:
+			s := c.status()
+			m.Time, m.Voter = time.Now(), c.votes(g)
+			fill(&m, &s)
+		case ok:
+			m.Time, m.Voter = p.at, c.votes(g)
+			fill(&m, &p.status)
+		}
+		if !m.Alive {
+			m.State = event.StateShutdown
+			if g.Left {
+				m.State = event.StateShuttingDown
+			}
+		}
+		view.Members = append(view.Members, m)
+	}
+	return view
+}
+
+// votes reports whether a member counts in the quorum, as far as this node knows.
+func (c *Cluster) votes(g gossip.Member) bool {
+	if r := c.replica.Load(); r != nil {
+		configuration, _, err := r.Configuration()
+		if err != nil {
+			return false
+		}
+		for _, server := range configuration.Servers {
+			if string(server.ID) == g.Node.String() {
+				return server.Suffrage == 0
+			}
+		}
+	}
+	return false
+}
+
+func setAddress(m *event.Member, address string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return
+	}
+	m.ReplicationHost = host
+	if n, err := strconv.Atoi(port); err == nil {
+		m.ReplicationPort = n
+	}
+}
+
+func fill(m *event.Member, s *Status) {
+	m.State = s.State
+	m.LastCommit, m.Writer, m.Chaser, m.EpochPosition = -1, -1, -1, s.Epoch
+	if s.HasLog {
+		m.LastCommit, m.Writer, m.Chaser = s.LastRecord, s.Tail.End, s.Tail.End
+	}
+	m.EpochNumber = int64(s.Term)
+	m.EpochID = epochID(s.Cluster, s.Term)
+}
+
+// epochID is the same on all nodes: a name made of cluster and term.
+func epochID(cluster event.ID, term uint64) event.ID {
+	if cluster.IsZero() || term == 0 {
+		return event.ID{}
+	}
+	return event.ID(uuid.NewSHA1(uuid.UUID(cluster), binary.BigEndian.AppendUint64(nil, term)))
+}
