@@ -54,6 +54,16 @@ rules: ## the house rules: imports, forbidden calls, file sizes
 .PHONY: lint
 lint: format vet staticcheck rules ## format, vet, staticcheck and the house rules
 
+.PHONY: torture
+torture: build ## torture clusters of three nodes for two minutes (TORTURE="--rounds 4 --seconds 30")
+	$(BIN)/annals torture $(TORTURE)
+
+TORTURE ?= --rounds 4 --seconds 30
+
+.PHONY: sabotage
+sabotage: ## show that torture notices broken promises
+	GO="$(GO)" scripts/sabotage.sh
+
 .PHONY: fuzz-short
 fuzz-short: ## run every fuzz target for a few seconds (FUZZTIME=5s)
 	GO="$(GO)" scripts/fuzz-short.sh

@@ -33,6 +33,15 @@ func (id ID) AppendTo(dst []byte) []byte {
 	return hex.AppendEncode(dst, id[10:16])
 }
 
+// MarshalText writes the canonical form.
+func (id ID) MarshalText() ([]byte, error) { return id.AppendTo(nil), nil }
+
+// UnmarshalText reads a GUID in any of its usual forms.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(text)
+	return err
+}
+
 // ParseID reads a GUID in any of its usual forms: 32 digits, the same with
 // dashes at the canonical places, either of them within braces or round
 // brackets; digits in any case.

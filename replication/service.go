@@ -100,6 +100,7 @@ func joinHostPort(host string, port int) string { return net.JoinHostPort(host, 
 // serveBootstrap answers a node that wants to form a cluster.
 func (c *Cluster) serveBootstrap(w http.ResponseWriter, r *http.Request) {
 	var q bootstrap.Request
+	r.Body = http.MaxBytesReader(w, r.Body, bootstrap.MaxMessageBytes)
 	if !question(w, r, &q) {
 		return
 	}

@@ -44,10 +44,13 @@ const (
 
 // Proposal is a cluster that a node would create from an exact set of nodes.
 // It is never changed once it is made, so it is shared without copying.
+//
+// Its names and those of Request and Answer are read by other nodes, and stand in
+// files: do not change.
 type Proposal struct {
-	Cluster  event.ID   // new and random: no two proposals share it
-	Proposer event.ID   // the lowest of Members
-	Members  []event.ID // in rising order
+	Cluster  event.ID   `json:"cluster"`  // new and random: no two proposals share it
+	Proposer event.ID   `json:"proposer"` // the lowest of Members
+	Members  []event.ID `json:"members"`  // in rising order
 }
 
 // Validate reports what no node would propose.
@@ -80,9 +83,9 @@ func (p *Proposal) has(node event.ID) bool { return p != nil && slices.Contains(
 
 // Request is what one node asks another.
 type Request struct {
-	Kind     Kind
-	From     event.ID  // the node that asks
-	Proposal *Proposal // must be given unless Kind is Ask
+	Kind     Kind      `json:"kind"`
+	From     event.ID  `json:"from"`               // the node that asks
+	Proposal *Proposal `json:"proposal,omitempty"` // must be given unless Kind is Ask
 }
 
 // Validate reports a request that no node would send.
@@ -108,13 +111,13 @@ func (r *Request) Validate() error {
 // neither Cluster nor Promise the node is fresh. A Promise whose Proposer is the
 // node itself is its own proposal, not yet formed unless Cluster says so.
 type Answer struct {
-	Node        event.ID
-	Cluster     event.ID // it is a member of this cluster, has formed it, or is about to join it
-	Promise     *Proposal
-	GaveUp      event.ID // the proposal of the request is the node's own, and it will never form it
-	ReadOnly    bool
-	ClusterSize int
-	Refusal     Refusal // why it did not do what was asked
+	Node        event.ID  `json:"node"`
+	Cluster     event.ID  `json:"cluster,omitzero"` // it is a member of this cluster, has formed it, or is about to join it
+	Promise     *Proposal `json:"promise,omitempty"`
+	GaveUp      event.ID  `json:"gaveUp,omitzero"` // the proposal of the request is the node's own, and it will never form it
+	ReadOnly    bool      `json:"readOnly,omitempty"`
+	ClusterSize int       `json:"clusterSize"`
+	Refusal     Refusal   `json:"refusal,omitempty"` // why it did not do what was asked
 }
 
 // Validate reports an answer that no node would give.

@@ -17,9 +17,15 @@ import (
 // node's own proposal is its own promise, giving it up empties the place, and
 // with that a proposal that its proposer does not hold is given up for good.
 type Record struct {
-	Node    event.ID
-	Promise *Proposal // that this node is bound to, or proposed itself
-	Formed  bool      // Promise is this node's own and holds all promises: it is the cluster
+	Node    event.ID  `json:"node"`
+	Promise *Proposal `json:"promise,omitempty"` // that this node is bound to, or proposed itself
+	Formed  bool      `json:"formed,omitempty"`  // Promise is this node's own and holds all promises: it is the cluster
+}
+
+// recordFile is a record as it lies on disk: do not change without changing the format.
+type recordFile struct {
+	Format int `json:"format"`
+	Record
 }
 
 // Validate reports a record that no node would write.
@@ -104,24 +110,21 @@ func decodeRecord(data []byte) (Record, error) {
 	if len(data) > maxRecordBytes {
 		return Record{}, fmt.Errorf("more than %d bytes", maxRecordBytes)
 	}
-	var doc recordJSON
+	var doc recordFile
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return Record{}, err
 	}
 	if doc.Format != recordFormat {
 		return Record{}, fmt.Errorf("format %d is not known, only %d", doc.Format, recordFormat)
 	}
-	record := Record{Node: event.ID(doc.Node), Promise: doc.Promise, Formed: doc.Formed}
-	return record, record.Validate()
+	return doc.Record, doc.Validate()
 }
 
 func (s fileStore) Save(record Record) error {
 	if err := record.Validate(); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(recordJSON{
-		Format: recordFormat, Node: text(record.Node), Promise: record.Promise, Formed: record.Formed,
-	}, "", "  ")
+	data, err := json.MarshalIndent(recordFile{Format: recordFormat, Record: record}, "", "  ")
 	if err != nil {
 		return err
 	}
