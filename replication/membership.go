@@ -113,12 +113,33 @@ func (c *Cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusServiceUnavailable
 		if errors.As(err, &refused) {
 			status = http.StatusConflict
-			c.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
+			if c.sayRefusal(q.Node, err.Error()) {
+				c.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
+			}
 		}
 		http.Error(w, err.Error(), status)
 		return
 	}
 	reply(w, a)
+}
+
+// sayRefusal reports whether a refusal is news: a node that is refused asks again and again.
+func (c *Cluster) sayRefusal(node event.ID, why string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.refused.node == node && c.refused.why == why && now.Sub(c.refused.at) < adviceEvery {
+		return false
+	}
+	c.refused = refusal{node, why, now}
+	return true
+}
+
+// refusal is what was said last of a node that was not admitted.
+type refusal struct {
+	node event.ID
+	why  string
+	at   time.Time
 }
 
 func refuse(format string, args ...any) error {
@@ -234,7 +255,7 @@ func (c *Cluster) replace(ctx context.Context, r *Replica, q joinRequest, config
 // change waits for a change of the configuration.
 func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft.IndexFuture) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }() // raft resolves it at the latest when it shuts down
+	c.owned.Go(func() { done <- f.Error() }) // raft resolves it at the latest when it shuts down
 	select {
 	case err := <-done:
 		if err != nil {

@@ -218,6 +218,7 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 
 // run fetches as long as somebody waits.
 func (p *puller) run(ctx context.Context) {
+	var said time.Time
 	for {
 		select {
 		case <-p.wake:
@@ -227,8 +228,9 @@ func (p *puller) run(ctx context.Context) {
 		p.active.Store(true)
 		progress, err := p.attempt(ctx)
 		p.active.Store(false)
-		if err != nil && ctx.Err() == nil {
-			p.c.logger.Warn("data could not be fetched from other nodes", keyError, err)
+		if err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
+			said = time.Now()
+			p.c.logger.Warn("data could not be fetched from other nodes; it is tried again", keyError, err)
 		}
 		if p.wanted.Load() > 0 && !progress {
 			if waitSome(ctx, pullPace, nil) != nil {

@@ -43,6 +43,8 @@ type cluster interface {
 	// fillDisk leaves so many bytes free on a node's disk, freeDisk gives them back.
 	fillDisk(node int, leave int64) error
 	freeDisk(node int) error
+	// setClock moves a node's wall clock away from the machine's.
+	setClock(node int, offset time.Duration) error
 
 	// verify checks the data of a node that does not run. The error tells the damage.
 	verify(ctx context.Context, node int) error
@@ -57,6 +59,7 @@ type abilities struct {
 	network   bool
 	disk      bool
 	replica   bool
+	clock     bool
 }
 
 // shape is the state of a link in one direction; zero is a good link.
@@ -103,6 +106,7 @@ func (g *given) shape(int, int, shape) error          { return errCannot }
 func (g *given) healNetwork() error                   { return nil }
 func (g *given) fillDisk(int, int64) error            { return errCannot }
 func (g *given) freeDisk(int) error                   { return errCannot }
+func (g *given) setClock(int, time.Duration) error    { return errCannot }
 func (g *given) verify(context.Context, int) error    { return errCannot }
 func (g *given) logTail(int) string                   { return "" }
 func (g *given) close() error                         { return nil }

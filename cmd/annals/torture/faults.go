@@ -24,6 +24,7 @@ type fault struct {
 	network           bool
 	disk              bool
 	replica           bool
+	clock             bool
 	// destroys says that what was on a disk is lost.
 	destroys bool
 	// strike begins it and returns what ends it, nil if nothing does.
@@ -36,7 +37,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c cluster) bool {
 	can := c.can()
-	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica)
+	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica) && (!f.clock || can.clock)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -56,6 +57,7 @@ func allFaults() []fault {
 		{name: "delay", doc: "packets take long, and overtake each other", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDelay},
 		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
+		{name: "clock", doc: "a node's wall clock is wrong, by seconds or by hours", weight: 5, shortest: 2000, longest: 9000, nodes: 1, clock: true, strike: strikeClock},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, destroys: true, strike: strikeWipe(true)},
@@ -150,6 +152,14 @@ func strikePause(_ context.Context, n *nemesis) (string, func(context.Context) e
 	node := n.anybody()
 	what := "SIGSTOP of " + n.role(node)
 	return what, func(context.Context) error { return n.c.resume(node) }, n.c.pause(node)
+}
+
+func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	longest := []time.Duration{5 * time.Second, 3 * time.Hour}[n.rng.IntN(2)]
+	offset := time.Duration(n.rng.Int64N(int64(2*longest))) - longest
+	what := fmt.Sprintf("the clock of %s is wrong by %s", n.role(node), offset.Round(time.Millisecond))
+	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
 }
 
 // cut is one direction between two ends.

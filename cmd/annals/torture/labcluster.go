@@ -37,6 +37,7 @@ type labCluster struct {
 	o       labOptions
 	members []*member
 	watches sync.WaitGroup
+	clocks  bool // they can be moved
 }
 
 type labOptions struct {
@@ -70,8 +71,10 @@ func newLabCluster(o labOptions) (_ *labCluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &labCluster{lab: l, o: o}
+	c := &labCluster{lab: l, o: o, clocks: true}
 	for _, h := range l.Hosts() {
+		// A clock can be moved later only if that was prepared before the first start.
+		c.clocks = c.clocks && h.SkewClock(0) == nil
 		if o.disks {
 			if err := h.LimitDisk(diskSize); err != nil {
 				return nil, errors.Join(err, l.Close())
@@ -85,7 +88,7 @@ func newLabCluster(o labOptions) (_ *labCluster, err error) {
 func (c *labCluster) voters() int { return c.o.nodes }
 
 func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1}
+	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1, clock: c.clocks}
 }
 
 func (c *labCluster) targets() []target {
@@ -260,6 +263,10 @@ func (c *labCluster) healNetwork() error {
 
 func (c *labCluster) fillDisk(i int, leave int64) error { return c.members[i].host.FillDisk(leave) }
 func (c *labCluster) freeDisk(i int) error              { return c.members[i].host.FreeDisk() }
+
+func (c *labCluster) setClock(i int, offset time.Duration) error {
+	return c.members[i].host.SkewClock(offset)
+}
 
 func (c *labCluster) verify(ctx context.Context, i int) error {
 	m := c.members[i]

@@ -20,14 +20,15 @@ type fakeCluster struct {
 	runs   map[int]bool
 	paused map[int]bool
 	full   map[int]bool
+	skewed map[int]time.Duration
 	shaped map[cut]shape
 	struck map[string]int
 }
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true},
-		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, shaped: map[cut]shape{}, struck: map[string]int{},
+		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true, clock: true},
+		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {
 		f.runs[i] = true
@@ -112,6 +113,11 @@ func (f *fakeCluster) freeDisk(i int) error {
 	f.full[i] = false
 	return nil
 }
+func (f *fakeCluster) setClock(i int, offset time.Duration) error {
+	defer f.note("clock")()
+	f.skewed[i] = offset
+	return nil
+}
 func (f *fakeCluster) verify(context.Context, int) error { return nil }
 func (f *fakeCluster) logTail(int) string                { return "" }
 func (f *fakeCluster) close() error                      { return nil }
@@ -137,6 +143,9 @@ func TestNemesis(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range nodes {
+					if c.skewed[i] != 0 {
+						t.Errorf("node %d: its clock is wrong by %s", i, c.skewed[i])
+					}
 					if !c.runs[i] || c.paused[i] || c.full[i] {
 						t.Errorf("node %d: runs %t, paused %t, disk full %t", i, c.runs[i], c.paused[i], c.full[i])
 					}
