@@ -125,9 +125,11 @@ type Cluster struct {
 	pull  *puller
 	peers peers
 
+	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
 	mu         sync.Mutex // guards what follows
 	leadership Leadership
 	changed    chan struct{}
+	refused    refusal
 
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
@@ -158,7 +160,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		}
 	}()
 	if o.Size == 1 {
-		return c, c.openAlone()
+		return c, c.openAlone(ctx)
 	}
 	prepared, err := c.settle()
 	if err != nil {
@@ -182,7 +184,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 }
 
 // openAlone starts the node of a cluster of one.
-func (c *Cluster) openAlone() error {
+func (c *Cluster) openAlone(ctx context.Context) error {
 	m, err := c.openLog(event.ID{})
 	if err != nil {
 		return err
@@ -193,7 +195,7 @@ func (c *Cluster) openAlone() error {
 	}
 	c.node = r.Identity().Node
 	c.name = c.node.String()
-	c.follow(r)
+	c.follow(ctx, r)
 	return nil
 }
 
@@ -278,7 +280,9 @@ func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.node = id.Node
+	if c.node.IsZero() { // Later it is read by many goroutines, and does not change.
+		c.node = id.Node
+	}
 	return prepare(c.replicaOptions(m))
 }
 

@@ -98,7 +98,7 @@ func TestRule11RestoreNeverWaits(t *testing.T) {
 }
 
 // A node that was away for longer than the Raft log reaches back fetches what it
-// lacks, frames and rewritten chunk files alike, and begins where an interrupted transfer ended.
+// lacks, frames and rewritten chunk files alike, and keeps its name and its vote.
 func TestCatchingUp(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk, short)
@@ -225,7 +225,7 @@ func TestRule13InMemory(t *testing.T) {
 	h.alike()
 }
 
-// A stale manifest, one that comes late after entries behind it were stored, changes nothing.
+// A node catches up with a cluster that is being written to all the while.
 func TestCatchingUpWhileWriting(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory, short)

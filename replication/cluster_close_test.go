@@ -1,10 +1,12 @@
 package replication_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -38,4 +40,48 @@ func TestCloseWhileStarting(t *testing.T) {
 	n.start()
 	h.settled()
 	h.write("s", 3)
+}
+
+// Close returns even when the disk hangs, and says so.
+func TestCloseWhileADiskHangs(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 1, 1, inMemory, func(o *replication.ClusterOptions) {
+		o.Replica.DrainTimeout, o.Replica.CloseTimeout = 50*time.Millisecond, 200*time.Millisecond
+	})
+	n := h.nodes[0]
+	c, err := replication.OpenCluster(n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it leads", func() bool { l, _ := c.Leadership(); return l.Leading })
+	hanging, release := make(chan struct{}), make(chan struct{})
+	n.data.mu.Lock()
+	n.data.sabotage = func(records []byte) []byte {
+		close(hanging)
+		<-release
+		return records
+	}
+	n.data.mu.Unlock()
+	r := c.Replica()
+	written := make(chan error, 1)
+	go func() {
+		_, err := c.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		written <- err
+	}()
+	<-hanging
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	select {
+	case err := <-closed:
+		if err == nil {
+			t.Error("Close does not tell that something hangs")
+		}
+	case <-time.After(patience):
+		t.Error("Close does not return")
+	}
+	if err := <-written; !errors.Is(err, event.ErrOutcomeUnknown) {
+		t.Errorf("the write under way: %v", err)
+	}
+	close(release)
+	eventually(t, "it ends after all", func() bool { return r.Close() == nil })
 }

@@ -29,13 +29,13 @@ import (
 // port between nodes is reached through a link, which stays when the node is
 // stopped and started again, and can be cut.
 type house struct {
-	t     testing.TB
-	size  int
-	root  string // of the nodes' directories
-	nodes []*node
+	t    testing.TB
+	size int
+	root string // of the nodes' directories
 
-	mu   sync.Mutex // guards what follows
-	cuts map[string]func(from event.ID, to *node, kind wire.Kind) bool
+	mu    sync.Mutex // guards changes of what follows, and what goroutines of the nodes read
+	nodes []*node
+	cuts  map[string]func(from event.ID, to *node, kind wire.Kind) bool
 }
 
 // node is one of them. Its directory and its data are what stays when it is stopped.
@@ -104,6 +104,8 @@ func (h *house) add(disk bool, setup ...func(*replication.ClusterOptions)) *node
 		n.dir = h.directory()
 	}
 	n.link = newLink(h.t, n)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.nodes = append(h.nodes, n)
 	return n
 }
@@ -140,6 +142,8 @@ func (h *house) close() {
 }
 
 func (h *house) seeds(context.Context) (list []string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, n := range h.nodes {
 		if c := n.cluster.Load(); c != nil {
 			list = append(list, replication.GossipAddress(c))
@@ -163,7 +167,7 @@ func (n *node) options() replication.ClusterOptions {
 	logger := hclog.New(&hclog.LoggerOptions{Output: &n.lines, Level: hclog.Info, TimeFormat: "05.000"})
 	o := replication.ClusterOptions{
 		Replica: replication.Options{
-			Dir: n.dir, InMemory: n.dir == "", Logger: logger, ElectionTimeout: 300 * time.Millisecond, DrainTimeout: 3 * time.Second,
+			Dir: n.dir, InMemory: n.dir == "", Logger: logger, ElectionTimeout: 500 * time.Millisecond, DrainTimeout: 3 * time.Second,
 			OnFatal: func(err error) { n.fatal <- err },
 		},
 		HasLog: func() (bool, error) { return !n.data.cluster.IsZero(), nil },
@@ -223,7 +227,7 @@ func (n *node) state() event.NodeState { return n.cluster.Load().State() }
 
 func (n *node) servers() []raft.Server { return replication.ServersOf(n.cluster.Load()) }
 
-// suffrage is how the node stands in the configuration, as it knows it itself.
+// votes reports whether the node has a vote, as it knows it itself.
 func (n *node) votes() bool {
 	id := raft.ServerID(n.id())
 	return slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.ID == id && s.Suffrage == raft.Voter })

@@ -313,3 +313,42 @@ func TestReadOnlyReplicaNeverVotes(t *testing.T) {
 		return replica.state() == event.StateReadOnlyLeaderless && gone[2].raft().State() != raft.Leader
 	})
 }
+
+// A write is acknowledged when the leader has it on disk and then a majority: as long
+// as the leader's disk does not answer, no other node has the entry either, so that
+// a node that comes back never lacks what it acknowledged alone.
+func TestRule07LeaderStoresFirst(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	h.alike()
+	leader := h.leader()
+	last := leader.raft().LastIndex()
+	entered, release := replication.HoldStores(leader.cluster.Load())
+	written := make(chan error, 1)
+	go func() { written <- leader.write("s", 1) }()
+	<-entered
+	for _, n := range h.others(leader) {
+		for range 3 {
+			contact := n.raft().LastContact()
+			eventually(t, "a message of the leader", func() bool { return n.raft().LastContact().After(contact) })
+		}
+		if got := n.raft().LastIndex(); got > last && n.raft().CurrentTerm() == leader.raft().CurrentTerm() {
+			t.Errorf("node %s has entry %d, which the leader has not stored yet", n.name, got)
+		}
+	}
+	close(release)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	have := 0
+	for _, n := range h.nodes {
+		if n.raft().LastIndex() > last {
+			have++
+		}
+	}
+	if have < 2 {
+		t.Errorf("the write was acknowledged with %d nodes having it", have)
+	}
+	h.alike()
+}

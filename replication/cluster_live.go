@@ -52,7 +52,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 		if err := r.start(c.transport()); err != nil {
 			return err
 		}
-		done := c.follow(r)
+		done := c.follow(ctx, r)
 		select {
 		case <-ctx.Done():
 			err := r.Close()
@@ -157,8 +157,9 @@ func (c *Cluster) warn(doing string, err error) {
 }
 
 // follow makes a running Replica the one that serves, and passes its leadership
-// on. The channel is closed when that has ended.
-func (c *Cluster) follow(r *Replica) <-chan struct{} {
+// on. The channel is closed when that has ended: with the Replica or the context,
+// whichever is first, as a Replica whose disk hangs never ends.
+func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 	if reason := c.readOnly.Load(); reason != nil {
 		r.SetReadOnly(*reason)
 	}
@@ -169,18 +170,29 @@ func (c *Cluster) follow(r *Replica) <-chan struct{} {
 	c.owned.Go(func() {
 		defer close(done)
 		for {
-			l, changed := r.Leadership()
-			c.publish(c.counts(r, l))
+			_, changed := c.noteLeadership(r)
 			c.look()
 			select {
 			case <-changed:
+				continue
 			case <-r.closed:
-				c.publish(Leadership{})
-				return
+			case <-ctx.Done():
 			}
+			c.publish(Leadership{})
+			return
 		}
 	})
 	return done
+}
+
+// noteLeadership publishes a Replica's leadership. Two goroutines do: one at a time,
+// or the one that looked first might have the last word.
+func (c *Cluster) noteLeadership(r *Replica) (Leadership, <-chan struct{}) {
+	c.noting.Lock()
+	defer c.noting.Unlock()
+	l, changed := r.Leadership()
+	c.publish(c.counts(r, l))
+	return l, changed
 }
 
 // counts says whether leadership counts: as long as a cluster that is being
@@ -251,6 +263,9 @@ func (c *Cluster) serving() (*Replica, error) {
 			return nil, &event.NotLeader{Address: address}
 		}
 		return nil, event.ErrNotReady
+	}
+	if err := c.diverged.Load(); err != nil {
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
 	if c.few.Load() {
 		if own, _ := r.Leadership(); own.Leading {

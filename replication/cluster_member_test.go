@@ -78,8 +78,8 @@ func TestRule16JoinerIsComparedBeforeItCounts(t *testing.T) {
 	gone := h.others(leader)[0]
 	id := gone.id()
 	gone.stop()
-	eventually(t, "gossip knows that the node has gone", func() bool {
-		return leader.cluster.Load().RemoveMember(t.Context(), id) == nil
+	eventually(t, "the node that has gone is removed", func() bool {
+		return h.leader().cluster.Load().RemoveMember(t.Context(), id) == nil
 	})
 	request := func(change func(q map[string]any)) map[string]any {
 		q := map[string]any{"address": "127.0.0.1:9", "cluster": cluster, "format": 1, "tail": tail, "last": 0}
@@ -98,24 +98,37 @@ func TestRule16JoinerIsComparedBeforeItCounts(t *testing.T) {
 		{"another chain", func(q map[string]any) { q["tail"] = event.Tail{End: tail.End, Chain: event.Chain{1}} }, http.StatusConflict, "another history"},
 		{"where no frame ends", func(q map[string]any) { q["tail"] = event.Tail{End: 1, Chain: event.Chain{1}} }, http.StatusConflict, "another history"},
 	} {
-		status, answer, err := a.ask(leader, request(c.change))
-		if err != nil || status != c.status || !strings.Contains(answer, c.why) {
-			t.Errorf("%s: %d %q, %v", c.name, status, answer, err)
+		eventually(t, c.name+" is refused", func() bool { // there may be an election
+			status, answer, err := a.ask(h.leader(), request(c.change))
+			return err == nil && status == c.status && strings.Contains(answer, c.why)
+		})
+		if servers := h.leader().servers(); len(servers) != 2 {
+			t.Errorf("%s: servers %v", c.name, servers)
 		}
-		if len(leader.servers()) != 2 {
-			t.Errorf("%s: servers %v", c.name, leader.servers())
+	}
+	// Who is refused asks again and again, and is not logged each time.
+	for range 5 {
+		eventually(t, "it is refused again", func() bool {
+			status, _, err := a.ask(h.leader(), request(func(q map[string]any) { q["format"] = 98 }))
+			return err == nil && status == http.StatusConflict
+		})
+	}
+	for _, n := range h.running() {
+		if said := strings.Count(n.lines.String(), "the node uses 98"); said > 1 {
+			t.Errorf("node %s said %d times why it refuses another", n.name, said)
 		}
 	}
 	// What fits is admitted without a vote, however often it asks, until it has caught up.
 	for range 3 {
-		status, answer, err := a.ask(leader, request(func(map[string]any) {}))
-		if err != nil || status != http.StatusOK || answer != `{"present":true,"voter":false}` {
-			t.Errorf("%d %q, %v", status, answer, err)
-		}
+		eventually(t, "it is admitted", func() bool {
+			status, answer, err := a.ask(h.leader(), request(func(map[string]any) {}))
+			return err == nil && status == http.StatusOK && answer == `{"present":true,"voter":false}`
+		})
 	}
-	at := slices.IndexFunc(leader.servers(), func(s raft.Server) bool { return string(s.ID) == a.node.String() })
-	if at < 0 || leader.servers()[at].Suffrage != raft.Nonvoter {
-		t.Errorf("servers %v", leader.servers())
+	servers := h.leader().servers()
+	at := slices.IndexFunc(servers, func(s raft.Server) bool { return string(s.ID) == a.node.String() })
+	if at < 0 || servers[at].Suffrage != raft.Nonvoter {
+		t.Errorf("servers %v", servers)
 	}
 	h.write("s", 300)
 	// A node of another cluster does not get to ask.

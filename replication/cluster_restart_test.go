@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -152,9 +153,13 @@ func TestRule16AnotherHistoryIsRefused(t *testing.T) {
 	n.data.cluster = cluster
 	n.data.append([]byte{1, 'x'}, 3, 1)
 	n.start()
-	if err := <-n.fatal; err == nil || !strings.Contains(err.Error(), "data are not those of its cluster") ||
-		!strings.Contains(err.Error(), "remove its data directory") {
-		t.Errorf("error %v", err)
+	select {
+	case err := <-n.fatal:
+		if !strings.Contains(err.Error(), "data are not those of its cluster") || !strings.Contains(err.Error(), "remove its data directory") {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it waits for ever")
 	}
 	if n.raft() != nil {
 		t.Error("it takes part")

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"path/filepath"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -81,4 +82,28 @@ func ForgeRunning(c *Cluster, count int) (last uint64, err error) {
 		}
 	}
 	return last, nil
+}
+
+// heldLog stores nothing until it is released.
+type heldLog struct {
+	logBacking
+	entered, release chan struct{}
+	once             sync.Once
+}
+
+func (h *heldLog) StoreLogs(logs []*raft.Log) error {
+	h.once.Do(func() { close(h.entered) })
+	<-h.release
+	return h.logBacking.StoreLogs(logs)
+}
+
+// HoldStores has the next entry of a node's Raft log wait for the disk: entered is
+// closed when it does, and closing release lets it go on.
+func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
+	logs := c.replica.Load().state.logs
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	h := &heldLog{logBacking: logs.inner, entered: make(chan struct{}), release: make(chan struct{})}
+	logs.inner = h
+	return h.entered, h.release
 }

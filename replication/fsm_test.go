@@ -100,3 +100,60 @@ func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 		}
 	}
 }
+
+// A manifest whose data is not here is refused at once and has the data fetched: while it
+// is looked at, the node neither votes nor appends.
+func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
+	behind := 0
+	snaps := testSnapshots(t)
+	s := &state{snaps: snaps, logs: &logStore{kind: memKind, fail: &failStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
+	o := &Options{FSM: &plainFSM{restore: event.ErrDataMissing}, Behind: func() { behind++ }}
+	machine := newStateMachine(o, s, &failStop{}, newMetrics(nil), func() { t.Error("raft is started anew") })
+	sink := take(t, snaps, 9, false, "received")
+	_, source, err := snaps.Open(sink.ID())
+	mustNot(t, err)
+	if err := machine.Restore(source); !errors.Is(err, event.ErrDataMissing) || behind != 1 {
+		t.Errorf("error %v, fetching was asked for %d times", err, behind)
+	}
+	if got := listed(t, snaps); len(got) != 0 {
+		t.Errorf("manifests %v", got)
+	}
+}
+
+// Entries beyond a received manifest mean that it is stale if they are of its history,
+// which acknowledged them, and otherwise that raft has to begin on an empty log.
+func TestRule13WhatIsBeyondAManifest(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		first, last uint64 // of the Raft log, term 1
+		term        uint64 // of the manifest, whose index is 9
+		stale, anew bool
+	}{
+		{"nothing", 1, 5, 2, false, false},
+		{"up to it", 1, 9, 2, false, false},
+		{"the same term there", 1, 12, 1, true, false},
+		{"another term there", 1, 12, 2, false, true},
+		{"cut behind it", 10, 12, 2, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			snaps, anew := testSnapshots(t), false
+			logs := &logStore{kind: memKind, fail: &failStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}
+			mustNot(t, logs.StoreLogs(entries(c.first, c.last)))
+			machine := newStateMachine(&Options{FSM: &plainFSM{}}, &state{snaps: snaps, logs: logs}, &failStop{}, newMetrics(nil), func() { anew = true })
+			sink, err := snaps.Create(1, 9, c.term, raft.Configuration{}, 1, nil)
+			mustNot(t, err)
+			mustNot(t, sink.Close())
+			_, source, err := snaps.Open(sink.ID())
+			mustNot(t, err)
+			if err := machine.Restore(source); errors.Is(err, errStale) != c.stale || (err != nil) != c.stale {
+				t.Errorf("error %v", err)
+			}
+			if stored := logs.StoreLogs(entries(c.last+1, c.last+1)); anew != c.anew || errors.Is(stored, errFrozen) != c.anew {
+				t.Errorf("started anew: %t; storing more: %v", anew, stored)
+			}
+			if got := listed(t, snaps); len(got) == 0 != c.stale {
+				t.Errorf("manifests %v", got)
+			}
+		})
+	}
+}

@@ -82,7 +82,9 @@ func TestIdentityStays(t *testing.T) {
 	}
 }
 
-func TestCrashAnywhereInCreation(t *testing.T) {
+// Consensus state made for restored data looks like a snapshot at the last frame, in its
+// term, and is there whole or not at all: a Raft index that began anew would have every new entry skipped.
+func TestRule15CrashAnywhereInCreation(t *testing.T) {
 	t.Parallel()
 	for name, tail := range map[string]event.Tail{"fresh": {}, "restored": restoredTail} {
 		for _, kind := range []LogStore{BoltDB, Wal} {
@@ -121,7 +123,9 @@ func TestCrashAnywhereInCreation(t *testing.T) {
 	})
 }
 
-func TestMissingOrForeignPartIsRefused(t *testing.T) {
+// Stable store, Raft log and manifests belong together, to one cluster and one directory:
+// a node that forgot its log and kept its votes, or the reverse, must never vote.
+func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 	t.Parallel()
 	part := func(o *Options, name string) string { return filepath.Join(o.Dir, raftDir, name) }
 	for _, name := range []string{identityFile, stableFile, boltKind.name, snapshotsDir} {

@@ -70,6 +70,9 @@ func (c *Cluster) SetPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (c *Cluster) outranked() bool {
+	if c.diverged.Load() != nil {
+		return true // It must not lead.
+	}
 	for _, m := range c.others() {
 		if !m.ReadOnly && m.Priority > int(c.priority.Load()) {
 			return true
@@ -119,8 +122,11 @@ func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) b
 		begun := time.Now()
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
-			c.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
-			continue
+			if r.raft.State() == raft.Leader {
+				c.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
+				continue
+			}
+			// It took longer than raft waits, and came to pass.
 		}
 		c.awaitLeader(ctx, r)
 		c.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
@@ -139,6 +145,7 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
 	const near = 1024
 	last := r.raft.LastIndex()
+	odd := c.diverged.Load() != nil // the others are right, and any of them will do
 	var list []Status
 	for _, m := range c.others() {
 		p, ok := c.peers.get(m.Node)
@@ -146,7 +153,7 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 			return s.Suffrage == raft.Voter && string(s.ID) == m.Node.String()
 		})
 		if ok && voter && time.Since(p.at) < 2*peerTimeout && p.status.Running && p.status.Last+near >= last &&
-			p.status.Applied+near >= last && p.agrees != disagrees && !p.status.Full && suits(p.status) {
+			p.status.Applied+near >= last && (p.agrees != disagrees || odd) && !p.status.Full && suits(p.status) {
 			list = append(list, p.status)
 		}
 	}
@@ -182,17 +189,17 @@ func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
 	}
 }
 
-// leaveFullDisk hands leadership over when this node refuses writes for want of
-// space and another does not.
-func (c *Cluster) leaveFullDisk(ctx context.Context, r *Replica, l Leadership) {
-	if !l.Leading || c.readOnly.Load() == nil || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+// leaveUnfit hands leadership over when this node must not serve its history, or
+// refuses writes for want of space and another does not.
+func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l Leadership) {
+	if !l.Leading || c.readOnly.Load() == nil && c.diverged.Load() == nil || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Replica.DrainTimeout)
 	defer cancel()
 	if err := c.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
-		c.logger.Warn("leadership was not handed over for want of disk space", keyError, err)
+		c.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
 	}
 }
 

@@ -293,7 +293,9 @@ func TestFullEntryLeavesTheRestForTheNext(t *testing.T) {
 	})
 }
 
-func TestTooLargeEntryIsNotProposed(t *testing.T) {
+// No entry is larger than 16 MiB: segment files give very large ones back damaged, and a
+// message to a follower has to hold one.
+func TestRule22TooLargeEntryIsNotProposed(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()
 		r.answered(r.submit(strings.Repeat("x", maxEntryBytes+1)), 0, event.ErrTooLarge)
@@ -425,7 +427,9 @@ func TestRefusedEntryIsDecidedAgainInOrder(t *testing.T) {
 	})
 }
 
-func TestOutcomes(t *testing.T) {
+// Only three errors of raft mean that an entry was not written. Any other leaves the outcome
+// unknown: deciding the write again would do it twice, and denying it would be a lie.
+func TestRule06Outcomes(t *testing.T) {
 	type outcome struct {
 		name     string
 		err      error
@@ -521,7 +525,9 @@ func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
 	})
 }
 
-func TestLeadershipIsKnownByTerm(t *testing.T) {
+// Leadership is known by its term, before and after a barrier: raft collapses quick
+// changes, and a leader that lost and won again would go on deciding on a state that is not its own.
+func TestRule03LeadershipIsKnownByTerm(t *testing.T) {
 	inRig(t, func(r *rig) {
 		barrier := r.next("")
 		_, before := r.p.lead()

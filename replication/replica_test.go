@@ -149,7 +149,9 @@ func TestSingleNode(t *testing.T) {
 	}
 }
 
-func TestRestoredDirectory(t *testing.T) {
+// A restored log without consensus state goes on behind its last frame, under a new name:
+// new entries must not look like old ones.
+func TestRule15RestoredDirectory(t *testing.T) {
 	t.Parallel()
 	y, dir := newToy(), t.TempDir()
 	r := open(t, toyOptions(y, dir, replication.BoltDB))
@@ -222,7 +224,8 @@ func TestSwitchingTheLogStore(t *testing.T) {
 	}
 }
 
-func TestManifestsFollowTheLog(t *testing.T) {
+// Manifests are written as the Raft log grows, and cut it: otherwise it would grow for ever.
+func TestRule10ManifestsFollowTheLog(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -250,7 +253,9 @@ func TestManifestsFollowTheLog(t *testing.T) {
 	}
 }
 
-func TestEraseLog(t *testing.T) {
+// After erasing, nothing that is applied is left in any file of the Raft log: what was
+// erased from the event log must not live on there.
+func TestRule21EraseLog(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -90,7 +90,9 @@ func TestNewestTwoManifestsAreKept(t *testing.T) {
 	}
 }
 
-func TestReceivedManifestCountsOnceRestored(t *testing.T) {
+// A received manifest counts only once it was restored: raft stores it first, and the next
+// start would believe that the data is there.
+func TestRule09ReceivedManifestCountsOnceRestored(t *testing.T) {
 	t.Parallel()
 	s := testSnapshots(t)
 	take(t, s, 10, true, "own")
@@ -141,7 +143,9 @@ func tailAt(end int64, index, term uint64) event.Tail {
 	return event.Tail{End: end, Chain: startChains[end], Index: index, Term: term}
 }
 
-func TestStartChecksManifestAgainstLog(t *testing.T) {
+// Before raft starts, manifests are compared with the event log by position and chain: a
+// node would skip or append entries on a log that is not the one they were decided on.
+func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 	t.Parallel()
 	type manifest struct {
 		index uint64

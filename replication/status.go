@@ -168,9 +168,8 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		c.noteRemoval()
 		if r := c.replica.Load(); r != nil {
 			c.warn("see who is to lead", r.Rank())
-			l, _ := r.Leadership()
-			c.publish(c.counts(r, l))
-			c.leaveFullDisk(ctx, r, l)
+			l, _ := c.noteLeadership(r)
+			c.leaveUnfit(ctx, r, l)
 		}
 		wait, stop := context.WithTimeout(ctx, peerPace)
 		select {
@@ -261,6 +260,9 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 	p.agrees = agrees
 	if ours != theirs {
 		p.agrees = disagrees
+		if before, _ := c.peers.get(s.Node); before.agrees == disagrees {
+			return p, nil // It has been said.
+		}
 		c.logger.Error("this node and another one hold different histories", keyNode, s.Node.String(), "address", address,
 			"end", min(own.End, s.Tail.End), "chain", ours.String(), "theirs", theirs.String())
 	}

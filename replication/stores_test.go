@@ -44,7 +44,9 @@ func entries(first, last uint64) []*raft.Log {
 	return logs
 }
 
-func TestFailStop(t *testing.T) {
+// The first write or sync that fails ends the node, before it returns and without a second
+// try: raft would step down and go on, on a disk that already lost something.
+func TestRule20FailStop(t *testing.T) {
 	t.Parallel()
 	disk := errors.New("input/output error")
 	for name, call := range map[string]func(*logStore, *stableStore, *snapshotStore) error{
@@ -170,7 +172,9 @@ func TestEntryCache(t *testing.T) {
 	}
 }
 
-func TestTrailingFollowsBytes(t *testing.T) {
+// How many entries stay behind a manifest follows from their bytes: so many large ones
+// would fill the disk.
+func TestRule10TrailingFollowsBytes(t *testing.T) {
 	t.Parallel()
 	s := newEntrySizes(100)
 	if got := s.trailing(1000, 10<<20); got != 10 {
@@ -262,7 +266,9 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-func TestRewriteLeavesNothingOfDeletedEntries(t *testing.T) {
+// Rewriting the Raft log leaves nothing of deleted entries in its files: neither kind of
+// log overwrites what it deletes, and erased data would linger.
+func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 	t.Parallel()
 	for _, kind := range allKinds {
 		t.Run(kind.name, func(t *testing.T) {

@@ -22,12 +22,11 @@ type toyData struct {
 	directory event.ID
 	packed    int // frames at the beginning that are served as a file
 
-	tempMu  sync.Mutex // guards what follows
-	temps   map[string]*toyTemp
-	pulled  int // frames that others sent and that were new
-	known   int // frames that others sent and that were here
-	chunks  int // files installed
-	resumed int // files opened again to go on
+	tempMu sync.Mutex // guards what follows
+	temps  map[string]*toyTemp
+	pulled int // frames that others sent and that were new
+	known  int // frames that others sent and that were here
+	chunks int // files installed
 }
 
 func newToyData() *toyData {
@@ -209,7 +208,6 @@ func (d *toyData) OpenTemp(name string) (replication.TempFile, error) {
 	if !ok {
 		return nil, fmt.Errorf("no file %s", name)
 	}
-	d.resumed++
 	return f, nil
 }
 
