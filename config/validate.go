@@ -42,7 +42,7 @@ func (c *Config) Validate() error {
 			"no certificate is configured, so nodes connect to each other on loopback addresses only: ReplicationIp %s needs "+
 				"a certificate (see annals certs) or Insecure=true", c.ReplicationIp)
 	}
-	refuse(c.ClusterSize > 1 && !c.ViaDNS() && len(c.GossipSeed) == 0, "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
+	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.isGiven("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
 	for _, u := range c.unavailable() {
 		refuse(u.asked, "%s", u.line)
 	}

@@ -164,7 +164,7 @@ func TestCopyOfLiveNode(t *testing.T) {
 	within(t, timeForLoad, "acknowledgements before the copy", load.ledger.after(300))
 
 	acked := load.ledger.acknowledgedSoFar()
-	awaitCheckpoint(t, node, dir)
+	awaitCheckpoint(t, node.Client, dir)
 	copyLive(t, dir, to, func() {
 		within(t, timeForLoad, "acknowledgements during the copy", load.ledger.after(100))
 	})
@@ -172,10 +172,10 @@ func TestCopyOfLiveNode(t *testing.T) {
 
 	restored := testkit.StartNode(t, to, smallTables...)
 	m := newMirror()
-	if err := m.advance(t.Context(), restored); err != nil {
+	if err := m.advance(t.Context(), restored.Client); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.compareStreams(t.Context(), restored); err != nil {
+	if err := m.compareStreams(t.Context(), restored.Client); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.holds(acked); err != nil {
@@ -198,7 +198,7 @@ func TestCopyOfQuietNode(t *testing.T) {
 	dir, to := t.TempDir(), t.TempDir()
 	node := testkit.StartNode(t, dir)
 	l := fill(t, node, 6, 2)
-	awaitCheckpoint(t, node, dir)
+	awaitCheckpoint(t, node.Client, dir)
 	copyLive(t, dir, to, func() {})
 	restored := testkit.StartNode(t, to)
 	l.checkNode(t, restored)
@@ -226,7 +226,7 @@ func copyLive(t *testing.T, dir, to string, meanwhile func()) {
 
 // awaitCheckpoint waits until the checkpoint that a restored copy is cut at has
 // passed all that is acknowledged by now. It follows within seconds.
-func awaitCheckpoint(t *testing.T, node *testkit.Process, dir string) {
+func awaitCheckpoint(t *testing.T, node *testkit.Client, dir string) {
 	t.Helper()
 	end := logEnd(t, node)
 	testkit.Eventually(t, 20*time.Second, func() error {
@@ -245,7 +245,7 @@ func awaitCheckpoint(t *testing.T, node *testkit.Process, dir string) {
 }
 
 // logEnd returns a position of the log behind all that is acknowledged by now.
-func logEnd(t *testing.T, node *testkit.Process) int64 {
+func logEnd(t *testing.T, node *testkit.Client) int64 {
 	t.Helper()
 	feed, ok, err := node.ReadFeed(t.Context(), "/streams/%24all/head/backward/1", nil)
 	if err != nil || !ok {

@@ -60,7 +60,7 @@ func killUnderLoad(t *testing.T, seed uint64, cycles int, options []string) {
 		started := time.Since(begun)
 
 		// What was seen before stays as it was, and the mirror goes on from there.
-		if err := seen.advance(t.Context(), node); err != nil {
+		if err := seen.advance(t.Context(), node.Client); err != nil {
 			t.Fatalf("cycle %d: %v\n%s", cycle, err, node.Output())
 		}
 		if err := load.ledger.check(seen); err != nil {

@@ -142,7 +142,7 @@ func newMirror() *mirror {
 
 // advance reads what $all has beyond what the mirror holds: each event must
 // follow the last of its stream, be there once, and carry its own data.
-func (m *mirror) advance(ctx context.Context, p *testkit.Process) error {
+func (m *mirror) advance(ctx context.Context, p *testkit.Client) error {
 	next, err := p.ReadAll(ctx, m.next, func(e testkit.Entry) error {
 		if n := int64(len(m.streams[e.Stream])); e.Number != n {
 			return fmt.Errorf("$all: event %s follows %d@%s", place{e.Stream, e.Number}, n-1, e.Stream)
@@ -162,7 +162,7 @@ func (m *mirror) advance(ctx context.Context, p *testkit.Process) error {
 }
 
 // compareStreams reads every stream by itself: the index must tell what $all told.
-func (m *mirror) compareStreams(ctx context.Context, p *testkit.Process) error {
+func (m *mirror) compareStreams(ctx context.Context, p *testkit.Client) error {
 	for stream, ids := range m.streams {
 		if strings.HasPrefix(stream, "$") {
 			continue
@@ -252,13 +252,13 @@ func (m *mirror) wholeOrNot(w *write) error {
 func (l *ledger) checkNode(t *testing.T, p *testkit.Process) *mirror {
 	t.Helper()
 	m := newMirror()
-	if err := m.advance(t.Context(), p); err != nil {
+	if err := m.advance(t.Context(), p.Client); err != nil {
 		t.Fatalf("%v\n%s", err, p.Output())
 	}
 	if err := l.check(m); err != nil {
 		t.Fatalf("%v\n%s", err, p.Output())
 	}
-	if err := m.compareStreams(t.Context(), p); err != nil {
+	if err := m.compareStreams(t.Context(), p.Client); err != nil {
 		t.Fatalf("%v\n%s", err, p.Output())
 	}
 	return m

@@ -67,7 +67,7 @@ func startLoad(ctx context.Context, seed uint64, writers, streams int) *load {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &load{gate: newGate(), ledger: &ledger{}, streams: streams, stop: make(chan struct{}), abandon: cancel}
 	for i := range writers {
-		w := &writer{load: l, number: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), known: map[string]int64{}}
+		w := &nodeWriter{load: l, writer: newWriter(l.ledger, seed, i, streams)}
 		l.owned.Go(func() { w.run(ctx) })
 	}
 	return l
@@ -95,16 +95,27 @@ func (l *load) cut() {
 	l.owned.Wait()
 }
 
-// writer is one client. It has one write under way.
+// writer is what one client knows. It has one write under way.
 type writer struct {
-	load   *load
-	number int
-	rng    *rand.Rand
-	own    int              // streams that it made
-	known  map[string]int64 // last number of a stream that it has heard of
+	ledger  *ledger
+	streams int
+	number  int
+	rng     *rand.Rand
+	own     int              // streams that it made
+	known   map[string]int64 // last number of a stream that it has heard of
 }
 
-func (w *writer) run(ctx context.Context) {
+func newWriter(l *ledger, seed uint64, number, streams int) *writer {
+	return &writer{ledger: l, streams: streams, number: number, rng: rand.New(rand.NewPCG(seed, uint64(number))), known: map[string]int64{}}
+}
+
+// nodeWriter writes to one node that is killed and started again.
+type nodeWriter struct {
+	*writer
+	load *load
+}
+
+func (w *nodeWriter) run(ctx context.Context) {
 	for {
 		select {
 		case <-w.load.stop:
@@ -123,7 +134,7 @@ func (w *writer) run(ctx context.Context) {
 
 // next invents a write.
 func (w *writer) next() *write {
-	stream := fmt.Sprintf("load-%d", w.rng.IntN(w.load.streams))
+	stream := fmt.Sprintf("load-%d", w.rng.IntN(w.streams))
 	expected := int64(-2)
 	switch dice := w.rng.IntN(10); {
 	case dice < 4:
@@ -167,7 +178,7 @@ func newEvent(rng *rand.Rand) testkit.Event {
 }
 
 // perform sends a write with the same ids until its outcome is certain.
-func (w *writer) perform(ctx context.Context, one *write) error {
+func (w *nodeWriter) perform(ctx context.Context, one *write) error {
 	for {
 		node, err := w.load.gate.pass(ctx)
 		if err != nil {
@@ -193,7 +204,7 @@ func (w *writer) perform(ctx context.Context, one *write) error {
 
 // judge notes what an answer means. certain is false if the write must be sent again.
 func (w *writer) judge(one *write, answer testkit.Response) (certain bool) {
-	ledger := w.load.ledger
+	ledger := w.ledger
 	if len(one.answers) < 10 {
 		one.answers = append(one.answers, answer.String())
 	}

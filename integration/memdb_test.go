@@ -94,7 +94,7 @@ func basics(t *testing.T, node *testkit.Process) {
 	}
 	expect("all events without a login", testkit.Request{Path: "/streams/%24all"}, http.StatusUnauthorized)
 	m := newMirror()
-	if err := m.advance(ctx, node); err != nil || m.places[events[0].ID] != (place{"basics", 0}) {
+	if err := m.advance(ctx, node.Client); err != nil || m.places[events[0].ID] != (place{"basics", 0}) {
 		t.Errorf("all events: %v, %v", m.places[events[0].ID], err)
 	}
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,11 +17,15 @@ import (
 
 const readmeAddress = "127.0.0.1:2113"
 
+// readmeAddresses are those of a cluster for development.
+var readmeAddresses = []string{readmeAddress, "127.0.0.1:2114", "127.0.0.1:2115"}
+
 // example is one script of the README and what it must print.
 type example struct {
-	line   int
-	script string
-	want   []string
+	line    int
+	cluster bool // it is for a cluster and not for one node
+	script  string
+	want    []string
 }
 
 // readExamples finds the blocks of the README: those to execute, and the
@@ -53,8 +58,8 @@ func readExamples(t *testing.T) (examples []example, commands []string) {
 		case isFence:
 			body := strings.Join(block, "\n")
 			switch language {
-			case "sh":
-				examples = append(examples, example{line: begun, script: body})
+			case "sh", "sh cluster":
+				examples = append(examples, example{line: begun, cluster: language == "sh cluster", script: body})
 			case "text":
 				if len(examples) > 0 {
 					examples[len(examples)-1].want = block
@@ -62,7 +67,7 @@ func readExamples(t *testing.T) (examples []example, commands []string) {
 			case "bash":
 				commands = append(commands, block...)
 			}
-			behind, begun = language == "sh", 0
+			behind, begun = strings.HasPrefix(language, "sh"), 0
 		case begun > 0:
 			block = append(block, line)
 		default:
@@ -75,17 +80,63 @@ func readExamples(t *testing.T) (examples []example, commands []string) {
 	return examples, commands
 }
 
-// TestReadmeExamples runs the examples as they stand, in order, against one fresh node.
+// TestReadmeExamples runs the examples for one node as they stand, in order, against a fresh one.
 func TestReadmeExamples(t *testing.T) {
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
-	examples, _ := readExamples(t)
 	node := testkit.StartNode(t, t.TempDir())
+	runExamples(t, false, os.Getenv("PATH"), strings.NewReplacer(readmeAddress, node.Host()))
+	node.Stop()
+}
+
+// TestReadmeCluster runs the examples for a cluster as they stand, in order,
+// against a fresh one of the command for that.
+func TestReadmeCluster(t *testing.T) {
+	testkit.NeedTool(t, "curl")
+	testkit.NeedTool(t, "bash")
+	const start = "go run ./cmd/annals dev"
+	if _, commands := readExamples(t); !slices.Contains(commands, start) {
+		t.Fatalf("README.md does not hold the command %q", start)
+	}
+	// The option alone keeps the cluster off the ports of a real one.
+	dev := testkit.Launch(t, testkit.Command{Args: append(strings.Fields(start)[3:], "--port", "0")})
+	dev.AwaitOutput("data are in ")
+	served := regexp.MustCompile(`(?m)^node\d serves http://(\S+)`).FindAllStringSubmatch(dev.Stdout(), -1)
+	if len(served) != len(readmeAddresses) {
+		t.Fatalf("%d nodes\n%s", len(served), dev.Output())
+	}
+	var replacements []string
+	for i, address := range readmeAddresses {
+		replacements = append(replacements, address, served[i][1])
+	}
+	// Where a script counts ports, they are the nodes' too.
+	replacements = append(replacements, "2113 2114 2115", strings.Join([]string{portOf(served[0][1]), portOf(served[1][1]), portOf(served[2][1])}, " "))
+	bin := t.TempDir()
+	if err := os.Symlink(testkit.Binary(t), filepath.Join(bin, "annals")); err != nil {
+		t.Fatal(err)
+	}
+	runExamples(t, true, bin+string(os.PathListSeparator)+os.Getenv("PATH"), strings.NewReplacer(replacements...))
+	dev.Stop()
+}
+
+func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+
+// runExamples runs those for a cluster or those for one node, with the addresses
+// of the page replaced by real ones.
+func runExamples(t *testing.T, cluster bool, path string, addresses *strings.Replacer) {
+	t.Helper()
+	examples, _ := readExamples(t)
+	ran := 0
 	for _, e := range examples {
+		if e.cluster != cluster {
+			continue
+		}
+		ran++
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		script := strings.ReplaceAll(e.script, readmeAddress, node.Host())
+		script := addresses.Replace(e.script)
 		command := exec.CommandContext(ctx, "bash", "-c", script)
 		command.Dir = t.TempDir()
+		command.Env = append(os.Environ(), "PATH="+path)
 		command.WaitDelay = 5 * time.Second
 		begun := time.Now()
 		out, err := command.CombinedOutput()
@@ -100,7 +151,7 @@ func TestReadmeExamples(t *testing.T) {
 		}
 		rest := strings.ToLower(string(out))
 		for _, want := range e.want {
-			want = strings.ReplaceAll(want, readmeAddress, node.Host())
+			want = addresses.Replace(want)
 			_, after, found := strings.Cut(rest, strings.ToLower(want))
 			if !found {
 				t.Errorf("README.md:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", e.line, want, script, out)
@@ -109,7 +160,9 @@ func TestReadmeExamples(t *testing.T) {
 			rest = after
 		}
 	}
-	node.Stop()
+	if ran == 0 {
+		t.Error("README.md has no such examples")
+	}
 }
 
 // TestReadmeCommands holds the page to its two promises of one command each: the

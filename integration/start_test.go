@@ -21,7 +21,9 @@ func TestStartRefused(t *testing.T) {
 	}{
 		{"unknown option", options("--clutser-size=1"), []string{"clutser-size", "ClusterSize"}},
 		{"value that is no number", options("--node-port=abc"), []string{"node-port", "abc"}},
-		{"cluster of three", options("--cluster-size=3"), []string{"ClusterSize must be 1"}},
+		{"cluster whose nodes cannot find each other", options("--cluster-size=3", "--discover-via-dns=false"), []string{"GossipSeed", "ClusterDns"}},
+		{"cluster in the open", options("--cluster-size=3", "--gossip-seed=10.0.0.2:1114", "--discover-via-dns=false", "--replication-ip=10.0.0.1"),
+			[]string{"10.0.0.1", "annals certs", "Insecure"}},
 		{"every address without TLS", options("--node-ip=0.0.0.0"), []string{"0.0.0.0", "DisableHttps", "Insecure"}},
 		{"broken file", func(t *testing.T, dir string) []string {
 			return []string{"--config", writeText(t, t.TempDir(), "annals.conf", "ClusterSize: [1\nDb: {")}

@@ -87,7 +87,7 @@ var errNobody = errors.New("no other voter that has everything answers")
 // Resign hands leadership to the voter with the highest priority among those that
 // have everything. What is under way finishes first; what comes meanwhile waits,
 // and is then sent to the new leader. It returns nil as well when this node does not
-// lead, or there is nobody to take over.
+// lead, or nobody could take over: then it goes on leading.
 func (c *Cluster) Resign(ctx context.Context) error {
 	r := c.replica.Load()
 	if r == nil || c.opts.Size == 1 || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
@@ -95,8 +95,8 @@ func (c *Cluster) Resign(ctx context.Context) error {
 	}
 	defer c.resigning.Store(false)
 	err := c.handOver(ctx, r, func(Status) bool { return true })
-	if errors.Is(err, errNobody) {
-		c.logger.Warn("there is nobody to hand leadership to: this node goes on leading", keyError, err)
+	if err != nil && !errors.Is(err, event.ErrClosed) {
+		c.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
 		return nil
 	}
 	return err
@@ -214,6 +214,8 @@ func (c *Cluster) State() event.NodeState {
 	}
 	own, _ := r.Leadership()
 	switch {
+	case own.Leading && c.few.Load():
+		return event.StatePreLeader
 	case own.Leading && c.resigning.Load():
 		return event.StateResigningLeader
 	case own.Leading:

@@ -380,6 +380,9 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 		if rest == 0 || alive < rest/2+1 {
 			return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", node, rest, alive)
 		}
+		if least := c.opts.Size/2 + 1; rest < least {
+			return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", node, rest, c.opts.Size)
+		}
 	}
 	if string(gone.ID) == c.name {
 		if err := c.Resign(ctx); err != nil {

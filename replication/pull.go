@@ -258,6 +258,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	}
 	before := m.Log.Tail().End
 	refusals, asked := 0, 0
+	var refusal error
 	for _, s := range p.sources(ctx) {
 		asked++
 		last, err2 := p.fetch(ctx, m, s.address)
@@ -269,6 +270,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 			return m.Log.Tail().End > before, nil
 		case errors.As(err2, &refused) && refused.Status == http.StatusConflict:
 			refusals++
+			refusal = refused
 		}
 		if m.Log.Tail().End > before {
 			return true, err
@@ -277,7 +279,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the comparison of histories.
 	if refusals > 0 && refusals == asked && p.c.replica.Load() == nil {
 		fatal := fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
-			"remove its data directory to have it fetch everything anew", err)
+			"remove its data directory to have it fetch everything anew", refusal)
 		p.err.Store(&fatal)
 	}
 	return false, err

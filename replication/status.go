@@ -271,9 +271,19 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 
 // judgeHistories raises the alarm when logs differ. The node that is alone with
 // its history stops serving it.
+//
+// Only members that raft counts have a say, and only among themselves: whoever
+// reaches the gossip port with a copy of the data must not be able to silence a cluster.
 func (c *Cluster) judgeHistories() {
 	same, other := 1, 0
+	members := c.members()
+	if !members[c.name] {
+		return
+	}
 	for _, m := range c.others() {
+		if !members[m.Node.String()] {
+			continue
+		}
 		switch p, _ := c.peers.get(m.Node); p.agrees {
 		case agrees:
 			same++
@@ -295,6 +305,19 @@ func (c *Cluster) judgeHistories() {
 	if c.diverged.Swap(&err) == nil {
 		c.logger.Error(err.Error())
 	}
+}
+
+// members are the ids of the nodes in raft's configuration.
+func (c *Cluster) members() map[string]bool {
+	list := make(map[string]bool)
+	if r := c.replica.Load(); r != nil {
+		if configuration, _, err := r.Configuration(); err == nil {
+			for _, server := range configuration.Servers {
+				list[string(server.ID)] = true
+			}
+		}
+	}
+	return list
 }
 
 // Healthy returns why this node's data are not to be trusted, or nil. doubt: as

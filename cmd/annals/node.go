@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -37,8 +38,8 @@ func runNode(args []string, stdout, stderr io.Writer) error {
 
 // runningNode is what the command needs of a node.
 type runningNode interface {
-	// Addr returns the host and port listened on.
-	Addr() string
+	// URL returns where clients are served.
+	URL() string
 	// Done is closed when the node has stopped by itself.
 	Done() <-chan struct{}
 	// Close stops the node in order. It may be called again.
@@ -114,7 +115,7 @@ func (h *host) serve(args []string, c *config.Config, logger hclog.Logger) error
 	case err != nil:
 		return err
 	}
-	if err := announce(h.stdout, n.Addr()); err != nil {
+	if err := announce(h.stdout, n.URL()); err != nil {
 		logger.Warn("standard output cannot be written", "error", err)
 	}
 	select {
@@ -130,8 +131,12 @@ func (h *host) serve(args []string, c *config.Config, logger hclog.Logger) error
 }
 
 // announce tells where the node is and how to write the first event.
-func announce(w io.Writer, addr string) error {
-	_, err := fmt.Fprintf(w, "annals listens on http://%s\nwrite a first event: %s\n", addr, firstAppend(addr))
+func announce(w io.Writer, url string) error {
+	_, err := fmt.Fprintf(w, "annals listens on %s\n", url)
+	// With TLS, which authority to trust is for the reader to know.
+	if addr, plain := strings.CutPrefix(url, "http://"); plain && err == nil {
+		_, err = fmt.Fprintf(w, "write a first event: %s\n", firstAppend(addr))
+	}
 	return err
 }
 

@@ -31,7 +31,7 @@ func newFakeNode() *fakeNode {
 	return &fakeNode{done: make(chan struct{}), closed: make(chan struct{})}
 }
 
-func (n *fakeNode) Addr() string          { return "127.0.0.1:4711" }
+func (n *fakeNode) URL() string           { return "http://127.0.0.1:4711" }
 func (n *fakeNode) Done() <-chan struct{} { return n.done }
 
 func (n *fakeNode) Close() error {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,13 +34,33 @@ const PageLimit = 4096
 
 const requestLimit = 60 * time.Second
 
-func newClient() *http.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
-	return &http.Client{
+// Client talks to one node. It follows no redirects: where they lead is for the test to see.
+type Client struct {
+	base string
+	http *http.Client
+}
+
+// NewClient makes a client of the node at an address like http://127.0.0.1:2113.
+// The configuration is for https, and may be nil.
+func NewClient(base string, config *tls.Config) *Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true, TLSClientConfig: config}
+	return &Client{base: base, http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	}}
 }
+
+// URL is the address of the node, without a slash at the end.
+func (c *Client) URL() string { return c.base }
+
+// Host is host and port of the address.
+func (c *Client) Host() string {
+	_, host, _ := strings.Cut(c.base, "://")
+	return host
+}
+
+// CloseIdle ends the connections that are kept for later requests.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
 // Event is one event to append. Data is JSON.
 type Event struct {
@@ -50,11 +71,13 @@ type Event struct {
 
 // Request is one HTTP request. Path begins with a slash or is a whole address.
 type Request struct {
-	Method string // default GET, or POST when there is a body
-	Path   string
-	Body   []byte
-	Header map[string]string
-	Admin  bool // log in as the built-in administrator
+	Method   string // default GET, or POST when there is a body
+	Path     string
+	Body     []byte
+	Header   map[string]string
+	Admin    bool // log in as the built-in administrator
+	User     string
+	Password string // of User
 }
 
 // Response is a whole answer.
@@ -70,7 +93,7 @@ func (r Response) String() string {
 }
 
 // Do sends a request and reads the answer. An error means that no whole answer came.
-func (p *Process) Do(ctx context.Context, r Request) (Response, error) {
+func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	if r.Method == "" {
 		r.Method = http.MethodGet
 		if r.Body != nil {
@@ -79,7 +102,7 @@ func (p *Process) Do(ctx context.Context, r Request) (Response, error) {
 	}
 	url := r.Path
 	if strings.HasPrefix(url, "/") {
-		url = p.base + url
+		url = c.base + url
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -92,10 +115,13 @@ func (p *Process) Do(ctx context.Context, r Request) (Response, error) {
 	for name, value := range r.Header {
 		req.Header.Set(name, value)
 	}
-	if r.Admin {
+	switch {
+	case r.Admin:
 		req.SetBasicAuth("admin", "changeit")
+	case r.User != "":
+		req.SetBasicAuth(r.User, r.Password)
 	}
-	answer, err := p.client.Do(req)
+	answer, err := c.http.Do(req)
 	if err != nil {
 		return Response{}, err
 	}
@@ -108,20 +134,20 @@ func (p *Process) Do(ctx context.Context, r Request) (Response, error) {
 }
 
 // Append sends events to a stream; a single one goes as raw data with its id in headers when single is set.
-func (p *Process) Append(ctx context.Context, stream string, expected int64, single bool, events ...Event) (Response, error) {
+func (c *Client) Append(ctx context.Context, stream string, expected int64, single bool, events ...Event) (Response, error) {
 	r := Request{Path: "/streams/" + stream, Header: map[string]string{HeaderExpectedVersion: strconv.FormatInt(expected, 10)}}
 	if single {
 		r.Body = events[0].Data
 		r.Header["Content-Type"] = MediaJSON
 		r.Header[HeaderEventID], r.Header[HeaderEventType] = events[0].ID, events[0].Type
-		return p.Do(ctx, r)
+		return c.Do(ctx, r)
 	}
 	body, err := json.Marshal(events)
 	if err != nil {
 		return Response{}, err
 	}
 	r.Body, r.Header["Content-Type"] = body, MediaEvents
-	return p.Do(ctx, r)
+	return c.Do(ctx, r)
 }
 
 // FirstNumber is the event number that the Location of an acknowledged append names.
@@ -165,7 +191,7 @@ func (f *Feed) Link(relation string) string {
 }
 
 // ReadFeed reads a page with its events as the administrator. ok is false when there is no such stream.
-func (p *Process) ReadFeed(ctx context.Context, path string, header map[string]string) (feed Feed, ok bool, err error) {
+func (c *Client) ReadFeed(ctx context.Context, path string, header map[string]string) (feed Feed, ok bool, err error) {
 	h := map[string]string{"Accept": MediaAtomJSON}
 	for name, value := range header {
 		h[name] = value
@@ -173,7 +199,7 @@ func (p *Process) ReadFeed(ctx context.Context, path string, header map[string]s
 	if !strings.Contains(path, "?") {
 		path += "?embed=body"
 	}
-	answer, err := p.Do(ctx, Request{Path: path, Header: h, Admin: true})
+	answer, err := c.Do(ctx, Request{Path: path, Header: h, Admin: true})
 	switch {
 	case err != nil:
 		return Feed{}, false, err
@@ -189,10 +215,10 @@ func (p *Process) ReadFeed(ctx context.Context, path string, header map[string]s
 }
 
 // ReadStream reads a whole stream from a number on, oldest first.
-func (p *Process) ReadStream(ctx context.Context, stream string, from int64) ([]Entry, error) {
+func (c *Client) ReadStream(ctx context.Context, stream string, from int64) ([]Entry, error) {
 	var all []Entry
 	for {
-		feed, ok, err := p.ReadFeed(ctx, fmt.Sprintf("/streams/%s/%d/forward/%d", stream, from, PageLimit), nil)
+		feed, ok, err := c.ReadFeed(ctx, fmt.Sprintf("/streams/%s/%d/forward/%d", stream, from, PageLimit), nil)
 		if err != nil || !ok {
 			return all, err
 		}
@@ -209,9 +235,9 @@ const AllStart = "/streams/%24all/00000000000000000000000000000000/forward/4096"
 
 // ReadAll reads all events from a page on to the present end, oldest first, and
 // returns the path of the page that follows.
-func (p *Process) ReadAll(ctx context.Context, page string, each func(Entry) error) (next string, err error) {
+func (c *Client) ReadAll(ctx context.Context, page string, each func(Entry) error) (next string, err error) {
 	for {
-		feed, ok, err := p.ReadFeed(ctx, page, nil)
+		feed, ok, err := c.ReadFeed(ctx, page, nil)
 		if err != nil {
 			return page, err
 		}
@@ -224,7 +250,7 @@ func (p *Process) ReadAll(ctx context.Context, page string, each func(Entry) err
 			}
 		}
 		if previous := feed.Link("previous"); previous != "" {
-			page = strings.TrimPrefix(previous, p.base)
+			page = strings.TrimPrefix(previous, c.base)
 		}
 		if len(feed.Entries) == 0 {
 			return page, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -34,8 +33,8 @@ type Process struct {
 	exited chan struct{} // closed when the process is gone and its output read
 	ended  bool          // by the test, as it wanted: its output explains nothing
 
-	base   string
-	client *http.Client
+	// Client is of the node, once that serves.
+	*Client
 }
 
 // Command describes a process to start.
@@ -126,17 +125,10 @@ func (p *Process) TryServing() error {
 	if err != nil {
 		return fmt.Errorf("the node did not start to listen: %w; code %d\n%s", err, p.codeIfGone(), p.Output())
 	}
-	_, p.base, _ = strings.Cut(line, listening)
-	p.base = strings.TrimSpace(p.base)
-	p.client = newClient()
+	_, base, _ := strings.Cut(line, listening)
+	p.Client = NewClient(strings.TrimSpace(base), nil)
 	return nil
 }
-
-// URL is the address that the node serves, without a slash at the end.
-func (p *Process) URL() string { return p.base }
-
-// Host is host and port of the address.
-func (p *Process) Host() string { return strings.TrimPrefix(p.base, "http://") }
 
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
@@ -167,8 +159,8 @@ func (p *Process) Kill() {
 	}
 	p.SignalGroup(syscall.SIGKILL)
 	p.Wait(stopLimit)
-	if p.client != nil {
-		p.client.CloseIdleConnections()
+	if p.Client != nil {
+		p.CloseIdle()
 	}
 }
 
@@ -206,6 +198,14 @@ func (p *Process) codeIfGone() int {
 		return p.cmd.ProcessState.ExitCode()
 	default:
 		return -2
+	}
+}
+
+// AwaitOutput waits for a line on standard output that contains the text.
+func (p *Process) AwaitOutput(text string) {
+	p.t.Helper()
+	if _, err := p.stdout.await(text, startLimit); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.Output())
 	}
 }
 

@@ -1,0 +1,90 @@
+package integration_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// orders is how often clusters are started when nobody asks for more.
+const orders = 3
+
+// TestClusterBootstrap starts the nodes of a cluster in random order, with delays,
+// and kills one of them meanwhile: one cluster comes of it, whatever happens.
+func TestClusterBootstrap(t *testing.T) {
+	t.Parallel()
+	n := orders
+	if text := os.Getenv("ANNALS_BOOTSTRAP_ORDERS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("ANNALS_BOOTSTRAP_ORDERS: %v", err)
+		}
+	}
+	base := seed(t)
+	for i := range n {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(base, uint64(i)))
+			c := newCluster(t, clusterOptions{})
+			begun := time.Now()
+			moment := func(most int) {
+				if err := pause(t.Context(), time.Duration(rng.IntN(most))*time.Millisecond); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, k := range rng.Perm(len(c.members)) {
+				c.members[k].start()
+				moment(700)
+			}
+			again := c.members[rng.IntN(len(c.members))]
+			moment(700)
+			again.kill()
+			moment(300)
+			again.start()
+			leader, _ := c.settled()
+			t.Logf("one cluster after %s", time.Since(begun).Round(time.Millisecond))
+
+			leader.append("first", bigEvent(1))
+			c.level()
+			for _, m := range c.members {
+				if voters, err := m.voters(); err != nil || len(voters) != 3 {
+					t.Errorf("to %s the voters are %v, %v", m, voters, err)
+				}
+			}
+			sameEpoch(t, c)
+			c.identical()
+			c.finish()
+		})
+	}
+}
+
+// sameEpoch waits until all nodes know all to be in the same epoch, whose id is
+// made of the cluster's id and the term.
+func sameEpoch(t *testing.T, c *cluster) {
+	t.Helper()
+	testkit.Eventually(t, settleLimit, func() error {
+		epoch := ""
+		for _, m := range c.members {
+			view, err := m.gossip()
+			if err != nil {
+				return err
+			}
+			if len(view) != len(c.members) {
+				return fmt.Errorf("%s sees %d nodes", m, len(view))
+			}
+			for _, g := range view {
+				if epoch == "" {
+					epoch = g.EpochID
+				}
+				if g.EpochID != epoch {
+					return fmt.Errorf("to %s the node at %s is in epoch %s, and the first in %s", m, g.IP, g.EpochID, epoch)
+				}
+			}
+		}
+		return nil
+	})
+}

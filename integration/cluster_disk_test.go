@@ -1,0 +1,174 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+const (
+	clusterDisk     = 400 << 20
+	belowTheReserve = 110 << 20 // refuses writes of clients, and goes on as a follower
+	belowHalf       = 16 << 20  // takes nothing from a leader either
+)
+
+func (m *member) fillDisk(left int64) {
+	m.cluster.t.Helper()
+	if err := m.host.FillDisk(left); err != nil {
+		m.cluster.t.Fatal(err)
+	}
+}
+
+func (m *member) freeDisk() {
+	m.cluster.t.Helper()
+	if err := m.host.FreeDisk(); err != nil {
+		m.cluster.t.Fatal(err)
+	}
+}
+
+// serves demands that a node answers readings.
+func (m *member) serves(stream string) {
+	m.cluster.t.Helper()
+	if answer, err := m.ask(testkit.Request{Path: "/streams/" + stream}); err != nil || answer.Status != http.StatusOK {
+		m.cluster.t.Errorf("%s does not serve %s: %s, %v", m, stream, answer, err)
+	}
+}
+
+// TestClusterDiskFull takes the space away from one node after the other, and then
+// from all: what was acknowledged stays, readings go on, and all goes on by
+// itself when there is space again.
+func TestClusterDiskFull(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{disk: clusterDisk})
+	l := c.startLoad(seed(t), 6, loadPatience)
+	l.more(t, 100)
+	leader, followers := c.settled()
+	leader.append("before", bigEvent(1))
+	c.level(leader) // The stream is there on the leader; the followers follow below.
+
+	t.Run("follower", func(t *testing.T) {
+		c.in(t)
+		full := followers[0]
+		full.fillDisk(belowHalf)
+		l.more(t, 100)
+		testkit.Eventually(t, settleLimit, func() error { return full.stands() })
+		at, err := full.end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.more(t, 200)
+		full.serves("before")
+		if now, err := full.end(); err != nil || now != at {
+			t.Errorf("the full follower went from %d to %d, %v", at, now, err)
+		}
+		if now := c.leader(); now != leader {
+			t.Errorf("%s leads now, and not %s", now, leader)
+		}
+		full.freeDisk()
+		c.settled()
+	})
+
+	t.Run("leader", func(t *testing.T) {
+		c.in(t)
+		leader, followers := c.settled()
+		begun := time.Now()
+		leader.fillDisk(belowTheReserve)
+		next := c.leader(followers...)
+		l.more(t, 100)
+		t.Logf("%s took over, no write for %s", next, l.gap(begun).Round(time.Millisecond))
+		leader.serves("before")
+		leader.freeDisk()
+		c.settled()
+	})
+
+	t.Run("all", func(t *testing.T) {
+		c.in(t)
+		for _, m := range c.members {
+			m.fillDisk(belowTheReserve)
+		}
+		var refused testkit.Response
+		n := 0
+		testkit.Eventually(t, settleLimit, func() error {
+			for _, m := range c.members {
+				n++
+				w := &write{stream: "refused", expected: -2, events: []testkit.Event{bigEvent(10_000 + n)}}
+				l.ledger.begin(w)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				answer, err := m.Append(ctx, w.stream, -2, false, w.events...)
+				cancel()
+				switch {
+				case err != nil:
+					return err
+				case answer.Status == http.StatusCreated:
+					number, err := answer.FirstNumber(w.stream)
+					if err != nil {
+						return err
+					}
+					l.ledger.ack(w, number)
+					return errors.New("a write is still taken")
+				case answer.Status == http.StatusServiceUnavailable && strings.Contains(strings.ToLower(answer.String()), "disk"):
+					refused = answer
+				}
+			}
+			if refused.Status == 0 {
+				return errors.New("nobody refuses a write for want of disk space")
+			}
+			return nil
+		})
+		t.Logf("refused: %s", refused)
+		for _, m := range c.members {
+			m.serves("before")
+		}
+		for _, m := range c.members {
+			m.freeDisk()
+		}
+		l.more(t, 100)
+		c.settled()
+	})
+
+	// Somebody else takes the last byte: the node may end, and starts when there is space.
+	t.Run("follower filled up", func(t *testing.T) {
+		c.in(t)
+		_, followers := c.settled()
+		full := followers[1]
+		full.fillDisk(0)
+		l.more(t, 200)
+		select {
+		case <-full.process.Done():
+			t.Logf("%s ended with code %d", full, full.process.ExitCode())
+			full.freeDisk()
+			full.start()
+		default:
+			full.freeDisk()
+		}
+		c.settled()
+		l.more(t, 50)
+	})
+	l.finish(t)
+	t.Logf("answers: %s", l.told())
+	l.onlyHealing(t)
+	c.acknowledgedOnce(l.ledger)
+	c.finish()
+}
+
+// stands says whether the node's log does not grow, although it is written to.
+func (m *member) stands() error {
+	before, err := m.end()
+	if err != nil {
+		return err
+	}
+	if err := pause(m.cluster.t.Context(), 300*time.Millisecond); err != nil {
+		return err
+	}
+	after, err := m.end()
+	if err == nil && after != before {
+		err = fmt.Errorf("the log of %s went from %d to %d", m, before, after)
+	}
+	return err
+}

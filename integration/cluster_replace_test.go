@@ -1,0 +1,216 @@
+package integration_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/lab"
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestClusterReplace takes from a follower what a failed disk or a careless
+// operator takes: it comes back as another node with the same data.
+func TestClusterReplace(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{})
+	leader, _ := c.settled()
+	leader.fill("filled", 200)
+	c.identical()
+
+	for _, v := range []struct {
+		name string
+		take func(m *member)
+	}{
+		{"everything", (*member).wipe},
+		{"consensus state", func(m *member) {
+			m.kill()
+			remove(t, filepath.Join(m.db(), "raft"))
+		}},
+		{"everything but the consensus state", func(m *member) {
+			m.kill()
+			for _, path := range append(matches(t, m.db(), "chunk-*"), matches(t, m.db(), "*.chk")...) {
+				remove(t, path)
+			}
+			remove(t, filepath.Join(m.db(), "index"))
+		}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			c.in(t)
+			leader, followers := c.settled()
+			m := followers[0]
+			before := leader.id(m)
+			v.take(m)
+			leader.append("meanwhile", bigEvent(500_000+c.filled))
+			c.filled++
+			begun := time.Now()
+			m.start()
+			if v.name == "everything but the consensus state" {
+				refusedOrWhole(t, c, m)
+				return
+			}
+			c.newMember(m, before)
+			t.Logf("a member again after %s", time.Since(begun).Round(time.Millisecond))
+			c.identical()
+		})
+	}
+	c.identical()
+	c.finish()
+}
+
+// newMember waits until the node is a voter under a new id, and its old one is not.
+func (c *cluster) newMember(m *member, before string) {
+	c.t.Helper()
+	testkit.Eventually(c.t, settleLimit, func() error {
+		select {
+		case <-m.process.Done():
+			c.t.Fatalf("%s ended with code %d", m, m.process.ExitCode())
+		default:
+		}
+		for _, at := range c.running() {
+			voters, err := at.voters()
+			switch {
+			case err != nil:
+				return err
+			case len(voters) != c.o.size || slices.Contains(voters, before):
+				return fmt.Errorf("to %s the voters are %v, before the node at %s was %s", at, voters, m, before)
+			}
+		}
+		return nil
+	})
+	leader, _ := c.settled()
+	if now := leader.id(m); now == before && leader != m {
+		c.t.Errorf("%s has its old id %s", m, now)
+	}
+}
+
+// refusedOrWhole: a node whose data are gone, but not its votes, either says so and ends,
+// or becomes a member that holds everything. In the first case it is made anew.
+func refusedOrWhole(t *testing.T, c *cluster, m *member) {
+	t.Helper()
+	whole := func() error {
+		if state, err := m.state(); err != nil || state != "follower" {
+			return fmt.Errorf("%s is %s, %v", m, state, err)
+		}
+		return nil
+	}
+	testkit.Eventually(t, settleLimit, func() error {
+		select {
+		case <-m.process.Done():
+			return nil
+		default:
+			return whole()
+		}
+	})
+	select {
+	case <-m.process.Done():
+		t.Logf("refused: %s", lastLine(m.process))
+		if m.process.ExitCode() != 1 {
+			t.Errorf("exit code %d", m.process.ExitCode())
+		}
+		m.wipe()
+		m.start()
+	default:
+	}
+	c.settled()
+	c.identical()
+}
+
+// TestClusterRestoreNode restores one node from an older copy of its files: it
+// fetches what it lacks, and not what it has.
+func TestClusterRestoreNode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{links: true})
+	leader, followers := c.settled()
+	m := followers[0]
+	leader.fill("filled", 800) // some 26 MB
+	c.level()
+	copied := m.backup()
+	leader.fill("filled", 60) // some 2 MB
+	before := leader.id(m)
+	m.wipe()
+	m.restore(copied)
+	received := func() (sum uint64) {
+		for _, o := range c.others(m) {
+			traffic, err := c.lab.Traffic(o.host, m.host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += traffic.Bytes
+		}
+		return sum
+	}
+	start := received()
+	begun := time.Now()
+	m.start()
+	c.newMember(m, before)
+	c.level()
+	got := received() - start
+	t.Logf("a member again after %s, fetched %d bytes", time.Since(begun).Round(time.Millisecond), got)
+	if got > 8<<20 {
+		t.Errorf("%d bytes were fetched, the copy lacked some 2 MB", got)
+	}
+	c.identical()
+	c.finish()
+}
+
+// TestClusterRecover restores a whole cluster from copies of its nodes, of
+// which each is of another moment.
+func TestClusterRecover(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{})
+	leader, _ := c.settled()
+	leader.fill("filled", 100)
+	c.level()
+	var copies []string
+	for _, m := range c.members {
+		copies = append(copies, m.backup())
+		leader.fill("filled", 60)
+		c.level()
+	}
+	newest := c.members[len(c.members)-1]
+	kept, err := contents(t.Context(), newest.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range c.members {
+		m.wipe()
+		m.restore(copies[i])
+	}
+	// Without being told which copy counts nobody begins.
+	p := newest.run(append([]string{"cluster", "recover"}, newest.arguments()...)...)
+	exited(t, p, 0)
+	t.Logf("recover: %s", p.Output())
+	p = newest.run(append([]string{"cluster", "recover"}, newest.arguments()...)...)
+	exited(t, p, 1)
+	t.Logf("recover again: %s", p.Output())
+	begun := time.Now()
+	for _, m := range c.members {
+		m.start()
+	}
+	leader, _ = c.settled()
+	t.Logf("a cluster again after %s", time.Since(begun).Round(time.Millisecond))
+	c.identical()
+	now, err := contents(t.Context(), leader.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The last 60 events came after the newest copy.
+	if want := len(kept) - 60; len(now) < want || !slices.Equal(now[:want], kept[:want]) {
+		t.Errorf("there are %d events, the newest copy had %d", len(now), want)
+	}
+	leader.fill("filled", 20)
+	c.identical()
+	c.finish()
+}
+
+// exited waits for a command and checks its code.
+func exited(t *testing.T, p *lab.Process, code int) {
+	t.Helper()
+	within(t, settleLimit, "the end of a command", p.Done())
+	if p.ExitCode() != code {
+		t.Fatalf("exit code %d, want %d\n%s", p.ExitCode(), code, p.Output())
+	}
+}
