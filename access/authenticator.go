@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash"
@@ -32,10 +31,6 @@ type AuthenticatorOptions struct {
 	Insecure bool
 	// TrustedAuth believes ES-TrustedAuth headers. Only for nodes behind a proxy that sets or removes them.
 	TrustedAuth bool
-	// NodeCommonName is the common name of the certificates of nodes, which are the
-	// system account. Empty: certificates count for nothing. The server's TLS
-	// configuration must name the cluster's own authority for client certificates.
-	NodeCommonName string
 	// Hasher checks passwords; one with default options when nil.
 	Hasher *Hasher
 	Stats  *stats.Registry // may be nil
@@ -80,7 +75,7 @@ func (a *Authenticator) Forget(login string) { a.cache.forget(login) }
 func (a *Authenticator) ForgetAll() { a.cache.forgetAll() }
 
 // Authenticate returns the caller of a request: who its Basic header says, else
-// the node its client certificate names, else who its ES-TrustedAuth header says
+// the system account on a connection marked by WithNodeConn, else who its ES-TrustedAuth header says
 // if that is switched on, else the system account on a connection marked by
 // WithSystemConn, else Anonymous. The first that is there decides.
 //
@@ -95,7 +90,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	if err != nil || !p.IsAnonymous() {
 		return p, err
 	}
-	if a.opts.NodeCommonName != "" && r.TLS != nil && isNode(r.TLS, a.opts.NodeCommonName) {
+	if r.Context().Value(nodeConn{}) != nil {
 		return System, nil
 	}
 	if a.opts.TrustedAuth {
@@ -207,13 +202,12 @@ func (a *Authenticator) read(ctx context.Context, login string) (*User, error) {
 	return user, nil
 }
 
-// isNode reports whether the other side has the verified certificate of a node.
-func isNode(state *tls.ConnectionState, commonName string) bool {
-	if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 {
-		return false
-	}
-	leaf := state.PeerCertificates[0]
-	return leaf.Subject.CommonName == commonName && len(leaf.DNSNames)+len(leaf.IPAddresses) > 0
+type nodeConn struct{}
+
+// WithNodeConn marks the context of a connection whose other side has proved, by
+// its certificate, to be a node of the cluster. Nodes are the system account.
+func WithNodeConn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, nodeConn{}, true)
 }
 
 type systemConn struct{}

@@ -2,13 +2,9 @@ package access_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -140,45 +136,28 @@ func TestUsersUnreadable(t *testing.T) {
 	}
 }
 
-func nodeCertificate(name string, verified bool, dns ...string) *tls.ConnectionState {
-	c := &x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: dns}
-	state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
-	if verified {
-		state.VerifiedChains = [][]*x509.Certificate{{c}}
-	}
-	return state
-}
-
 func TestAuthenticateOrder(t *testing.T) {
 	s := newStore()
 	s.setUser(t, "jane", "x", false)
 	jane := access.Principal{Login: "jane", Groups: []string{}}
 	trusted := access.Principal{Login: "proxy", Groups: []string{"a", "b"}}
-	byIP := nodeCertificate("node", true)
-	byIP.PeerCertificates[0].IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	cases := []struct {
 		name                   string
 		opts                   access.AuthenticatorOptions
 		authorization, trusted string
-		tls                    *tls.ConnectionState
+		node                   bool
 		unix                   bool
 		want                   access.Principal
 		err                    error
 	}{
 		{name: "nothing"},
 		{name: "insecure", opts: access.AuthenticatorOptions{Insecure: true}, authorization: "Basic *", want: access.System},
-		{name: "basic first", opts: access.AuthenticatorOptions{TrustedAuth: true, NodeCommonName: "node"}, authorization: basic("jane:x"),
-			trusted: "proxy; a", tls: nodeCertificate("node", true, "n1"), unix: true, want: jane},
+		{name: "basic first", opts: access.AuthenticatorOptions{TrustedAuth: true}, authorization: basic("jane:x"),
+			trusted: "proxy; a", node: true, unix: true, want: jane},
 		{name: "wrong basic decides", opts: access.AuthenticatorOptions{TrustedAuth: true}, authorization: basic("jane:y"),
 			trusted: "proxy; a", unix: true, err: event.ErrNotAuthorized},
-		{name: "certificate second", opts: access.AuthenticatorOptions{TrustedAuth: true, NodeCommonName: "node"}, authorization: "Bearer x",
-			trusted: "proxy; a", tls: nodeCertificate("node", true, "n1"), want: access.System},
-		{name: "certificate with address", opts: access.AuthenticatorOptions{NodeCommonName: "node"}, tls: byIP, want: access.System},
-		{name: "certificate not verified", opts: access.AuthenticatorOptions{NodeCommonName: "node"}, tls: nodeCertificate("node", false, "n1")},
-		{name: "certificate of another", opts: access.AuthenticatorOptions{NodeCommonName: "node"}, tls: nodeCertificate("user", true, "n1")},
-		{name: "certificate without alternative name", opts: access.AuthenticatorOptions{NodeCommonName: "node"}, tls: nodeCertificate("node", true)},
-		{name: "certificates off", tls: nodeCertificate("", true, "n1")},
-		{name: "no certificate", opts: access.AuthenticatorOptions{NodeCommonName: "node"}, tls: new(tls.ConnectionState)},
+		{name: "certificate second", opts: access.AuthenticatorOptions{TrustedAuth: true}, authorization: "Bearer x",
+			trusted: "proxy; a", node: true, want: access.System},
 		{name: "trusted third", opts: access.AuthenticatorOptions{TrustedAuth: true}, trusted: "proxy; a, b", unix: true, want: trusted},
 		{name: "malformed trusted", opts: access.AuthenticatorOptions{TrustedAuth: true}, trusted: "proxy; a; b", err: event.ErrNotAuthorized},
 		{name: "trusted is off", trusted: "proxy; a"},
@@ -191,11 +170,13 @@ func TestAuthenticateOrder(t *testing.T) {
 			if c.unix {
 				ctx = access.WithSystemConn(ctx)
 			}
+			if c.node {
+				ctx = access.WithNodeConn(ctx)
+			}
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1/ping", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.TLS = c.tls
 			if c.authorization != "" {
 				r.Header.Set("Authorization", c.authorization)
 			}

@@ -92,7 +92,7 @@ func (t *tlsListener) handshake(c net.Conn) {
 func (t *tlsListener) connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = httpapi.ConnContext(ctx, c)
 	if _, ok := t.nodes.LoadAndDelete(c.RemoteAddr().String()); ok {
-		ctx = access.WithSystemConn(ctx)
+		ctx = access.WithNodeConn(ctx)
 	}
 	return ctx
 }

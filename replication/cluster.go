@@ -121,9 +121,10 @@ type Cluster struct {
 	few       atomic.Bool           // fewer voters than a majority of the cluster's size are known
 	removed   atomic.Bool           // the cluster goes on without this node
 
-	poke  chan struct{} // capacity 1: look at the other nodes now
-	pull  *puller
-	peers peers
+	poke   chan struct{} // capacity 1: look at the other nodes now
+	pull   *puller
+	growth growth
+	peers  peers
 
 	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
 	mu         sync.Mutex // guards what follows

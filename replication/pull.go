@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -140,9 +141,7 @@ type puller struct {
 	active  atomic.Bool
 	err     atomic.Pointer[error] // why nothing more can come, ever
 	limit   *rate.Limiter
-	partial partial   // a chunk file that is being fetched
-	busyAt  time.Time // when the sender's log was last seen growing
-	seen    int64     // its end then
+	partial partial // a chunk file that is being fetched
 }
 
 // partial is a chunk file of which a part was fetched.
@@ -157,8 +156,10 @@ type pullRound struct {
 
 const (
 	pullPace  = 100 * time.Millisecond // between two attempts while somebody waits
-	busyFor   = 2 * time.Second        // the cluster counts as written to for so long
+	busyBytes = 64 << 10               // a cluster whose log grows by so much a second counts as written to
 	fileBlock = 1 << 20
+
+	worthALine = 1 << 20 // bytes fetched in one go
 )
 
 func newPuller(c *Cluster) *puller {
@@ -226,7 +227,12 @@ func (p *puller) run(ctx context.Context) {
 			return
 		}
 		p.active.Store(true)
+		begun := time.Now()
+		before := p.c.end()
 		progress, err := p.attempt(ctx)
+		if fetched := p.c.end() - before; fetched > worthALine {
+			p.c.logger.Info("data was fetched from other nodes", "bytes", fetched, "end", p.c.end(), "took", time.Since(begun).Round(time.Millisecond))
+		}
 		p.active.Store(false)
 		if err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
 			said = time.Now()
@@ -241,6 +247,14 @@ func (p *puller) run(ctx context.Context) {
 			p.kick()
 		}
 	}
+}
+
+// end is where this node's event log ends.
+func (c *Cluster) end() int64 {
+	if m := c.materials.Load(); m != nil {
+		return m.Log.Tail().End
+	}
+	return 0
 }
 
 // attempt asks one node after the other until one sends something or has nothing
@@ -363,7 +377,6 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 			if err := json.Unmarshal(block, &last); err != nil {
 				return last, fmt.Errorf("frames from %s: %w", address, err)
 			}
-			p.note(last.Tail.End)
 			return last, nil
 		}
 		if err := p.throttle(ctx, len(block)); err != nil {
@@ -467,25 +480,55 @@ func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, f
 	return nil
 }
 
-// note sees whether the cluster is being written to.
-func (p *puller) note(end int64) {
-	if end > p.seen && p.seen > 0 {
-		p.busyAt = time.Now()
-	}
-	p.seen = end
-}
-
 // throttle slows fetching down while the cluster is being written to: the nodes
-// that send need their disk and processor for that.
+// that send need their disk and processor for that. It never goes below twice what
+// is written, or this node would not catch up.
 func (p *puller) throttle(ctx context.Context, n int) error {
 	want := rate.Inf
-	if most := p.c.opts.CatchUpRate; most > 0 && time.Since(p.busyAt) < busyFor {
-		want = rate.Limit(most)
+	growth, known := p.c.growth.rate()
+	if most := p.c.opts.CatchUpRate; most > 0 && (!known || growth > busyBytes) {
+		want = rate.Limit(max(float64(most), 2*growth))
 	}
 	if p.limit.Limit() != want {
 		p.limit.SetLimit(want)
 	}
 	return p.limit.WaitN(ctx, min(n, maxBlock))
+}
+
+// growth is how fast the cluster's log grows, as its nodes tell.
+type growth struct {
+	mu    sync.Mutex // guards what follows
+	end   int64
+	at    time.Time
+	speed float64 // bytes a second
+	known time.Time
+}
+
+const growthSpan = 500 * time.Millisecond // below that a measurement means little
+
+// saw takes note of where the longest log ended at some time.
+func (g *growth) saw(end int64, at time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.at.IsZero() {
+		g.end, g.at = end, at
+		return
+	}
+	span := at.Sub(g.at)
+	if span < growthSpan {
+		return
+	}
+	if span < 10*peerPace {
+		g.speed, g.known = float64(max(end-g.end, 0))/span.Seconds(), at
+	}
+	g.end, g.at = end, at
+}
+
+// rate returns the bytes a second of late; known is false when there was no chance to see.
+func (g *growth) rate() (speed float64, known bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.speed, time.Since(g.known) < 5*peerPace
 }
 
 // stall cancels a transfer in which nothing moves.

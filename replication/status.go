@@ -228,6 +228,15 @@ func (c *Cluster) askPeers(ctx context.Context) {
 	}
 	wg.Wait()
 	c.peers.keep(c.gossip.Members())
+	longest, found := int64(0), false
+	for _, m := range c.others() {
+		if p, ok := c.peers.get(m.Node); ok && p.status.HasLog && p.status.Cluster == c.ID() {
+			longest, found = max(longest, p.status.Tail.End), true
+		}
+	}
+	if found {
+		c.growth.saw(longest, time.Now())
+	}
 }
 
 // askPeer asks one node for its status, and compares its log with this node's at
