@@ -51,9 +51,14 @@ func TestClusterBootstrap(t *testing.T) {
 			leader.append("first", bigEvent(1))
 			c.level()
 			for _, m := range c.members {
-				if voters, err := m.voters(); err != nil || len(voters) != 3 {
-					t.Errorf("to %s the voters are %v, %v", m, voters, err)
-				}
+				// The last one gets its vote when it has caught up, which is not to be waited for by writers.
+				testkit.Eventually(t, settleLimit, func() error {
+					voters, err := m.voters()
+					if err == nil && len(voters) != 3 {
+						err = fmt.Errorf("to %s the voters are %v", m, voters)
+					}
+					return err
+				})
 			}
 			sameEpoch(t, c)
 			c.identical()

@@ -25,6 +25,12 @@ var repeated = map[string]bool{
 	"not part of stable configuration, aborting election": true,
 }
 
+// Named keeps what a logger of the transport is made of quiet as well.
+func (q quiet) Named(name string) hclog.Logger { return quiet{q.Logger.Named(name)} }
+
+// With does the same.
+func (q quiet) With(args ...any) hclog.Logger { return quiet{q.Logger.With(args...)} }
+
 func (q quiet) Error(message string, args ...any) {
 	if repeated[message] {
 		q.Logger.Debug(message, args...)
