@@ -12,7 +12,8 @@ type StreamRead struct {
 // AllRead asks for a page of the log.
 type AllRead struct {
 	// From is a position. Reading forward begins with the record at From, reading
-	// backward with the record that ends at From. End means the end of the log.
+	// backward with the record that ends at From. End means the end of the log, and
+	// so does a position beyond it when reading backward.
 	From         int64
 	Count        int // at most so many events, above 0
 	Backward     bool

@@ -166,16 +166,13 @@ func (x *exchange) all(backward, filtered bool) error {
 }
 
 // readLog reads a page. A position above this node's end, which another node may
-// have given the client, is a page without events when reading forward, and the
-// end when reading backward.
+// have given the client, is a page without events when reading forward. Reading
+// backward the store begins at its end then, of which it alone knows where it is.
 func (x *exchange) readLog(ctx context.Context, a *allRequest) (event.AllPage, error) {
 	end := x.s.store.LogEnd()
 	read := a.AllRead
-	if read.From >= end {
-		if !read.Backward {
-			return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
-		}
-		read.From = event.End
+	if read.From >= end && !read.Backward {
+		return event.AllPage{From: read.From, Next: read.From, LogEnd: end}, nil
 	}
 	page, err := x.s.store.ReadAll(ctx, read)
 	if errors.Is(err, event.ErrBadPosition) {

@@ -1,10 +1,14 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
 )
 
 var zeros = strings.Repeat("0", 32)
@@ -217,5 +221,39 @@ func TestFiltered(t *testing.T) {
 	equal(t, "links", f.links(), "self= first=/head/backward/1 previous=/"+position(300)+"/forward/1")
 	if !regexp.MustCompile(`/streams/%24all/filtered/[0-9A-F]{32}/forward/1"`).MatchString(a.body) {
 		t.Error(a.body)
+	}
+}
+
+// growing is a store to which an event is appended when its end was looked at so many times.
+type growing struct {
+	*memStore
+	looks int
+}
+
+func (s *growing) LogEnd() int64 {
+	end := s.memStore.LogEnd()
+	if s.looks--; s.looks == 0 {
+		w := event.Write{Kind: event.Append, Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{9}, Type: "t"}}}
+		if _, err := s.Write(context.Background(), &w); err != nil {
+			panic(err)
+		}
+	}
+	return end
+}
+
+// TestAllBackwardFromTheEnd: a page before a position never shows what lies behind
+// it, though the position was the log's end a moment ago.
+func TestAllBackwardFromTheEnd(t *testing.T) {
+	for looks := range 4 {
+		store := &growing{}
+		n := newNode(t, func(o *httpapi.Options) { store.memStore, o.Store = o.Store.(*memStore), store })
+		n.filled("s", 5)
+		store.looks = looks
+		f := decode[feed](t, n.get("/streams/%24all/"+position(500)+"/backward/2", appJSON))
+		var titles []string
+		for _, e := range f.Entries {
+			titles = append(titles, e.Title)
+		}
+		equal(t, "entries", strings.Join(titles, " "), "4@s 3@s")
 	}
 }

@@ -330,7 +330,7 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.From == event.End {
+	if q.From == event.End || q.Backward && q.From > s.end() {
 		q.From = s.end()
 	}
 	if q.From%recordSize != 0 {
