@@ -1,0 +1,69 @@
+package replication
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// TestSuffixCutSurvivesReopen: entries of a leader that lost are cut off the end of
+// the Raft log; what is left must be readable after a restart, however many there
+// are and whatever follows before it.
+func TestSuffixCutSurvivesReopen(t *testing.T) {
+	for _, kind := range allKinds {
+		for _, c := range []struct{ entries, cut, more uint64 }{
+			{1, 1, 0}, {10, 1, 0}, {10, 9, 0}, {10, 1, 1}, {10, 1, 5}, {3000, 1, 0}, {3000, 1, 1}, {3000, 2500, 700},
+		} {
+			t.Run(fmt.Sprintf("%s/%d-%d+%d", kind.name, c.entries, c.cut, c.more), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), kind.name)
+				mustNot(t, kind.create(path))
+				open := func() *logStore {
+					inner, err := kind.open(path, hclog.NewNullLogger())
+					mustNot(t, err)
+					return &logStore{
+						kind: kind, path: path, fail: &failStop{onFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
+						open: func(p string) (logBacking, error) { return kind.open(p, hclog.NewNullLogger()) },
+					}
+				}
+				s := open()
+				mustNot(t, s.inner.Set(keyCreation, []byte("who")))
+				store := func(from, to, term uint64) {
+					for i := from; i <= to; i++ {
+						mustNot(t, s.StoreLogs([]*raft.Log{{Index: i, Term: term, Data: make([]byte, 300)}}))
+					}
+				}
+				store(1, c.entries, 1)
+				mustNot(t, s.DeleteRange(c.entries-c.cut+1, c.entries))
+				store(c.entries-c.cut+1, c.entries-c.cut+c.more, 2)
+				last := c.entries - c.cut + c.more
+				for range 2 {
+					if got, err := s.LastIndex(); err != nil || got != last {
+						t.Fatalf("last index %d, %v; want %d", got, err, last)
+					}
+					for i := uint64(1); i <= last; i++ {
+						var entry raft.Log
+						if err := s.inner.GetLog(i, &entry); err != nil {
+							t.Fatalf("entry %d of %d: %v", i, last, err)
+						}
+						want := uint64(1)
+						if i > c.entries-c.cut {
+							want = 2
+						}
+						if entry.Term != want {
+							t.Fatalf("entry %d has term %d", i, entry.Term)
+						}
+					}
+					mustNot(t, s.Close())
+					s = open()
+				}
+				if id, err := s.inner.Get(keyCreation); err != nil || string(id) != "who" {
+					t.Errorf("creation id %q, %v", id, err)
+				}
+				mustNot(t, s.Close())
+			})
+		}
+	}
+}
