@@ -149,8 +149,8 @@ func TestWatch(t *testing.T) {
 			if leads() {
 				state = "Leader"
 			}
-			_, _ = io.WriteString(w, `{"members":[{"state":"`+state+`","httpEndPointIp":"`+host+`","httpEndPointPort":`+port+
-				`,"epochNumber":`+string(rune('0'+term.Load()))+`}],"serverIp":"`+host+`","serverPort":`+port+`}`)
+			_, _ = io.WriteString(w, `{"members":[{"state":"Shutdown","isAlive":false,"httpEndPointIp":"`+host+`","httpEndPointPort":`+port+`},`+
+				`{"state":"`+state+`","isAlive":true,"httpEndPointIp":"`+host+`","httpEndPointPort":`+port+`,"epochNumber":`+string(rune('0'+term.Load()))+`}],"serverIp":"`+host+`","serverPort":`+port+`}`)
 		}
 	}
 	nodes := servers(t, node(func() bool { return true }), node(second.Load))

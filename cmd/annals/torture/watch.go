@@ -137,6 +137,7 @@ func (w *watch) leaderChanges() int {
 type gossip struct {
 	Members []struct {
 		State string `json:"state"`
+		Alive bool   `json:"isAlive"`
 		IP    string `json:"httpEndPointIp"`
 		Port  int    `json:"httpEndPointPort"`
 		Epoch int64  `json:"epochNumber"`
@@ -160,6 +161,9 @@ func (w *watch) ask(ctx context.Context, t target) view {
 	}
 	self := net.JoinHostPort(g.IP, strconv.Itoa(g.Port))
 	for _, m := range g.Members {
+		if !m.Alive {
+			continue // A node that was replaced stays in gossip for a while, at the same address.
+		}
 		if at := net.JoinHostPort(m.IP, strconv.Itoa(m.Port)); at == self || strings.HasSuffix(t.base, "//"+at) {
 			return view{m.State, m.Epoch}
 		}
