@@ -13,6 +13,12 @@ var (
 	ErrBadPosition    = errors.New("not a position of the log") // no record begins there
 )
 
+// What managing users can meet.
+var (
+	ErrUserNotFound = errors.New("user not found") // never created, or deleted
+	ErrUserConflict = errors.New("user conflict")  // another password than the existing user's, or changed at the same time
+)
+
 // What can keep a write from being done. All but ErrOutcomeUnknown and
 // ErrWriteTimeout mean that nothing was written.
 var (

@@ -202,7 +202,7 @@ func (l *relayTo) Relay(w http.ResponseWriter, r *http.Request) bool {
 func TestRelay(t *testing.T) {
 	behind := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
 	relay := &relayTo{handler: behind.handler}
-	n := newFollower(t, func(o *httpapi.Options) { o.Relay = relay })
+	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
 
 	a := n.put("r", `{"a":1}`).has(t, "Location", base+"/streams/r/0")
 	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
@@ -268,7 +268,7 @@ func TestRelayedAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			relay := &relayTo{handler: behind.handler}
-			n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.AdvertiseHost, o.AdvertisePort = relay, c.advertise, c.port })
+			n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites, o.AdvertiseHost, o.AdvertisePort = relay, true, c.advertise, c.port })
 			stream := "/streams/" + strings.ReplaceAll(c.name, " ", "-")
 			r := httptest.NewRequest("POST", base+stream, strings.NewReader(`[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`))
 			r.Host, r.Header = c.host, admin(append(c.header, "Content-Type", eventsJSON)...)
@@ -334,7 +334,7 @@ func TestRedirectOverTheWire(t *testing.T) {
 // The phrase of the leader's status line gets through a relay on a real connection.
 func TestRelayedPhrase(t *testing.T) {
 	behind := newNode(t)
-	n := newFollower(t, func(o *httpapi.Options) { o.Relay = &relayTo{handler: behind.handler} })
+	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = &relayTo{handler: behind.handler}, true })
 	w := dial(t, listen(t, n.handler))
 	for range 2 {
 		w.send(request("POST", "/streams/s", "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\nES-ExpectedVersion: 7\r\n", "{}"))

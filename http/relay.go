@@ -21,7 +21,7 @@ var relayedOnce = []string{"1"}
 func (x *exchange) passOn(w *write) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
 	switch {
-	case ok && !w.leader && x.relay():
+	case ok && !w.leader && x.s.opts.RelayWrites && x.relay():
 		return true, nil
 	case ok:
 		return false, &event.NotLeader{Address: address}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
 	"github.com/julienschmidt/httprouter"
@@ -34,9 +35,22 @@ type Options struct {
 	// Membership serves /gossip and what /admin has of the cluster, which are not
 	// there without it.
 	Membership Membership
-	// Relay takes writes to the leader when this node is not it. Nil: the client is
-	// redirected.
-	Relay Relay
+	// Relay takes requests to the leader when this node is not it: reads that only
+	// the leader can answer, and writes with RelayWrites. Otherwise, or when it is nil,
+	// the client is redirected.
+	Relay       Relay
+	RelayWrites bool
+
+	// Users serves /users, which is not there without it.
+	Users Users
+	// Operations serves what /admin has for this node alone.
+	Operations Operations
+	// Statistics serves /stats, /metrics and /histogram.
+	Statistics Statistics
+	// Settings are the options of the node, for /info/options.
+	Settings func() []config.Value
+	// Startup serves /health/ready and /health/startup. Nil: the node has started.
+	Startup Startup
 
 	// Version is the product's own version, shown beside the compatible one.
 	Version string
@@ -59,7 +73,14 @@ type Options struct {
 	DisableHTTPCaching bool // every 200 says that it must not be kept
 	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin
 	DisableGossip      bool // no /gossip
-	Insecure           bool // no authentication and no rights, as /info tells it
+	DisableStats       bool // no /stats and no /metrics
+	DisableAtomPub     bool // no /streams
+	LogRequests        bool // one line for every request
+	LogFailedLogins    bool // one line for every request with wrong credentials
+
+	// ReferenceStatusCodes answers with the reference's codes where ours differ.
+	ReferenceStatusCodes bool
+	Insecure             bool // no authentication and no rights, as /info tells it
 
 	// /gossip is open to callers without credentials when either is true.
 	OverrideAnonymousEndpointAccessForGossip bool

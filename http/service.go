@@ -3,9 +3,11 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats/tree"
 )
 
 // Store writes to streams and reads them. Its errors are those of package event;
@@ -101,4 +103,71 @@ type Access interface {
 	// CheckStream returns event.ErrNotAuthorized when the caller lacks the right.
 	// The rights of a metadata stream are the metadata rights of its original.
 	CheckStream(ctx context.Context, p access.Principal, stream string, right access.Right) error
+}
+
+// Users manages the stored users. Only the leader can: elsewhere requests are
+// relayed or redirected before any of this is called. Errors are
+// event.ErrUserNotFound, event.ErrUserConflict, event.ErrNotAuthorized for a wrong
+// current password, event.ErrBusy when too many passwords are being hashed, and
+// those of Store.Write.
+type Users interface {
+	// List returns all users, sorted by login.
+	List(ctx context.Context) ([]access.Account, error)
+	Get(ctx context.Context, login string) (access.Account, error)
+	// Create makes a user. One that exists with the same password stays as it is.
+	Create(ctx context.Context, a access.NewAccount) error
+	Update(ctx context.Context, login, fullName string, groups []string) error
+	Delete(ctx context.Context, login string) error
+	SetDisabled(ctx context.Context, login string, disabled bool) error
+	ResetPassword(ctx context.Context, login, password string) error
+	ChangePassword(ctx context.Context, login, current, password string) error
+}
+
+// Operations are what an operator does to this node alone. None of them waits.
+type Operations interface {
+	// Shutdown begins to stop the node; requests under way are answered before.
+	Shutdown()
+	// Reload begins to read the configuration again. Its outcome is in the log.
+	Reload()
+	// MergeIndexes begins to merge all index tables into one, or does nothing when
+	// that is under way already. It fails with event.ErrNotReady.
+	MergeIndexes() (id event.ID, err error)
+}
+
+// Statistics are the figures of this node.
+type Statistics interface {
+	// Figures are those of /stats, at most a second old.
+	Figures() tree.Figures
+	// Replication tells of the nodes that follow this one; none unless it leads.
+	Replication() []ReplicationConnection
+	// Metrics serves /metrics to callers that may see it.
+	Metrics() http.Handler
+	// Histogram appends the table of a histogram of /histogram. It is not ok when
+	// there is none of the name, or when histograms are switched off.
+	Histogram(dst []byte, name string) (table []byte, ok bool)
+	// Answered counts an answer that was sent after so long.
+	Answered(took time.Duration)
+}
+
+// ReplicationConnection is a follower as /stats/replication has it.
+type ReplicationConnection struct {
+	SubscriptionID, ConnectionID         event.ID
+	Endpoint                             string // host:port, as the follower's replication address in gossip
+	Sent, Received                       int64  // bytes
+	PendingSent, PendingReceived, Queued int64
+}
+
+// Startup tells how far the node is with starting.
+type Startup interface {
+	Starting() Progress
+	// CaughtUp reports whether the node has, as far as it can know, all that the
+	// leader has acknowledged, but for a moment.
+	CaughtUp() bool
+}
+
+// Progress is how far a start is.
+type Progress struct {
+	Started bool
+	Doing   string  // what is under way: "reading the log"
+	Percent float64 // of that; below 0: not known
 }

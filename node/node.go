@@ -208,7 +208,7 @@ func (n *Node) serve() error {
 		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,
 	}
 	if c.FollowerWrites == config.FollowerWritesForward && c.ClusterSize > 1 {
-		options.Relay = newRelay(n.cluster, n.logger.Named("relay"))
+		options.Relay, options.RelayWrites = newRelay(n.cluster, n.logger.Named("relay")), true
 	}
 	if err := options.Validate(); err != nil {
 		return err

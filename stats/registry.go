@@ -64,6 +64,7 @@ type Registry struct {
 	byKey   map[string]*metric
 	kinds   map[string]Kind // of every name: all metrics of a name are of one kind
 	ordered []*metric       // by name, then labels; replaced as a whole, so that Each can walk it unlocked
+	queues  []*Queue        // only appended to
 }
 
 // metric is one registered metric: its description and where its figures are.

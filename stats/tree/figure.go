@@ -1,0 +1,19 @@
+// Package tree shapes statistics as operators are shown them: a flat map of
+// figures, grouped into a tree, as JSON or XML.
+package tree
+
+// Figure is one statistic: its place in the tree and its value.
+type Figure struct {
+	Path  []string // "proc", "gc", "gen0Size"; joined by "-" in the flat map
+	Value any      // string, int64, float64, or nil
+	About *About   // nil: nothing is known beyond the value
+}
+
+// About tells what a figure is, for interfaces that draw it.
+type About struct {
+	Category, Title string
+	DrawChart       bool
+}
+
+// Figures are the statistics of a node, in the order in which they are shown.
+type Figures []Figure
