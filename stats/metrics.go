@@ -54,10 +54,23 @@ type maxSlot struct {
 	bits  atomic.Uint64 // of the float; zero or more, so it orders as the bits do
 }
 
-// started makes epochs from the monotonic clock, which setting the wall clock does not move.
+func epochNow() int64 { return moment(time.Now()) / maxSlotNanos }
+
+// started is what moments are counted from.
 var started = time.Now()
 
-func epochNow() int64 { return int64(time.Since(started)) / maxSlotNanos }
+// moment returns the nanoseconds from started to t on the monotonic clock, which
+// setting the wall clock does not move.
+func moment(t time.Time) int64 { return int64(t.Sub(started)) }
+
+// raise makes a value at least as great as to.
+func raise(v *atomic.Int64, to int64) {
+	for have := v.Load(); to > have; have = v.Load() {
+		if v.CompareAndSwap(have, to) {
+			return
+		}
+	}
+}
 
 // Observe takes a value into account.
 func (m *Max) Observe(v float64) {

@@ -9,20 +9,14 @@ import (
 
 // queueWindow is the least time between two refreshes of the figures that a queue
 // shows of late; until then they stay as they are, so that two readers at the same
-// time do not halve each other's window. The reference does the same.
+// time do not halve each other's window.
 const queueWindow = 100 * time.Millisecond
-
-// processBegan is what moments are counted from, on the monotonic clock.
-var processBegan = time.Now()
-
-func moment() int64 { return int64(time.Since(processBegan)) }
 
 // Queue measures work that waits in line to be done by one or more workers. Its
 // updates are a few atomic operations each. Registered queues appear in the
 // statistics under their names.
 type Queue struct {
 	name, group string
-	workers     float64
 	registry    *Registry
 
 	length       atomic.Int64
@@ -30,17 +24,24 @@ type Queue struct {
 	lifetimePeak atomic.Int64
 	items        atomic.Uint64
 	busy         atomic.Int64 // nanoseconds of work that ended
-	active       atomic.Int64 // items under way
-	since        atomic.Int64 // when the item begun last was begun, or when the last one ended
-	doing        atomic.Pointer[Work]
+	busyShown    atomic.Int64 // the most that busySoFar returned
+	ended        atomic.Int64 // moment at which an item ended last
 	done         atomic.Pointer[Work]
+	underWay     []slot // one per worker
 	waited       *Max
 
-	mu    sync.Mutex // guards what follows, of the last refresh
-	at    int64
-	count uint64
-	spent int64
-	shown QueueFigures
+	mu        sync.Mutex // guards what follows, of the last refresh
+	at        int64      // its moment
+	itemsThen uint64
+	busyThen  int64
+	spentThen int64 // busySoFar
+	shown     QueueFigures
+}
+
+// slot is one item, or batch of them, under way.
+type slot struct {
+	begun atomic.Int64 // moment, 0 when the slot is free
+	work  atomic.Pointer[Work]
 }
 
 // Work is one kind of item of a queue, named as messages of the queue are.
@@ -50,44 +51,54 @@ type Work struct {
 	took  *Histogram
 }
 
-// QueueFigures are the figures of a queue at one moment.
+// QueueFigures are the figures of a queue at one moment. Those of late are about
+// the time between the last two refreshes.
 type QueueFigures struct {
 	Name, Group string // the group is empty for a queue that stands alone
 
-	Length, PeakLength, LifetimePeakLength int64 // PeakLength since the last refresh but one
-	Items                                  uint64
-	ItemsPerSecond                         int64   // between the last two refreshes
-	ProcessingMs                           float64 // mean of one item between the last two refreshes
-	IdlePercent                            float64 // between the last two refreshes
+	Length, PeakLength, LifetimePeakLength int64   // PeakLength is of late, until now
+	Items                                  uint64  // done since the process began
+	ItemsPerSecond                         int64   // of late
+	ProcessingMs                           float64 // mean of the items that were done of late; 0: none was
+	IdlePercent                            float64 // of late, of the time of all workers
 
-	Idle, Processing time.Duration // how long it does nothing, or the item under way; one is negative
-	Doing, Done      string        // kinds of item under way and done last; empty: none
+	// How long nothing has been done, or how long the oldest item under way has
+	// been worked on. One of them is negative.
+	Idle, Processing time.Duration
+
+	Doing, Done string // kinds of the oldest item under way and of the one done last; empty: none
 }
 
 // Queue registers a queue worked on by so many workers. Registering the same name
 // again returns the same queue. Besides the figures it registers metrics of its name.
 func (r *Registry) Queue(name, group string, workers int) *Queue {
-	fresh := &Queue{name: name, group: group, workers: float64(max(1, workers)), registry: r, waited: new(Max)}
-	fresh.at = moment()
-	fresh.since.Store(fresh.at)
 	if r == nil {
-		return fresh
+		return newQueue(nil, name, group, workers)
 	}
-	r.mu.Lock()
+	// Whoever finds the queue here finds it whole.
+	r.queueMu.Lock()
+	defer r.queueMu.Unlock()
 	for _, q := range r.queues {
 		if q.name == name {
-			r.mu.Unlock()
 			return q
 		}
 	}
-	r.queues = append(r.queues, fresh)
-	r.mu.Unlock()
-	fresh.waited = r.Max("eventstore_queue_queueing_duration_max_seconds", "Longest wait in a queue of late.", Label{"name", name})
+	q := newQueue(r, name, group, workers)
+	r.queues = append(r.queues, q)
 	r.CounterFunc("eventstore_queue_busy_seconds", "Time spent on the items of a queue.",
-		func() float64 { return time.Duration(fresh.busy.Load()).Seconds() }, Label{"queue", name})
+		func() float64 { return time.Duration(q.busySoFar(moment(time.Now()))).Seconds() }, Label{"queue", name})
 	r.GaugeFunc("annals_queue_length", "Items that wait in a queue or are under way.",
-		func() float64 { return float64(fresh.length.Load()) }, Label{"queue", name})
-	return fresh
+		func() float64 { return float64(max(0, q.length.Load())) }, Label{"queue", name})
+	return q
+}
+
+func newQueue(r *Registry, name, group string, workers int) *Queue {
+	q := &Queue{name: name, group: group, registry: r, underWay: make([]slot, max(1, workers))}
+	q.waited = r.Max("eventstore_queue_queueing_duration_max_seconds", "Longest wait in a queue of late.", Label{"name", name})
+	q.at = moment(time.Now())
+	q.ended.Store(q.at)
+	q.shown = QueueFigures{Name: name, Group: group, IdlePercent: 100}
+	return q
 }
 
 // Queues returns the registered queues in the order of their registration.
@@ -95,8 +106,8 @@ func (r *Registry) Queues() []*Queue {
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.queueMu.Lock()
+	defer r.queueMu.Unlock()
 	return r.queues[:len(r.queues):len(r.queues)]
 }
 
@@ -117,73 +128,111 @@ func (q *Queue) Enter(n int) {
 func (q *Queue) Leave(n int) { q.length.Add(-int64(n)) }
 
 // Begin notes that an item, or a batch of them, is being worked on after it has
-// waited, and returns the moment for End. Items have entered before.
+// waited, and returns the moment for End. Items have entered before. More of them
+// may be under way than there are workers; those too many show only when they end.
 func (w *Work) Begin(waited time.Duration) (begun time.Time) {
-	q := w.queue
-	q.waited.Observe(waited.Seconds())
-	q.active.Add(1)
-	q.doing.Store(w)
-	q.since.Store(moment())
-	return time.Now()
+	w.queue.waited.Observe(waited.Seconds())
+	begun = time.Now()
+	m := slotMoment(begun)
+	for i := range w.queue.underWay {
+		// Loading first keeps workers from tearing at each other's slots.
+		if s := &w.queue.underWay[i]; s.begun.Load() == 0 && s.begun.CompareAndSwap(0, m) {
+			s.work.Store(w)
+			break
+		}
+	}
+	return begun
 }
 
 // End notes that n items are done, which were begun together.
 func (w *Work) End(begun time.Time, n int) {
-	q := w.queue
-	took := time.Since(begun)
+	q, m := w.queue, slotMoment(begun)
+	// Of two items begun at the same moment it does not matter whose slot is freed.
+	for i := range q.underWay {
+		if s := &q.underWay[i]; s.begun.Load() == m && s.begun.CompareAndSwap(m, 0) {
+			break
+		}
+	}
+	took := max(0, time.Since(begun)) // Not less than whoever saw the slot has counted.
 	w.took.Observe(took.Seconds())
 	q.busy.Add(int64(took))
 	q.items.Add(uint64(n))
 	q.length.Add(-int64(n))
 	q.done.Store(w)
-	if q.active.Add(-1) == 0 {
-		q.since.Store(moment())
-	}
+	raise(&q.ended, m+int64(took))
 }
 
-// Figures returns the figures of the queue. What is said of late is renewed at
-// most ten times a second.
+// slotMoment is the moment as slots hold it, where 0 has a meaning of its own.
+func slotMoment(t time.Time) int64 {
+	if m := moment(t); m != 0 {
+		return m
+	}
+	return 1
+}
+
+// oldest returns the item that has been under way the longest, and the time that
+// was spent up to now on all those under way.
+func (q *Queue) oldest(now int64) (begun int64, work *Work, spent int64) {
+	begun = now
+	for i := range q.underWay {
+		m := q.underWay[i].begun.Load()
+		if m == 0 {
+			continue
+		}
+		spent += max(0, now-m)
+		if of := q.underWay[i].work.Load(); of != nil && (work == nil || m < begun) {
+			begun, work = min(m, now), of
+		}
+	}
+	return begun, work, spent
+}
+
+// busySoFar returns the nanoseconds of work until now. An item that ends at this
+// very moment may be missing, but what was returned once is never taken back.
+func (q *Queue) busySoFar(now int64) int64 {
+	// The other way round an item that ends in between would be in both. End frees the slot first.
+	ended := q.busy.Load()
+	_, _, spent := q.oldest(now)
+	raise(&q.busyShown, ended+spent)
+	return q.busyShown.Load()
+}
+
+// Figures returns the figures of the queue. Those of late are refreshed at most
+// ten times a second.
 func (q *Queue) Figures() QueueFigures {
-	now := moment()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	now := moment(time.Now())
 	f := &q.shown
-	f.Name, f.Group = q.name, q.group
-	f.Length, f.Items, f.LifetimePeakLength = max(0, q.length.Load()), q.items.Load(), q.lifetimePeak.Load()
+	f.Length, f.Items = max(0, q.length.Load()), q.items.Load()
+	f.LifetimePeakLength = max(f.Length, q.lifetimePeak.Load())
 	f.Idle, f.Processing, f.Doing, f.Done = -1, -1, "", ""
-	active := q.active.Load() > 0
-	current := max(0, time.Duration(now-q.since.Load()))
-	if w := q.doing.Load(); active && w != nil {
-		f.Processing, f.Doing = current, w.name
+	if begun, work, _ := q.oldest(now); work != nil {
+		f.Processing, f.Doing = time.Duration(now-begun), work.name
 	} else {
-		f.Idle = current
+		f.Idle = max(0, time.Duration(now-q.ended.Load()))
 	}
 	if w := q.done.Load(); w != nil {
 		f.Done = w.name
 	}
-	f.PeakLength = max(f.PeakLength, q.peak.Load())
-	if elapsed := now - q.at; elapsed >= int64(queueWindow) {
-		busy := q.busy.Load()
-		if active {
-			busy += int64(current)
-		}
-		items, spent := f.Items-q.count, max(0, busy-q.spent)
-		f.ItemsPerSecond = int64(math.Round(float64(items) * float64(time.Second) / float64(elapsed)))
-		f.ProcessingMs = 0
-		if items > 0 {
-			f.ProcessingMs = float64(spent) / float64(items) / float64(time.Millisecond)
-		}
-		f.IdlePercent = max(0, 100-100*float64(spent)/(float64(elapsed)*q.workers))
-		f.PeakLength = max(q.peak.Swap(f.Length), f.Length)
-		q.at, q.count, q.spent = now, f.Items, q.busy.Load()
+	f.PeakLength = max(f.PeakLength, q.peak.Load(), f.Length)
+	if now-q.at >= int64(queueWindow) {
+		q.refresh(now)
 	}
 	return *f
 }
 
-func raise(peak *atomic.Int64, to int64) {
-	for have := peak.Load(); to > have; have = peak.Load() {
-		if peak.CompareAndSwap(have, to) {
-			return
-		}
+// refresh renews the figures of late. The caller holds mu.
+func (q *Queue) refresh(now int64) {
+	f := &q.shown
+	elapsed, items := float64(now-q.at), float64(f.Items-q.itemsThen)
+	ended, spent := q.busy.Load(), q.busySoFar(now)
+	f.ItemsPerSecond = int64(math.Round(items / elapsed * float64(time.Second)))
+	f.ProcessingMs = 0
+	if items > 0 {
+		f.ProcessingMs = float64(ended-q.busyThen) / items / float64(time.Millisecond)
 	}
+	f.IdlePercent = min(100, max(0, 100-100*float64(spent-q.spentThen)/(elapsed*float64(len(q.underWay)))))
+	f.PeakLength = max(q.peak.Swap(f.Length), f.Length)
+	q.at, q.itemsThen, q.busyThen, q.spentThen = now, f.Items, ended, spent
 }

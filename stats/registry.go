@@ -64,7 +64,9 @@ type Registry struct {
 	byKey   map[string]*metric
 	kinds   map[string]Kind // of every name: all metrics of a name are of one kind
 	ordered []*metric       // by name, then labels; replaced as a whole, so that Each can walk it unlocked
-	queues  []*Queue        // only appended to
+
+	queueMu sync.Mutex // guards queues; mu nests in it
+	queues  []*Queue   // only appended to
 }
 
 // metric is one registered metric: its description and where its figures are.
@@ -120,6 +122,11 @@ func (r *Registry) GaugeFunc(name, help string, f func() float64, labels ...Labe
 // CounterFunc is GaugeFunc for a figure that only grows.
 func (r *Registry) CounterFunc(name, help string, f func() float64, labels ...Label) {
 	r.function(name, help, CounterKind, f, labels)
+}
+
+// MaxFunc is GaugeFunc for a figure that is the greatest value of the last 16 to 20 seconds.
+func (r *Registry) MaxFunc(name, help string, f func() float64, labels ...Label) {
+	r.function(name, help, MaxKind, f, labels)
 }
 
 func (r *Registry) function(name, help string, kind Kind, f func() float64, labels []Label) {

@@ -1,0 +1,92 @@
+package system
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/common"
+	"github.com/shirou/gopsutil/v4/disk"
+)
+
+// drivePatience is how long a sample waits for the drive. A volume on a network
+// that has gone away can take minutes to say so.
+const drivePatience = 50 * time.Millisecond
+
+// volume is where the data lies. It is read by one goroutine at a time.
+type volume struct {
+	mount   string // the mount point; empty if it was not found
+	last    drive
+	pending chan drive // holds the answer of a question that was not waited for; else nil
+}
+
+// drive is the space of a volume in bytes.
+type drive struct {
+	total, available, used uint64
+	percent                float64 // of what is not reserved for the system
+}
+
+// read returns the space of the volume, or what it was when it answered last. The
+// goroutine that asks ends with the system's answer, which nothing can hasten;
+// there is never more than one.
+func (v *volume) read() drive {
+	if v.mount == "" {
+		return drive{}
+	}
+	if v.pending == nil {
+		answer := make(chan drive, 1)
+		v.pending = answer
+		go func() { answer <- space(v.mount) }()
+	}
+	timeout := time.NewTimer(drivePatience)
+	defer timeout.Stop()
+	select {
+	case v.last = <-v.pending:
+		v.pending = nil
+	case <-timeout.C:
+	}
+	return v.last
+}
+
+func space(mount string) drive {
+	u, err := disk.Usage(mount)
+	if err != nil {
+		return drive{}
+	}
+	return drive{total: u.Total, available: u.Free, used: u.Used, percent: u.UsedPercent}
+}
+
+// mountPoint returns where the volume that holds dir is mounted: of all mount
+// points the longest that dir lies below. It is empty when there is no telling.
+func mountPoint(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	// What this process sees counts, and not what the first one of the machine does.
+	own := context.WithValue(context.Background(), common.EnvKey, common.EnvMap{common.HostProcMountinfo: "/proc/self"})
+	mounts, err := disk.PartitionsWithContext(own, true)
+	if err != nil {
+		mounts = nil
+	}
+	found := ""
+	for _, m := range mounts {
+		if len(m.Mountpoint) > len(found) && liesIn(dir, m.Mountpoint) {
+			found = m.Mountpoint
+		}
+	}
+	if found == "" {
+		found = filepath.VolumeName(dir) + string(os.PathSeparator)
+	}
+	return found
+}
+
+func liesIn(dir, mount string) bool {
+	rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(mount, string(os.PathSeparator)))
+	return ok && (rest == "" || os.IsPathSeparator(rest[0]))
+}

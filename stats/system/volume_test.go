@@ -1,0 +1,36 @@
+package system
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+func TestDriveThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan drive, 1)
+		v := volume{mount: "/", last: drive{total: 5}, pending: hung}
+		for range 3 {
+			if got := v.read(); got.total != 5 {
+				t.Fatalf("got %+v", got)
+			}
+		}
+		hung <- drive{total: 6}
+		if got := v.read(); got.total != 6 || v.pending != nil {
+			t.Fatalf("got %+v", got)
+		}
+	})
+}
+
+func TestLiesIn(t *testing.T) {
+	for _, c := range []struct {
+		dir, mount string
+		want       bool
+	}{
+		{"/data/db", "/", true}, {"/data/db", "/data", true}, {"/data/db", "/data/db", true}, {"/data/db", "/data/d", false},
+		{"/data", "/data/db", false}, {"/", "/", true}, {"/data", "/other", false},
+	} {
+		if got := liesIn(c.dir, c.mount); got != c.want {
+			t.Errorf("%s in %s: %v", c.dir, c.mount, got)
+		}
+	}
+}

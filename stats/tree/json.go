@@ -1,0 +1,123 @@
+package tree
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// AppendFlatJSON appends one object with the figures under their paths joined by
+// "-", letters as they are. With metadata, a figure that something is known about
+// becomes an object of its value and what is known. Of two figures with the same
+// key the later one counts.
+func (f Figures) AppendFlatJSON(dst []byte, metadata bool) []byte {
+	flat := &Node{isObject: true}
+	at := make(map[string]*Node, len(f))
+	for _, figure := range f {
+		key := strings.Join(figure.Path, "-")
+		if at[key] == nil {
+			at[key] = &Node{key: key}
+			flat.children = append(flat.children, at[key])
+		}
+		at[key].figure = figure
+	}
+	return flat.AppendJSON(dst, metadata)
+}
+
+// AppendJSON appends the node as JSON, indented by two spaces. With metadata, a
+// figure that something is known about becomes an object of its value and what
+// is known.
+func (n *Node) AppendJSON(dst []byte, metadata bool) []byte { return n.appendJSON(dst, metadata, 0) }
+
+func (n *Node) appendJSON(dst []byte, metadata bool, depth int) []byte {
+	children := n.shown(metadata)
+	switch {
+	case children == nil && !n.isObject:
+		return appendJSONValue(dst, n.figure.Value)
+	case len(children) == 0:
+		return append(dst, "{}"...)
+	}
+	dst = append(dst, '{')
+	for i, c := range children {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(appendLine(dst, depth+1), c.key)
+		dst = c.appendJSON(append(dst, ": "...), metadata, depth+1)
+	}
+	return append(appendLine(dst, depth), '}')
+}
+
+// shown returns what is below a node in JSON and XML alike. With metadata there
+// is something below a figure, too.
+func (n *Node) shown(metadata bool) []*Node {
+	about := n.figure.About
+	if n.isObject || !metadata || about == nil {
+		return n.children
+	}
+	leaf := func(key string, value any) *Node { return &Node{key: key, figure: Figure{Value: value}} }
+	return []*Node{
+		leaf("value", n.figure.Value), leaf("category", about.Category), leaf("title", about.Title), leaf("drawChart", about.DrawChart),
+	}
+}
+
+func appendLine(dst []byte, depth int) []byte {
+	dst = append(dst, '\n')
+	for range depth {
+		dst = append(dst, "  "...)
+	}
+	return dst
+}
+
+func appendJSONValue(dst []byte, value any) []byte {
+	if s, ok := value.(string); ok {
+		return appendString(dst, s)
+	}
+	if value == nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, text(value)...)
+}
+
+// text returns the plain form of a value, which is the same in JSON and XML but
+// for strings and nil. JSON knows no infinities: they become 0.
+func text(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case int, uint64, bool:
+		return fmt.Sprint(v)
+	case float64:
+		size := math.Abs(v)
+		switch {
+		case math.IsNaN(v) || math.IsInf(v, 0) || v == 0:
+			return "0"
+		case size < 1e-6 || size >= 1e21:
+			return strconv.FormatFloat(v, 'e', -1, 64)
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	panic(fmt.Sprintf("tree: a figure of type %T", value))
+}
+
+// appendString appends a JSON string. What is no UTF-8 becomes U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r < 0x20:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return append(dst, '"')
+}
