@@ -36,7 +36,7 @@ type Config struct {
 	LogHttpRequests bool
 	// LogFailedAuthenticationAttempts logs who was refused with wrong credentials.
 	LogFailedAuthenticationAttempts bool
-	// MaxAppendSize bounds the bytes of all events of one append.
+	// MaxAppendSize bounds the bytes of all events of one append, when it is set: see AppendLimit.
 	MaxAppendSize int64
 	// Insecure switches TLS, authentication and authorisation off.
 	Insecure bool
@@ -53,7 +53,7 @@ type Config struct {
 	// FollowerWrites is what a follower does with a request that needs the leader.
 	FollowerWrites FollowerWriteMode
 
-	// Dev makes a node for development: own certificate, system projections started.
+	// Dev makes a node for development, which needs no certificate: see SelfMadeCertificate.
 	Dev bool
 
 	// DefaultAdminPassword and DefaultOpsPassword are given to the built-in accounts when these are created.
@@ -64,7 +64,7 @@ type Config struct {
 	Log string
 	// LogLevel is the least severity logged.
 	LogLevel LogLevel
-	// LogConsoleFormat is the form of the lines on standard error.
+	// LogConsoleFormat is the form of the lines on standard error and in log files.
 	LogConsoleFormat LogFormat
 	// LogFileSize is the size at which a new log file is begun.
 	LogFileSize int64
@@ -111,8 +111,6 @@ type Config struct {
 	// GossipInterval and GossipTimeout pace the gossip between nodes.
 	GossipInterval time.Duration
 	GossipTimeout  time.Duration
-	// GossipAllowedDifference is how far the clocks of two nodes may be apart.
-	GossipAllowedDifference time.Duration
 	// DeadMemberRemovalPeriod is how long a dead node stays visible in gossip.
 	DeadMemberRemovalPeriod time.Duration
 	// LeaderElectionTimeout is how long a follower waits for a sign of its leader.
@@ -137,8 +135,6 @@ type Config struct {
 	WriteTimeout time.Duration
 	// MaxTruncation is how many bytes truncate.chk may cut at start; -1: any.
 	MaxTruncation int64
-	// InitializationThreads is how many chunks are opened at once at start.
-	InitializationThreads int
 	// DisableScavengeMerging leaves small chunks as they are after a scavenge.
 	DisableScavengeMerging bool
 	// ScavengeHistoryMaxAge is how long the history of scavenges is kept.
@@ -153,16 +149,12 @@ type Config struct {
 	SkipIndexVerify bool
 	// MaxMemTableSize is the number of index entries held in memory before a table is written.
 	MaxMemTableSize int
-	// IndexCacheDepth is the depth of the cache of middle points of an index table.
-	IndexCacheDepth int
 	// MaxAutoMergeIndexLevel is the highest level of index tables merged without being asked to.
 	MaxAutoMergeIndexLevel int
 	// UseIndexBloomFilters writes a bloom filter beside each index table.
 	UseIndexBloomFilters bool
 	// StreamExistenceFilterSize is the size in bytes of the filter of known streams; 0: none.
 	StreamExistenceFilterSize int64
-	// ChunksCacheSize bounds the memory in bytes for cached chunks.
-	ChunksCacheSize int64
 	// UnsafeDisableFlushToDisk leaves out every fsync.
 	UnsafeDisableFlushToDisk bool
 	// WriteStatsToDb writes statistics events into the database.
@@ -240,6 +232,21 @@ func (c *Config) ListenAddr() string {
 
 // Secured says whether connections of nodes and clients are made with certificates.
 func (c *Config) Secured() bool { return !c.Insecure && (c.hasCertificate() || c.Dev) }
+
+// SelfMadeCertificate says whether the node makes its own certificate, for
+// localhost, because it runs for development and none is configured.
+func (c *Config) SelfMadeCertificate() bool { return c.Dev && !c.Insecure && !c.hasCertificate() }
+
+// AppendLimit returns how many bytes the events of one append may have together,
+// or 0 when the operator set no limit. The option's default is that of the
+// reference, which bounds only gRPC by it: over HTTP it would refuse events that
+// clients may write.
+func (c *Config) AppendLimit() int64 {
+	if def := Default().MaxAppendSize; c.MaxAppendSize == def && !c.isGiven("MaxAppendSize") {
+		return 0
+	}
+	return c.MaxAppendSize
+}
 
 // ViaDNS says whether the other nodes are found by looking up ClusterDns. Seeds
 // that are given win over the default of looking up.

@@ -4,8 +4,8 @@
 //
 // A row of the table binds a field of Config, so an option cannot exist without
 // a place for its value, nor a field without an option (a test counts both).
-// Help text, effective values, deprecation notices and the suggestions for
-// misspelt names are all read from the same rows.
+// Help text, documentation, effective values, deprecation notices and the
+// suggestions for misspelt names are all read from the same rows.
 //
 // One option has one name and four spellings:
 //

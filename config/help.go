@@ -55,7 +55,7 @@ line is stronger than the environment, and that is stronger than the file. Case 
 			fmt.Fprintf(&b, " <%s>", o.target.kind)
 		}
 		b.WriteString("\n")
-		doc := o.doc
+		doc := o.description()
 		if o.def != "" {
 			doc += " Default: " + o.def + "."
 		}

@@ -206,7 +206,12 @@ func (l *loader) apply() {
 			l.warnOnce(o.deprecated)
 		case !o.hasEffect():
 			l.warnOnce(fmt.Sprintf("option %s (%s) has no effect", o.name, s.source))
+		case o.lacks != "" && !o.refused:
+			l.warnOnce(fmt.Sprintf("option %s (%s) has no effect: %s", o.name, s.source, o.lacks))
 		}
+	}
+	if l.c.Dev {
+		l.warnOnce("Dev starts no projections: " + noProjections)
 	}
 	if l.c.Index == "" {
 		l.c.Index = filepath.Join(l.c.Db, "index")

@@ -14,9 +14,12 @@ const (
 // suggestionDistance is how many edits a misspelt name may be away from the suggested one.
 const suggestionDistance = 5
 
+// separators are what may stand between the words of a name.
+var separators = strings.NewReplacer("-", "", "_", "")
+
 // fold brings the spellings of one name together: case and separators do not count.
 func fold(name string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+	return strings.ToLower(separators.Replace(name))
 }
 
 // flagName spells an option for the command line: ClusterSize is cluster-size.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,9 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func golden(t *testing.T, name string, got []byte) {
+func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -36,7 +34,16 @@ func TestHelp(t *testing.T) {
 	if err := config.WriteHelp(&b); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "help.golden", b.Bytes())
+	golden(t, "testdata/help.golden", b.Bytes())
+}
+
+// TestDocumentation keeps the page of the documentation equal to the table.
+func TestDocumentation(t *testing.T) {
+	var b bytes.Buffer
+	if err := config.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "../docs/options.md", b.Bytes())
 }
 
 func TestWhatIf(t *testing.T) {
@@ -52,13 +59,13 @@ func TestWhatIf(t *testing.T) {
 	if strings.Contains(b.String(), "secret") {
 		t.Error("the password is shown")
 	}
-	golden(t, "what_if.golden", b.Bytes())
+	golden(t, "testdata/what_if.golden", b.Bytes())
 }
 
 func TestValuesHoldEverythingAboutAnOption(t *testing.T) {
 	c := mustLoad(t, input{args: []string{"--log-console-format=json", "--ext-ip=127.0.0.2"}})
 	if got, want := value(t, c, "LogConsoleFormat"), (config.Value{
-		Name: "LogConsoleFormat", Description: "The form of log lines on standard error.", Group: "LoggingOptions", Kind: config.KindEnum,
+		Name: "LogConsoleFormat", Description: "The form of log lines, on standard error and in files alike.", Group: "LoggingOptions", Kind: config.KindEnum,
 		Value: "json", Possible: []string{"Plain", "Json"}, Source: "Command Line",
 	}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

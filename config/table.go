@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,12 @@ type option struct {
 	synonyms []string
 	// deprecated says what came of an option that should not be used any more.
 	deprecated string
+	// lacks is the clause that tells what is not there for the option to work with.
+	// Setting it is warned about, or ends the start when refused.
+	lacks string
+	// refused options may only have their default: an operator who asks for more
+	// would believe to have something that is not there.
+	refused bool
 	// sensitive values are shown as asterisks.
 	sensitive bool
 	// environmentOnly values do not belong into files and process lists.
@@ -44,6 +51,46 @@ type option struct {
 // hasEffect says whether the product acts on the option.
 func (o *option) hasEffect() bool { return o.target.field != nil }
 
+// description is the doc, and what is lacking to make it true.
+func (o *option) description() string {
+	switch {
+	case o.lacks == "":
+		return o.doc
+	case !o.refused:
+		return o.doc + " No effect yet: " + o.lacks + "."
+	case o.def == "":
+		return o.doc + " Must not be set: " + o.lacks + "."
+	default:
+		return o.doc + " Must be " + o.defaultText() + ": " + o.lacks + "."
+	}
+}
+
+// defaultText is the default as an operator writes it.
+func (o *option) defaultText() string {
+	if o.target.kind == KindBool {
+		return strings.ToLower(o.def)
+	}
+	return o.def
+}
+
+// Clauses of options that wait for something, or never get it.
+const (
+	noProjections = "projections are not available in this version"
+	noScavenging  = "scavenging is not available in this version"
+	noRedaction   = "redaction is not available in this version"
+	noLazyWrites  = "writing without flushing is not available in this version"
+	noStores      = "certificate stores are not there on this system, CertificateFile names a file"
+	noPlugIns     = "authentication and authorisation plug-ins do not exist"
+)
+
+// waiting marks options that take effect only when what they lack is there.
+func waiting(lacks string, options ...option) []option {
+	for i := range options {
+		options[i].lacks = lacks
+	}
+	return options
+}
+
 // table lists every option, bound to the fields of c. Options that only the
 // reference acts on are in ignoredOptions.
 func (c *Config) table() []option {
@@ -53,6 +100,7 @@ func (c *Config) table() []option {
 	t = append(t, c.certificateOptions()...)
 	t = append(t, c.clusterOptions()...)
 	t = append(t, c.databaseOptions()...)
+	t = append(t, c.scavengeOptions()...)
 	t = append(t, c.interfaceOptions()...)
 	t = append(t, c.projectionOptions()...)
 	return append(t, ignoredOptions()...)
@@ -68,7 +116,7 @@ func (c *Config) applicationOptions() []option {
 		{name: "WhatIf", group: g, def: "False", target: boolField(&c.WhatIf), notInFile: true,
 			doc: "Print the effective options with their sources and end."},
 		{name: "Config", group: g, def: defaultConfigFile, target: textField(&c.Config), notInFile: true,
-			doc: "The YAML file with options. When it is not named and missing, " + referenceConfigFile + " is tried."},
+			doc: "The YAML file with options. When none is named and this one is missing, " + referenceConfigFile + " is tried."},
 		{name: "AllowUnknownOptions", group: g, def: "False", target: boolField(&c.AllowUnknownOptions),
 			doc: "Start in spite of unknown options and only warn about them."},
 		{name: "DisableHttpCaching", group: g, def: "False", target: boolField(&c.DisableHttpCaching),
@@ -82,7 +130,7 @@ func (c *Config) applicationOptions() []option {
 		{name: "LogFailedAuthenticationAttempts", group: g, def: "False", target: boolField(&c.LogFailedAuthenticationAttempts),
 			doc: "Log requests with wrong credentials."},
 		{name: "MaxAppendSize", group: g, def: "1048576", target: intField(&c.MaxAppendSize, 1, math.MaxInt64),
-			doc: "The largest append in bytes, all its events together. At most 16 MiB less 10000 bytes."},
+			doc: "The largest append in bytes, all its events together; at most 16 MiB less 10000 bytes. Unless it is set, an event may have 4 MiB and an append 16 MiB."},
 		{name: "Insecure", group: g, def: "False", target: boolField(&c.Insecure),
 			doc: "Switch TLS, authentication and authorisation off. Everybody who reaches the node may do everything."},
 		{name: "DisableHttps", group: g, def: "False", target: boolField(&c.DisableHttps),
@@ -97,7 +145,7 @@ func (c *Config) applicationOptions() []option {
 			doc: "Answer with the status codes of EventStoreDB 23.10 where they differ, for clients that compare the exact code."},
 
 		{name: "Dev", group: groupDevMode, def: "False", target: boolField(&c.Dev),
-			doc: "Run for development: a certificate of its own for localhost, system projections started."},
+			doc: "Run for development: without a configured certificate the node makes one for localhost itself, and serves HTTPS with it."},
 
 		{name: "DefaultAdminPassword", group: groupDefaultUser, def: "changeit", target: textField(&c.DefaultAdminPassword),
 			sensitive: true, environmentOnly: true,
@@ -116,10 +164,10 @@ func (c *Config) loggingOptions() []option {
 		{name: "LogLevel", group: g, def: string(LogLevelDefault),
 			target: enumField(&c.LogLevel, LogLevelDefault, LogLevelVerbose, LogLevelDebug, LogLevelInformation,
 				LogLevelWarning, LogLevelError, LogLevelFatal),
-			doc: "The least severity that is logged. Default means Information."},
+			doc: "The least severity that is logged. Default means Information. With Fatal only the cause is told when the node ends by itself. Read anew from the file on SIGHUP and POST /admin/reloadconfig."},
 		{name: "LogConsoleFormat", group: g, def: string(LogFormatPlain),
 			target: enumField(&c.LogConsoleFormat, LogFormatPlain, LogFormatJSON),
-			doc:    "The form of log lines on standard error."},
+			doc:    "The form of log lines, on standard error and in files alike."},
 		{name: "LogFileSize", group: g, def: "1073741824", target: intField(&c.LogFileSize, 1<<10, math.MaxInt64),
 			doc: "The size in bytes at which a new log file is begun."},
 		{name: "LogFileInterval", group: g, def: string(LogIntervalDay),
@@ -179,8 +227,6 @@ func (c *Config) clusterOptions() []option {
 			doc: "Milliseconds between two rounds of gossip."},
 		{name: "GossipTimeoutMs", group: g, def: "2500", target: durationField(&c.GossipTimeout, ms, 1),
 			doc: "Milliseconds that another node has to answer gossip."},
-		{name: "GossipAllowedDifferenceMs", group: g, def: "60000", target: durationField(&c.GossipAllowedDifference, ms, 0),
-			doc: "Milliseconds that the clocks of two nodes may be apart."},
 		{name: "DeadMemberRemovalPeriodSec", group: g, def: "1800", target: durationField(&c.DeadMemberRemovalPeriod, time.Second, 0),
 			doc: "Seconds for which a dead node stays in gossip."},
 		{name: "LeaderElectionTimeoutMs", group: g, def: "1000", target: durationField(&c.LeaderElectionTimeout, ms, 1),
@@ -216,39 +262,40 @@ func (c *Config) databaseOptions() []option {
 			doc: "Milliseconds that the node's own writes may take."},
 		{name: "MaxTruncation", group: g, def: "268435456", target: intField(&c.MaxTruncation, -1, math.MaxInt64),
 			doc: "The number of bytes that truncate.chk may cut off at start. -1: any number."},
-		{name: "InitializationThreads", group: g, def: "1", target: intField(&c.InitializationThreads, math.MinInt32, math.MaxInt32),
-			doc: "How many chunks are opened at once at start."},
-		{name: "DisableScavengeMerging", group: g, def: "False", target: boolField(&c.DisableScavengeMerging),
-			doc: "Leave small chunks unmerged after a scavenge."},
-		{name: "ScavengeHistoryMaxAge", group: g, def: "30", target: durationField(&c.ScavengeHistoryMaxAge, 24*time.Hour, 1),
-			doc: "Days for which the history of scavenges is kept."},
-		{name: "ScavengeBackendPageSize", group: g, def: "16384", target: intField(&c.ScavengeBackendPageSize, 512, 65536),
-			doc: "The page size of the scavenge database in bytes."},
-		{name: "ScavengeBackendCacheSize", group: g, def: "67108864", target: intField(&c.ScavengeBackendCacheSize, 0, math.MaxInt64),
-			doc: "The cache of the scavenge database in bytes."},
-		{name: "ScavengeHashUsersCacheCapacity", group: g, def: "100000", target: intField(&c.ScavengeHashUsersCacheCapacity, 1, math.MaxInt32),
-			doc: "The number of stream hashes remembered when a scavenge looks for collisions."},
 		{name: "SkipDbVerify", group: g, def: "False", target: boolField(&c.SkipDbVerify),
 			doc: "Start without checking the checksums of chunks."},
 		{name: "SkipIndexVerify", group: g, def: "False", target: boolField(&c.SkipIndexVerify),
 			doc: "Start and merge without checking the checksums of index tables."},
 		{name: "MaxMemTableSize", group: g, def: "1000000", target: intField(&c.MaxMemTableSize, 1, math.MaxInt32),
 			doc: "The number of index entries held in memory before a table is written."},
-		{name: "IndexCacheDepth", group: g, def: "16", target: intField(&c.IndexCacheDepth, 0, 28),
-			doc: "The depth of the cache of middle points of an index table."},
 		{name: "MaxAutoMergeIndexLevel", group: g, def: "2147483647", target: intField(&c.MaxAutoMergeIndexLevel, 0, math.MaxInt32),
 			doc: "The highest level of index tables that is merged without being asked to."},
 		{name: "UseIndexBloomFilters", group: g, def: "True", target: boolField(&c.UseIndexBloomFilters),
 			doc: "Write a bloom filter beside each index table."},
 		{name: "StreamExistenceFilterSize", group: g, def: "256000000", target: intField(&c.StreamExistenceFilterSize, 0, math.MaxInt64),
 			doc: "The size in bytes of the filter of known streams: about the number of streams expected. 0: no filter."},
-		{name: "ChunksCacheSize", group: g, def: "536871424", target: intField(&c.ChunksCacheSize, 0, math.MaxInt64),
-			doc: "The memory in bytes for cached chunks."},
-		{name: "UnsafeDisableFlushToDisk", group: g, def: "False", target: boolField(&c.UnsafeDisableFlushToDisk),
+		{name: "UnsafeDisableFlushToDisk", group: g, def: "False", target: boolField(&c.UnsafeDisableFlushToDisk), lacks: noLazyWrites, refused: true,
 			doc: "Do not wait for the disk. UNSAFE: acknowledged events are lost at a power cut."},
 		{name: "WriteStatsToDb", group: g, def: "False", target: boolField(&c.WriteStatsToDb),
 			doc: "Write statistics events into the database."},
 	}
+}
+
+// scavengeOptions follow those of the database, whose group they are in.
+func (c *Config) scavengeOptions() []option {
+	const g = groupDatabase
+	return waiting(noScavenging,
+		option{name: "DisableScavengeMerging", group: g, def: "False", target: boolField(&c.DisableScavengeMerging),
+			doc: "Leave small chunks unmerged after a scavenge."},
+		option{name: "ScavengeHistoryMaxAge", group: g, def: "30", target: durationField(&c.ScavengeHistoryMaxAge, 24*time.Hour, 1),
+			doc: "Days for which the history of scavenges is kept."},
+		option{name: "ScavengeBackendPageSize", group: g, def: "16384", target: pageSizeField(&c.ScavengeBackendPageSize),
+			doc: "The page size of the scavenge database in bytes: a power of two from 512 to 65536. A value below 512 is in KiB."},
+		option{name: "ScavengeBackendCacheSize", group: g, def: "67108864", target: intField(&c.ScavengeBackendCacheSize, 0, math.MaxInt64),
+			doc: "The cache of the scavenge database in bytes."},
+		option{name: "ScavengeHashUsersCacheCapacity", group: g, def: "100000", target: intField(&c.ScavengeHashUsersCacheCapacity, 1, math.MaxInt32),
+			doc: "The number of stream hashes remembered when a scavenge looks for collisions."},
+	)
 }
 
 func (c *Config) interfaceOptions() []option {
@@ -275,7 +322,7 @@ func (c *Config) interfaceOptions() []option {
 			doc: "The host that clients are told in gossip."},
 		{name: "AdvertiseNodePortToClientAs", group: g, def: "0", target: intField(&c.AdvertiseNodePortToClientAs, 0, port), synonyms: []string{"AdvertiseHttpPortToClientAs"},
 			doc: "The port that clients are told in gossip. 0: the advertised node port."},
-		{name: "EnableUnixSocket", group: g, def: "False", target: boolField(&c.EnableUnixSocket),
+		{name: "EnableUnixSocket", group: g, def: "False", target: boolField(&c.EnableUnixSocket), lacks: noRedaction, refused: true,
 			doc: "Offer redaction at a local socket in the data folder."},
 		{name: "DisableAdminUi", group: g, def: "False", target: boolField(&c.DisableAdminUi),
 			doc: "Remove the user interface and all routes below /admin."},
@@ -293,21 +340,21 @@ func (c *Config) interfaceOptions() []option {
 func (c *Config) projectionOptions() []option {
 	const g = groupProjection
 	const ms = time.Millisecond
-	return []option{
-		{name: "RunProjections", group: g, def: string(ProjectionsNone),
-			target: enumField(&c.RunProjections, ProjectionsNone, ProjectionsSystem, ProjectionsAll),
-			doc:    "Which projections run: none, only those whose name begins with $, or all."},
-		{name: "StartStandardProjections", group: g, def: "False", target: boolField(&c.StartStandardProjections),
+	return waiting(noProjections,
+		option{name: "RunProjections", group: g, def: string(ProjectionsNone),
+			target: enumField(&c.RunProjections, ProjectionsNone, ProjectionsSystem, ProjectionsAll), refused: true,
+			doc: "Which projections run: none, only those whose name begins with $, or all."},
+		option{name: "StartStandardProjections", group: g, def: "False", target: boolField(&c.StartStandardProjections),
 			doc: "Enable the system projections at start."},
-		{name: "ProjectionThreads", group: g, def: "3", target: intField(&c.ProjectionThreads, 1, math.MaxInt32),
+		option{name: "ProjectionThreads", group: g, def: "3", target: intField(&c.ProjectionThreads, 1, math.MaxInt32),
 			doc: "The number of projections worked on at once."},
-		{name: "ProjectionsQueryExpiry", group: g, def: "5", target: durationField(&c.ProjectionsQueryExpiry, time.Minute, 1),
+		option{name: "ProjectionsQueryExpiry", group: g, def: "5", target: durationField(&c.ProjectionsQueryExpiry, time.Minute, 1),
 			doc: "Minutes after which an unused query vanishes."},
-		{name: "FaultOutOfOrderProjections", group: g, def: "False", target: boolField(&c.FaultOutOfOrderProjections),
+		option{name: "FaultOutOfOrderProjections", group: g, def: "False", target: boolField(&c.FaultOutOfOrderProjections),
 			doc: "Fault a projection that meets another event number than it expects."},
-		{name: "ProjectionCompilationTimeout", group: g, def: "500", target: durationField(&c.ProjectionCompilationTimeout, ms, 1),
+		option{name: "ProjectionCompilationTimeout", group: g, def: "500", target: durationField(&c.ProjectionCompilationTimeout, ms, 1),
 			doc: "Milliseconds that the compilation of a projection may take."},
-		{name: "ProjectionExecutionTimeout", group: g, def: "250", target: durationField(&c.ProjectionExecutionTimeout, ms, 1),
+		option{name: "ProjectionExecutionTimeout", group: g, def: "250", target: durationField(&c.ProjectionExecutionTimeout, ms, 1),
 			doc: "Milliseconds that one call of a projection's handler may take."},
-	}
+	)
 }

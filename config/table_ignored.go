@@ -1,13 +1,19 @@
 package config
 
+import "math"
+
 // ignoredOptions lists what the reference acts on and this product need not:
 // accepted so that existing configurations start, shown in /info/options, and
-// warned about when set.
+// warned about when set. Those that somebody would rely on are refused.
 func ignoredOptions() []option {
 	var t []option
 	add := func(group string, kind Kind, def, name, doc string) *option {
 		t = append(t, option{name: name, group: group, def: def, doc: doc + " No effect.", target: ignored(kind)})
 		return &t[len(t)-1]
+	}
+	refuse := func(group, def, name, lacks, doc string) {
+		o := add(group, KindString, def, name, "")
+		o.doc, o.lacks, o.refused = doc, lacks, true
 	}
 
 	add(groupApplication, KindInt, "0", "WorkerThreads", "Threads of the pool of workers.")
@@ -16,23 +22,28 @@ func ignoredOptions() []option {
 	add(groupDevMode, KindBool, "False", "RemoveDevCerts", "Remove development certificates from the certificate store.")
 	add(groupLogging, KindString, "logconfig.json", "LogConfig", "The file with finer log settings.")
 
-	add(groupAuth, KindString, "internal", "AuthorizationType", "The plug-in that authorises. Only internal exists.")
+	refuse(groupAuth, "internal", "AuthorizationType", noPlugIns, "The plug-in that authorises.")
 	add(groupAuth, KindString, "", "AuthorizationConfig", "The configuration file of that plug-in.")
-	add(groupAuth, KindString, "internal", "AuthenticationType", "The plug-in that authenticates. Only internal exists.")
+	refuse(groupAuth, "internal", "AuthenticationType", noPlugIns, "The plug-in that authenticates.")
 	add(groupAuth, KindString, "", "AuthenticationConfig", "The configuration file of that plug-in.")
 	add(groupAuth, KindBool, "False", "DisableFirstLevelHttpAuthorization", "Skip the first check of rights on HTTP requests.")
 
 	for _, name := range []string{"CertificateStoreLocation", "CertificateStoreName", "CertificateSubjectName", "CertificateThumbprint",
 		"TrustedRootCertificateStoreLocation", "TrustedRootCertificateStoreName", "TrustedRootCertificateSubjectName",
 		"TrustedRootCertificateThumbprint"} {
-		add(groupCertificateStore, KindString, "", name, "Certificates from the store of the operating system.")
+		refuse(groupCertificateStore, "", name, noStores, "Certificates from the store of the operating system.")
 	}
 
 	add(groupCluster, KindInt, "-1", "CommitCount", "Nodes that acknowledge a commit. A quorum always does.")
 	add(groupCluster, KindInt, "-1", "PrepareCount", "Nodes that acknowledge a prepare. A quorum always does.")
+	add(groupCluster, KindInt, "60000", "GossipAllowedDifferenceMs", "Milliseconds that the clocks of two nodes may be apart. Nothing depends on it.")
 
 	add(groupDatabase, KindNumber, "2", "MinFlushDelayMs", "The least delay between flushes. Writes that wait are always joined.")
-	add(groupDatabase, KindInt, "-1", "CachedChunks", "The number of cached chunks.")
+	add(groupDatabase, KindInt, "-1", "CachedChunks", "The number of cached chunks. The operating system caches them.")
+	add(groupDatabase, KindInt, "536871424", "ChunksCacheSize", "The memory in bytes for cached chunks. The operating system caches them.")
+	add(groupDatabase, KindInt, "1", "InitializationThreads", "How many chunks are opened at once at start.").
+		target = ignoredInt(1, math.MaxInt32)
+	add(groupDatabase, KindInt, "16", "IndexCacheDepth", "The depth of the cache of middle points of an index table.")
 	add(groupDatabase, KindInt, "100", "HashCollisionReadLimit", "Events read to tell streams with equal hashes apart.")
 	add(groupDatabase, KindInt, "0", "IndexCacheSize", "Entries in each index cache.")
 	add(groupDatabase, KindBool, "False", "WriteThrough", "Bypass the write cache of the file system.")

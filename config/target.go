@@ -147,6 +147,30 @@ func endpointsField(p *[]string) target {
 	}
 }
 
+// pageSizeField binds a page size in bytes. What is too small for one is in KiB,
+// as some configurations have it.
+func pageSizeField(p *int) target {
+	return target{
+		kind: KindInt,
+		set: func(s string) error {
+			n, err := parseInt(s, 1, 65536)
+			if err != nil {
+				return err
+			}
+			if n < 512 {
+				n *= 1024
+			}
+			if n > 65536 || n&(n-1) != 0 {
+				return fmt.Errorf("%s is neither a power of two from 512 to 65536 nor one from 1 to 64 in KiB", strings.TrimSpace(s))
+			}
+			*p = int(n)
+			return nil
+		},
+		get:   func() string { return strconv.Itoa(*p) },
+		field: p,
+	}
+}
+
 // ignored is the target of an option that is known but has no effect. Values
 // are still checked by kind, so that a slip does not pass unseen.
 func ignored(kind Kind, possible ...string) target {
@@ -158,7 +182,7 @@ func ignored(kind Kind, possible ...string) target {
 			case KindBool:
 				_, err = parseBool(s)
 			case KindInt:
-				_, err = parseInt(s, math.MinInt64, math.MaxInt64)
+				return ignoredInt(math.MinInt64, math.MaxInt64).set(s)
 			case KindNumber:
 				if _, e := strconv.ParseFloat(strings.TrimSpace(s), 64); e != nil {
 					err = fmt.Errorf("%q is not a number", s)
@@ -172,6 +196,14 @@ func ignored(kind Kind, possible ...string) target {
 			return err
 		},
 	}
+}
+
+// ignoredInt is ignored for numbers that have bounds.
+func ignoredInt(least, most int64) target {
+	return target{kind: KindInt, set: func(s string) error {
+		_, err := parseInt(s, least, most)
+		return err
+	}}
 }
 
 func parseBool(s string) (bool, error) {

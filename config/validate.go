@@ -20,7 +20,6 @@ func (c *Config) Validate() error {
 	refuse(c.ReadOnlyReplica && c.ClusterSize == 1, "ReadOnlyReplica needs a cluster: ClusterSize must be greater than 1")
 	refuse(len(c.GossipSeed) > 1 && c.ClusterSize == 1, "several nodes in GossipSeed need a cluster: ClusterSize must be greater than 1")
 	refuse(c.DiscoverViaDns && strings.TrimSpace(c.ClusterDns) == "", "DiscoverViaDns needs ClusterDns")
-	refuse(c.InitializationThreads <= 0, "InitializationThreads must be greater than zero")
 	refuse(c.MaxAppendSize > MaxAppendSizeLimit, "MaxAppendSize must not exceed %d bytes", MaxAppendSizeLimit)
 
 	refuse(c.Db == "", "Db must not be empty")
@@ -43,8 +42,9 @@ func (c *Config) Validate() error {
 				"a certificate (see annals certs) or Insecure=true", c.ReplicationIp)
 	}
 	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.isGiven("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
-	for _, u := range c.unavailable() {
-		refuse(u.asked, "%s", u.line)
+	refuse(c.ClusterSize > 1 && c.SelfMadeCertificate(), "the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)")
+	for _, line := range c.unavailable() {
+		refuse(true, "%s", line)
 	}
 	return errors.Join(problems...)
 }

@@ -28,7 +28,7 @@ func (c *Config) Values() []Value {
 		o := &table[i]
 		v := Value{
 			Name:        o.name,
-			Description: o.doc,
+			Description: o.description(),
 			Group:       o.group,
 			Kind:        o.target.kind,
 			Possible:    o.target.possible,

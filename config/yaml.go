@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,8 @@ import (
 // the environment and on the command line. A sequence is joined with commas and
 // null is as if the key were not there.
 func parseYAML(content []byte) (found []setting, err error) {
+	// Some editors put a byte order mark before the text, which is no part of a name.
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	// Our own check for duplicates knows that NodePort and node-port are the same.
 	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
 	if err != nil {

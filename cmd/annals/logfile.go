@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,37 +28,62 @@ type logFileOptions struct {
 	Size     int64
 	Interval config.LogInterval
 	Keep     int
+
+	// Trouble is told the first error of several in a row, Recovered that lines are
+	// written again, and how many were not. They must not write to the file.
+	Trouble   func(error)
+	Recovered func(lost int)
+
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
+	// Open opens a file for appending, and makes it when missing; os.OpenFile if nil.
+	Open func(name string) (appendFile, error)
 }
 
-// logFile is a log that is cut into files by size and time.
+// appendFile is what is needed of an open log file.
+type appendFile interface {
+	io.WriteCloser
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+}
+
+func openAppend(name string) (appendFile, error) {
+	return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+}
+
+// logFile is a log that is cut into files by size and time. Whatever happens to
+// the files, it keeps nobody waiting and goes on when it can.
 type logFile struct {
 	options logFileOptions
 
-	mu     sync.Mutex // guards all below
-	file   *os.File
-	size   int64
-	period string // of the file's lines
+	mu       sync.Mutex // guards all below
+	file     appendFile // nil: not opened yet
+	size     int64
+	period   string // of the file's lines
+	closed   bool
+	troubled bool // Trouble was called, and nothing has gone well since
+	lost     int  // lines since then
 }
 
+// openLogFile returns a log file also with an error of opening it: that is then
+// tried again with every line.
 func openLogFile(o logFileOptions) (*logFile, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, err
+	if o.Open == nil {
+		o.Open = openAppend
 	}
 	f := &logFile{options: o}
-	if err := f.open(); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f, f.open()
 }
 
 // open goes on with the current file or makes one.
 func (f *logFile) open() error {
-	file, err := os.OpenFile(filepath.Join(f.options.Dir, currentLogFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err := os.MkdirAll(f.options.Dir, 0o755); err != nil {
+		return err
+	}
+	file, err := f.options.Open(filepath.Join(f.options.Dir, currentLogFile))
 	if err != nil {
 		return err
 	}
@@ -77,16 +103,36 @@ func (f *logFile) open() error {
 func (f *logFile) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file == nil {
+	if f.closed {
 		return 0, fs.ErrClosed
 	}
-	now := f.options.Now()
-	if f.size > 0 && (f.size+int64(len(line)) > f.options.Size || f.period != f.periodOf(now)) {
-		if err := f.rotate(now); err != nil {
-			return 0, fmt.Errorf("begin a new log file: %w", err)
+	rotated := f.rotateIfDue(f.options.Now(), len(line))
+	n, err := f.append(line)
+	if err != nil {
+		f.lost++
+	}
+	switch trouble := errors.Join(rotated, err); {
+	case trouble != nil && !f.troubled:
+		f.troubled = true
+		f.options.Trouble(trouble)
+	case trouble == nil && f.troubled:
+		f.options.Recovered(f.lost)
+		f.troubled, f.lost = false, 0
+	}
+	return n, err
+}
+
+// append writes the line whole or not at all.
+func (f *logFile) append(line []byte) (int, error) {
+	if f.file == nil {
+		if err := f.open(); err != nil {
+			return 0, err
 		}
 	}
 	n, err := f.file.Write(line)
+	if err != nil && n > 0 && f.file.Truncate(f.size) == nil {
+		n = 0
+	}
 	f.size += int64(n)
 	return n, err
 }
@@ -95,12 +141,24 @@ func (f *logFile) Write(line []byte) (int, error) {
 func (f *logFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file == nil {
+	if f.closed || f.file == nil {
+		f.closed = true
 		return nil
 	}
-	err := f.file.Close()
-	f.file = nil
-	return err
+	f.closed = true
+	return f.file.Close()
+}
+
+// rotateIfDue begins the next file before a line that does not belong into the
+// current one. If that fails the line goes there all the same.
+func (f *logFile) rotateIfDue(now time.Time, line int) error {
+	if f.file == nil || f.size == 0 || f.size+int64(line) <= f.options.Size && f.period == f.periodOf(now) {
+		return nil
+	}
+	if err := f.rotate(now); err != nil {
+		return fmt.Errorf("begin a new log file: %w", err)
+	}
+	return nil
 }
 
 // rotate finishes the current file, begins the next and removes the oldest
@@ -109,6 +167,7 @@ func (f *logFile) Close() error {
 func (f *logFile) rotate(now time.Time) error {
 	current := filepath.Join(f.options.Dir, currentLogFile)
 	finished := filepath.Join(f.options.Dir, "annals-"+now.UTC().Format(finishedLayout)+".log")
+	// It is missing when an earlier attempt came as far as this.
 	if err := os.Rename(current, finished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -116,10 +175,7 @@ func (f *logFile) rotate(now time.Time) error {
 	if err := f.open(); err != nil {
 		return err
 	}
-	if err := old.Close(); err != nil {
-		return err
-	}
-	return f.prune()
+	return errors.Join(old.Close(), f.prune())
 }
 
 func (f *logFile) prune() error {
@@ -138,6 +194,7 @@ func (f *logFile) prune() error {
 
 // periodOf names the interval that a time lies in.
 func (f *logFile) periodOf(t time.Time) string {
+	t = t.UTC()
 	switch f.options.Interval {
 	case config.LogIntervalYear:
 		return t.Format("2006")

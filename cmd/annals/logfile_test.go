@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,7 +55,7 @@ func TestLogFileRotation(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "logs")
-			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.Local)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			f, err := openLogFile(logFileOptions{Dir: dir, Size: c.size, Interval: c.interval, Keep: c.keep, Now: func() time.Time { return now }})
 			if err != nil {
 				t.Fatal(err)
@@ -95,26 +99,125 @@ func TestLogFileGoesOn(t *testing.T) {
 	}
 }
 
-func TestLoggerWritesToBoth(t *testing.T) {
-	for _, disabled := range []bool{false, true} {
-		c := config.Default()
-		c.Log, c.DisableLogFile = filepath.Join(t.TempDir(), "logs"), disabled
-		stderr := &lockedBuffer{}
-		logger, closeLog, err := newLogger(c, stderr)
-		if err != nil {
-			t.Fatal(err)
+// sickFile is a log file on a disk that is full for as long as left is not above 0.
+type sickFile struct {
+	appendFile
+	disk *sickDisk
+}
+
+type sickDisk struct {
+	left     int // bytes that there is space for
+	denied   bool
+	troubles []string
+}
+
+func (d *sickDisk) open(name string) (appendFile, error) {
+	if d.denied {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Base(name), Err: syscall.EMFILE}
+	}
+	f, err := openAppend(name)
+	return &sickFile{f, d}, err
+}
+
+func (d *sickDisk) options(dir string) logFileOptions {
+	return logFileOptions{
+		Dir: dir, Size: 10, Interval: config.LogIntervalInfinite, Keep: 5, Open: d.open,
+		Trouble:   func(err error) { d.troubles = append(d.troubles, err.Error()) },
+		Recovered: func(lost int) { d.troubles = append(d.troubles, fmt.Sprintf("%d lost", lost)) },
+	}
+}
+
+func (f *sickFile) Write(line []byte) (int, error) {
+	n := min(len(line), f.disk.left)
+	f.disk.left -= n
+	if n, err := f.appendFile.Write(line[:n]); err != nil || n == len(line) {
+		return n, err
+	}
+	return n, syscall.ENOSPC
+}
+
+func (f *sickFile) Truncate(size int64) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	f.disk.left += int(info.Size() - size)
+	return f.appendFile.Truncate(size)
+}
+
+// write gives lines to a log file; those that are lost are not told to the caller's end.
+func write(f *logFile, lines ...string) {
+	for _, line := range lines {
+		_, _ = f.Write([]byte(line)) // What is lost is what the tests look at.
+	}
+}
+
+func TestLogFileOnAFullDisk(t *testing.T) {
+	dir, disk := t.TempDir(), &sickDisk{left: 8}
+	f, err := openLogFile(disk.options(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(f, "aaaa\n", "bbbb\n", "cccc\n")
+	disk.left = 100
+	write(f, "dddd\n", "eeee\n", "ffff\n")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"no space left on device", "2 lost"}; !slices.Equal(disk.troubles, want) {
+		t.Errorf("told %q, want %q", disk.troubles, want)
+	}
+	files := logDir(t, dir)
+	if files[currentLogFile] != "eeee\nffff\n" || len(files) != 2 {
+		t.Errorf("files: %q", files)
+	}
+	for name, content := range files {
+		if name != currentLogFile && content != "aaaa\ndddd\n" {
+			t.Errorf("%s: %q", name, content)
 		}
-		logger.Debug("not this")
-		logger.Info("but this", "key", 1)
-		if err := closeLog(); err != nil {
-			t.Fatal(err)
-		}
-		if got := stderr.String(); !strings.Contains(got, "annals: but this: key=1\n") || strings.Count(got, "\n") != 1 {
-			t.Errorf("stderr: %q", got)
-		}
-		content, err := os.ReadFile(filepath.Join(c.Log, currentLogFile))
-		if disabled != os.IsNotExist(err) || !disabled && string(content) != stderr.String() {
-			t.Errorf("disabled %t: file %q, %v", disabled, content, err)
-		}
+	}
+}
+
+// TestLogFileThatCannotBeRotated: lines go on in the file that is there.
+func TestLogFileThatCannotBeRotated(t *testing.T) {
+	dir, disk := t.TempDir(), &sickDisk{left: 1000}
+	f, err := openLogFile(disk.options(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.denied = true
+	write(f, "aaaa\n", "bbbb\n", "cccc\n", "dddd\n")
+	disk.denied = false
+	write(f, "eeee\n")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"begin a new log file: open annals.log: too many open files", "0 lost"}; !slices.Equal(disk.troubles, want) {
+		t.Errorf("told %q, want %q", disk.troubles, want)
+	}
+	files := logDir(t, dir)
+	if files[currentLogFile] != "eeee\n" || len(files) != 2 {
+		t.Errorf("files: %q", files)
+	}
+}
+
+// TestLogFileThatIsOpenedLater: a log file that could not even be made.
+func TestLogFileThatIsOpenedLater(t *testing.T) {
+	dir, disk := t.TempDir(), &sickDisk{left: 1000, denied: true}
+	f, err := openLogFile(disk.options(dir))
+	if !errors.Is(err, syscall.EMFILE) {
+		t.Fatal(err)
+	}
+	write(f, "aaaa\n", "bbbb\n")
+	disk.denied = false
+	write(f, "cccc\n")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"open annals.log: too many open files", "2 lost"}; !slices.Equal(disk.troubles, want) {
+		t.Errorf("told %q, want %q", disk.troubles, want)
+	}
+	if files := logDir(t, dir); files[currentLogFile] != "cccc\n" || len(files) != 1 {
+		t.Errorf("files: %q", files)
 	}
 }

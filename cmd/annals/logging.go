@@ -1,39 +1,90 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
 )
 
-// newLogger makes the process's logger. The returned function closes its file.
-func newLogger(c *config.Config, stderr io.Writer) (hclog.Logger, func() error, error) {
-	output, closeLog := stderr, func() error { return nil }
+// processLog is where the process's events go.
+type processLog struct {
+	// Logger writes to standard error and, if there is one, to the log file. A
+	// change of its level reaches the loggers that were made of it before.
+	hclog.Logger
+
+	// fileOnly is for what is told on standard error in another form: the cause of
+	// an end. Whatever the level, it writes that.
+	fileOnly hclog.Logger
+	// console complains about the log file.
+	console hclog.Logger
+	file    *logFile // nil: none
+}
+
+// newLogger makes the process's log. A log file that cannot be written for want
+// of space is no reason not to start.
+func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
+	format := func(w io.Writer, level hclog.Level) hclog.Logger {
+		json := c.LogConsoleFormat == config.LogFormatJSON
+		if !json {
+			w = lineWriter{w}
+		}
+		return hclog.New(&hclog.LoggerOptions{
+			Name: "annals", Level: level, Output: w, JSONFormat: json,
+			TimeFn: func() time.Time { return time.Now().UTC() },
+		})
+	}
+	l := &processLog{fileOnly: hclog.NewNullLogger(), console: format(stderr, hclog.Warn)}
+	output := stderr
 	if c.Log != "" && !c.DisableLogFile {
 		f, err := openLogFile(logFileOptions{
 			Dir:      c.Log,
 			Size:     c.LogFileSize,
 			Interval: c.LogFileInterval,
 			Keep:     c.LogFileRetentionCount,
+			// Only standard error can be told about it, and not by the logger that is writing.
+			Trouble: func(err error) {
+				l.console.Warn("trouble with the log file, the node goes on without it where need be", "error", err)
+			},
+			Recovered: func(lost int) { l.console.Warn("the log file is as it should be again", "linesLost", lost) },
 		})
-		if err != nil {
-			return nil, nil, fmt.Errorf("log file: %w", err)
+		if err != nil && !errors.Is(err, syscall.ENOSPC) {
+			return nil, fmt.Errorf("log file: %w", err)
 		}
-		// Standard error comes first: it gets the line even when the file's disk is full.
-		output, closeLog = io.MultiWriter(stderr, f), f.Close
+		l.file, l.fileOnly, output = f, format(f, hclog.Error), tee{stderr, f}
 	}
-	return hclog.New(&hclog.LoggerOptions{
-		Name:       "annals",
-		Level:      hclogLevel(c.LogLevel),
-		Output:     output,
-		JSONFormat: c.LogConsoleFormat == config.LogFormatJSON,
-	}), closeLog, nil
+	l.Logger = format(output, hclogLevel(c.LogLevel))
+	return l, nil
 }
 
-// hclogLevel translates the level. A fatal error is logged as an error before the process ends.
+// close finishes the log file. That it could not be is told, and nothing more:
+// the node has ended in order.
+func (l *processLog) close() {
+	if l.file == nil {
+		return
+	}
+	if err := l.file.Close(); err != nil {
+		l.console.Warn("the log file was not closed", "error", err)
+	}
+}
+
+// tee writes every line to both, whatever becomes of it at the other: io.MultiWriter
+// would leave out the second when the first fails.
+type tee struct{ first, second io.Writer }
+
+func (t tee) Write(line []byte) (int, error) {
+	_, err := t.first.Write(line)
+	_, other := t.second.Write(line)
+	return len(line), errors.Join(err, other)
+}
+
+// hclogLevel translates the level. There is no fatal one: the cause of an end is
+// told apart from the log, so that with Fatal the log is silent.
 func hclogLevel(l config.LogLevel) hclog.Level {
 	switch l {
 	case config.LogLevelVerbose:
@@ -42,8 +93,10 @@ func hclogLevel(l config.LogLevel) hclog.Level {
 		return hclog.Debug
 	case config.LogLevelWarning:
 		return hclog.Warn
-	case config.LogLevelError, config.LogLevelFatal:
+	case config.LogLevelError:
 		return hclog.Error
+	case config.LogLevelFatal:
+		return hclog.Off
 	default:
 		return hclog.Info
 	}

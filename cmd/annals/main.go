@@ -83,7 +83,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		},
 		&cobra.Command{
 			Use:   "version",
-			Short: "Print the version",
+			Short: "Print the version, and what the binary was built from",
 			Args:  cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error {
 				return printVersion(stdout)
@@ -126,7 +126,7 @@ func tortureCommand() *cobra.Command {
 }
 
 func printVersion(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "annals %s\n", buildVersion())
+	_, err := fmt.Fprintln(w, versionLine())
 	return err
 }
 

@@ -30,6 +30,8 @@ func runNode(args []string, stdout, stderr io.Writer) error {
 		signals:  signals,
 		exit:     os.Exit,
 		open: func(ctx context.Context, o node.Options) (runningNode, error) {
+			// Whoever reads the log through a pipe may go away; the node does not end with that.
+			signal.Ignore(syscall.SIGPIPE)
 			return node.Open(ctx, o)
 		},
 	}
@@ -72,16 +74,20 @@ func (h *host) run(args []string) error {
 	case c.WhatIf:
 		return c.WriteWhatIf(h.stdout)
 	}
-	logger, closeLog, err := newLogger(c, h.stderr)
+	logger, err := newLogger(c, h.stderr)
 	if err != nil {
 		return err
 	}
-	err = h.serve(args, c, logger)
-	return errors.Join(err, closeLog())
+	defer logger.close()
+	if err := h.serve(args, c, logger); err != nil {
+		logger.fileOnly.Error("the node ends", "error", err)
+		return err
+	}
+	return nil
 }
 
 // serve runs the node until it or a signal ends it.
-func (h *host) serve(args []string, c *config.Config, logger hclog.Logger) error {
+func (h *host) serve(args []string, c *config.Config, logger *processLog) error {
 	if c.File() != "" {
 		logger.Info("configuration file read", "file", c.File())
 	}
@@ -94,17 +100,20 @@ func (h *host) serve(args []string, c *config.Config, logger hclog.Logger) error
 
 	stopping, stop := context.WithCancel(context.Background())
 	defer stop()
-	watch := h.watchSignals(stop, func() { h.reload(args, logger) }, logger)
+	reload := &reloader{load: func() (*config.Config, error) { return config.Load(args, h.environ, h.readFile) }, logger: logger}
+	watch := h.watchSignals(stop, reload.run, logger)
 	defer watch.end()
 
 	n, err := h.open(stopping, node.Options{
 		Config:  c,
 		Logger:  logger,
 		Version: buildVersion(),
+		Reload:  reload.run,
 		OnFatal: func(err error) {
 			// What was acknowledged is on disk. After a failed write nothing more
 			// may be, so the process ends here without closing anything.
 			complain(h.stderr, err)
+			logger.fileOnly.Error("the node ends at once", "error", err)
 			h.exit(1)
 		},
 	})
@@ -147,21 +156,7 @@ func firstAppend(addr string) string {
 		` -d '[{"eventId": "fbf4a1a1-b4a3-4dfe-a01f-ec52c34e16e4", "eventType": "OrderPlaced", "data": {"total": 12}}]'`
 }
 
-// reload takes over what may change while a node runs: the level of the log,
-// unless it says Default.
-func (h *host) reload(args []string, logger hclog.Logger) {
-	c, err := config.Load(args, h.environ, h.readFile)
-	if err != nil {
-		logger.Error("the configuration was not reloaded", "error", err)
-		return
-	}
-	if c.LogLevel != config.LogLevelDefault {
-		logger.SetLevel(hclogLevel(c.LogLevel))
-	}
-	logger.Info("configuration reloaded", "logLevel", string(c.LogLevel))
-}
-
-// signalWatch is the goroutine that listens to signals.
+// signalWatch is the goroutine that listens to signals, and what they set off.
 type signalWatch struct {
 	quit chan struct{}
 	wg   sync.WaitGroup
@@ -180,7 +175,7 @@ func (h *host) watchSignals(stop, reload func(), logger hclog.Logger) *signalWat
 			case s := <-h.signals:
 				switch {
 				case s == syscall.SIGHUP:
-					reload()
+					w.wg.Go(reload) // Beside us: the next signal may be one that ends the process.
 				case stopping:
 					complain(h.stderr, errForced)
 					h.exit(1)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -144,11 +145,14 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 func TestNodeStopsByItself(t *testing.T) {
 	n := newFakeNode()
 	w := newWorld(n)
-	result := w.start()
+	code := make(chan int, 1)
+	go func() {
+		code <- run([]string{"node"}, w.out, w.err, func(args []string, _, _ io.Writer) error { return w.run(args) })
+	}()
 	<-w.opened
 	close(n.done)
-	if err := <-result; err != nil {
-		t.Error(err)
+	if got := <-code; got != 0 {
+		t.Errorf("exit code %d\n%s", got, w.err)
 	}
 	<-n.closed
 }
@@ -249,45 +253,10 @@ func TestWarningsAreLogged(t *testing.T) {
 	}
 }
 
-func TestHangupReloadsTheLogLevel(t *testing.T) {
-	n := newFakeNode()
-	w := newWorld(n)
-	w.files["c.yaml"] = "LogLevel: Error"
-	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: w.err})
-	args := []string{"--config=c.yaml"}
-	w.reload(args, logger)
-	if got := logger.GetLevel(); got != hclog.Error {
-		t.Errorf("level %s", got)
-	}
-	w.files["c.yaml"] = "LogLevel: Default"
-	w.reload(args, logger)
-	if got := logger.GetLevel(); got != hclog.Error {
-		t.Errorf("Default changed the level to %s", got)
-	}
-	w.files["c.yaml"] = "LogLevle: Debug"
-	w.reload(args, logger)
-	if got := logger.GetLevel(); got != hclog.Error || !strings.Contains(w.err.String(), "was not reloaded") {
-		t.Errorf("a broken file changed the level to %s:\n%s", got, w.err)
-	}
-
-	result := w.start(args...)
-	if err := <-result; err == nil {
-		t.Error("started with a broken file")
-	}
-	delete(w.files, "c.yaml")
-	result = w.start()
-	<-w.opened
-	w.signals <- syscall.SIGHUP
-	w.signals <- syscall.SIGTERM
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestLogLevels(t *testing.T) {
 	for level, want := range map[config.LogLevel]hclog.Level{
 		config.LogLevelDefault: hclog.Info, config.LogLevelVerbose: hclog.Trace, config.LogLevelDebug: hclog.Debug,
-		config.LogLevelInformation: hclog.Info, config.LogLevelWarning: hclog.Warn, config.LogLevelError: hclog.Error, config.LogLevelFatal: hclog.Error,
+		config.LogLevelInformation: hclog.Info, config.LogLevelWarning: hclog.Warn, config.LogLevelError: hclog.Error, config.LogLevelFatal: hclog.Off,
 	} {
 		if got := hclogLevel(level); got != want {
 			t.Errorf("%s: %s", level, got)

@@ -1,6 +1,10 @@
 package main
 
-import "runtime/debug"
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
 var version string
@@ -17,12 +21,31 @@ func buildVersion() string {
 	return versionOf(info)
 }
 
+// versionLine tells the version, what it was built from and with what.
+func versionLine() string {
+	details := []string{runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if commit := commitOf(info); commit != "" {
+			details = append([]string{"commit " + commit}, details...)
+		}
+	}
+	return "annals " + buildVersion() + " (" + strings.Join(details, ", ") + ")"
+}
+
 // versionOf prefers the module's version; a binary built in a work tree has none
 // and is named after the commit.
 func versionOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
+	if commit := commitOf(info); commit != "" {
+		return "devel-" + commit
+	}
+	return "devel"
+}
+
+// commitOf names the commit that the binary was built from, if the Go tool knew it.
+func commitOf(info *debug.BuildInfo) string {
 	revision, modified := "", ""
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -35,7 +58,7 @@ func versionOf(info *debug.BuildInfo) string {
 		}
 	}
 	if revision == "" {
-		return "devel"
+		return ""
 	}
-	return "devel-" + revision[:min(12, len(revision))] + modified
+	return revision[:min(12, len(revision))] + modified
 }

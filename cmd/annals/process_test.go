@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asProcess makes the test binary be the product's, for tests of a whole process.
+const asProcess = "ANNALS_TEST_AS_PROCESS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProcess) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// TestNobodyReadsTheLog: a process whose standard error is a pipe that was closed
+// at the other end goes on, and ends in order.
+func TestNobodyReadsTheLog(t *testing.T) {
+	command := exec.Command(os.Args[0], "node", "--mem-db", "--node-port=0")
+	command.Dir = t.TempDir()
+	command.Env = append(os.Environ(), asProcess+"=1")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "write a first event") {
+	}
+	if err := stderr.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("the process ended with %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// eventually is how long a test waits for what is about to happen.
+const eventually = 10 * time.Second
+
+// logged returns nil when the text is in the log.
+func (w *world) logged(text string) error {
+	if log := w.err.String(); !strings.Contains(log, text) {
+		return fmt.Errorf("the log lacks %q:\n%s", text, log)
+	}
+	return nil
+}
+
+func TestReload(t *testing.T) {
+	const before, other = hclog.Info, "LogLevel: Error"
+	cases := []struct {
+		name  string
+		args  string
+		env   []string
+		file  string // "": there is none
+		level hclog.Level
+		log   string // a part of what is logged
+	}{
+		{"level of the file", "--config c.yaml", nil, other, hclog.Error, ""},
+		{"level in another case", "--config c.yaml", nil, "log-level: verbose", hclog.Trace, "configuration reloaded"},
+		{"Default", "--config c.yaml", nil, "LogLevel: Default", before, "configuration reloaded"},
+		{"no level in the file", "--config c.yaml", nil, "NodePort: 5", before, "configuration reloaded"},
+		{"command line over file", "--config c.yaml --log-level debug", nil, other, hclog.Debug, "configuration reloaded"},
+		{"environment over file", "--config c.yaml", []string{"STORE_LOG_LEVEL=Debug"}, other, hclog.Debug, "configuration reloaded"},
+		{"the reference's environment over file", "--config c.yaml", []string{"EVENTSTORE_LOG_LEVEL=Default"}, other, before, "configuration reloaded"},
+		{"unknown option", "--config c.yaml", nil, other + "\nLogLevle: Debug", before, "was not reloaded"},
+		{"bad value", "--config c.yaml", nil, "LogLevel: Loud", before, "was not reloaded"},
+		{"not YAML", "--config c.yaml", nil, "LogLevel: [", before, "was not reloaded"},
+		{"what would not start", "--config c.yaml", nil, other + "\nClusterSize: 0", before, "was not reloaded"},
+		{"file gone", "--config c.yaml", nil, "", before, "was not reloaded"},
+		{"no file at all", "", nil, "", before, "configuration reloaded"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(nil)
+			w.environ = c.env
+			if c.file != "" {
+				w.files["c.yaml"] = c.file
+			}
+			logger := hclog.New(&hclog.LoggerOptions{Level: before, Output: w.err})
+			sub := logger.Named("http")
+			r := reloader{logger: logger, load: func() (*config.Config, error) { return config.Load(strings.Fields(c.args), w.environ, w.readFile) }}
+			r.run()
+			if got := sub.GetLevel(); got != c.level || !strings.Contains(w.err.String(), c.log) {
+				t.Errorf("level %s, want %s\n%s", got, c.level, w.err)
+			}
+		})
+	}
+}
+
+// TestHangupReloads goes the whole way, and holds the first reload up while the
+// second is asked for: that one is ignored, and the node can still be stopped.
+func TestHangupReloads(t *testing.T) {
+	w := newWorld(newFakeNode())
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	reads := 0
+	w.readFile = func(string) ([]byte, error) {
+		if reads++; reads > 1 {
+			reading <- struct{}{}
+			<-goOn
+		}
+		return []byte("LogLevel: Debug"), nil
+	}
+	result := w.start("--log-console-format=json")
+	o := <-w.opened
+	o.Logger.SetLevel(hclog.Info)
+	w.signals <- syscall.SIGHUP
+	<-reading
+	w.signals <- syscall.SIGHUP
+	testkit.Eventually(t, eventually, func() error { return w.logged("another request for it is ignored") })
+	o.Reload() // As by a client: it returns at once, because it is ignored as well.
+	if got := strings.Count(w.err.String(), "another request for it is ignored"); got != 2 {
+		t.Errorf("%d requests were ignored, want 2", got)
+	}
+	w.signals <- syscall.SIGTERM
+	testkit.Eventually(t, eventually, func() error { return w.logged(`"@message":"stopped"`) })
+	close(goOn)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if !o.Logger.IsDebug() || reads != 2 {
+		t.Errorf("level %s after %d reads\n%s", o.Logger.GetLevel(), reads, w.err)
+	}
+}
