@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -15,15 +16,10 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Users is where users are stored.
-type Users interface {
-	// LastEvent returns the last event of a stream that a reader would see. It
-	// fails with event.ErrStreamNotFound, ErrStreamDeleted or ErrEventNotFound when
-	// there is none, a soft-deleted stream included, and with event.ErrNotReady,
-	// ErrNotInitialized or ErrClosed while the node cannot tell: for example as
-	// long as the built-in users may still have to be created.
-	LastEvent(ctx context.Context, stream string) (event.Record, error)
-}
+// Users is where users are stored. Both methods fail with event.ErrNotReady,
+// ErrNotInitialized or ErrClosed while the node cannot tell: for example as long
+// as the built-in users may still have to be created.
+type Users interface{ Streams }
 
 // AuthenticatorOptions are the options of an Authenticator. The zero value works.
 type AuthenticatorOptions struct {
@@ -33,16 +29,23 @@ type AuthenticatorOptions struct {
 	TrustedAuth bool
 	// Hasher checks passwords; one with default options when nil.
 	Hasher *Hasher
-	Stats  *stats.Registry // may be nil
+	// Upgrade, when not nil, is given users who logged in with a password whose
+	// stored hash is weaker than new ones, with a new hash of it in place, and
+	// the number of the event that holds the old one: UpgradeWrite makes the write
+	// of it. It is called by one goroutine at a time, after the user was answered;
+	// logins meanwhile go without, the next asks again. Close waits for it.
+	Upgrade func(user User, version int64)
+	Stats   *stats.Registry // may be nil
 }
 
 // Authenticator finds out who a caller is. Its methods may be called concurrently.
 type Authenticator struct {
-	opts    AuthenticatorOptions
-	users   Users
-	metrics *metrics
-	cache   cache
-	scratch sync.Pool // of *scratch
+	opts     AuthenticatorOptions
+	users    Users
+	metrics  *metrics
+	cache    cache
+	scratch  sync.Pool // of *scratch
+	upgrades upgrades
 }
 
 // scratch is the memory in which one header is checked.
@@ -52,7 +55,8 @@ type scratch struct {
 	digest digest
 }
 
-// NewAuthenticator returns an Authenticator over the stored users.
+// NewAuthenticator returns an Authenticator over the stored users. Only one with
+// the option Upgrade needs to be closed.
 func NewAuthenticator(users Users, o AuthenticatorOptions) (*Authenticator, error) {
 	if o.Hasher == nil {
 		o.Hasher = NewHasher(HasherOptions{Stats: o.Stats})
@@ -62,17 +66,13 @@ func NewAuthenticator(users Users, o AuthenticatorOptions) (*Authenticator, erro
 		return nil, fmt.Errorf("make a key for cached logins: %w", err)
 	}
 	a := &Authenticator{opts: o, users: users, metrics: newMetrics(o.Stats)}
+	a.cache.size = a.metrics.entries
 	a.scratch.New = func() any { return &scratch{mac: hmac.New(sha256.New, key)} }
 	return a, nil
 }
 
-// Forget drops what is cached of a login. After it returns, no request that
-// begins is answered from what was stored before it was called: call it when a
-// change of the user is committed and can be read.
-func (a *Authenticator) Forget(login string) { a.cache.forget(login) }
-
-// ForgetAll drops all that is cached.
-func (a *Authenticator) ForgetAll() { a.cache.forgetAll() }
+// Close waits until no hash is being made anew, and lets none begin. Logins go on working.
+func (a *Authenticator) Close() { a.upgrades.close() }
 
 // Authenticate returns the caller of a request: who its Basic header says, else
 // the system account on a connection marked by WithNodeConn, else who its ES-TrustedAuth header says
@@ -81,21 +81,25 @@ func (a *Authenticator) ForgetAll() { a.cache.forgetAll() }
 //
 // It fails with event.ErrNotAuthorized for credentials that are wrong, whatever
 // was asked for, with event.ErrNotInitialized when users cannot be read at the
-// moment, and with the error of the request's context.
+// moment, with event.ErrBusy when too many others wait to have passwords
+// checked, and with the error of the request's context. The last three say nothing
+// about the credentials.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	if a.opts.Insecure {
 		return System, nil
 	}
-	p, err := a.Header(r.Context(), r.Header.Get(headerAuthorization))
-	if err != nil || !p.IsAnonymous() {
-		return p, err
+	if token, ok := basicToken(r.Header.Get(headerAuthorization)); ok {
+		return a.basic(r, token)
 	}
 	if r.Context().Value(nodeConn{}) != nil {
 		return System, nil
 	}
 	if a.opts.TrustedAuth {
-		if h := r.Header.Get(headerTrustedAuth); h != "" {
-			return ParseTrusted(h)
+		switch h := r.Header[headerTrustedAuth]; {
+		case len(h) > 1: // Only one of them can be the proxy's.
+			return Principal{}, event.ErrNotAuthorized
+		case len(h) == 1 && h[0] != "":
+			return ParseTrusted(h[0])
 		}
 	}
 	if r.Context().Value(systemConn{}) != nil {
@@ -104,16 +108,8 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	return Anonymous, nil
 }
 
-// Header returns the caller that an Authorization header names: Anonymous when
-// it is empty or of another scheme than Basic. Errors are those of Authenticate.
-func (a *Authenticator) Header(ctx context.Context, authorization string) (Principal, error) {
-	if a.opts.Insecure {
-		return System, nil
-	}
-	token, ok := basicToken(authorization)
-	if !ok {
-		return Anonymous, nil
-	}
+// basic returns the caller that the token of a Basic header names.
+func (a *Authenticator) basic(r *http.Request, token string) (Principal, error) {
 	s := a.scratch.Get().(*scratch)
 	login, whole, ok := decodeCredentials(s.buffer[:], token)
 	if !ok {
@@ -126,14 +122,35 @@ func (a *Authenticator) Header(ctx context.Context, authorization string) (Princ
 	s.mac.Reset()
 	s.mac.Write(whole) // Never fails.
 	s.mac.Sum(s.digest[:0])
-	if p, ok := a.cache.get(login, &s.digest); ok {
+	e, miss, err := a.remembered(r.Context(), login, &s.digest)
+	if e != nil || err != nil {
 		a.putBack(s, len(whole))
+		if err != nil {
+			return Principal{}, err
+		}
 		a.metrics.cached.Inc()
-		return p, nil
+		return e.principal, nil
 	}
+	miss.Inc()
 	d, name, password := s.digest, string(login), string(whole[len(login)+1:])
 	a.putBack(s, len(whole))
-	return a.verify(ctx, name, password, &d)
+	return a.verify(r, name, password, &d)
+}
+
+// remembered returns what the cache holds of credentials, if it is still so; else
+// the counter of why not.
+func (a *Authenticator) remembered(ctx context.Context, login []byte, d *digest) (e *cached, miss *stats.Counter, err error) {
+	if e = a.cache.get(login, d); e == nil {
+		return nil, a.metrics.absent, nil
+	}
+	info, err := streamInfo(ctx, a.users, e.stream)
+	if err != nil {
+		return nil, nil, unreadable(e.principal.Login, err)
+	}
+	if versionOf(&info) != e.version {
+		return nil, a.metrics.changed, nil
+	}
+	return e, nil, nil
 }
 
 // putBack wipes the first used bytes, which may hold a password.
@@ -142,64 +159,96 @@ func (a *Authenticator) putBack(s *scratch, used int) {
 	a.scratch.Put(s)
 }
 
-// verify checks a password against the stored user.
-func (a *Authenticator) verify(ctx context.Context, login, password string, d *digest) (Principal, error) {
-	hasher := a.opts.Hasher
-	if err := hasher.acquire(ctx); err != nil {
-		return Principal{}, err
-	}
-	defer hasher.release()
-	// Another request may have been here with the same credentials while this one
-	// waited: a client that opens a hundred connections is hashed once.
-	if p, ok := a.cache.get([]byte(login), d); ok {
-		a.metrics.cached.Inc()
-		return p, nil
-	}
-	// Taken before the user is read: a change that this read misses is announced later.
-	generation := a.cache.generation.Load()
-	user, err := a.read(ctx, login)
-	if err != nil {
-		return Principal{}, err
-	}
-	var right bool
-	if user == nil {
-		err = hasher.waste(password)
-	} else {
-		right, err = hasher.matches(password, user.Password())
-	}
-	if err != nil {
-		return Principal{}, err
-	}
-	if !right || user.Disabled {
+// verify has a password checked, when its turn comes.
+func (a *Authenticator) verify(r *http.Request, login, password string, d *digest) (Principal, error) {
+	h := a.opts.Hasher
+	// What is found is for all who wait for it, whether or not this caller still does.
+	ctx := context.WithoutCancel(r.Context())
+	v, err := h.turns.do(r.Context(), h.turns.place(originOf(r.RemoteAddr), login), d, h.checking,
+		func() result { return a.check(ctx, login, password, d) })
+	switch err = cmp.Or(err, v.err); {
+	case err == nil:
+		a.metrics.verified.Inc()
+	case errors.Is(err, event.ErrNotAuthorized):
 		a.metrics.refused.Inc()
-		return Principal{}, event.ErrNotAuthorized
+	case errors.Is(err, event.ErrBusy):
+		a.metrics.busy.Inc()
 	}
-	a.metrics.verified.Inc()
-	p := user.Principal()
-	a.cache.put(login, d, p, generation)
-	return p, nil
+	return v.principal, err
 }
 
-// read returns the stored user, nil when there is none.
-func (a *Authenticator) read(ctx context.Context, login string) (*User, error) {
-	if len(UserStreamPrefix)+len(login) > event.MaxNameBytes {
-		return nil, nil
+// check checks a password against the stored user. A slot is held.
+func (a *Authenticator) check(ctx context.Context, login, password string, d *digest) (r result) {
+	h := a.opts.Hasher
+	// The same credentials may have been checked for a caller from elsewhere.
+	e, _, err := a.remembered(ctx, []byte(login), d)
+	if err != nil {
+		r.err = err
+		return r
 	}
-	record, err := a.users.LastEvent(ctx, UserStream(login))
+	if e != nil {
+		r.principal, r.outcome = e.principal, wasRight
+		return r
+	}
+	found, err := a.read(ctx, login)
+	if err != nil {
+		r.err = err
+		return r
+	}
+	user := found.user
+	var right bool
+	if user == nil {
+		err = h.waste(password)
+	} else if right, err = h.matches(password, user.Password()); right && user.Disabled && h.outdated(user.Password()) {
+		err = h.waste(password) // As if it had been wrong.
+	}
 	switch {
-	case err == nil:
-	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted), errors.Is(err, event.ErrEventNotFound):
-		return nil, nil
-	case errors.Is(err, event.ErrNotReady), errors.Is(err, event.ErrClosed):
-		return nil, fmt.Errorf("%w: %v", event.ErrNotInitialized, err) // One kind of error only: it decides the answer.
+	case err != nil:
+		r.err = err
+	case !right || user.Disabled:
+		r.err, r.outcome = event.ErrNotAuthorized, wasWrong
 	default:
-		return nil, fmt.Errorf("read user %q: %w", login, err)
+		r.principal, r.outcome = user.Principal(), wasRight
+		a.cache.put(login, &cached{principal: r.principal, digest: *d, stream: found.stream, version: found.version})
+		r.keepsSlot = a.upgrade(found, password)
 	}
-	user, err := DecodeUser(record.Data)
-	if err != nil || user.LoginName != login {
-		return nil, nil // Redacted, or written by hand: nobody can be authenticated by it.
+	return r
+}
+
+// stored is a user as it was read.
+type stored struct {
+	user    *User // nil when there is none
+	number  int64 // of the event that holds it
+	stream  string
+	version version
+}
+
+// read reads the stored user.
+func (a *Authenticator) read(ctx context.Context, login string) (s stored, err error) {
+	if len(login) > MaxLoginBytes {
+		return s, nil
 	}
-	return user, nil
+	s.stream = UserStream(login)
+	// The version before the event: a change in between makes what is read look old already.
+	info, err := streamInfo(ctx, a.users, s.stream)
+	if err != nil {
+		return s, unreadable(login, err)
+	}
+	s.version = versionOf(&info)
+	user, record, err := readUser(ctx, a.users, login)
+	if err != nil {
+		return s, unreadable(login, err)
+	}
+	s.user, s.number = user, record.Number
+	return s, nil
+}
+
+// unreadable turns all ways of not being able to tell into one kind of error: it decides the answer.
+func unreadable(login string, err error) error {
+	if errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrClosed) {
+		return fmt.Errorf("%w: %v", event.ErrNotInitialized, err)
+	}
+	return fmt.Errorf("read user %q: %w", login, err)
 }
 
 type nodeConn struct{}

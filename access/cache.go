@@ -6,6 +6,9 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
 )
 
 // cacheSize is how many principals are remembered.
@@ -14,89 +17,70 @@ const cacheSize = 1000
 // digest is an HMAC of credentials under the cache's key.
 type digest [sha256.Size]byte
 
+// version says which state of a user's stream was looked at. It changes with
+// every event of the stream and of its metadata, deletion included.
+type version struct {
+	last, metaLast int64
+	deleted        bool
+}
+
+func versionOf(i *event.StreamInfo) version {
+	return version{last: i.Last, metaLast: i.MetaLast, deleted: i.HardDeleted}
+}
+
 // cache remembers successful logins. Reading takes no lock and no allocation:
 // the map is immutable and replaced as a whole on every change. A change copies
-// it, and looks for the entry to evict among all, which is nothing next to the
-// hashing that goes before.
+// it, and looks for the entry to evict among all, which takes a few thousandths of
+// the hashing that goes before. What is remembered holds as long as the
+// version of the user's stream is the same; that is for the caller to see.
 type cache struct {
 	entries atomic.Pointer[map[string]*cached]
 	clock   atomic.Uint64 // counts uses
-
-	mu         sync.Mutex    // serialises changes of entries
-	generation atomic.Uint64 // changed under mu by every forgetting
+	size    *stats.Gauge
+	mu      sync.Mutex // serialises changes of entries
 }
 
 // cached is one login. All but used is immutable.
 type cached struct {
 	principal Principal
 	digest    digest
+	stream    string // of the user, so that its name is not made for each request
+	version   version
 	used      atomic.Uint64 // the cache's clock when it was last used
 }
 
-// get returns the principal if the login is cached with these credentials.
-func (c *cache) get(login []byte, d *digest) (Principal, bool) {
+// get returns what is remembered of these credentials, nil when there is nothing.
+func (c *cache) get(login []byte, d *digest) *cached {
 	entries := c.entries.Load()
 	if entries == nil {
-		return Principal{}, false
+		return nil
 	}
 	e := (*entries)[string(login)]
 	if e == nil || subtle.ConstantTimeCompare(e.digest[:], d[:]) != 1 {
-		return Principal{}, false
+		return nil
 	}
 	// The latest user of the cache need not be stamped again: one busy client does not fight over the clock.
 	if e.used.Load() != c.clock.Load() {
 		e.used.Store(c.clock.Add(1))
 	}
-	return e.principal, true
+	return e
 }
 
-// put remembers a login, unless something was forgotten since the caller took
-// the generation: what it verified may have changed in between.
-func (c *cache) put(login string, d *digest, p Principal, generation uint64) {
+// put remembers a login, and forgets the one used longest ago if that is one too many.
+func (c *cache) put(login string, e *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.generation.Load() != generation {
-		return
+	next := make(map[string]*cached)
+	if entries := c.entries.Load(); entries != nil {
+		next = maps.Clone(*entries)
 	}
-	next := c.clone()
 	if _, ok := next[login]; !ok && len(next) >= cacheSize {
 		delete(next, leastUsed(next))
 	}
-	e := &cached{principal: p, digest: *d}
 	e.used.Store(c.clock.Add(1))
 	next[login] = e
 	c.entries.Store(&next)
-}
-
-// forget drops one login.
-func (c *cache) forget(login string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.generation.Add(1)
-	entries := c.entries.Load()
-	if entries == nil || (*entries)[login] == nil {
-		return
-	}
-	next := c.clone()
-	delete(next, login)
-	c.entries.Store(&next)
-}
-
-// forgetAll drops every login.
-func (c *cache) forgetAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.generation.Add(1)
-	c.entries.Store(nil)
-}
-
-// clone returns a copy of the entries that may be changed. The caller holds mu.
-func (c *cache) clone() map[string]*cached {
-	entries := c.entries.Load()
-	if entries == nil {
-		return make(map[string]*cached)
-	}
-	return maps.Clone(*entries)
+	c.size.Set(int64(len(next)))
 }
 
 func leastUsed(entries map[string]*cached) (login string) {

@@ -1,9 +1,11 @@
-// Package access decides who a caller is and what the caller may do.
+// Package access decides who a caller is and what the caller may do, and keeps the users.
 //
 // An Authenticator turns credentials into a Principal, a Policy judges a
 // Principal's rights to streams, and CheckLevel its right to an endpoint. All
-// three decide over small interfaces to the store and change nothing;
-// EnsureDefaultUsers alone writes, through a Writer. There are no goroutines here.
+// three decide over small interfaces to the store and change nothing. A Manager
+// creates, changes and deletes users; EnsureDefaultUsers makes those that every
+// database begins with. DESIGN.md tells how logins are checked and in which
+// order, what bounds that, and what somebody who guesses passwords can learn.
 //
 // # Storage
 //
@@ -15,25 +17,21 @@
 //	                                  "salt": base64, "hash": base64, "groups": ["billing"],
 //	                                  "disabled": true, "alg": "pbkdf2-sha256", "iter": 600000}
 //	                                 The last event counts. "disabled" is left out when false.
-//	                                 A deleted user is a soft-deleted stream.
+//	                                 A deleted user is a soft-deleted stream, whose last event
+//	                                 has an empty hash; with such a last event, and not
+//	                                 deleted yet, it is no user either.
 //	its metadata                     {"$acl":{"$w":"$admins","$d":"$admins","$mw":"$admins"}},
-//	                                 written before the first event
+//	                                 written before the first event; with "$tb" besides when
+//	                                 the login was used before
 //	$users                           per creation one event of type $User, not JSON, its data the
 //	                                 login; it may hold a login twice, and the logins of deleted users
-//	$users-password-notifications    $PasswordChanged, {"loginName": "jane"}, for every change after
-//	                                 which a cached login must be forgotten; $maxAge is one hour
+//	$users-password-notifications    $PasswordChanged, {"loginName": "jane"}, before every change but
+//	                                 enabling; $maxAge is one hour. For others: nothing here reads it
 //
 // "alg" and "iter" name how the hash was made, so that both can change. A
 // document without "alg" comes from a database of before: PBKDF2-HMAC-SHA1 with
-// 1000 iterations and a hash of 20 bytes. Such a password works until it is
-// changed, and is then hashed as today.
-//
-// # Passwords in memory
-//
-// Hashing is slow on purpose, so successful logins are cached: up to 1000
-// principals, each with a digest of its credentials under a random key of the
-// process, never the password. Hashing takes at most half of the processors at
-// a time, so that guessing cannot starve the database.
+// 1000 iterations and a hash of 20 bytes. Such a password works, and is hashed as
+// today when its user logs in next.
 //
 // # Access lists
 //

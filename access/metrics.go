@@ -4,23 +4,43 @@ import "github.com/annalsdb/annals/stats"
 
 // metrics are the figures of this package. Registering them more than once gives the same ones.
 type metrics struct {
-	cached, verified, refused *stats.Counter
-	denied                    *stats.Counter
-	waiting                   *stats.Gauge
-	hashing                   *stats.Histogram
+	cached, verified, refused, busy *stats.Counter
+	absent, changed                 *stats.Counter
+	entries                         *stats.Gauge
+	denied                          *stats.Counter
+	waiting                         *stats.Gauge
+	lineFull, pushedOut, tooLong    *stats.Counter
+	hashing                         *stats.Histogram
+	renewed                         *stats.Counter
 }
 
 func newMetrics(r *stats.Registry) *metrics {
 	login := func(result string) *stats.Counter {
-		return r.Counter("access_logins", "Requests with a name and a password, by outcome: found in the cache, verified by hashing, refused.",
+		return r.Counter("annals_access_logins_total", "Requests with a name and a password: found in the cache, verified by hashing, refused, or not checked because too many waited.",
 			stats.Label{Name: "result", Value: result})
 	}
+	miss := func(reason string) *stats.Counter {
+		return r.Counter("annals_access_cache_misses_total", "Requests not answered from the cache: the credentials are not in it, or their user changed. Hits are the cached logins.",
+			stats.Label{Name: "reason", Value: reason})
+	}
+	refused := func(reason string) *stats.Counter {
+		return r.Counter("annals_access_checks_refused_total", "Waits for a hash that ended without it: the line was full, others needed the room more, or it took too long.",
+			stats.Label{Name: "reason", Value: reason})
+	}
 	return &metrics{
-		cached:   login("cached"),
-		verified: login("verified"),
-		refused:  login("refused"),
-		denied:   r.Counter("access_stream_denied", "Requests refused because the caller lacks a right to the stream."),
-		waiting:  r.Gauge("access_hash_waiting", "Requests that wait for their password to be hashed."),
-		hashing:  r.Histogram("access_hash_seconds", "Time taken by one hash of a password.", stats.DurationBounds),
+		cached:    login("cached"),
+		verified:  login("verified"),
+		refused:   login("refused"),
+		busy:      login("busy"),
+		absent:    miss("absent"),
+		changed:   miss("changed"),
+		entries:   r.Gauge("annals_access_cache_entries", "Logins in the cache."),
+		denied:    r.Counter("annals_access_stream_denied_total", "Requests refused because the caller lacks a right to the stream."),
+		waiting:   r.Gauge("annals_access_hash_waiting", "Passwords that wait to be hashed."),
+		lineFull:  refused("line_full"),
+		pushedOut: refused("pushed_out"),
+		tooLong:   refused("too_long"),
+		hashing:   r.Histogram("annals_access_hash_seconds", "Time taken by one hash of a password.", stats.DurationBounds),
+		renewed:   r.Counter("annals_access_upgrades_total", "Weak hashes of passwords made anew after a login."),
 	}
 }

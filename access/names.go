@@ -1,5 +1,7 @@
 package access
 
+import "github.com/annalsdb/annals/event"
+
 // Streams, event types and documents of user management. They are part of the
 // wire contract and of stored data: do not change.
 const (
@@ -35,6 +37,11 @@ const (
 	headerAuthorization = "Authorization"
 	headerTrustedAuth   = "Es-Trustedauth"
 )
+
+// MaxLoginBytes is the length of the longest login there can be: the name of the
+// user's stream, which the login ends, must not be longer than the log can
+// store. Whoever creates a user has to refuse longer ones as a bad request.
+const MaxLoginBytes = event.MaxNameBytes - len(UserStreamPrefix)
 
 // UserStream returns the name of the stream that holds a user.
 func UserStream(login string) string { return UserStreamPrefix + login }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/pbkdf2"
 	"crypto/rand"
@@ -36,13 +37,15 @@ type PasswordHash struct {
 	Iterations int
 }
 
-// Hasher makes and checks password hashes, a bounded number at a time: one is
-// shared by everything on a node that handles passwords. Each takes a tenth of a
-// second or so of one processor.
+// Hasher makes and checks password hashes, a bounded number at a time and in a
+// fair order: one is shared by everything on a node that handles passwords. Each
+// takes a tenth of a second or so of one processor.
 type Hasher struct {
 	iterations int
-	slots      chan struct{} // holds one element per computation under way; first come, first served
+	turns      *turns
 	metrics    *metrics
+
+	checking, managing, renewing *stats.Work
 }
 
 // HasherOptions are the options of a Hasher. The zero value works.
@@ -60,19 +63,44 @@ func NewHasher(o HasherOptions) *Hasher {
 	if o.Parallel <= 0 {
 		o.Parallel = max(1, runtime.GOMAXPROCS(0)/2)
 	}
+	m := newMetrics(o.Stats)
+	queue := o.Stats.Queue("Worker #1", "Workers", o.Parallel)
 	return &Hasher{
-		iterations: min(o.Iterations, maxIterations),
-		slots:      make(chan struct{}, o.Parallel),
-		metrics:    newMetrics(o.Stats),
+		iterations: min(o.Iterations, maxIterations), metrics: m, turns: newTurns(o.Parallel, queue, m),
+		checking: queue.Work("CheckPassword"), managing: queue.Work("ManagePassword"), renewing: queue.Work("RenewPasswordHash"),
 	}
 }
 
-// Hash makes a hash of the password with a new salt. It fails when ctx ends while it waits for its turn.
-func (h *Hasher) Hash(ctx context.Context, password string) (PasswordHash, error) {
-	if err := h.acquire(ctx); err != nil {
-		return PasswordHash{}, err
-	}
-	defer h.release()
+// Hash makes a hash of a user's password with a new salt. It waits for its turn
+// with others that manage users: it fails with event.ErrBusy when there is no
+// room, and when ctx ends.
+func (h *Hasher) Hash(ctx context.Context, login, password string) (p PasswordHash, err error) {
+	v, err := h.turns.do(ctx, h.turns.place(management, login), nil, h.managing, func() result {
+		var r result
+		p, r.err = h.make(password)
+		return r
+	})
+	return p, cmp.Or(err, v.err)
+}
+
+// Verify reports whether a user's password is the one that was hashed. It waits
+// and fails as Hash does; when it was wrong, the next one for that user waits longer.
+func (h *Hasher) Verify(ctx context.Context, login, password string, p PasswordHash) (right bool, err error) {
+	v, err := h.turns.do(ctx, h.turns.place(management, login), nil, h.managing, func() result {
+		var r result
+		if right, r.err = h.matches(password, p); r.err == nil && !right {
+			r.outcome = wasWrong
+		}
+		return r
+	})
+	return right, cmp.Or(err, v.err)
+}
+
+// management is where those come from who change users, on whatever connection.
+var management = origin{management: true}
+
+// make makes a hash. The caller holds a slot.
+func (h *Hasher) make(password string) (PasswordHash, error) {
 	p := PasswordHash{Salt: make([]byte, saltSize), Algorithm: algSHA256, Iterations: h.iterations}
 	if _, err := rand.Read(p.Salt); err != nil {
 		return PasswordHash{}, fmt.Errorf("make a salt: %w", err)
@@ -82,34 +110,10 @@ func (h *Hasher) Hash(ctx context.Context, password string) (PasswordHash, error
 	return p, err
 }
 
-// Verify reports whether the password is the one that was hashed. It fails when
-// ctx ends while it waits for its turn.
-func (h *Hasher) Verify(ctx context.Context, password string, p PasswordHash) (bool, error) {
-	if err := h.acquire(ctx); err != nil {
-		return false, err
-	}
-	defer h.release()
-	return h.matches(password, p)
+// outdated reports whether new hashes are stronger.
+func (h *Hasher) outdated(p PasswordHash) bool {
+	return p.Algorithm != algSHA256 || p.Iterations < h.iterations
 }
-
-// acquire waits for a slot.
-func (h *Hasher) acquire(ctx context.Context) error {
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	default:
-	}
-	h.metrics.waiting.Add(1)
-	defer h.metrics.waiting.Add(-1)
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for a password to be checked: %w", ctx.Err())
-	}
-}
-
-func (h *Hasher) release() { <-h.slots }
 
 // matches compares in constant time. A refusal takes as long as hashing with
 // today's parameters does, whatever is stored, so that its time does not tell
@@ -131,7 +135,7 @@ func (h *Hasher) matches(password string, p PasswordHash) (bool, error) {
 		if subtle.ConstantTimeCompare(got, p.Hash) == 1 {
 			return true, nil
 		}
-		if algorithm == algSHA256 && iterations >= h.iterations {
+		if !h.outdated(p) {
 			return false, nil
 		}
 	}

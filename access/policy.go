@@ -16,7 +16,9 @@ type Streams interface {
 	// StreamInfo returns what is known of a stream, of one never written too. It is
 	// called for every request and is expected to be cheap.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-	// LastEvent is as Users has it.
+	// LastEvent returns the last event of a stream that a reader would see. It
+	// fails with event.ErrStreamNotFound, ErrStreamDeleted or ErrEventNotFound when
+	// there is none, a soft-deleted stream included.
 	LastEvent(ctx context.Context, stream string) (event.Record, error)
 }
 
@@ -109,7 +111,7 @@ func judged(stream string, right Right) (string, Right) {
 
 // roles returns the list of a right that counts for a stream.
 func (p *Policy) roles(ctx context.Context, stream string, right Right) (event.Roles, error) {
-	info, err := p.info(ctx, stream)
+	info, err := streamInfo(ctx, p.streams, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -130,42 +132,35 @@ func (p *Policy) roles(ctx context.Context, stream string, right Right) (event.R
 	return builtin, nil
 }
 
-// info is StreamInfo, for which a stream that is not there has no access list.
-func (p *Policy) info(ctx context.Context, stream string) (event.StreamInfo, error) {
-	info, err := p.streams.StreamInfo(ctx, stream)
+// streamInfo is StreamInfo, where a stream that is not there is no error.
+func streamInfo(ctx context.Context, s Streams, stream string) (event.StreamInfo, error) {
+	info, err := s.StreamInfo(ctx, stream)
 	if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
 		return event.StreamInfo{Last: -1, MetaLast: -1, HardDeleted: errors.Is(err, event.ErrStreamDeleted)}, nil
 	}
 	return info, err
 }
 
-// settings are the default access lists of $settings, and the state of that
+// settings are the default access lists of $settings, and the version of that
 // stream of which they were read. Immutable.
 type settings struct {
-	state        settingsState
+	version      version
 	user, system event.ACL
 }
 
-// settingsState changes with everything that can change which event of
-// $settings is the valid one: another event, or metadata that hides it or shows it again.
-type settingsState struct {
-	last, metaLast int64
-	deleted        bool
-}
-
-// currentSettings returns the defaults as they are now. The state is taken before
+// currentSettings returns the defaults as they are now. The version is taken before
 // the event is read: should another event be committed in between, the newer
-// defaults are kept under the older state, and are read once more by the next caller.
+// defaults are kept under the older version, and are read once more by the next caller.
 func (p *Policy) currentSettings(ctx context.Context) (*settings, error) {
-	info, err := p.info(ctx, event.SettingsStream)
+	info, err := streamInfo(ctx, p.streams, event.SettingsStream)
 	if err != nil {
 		return nil, err
 	}
-	state := settingsState{last: info.Last, metaLast: info.MetaLast, deleted: info.HardDeleted}
-	if s := p.settings.Load(); s != nil && s.state == state {
+	v := versionOf(&info)
+	if s := p.settings.Load(); s != nil && s.version == v {
 		return s, nil
 	}
-	s := &settings{state: state}
+	s := &settings{version: v}
 	if info.Exists() {
 		record, err := p.streams.LastEvent(ctx, event.SettingsStream)
 		switch {

@@ -139,6 +139,7 @@ func TestWhoIsJudged(t *testing.T) {
 	s := newStore()
 	s.setMetadata("closed", `{"$acl": {"$r": "$admins", "$w": ["", "jane"]}}`)
 	s.setMetadata("admins", `{"$acl": {"$r": []}}`)
+	s.setMetadata("operators", `{"$acl": {"$r": "$ops"}}`)
 	odd := access.Principal{Login: "odd", Groups: []string{""}}
 	strict := access.PolicyOptions{}
 	open := access.PolicyOptions{AllowAnonymousStreamAccess: true}
@@ -159,6 +160,8 @@ func TestWhoIsJudged(t *testing.T) {
 		{"empty group", strict, odd, "closed", access.WriteRight, false},
 		{"the user admin without groups", strict, access.Principal{Login: "admin"}, "admins", access.ReadRight, true},
 		{"the user ops", strict, access.Principal{Login: "ops"}, "$ce-a", access.ReadRight, false},
+		{"the user ops without groups", strict, access.Principal{Login: "ops"}, "operators", access.ReadRight, true},
+		{"not in $ops", strict, joe, "operators", access.ReadRight, false},
 		{"the system account", strict, access.System, "admins", access.ReadRight, true},
 		{"a user called system", strict, access.Principal{Login: "system"}, "admins", access.ReadRight, false},
 		{"insecure", insecure, access.Anonymous, "admins", access.ReadRight, true},

@@ -48,9 +48,10 @@ func (p Principal) IsOps() bool {
 }
 
 // HasRole reports whether role is the caller's login, one of its groups, or
-// $all. The comparison is exact. Nobody has the empty role.
+// $all; the user ops has the role $ops as well. The comparison is exact. Nobody
+// has the empty role.
 func (p Principal) HasRole(role string) bool {
-	return role != "" && (role == RoleAll || role == p.Login || p.inGroup(role))
+	return role != "" && (role == RoleAll || role == p.Login || p.inGroup(role) || role == RoleOps && p.Login == LoginOps)
 }
 
 // Roles returns the caller's roles to be shown: its groups and its login.

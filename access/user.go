@@ -31,6 +31,9 @@ func (u *User) Password() PasswordHash {
 	return PasswordHash{Salt: u.Salt, Hash: u.Hash, Algorithm: u.Algorithm, Iterations: u.Iterations}
 }
 
+// leaving reports whether the user is being deleted: there is no password any more.
+func (u *User) leaving() bool { return len(u.Hash) == 0 }
+
 // Principal returns the user as a caller.
 func (u *User) Principal() Principal { return Principal{Login: u.LoginName, Groups: u.Groups} }
 
@@ -62,29 +65,15 @@ func DecodeUser(data []byte) (*User, error) {
 	return u, nil
 }
 
-type passwordChanged struct {
-	LoginName string `json:"loginName"`
-}
-
-// EncodePasswordChanged returns the data of the event that makes every node forget a login.
-func EncodePasswordChanged(login string) ([]byte, error) {
-	data, err := encodeJSON(passwordChanged{login})
+// notification returns the data of an event that tells of a change of a user.
+func notification(login string) ([]byte, error) {
+	data, err := encodeJSON(struct {
+		LoginName string `json:"loginName"`
+	}{login})
 	if err != nil {
 		return nil, fmt.Errorf("encode notification about %q: %w", login, err)
 	}
 	return data, nil
-}
-
-// DecodePasswordChanged returns the login that an event of NotificationsStream is about.
-func DecodePasswordChanged(data []byte) (login string, err error) {
-	var n passwordChanged
-	if err := json.Unmarshal(data, &n); err != nil {
-		return "", fmt.Errorf("decode notification: %w", err)
-	}
-	if n.LoginName == "" {
-		return "", errors.New("decode notification: no login name")
-	}
-	return n.LoginName, nil
 }
 
 // encodeJSON marshals without escaping characters that matter in HTML only.

@@ -17,38 +17,10 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
-	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
 )
-
-// openSecurity reads the certificates if there are any.
-func (n *Node) openSecurity() error {
-	c := n.config
-	set := n.opts.Certificates
-	if !c.Secured() && set == nil {
-		return nil
-	}
-	if set == nil {
-		var err error
-		if set, err = certs.Load(certs.Files{
-			Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
-			KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
-		}); err != nil {
-			return err
-		}
-	}
-	if set.ExpiresSoon(time.Now()) {
-		n.logger.Warn("the node's certificate expires soon", "expires", set.Expires)
-	}
-	var options certs.StoreOptions
-	if c.ClusterSize > 1 && c.ViaDNS() {
-		options.DNSName = c.ClusterDns
-	}
-	n.security = certs.NewStore(set, options)
-	return nil
-}
 
 // https says whether clients are served with TLS.
 func (n *Node) https() bool { return n.security != nil && !n.config.DisableHttps }
@@ -229,13 +201,9 @@ func Recover(o Options) (err error) {
 		o.Logger = hclog.NewNullLogger()
 	}
 	o.FS = vfs.OS
-	n := &Node{opts: o, config: o.Config, logger: o.Logger, done: make(chan struct{})}
-	n.running, n.cancel = context.WithCancel(context.Background())
-	n.store = &store{log: &n.log}
+	n := newNode(o)
+	n.store = newStore(n)
 	defer func() { err = errors.Join(err, n.Close()) }()
-	if n.users, err = newUsers(n.store, o); err != nil {
-		return err
-	}
 	if found, err := n.hasLog(); err != nil || !found {
 		return errors.Join(err, fmt.Errorf("%s holds no event log", o.Config.Db))
 	}

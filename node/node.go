@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/indexmerge"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
@@ -38,7 +39,11 @@ type Options struct {
 
 	// Certificates, when given, are used in place of the files that Config names.
 	Certificates *certs.Set
-	Stats        *stats.Registry // where figures are registered; default: nowhere
+	Stats        *stats.Registry // where figures are registered; default: one of the node's own
+
+	// Reload reads the configuration again when a client asks for it and takes over
+	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
+	Reload func()
 
 	// Seeds, when given, is asked for the gossip addresses of other nodes in place of
 	// what Config says.
@@ -57,17 +62,22 @@ type Node struct {
 	logger  hclog.Logger
 	started time.Time
 
-	log      atomic.Pointer[eventlog.Log] // nil until the cluster's id is known
-	cluster  *replication.Cluster
-	security *certs.Store // nil without certificates
+	log      atomic.Pointer[eventlog.Log]        // nil until the cluster's id is known
+	cluster  atomic.Pointer[replication.Cluster] // nil until it was opened
+	relay    atomic.Pointer[relay]               // nil in a cluster of one
+	security *certs.Store                        // nil without certificates
 	users    *users
 	store    *store
+	figures  *statistics
+	start    startup
 	api      *httpapi.Server
 	http     *httpServer
 	relayed  *httpServer // requests that other nodes pass on; nil in a cluster of one
+	merges   *indexmerge.Jobs
 
 	damaged atomic.Bool // a complete chunk is not what was written
 	fatal   sync.Once
+	ending  sync.Once       // of done
 	running context.Context // ends when the node closes
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
@@ -102,11 +112,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if o.Stats == nil {
 		o.Stats = new(stats.Registry)
 	}
-	owned, cancel := context.WithCancel(context.Background())
-	n := &Node{
-		opts: o, config: o.Config, logger: o.Logger, started: time.Now(),
-		running: owned, cancel: cancel, done: make(chan struct{}),
-	}
+	n := newNode(o)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -115,38 +121,53 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if err := n.openSecurity(); err != nil {
 		return nil, err
 	}
-	if n.http, err = listen(n.config.ListenAddr(), n.logger.Named("http")); err != nil {
+	n.figures = newStatistics(n)
+	if n.http, err = listen(n.config.ListenAddr(), &n.figures.traffic, n.logger.Named("http")); err != nil {
 		return nil, err
 	}
-	n.store = &store{log: &n.log}
-	if n.users, err = newUsers(n.store, o); err != nil {
+	n.store = newStore(n)
+	if n.users, err = newUsers(n); err != nil {
 		return nil, err
 	}
-	if n.cluster, err = replication.OpenCluster(n.clusterOptions()); err != nil {
-		return nil, err
-	}
-	n.store.cluster.Store(n.cluster)
+	// From here on clients are answered, most of them with a 503, and are told how far the start is.
 	if err := n.serve(); err != nil {
 		return nil, err
 	}
-	n.owned.Go(func() { n.users.run(owned, n.cluster) })
+	cluster, err := replication.OpenCluster(n.clusterOptions())
+	if err != nil {
+		return nil, err
+	}
+	n.cluster.Store(cluster)
+	n.serveNodes(cluster)
+	n.owned.Go(func() { n.users.run(n.running, cluster) })
+	n.owned.Go(func() { n.figures.run(n.running) })
 	if !n.config.MemDb {
-		guard := diskGuard{fs: o.FS, dir: n.config.Db, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: n.cluster.SetReadOnly, full: n.cluster.SetFull}
-		n.owned.Go(func() { guard.run(owned) })
+		guard := diskGuard{fs: o.FS, dir: n.config.Db, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
+		n.owned.Go(func() { guard.run(n.running) })
 	}
 	if n.config.ClusterSize == 1 {
-		if err := errors.Join(n.awaitLeadership(ctx), n.users.wait(ctx)); err != nil {
+		if err := errors.Join(awaitLeadership(ctx, cluster), n.users.wait(ctx)); err != nil {
 			return nil, fmt.Errorf("open node: %w", err)
 		}
 	}
-	n.logger.Info("node started", "address", n.Addr(), "node", n.cluster.Node().String(), "end", n.store.LogEnd(), "took", time.Since(n.started).Round(time.Millisecond))
+	n.logger.Info("node started", "address", n.Addr(), "node", cluster.Node().String(), "end", n.store.LogEnd(), "took", time.Since(n.started).Round(time.Millisecond))
 	return n, nil
 }
 
+// newNode returns a node of which nothing was opened. Its options are complete.
+func newNode(o Options) *Node {
+	n := &Node{
+		opts: o, config: o.Config, logger: o.Logger, started: time.Now(),
+		done: make(chan struct{}), merges: indexmerge.New(o.Logger.Named("admin")),
+	}
+	n.running, n.cancel = context.WithCancel(context.Background())
+	return n
+}
+
 // awaitLeadership returns when this node leads.
-func (n *Node) awaitLeadership(ctx context.Context) error {
+func awaitLeadership(ctx context.Context, c *replication.Cluster) error {
 	for {
-		l, changed := n.cluster.Leadership()
+		l, changed := c.Leadership()
 		if l.Leading {
 			return nil
 		}
@@ -169,15 +190,15 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 			NoBloom: !c.UseIndexBloomFilters, ExistenceFilterMax: filterSize(c.StreamExistenceFilterSize), SkipVerify: c.SkipIndexVerify,
 		},
 		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
-		SkipVerify: c.SkipDbVerify, Logger: n.logger.Named("log"),
+		SkipVerify: c.SkipDbVerify, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
 		OnFatal:  n.stopHard,
 		OnDamage: func(error) { n.damaged.Store(true) },
+		Progress: n.start.note,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.log.Store(log)
-	n.owned.Go(func() { n.users.follow(n.running, log) })
 	if !c.MemDb {
 		n.owned.Go(func() { n.keepCheckpoints(n.running, log) })
 	}
@@ -195,35 +216,45 @@ func filterSize(option int64) int64 {
 // serve starts the HTTP interface.
 func (n *Node) serve() error {
 	c := n.config
-	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess})
+	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, policy},
-		Membership: membership{n.cluster, n.clientEndpoint},
-		Logger:     n.logger.Named("http"), Version: n.opts.Version,
+		Membership: membership{n}, Users: n.users.manager, Operations: operations{n}, Statistics: n.figures, Startup: progress{n}, Settings: c.Values,
+		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
+		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
-		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout,
-		DisableHTTPCaching: c.DisableHttpCaching,
-		DisableAdminUI:     c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, Insecure: c.Insecure,
+		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
+		DisableHTTPCaching: c.DisableHttpCaching, DisableAtomPub: !c.EnableAtomPubOverHttp,
+		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp, Insecure: c.Insecure,
+		LogRequests: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
+		ReferenceStatusCodes:                     c.ReferenceStatusCodes,
 		OverrideAnonymousEndpointAccessForGossip: c.OverrideAnonymousEndpointAccessForGossip,
 		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,
-	}
-	if c.FollowerWrites == config.FollowerWritesForward && c.ClusterSize > 1 {
-		options.Relay, options.RelayWrites = newRelay(n.cluster, n.logger.Named("relay")), true
 	}
 	if err := options.Validate(); err != nil {
 		return err
 	}
 	n.api = httpapi.New(options)
-	if port := n.cluster.Port(); port != nil {
-		n.relayed = newServer(plain{port.Listener(wire.KindRelay)}, n.logger.Named("relayed"))
-		n.relayed.serve(n.api, nil)
-	}
 	if n.https() {
-		n.http.serve(n.api, n.security)
+		n.http.serve(n.handler(), n.security)
 	} else {
-		n.http.serve(n.api, nil)
+		n.http.serve(n.handler(), nil)
 	}
 	return nil
+}
+
+// handler is the HTTP interface with its work counted.
+func (n *Node) handler() http.Handler { return n.figures.counted(n.api.Handler()) }
+
+// serveNodes serves what other nodes pass on.
+func (n *Node) serveNodes(c *replication.Cluster) {
+	port := c.Port()
+	if port == nil {
+		return
+	}
+	n.relay.Store(newRelay(c, n.logger.Named("relay")))
+	n.relayed = newServer(plain{port.Listener(wire.KindRelay)}, n.logger.Named("relayed"))
+	n.relayed.serve(n.handler(), nil)
 }
 
 // stopHard passes on the first error after which the node must not go on.
@@ -243,10 +274,15 @@ func (n *Node) URL() string {
 }
 
 // GossipAddr returns the address of gossip, empty for a node on its own.
-func (n *Node) GossipAddr() string { return n.cluster.GossipAddr() }
+func (n *Node) GossipAddr() string { return n.cluster.Load().GossipAddr() }
 
 // State returns the node's state.
-func (n *Node) State() event.NodeState { return n.cluster.State() }
+func (n *Node) State() event.NodeState {
+	if c := n.cluster.Load(); c != nil {
+		return c.State()
+	}
+	return event.StateInitializing
+}
 
 // Ready reports whether the node serves requests.
 func (n *Node) Ready() bool { return cluster{n}.Ready() }
@@ -263,8 +299,9 @@ func (n *Node) Close() error {
 			n.api.Drain()
 		}
 		// Leadership goes first: whoever is redirected from here on finds a leader that stays.
-		if n.cluster != nil {
-			n.cluster.Leave()
+		cluster := n.cluster.Load()
+		if cluster != nil {
+			cluster.Leave()
 		}
 		if n.http != nil {
 			err = n.http.close()
@@ -273,8 +310,12 @@ func (n *Node) Close() error {
 			err = errors.Join(err, n.relayed.close())
 		}
 		n.cancel()
-		if n.cluster != nil {
-			err = errors.Join(err, n.cluster.Close())
+		n.merges.Close()
+		if n.users != nil {
+			n.users.close()
+		}
+		if cluster != nil {
+			err = errors.Join(err, cluster.Close())
 		}
 		n.owned.Wait()
 		if log := n.log.Load(); log != nil {
@@ -285,43 +326,10 @@ func (n *Node) Close() error {
 	return n.err
 }
 
-// cluster tells the HTTP interface who leads.
-type cluster struct{ n *Node }
-
-func (c cluster) Role() string { return strings.ToLower(string(c.n.cluster.State())) }
-
-func (c cluster) Redirect() (string, bool) { return c.n.cluster.Redirect() }
-
-func (c cluster) Confirm(ctx context.Context) error { return c.n.cluster.Confirm(ctx) }
-
-func (c cluster) Ready() bool {
-	log := c.n.log.Load()
-	doubt, diverged := c.n.cluster.Healthy()
-	return log != nil && doubt == nil && diverged == nil && c.n.cluster.Ready() && c.n.users.ready() == nil &&
-		!c.n.damaged.Load() && log.Failed() == nil
-}
-
-// membership is the cluster as an operator sees it.
-type membership struct {
-	*replication.Cluster
-	client func() (host string, port int)
-}
-
-// View is the cluster's, with the address at which clients reach this node.
-func (m membership) View() event.ClusterView {
-	view := m.Cluster.View()
-	view.ServerHost, view.ServerPort = m.client()
-	return view
-}
-
 // gate is authentication and authorisation in one.
 type gate struct {
 	*access.Authenticator
 	*access.Policy
 }
 
-var (
-	_ httpapi.Access     = gate{}
-	_ httpapi.Cluster    = cluster{}
-	_ httpapi.Membership = membership{}
-)
+var _ httpapi.Access = gate{}

@@ -26,6 +26,9 @@ var _ httpapi.Relay = (*relay)(nil)
 // work, and well before.
 const relayTimeout = 30 * time.Second
 
+// relayFailed tells that the outcome of a request is not known: it may have reached the leader.
+const relayFailed = "Error while forwarding request"
+
 func newRelay(c *replication.Cluster, logger hclog.Logger) *relay {
 	client := c.Port().HTTPTransport(wire.KindRelay)
 	client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, relayTimeout
@@ -48,7 +51,10 @@ func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 	answer, err := p.client.RoundTrip(out)
 	if err != nil {
 		p.logger.Warn("request was not relayed", "leader", address, "error", err)
-		http.Error(w, "The leader could not be reached", http.StatusServiceUnavailable)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		httpapi.SetReason(r.Context(), http.StatusInternalServerError, relayFailed)
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, relayFailed) // A client that has gone is told nothing.
 		return true
 	}
 	defer func() { _ = answer.Body.Close() }()

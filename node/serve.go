@@ -33,12 +33,12 @@ type httpServer struct {
 }
 
 // listen binds the address. Nothing is answered before serve.
-func listen(address string, logger hclog.Logger) (*httpServer, error) {
+func listen(address string, t *traffic, logger hclog.Logger) (*httpServer, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}
-	return newServer(l, logger), nil
+	return newServer(t.listener(l), logger), nil
 }
 
 func newServer(l net.Listener, logger hclog.Logger) *httpServer {
@@ -46,9 +46,9 @@ func newServer(l net.Listener, logger hclog.Logger) *httpServer {
 }
 
 // serve answers requests, with TLS if there are certificates for it.
-func (s *httpServer) serve(api *httpapi.Server, security *certs.Store) {
+func (s *httpServer) serve(handler http.Handler, security *certs.Store) {
 	s.server = &http.Server{
-		Handler:           api.Handler(),
+		Handler:           handler,
 		ConnContext:       httpapi.ConnContext,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,

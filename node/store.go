@@ -4,20 +4,33 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/stats/latency"
 )
 
 // store is the database as the packages above see it: appends go to
 // replication, reads to this node's log. A node that has no log yet, or whose log
 // is not to be trusted, answers event.ErrNotReady.
 type store struct {
-	log     *atomic.Pointer[eventlog.Log]
-	cluster atomic.Pointer[replication.Cluster]
+	log       *atomic.Pointer[eventlog.Log]
+	cluster   *atomic.Pointer[replication.Cluster]
+	reads     readFigures
+	latencies *latency.Set // may be nil
+}
+
+func newStore(n *Node) *store {
+	s := &store{log: &n.log, cluster: &n.cluster}
+	s.reads.register(n.opts.Stats)
+	if n.figures != nil {
+		s.latencies = n.figures.latencies
+	}
+	return s
 }
 
 var (
@@ -46,7 +59,19 @@ func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error
 	if c == nil {
 		return event.Written{}, event.ErrNotReady
 	}
-	return c.Submit(ctx, w)
+	begun := time.Now()
+	written, err := c.Submit(ctx, w)
+	s.latencies.Record(latency.RequestManager, time.Since(begun))
+	return written, err
+}
+
+// WriteOwn does a write of the node's own, wherever the leader is.
+func (s *store) WriteOwn(ctx context.Context, w *event.Write) (event.Written, error) {
+	c := s.cluster.Load()
+	if c == nil {
+		return event.Written{}, event.ErrNotReady
+	}
+	return c.Write(ctx, w)
 }
 
 func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {
@@ -57,6 +82,7 @@ func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.Strea
 	if err != nil {
 		return event.StreamPage{}, err
 	}
+	defer s.read(&s.reads.stream, s.reads.stream.begin())
 	return log.ReadStream(r)
 }
 
@@ -68,6 +94,7 @@ func (s *store) ReadEvent(ctx context.Context, stream string, number int64, reso
 	if err != nil {
 		return event.Resolved{}, err
 	}
+	defer s.read(&s.reads.event, s.reads.event.begin())
 	return log.ReadEvent(stream, number, resolveLinks)
 }
 
@@ -79,6 +106,7 @@ func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, er
 	if err != nil {
 		return event.AllPage{}, err
 	}
+	defer s.read(&s.reads.all, s.reads.all.begin())
 	return log.ReadAll(r)
 }
 
@@ -108,6 +136,8 @@ func (s *store) WaitStream(ctx context.Context, stream string, after int64) erro
 	if err != nil {
 		return err
 	}
+	s.reads.waiting.Enter(1)
+	defer s.reads.waiting.Leave(1)
 	return log.WaitStream(ctx, stream, after)
 }
 
@@ -116,5 +146,7 @@ func (s *store) WaitLog(ctx context.Context, position int64) error {
 	if err != nil {
 		return err
 	}
+	s.reads.waiting.Enter(1)
+	defer s.reads.waiting.Leave(1)
 	return log.WaitLog(ctx, position)
 }

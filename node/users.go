@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,29 +9,31 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
-	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
 )
 
 // users sees to it that the built-in users exist before anybody is let in, and
-// that cached logins are forgotten when they change.
+// gives those who authenticate and manage users what they need.
 type users struct {
-	store  *store
-	logger hclog.Logger
-	opts   Options
-	logins *access.Authenticator
+	store   *store
+	logger  hclog.Logger
+	opts    Options
+	running context.Context
+	logins  *access.Authenticator
+	manager *access.Manager
 
 	done chan struct{} // closed when the built-in users exist
 	once sync.Once
 }
 
-func newUsers(s *store, o Options) (*users, error) {
-	u := &users{store: s, logger: o.Logger.Named("users"), opts: o, done: make(chan struct{})}
+func newUsers(n *Node) (*users, error) {
+	o := n.opts
+	u := &users{store: n.store, logger: o.Logger.Named("users"), opts: o, running: n.running, done: make(chan struct{})}
+	hasher := access.NewHasher(access.HasherOptions{Iterations: o.PasswordIterations, Stats: o.Stats})
 	logins, err := access.NewAuthenticator(u, access.AuthenticatorOptions{
-		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth,
-		Hasher: access.NewHasher(access.HasherOptions{Iterations: o.PasswordIterations}),
+		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth, Hasher: hasher, Upgrade: u.renew, Stats: o.Stats,
 	})
-	u.logins = logins
+	u.logins, u.manager = logins, access.NewManager(n.store, access.ManagerOptions{Hasher: hasher})
 	return u, err
 }
 
@@ -44,6 +44,30 @@ func (u *users) LastEvent(ctx context.Context, stream string) (event.Record, err
 	}
 	return u.store.LastEvent(ctx, stream)
 }
+
+// StreamInfo tells the authenticator whether what it knows of a user still holds.
+func (u *users) StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error) {
+	if err := u.ready(); err != nil {
+		return event.StreamInfo{}, err
+	}
+	return u.store.StreamInfo(ctx, stream)
+}
+
+// renew stores a user whose password was hashed anew, wherever the leader is.
+func (u *users) renew(user access.User, version int64) {
+	ctx, cancel := context.WithTimeout(u.running, u.opts.Config.WriteTimeout)
+	defer cancel()
+	write, err := access.UpgradeWrite(user, version)
+	if err == nil {
+		_, err = u.store.WriteOwn(ctx, write)
+	}
+	if err != nil {
+		u.logger.Warn("the password of a user was not stored with a stronger hash, the next login tries again", "login", user.LoginName, "error", err)
+	}
+}
+
+// close waits for what is under way.
+func (u *users) close() { u.logins.Close() }
 
 // ready returns event.ErrNotInitialized until the built-in users exist.
 func (u *users) ready() error {
@@ -112,47 +136,4 @@ func (u *users) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return access.EnsureDefaultUsers(ctx, u.store, u.opts.PasswordIterations, u.opts.Config.DefaultAdminPassword, u.opts.Config.DefaultOpsPassword)
-}
-
-// follow reads the notifications of changed users and forgets what is cached of them.
-func (u *users) follow(ctx context.Context, log *eventlog.Log) {
-	info, err := log.StreamInfo(access.NotificationsStream)
-	last := info.Last
-	for err == nil {
-		if err = log.WaitStream(ctx, access.NotificationsStream, last); err != nil {
-			break
-		}
-		last, err = u.forget(log, last)
-	}
-	if ctx.Err() == nil {
-		u.logger.Error("changes of users are no longer followed: cached logins may be stale", "error", err)
-	}
-}
-
-// forget drops the cached logins that the notifications behind a number name, and returns the number of the last.
-func (u *users) forget(log *eventlog.Log, after int64) (int64, error) {
-	page, err := log.ReadStream(event.StreamRead{Stream: access.NotificationsStream, From: after + 1, Count: 100})
-	if errors.Is(err, event.ErrStreamNotFound) { // Soft-deleted: what it said is lost, what it will say is not.
-		u.logins.ForgetAll()
-		info, err := log.StreamInfo(access.NotificationsStream)
-		return info.Last, err
-	}
-	if err != nil {
-		u.logins.ForgetAll()
-		return after, fmt.Errorf("read %s: %w", access.NotificationsStream, err)
-	}
-	next := min(page.Last, after+100)
-	if int64(len(page.Events)) < next-after { // Some have expired unread.
-		u.logins.ForgetAll()
-		return next, nil
-	}
-	for i := range page.Events {
-		login, err := access.DecodePasswordChanged(page.Events[i].Data)
-		if err != nil {
-			u.logins.ForgetAll()
-			continue
-		}
-		u.logins.Forget(login)
-	}
-	return next, nil
 }

@@ -1,0 +1,113 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Writer is what users are created through.
+type Writer interface {
+	// Write does as asked or fails, with *event.WrongExpectedVersion when the stream is elsewhere.
+	Write(ctx context.Context, w *event.Write) (event.Written, error)
+	// StreamInfo returns what is known of a stream, of one never written too.
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+}
+
+// createUser writes the first event of a user, and before it the metadata if
+// they are missing. A user deleted before gets metadata that keep hiding what
+// there was, so that a crash between the two does not bring it back. It reports
+// false when the stream is not as info says any more.
+func createUser(ctx context.Context, w Writer, info event.StreamInfo, u *User) (written bool, err error) {
+	stream, first := UserStream(u.LoginName), info.Last+1
+	if info.MetaLast < 0 || info.Metadata.TruncateBefore > first {
+		data := []byte(UserStreamMetadata)
+		if first > 0 {
+			data = event.WithTruncateBefore(data, first)
+		}
+		if err := writeMetadata(ctx, w, stream, info.MetaLast, data); err != nil {
+			return false, err
+		}
+	}
+	write, err := userWrite(u, TypeUserCreated, info.Last)
+	if err != nil {
+		return false, err
+	}
+	return writeOnce(ctx, w, write)
+}
+
+// listUser writes the entry of a user in $users. first is the number of the
+// user's first event: with the login it makes the entry's id, so that it is
+// written once however often this is called within the memory of ids.
+func listUser(ctx context.Context, w Writer, login string, first, expected int64) error {
+	sum := sha256.Sum256([]byte("user/" + strconv.FormatInt(first, 10) + "/" + login))
+	id := event.ID(sum[:16])
+	id[6] = id[6]&0x0f | 0x80 // A GUID of version 8.
+	id[8] = id[8]&0x3f | 0x80
+	_, err := writeOnce(ctx, w, appendOne(UsersStream, expected, event.Proposed{ID: id, Type: TypeUser, Data: []byte(login)}))
+	return err
+}
+
+// writeMetadata writes the metadata of a stream, unless somebody else was faster.
+func writeMetadata(ctx context.Context, w Writer, stream string, expected int64, data []byte) error {
+	_, err := writeOnce(ctx, w, appendOne(event.MetaStreamOf(stream), expected, event.Proposed{
+		ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: data,
+	}))
+	return err
+}
+
+// writeOnce writes, unless somebody has been there before.
+func writeOnce(ctx context.Context, w Writer, write *event.Write) (written bool, err error) {
+	_, err = w.Write(ctx, write)
+	if overtaken(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write to %s: %w", write.Stream, err)
+	}
+	return true, nil
+}
+
+// overtaken reports whether a write was refused because the stream is not as it was read.
+func overtaken(err error) bool {
+	var conflict *event.WrongExpectedVersion
+	return errors.As(err, &conflict) || errors.Is(err, event.ErrStreamDeleted)
+}
+
+// readUser returns a stored user with the event that holds it, nil when there is none.
+func readUser(ctx context.Context, s lastEvents, login string) (*User, event.Record, error) {
+	user, record, err := lastUser(ctx, s, login)
+	if err != nil || user == nil || user.leaving() {
+		return nil, event.Record{}, err
+	}
+	return user, record, nil
+}
+
+// lastUser is readUser that also returns users who are being deleted.
+func lastUser(ctx context.Context, s lastEvents, login string) (*User, event.Record, error) {
+	if len(login) > MaxLoginBytes {
+		return nil, event.Record{}, nil
+	}
+	record, err := s.LastEvent(ctx, UserStream(login))
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted), errors.Is(err, event.ErrEventNotFound):
+		return nil, event.Record{}, nil
+	case err != nil:
+		return nil, event.Record{}, err
+	}
+	user, err := DecodeUser(record.Data)
+	if err != nil || user.LoginName != login {
+		return nil, event.Record{}, nil // Redacted, or written by hand: nobody can be authenticated by it.
+	}
+	return user, record, nil
+}
+
+type lastEvents interface {
+	LastEvent(ctx context.Context, stream string) (event.Record, error)
+}

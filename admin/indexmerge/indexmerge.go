@@ -1,0 +1,91 @@
+// Package indexmerge merges the tables of a node's index into one when an
+// operator asks for it. A merge runs in the background and changes nothing that
+// anybody can read; it may be asked for at any time.
+package indexmerge
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Index is what is merged.
+type Index interface {
+	// Merge merges all tables into one, after a merge that is under way. When ctx
+	// ends first, everything stays as it was.
+	Merge(ctx context.Context) error
+}
+
+// Jobs runs merges, one at a time. The zero value is not usable.
+type Jobs struct {
+	logger hclog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	owned  sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	running bool
+	closed  bool
+}
+
+// New returns the jobs of one node.
+func New(logger hclog.Logger) *Jobs {
+	j := &Jobs{logger: logger}
+	j.ctx, j.cancel = context.WithCancel(context.Background())
+	return j
+}
+
+// Start begins to merge the index and returns the id of the order. Whoever orders
+// a merge while one runs gets an id too, and the tables that this one leaves. It
+// fails with event.ErrClosed.
+func (j *Jobs) Start(index Index) (event.ID, error) {
+	id := event.ID(uuid.New())
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.closed:
+		return event.ID{}, event.ErrClosed
+	case j.running:
+		j.logger.Info("a merge of the index was ordered while one runs", "id", id.String())
+		return id, nil
+	}
+	j.running = true
+	j.owned.Go(func() { j.run(id, index) })
+	return id, nil
+}
+
+// Running reports whether a merge that was ordered is under way.
+func (j *Jobs) Running() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.running
+}
+
+func (j *Jobs) run(id event.ID, index Index) {
+	j.logger.Info("merging the index", "id", id.String())
+	switch err := index.Merge(j.ctx); {
+	case err == nil:
+		j.logger.Info("index merged", "id", id.String())
+	case errors.Is(err, context.Canceled), errors.Is(err, event.ErrClosed):
+		j.logger.Info("merge of the index stopped", "id", id.String())
+	default:
+		j.logger.Error("the index was not merged", "id", id.String(), "error", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.running = false
+}
+
+// Close stops a merge that is under way and waits for it. It is idempotent.
+func (j *Jobs) Close() {
+	j.mu.Lock()
+	j.closed = true
+	j.mu.Unlock()
+	j.cancel()
+	j.owned.Wait()
+}

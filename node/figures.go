@@ -1,0 +1,85 @@
+package node
+
+import (
+	"cmp"
+	"time"
+
+	httpapi "github.com/annalsdb/annals/http"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/stats/tree"
+)
+
+// Figures returns what is shown at /stats. Those of process and machine are at most a second old.
+func (s *statistics) Figures() tree.Figures {
+	s.questions.Enter(1)
+	defer s.gathering.End(s.gathering.Begin(0), 1)
+	all := s.machine.Sample().Figures()
+	var log eventlog.Figures
+	if l := s.n.log.Load(); l != nil {
+		log = l.Figures()
+	}
+	all = es(all, "checksum", log.Writer)
+	all = es(all, "checksumNonFlushed", log.NonFlushed)
+	for _, q := range s.registry.Queues() {
+		all = append(all, tree.Queue(q.Figures())...)
+	}
+	var flushes replication.Flushes
+	if c := s.n.cluster.Load(); c != nil {
+		flushes = c.Flushes()
+	}
+	return readIndexFigures(writerFigures(all, &flushes), &log)
+}
+
+func es(all tree.Figures, key string, value int64) tree.Figures {
+	return append(all, tree.Figure{Path: []string{"es", key}, Value: value})
+}
+
+// writerFigures are those of what a write waits for: the Raft log.
+func writerFigures(all tree.Figures, f *replication.Flushes) tree.Figures {
+	add := func(key, title string, value any) {
+		all = append(all, tree.Figure{Path: []string{"es", "writer", key}, Value: value, About: &tree.About{Category: "Writer", Title: "Writer: " + title, DrawChart: true}})
+	}
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	add("lastFlushSize", "size of the last flush", f.LastSize)
+	add("lastFlushDelayMs", "time of the last flush", ms(f.LastTime))
+	add("meanFlushSize", "mean size of a flush", f.MeanSize)
+	add("meanFlushDelayMs", "mean time of a flush", ms(f.MeanTime))
+	add("maxFlushSize", "greatest flush", f.MaxSize)
+	add("maxFlushDelayMs", "longest flush", ms(f.MaxTime))
+	add("queuedFlushMessages", "writes not yet answered", int64(f.Queued))
+	return all
+}
+
+// readIndexFigures are those of the log's index and caches. There are no
+// transactions that span requests, hence nothing is cached of them.
+func readIndexFigures(all tree.Figures, f *eventlog.Figures) tree.Figures {
+	for _, figure := range []struct {
+		key   string
+		value uint64
+	}{
+		{"cachedRecord", f.CachedRecords}, {"notCachedRecord", f.NotCachedRecords},
+		{"cachedStreamInfo", f.CachedStreamInfos}, {"notCachedStreamInfo", f.NotCachedStreamInfos},
+		{"cachedTransInfo", 0}, {"notCachedTransInfo", 0}, {"hashCollisions", f.HashCollisions},
+	} {
+		all = append(all, tree.Figure{Path: []string{"es", "readIndex", figure.key}, Value: int64(figure.value)})
+	}
+	return all
+}
+
+// Replication returns the nodes that follow this one.
+func (s *statistics) Replication() []httpapi.ReplicationConnection {
+	c := s.n.cluster.Load()
+	if c == nil {
+		return nil
+	}
+	var all []httpapi.ReplicationConnection
+	for _, one := range c.Connections() {
+		all = append(all, httpapi.ReplicationConnection{
+			SubscriptionID: one.Node, ConnectionID: cmp.Or(one.Connection, one.Node), Endpoint: one.Endpoint,
+			Sent: int64(one.Sent), Received: int64(one.Received),
+			PendingSent: one.PendingSend, PendingReceived: one.PendingReceived, Queued: one.SendQueue,
+		})
+	}
+	return all
+}

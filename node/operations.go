@@ -1,0 +1,37 @@
+package node
+
+import (
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// operations are what an operator can have this node do.
+type operations struct{ n *Node }
+
+var _ httpapi.Operations = operations{}
+
+// Shutdown asks whoever opened the node to close it.
+func (o operations) Shutdown() {
+	o.n.ending.Do(func() {
+		o.n.logger.Info("a client asks the node to shut down")
+		close(o.n.done)
+	})
+}
+
+// Reload has the configuration read again.
+func (o operations) Reload() {
+	if o.n.opts.Reload == nil {
+		o.n.logger.Info("this node has no configuration that could be read again")
+		return
+	}
+	o.n.owned.Go(o.n.opts.Reload)
+}
+
+// MergeIndexes begins to merge the tables of the index.
+func (o operations) MergeIndexes() (event.ID, error) {
+	log := o.n.log.Load()
+	if log == nil {
+		return event.ID{}, event.ErrNotReady
+	}
+	return o.n.merges.Start(log.Index())
+}

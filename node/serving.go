@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// cluster tells the HTTP interface who leads. While the cluster is being opened
+// nobody does.
+type cluster struct{ n *Node }
+
+func (c cluster) Role() string { return strings.ToLower(string(c.n.State())) }
+
+func (c cluster) Redirect() (string, bool) {
+	if c := c.n.cluster.Load(); c != nil {
+		return c.Redirect()
+	}
+	return "", false
+}
+
+func (c cluster) Confirm(ctx context.Context) error {
+	if c := c.n.cluster.Load(); c != nil {
+		return c.Confirm(ctx)
+	}
+	return event.ErrNotReady
+}
+
+func (c cluster) Ready() bool {
+	log, cluster := c.n.log.Load(), c.n.cluster.Load()
+	if log == nil || cluster == nil {
+		return false
+	}
+	doubt, diverged := cluster.Healthy()
+	return doubt == nil && diverged == nil && cluster.Ready() && c.n.users.ready() == nil &&
+		!c.n.damaged.Load() && log.Failed() == nil
+}
+
+// membership is the cluster as an operator sees it.
+type membership struct{ n *Node }
+
+// View is the cluster's, with the address at which clients reach this node. While
+// the cluster is being opened this node knows itself only.
+func (m membership) View() event.ClusterView {
+	host, port := m.n.clientEndpoint()
+	c := m.n.cluster.Load()
+	if c == nil {
+		return event.ClusterView{ServerHost: host, ServerPort: port, Members: []event.Member{{
+			Time: time.Now(), State: event.StateInitializing, Alive: true, ReadOnly: m.n.config.ReadOnlyReplica, Priority: m.n.config.NodePriority,
+			Version: m.n.opts.Version, HTTPHost: host, HTTPPort: port, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
+		}}}
+	}
+	view := c.View()
+	view.ServerHost, view.ServerPort = host, port
+	return view
+}
+
+func (m membership) State() event.NodeState { return m.n.State() }
+
+func (m membership) SetPriority(priority int) error {
+	if c := m.n.cluster.Load(); c != nil {
+		return c.SetPriority(priority)
+	}
+	return event.ErrNotReady
+}
+
+func (m membership) Resign(ctx context.Context) error {
+	if c := m.n.cluster.Load(); c != nil {
+		return c.Resign(ctx)
+	}
+	return event.ErrNotReady
+}
+
+func (m membership) AddMember(ctx context.Context, node string) error {
+	if c := m.n.cluster.Load(); c != nil {
+		return c.AddMember(ctx, node)
+	}
+	return event.ErrNotReady
+}
+
+func (m membership) RemoveMember(ctx context.Context, node string) error {
+	if c := m.n.cluster.Load(); c != nil {
+		return c.RemoveMember(ctx, node)
+	}
+	return event.ErrNotReady
+}
+
+// relayWhenThere relays requests as soon as there are other nodes to relay to.
+type relayWhenThere struct{ n *Node }
+
+func (r relayWhenThere) Relay(w http.ResponseWriter, request *http.Request) bool {
+	relay := r.n.relay.Load()
+	return relay != nil && relay.Relay(w, request)
+}
+
+var (
+	_ httpapi.Cluster    = cluster{}
+	_ httpapi.Membership = membership{}
+	_ httpapi.Relay      = relayWhenThere{}
+)

@@ -1,0 +1,176 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/stats"
+	"github.com/annalsdb/annals/stats/latency"
+	"github.com/annalsdb/annals/stats/prom"
+	"github.com/annalsdb/annals/stats/system"
+)
+
+// statistics are the figures of a node: those that its parts count in the
+// registry, and those that are read from the machine when somebody asks.
+type statistics struct {
+	n         *Node
+	registry  *stats.Registry
+	machine   *system.Sampler
+	latencies *latency.Set // nil unless histograms are switched on
+	exporter  http.Handler
+	traffic   traffic
+	requests  *stats.Queue
+	request   *stats.Work
+	questions *stats.Queue // about figures
+	gathering *stats.Work
+}
+
+var _ httpapi.Statistics = (*statistics)(nil)
+
+func newStatistics(n *Node) *statistics {
+	r := n.opts.Stats
+	s := &statistics{n: n, registry: r, exporter: prom.Handler(r)}
+	s.machine = system.New(system.Options{DataDir: n.config.Db, Network: s.network, Registry: r})
+	if n.config.EnableHistograms {
+		s.latencies = latency.NewSet()
+	}
+	s.requests = r.Queue("MainQueue", "", runtime.GOMAXPROCS(0))
+	s.request = s.requests.Work("HttpRequest")
+	s.questions = r.Queue("MonitoringQueue", "", 1)
+	s.gathering = s.questions.Work("CollectStats")
+	r.GaugeFunc("eventstore_kestrel_connections", "Open connections of clients.", func() float64 { return float64(s.traffic.open.Load()) })
+	r.Status("Node", nodeStates, func() string { return string(n.State()) })
+	r.Status("Index", []string{indexOpening, indexMerging, indexIdle}, s.indexState)
+	r.Status("Scavenge", []string{"Idle"}, func() string { return "Idle" })
+	return s
+}
+
+// nodeStates are those that a node of ours can be in.
+var nodeStates = []string{
+	string(event.StateInitializing), string(event.StateDiscoverLeader), string(event.StateUnknown), string(event.StatePreReplica),
+	string(event.StateCatchingUp), string(event.StateClone), string(event.StateFollower), string(event.StatePreLeader), string(event.StateLeader),
+	string(event.StateResigningLeader), string(event.StateReadOnlyLeaderless), string(event.StatePreReadOnlyReplica),
+	string(event.StateReadOnlyReplica), string(event.StateShuttingDown), string(event.StateShutdown),
+}
+
+// States of the index.
+const (
+	indexOpening = "Opening"
+	indexMerging = "Merging"
+	indexIdle    = "Idle"
+)
+
+func (s *statistics) indexState() string {
+	log := s.n.log.Load()
+	switch {
+	case log == nil:
+		return indexOpening
+	case log.Index().Merging():
+		return indexMerging
+	}
+	return indexIdle
+}
+
+// counted counts the requests that h answers. Those that may wait for an event
+// are in the queue's length alone: waiting is no work.
+func (s *statistics) counted(h http.Handler) http.Handler {
+	longPoll := http.CanonicalHeaderKey("ES-LongPoll")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Enter(1)
+		if r.Header[longPoll] != nil {
+			defer s.requests.Leave(1)
+			h.ServeHTTP(w, r)
+			return
+		}
+		begun := s.request.Begin(0)
+		defer s.request.End(begun, 1)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// network sums up the connections of clients and of nodes.
+func (s *statistics) network() system.Network {
+	t := system.Network{
+		Connections: s.traffic.open.Load(),
+		Received:    s.traffic.received.Load(), Sent: s.traffic.sent.Load(),
+	}
+	if c := s.n.cluster.Load(); c != nil && c.Port() != nil {
+		nodes := c.Port().Totals()
+		t.Connections += int64(nodes.Connections)
+		t.Received += nodes.Received
+		t.Sent += nodes.Sent
+		t.PendingSend, t.PendingReceived = nodes.PendingSend, nodes.PendingReceived
+	}
+	return t
+}
+
+// Metrics serves the metrics as text.
+func (s *statistics) Metrics() http.Handler { return s.exporter }
+
+// Histogram returns one of the histograms of latencies.
+func (s *statistics) Histogram(dst []byte, name string) ([]byte, bool) {
+	if s.latencies == nil {
+		return dst, false
+	}
+	return s.latencies.AppendText(dst, name)
+}
+
+// Answered counts the time that an answer took.
+func (s *statistics) Answered(took time.Duration) { s.latencies.Record(latency.HTTPSend, took) }
+
+// run does what the statistics have to do without being asked, until ctx ends.
+func (s *statistics) run(ctx context.Context) {
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	if s.latencies != nil {
+		owned.Go(func() { s.latencies.RunJitter(ctx) })
+	}
+	if s.n.config.WriteStatsToDb {
+		owned.Go(func() { s.write(ctx) })
+	}
+	ticker := time.NewTicker(startedPace)
+	defer ticker.Stop()
+	for !(progress{s.n}).Starting().Started {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// startedPace is how often a node that starts looks whether it has: the answer to
+// whoever asks later must not depend on whether somebody asked in time.
+const startedPace = 100 * time.Millisecond
+
+// write appends the figures to the node's statistics stream, until ctx ends.
+func (s *statistics) write(ctx context.Context) {
+	c := s.n.config
+	host, port := s.n.clientEndpoint()
+	stream := statisticsStream{
+		stream:  statisticsPrefix + endpoint(host, port),
+		figures: func() []byte { return s.Figures().AppendFlatJSON(nil, false) },
+		store:   s.n.store, write: s.n.store.WriteOwn, timeout: c.WriteTimeout,
+	}
+	logger := s.n.logger.Named("stats")
+	ticker := time.NewTicker(c.StatsPeriod)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		err := stream.once(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			logger.Warn("statistics are not written into the database for now", "stream", stream.stream, "error", err)
+		}
+		failing = err != nil
+	}
+}

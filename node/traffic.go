@@ -1,0 +1,74 @@
+package node
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+)
+
+// traffic counts the connections of clients and what goes over them, TLS included.
+type traffic struct {
+	open           atomic.Int64
+	received, sent atomic.Uint64 // bytes
+}
+
+// listener returns l with connections that are counted.
+func (t *traffic) listener(l net.Listener) net.Listener { return &countedListener{l, t} }
+
+type countedListener struct {
+	net.Listener
+	traffic *traffic
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.traffic.open.Add(1)
+	if tcp, ok := c.(*net.TCPConn); ok {
+		return &countedTCP{countedConn: countedConn{Conn: c, traffic: l.traffic}, tcp: tcp}, nil
+	}
+	return &countedConn{Conn: c, traffic: l.traffic}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	traffic *traffic
+	closed  atomic.Bool
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.traffic.received.Add(uint64(n))
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.traffic.sent.Add(uint64(n))
+	return n, err
+}
+
+func (c *countedConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.traffic.open.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+// countedTCP keeps what servers look for in a connection beyond net.Conn.
+type countedTCP struct {
+	countedConn
+	tcp *net.TCPConn
+}
+
+// ReadFrom sends what r holds, by the kernel if it can.
+func (c *countedTCP) ReadFrom(r io.Reader) (int64, error) {
+	n, err := c.tcp.ReadFrom(r)
+	c.traffic.sent.Add(uint64(n))
+	return n, err
+}
+
+// CloseWrite ends the sending half.
+func (c *countedTCP) CloseWrite() error { return c.tcp.CloseWrite() }
