@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -148,14 +149,20 @@ func (x *exchange) appended(w *write) error {
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}
+	all := int64(0)
 	for i := range w.Events {
 		e := &w.Events[i]
-		if len(e.Data)+len(e.Metadata) > x.s.opts.MaxEventBytes {
+		size := len(e.Data) + len(e.Metadata)
+		if size > x.s.opts.MaxEventBytes {
 			return problemTooLarge
 		}
+		all += int64(size)
 		if len(e.Type) > event.MaxNameBytes {
 			return problemLongName
 		}
+	}
+	if most := x.s.opts.MaxAppendBytes; most > 0 && all > most {
+		return &problem{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
 	}
 	done, err := x.commit(w)
 	if err != nil {

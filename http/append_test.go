@@ -301,3 +301,17 @@ func TestBodyIsBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestAppendLimit(t *testing.T) {
+	n := newNode(t, func(o *httpapi.Options) { o.MaxAppendBytes = 10 })
+	const says = "Too large events received. All events of one write together are limited to 10 bytes"
+	n.one("/streams/s", octets, "0123456789").is(t, 201)
+	n.one("/streams/s", octets, "0123456789a").is(t, 413).says(t, says)
+	two := func(data string) answer {
+		return n.batch("s", `[{"eventId":"`+n.id()+`","eventType":"t","data":12345},{"eventId":"`+n.id()+`","eventType":"t","data":`+data+`}]`)
+	}
+	two("12345").is(t, 201)
+	two("123456").is(t, 413).says(t, says)
+	f := n.feed("/streams/s")
+	equal(t, "events", f.numbers(), "2 1 0")
+}

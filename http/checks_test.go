@@ -2,9 +2,11 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -446,4 +448,99 @@ func TestAdvertised(t *testing.T) {
 	n.filled("s", 1)
 	f = n.feed("/streams/s")
 	equal(t, "address of version 6", f.ID, "http://[::1]:2113/streams/s")
+}
+
+// TestOperationsRefuseAnonymous refuses callers without credentials before it
+// looks at what they ask for.
+func TestOperationsRefuseAnonymous(t *testing.T) {
+	n := newOperator(t)
+	for path, method := range map[string]string{
+		"/admin/mergeindexes": "POST", "/admin/reloadconfig": "POST", "/admin/shutdown": "POST", "/info/options": "GET", "/admin/login": "GET",
+		"/sys/subsystems": "GET", "/histogram/no-such-thing": "GET", "/stats/no-such-thing": "GET", "/stats/x?group=false": "GET",
+	} {
+		equal(t, "body", n.do(method, path, "", nil).is(t, 401).has(t, "WWW-Authenticate", `X-Basic realm="ESDB"`).body, "")
+	}
+	equal(t, "operations", len(n.operations.calls), 0)
+	for _, path := range []string{"/info", "/ping"} {
+		n.do("GET", path, "", with("Accept", appJSON)).is(t, 200)
+		n.do("GET", path, "", with("Accept", appJSON, "Authorization", wrongCredentials)).is(t, 401)
+	}
+}
+
+func TestMergeIndexesFreshID(t *testing.T) {
+	n := newOperator(t)
+	type merge struct{ MergeIndexesID event.ID }
+	first := decode[merge](t, n.do("POST", "/admin/mergeindexes", "", admin("Accept", appJSON)))
+	second := decode[merge](t, n.do("POST", "/admin/mergeindexes", "", admin("Accept", appJSON)))
+	equal(t, "fresh", first == second || first == merge{}, false)
+	text := n.do("POST", "/admin/mergeindexes", "", admin("Accept", "text/plain")).is(t, 200)
+	equal(t, "text", strings.HasPrefix(text.body, "MergeIndexesId: "), true)
+	doc := n.do("POST", "/admin/mergeindexes", "", admin("Accept", textXML)).is(t, 200)
+	var root struct{ XMLName xml.Name }
+	if err := xml.Unmarshal([]byte(doc.body), &root); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "root", root.XMLName.Local, "MergeIndexesResultDto")
+}
+
+func TestLoginTellsWho(t *testing.T) {
+	n := newOperator(t)
+	type login struct {
+		Data struct {
+			LoginName string
+			Groups    []string
+		}
+		Success bool
+	}
+	for _, accept := range []string{"", appJSON} {
+		who := decode[login](t, n.get("/admin/login", accept).has(t, "Content-Type", "application/json; charset=utf-8"))
+		equal(t, "who", fmt.Sprint(who), "{{admin [$admins]} true}")
+	}
+	n.do("GET", "/admin/login", "", with("Authorization", wrongCredentials)).is(t, 401)
+}
+
+func TestStatsSubPaths(t *testing.T) {
+	n := newOperator(t)
+	type queues struct {
+		ES struct {
+			Queue map[string]struct{ QueueName string }
+		}
+		Proc map[string]any
+	}
+	full := decode[queues](t, n.get("/stats", appJSON))
+	tcp := decode[map[string]any](t, n.get("/stats/proc/tcp", appJSON))
+	equal(t, "sub path", fmt.Sprint(tcp), fmt.Sprint(full.Proc["tcp"]))
+	for _, q := range full.ES.Queue {
+		path := "/stats/es/queue/" + strings.ReplaceAll(url.PathEscape(q.QueueName), "/", "%2F")
+		one := decode[struct{ QueueName string }](t, n.get(path, appJSON))
+		equal(t, path, one.QueueName, q.QueueName)
+	}
+	equal(t, "with a slash", n.get("/stats/", appJSON).body, n.get("/stats", appJSON).body)
+}
+
+func TestStatsXML(t *testing.T) {
+	n := newOperator(t)
+	type process struct {
+		XMLName xml.Name
+		ID      int64 `xml:"id"`
+		GC      struct {
+			Gen0Size *int64 `xml:"gen0Size"`
+		} `xml:"gc"`
+	}
+	for _, accept := range []string{textXML, "application/xml"} {
+		a := n.get("/stats", accept).is(t, 200).has(t, "Content-Type", accept+"; charset=utf-8")
+		var doc struct {
+			XMLName xml.Name
+			Proc    process `xml:"proc"`
+		}
+		if err := xml.Unmarshal([]byte(a.body), &doc); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "all", fmt.Sprint(doc.XMLName.Local, doc.Proc.ID, doc.Proc.GC.Gen0Size != nil), "Stats4711 true")
+	}
+	var part process
+	if err := xml.Unmarshal([]byte(n.get("/stats/proc?format=xml", "").is(t, 200).body), &part); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "part", fmt.Sprint(part.XMLName.Local, part.ID), "Stats4711")
 }

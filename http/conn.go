@@ -70,12 +70,19 @@ func (l phraseListener) Accept() (net.Conn, error) {
 // ConnectionState, by which it tells the handler about TLS.
 func wrapConn(c net.Conn) net.Conn {
 	switch c := c.(type) {
-	case *net.TCPConn:
-		return &tcpConn{phraseConn: phraseConn{Conn: c}, tcp: c}
 	case *tls.Conn:
 		return &tlsConn{phraseConn: phraseConn{Conn: c}, tls: c}
+	case tcp:
+		return &tcpConn{phraseConn: phraseConn{Conn: c}, tcp: c}
 	}
 	return &phraseConn{Conn: c}
+}
+
+// tcp is what a connection of TCP has beyond a net.Conn.
+type tcp interface {
+	net.Conn
+	io.ReaderFrom
+	CloseWrite() error
 }
 
 // reason is a phrase for one code.
@@ -172,7 +179,7 @@ func appendPhrase(b []byte, phrase string) []byte {
 // tcpConn is a phraseConn on TCP.
 type tcpConn struct {
 	phraseConn
-	tcp *net.TCPConn
+	tcp tcp
 }
 
 // ReadFrom sends what r holds, by the kernel if it can. net/http calls it only

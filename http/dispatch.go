@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
@@ -67,10 +69,13 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// serve takes a request through the checks in the order of the contract:
-// credentials, route, OPTIONS, method, request type, response type, rights;
-// arguments and the operation itself are the handler's.
+// serve takes a request through the checks in their order, which doc.go gives.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt route) {
+	statistics := s.opts.Statistics
+	var began time.Time
+	if statistics != nil {
+		began = time.Now()
+	}
 	x := exchanges.Get().(*exchange)
 	x.s, x.w, x.r, x.res, x.route = s, w, r, res, rt
 	x.cors()
@@ -78,6 +83,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 		x.fail(err)
 	}
 	x.release()
+	if statistics != nil {
+		statistics.Answered(time.Since(began))
+	}
 }
 
 // release keeps the buffers and nothing else. After a panic it does not run: the
@@ -113,9 +121,13 @@ func (x *exchange) run() error {
 	if res == nil || !res.open {
 		who, err := x.s.access.Authenticate(x.r)
 		if err != nil {
+			x.refusedLogin(err)
 			return err
 		}
 		x.who = who
+		if x.s.opts.LogRequests {
+			x.logLogin()
+		}
 	}
 	if res == nil {
 		return problemNoRoute
@@ -145,25 +157,25 @@ func (x *exchange) run() error {
 			return problemNotAcceptable
 		}
 	}
-	if op.checked {
-		if err := x.authorize(op.right); err != nil {
-			return err
-		}
-	} else if err := access.CheckLevel(x.who, op.level); err != nil {
+	if err := x.permit(&op.may); err != nil {
 		return err
 	}
 	return op.serve(x)
 }
 
-// authorize checks the caller's right to the stream of the route. Nobody, however
-// entitled, writes to or deletes the log, or deletes a metadata stream.
-func (x *exchange) authorize(right access.Right) error {
-	stream := x.route.stream
-	if stream == event.AllStream && (right == access.WriteRight || right == access.DeleteRight) ||
-		event.IsMetaStream(stream) && right == access.DeleteRight {
-		return event.ErrNotAuthorized
+// refusedLogin logs that the caller's credentials were refused, if that was why
+// it could not be authenticated.
+func (x *exchange) refusedLogin(err error) {
+	if x.s.opts.LogFailedLogins && errors.Is(err, event.ErrNotAuthorized) {
+		x.s.refused.note(x.s.accessLog, x.r)
 	}
-	return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
+}
+
+// logLogin tells the log of requests who the caller is.
+func (x *exchange) logLogin() {
+	if w, ok := x.w.(*loggedWriter); ok {
+		w.login = x.who.Login
+	}
 }
 
 // send writes the answer in one Write. The header map holds all but the length.

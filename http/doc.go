@@ -10,7 +10,9 @@
 //	server.go     options and the top level router
 //	path.go       the escaped path to a route, decoded exactly once
 //	routes.go     the table of routes: methods, media types, rights, handlers
+//	permission.go what an operation asks of its caller; endpoints.go shows it
 //	dispatch.go   the order of checks
+//	requestlog.go the log of requests and of refused logins
 //	media.go      media types; accept.go their negotiation
 //	control.go    the headers that steer an operation
 //	stream.go, all.go, single.go, metadata.go, append.go, delete.go, nodeinfo.go
@@ -18,9 +20,30 @@
 //	relay.go      where a write is done: here, or at the leader
 //	gossip.go, members.go
 //	              the cluster as clients and operators see it
+//	statistics.go, histogram.go, options.go, operations.go, health.go
+//	              this node as operators and their tools see it and steer it
+//	users.go      users and their passwords, with users_routes.go and users_body.go
 //	feed.go       the fields and links of a feed; feed_json.go, feed_xml.go and
 //	              document.go the documents; uri.go, text.go what they are made of
 //	problem.go    the one table from errors to status, text and headers
+//
+// A request is checked in this order, and the first check that fails answers:
+//
+//  1. credentials: wrong ones are 401 on every path, known or not, whatever the
+//     method; 503 while they cannot be checked. Probes of health do not look at them
+//  2. the route: 404. Then OPTIONS is answered
+//  3. the method: 405
+//  4. the form of the request: 415 for the type of its body, 406 for those it
+//     accepts. It depends on the route alone and gives nothing away
+//  5. the caller's permission, before anything is looked for: 401
+//  6. arguments and control headers: 400
+//  7. whether this node may do it, or the leader must: 307, 503, or relayed
+//  8. the body: 400, 413
+//
+// What the permission is stands beside each operation in the table of routes, as a
+// requirement. Nothing else says so: the dispatcher reads it, Server.Endpoints
+// lists it, and docs/permissions.md is made of that list. Options that let in
+// callers without credentials are read in one place, Options.openings.
 //
 // Documents are appended by hand into pooled buffers: no reflection, no
 // encoding/json and no fmt on the paths of appends, reads and feeds.

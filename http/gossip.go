@@ -207,17 +207,17 @@ func joinAddress(host string, port int) string {
 }
 
 // appendObjects appends an array of objects that begins on an indented line.
-func appendObjects(b []byte, indent string, members []event.Member, fields func(*event.Member) []field) []byte {
-	if len(members) == 0 {
+func appendObjects[T any](b []byte, indent string, items []T, fields func(*T) []field) []byte {
+	if len(items) == 0 {
 		return append(b, "[]"...)
 	}
 	b = append(b, '[')
-	for i := range members {
+	for i := range items {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(b, "\n  "+indent+"{\n"...)
-		b = appendMembers(b, "    "+indent, fields(&members[i]))
+		b = appendMembers(b, "    "+indent, fields(&items[i]))
 		b = append(b, "\n  "+indent+"}"...)
 	}
 	return append(b, "\n"+indent+"]"...)
@@ -239,12 +239,12 @@ func appendMembers(b []byte, indent string, fields []field) []byte {
 	return b
 }
 
-// appendElements appends an element with one of its own for each member.
-func appendElements(b []byte, list, one string, members []event.Member, fields func(*event.Member) []field) []byte {
+// appendElements appends an element with one of its own for each item.
+func appendElements[T any](b []byte, list, one string, items []T, fields func(*T) []field) []byte {
 	b = append(b, "<"+list+">"...)
-	for i := range members {
+	for i := range items {
 		b = append(b, "<"+one+">"...)
-		b = appendLeaves(b, fields(&members[i]))
+		b = appendLeaves(b, fields(&items[i]))
 		b = append(b, "</"+one+">"...)
 	}
 	return append(b, "</"+list+">"...)

@@ -268,7 +268,9 @@ func TestRelayedAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			relay := &relayTo{handler: behind.handler}
-			n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites, o.AdvertiseHost, o.AdvertisePort = relay, true, c.advertise, c.port })
+			n := newFollower(t, func(o *httpapi.Options) {
+				o.Relay, o.RelayWrites, o.AdvertiseHost, o.AdvertisePort = relay, true, c.advertise, c.port
+			})
 			stream := "/streams/" + strings.ReplaceAll(c.name, " ", "-")
 			r := httptest.NewRequest("POST", base+stream, strings.NewReader(`[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`))
 			r.Host, r.Header = c.host, admin(append(c.header, "Content-Type", eventsJSON)...)

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -10,6 +13,9 @@ import (
 // compatibleVersion is the release of the reference whose clients and web
 // interface work against us; they read it to know what they can ask for.
 const compatibleVersion = "23.10.0.0"
+
+// subsystemProjections is what the projections are called among the subsystems.
+const subsystemProjections = "Projections"
 
 const pingText = "Ping request successfully handled"
 
@@ -43,9 +49,15 @@ func (x *exchange) info() error {
 		state = strings.ToLower(string(m.State()))
 	}
 	b = jsontext.AppendString(b, state)
-	b = append(b, ",\n  \"projectionsMode\": \"None\",\n  \"features\": {\n    \"projections\": false,\n    \"userManagement\": "...)
+	b = append(b, ",\n  \"projectionsMode\": "...)
+	b = jsontext.AppendString(b, cmp.Or(x.s.opts.ProjectionsMode, "None"))
+	b = append(b, ",\n  \"features\": {\n    \"projections\": "...)
+	b = strconv.AppendBool(b, slices.Contains(x.s.subsystems(), subsystemProjections))
+	b = append(b, ",\n    \"userManagement\": "...)
 	b = append(b, userManagement...)
-	b = append(b, ",\n    \"atomPub\": true\n  },\n  \"authentication\": {\n    \"type\": \""...)
+	b = append(b, ",\n    \"atomPub\": "...)
+	b = strconv.AppendBool(b, !x.s.opts.DisableAtomPub)
+	b = append(b, "\n  },\n  \"authentication\": {\n    \"type\": \""...)
 	b = append(b, authentication...)
 	x.out = append(b, "\",\n    \"properties\": null\n  }\n}"...)
 	x.media = typeJSON

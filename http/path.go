@@ -39,7 +39,7 @@ type route struct {
 	from   string // {n}, {p} or {guid}; empty: the head
 	count  string // {c}; empty: the default
 
-	argument string // the placeholder of a path outside /streams/
+	argument string // the placeholder of a path outside /streams/, a login for one
 }
 
 const (
@@ -58,27 +58,38 @@ const (
 // slashes of the escaped path and decoded once, so that a name may hold any
 // character, %2F included. Literal segments win over placeholders.
 func resolve(u *url.URL) (route, bool) {
+	var seg [maxSegments]string
+	n := segments(u, streamsPrefix, seg[:])
+	if n <= 0 {
+		return route{}, false
+	}
+	return resolveSegments(seg[:n])
+}
+
+// segments puts the decoded segments of the path below a prefix, which stands
+// between slashes, into seg and returns how many there are: 0 for the prefix
+// without its last slash, -1 for another path and for one that is too long.
+func segments(u *url.URL, prefix string, seg []string) int {
 	// Without RawPath the escaped form of Path is what the client sent, in which
 	// every slash is a separator and nothing but bytes that need escaping is escaped.
 	path, escaped := u.Path, false
 	if u.RawPath != "" {
 		path, escaped = u.RawPath, true
 	}
-	var seg [maxSegments]string
 	first, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if !ok || unescape(first, escaped) != streamsPrefix[1:len(streamsPrefix)-1] {
-		return route{}, false
+	if unescape(first, escaped) != prefix[1:len(prefix)-1] {
+		return -1
 	}
 	n := 0
 	for ok {
-		if n == maxSegments {
-			return route{}, false
+		if n == len(seg) {
+			return -1
 		}
 		seg[n], rest, ok = strings.Cut(rest, "/")
 		seg[n] = unescape(seg[n], escaped)
 		n++
 	}
-	return resolveSegments(seg[:n])
+	return n
 }
 
 // unescape decodes a segment. url.Parse let no broken escape through.

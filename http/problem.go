@@ -40,6 +40,7 @@ var (
 	problemNotAcceptable  = &problem{http.StatusNotAcceptable, "Requested URI is not available in requested format", true}
 	problemUnauthorized   = &problem{http.StatusUnauthorized, "Unauthorized", true}
 	problemNotFound       = &problem{http.StatusNotFound, textNotFound, false}
+	problemConflict       = &problem{http.StatusConflict, "Conflict", false}
 	problemDeleted        = &problem{http.StatusGone, textDeleted, false}
 	problemGone           = &problem{http.StatusGone, textGone, false}
 	problemVersion        = &problem{http.StatusBadRequest, textVersion, false}
@@ -77,6 +78,8 @@ var table = []struct {
 }{
 	{event.ErrNotAuthorized, problemUnauthorized, problemUnauthorized, problemUnauthorized},
 	{event.ErrNotInitialized, problemNotReady, problemNotReady, problemNotReady},
+	{event.ErrUserNotFound, problemNotFound, problemNotFound, problemNotFound},
+	{event.ErrUserConflict, problemConflict, problemConflict, problemConflict},
 	{event.ErrStreamNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrEventNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrStreamDeleted, problemDeleted, problemGone, problemGone},
@@ -151,6 +154,8 @@ func (x *exchange) fail(err error) {
 	h := x.w.Header()
 	var version *event.WrongExpectedVersion
 	var leader *event.NotLeader
+	var user *userError
+	isUser := errors.As(err, &user)
 	switch {
 	case p == problemUnauthorized:
 		h[keyWWWAuthenticate] = challenge
@@ -158,10 +163,15 @@ func (x *exchange) fail(err error) {
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
 	case p == problemLeaderAt && errors.As(err, &leader):
 		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
-	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized):
+	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBusy && (isUser || x.op == nil):
+		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
 	case p == problemNotFound && x.op != nil && x.op.single:
 		x.missing(p)
+		return
+	}
+	if isUser && userFailures[p.status] != "" {
+		x.userFailed(user, p)
 		return
 	}
 	x.refuse(p)

@@ -31,6 +31,28 @@ func (x *exchange) passOn(w *write) (done bool, err error) {
 	return false, nil
 }
 
+// toLeader takes a request that nobody but the leader can answer to it, before its
+// body is read. Reads are relayed wherever that is possible: a client that
+// follows a redirect to another host leaves its credentials behind. The request
+// was relayed and answered when done is true; otherwise the error is
+// *event.NotLeader, or event.ErrNotReady when no leader is known.
+func (x *exchange) toLeader() (done bool, err error) {
+	address, ok := x.s.cluster.Redirect()
+	switch {
+	case ok && (x.isRead() || x.s.opts.RelayWrites) && x.relay():
+		return true, nil
+	case ok:
+		return false, &event.NotLeader{Address: address}
+	case x.s.cluster.Role() != roleLeader:
+		return false, event.ErrNotReady
+	}
+	return false, nil
+}
+
+func (x *exchange) isRead() bool {
+	return x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+}
+
 // relay reports whether the leader's answer was passed back to the client.
 func (x *exchange) relay() bool {
 	if x.s.opts.Relay == nil || x.r.Header[keyRelayed] != nil {
@@ -42,11 +64,24 @@ func (x *exchange) relay() bool {
 	r.Header[keyRelayed] = relayedOnce
 	x.s.forward(r)
 	clear(x.w.Header()) // The leader sends all of its own.
-	if x.s.opts.Relay.Relay(x.w, r) {
+	if x.s.opts.Relay.Relay(relayWriter{x.w, x}, r) {
 		return true
 	}
 	x.cors()
 	return false
+}
+
+// relayWriter passes an answer on, and gives one that is not the leader's what every answer has.
+type relayWriter struct {
+	http.ResponseWriter
+	x *exchange
+}
+
+func (w relayWriter) WriteHeader(status int) {
+	if w.Header()[keyAllowOrigin] == nil {
+		w.x.cors()
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // forward makes the leader give out the addresses that this node would: the

@@ -12,12 +12,9 @@ type operation struct {
 	action action
 	offer  *offer // types of the answer; nil: the request may accept what it likes
 	bodies uint32 // forms of the request's body; 0: not looked at
-	// checked operations need the right to the stream of the route.
-	checked bool
-	right   access.Right
-	level   access.Level // what other operations ask of the caller
-	single  bool         // reads one event
-	serve   func(*exchange) error
+	may    requirement
+	single bool // reads one event
+	serve  func(*exchange) error
 }
 
 // resource is a form of path with its operations, in the order in which the CORS
@@ -47,7 +44,7 @@ func (r *resource) operation(method string) *operation {
 }
 
 func get(o *offer, right access.Right, serve func(*exchange) error) operation {
-	return operation{method: http.MethodGet, offer: o, checked: true, right: right, serve: serve}
+	return operation{method: http.MethodGet, offer: o, may: mayStream(right), serve: serve}
 }
 
 func getSingle(right access.Right, serve func(*exchange) error) operation {
@@ -57,31 +54,28 @@ func getSingle(right access.Right, serve func(*exchange) error) operation {
 }
 
 func post(bodies uint32, right access.Right, serve func(*exchange) error) operation {
-	return operation{method: http.MethodPost, action: writing, offer: changeOffer, bodies: bodies, checked: true, right: right, serve: serve}
+	return operation{method: http.MethodPost, action: writing, offer: changeOffer, bodies: bodies, may: mayStream(right), serve: serve}
 }
 
 func slash(method string, o *offer, bodies uint32) operation {
-	return operation{method: method, offer: o, bodies: bodies, serve: (*exchange).redirectSlash}
+	return operation{method: method, offer: o, bodies: bodies, may: mayEverybody, serve: (*exchange).redirectSlash}
 }
 
 // operate is an operation of whoever operates the node. A body is not looked at.
 func operate(method string, serve func(*exchange) error) operation {
-	return operation{method: method, offer: adminOffer, level: access.Ops, serve: serve}
+	return operation{method: method, offer: adminOffer, may: mayOps, serve: serve}
 }
 
-// gossipResource is the view of the cluster, open to callers of a level.
-func gossipResource(level access.Level) resource {
-	return newResource(
-		operation{method: http.MethodGet, offer: gossipOffer, level: level, serve: (*exchange).gossip},
-		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, level: level, serve: (*exchange).hearGossip},
-	)
+// remove is the deletion of a stream.
+func remove() operation {
+	return operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: (*exchange).delete}
 }
 
 // streamResources is the table of everything under /streams/.
 var streamResources = [kinds]resource{
 	kindStream: newResource(
 		post(appendForms, access.WriteRight, (*exchange).append),
-		operation{method: http.MethodDelete, action: deleting, offer: changeOffer, checked: true, right: access.DeleteRight, serve: (*exchange).delete},
+		remove(),
 		get(feedOffer, access.ReadRight, (*exchange).backward),
 	),
 	kindStreamSlash: newResource(
@@ -106,7 +100,7 @@ var streamResources = [kinds]resource{
 	kindMetaForward:   newResource(get(feedOffer, access.MetaReadRight, (*exchange).metaForward)),
 	kindAll: newResource(
 		post(appendForms, access.WriteRight, (*exchange).append),
-		operation{method: http.MethodDelete, action: deleting, offer: changeOffer, checked: true, right: access.DeleteRight, serve: (*exchange).delete},
+		remove(),
 		get(feedOffer, access.ReadRight, (*exchange).allBackward),
 	),
 	kindAllBackward:      newResource(get(feedOffer, access.ReadRight, (*exchange).allBackward)),
@@ -118,18 +112,19 @@ var streamResources = [kinds]resource{
 
 // The paths outside /streams/.
 var (
-	pingResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, serve: (*exchange).ping})
-	infoResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, serve: (*exchange).info})
-	webResource  = newResource(operation{method: http.MethodGet, serve: (*exchange).web})
+	pingResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, may: mayEverybody, serve: (*exchange).ping})
+	infoResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, may: mayEverybody, serve: (*exchange).info})
+	webResource  = newResource(operation{method: http.MethodGet, may: mayEverybody, serve: (*exchange).web})
+
+	gossipResource = newResource(
+		operation{method: http.MethodGet, offer: gossipOffer, may: mayGossip, serve: (*exchange).gossip},
+		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, serve: (*exchange).hearGossip},
+	)
 
 	resignResource   = newResource(operate(http.MethodPost, (*exchange).resign))
 	priorityResource = newResource(operate(http.MethodPost, (*exchange).setPriority))
 	membersResource  = newResource(operate(http.MethodGet, (*exchange).members), operate(http.MethodPost, (*exchange).addMember))
 	memberResource   = newResource(operate(http.MethodDelete, (*exchange).removeMember))
 
-	healthResource = resource{
-		operations: []operation{{method: http.MethodGet, serve: (*exchange).health}},
-		methods:    []string{"GET, HEAD, OPTIONS"},
-		open:       true,
-	}
+	healthResource = probe((*exchange).health)
 )

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
@@ -51,6 +50,11 @@ type Options struct {
 	Settings func() []config.Value
 	// Startup serves /health/ready and /health/startup. Nil: the node has started.
 	Startup Startup
+	// Subsystems names the parts of the node that run. Nil: none.
+	Subsystems func() []string
+	// ProjectionsMode is what projections the node runs: None, which is also what
+	// the empty text means, System or All.
+	ProjectionsMode string
 
 	// Version is the product's own version, shown beside the compatible one.
 	Version string
@@ -69,9 +73,12 @@ type Options struct {
 	// MaxEventBytes bounds data plus metadata of one event; at most, and by
 	// default, event.MaxEventBytes.
 	MaxEventBytes int
+	// MaxAppendBytes bounds data plus metadata of all events of one request, where
+	// the operator wants less than the store can take; 0: no bound of its own.
+	MaxAppendBytes int64
 
 	DisableHTTPCaching bool // every 200 says that it must not be kept
-	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin
+	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin, no /sys/subsystems
 	DisableGossip      bool // no /gossip
 	DisableStats       bool // no /stats and no /metrics
 	DisableAtomPub     bool // no /streams
@@ -132,12 +139,19 @@ type Server struct {
 	access  Access
 	log     hclog.Logger
 	opts    Options
+	open    opening // of opts
 	router  *httprouter.Router
+	handler http.Handler // the router and what stands before it
+
+	accessLog hclog.Logger
+	refused   refusedLogins
 
 	// draining is canceled by Drain: long polls end, and the node is no longer ready.
 	draining context.Context
 	drain    context.CancelFunc
 	drained  atomic.Bool
+
+	latest atomic.Pointer[figures] // for /stats; nil before it is asked for
 }
 
 // New returns a server. The options must be valid.
@@ -150,15 +164,22 @@ func New(o Options) *Server {
 		access:  o.Access,
 		log:     o.Logger,
 		opts:    o,
+		open:    o.openings(),
+
+		accessLog: o.Logger.Named(accessLogger),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.router = s.newRouter()
+	s.handler = s.router
+	if o.LogRequests {
+		s.handler = &requestLog{log: s.accessLog, next: s.router}
+	}
 	return s
 }
 
 // Handler returns what an http.Server serves. For texts in status lines its
 // listener must come from Listener, and its ConnContext must be ours.
-func (s *Server) Handler() http.Handler { return s.router }
+func (s *Server) Handler() http.Handler { return s.handler }
 
 // Drain prepares for the end: /health/live answers 503 from now on, and long
 // polls come back at once with what they have. Other requests are served as
@@ -170,7 +191,8 @@ func (s *Server) Drain() {
 
 // newRouter builds the top level. Below it the table of routes decides: the
 // router knows decoded paths only and cannot tell a literal segment from a
-// placeholder, so everything under /streams/ is one route to it.
+// placeholder, so everything under /streams/ is one route to it, and everything
+// under /users/ another.
 func (s *Server) newRouter() *httprouter.Router {
 	r := &httprouter.Router{} // No redirects and no answers of its own.
 	for path, res := range s.fixedResources() {
@@ -182,7 +204,13 @@ func (s *Server) newRouter() *httprouter.Router {
 		}
 	}
 	for _, method := range routedMethods {
-		r.Handle(method, streamsPrefix+"*rest", s.serveStreams)
+		if s.servesStreams() {
+			r.Handle(method, streamsPrefix+"*rest", s.serveStreams)
+		}
+		if s.servesUsers() {
+			r.Handle(method, usersPath, s.serveUsers)
+			r.Handle(method, usersPrefix+"*rest", s.serveUsers)
+		}
 	}
 	// Whatever else comes here: a method that no route has, or no route at all.
 	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -203,6 +231,11 @@ var routedMethods = []string{
 	http.MethodPatch, http.MethodDelete, http.MethodOptions,
 }
 
+func (s *Server) servesStreams() bool { return !s.opts.DisableAtomPub }
+
+// servesUsers is false where there is nobody to manage: in insecure mode.
+func (s *Server) servesUsers() bool { return s.opts.Users != nil && !s.opts.Insecure }
+
 func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 	rt, ok := resolve(r.URL)
 	if !ok {
@@ -215,27 +248,44 @@ func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request, _ httprout
 // argument is the name of the placeholder in paths outside /streams/.
 const argument = "argument"
 
-// fixedResources are the paths outside /streams/.
+// fixedResources are the paths outside /streams/ and /users.
 func (s *Server) fixedResources() map[string]*resource {
 	m := map[string]*resource{
-		"/ping":        &pingResource,
-		"/info":        &infoResource,
-		"/health/live": &healthResource,
+		"/ping":           &pingResource,
+		"/info":           &infoResource,
+		"/health/live":    &healthResource,
+		"/health/ready":   &readyResource,
+		"/health/startup": &startupResource,
+	}
+	if s.opts.Settings != nil {
+		m["/info/options"] = &optionsResource
+	}
+	if s.opts.Statistics != nil {
+		m["/histogram/:"+argument] = &histogramResource
+		if !s.opts.DisableStats {
+			m["/stats"] = &statsResource
+			m[statsPrefix+"*"+argument] = &statsResource
+			m["/metrics"] = &metricsResource
+		}
 	}
 	if !s.opts.DisableAdminUI {
 		m["/"] = &webResource
 		m["/web"] = &webResource
+		m["/sys/subsystems"] = &subsystemsResource
+		m["/admin/login"] = &loginResource
+		if s.opts.Operations != nil {
+			m["/admin/shutdown"] = &shutdownResource
+			m["/admin/reloadconfig"] = &reloadResource
+			m["/admin/mergeindexes"] = &mergeIndexesResource
+			m["/admin/scavenge"] = &scavengeResource
+			m["/admin/scavenge/:"+argument] = &scavengeRunResource
+		}
 	}
 	if s.opts.Membership == nil {
 		return m
 	}
 	if !s.opts.DisableGossip {
-		level := access.Anon
-		if !s.opts.OverrideAnonymousEndpointAccessForGossip && !s.opts.AllowAnonymousEndpointAccess {
-			level = access.Auth
-		}
-		gossip := gossipResource(level)
-		m["/gossip"] = &gossip
+		m["/gossip"] = &gossipResource
 	}
 	if !s.opts.DisableAdminUI {
 		m["/admin/node/resign"] = &resignResource

@@ -1,0 +1,4 @@
+package httpapi
+
+// ForgetFigures makes the next request for statistics take them anew.
+func (s *Server) ForgetFigures() { s.latest.Store(nil) }

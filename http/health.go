@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+)
+
+// The probes of balancers and orchestrators. None of them looks at credentials,
+// and all of them answer while the node is still starting.
+var (
+	readyResource   = probe((*exchange).ready)
+	startupResource = probe((*exchange).startup)
+)
+
+func probe(serve func(*exchange) error) resource {
+	return resource{
+		operations: []operation{{method: http.MethodGet, may: mayAnyone, serve: serve}},
+		methods:    []string{"GET, HEAD, OPTIONS"},
+		open:       true,
+	}
+}
+
+var cacheProbe = []string{"no-cache"}
+
+// ready tells whether the node should be sent requests: it serves them, and what
+// it reads is as new as the leader's but for a moment.
+func (x *exchange) ready() error {
+	x.w.Header()[keyCacheControl] = cacheProbe
+	if reason := x.s.unready(); reason != "" {
+		return &problem{status: http.StatusServiceUnavailable, text: reason}
+	}
+	x.send(http.StatusNoContent, nil)
+	return nil
+}
+
+// unready returns why the node should not be sent requests, nothing when it should.
+func (s *Server) unready() string {
+	progress := s.progress()
+	serving := s.cluster.Ready()
+	switch {
+	case s.drained.Load():
+		return "shutting down"
+	case !progress.Started:
+		return progress.text()
+	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
+		return ""
+	case !s.knowsLeader():
+		return "no leader is known"
+	case !serving:
+		return "not serving requests"
+	}
+	return "catching up with the leader"
+}
+
+func (s *Server) knowsLeader() bool {
+	_, other := s.cluster.Redirect()
+	return other || s.cluster.Role() == roleLeader
+}
+
+// startup tells how far the node is with starting.
+func (x *exchange) startup() error {
+	progress := x.s.progress()
+	status, b := http.StatusOK, append(x.out[:0], "{\n"...)
+	fields := []field{boolField("started", "", progress.Started)}
+	if !progress.Started {
+		status = http.StatusServiceUnavailable
+		percent := "null"
+		if progress.measured() {
+			percent = strconv.FormatFloat(progress.Percent, 'f', 1, 64)
+		}
+		fields = append(fields, field{json: "doing", value: progress.Doing}, field{json: "percent", value: percent, bare: true})
+	}
+	x.out = append(appendMembers(b, "  ", fields), "\n}"...)
+	h := x.w.Header()
+	h[keyCacheControl] = cacheProbe
+	h[keyContentType] = typeJSON.contentType
+	x.send(status, x.out)
+	return nil
+}
+
+func (s *Server) progress() Progress {
+	if s.opts.Startup == nil {
+		return Progress{Started: true}
+	}
+	return s.opts.Startup.Starting()
+}
+
+// measured reports whether the percentage is known.
+func (p *Progress) measured() bool { return p.Percent >= 0 && !math.IsInf(p.Percent, 0) }
+
+// text says in a line what a node that has not started is doing.
+func (p *Progress) text() string {
+	text := "starting"
+	if p.Doing != "" {
+		text += ": " + p.Doing
+	}
+	if p.measured() {
+		text += " " + strconv.FormatFloat(p.Percent, 'f', 0, 64) + " %"
+	}
+	return text
+}

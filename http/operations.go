@@ -1,0 +1,74 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+)
+
+// What an operator does to this node alone; it is done here, whoever leads.
+var (
+	shutdownResource     = newResource(operate(http.MethodPost, (*exchange).shutdown))
+	reloadResource       = newResource(operate(http.MethodPost, (*exchange).reload))
+	mergeIndexesResource = newResource(operate(http.MethodPost, (*exchange).mergeIndexes))
+	loginResource        = newResource(operation{method: http.MethodGet, offer: adminOffer, may: mayUser, serve: (*exchange).login})
+)
+
+// shutdown stops the node. The answer is sent before: nobody could send it later.
+func (x *exchange) shutdown() error {
+	h := x.w.Header()
+	h["Connection"] = []string{"close"}
+	h[keyContentLength] = []string{"0"} // Or flushing would begin a body of unknown length.
+	if err := x.accepted(); err != nil {
+		return err
+	}
+	// A writer that cannot flush sends when this returns; the node waits for that too.
+	_ = http.NewResponseController(x.w).Flush()
+	x.s.log.Info("shutdown asked for", "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.opts.Operations.Shutdown()
+	return nil
+}
+
+// reload reads the configuration again. What comes of it is in the log.
+func (x *exchange) reload() error {
+	x.s.opts.Operations.Reload()
+	return x.accepted()
+}
+
+// mergeIndexes merges the tables of the index.
+func (x *exchange) mergeIndexes() error {
+	id, err := x.s.opts.Operations.MergeIndexes()
+	if err != nil {
+		return err
+	}
+	b, fields := x.out[:0], []field{textField("mergeIndexesId", "MergeIndexesId", id.String())}
+	switch x.media.form {
+	case formJSON:
+		b = append(b, "{\n"...)
+		b = append(appendMembers(b, "  ", fields), "\n}"...)
+	case formTextXML, formAppXML:
+		b = append(b, xmlProlog+"<MergeIndexesResultDto>"...)
+		b = append(appendLeaves(b, fields), "</MergeIndexesResultDto>"...)
+	default:
+		b = append(b, fields[0].xml+": "+fields[0].value...)
+	}
+	x.out = b
+	x.ok()
+	return nil
+}
+
+// login tells the caller who it is, by which interfaces check credentials. It is
+// JSON whatever was accepted: those that sign in so do not all ask for it.
+func (x *exchange) login() error {
+	b := append(x.out[:0], "{\n  \"data\": {\n"...)
+	b = appendMembers(b, "    ", []field{
+		{json: "loginName", value: x.who.Login},
+		{json: "fullName", value: x.who.Login},
+		{json: "groups", value: string(appendStrings(nil, "    ", x.who.Groups)), bare: true},
+		{json: "dateLastUpdated", value: time.Now().UTC().Format(tickTime)},
+	})
+	x.out = append(b, "\n  },\n  \"success\": true,\n  \"error\": \"Success\"\n}"...)
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.media = typeJSON
+	x.ok()
+	return nil
+}

@@ -1,0 +1,270 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+const (
+	opsCredentials  = "Basic b3BzOmNoYW5nZWl0"
+	janeCredentials = "Basic amFuZTpjaGFuZ2VpdA=="
+)
+
+// TestOperatorRights asks for everything that an operator looks at or does, as
+// everybody.
+func TestOperatorRights(t *testing.T) {
+	const user, ops = 1, 2 // The first caller that is let in.
+	callers := []http.Header{nil, with("Authorization", janeCredentials), with("Authorization", opsCredentials), admin()}
+	for _, open := range []bool{false, true} {
+		n := newOperator(t, func(o *httpapi.Options) { o.AllowAnonymousEndpointAccess = open })
+		for path, c := range map[string]struct {
+			method string
+			from   int
+			opened bool
+		}{
+			"/stats": {"GET", user, true}, "/stats/": {"GET", user, true}, "/stats/proc": {"GET", user, true}, "/stats/none": {"GET", user, true},
+			"/stats/replication": {"GET", user, true}, "/stats/tcp": {"GET", user, true}, "/metrics": {"GET", user, true},
+			"/admin/login":  {"GET", user, false},
+			"/info/options": {"GET", ops, false}, "/sys/subsystems": {"GET", ops, false},
+			"/histogram/reader-readevent": {"GET", ops, false}, "/histogram/none": {"GET", ops, false},
+			"/admin/shutdown": {"POST", ops, false}, "/admin/reloadconfig": {"POST", ops, false}, "/admin/mergeindexes": {"POST", ops, false},
+		} {
+			for i, h := range callers {
+				a := n.do(c.method, path, "", h.Clone())
+				equal(t, fmt.Sprintf("%s for caller %d, open %v", path, i, open), a.status != 401, i >= c.from || c.opened && open)
+				if a.status == 401 {
+					a.has(t, "WWW-Authenticate", `X-Basic realm="ESDB"`)
+					equal(t, "body", a.body, "")
+				}
+			}
+			n.do(c.method, path, "", with("Authorization", wrongCredentials)).is(t, 401)
+		}
+	}
+}
+
+// TestOperatorMethods has each path answer OPTIONS to everybody and refuse what
+// it does not do.
+func TestOperatorMethods(t *testing.T) {
+	n := newOperator(t)
+	for path, methods := range map[string]string{
+		"/stats": "GET, OPTIONS", "/stats/": "GET, OPTIONS", "/stats/a/b": "GET, OPTIONS", "/stats/replication": "GET, OPTIONS", "/stats/tcp": "GET, OPTIONS",
+		"/metrics": "GET, OPTIONS", "/histogram/x": "GET, OPTIONS", "/info/options": "GET, OPTIONS", "/sys/subsystems": "GET, OPTIONS",
+		"/admin/login": "GET, OPTIONS", "/admin/shutdown": "POST, OPTIONS", "/admin/reloadconfig": "POST, OPTIONS", "/admin/mergeindexes": "POST, OPTIONS",
+		"/health/ready": "GET, HEAD, OPTIONS", "/health/startup": "GET, HEAD, OPTIONS",
+	} {
+		a := n.do("OPTIONS", path, "", nil).is(t, 200)
+		equal(t, "body", a.body, "")
+		checkCORS(t, a, methods)
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "FOO"} {
+			known := strings.Contains(methods, method) || method == "HEAD" && strings.Contains(methods, "GET")
+			a := n.do(method, path, "", admin())
+			equal(t, method+" "+path+" is known", a.status != 405, known)
+			checkCORS(t, a, methods)
+			if !known {
+				equal(t, "body", a.has(t, "Allow", methods).body, "")
+			}
+		}
+	}
+}
+
+func TestOperationsNegotiation(t *testing.T) {
+	n := newOperator(t)
+	for _, c := range []struct{ accept, format, want string }{
+		{"", "", "text/plain"},
+		{"*/*", "", "text/plain"},
+		{"text/*", "", "text/plain"},
+		{"application/*", "", appJSON},
+		{"application/json, text/plain, */*", "", appJSON},
+		{"application/xml", "", "application/xml"},
+		{textXML, "", textXML},
+		{textXML, "json", appJSON},
+		{"", "xml", textXML},
+		{"", "nonsense", ""},
+		{"image/png", "", ""},
+	} {
+		a := n.do("POST", "/admin/mergeindexes?format="+c.format, "ignored", headersWith(c.accept))
+		if c.want == "" {
+			equal(t, "body", a.is(t, 406).body, "")
+			for _, path := range []string{"/admin/shutdown", "/admin/reloadconfig"} {
+				n.do("POST", path+"?format="+c.format, "", headersWith(c.accept)).is(t, 406)
+			}
+			n.get("/admin/login?format="+c.format, c.accept).is(t, 406)
+			continue
+		}
+		a.is(t, 200).has(t, "Content-Type", c.want+"; charset=utf-8")
+		id := event.ID{0xab, 15: n.operations.ids}.String()
+		equal(t, c.accept, a.body, map[string]string{
+			"text/plain": "MergeIndexesId: " + id,
+			appJSON:      "{\n  \"mergeIndexesId\": \"" + id + "\"\n}",
+			textXML:      `<?xml version="1.0" encoding="utf-8"?><MergeIndexesResultDto><MergeIndexesId>` + id + "</MergeIndexesId></MergeIndexesResultDto>",
+			"application/xml": `<?xml version="1.0" encoding="utf-8"?><MergeIndexesResultDto><MergeIndexesId>` + id +
+				"</MergeIndexesId></MergeIndexesResultDto>",
+		}[c.want])
+	}
+}
+
+func headersWith(accept string) http.Header {
+	h := admin()
+	if accept != "" {
+		h.Set("Accept", accept)
+	}
+	return h
+}
+
+func TestOperations(t *testing.T) {
+	n := newOperator(t)
+	for _, path := range []string{"/admin/reloadconfig", "/admin/shutdown"} {
+		for _, contentType := range []string{"", "image/png", appJSON} {
+			h := admin("Accept", appJSON)
+			if contentType != "" {
+				h.Set("Content-Type", contentType)
+			}
+			equal(t, "body", n.do("POST", path, "{ignored", h).is(t, 200).body, "")
+		}
+	}
+	equal(t, "asked for", strings.Join(n.operations.calls, " "), "reload reload reload shutdown shutdown shutdown")
+	n.do("POST", "/admin/shutdown", "", nil).is(t, 401)
+	n.do("POST", "/admin/reloadconfig", "", admin("Accept", "image/png")).is(t, 406)
+	equal(t, "asked for", len(n.operations.calls), 6)
+
+	n.operations.fail = event.ErrNotReady
+	n.do("POST", "/admin/mergeindexes", "", admin()).is(t, 503).says(t, "Server Is Not Ready")
+	newNode(t).do("POST", "/admin/shutdown", "", admin()).is(t, 404)
+}
+
+// TestShutdownAnswersFirst stops the node only when the client has its answer.
+func TestShutdownAnswersFirst(t *testing.T) {
+	n := newOperator(t)
+	answered, stopped := make(chan struct{}), make(chan struct{})
+	n.operations.shutdown = func() {
+		<-answered
+		close(stopped)
+	}
+	r, err := http.NewRequest("POST", "http://"+listen(t, n.handler)+"/admin/shutdown", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = admin()
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "status", response.StatusCode, 200)
+	equal(t, "length", response.ContentLength, 0)
+	equal(t, "close", response.Close, true)
+	if err := response.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	close(answered)
+	<-stopped
+}
+
+func TestLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newOperator(t)
+		for credentials, who := range map[string]string{
+			janeCredentials: `"jane",` + "\n    " + `"fullName": "jane",` + "\n    " + `"groups": []`,
+			opsCredentials:  `"ops",` + "\n    " + `"fullName": "ops",` + "\n    " + `"groups": [` + "\n      \"$ops\"\n    ]",
+		} {
+			for _, accept := range []string{"*/*", appJSON, "text/plain", textXML} {
+				a := n.do("GET", "/admin/login", "", with("Authorization", credentials, "Accept", accept)).is(t, 200).
+					has(t, "Content-Type", "application/json; charset=utf-8").has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
+				equal(t, "login", a.body, `{
+  "data": {
+    "loginName": `+who+`,
+    "dateLastUpdated": "`+time.Now().UTC().Format("2006-01-02T15:04:05.9999999Z")+`"
+  },
+  "success": true,
+  "error": "Success"
+}`)
+			}
+		}
+		n.do("GET", "/admin/login", "", nil).is(t, 401)
+		n.do("GET", "/admin/login", "", with("Authorization", wrongCredentials)).is(t, 401)
+	})
+	n := newOperator(t, func(o *httpapi.Options) { o.Insecure = true })
+	n.access.insecure = true
+	a := decode[struct{ Data struct{ LoginName string } }](t, n.do("GET", "/admin/login", "", nil))
+	equal(t, "without security", a.Data.LoginName, "system")
+}
+
+// TestDisableAdminUI removes what the interface uses, for whoever asks.
+func TestDisableAdminUI(t *testing.T) {
+	n := newOperator(t, func(o *httpapi.Options) { o.DisableAdminUI = true })
+	for _, path := range []string{"/", "/web", "/sys/subsystems", "/admin/login", "/admin/shutdown", "/admin/reloadconfig", "/admin/mergeindexes"} {
+		for _, method := range []string{"GET", "POST", "OPTIONS"} {
+			equal(t, "body", n.do(method, path, "", admin()).is(t, 404).body, "")
+		}
+	}
+	equal(t, "asked for", len(n.operations.calls), 0)
+	for _, path := range []string{"/info", "/info/options", "/stats", "/metrics", "/histogram/reader-readevent", "/ping"} {
+		n.get(path, "").is(t, 200)
+	}
+}
+
+func TestSubsystems(t *testing.T) {
+	for _, c := range []struct {
+		running []string
+		body    string
+	}{
+		{nil, "[]"},
+		{[]string{}, "[]"},
+		{[]string{"Projections"}, "[\n  \"Projections\"\n]"},
+		{[]string{"Projections", "a\"b"}, "[\n  \"Projections\",\n  \"a\\\"b\"\n]"},
+	} {
+		n := newOperator(t, func(o *httpapi.Options) { o.Subsystems = func() []string { return c.running } })
+		a := n.get("/sys/subsystems", "").is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
+		equal(t, "subsystems", a.body, c.body)
+		for accept, status := range map[string]int{"*/*": 200, "application/*": 200, appJSON: 200, "text/plain": 406, textXML: 406} {
+			n.get("/sys/subsystems", accept).is(t, status)
+		}
+		n.get("/sys/subsystems?format=text", "").is(t, 406)
+	}
+	equal(t, "none", newNode(t).get("/sys/subsystems", "").is(t, 200).body, "[]")
+}
+
+func TestInfo(t *testing.T) {
+	n := newOperator(t, func(o *httpapi.Options) {
+		o.Subsystems, o.ProjectionsMode = func() []string { return []string{"Projections"} }, "System"
+		o.Insecure = true
+	})
+	n.golden("info-projections.json", "/info", "")
+	bare := newNode(t, func(o *httpapi.Options) { o.DisableAtomPub = true }).get("/info", "").is(t, 200)
+	equal(t, "without streams", strings.Contains(bare.body, `"atomPub": false`), true)
+}
+
+func TestOptions(t *testing.T) {
+	n := newOperator(t)
+	n.golden("options.json", "/info/options", appJSON)
+	want := n.get("/info/options", "").is(t, 200).body
+	for _, accept := range []string{"*/*", "text/plain", textXML, "application/xml"} {
+		a := n.get("/info/options", accept).is(t, 200).has(t, "Content-Type", "application/json; charset=utf-8")
+		equal(t, accept, a.body, want)
+	}
+	n.get("/info/options", "image/png").is(t, 406)
+	n.get("/info/options?format=nonsense", "").is(t, 406)
+
+	var got []struct {
+		Name, Description, Group, Value string
+		PossibleValues                  []string
+		ConfigurationSource             string
+		DeprecationMessage              *string
+	}
+	if err := json.Unmarshal([]byte(want), &got); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range someSettings() {
+		equal(t, v.Name, fmt.Sprint(got[i].Name, got[i].Description, got[i].Group, got[i].Value, got[i].ConfigurationSource, got[i].PossibleValues),
+			fmt.Sprint(v.Name, v.Description, v.Group, v.Value, v.Source, v.Possible))
+		equal(t, "deprecation of "+v.Name, got[i].DeprecationMessage != nil, v.Deprecation != "")
+	}
+	newNode(t).get("/info/options", "").is(t, 404)
+}

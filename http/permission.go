@@ -1,0 +1,149 @@
+package httpapi
+
+import (
+	"strings"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+)
+
+// requirement is what an operation asks of its caller. The zero value lets nobody
+// in, so that an operation of which nothing was said is noticed.
+type requirement struct {
+	rule  rule
+	level access.Level // of byLevel and byLevelOrSelf
+	right access.Right // of byStream
+	// opened are the options each of which lets in callers without credentials.
+	opened opening
+}
+
+type rule uint8
+
+const (
+	byNobody      rule = iota
+	byAnyone           // credentials are not even looked at
+	byLevel            // who reaches the level
+	byLevelOrSelf      // who reaches the level, and the user that the path names
+	bySelf             // the user that the path names, and nobody else
+	byStream           // who has the right to the stream that the path names
+)
+
+// opening is a set of options that let in callers without credentials.
+type opening uint8
+
+const (
+	openEndpoints opening = 1 << iota // AllowAnonymousEndpointAccess
+	openGossip                        // OverrideAnonymousEndpointAccessForGossip
+)
+
+// openings is the one place where the options about callers without credentials
+// are read. That about streams is part of Access, which judges streams.
+func (o *Options) openings() opening {
+	var open opening
+	if o.AllowAnonymousEndpointAccess {
+		open |= openEndpoints
+	}
+	if o.OverrideAnonymousEndpointAccessForGossip {
+		open |= openGossip
+	}
+	return open
+}
+
+// What the operations ask for. The rights to streams come from mayStream.
+var (
+	mayAnyone      = requirement{rule: byAnyone}
+	mayEverybody   = requirement{rule: byLevel, level: access.Anon}
+	mayUser        = requirement{rule: byLevel, level: access.Auth}
+	mayUserOrOpen  = requirement{rule: byLevel, level: access.Auth, opened: openEndpoints}
+	mayGossip      = requirement{rule: byLevel, level: access.Auth, opened: openEndpoints | openGossip}
+	mayOps         = requirement{rule: byLevel, level: access.Ops}
+	mayAdmin       = requirement{rule: byLevel, level: access.Admin}
+	mayAdminOrSelf = requirement{rule: byLevelOrSelf, level: access.Admin}
+	maySelf        = requirement{rule: bySelf}
+)
+
+func mayStream(right access.Right) requirement { return requirement{rule: byStream, right: right} }
+
+// permit returns event.ErrNotAuthorized unless the caller may do the operation.
+// It knows of the route alone: whether anything is there is not looked at.
+func (x *exchange) permit(m *requirement) error {
+	switch m.rule {
+	case byAnyone:
+		return nil
+	case byStream:
+		return x.authorize(m.right)
+	case bySelf:
+		if x.isSelf() {
+			return nil
+		}
+	case byLevel, byLevelOrSelf:
+		if m.opened&x.s.open != 0 || m.rule == byLevelOrSelf && x.isSelf() {
+			return nil
+		}
+		return access.CheckLevel(x.who, m.level)
+	}
+	return event.ErrNotAuthorized
+}
+
+// isSelf reports whether the caller is the user that the path names. A user of
+// the name of the system account is not that account.
+func (x *exchange) isSelf() bool {
+	return !x.who.IsAnonymous() && !x.who.IsSystem() && x.who.Login == x.route.argument
+}
+
+// authorize checks the caller's right to the stream of the route. Nobody, however
+// entitled, writes to or deletes the log, or deletes a metadata stream.
+func (x *exchange) authorize(right access.Right) error {
+	stream := x.route.stream
+	if stream == event.AllStream && (right == access.WriteRight || right == access.DeleteRight) ||
+		event.IsMetaStream(stream) && right == access.DeleteRight {
+		return event.ErrNotAuthorized
+	}
+	return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
+}
+
+// String says who meets the requirement.
+func (m requirement) String() string {
+	switch m.rule {
+	case byAnyone:
+		return "everybody; credentials are not looked at"
+	case byLevel:
+		return levelText(m.level)
+	case byLevelOrSelf:
+		return levelText(m.level) + ", or the user itself"
+	case bySelf:
+		return "the user itself alone"
+	case byStream:
+		return "the stream's " + m.right.String() + " right"
+	}
+	return "nobody"
+}
+
+func levelText(l access.Level) string {
+	switch l {
+	case access.Anon:
+		return "everybody"
+	case access.Auth:
+		return "any user"
+	case access.Ops:
+		return "operators"
+	case access.Admin:
+		return "administrators"
+	}
+	return l.String()
+}
+
+// note names the options each of which lets in callers without credentials.
+func (m requirement) note() string {
+	var options []string
+	if m.rule == byStream {
+		options = append(options, "AllowAnonymousStreamAccess")
+	}
+	if m.opened&openEndpoints != 0 {
+		options = append(options, "AllowAnonymousEndpointAccess")
+	}
+	if m.opened&openGossip != 0 {
+		options = append(options, "OverrideAnonymousEndpointAccessForGossip")
+	}
+	return strings.Join(options, ", ")
+}

@@ -1,0 +1,403 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// storedUsers is the store as package access asks for it.
+type storedUsers struct{ *memStore }
+
+func (s storedUsers) LastEvent(ctx context.Context, stream string) (event.Record, error) {
+	e, err := s.ReadEvent(ctx, stream, event.Head, false)
+	return e.Record, err
+}
+
+// setUser stores a user whose password is changeit.
+func (s storedUsers) setUser(t testing.TB, login string, disabled bool, groups ...string) {
+	t.Helper()
+	salt := []byte("0123456789abcdef")
+	hash, err := pbkdf2.Key(sha256.New, "changeit", salt, 1, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(map[string]any{
+		"loginName": login, "salt": salt, "hash": hash, "groups": groups, "disabled": disabled, "alg": "pbkdf2-sha256", "iter": 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.append("$user-"+login, 0, event.Proposed{Type: "$UserCreated", Flags: event.FlagJSON, Data: data})
+}
+
+// deaf is a store that takes writes and forgets them.
+type deaf struct{ *memStore }
+
+func (deaf) Write(context.Context, *event.Write) (event.Written, error) { return event.Written{}, nil }
+
+// idle are users to whom nothing is done.
+type idle struct{}
+
+func (idle) List(context.Context) ([]access.Account, error) { return nil, nil }
+func (idle) Get(context.Context, string) (access.Account, error) {
+	return access.Account{}, event.ErrUserNotFound
+}
+func (idle) Create(context.Context, access.NewAccount) error              { return nil }
+func (idle) Update(context.Context, string, string, []string) error       { return nil }
+func (idle) Delete(context.Context, string) error                         { return nil }
+func (idle) SetDisabled(context.Context, string, bool) error              { return nil }
+func (idle) ResetPassword(context.Context, string, string) error          { return nil }
+func (idle) ChangePassword(context.Context, string, string, string) error { return nil }
+
+// access authenticates as a node does, and judges streams as it does.
+type nodeAccess struct {
+	*access.Authenticator
+	*access.Policy
+}
+
+// mode is how a node is set up, as far as permissions go.
+type mode struct {
+	name                       string
+	endpoints, gossip, streams bool
+	trusted, insecure          bool
+}
+
+// newGuarded is a node with everything there is to serve, and real callers.
+func newGuarded(t testing.TB, m mode) *node {
+	var hasher = access.NewHasher(access.HasherOptions{Iterations: 1, Parallel: 1})
+	o := newOperator(t, func(o *httpapi.Options) {
+		store := storedUsers{o.Store.(*memStore)}
+		logins, err := access.NewAuthenticator(store, access.AuthenticatorOptions{Insecure: m.insecure, TrustedAuth: m.trusted, Hasher: hasher})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy := access.NewPolicy(store, access.PolicyOptions{Insecure: m.insecure, AllowAnonymousStreamAccess: m.streams})
+		o.Access = nodeAccess{logins, policy}
+		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
+		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
+	})
+	store := storedUsers{o.store}
+	store.setUser(t, "jane", false, "billing")
+	store.setUser(t, "joe", false)
+	store.setUser(t, "gone", true, "$admins")
+	store.setUser(t, "olga", false, "$ops")
+	store.setUser(t, "ops", false)
+	store.setUser(t, "ada", false, "x", "$admins")
+	store.setUser(t, "admin", false)
+	acl, err := json.Marshal(map[string]any{"$acl": map[string]any{
+		"$r": lists["read"], "$w": lists["write"], "$d": lists["delete"], "$mr": lists["metadata read"], "$mw": lists["metadata write"],
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.append("$$private", 0, event.Proposed{Type: event.TypeMetadata, Flags: event.FlagJSON, Data: acl})
+	return o.node
+}
+
+// caller is somebody who asks for everything. Whoever is refused gets 401
+// whatever is asked for; the others are who, or nobody when that is empty.
+type caller struct {
+	name    string
+	header  http.Header
+	onNode  bool // the connection is another node's
+	refused bool
+	who     string
+	level   int
+	roles   []string // beside who
+}
+
+// Levels of callers and of what they may do.
+const (
+	levelAnon = iota
+	levelAuth
+	levelOps
+	levelAdmin
+	levelSystem
+)
+
+func callers(m mode) []caller {
+	trusted := func(header, who string, level int, roles ...string) caller {
+		c := caller{name: "trusted " + header, header: with("ES-TrustedAuth", header), who: who, level: level, roles: roles}
+		if !m.trusted {
+			c.who, c.level, c.roles = "", levelAnon, nil
+		}
+		return c
+	}
+	malformed := trusted("a;b;c", "", levelAnon)
+	malformed.refused = m.trusted
+	return []caller{
+		{name: "anonymous"},
+		{name: "another scheme", header: with("Authorization", "Bearer x")},
+		{name: "wrong password", header: as("admin", "wrong"), refused: true},
+		{name: "unknown", header: as("nobody", "changeit"), refused: true},
+		{name: "disabled", header: as("gone", "changeit"), refused: true},
+		{name: "bad base64", header: with("Authorization", "Basic !!!"), refused: true},
+		{name: "no colon", header: with("Authorization", "Basic YWRtaW4="), refused: true},
+		{name: "jane", header: as("jane", "changeit"), who: "jane", level: levelAuth, roles: []string{"billing"}},
+		{name: "joe", header: as("joe", "changeit"), who: "joe", level: levelAuth},
+		{name: "olga of $ops", header: as("olga", "changeit"), who: "olga", level: levelOps, roles: []string{"$ops"}},
+		{name: "ops", header: as("ops", "changeit"), who: "ops", level: levelOps, roles: []string{"$ops"}},
+		{name: "ada of $admins", header: as("ada", "changeit"), who: "ada", level: levelAdmin},
+		{name: "admin", header: as("admin", "changeit"), who: "admin", level: levelAdmin},
+		trusted("jane", "jane", levelAuth),
+		trusted("proxy; a, $ops", "proxy", levelOps, "a", "$ops"),
+		trusted("proxy; $admins", "proxy", levelAdmin),
+		malformed,
+		{name: "node", onNode: true, level: levelSystem},
+	}
+}
+
+// who may do what, written down once more: by method and path, and for what is
+// allowed a word. Those of streams name the right.
+var expectations = map[string]string{
+	"GET /ping": "anon", "GET /info": "anon", "GET /": "anon", "GET /web": "anon",
+	"GET /health/live": "open", "GET /health/ready": "open", "GET /health/startup": "open",
+	"GET /gossip": "gossip", "POST /gossip": "gossip",
+	"GET /stats": "auth, opened", "GET /stats/{argument}": "auth, opened", "GET /metrics": "auth, opened",
+	"GET /info/options": "ops", "GET /sys/subsystems": "ops", "GET /histogram/{argument}": "ops",
+	"POST /admin/shutdown": "ops", "POST /admin/reloadconfig": "ops", "POST /admin/mergeindexes": "ops",
+	"POST /admin/node/priority/{argument}": "ops", "POST /admin/node/resign": "ops",
+	"GET /admin/cluster/members": "ops", "POST /admin/cluster/members": "ops", "DELETE /admin/cluster/members/{argument}": "ops",
+	"POST /admin/scavenge": "ops", "GET /admin/scavenge/{argument}": "ops", "DELETE /admin/scavenge/{argument}": "ops",
+	"GET /admin/login": "auth",
+
+	"GET /users": "admin", "POST /users": "admin", "GET /users/": "admin", "POST /users/": "admin",
+	"GET /users/$current": "auth",
+	"GET /users/{login}":  "admin or jane", "PUT /users/{login}": "admin", "DELETE /users/{login}": "admin",
+	"POST /users/{login}/command/enable": "admin", "PUT /users/{login}/command/enable": "admin",
+	"POST /users/{login}/command/disable": "admin", "PUT /users/{login}/command/disable": "admin",
+	"POST /users/{login}/command/reset-password": "admin", "POST /users/{login}/command/change-password": "jane",
+
+	"GET /streams/{stream}": "read", "POST /streams/{stream}": "write", "DELETE /streams/{stream}": "delete",
+	"GET /streams/{stream}/": "anon", "POST /streams/{stream}/": "anon", "DELETE /streams/{stream}/": "anon",
+	"GET /streams/{stream}/{number}": "read", "GET /streams/{stream}/{number}/{count}": "read",
+	"GET /streams/{stream}/{number}/backward/{count}": "read", "GET /streams/{stream}/{number}/forward/{count}": "read",
+	"POST /streams/{stream}/incoming/{id}": "write",
+	"GET /streams/{stream}/metadata":       "metadata read", "POST /streams/{stream}/metadata": "metadata write",
+	"GET /streams/{stream}/metadata/": "anon", "POST /streams/{stream}/metadata/": "anon",
+	"GET /streams/{stream}/metadata/{number}": "metadata read", "GET /streams/{stream}/metadata/{number}/{count}": "metadata read",
+	"GET /streams/{stream}/metadata/{number}/backward/{count}": "metadata read",
+	"GET /streams/{stream}/metadata/{number}/forward/{count}":  "metadata read",
+	"GET /streams/$all": "read", "POST /streams/$all": "write", "DELETE /streams/$all": "delete",
+	"GET /streams/$all/{position}/{count}": "read", "GET /streams/$all/{position}/backward/{count}": "read",
+	"GET /streams/$all/{position}/forward/{count}": "read",
+	"GET /streams/$all/filtered":                   "read", "GET /streams/$all/filtered/{position}/{count}": "read",
+	"GET /streams/$all/filtered/{position}/backward/{count}": "read", "GET /streams/$all/filtered/{position}/forward/{count}": "read",
+}
+
+// words are how the table of the interface says the same.
+var words = map[string]string{
+	"open": "everybody; credentials are not looked at", "anon": "everybody", "gossip": "any user", "auth, opened": "any user", "auth": "any user",
+	"ops": "operators", "admin": "administrators", "admin or jane": "administrators, or the user itself", "jane": "the user itself alone",
+	"read": "the stream's read right", "write": "the stream's write right", "delete": "the stream's delete right",
+	"metadata read": "the stream's metadata read right", "metadata write": "the stream's metadata write right",
+}
+
+// lists are the roles that may do what to the private stream, beside admins.
+var lists = map[string][]string{
+	"read": {"billing"}, "write": {"joe"}, "delete": {"$ops", "x"}, "metadata read": {"jane", "joe"}, "metadata write": {},
+}
+
+// allowed says whether a caller may do something to what the path names.
+func allowed(m mode, c *caller, what, path string) bool {
+	level := c.level
+	if m.insecure {
+		level = levelSystem
+	}
+	switch what {
+	case "open", "anon":
+		return true
+	case "gossip":
+		return m.gossip || m.endpoints || level >= levelAuth
+	case "auth, opened":
+		return m.endpoints || level >= levelAuth
+	case "auth":
+		return level >= levelAuth
+	case "ops":
+		return level >= levelOps
+	case "admin":
+		return level >= levelAdmin
+	case "admin or jane":
+		return level >= levelAdmin || c.who == "jane"
+	case "jane":
+		return c.who == "jane"
+	}
+	// What is left are rights to streams.
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/streams/"), "/")
+	if name == "$$private" {
+		switch what {
+		case "read", "write":
+			what = "metadata " + what
+		}
+		name = "private"
+		if what == "delete" {
+			return false
+		}
+	}
+	switch {
+	case name == "$all" && (what == "write" || what == "delete"):
+		return false
+	case level >= levelAdmin:
+		return true
+	case level == levelAnon && !m.streams, name == "$all", name == "$ce-a":
+		return false
+	case name == "private":
+		return slices.ContainsFunc(append(c.roles, c.who), func(role string) bool { return slices.Contains(lists[what], role) })
+	}
+	return true
+}
+
+// samples are the paths of a pattern.
+func samples(pattern string) []string {
+	path := strings.NewReplacer("scavenge/{argument}", "scavenge/current", "{argument}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{position}", "head",
+		"{id}", "0f9fad5b-d9cb-469f-a165-70867728950e").Replace(pattern)
+	if !strings.Contains(path, "{stream}") {
+		return []string{path}
+	}
+	var paths []string
+	for _, stream := range []string{"plain", "private", "$$private", "$ce-a"} {
+		paths = append(paths, strings.Replace(path, "{stream}", stream, 1))
+	}
+	return paths
+}
+
+// TestPermissions asks for everything in every way as everybody, and compares
+// who is let in with what the server says of itself and with what it should be.
+func TestPermissions(t *testing.T) {
+	for _, m := range []mode{
+		{name: "default", gossip: true},
+		{name: "closed gossip"},
+		{name: "open endpoints", endpoints: true},
+		{name: "open streams", gossip: true, streams: true},
+		{name: "trusted", gossip: true, trusted: true},
+		{name: "insecure", gossip: true, insecure: true},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			n := newGuarded(t, m)
+			methods := map[string]map[string]string{} // what each method of a path needs, by pattern
+			for _, e := range n.server.Endpoints() {
+				what, ok := expectations[e.Method+" "+e.Path]
+				if !ok {
+					t.Errorf("%s %s: nobody said who may", e.Method, e.Path)
+				}
+				equal(t, e.Method+" "+e.Path, e.Who, words[what])
+				if methods[e.Path] == nil {
+					methods[e.Path] = map[string]string{}
+				}
+				methods[e.Path][e.Method] = what
+			}
+			for key := range expectations {
+				method, pattern, _ := strings.Cut(key, " ")
+				if _, ok := methods[pattern][method]; !ok && !(m.insecure && strings.HasPrefix(pattern, "/users")) {
+					t.Errorf("%s is not served", key)
+				}
+			}
+			for pattern, of := range methods {
+				for _, path := range samples(pattern) {
+					for _, c := range callers(m) {
+						n.walk(t, m, &c, of, path)
+					}
+				}
+			}
+		})
+	}
+}
+
+// walk sends every method to a path as a caller, and compares the status with
+// what the methods of the path need.
+func (n *node) walk(t *testing.T, m mode, c *caller, of map[string]string, path string) {
+	t.Helper()
+	ignored := of["GET"] == "open"
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FOO"} {
+		a := n.ask(c, method, path)
+		name := fmt.Sprintf("%s: %s %s as %s", m.name, method, path, c.name)
+		what, ok := of[method]
+		if method == "HEAD" {
+			what, ok = of["GET"]
+		}
+		switch {
+		case c.refused && !m.insecure && !ignored:
+			equal(t, name, a.status, 401)
+		case method == "OPTIONS":
+			equal(t, name, a.status, 200)
+		case !ok:
+			equal(t, name, a.status, 405)
+		case allowed(m, c, what, path):
+			if slices.Contains([]int{401, 403, 405, 406, 415}, a.status) {
+				t.Errorf("%s: %d, is allowed", name, a.status)
+			}
+		default:
+			equal(t, name, a.status, 401)
+			equal(t, name, a.body, "")
+		}
+		challenge := a.header.Get("WWW-Authenticate")
+		if (a.status == 401) != (challenge == `X-Basic realm="ESDB"`) {
+			t.Errorf("%s: %d with challenge %q", name, a.status, challenge)
+		}
+	}
+}
+
+// ask sends a request that lacks nothing but, it may be, the right to it.
+func (n *node) ask(c *caller, method, path string) answer {
+	body := `{"members":[],"loginName":"u","password":"p","newPassword":"p","currentPassword":"p"}`
+	ctx := context.Background()
+	if c.onNode {
+		ctx = access.WithNodeConn(ctx)
+	}
+	r := httptest.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
+	for k, v := range c.header {
+		r.Header[k] = v
+	}
+	r.Header.Set("Content-Type", appJSON)
+	r.Header.Set("ES-EventType", "t")
+	// Whoever fails again and again from one address is slowed.
+	n.ids++
+	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", n.ids>>16&0xff, n.ids>>8&0xff, n.ids&0xff)
+	return n.serve(r)
+}
+
+// TestPermissionsDocument compares the list of who may do what with its file.
+func TestPermissionsDocument(t *testing.T) {
+	n := newGuarded(t, mode{gossip: true})
+	var b strings.Builder
+	b.WriteString(permissionsHead)
+	for _, e := range n.server.Endpoints() {
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", e.Method, e.Path, e.Who, e.Note)
+	}
+	compareFile(t, filepath.Join("..", "docs", "permissions.md"), b.String())
+}
+
+const permissionsHead = `# Who may do what
+
+This list is made of the server's own table of routes: rewrite it with ` + "`make golden`" + `, do not edit it.
+
+- **everybody** needs no credentials. Whoever gives wrong ones is refused nevertheless, with 401, on every path but those where credentials are not looked at.
+- **any user** is everybody who gave credentials that are right.
+- **operators** are members of ` + "`$ops` and `$admins`, and the users `ops` and `admin`" + `.
+- **administrators** are members of ` + "`$admins`, and the user `admin`" + `.
+- **the user itself** is the one whose login stands in the path.
+- **the stream's rights** are those of its access list. A right that it does not mention is that of ` + "`$settings`" + `, else everybody has it; to streams whose
+  names begin with ` + "`$`" + ` administrators alone have it. Administrators have all rights, but nobody appends to ` + "`$all`" + `, deletes it, or deletes a metadata stream.
+
+Other nodes of the cluster are administrators and operators. With Insecure everybody is, and there are no users to manage.
+Refusals are 401, never 403, whether what was asked for exists or not. ` + "`OPTIONS`" + ` is answered on all paths, and ` + "`HEAD`" + ` as ` + "`GET`" + ` is.
+
+Each option that stands in a line, when it is true, lets in callers without credentials: to streams with the role ` + "`$all`" + ` alone, elsewhere as if they were
+entitled.
+
+| Method | Path | Who | Without credentials |
+| --- | --- | --- | --- |
+`

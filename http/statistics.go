@@ -1,0 +1,194 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/stats/tree"
+)
+
+// What the statistics are offered as: there is no text of them.
+var statsOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML)
+
+var (
+	statsResource   = newResource(operation{method: http.MethodGet, offer: statsOffer, may: mayUserOrOpen, serve: (*exchange).stats})
+	metricsResource = newResource(operation{method: http.MethodGet, may: mayUserOrOpen, serve: (*exchange).metrics})
+)
+
+// metrics leaves it to the exporter which of its formats the caller gets.
+func (x *exchange) metrics() error {
+	x.s.opts.Statistics.Metrics().ServeHTTP(x.w, x.r)
+	return nil
+}
+
+// cacheStats is the Cache-Control of figures, which are renewed once a second.
+var cacheStats = []string{"max-age=1, public"}
+
+// sendStats answers with a document of statistics, which it leaves as it is.
+func (x *exchange) sendStats(document []byte) error {
+	h := x.w.Header()
+	h[keyCacheControl] = cacheStats
+	h[keyContentType] = x.media.contentType
+	h[keyVary] = varyAccept
+	x.send(http.StatusOK, document)
+	return nil
+}
+
+// replicationStats lists the nodes that follow this one.
+func (x *exchange) replicationStats() error {
+	return sendConnections(x, "ReplicationStats", x.s.opts.Statistics.Replication(), func(c *ReplicationConnection) []field {
+		return []field{
+			textField("subscriptionId", "SubscriptionId", c.SubscriptionID.String()),
+			textField("connectionId", "ConnectionId", c.ConnectionID.String()),
+			textField("subscriptionEndpoint", "SubscriptionEndpoint", c.Endpoint),
+			intField("totalBytesSent", "TotalBytesSent", c.Sent),
+			intField("totalBytesReceived", "TotalBytesReceived", c.Received),
+			intField("pendingSendBytes", "PendingSendBytes", c.PendingSent),
+			intField("pendingReceivedBytes", "PendingReceivedBytes", c.PendingReceived),
+			intField("sendQueueSize", "SendQueueSize", c.Queued),
+		}
+	})
+}
+
+// tcpStats lists the clients that are connected by TCP: there is no such protocol.
+func (x *exchange) tcpStats() error {
+	return sendConnections[struct{}](x, "TcpConnectionStats", nil, nil)
+}
+
+// sendConnections answers with a list. Its elements are called as release 23.10
+// of the reference calls its types.
+func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) []field) error {
+	if x.media == typeJSON {
+		x.out = appendObjects(x.out[:0], "", list, fields)
+	} else {
+		x.out = appendElements(append(x.out[:0], xmlProlog...), "ArrayOf"+name, name, list, fields)
+	}
+	return x.sendStats(x.out)
+}
+
+const (
+	statsPrefix = "/stats/"
+
+	// Paths below it that are no figures.
+	segReplication = "replication"
+	segTCP         = "tcp"
+
+	// maxStatsSegments is more than figures are deep.
+	maxStatsSegments = 8
+)
+
+var errStatsPath = badRequest("Dynamic stats selection works only with grouping enabled")
+
+// stats answers with the figures, or those below an object of them.
+func (x *exchange) stats() error {
+	var segment [maxStatsSegments]string
+	n := segments(x.r.URL, statsPrefix, segment[:])
+	if n < 0 {
+		return problemNoRoute
+	}
+	path := segment[:n]
+	if n > 0 && path[n-1] == "" { // A slash too much.
+		path = path[:n-1]
+	}
+	if len(path) == 1 {
+		switch path[0] {
+		case segReplication:
+			return x.replicationStats()
+		case segTCP:
+			return x.tcpStats()
+		}
+	}
+	shape := statsShape{
+		xml:  x.media != typeJSON,
+		flat: !queryFlag(x.r.URL.RawQuery, "group", true),
+		full: queryFlag(x.r.URL.RawQuery, "metadata", false),
+	}
+	switch {
+	case len(path) == 0:
+		return x.sendStats(x.s.figures().document(shape))
+	case shape.flat:
+		return errStatsPath
+	}
+	node, ok := x.s.figures().tree().Find(path)
+	if !ok {
+		return problemNoRoute
+	}
+	x.out = shape.append(x.out[:0], node)
+	return x.sendStats(x.out)
+}
+
+// queryFlag reads a boolean of a query; whatever is none counts as absent.
+func queryFlag(raw, name string, absent bool) bool {
+	if v, ok := parseFlag(strings.TrimSpace(queryValue(raw, name))); ok {
+		return v
+	}
+	return absent
+}
+
+// statsShape is how figures are shown.
+type statsShape struct {
+	xml, flat bool
+	full      bool // with what is known about each
+}
+
+func (s statsShape) append(b []byte, n *tree.Node) []byte {
+	if s.xml {
+		return n.AppendXML(b, s.full)
+	}
+	return n.AppendJSON(b, s.full)
+}
+
+// figuresAge is for how long figures are shown again.
+const figuresAge = time.Second
+
+// figures are those of one moment, with the documents they were rendered to.
+// Everything is made when it is first asked for, and once.
+type figures struct {
+	taken time.Time
+	list  tree.Figures
+	tree  func() *tree.Node
+
+	mu        sync.Mutex // guards what follows, also while a document is made
+	documents map[statsShape][]byte
+}
+
+// figures returns the latest figures. Callers that come at the same moment may
+// take them at the same time; those of one of them stay.
+func (s *Server) figures() *figures {
+	if f := s.latest.Load(); f != nil && time.Since(f.taken) < figuresAge {
+		return f
+	}
+	list := s.opts.Statistics.Figures()
+	f := &figures{taken: time.Now(), list: list, tree: sync.OnceValue(list.Tree), documents: map[statsShape][]byte{}}
+	s.latest.Store(f)
+	return f
+}
+
+// document returns all figures. It must not be changed.
+func (f *figures) document(shape statsShape) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, ok := f.documents[shape]
+	if !ok {
+		b = f.render(shape)
+		f.documents[shape] = b
+	}
+	return b
+}
+
+func (f *figures) render(shape statsShape) []byte {
+	switch {
+	case !shape.flat:
+		return shape.append(nil, f.tree())
+	case !shape.xml:
+		return f.list.AppendFlatJSON(nil, shape.full)
+	}
+	flat := make(tree.Figures, len(f.list))
+	for i, figure := range f.list {
+		figure.Path = []string{strings.Join(figure.Path, "-")}
+		flat[i] = figure
+	}
+	return shape.append(nil, flat.Tree())
+}

@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/internal/jsontext"
+)
+
+// maxUserBody bounds the body of a request about users.
+const maxUserBody = 64 << 10
+
+var (
+	errUserBody      = badRequest("Invalid request. The body is not a JSON object.")
+	problemLargeUser = &problem{http.StatusRequestEntityTooLarge, "Too large a description of a user. Limit is 64kb", false}
+)
+
+// userField is a member of such a body that has a meaning. Others are ignored.
+type userField uint8
+
+const (
+	userLoginName userField = iota
+	userFullName
+	userGroups
+	userPassword
+	userNewPassword
+	userCurrentPassword
+	userFieldCount
+)
+
+var userFieldNames = [userFieldCount]string{"loginName", "fullName", "groups", "password", "newPassword", "currentPassword"}
+
+// userValue is the value of a member as it was written.
+type userValue struct {
+	raw  []byte
+	kind jsontext.Kind
+}
+
+// userFields are the members of a body. One that is not there is Invalid.
+type userFields [userFieldCount]userValue
+
+// userBody reads the body of the request.
+func (x *exchange) userBody(f *userFields) error {
+	body, err := x.readBody(maxUserBody)
+	switch {
+	case errors.Is(err, problemTooLarge):
+		return problemLargeUser
+	case err != nil:
+		return errUserBody
+	}
+	return f.decode(body)
+}
+
+// decode takes an object apart: names count in any case, of members of one name the last.
+func (f *userFields) decode(body []byte) error {
+	body = bytes.TrimPrefix(body, byteOrderMark)
+	if !utf8.Valid(body) || !jsontext.Valid(body) || !jsontext.IsObject(body) {
+		return errUserBody
+	}
+	for m := jsontext.ObjectAt(body, jsontext.Space(body, 0)); m.Next(); {
+		name := jsontext.Unquote(nil, m.Name)
+		for i := range f {
+			if strings.EqualFold(string(name), userFieldNames[i]) {
+				f[i] = userValue{m.Value, m.Kind}
+			}
+		}
+	}
+	return nil
+}
+
+// text returns a text, empty for one that is missing or null.
+func (f *userFields) text(field userField) (string, error) {
+	switch v := f[field]; v.kind {
+	case jsontext.Invalid, jsontext.Null:
+		return "", nil
+	case jsontext.String:
+		return string(jsontext.Unquote(nil, v.raw)), nil
+	}
+	return "", badRequest(userFieldNames[field] + " must be a text.")
+}
+
+// given returns a text that must be there.
+func (f *userFields) given(field userField) (string, error) {
+	if k := f[field].kind; k == jsontext.Invalid || k == jsontext.Null {
+		return "", badRequest(userFieldNames[field] + " is required.")
+	}
+	return f.text(field)
+}
+
+// required returns a text that must be there and not be empty.
+func (f *userFields) required(field userField) (string, error) {
+	text, err := f.text(field)
+	if err == nil && text == "" {
+		err = badRequest(userFieldNames[field] + " is required and must not be empty.")
+	}
+	return text, err
+}
+
+// groups returns the groups, none when they are missing or null. The result is never nil.
+func (f *userFields) groups() ([]string, error) {
+	groups := []string{}
+	v := f[userGroups]
+	switch v.kind {
+	case jsontext.Invalid, jsontext.Null:
+		return groups, nil
+	case jsontext.Array:
+	default:
+		return nil, badRequest("groups must be a list of texts.")
+	}
+	for e := jsontext.ArrayAt(v.raw, 0); e.Next(); {
+		if e.Kind != jsontext.String {
+			return nil, badRequest("groups must be a list of texts.")
+		}
+		groups = append(groups, string(jsontext.Unquote(nil, e.Value)))
+	}
+	return groups, nil
+}
+
+// newAccount returns the user that a body describes.
+func (f *userFields) newAccount() (a access.NewAccount, err error) {
+	if a.Login, err = f.required(userLoginName); err != nil {
+		return a, err
+	}
+	if err = checkLogin(a.Login); err != nil {
+		return a, err
+	}
+	if a.Password, err = f.required(userPassword); err != nil {
+		return a, err
+	}
+	if a.FullName, err = f.text(userFullName); err != nil {
+		return a, err
+	}
+	a.Groups, err = f.groups()
+	return a, err
+}
+
+// checkLogin says what keeps a login from being one.
+func checkLogin(login string) error {
+	switch {
+	case len(login) > access.MaxLoginBytes:
+		return badRequest(fmt.Sprintf("loginName is longer than %d bytes.", access.MaxLoginBytes))
+	case login == currentLogin:
+		return badRequest("loginName must not be " + currentLogin + ", which names the caller.")
+	case strings.ContainsFunc(login, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
+		return badRequest("loginName must not hold control characters or characters that do not exist.")
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/annalsdb/annals/access"
+)
+
+func FuzzUserPath(f *testing.F) {
+	for _, s := range []string{"/users", "/users/", "/users/$current", "/users/a%2Fb/command/enable", "/users/a/command/reset-password/", "/users/a/command/", "//users/", "/users/%00", "/users/\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if u, err := url.ParseRequestURI(s); err == nil {
+			res, login := resolveUser(u)
+			named := res != nil && res != &usersResource && res != &currentResource
+			if named == (login == "") {
+				t.Fatalf("%q gave login %q", s, login)
+			}
+		}
+		if s == "" || s == currentLogin {
+			return
+		}
+		// Whatever a user is called, its own addresses lead back to it.
+		home := string(appendUserURI(nil, s))
+		for path, want := range map[string]*resource{
+			home: &userResource, home + commandPath + "enable": &enableResource, home + commandPath + "disable": &disableResource,
+			home + commandPath + "reset-password": &resetResource, home + commandPath + "change-password": &changeResource,
+		} {
+			u, err := url.ParseRequestURI(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, login := resolveUser(u); res != want || login != s {
+				t.Fatalf("%q gave login %q", path, login)
+			}
+		}
+	})
+}
+
+func FuzzUserBody(f *testing.F) {
+	for _, s := range []string{
+		`{"loginName":"jane","fullName":"Jane Doe","groups":["a","b"],"password":"p"}`, `{"LOGINNAME":"\u0041","password":"\n","groups":null}`,
+		`{"groups":[1]}`, `{"loginName":1,"loginName":"x","password":"p"}`, `[]`, `{`, ``, "\xef\xbb\xbf{}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var fields userFields
+		if err := fields.decode(body); err != nil {
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {
+			t.Fatalf("%q was taken: %v", body, err)
+		}
+		a, err := fields.newAccount()
+		if err != nil {
+			if p, known := problemOf(err, reading); !known || p.status != 400 || p.text == "" {
+				t.Fatalf("%v became %+v", err, p)
+			}
+			return
+		}
+		if a.Login == "" || a.Password == "" || a.Groups == nil || len(a.Login) > access.MaxLoginBytes || !utf8.ValidString(a.Login) || a.Login == currentLogin {
+			t.Fatalf("%q became %+v", body, a)
+		}
+		for _, r := range a.Login {
+			if r < ' ' || r == 0x7f {
+				t.Fatalf("%q is a login", a.Login)
+			}
+		}
+	})
+}
