@@ -3,8 +3,8 @@ package httpapi
 import (
 	"cmp"
 	"net/http"
+	"regexp"
 	"slices"
-	"strings"
 )
 
 // Endpoint is one operation of the interface and who may do it.
@@ -36,8 +36,8 @@ var streamPatterns = [kinds][]string{
 	kindFilteredForward:  {"$all/filtered/{position}/forward/{count}"},
 }
 
-// placeholders are spelled in another way by the router.
-var placeholders = strings.NewReplacer(":"+argument, "{"+argument+"}", "*"+argument, "{"+argument+"}")
+// routerPlaceholder is how the router spells one.
+var routerPlaceholder = regexp.MustCompile(`[:*](\w+)$`)
 
 // Endpoints returns what the server serves, by path, each operation with what is
 // checked before it is done. OPTIONS is answered on all of them, and HEAD as GET is.
@@ -50,7 +50,7 @@ func (s *Server) Endpoints() []Endpoint {
 		}
 	}
 	for path, res := range s.fixedResources() {
-		add(placeholders.Replace(path), res)
+		add(routerPlaceholder.ReplaceAllString(path, "{$1}"), res)
 	}
 	if s.servesStreams() {
 		for k, patterns := range streamPatterns {

@@ -166,12 +166,12 @@ var expectations = map[string]string{
 	"GET /ping": "anon", "GET /info": "anon", "GET /": "anon", "GET /web": "anon",
 	"GET /health/live": "open", "GET /health/ready": "open", "GET /health/startup": "open",
 	"GET /gossip": "gossip", "POST /gossip": "gossip",
-	"GET /stats": "auth, opened", "GET /stats/{argument}": "auth, opened", "GET /metrics": "auth, opened",
-	"GET /info/options": "ops", "GET /sys/subsystems": "ops", "GET /histogram/{argument}": "ops",
+	"GET /stats": "auth, opened", "GET /stats/{path}": "auth, opened", "GET /metrics": "auth, opened",
+	"GET /info/options": "ops", "GET /sys/subsystems": "ops", "GET /histogram/{name}": "ops",
 	"POST /admin/shutdown": "ops", "POST /admin/reloadconfig": "ops", "POST /admin/mergeindexes": "ops",
-	"POST /admin/node/priority/{argument}": "ops", "POST /admin/node/resign": "ops",
-	"GET /admin/cluster/members": "ops", "POST /admin/cluster/members": "ops", "DELETE /admin/cluster/members/{argument}": "ops",
-	"POST /admin/scavenge": "ops", "GET /admin/scavenge/{argument}": "ops", "DELETE /admin/scavenge/{argument}": "ops",
+	"POST /admin/node/priority/{priority}": "ops", "POST /admin/node/resign": "ops",
+	"GET /admin/cluster/members": "ops", "POST /admin/cluster/members": "ops", "DELETE /admin/cluster/members/{node}": "ops",
+	"POST /admin/scavenge": "ops", "GET /admin/scavenge/{id}": "ops", "DELETE /admin/scavenge/{id}": "ops",
 	"GET /admin/login": "auth",
 
 	"GET /users": "admin", "POST /users": "admin", "GET /users/": "admin", "POST /users/": "admin",
@@ -262,7 +262,7 @@ func allowed(m mode, c *caller, what, path string) bool {
 
 // samples are the paths of a pattern.
 func samples(pattern string) []string {
-	path := strings.NewReplacer("scavenge/{argument}", "scavenge/current", "{argument}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{position}", "head",
+	path := strings.NewReplacer("scavenge/{id}", "scavenge/current", "{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{position}", "head",
 		"{id}", "0f9fad5b-d9cb-469f-a165-70867728950e").Replace(pattern)
 	if !strings.Contains(path, "{stream}") {
 		return []string{path}

@@ -197,7 +197,7 @@ func (s *Server) newRouter() *httprouter.Router {
 	r := &httprouter.Router{} // No redirects and no answers of its own.
 	for path, res := range s.fixedResources() {
 		handle := func(w http.ResponseWriter, req *http.Request, p httprouter.Params) {
-			s.serve(w, req, res, route{argument: p.ByName(argument)})
+			s.serve(w, req, res, route{argument: placeholder(p)})
 		}
 		for _, method := range routedMethods {
 			r.Handle(method, path, handle)
@@ -245,8 +245,13 @@ func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request, _ httprout
 	s.serve(w, r, &streamResources[rt.kind], rt)
 }
 
-// argument is the name of the placeholder in paths outside /streams/.
-const argument = "argument"
+// placeholder returns what stands for the only placeholder of a path.
+func placeholder(p httprouter.Params) string {
+	if len(p) == 0 {
+		return ""
+	}
+	return p[0].Value
+}
 
 // fixedResources are the paths outside /streams/ and /users.
 func (s *Server) fixedResources() map[string]*resource {
@@ -261,10 +266,10 @@ func (s *Server) fixedResources() map[string]*resource {
 		m["/info/options"] = &optionsResource
 	}
 	if s.opts.Statistics != nil {
-		m["/histogram/:"+argument] = &histogramResource
+		m["/histogram/:name"] = &histogramResource
 		if !s.opts.DisableStats {
 			m["/stats"] = &statsResource
-			m[statsPrefix+"*"+argument] = &statsResource
+			m[statsPrefix+"*path"] = &statsResource
 			m["/metrics"] = &metricsResource
 		}
 	}
@@ -278,7 +283,7 @@ func (s *Server) fixedResources() map[string]*resource {
 			m["/admin/reloadconfig"] = &reloadResource
 			m["/admin/mergeindexes"] = &mergeIndexesResource
 			m["/admin/scavenge"] = &scavengeResource
-			m["/admin/scavenge/:"+argument] = &scavengeRunResource
+			m["/admin/scavenge/:id"] = &scavengeRunResource
 		}
 	}
 	if s.opts.Membership == nil {
@@ -289,9 +294,9 @@ func (s *Server) fixedResources() map[string]*resource {
 	}
 	if !s.opts.DisableAdminUI {
 		m["/admin/node/resign"] = &resignResource
-		m["/admin/node/priority/:"+argument] = &priorityResource
+		m["/admin/node/priority/:priority"] = &priorityResource
 		m["/admin/cluster/members"] = &membersResource
-		m["/admin/cluster/members/:"+argument] = &memberResource
+		m["/admin/cluster/members/:node"] = &memberResource
 	}
 	return m
 }
