@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 )
 
@@ -92,5 +94,32 @@ func BenchmarkDecide(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*bench.events), "ns/event")
 			l.flush()
 		})
+	}
+}
+
+// BenchmarkApply applies batches of one entry with one event each.
+func BenchmarkApply(b *testing.B) {
+	l := startLeader(b)
+	const batch = 1000
+	var entries []*raft.Log
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%batch == 0 {
+			b.StopTimer()
+			entries = entries[:0]
+			for j := range batch {
+				w := appending("s", event.AnyVersion, i+j+1)
+				w.Events[0].ID = spread(i + j + 1)
+				if d := l.d.Decide(w); d.Err != nil || d.Full {
+					b.Fatal(d)
+				}
+				entries = append(entries, l.command(l.d.Seal()))
+			}
+			b.StartTimer()
+		}
+		if a := l.m.ApplyBatch(entries[i%batch : i%batch+1]); a[0] != nil {
+			b.Fatal(a[0])
+		}
+		l.d.Applied()
 	}
 }

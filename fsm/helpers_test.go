@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/stats"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,7 +45,7 @@ func openNode(t failer, fs vfs.FS) *node {
 
 func (n *node) open() {
 	n.t.Helper()
-	l, err := eventlog.Open(eventlog.Options{Dir: "/db", FS: n.fs, ClusterID: cluster, SkipVerify: true})
+	l, err := eventlog.Open(eventlog.Options{Dir: "/db", FS: n.fs, ClusterID: cluster, SkipVerify: true, Stats: new(stats.Registry)})
 	if err != nil {
 		n.t.Fatalf("open: %v", err)
 	}

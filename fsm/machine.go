@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/sabotage"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/stats"
 )
 
 // Machine is the Raft state machine of a node: it appends entries to the event
@@ -24,6 +25,8 @@ type Machine struct {
 	logger hclog.Logger
 	fatal  func(error)
 	failed atomic.Pointer[error] // the first fatal error
+	queue  *stats.Queue
+	work   *stats.Work // of that queue
 
 	// mu lets one goroutine at a time be the one that appends: Raft's, or the one
 	// that fetches data from other nodes. It is held during I/O, that being its purpose.
@@ -34,8 +37,11 @@ var _ raft.BatchingFSM = (*Machine)(nil)
 
 // NewMachine returns the state machine over a log. fatal is told of an error
 // after which the process must stop; the entry it concerns is never acknowledged.
+//
+// Its figures are registered where the log's are.
 func NewMachine(log *eventlog.Log, logger hclog.Logger, fatal func(error)) *Machine {
-	return &Machine{log: log, logger: logger, fatal: fatal}
+	queue := log.Stats().Queue("Storage Chaser", "", 1)
+	return &Machine{log: log, logger: logger, fatal: fatal, queue: queue, work: queue.Work("ApplyEntries")}
 }
 
 // Apply applies one entry. It returns nil, event.ErrEntryRefused, or a fatal error.
@@ -45,6 +51,9 @@ func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // of them. For each it returns what Apply would.
 func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
+	m.queue.Enter(len(logs))
+	// How long Raft held the entries is not known here.
+	defer m.work.End(m.work.Begin(0), len(logs))
 	failed := m.turn(func() error {
 		err := m.applyBatch(logs, answers)
 		if err != nil {

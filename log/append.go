@@ -182,8 +182,8 @@ func (l *Log) commit() error {
 		}
 	}
 	l.notify.wake(a.entries)
-	l.metrics.Records.Add(uint64(len(a.entries)))
-	l.metrics.Commits.Add(1)
+	l.metrics.writtenEvents.Add(uint64(len(a.entries)))
+	l.metrics.commits.Inc()
 	clear(a.items)
 	a.entries, a.ids, a.items = a.entries[:0], a.ids[:0], a.items[:0]
 	if a.tail.End-l.syncedEnd.Load() > syncEvery {
@@ -217,7 +217,7 @@ func (l *Log) write(b []byte) error {
 	if _, err := active.sum.Write(b); err != nil {
 		return err
 	}
-	l.metrics.Bytes.Add(uint64(len(b)))
+	l.metrics.writtenBytes.Add(uint64(len(b)))
 	active.written += int64(len(b))
 	return nil
 }

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
@@ -121,5 +122,30 @@ func BenchmarkOpen(b *testing.B) {
 	closeLog(b, l)
 	for b.Loop() {
 		closeLog(b, mustOpen(b, l.opts))
+	}
+}
+
+// BenchmarkReadEventParallel reads from one stream a processor, as many clients do.
+func BenchmarkReadEventParallel(b *testing.B) {
+	l, _ := benchLog(b, 200)
+	var next atomic.Int64
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		stream := fmt.Sprint("stream-", next.Add(1)%64)
+		for i := 0; pb.Next(); i++ {
+			if _, err := l.ReadEvent(stream, int64(i%700), true); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkStreamInfo(b *testing.B) {
+	l, _ := benchLog(b, 20)
+	for b.Loop() {
+		if info, err := l.StreamInfo("stream-7"); err != nil || !info.Exists() {
+			b.Fatal(info, err)
+		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 // missing, damaged, or ahead of a log that was cut.
 func (l *Log) openIndex() error {
 	o := l.opts.Index
-	o.FS, o.Dir = l.opts.FS, l.opts.IndexDir
+	o.FS, o.Dir, o.Stats = l.opts.FS, l.opts.IndexDir, l.opts.Stats
+	o.Progress = func(done, total int64) { l.progress.at(doingCheck, done, total) }
 	if o.Logger == nil {
 		o.Logger = l.logger.Named("index")
 	}
@@ -63,6 +64,11 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 	if err := cu.seekForward(from); err != nil {
 		return err
 	}
+	doing := doingIndex
+	if from == 0 {
+		doing = doingRebuild
+	}
+	l.progress.begin(doing, end-from)
 	started, reported := time.Now(), time.Now()
 	batch := make([]index.Entry, 0, indexBatch)
 	records := 0
@@ -92,6 +98,7 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 		if it == nil {
 			break
 		}
+		l.progress.at(doing, upTo-from, end-from)
 		if now := time.Now(); now.Sub(reported) >= 2*time.Second {
 			reported = now
 			l.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), "records", records)
@@ -153,7 +160,10 @@ func (l *Log) verifyChunks(ctx context.Context) {
 	var read int64
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	l.metrics.verifying.Set(1)
+	defer l.metrics.verifying.Set(0)
 	pause := func(n int64) error {
+		l.metrics.verified.Add(uint64(n))
 		for read += n; read > int64(time.Since(started).Seconds()*float64(l.opts.VerifyPerSec)); {
 			select {
 			case <-tick.C:
@@ -171,10 +181,12 @@ func (l *Log) verifyChunks(ctx context.Context) {
 		}
 		more = number >= 0
 		if err != nil {
+			l.metrics.damaged.Inc()
 			l.logger.Error("a complete chunk is damaged", "error", err)
 			l.opts.OnDamage(err)
 		} else if more {
 			verified++
+			l.metrics.verifyAt.Set(chunkStart(number))
 		}
 	}
 	if verified > 0 {
@@ -263,7 +275,7 @@ func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (it
 		return nil, &event.Corruption{File: "index", Offset: -1, Detail: fmt.Sprintf("event %d of the stream with hash %x is said to be at position %d, where there is another", e.Number, e.Hash, e.Position)}
 	}
 	if !bytes.Equal(it.stream(), []byte(stream)) {
-		l.metrics.HashCollisions.Add(1)
+		l.metrics.collisions.Add(1)
 		return nil, nil
 	}
 	return it, nil

@@ -61,7 +61,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(whole, 300)
 	f.Fuzz(func(t *testing.T, b []byte, at int) {
 		before := event.Tail{Chain: GenesisChain(testCluster)}
-		if s := scanFrames(b, 0, before, -1); s.size > int64(len(b)) || s.tail.End != s.size || s.frames > s.records {
+		if s := scanFrames(b, 0, before, -1, func(int64) {}); s.size > int64(len(b)) || s.tail.End != s.size || s.frames > s.records {
 			t.Fatalf("%+v", s)
 		}
 		// Damage anywhere never makes the log longer, and never changes what is before it.
@@ -73,7 +73,7 @@ func FuzzFrame(f *testing.F) {
 		for i := range min(len(b), len(damaged)-at) {
 			damaged[at+i] ^= b[i]
 		}
-		s := scanFrames(damaged, 0, before, -1)
+		s := scanFrames(damaged, 0, before, -1, func(int64) {})
 		n := 0
 		for n < len(m.frames) && m.frames[n].First+int64(len(m.frames[n].Records))+trailerSize <= s.size {
 			n++

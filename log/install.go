@@ -274,7 +274,7 @@ func (p *PreparedChunk) install(n *installation) error {
 	}
 	l.streams.reset()
 	l.notify.wakeAll()
-	l.metrics.Commits.Add(1)
+	l.metrics.commits.Inc()
 	l.logger.Info("chunk fetched from another node is in use", "file", filepath.Base(name), "end", n.tail.End)
 	return nil
 }
@@ -306,12 +306,13 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 	}
 	entries := make([]index.Entry, 0, indexBatch)
 	ids := make([]recentID, 0, indexBatch)
-	term, upTo := tail.Term, tail.End
+	term, upTo, bytes := tail.Term, tail.End, 0
 	for more := true; more; {
 		it, position, err := cu.next()
 		if err != nil {
 			return 0, err
 		}
+		bytes += len(it)
 		switch {
 		case it == nil:
 			more, upTo = false, v.tail.End
@@ -332,7 +333,9 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 			return 0, fmt.Errorf("index: %w", err)
 		}
 		l.ids.add(ids)
-		l.metrics.Records.Add(uint64(len(entries)))
+		l.metrics.writtenEvents.Add(uint64(len(entries)))
+		l.metrics.writtenBytes.Add(uint64(bytes))
+		bytes = 0
 		entries, ids = entries[:0], ids[:0]
 	}
 	return epoch, nil

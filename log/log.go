@@ -15,6 +15,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/stats"
 )
 
 // Options say where and how a log is kept. Dir is needed; the zero value of everything else works.
@@ -24,7 +25,7 @@ type Options struct {
 	FS        vfs.FS   // default: the real file system
 	ClusterID event.ID // of a log that is created; an existing one keeps its own, and a different one given here is an error
 
-	Index        index.Options // FS, Dir, Logger and OnFatal are filled in
+	Index        index.Options // FS, Dir, Logger, OnFatal, Progress and Stats are filled in
 	StreamCache  int           // streams whose facts are kept, default 50,000
 	RecentIDs    int           // newest events whose ids are remembered, default 1,048,576
 	MaxTruncate  int64         // bytes that truncate.chk may cut, default 256 MiB, negative: no limit
@@ -35,6 +36,13 @@ type Options struct {
 	OnFatal  func(error)      // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
 	OnDamage func(error)      // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
 	Now      func() time.Time // the clock that $maxAge is judged by, default time.Now
+
+	// Progress is told during Open what is being done, in a few words, and how far
+	// it is: bytes done of all. It is called when something begins and then at most four
+	// times a second, must not block, and is not called once Open has returned.
+	Progress func(doing string, done, total int64)
+
+	Stats *stats.Registry // where the figures are registered, those of the index too; default: nowhere
 }
 
 // EnsureDefaults fills in what was left zero.
@@ -90,10 +98,12 @@ func (o *Options) Validate() error {
 type Log struct {
 	opts      Options
 	logger    hclog.Logger
+	progress  *progress
 	lock      io.Closer
 	directory event.ID
 	cluster   event.ID
-	metrics   Metrics
+	metrics   metrics
+	mapped    bool // chunk files are mapped into memory; set by Open
 
 	appender appender
 	index    *index.Index
@@ -131,11 +141,12 @@ func Open(o Options) (_ *Log, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Log{
-		opts: o, logger: o.Logger, cancel: cancel,
-		ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache),
+		opts: o, logger: o.Logger, cancel: cancel, progress: newProgress(o.Progress),
+		metrics: newMetrics(o.Stats), ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache),
 		syncWanted: make(chan struct{}, 1),
 	}
 	defer func() {
+		l.progress.end()
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open log %s: %w", o.Dir, err), l.closeFiles())
 		}
@@ -149,6 +160,8 @@ func Open(o Options) (_ *Log, err error) {
 	if err := l.openIndex(); err != nil {
 		return nil, err
 	}
+	l.mapped = l.chunks[0].mapped != nil // One file system holds all of them.
+	l.watch(o.Stats)
 	l.owned.Go(func() { l.runSyncer(ctx) })
 	l.owned.Go(func() { l.loadRecentIDs(ctx) })
 	if !o.SkipVerify {
@@ -168,6 +181,9 @@ func (l *Log) Cluster() event.ID { return l.cluster }
 
 // Directory is the id of the folder, made when the folder was.
 func (l *Log) Directory() event.ID { return l.directory }
+
+// Stats is where the log registers its figures, for what stands on it; nil: nowhere.
+func (l *Log) Stats() *stats.Registry { return l.opts.Stats }
 
 // Index gives access to the index for merging and statistics.
 func (l *Log) Index() *index.Index { return l.index }

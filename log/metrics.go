@@ -1,15 +1,186 @@
 package eventlog
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// Metrics counts what the log did since it was opened.
-type Metrics struct {
-	Records        atomic.Uint64 // records committed
-	Bytes          atomic.Uint64 // bytes written to chunks, without headers and footers
-	Commits        atomic.Uint64 // batches committed
-	Syncs          atomic.Uint64 // times the log was made durable
-	HashCollisions atomic.Uint64 // index hits that belonged to another stream
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+// syncBounds are buckets for the time that a sync takes, in seconds.
+var syncBounds = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+// metrics are the figures of a log, from when it was opened.
+type metrics struct {
+	reads      reads
+	collisions atomic.Uint64 // index hits that belonged to another stream
+
+	writtenBytes  *stats.Counter
+	writtenEvents *stats.Counter
+	commits       *stats.Counter
+	syncs         *stats.Histogram
+	verified      *stats.Counter // bytes
+	verifying     *stats.Gauge   // 1 while it goes on
+	verifyAt      *stats.Gauge   // position behind the chunk verified last
+	damaged       *stats.Counter
 }
 
-// Metrics returns the counters; they go on counting.
-func (l *Log) Metrics() *Metrics { return &l.metrics }
+// reads counts what readers were given: one update for a page of records. It is
+// spread, so that processors that read different streams do not wait for each other.
+type reads [16]struct {
+	events, bytes atomic.Uint64
+	_             [48]byte // the rest of a cache line
+}
+
+// page counts records that were read; by chooses where.
+func (r *reads) page(by uint64, records []event.Resolved) {
+	if len(records) == 0 {
+		return
+	}
+	bytes := int64(0)
+	for i := range records {
+		bytes += records[i].Next - records[i].Position
+	}
+	r.add(by, len(records), bytes)
+}
+
+func (r *reads) add(by uint64, events int, bytes int64) {
+	c := &r[by%uint64(len(r))]
+	c.events.Add(uint64(events))
+	c.bytes.Add(uint64(bytes))
+}
+
+func (r *reads) sum() (events, bytes uint64) {
+	for i := range r {
+		events += r[i].events.Load()
+		bytes += r[i].bytes.Load()
+	}
+	return events, bytes
+}
+
+func label(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
+
+// Metrics whose figures come from several packages, or that have several labels.
+const (
+	ioBytes, ioBytesHelp       = "eventstore_io_bytes", "Bytes of records read from the log and written to it."
+	ioEvents, ioEventsHelp     = "eventstore_io_events", "Records read from the log and written to it."
+	positions, positionsHelp   = "eventstore_checkpoints", "Positions of the log that a part of the node has reached."
+	hitsMisses, hitsMissesHelp = "eventstore_cache_hits_misses", "Lookups in a cache that found, or did not find, what they were for."
+	cacheBytes, cacheBytesHelp = "eventstore_cache_resources_bytes", "Memory that caches take, and may take."
+	cacheCount, cacheCountHelp = "eventstore_cache_resources_entries", "Entries of caches, and how many there may be."
+)
+
+func newMetrics(r *stats.Registry) metrics {
+	return metrics{
+		writtenBytes:  r.Counter(ioBytes, ioBytesHelp, label("activity", "written")),
+		writtenEvents: r.Counter(ioEvents, ioEventsHelp, label("activity", "written")),
+		commits:       r.Counter("annals_log_commits_total", "Batches of records that were shown to readers."),
+		syncs:         r.Histogram("annals_log_sync_seconds", "Time taken to make the log durable.", syncBounds),
+		verified:      r.Counter("annals_log_verified_bytes_total", "Bytes of complete chunks that were compared with their checksums."),
+		verifying:     r.Gauge("annals_log_verifying", "1 while complete chunks are compared with their checksums."),
+		verifyAt:      r.Gauge("annals_log_verified_position", "Position up to which complete chunks were verified since the start."),
+		damaged:       r.Counter("annals_log_damaged_chunks_total", "Complete chunks found that are not what was written."),
+	}
+}
+
+// watch registers what is read when somebody asks.
+func (l *Log) watch(r *stats.Registry) {
+	r.CounterFunc(ioBytes, ioBytesHelp, func() float64 { _, n := l.metrics.reads.sum(); return float64(n) }, label("activity", "read"))
+	r.CounterFunc(ioEvents, ioEventsHelp, func() float64 { n, _ := l.metrics.reads.sum(); return float64(n) }, label("activity", "read"))
+
+	at := func(name, read string, position func() int64) {
+		r.GaugeFunc(positions, positionsHelp, func() float64 { return float64(position()) }, label("name", name), label("read", read))
+	}
+	end := func() int64 { return l.Tail().End }
+	at("writer", "non-flushed", end)
+	at("writer", "flushed", l.syncedEnd.Load)
+	at("chaser", "non-flushed", end)
+	at("replication", "non-flushed", end) // What is here was committed by a quorum.
+	at("epoch", "non-flushed", l.EpochPosition)
+	at("index", "non-flushed", l.index.Checkpoint)
+
+	r.GaugeFunc("annals_log_chunks", "Chunk files in use.", func() float64 { n, _ := l.chunkFigures(); return float64(n) })
+	r.GaugeFunc("annals_log_records", "Records in complete chunks.", func() float64 { _, n := l.chunkFigures(); return float64(n) })
+	r.GaugeFunc("annals_log_unsynced_bytes", "Bytes of the log that only the Raft log answers for.",
+		func() float64 { return float64(max(0, end()-l.syncedEnd.Load())) })
+	r.CounterFunc("annals_log_hash_collisions_total", "Entries of the index that were looked up and belonged to another stream with the same hash.",
+		func() float64 { return float64(l.metrics.collisions.Load()) })
+	r.GaugeFunc("annals_log_waiting_readers", "Readers that wait for the log or a stream to grow.",
+		func() float64 { return float64(l.notify.waiting.Load()) })
+
+	const info, ids = "stream-info", "event-ids"
+	cache := func(name, help, cache, kind string, f func() float64) {
+		r.GaugeFunc(name, help, f, label("cache", cache), label("kind", kind))
+	}
+	hits := func(kind string, f func(streamFigures) uint64) {
+		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.streams.figures())) }, label("cache", info), label("kind", kind))
+	}
+	hits("hits", func(f streamFigures) uint64 { return f.hits })
+	hits("misses", func(f streamFigures) uint64 { return f.misses })
+	cache(cacheCount, cacheCountHelp, info, "count", func() float64 { return float64(l.streams.figures().entries) })
+	cache(cacheCount, cacheCountHelp, info, "capacity", func() float64 { return float64(l.streams.capacity()) })
+	cache(cacheBytes, cacheBytesHelp, info, "size", func() float64 { return float64(l.streams.figures().bytes) })
+	cache(cacheBytes, cacheBytesHelp, info, "capacity", func() float64 {
+		f := l.streams.figures()
+		each := int64(cachedStreamBytes)
+		if f.entries > 0 {
+			each = f.bytes / int64(f.entries)
+		}
+		return float64(each * int64(l.streams.capacity()))
+	})
+	cache(cacheCount, cacheCountHelp, ids, "count", func() float64 { n, _ := l.ids.figures(); return float64(n) })
+	cache(cacheCount, cacheCountHelp, ids, "capacity", func() float64 { return float64(l.opts.RecentIDs) })
+	cache(cacheBytes, cacheBytesHelp, ids, "size", func() float64 { _, n := l.ids.figures(); return float64(n) })
+}
+
+// chunkFigures counts the chunk files and the records in those that are complete.
+func (l *Log) chunkFigures() (files, records int) {
+	l.setMu.Lock()
+	chunks := l.chunks // replaced as a whole, never changed
+	l.setMu.Unlock()
+	for _, c := range chunks {
+		records += c.footer.records
+	}
+	return len(chunks), records
+}
+
+// Figures are figures of a log at one moment; the counts are since it was opened.
+type Figures struct {
+	Writer        int64 // position up to which the log is durable without the Raft log
+	NonFlushed    int64 // end of the log: applied, indexed, readable
+	Index         int64 // position up to which the index is durable
+	WrittenBytes  uint64
+	WrittenEvents uint64
+	ReadBytes     uint64 // of the events given to readers
+	ReadEvents    uint64
+
+	// Records are read from files mapped into memory, without a call to the
+	// system: whether the system had to fetch a page from the disk is not known to this
+	// process. All such reads count as cached. Not cached are those from files that cannot be
+	// mapped, as those of a database in memory, or on some file systems.
+	CachedRecords    uint64
+	NotCachedRecords uint64
+
+	CachedStreamInfos    uint64 // facts of a stream that were known
+	NotCachedStreamInfos uint64
+	HashCollisions       uint64
+}
+
+// Figures returns the figures. It takes no lock for longer than a few loads.
+func (l *Log) Figures() Figures {
+	events, bytes := l.metrics.reads.sum()
+	streams := l.streams.figures()
+	f := Figures{
+		Writer: l.syncedEnd.Load(), NonFlushed: l.Tail().End, Index: l.index.Checkpoint(),
+		WrittenBytes: l.metrics.writtenBytes.Value(), WrittenEvents: l.metrics.writtenEvents.Value(),
+		ReadBytes: bytes, ReadEvents: events,
+		CachedStreamInfos: streams.hits, NotCachedStreamInfos: streams.misses,
+		HashCollisions: l.metrics.collisions.Load(),
+	}
+	if l.mapped {
+		f.CachedRecords = events
+	} else {
+		f.NotCachedRecords = events
+	}
+	return f
+}

@@ -82,6 +82,9 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		}
 		page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 	}
+	if n := len(page.Events); n > 0 {
+		l.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
+	}
 	if r.ResolveLinks {
 		for i := range page.Events {
 			if err := l.resolve(&page.Events[i]); err != nil {

@@ -95,6 +95,9 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 	if err != nil {
 		return page, fmt.Errorf("read stream %q from %d: %w", r.Stream, page.From, err)
 	}
+	if n := len(page.Events); n > 0 {
+		l.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
+	}
 	if r.ResolveLinks {
 		for i := range page.Events {
 			if err := l.resolve(&page.Events[i]); err != nil {
@@ -253,6 +256,7 @@ func (l *Log) readRecord(v view, stream string, number, oldest int64) (rec event
 	if it == nil || it.time() < oldest {
 		return rec, event.ErrEventNotFound
 	}
+	l.metrics.reads.add(uint64(position)>>6, 1, int64(len(it)))
 	a := arena{block: make([]byte, 0, len(it))}
 	return a.record(it, position, stream), nil
 }

@@ -385,7 +385,7 @@ func TestHashCollisions(t *testing.T) {
 			check()
 			write(t, l, m.frames[len(m.frames)-1])
 			check()
-			if l.Metrics().HashCollisions.Load() == 0 {
+			if l.Figures().HashCollisions == 0 {
 				t.Fatal("no collision was met")
 			}
 		})

@@ -104,6 +104,16 @@ func (r *recentIDs) touch(batch []recentID, tags *[touchAhead]uint32) {
 	}
 }
 
+// figures are how many events are remembered, and the bytes that takes.
+func (r *recentIDs) figures() (events, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ring) + len(r.early), (cap(r.ring)+cap(r.early))*recentIDBytes + 8*len(r.table)
+}
+
+// recentIDBytes is the size of a recentID.
+const recentIDBytes = 32
+
 // find returns the number under which the event was last written to the stream.
 func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	<-r.loaded

@@ -25,6 +25,10 @@ func (l *Log) recover() error {
 		return err
 	}
 	r := recovery{l: l, durable: l.chk.writer.value, cut: max(cut, -1), epoch: -1}
+	if r.bytes, err = l.chunkBytes(names); err != nil {
+		return err
+	}
+	l.progress.begin(doingRecover, r.bytes)
 	for i, name := range names {
 		more, err := r.take(name, i < len(names)-1)
 		if err != nil {
@@ -60,11 +64,33 @@ type recovery struct {
 	tail  event.Tail
 	epoch int64 // where the newest term begins, -1 when the walk did not see it
 	next  int   // first logical chunk number of the next file
+
+	bytes, read int64 // of all files, and of those that are done with
 }
+
+// chunkBytes is the size of all chunk files.
+func (l *Log) chunkBytes(names []string) (sum int64, err error) {
+	if l.opts.Progress == nil {
+		return 0, nil
+	}
+	for _, name := range names {
+		info, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, name))
+		if err != nil {
+			return 0, err
+		}
+		sum += info.Size()
+	}
+	return sum, nil
+}
+
+// progress tells how much of the file at hand was read.
+func (r *recovery) progress(read int64) { r.l.progress.at(doingRecover, r.read+read, r.bytes) }
 
 // take adds one file to the log; more says that the log may go on in the next file.
 func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	l := r.l
+	size := int64(0)
+	defer func() { r.read += size; r.progress(0) }()
 	number, _, _ := parseChunkFileName(name)
 	switch {
 	case r.cut >= 0 && chunkStart(number) >= r.cut && number > 0:
@@ -94,6 +120,9 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 			err = errors.Join(err, c.close())
 		}
 	}()
+	if size, err = c.file.Size(); err != nil {
+		return false, err
+	}
 	if err := r.checkCluster(c); err != nil {
 		return false, err
 	}
@@ -183,7 +212,10 @@ func (r *recovery) trust(c *chunk) (bool, error) {
 	if c.footer.end <= r.durable {
 		return true, nil
 	}
-	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
+	sum, err := c.computeChecksum(func(b []byte, at int64) error {
+		r.progress(at)
+		return readFull(c.file, b, at)
+	})
 	if err != nil {
 		return false, err
 	}
@@ -221,7 +253,7 @@ func (r *recovery) scan(c *chunk) (s scanResult, err error) {
 		}
 		defer func() { err = errors.Join(err, release()) }()
 		defer guardFaults(&err)()
-		s = scanFrames(data[headerSize:], c.start(), r.tail, r.cut)
+		s = scanFrames(data[headerSize:], c.start(), r.tail, r.cut, r.progress)
 	} else {
 		s = scanResult{tail: r.tail, epoch: -1}
 	}
@@ -250,7 +282,7 @@ func (r *recovery) continues(number int, tail event.Tail) (_ bool, err error) {
 	if err := readFull(c.file, data, headerSize); err != nil {
 		return false, err
 	}
-	return scanFrames(data, c.start(), tail, -1).frames > 0, nil
+	return scanFrames(data, c.start(), tail, -1, func(int64) {}).frames > 0, nil
 }
 
 // takeScanned makes a scanned chunk part of the log: complete, with a footer,

@@ -25,10 +25,15 @@ type scanResult struct {
 
 // scanFrames reads frames from data, which lies at the position start, for as
 // long as they are valid and follow what is before them. No frame behind limit is taken, if limit is not negative.
-func scanFrames(data []byte, start int64, before event.Tail, limit int64) scanResult {
+// told is called with the bytes read so far, once in a while.
+func scanFrames(data []byte, start int64, before event.Tail, limit int64, told func(read int64)) scanResult {
 	r := scanResult{tail: before, epoch: -1}
-	frame, records := 0, 0
+	frame, records, tell := 0, 0, 0
 	for at := 0; ; {
+		if at >= tell {
+			told(int64(at))
+			tell = at + 1<<20
+		}
 		it, err := parseItem(data[at:])
 		if err == nil && it.position() != start+int64(at) {
 			err = fmt.Errorf("position %d stands where %d belongs", it.position(), start+int64(at))

@@ -18,7 +18,37 @@ type streamShard struct {
 	mu      sync.Mutex
 	streams map[uint64]*cachedStream
 	changes uint64 // counts what was applied to streams of this shard
+	bytes   int64  // that the streams take, about
+
+	hits, misses uint64 // of get, by whether all was known
 }
+
+// cachedStreamBytes is what an entry takes besides the name and the metadata, about.
+const cachedStreamBytes = 120
+
+func (s *cachedStream) size() int64 { return cachedStreamBytes + int64(len(s.name)) }
+
+// streamFigures are figures of the cache.
+type streamFigures struct {
+	hits, misses uint64
+	entries      int
+	bytes        int64
+}
+
+func (c *streamCache) figures() (f streamFigures) {
+	for i := range c.shards {
+		sh := &c.shards[i]
+		sh.mu.Lock()
+		f.hits += sh.hits
+		f.misses += sh.misses
+		f.entries += len(sh.streams)
+		f.bytes += sh.bytes
+		sh.mu.Unlock()
+	}
+	return f
+}
+
+func (c *streamCache) capacity() int { return c.perShard * len(c.shards) }
 
 // cachedStream holds what is known of one stream. Of two names with one hash the later one is kept.
 type cachedStream struct {
@@ -47,8 +77,14 @@ func (c *streamCache) get(hash uint64, name string) (s cachedStream, ok bool, ch
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if e := sh.streams[hash]; e != nil && e.name == name {
+		if e.metaKnown {
+			sh.hits++
+		} else {
+			sh.misses++
+		}
 		return *e, true, sh.changes
 	}
+	sh.misses++
 	return cachedStream{}, false, sh.changes
 }
 
@@ -63,13 +99,23 @@ func (c *streamCache) put(hash uint64, s cachedStream, changes uint64) {
 }
 
 func (sh *streamShard) store(hash uint64, s *cachedStream, limit int) {
-	if _, ok := sh.streams[hash]; !ok && len(sh.streams) >= limit {
+	old, ok := sh.streams[hash]
+	switch {
+	case ok:
+		sh.bytes -= old.size()
+	case len(sh.streams) >= limit:
 		for victim := range sh.streams { // Map order is random enough to evict by.
-			delete(sh.streams, victim)
+			sh.forget(victim)
 			break
 		}
 	}
 	sh.streams[hash] = s
+	sh.bytes += s.size()
+}
+
+func (sh *streamShard) forget(hash uint64) {
+	sh.bytes -= sh.streams[hash].size()
+	delete(sh.streams, hash)
 }
 
 // applied notes that an event was applied. The name shares memory that may go away.
@@ -84,7 +130,7 @@ func (c *streamCache) applied(hash uint64, name []byte, number int64) {
 		if number == 0 { // A new stream: what follows will ask for it soon.
 			sh.store(hash, &cachedStream{name: string(name), last: 0}, c.perShard)
 		} else if e != nil {
-			delete(sh.streams, hash)
+			sh.forget(hash)
 		}
 	case number == event.TombstoneNumber:
 		e.deleted = true
@@ -112,6 +158,7 @@ func (c *streamCache) reset() {
 		sh.mu.Lock()
 		sh.changes++
 		clear(sh.streams)
+		sh.bytes = 0
 		sh.mu.Unlock()
 	}
 }

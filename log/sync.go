@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -43,6 +44,7 @@ func (l *Log) sync() error {
 	if err := l.usable(); err != nil { // Changed while waiting for the lock.
 		return err
 	}
+	begun := time.Now()
 	// Before the files are looked at: whatever this tail covers is in them.
 	upTo := l.pub.Load()
 	l.dirty.mu.Lock()
@@ -75,7 +77,7 @@ func (l *Log) sync() error {
 		return err
 	}
 	l.syncedEnd.Store(upTo.tail.End)
-	l.metrics.Syncs.Add(1)
+	l.metrics.syncs.ObserveSince(begun)
 	return nil
 }
 

@@ -121,10 +121,11 @@ type Cluster struct {
 	few       atomic.Bool           // fewer voters than a majority of the cluster's size are known
 	removed   atomic.Bool           // the cluster goes on without this node
 
-	poke   chan struct{} // capacity 1: look at the other nodes now
-	pull   *puller
-	growth growth
-	peers  peers
+	poke    chan struct{} // capacity 1: look at the other nodes now
+	pull    *puller
+	metrics *clusterMetrics
+	growth  growth
+	peers   peers
 
 	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
 	mu         sync.Mutex // guards what follows
@@ -153,6 +154,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.state.Store(event.StateInitializing)
 	c.few.Store(o.Size > 1)
 	c.pull = newPuller(c)
+	c.metrics = newClusterMetrics(o.Replica.Stats)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer func() {
@@ -161,7 +163,11 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		}
 	}()
 	if o.Size == 1 {
-		return c, c.openAlone(ctx)
+		if err := c.openAlone(ctx); err != nil {
+			return nil, err
+		}
+		c.watch()
+		return c, nil
 	}
 	prepared, err := c.settle()
 	if err != nil {
@@ -173,6 +179,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		}
 		return nil, err
 	}
+	c.watch()
 	c.owned.Go(func() {
 		if err := c.live(ctx, prepared); err != nil && ctx.Err() == nil {
 			c.opts.Replica.OnFatal(err)
@@ -342,6 +349,7 @@ func (c *Cluster) connect() (err error) {
 		func() float64 { return float64(c.strangers.Load()) })
 	c.port, err = wire.Open(wire.Options{
 		Bind: o.Bind, Advertise: o.Advertise, Node: c.node, Cluster: c.ID, Security: o.Security, Logger: c.logger,
+		Stats: o.Replica.Stats,
 	})
 	if err != nil {
 		return err
@@ -362,6 +370,7 @@ func (c *Cluster) connect() (err error) {
 	c.gossip, err = gossip.Open(gossip.Options{
 		Bind: o.GossipBind, Advertise: o.GossipAdvertise, Security: o.Security, Seeds: o.Seeds,
 		Interval: o.GossipInterval, Timeout: o.GossipTimeout, DeadRemoval: o.DeadRemoval, Logger: c.logger,
+		Stats: o.Replica.Stats,
 		Self: gossip.Self{
 			Node: c.node, Cluster: c.ID(), ReplicationAddress: o.Advertise,
 			HTTPHost: o.ClientHost, HTTPPort: o.ClientPort, HTTPSecure: o.ClientSecure,

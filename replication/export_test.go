@@ -1,12 +1,15 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/stats"
 )
 
 // StopSnapshots has no more manifests written until Close, so that a copy of
@@ -107,3 +110,21 @@ func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
 	logs.inner = h
 	return h.entered, h.release
 }
+
+// Pause has a leader take writes and decide none until resume is called.
+func Pause(ctx context.Context, c *Cluster) (resume func()) {
+	p := c.replica.Load().pipeline
+	if err := p.pause(ctx); err != nil {
+		panic(err)
+	}
+	return sync.OnceFunc(p.resume)
+}
+
+// Queued is how many requests a node's pipeline has not answered.
+func Queued(c *Cluster) int {
+	n, _ := c.replica.Load().pipeline.queue.depth()
+	return n
+}
+
+// StatsOf is where a node registers its figures.
+func StatsOf(c *Cluster) *stats.Registry { return c.opts.Replica.Stats }

@@ -29,10 +29,15 @@ type metrics struct {
 	busy      *stats.Counter
 	timeouts  *stats.Counter
 	snapshots *stats.Counter
+	queue     *stats.Queue
+	writes    *stats.Work // of that queue
+	flushes   *flushes
 }
 
 func newMetrics(r *stats.Registry) *metrics {
+	queue := r.Queue("StorageWriterQueue", "", 1)
 	return &metrics{
+		queue: queue, writes: queue.Work("WritePrepares"), flushes: newFlushes(r),
 		requests:  r.Counter("annals_replication_requests_total", "Requests that went into Raft entries."),
 		size:      r.Histogram("annals_replication_entry_bytes", "Size of the Raft entries proposed.", sizeBounds),
 		commit:    r.Histogram("annals_replication_commit_seconds", "Time from proposing a Raft entry until it was applied.", stats.DurationBounds),
@@ -58,8 +63,7 @@ func (r *Replica) watch(registry *stats.Registry) {
 		return 0
 	})
 	registry.GaugeFunc("annals_replication_term", "Current Raft term.", func() float64 { return float64(r.raft.CurrentTerm()) })
-	registry.GaugeFunc("annals_replication_applied_index", "Raft index handed to the state machine.",
-		func() float64 { return float64(r.raft.AppliedIndex()) })
+	r.watchRaft(registry)
 }
 
 func (m *metrics) entry(requests, bytes int) {

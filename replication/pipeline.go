@@ -78,7 +78,8 @@ type pipeline struct {
 	leading  bool
 	term     uint64 // in which this node leads, or wants to
 	backlog  []*request
-	next     int // backlog before next is done with
+	next     int       // backlog before next is done with
+	since    time.Time // when the first of the backlog came, about
 	building *group
 	full     bool // no more requests fit into building
 	underWay *group
@@ -113,9 +114,11 @@ type order struct {
 type group struct {
 	requests []*request
 	term     uint64
-	gains    bool // the barrier after an election; no requests
-	entry    bool // its bytes are in an entry
-	early    bool // it was answered before it was proposed, which only sabotage does
+	gains    bool      // the barrier after an election; no requests
+	entry    bool      // its bytes are in an entry
+	early    bool      // it was answered before it was proposed, which only sabotage does
+	counted  bool      // its requests are out of the figures of the queue
+	since    time.Time // when the first of its requests came
 	begun    time.Time
 }
 
@@ -127,7 +130,7 @@ type result struct {
 func newPipeline(env surroundings, decider Decider, o *Options, logger hclog.Logger, m *metrics) *pipeline {
 	p := &pipeline{
 		env: env, decider: decider, logger: logger, metrics: m,
-		queue:     newQueue(o.QueueRequests, o.QueueBytes),
+		queue:     newQueue(o.QueueRequests, o.QueueBytes, m.queue),
 		building:  &group{},
 		orders:    make(chan order),
 		proposals: make(chan future, 1),
@@ -350,18 +353,18 @@ func (p *pipeline) lose() {
 
 // takeBack makes everything decided and not proposed undecided.
 func (p *pipeline) takeBack() {
-	p.redo(p.building.requests)
+	p.redo(p.building)
 	p.building.requests = p.building.requests[:0]
 	p.full = false
 }
 
-// redo puts requests back in front of the backlog, undecided.
-func (p *pipeline) redo(list []*request) {
-	if len(list) == 0 {
+// redo puts the requests of a group back in front of the backlog, undecided.
+func (p *pipeline) redo(g *group) {
+	if len(g.requests) == 0 {
 		return
 	}
-	again := make([]*request, 0, len(list)+len(p.backlog)-p.next)
-	for _, r := range list {
+	again := make([]*request, 0, len(g.requests)+len(p.backlog)-p.next)
+	for _, r := range g.requests {
 		r.written, r.err, r.wrote = event.Written{}, nil, false
 		if r.state.CompareAndSwap(decided, queued) {
 			again = append(again, r)
@@ -369,11 +372,12 @@ func (p *pipeline) redo(list []*request) {
 			p.drop(r)
 		}
 	}
-	p.backlog, p.next = append(again, p.backlog[p.next:]...), 0
+	p.backlog, p.next, p.since = append(again, p.backlog[p.next:]...), 0, g.since
 }
 
 // drop takes an abandoned request out.
 func (p *pipeline) drop(r *request) {
+	p.queue.figures.Leave(1)
 	p.queue.release(1, r.bytes)
 	p.queue.recycle(r)
 }
@@ -390,18 +394,24 @@ func (p *pipeline) elsewhere() error {
 func (p *pipeline) refuseWaiting(err error) {
 	for {
 		p.answer(p.backlog[p.next:], func(*request) (event.Written, error) { return event.Written{}, err })
-		p.backlog, p.next = p.queue.take(p.backlog[:0]), 0
+		p.takeWaiting()
 		if len(p.backlog) == 0 {
 			return
 		}
 	}
 }
 
+// takeWaiting makes what waits the backlog, which is done with.
+func (p *pipeline) takeWaiting() {
+	p.backlog, p.since = p.queue.take(p.backlog[:0])
+	p.next = 0
+}
+
 // decideWaiting decides in order until nothing waits or the entry is full.
 func (p *pipeline) decideWaiting() {
 	for !p.full {
 		if p.next == len(p.backlog) {
-			p.backlog, p.next = p.queue.take(p.backlog[:0]), 0
+			p.takeWaiting()
 			if len(p.backlog) == 0 {
 				return
 			}
@@ -427,6 +437,9 @@ func (p *pipeline) decideWaiting() {
 			r.wrote = d.Err == nil && !d.Written.Idempotent
 		}
 		p.next++
+		if len(p.building.requests) == 0 {
+			p.building.since = p.since
+		}
 		p.building.requests = append(p.building.requests, r)
 		p.full = len(p.building.requests) >= maxGroup
 	}
@@ -483,7 +496,9 @@ func (p *pipeline) fresh() *group {
 }
 
 func (p *pipeline) start(g *group, f future) {
-	g.begun = time.Now()
+	if g.entry {
+		g.begun = p.metrics.writes.Begin(time.Since(g.since))
+	}
 	p.underWay = g
 	p.proposals <- f
 }
@@ -493,7 +508,7 @@ func decidedAnswer(r *request) (event.Written, error) { return r.written, r.err 
 
 // reuse answers a group and keeps its memory for the next one.
 func (p *pipeline) reuse(g *group, answer func(*request) (event.Written, error)) {
-	p.answer(g.requests, answer)
+	p.answerGroup(g, answer)
 	clear(g.requests)
 	*g = group{requests: g.requests[:0]}
 	if len(p.spare) < 2 {
@@ -501,9 +516,37 @@ func (p *pipeline) reuse(g *group, answer func(*request) (event.Written, error))
 	}
 }
 
-// answer gives each request its answer and wakes its caller. Room in the queue
-// is made first, for the callers may be back at once.
+// ended notes that a group is not under way any more: all of it is done, or what
+// becomes of its requests is still to be seen.
+func (p *pipeline) ended(g *group, done bool) {
+	switch {
+	case !g.entry:
+	case done:
+		p.metrics.writes.End(g.begun, len(g.requests))
+		g.counted = true
+	default:
+		p.metrics.writes.End(g.begun, 0)
+	}
+}
+
+// answerGroup answers the requests of a group.
+func (p *pipeline) answerGroup(g *group, answer func(*request) (event.Written, error)) {
+	if g.counted {
+		p.give(g.requests, answer)
+	} else {
+		p.answer(g.requests, answer)
+	}
+}
+
+// answer takes requests out of the figures of the queue and answers them.
 func (p *pipeline) answer(list []*request, answer func(*request) (event.Written, error)) {
+	p.queue.figures.Leave(len(list))
+	p.give(list, answer)
+}
+
+// give gives each request its answer and wakes its caller. Room in the queue
+// is made first, for the callers may be back at once.
+func (p *pipeline) give(list []*request, answer func(*request) (event.Written, error)) {
 	if len(list) == 0 {
 		return
 	}

@@ -18,6 +18,7 @@ func (p *pipeline) resolve(res result) {
 		return
 	}
 	refusal, isError := res.response.(error)
+	p.ended(g, res.err == nil && !isError)
 	switch {
 	case res.err == nil && !isError:
 		p.refusals = 0
@@ -26,7 +27,7 @@ func (p *pipeline) resolve(res result) {
 			p.metrics.committed(time.Since(g.begun))
 		} else if p.env.term() != g.term {
 			p.lose()
-			p.redo(g.requests)
+			p.redo(g)
 			return
 		}
 		if p.leading {
@@ -40,7 +41,7 @@ func (p *pipeline) resolve(res result) {
 			return
 		}
 		p.takeBack()
-		p.redo(g.requests)
+		p.redo(g)
 		if p.leading {
 			p.reset()
 		}
@@ -48,7 +49,7 @@ func (p *pipeline) resolve(res result) {
 		p.fail(g, fmt.Errorf("apply entry: %w", refusal))
 	case notWritten(res.err) || !g.entry:
 		p.lose()
-		p.redo(g.requests)
+		p.redo(g)
 		p.tryAgain()
 	default:
 		p.logger.Warn("outcome of an entry is unknown", keyError, res.err, keyRequests, len(g.requests))
@@ -62,13 +63,14 @@ func (p *pipeline) resolve(res result) {
 // settleUnknown answers the requests whose bytes may or may not have been
 // written. The others of the group wrote nothing whatever became of the entry,
 // and are returned to be decided again.
-func (p *pipeline) settleUnknown(g *group) (again []*request) {
+func (p *pipeline) settleUnknown(g *group) (again *group) {
 	var lost []*request
+	again = &group{since: g.since}
 	for _, r := range g.requests {
 		if r.wrote {
 			lost = append(lost, r)
 		} else {
-			again = append(again, r)
+			again.requests = append(again.requests, r)
 		}
 	}
 	p.answer(lost, func(*request) (event.Written, error) { return event.Written{}, event.ErrOutcomeUnknown })
@@ -126,12 +128,13 @@ func (p *pipeline) drain() {
 	select {
 	case res := <-p.results:
 		refusal, isError := res.response.(error)
+		p.ended(g, res.err == nil && !isError)
 		switch {
 		case res.err == nil && !isError:
 			if g.entry {
 				p.decider.Applied()
 			}
-			p.answer(g.requests, decidedAnswer)
+			p.answerGroup(g, decidedAnswer)
 			return
 		case errors.Is(refusal, event.ErrEntryRefused), notWritten(res.err):
 			p.answer(g.requests, func(*request) (event.Written, error) { return event.Written{}, event.ErrNotReady })
@@ -142,6 +145,7 @@ func (p *pipeline) drain() {
 			p.env.fatal(fmt.Errorf("apply entry: %w", refusal))
 		}
 	case <-timer.C:
+		p.ended(g, false)
 		outcome = errors.New("it did not resolve in time")
 	}
 	p.logger.Warn("outcome of the last entry is unknown", keyError, outcome, keyRequests, len(g.requests))

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
 )
 
 // States of a request. Who moves it to abandoned or answered decides who
@@ -38,16 +40,19 @@ type queue struct {
 	wake     chan struct{} // capacity 1; signalled when the first request begins to wait
 	pool     sync.Pool
 
+	figures *stats.Queue // counts every request from when it came until its caller has its answer
+
 	mu      sync.Mutex // guards what follows
 	waiting []*request
+	since   time.Time // when the first of them came
 	count   int
 	bytes   int64
 	closed  error
 }
 
-func newQueue(maxCount int, maxBytes int64) *queue {
+func newQueue(maxCount int, maxBytes int64, figures *stats.Queue) *queue {
 	return &queue{
-		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1),
+		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1), figures: figures,
 		pool: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 	}
 }
@@ -80,7 +85,11 @@ func (q *queue) push(r *request) error {
 	q.count++
 	q.bytes += r.bytes
 	first := len(q.waiting) == 1
+	if first {
+		q.since = time.Now()
+	}
 	q.mu.Unlock()
+	q.figures.Enter(1)
 	if first {
 		q.signal()
 	}
@@ -94,13 +103,13 @@ func (q *queue) signal() {
 	}
 }
 
-// take exchanges the waiting requests for an empty slice.
-func (q *queue) take(empty []*request) []*request {
+// take exchanges the waiting requests for an empty slice, and says since when the first of them waits.
+func (q *queue) take(empty []*request) (taken []*request, since time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	taken := q.waiting
+	taken = q.waiting
 	q.waiting = empty
-	return taken
+	return taken, q.since
 }
 
 // release makes room after requests were answered or dropped.
@@ -159,6 +168,7 @@ func (q *queue) withdraw(r *request) bool {
 		q.waiting = slices.Delete(q.waiting, at, at+1)
 		q.count--
 		q.bytes -= r.bytes
+		q.figures.Leave(1)
 		q.recycle(r)
 	}
 	return true

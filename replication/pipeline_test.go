@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -127,6 +128,7 @@ type rig struct {
 	t       *testing.T
 	p       *pipeline
 	decider *fakeDecider
+	stats   *stats.Registry
 }
 
 func inRig(t *testing.T, test func(*rig)) { inRigWith(t, Options{}, test) }
@@ -135,8 +137,8 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o.EnsureDefaults()
-		r := &rig{fakeRaft: newFakeRaft(), t: t, decider: &fakeDecider{room: 100, version: map[string]int64{}}}
-		r.p = newPipeline(r.surroundings(), r.decider, &o, hclog.NewNullLogger(), newMetrics(nil))
+		r := &rig{fakeRaft: newFakeRaft(), t: t, decider: &fakeDecider{room: 100, version: map[string]int64{}}, stats: new(stats.Registry)}
+		r.p = newPipeline(r.surroundings(), r.decider, &o, hclog.NewNullLogger(), newMetrics(r.stats))
 		defer func() {
 			synctest.Wait()
 			for {
@@ -145,12 +147,25 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 					f.resolve(raft.ErrLeadershipLost, nil)
 				default:
 					r.p.close()
+					r.emptyQueue()
 					return
 				}
 			}
 		}()
 		test(r)
 	})
+}
+
+// emptyQueue checks that every request has left the figures, once, and that nothing is under way.
+func (r *rig) emptyQueue() {
+	r.t.Helper()
+	synctest.Wait()
+	queue := r.p.queue.figures
+	queue.Enter(1) // It would hide a negative length.
+	if f := queue.Figures(); f.Length != 1 || f.Doing != "" {
+		r.t.Errorf("the figures show %d requests too many, and %q under way", f.Length-1, f.Doing)
+	}
+	queue.Leave(1)
 }
 
 // lead lets the barrier of the election pass.

@@ -74,6 +74,7 @@ func (c *Cluster) serveFrames(w http.ResponseWriter, r *http.Request) {
 			if err := send(first, raw); err != nil {
 				return // The other node has gone, and asks again.
 			}
+			c.metrics.shipped.Add(uint64(len(raw)))
 		}
 	}
 	end.Tail = m.Log.Tail()
@@ -125,7 +126,9 @@ func (c *Cluster) serveChunk(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Length", strconv.FormatInt(file.Size-offset, 10))
-	if _, err := io.Copy(w, io.NewSectionReader(next, offset, file.Size-offset)); err != nil {
+	n, err := io.Copy(w, io.NewSectionReader(next, offset, file.Size-offset))
+	c.metrics.shipped.Add(uint64(n))
+	if err != nil {
 		c.logger.Debug("chunk file was not sent whole", keyError, err)
 	}
 }
@@ -142,6 +145,8 @@ type puller struct {
 	err     atomic.Pointer[error] // why nothing more can come, ever
 	limit   *rate.Limiter
 	partial partial // a chunk file that is being fetched
+
+	partly atomic.Int64 // bytes there are of that file
 }
 
 // partial is a chunk file of which a part was fetched.
@@ -386,9 +391,12 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 		if err := p.c.markPulled(); err != nil {
 			return last, err
 		}
-		if _, err := m.Data.AppendFrames(position, block); err != nil {
+		fresh, err := m.Data.AppendFrames(position, block)
+		if err != nil {
 			return last, fmt.Errorf("frames from %s: %w", address, err)
 		}
+		p.fetched(len(block))
+		p.c.metrics.fetchedFrames.Add(uint64(fresh))
 	}
 }
 
@@ -412,6 +420,10 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 	if err != nil {
 		return err
 	}
+	p.partly.Store(offset)
+	if offset > 0 {
+		p.c.metrics.resumed.Inc()
+	}
 	if offset < file.Size {
 		if err := p.fetchBytes(ctx, m, address, file, f, offset); err != nil {
 			return err
@@ -425,10 +437,18 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 		return err
 	}
 	p.partial = partial{}
+	defer p.partly.Store(0)
 	if err := m.Data.InstallChunk(name); err != nil {
 		return errors.Join(fmt.Errorf("chunk file from %s: %w", address, err), m.Data.DropTemp(name))
 	}
+	p.c.metrics.fetchedFiles.Inc()
 	return nil
+}
+
+// fetched counts bytes that came from another node.
+func (p *puller) fetched(bytes int) {
+	p.c.metrics.fetchedBytes.Add(uint64(bytes))
+	p.c.metrics.lastFetch.Set(time.Now().Unix())
 }
 
 // tempFile opens what was fetched of a chunk file before, or begins anew.
@@ -437,6 +457,7 @@ func (p *puller) tempFile(m *Materials, checksum string) (TempFile, error) {
 		return m.Data.OpenTemp(p.partial.name)
 	}
 	if p.partial.name != "" {
+		p.partly.Store(0)
 		p.c.warn("remove a chunk file that was fetched in part", m.Data.DropTemp(p.partial.name))
 		p.partial = partial{}
 	}
@@ -469,6 +490,8 @@ func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, f
 				return err
 			}
 			offset += int64(n)
+			p.partly.Store(offset)
+			p.fetched(n)
 		}
 		if err != nil {
 			return fmt.Errorf("chunk file from %s ends at %d of %d: %w", address, offset, file.Size, err)
@@ -492,6 +515,11 @@ func (p *puller) throttle(ctx context.Context, n int) error {
 	if p.limit.Limit() != want {
 		p.limit.SetLimit(want)
 	}
+	if want == rate.Inf {
+		return nil
+	}
+	begun := time.Now()
+	defer func() { p.c.metrics.throttled.Add(int64(time.Since(begun))) }()
 	return p.limit.WaitN(ctx, min(n, maxBlock))
 }
 

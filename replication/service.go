@@ -12,9 +12,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/bootstrap"
-	"github.com/annalsdb/annals/replication/wire"
 )
 
 // Bounds of what nodes send each other as JSON.
@@ -22,6 +20,9 @@ const (
 	maxAnswer  = 1 << 20
 	maxRequest = 48 << 20 // a write of 16 MiB with its bytes as base64
 )
+
+// errRequestSize says that no node takes a request of that size. It was not sent.
+var errRequestSize = errors.New("the request is larger than allowed")
 
 // services are what this node does for others, on the port between nodes. Whoever
 // gets here has proved to be a node, and is not of another cluster.
@@ -51,7 +52,11 @@ func reply(w http.ResponseWriter, v any) {
 // question reads the body of a request.
 func question(w http.ResponseWriter, r *http.Request, into any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(into); err != nil {
-		http.Error(w, "request: "+err.Error(), http.StatusBadRequest)
+		status := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, "request: "+err.Error(), status)
 		return false
 	}
 	return true
@@ -73,6 +78,9 @@ func (c *Cluster) request(ctx context.Context, address, method, path string, ask
 		data, err := json.Marshal(ask)
 		if err != nil {
 			return nil, err
+		}
+		if len(data) > maxRequest {
+			return nil, fmt.Errorf("ask node at %s: %w", address, errRequestSize)
 		}
 		body = bytes.NewReader(data)
 	}
@@ -132,89 +140,6 @@ func (c *bootstrapView) Peers() []bootstrap.Peer {
 }
 
 func (c *bootstrapView) Changed() <-chan struct{} { return c.gossip.Changed() }
-
-// writeRequest is a write of a node's own that travels to the leader.
-type writeRequest struct {
-	Write event.Write `json:"write"`
-}
-
-type writeAnswer struct {
-	Written event.Written `json:"written"`
-	Error   string        `json:"error"`
-	Current int64         `json:"current"`
-}
-
-// writeErrors are the errors of a write that keep their meaning on the way.
-var writeErrors = map[string]error{
-	"not-ready": event.ErrNotReady, "busy": event.ErrBusy, "too-large": event.ErrTooLarge, "unknown": event.ErrOutcomeUnknown,
-	"timeout": event.ErrWriteTimeout, "full": event.ErrDiskFull, "deleted": event.ErrStreamDeleted,
-}
-
-const errVersion = "version"
-
-// serveWrite does a write for a node that does not lead.
-func (c *Cluster) serveWrite(w http.ResponseWriter, r *http.Request) {
-	var q writeRequest
-	if !question(w, r, &q) {
-		return
-	}
-	if l, _ := c.Leadership(); !l.Leading {
-		http.Error(w, "this node does not lead", http.StatusMisdirectedRequest)
-		return
-	}
-	written, err := c.Submit(r.Context(), &q.Write)
-	a := writeAnswer{Written: written}
-	var version *event.WrongExpectedVersion
-	switch {
-	case err == nil:
-	case errors.As(err, &version):
-		a.Error, a.Current = errVersion, version.Current
-	default:
-		for name, known := range writeErrors {
-			if errors.Is(err, known) {
-				a.Error = name
-			}
-		}
-		if a.Error == "" {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-	}
-	reply(w, a)
-}
-
-// Write does a write of the node's own, wherever the leader is: here, or over the
-// port between nodes. A connection that breaks leaves the outcome unknown.
-func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
-	written, err := c.Submit(ctx, write)
-	var elsewhere *event.NotLeader
-	if !errors.As(err, &elsewhere) {
-		return written, err
-	}
-	address, ok := c.LeaderAddress()
-	if !ok {
-		return event.Written{}, event.ErrNotReady
-	}
-	var a writeAnswer
-	var refused *callError
-	var notConnected *wire.RefusedError
-	switch err := c.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a); {
-	case errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest, errors.As(err, &notConnected):
-		return event.Written{}, event.ErrNotReady
-	case err != nil:
-		return event.Written{}, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
-	}
-	switch {
-	case a.Error == "":
-		return a.Written, nil
-	case a.Error == errVersion:
-		return event.Written{}, &event.WrongExpectedVersion{Stream: write.Stream, Expected: write.ExpectedVersion, Current: a.Current}
-	}
-	if known, ok := writeErrors[a.Error]; ok {
-		return event.Written{}, known
-	}
-	return event.Written{}, fmt.Errorf("%w: the leader says %q", event.ErrOutcomeUnknown, a.Error)
-}
 
 // LeaderAddress is where the leader is reached by other nodes; ok is false when
 // this node leads or does not know who does.

@@ -281,6 +281,16 @@ func (s *snapshotStore) publish(snap *snapshot) error {
 	return nil
 }
 
+// newest is the index of the newest manifest, 0 when there is none.
+func (s *snapshotStore) newest() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return 0
+	}
+	return s.list[0].meta.Index
+}
+
 func (s *snapshotStore) removeFile(snap *snapshot) error {
 	if s.dir == "" {
 		return nil

@@ -84,6 +84,8 @@ func (c *Cluster) status() Status {
 
 // serveStatus answers what this node is, and the chain at a position if one is asked for.
 func (c *Cluster) serveStatus(w http.ResponseWriter, r *http.Request) {
+	begun, took := time.Now(), c.metrics.unserved
+	defer func() { took.ObserveSince(begun) }()
 	s := c.status()
 	if at := r.URL.Query().Get("at"); at != "" && s.HasLog {
 		position, err := strconv.ParseInt(at, 10, 64)
@@ -100,6 +102,7 @@ func (c *Cluster) serveStatus(w http.ResponseWriter, r *http.Request) {
 			s.At = &ChainAt{Position: position, Chain: chain}
 		}
 	}
+	took = c.metrics.answered
 	reply(w, s)
 }
 
@@ -112,7 +115,25 @@ type peers struct {
 type peer struct {
 	status Status
 	at     time.Time
+	ours   int64   // where this node's log ended when it was asked
 	agrees verdict // whether its log and ours are of one history
+
+	before, mark heardEnd
+}
+
+// heardEnd is where a node's log ended at some time. A peer's before is at least half of
+// peerPace older than the newest one, if the node was known that long; mark becomes before.
+type heardEnd struct {
+	end int64
+	at  time.Time
+}
+
+// since goes on from what was known of the node.
+func (p *peer) since(old peer) {
+	p.before, p.mark = old.before, old.mark
+	if p.at.Sub(old.mark.at) >= peerPace/2 {
+		p.before, p.mark = old.mark, heardEnd{p.status.Tail.End, p.at}
+	}
 }
 
 type verdict int8
@@ -128,6 +149,12 @@ func (p *peers) put(id event.ID, s peer) {
 	defer p.mu.Unlock()
 	if p.byID == nil {
 		p.byID = make(map[event.ID]peer)
+	}
+	if old, ok := p.byID[id]; ok {
+		s.since(old)
+	} else {
+		s.mark = heardEnd{s.status.Tail.End, s.at}
+		s.before = s.mark
 	}
 	p.byID[id] = s
 }
@@ -218,11 +245,17 @@ func (c *Cluster) askPeers(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, m := range c.others() {
 		wg.Go(func() {
+			begun := time.Now()
 			p, err := c.askPeer(ctx, m.ReplicationAddress)
+			took := time.Since(begun).Seconds()
 			if err != nil {
+				c.metrics.failed.Observe(took)
 				c.logger.Debug("node did not answer", keyNode, m.Node.String(), keyError, err)
 				return
 			}
+			c.metrics.asked.Observe(took)
+			c.metrics.latency.Observe(took)
+			c.metrics.watchPeer(c, m.Node)
 			c.peers.put(m.Node, p)
 		})
 	}
@@ -253,7 +286,7 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 	if err := c.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
 		return peer{}, err
 	}
-	p := peer{status: s, at: time.Now()}
+	p := peer{status: s, at: time.Now(), ours: own.End}
 	if m == nil || !s.HasLog || s.Cluster != c.ID() {
 		return p, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -60,11 +61,12 @@ type logBacking interface {
 // It stops the node on the first failed write, deletes in slices, keeps recent
 // entries in memory, and can be rewritten into a fresh file.
 type logStore struct {
-	kind  *logKind
-	path  string
-	fail  *failStop
-	cache *entryCache
-	sizes *entrySizes
+	kind    *logKind
+	path    string
+	fail    *failStop
+	cache   *entryCache
+	sizes   *entrySizes
+	flushes *flushes // nil: not measured
 	// stored is called after entries were stored, with the bytes they carry. It must not block.
 	stored func(entries, bytes int)
 	// open opens a backing of this kind; Rewrite needs it.
@@ -150,14 +152,17 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	if s.full.Load() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
 		return errFull
 	}
+	begun := time.Now()
 	s.mu.RLock()
 	err := s.inner.StoreLogs(logs)
 	s.mu.RUnlock()
+	took := time.Since(begun)
 	if err != nil {
 		return s.fail.fail(fmt.Errorf("store entries in %s: %w", s.path, err))
 	}
 	s.cache.put(logs)
 	bytes := s.sizes.put(logs)
+	s.flushes.note(bytes, took)
 	if s.stored != nil {
 		s.stored(len(logs), bytes)
 	}

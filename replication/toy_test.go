@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/annalsdb/annals/event"
@@ -16,13 +17,15 @@ import (
 )
 
 // toy is a small event log with its state machine and decider, in memory. A
-// record is the length and the name of the stream it goes to.
+// record is the length and the name of the stream it goes to. Of a write with an event, a
+// zero byte and the event's id follow the name: it is recognised when it comes again.
 //
 // An entry is the expected end, the expected chain, and the records.
 type toy struct {
 	mu      sync.Mutex // guards the applied state
 	frames  []toyFrame
 	streams map[string]int64 // number of records
+	ids     map[string]int64 // numbers of records with an id, by the whole record
 	durable int              // frames that the last manifest made durable
 	refused int
 	skipped int
@@ -34,6 +37,7 @@ type toy struct {
 	end     int64 // of what is decided
 	chain   event.Chain
 	pending map[string]int64 // number of records, in flight included
+	fresh   map[string]int64 // as ids, in flight
 	entry   []byte
 	limit   int
 }
@@ -43,7 +47,7 @@ type toyFrame struct {
 	records []byte
 }
 
-func newToy() *toy { return &toy{streams: map[string]int64{}, limit: 1 << 20} }
+func newToy() *toy { return &toy{streams: map[string]int64{}, ids: map[string]int64{}, limit: 1 << 20} }
 
 // crashed returns what a power cut leaves: the durable frames and some that
 // happened to be written.
@@ -100,7 +104,12 @@ func (y *toy) append(records []byte, index, term uint64) {
 		End: tail.End + int64(len(records)), Chain: chain, Index: index, Term: term,
 	}})
 	for b := records; len(b) > 0; b = b[1+b[0]:] {
-		y.streams[string(b[1:1+b[0]])]++
+		record := string(b[1 : 1+b[0]])
+		name, _, identified := strings.Cut(record, "\x00")
+		if identified {
+			y.ids[record] = y.streams[name]
+		}
+		y.streams[name]++
 	}
 }
 
@@ -176,7 +185,7 @@ func (s *toySnapshot) Release() {}
 
 func (y *toy) Reset() error {
 	tail := y.Tail()
-	y.end, y.chain, y.pending, y.entry = tail.End, tail.Chain, map[string]int64{}, nil
+	y.end, y.chain, y.pending, y.fresh, y.entry = tail.End, tail.Chain, map[string]int64{}, map[string]int64{}, nil
 	return nil
 }
 
@@ -189,10 +198,34 @@ func (y *toy) count(stream string) int64 {
 	return y.streams[stream]
 }
 
+// deletedStream is a stream that was hard-deleted, in every toy.
+const deletedStream = "deleted"
+
+// known returns the number of a record with an id, if it is there.
+func (y *toy) known(record string) (int64, bool) {
+	if n, ok := y.fresh[record]; ok {
+		return n, true
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	n, ok := y.ids[record]
+	return n, ok
+}
+
 func (y *toy) Decide(w *event.Write) event.Decision {
 	size := len(w.Stream) + 1
 	if len(y.entry) > 0 && len(y.entry)+size > y.limit {
 		return event.Decision{Full: true}
+	}
+	if w.Stream == deletedStream {
+		return event.Decision{Err: event.ErrStreamDeleted}
+	}
+	record := w.Stream
+	if len(w.Events) > 0 {
+		record += "\x00" + string(w.Events[0].ID[:])
+		if n, ok := y.known(record); ok {
+			return event.Decision{Written: event.Written{First: n, Last: n, Idempotent: true}}
+		}
 	}
 	n := y.count(w.Stream)
 	if w.ExpectedVersion >= event.NoStream && w.ExpectedVersion != n-1 {
@@ -201,8 +234,11 @@ func (y *toy) Decide(w *event.Write) event.Decision {
 	if y.entry == nil {
 		y.entry = make([]byte, 24, 256)
 	}
-	y.entry = append(append(y.entry, byte(len(w.Stream))), w.Stream...)
+	y.entry = append(append(y.entry, byte(len(record))), record...)
 	y.pending[w.Stream] = n + 1
+	if len(w.Events) > 0 {
+		y.fresh[record] = n
+	}
 	return event.Decision{Written: event.Written{First: n, Last: n}}
 }
 
@@ -223,5 +259,6 @@ func (y *toy) Seal() []byte {
 func (y *toy) Applied() {
 	if y.entry == nil && y.Tail().End == y.end {
 		clear(y.pending)
+		clear(y.fresh)
 	}
 }

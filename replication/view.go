@@ -31,7 +31,7 @@ func (c *Cluster) View() event.ClusterView {
 		m := event.Member{
 			Node: g.Node, Alive: g.Alive, ReadOnly: g.ReadOnly, Priority: g.Priority, Version: g.Version,
 			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: c.opts.Security != nil,
-			Time: g.Since, State: event.StateUnknown, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
+			Time: g.Since, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
 		}
 		setAddress(&m, g.ReplicationAddress)
 		switch p, ok := c.peers.get(g.Node); {
@@ -43,15 +43,26 @@ func (c *Cluster) View() event.ClusterView {
 			m.Time, m.Voter = p.at, c.votes(g)
 			fill(&m, &p.status)
 		}
-		if !m.Alive {
-			m.State = event.StateShutdown
-			if g.Left {
-				m.State = event.StateShuttingDown
-			}
+		if g.Node != c.node || !g.Alive {
+			m.State = c.stateOf(g)
 		}
 		view.Members = append(view.Members, m)
 	}
 	return view
+}
+
+// stateOf is the state of another member, as far as this node knows.
+func (c *Cluster) stateOf(g gossip.Member) event.NodeState {
+	switch {
+	case !g.Alive && g.Left:
+		return event.StateShuttingDown
+	case !g.Alive:
+		return event.StateShutdown
+	}
+	if p, ok := c.peers.get(g.Node); ok {
+		return p.status.State
+	}
+	return event.StateUnknown
 }
 
 // votes reports whether a member counts in the quorum, as far as this node knows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -17,6 +18,7 @@ func (x *Index) flusher() {
 		for x.usable() == nil && mem == nil {
 			if mems := x.current.Load().mems; len(mems) > 1 {
 				mem = mems[len(mems)-1]
+				mem.taken = true
 			} else {
 				x.changed.Wait()
 			}
@@ -37,8 +39,13 @@ func (x *Index) flusher() {
 
 func (x *Index) flush(mem *memTable) (err error) {
 	info := FlushInfo{Entries: int64(mem.count), Checkpoint: mem.upTo}
+	begun := x.metrics.flushes.Begin(time.Since(mem.frozen))
 	x.opt.Events.FlushBegin(info)
-	defer func() { x.opt.Events.FlushEnd(info, err) }()
+	defer func() {
+		x.opt.Events.FlushEnd(info, err)
+		x.metrics.flushes.End(begun, 1)
+		x.metrics.flushTime.ObserveSince(begun)
+	}()
 	var t *table
 	if mem.count > 0 {
 		w, err := newTableWriter(x.opt.FS, x.opt.Dir, info.Entries, int64(mem.streams), x.opt.NoBloom)
@@ -74,6 +81,7 @@ func (x *Index) flush(mem *memTable) (err error) {
 	x.changed.Broadcast()
 	x.mu.Unlock()
 	if done {
+		x.metrics.flushed.Add(uint64(info.Entries))
 		x.opt.Logger.Debug("index flushed", "entries", info.Entries, "checkpoint", info.Checkpoint, "file", info.File)
 	}
 	select {
@@ -86,6 +94,7 @@ func (x *Index) flush(mem *memTable) (err error) {
 // adopt makes a table report what goes wrong with it to the index.
 func (x *Index) adopt(t *table) {
 	t.onError = x.fail
+	t.metrics = x.metrics
 	t.onClose = func(err error) { x.opt.Logger.Warn("index table", "file", t.file, "error", err) }
 }
 
@@ -158,8 +167,16 @@ func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep
 		info.Read += t.count
 		hashes += t.hashes
 	}
+	x.metrics.queue.Enter(1)
+	x.metrics.merging.Add(1)
+	begun := x.metrics.merges.Begin(0)
 	x.opt.Events.MergeBegin(info)
-	defer func() { x.opt.Events.MergeEnd(info, err) }()
+	defer func() {
+		x.opt.Events.MergeEnd(info, err)
+		x.metrics.merges.End(begun, 1)
+		x.metrics.mergeTime.ObserveSince(begun)
+		x.metrics.merging.Add(-1)
+	}()
 	w, err := newTableWriter(x.opt.FS, x.opt.Dir, info.Read, hashes, x.opt.NoBloom)
 	if err != nil {
 		return err
@@ -194,6 +211,8 @@ func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep
 		t.discard()
 	}
 	if done {
+		x.metrics.mergeRead.Add(uint64(info.Read))
+		x.metrics.mergeWritten.Add(uint64(info.Written))
 		x.opt.Logger.Debug("index tables merged", "inputs", info.Inputs, "level", info.Level,
 			"read", info.Read, "written", info.Written, "file", info.File)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -19,6 +20,7 @@ var ErrReadOnly = errors.New("index is read-only")
 // called from others; any number of goroutines read.
 type Index struct {
 	opt      Options
+	metrics  *metrics
 	readOnly bool
 
 	current    atomic.Pointer[state]           // nil once closed
@@ -102,6 +104,7 @@ func (x *Index) Add(batch []Entry, upTo int64) error {
 	for i := range batch {
 		mem.add(batch[i], announce)
 	}
+	mem.shown.Store(int64(mem.count))
 	x.reached = upTo
 	if mem.count < x.opt.MaxMemTable {
 		return nil
@@ -121,7 +124,8 @@ func (x *Index) freeze(wait bool) (uint64, error) {
 	s := x.current.Load()
 	x.frozen++
 	seq := x.frozen
-	s.mems[0].seq, s.mems[0].upTo = seq, x.reached
+	s.mems[0].seq, s.mems[0].upTo, s.mems[0].frozen = seq, x.reached, time.Now()
+	x.metrics.queue.Enter(1)
 	old := x.install(newState(append([]*memTable{newMemTable()}, s.mems...), s.tables))
 	x.changed.Broadcast()
 	var err error
@@ -213,12 +217,23 @@ func (x *Index) reset() error {
 	for _, t := range s.tables {
 		t.doomed.Store(true)
 	}
+	x.forgetFrozen(s)
 	// A flush or merge under way finds its input gone and throws its result away.
 	old := x.install(newState([]*memTable{newMemTable()}, nil))
 	x.changed.Broadcast()
 	x.mu.Unlock()
 	old.release()
 	return nil
+}
+
+// forgetFrozen takes tables that will never be written out of the figures. mu must be held.
+func (x *Index) forgetFrozen(s *state) {
+	for _, m := range s.mems[1:] {
+		if !m.taken {
+			m.taken = true
+			x.metrics.queue.Leave(1)
+		}
+	}
 }
 
 // Close stops background work, cancelling a merge or flush that is under way,
@@ -232,7 +247,13 @@ func (x *Index) Close() error {
 		x.mu.Unlock()
 		x.cancel(event.ErrClosed)
 		x.wg.Wait()
-		if s := x.current.Swap(nil); s != nil {
+		x.mu.Lock()
+		s := x.current.Swap(nil)
+		if s != nil {
+			x.forgetFrozen(s)
+		}
+		x.mu.Unlock()
+		if s != nil {
 			s.release()
 		}
 	})

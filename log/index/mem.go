@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -69,8 +70,12 @@ type memTable struct {
 	count   int
 	streams int // slots in use
 
-	upTo int64  // log position that the entries reach; guarded by Index.mu until frozen
-	seq  uint64 // number of the freeze, given under Index.mu
+	shown atomic.Int64 // count, as others may read it
+
+	upTo   int64     // log position that the entries reach; guarded by Index.mu until frozen
+	seq    uint64    // number of the freeze, given under Index.mu
+	frozen time.Time // when; given with seq
+	taken  bool      // by the flusher, or by nobody ever; guarded by Index.mu
 }
 
 func newMemTable() *memTable {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -51,6 +52,7 @@ func Open(opt Options) (*Index, error) {
 	}
 	x.mergeTurn <- struct{}{}
 	x.mergeWork <- struct{}{} // An earlier run may have left a full level.
+	x.watch(opt.Stats)
 	x.wg.Add(2)
 	go x.flusher()
 	go x.merger()
@@ -59,7 +61,7 @@ func Open(opt Options) (*Index, error) {
 
 func newIndex(opt Options) *Index {
 	x := &Index{
-		opt: opt, filterDue: true,
+		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats),
 		mergeTurn: make(chan struct{}, 1),
 		mergeWork: make(chan struct{}, 1),
 	}
@@ -78,6 +80,15 @@ func (x *Index) openSet() (*indexMap, []*table, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var total int64
+	for _, line := range m.tables {
+		// A file that is not there is met again when it is opened.
+		if info, err := x.opt.FS.Stat(filepath.Join(x.opt.Dir, line.file)); err == nil {
+			total += info.Size()
+		}
+	}
+	var checked atomic.Int64
+	told := func(n int64) { x.opt.Progress(checked.Add(n), total) }
 	tables := make([]*table, len(m.tables))
 	errs := make([]error, len(m.tables))
 	var wg sync.WaitGroup
@@ -85,7 +96,7 @@ func (x *Index) openSet() (*indexMap, []*table, error) {
 	for i, line := range m.tables {
 		wg.Go(func() {
 			turns <- struct{}{}
-			tables[i], errs[i] = x.openListed(line)
+			tables[i], errs[i] = x.openListed(line, told)
 			<-turns
 		})
 	}
@@ -106,22 +117,22 @@ func (x *Index) openSet() (*indexMap, []*table, error) {
 	return m, tables, nil
 }
 
-func (x *Index) openListed(line mapLine) (*table, error) {
+func (x *Index) openListed(line mapLine, told func(bytes int64)) (*table, error) {
 	t, err := openTable(x.opt.FS, x.opt.Dir, line.file, line.level)
 	if err != nil {
 		return nil, err
 	}
 	x.adopt(t)
-	if err := x.checkListed(t); err != nil {
+	if err := x.checkListed(t, told); err != nil {
 		t.release()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (x *Index) checkListed(t *table) error {
+func (x *Index) checkListed(t *table, told func(bytes int64)) error {
 	if !x.opt.SkipVerify && !x.readOnly {
-		if err := t.verify(); err != nil {
+		if err := t.verify(told); err != nil {
 			return err
 		}
 	}

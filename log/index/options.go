@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/stats"
 )
 
 // Entry says where the record of one event begins.
@@ -70,6 +71,12 @@ type Options struct {
 	OnFatal func(error)
 
 	Events EventListener
+
+	// Progress is told during Open how much of the tables has been checked, in bytes.
+	// It is called often, from several goroutines, and must not block.
+	Progress func(done, total int64)
+
+	Stats *stats.Registry // where the figures are registered; default: nowhere
 }
 
 // EnsureDefaults fills in the fields that are zero.
@@ -88,6 +95,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(error) {}
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
 	}
 	o.Events.ensureDefaults()
 }

@@ -18,17 +18,18 @@ func (x *Index) Last(hash uint64) (Entry, bool) {
 	}
 	defer s.release()
 	var best Entry
-	found := false
+	found, where := false, nowhere
 	for _, m := range s.mems {
 		if e, ok := m.last(hash); ok && (!found || best.less(e)) {
-			best, found = e, true
+			best, found, where = e, true, inMemory
 		}
 	}
 	for _, t := range s.tables {
 		if e, ok := t.last(hash); ok && (!found || best.less(e)) {
-			best, found = e, true
+			best, found, where = e, true, inTables
 		}
 	}
+	x.metrics.lookups.count(hash, where)
 	return best, found
 }
 
@@ -47,9 +48,11 @@ func (x *Index) Get(dst []Entry, hash uint64, number int64) []Entry {
 	for _, m := range s.mems {
 		dst = m.ascend(dst, hash, number, number, noLimit)
 	}
+	fromMemory := len(dst)
 	for _, t := range s.tables {
 		dst = t.ascend(dst, hash, number, number, noLimit)
 	}
+	x.metrics.found(hash, len(dst)-start, len(dst) > fromMemory)
 	if len(dst)-start > 1 {
 		slices.SortFunc(dst[start:], compareEntries)
 	}
@@ -66,10 +69,11 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) []Entr
 	if max <= 0 || from > to {
 		return dst
 	}
-	start := len(dst)
+	start, tabled := len(dst), false
 	for i := len(s.tables) - 1; i >= 0; i-- {
 		before := len(dst)
 		dst = s.tables[i].ascend(dst, hash, from, to, max)
+		tabled = tabled || len(dst) > before
 		dst, to = settle(dst, start, before, max, to, compareEntries)
 	}
 	for i := len(s.mems) - 1; i >= 0; i-- {
@@ -77,6 +81,7 @@ func (x *Index) Ascend(dst []Entry, hash uint64, from, to int64, max int) []Entr
 		dst = s.mems[i].ascend(dst, hash, from, to, max)
 		dst, to = settle(dst, start, before, max, to, compareEntries)
 	}
+	x.metrics.found(hash, len(dst)-start, tabled)
 	return dst
 }
 
@@ -90,7 +95,7 @@ func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) [
 	if max <= 0 || from < downTo {
 		return dst
 	}
-	start := len(dst)
+	start, tabled := len(dst), false
 	for _, m := range s.mems {
 		before := len(dst)
 		dst = m.descend(dst, hash, from, downTo, max)
@@ -99,8 +104,10 @@ func (x *Index) Descend(dst []Entry, hash uint64, from, downTo int64, max int) [
 	for _, t := range s.tables {
 		before := len(dst)
 		dst = t.descend(dst, hash, from, downTo, max)
+		tabled = tabled || len(dst) > before
 		dst, downTo = settle(dst, start, before, max, downTo, compareFalling)
 	}
+	x.metrics.found(hash, len(dst)-start, tabled)
 	return dst
 }
 
@@ -123,7 +130,11 @@ func settle(dst []Entry, start, before, max int, bound int64, compare func(a, b 
 // MayExist reports whether a hash may have entries; false is certain.
 func (x *Index) MayExist(hash uint64) bool {
 	f := x.existence.Load()
-	return f == nil || f.mayContain(hash)
+	may := f == nil || f.mayContain(hash)
+	if !may {
+		x.metrics.spared.Add(1)
+	}
+	return may
 }
 
 // TableInfo describes one table on disk.

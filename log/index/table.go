@@ -87,6 +87,7 @@ type table struct {
 	rows    []byte   // the mapped entries, nil when not mapped
 	samples []uint64 // hashes of every sampleEvery-th entry; nil when the table was opened without reading it
 	filter  *bloom   // nil: none
+	metrics *metrics // of the index; nil in a table that is in none
 	onError func(error)
 	onClose func(error) // told of what goes wrong when the last reference goes
 
@@ -145,11 +146,15 @@ func (t *table) readFrame() error {
 }
 
 // verify reads the whole content, checks it against the footer and takes samples
-// for searching. No other goroutine may use the table yet.
-func (t *table) verify() error {
+// for searching, and tells now and then how many more bytes it has read. No other
+// goroutine may use the table yet.
+func (t *table) verify(told func(bytes int64)) error {
 	s := newScanner(t)
 	samples := make([]uint64, 0, (t.count+sampleEvery-1)/sampleEvery)
 	for s.next() {
+		if len(s.rest) == 0 {
+			told(int64(len(s.buf)))
+		}
 		if (s.place-1)%sampleEvery == 0 {
 			samples = append(samples, s.entry.Hash)
 		}
@@ -240,11 +245,18 @@ func (t *table) last(hash uint64) (e Entry, ok bool) {
 	if hash < math.MaxUint64 {
 		end = r.search(hash+1, math.MinInt64)
 	}
-	if end == 0 {
-		return e, false
+	if end > 0 {
+		e = r.at(end - 1)
 	}
-	e = r.at(end - 1)
-	return e, e.Hash == hash && !r.failed
+	ok = end > 0 && e.Hash == hash && !r.failed
+	switch {
+	case t.metrics == nil:
+	case ok:
+		t.metrics.filterFound.Add(1)
+	default:
+		t.metrics.filterMistook.Add(1)
+	}
+	return e, ok
 }
 
 // ascend appends the lowest max entries numbered from..to, upwards.

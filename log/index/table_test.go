@@ -71,7 +71,7 @@ func TestTable(t *testing.T) {
 
 func checkTable(t *testing.T, r *rand.Rand, tab *table, all []Entry) {
 	t.Helper()
-	if err := tab.verify(); err != nil {
+	if err := tab.verify(func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	samples := tab.samples

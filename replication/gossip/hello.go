@@ -79,6 +79,7 @@ func readHello(r io.Reader) (hello, error) {
 func (t *transport) greet(ctx context.Context, to netip.AddrPort, name string) (event.ID, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.timeout)
 	defer cancel()
+	begun := time.Now()
 	conn, err := t.dial(ctx, to, name, kindHello)
 	if err == nil {
 		var node event.ID
@@ -87,10 +88,12 @@ func (t *transport) greet(ctx context.Context, to netip.AddrPort, name string) (
 		_ = conn.Close()
 		if err == nil {
 			t.metrics.exchanges.Inc()
+			t.metrics.greeted.ObserveSince(begun)
 			return node, nil
 		}
 	}
 	t.metrics.failed.Inc()
+	t.metrics.ungreeted.ObserveSince(begun)
 	return event.ID{}, err
 }
 

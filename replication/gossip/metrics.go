@@ -21,12 +21,20 @@ type metrics struct {
 	exchanges *stats.Counter
 	failed    *stats.Counter
 	refused   *stats.Counter
+	greeted   *stats.Histogram
+	ungreeted *stats.Histogram
 }
 
 func newMetrics(r *stats.Registry) *metrics {
 	const dropped, droppedHelp = "annals_gossip_packets_dropped_total", "Gossip packets received and dropped."
 	reason := func(text string) stats.Label { return stats.Label{Name: "reason", Value: text} }
+	// Package replication registers the same for the questions that nodes ask each other.
+	took := func(status string) *stats.Histogram {
+		return r.Histogram("eventstore_gossip_processing_duration_seconds", "Time taken to exchange with another node what the two are.",
+			stats.DurationBounds, stats.Label{Name: "activity", Value: "push-to-peer"}, stats.Label{Name: "status", Value: status})
+	}
 	return &metrics{
+		greeted: took("successful"), ungreeted: took("failed"),
 		sent:      r.Counter("annals_gossip_packets_sent_total", "Gossip packets sent."),
 		received:  r.Counter("annals_gossip_packets_received_total", "Gossip packets received and accepted."),
 		waited:    r.Counter("annals_gossip_packets_waited_total", "Gossip packets that could not be sent before a key was exchanged."),

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // conn is a connection whose preamble is done.
@@ -18,6 +20,8 @@ type conn struct {
 	port     *Port
 	kind     Kind
 	peer     Identity
+	id       event.ID
+	traffic  *traffic // set when the port counts the connection, before it is used
 	accepted bool
 	due      time.Time // to be made anew from here on
 
@@ -43,6 +47,7 @@ func (c *conn) isDue() bool { return time.Now().After(c.due) }
 // Read reads what the other side wrote.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.traffic.received.Add(uint64(n))
 	if err != nil && c.hard && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = io.EOF
 	}
@@ -54,7 +59,9 @@ func (c *conn) Write(b []byte) (int, error) {
 	if c.retired.Load() {
 		return len(b), nil
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	c.traffic.sent.Add(uint64(n))
+	return n, err
 }
 
 // retire ends this direction. The other side reads all that was written, answers

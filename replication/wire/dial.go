@@ -7,13 +7,20 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
 )
+
+// ErrConnect says that no connection to another node came about, so that nothing was sent.
+var ErrConnect = errors.New("connect to node")
 
 // errNoAnswer is why a handshake that was begun was given up.
 var errNoAnswer = errors.New("no answer in time")
 
 // Dial connects to the port of another node at host:port. An answer other than
-// welcome is a *RefusedError. It takes at most DialTimeout and HandshakeTimeout
+// welcome is a *RefusedError, any other failure is an ErrConnect. It takes at most DialTimeout and HandshakeTimeout
 // together, and less if the context is over earlier.
 func (p *Port) Dial(ctx context.Context, k Kind, address string) (net.Conn, error) {
 	c, err := p.dial(ctx, k, address)
@@ -31,7 +38,7 @@ func (p *Port) dial(ctx context.Context, k Kind, address string) (*conn, error) 
 			err = errClosing
 		}
 		if _, refused := errors.AsType[*RefusedError](err); !refused {
-			err = fmt.Errorf("connect to node at %s: %w", address, err)
+			err = fmt.Errorf("%w at %s: %w", ErrConnect, address, err)
 		}
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (p *Port) introduce(ctx context.Context, raw net.Conn, k Kind, host, addres
 	if a.version != formatVersion {
 		return nil, fmt.Errorf("the other node speaks version %d of the protocol between nodes, this one %d", a.version, formatVersion)
 	}
-	c := &conn{Conn: stream, raw: raw, port: p, kind: k, peer: a.Identity, due: time.Now().Add(jittered(p.opts.Renew))}
+	c := &conn{Conn: stream, raw: raw, port: p, kind: k, peer: a.Identity, id: event.ID(uuid.New()), due: time.Now().Add(jittered(p.opts.Renew))}
 	if p.add(c) != nil {
 		return nil, errClosing
 	}

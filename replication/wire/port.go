@@ -11,7 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
 )
 
 const (
@@ -52,6 +55,8 @@ type Port struct {
 	listeners  map[Kind]*listener
 	conns      map[*conn]struct{} // done with their preamble and not closed, of both directions
 	accepted   int                // of them, those that were accepted
+	traffic    map[event.ID]*traffic
+	strangers  traffic            // of nodes that have no place in traffic
 	rafts      map[*Raft]struct{} // not closed
 
 	closeOnce sync.Once
@@ -79,6 +84,7 @@ func Open(o Options) (*Port, error) {
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
 		slots: make(chan struct{}, maxHandshakes), listeners: map[Kind]*listener{},
 		conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
+		traffic: map[event.ID]*traffic{},
 	}
 	p.warnings = newLimited(p.logger)
 	p.metrics = newMetrics(o.Stats, p)
@@ -293,7 +299,7 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn) (*conn, error) {
 	if r := p.judge(&q, self); r != nil {
 		return nil, p.refuse(stream, self, &q, r)
 	}
-	c := &conn{Conn: stream, raw: raw, port: p, kind: q.kind, peer: q.Identity, accepted: true, due: time.Now().Add(jittered(p.opts.Renew))}
+	c := &conn{Conn: stream, raw: raw, port: p, kind: q.kind, peer: q.Identity, accepted: true, id: event.ID(uuid.New()), due: time.Now().Add(jittered(p.opts.Renew))}
 	if r := p.add(c); r != nil {
 		return nil, p.refuse(stream, self, &q, r)
 	}
@@ -370,6 +376,7 @@ func (p *Port) add(c *conn) *refusal {
 		}
 		p.accepted++
 	}
+	c.traffic = p.of(c.peer.Node)
 	p.conns[c] = struct{}{}
 	return nil
 }

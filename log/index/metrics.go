@@ -1,0 +1,164 @@
+package index
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/annalsdb/annals/stats"
+)
+
+// workBounds are buckets for the time taken by flushes and merges, in seconds.
+var workBounds = []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1800}
+
+// metrics are the figures of an index.
+type metrics struct {
+	queue         *stats.Queue
+	flushes       *stats.Work // of that queue
+	merges        *stats.Work
+	flushTime     *stats.Histogram
+	mergeTime     *stats.Histogram
+	flushed       *stats.Counter
+	mergeRead     *stats.Counter
+	mergeWritten  *stats.Counter
+	merging       *stats.Gauge
+	lookups       lookups
+	spared        atomic.Uint64 // lookups of streams that the existence filter said are not there
+	filterFound   atomic.Uint64 // last entries that a filter let be looked for in a table, and that were there
+	filterMistook atomic.Uint64 // ... and that were not
+}
+
+// answered is where a lookup found what it was for.
+type answered int
+
+const (
+	nowhere  answered = iota
+	inMemory          // all of it
+	inTables          // some of it
+)
+
+// lookups counts by where they were answered. The counts are spread, so that
+// processors that look up different streams do not wait for each other.
+type lookups [16]struct {
+	counts [3]atomic.Uint64
+	_      [40]byte // the rest of a cache line
+}
+
+func (l *lookups) count(hash uint64, where answered) { l[hash>>60].counts[where].Add(1) }
+
+// found counts a lookup that gave so many entries.
+func (m *metrics) found(hash uint64, entries int, tabled bool) {
+	where := inMemory
+	switch {
+	case entries == 0:
+		where = nowhere
+	case tabled:
+		where = inTables
+	}
+	m.lookups.count(hash, where)
+}
+
+func (l *lookups) sum(where answered) (n uint64) {
+	for i := range l {
+		n += l[i].counts[where].Load()
+	}
+	return n
+}
+
+func newMetrics(r *stats.Registry) *metrics {
+	queue := r.Queue("Index Committer", "", 2)
+	return &metrics{
+		queue: queue, flushes: queue.Work("FlushMemTable"), merges: queue.Work("MergeTables"),
+		flushTime:    r.Histogram("annals_index_flush_seconds", "Time taken to write entries in memory to a table.", workBounds),
+		mergeTime:    r.Histogram("annals_index_merge_seconds", "Time taken to merge tables.", workBounds),
+		flushed:      r.Counter("annals_index_flushed_entries_total", "Entries written from memory to tables."),
+		mergeRead:    r.Counter("annals_index_merge_read_entries_total", "Entries read by merges of tables."),
+		mergeWritten: r.Counter("annals_index_merge_written_entries_total", "Entries written by merges of tables."),
+		merging:      r.Gauge("annals_index_merges_under_way", "Merges of tables under way."),
+	}
+}
+
+// levelsShown are the levels of tables with a figure of their own; the last one stands for all above.
+const levelsShown = 8
+
+// watch registers what is read when somebody asks.
+func (x *Index) watch(r *stats.Registry) {
+	label := func(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
+	count := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
+	m := x.metrics
+	const lookedUp, lookedUpHelp = "annals_index_lookups_total", "Lookups, by where the entries were: in memory alone, in tables as well, or nowhere."
+	for where, name := range map[answered]string{nowhere: "nowhere", inMemory: "memory", inTables: "tables"} {
+		r.CounterFunc(lookedUp, lookedUpHelp, func() float64 { return float64(m.lookups.sum(where)) }, label("answered", name))
+	}
+	const passed, passedHelp = "annals_index_filter_passes_total", "Lookups of last entries that the filter of a table let through, by whether the entry was there."
+	r.CounterFunc(passed, passedHelp, count(&m.filterFound), label("result", "found"))
+	r.CounterFunc(passed, passedHelp, count(&m.filterMistook), label("result", "false-positive"))
+	r.CounterFunc("annals_index_existence_filter_spared_total", "Lookups spared because the stream-existence filter knew that there is nothing.", count(&m.spared))
+
+	r.GaugeFunc("annals_index_memory_entries", "Entries in memory that are in no table yet.", func() (n float64) {
+		x.read(func(s *state) {
+			for _, mem := range s.mems {
+				n += float64(mem.shown.Load())
+			}
+		})
+		return n
+	})
+	overTables := func(f func(*table) int64) func() float64 {
+		return func() (n float64) {
+			x.read(func(s *state) {
+				for _, t := range s.tables {
+					n += float64(f(t))
+				}
+			})
+			return n
+		}
+	}
+	r.GaugeFunc("annals_index_table_entries", "Entries in tables.", overTables(func(t *table) int64 { return t.count }))
+	r.GaugeFunc("annals_index_table_bytes", "Size of the tables, without their filters.", overTables(func(t *table) int64 { return t.bytes }))
+	for level := range levelsShown {
+		name := fmt.Sprint(level)
+		if level == levelsShown-1 {
+			name += "+"
+		}
+		r.GaugeFunc("annals_index_tables", "Tables, by their level.", overTables(func(t *table) int64 {
+			if min(t.level, levelsShown-1) == level {
+				return 1
+			}
+			return 0
+		}), label("level", name))
+	}
+
+	const bytes, bytesHelp = "eventstore_cache_resources_bytes", "Memory that caches take, and may take."
+	resource := func(cache, kind string, f func() float64) {
+		r.GaugeFunc(bytes, bytesHelp, f, label("cache", cache), label("kind", kind))
+	}
+	resource("index-bloom-filters", "size", overTables(func(t *table) int64 {
+		if t.filter == nil {
+			return 0
+		}
+		return int64(len(t.filter.data))
+	}))
+	resource("index-samples", "size", overTables(func(t *table) int64 { return 8 * int64(len(t.samples)) }))
+	resource("stream-existence-filter", "size", func() float64 {
+		if f := x.existence.Load(); f != nil {
+			return float64(f.bytes())
+		}
+		return 0
+	})
+	resource("stream-existence-filter", "capacity", func() float64 {
+		if f := x.existence.Load(); f != nil {
+			return float64(f.max)
+		}
+		return 0
+	})
+}
+
+// read has somebody look at the current state, if the index is open.
+func (x *Index) read(look func(*state)) {
+	if s := x.acquire(); s != nil {
+		look(s)
+		s.release()
+	}
+}
+
+// Merging reports whether tables are being merged.
+func (x *Index) Merging() bool { return x.metrics.merging.Value() > 0 }

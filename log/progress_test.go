@@ -1,0 +1,47 @@
+package eventlog
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestProgressOfOpen(t *testing.T) {
+	fsys, m := madeLog(t, func(m *model) {
+		m.frame(true, ev("s", "1"))
+		for i := range 20 {
+			m.frame(false, ev("s", fmt.Sprint(i)))
+		}
+	})
+	var first, second []string
+	open := func(said *[]string) *Log {
+		o := testOptions(fsys)
+		o.Progress = func(doing string, done, total int64) {
+			if done < 0 || done > total {
+				t.Errorf("%s: %d of %d", doing, done, total)
+			}
+			if len(*said) == 0 || (*said)[len(*said)-1] != doing {
+				*said = append(*said, doing)
+			}
+		}
+		return mustOpen(t, o)
+	}
+	closeLog(t, open(&first))
+	index := testOptions(fsys)
+	index.EnsureDefaults()
+	must(t, fsys.RemoveAll(index.IndexDir))
+	l := open(&second)
+	verify(t, l, m.frames, nil)
+	told := len(second)
+	l.progress.at("behind its back", 1, 2)
+	closeLog(t, l)
+	if len(second) != told {
+		t.Error("it is told when Open has returned")
+	}
+	if want := []string{doingRecover, doingRebuild}; !slices.Equal(second, want) {
+		t.Errorf("%q, expected %q", second, want)
+	}
+	if first[0] != doingRecover {
+		t.Errorf("%q", first)
+	}
+}

@@ -1,0 +1,195 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// writeRequest is a write of a node's own that travels to the leader.
+type writeRequest struct {
+	Write event.Write `json:"write"`
+}
+
+// writeAnswer is what became of it.
+type writeAnswer struct {
+	Written event.Written `json:"written"`
+	Error   string        `json:"error,omitempty"`   // a word of writeErrors, errVersion, or errOther
+	Current int64         `json:"current,omitempty"` // with errVersion
+	Text    string        `json:"text,omitempty"`    // with errOther
+}
+
+// writeErrors are the errors of a write that keep their meaning on the way, the
+// more telling ones first.
+var writeErrors = []struct {
+	word string
+	err  error
+}{
+	{"unknown", event.ErrOutcomeUnknown}, {"timeout", event.ErrWriteTimeout},
+	{"deleted", event.ErrStreamDeleted}, {"too-large", event.ErrTooLarge}, {"full", event.ErrDiskFull},
+	{"busy", event.ErrBusy}, {"not-ready", event.ErrNotReady}, {"not-ready", event.ErrClosed},
+}
+
+const (
+	errVersion = "version"
+	errOther   = "other"
+)
+
+func answerOf(written event.Written, err error) writeAnswer {
+	var version *event.WrongExpectedVersion
+	var elsewhere *event.NotLeader
+	switch {
+	case err == nil:
+		return writeAnswer{Written: written}
+	case errors.As(err, &version):
+		return writeAnswer{Error: errVersion, Current: version.Current}
+	case errors.As(err, &elsewhere):
+		return writeAnswer{Error: "not-ready"}
+	}
+	for _, known := range writeErrors {
+		if errors.Is(err, known.err) {
+			return writeAnswer{Error: known.word}
+		}
+	}
+	return writeAnswer{Error: errOther, Text: err.Error()}
+}
+
+// result is the reverse of answerOf.
+func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
+	switch a.Error {
+	case "":
+		return a.Written, nil
+	case errVersion:
+		return event.Written{}, &event.WrongExpectedVersion{Stream: write.Stream, Expected: write.ExpectedVersion, Current: a.Current}
+	case errOther:
+		return event.Written{}, fmt.Errorf("write at the leader: %s", a.Text)
+	}
+	for _, known := range writeErrors {
+		if a.Error == known.word {
+			return event.Written{}, known.err
+		}
+	}
+	return event.Written{}, fmt.Errorf("%w: the leader says %q", event.ErrOutcomeUnknown, a.Error)
+}
+
+// serveWrite does a write for a node of the cluster that does not lead.
+func (c *Cluster) serveWrite(w http.ResponseWriter, r *http.Request) {
+	if peer, ok := wire.PeerFrom(r.Context()); !ok || !c.members()[peer.Node.String()] {
+		http.Error(w, "that node is not a member of this cluster", http.StatusForbidden)
+		return
+	}
+	var q writeRequest
+	if !question(w, r, &q) {
+		return
+	}
+	if l, _ := c.Leadership(); !l.Leading {
+		http.Error(w, "this node does not lead", http.StatusMisdirectedRequest)
+		return
+	}
+	reply(w, answerOf(c.Submit(r.Context(), &q.Write)))
+}
+
+const (
+	writePace = 100 * time.Millisecond // between two attempts of a write
+	writeTry  = 5 * time.Second        // for the first attempt of a write that may be repeated; each has twice the time of the one before
+)
+
+// repeatable reports whether a write may be sent again when it is not known what
+// became of it: its ids tell that it is the same, and it is then answered as it was before.
+func repeatable(w *event.Write) bool {
+	if w.Kind != event.Append || len(w.Events) == 0 {
+		return false
+	}
+	for i := range w.Events {
+		if w.Events[i].ID.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// Write does a write of the node's own, wherever the leader is: here, or over the
+// port between nodes. Errors are those of Submit, but for *event.NotLeader.
+//
+// As long as there is no leader, and nothing was written, it tries again until
+// ctx is over; that is then event.ErrNotReady. A write whose outcome is not known
+// is sent again only if it is an append whose events all have ids, so that it cannot
+// be done twice; else, and when the time is over, the outcome stays unknown
+// (event.ErrOutcomeUnknown or event.ErrWriteTimeout).
+//
+// As with Submit, the write must not be changed before Write returns, and after
+// event.ErrWriteTimeout never.
+func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
+	if write.Size() > maxEntryBytes {
+		return event.Written{}, event.ErrTooLarge
+	}
+	repeat, try := repeatable(write), writeTry
+	var unknown error // of an attempt that may have written
+	for {
+		attempt, stop := ctx, func() {}
+		if repeat {
+			attempt, stop = context.WithTimeout(ctx, try)
+			try *= 2
+		}
+		written, err := c.writeOnce(attempt, write)
+		stop()
+		again := false
+		switch {
+		case err == nil:
+			return written, nil
+		case errors.Is(err, event.ErrOutcomeUnknown), errors.Is(err, event.ErrWriteTimeout):
+			unknown, again = err, repeat
+		case errors.Is(err, event.ErrNotReady):
+			again = true
+		case errors.Is(err, event.ErrBusy), errors.Is(err, event.ErrDiskFull):
+			// It was not done now; that says nothing of before.
+		default:
+			return event.Written{}, err
+		}
+		if unknown != nil {
+			err = unknown
+		}
+		if !again || c.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
+			return event.Written{}, err
+		}
+	}
+}
+
+// writeOnce does a write here, or has the leader do it.
+func (c *Cluster) writeOnce(ctx context.Context, write *event.Write) (event.Written, error) {
+	if err := c.diverged.Load(); err != nil {
+		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	}
+	if l, _ := c.Leadership(); l.Leading {
+		written, err := c.Submit(ctx, write)
+		if _, ok := errors.AsType[*event.NotLeader](err); ok {
+			err = event.ErrNotReady // Somebody took over just now.
+		}
+		return written, err
+	}
+	address, ok := c.LeaderAddress()
+	if !ok {
+		return event.Written{}, event.ErrNotReady
+	}
+	var a writeAnswer
+	err := c.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
+	var refused *callError
+	var unwelcome *wire.RefusedError
+	switch {
+	case err == nil:
+		return a.result(write)
+	case errors.As(err, &refused) && refused.Status == http.StatusRequestEntityTooLarge, errors.Is(err, errRequestSize):
+		return event.Written{}, event.ErrTooLarge
+	case errors.As(err, &refused) && (refused.Status == http.StatusMisdirectedRequest || refused.Status == http.StatusForbidden),
+		errors.As(err, &unwelcome), errors.Is(err, wire.ErrConnect):
+		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, err)
+	case ctx.Err() != nil:
+		return event.Written{}, fmt.Errorf("%w: %w", event.ErrWriteTimeout, err)
+	}
+	return event.Written{}, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
+}

@@ -1,0 +1,92 @@
+package replication
+
+import (
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// heardFor is how long it counts what another node said of itself. Nodes ask
+// each other every second, and wait up to two for those that do not answer.
+const heardFor = 5 * peerPace
+
+// Progress says what this node is doing to take its part in the cluster, in a few
+// words, and how many bytes of the log it has of how many; zeros where that cannot be
+// said. doing is empty once the node has taken its part. It waits for nobody.
+func (c *Cluster) Progress() (doing string, done, total int64) {
+	state := c.State()
+	switch state {
+	case event.StateInitializing:
+		return "starting", 0, 0
+	case event.StateDiscoverLeader:
+		return "looking for the other nodes", 0, 0
+	case event.StateShuttingDown, event.StateShutdown:
+		return "shutting down", 0, 0
+	}
+	own := c.end()
+	done, total = own, own
+	if wanted, ok := c.wanted(); ok && wanted > own {
+		// What there is of a file becomes part of the log when it is whole.
+		done, total = min(own+c.pull.partly.Load(), wanted), wanted
+	}
+	switch {
+	case state == event.StateLeader, state == event.StateResigningLeader:
+		return "", own, own
+	case state == event.StatePreLeader && c.few.Load():
+		doing = "waiting for enough nodes to form the cluster"
+	case state == event.StatePreLeader:
+		doing = "taking the lead"
+	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
+		doing = "waiting for a leader"
+	case c.pull.busy(), c.replica.Load() == nil && done < total:
+		doing = "fetching the log from other nodes"
+	case c.CaughtUp():
+		return "", done, total
+	case state == event.StatePreReplica, state == event.StatePreReadOnlyReplica:
+		doing = "joining the cluster"
+	default:
+		doing = "catching up"
+	}
+	return doing, done, total
+}
+
+// CaughtUp reports whether this node has what the cluster has. A leader does
+// once it may acknowledge writes. Any other node does if its log, applied and
+// readable, reaches where the leader's ended when the leader was heard last, or half a second
+// to a few seconds before that: the two go on side by side, and what was written
+// in that time may be on its way. It does not if no leader is known, if the leader
+// has not been heard for five seconds, or if this node must not serve its data.
+func (c *Cluster) CaughtUp() bool {
+	if l, _ := c.Leadership(); l.Leading {
+		return true
+	}
+	if c.replica.Load() == nil || c.removed.Load() || c.diverged.Load() != nil {
+		return false
+	}
+	p, ok := c.heard(c.leader())
+	return ok && c.end() >= min(p.status.Tail.End, p.before.end)
+}
+
+// heard is what a node of this cluster said lately.
+func (c *Cluster) heard(node string) (peer, bool) {
+	id, err := event.ParseID(node)
+	if err != nil {
+		return peer{}, false
+	}
+	p, ok := c.peers.get(id)
+	return p, ok && time.Since(p.at) < heardFor && p.status.HasLog && p.status.Cluster == c.ID()
+}
+
+// wanted is how long the log of the leader is, or as long as none is known the
+// longest of the cluster, as the nodes said last.
+func (c *Cluster) wanted() (end int64, ok bool) {
+	if p, known := c.heard(c.leader()); known {
+		return p.status.Tail.End, true
+	}
+	for _, m := range c.others() {
+		if p, known := c.heard(m.Node.String()); known && p.status.Running {
+			end, ok = max(end, p.status.Tail.End), true
+		}
+	}
+	return end, ok
+}

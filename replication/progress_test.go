@@ -1,0 +1,76 @@
+package replication_test
+
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/replication"
+)
+
+func TestProgressOfFormingAndLosingTheLeader(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 3, 3, inMemory)
+	first := h.nodes[0]
+	first.start()
+	eventually(t, "it looks for others", func() bool {
+		doing, done, total := first.cluster.Load().Progress()
+		return doing == "looking for the other nodes" && done == 0 && total == 0
+	})
+	if first.cluster.Load().CaughtUp() {
+		t.Error("a node alone has caught up")
+	}
+	h.start(h.nodes[1:]...)
+	h.settled()
+	h.writes("s", 0, 50)
+	h.alike()
+	for _, n := range h.nodes {
+		eventually(t, "node "+n.name+" has caught up", n.cluster.Load().CaughtUp)
+		eventually(t, "node "+n.name+" is done", func() bool {
+			doing, done, total := n.cluster.Load().Progress()
+			return doing == "" && done == total && total == n.data.Tail().End
+		})
+	}
+	// A node that knows no leader cannot say that it has everything.
+	behind := h.others(h.leader())[0]
+	h.isolate(behind)
+	eventually(t, "it waits for a leader", func() bool {
+		doing, _, _ := behind.cluster.Load().Progress()
+		return !behind.cluster.Load().CaughtUp() && doing == "waiting for a leader"
+	})
+	h.rejoin(behind)
+	eventually(t, "it has caught up", behind.cluster.Load().CaughtUp)
+}
+
+// A node that hears the leader, and has not applied what that one has, is not caught up.
+func TestNotCaughtUpWhileEntriesAreMissing(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.writes("s", 0, 20)
+	h.alike()
+	late := h.others(h.leader())[0]
+	c := late.cluster.Load()
+	eventually(t, "it has caught up", c.CaughtUp)
+	_, release := replication.HoldStores(c)
+	h.writes("s", 20, 40)
+	eventually(t, "it lacks data", func() bool {
+		doing, done, total := c.Progress()
+		return !c.CaughtUp() && doing == "catching up" && done == late.data.Tail().End && done < total
+	})
+	close(release)
+	eventually(t, "it has caught up again", c.CaughtUp)
+	late.holds("s", 40)
+}
+
+func TestProgressOfALoneNode(t *testing.T) {
+	t.Parallel()
+	n := newHouse(t, 1, 1, inMemory).nodes[0]
+	c, err := replication.OpenCluster(n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.cluster.Store(c)
+	n.house.write("s", 0)
+	end := n.data.Tail().End
+	if doing, done, total := c.Progress(); doing != "" || done != end || total != end || !c.CaughtUp() {
+		t.Errorf("%q, %d of %d, caught up %t; expected all of %d", doing, done, total, c.CaughtUp(), end)
+	}
+}

@@ -1,0 +1,100 @@
+package wire
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Bytes are counted for each node over all connections, and stay counted when these are gone.
+func TestTraffic(t *testing.T) {
+	a := open(t, Options{Node: node(1), Cluster: member(clusterA)})
+	b := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	echo(t, b, KindService)
+	for _, n := range []int{100, 1000} {
+		c, err := a.Dial(t.Context(), KindService, b.Advertised())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write(make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.Peer(node(2)); p.Connections != 1 || p.Connection.IsZero() || p.PendingReceived != 0 {
+			t.Errorf("%+v", p)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := a.Peer(node(2)), (Peer{Node: node(2), Sent: 1100, Received: 1100}); got != want {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	if got, want := a.Peer(node(3)), (Peer{Node: node(3)}); got != want {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	if got, want := a.Totals(), (Totals{Sent: 1100, Received: 1100}); got != want {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	if p := b.Peer(node(1)); p.Received != 1100 { // What it sent is counted a moment after it was sent.
+		t.Errorf("at the other side: %+v", p)
+	}
+}
+
+// What came and was not read shows as pending.
+func TestPendingTraffic(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system does not tell")
+	}
+	a := open(t, Options{Node: node(1), Cluster: member(clusterA)})
+	b := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	l := b.Listener(KindRaft)
+	c, err := a.Dial(t.Context(), KindRaft, b.Advertised())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := bytes.Repeat([]byte("x"), 5000)
+	if _, err := c.Write(message); err != nil {
+		t.Fatal(err)
+	}
+	// The first byte has come when it can be read.
+	if _, err := io.ReadFull(in, message[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if p := b.Peer(node(1)); p.PendingReceived <= 0 || p.PendingReceived > 4999 || p.Received != 1 {
+		t.Errorf("%+v", p)
+	}
+	if p := b.Totals(); p.Connections != 1 || p.PendingReceived <= 0 {
+		t.Errorf("%+v", p)
+	}
+	for _, one := range []io.Closer{c, in, l} {
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if p := b.Totals(); p.Connections != 0 || p.PendingReceived != 0 {
+		t.Errorf("when it is closed: %+v", p)
+	}
+}
+
+// Nodes beyond those that have a place are counted together.
+func TestTrafficOfManyNodes(t *testing.T) {
+	p := open(t, Options{Node: node(1), Cluster: member(clusterA)})
+	p.mu.Lock()
+	for i := range maxPeers + 10 {
+		p.of(event.ID{1, byte(i), byte(i >> 8)}).sent.Add(1)
+	}
+	p.mu.Unlock()
+	if got := p.Totals(); got.Sent != maxPeers+10 || len(p.traffic) != maxPeers {
+		t.Errorf("%+v of %d nodes", got, len(p.traffic))
+	}
+}
