@@ -33,9 +33,10 @@ type Options struct {
 	VerifyPerSec int64         // bytes a second that the verification reads, default 64 MiB
 
 	Logger   hclog.Logger
-	OnFatal  func(error)      // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
-	OnDamage func(error)      // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
-	Now      func() time.Time // the clock that $maxAge is judged by, default time.Now
+	OnFatal  func(error)              // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
+	OnSync   func(took time.Duration) // told how long it took to make the log durable; must not block
+	OnDamage func(error)              // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
+	Now      func() time.Time         // the clock that $maxAge is judged by, default time.Now
 
 	// Progress is told during Open what is being done, in a few words, and how far
 	// it is: bytes done of all. It is called when something begins and then at most four
@@ -70,6 +71,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(error) {}
+	}
+	if o.OnSync == nil {
+		o.OnSync = func(time.Duration) {}
 	}
 	if o.OnDamage == nil {
 		o.OnDamage = func(error) {}

@@ -77,7 +77,9 @@ func (l *Log) sync() error {
 		return err
 	}
 	l.syncedEnd.Store(upTo.tail.End)
-	l.metrics.syncs.ObserveSince(begun)
+	took := time.Since(begun)
+	l.metrics.syncs.Observe(took.Seconds())
+	l.opts.OnSync(took)
 	return nil
 }
 

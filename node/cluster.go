@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/stats/latency"
 )
 
 // https says whether clients are served with TLS.
@@ -37,6 +38,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 			Dir: c.Db, InMemory: c.MemDb, LogStore: store,
 			OnFatal: n.stopHard, Logger: n.logger, Stats: n.opts.Stats,
 			ElectionTimeout: c.LeaderElectionTimeout,
+			OnFlush:         func(took time.Duration) { n.store.latencies.Record(latency.WriterFlush, took) },
 		},
 		HasLog: n.hasLog, OpenLog: n.materials,
 		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,

@@ -23,6 +23,7 @@ import (
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 	"github.com/annalsdb/annals/stats"
+	"github.com/annalsdb/annals/stats/latency"
 )
 
 // Options of a node. Config is needed; the rest has defaults.
@@ -192,6 +193,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
 		SkipVerify: c.SkipDbVerify, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
 		OnFatal:  n.stopHard,
+		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
 		OnDamage: func(error) { n.damaged.Store(true) },
 		Progress: n.start.note,
 	})

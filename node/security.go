@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -51,8 +52,12 @@ func (n *Node) developmentCertificate() (*certs.Set, error) {
 		return certs.Temporary()
 	}
 	dir := filepath.Join(n.config.Db, developmentAuthority)
-	authority, err := certs.LoadAuthority(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	var authority *certs.Authority
+	_, err := os.Stat(filepath.Join(dir, certs.AuthorityCertificateFile))
+	switch {
+	case err == nil:
+		authority, err = certs.LoadAuthority(dir)
+	case errors.Is(err, fs.ErrNotExist):
 		if authority, err = certs.NewAuthority(certs.AuthorityOptions{}); err == nil {
 			err = authority.Write(dir, false)
 		}

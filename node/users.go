@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -61,7 +62,8 @@ func (u *users) renew(user access.User, version int64) {
 	if err == nil {
 		_, err = u.store.WriteOwn(ctx, write)
 	}
-	if err != nil {
+	var changed *event.WrongExpectedVersion // The user was changed meanwhile, or another node was first.
+	if err != nil && !errors.As(err, &changed) {
 		u.logger.Warn("the password of a user was not stored with a stronger hash, the next login tries again", "login", user.LoginName, "error", err)
 	}
 }

@@ -17,6 +17,7 @@ type flushes struct {
 	size  *stats.Max
 	delay *stats.Max
 	took  *stats.Histogram
+	told  func(took time.Duration) // may be nil
 }
 
 func newFlushes(r *stats.Registry) *flushes {
@@ -42,6 +43,9 @@ func (f *flushes) note(bytes int, took time.Duration) {
 	f.size.Observe(float64(bytes))
 	f.delay.Observe(took.Seconds())
 	f.took.Observe(took.Seconds())
+	if f.told != nil {
+		f.told(took)
+	}
 }
 
 // Flushes are figures of storing entries in the Raft log, which is what a write

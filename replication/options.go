@@ -69,6 +69,10 @@ type Options struct {
 	// wait for Close. The default panics.
 	OnFatal func(error)
 
+	// OnFlush, when given, is told how long it took to store entries in the Raft log,
+	// with its sync. It must not block.
+	OnFlush func(took time.Duration)
+
 	Logger hclog.Logger    // default: none
 	Stats  *stats.Registry // where the figures are registered; default: nowhere
 

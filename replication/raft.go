@@ -72,7 +72,7 @@ func prepareOn(o Options, left *state) (*Replica, error) {
 	} else if r.state, err = openState(&o, r.logger, r.fail); err != nil {
 		return nil, err
 	}
-	r.state.logs.flushes = r.metrics.flushes
+	r.state.logs.flushes, r.metrics.flushes.told = r.metrics.flushes, r.opts.OnFlush
 	if r.begin, err = r.state.checkStart(o.Log); err != nil {
 		return nil, errors.Join(err, r.state.close())
 	}
