@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ type house struct {
 	t    testing.TB
 	size int
 	root string // of the nodes' directories
+	host string // address of all its nodes, and of no other house's
 
 	mu    sync.Mutex // guards changes of what follows, and what goroutines of the nodes read
 	nodes []*node
@@ -79,12 +81,27 @@ const (
 // newHouse makes nodes and starts none.
 func newHouse(t testing.TB, size, count int, disk bool, setup ...func(*replication.ClusterOptions)) *house {
 	t.Helper()
-	h := &house{t: t, size: size, root: t.TempDir(), cuts: map[string]func(event.ID, *node, wire.Kind) bool{}}
+	h := &house{t: t, size: size, root: t.TempDir(), host: newHost(), cuts: map[string]func(event.ID, *node, wire.Kind) bool{}}
 	t.Cleanup(h.close)
 	for range count {
 		h.add(disk, setup...)
 	}
 	return h
+}
+
+// hosts counts the houses.
+var hosts atomic.Int64
+
+// newHost returns a loopback address that no other house has. A port that a node
+// leaves when it is stopped is given out again by the system: were it given to a node of
+// another house, that one would be found at an address where one's own once was,
+// and both houses would become one cluster.
+func newHost() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1" // Others have but the one.
+	}
+	n := hosts.Add(1)
+	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()%64, n/250%250, 1+n%250)
 }
 
 // startHouse makes as many nodes as the cluster has voters, and waits until all vote.
@@ -179,7 +196,7 @@ func (n *node) options() replication.ClusterOptions {
 			}
 			return n.data.materials(), nil
 		},
-		Size: n.house.size, Bind: "127.0.0.1:0", Advertise: n.link.address(), GossipBind: "127.0.0.1:0",
+		Size: n.house.size, Bind: n.house.host + ":0", Advertise: n.link.address(), GossipBind: n.house.host + ":0",
 		Seeds: n.house.seeds, GossipInterval: 200 * time.Millisecond, GossipTimeout: time.Second,
 		ClientHost: n.name + ".example", ClientPort: 2113,
 	}
@@ -420,7 +437,7 @@ type call struct {
 
 func newLink(t testing.TB, n *node) *link {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", n.house.host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
