@@ -32,7 +32,7 @@ type Config struct {
 	StatsPeriod time.Duration
 	// EnableHistograms serves /histogram.
 	EnableHistograms bool
-	// LogHttpRequests logs every request before it is handled.
+	// LogHttpRequests logs every request when it is answered.
 	LogHttpRequests bool
 	// LogFailedAuthenticationAttempts logs who was refused with wrong credentials.
 	LogFailedAuthenticationAttempts bool

@@ -126,7 +126,7 @@ func (c *Config) applicationOptions() []option {
 		{name: "EnableHistograms", group: g, def: "False", target: boolField(&c.EnableHistograms),
 			doc: "Serve latency histograms at /histogram."},
 		{name: "LogHttpRequests", group: g, def: "False", target: boolField(&c.LogHttpRequests),
-			doc: "Log every HTTP request before it is handled."},
+			doc: "Log every HTTP request when it is answered."},
 		{name: "LogFailedAuthenticationAttempts", group: g, def: "False", target: boolField(&c.LogFailedAuthenticationAttempts),
 			doc: "Log requests with wrong credentials."},
 		{name: "MaxAppendSize", group: g, def: "1048576", target: intField(&c.MaxAppendSize, 1, math.MaxInt64),

@@ -62,7 +62,6 @@ func (r *Replica) watch(registry *stats.Registry) {
 		}
 		return 0
 	})
-	registry.GaugeFunc("annals_replication_term", "Current Raft term.", func() float64 { return float64(r.raft.CurrentTerm()) })
 	r.watchRaft(registry)
 }
 

@@ -1,0 +1,415 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/sha1"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// userChangeLimit is how soon a change of a user counts on every node.
+const userChangeLimit = time.Second
+
+// TestClusterUsers manages users through followers that redirect and followers
+// that relay, with logins in the caches of all nodes, and while the leader dies.
+func TestClusterUsers(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	c := newCluster(t, clusterOptions{tls: ours.client(), security: ours.options})
+	redirecting := c.members[0]
+	for _, m := range c.members[1:] {
+		m.options = []string{"--follower-writes", "Forward"}
+	}
+	for _, m := range c.members {
+		m.start()
+	}
+	leader, followers := c.settled()
+	for leader == redirecting {
+		leader.order("/admin/node/resign")
+		leader, followers = c.settled()
+	}
+	relaying := followers[0]
+	if relaying == redirecting {
+		relaying = followers[1]
+	}
+
+	t.Run("creation through a follower", func(t *testing.T) {
+		c.in(t)
+		create := func(login string) testkit.Request {
+			return userRequest(http.MethodPost, "/users/", fmt.Sprintf(`{"loginName":%q,"fullName":"Somebody","groups":["billing"],"password":"first"}`, login))
+		}
+		answer, err := redirecting.ask(create("jane"))
+		if want := leader.URL() + "/users/"; err != nil || answer.Status != http.StatusTemporaryRedirect || answer.Header.Get("Location") != want {
+			t.Fatalf("a follower that redirects: %s, Location %q, %v, want 307 to %s", answer, answer.Header.Get("Location"), err, want)
+		}
+		redirecting.manage(create("jane"), http.StatusCreated)
+		answer = relaying.manage(create("joe"), http.StatusCreated)
+		if got, want := answer.Header.Get("Location"), relaying.URL()+"/users/joe"; got != want {
+			t.Errorf("a follower that relays: Location %q, want %q", got, want)
+		}
+		now := time.Now()
+		for _, login := range []string{"jane", "joe"} {
+			c.inForce("creation of "+login, now, func(m *member) error { return m.letsIn(login, "first", "billing") })
+		}
+		relaying.manage(create("joe"), http.StatusCreated) // Again, with the same password.
+		other := create("joe")
+		other.Body = []byte(strings.Replace(string(other.Body), "first", "second", 1))
+		relaying.manage(other, http.StatusConflict)
+	})
+
+	t.Run("reading at every node", func(t *testing.T) {
+		c.in(t)
+		for _, m := range c.members {
+			m.describesUsers("admin", "jane", "joe", "ops")
+			m.describesUser("/users/jane", "jane", testkit.Request{Admin: true})
+			m.describesUser("/users/jane", "jane", testkit.Request{User: "jane", Password: "first"})
+			m.describesUser("/users/%24current", "joe", testkit.Request{User: "joe", Password: "first"})
+			for path, r := range map[string]testkit.Request{
+				"/users/joe": {User: "jane", Password: "first"}, "/users/": {User: "jane", Password: "first"}, "/users/jane": {}, "/users/%24current": {},
+			} {
+				r.Path = path
+				if answer, err := m.ask(r); err != nil || answer.Status != http.StatusUnauthorized {
+					t.Errorf("%s, %s of %q: %s, %v, want 401", m, path, r.User, answer, err)
+				}
+			}
+			if answer, err := m.ask(testkit.Request{Path: "/users/nobody", Admin: true}); err != nil || answer.Status != http.StatusNotFound {
+				t.Errorf("%s, a user that is not there: %s, %v", m, answer, err)
+			}
+		}
+	})
+
+	t.Run("changes", func(t *testing.T) {
+		c.in(t)
+		c.userChanges(redirecting, relaying)
+	})
+	t.Run("weak hash", func(t *testing.T) {
+		c.in(t)
+		c.hashUpgrade(relaying)
+	})
+
+	t.Run("leader killed", func(t *testing.T) {
+		c.in(t)
+		leader, followers := c.settled()
+		c.lets("joe", "first")
+		followers[0].manage(resetPassword("joe", "second"), http.StatusOK)
+		leader.kill()
+		// Followers may hear that it is committed from the next leader only.
+		_, followers = c.settled()
+		c.inForce("password reset before the leader's end, under a new leader", time.Now(), refusesAndLetsIn("joe", "first", "second"))
+		answered := followers[0].change(userRequest(http.MethodPost, "/users/joe/command/disable", ""), http.StatusOK)
+		c.inForce("disabled under a new leader", answered, func(m *member) error { return m.refuses("joe", "second") })
+		leader.start()
+		c.settled()
+		testkit.Eventually(t, settleLimit, func() error { return leader.health("/health/ready", http.StatusNoContent) })
+		c.inForce("disabled, on the node that was away", time.Now(), func(m *member) error { return m.refuses("joe", "second") })
+		answered = leader.change(userRequest(http.MethodPost, "/users/joe/command/enable", ""), http.StatusOK)
+		c.inForce("enabled", answered, func(m *member) error { return m.letsIn("joe", "second") })
+	})
+	c.identical()
+	c.finish()
+}
+
+// userChanges makes every kind of change while the login is cached everywhere.
+func (c *cluster) userChanges(redirecting, relaying *member) {
+	t := c.t
+	changes := []struct {
+		what   string
+		before string // password with which everybody knows the user
+		r      testkit.Request
+		status int
+		is     func(*member) error
+	}{
+		{"password reset", "first", resetPassword("jane", "second"), http.StatusOK, refusesAndLetsIn("jane", "first", "second")},
+		{"password changed by the user", "second", asUser("jane", "second",
+			userRequest(http.MethodPost, "/users/jane/command/change-password", `{"currentPassword":"second","newPassword":"third"}`)),
+			http.StatusOK, refusesAndLetsIn("jane", "second", "third")},
+		{"disabled", "third", userRequest(http.MethodPost, "/users/jane/command/disable", ""), http.StatusOK,
+			func(m *member) error { return m.refuses("jane", "third") }},
+		{"enabled", "", userRequest(http.MethodPost, "/users/jane/command/enable", ""), http.StatusOK,
+			func(m *member) error { return m.letsIn("jane", "third", "billing") }},
+		{"groups changed", "third", userRequest(http.MethodPut, "/users/jane", `{"fullName":"Jane","groups":["sales"]}`), http.StatusOK,
+			func(m *member) error { return m.letsIn("jane", "third", "sales") }},
+		{"deleted", "third", userRequest(http.MethodDelete, "/users/jane", ""), http.StatusNoContent,
+			func(m *member) error { return m.refuses("jane", "third") }},
+		{"created again", "", userRequest(http.MethodPost, "/users/", `{"loginName":"jane","groups":["audit"],"password":"fourth"}`), http.StatusCreated,
+			func(m *member) error {
+				return errors.Join(m.letsIn("jane", "fourth", "audit"), m.refuses("jane", "third"))
+			}},
+	}
+	for i, change := range changes {
+		if change.before != "" {
+			c.lets("jane", change.before)
+		}
+		through := []*member{redirecting, relaying}[i%2]
+		answered := through.change(change.r, change.status)
+		c.inForce(change.what, answered, change.is)
+	}
+	wrong := asUser("jane", "fourth", userRequest(http.MethodPost, "/users/jane/command/change-password", `{"currentPassword":"guessed","newPassword":"fifth"}`))
+	relaying.manage(wrong, http.StatusUnauthorized)
+	relaying.manage(userRequest(http.MethodPost, "/users/jane/command/change-password", `{"currentPassword":"fourth","newPassword":"fifth"}`), http.StatusUnauthorized)
+	if err := relaying.letsIn("jane", "fourth", "audit"); err != nil {
+		t.Errorf("after refused changes: %v", err)
+	}
+}
+
+// hashUpgrade brings in a user as an old release stored it. Its first login makes the hash anew.
+func (c *cluster) hashUpgrade(follower *member) {
+	t := c.t
+	salt := []byte("sixteen bytes !!")
+	hash, err := pbkdf2.Key(sha1.New, "of old", salt, 1000, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type stored struct {
+		Login      string   `json:"loginName"`
+		Name       string   `json:"fullName"`
+		Salt       string   `json:"salt"`
+		Hash       string   `json:"hash"`
+		Groups     []string `json:"groups"`
+		Algorithm  string   `json:"alg,omitempty"`
+		Iterations int      `json:"iter,omitempty"`
+	}
+	old := stored{Login: "veteran", Name: "Old Hand", Groups: []string{"crew"}, Salt: base64.StdEncoding.EncodeToString(salt), Hash: base64.StdEncoding.EncodeToString(hash)}
+	body, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower.manage(testkit.Request{Path: "/streams/%24user-veteran", Admin: true, Body: body, Header: map[string]string{
+		"Content-Type": testkit.MediaJSON, testkit.HeaderEventType: "$UserCreated", testkit.HeaderEventID: bigEvent(700_001).ID,
+	}}, http.StatusCreated)
+	c.level()
+	if err := follower.refuses("veteran", "of new"); err != nil {
+		t.Error(err)
+	}
+	// A node that is still hashing something else puts the upgrade off until the next login.
+	testkit.Eventually(t, settleLimit, func() error {
+		if err := follower.letsIn("veteran", "of old", "crew"); err != nil {
+			return err
+		}
+		entries, err := follower.ReadStream(t.Context(), "%24user-veteran", 0)
+		if err != nil {
+			return err
+		}
+		last := entries[len(entries)-1]
+		var now stored
+		if err := json.Unmarshal([]byte(last.Data), &now); err != nil {
+			return err
+		}
+		if last.Type != "$UserUpdated" || now.Algorithm != "pbkdf2-sha256" {
+			return fmt.Errorf("the last of %d events is %s %s", len(entries), last.Type, last.Data)
+		}
+		if len(entries) != 2 || now.Iterations < 600_000 || now.Hash == old.Hash || now.Salt == old.Salt || now.Login != old.Login || now.Name != old.Name || !slices.Equal(now.Groups, old.Groups) {
+			t.Errorf("%d events, the last is %s", len(entries), last.Data)
+		}
+		return nil
+	})
+	c.inForce("hash made anew", time.Now(), func(m *member) error { return m.letsIn("veteran", "of old", "crew") })
+}
+
+func userRequest(method, path, body string) testkit.Request {
+	r := testkit.Request{Method: method, Path: path, Admin: true}
+	if body != "" {
+		r.Body, r.Header = []byte(body), map[string]string{"Content-Type": testkit.MediaJSON}
+	}
+	return r
+}
+
+func asUser(login, password string, r testkit.Request) testkit.Request {
+	r.Admin, r.User, r.Password = false, login, password
+	return r
+}
+
+func resetPassword(login, password string) testkit.Request {
+	return userRequest(http.MethodPost, "/users/"+login+"/command/reset-password", fmt.Sprintf(`{"newPassword":%q}`, password))
+}
+
+// manage sends a request to the node, and with the same credentials to where it
+// is redirected, and demands a status of the answer.
+func (m *member) manage(r testkit.Request, status int) testkit.Response {
+	t := m.cluster.t
+	t.Helper()
+	answer, err := m.ask(r)
+	if err == nil && answer.Status == http.StatusTemporaryRedirect {
+		r.Path = answer.Header.Get("Location")
+		answer, err = m.ask(r)
+	}
+	if err != nil || answer.Status != status {
+		t.Fatalf("%s, %s %s: %s, %v, want %d", m, r.Method, r.Path, answer, err, status)
+	}
+	return answer
+}
+
+// change is manage for who measures from the answer on.
+func (m *member) change(r testkit.Request, status int) (answered time.Time) {
+	m.cluster.t.Helper()
+	m.manage(r, status)
+	return time.Now()
+}
+
+// login is what the node says to a login, and the roles that it knows of the user.
+func (m *member) login(login, password string) (status int, roles []string, err error) {
+	answer, err := m.ask(testkit.Request{Path: "/admin/login", User: login, Password: password, Header: map[string]string{"Accept": testkit.MediaJSON}})
+	if err != nil || answer.Status != http.StatusOK {
+		return answer.Status, nil, err
+	}
+	var envelope struct{ Data struct{ Groups []string } }
+	err = json.Unmarshal(answer.Body, &envelope)
+	return answer.Status, envelope.Data.Groups, err
+}
+
+// letsIn returns nil when the node takes the password, and knows the user's roles if any are given.
+func (m *member) letsIn(login, password string, roles ...string) error {
+	status, have, err := m.login(login, password)
+	if err != nil || status != http.StatusOK {
+		return fmt.Errorf("%s answers %d to %s:%s, %v", m, status, login, password, err)
+	}
+	for _, role := range roles {
+		if !slices.Contains(have, role) {
+			return fmt.Errorf("to %s the roles of %s are %q", m, login, have)
+		}
+	}
+	return nil
+}
+
+// refuses returns nil when the node answers 401.
+func (m *member) refuses(login, password string) error {
+	if status, _, err := m.login(login, password); err != nil || status != http.StatusUnauthorized {
+		return fmt.Errorf("%s answers %d to %s:%s, %v", m, status, login, password, err)
+	}
+	return nil
+}
+
+// lets has every node let somebody in, which it remembers from then on.
+func (c *cluster) lets(login, password string) {
+	c.t.Helper()
+	for _, m := range c.running() {
+		testkit.Eventually(c.t, settleLimit, func() error { return m.letsIn(login, password) })
+	}
+}
+
+// refusesAndLetsIn is about a changed password.
+func refusesAndLetsIn(login, old, current string) func(*member) error {
+	return func(m *member) error {
+		if err := m.refuses(login, old); err != nil {
+			return err
+		}
+		return m.letsIn(login, current)
+	}
+}
+
+// inForce waits until something is so on every node, and demands that nobody who
+// asked later than userChangeLimit behind the answer was told otherwise. When the
+// question was put is what counts: checking a password takes its time.
+func (c *cluster) inForce(what string, answered time.Time, is func(*member) error) {
+	c.t.Helper()
+	members := c.running()
+	seen, errs := make([]noticed, len(members)), make([]error, len(members))
+	var asking sync.WaitGroup
+	for i, m := range members {
+		asking.Go(func() { seen[i], errs[i] = notice(c.t.Context(), answered, func() error { return is(m) }) })
+	}
+	asking.Wait()
+	if err := errors.Join(errs...); err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+	var worst noticed
+	for _, one := range seen {
+		worst = noticed{max(worst.lastWrong, one.lastWrong), max(worst.firstRight, one.firstRight)}
+	}
+	c.t.Logf("%s: asked %s behind the answer a node still said otherwise, asked %s behind it all said so",
+		what, worst.lastWrong.Round(time.Millisecond), worst.firstRight.Round(time.Millisecond))
+	if worst.lastWrong > userChangeLimit {
+		c.t.Errorf("%s: not in force %s behind the answer", what, worst.lastWrong)
+	}
+}
+
+// noticed is when somebody asked, behind a moment: the last time that something
+// was not so, 0 if it never was otherwise, and the first time that it was.
+type noticed struct{ lastWrong, firstRight time.Duration }
+
+// notice asks until something is so.
+func notice(ctx context.Context, since time.Time, is func() error) (n noticed, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	for {
+		n.firstRight = max(0, time.Since(since))
+		if err = is(); err == nil {
+			return n, nil
+		}
+		n.lastWrong = n.firstRight
+		if pause(ctx, 10*time.Millisecond) != nil {
+			return n, err
+		}
+	}
+}
+
+// user is a user as /users shows it.
+type user struct {
+	Login string `json:"loginName"`
+	Links []struct {
+		Href string `json:"href"`
+		Rel  string `json:"rel"`
+	} `json:"links"`
+}
+
+// here returns an error unless all links lead to the node.
+func (u *user) here(m *member) error {
+	for _, l := range u.Links {
+		if !strings.HasPrefix(l.Href, m.URL()+"/users/"+u.Login) {
+			return fmt.Errorf("the %s of %s is at %s, not at %s", l.Rel, u.Login, l.Href, m.URL())
+		}
+	}
+	return nil
+}
+
+func (m *member) describesUsers(logins ...string) {
+	t := m.cluster.t
+	t.Helper()
+	var list struct {
+		Data    []user
+		Success bool
+	}
+	if err := m.askJSON("/users/", &list); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range list.Data {
+		got = append(got, u.Login)
+		if err := u.here(m); err != nil || len(u.Links) != 5 {
+			t.Errorf("%s lists %s with %d links: %v", m, u.Login, len(u.Links), err)
+		}
+	}
+	if !list.Success || !slices.Equal(got, logins) {
+		t.Errorf("%s lists %q, success %t, want %q", m, got, list.Success, logins)
+	}
+}
+
+// describesUser reads one user as somebody.
+func (m *member) describesUser(path, login string, as testkit.Request) {
+	t := m.cluster.t
+	t.Helper()
+	as.Path, as.Header = path, map[string]string{"Accept": testkit.MediaJSON}
+	answer, err := m.ask(as)
+	if err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("%s, %s: %s, %v", m, path, answer, err)
+	}
+	var detail struct{ Data user }
+	if err := json.Unmarshal(answer.Body, &detail); err != nil {
+		t.Fatal(err)
+	}
+	if err := detail.Data.here(m); err != nil || detail.Data.Login != login {
+		t.Errorf("%s, %s shows %q: %v", m, path, detail.Data.Login, err)
+	}
+}

@@ -1,0 +1,76 @@
+package integration_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestDevMode: a node for development serves HTTPS with a certificate of an
+// authority that it names, and asks for passwords. The authority stays with the data.
+func TestDevMode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var authority []byte
+	for _, round := range []string{"first start", "second start"} {
+		node := testkit.StartNode(t, dir, "--dev")
+		line := node.AwaitLog("authority=")
+		path := regexp.MustCompile(`authority="?([^" ]+)`).FindStringSubmatch(line)[1]
+		if !filepath.IsAbs(path) {
+			t.Errorf("%s: the authority is told as %s", round, path)
+		}
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if authority != nil && string(pem) != string(authority) {
+			t.Errorf("%s: another authority", round)
+		}
+		authority = pem
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			t.Fatalf("%s holds no certificate", path)
+		}
+		if !strings.HasPrefix(node.URL(), "https://") {
+			t.Fatalf("%s: served at %s", round, node.URL())
+		}
+		for _, host := range []string{"localhost", "127.0.0.1"} {
+			client := testkit.NewClient("https://"+host+":"+portOf(node.Host()), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+			t.Cleanup(client.CloseIdle)
+			for _, one := range []struct {
+				r      testkit.Request
+				status int
+			}{
+				{testkit.Request{Path: "/info"}, http.StatusOK},
+				{testkit.Request{Path: "/health/ready"}, http.StatusNoContent},
+				{testkit.Request{Path: "/streams/%24all"}, http.StatusUnauthorized},
+				{testkit.Request{Path: "/streams/%24all", Admin: true}, http.StatusOK},
+				{testkit.Request{Path: "/info", User: "admin", Password: "guess"}, http.StatusUnauthorized},
+				{testkit.Request{Path: "/users/", Admin: true}, http.StatusOK},
+				{withID(appendOf("developed", ""), 500_000), http.StatusCreated},
+			} {
+				if answer, err := client.Do(t.Context(), one.r); err != nil || answer.Status != one.status {
+					t.Errorf("%s, %s at %s: %s, %v, want %d", round, one.r.Path, host, answer, err, one.status)
+				}
+			}
+		}
+		stranger := testkit.NewClient(node.URL(), &tls.Config{MinVersion: tls.VersionTLS12})
+		t.Cleanup(stranger.CloseIdle)
+		if answer, err := stranger.Do(t.Context(), testkit.Request{Path: "/info"}); err == nil {
+			t.Errorf("%s: who does not know the authority was answered %s", round, answer)
+		}
+		plain := testkit.NewClient("http://"+node.Host(), nil)
+		t.Cleanup(plain.CloseIdle)
+		if answer, err := plain.Do(t.Context(), testkit.Request{Path: "/info"}); err == nil && answer.Status < 300 {
+			t.Errorf("%s: plain HTTP was answered %s", round, answer)
+		}
+		node.Stop()
+	}
+}
