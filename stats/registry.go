@@ -143,6 +143,26 @@ func (r *Registry) function(name, help string, kind Kind, f func() float64, labe
 	m.read = read
 }
 
+// Remove takes the metric of that name and labels away, as for a component that
+// is gone for good. Who still holds its counter or gauge updates nothing that
+// anybody sees. A metric that is not there is no mistake.
+func (r *Registry) Remove(name string, labels ...Label) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	labels = slices.Clone(labels)
+	slices.SortFunc(labels, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
+	key := keyOf(name, labels)
+	gone, ok := r.byKey[key]
+	if !ok {
+		return
+	}
+	delete(r.byKey, key)
+	r.ordered = slices.DeleteFunc(slices.Clone(r.ordered), func(m *metric) bool { return m == gone })
+}
+
 // Each calls visit for every metric, in the order of names and labels. It may
 // run concurrently with updates and registrations; visit may use the registry.
 func (r *Registry) Each(visit func(Sample)) {

@@ -1,6 +1,7 @@
 package stats_test
 
 import (
+	"fmt"
 	"reflect"
 	"sync"
 	"testing"
@@ -179,4 +180,27 @@ func BenchmarkCounter(b *testing.B) {
 	for b.Loop() {
 		c.Inc()
 	}
+}
+
+func TestRemove(t *testing.T) {
+	var r stats.Registry
+	a, b := stats.Label{Name: "a", Value: "1"}, stats.Label{Name: "b", Value: "2"}
+	r.GaugeFunc("one", "", func() float64 { return 1 }, a, b)
+	r.GaugeFunc("one", "", func() float64 { return 2 }, a)
+	r.Remove("one", b, a)
+	r.Remove("one", b)
+	r.Remove("none")
+	names := func() (all []string) {
+		r.Each(func(s stats.Sample) { all = append(all, fmt.Sprint(s.Name, s.Labels, s.Value)) })
+		return all
+	}
+	if got, want := names(), []string{"one[{a 1}] 2"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r.GaugeFunc("one", "", func() float64 { return 3 }, b, a)
+	if got, want := names(), []string{"one[{a 1}] 2", "one[{a 1} {b 2}] 3"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q after it came again, want %q", got, want)
+	}
+	var none *stats.Registry
+	none.Remove("one")
 }

@@ -1,0 +1,253 @@
+package subscription
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	pauseMin  = 100 * time.Millisecond // after the first failure, doubled with each further one
+	pauseMax  = 5 * time.Second
+	maxStride = 4096        // numbers looked at in one read where there are no events
+	fillWait  = time.Second // a reader waits at most so long for a page that somebody else is reading
+)
+
+// pauser waits longer with every failure in a row.
+type pauser struct{ failures uint }
+
+// pause returns false when the context ends first.
+func (p *pauser) pause(ctx context.Context) bool {
+	wait := min(pauseMax, pauseMin<<min(p.failures, 10))
+	p.failures++
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// run loads the group and then reads ahead for as long as the group lives.
+func (g *group) run() {
+	var p pauser
+	for first := true; ; first = false {
+		err := g.load(g.ctx)
+		if g.ctx.Err() == nil {
+			g.note(troubleLoading, err)
+		}
+		if first {
+			close(g.tried)
+		}
+		if err == nil {
+			break
+		}
+		if !p.pause(g.ctx) {
+			return
+		}
+	}
+	p.failures = 0
+	for g.ctx.Err() == nil {
+		progress, err := g.step()
+		if err != nil && g.ctx.Err() != nil {
+			return
+		}
+		g.note(troubleReading, err)
+		if err == nil && progress {
+			p.failures = 0
+		} else if !p.pause(g.ctx) {
+			return
+		}
+	}
+}
+
+// load reads how far the group got, and what is being replayed.
+func (g *group) load(ctx context.Context) error {
+	checkpoint, err := g.readCheckpoint(ctx)
+	if err != nil {
+		return err
+	}
+	replays, err := g.readReplays(ctx)
+	if err != nil {
+		return err
+	}
+	next := checkpoint + 1
+	switch {
+	case checkpoint >= 0:
+	case g.Settings.StartFrom >= 0:
+		next = g.Settings.StartFrom
+	default:
+		next = g.startAt
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return context.Canceled
+	}
+	g.checkpoint, g.last, g.next, g.checkpointTime = checkpoint, checkpoint, next, g.now()
+	g.known = checkpoint
+	g.newest = checkpoint
+	g.addReplays(replays)
+	g.loaded = true
+	g.settle()
+	return nil
+}
+
+// step does the next thing that reading ahead has to do. It reports whether
+// anything came of it; if not, it must not be called again at once.
+func (g *group) step() (progress bool, err error) {
+	g.mu.Lock()
+	if g.live && g.more && g.buffer.n >= g.Settings.BufferSize {
+		g.live, g.more = false, false // It is read again when there is room.
+	}
+	var (
+		gone  = g.gone
+		full  = !g.live && !g.mayFill()
+		wait  = g.live && !g.more
+		after = g.next - 1
+	)
+	g.mu.Unlock()
+	switch {
+	case gone:
+		<-g.ctx.Done()
+		return true, nil
+	case full:
+		select {
+		case <-g.room:
+		case <-g.ctx.Done():
+		}
+		return true, nil
+	case wait:
+		if err := g.store.WaitStream(g.ctx, g.Stream, after); err != nil {
+			return false, err
+		}
+		g.mu.Lock()
+		g.more = g.live
+		g.mu.Unlock()
+	}
+	return g.fill(g.ctx)
+}
+
+// mayFill reports whether there is room for a batch. The caller holds mu.
+func (g *group) mayFill() bool {
+	return g.buffer.n == 0 || g.Settings.BufferSize-g.buffer.n > g.Settings.batch()
+}
+
+// readable reports whether there are events that could be read ahead now.
+func (g *group) readable(ctx context.Context) bool {
+	g.mu.Lock()
+	ok, next := g.loaded && !g.closed && g.mayFill() && g.mayHandOut(), g.next
+	g.mu.Unlock()
+	if !ok {
+		return false
+	}
+	info, err := g.store.StreamInfo(ctx, g.Stream)
+	return err == nil && info.Last >= next
+}
+
+// fill reads one page into the buffer. It reports whether the group got any
+// further. Only one page is read at a time, whoever asks for it.
+func (g *group) fill(ctx context.Context) (progress bool, err error) {
+	select {
+	case g.token <- struct{}{}:
+	default:
+		// The page that is being read is as good, if it comes soon.
+		ctx, cancel := context.WithTimeout(ctx, fillWait)
+		defer cancel()
+		select {
+		case g.token <- struct{}{}:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	defer func() { <-g.token }()
+
+	g.mu.Lock()
+	room := g.Settings.BufferSize - g.buffer.n
+	if g.closed || !g.loaded || g.gone || room <= 0 || !g.live && !g.mayFill() {
+		progress = !g.closed && g.loaded // Somebody else was faster.
+		g.mu.Unlock()
+		return progress, nil
+	}
+	from, count := g.next, max(min(g.Settings.batch(), room), g.stride)
+	g.reading = true
+	g.mu.Unlock()
+
+	page, err := g.readPage(ctx, from, count)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reading = false
+	if errors.Is(err, event.ErrStreamDeleted) {
+		g.gone, g.live, g.more = true, true, false
+		return true, nil
+	}
+	if err != nil || g.closed {
+		return false, err
+	}
+	before, wasLive := g.next, g.live
+	g.add(page, from, count, room)
+	g.settle()
+	return g.next > before || g.live != wasLive || !g.more, nil
+}
+
+// readPage reads a page of the stream. Of a stream that is deleted, and may come
+// again, it returns an empty page that ends behind what is deleted.
+func (g *group) readPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
+	read := event.StreamRead{Stream: g.Stream, From: from, Count: count, ResolveLinks: g.Settings.ResolveLinks}
+	page, err := g.store.ReadStream(ctx, read)
+	if !errors.Is(err, event.ErrStreamNotFound) {
+		return page, err
+	}
+	// All that is there while it is found deleted is gone for good. Its number must
+	// be known before that, or what is appended in between would be passed over.
+	info, err := g.store.StreamInfo(ctx, g.Stream)
+	if err != nil {
+		return page, err
+	}
+	page, err = g.store.ReadStream(ctx, read)
+	if errors.Is(err, event.ErrStreamNotFound) {
+		return event.StreamPage{Stream: g.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true}, nil
+	}
+	return page, err
+}
+
+// add puts the events of a page into the buffer, at most room of them, and moves
+// on behind it. Numbers without an event are passed over. The caller holds mu.
+func (g *group) add(page event.StreamPage, from int64, count, room int) {
+	g.known = max(g.known, page.Last)
+	next := min(from+int64(count)-1, page.Last) + 1
+	switch {
+	case page.Last < from:
+		next = from
+	case len(page.Events) > room:
+		page.Events = page.Events[:room]
+		next = page.Events[room-1].Number + 1
+	case len(page.Events) == 0 && page.End:
+		next = page.Last + 1 // All the rest is hidden.
+	case page.Min > next:
+		next = min(page.Min, page.Last+1)
+	}
+	if len(page.Events) == 0 {
+		g.stride = min(maxStride, max(2*count, maxBatch))
+	} else {
+		g.stride = 0
+	}
+	messages := make([]message, len(page.Events))
+	for i := range page.Events {
+		m := &messages[i]
+		e := &page.Events[i]
+		g.seq++
+		*m = message{Message: Message{ID: e.ID, Event: *e}, number: e.Number, before: g.last, seq: g.seq, bucket: -1}
+		g.last = e.Number
+		g.buffer.pushBack(m)
+	}
+	g.next = next
+	if g.next > page.Last {
+		g.live, g.more, g.stride = true, false, 0
+	}
+}

@@ -1,0 +1,160 @@
+package subscription_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+func TestCheckpoint(t *testing.T) {
+	type settings = *subscription.Settings
+	often := func(s settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 }
+	for _, c := range []struct {
+		name string
+		test func(b *bench)
+	}{
+		{"before the oldest unanswered message, parked ones do not hold it", func(b *bench) {
+			b.store.add("s", 4)
+			b.create(often)
+			es := b.take(4, 0, 1, 2, 3)
+			b.is("number of it", b.info().Checkpoint, -1)
+			b.ack(es[0])
+			b.is("checkpoint", b.checkpoint(), `"0"`)
+			b.ack(es[2], es[3])
+			b.pass(2 * time.Second)
+			b.is("checkpoint", b.checkpoint(), `"0"`)
+			b.nack(subscription.Park, es[1])
+			b.is("checkpoint", b.checkpoint(), `"3"`)
+			b.is("number of it", b.info().Checkpoint, 3)
+		}},
+		{"one that waits for retry holds it", func(b *bench) {
+			b.store.add("s", 3)
+			b.create(often)
+			es := b.take(3, 0, 1, 2)
+			b.nack(subscription.Retry, es[0])
+			b.ack(es[1], es[2])
+			b.is("checkpoint", b.checkpoint(), "")
+			b.ack(b.take(1, 0)...)
+			b.is("checkpoint", b.checkpoint(), `"2"`)
+		}},
+		{"what is stored", func(b *bench) {
+			b.store.add("s", 1)
+			b.create(often)
+			b.ack(b.take(1, 0)...)
+			e := b.store.all("$persistentsubscription-s::g-checkpoint")[0]
+			b.is("event", []any{e.Type, string(e.Data), e.IsJSON()}, []any{"SubscriptionCheckpoint", `"0"`, true})
+			b.is("metadata", b.store.metadata(b.key.CheckpointStream()),
+				`{"$maxCount":2,"$acl":{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`)
+		}},
+		{"by time once enough was answered", func(b *bench) {
+			b.store.add("s", 30)
+			b.create(nil)
+			es := b.take(12, upTo(0, 11)...)
+			b.ack(es[:9]...)
+			b.pass(5 * time.Second)
+			b.is("checkpoint below the minimum", b.checkpoint(), "")
+			b.ack(es[9:11]...)
+			b.is("checkpoint before the tick", b.checkpoint(), "")
+			b.pass(1100 * time.Millisecond)
+			b.is("checkpoint", b.checkpoint(), `"10"`)
+		}},
+		{"not by time when that is switched off", func(b *bench) {
+			b.store.add("s", 30)
+			b.create(func(s settings) { s.CheckpointAfter = 0 })
+			b.ack(b.take(20, upTo(0, 19)...)...)
+			b.pass(time.Minute)
+			b.is("checkpoint", b.checkpoint(), "")
+		}},
+		{"by count", func(b *bench) {
+			b.store.add("s", 30)
+			b.create(func(s settings) { s.CheckpointAfter, s.MaxCheckpointCount = 0, 20 })
+			b.ack(b.take(19, upTo(0, 18)...)...)
+			b.is("checkpoint", b.checkpoint(), "")
+			b.ack(b.take(1, 19)...)
+			b.is("checkpoint", b.checkpoint(), `"19"`)
+		}},
+		{"one write at a time, and another for what came meanwhile", func(b *bench) {
+			b.store.add("s", 3)
+			b.create(often)
+			es := b.take(3, 0, 1, 2)
+			release := make(chan struct{})
+			under, most := 0, 0
+			b.store.beforeWrite.set(func(context.Context, *event.Write) error {
+				under++
+				most = max(most, under)
+				<-release
+				under--
+				return nil
+			})
+			b.ack(es[0])
+			b.ack(es[1])
+			b.ack(es[2])
+			b.is("writes under way", most, 1)
+			close(release)
+			synctest.Wait()
+			b.is("checkpoint", b.checkpoint(), `"2"`)
+			b.is("checkpoints", len(b.store.all(b.key.CheckpointStream())), 2)
+		}},
+		{"writes that fail are tried again, rarely", func(b *bench) {
+			b.store.add("s", 1)
+			b.create(often)
+			tries := 0
+			b.store.beforeWrite.set(func(context.Context, *event.Write) error { tries++; return event.ErrBusy })
+			b.ack(b.take(1, 0)...)
+			b.pass(time.Minute)
+			if tries < 10 || tries > 30 {
+				b.Errorf("%d tries in a minute", tries)
+			}
+			b.is("stalled", b.info().Stalled, "the checkpoint could not be written: write metadata of stream $persistentsubscription-s::g-checkpoint: server is too busy")
+			b.store.beforeWrite.set(nil)
+			b.pass(10 * time.Second)
+			b.is("checkpoint", b.checkpoint(), `"0"`)
+			b.is("stalled", b.info().Stalled, "")
+		}},
+		{"a leader goes on behind it, whoever wrote it", func(b *bench) {
+			b.store.add("s", 20)
+			b.create(nil)
+			for _, last := range []struct{ eventType, data string }{
+				{"SubscriptionCheckpoint", `"5"`}, {"$SubscriptionCheckpoint", `"5"`}, {"SubscriptionCheckpoint", `5`},
+			} {
+				b.store.append(b.key.CheckpointStream(), last.eventType, last.data)
+				b.lead()
+				b.is("number", b.info().Checkpoint, 5)
+				b.take(2, 6, 7)
+			}
+			b.store.append(b.key.CheckpointStream(), "nonsense", `"9"`)
+			b.lead()
+			b.take(2, 6, 7)
+		}},
+		{"an update begins at it, or at the start", func(b *bench) {
+			b.store.add("s", 10)
+			b.create(often)
+			b.ack(b.take(3, 0, 1, 2)...)
+			b.take(2, 3, 4)
+			b.update(func(s settings) { s.StartFrom = 8 })
+			b.take(2, 3, 4)
+			b.must(b.Delete(b.ctx, b.key, "admin"))
+			b.is("checkpoint", b.checkpoint(), "")
+			b.create(func(s settings) { s.StartFrom = 8 })
+			b.take(9, 8, 9)
+			b.update(nil)
+			b.take(2, 0, 1)
+		}},
+		{"an idle group has no timer", func(b *bench) {
+			b.store.add("s", 20)
+			b.create(nil)
+			b.ack(b.take(20, upTo(0, 19)...)...)
+			b.pass(3 * time.Second)
+			b.is("checkpoint", b.checkpoint(), `"19"`)
+			writes, reads := b.store.writes, b.store.reads
+			b.pass(24 * time.Hour)
+			b.is("writes and reads", []int{b.store.writes, b.store.reads}, []int{writes, reads})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { run(t, c.test) })
+	}
+}

@@ -1,0 +1,194 @@
+package subscription
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// definition is one group as it is stored.
+type definition struct {
+	Key
+	Settings Settings
+	// startAt is the number at which a group with StartFrom -1 begins, resolved when
+	// it was created or updated; -1: not known, as other versions do not store it.
+	startAt int64
+	// stored is set for an entry that this version does not run: it is kept as it is.
+	stored json.RawMessage
+}
+
+func (d *definition) runs() bool { return d.stored == nil }
+
+// document and entry are what is stored. Other versions read and write it: do
+// not change. The members of an entry that are zero, false or null are left out.
+type document struct {
+	Version   string            `json:"version"`
+	Updated   string            `json:"updated"`
+	UpdatedBy string            `json:"updatedBy"`
+	Entries   []json.RawMessage `json:"entries"`
+}
+
+type entry struct {
+	Stream                string `json:"stream"`
+	Group                 string `json:"group"`
+	ResolveLinkTos        bool   `json:"resolveLinkTos,omitempty"`
+	ExtraStatistics       bool   `json:"extraStatistics,omitempty"`
+	MessageTimeout        int64  `json:"messageTimeout,omitempty"` // milliseconds
+	StartFrom             int64  `json:"startFrom,omitempty"`
+	StartPosition         string `json:"startPosition,omitempty"`
+	LiveBufferSize        int    `json:"liveBufferSize,omitempty"`
+	HistoryBufferSize     int    `json:"historyBufferSize,omitempty"`
+	MaxRetryCount         int    `json:"maxRetryCount,omitempty"`
+	ReadBatchSize         int    `json:"readBatchSize,omitempty"`
+	PreferRoundRobin      bool   `json:"preferRoundRobin,omitempty"` // of version 1
+	CheckPointAfter       int64  `json:"checkPointAfter,omitempty"`  // milliseconds
+	MinCheckPointCount    int    `json:"minCheckPointCount,omitempty"`
+	MaxCheckPointCount    int    `json:"maxCheckPointCount,omitempty"`
+	MaxSubscriberCount    int    `json:"maxSubscriberCount,omitempty"`
+	NamedConsumerStrategy string `json:"namedConsumerStrategy,omitempty"`
+
+	// ResolvedStart is ours; other versions pass it over.
+	ResolvedStart *int64 `json:"resolvedStart,omitempty"`
+}
+
+func encodeEntry(d *definition) (json.RawMessage, error) {
+	if d.stored != nil {
+		return d.stored, nil
+	}
+	s := &d.Settings
+	e := entry{
+		Stream: d.Stream, Group: d.Group, ResolveLinkTos: s.ResolveLinks, ExtraStatistics: s.ExtraStatistics,
+		MessageTimeout: s.MessageTimeout.Milliseconds(), StartFrom: s.StartFrom, StartPosition: strconv.FormatInt(s.StartFrom, 10),
+		LiveBufferSize: s.LiveBufferSize, HistoryBufferSize: s.BufferSize, MaxRetryCount: s.MaxRetryCount,
+		ReadBatchSize: s.ReadBatchSize, CheckPointAfter: s.CheckpointAfter.Milliseconds(),
+		MinCheckPointCount: s.MinCheckpointCount, MaxCheckPointCount: s.MaxCheckpointCount,
+		MaxSubscriberCount: s.MaxSubscriberCount, NamedConsumerStrategy: string(s.Strategy),
+	}
+	if s.StartFrom < 0 && d.startAt >= 0 {
+		e.ResolvedStart = &d.startAt
+	}
+	return json.Marshal(&e)
+}
+
+// decodeEntry reads an entry. One that cannot be run, for example because its
+// strategy is not known here, is kept as it is; why says so.
+func decodeEntry(raw json.RawMessage) (d definition, why error) {
+	var e entry
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return definition{stored: raw}, err
+	}
+	d = definition{Key: Key{e.Stream, e.Group}, startAt: -1, Settings: Settings{
+		ResolveLinks: e.ResolveLinkTos, ExtraStatistics: e.ExtraStatistics, StartFrom: e.StartFrom,
+		MessageTimeout: milliseconds(e.MessageTimeout), MaxRetryCount: e.MaxRetryCount, LiveBufferSize: e.LiveBufferSize,
+		BufferSize: e.HistoryBufferSize, ReadBatchSize: e.ReadBatchSize, CheckpointAfter: milliseconds(e.CheckPointAfter),
+		MinCheckpointCount: e.MinCheckPointCount, MaxCheckpointCount: e.MaxCheckPointCount, MaxSubscriberCount: e.MaxSubscriberCount,
+		Strategy: Strategy(e.NamedConsumerStrategy),
+	}}
+	s := &d.Settings
+	if e.StartPosition != "" {
+		n, err := strconv.ParseInt(e.StartPosition, 10, 64)
+		if err != nil {
+			return definition{Key: d.Key, stored: raw}, fmt.Errorf("start position %q is not a number", e.StartPosition)
+		}
+		s.StartFrom = n
+	}
+	if s.Strategy == "" {
+		if s.Strategy = DispatchToSingle; e.PreferRoundRobin {
+			s.Strategy = RoundRobin
+		}
+	}
+	if e.ResolvedStart != nil {
+		d.startAt = *e.ResolvedStart
+	}
+	switch {
+	case e.Stream == event.AllStream:
+		why = ErrAll
+	case !s.Strategy.Known():
+		why = fmt.Errorf("strategy %q is not known", s.Strategy)
+	case s.StartFrom < -1:
+		why = fmt.Errorf("start %d is not an event number", s.StartFrom)
+	}
+	if why != nil {
+		return definition{Key: d.Key, stored: raw}, why
+	}
+	return d, nil
+}
+
+func milliseconds(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(max(-most, min(most, n))) * time.Millisecond
+}
+
+// readConfig returns the stored groups and the number of the event that holds them, -1: none.
+func (t *term) readConfig(ctx context.Context) (all []definition, version int64, err error) {
+	s := t.opts.Store
+	r, err := s.ReadEvent(ctx, configStream, event.Head, false)
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
+		return nil, -1, nil
+	case errors.Is(err, event.ErrEventNotFound): // Truncated: the numbers go on.
+		info, err := s.StreamInfo(ctx, configStream)
+		return nil, info.Last, err
+	case err != nil:
+		return nil, 0, fmt.Errorf("read stream %s: %w", configStream, err)
+	}
+	var doc document
+	if err := json.Unmarshal(r.Data, &doc); err != nil {
+		return nil, 0, fmt.Errorf("event %d of stream %s: %w", r.Number, configStream, err)
+	}
+	if doc.Version != "1" && doc.Version != "2" {
+		return nil, 0, fmt.Errorf("event %d of stream %s has version %q, which is not known", r.Number, configStream, doc.Version)
+	}
+	seen := map[Key]bool{}
+	for _, raw := range doc.Entries {
+		d, why := decodeEntry(raw)
+		switch {
+		case why != nil:
+			t.opts.Logger.Warn("a stored group is not run", "group", d.Key.String(), "error", why)
+		case seen[d.Key]:
+			t.opts.Logger.Warn("a group is stored twice, the first entry counts", "group", d.Key.String())
+			continue
+		}
+		seen[d.Key] = d.runs()
+		all = append(all, d)
+	}
+	return all, r.Number, nil
+}
+
+// writeConfig stores the groups behind the event of a version, so that nobody
+// else's change is lost.
+func (t *term) writeConfig(ctx context.Context, all []definition, version int64, by string) (int64, error) {
+	s := t.opts.Store
+	doc := document{Version: "2", Updated: t.opts.Now().UTC().Format(time.RFC3339Nano), UpdatedBy: by, Entries: []json.RawMessage{}}
+	for i := range all {
+		raw, err := encodeEntry(&all[i])
+		if err != nil {
+			return 0, fmt.Errorf("entry of group %s: %w", all[i].Key, err)
+		}
+		doc.Entries = append(doc.Entries, raw)
+	}
+	data, err := json.Marshal(&doc)
+	if err != nil {
+		return 0, fmt.Errorf("groups as JSON: %w", err)
+	}
+	info, err := s.StreamInfo(ctx, configStream)
+	if err != nil {
+		return 0, fmt.Errorf("look at stream %s: %w", configStream, err)
+	}
+	if info.Metadata.MaxCount == 0 {
+		if err := writeMetadata(ctx, s, configStream, event.AnyVersion, []byte(`{"$maxCount":2}`)); err != nil {
+			return 0, err
+		}
+	}
+	written, err := s.Write(ctx, &event.Write{Stream: configStream, ExpectedVersion: version,
+		Events: []event.Proposed{{ID: newID(), Type: typeConfig, Flags: event.FlagJSON, Data: data}}})
+	if err != nil {
+		return 0, fmt.Errorf("write stream %s: %w", configStream, err)
+	}
+	return written.Last, nil
+}

@@ -1,0 +1,159 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/stats"
+)
+
+// stallAfter is the least time without progress that counts as a stall.
+const stallAfter = 30 * time.Second
+
+// figures are what is counted of a group since it was loaded, guarded by the
+// group's mutex but for the counters.
+type figures struct {
+	total, sinceLast int64
+	measured         time.Time // when somebody asked last
+	asked            time.Time // when a reader that pulls asked for messages last
+	answered         time.Time // when a message was answered last
+
+	parked, replays stats.Counter
+
+	oldestParked   int64 // number of a parked message, and when it was parked
+	oldestParkedAt time.Time
+}
+
+func (f *figures) handedOut() {
+	f.total++
+	f.sinceLast++
+}
+
+// perSecond returns the rate since somebody asked last, and begins anew.
+func perSecond(since *int64, measured *time.Time, now time.Time) (rate float64, count int64) {
+	count = *since
+	if d := now.Sub(*measured).Seconds(); d > 0 {
+		rate = float64(count) / d
+	}
+	*since, *measured = 0, now
+	return rate, count
+}
+
+// The kinds of trouble that a group can have.
+const (
+	troubleLoading = iota
+	troubleReading
+	troubleParking
+	troubleCheckpoint
+	troubleReplay
+	troubleKinds
+)
+
+var troubleTexts = [troubleKinds]string{
+	"the group cannot be loaded", "the stream cannot be read", "parking fails", "the checkpoint could not be written",
+	"parked messages cannot be replayed",
+}
+
+// trouble is something that fails time and again.
+type trouble struct {
+	since time.Time
+	err   error // nil: all is well
+}
+
+// note remembers how something went, and logs when it begins to fail and when it is over.
+func (g *group) note(kind int, err error) {
+	g.mu.Lock()
+	t := &g.troubles[kind]
+	was := t.err
+	t.err = err
+	if was == nil {
+		t.since = g.now()
+	}
+	g.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		g.logger.Warn(troubleTexts[kind]+", it is tried again", "error", err)
+	case err == nil && was != nil:
+		g.logger.Info("what failed works again", "failed", troubleTexts[kind])
+	}
+}
+
+// stalled says why the group makes no progress, if it should and does not. The caller holds mu.
+func (g *group) stalled(now time.Time) string {
+	limit := max(stallAfter, 3*g.Settings.MessageTimeout)
+	for kind := range g.troubles {
+		if t := &g.troubles[kind]; t.err != nil && now.Sub(t.since) >= limit {
+			return fmt.Sprintf("%s: %v", troubleTexts[kind], t.err)
+		}
+	}
+	unanswered := g.unanswered.n + g.unansweredReplays.n
+	wanted := len(g.connections) > 0 || !g.figures.asked.IsZero() && now.Sub(g.figures.asked) < limit
+	if unanswered == 0 || !wanted {
+		return ""
+	}
+	oldest := g.oldestOutstanding()
+	if oldest.IsZero() || now.Sub(oldest) < limit || now.Sub(g.figures.answered) < limit {
+		return ""
+	}
+	if !g.mayHandOut() {
+		return fmt.Sprintf("all %d messages that may be handed out are unanswered", unanswered)
+	}
+	return fmt.Sprintf("all %d messages handed out are unanswered", unanswered)
+}
+
+// oldestOutstanding returns when the oldest message without an answer was handed
+// out first; zero: there is none. The caller holds mu.
+func (g *group) oldestOutstanding() (oldest time.Time) {
+	for _, m := range []*message{g.unanswered.head, g.unansweredReplays.head} {
+		if m != nil && !m.first.IsZero() && (oldest.IsZero() || m.first.Before(oldest)) {
+			oldest = m.first
+		}
+	}
+	return oldest
+}
+
+// status is the group's status in words. The caller holds mu.
+func (g *group) status() string {
+	if !g.loaded {
+		return "NotReady"
+	}
+	var flags []string
+	if !g.live {
+		flags = append(flags, "Behind")
+		if g.reading {
+			flags = append(flags, "OutstandingPageRequest")
+		}
+	}
+	if g.replaying {
+		flags = append(flags, "ReplayingParkedMessages")
+	}
+	if g.live {
+		flags = append(flags, "Live")
+	}
+	return strings.Join(flags, ", ")
+}
+
+// info returns what is known of the group, and begins a new measurement.
+func (g *group) info(ctx context.Context) Info {
+	oldestParked, parked := g.oldestParked(ctx)
+	last := int64(-1)
+	if info, err := g.store.StreamInfo(ctx, g.Stream); err == nil && info.Exists() {
+		last = info.Last
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	i := Info{
+		Key: g.Key, Settings: g.Settings, Status: g.status(),
+		Total: g.figures.total, Checkpoint: g.checkpoint, LastKnown: max(g.known, last),
+		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
+		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
+	}
+	i.PerSecond, i.SinceLast = perSecond(&g.figures.sinceLast, &g.figures.measured, now)
+	for _, c := range g.connections {
+		i.Connections = append(i.Connections, c.info(now))
+	}
+	return i
+}

@@ -1,0 +1,410 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// tick is how precise deadlines and timed checkpoints are.
+const tick = time.Second
+
+// maxUnanswered bounds the messages of one group that were handed out and have
+// no answer. Beyond it nothing new is handed out: retries go on.
+const maxUnanswered = 100_000
+
+// group runs one subscription group. Whoever has something to do with it locks
+// mu, changes its state, and calls settle, which starts what follows from that;
+// mu is never held while a stream is read or written, nor while anybody waits.
+//
+// Its goroutines: one that reads ahead (run), and for as long as there is
+// something to write one each for parking, checkpoints, replays and for
+// truncating the stream of replays. stop ends them all and waits.
+type group struct {
+	Key
+	definition
+	store   Store
+	logger  hclog.Logger
+	metrics *metrics
+	now     func() time.Time
+	timeout time.Duration // of one write
+
+	ctx    context.Context // of the group's own life
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	tried  chan struct{} // closed when loading succeeded, or failed for the first time
+	token  chan struct{} // holds one element while a page is being read: pages come one after the other
+	room   chan struct{} // one element: the buffer has room again
+	space  chan struct{} // one element: few replayed messages are left
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+
+	// Reading ahead.
+	loaded  bool
+	next    int64 // number of the next event to read
+	known   int64 // newest number seen in the stream, -1: none
+	seq     int64 // messages read since loading
+	last    int64 // number of the last message read, the checkpoint at first
+	live    bool  // the end of the stream was reached, and since then the buffer held all that came
+	more    bool  // live, and there is something new to read
+	reading bool  // a page is being read
+	gone    bool  // the stream was hard-deleted: nothing can come any more
+	stride  int   // how many numbers to look at after pages without events; 0: a batch
+
+	// Messages, each in one of these by its state.
+	buffer            list // read ahead, in order
+	retry             list // to be handed out again, by number
+	replays           list // likewise, of replayed messages: those come behind
+	out               list // handed out; the timeout is the same for all, so this is the order of deadlines
+	parking           list // to be written to the parked stream, in the order in which that was decided
+	tracked           map[event.ID]*message
+	unanswered        list  // by number: handed out and not answered, wherever they are
+	unansweredReplays list  // by their number in the stream of replays
+	newest, newestSeq int64 // of the newest message that was handed out, -1: none
+
+	checkpoint     int64 // number written last, -1: none
+	checkpointSeq  int64
+	checkpointTime time.Time // when, or when the group was loaded
+
+	replaying    bool  // parked messages are being fetched
+	replayTarget int64 // parked messages below are not counted any more
+	trimmed      int64 // the stream of replays is truncated before this number
+	replayEnd    int64 // number behind the last in the stream of replays
+
+	tasks   tasks
+	alarm   *time.Timer // nil: not set
+	alarmAt time.Time
+
+	connections []*Connection
+	strategy    strategy
+
+	figures  figures
+	troubles [troubleKinds]trouble
+}
+
+func newGroup(t *term, d definition) *group {
+	g := &group{
+		Key: d.Key, definition: d, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
+		now: t.opts.Now, timeout: t.opts.WriteTimeout,
+		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
+		known: -1, last: -1, newest: -1, checkpoint: -1,
+	}
+	g.unanswered.use, g.unansweredReplays.use = byNumber, byNumber
+	g.strategy = newStrategy(d.Settings.Strategy, g)
+	g.ctx, g.cancel = context.WithCancel(t.ctx)
+	g.figures.measured = g.now()
+	return g
+}
+
+// start begins to load the group and to read ahead.
+func (g *group) start() { g.work.Go(g.run) }
+
+// stop ends the group: whoever is connected is dropped, and all that is in memory is forgotten.
+func (g *group) stop() {
+	g.cancel()
+	g.mu.Lock()
+	g.closed = true
+	if g.alarm != nil && g.alarm.Stop() {
+		g.work.Done()
+	}
+	g.alarm = nil
+	for _, c := range g.connections {
+		c.end()
+	}
+	g.connections = nil
+	g.mu.Unlock()
+	g.work.Wait()
+}
+
+// settle does what follows from a change of the state. The caller holds mu.
+func (g *group) settle() {
+	if g.closed || !g.loaded {
+		return
+	}
+	g.dispatch()
+	if !g.live && g.mayFill() {
+		signal(g.room)
+	}
+	if g.replays.n < replayLow {
+		signal(g.space)
+	}
+	now := g.now()
+	if g.parking.n > 0 {
+		g.begin(&g.tasks.parking, g.park)
+	}
+	if g.forced() {
+		g.begin(&g.tasks.checkpointing, g.writeCheckpoints)
+	}
+	if g.trimDue() {
+		g.begin(&g.tasks.trimming, g.trim)
+	}
+	g.setAlarm(now)
+}
+
+// tasks are the goroutines that write for a group and end when nothing is left to be written.
+type tasks struct{ parking, checkpointing, trimming bool }
+
+// begin runs a task unless it runs already or the group ends. The task sets
+// running to false, with mu held, when it finds nothing to do. The caller holds mu.
+func (g *group) begin(running *bool, task func()) {
+	if *running || g.closed {
+		return
+	}
+	*running = true
+	g.work.Go(task)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// setAlarm sets the alarm to when something is due by time. An idle group has none. The caller holds mu.
+func (g *group) setAlarm(now time.Time) {
+	due, ok := g.checkpointAt()
+	if m := g.out.head; m != nil && (!ok || m.deadline.Before(due)) {
+		due, ok = m.deadline, true
+	}
+	if !ok {
+		return // An alarm that is still set finds nothing to do.
+	}
+	// Whole ticks, at least one: what is due at once is due at the next tick.
+	wait := max(tick, (due.Sub(now)+tick-1)/tick*tick)
+	at := now.Add(wait)
+	if g.alarm != nil {
+		if !at.Before(g.alarmAt) {
+			return
+		}
+		if !g.alarm.Stop() {
+			return // It is about to go off, and sets itself again.
+		}
+		g.work.Done()
+	}
+	g.work.Add(1)
+	g.alarmAt = at
+	g.alarm = time.AfterFunc(wait, g.ring)
+}
+
+// ring is the tick.
+func (g *group) ring() {
+	defer g.work.Done()
+	defer g.metrics.begin(g.metrics.ticking).end()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alarm = nil
+	if g.closed {
+		return
+	}
+	now := g.now()
+	for m := g.out.head; m != nil && !m.deadline.After(now); m = g.out.head {
+		g.metrics.expired.Inc()
+		g.again(m)
+	}
+	if at, ok := g.checkpointAt(); ok && !at.After(now) {
+		g.begin(&g.tasks.checkpointing, g.writeCheckpoints)
+	}
+	g.settle()
+}
+
+// takeNext returns the message to be handed out next: what is tried again first,
+// oldest first, then what was replayed, then what is new. The caller holds mu.
+func (g *group) takeNext() *message {
+	for _, l := range []*list{&g.retry, &g.replays, &g.buffer} {
+		if m := l.head; m != nil && (l != &g.buffer || g.mayHandOut()) {
+			return m
+		}
+	}
+	return nil
+}
+
+// mayHandOut reports whether another new message may go out.
+func (g *group) mayHandOut() bool { return g.unanswered.n+g.unansweredReplays.n < maxUnanswered }
+
+// handOut gives a message away. The caller holds mu.
+func (g *group) handOut(m *message, to *Connection, now time.Time) Message {
+	fresh := m.state == buffered
+	g.listOf(m).remove(m)
+	g.figures.handedOut()
+	g.metrics.delivered.Inc()
+	if m.first.IsZero() {
+		m.first = now
+	}
+	if fresh && m.number > g.newest {
+		g.newest, g.newestSeq = m.number, m.seq
+	}
+	if fresh {
+		// Of two events with one id the second is handed out and forgotten: an
+		// answer could not tell which it means.
+		if _, twice := g.tracked[m.ID]; twice {
+			m.state = done
+			return m.Message
+		}
+		g.track(m)
+	}
+	m.state, m.to, m.given, m.deadline = outstanding, to, now, now.Add(g.Settings.MessageTimeout)
+	g.out.pushBack(m)
+	if to != nil {
+		to.took(m)
+	}
+	return m.Message
+}
+
+// track remembers a message until it is answered. The caller holds mu.
+func (g *group) track(m *message) {
+	if g.tracked == nil {
+		g.tracked = make(map[event.ID]*message)
+	}
+	g.tracked[m.ID] = m
+	if m.replayed {
+		g.unansweredReplays.insertByNumber(m)
+	} else {
+		g.unanswered.insertByNumber(m)
+	}
+}
+
+// listOf returns the list that a message is in by its state.
+func (g *group) listOf(m *message) *list {
+	switch m.state {
+	case outstanding:
+		return &g.out
+	case waiting:
+		if m.replayed {
+			return &g.replays
+		}
+		return &g.retry
+	case parking:
+		return &g.parking
+	}
+	return &g.buffer
+}
+
+// takeBack takes a message that is outstanding away from who has it. The caller holds mu.
+func (g *group) takeBack(m *message) {
+	g.out.remove(m)
+	if m.to != nil {
+		m.to.returned(m, g.now())
+		m.to = nil
+	}
+}
+
+// forget ends a message that is in no list by its place any more. The caller holds mu.
+func (g *group) forget(m *message) {
+	m.state = done
+	delete(g.tracked, m.ID)
+	if len(g.tracked) == 0 {
+		g.tracked = nil // An idle group keeps no large map.
+	}
+	if m.replayed {
+		g.unansweredReplays.remove(m)
+	} else {
+		g.unanswered.remove(m)
+	}
+	g.figures.answered = g.now()
+}
+
+// wait puts a message that is in no list by its place where retries wait. The caller holds mu.
+func (g *group) wait(m *message) {
+	m.state = waiting
+	g.listOf(m).insertByNumber(m)
+}
+
+// again has an outstanding message handed out once more, or parks it when that
+// was done often enough. The caller holds mu.
+func (g *group) again(m *message) {
+	g.takeBack(m)
+	if m.Retries >= g.Settings.MaxRetryCount {
+		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
+		return
+	}
+	m.Retries++
+	g.metrics.retried.Inc()
+	g.wait(m)
+}
+
+// read hands out at most count messages to a reader that pulls.
+func (g *group) read(ctx context.Context, count int) []Message {
+	g.mu.Lock()
+	g.figures.asked = g.now()
+	got := g.pull(nil, count)
+	g.mu.Unlock()
+	if len(got) > 0 {
+		return got
+	}
+	// Nothing is buffered. What was appended a moment ago shall not be missed for
+	// that reason, so the stream is looked at here and now.
+	for len(got) < count && g.readable(ctx) {
+		progress, err := g.fill(ctx)
+		if err != nil || !progress {
+			break // The one that reads ahead meets the same error, and deals with it.
+		}
+		g.mu.Lock()
+		got = g.pull(got, count)
+		g.mu.Unlock()
+	}
+	return got
+}
+
+// pull adds messages until there are count. The caller holds mu.
+func (g *group) pull(got []Message, count int) []Message {
+	if g.closed || !g.loaded {
+		return got
+	}
+	if n := min(count-len(got), g.retry.n+g.replays.n+g.buffer.n); got == nil && n > 0 {
+		got = make([]Message, 0, n)
+	}
+	now := g.now()
+	for len(got) < count {
+		m := g.takeNext()
+		if m == nil {
+			break
+		}
+		got = append(got, g.handOut(m, nil, now))
+	}
+	g.settle()
+	return got
+}
+
+// ack answers messages as processed. Only what is outstanding can be answered.
+func (g *group) ack(ids []event.ID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		if m := g.tracked[id]; m != nil && m.state == outstanding {
+			g.takeBack(m)
+			g.forget(m)
+			g.metrics.acknowledged.Inc()
+		}
+	}
+	g.settle()
+}
+
+// nack answers messages as not processed.
+func (g *group) nack(ids []event.ID, action Action, reason string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		m := g.tracked[id]
+		if m == nil || m.state != outstanding {
+			continue
+		}
+		switch action {
+		case Park:
+			g.takeBack(m)
+			g.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
+		case Skip, Stop:
+			g.takeBack(m)
+			g.forget(m)
+		default:
+			g.again(m)
+		}
+	}
+	g.settle()
+}

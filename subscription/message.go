@@ -1,0 +1,103 @@
+package subscription
+
+import (
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// state is where a message of a group is.
+type state uint8
+
+const (
+	buffered    state = iota // read ahead, in group.buffer
+	outstanding              // handed out, in group.out
+	waiting                  // to be handed out again, in group.retry or group.replays
+	parking                  // being written to the parked stream, in group.parking
+	done                     // answered: the group has forgotten it
+)
+
+// message is one message of a group. All of it is guarded by the group's mutex,
+// but for what is in the Message, which only Retries of is ever changed.
+type message struct {
+	Message
+
+	number   int64 // in the subscribed stream, or in the stream of replays
+	replayed bool  // it comes from the parked stream
+	before   int64 // number of the message before it, -1: none
+	seq      int64 // how many messages were read since the group was loaded, with this one
+	bucket   int   // of a pinned strategy, -1: none yet
+
+	state    state
+	first    time.Time // when it was handed out first
+	given    time.Time // when it was handed out last
+	deadline time.Time
+	to       *Connection // who has it; nil: a reader that pulled
+	reason   string      // why it is parked
+	parkedID event.ID    // of the event that parks it
+
+	links [2]link
+}
+
+type link struct{ prev, next *message }
+
+// The two lists that a message can be in at the same time.
+const (
+	byPlace  = 0 // where it is: state tells which list
+	byNumber = 1 // those that were handed out and have no answer yet, by number
+)
+
+// list is a doubly linked list through messages; the zero value is an empty one
+// that uses the links byPlace.
+type list struct {
+	head, tail *message
+	n          int
+	use        int // index of message.links
+}
+
+func (l *list) pushBack(m *message) { l.insertAfter(l.tail, m) }
+
+// insertAfter puts m behind at, which is in the list; nil: to its front.
+func (l *list) insertAfter(at, m *message) {
+	next := l.head
+	if at != nil {
+		next = at.links[l.use].next
+		at.links[l.use].next = m
+	} else {
+		l.head = m
+	}
+	if next != nil {
+		next.links[l.use].prev = m
+	} else {
+		l.tail = m
+	}
+	m.links[l.use] = link{prev: at, next: next}
+	l.n++
+}
+
+// insertByNumber keeps the list in the order of numbers. Most messages belong near its end.
+func (l *list) insertByNumber(m *message) {
+	at := l.tail
+	for at != nil && at.number > m.number {
+		at = at.links[l.use].prev
+	}
+	l.insertAfter(at, m)
+}
+
+func (l *list) remove(m *message) {
+	k := m.links[l.use]
+	if k.prev != nil {
+		k.prev.links[l.use].next = k.next
+	} else {
+		l.head = k.next
+	}
+	if k.next != nil {
+		k.next.links[l.use].prev = k.prev
+	} else {
+		l.tail = k.prev
+	}
+	m.links[l.use] = link{}
+	l.n--
+}
+
+func (l *list) next(m *message) *message { return m.links[l.use].next }

@@ -1,0 +1,255 @@
+package subscription_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+// model is what consumers of one group did and saw, and what must hold of it.
+type model struct {
+	*bench
+	settings subscription.Settings
+	held     map[event.ID]held // handed out, and by all one can know still out
+	order    []event.ID        // keys of held and late, in the order in which they were handed out
+	answered map[event.ID]bool // acknowledged or skipped, by the id of the message
+	numbers  map[int64]bool    // likewise, by the number in the stream
+	failed   map[int64]bool    // to be parked for a good reason
+	newest   int64             // last new message since the group was loaded
+	faults   []bool            // of the next writes: true fails after it took effect
+}
+
+type held struct {
+	subscription.Message
+	deadline time.Time
+	number   int64
+}
+
+// TestModel prints the seed of a failure. The time of the bubble bounds the
+// number of checks to some hundred; -count goes further.
+func TestModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// rapid asks a *testing.T for its deadline, which a bubble forbids.
+		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) { runModel(t) })
+	})
+}
+
+func runModel(t *rapid.T) {
+	m := &model{bench: newBench(t), held: map[event.ID]held{}, answered: map[event.ID]bool{}, numbers: map[int64]bool{}, failed: map[int64]bool{}}
+	defer func() { m.Stop() }()
+	m.settings = subscription.DefaultSettings()
+	m.settings.MaxRetryCount = rapid.IntRange(0, 3).Draw(t, "retries")
+	m.settings.BufferSize = rapid.SampledFrom([]int{3, 7, 500}).Draw(t, "buffer")
+	m.settings.ReadBatchSize = rapid.IntRange(1, m.settings.BufferSize-1).Draw(t, "batch")
+	m.settings.MinCheckpointCount = rapid.IntRange(0, 5).Draw(t, "min")
+	m.settings.MaxCheckpointCount = rapid.SampledFrom([]int{1, 3, 500}).Draw(t, "max")
+	m.settings.StartFrom = rapid.SampledFrom([]int64{0, 0, 3}).Draw(t, "start")
+	m.settings.MessageTimeout = rapid.SampledFrom([]time.Duration{0, 1500 * time.Millisecond, 10 * time.Second}).Draw(t, "timeout")
+	m.store.add("s", rapid.IntRange(0, 10).Draw(t, "events"))
+	m.must(m.Create(m.ctx, m.key, m.settings, ""))
+	m.reset()
+	m.store.beforeWrite.set(func(context.Context, *event.Write) error { return m.fault(false) })
+	m.store.afterWrite.set(func(context.Context, *event.Write) error { return m.fault(true) })
+
+	t.Repeat(map[string]func(*rapid.T){
+		"":          m.check,
+		"append":    func(t *rapid.T) { m.store.add("s", rapid.IntRange(1, 8).Draw(t, "n")); m.maybeWait(t) },
+		"read":      func(t *rapid.T) { m.readSome(rapid.IntRange(1, 8).Draw(t, "n")); m.maybeWait(t) },
+		"read more": func(t *rapid.T) { m.readSome(100) },
+		"ack":       func(t *rapid.T) { m.answer(t, subscription.Skip+10) },
+		"nack": func(t *rapid.T) {
+			m.answer(t, rapid.SampledFrom([]subscription.Action{subscription.Retry, subscription.Retry, subscription.Park, subscription.Skip}).Draw(t, "action"))
+		},
+		"pass":   func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 12_000).Draw(t, "ms")) * time.Millisecond) },
+		"replay": func(t *rapid.T) { m.replay(rapid.Int64Range(-1, 6).Draw(t, "stop")) },
+		"faults": func(t *rapid.T) {
+			m.store.mu.Lock()
+			defer m.store.mu.Unlock()
+			m.faults = rapid.SliceOfN(rapid.Bool(), 1, 30).Draw(t, "after")
+		},
+		"lead":    func(*rapid.T) { m.lead(); m.reset() },
+		"restart": func(*rapid.T) { m.must(m.Restart(m.ctx)); m.reset() },
+		"update": func(*rapid.T) {
+			m.heal()
+			m.must(m.Update(m.ctx, m.key, m.settings, ""))
+			m.reset()
+		},
+	})
+	m.heal()
+	m.drain()
+}
+
+func (m *model) fault(after bool) error {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	if len(m.faults) == 0 || m.faults[0] != after {
+		return nil
+	}
+	m.faults = m.faults[1:]
+	return errInjected
+}
+
+func (m *model) heal() {
+	m.store.mu.Lock()
+	m.faults = nil
+	m.store.mu.Unlock()
+}
+
+// maybeWait lets what goes on behind go on, or not yet.
+func (m *model) maybeWait(t *rapid.T) {
+	if rapid.Bool().Draw(t, "wait") {
+		synctest.Wait()
+	}
+}
+
+// reset is what a new load of the group means.
+func (m *model) reset() {
+	for m.pass(0); ; m.pass(time.Second) {
+		if i, err := m.Info(m.ctx, m.key); err == nil && i.Status != "NotReady" {
+			m.newest = max(i.Checkpoint, m.settings.StartFrom-1)
+			break
+		}
+	}
+	clear(m.held)
+}
+
+func (m *model) readSome(n int) []subscription.Message {
+	now := time.Now()
+	all := m.read(n)
+	for _, e := range all {
+		number := e.Event.Event().Number
+		replayed := e.Event.Stream == m.key.ParkedStream()
+		if h, ok := m.held[e.ID]; ok && now.Before(h.deadline) {
+			m.Fatalf("message %d was handed out before the time of its first reader was over", number)
+		}
+		switch {
+		case replayed:
+		case number > m.newest:
+			if number != m.newest+1 || e.Retries != 0 {
+				m.Fatalf("message %d with %d retries after %d", number, e.Retries, m.newest)
+			}
+			m.newest = number
+		case e.Retries == 0 && !m.failed[number]: // One that could not be parked comes as it was.
+			m.Fatalf("message %d again", number)
+		}
+		if e.Retries >= m.settings.MaxRetryCount {
+			m.failed[number] = true
+		}
+		m.held[e.ID] = held{e, now.Add(m.settings.MessageTimeout), number}
+		m.order = append(m.order, e.ID)
+	}
+	return all
+}
+
+// answer answers some messages that were handed out at any time, also such that are late.
+func (m *model) answer(t *rapid.T, action subscription.Action) {
+	if len(m.order) == 0 {
+		return
+	}
+	some := rapid.SliceOfNDistinct(rapid.SampledFrom(m.order), 1, 4, rapid.ID).Draw(t, "ids")
+	for _, id := range some {
+		h, out := m.held[id]
+		if !out {
+			continue
+		}
+		switch {
+		case action == subscription.Park:
+			m.failed[h.number] = true
+		case action != subscription.Retry:
+			m.answered[id] = true
+			if h.Event.Stream == "s" {
+				m.numbers[h.number] = true
+			}
+		}
+		delete(m.held, id)
+	}
+	var err error
+	if action > subscription.Stop {
+		err = m.Ack(m.ctx, m.key, some)
+	} else {
+		err = m.Nack(m.ctx, m.key, some, action, "")
+	}
+	m.must(err)
+	m.maybeWait(t)
+}
+
+// parkedNumbers returns the numbers of all messages that ever were parked, in order.
+func (m *model) parkedNumbers() (ns []int64) {
+	for _, e := range m.store.all(m.key.ParkedStream()) {
+		text, _, _ := strings.Cut(string(e.Data), "@")
+		n, err := strconv.ParseInt(text, 10, 64)
+		m.must(err)
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+func (m *model) check(*rapid.T) {
+	synctest.Wait()
+	parked := map[int64]bool{}
+	for _, n := range m.parkedNumbers() {
+		parked[n] = true
+		if !m.failed[n] {
+			m.Fatalf("message %d was parked for no reason", n)
+		}
+	}
+	for _, text := range m.store.visible(m.key.CheckpointStream()) {
+		last, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
+		m.must(err)
+		for n := m.settings.StartFrom; n <= last; n++ {
+			if !m.numbers[n] && !parked[n] {
+				m.Fatalf("checkpoint %d, but message %d has no answer", last, n)
+			}
+		}
+	}
+}
+
+// drain answers everything, and looks whether everything was there.
+func (m *model) drain() {
+	m.pass(time.Minute) // Whatever is tried again has been.
+	m.replay(-1)
+	for quiet := 0; quiet < 3; {
+		all := m.readSome(100)
+		for _, e := range all {
+			m.answered[e.ID] = true
+			if e.Event.Stream == "s" {
+				m.numbers[e.Event.Number] = true
+			}
+			delete(m.held, e.ID)
+		}
+		m.ack(all...)
+		if len(all) == 0 {
+			m.pass(12 * time.Second)
+			quiet++
+		} else {
+			quiet = 0
+		}
+	}
+	i := m.info()
+	m.is("state", fmt.Sprint(i.Status, i.Outstanding, i.RetryBuffer, i.ReadBuffer), fmt.Sprint("Live", 0, 0, 0))
+	m.check(nil)
+	parked := m.parkedNumbers()
+	for n := m.settings.StartFrom; n < int64(len(m.store.all("s"))); n++ {
+		if !m.numbers[n] && !slices.Contains(parked, n) {
+			m.Fatalf("message %d was lost", n)
+		}
+	}
+	hidden := len(parked) - len(m.parked())
+	m.is("parked count", i.Parked, len(m.parked()))
+	for k, e := range m.store.all(m.key.ParkedStream())[:hidden] {
+		if !m.answered[e.ID] && !slices.Contains(parked[k+1:], parked[k]) {
+			m.Fatalf("parked message %d of number %d was lost: %v", k, parked[k], slices.Collect(maps.Keys(m.answered)))
+		}
+	}
+}

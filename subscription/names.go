@@ -1,0 +1,28 @@
+package subscription
+
+// Names and shapes of what is stored. Other versions read and write them: do not change.
+const (
+	configStream = "$persistentSubscriptionConfig"
+	typeConfig   = "$PersistentConfig"
+
+	typeCheckpoint    = "SubscriptionCheckpoint"
+	typeCheckpointNew = "$SubscriptionCheckpoint" // of later versions
+
+	streamPrefix     = "$persistentsubscription-"
+	checkpointSuffix = "-checkpoint"
+	parkedSuffix     = "-parked"
+	replayingSuffix  = "-replaying" // ours alone: see DESIGN.md
+)
+
+// accessList is what the streams of a group are given.
+const accessList = `{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}`
+
+// CheckpointStream returns the stream that keeps how far a group got.
+func (k Key) CheckpointStream() string { return streamPrefix + k.String() + checkpointSuffix }
+
+// ParkedStream returns the stream of links to the messages that a group gave up.
+func (k Key) ParkedStream() string { return streamPrefix + k.String() + parkedSuffix }
+
+// replayingStream returns the stream of parked messages that are being handed
+// out again and are not answered yet.
+func (k Key) replayingStream() string { return streamPrefix + k.String() + replayingSuffix }

@@ -1,0 +1,172 @@
+package subscription
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	parkTries    = 5
+	parkBatch    = 100       // messages parked with one write
+	parkBytes    = 256 << 10 // the data of such a write, unless one message is larger
+	parkLinkSize = 64 << 10  // a larger link is parked as a link to itself
+)
+
+// parkedMetadata is what is stored beside a parked message. Other versions read it: do not change.
+type parkedMetadata struct {
+	Added  string `json:"added"`
+	Reason string `json:"reason"`
+	Number int64  `json:"subscriptionEventNumber"`
+}
+
+// giveUp takes a message that is in no list by its place out of the group, to be
+// parked. The caller holds mu.
+func (g *group) giveUp(m *message, reason string) {
+	m.state, m.reason, m.parkedID = parking, reason, newID()
+	g.parking.pushBack(m)
+}
+
+// park writes what is to be parked, in the order in which that was decided. Until
+// it is written a message holds the checkpoint back.
+func (g *group) park() {
+	for {
+		g.mu.Lock()
+		var batch []*message
+		size := 0
+		for m := g.parking.head; m != nil && len(batch) < parkBatch; m = g.parking.next(m) {
+			if size += len(parkedData(m)); size > parkBytes && len(batch) > 0 {
+				break
+			}
+			batch = append(batch, m)
+		}
+		if len(batch) == 0 || g.closed {
+			g.tasks.parking = false
+			g.mu.Unlock()
+			return
+		}
+		w := event.Write{Stream: g.ParkedStream(), ExpectedVersion: event.AnyVersion, Events: g.parkedEvents(batch)}
+		g.mu.Unlock()
+
+		err := g.parkNow(&w)
+		if g.ctx.Err() != nil {
+			return
+		}
+		g.note(troubleParking, err)
+		g.mu.Lock()
+		for _, m := range batch {
+			g.parking.remove(m)
+			if err != nil {
+				g.wait(m) // It comes again, and is parked again if it fails again.
+				continue
+			}
+			g.forget(m)
+			g.metrics.parked.Inc()
+			g.figures.parked.Add(1)
+		}
+		g.settle()
+		g.mu.Unlock()
+		if err != nil {
+			g.logger.Warn("messages could not be parked and are handed out again", "messages", len(batch), "error", err)
+		}
+	}
+}
+
+// parkNow tries the write several times. The ids stay the same, so that a try
+// whose outcome was not known is not written twice.
+func (g *group) parkNow(w *event.Write) (err error) {
+	var p pauser
+	for try := range parkTries {
+		if try > 0 && !p.pause(g.ctx) {
+			return g.ctx.Err()
+		}
+		if _, err = g.write(w); err == nil {
+			return nil
+		}
+		g.metrics.failed.Inc()
+	}
+	return fmt.Errorf("write to stream %s: %w", w.Stream, err)
+}
+
+// write does a write within the time allowed.
+func (g *group) write(w *event.Write) (event.Written, error) {
+	ctx, cancel := context.WithTimeout(g.ctx, g.timeout)
+	defer cancel()
+	return g.store.Write(ctx, w)
+}
+
+func (g *group) parkedEvents(batch []*message) []event.Proposed {
+	all := make([]event.Proposed, len(batch))
+	added := g.now().UTC().Format("2006-01-02T15:04:05.0000000Z07:00")
+	for i, m := range batch {
+		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.reason, Number: subscribedNumber(m)})
+		if err != nil {
+			panic(err) // Texts and numbers always have a form in JSON.
+		}
+		all[i] = event.Proposed{ID: m.parkedID, Type: event.TypeLink, Data: parkedData(m), Metadata: metadata}
+	}
+	return all
+}
+
+// parkedData is a link to the event that was delivered.
+func parkedData(m *message) []byte {
+	e := &m.Event
+	if e.Link == event.LinkDead && len(e.Data) <= parkLinkSize {
+		return e.Data
+	}
+	of := e.Event()
+	return append(strconv.AppendInt(nil, of.Number, 10), "@"+of.Stream...)
+}
+
+// subscribedNumber returns the number that a message had in the subscribed stream.
+func subscribedNumber(m *message) int64 {
+	if !m.replayed {
+		return m.number
+	}
+	var was parkedMetadata
+	if json.Unmarshal(m.Event.Metadata, &was) != nil {
+		return m.Event.TargetNumber
+	}
+	return was.Number
+}
+
+// parkedCount returns how many messages are parked, and the number of the oldest.
+// Those that are being replayed do not count any more.
+func (g *group) parkedCount(ctx context.Context) (count, oldest int64) {
+	info, err := g.store.StreamInfo(ctx, g.ParkedStream())
+	if err != nil || !info.Exists() {
+		return 0, 0
+	}
+	g.mu.Lock()
+	oldest = max(g.replayTarget, info.Metadata.MinVisible(info.Last))
+	g.mu.Unlock()
+	return max(0, info.Last-oldest+1), oldest
+}
+
+// oldestParked returns when the oldest parked message was parked.
+func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
+	count, oldest := g.parkedCount(ctx)
+	if count == 0 {
+		return at, 0
+	}
+	g.mu.Lock()
+	if g.figures.oldestParked == oldest && !g.figures.oldestParkedAt.IsZero() {
+		at = g.figures.oldestParkedAt
+		g.mu.Unlock()
+		return at, count
+	}
+	g.mu.Unlock()
+	page, err := g.store.ReadStream(ctx, event.StreamRead{Stream: g.ParkedStream(), From: oldest, Count: 1})
+	if err != nil || len(page.Events) == 0 {
+		return at, count // Unknown for now; the count stands.
+	}
+	at = page.Events[0].When()
+	g.mu.Lock()
+	g.figures.oldestParked, g.figures.oldestParkedAt = oldest, at
+	g.mu.Unlock()
+	return at, count
+}

@@ -1,0 +1,241 @@
+package subscription
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Options of a Service. Only Store is needed.
+type Options struct {
+	Store        Store
+	Logger       hclog.Logger     // nil: nothing is logged
+	Stats        *stats.Registry  // may be nil
+	Now          func() time.Time // nil: time.Now
+	WriteTimeout time.Duration    // of one write; 0: 10 seconds
+}
+
+func (o *Options) ensureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 10 * time.Second
+	}
+}
+
+// Service runs all groups while its node leads. Its methods may be called from
+// any goroutine. While it is not started, or loads the groups, they return
+// event.ErrNotReady.
+type Service struct {
+	opts    Options
+	metrics *metrics
+	life    sync.Mutex // serialises Start and Stop
+	term    atomic.Pointer[term]
+}
+
+// New returns a service that is not started.
+func New(o Options) *Service {
+	o.ensureDefaults()
+	s := &Service{opts: o}
+	s.metrics = newMetrics(o.Stats, s)
+	return s
+}
+
+// Start begins to load the groups and run them, and returns at once. It does
+// nothing when the service is started. The end of ctx ends what was started, as
+// Stop does.
+func (s *Service) Start(ctx context.Context) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.term.Load() != nil {
+		return
+	}
+	t := newTerm(ctx, s.opts, s.metrics)
+	s.term.Store(t)
+	t.work.Go(t.run)
+}
+
+// Stop drops all groups and whoever is connected, and waits for all goroutines.
+// The service can be started again.
+func (s *Service) Stop() {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if t := s.term.Load(); t != nil {
+		t.stop()
+		s.term.Store(nil)
+	}
+}
+
+// running returns the term if its groups are loaded.
+func (s *Service) running() (*term, error) {
+	t := s.term.Load()
+	if t == nil || !t.ready.Load() || t.ctx.Err() != nil {
+		return nil, event.ErrNotReady
+	}
+	return t, nil
+}
+
+// group returns a group, or ErrNotFound.
+func (s *Service) group(k Key) (*group, error) {
+	if k.Stream == event.AllStream {
+		return nil, ErrAll
+	}
+	t, err := s.running()
+	if err != nil {
+		return nil, err
+	}
+	return t.group(k)
+}
+
+// Create makes a group and returns when it is stored and loaded. Errors are
+// ErrAll, *SettingsError, ErrExists and those of writing. When the outcome of the
+// write is not known, the group may exist afterwards.
+func (s *Service) Create(ctx context.Context, k Key, set Settings, by string) error {
+	if k.Stream == event.AllStream {
+		return ErrAll
+	}
+	if err := set.Validate(); err != nil {
+		return err
+	}
+	t, err := s.running()
+	if err != nil {
+		return err
+	}
+	defer s.metrics.begin(s.metrics.changing).end()
+	return t.outcome(ctx, t.create(ctx, k, set, by))
+}
+
+// Update replaces all settings of a group and loads it again from its
+// checkpoint: who is connected is dropped. Errors are those of Create, with
+// ErrNotFound in place of ErrExists.
+func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) error {
+	if k.Stream == event.AllStream {
+		return ErrAll
+	}
+	if err := set.ValidateSizes(); err != nil {
+		return err
+	}
+	t, err := s.running()
+	if err != nil {
+		return err
+	}
+	defer s.metrics.begin(s.metrics.changing).end()
+	return t.outcome(ctx, t.update(ctx, k, set, by))
+}
+
+// Delete ends a group and soft-deletes its streams. Errors are ErrAll, ErrNotFound and those of writing.
+func (s *Service) Delete(ctx context.Context, k Key, by string) error {
+	if k.Stream == event.AllStream {
+		return ErrAll
+	}
+	t, err := s.running()
+	if err != nil {
+		return err
+	}
+	defer s.metrics.begin(s.metrics.changing).end()
+	return t.outcome(ctx, t.remove(ctx, k, by))
+}
+
+// Read hands out at most count messages, and none when there is none at the moment.
+func (s *Service) Read(ctx context.Context, k Key, count int) ([]Message, error) {
+	g, err := s.group(k)
+	if err != nil {
+		return nil, err
+	}
+	defer s.metrics.begin(s.metrics.reading).end()
+	return g.read(ctx, count), nil
+}
+
+// Ack answers messages as processed. Ids and groups that are not known are passed over.
+func (s *Service) Ack(_ context.Context, k Key, ids []event.ID) error {
+	return s.answer(k, func(g *group) { g.ack(ids) })
+}
+
+// Nack answers messages as not processed. The reason is stored with messages that are parked.
+func (s *Service) Nack(_ context.Context, k Key, ids []event.ID, action Action, reason string) error {
+	return s.answer(k, func(g *group) { g.nack(ids, action, reason) })
+}
+
+func (s *Service) answer(k Key, do func(*group)) error {
+	t, err := s.running()
+	if err != nil {
+		return err
+	}
+	if g, err := t.group(k); err == nil {
+		defer s.metrics.begin(s.metrics.answering).end()
+		do(g)
+	}
+	return nil
+}
+
+// Replay begins to hand out again the parked messages whose number in the parked
+// stream is below stopAt; -1: all. While that is under way it does nothing.
+func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
+	g, err := s.group(k)
+	if err != nil {
+		return err
+	}
+	return g.replay(ctx, stopAt)
+}
+
+// Restart begins to load all groups again, as if the node began to lead.
+func (s *Service) Restart(context.Context) error {
+	t, err := s.running()
+	if err != nil {
+		return err
+	}
+	t.restart()
+	return nil
+}
+
+// Info returns what is known of a group. The figures since somebody asked last begin anew.
+func (s *Service) Info(ctx context.Context, k Key) (Info, error) {
+	t, err := s.running()
+	if err != nil {
+		return Info{}, err
+	}
+	g, err := t.group(k)
+	if err != nil {
+		return Info{}, err
+	}
+	return g.info(ctx), nil
+}
+
+// List returns all groups, by stream and within a stream in the order of their
+// creation; those of one stream when that is not empty.
+func (s *Service) List(ctx context.Context, stream string) ([]Info, error) {
+	t, err := s.running()
+	if err != nil {
+		return nil, err
+	}
+	all := []Info{}
+	for _, g := range t.all() {
+		if stream == "" || g.Stream == stream {
+			all = append(all, g.info(ctx))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Info) int { return strings.Compare(a.Stream, b.Stream) })
+	return all, nil
+}
+
+// Connect adds a consumer that messages are pushed to, until it is closed or the
+// group ends. Besides the errors of Read it returns ErrTooManySubscribers.
+func (s *Service) Connect(_ context.Context, k Key, o ConnectOptions) (*Connection, error) {
+	g, err := s.group(k)
+	if err != nil {
+		return nil, err
+	}
+	return g.connect(o)
+}

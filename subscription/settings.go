@@ -1,0 +1,56 @@
+package subscription
+
+import "fmt"
+
+// maxBatch bounds one read of the stream, whatever ReadBatchSize says.
+const maxBatch = 100
+
+// Known reports whether there is a strategy of that name.
+func (s Strategy) Known() bool {
+	switch s {
+	case RoundRobin, DispatchToSingle, Pinned, PinnedByCorrelation:
+		return true
+	}
+	return false
+}
+
+// Validate returns what is wrong with the settings, as a *SettingsError.
+func (s *Settings) Validate() error {
+	if err := s.ValidateSizes(); err != nil {
+		return err
+	}
+	return s.validateRest()
+}
+
+// ValidateSizes is the first part of Validate: what is judged before the other
+// properties of a request are read.
+func (s *Settings) ValidateSizes() error {
+	var text string
+	switch {
+	case s.BufferSize <= 0:
+		text = fmt.Sprintf("Buffer Size (%d) must be positive", s.BufferSize)
+	case s.LiveBufferSize <= 0:
+		text = fmt.Sprintf("Live Buffer Size (%d) must be positive", s.LiveBufferSize)
+	case s.ReadBatchSize <= 0:
+		text = fmt.Sprintf("Read Batch Size (%d) must be positive", s.ReadBatchSize)
+	case s.BufferSize <= s.ReadBatchSize:
+		text = fmt.Sprintf("BufferSize (%d) must be larger than ReadBatchSize (%d)", s.BufferSize, s.ReadBatchSize)
+	default:
+		return nil
+	}
+	return &SettingsError{Text: text, Plain: true}
+}
+
+// validateRest is what is judged once an update is known to have a group.
+func (s *Settings) validateRest() error {
+	if !s.Strategy.Known() {
+		return &SettingsError{Text: fmt.Sprintf("Consumer strategy %s does not exist.", s.Strategy)}
+	}
+	if s.StartFrom < -1 {
+		return &SettingsError{Text: "Invalid Start From position: event number must be greater than or equal to -1."}
+	}
+	return nil
+}
+
+// batch is how many events are read at once.
+func (s *Settings) batch() int { return max(1, min(s.ReadBatchSize, maxBatch)) }

@@ -1,0 +1,96 @@
+package subscription
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Store is the database as groups see it. Errors are those of package event; a
+// call that outlives its context returns the context's error.
+type Store interface {
+	// ReadStream reads a page. A stream that was never written, is soft-deleted or
+	// has only metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	// ReadEvent reads one event; event.Head asks for the last visible one.
+	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+	// StreamInfo tells what is known of a stream without reading its events. It is
+	// cheap. A stream nobody wrote is no error.
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+	// Write does w whole or not at all, on the leader only.
+	Write(ctx context.Context, w *event.Write) (event.Written, error)
+	// WaitStream returns nil when the stream's last number is above after, or when it is hard-deleted.
+	WaitStream(ctx context.Context, stream string, after int64) error
+}
+
+func newID() event.ID { return event.ID(uuid.New()) }
+
+func writeMetadata(ctx context.Context, s Store, stream string, expected int64, document []byte) error {
+	_, err := s.Write(ctx, &event.Write{Stream: event.MetaStreamOf(stream), ExpectedVersion: expected,
+		Events: []event.Proposed{{ID: newID(), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: document}}})
+	if err != nil {
+		return fmt.Errorf("write metadata of stream %s: %w", stream, err)
+	}
+	return nil
+}
+
+// truncate hides the events of a stream before a number, and gives it the access
+// list if it has none. What else its metadata says stays. Nothing that is hidden
+// is shown again, and a stream that was deleted meanwhile stays deleted.
+func truncate(ctx context.Context, s Store, stream string, before int64) error {
+	for {
+		info, err := s.StreamInfo(ctx, stream)
+		if err != nil {
+			return fmt.Errorf("look at stream %s: %w", stream, err)
+		}
+		if !info.Exists() || info.Metadata.TruncateBefore >= before {
+			return nil
+		}
+		doc := map[string]json.RawMessage{}
+		if info.MetaLast >= 0 {
+			meta, err := s.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, false)
+			if err != nil && !errors.Is(err, event.ErrEventNotFound) && !errors.Is(err, event.ErrStreamNotFound) {
+				return fmt.Errorf("read metadata of stream %s: %w", stream, err)
+			}
+			if json.Unmarshal(meta.Data, &doc) != nil || doc == nil {
+				doc = map[string]json.RawMessage{}
+			}
+		}
+		if doc[event.KeyACL] == nil {
+			doc[event.KeyACL] = json.RawMessage(accessList)
+		}
+		document, err := json.Marshal(doc)
+		if err != nil {
+			return fmt.Errorf("metadata of stream %s: %w", stream, err)
+		}
+		err = writeMetadata(ctx, s, stream, info.MetaLast, event.WithTruncateBefore(document, before))
+		var other *event.WrongExpectedVersion
+		if !errors.As(err, &other) {
+			return err
+		}
+		if err := ctx.Err(); err != nil { // Somebody else changed it: look again.
+			return err
+		}
+	}
+}
+
+// remove soft-deletes a stream that is there.
+func remove(ctx context.Context, s Store, stream string) error {
+	info, err := s.StreamInfo(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	if !info.Exists() {
+		return nil
+	}
+	_, err = s.Write(ctx, &event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
+	if err != nil && !errors.Is(err, event.ErrStreamDeleted) {
+		return fmt.Errorf("delete stream %s: %w", stream, err)
+	}
+	return nil
+}

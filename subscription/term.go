@@ -1,0 +1,399 @@
+package subscription
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// term is the time during which this node leads, with all the groups that run in it.
+//
+// changing is held by whoever changes the set of groups, in the stream or in
+// memory, so that changes come one after the other. mu guards what readers look at.
+type term struct {
+	opts    Options
+	metrics *metrics
+	ctx     context.Context // of the term's own life
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	kick    chan struct{} // one element: load again
+	ready   atomic.Bool
+
+	changing chan struct{} // one element; guards version and stale
+	version  int64         // number of the event that holds the groups, -1: none
+	stale    bool          // the stream may hold something else than definitions
+	dropAll  atomic.Bool   // load all groups again, also those that run
+
+	mu          sync.RWMutex // guards what follows
+	closed      bool
+	definitions []definition // in the order of creation
+	groups      map[Key]*group
+}
+
+func newTerm(ctx context.Context, o Options, m *metrics) *term {
+	t := &term{opts: o, metrics: m, kick: make(chan struct{}, 1), changing: make(chan struct{}, 1), groups: map[Key]*group{}, version: -1}
+	t.ctx, t.cancel = context.WithCancel(ctx)
+	return t
+}
+
+func (t *term) stop() {
+	t.cancel()
+	t.mu.Lock()
+	t.closed = true
+	groups := t.groups
+	t.groups = map[Key]*group{}
+	t.mu.Unlock()
+	for k, g := range groups {
+		g.stop()
+		t.metrics.removed(k)
+	}
+	t.work.Wait()
+}
+
+// run loads the groups, and loads them again whenever that is asked for.
+func (t *term) run() {
+	var p pauser
+	for {
+		err := t.load()
+		switch {
+		case t.ctx.Err() != nil:
+			return
+		case err != nil:
+			if p.failures == 0 {
+				t.opts.Logger.Error("persistent subscriptions cannot be loaded, it is tried again", "error", err)
+			}
+			if !p.pause(t.ctx) {
+				return
+			}
+			continue
+		}
+		p.failures = 0
+		select {
+		case <-t.kick:
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *term) restart() {
+	t.dropAll.Store(true)
+	t.ready.Store(false)
+	signal(t.kick)
+}
+
+// lock waits until nobody else changes the set of groups.
+func (t *term) lock(ctx context.Context) error {
+	select {
+	case t.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.ctx.Done():
+		return event.ErrNotReady
+	}
+}
+
+func (t *term) unlock() { <-t.changing }
+
+// bound returns a context that also ends with the term.
+func (t *term) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, t.opts.WriteTimeout)
+	stop := context.AfterFunc(t.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// outcome turns the end of the time allowed, or of the term, into an error that
+// says so: the caller's own context has not ended. What was under way may have
+// been written or not.
+func (t *term) outcome(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", event.ErrWriteTimeout, err)
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
+	}
+	return err
+}
+
+// load makes the groups that run those that are stored.
+func (t *term) load() error {
+	if err := t.lock(t.ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	return t.loadLocked(t.ctx)
+}
+
+func (t *term) loadLocked(ctx context.Context) error {
+	drop := t.dropAll.Swap(false)
+	if err := t.reconcile(ctx, drop); err != nil {
+		if drop {
+			t.dropAll.Store(true)
+		}
+		return err
+	}
+	if !t.dropAll.Load() {
+		t.ready.Store(true)
+	}
+	return nil
+}
+
+func (t *term) reconcile(ctx context.Context, drop bool) error {
+	stored, version, err := t.readConfig(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range stored {
+		// Of a group that another version stored it is not known what existed when it
+		// was created: what exists now did for certain not come later than now.
+		if d := &stored[i]; d.runs() && d.Settings.StartFrom < 0 && d.startAt < 0 {
+			if d.startAt, err = t.end(ctx, d.Stream); err != nil {
+				return err
+			}
+		}
+	}
+	wanted := map[Key]definition{}
+	for _, d := range stored {
+		if d.runs() {
+			wanted[d.Key] = d
+		}
+	}
+	for _, g := range t.all() {
+		d, ok := wanted[g.Key]
+		if same := ok && d.Settings == g.Settings; same && !drop {
+			delete(wanted, g.Key)
+		} else {
+			t.drop(g)
+		}
+	}
+	t.version, t.stale = version, false
+	t.mu.Lock()
+	t.definitions = stored
+	t.mu.Unlock()
+	var started []*group
+	for _, d := range wanted {
+		if g := t.begin(d); g != nil {
+			started = append(started, g)
+		}
+	}
+	for _, g := range started {
+		g.await(ctx)
+	}
+	return ctx.Err()
+}
+
+// end returns the number that the next event of a stream will have.
+func (t *term) end(ctx context.Context, stream string) (int64, error) {
+	info, err := t.opts.Store.StreamInfo(ctx, stream)
+	return info.Last + 1, err
+}
+
+// begin starts a group, unless the term is over.
+func (t *term) begin(d definition) *group {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	g := newGroup(t, d)
+	t.groups[d.Key] = g
+	t.metrics.added(d.Key)
+	g.start()
+	return g
+}
+
+// drop ends a group, if it was not ended with the term.
+func (t *term) drop(g *group) {
+	t.mu.Lock()
+	mine := t.groups[g.Key] == g
+	if mine {
+		delete(t.groups, g.Key)
+	}
+	t.mu.Unlock()
+	if mine {
+		g.stop()
+		t.metrics.removed(g.Key)
+	}
+}
+
+// await waits until the group is loaded, or loading it failed once.
+func (g *group) await(ctx context.Context) {
+	select {
+	case <-g.tried:
+	case <-g.ctx.Done():
+	case <-ctx.Done():
+	}
+}
+
+func (t *term) group(k Key) (*group, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if g := t.groups[k]; g != nil {
+		return g, nil
+	}
+	if t.closed {
+		return nil, event.ErrNotReady
+	}
+	return nil, ErrNotFound
+}
+
+// all returns the groups in the order of their creation.
+func (t *term) all() []*group {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]*group, 0, len(t.groups))
+	for i := range t.definitions {
+		if g := t.groups[t.definitions[i].Key]; g != nil && t.definitions[i].runs() {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// change stores another set of groups, which make builds from the present one.
+// The caller holds changing, and begins and drops the groups afterwards.
+func (t *term) change(ctx context.Context, by string, make func([]definition) []definition) error {
+	next := make(slices.Clone(t.definitions))
+	version, err := t.writeConfig(ctx, next, t.version, by)
+	if err != nil {
+		// What is stored now is not known, or not what it was thought to be.
+		t.stale = true
+		signal(t.kick)
+		var other *event.WrongExpectedVersion
+		if errors.As(err, &other) {
+			err = fmt.Errorf("%w: another node changed the groups: %v", event.ErrNotReady, err)
+		}
+		return err
+	}
+	t.version = version
+	t.mu.Lock()
+	t.definitions = next
+	t.mu.Unlock()
+	return nil
+}
+
+// enter begins a change: nobody else makes one, and what is stored is known.
+func (t *term) enter(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	if t.stale {
+		if err := t.loadLocked(ctx); err != nil {
+			t.unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *term) create(ctx context.Context, k Key, set Settings, by string) error {
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	if len(k.CheckpointStream()) > event.MaxNameBytes {
+		return event.ErrTooLarge
+	}
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	if _, err := t.group(k); err == nil {
+		return ErrExists
+	}
+	d := definition{Key: k, Settings: set, startAt: -1}
+	if err := t.resolveStart(ctx, &d); err != nil {
+		return err
+	}
+	// What an earlier group of that name left must not become this one's, also when
+	// its deletion was cut short.
+	if err := t.removeStreams(ctx, k); err != nil {
+		return err
+	}
+	err := t.change(ctx, by, func(all []definition) []definition {
+		// An entry of this name that cannot be run here gives way.
+		return append(slices.DeleteFunc(all, func(d definition) bool { return d.Key == k }), d)
+	})
+	if err != nil {
+		return err
+	}
+	if g := t.begin(d); g != nil {
+		g.await(ctx)
+	}
+	return nil
+}
+
+func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
+	if d.Settings.StartFrom < 0 {
+		d.startAt, err = t.end(ctx, d.Stream)
+	}
+	return err
+}
+
+func (t *term) update(ctx context.Context, k Key, set Settings, by string) error {
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	g, err := t.group(k)
+	if err != nil {
+		return err
+	}
+	if err := set.validateRest(); err != nil {
+		return err
+	}
+	d := definition{Key: k, Settings: set, startAt: -1}
+	if err := t.resolveStart(ctx, &d); err != nil {
+		return err
+	}
+	err = t.change(ctx, by, func(all []definition) []definition {
+		all[slices.IndexFunc(all, func(d definition) bool { return d.Key == k && d.runs() })] = d
+		return all
+	})
+	if err != nil {
+		return err
+	}
+	t.drop(g)
+	if g := t.begin(d); g != nil {
+		g.await(ctx)
+	}
+	return nil
+}
+
+func (t *term) remove(ctx context.Context, k Key, by string) error {
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	g, err := t.group(k)
+	if err != nil {
+		return err
+	}
+	err = t.change(ctx, by, func(all []definition) []definition {
+		return slices.DeleteFunc(all, func(d definition) bool { return d.Key == k && d.runs() })
+	})
+	if err != nil {
+		return err
+	}
+	t.drop(g) // It writes nothing any more: what follows is the last word.
+	return t.removeStreams(ctx, k)
+}
+
+func (t *term) removeStreams(ctx context.Context, k Key) error {
+	for _, stream := range []string{k.CheckpointStream(), k.ParkedStream(), k.replayingStream()} {
+		if err := remove(ctx, t.opts.Store, stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+// Package subscription runs persistent subscriptions: groups of competing
+// consumers of one stream, each message of which is handed to one reader, waits
+// for its answer, is tried again, and is parked when it keeps failing.
+package subscription
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Strategy is how messages are spread over consumers that are pushed to. Readers
+// that pull take what comes next, whatever the strategy.
+type Strategy string
+
+// The strategies. Names are stored and compared by case: do not change.
+const (
+	RoundRobin          Strategy = "RoundRobin"
+	DispatchToSingle    Strategy = "DispatchToSingle"
+	Pinned              Strategy = "Pinned"
+	PinnedByCorrelation Strategy = "PinnedByCorrelation"
+)
+
+// Settings of a group.
+type Settings struct {
+	ResolveLinks       bool
+	ExtraStatistics    bool
+	StartFrom          int64 // first event number when there is no checkpoint; -1: what is appended after the creation
+	MessageTimeout     time.Duration
+	MaxRetryCount      int
+	LiveBufferSize     int
+	BufferSize         int
+	ReadBatchSize      int
+	CheckpointAfter    time.Duration // 0: no checkpoints by time
+	MinCheckpointCount int
+	MaxCheckpointCount int
+	MaxSubscriberCount int // consumers that are pushed to; 0: any number
+	Strategy           Strategy
+}
+
+// DefaultSettings returns what holds for a property that nobody gave.
+func DefaultSettings() Settings {
+	return Settings{
+		MessageTimeout: 10 * time.Second, MaxRetryCount: 10, LiveBufferSize: 500, BufferSize: 500, ReadBatchSize: 20,
+		CheckpointAfter: time.Second, MinCheckpointCount: 10, MaxCheckpointCount: 500, MaxSubscriberCount: 10, Strategy: RoundRobin,
+	}
+}
+
+// Key names a group.
+type Key struct{ Stream, Group string }
+
+// String returns the key as texts have it.
+func (k Key) String() string { return k.Stream + "::" + k.Group }
+
+// Action is what becomes of a message that a consumer could not process.
+type Action uint8
+
+// The actions.
+const (
+	Retry Action = iota // hand it out again at once, or park it when that was done often enough
+	Park
+	Skip // as an acknowledgement
+	Stop // likewise
+)
+
+// Message is one message handed out.
+type Message struct {
+	ID      event.ID       // what its answer names: of the event in the subscribed stream, or of the link in the parked stream
+	Event   event.Resolved // must not be changed
+	Retries int            // 0 when it is handed out for the first time
+}
+
+// Info is what is known of a group at one moment.
+type Info struct {
+	Key
+	Settings Settings
+	Status   string // flags in words, "NotReady" when there is none
+
+	PerSecond         float64 // messages handed out since somebody asked last
+	Total, SinceLast  int64   // messages handed out since the group was loaded, and since somebody asked last
+	Checkpoint        int64   // event number, -1: none
+	LastKnown         int64   // newest event number seen in the stream, -1: none
+	ReadBuffer        int
+	LiveBuffer        int
+	RetryBuffer       int
+	Outstanding       int
+	Parked            int64
+	OldestOutstanding time.Time // when the oldest unanswered message was handed out first; zero: none
+	OldestParked      time.Time // zero: none
+	Connections       []ConnectionInfo
+	Stalled           string // why a group with messages and readers makes no progress; empty: it does
+}
+
+// ConnectionInfo is a consumer that is pushed to.
+type ConnectionInfo struct {
+	From, User, Name         string
+	PerSecond                float64
+	Total, SinceLast         int64
+	Latencies                []Latency // with ExtraStatistics only
+	AvailableSlots, InFlight int
+}
+
+// Latency is one figure of how long a consumer takes, in milliseconds.
+type Latency struct {
+	Name  string
+	Value float64
+}
+
+// What can keep a request from being done. event.ErrNotReady is returned while
+// this node does not lead or has not loaded its groups.
+var (
+	ErrExists   = errors.New("group exists")
+	ErrNotFound = errors.New("no such group")
+	ErrAll      = errors.New("subscriptions to $all are not offered to readers that pull")
+)
+
+// SettingsError says what is wrong with settings.
+type SettingsError struct {
+	Text string
+	// Plain is set for what is said in a text rather than in a result.
+	Plain bool
+}
+
+func (e *SettingsError) Error() string { return fmt.Sprintf("settings: %s", e.Text) }
