@@ -24,6 +24,7 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/latency"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // Options of a node. Config is needed; the rest has defaults.
@@ -75,6 +76,8 @@ type Node struct {
 	http     *httpServer
 	relayed  *httpServer // requests that other nodes pass on; nil in a cluster of one
 	merges   *indexmerge.Jobs
+	groups   *subscription.Service
+	leading  leading
 
 	damaged atomic.Bool // a complete chunk is not what was written
 	fatal   sync.Once
@@ -130,6 +133,10 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.users, err = newUsers(n); err != nil {
 		return nil, err
 	}
+	n.groups = subscription.New(subscription.Options{
+		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: n.config.WriteTimeout,
+	})
+	n.leading.services = []service{n.groups}
 	// From here on clients are answered, most of them with a 503, and are told how far the start is.
 	if err := n.serve(); err != nil {
 		return nil, err
@@ -141,6 +148,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	n.cluster.Store(cluster)
 	n.serveNodes(cluster)
 	n.owned.Go(func() { n.users.run(n.running, cluster) })
+	n.owned.Go(func() { n.leading.follow(n.running, cluster) })
 	n.owned.Go(func() { n.figures.run(n.running) })
 	if !n.config.MemDb {
 		guard := diskGuard{fs: o.FS, dir: n.config.Db, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
@@ -221,7 +229,7 @@ func (n *Node) serve() error {
 	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, policy},
-		Membership: membership{n}, Users: n.users.manager, Operations: operations{n}, Statistics: n.figures, Startup: progress{n}, Settings: c.Values,
+		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Statistics: n.figures, Startup: progress{n}, Settings: c.Values,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -300,6 +308,8 @@ func (n *Node) Close() error {
 		if n.api != nil {
 			n.api.Drain()
 		}
+		// Before leadership goes: what runs by it must not begin what the next leader begins as well.
+		n.leading.rest(n.running)
 		// Leadership goes first: whoever is redirected from here on finds a leader that stays.
 		cluster := n.cluster.Load()
 		if cluster != nil {

@@ -68,11 +68,16 @@ func (m membership) SetPriority(priority int) error {
 	return event.ErrNotReady
 }
 
+// Resign hands leadership over. What runs by it is stopped before, and goes on if
+// this node leads still.
 func (m membership) Resign(ctx context.Context) error {
-	if c := m.n.cluster.Load(); c != nil {
-		return c.Resign(ctx)
+	c := m.n.cluster.Load()
+	if c == nil {
+		return event.ErrNotReady
 	}
-	return event.ErrNotReady
+	again := m.n.leading.rest(m.n.running)
+	defer again()
+	return c.Resign(ctx)
 }
 
 func (m membership) AddMember(ctx context.Context, node string) error {

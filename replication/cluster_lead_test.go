@@ -352,3 +352,38 @@ func TestRule07LeaderStoresFirst(t *testing.T) {
 	}
 	h.alike()
 }
+
+// Clients look for the leader in the view: it names whom this node follows, at
+// once, and nobody else, whatever the others said of themselves a second ago.
+func TestViewNamesWhoLeads(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	for range 4 {
+		old := h.leader()
+		if err := old.cluster.Load().Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		watcher := h.others(old)[0]
+		follows := func() string {
+			_, id := watcher.raft().LeaderWithID()
+			return string(id)
+		}
+		self := watcher.cluster.Load().Node().String()
+		eventually(t, "this node follows one that it has in its view", func() bool {
+			leader := follows()
+			var leaders []string
+			for _, m := range watcher.cluster.Load().View().Members {
+				if m.State == event.StateLeader || m.State == event.StateResigningLeader {
+					leaders = append(leaders, m.Node.String())
+				}
+			}
+			if leader == "" || leader != follows() || leader == self {
+				return leader == self // It says of itself that it leads once it has applied everything.
+			}
+			if !slices.Equal(leaders, []string{leader}) {
+				t.Errorf("leaders in the view: %q, this node follows %s", leaders, leader)
+			}
+			return true
+		})
+	}
+}

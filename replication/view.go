@@ -27,6 +27,7 @@ func (c *Cluster) View() event.ClusterView {
 		view.Members = []event.Member{m}
 		return view
 	}
+	leader, term := c.known()
 	for _, g := range c.gossip.Members() {
 		m := event.Member{
 			Node: g.Node, Alive: g.Alive, ReadOnly: g.ReadOnly, Priority: g.Priority, Version: g.Version,
@@ -42,6 +43,9 @@ func (c *Cluster) View() event.ClusterView {
 		case ok:
 			m.Time, m.Voter = p.at, c.votes(g)
 			fill(&m, &p.status)
+		}
+		if g.Node != c.node {
+			follow(&m, leader, term)
 		}
 		if g.Node != c.node || !g.Alive {
 			m.State = c.stateOf(g)
@@ -63,6 +67,34 @@ func (c *Cluster) stateOf(g gossip.Member) event.NodeState {
 		return p.status.State
 	}
 	return event.StateUnknown
+}
+
+// known returns who leads and in which term, as this node's raft knows. It knows
+// sooner than others are asked what they are: clients who look for the leader
+// in the view find it. Nobody leads a cluster that has fewer voters than it needs.
+func (c *Cluster) known() (leader string, term uint64) {
+	r := c.replica.Load()
+	if r == nil {
+		return "", 0
+	}
+	configuration, _, err := r.Configuration()
+	if err != nil || voters(configuration) < c.opts.Size/2+1 {
+		return "", 0
+	}
+	return c.leader(), r.raft.CurrentTerm()
+}
+
+// follow corrects what another node last said of itself by who leads now.
+func follow(m *event.Member, leader string, term uint64) {
+	switch {
+	case leader == "":
+	case m.Node.String() == leader:
+		if m.State != event.StateResigningLeader || m.EpochNumber < int64(term) {
+			m.State = event.StateLeader
+		}
+	case m.EpochNumber < int64(term) && (m.State == event.StateLeader || m.State == event.StateResigningLeader):
+		m.State = event.StateUnknown // It led before.
+	}
 }
 
 // votes reports whether a member counts in the quorum, as far as this node knows.
