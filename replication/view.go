@@ -44,11 +44,11 @@ func (c *Cluster) View() event.ClusterView {
 			m.Time, m.Voter = p.at, c.votes(g)
 			fill(&m, &p.status)
 		}
-		if g.Node != c.node {
-			follow(&m, leader, term)
-		}
 		if g.Node != c.node || !g.Alive {
 			m.State = c.stateOf(g)
+		}
+		if g.Node != c.node && g.Alive {
+			follow(&m, leader, term)
 		}
 		view.Members = append(view.Members, m)
 	}
