@@ -6,34 +6,46 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // fixedStore answers at once: what is measured is the interface alone.
 type fixedStore struct {
 	memCluster
+	memSubscriptions
 	page event.StreamPage
+	full event.StreamPage // of 100
 	one  event.Resolved
+	// messages are the events of the full page, oldest first.
+	messages []subscription.Message
 }
 
 func newFixedStore() *fixedStore {
 	s := &fixedStore{memCluster: memCluster{role: "leader"}}
 	s.page = event.StreamPage{Stream: "account-1234", From: 99, Last: 99}
+	s.full = s.page
 	data := []byte(`{"account":"1234567890","amount":1234.56,"currency":"EUR","booked":"2024-01-02T03:04:05Z",` +
 		`"reference":"0f9fad5b-d9cb-469f-a165-70867728950e","note":"monthly rent of the flat, paid in advance for January",` +
 		`"tags":["rent","flat"],"balance":{"before":10000.00,"after":8765.44}}`)
-	for i := range 20 {
-		s.page.Events = append(s.page.Events, event.Resolved{Record: event.Record{
+	for i := range 100 {
+		s.full.Events = append(s.full.Events, event.Resolved{Record: event.Record{
 			Stream: "account-1234", Number: int64(99 - i), Type: "money-deposited", Flags: event.FlagJSON,
 			ID: event.ID{1, 2, 3, byte(i)}, Time: time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano(), Data: data,
 		}})
 	}
+	s.page.Events = s.full.Events[:20:20]
 	s.one = s.page.Events[0]
+	for _, e := range slices.Backward(s.full.Events) {
+		s.messages = append(s.messages, subscription.Message{ID: e.ID, Event: e})
+	}
 	return s
 }
 
@@ -41,9 +53,18 @@ func (s *fixedStore) Write(context.Context, *event.Write) (event.Written, error)
 	return event.Written{First: 12345, Last: 12345}, nil
 }
 
-func (s *fixedStore) ReadStream(context.Context, event.StreamRead) (event.StreamPage, error) {
+func (s *fixedStore) ReadStream(_ context.Context, r event.StreamRead) (event.StreamPage, error) {
+	if r.Count == 100 {
+		return s.full, nil
+	}
 	return s.page, nil
 }
+
+func (s *fixedStore) Read(_ context.Context, _ subscription.Key, count int) ([]subscription.Message, error) {
+	return s.messages[:count], nil
+}
+
+func (s *fixedStore) Ack(context.Context, subscription.Key, []event.ID) error { return nil }
 
 func (s *fixedStore) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
 	return s.one, nil
@@ -62,7 +83,7 @@ func (s *fixedStore) WaitStream(context.Context, string, int64) error { return n
 func (s *fixedStore) WaitLog(context.Context, int64) error            { return nil }
 
 func (s *fixedStore) Authenticate(*http.Request) (access.Principal, error) {
-	return access.Anonymous, nil
+	return access.Principal{Login: "jane"}, nil
 }
 
 func (s *fixedStore) CheckStream(context.Context, access.Principal, string, access.Right) error {
@@ -71,7 +92,7 @@ func (s *fixedStore) CheckStream(context.Context, access.Principal, string, acce
 
 func fixedHandler() http.Handler {
 	s := newFixedStore()
-	return httpapi.New(httpapi.Options{Store: s, Waiter: s, Cluster: s, Access: s}).Handler()
+	return httpapi.New(httpapi.Options{Store: s, Waiter: s, Cluster: s, Access: s, Subscriptions: s}).Handler()
 }
 
 // sink is a ResponseWriter that keeps nothing.
@@ -158,6 +179,27 @@ func BenchmarkPage20XML(b *testing.B) {
 
 func BenchmarkNotModified(b *testing.B) {
 	measure(b, "GET", "/streams/account-1234", 304, nil, "Accept", appJSON, "If-None-Match", `"99;248368668"`)
+}
+
+func BenchmarkPage100(b *testing.B) {
+	measure(b, "GET", "/streams/account-1234/head/backward/100?embed=body", 200, nil, "Accept", atomJSON)
+}
+
+func BenchmarkMessages100(b *testing.B) {
+	measure(b, "GET", "/subscriptions/account-1234/group/100?embed=body", 200, nil, "Accept", competingJSON)
+}
+
+func BenchmarkMessages100XML(b *testing.B) {
+	measure(b, "GET", "/subscriptions/account-1234/group/100", 200, nil, "Accept", competingXML)
+}
+
+func BenchmarkMessage(b *testing.B) {
+	measure(b, "GET", "/subscriptions/account-1234/group/1?embed=body", 200, nil, "Accept", competingJSON)
+}
+
+func BenchmarkAck100(b *testing.B) {
+	ids := strings.Repeat("0f9fad5b-d9cb-469f-a165-70867728950e,", 100)
+	measure(b, "POST", "/subscriptions/account-1234/group/ack?ids="+ids[:len(ids)-1], 200, nil)
 }
 
 // BenchmarkLoopback compares the interface with a bare handler that answers with

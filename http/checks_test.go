@@ -226,14 +226,10 @@ func TestNegotiation(t *testing.T) {
 }
 
 func TestDescription(t *testing.T) {
-	n := newNode(t, func(o *httpapi.Options) {
-		o.Groups = func(stream string) []string {
-			if stream == "a b" {
-				return []string{"g/1", "g2"}
-			}
-			return nil
-		}
-	})
+	n, subs := newSubscriber(t)
+	subs.define("a b", "g/1")
+	subs.define("a b", "g2")
+	subs.define("b", "g2")
 	const before = `{"title":"Description document for 'a b'","description":"The description document will be presented when no accept header is present or it was requested",` +
 		`"_links":{"self":{"href":"/streams/a%20b","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},` +
 		`"stream":{"href":"/streams/a%20b","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`
@@ -244,7 +240,14 @@ func TestDescription(t *testing.T) {
 	}
 	none := strings.ReplaceAll(strings.ReplaceAll(before, "a b", "none"), "a%20b", "none") + "}}"
 	equal(t, "without groups", n.get("/streams/none", streamDesc).body, none)
+	subs.fail = event.ErrNotReady
+	n.get("/streams/a%20b", streamDesc).is(t, 200)
+	subs.fail = nil
 	n.do("GET", "/streams/$x", "", with("Accept", streamDesc)).is(t, 401)
+	n.cluster.role = "follower"
+	calls := len(subs.calls)
+	equal(t, "on a follower", n.get("/streams/a%20b", streamDesc).is(t, 200).body, before+"}}")
+	equal(t, "on a follower", len(subs.calls), calls)
 }
 
 func TestCaching(t *testing.T) {

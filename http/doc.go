@@ -1,6 +1,6 @@
 // Package httpapi is the HTTP interface of the database: streams as Atom feeds,
-// appends, deletes, stream metadata, the whole log, and the small endpoints by
-// which clients and balancers look at a node.
+// appends, deletes, stream metadata, the whole log, persistent subscriptions, and
+// the small endpoints by which clients and balancers look at a node.
 //
 // The package translates. A request becomes one call of an interface declared in
 // service.go, a result or an error becomes an answer; no decision about data is
@@ -23,8 +23,13 @@
 //	statistics.go, histogram.go, options.go, operations.go, health.go
 //	              this node as operators and their tools see it and steer it
 //	users.go      users and their passwords, with users_routes.go and users_body.go
+//	subscriptions.go
+//	              groups of competing consumers and what they are handed; with
+//	              subscriptions_routes.go, _body.go, _info.go and _result.go
 //	feed.go       the fields and links of a feed; feed_json.go, feed_xml.go and
-//	              document.go the documents; uri.go, text.go what they are made of
+//	              document.go the documents, feed_messages.go what is different
+//	              when messages are handed out; uri.go, text.go what they are made
+//	              of; outline.go documents that exist as JSON and as XML
 //	problem.go    the one table from errors to status, text and headers
 //
 // A request is checked in this order, and the first check that fails answers:

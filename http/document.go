@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // appendPage appends a page that sends a browser to the web interface: to an
@@ -34,7 +36,7 @@ func (d *feedDocument) appendHTML(b []byte) []byte {
 
 // describe answers with the description document: what can be done with a
 // stream, which need not exist.
-func (x *exchange) describe(stream string) error {
+func (x *exchange) describe(ctx context.Context, stream string) error {
 	x.name(stream, false)
 	b := append(x.out[:0], `{"title":"Description document for '`...)
 	b = append(b, x.names.text...)
@@ -46,11 +48,8 @@ func (x *exchange) describe(stream string) error {
 	b = append(b, `","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},"stream":{"href":"`...)
 	b = append(b, b[from:to]...)
 	b = append(b, `","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`...)
-	var groups []string
-	if x.s.opts.Groups != nil {
-		groups = x.s.opts.Groups(stream)
-	}
-	for i, group := range groups {
+	groups := x.knownGroups(ctx, stream)
+	for i := range groups {
 		if i == 0 {
 			b = append(b, `,"streamSubscription":[`...)
 		} else {
@@ -58,10 +57,7 @@ func (x *exchange) describe(stream string) error {
 		}
 		b = append(b, `{"href":"`...)
 		b = append(b, x.pathPrefix()...)
-		b = append(b, `/subscriptions/`...)
-		b = append(b, x.names.uri...)
-		b = append(b, '/')
-		b = appendEscaped(b, group)
+		b = appendGroupURI(b, groups[i].Key)
 		b = append(b, `","supportedContentTypes":["application/vnd.eventstore.competingatom+xml","application/vnd.eventstore.competingatom+json"]}`...)
 	}
 	if len(groups) > 0 {
@@ -71,4 +67,17 @@ func (x *exchange) describe(stream string) error {
 	x.w.Header()[keyCacheControl] = cacheNever
 	x.ok()
 	return nil
+}
+
+// knownGroups returns the groups of a stream as far as this node knows them: none
+// unless it leads.
+func (x *exchange) knownGroups(ctx context.Context, stream string) []subscription.Info {
+	if !x.s.servesSubscriptions() || x.s.cluster.Role() != roleLeader {
+		return nil
+	}
+	list, err := x.s.opts.Subscriptions.List(ctx, stream)
+	if err != nil {
+		return nil // They are being loaded, or it takes too long: the document is for looking around.
+	}
+	return list
 }

@@ -64,6 +64,11 @@ func (s *Server) Endpoints() []Endpoint {
 			add(u.path, u.res)
 		}
 	}
+	if s.servesSubscriptions() {
+		for _, p := range subscriptionPatterns {
+			add(p.path, p.res)
+		}
+	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(methodOrder(a.Method), methodOrder(b.Method)))
 	})

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // feedDocument is a feed before it is written in one of its formats.
@@ -12,9 +13,11 @@ type feedDocument struct {
 	level  embed
 	stream string // empty for the log
 	isAll  bool
-	root   []byte // its address, which all its links begin with
-	count  int    // of the page's links
-	isXML  bool
+	// isGroup is set for messages that the group of the request was handed.
+	isGroup bool
+	root    []byte // its address, which all its links begin with
+	count   int    // of the page's links
+	isXML   bool
 
 	head    bool  // the extension field headOfStream
 	selfURL bool  // the extension field selfUrl is there
@@ -23,8 +26,9 @@ type feedDocument struct {
 
 	links    [6]link
 	numLinks int
-	events   []event.Resolved // in the order read
-	forward  bool             // that order is oldest first
+	events   []event.Resolved       // in the order read
+	messages []subscription.Message // instead of events, in the order handed out
+	forward  bool                   // the order is oldest first
 }
 
 // link is a link of a feed.
@@ -43,6 +47,9 @@ const (
 	linkNumber
 	linkPosition
 	linkMetadata
+	linkCount
+	linkAckAll
+	linkNackAll
 )
 
 // streamFeed computes the feed of a stream's page: fields and links follow from
@@ -105,6 +112,12 @@ func (d *feedDocument) appendLink(b []byte, l *link) []byte {
 		return b
 	case linkMetadata:
 		return append(b, "/metadata"...)
+	case linkCount:
+		return strconv.AppendInt(append(b, '/'), int64(d.count), 10)
+	case linkAckAll:
+		return d.appendIDs(append(b, "/ack?ids="...))
+	case linkNackAll:
+		return d.appendIDs(append(b, "/nack?ids="...))
 	case linkHead:
 		b = append(b, "/head"...)
 	case linkNumber:
@@ -122,20 +135,30 @@ func (d *feedDocument) appendLink(b []byte, l *link) []byte {
 	return strconv.AppendInt(b, int64(d.count), 10)
 }
 
-// appendUpdated appends the time of the first event read.
+// appendUpdated appends the time of the first event read, or of the last message
+// handed out.
 func (d *feedDocument) appendUpdated(b []byte) []byte {
+	if len(d.messages) > 0 {
+		return appendTime(b, d.messages[len(d.messages)-1].Event.Time)
+	}
 	if len(d.events) == 0 || d.events[0].Link == event.LinkDead {
 		return append(b, noTime...)
 	}
 	return appendTime(b, d.events[0].Time)
 }
 
-// entry returns the i-th event from the newest.
-func (d *feedDocument) entry(i int) *event.Resolved {
+// size is how many entries there are.
+func (d *feedDocument) size() int { return len(d.events) + len(d.messages) }
+
+// entry returns the i-th event from the newest, and the message it was handed out as.
+func (d *feedDocument) entry(i int) (*event.Resolved, *subscription.Message) {
 	if d.forward {
-		i = len(d.events) - 1 - i
+		i = d.size() - 1 - i
 	}
-	return &d.events[i]
+	if d.isGroup {
+		return &d.messages[i].Event, &d.messages[i]
+	}
+	return &d.events[i], nil
 }
 
 // appendTitle appends the title, whose stream name was escaped before.
@@ -144,6 +167,9 @@ func (d *feedDocument) appendTitle(b []byte) []byte {
 		return append(b, "All events"...)
 	}
 	d.x.name(d.stream, d.isXML)
+	if d.isGroup {
+		return d.appendGroupTitle(b)
+	}
 	b = append(b, "Event stream '"...)
 	b = append(b, d.x.names.text...)
 	return append(b, '\'')

@@ -5,6 +5,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // appendJSON appends the feed as JSON.
@@ -15,7 +16,7 @@ func (d *feedDocument) appendJSON(b []byte) []byte {
 	b = append(b, d.root...)
 	b = append(b, `","updated":"`...)
 	b = d.appendUpdated(b)
-	if !d.isAll {
+	if !d.isAll && !d.isGroup {
 		b = append(b, `","streamId":"`...)
 		b = append(b, d.x.names.text...)
 	}
@@ -44,17 +45,19 @@ func (d *feedDocument) appendJSON(b []byte) []byte {
 		b = append(b, `"}`...)
 	}
 	b = append(b, `],"entries":[`...)
-	for i := range d.events {
+	for i := range d.size() {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = d.x.appendEntryJSON(b, d.entry(i), d.level, d.level == embedContent)
+		e, m := d.entry(i)
+		b = d.x.appendEntryJSON(b, e, m, d.level, d.level == embedContent)
 	}
 	return append(b, `]}`...)
 }
 
-// appendEntryJSON appends an entry.
-func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, level embed, content bool) []byte {
+// appendEntryJSON appends an entry. The message is that which the event was handed
+// out as, nil where it is read.
+func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Message, level embed, content bool) []byte {
 	number, stream := shown(e)
 	x.name(stream, false)
 	b = append(b, `{"title":"`...)
@@ -70,6 +73,10 @@ func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, level embed, con
 	b = appendTime(b, e.Time)
 	b = append(b, `","author":{"name":"EventStore"},"summary":`...)
 	b = jsontext.AppendString(b, e.Type)
+	if m != nil {
+		b = append(b, `,"retryCount":`...)
+		b = strconv.AppendInt(b, int64(m.Retries), 10)
+	}
 	if level >= embedRich && e.Link != event.LinkDead {
 		b = x.appendRich(b, e, level)
 	}
@@ -81,7 +88,11 @@ func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, level embed, con
 	b = append(b, b[from:to]...)
 	b = append(b, `","relation":"edit"},{"uri":"`...)
 	b = append(b, b[from:to]...)
-	return append(b, `","relation":"alternate"}]}`...)
+	b = append(b, `","relation":"alternate"}`...)
+	if m != nil {
+		b = x.appendAnswers(b, m, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
+	}
+	return append(b, `]}`...)
 }
 
 // appendRich appends the members that the levels from rich on add to an entry.

@@ -7,6 +7,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/internal/xmljson"
+	"github.com/annalsdb/annals/subscription"
 )
 
 const xmlProlog = `<?xml version="1.0" encoding="utf-8"?>`
@@ -30,8 +31,9 @@ func (d *feedDocument) appendXML(b []byte) []byte {
 		b = append(b, l.rel...)
 		b = append(b, `" />`...)
 	}
-	for i := range d.events {
-		b = d.x.appendEntryXML(b, d.entry(i), &feedEntry, d.level == embedContent)
+	for i := range d.size() {
+		e, m := d.entry(i)
+		b = d.x.appendEntryXML(b, e, m, &feedEntry, d.level == embedContent)
 	}
 	return append(b, `</feed>`...)
 }
@@ -39,9 +41,9 @@ func (d *feedDocument) appendXML(b []byte) []byte {
 // atomTags are the tags of an entry: in a feed its namespace is the default one,
 // alone it has a prefix so that the content's children are in none.
 type atomTags struct {
-	open, title, titleID, idUpdated, updatedSummary, summaryLink, linkMiddle, linkEnd string
-	content, contentEnd, close                                                        string
-	bare                                                                              bool // children of content must leave the default namespace
+	open, title, titleID, idUpdated, updatedSummary, summary, link, linkMiddle, linkEnd string
+	content, contentEnd, close                                                          string
+	bare                                                                                bool // children of content must leave the default namespace
 }
 
 var (
@@ -57,7 +59,8 @@ func newAtomTags(p, open string, bare bool) atomTags {
 		titleID:        `</` + p + `title><` + p + `id>`,
 		idUpdated:      `</` + p + `id><` + p + `updated>`,
 		updatedSummary: `</` + p + `updated>` + author + `<` + p + `summary>`,
-		summaryLink:    `</` + p + `summary><` + p + `link href="`,
+		summary:        `</` + p + `summary>`,
+		link:           `<` + p + `link href="`,
 		linkMiddle:     `" rel="edit" /><` + p + `link href="`,
 		linkEnd:        `" rel="alternate" />`,
 		content:        `<` + p + `content type="application/xml">`,
@@ -67,8 +70,8 @@ func newAtomTags(p, open string, bare bool) atomTags {
 	}
 }
 
-// appendEntryXML appends an entry.
-func (x *exchange) appendEntryXML(b []byte, e *event.Resolved, t *atomTags, content bool) []byte {
+// appendEntryXML appends an entry, as appendEntryJSON does.
+func (x *exchange) appendEntryXML(b []byte, e *event.Resolved, m *subscription.Message, t *atomTags, content bool) []byte {
 	number, stream := shown(e)
 	x.name(stream, true)
 	b = append(b, t.open...)
@@ -85,11 +88,20 @@ func (x *exchange) appendEntryXML(b []byte, e *event.Resolved, t *atomTags, cont
 	b = appendTime(b, e.Time)
 	b = append(b, t.updatedSummary...)
 	b = xmljson.AppendText(b, e.Type)
-	b = append(b, t.summaryLink...)
+	b = append(b, t.summary...)
+	if m != nil {
+		b = append(b, `<retryCount>`...)
+		b = strconv.AppendInt(b, int64(m.Retries), 10)
+		b = append(b, `</retryCount>`...)
+	}
+	b = append(b, t.link...)
 	b = append(b, b[from:to]...)
 	b = append(b, t.linkMiddle...)
 	b = append(b, b[from:to]...)
 	b = append(b, t.linkEnd...)
+	if m != nil {
+		b = x.appendAnswers(b, m, t.link, `" rel="ack" />`, `" rel="nack" />`)
+	}
 	if content && e.Link == event.NotLink && shownJSON(e) {
 		b = append(b, t.content...)
 		b = appendEventXML(b, e, t.bare)

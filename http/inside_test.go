@@ -44,7 +44,7 @@ func FuzzAccept(f *testing.F) {
 		f.Add(s, "json")
 	}
 	f.Fuzz(func(t *testing.T, accept, format string) {
-		for _, o := range []*offer{feedOffer, singleOffer, changeOffer, nodeOffer, gossipOffer, adminOffer, statsOffer, jsonOffer} {
+		for _, o := range []*offer{feedOffer, singleOffer, changeOffer, nodeOffer, gossipOffer, adminOffer, statsOffer, jsonOffer, subscriptionsOffer, competingOffer} {
 			for _, got := range []*mediaType{negotiate(o, "", []string{accept}), negotiate(o, format, nil), negotiate(o, "", []string{accept, format})} {
 				if got != nil && !o.has(got) {
 					t.Fatalf("%q gave %s/%s, which is not offered", accept, got.typ, got.sub)

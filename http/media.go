@@ -21,12 +21,14 @@ const (
 	formRaw
 	formHTML
 	formText
+	formCompetingXML
+	formCompetingJSON
 )
 
 // isJSON reports whether a document in this form is JSON.
 func (f form) isJSON() bool {
 	switch f {
-	case formDescription, formAtomJSON, formJSON, formEventJSON, formEventsJSON:
+	case formDescription, formAtomJSON, formJSON, formEventJSON, formEventsJSON, formCompetingJSON:
 		return true
 	}
 	return false
@@ -59,6 +61,9 @@ var (
 	typeRaw         = newType("application", "octet-stream", formRaw, "-1802716524")
 	typeHTML        = newType("text", "html", formHTML, "365104293")
 	typeText        = newType("text", "plain", formText, "1529830876")
+	// Feeds of messages that several consumers compete for.
+	typeCompetingXML  = newType("application", "vnd.eventstore.competingatom+xml", formCompetingXML, "-984162351")
+	typeCompetingJSON = newType("application", "vnd.eventstore.competingatom+json", formCompetingJSON, "1623470918")
 
 	kurrentDescription = aliasOf(typeDescription)
 	kurrentAtomJSON    = aliasOf(typeAtomJSON)
@@ -68,7 +73,7 @@ var (
 
 var allTypes = []*mediaType{
 	typeJSON, typeAtomJSON, typeAtomXML, typeEventsJSON, typeEventJSON, typeTextXML, typeAppXML,
-	typeRaw, typeHTML, typeText, typeDescription, typeEventXML, typeEventsXML,
+	typeRaw, typeHTML, typeText, typeDescription, typeEventXML, typeEventsXML, typeCompetingJSON, typeCompetingXML,
 	kurrentAtomJSON, kurrentEventsJSON, kurrentEventJSON, kurrentDescription,
 }
 

@@ -36,6 +36,7 @@ const (
 type route struct {
 	kind   kind
 	stream string // {s}
+	group  string // the group of subscribers of the stream
 	from   string // {n}, {p} or {guid}; empty: the head
 	count  string // {c}; empty: the default
 

@@ -11,8 +11,8 @@ import (
 // in, so that an operation of which nothing was said is noticed.
 type requirement struct {
 	rule  rule
-	level access.Level // of byLevel and byLevelOrSelf
-	right access.Right // of byStream
+	level access.Level // of byLevel, byLevelOrSelf and byReader
+	right access.Right // of byStream and byReader
 	// opened are the options each of which lets in callers without credentials.
 	opened opening
 }
@@ -26,6 +26,7 @@ const (
 	byLevelOrSelf      // who reaches the level, and the user that the path names
 	bySelf             // the user that the path names, and nobody else
 	byStream           // who has the right to the stream that the path names
+	byReader           // who reaches the level and has the right
 )
 
 // opening is a set of options that let in callers without credentials.
@@ -60,6 +61,7 @@ var (
 	mayAdmin       = requirement{rule: byLevel, level: access.Admin}
 	mayAdminOrSelf = requirement{rule: byLevelOrSelf, level: access.Admin}
 	maySelf        = requirement{rule: bySelf}
+	mayReader      = requirement{rule: byReader, level: access.Auth, right: access.ReadRight}
 )
 
 func mayStream(right access.Right) requirement { return requirement{rule: byStream, right: right} }
@@ -71,6 +73,11 @@ func (x *exchange) permit(m *requirement) error {
 	case byAnyone:
 		return nil
 	case byStream:
+		return x.authorize(m.right)
+	case byReader:
+		if err := access.CheckLevel(x.who, m.level); err != nil {
+			return err
+		}
 		return x.authorize(m.right)
 	case bySelf:
 		if x.isSelf() {
@@ -115,6 +122,8 @@ func (m requirement) String() string {
 		return "the user itself alone"
 	case byStream:
 		return "the stream's " + m.right.String() + " right"
+	case byReader:
+		return levelText(m.level) + " with the stream's " + m.right.String() + " right"
 	}
 	return "nobody"
 }

@@ -16,6 +16,11 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
+	for _, p := range subscriptionPatterns {
+		if res, _ := resolveSubscription(&url.URL{Path: sample.Replace(p.path)}); res != p.res {
+			t.Errorf("%s is resolved to something else", p.path)
+		}
+	}
 	for _, p := range userPatterns {
 		if res, _ := resolveUser(&url.URL{Path: sample.Replace(p.path)}); res != p.res {
 			t.Errorf("%s is resolved to something else", p.path)
@@ -41,6 +46,9 @@ func TestRequirements(t *testing.T) {
 	}
 	for k := range streamResources {
 		check(streamPatterns[k][0], &streamResources[k])
+	}
+	for _, p := range subscriptionPatterns {
+		check(p.path, p.res)
 	}
 	for _, p := range userPatterns {
 		check(p.path, p.res)

@@ -87,6 +87,7 @@ func newGuarded(t testing.TB, m mode) *node {
 		policy := access.NewPolicy(store, access.PolicyOptions{Insecure: m.insecure, AllowAnonymousStreamAccess: m.streams})
 		o.Access = nodeAccess{logins, policy}
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
+		o.Subscriptions = &memSubscriptions{}
 		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
 	})
 	store := storedUsers{o.store}
@@ -181,6 +182,16 @@ var expectations = map[string]string{
 	"POST /users/{login}/command/disable": "admin", "PUT /users/{login}/command/disable": "admin",
 	"POST /users/{login}/command/reset-password": "admin", "POST /users/{login}/command/change-password": "jane",
 
+	"GET /subscriptions": "auth", "GET /subscriptions/{stream}": "auth", "GET /subscriptions/restart": "auth", "POST /subscriptions/restart": "ops",
+	"PUT /subscriptions/{stream}/{subscription}": "ops", "POST /subscriptions/{stream}/{subscription}": "ops",
+	"DELETE /subscriptions/{stream}/{subscription}": "ops", "POST /subscriptions/{stream}/{subscription}/replayParked": "ops",
+	"GET /subscriptions/{stream}/{subscription}/info": "auth",
+	"GET /subscriptions/{stream}/{subscription}":      "reader", "GET /subscriptions/{stream}/{subscription}/{count}": "reader",
+	"POST /subscriptions/{stream}/{subscription}/ack": "reader", "POST /subscriptions/{stream}/{subscription}/ack/{id}": "reader",
+	"POST /subscriptions/{stream}/{subscription}/nack": "reader", "POST /subscriptions/{stream}/{subscription}/nack/{id}": "reader",
+	"GET /subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}": "reader",
+	"GET /subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}":  "reader",
+
 	"GET /streams/{stream}": "read", "POST /streams/{stream}": "write", "DELETE /streams/{stream}": "delete",
 	"GET /streams/{stream}/": "anon", "POST /streams/{stream}/": "anon", "DELETE /streams/{stream}/": "anon",
 	"GET /streams/{stream}/{number}": "read", "GET /streams/{stream}/{number}/{count}": "read",
@@ -202,7 +213,8 @@ var expectations = map[string]string{
 var words = map[string]string{
 	"open": "everybody; credentials are not looked at", "anon": "everybody", "gossip": "any user", "auth, opened": "any user", "auth": "any user",
 	"ops": "operators", "admin": "administrators", "admin or jane": "administrators, or the user itself", "jane": "the user itself alone",
-	"read": "the stream's read right", "write": "the stream's write right", "delete": "the stream's delete right",
+	"reader": "any user with the stream's read right",
+	"read":   "the stream's read right", "write": "the stream's write right", "delete": "the stream's delete right",
 	"metadata read": "the stream's metadata read right", "metadata write": "the stream's metadata write right",
 }
 
@@ -235,8 +247,18 @@ func allowed(m mode, c *caller, what, path string) bool {
 	case "jane":
 		return c.who == "jane"
 	}
+	if what == "reader" {
+		if level < levelAuth {
+			return false
+		}
+		what = "read"
+	}
 	// What is left are rights to streams.
-	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/streams/"), "/")
+	name := path
+	for _, prefix := range []string{"/streams/", "/subscriptions/", "viewparkedmessages/"} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	name, _, _ = strings.Cut(name, "/")
 	if name == "$$private" {
 		switch what {
 		case "read", "write":
@@ -262,7 +284,7 @@ func allowed(m mode, c *caller, what, path string) bool {
 
 // samples are the paths of a pattern.
 func samples(pattern string) []string {
-	path := strings.NewReplacer("scavenge/{id}", "scavenge/current", "{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{position}", "head",
+	path := strings.NewReplacer("scavenge/{id}", "scavenge/current", "{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{subscription}", "g", "{position}", "head",
 		"{id}", "0f9fad5b-d9cb-469f-a165-70867728950e").Replace(pattern)
 	if !strings.Contains(path, "{stream}") {
 		return []string{path}
@@ -389,6 +411,7 @@ This list is made of the server's own table of routes: rewrite it with ` + "`mak
 - **operators** are members of ` + "`$ops` and `$admins`, and the users `ops` and `admin`" + `.
 - **administrators** are members of ` + "`$admins`, and the user `admin`" + `.
 - **the user itself** is the one whose login stands in the path.
+- **any user with** a right needs both: credentials that are right, and the stream's right.
 - **the stream's rights** are those of its access list. A right that it does not mention is that of ` + "`$settings`" + `, else everybody has it; to streams whose
   names begin with ` + "`$`" + ` administrators alone have it. Administrators have all rights, but nobody appends to ` + "`$all`" + `, deletes it, or deletes a metadata stream.
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // problem is an answer that is not a success: a status and its text, which
@@ -41,6 +42,8 @@ var (
 	problemUnauthorized   = &problem{http.StatusUnauthorized, "Unauthorized", true}
 	problemNotFound       = &problem{http.StatusNotFound, textNotFound, false}
 	problemConflict       = &problem{http.StatusConflict, "Conflict", false}
+	problemNoGroup        = &problem{http.StatusNotFound, "Not found.", false}
+	problemAllGroup       = &problem{http.StatusBadRequest, "Persistent subscriptions to $all are only supported over gRPC through gRPC clients", false}
 	problemDeleted        = &problem{http.StatusGone, textDeleted, false}
 	problemGone           = &problem{http.StatusGone, textGone, false}
 	problemVersion        = &problem{http.StatusBadRequest, textVersion, false}
@@ -80,6 +83,9 @@ var table = []struct {
 	{event.ErrNotInitialized, problemNotReady, problemNotReady, problemNotReady},
 	{event.ErrUserNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrUserConflict, problemConflict, problemConflict, problemConflict},
+	{subscription.ErrNotFound, problemNoGroup, problemNoGroup, problemNoGroup},
+	{subscription.ErrExists, problemConflict, problemConflict, problemConflict},
+	{subscription.ErrAll, problemAllGroup, problemAllGroup, problemAllGroup},
 	{event.ErrStreamNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrEventNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrStreamDeleted, problemDeleted, problemGone, problemGone},
@@ -120,6 +126,10 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	var member *event.MemberError
 	if errors.As(err, &member) {
 		return &problem{status: http.StatusBadRequest, text: member.Text}, true
+	}
+	var settings *subscription.SettingsError
+	if errors.As(err, &settings) {
+		return &problem{status: http.StatusBadRequest, text: settings.Text}, true
 	}
 	for i := range table {
 		row := &table[i]
@@ -172,6 +182,10 @@ func (x *exchange) fail(err error) {
 	}
 	if isUser && userFailures[p.status] != "" {
 		x.userFailed(user, p)
+		return
+	}
+	var group *groupError
+	if errors.As(err, &group) && x.groupFailed(group, p) {
 		return
 	}
 	x.refuse(p)

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"io"
 	"net/http"
 
 	"github.com/annalsdb/annals/event"
@@ -49,6 +51,17 @@ func (x *exchange) toLeader() (done bool, err error) {
 	return false, nil
 }
 
+// lead answers a request on the leader alone: another node passes it on before it
+// looks at its body.
+func (x *exchange) lead(answer func(context.Context) error) error {
+	if done, err := x.toLeader(); done || err != nil {
+		return err
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	return answer(ctx)
+}
+
 func (x *exchange) isRead() bool {
 	return x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
 }
@@ -62,6 +75,9 @@ func (x *exchange) relay() bool {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = x.r.Header.Clone()
 	r.Header[keyRelayed] = relayedOnce
+	if x.op.once {
+		r.Body = onceBody{r.Body}
+	}
 	x.s.forward(r)
 	clear(x.w.Header()) // The leader sends all of its own.
 	if x.s.opts.Relay.Relay(relayWriter{x.w, x}, r) {
@@ -70,6 +86,10 @@ func (x *exchange) relay() bool {
 	x.cors()
 	return false
 }
+
+// onceBody is a body that cannot be read again. It keeps http.Transport from
+// sending a read a second time, as it does on a connection that breaks.
+type onceBody struct{ io.ReadCloser }
 
 // relayWriter passes an answer on, and gives one that is not the leader's what every answer has.
 type relayWriter struct {

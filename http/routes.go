@@ -14,6 +14,7 @@ type operation struct {
 	bodies uint32 // forms of the request's body; 0: not looked at
 	may    requirement
 	single bool // reads one event
+	once   bool // changes something although it is a read: whoever passes it on must not repeat it
 	serve  func(*exchange) error
 }
 

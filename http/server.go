@@ -42,6 +42,8 @@ type Options struct {
 
 	// Users serves /users, which is not there without it.
 	Users Users
+	// Subscriptions serves /subscriptions, which is not there without it.
+	Subscriptions Subscriptions
 	// Operations serves what /admin has for this node alone.
 	Operations Operations
 	// Statistics serves /stats, /metrics and /histogram.
@@ -92,10 +94,6 @@ type Options struct {
 	// /gossip is open to callers without credentials when either is true.
 	OverrideAnonymousEndpointAccessForGossip bool
 	AllowAnonymousEndpointAccess             bool
-
-	// Groups names the persistent subscription groups of a stream. Nil means that
-	// there are none.
-	Groups func(stream string) []string
 }
 
 // EnsureDefaults fills in what was left zero.
@@ -191,8 +189,8 @@ func (s *Server) Drain() {
 
 // newRouter builds the top level. Below it the table of routes decides: the
 // router knows decoded paths only and cannot tell a literal segment from a
-// placeholder, so everything under /streams/ is one route to it, and everything
-// under /users/ another.
+// placeholder, so everything under /streams/ is one route to it, everything under
+// /users/ another, and everything under /subscriptions/ a third.
 func (s *Server) newRouter() *httprouter.Router {
 	r := &httprouter.Router{} // No redirects and no answers of its own.
 	for path, res := range s.fixedResources() {
@@ -210,6 +208,10 @@ func (s *Server) newRouter() *httprouter.Router {
 		if s.servesUsers() {
 			r.Handle(method, usersPath, s.serveUsers)
 			r.Handle(method, usersPrefix+"*rest", s.serveUsers)
+		}
+		if s.servesSubscriptions() {
+			r.Handle(method, subscriptionsPath, s.serveSubscriptions)
+			r.Handle(method, subscriptionsPrefix+"*rest", s.serveSubscriptions)
 		}
 	}
 	// Whatever else comes here: a method that no route has, or no route at all.
@@ -253,7 +255,7 @@ func placeholder(p httprouter.Params) string {
 	return p[0].Value
 }
 
-// fixedResources are the paths outside /streams/ and /users.
+// fixedResources are the paths outside /streams/, /users and /subscriptions.
 func (s *Server) fixedResources() map[string]*resource {
 	m := map[string]*resource{
 		"/ping":           &pingResource,

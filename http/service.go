@@ -8,6 +8,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats/tree"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // Store writes to streams and reads them. Its errors are those of package event;
@@ -170,4 +171,30 @@ type Progress struct {
 	Started bool
 	Doing   string  // what is under way: "reading the log"
 	Percent float64 // of that; below 0: not known
+}
+
+// Subscriptions are the persistent subscription groups. Only the leader runs
+// them: elsewhere requests are relayed or redirected before any of this is called.
+// Errors are event.ErrNotReady while groups are being loaded, those of package
+// subscription, and those of Store.Write.
+type Subscriptions interface {
+	// Create and Update judge the settings but for their sizes, which are right; an
+	// update does so once it knows that there is the group.
+	Create(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
+	Update(ctx context.Context, k subscription.Key, s subscription.Settings, by string) error
+	Delete(ctx context.Context, k subscription.Key, by string) error
+	// Read hands out at most count messages, and none when there is none at the moment.
+	Read(ctx context.Context, k subscription.Key, count int) ([]subscription.Message, error)
+	// Ack and Nack answer messages. Ids and groups that are not known are passed over.
+	Ack(ctx context.Context, k subscription.Key, ids []event.ID) error
+	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
+	// Replay hands out the parked messages again whose number in the parked stream is below stopAt; -1: all.
+	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
+	// Restart begins to load all groups again. It fails with event.ErrNotReady when
+	// they are not running.
+	Restart(ctx context.Context) error
+	Info(ctx context.Context, k subscription.Key) (subscription.Info, error)
+	// List returns all groups, by stream and within a stream in the order of their
+	// creation; those of one stream when that is not empty.
+	List(ctx context.Context, stream string) ([]subscription.Info, error)
 }

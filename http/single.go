@@ -79,13 +79,13 @@ func (x *exchange) writeEvent(e *event.Resolved) {
 		b = appendEventXML(b, e, false)
 		b = append(b, `</event>`...)
 	case formAtomJSON:
-		b = x.appendEntryJSON(b, e, embedOf(x), true)
+		b = x.appendEntryJSON(b, e, nil, embedOf(x), true)
 	case formRaw:
 		b = append(b, rec.Data...)
 	case formHTML:
 		b = x.appendPage(b, e.Stream, e.Number)
 	default:
-		b = x.appendEntryXML(b, e, &singleEntry, true)
+		b = x.appendEntryXML(b, e, nil, &singleEntry, true)
 	}
 	x.out = b
 	x.ok()

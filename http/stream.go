@@ -107,7 +107,7 @@ func (x *exchange) serveBackward(stream string) error {
 		}
 	}
 	if x.media.form == formDescription {
-		return x.describe(stream)
+		return x.describe(ctx, stream)
 	}
 	return x.feed(ctx, &p)
 }

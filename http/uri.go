@@ -162,18 +162,24 @@ func appendEscapedByte(b []byte, c byte) []byte {
 	return append(b, '%', digits[c>>4], digits[c&15])
 }
 
-// queryValue returns the value of a parameter of a raw query; names compare
-// without regard to case. The first one counts.
+// queryValue returns the value of a parameter of a raw query, empty when it is not there.
 func queryValue(raw, name string) string {
+	value, _ := queryLookup(raw, name)
+	return value
+}
+
+// queryLookup returns the value of a parameter of a raw query and whether it is
+// there; names compare without regard to case. The first one counts.
+func queryLookup(raw, name string) (value string, ok bool) {
 	for raw != "" {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		key, value, _ := strings.Cut(pair, "=")
 		if len(key) == len(name) && strings.EqualFold(key, name) {
-			return unescapeQuery(value)
+			return unescapeQuery(value), true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // unescapeQuery decodes a value of a query; broken escapes stay as they are.

@@ -10,20 +10,16 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// leading makes of a handler of users one that runs on the leader only: another
-// node passes the request on before it looks at its body. What is answered is as
-// new as the leader has it.
+// leading makes of a handler of users one that runs on the leader only. What is
+// answered is as new as the leader has it.
 func leading(serve func(*exchange, context.Context) error) func(*exchange) error {
 	return func(x *exchange) error {
-		if done, err := x.toLeader(); done || err != nil {
-			return err
-		}
-		ctx := x.reads()
-		defer ctx.release()
-		err := x.s.cluster.Confirm(ctx)
-		if err == nil {
-			err = serve(x, ctx)
-		}
+		err := x.lead(func(ctx context.Context) error {
+			if err := x.s.cluster.Confirm(ctx); err != nil {
+				return err
+			}
+			return serve(x, ctx)
+		})
 		if err != nil {
 			return &userError{login: x.route.argument, isDetail: x.isRead(), err: err}
 		}

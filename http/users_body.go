@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,14 +35,8 @@ const (
 
 var userFieldNames = [userFieldCount]string{"loginName", "fullName", "groups", "password", "newPassword", "currentPassword"}
 
-// userValue is the value of a member as it was written.
-type userValue struct {
-	raw  []byte
-	kind jsontext.Kind
-}
-
-// userFields are the members of a body. One that is not there is Invalid.
-type userFields [userFieldCount]userValue
+// userFields are the members of a body.
+type userFields [userFieldCount]memberValue
 
 // userBody reads the body of the request.
 func (x *exchange) userBody(f *userFields) error {
@@ -57,37 +50,27 @@ func (x *exchange) userBody(f *userFields) error {
 	return f.decode(body)
 }
 
-// decode takes an object apart: names count in any case, of members of one name the last.
 func (f *userFields) decode(body []byte) error {
-	body = bytes.TrimPrefix(body, byteOrderMark)
-	if !utf8.Valid(body) || !jsontext.Valid(body) || !jsontext.IsObject(body) {
+	if !decodeObject(body, userFieldNames[:], f[:]) {
 		return errUserBody
-	}
-	for m := jsontext.ObjectAt(body, jsontext.Space(body, 0)); m.Next(); {
-		name := jsontext.Unquote(nil, m.Name)
-		for i := range f {
-			if strings.EqualFold(string(name), userFieldNames[i]) {
-				f[i] = userValue{m.Value, m.Kind}
-			}
-		}
 	}
 	return nil
 }
 
 // text returns a text, empty for one that is missing or null.
 func (f *userFields) text(field userField) (string, error) {
-	switch v := f[field]; v.kind {
-	case jsontext.Invalid, jsontext.Null:
+	switch v := f[field]; {
+	case !v.isGiven():
 		return "", nil
-	case jsontext.String:
-		return string(jsontext.Unquote(nil, v.raw)), nil
+	case v.kind == jsontext.String:
+		return v.text(), nil
 	}
 	return "", badRequest(userFieldNames[field] + " must be a text.")
 }
 
 // given returns a text that must be there.
 func (f *userFields) given(field userField) (string, error) {
-	if k := f[field].kind; k == jsontext.Invalid || k == jsontext.Null {
+	if !f[field].isGiven() {
 		return "", badRequest(userFieldNames[field] + " is required.")
 	}
 	return f.text(field)
@@ -106,11 +89,10 @@ func (f *userFields) required(field userField) (string, error) {
 func (f *userFields) groups() ([]string, error) {
 	groups := []string{}
 	v := f[userGroups]
-	switch v.kind {
-	case jsontext.Invalid, jsontext.Null:
+	if !v.isGiven() {
 		return groups, nil
-	case jsontext.Array:
-	default:
+	}
+	if v.kind != jsontext.Array {
 		return nil, badRequest("groups must be a list of texts.")
 	}
 	for e := jsontext.ArrayAt(v.raw, 0); e.Next(); {

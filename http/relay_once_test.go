@@ -1,0 +1,93 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+// transportRelay relays as a node does, to an address.
+type transportRelay struct {
+	address string
+	client  *http.Transport
+}
+
+func (p *transportRelay) Relay(w http.ResponseWriter, r *http.Request) bool {
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", p.address, ""
+	answer, err := p.client.RoundTrip(out)
+	if err != nil {
+		w.WriteHeader(500)
+		return true
+	}
+	w.WriteHeader(answer.StatusCode)
+	_, _ = io.Copy(w, answer.Body)
+	_ = answer.Body.Close()
+	return true
+}
+
+// TestMessagesAreRelayedOnce breaks the connection to the leader while it is asked
+// for messages, which it may have handed out already.
+func TestMessagesAreRelayedOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var asked atomic.Int32
+	serve := func(c net.Conn) {
+		defer func() { _ = c.Close() }()
+		in := bufio.NewReader(c)
+		for asks := 0; ; asks++ {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if asked.Add(1); asks > 0 {
+				return // Nobody knows what came of it.
+			}
+			if len(r.TransferEncoding) > 0 || r.ContentLength != 0 {
+				t.Errorf("%s has a body: %v, %d", r.URL.Path, r.TransferEncoding, r.ContentLength)
+			}
+			if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	for path, want := range map[string]int32{"/subscriptions/s/g/5": 2, "/subscriptions/s/g": 2, "/subscriptions/s/g/info": 3} {
+		relay := &transportRelay{l.Addr().String(), &http.Transport{}}
+		t.Cleanup(relay.client.CloseIdleConnections)
+		n, _ := newSubscriber(t, func(o *httpapi.Options) { o.Relay = relay })
+		n.cluster.role, n.cluster.leader = "follower", leader
+		address := listen(t, n.handler)
+		asked.Store(0)
+		for range 2 {
+			r, err := http.NewRequest("GET", "http://"+address+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = admin()
+			answer, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+		}
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		equal(t, path, asked.Load(), want)
+	}
+}

@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+const (
+	maxMessages = 100
+	// nackReason is what a parked message says of who gave it up.
+	nackReason = "Nacked from HTTP"
+)
+
+var (
+	errMessageID  = badRequest("messageid should be a properly formed guid")
+	errMessageIDs = badRequest("ids should be a comma separated list of properly formed guids")
+	errStopAt     = badRequest("stopAt should be a properly formed positive long")
+	errNotRunning = badRequest("Persistent subscriptions are not running.")
+)
+
+// key is the group that the path names.
+func (x *exchange) key() subscription.Key {
+	return subscription.Key{Stream: x.route.stream, Group: x.route.group}
+}
+
+// appendGroupURI appends the path of a group behind the origin.
+func appendGroupURI(origin []byte, k subscription.Key) []byte {
+	b := append(origin, subscriptionsPrefix...)
+	b = appendEscaped(b, k.Stream)
+	b = append(b, '/')
+	return appendEscaped(b, k.Group)
+}
+
+// groupCommand does something to the group that the path names, on the leader, and
+// answers what came of it. Groups of the log are not offered here.
+func (x *exchange) groupCommand(status int, do func(context.Context, subscription.Key) error) error {
+	if x.route.stream == event.AllStream {
+		return &groupError{err: subscription.ErrAll}
+	}
+	return x.lead(func(ctx context.Context) error {
+		if err := do(ctx, x.key()); err != nil {
+			return &groupError{err: err}
+		}
+		x.commandResult(status, commandSuccess, "")
+		return nil
+	})
+}
+
+// createGroup makes a group, unless its own streams would have names that are too long.
+func (x *exchange) createGroup() error {
+	if len(event.MetaStreamOf(x.key().CheckpointStream())) > event.MaxNameBytes {
+		return problemLongName
+	}
+	status := http.StatusOK
+	if x.s.opts.ReferenceStatusCodes {
+		status = http.StatusCreated
+	}
+	return x.groupCommand(status, func(ctx context.Context, k subscription.Key) error {
+		settings, err := x.settings()
+		if err != nil {
+			return err
+		}
+		return x.s.opts.Subscriptions.Create(ctx, k, settings, x.who.Login)
+	})
+}
+
+// updateGroup replaces all settings of a group.
+func (x *exchange) updateGroup() error {
+	return x.groupCommand(http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+		settings, err := x.settings()
+		if err != nil {
+			return err
+		}
+		return x.s.opts.Subscriptions.Update(ctx, k, settings, x.who.Login)
+	})
+}
+
+func (x *exchange) deleteGroup() error {
+	return x.groupCommand(http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+		return x.s.opts.Subscriptions.Delete(ctx, k, x.who.Login)
+	})
+}
+
+// replayParked hands parked messages out again.
+func (x *exchange) replayParked() error {
+	stopAt := int64(-1)
+	if text, ok := queryLookup(x.r.URL.RawQuery, "stopAt"); ok {
+		if stopAt, ok = parseNumber(text, math.MaxInt64); !ok {
+			return errStopAt
+		}
+	}
+	return x.lead(func(ctx context.Context) error {
+		if err := x.s.opts.Subscriptions.Replay(ctx, x.key(), stopAt); err != nil {
+			return &groupError{isReplay: true, err: err}
+		}
+		x.commandResult(http.StatusOK, commandSuccess, "")
+		return nil
+	})
+}
+
+// restartGroups loads all groups again.
+func (x *exchange) restartGroups() error {
+	return x.lead(func(ctx context.Context) error {
+		switch err := x.s.opts.Subscriptions.Restart(ctx); {
+		case errors.Is(err, event.ErrNotReady):
+			return errNotRunning
+		case err != nil:
+			return err
+		}
+		x.word(http.StatusOK, "Restarting")
+		return nil
+	})
+}
+
+// messages hands out messages to whoever asks. Nobody waits here.
+func (x *exchange) messages() error {
+	count := 1
+	if text := x.route.count; text != "" {
+		n, ok := parseNumber(text, maxMessages)
+		if !ok || n == 0 {
+			return badRequest("Message count must be an integer between 1 and 100 'count' ='" + text + "'")
+		}
+		count = int(n)
+	}
+	if x.route.stream == event.AllStream {
+		return &groupError{err: subscription.ErrAll}
+	}
+	return x.lead(func(ctx context.Context) error {
+		messages, err := x.take(ctx, count)
+		if err != nil {
+			return &groupError{isRead: true, err: err}
+		}
+		doc := x.messageFeed(messages, count)
+		x.write(&doc)
+		return nil
+	})
+}
+
+// take takes messages, but none for an answer without a body, which would lose them.
+func (x *exchange) take(ctx context.Context, count int) ([]subscription.Message, error) {
+	if x.r.Method == http.MethodHead {
+		_, err := x.s.opts.Subscriptions.Info(ctx, x.key())
+		return nil, err
+	}
+	return x.s.opts.Subscriptions.Read(ctx, x.key(), count)
+}
+
+func (x *exchange) ackMessages() error {
+	return x.answer(func(ctx context.Context, ids []event.ID) error {
+		return x.s.opts.Subscriptions.Ack(ctx, x.key(), ids)
+	})
+}
+
+func (x *exchange) nackMessages() error {
+	action := nackAction(queryValue(x.r.URL.RawQuery, "action"))
+	return x.answer(func(ctx context.Context, ids []event.ID) error {
+		return x.s.opts.Subscriptions.Nack(ctx, x.key(), ids, action, nackReason)
+	})
+}
+
+// nackAction reads what is to become of a message. What it does not know is to be tried again.
+func nackAction(word string) subscription.Action {
+	switch word = strings.TrimSpace(word); {
+	case strings.EqualFold(word, "park"):
+		return subscription.Park
+	case strings.EqualFold(word, "skip"):
+		return subscription.Skip
+	case strings.EqualFold(word, "stop"):
+		return subscription.Stop
+	}
+	return subscription.Retry
+}
+
+// answer answers messages. Whether they were known is not told.
+func (x *exchange) answer(do func(context.Context, []event.ID) error) error {
+	ids, err := x.messageIDs()
+	if err != nil {
+		return err
+	}
+	return x.lead(func(ctx context.Context) error {
+		if err := do(ctx, ids); err != nil && !errors.Is(err, subscription.ErrNotFound) {
+			return err
+		}
+		status := http.StatusOK
+		if x.s.opts.ReferenceStatusCodes {
+			status = http.StatusAccepted
+		}
+		x.w.Header()[keyContentType] = typeText.contentType
+		x.send(status, nil)
+		return nil
+	})
+}
+
+// messageIDs returns the messages that the path or the query names.
+func (x *exchange) messageIDs() ([]event.ID, error) {
+	if x.route.from != "" {
+		id, ok := messageID(x.route.from)
+		if !ok {
+			return nil, errMessageID
+		}
+		return []event.ID{id}, nil
+	}
+	text, more := queryLookup(x.r.URL.RawQuery, "ids")
+	if !more {
+		return nil, errMessageIDs
+	}
+	ids := make([]event.ID, 0, 1+strings.Count(text, ","))
+	for more {
+		var one string
+		one, text, more = strings.Cut(text, ",")
+		id, ok := messageID(one)
+		if !ok {
+			return nil, errMessageIDs
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// messageID reads a GUID with dashes or of nothing but digits.
+func messageID(text string) (event.ID, bool) {
+	id, err := event.ParseID(text)
+	return id, err == nil && (len(text) == 32 || len(text) == 36)
+}
+
+// parkedBackward and parkedForward show the messages that a group gave up. Every
+// node has them.
+func (x *exchange) parkedBackward() error { return x.serveBackward(x.key().ParkedStream()) }
+
+func (x *exchange) parkedForward() error { return x.serveForward(x.key().ParkedStream()) }

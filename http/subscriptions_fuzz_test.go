@@ -1,0 +1,89 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/subscription"
+)
+
+func FuzzSubscriptionPath(f *testing.F) {
+	for _, s := range []string{
+		"/subscriptions", "/subscriptions/", "/subscriptions/restart", "/subscriptions/a%2Fb/g/1", "/subscriptions/s/g/info", "/subscriptions/s/g/ack/x", "/subscriptions/s//1",
+		"/subscriptions/viewparkedmessages/s/g/head/backward/1", "/subscriptions/viewparkedmessages/s/g/0/forward/", "//subscriptions/", "/subscriptions/%00/\xff", "/subscriptions/a/b/c/d/e/f/g",
+	} {
+		f.Add(s, "g")
+	}
+	f.Fuzz(func(t *testing.T, s, group string) {
+		if u, err := url.ParseRequestURI(s); err == nil {
+			res, rt := resolveSubscription(u)
+			switch {
+			case res == nil, res == &groupsResource:
+				if rt != (route{}) {
+					t.Fatalf("%q gave %+v", s, rt)
+				}
+			case rt.stream == "" || (rt.group == "") != (res == &streamGroupsResource || res == &restartResource):
+				t.Fatalf("%q gave %+v", s, rt)
+			}
+		}
+		if s == "" || group == "" {
+			return
+		}
+		// Whatever stream and group are called, their own addresses lead back to them.
+		home := string(appendGroupURI(nil, subscription.Key{Stream: s, Group: group}))
+		for path, want := range map[string]*resource{
+			home: &groupResource, home + "/1": &messagesResource, home + "/info": &groupInfoResource, home + "/replayParked": &replayResource,
+			home + ackPath + "1": &ackResource, home + nackPath + "1": &nackResource, home + "/ack": &ackResource,
+			strings.Replace(home, subscriptionsPrefix, subscriptionsPrefix+segViewParked+"/", 1) + "/head/backward/1": &parkedBackwardResource,
+		} {
+			u, err := url.ParseRequestURI(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, rt := resolveSubscription(u); res != want || rt.stream != s || rt.group != group {
+				t.Fatalf("%q gave %+v", path, rt)
+			}
+		}
+	})
+}
+
+func FuzzSettings(f *testing.F) {
+	for _, s := range []string{
+		``, `{}`, `{"bufferSize":"500","RESOLVELINKTOS":"True","startFrom":-1}`, `{"startPosition":"x"}`, `{"namedConsumerStrategy":"","preferRoundRobin":true}`,
+		`{"maxRetryCount":99999999999999999999}`, `[]`, `{`, "\xef\xbb\xbf{}", `<SubscriptionConfigData><BufferSize>5</BufferSize></SubscriptionConfigData>`, `<SubscriptionConfigData/>`, `<a>`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, form := range []form{formJSON, formTextXML} {
+			var v settingValues
+			err := v.decode(form, body)
+			if err == nil && form == formJSON && strings.TrimSpace(strings.TrimPrefix(string(body), string(byteOrderMark))) != "" {
+				var want map[string]json.RawMessage
+				if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {
+					t.Fatalf("%q was taken: %v", body, err)
+				}
+			}
+			var s subscription.Settings
+			if err == nil {
+				s, err = v.settings()
+			}
+			var plain *subscription.SettingsError
+			switch {
+			case err == nil:
+				if s.ValidateSizes() != nil || s.Strategy == "" {
+					t.Fatalf("%q became %+v", body, s)
+				}
+			case errors.As(err, &plain) && !plain.Plain:
+				t.Fatalf("%q was judged too early: %v", body, err)
+			default:
+				if p, known := problemOf(err, writing); !known || p.status != 400 || p.text == "" {
+					t.Fatalf("%v became %+v", err, p)
+				}
+			}
+		}
+	})
+}

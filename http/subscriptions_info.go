@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/annalsdb/annals/subscription"
+)
+
+var (
+	errPageOffset  = badRequest("offset must be a non-negative integer.")
+	errPageStreams = badRequest("count must be a positive integer.")
+)
+
+// groupPage is a part of the list of groups. It is counted in streams.
+type groupPage struct {
+	offset, count int64 // count 0: the whole list is asked for
+}
+
+// groupPageOf reads what part of the list is asked for.
+func groupPageOf(query string) (p groupPage, err error) {
+	offset, hasOffset := queryLookup(query, "offset")
+	count, hasCount := queryLookup(query, "count")
+	if !hasOffset && !hasCount {
+		return p, nil
+	}
+	var ok bool
+	if p.offset, ok = parseNumber(offset, math.MaxInt32); !ok && hasOffset {
+		return p, errPageOffset
+	}
+	if p.count, ok = parseNumber(count, math.MaxInt32); !ok || p.count == 0 {
+		return p, errPageStreams
+	}
+	return p, nil
+}
+
+// listGroups answers with all groups, or a page of them.
+func (x *exchange) listGroups() error {
+	page, err := groupPageOf(x.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	return x.lead(func(ctx context.Context) error {
+		list, err := x.s.opts.Subscriptions.List(ctx, "")
+		if err != nil {
+			return err
+		}
+		if page.count == 0 {
+			x.summaries(http.StatusOK, list)
+		} else {
+			x.pageOfSummaries(page, list)
+		}
+		return nil
+	})
+}
+
+// listGroupsOfStream answers with the groups of one stream. When there is none,
+// that is not found, and an empty list says so.
+func (x *exchange) listGroupsOfStream() error {
+	return x.lead(func(ctx context.Context) error {
+		list, err := x.s.opts.Subscriptions.List(ctx, x.route.stream)
+		switch {
+		case err != nil && !errors.Is(err, subscription.ErrNotFound):
+			return err
+		case len(list) == 0:
+			x.summaries(http.StatusNotFound, nil)
+		default:
+			x.summaries(http.StatusOK, list)
+		}
+		return nil
+	})
+}
+
+// groupInfo answers with all that is known of a group.
+func (x *exchange) groupInfo() error {
+	return x.lead(func(ctx context.Context) error {
+		info, err := x.s.opts.Subscriptions.Info(ctx, x.key())
+		switch {
+		case errors.Is(err, subscription.ErrNotFound):
+			return problemNoRoute
+		case err != nil:
+			return err
+		}
+		o := x.newOutline()
+		o.root("subscriptionInfo", func() { x.detailGroup(&o, &info) })
+		x.sendOutline(http.StatusOK, &o)
+		return nil
+	})
+}
+
+func (x *exchange) summaries(status int, list []subscription.Info) {
+	o := x.newOutline()
+	o.rootList("arrayOfSubscriptionSummary", "subscriptionSummary", len(list), func(i int) { x.summary(&o, &list[i]) })
+	x.sendOutline(status, &o)
+}
+
+// pageOfSummaries answers with the groups of some of the streams.
+func (x *exchange) pageOfSummaries(p groupPage, list []subscription.Info) {
+	var starts []int // of the groups of each stream
+	for i := range list {
+		if i == 0 || list[i].Stream != list[i-1].Stream {
+			starts = append(starts, i)
+		}
+	}
+	total := int64(len(starts))
+	starts = append(starts, len(list))
+	list = list[starts[min(p.offset, total)]:starts[min(p.offset+p.count, total)]]
+
+	links := []relatedLink{{x.pageURI(p.offset, p.count), "self"}, {x.pageURI(0, p.count), "first"}}
+	if p.offset > 0 {
+		links = append(links, relatedLink{x.pageURI(max(0, p.offset-p.count), p.count), "previous"})
+	}
+	if p.offset+p.count < total {
+		links = append(links, relatedLink{x.pageURI(p.offset+p.count, p.count), "next"})
+	}
+	o := x.newOutline()
+	o.root("pagedSubscriptionInfo", func() {
+		o.links(links)
+		o.integer("offset", p.offset)
+		o.integer("count", p.count)
+		o.integer("total", total)
+		o.list("subscriptions", "subscriptionSummary", len(list), func(i int) { x.summary(&o, &list[i]) })
+	})
+	x.sendOutline(http.StatusOK, &o)
+}
+
+// pageURI is the address of a page of the list of groups.
+func (x *exchange) pageURI(offset, count int64) string {
+	return string(x.origin()) + subscriptionsPath + "?offset=" + strconv.FormatInt(offset, 10) + "&count=" + strconv.FormatInt(count, 10)
+}
+
+// relatedLink is an address and what it is.
+type relatedLink struct{ href, rel string }
+
+func (o *outline) links(links []relatedLink) {
+	o.list("links", "relLink", len(links), func(i int) {
+		o.text("href", links[i].href)
+		o.text("rel", links[i].rel)
+	})
+}
+
+// groupAddresses are what documents about a group link to.
+func (x *exchange) groupAddresses(k subscription.Key) (group, parked string) {
+	b := appendGroupURI(append(x.scratch[:0], x.origin()...), k)
+	group = string(b)
+	b = append(b[:0], x.origin()...)
+	b = append(b, streamsPrefix+"%24persistentsubscription-"...)
+	b = appendEscaped(b, k.Stream)
+	b = append(b, "::"...) // As clients know it.
+	b = appendEscaped(b, k.Group)
+	b = append(b, "-parked"...)
+	x.scratch = b
+	return group, string(b)
+}
+
+// summary writes what lists tell of a group.
+func (x *exchange) summary(o *outline, g *subscription.Info) {
+	group, parked := x.groupAddresses(g.Key)
+	o.links([]relatedLink{{group + "/" + segInfo, "detail"}})
+	o.text("eventStreamId", g.Stream)
+	o.text("groupName", g.Group)
+	o.text("parkedMessageUri", parked)
+	o.text("getMessagesUri", group+"/1")
+	o.text("status", g.Status)
+	o.float("averageItemsPerSecond", g.PerSecond)
+	o.integer("totalItemsProcessed", g.Total)
+	o.integer("lastProcessedEventNumber", max(0, g.Checkpoint))
+	o.position("lastCheckpointedEventPosition", g.Checkpoint)
+	o.integer("lastKnownEventNumber", max(0, g.LastKnown))
+	o.position("lastKnownEventPosition", g.LastKnown)
+	o.integer("connectionCount", int64(len(g.Connections)))
+	o.integer("totalInFlightMessages", int64(g.Outstanding))
+}
+
+// detailGroup writes all that is known of a group.
+func (x *exchange) detailGroup(o *outline, g *subscription.Info) {
+	group, parked := x.groupAddresses(g.Key)
+	o.links([]relatedLink{{group + "/" + segInfo, "detail"}, {group + "/" + segReplay, segReplay}})
+	o.object("config", func() { o.settings(&g.Settings) })
+	o.text("eventStreamId", g.Stream)
+	o.text("groupName", g.Group)
+	o.text("status", g.Status)
+	o.float("averageItemsPerSecond", g.PerSecond)
+	o.text("parkedMessageUri", parked)
+	o.text("getMessagesUri", group+"/1")
+	o.integer("totalItemsProcessed", g.Total)
+	o.integer("countSinceLastMeasurement", g.SinceLast)
+	o.integer("lastProcessedEventNumber", max(0, g.Checkpoint))
+	o.position("lastCheckpointedEventPosition", g.Checkpoint)
+	o.integer("lastKnownEventNumber", max(0, g.LastKnown))
+	o.position("lastKnownEventPosition", g.LastKnown)
+	o.integer("readBufferCount", int64(g.ReadBuffer))
+	o.integer("liveBufferCount", int64(g.LiveBuffer))
+	o.integer("retryBufferCount", int64(g.RetryBuffer))
+	o.integer("totalInFlightMessages", int64(g.Outstanding))
+	o.integer("outstandingMessagesCount", int64(g.Outstanding))
+	o.list("connections", "connectionInfo", len(g.Connections), func(i int) { o.connection(&g.Connections[i]) })
+	o.integer("parkedMessageCount", g.Parked)
+}
+
+func (o *outline) settings(s *subscription.Settings) {
+	start := strconv.FormatInt(s.StartFrom, 10)
+	o.bool(settingNames[setResolveLinks], s.ResolveLinks)
+	o.integer(settingNames[setStartFrom], s.StartFrom)
+	o.text(settingNames[setStartPosition], start)
+	o.integer(settingNames[setMessageTimeout], s.MessageTimeout.Milliseconds())
+	o.bool(settingNames[setExtraStatistics], s.ExtraStatistics)
+	o.integer(settingNames[setMaxRetryCount], int64(s.MaxRetryCount))
+	o.integer(settingNames[setLiveBufferSize], int64(s.LiveBufferSize))
+	o.integer(settingNames[setBufferSize], int64(s.BufferSize))
+	o.integer(settingNames[setReadBatchSize], int64(s.ReadBatchSize))
+	o.integer(settingNames[setCheckpointAfter], s.CheckpointAfter.Milliseconds())
+	o.integer(settingNames[setMinCheckpointCount], int64(s.MinCheckpointCount))
+	o.integer(settingNames[setMaxCheckpointCount], int64(s.MaxCheckpointCount))
+	o.integer(settingNames[setMaxSubscriberCount], int64(s.MaxSubscriberCount))
+	o.text(settingNames[setStrategy], string(s.Strategy))
+	o.bool(settingNames[setPreferRoundRobin], s.Strategy == subscription.RoundRobin)
+}
+
+func (o *outline) connection(c *subscription.ConnectionInfo) {
+	o.text("from", c.From)
+	o.text("username", c.User)
+	o.float("averageItemsPerSecond", c.PerSecond)
+	o.integer("totalItemsProcessed", c.Total)
+	o.integer("countSinceLastMeasurement", c.SinceLast)
+	o.list("extraStatistics", "measurement", len(c.Latencies), func(i int) {
+		o.text("key", c.Latencies[i].Name)
+		o.float("value", c.Latencies[i].Value)
+	})
+	o.integer("availableSlots", int64(c.AvailableSlots))
+	o.integer("inFlightMessages", int64(c.InFlight))
+	o.text("connectionName", c.Name)
+}

@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+	"github.com/google/uuid"
+)
+
+// groupError is why a group was not read or changed. Where there is a word for
+// it, the result of a command is the answer.
+type groupError struct {
+	isRead, isReplay bool
+	err              error
+}
+
+func (e *groupError) Error() string { return e.err.Error() }
+func (e *groupError) Unwrap() error { return e.err }
+
+// The words of results. They are part of the wire: do not change.
+const commandSuccess = "Success"
+
+var commandFailures = map[int]string{
+	http.StatusBadRequest: "Fail",
+	http.StatusNotFound:   "DoesNotExist",
+	http.StatusConflict:   "AlreadyExists",
+}
+
+// groupFailed answers for what was not done, if there is a word for it.
+func (x *exchange) groupFailed(e *groupError, p *problem) bool {
+	reason := p.text
+	var settings *subscription.SettingsError
+	switch isNone := errors.Is(e, subscription.ErrNotFound); {
+	case isNone && e.isRead:
+		x.word(p.status, p.text)
+		return true
+	case isNone && e.isReplay:
+		reason = "Unable to locate '" + x.key().String() + "'"
+	case isNone:
+		reason = "Group '" + x.route.group + "' does not exist."
+	case errors.Is(e, subscription.ErrExists):
+		reason = "Group '" + x.route.group + "' already exists."
+	case errors.Is(e, subscription.ErrAll), errors.As(e, &settings) && !settings.Plain:
+	default:
+		return false
+	}
+	x.commandResult(p.status, commandFailures[p.status], reason)
+	return true
+}
+
+// commandResult answers with what came of a command. Of groups that are or were
+// to be defined the address is told as well.
+func (x *exchange) commandResult(status int, word, reason string) {
+	if x.op.bodies != 0 && status != http.StatusBadRequest {
+		b := appendGroupURI(append(x.scratch[:0], x.origin()...), x.key())
+		x.scratch = b
+		x.w.Header()[keyLocation] = []string{string(b)}
+	}
+	o := x.newOutline()
+	o.root("subscriptionResult", func() {
+		o.text("correlationId", event.ID(uuid.New()).String())
+		o.text("reason", reason)
+		o.text("result", word)
+	})
+	x.sendOutline(status, &o)
+}
+
+// word answers with a text as a document.
+func (x *exchange) word(status int, text string) {
+	o := x.newOutline()
+	if o.isXML {
+		o.b = append(o.b, "<string>"...)
+	}
+	o.value(text)
+	if o.isXML {
+		o.b = append(o.b, "</string>"...)
+	}
+	x.sendOutline(status, &o)
+}
+
+// sendOutline answers with a document in the plain type of the answer's format.
+func (x *exchange) sendOutline(status int, o *outline) {
+	x.out = o.b
+	t := typeJSON
+	if o.isXML {
+		t = typeTextXML
+	}
+	h := x.w.Header()
+	h[keyContentType] = t.contentType
+	h[keyVary] = varyAccept
+	h[keyCacheControl] = cacheNever
+	x.send(status, x.out)
+}

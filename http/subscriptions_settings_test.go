@@ -1,0 +1,152 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/subscription"
+)
+
+func TestSettings(t *testing.T) {
+	with := func(change func(*subscription.Settings)) *subscription.Settings {
+		s := subscription.DefaultSettings()
+		change(&s)
+		return &s
+	}
+	defaults := with(func(*subscription.Settings) {})
+	all := with(func(s *subscription.Settings) {
+		*s = subscription.Settings{
+			ResolveLinks: true, ExtraStatistics: true, StartFrom: 7, MessageTimeout: 12 * time.Millisecond, MaxRetryCount: 3, LiveBufferSize: 50, BufferSize: 60,
+			ReadBatchSize: 30, CheckpointAfter: 2500 * time.Millisecond, MinCheckpointCount: 2, MaxCheckpointCount: 40, MaxSubscriberCount: 0, Strategy: subscription.PinnedByCorrelation,
+		}
+	})
+	for _, c := range []struct {
+		name, body string
+		want       *subscription.Settings // nil: refused with the text
+		text       string
+	}{
+		{"nothing", ``, defaults, ""},
+		{"blanks", " \r\n\t", defaults, ""},
+		{"byte order mark alone", "\xef\xbb\xbf", defaults, ""},
+		{"no members", `{}`, defaults, ""},
+		{"nulls", `{"bufferSize":null,"resolveLinktos":null,"startPosition":null,"namedConsumerStrategy":null,"preferRoundRobin":null,"startFrom":null}`, defaults, ""},
+		{"unknown names", `{"checkpoints":1000,"enabled":true,"bufferSizes":[{}],"":0}`, defaults, ""},
+		{"names in any case", "\xef\xbb\xbf" + ` {"ResolveLinkTos":true,"MESSAGETIMEOUTMILLISECONDS":12,"startfrom":7,"LiveBufferSize":50,"buffersize":60,"readBatchSize":30,` +
+			`"CheckPointAfterMilliseconds":2500,"minCheckPointCount":2,"MaxCheckpointCount":40,"maxretrycount":3,"extraStatistics":true,"maxSubscriberCount":0,` +
+			`"namedConsumerStrategy":"PinnedByCorrelation"}`, all, ""},
+		{"texts", `{"resolvelinktos":"True","extraStatistics":" true ","messageTimeoutMilliseconds":"12","startFrom":"7","liveBufferSize":" 50","bufferSize":"60","readBatchSize":"30",` +
+			`"checkPointAfterMilliseconds":"2500","minCheckPointCount":"2","maxCheckPointCount":"40","maxRetryCount":"3","maxSubscriberCount":"0","namedConsumerStrategy":"PinnedByCorrelation"}`, all, ""},
+		{"the last of one name counts", `{"bufferSize":1,"BufferSize":300}`, with(func(s *subscription.Settings) { s.BufferSize = 300 }), ""},
+		{"escaped name", `{"buffer\u0053ize":300}`, with(func(s *subscription.Settings) { s.BufferSize = 300 }), ""},
+		{"timeout of nothing", `{"messageTimeoutMilliseconds":0,"checkPointAfterMilliseconds":0}`, with(func(s *subscription.Settings) { s.MessageTimeout, s.CheckpointAfter = 0, 0 }), ""},
+		{"negative numbers", `{"maxRetryCount":-1,"maxSubscriberCount":-2147483648}`, with(func(s *subscription.Settings) { s.MaxRetryCount, s.MaxSubscriberCount = -1, -2147483648 }), ""},
+		{"large start", `{"startFrom":9223372036854775807}`, with(func(s *subscription.Settings) { s.StartFrom = 9223372036854775807 }), ""},
+		{"start position", `{"startFrom":3,"startPosition":"5"}`, with(func(s *subscription.Settings) { s.StartFrom = 5 }), ""},
+		{"start position as number", `{"startPosition":-1}`, with(func(s *subscription.Settings) { s.StartFrom = -1 }), ""},
+		{"start position mends a start", `{"startFrom":-7,"startPosition":"0"}`, defaults, ""},
+		{"legacy, round robin", `{"namedConsumerStrategy":"","preferRoundRobin":true}`, defaults, ""},
+		{"legacy, single", `{"namedConsumerStrategy":"","preferRoundRobin":"false"}`, with(func(s *subscription.Settings) { s.Strategy = subscription.DispatchToSingle }), ""},
+		{"legacy, nothing", `{"namedConsumerStrategy":""}`, with(func(s *subscription.Settings) { s.Strategy = subscription.DispatchToSingle }), ""},
+		{"legacy is not looked at", `{"namedConsumerStrategy":"Pinned","preferRoundRobin":true}`, with(func(s *subscription.Settings) { s.Strategy = subscription.Pinned }), ""},
+		{"legacy without a strategy", `{"preferRoundRobin":false}`, defaults, ""},
+
+		{"no JSON", `{nonsense`, nil, "Invalid request. The body is not a JSON object."},
+		{"a list", `[]`, nil, "Invalid request. The body is not a JSON object."},
+		{"null", `null`, nil, "Invalid request. The body is not a JSON object."},
+		{"two documents", `{}{}`, nil, "Invalid request. The body is not a JSON object."},
+		{"no UTF-8", "{\"a\":\"\xff\"}", nil, "Invalid request. The body is not a JSON object."},
+		{"word for a number", `{"bufferSize":"many"}`, nil, "bufferSize must be an integer."},
+		{"empty text for a number", `{"bufferSize":""}`, nil, "bufferSize must be an integer."},
+		{"fraction", `{"maxRetryCount":1.5}`, nil, "maxRetryCount must be an integer."},
+		{"exponent", `{"maxRetryCount":1e2}`, nil, "maxRetryCount must be an integer."},
+		{"true for a number", `{"ReadBatchSize":true}`, nil, "readBatchSize must be an integer."},
+		{"list for a number", `{"startFrom":[]}`, nil, "startFrom must be an integer."},
+		{"too large", `{"bufferSize":2147483648}`, nil, "bufferSize must be between -2147483648 and 2147483647."},
+		{"too small", `{"messageTimeoutMilliseconds":-2147483649}`, nil, "messageTimeoutMilliseconds must be between -2147483648 and 2147483647."},
+		{"number for a flag", `{"resolveLinktos":1}`, nil, "resolveLinktos must be true or false."},
+		{"word for a flag", `{"extraStatistics":"yes"}`, nil, "extraStatistics must be true or false."},
+		{"word for the legacy flag", `{"preferRoundRobin":"x"}`, nil, "preferRoundRobin must be true or false."},
+		{"number for the strategy", `{"namedConsumerStrategy":1}`, nil, "namedConsumerStrategy must be a text."},
+		{"object for the position", `{"startPosition":{}}`, nil, "startPosition must be a text."},
+
+		{"buffer", `{"bufferSize":0,"liveBufferSize":0}`, nil, "Buffer Size (0) must be positive"},
+		{"live buffer", `{"liveBufferSize":-1,"readBatchSize":0}`, nil, "Live Buffer Size (-1) must be positive"},
+		{"batch", `{"readBatchSize":0}`, nil, "Read Batch Size (0) must be positive"},
+		{"buffer and batch", `{"bufferSize":20,"startPosition":"x"}`, nil, "BufferSize (20) must be larger than ReadBatchSize (20)"},
+		{"position", `{"startPosition":"soon","namedConsumerStrategy":"x"}`, nil, "startPosition must be an integer."},
+		{"empty position", `{"startPosition":""}`, nil, "startPosition must be an integer."},
+		{"position of a fraction", `{"startPosition":1.5}`, nil, "startPosition must be an integer."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n, subs := newSubscriber(t)
+			subs.define("s", "old")
+			for _, f := range []struct{ method, group string }{{"PUT", "new"}, {"POST", "old"}} {
+				a := n.manages(f.method, "/subscriptions/s/"+f.group, c.body)
+				if c.want == nil {
+					a.is(t, 400).says(t, c.text)
+					equal(t, "text", a.body, c.text)
+					continue
+				}
+				a.is(t, 200)
+				for _, g := range subs.groups {
+					if g.Group == f.group {
+						equal(t, "settings", g.Settings, *c.want)
+					}
+				}
+			}
+			if c.want == nil {
+				equal(t, "calls", subs.made(), "")
+				equal(t, "groups", len(subs.groups), 1)
+				n.manages("POST", "/subscriptions/s/none", c.body).is(t, 400) // Before it is looked for.
+			}
+		})
+	}
+	n, subs := newSubscriber(t)
+	n.manages("PUT", "/subscriptions/s/g", `{"a":"`+strings.Repeat("x", 64<<10)+`"}`).is(t, 413).says(t, "Too large a description of a subscription")
+	h := admin("Content-Type", appJSON)
+	r := cutRequest(t, h, `{"bufferSize":`)
+	n.serve(r).is(t, 400).says(t, "Invalid request. The body ends too early.")
+	equal(t, "calls", subs.made(), "")
+}
+
+// cutRequest is a PUT whose body ends before its length.
+func cutRequest(t *testing.T, h http.Header, body string) *http.Request {
+	r, err := http.NewRequest("PUT", base+"/subscriptions/s/g", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header, r.ContentLength = h, int64(len(body))+1
+	return r
+}
+
+func TestSettingsXML(t *testing.T) {
+	const none = "Invalid request. The body is not a document SubscriptionConfigData."
+	for _, c := range []struct{ name, body, want string }{
+		{"nothing", "", "{}"},
+		{"no elements", `<SubscriptionConfigData/>`, "{}"},
+		{"elements", `<?xml version="1.0"?><SubscriptionConfigData xmlns="urn:x"><ResolveLinktos>true</ResolveLinktos><bufferSize> 60 </bufferSize><StartPosition>-1</StartPosition>` +
+			`<NamedConsumerStrategy>Pinned</NamedConsumerStrategy><Other><a/></Other></SubscriptionConfigData>`,
+			`{"resolveLinktos":true,"bufferSize":60,"startFrom":-1,"namedConsumerStrategy":"Pinned"}`},
+		{"without a text", `<SubscriptionConfigData xmlns:i="urn:i"><BufferSize/><StartFrom i:nil="true"/><StartPosition></StartPosition><NamedConsumerStrategy i:nil="true"/></SubscriptionConfigData>`, "{}"},
+		{"legacy", `<SubscriptionConfigData><NamedConsumerStrategy/></SubscriptionConfigData>`, `{"namedConsumerStrategy":"DispatchToSingle"}`},
+		{"another root", `<subscription/>`, none},
+		{"no XML", `{}`, none},
+		{"wrong type", `<SubscriptionConfigData><bufferSize>many</bufferSize></SubscriptionConfigData>`, "bufferSize must be an integer."},
+		{"elements within", `<SubscriptionConfigData><BufferSize><a/></BufferSize></SubscriptionConfigData>`, "bufferSize must be a single value."},
+		{"refused", `<SubscriptionConfigData><BufferSize>0</BufferSize></SubscriptionConfigData>`, "Buffer Size (0) must be positive"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n, subs := newSubscriber(t)
+			a := n.do("PUT", "/subscriptions/s/xml", c.body, admin("Content-Type", textXML))
+			if c.want[0] != '{' {
+				a.is(t, 400).says(t, c.want)
+				return
+			}
+			a.is(t, 200)
+			n.manages("PUT", "/subscriptions/s/json", c.want).is(t, 200)
+			equal(t, "settings", subs.groups[0].Settings, subs.groups[1].Settings)
+		})
+	}
+}
