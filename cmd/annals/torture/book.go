@@ -47,6 +47,14 @@ type book struct {
 	segments []segment
 	streams  []*streamBook
 	spots    []spot // where pages ended, rising
+	kept     []keptEntry
+}
+
+// keptEntry is an event of the log that is kept as it was shown: of the streams
+// in which a server keeps the groups of this run.
+type keptEntry struct {
+	ordinal int
+	entry   entry
 }
 
 func newBook(ids identity, n *names, find *findings, prefix string, origin int64) *book {
@@ -134,6 +142,9 @@ func (b *book) logForward(from place, ordinal int, entries []entry, next int64, 
 				b.segments = append(b.segments, segment{o, from})
 			}
 			b.extend(from, f)
+			if strings.HasPrefix(entries[i].Stream, groupPrefix(b.prefix)) {
+				b.kept = append(b.kept, keptEntry{o, entries[i]})
+			}
 		}
 	}
 	if end := ordinal + len(read); len(read) > 0 && (len(b.spots) == 0 || b.spots[len(b.spots)-1].ordinal < end) {

@@ -27,6 +27,7 @@ const (
 	headerEventType       = "ES-EventType"
 	headerRequireLeader   = "ES-RequireLeader"
 	headerLongPoll        = "ES-LongPoll"
+	headerResolveLinks    = "ES-ResolveLinkTos"
 
 	mediaEvents = "application/vnd.eventstore.events+json"
 	mediaAtom   = "application/vnd.eventstore.atom+json"
@@ -49,7 +50,11 @@ type target struct {
 }
 
 // targets is the list of nodes, which changes while clients run.
-type targets struct{ list atomic.Pointer[[]target] }
+type targets struct {
+	list atomic.Pointer[[]target]
+	// wire carries requests in place of the network, if it is not nil.
+	wire http.RoundTripper
+}
 
 func (t *targets) set(list []target) { t.list.Store(&list) }
 
@@ -117,7 +122,11 @@ type client struct {
 }
 
 func newClient(t *targets, rng *rand.Rand, timeout time.Duration, redirects *atomic.Int64) *client {
-	return &client{http: newHTTP(), targets: t, rng: rng, timeout: timeout, redirects: redirects}
+	c := &client{http: newHTTP(), targets: t, rng: rng, timeout: timeout, redirects: redirects}
+	if t.wire != nil {
+		c.http.Transport = t.wire
+	}
+	return c
 }
 
 func newHTTP() *http.Client {
@@ -275,8 +284,12 @@ func write(ids identity, stream string, expected int64, first ref, count int, si
 		one := first + ref(i)
 		b = append(b, `{"eventId":"`...)
 		b = event.ID.AppendTo(ids.id(one), b)
-		b = append(b, `","eventType":"`+eventType+`","data":`...)
-		b = append(b, ids.data(one)...)
+		b = append(b, `","eventType":"`+ids.eventType(one)+`","data":`...)
+		if data := ids.data(one); ids.isLink(one) {
+			b = strconv.AppendQuote(b, data)
+		} else {
+			b = append(b, data...)
+		}
 		b = append(b, '}')
 	}
 	r.body = append(b, ']')

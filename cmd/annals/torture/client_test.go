@@ -55,7 +55,7 @@ func TestFollowsRedirects(t *testing.T) {
 		})
 	leader = nodes.all()[1].base
 	c := testClient(t, nodes, 5*time.Second)
-	a, err := c.do(t.Context(), nodes.all()[0], write(identity{1}, "s", 4, refOf(1, 0, 0), 2, false))
+	a, err := c.do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 2, false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestJudgeWrite(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := servers(t, c.handler)
-			a, err := testClient(t, nodes, 200*time.Millisecond).do(t.Context(), nodes.all()[0], write(identity{1}, "s", 4, refOf(1, 0, 0), 1, true))
+			a, err := testClient(t, nodes, 200*time.Millisecond).do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 1, true))
 			if v := judgeWrite(a, err, http.StatusCreated, "s"); v.outcome != c.want || (v.odd != "") != c.odd {
 				t.Errorf("%+v (%v)", v, err)
 			}

@@ -35,6 +35,8 @@ is read back from every node and held against what the clients know:
     linearizable; what followers showed at any time is a prefix of the final log
   - subscribers that moved between nodes saw every event once and in order
   - writes sent again with the same ids wrote nothing twice
+  - every event of a stream with persistent subscriptions was acknowledged or parked in each
+    group; none was given to two consumers at once, retried too often, or left behind a checkpoint
   - no node ended by itself, none took long to heal, and verify finds no damage
 
 Faults:
@@ -77,6 +79,7 @@ func Command() *cobra.Command {
 	f.IntVar(&o.erasers, "erasers", o.erasers, "clients that delete streams and write to them again")
 	f.IntVar(&o.visitors, "visitors", o.visitors, "clients that read here and there from any node")
 	f.IntVar(&o.subscribers, "subscribers", o.subscribers, "clients that follow the log or a stream")
+	f.IntVar(&o.consumers, "consumers", o.consumers, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions")
 	f.Float64Var(&o.rate, "rate", o.rate, "operations a second of all writers together, 0 for as many as possible")
 	f.DurationVar(&o.timeout, "timeout", o.timeout, "how long clients wait for an answer")
 	f.DurationVar(&o.heal, "heal", o.heal, "how long the cluster may take to heal when the faults are over")
@@ -177,6 +180,7 @@ func (r *round) keepEvidence(s *summary) error {
 		writeLines(filepath.Join(r.dir, "summary.json"), func(e *json.Encoder) error { return e.Encode(s) }),
 		writeLines(filepath.Join(r.dir, "history.jsonl"), r.writeHistory),
 		writeLines(filepath.Join(r.dir, "log.jsonl"), r.writeLog),
+		writeLines(filepath.Join(r.dir, "messages.jsonl"), r.writeMessages),
 	)
 }
 

@@ -13,6 +13,12 @@
 // it, whoever reads it later must see the same. A node that ever shows something
 // that is not in the final order is caught by that, at whatever time and place.
 //
+// Groups of competing consumers have a book as well: every message that a
+// consumer was given and every answer it gave. Checkpoints and parked messages are
+// events, so the log tells what became of the rest. What a group does lives in the
+// memory of the leader, and much of it may come again after a fault; the check
+// claims only what no fault can excuse.
+//
 // Event ids name the operation that wrote the event, and the data of an event
 // follows from its id, so a reader can tell what belongs where without asking.
 package torture

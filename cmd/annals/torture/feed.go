@@ -18,6 +18,7 @@ type entry struct {
 	Number  int64  `json:"eventNumber"`
 	Stream  string `json:"streamId"`
 	Data    string `json:"data"`
+	Meta    string `json:"metaData"`
 	Updated string `json:"updated"`
 	Title   string `json:"title"`
 }
@@ -120,12 +121,12 @@ func (b *book) read(e *entry, from place) fact {
 	f.shape = h.Sum32()
 	if id, err := event.ParseID(e.ID); err == nil {
 		if r, ours := b.ids.ref(id); ours {
-			if want := b.ids.data(r); e.Data == want && e.Type == eventType {
+			if b.ids.shows(e, r) {
 				f.ref = r
 				return f
 			}
 			b.find.add(kindData, "%s: %d@%s with id %s has type %q and the data %.200q, want type %q and %.200q",
-				from, e.Number, e.Stream, e.ID, e.Type, e.Data, eventType, b.ids.data(r))
+				from, e.Number, e.Stream, e.ID, e.Type, e.Data, b.ids.eventType(r), b.ids.data(r))
 		}
 	}
 	f.ref = foreignRef(e.ID, e.Type, e.Data)

@@ -33,6 +33,14 @@ const (
 	kindStuck       = "subscriber stuck"
 	kindLeaders     = "two leaders in one term"
 	kindVerify      = "verify found damage"
+	kindSkipped     = "event never delivered"
+	kindForgotten   = "message forgotten"
+	kindPhantom     = "message of no event"
+	kindMessage     = "wrong message"
+	kindTwice       = "message handed out twice"
+	kindRetries     = "retried too often"
+	kindAhead       = "checkpoint ahead"
+	kindDrain       = "group does not drain"
 )
 
 // violation is one broken promise.

@@ -3,13 +3,17 @@ package torture
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
 )
 
-// eventType is the type of every event that the workload writes.
-const eventType = "tortured"
+// Types of the events that the workload writes: that of links, and that of all others.
+const (
+	eventType = "tortured"
+	linkType  = "$>"
+)
 
 // ref names one event in eight bytes: the client that wrote it, the operation of
 // that client, and the place within the operation's batch.
@@ -36,6 +40,29 @@ type identity struct {
 	// tag is the first half of every id. It differs between runs, so that two
 	// runs against one cluster do not write the same ids.
 	tag uint64
+	// linker is the client whose events are links, 0 for none, and prefix begins
+	// the names of the streams that they point at.
+	linker int
+	prefix string
+}
+
+func (t identity) isLink(r ref) bool { return t.linker != 0 && r.client() == t.linker }
+
+func (t identity) eventType(r ref) string {
+	if t.isLink(r) {
+		return linkType
+	}
+	return eventType
+}
+
+// linked returns the number of the event that a link points at. One link in sixteen points at nothing.
+func (t identity) linked(r ref) (number int64, there bool) {
+	return int64(r.operation())*linkBatch + int64(r.index()), mix(t.tag^uint64(r))%16 != 0
+}
+
+// shows is whether an entry has the type and the data of an event. Feeds leave out data that is not JSON.
+func (t identity) shows(e *entry, r ref) bool {
+	return e.Type == t.eventType(r) && (e.Data == t.data(r) || e.Data == "" && t.isLink(r))
 }
 
 func (t identity) id(r ref) event.ID {
@@ -60,9 +87,17 @@ const (
 	largeFill = 12_000
 )
 
-// data returns the data of an event, which follows from its ref alone: compact
-// JSON, so that no server has a reason to write it differently.
+// data returns the data of an event, which follows from its ref alone. But for
+// links it is compact JSON, so that no server has a reason to write it differently.
 func (t identity) data(r ref) string {
+	if t.isLink(r) {
+		number, there := t.linked(r)
+		stream := queueStream
+		if !there {
+			stream = nowhereStream
+		}
+		return strconv.FormatInt(number, 10) + "@" + t.prefix + stream
+	}
 	n := mix(t.tag ^ uint64(r))
 	fill := int(n % usualFill)
 	if n>>32%64 == 0 {

@@ -27,6 +27,7 @@ type options struct {
 	loopback   bool
 
 	writers, erasers, visitors, subscribers int
+	consumers                               int
 	rate                                    float64
 	timeout                                 time.Duration
 	heal                                    time.Duration
@@ -45,7 +46,7 @@ type options struct {
 func defaultOptions() options {
 	return options{
 		nodes: 3, seconds: 60, rounds: 1,
-		writers: 8, erasers: 2, visitors: 3, subscribers: 4,
+		writers: 8, erasers: 2, visitors: 3, subscribers: 4, consumers: 8,
 		rate: 800, timeout: 3 * time.Second, heal: 90 * time.Second, every: 5 * time.Second,
 		operations: 4_000_000, keep: filepath.Join(os.TempDir(), "annals-torture"),
 	}
@@ -84,6 +85,7 @@ func (o *options) validate() error {
 		between("erasers", int64(o.erasers), 0, maxClients),
 		between("visitors", int64(o.visitors), 0, maxClients),
 		between("subscribers", int64(o.subscribers), 0, maxClients),
+		between("consumers", int64(o.consumers), 0, maxClients),
 		between("operations", o.operations, 1, maxOperations),
 	)
 }

@@ -43,6 +43,7 @@ type summary struct {
 	Term                int64              `json:"term"`
 	Linearizability     linearity          `json:"linearizability"`
 	Verified            int                `json:"foldersVerified"`
+	Groups              *groupFigures      `json:"subscriptions,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -56,7 +57,7 @@ const noViolation = "NO VIOLATION"
 // blameAfter is how long after its end a fault still answers for a gap.
 const blameAfter = int64(2 * time.Second)
 
-func (r *round) sum(linear linearity, verified int) *summary {
+func (r *round) sum(linear linearity, groups *groupFigures, verified int) *summary {
 	count := &r.load.count
 	s := &summary{Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds()}
 	s.Violations, s.Counts = r.find.list()
@@ -75,7 +76,7 @@ func (r *round) sum(linear linearity, verified int) *summary {
 	s.LogEvents = r.load.book.len()
 	s.LeaderChanges = r.watch.leaderChanges()
 	_, s.Term = r.watch.leading()
-	s.Linearizability, s.Verified, s.HistoryFull = linear, verified, r.load.hist.full()
+	s.Linearizability, s.Groups, s.Verified, s.HistoryFull = linear, groups, verified, r.load.hist.full()
 	s.Timeline = r.line.list()
 	gaps := r.load.gaps.known()
 	for _, g := range gaps {
@@ -144,6 +145,9 @@ func (s *summary) text() string {
 		fmt.Fprintf(&b, ", %d streams undecided for want of time", s.Linearizability.Undecided)
 	}
 	b.WriteString("\n")
+	if s.Groups != nil {
+		b.WriteString(s.Groups.text())
+	}
 	if s.HistoryFull {
 		b.WriteString("the history was full before the end, see --operations: clients ended early\n")
 	}

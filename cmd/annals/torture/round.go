@@ -49,6 +49,7 @@ type round struct {
 	writers   []*writer
 	erasers   []*eraser
 	followers []*follower
+	subs      *subscriptions // nil without
 }
 
 // newRound prepares a round. c is nil for a cluster of its own in the laboratory.
@@ -108,7 +109,9 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.prepare(nodes, origin)
+	if err := r.prepare(ctx, nodes, origin); err != nil {
+		return nil, err
+	}
 	r.line.add(happenedPhase, "the cluster serves; clients begin")
 	if err := r.torment(ctx, nem); err != nil {
 		return nil, err
@@ -145,14 +148,20 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 	return 0, errors.New("the leader was lost at once")
 }
 
-// prepare makes the books and the clients.
-func (r *round) prepare(nodes *targets, origin int64) {
+// prepare makes the books and the clients, and the groups.
+func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error {
 	tag := mix(r.seed ^ uint64(r.start.UnixNano()))
-	ids := identity{tag: tag}
-	known := newNames()
 	prefix := fmt.Sprintf("torture-%08x-", uint32(tag))
+	ids := identity{tag: tag, prefix: prefix}
+	hist := newHistory(r.start, r.o.operations)
+	var links *journal
+	if r.o.consumers > 0 {
+		links = hist.journal()
+		ids.linker = links.client
+	}
+	known := newNames()
 	b := newBook(ids, known, r.find, prefix, origin)
-	r.load = newLoad(ids, known, newHistory(r.start, r.o.operations), b, r.find, nodes)
+	r.load = newLoad(ids, known, hist, b, r.find, nodes)
 	r.load.timeout = r.o.timeout
 	if r.o.rate > 0 {
 		r.load.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
@@ -170,6 +179,21 @@ func (r *round) prepare(nodes *targets, origin int64) {
 		}
 		r.followers = append(r.followers, newFollower(r.load, r.seed, i, stream))
 	}
+	if r.o.consumers == 0 {
+		return nil
+	}
+	r.subs = newSubscriptions(r.load, r.seed, tormentedGroups(prefix), r.o.consumers, links)
+	err := r.subs.create(ctx)
+	if err == nil {
+		return nil
+	}
+	r.subs.close()
+	r.subs = nil
+	if errors.Is(err, errNoGroups) && !r.c.can().processes { // Nodes of somebody else may be of another kind.
+		r.line.add(happenedPhase, "%v: nothing is done with any", err)
+		return nil
+	}
+	return err
 }
 
 // torment lets clients work while the nemesis strikes, heals the cluster and waits for all of them.
@@ -186,6 +210,11 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	for i := range r.o.visitors {
 		v := newVisitor(r.load, r.seed, i)
 		working.Go(func() { v.run(clients) })
+	}
+	if r.subs != nil {
+		for _, run := range r.subs.clients() {
+			working.Go(func() { run(clients) })
+		}
 	}
 	for _, f := range r.followers {
 		following.Go(func() { f.run(clients) })
@@ -247,24 +276,37 @@ func (r *round) powerCut(ctx context.Context) error {
 
 // read waits for the cluster to heal and reads everything from every node.
 func (r *round) read(ctx context.Context, nem *nemesis) {
-	begun := r.line.now()
-	if missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.o.heal); missing != nil {
-		text := strings.Join(missing, "; ")
-		for i := range r.c.voters() {
-			if tail := r.c.logTail(i); tail != "" {
-				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
-			}
+	healed := r.healed(ctx, nem)
+	if r.subs != nil {
+		r.drainGroups(ctx)
+		if healed {
+			r.healed(ctx, nem)
 		}
-		r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, text)
-	} else {
-		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
 	}
-	nem.changed()
 	readBack(ctx, r.load, r.http, r.c.targets(), r.erasers)
 	for _, e := range r.erasers {
 		e.client.close() // Reading back has used it again.
 	}
 	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
+}
+
+// healed waits for every node to have everything.
+func (r *round) healed(ctx context.Context, nem *nemesis) bool {
+	begun := r.line.now()
+	defer nem.changed()
+	missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.o.heal)
+	if missing == nil {
+		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
+		return true
+	}
+	text := strings.Join(missing, "; ")
+	for i := range r.c.voters() {
+		if tail := r.c.logTail(i); tail != "" {
+			text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
+		}
+	}
+	r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, text)
+	return false
 }
 
 // drain lets subscribers see the rest.
@@ -298,6 +340,11 @@ func (r *round) drain(following *sync.WaitGroup) {
 func (r *round) conclude(ctx context.Context) (*summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
 	books.check()
+	var groups *groupFigures
+	if r.subs != nil {
+		groups = checkGroups(books, r.subs, r.watch.wasCalm)
+		groups.LeaderChanges = r.subs.leaderChanges(r.watch.reignOf)
+	}
 	linear := books.linearizable(ctx, linearLimit, func(stream string, m porcupine.Model, info porcupine.LinearizationInfo) {
 		// The picture is an extra: what is wrong is said in the violation.
 		_ = porcupine.VisualizePath(m, info, filepath.Join(r.dir, "linear-"+stream+".html"))
@@ -312,7 +359,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return r.sum(linear, verified), nil
+	return r.sum(linear, groups, verified), nil
 }
 
 // verify stops all nodes in order and checks their data folders.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -65,7 +66,8 @@ func TestOneNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Verdict != noViolation || s.Writes.OK == 0 || s.Reads.Leader == 0 || s.Reads.Pages == 0 || s.Writes.Replays == 0 ||
-				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents) < s.Writes.Events || s.Linearizability.Operations == 0 {
+				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents) < s.Writes.Events || s.Linearizability.Operations == 0 ||
+				s.Groups == nil || s.Groups.Deliveries < s.Groups.Events || s.Groups.Checkpoints == 0 {
 				t.Errorf("the round is too poor to say anything: %+v", s)
 			}
 			if c.kinds != nil && len(s.Outages) == 0 {
@@ -78,13 +80,20 @@ func TestOneNode(t *testing.T) {
 // TestAttach runs clients and checks against a node that somebody else runs and writes to.
 func TestAttach(t *testing.T) {
 	p := testkit.StartNode(t, t.TempDir(), "--insecure")
-	for range 2 { // The second time there is a log that is not ours.
-		s, err := torture(t, "--attach", p.URL(), "--seconds=2")
+	h := newHTTP()
+	defer h.CloseIdleConnections()
+	for _, consumers := range []string{"0", "8"} { // The second time there is a log that is not ours.
+		s, err := torture(t, "--attach", p.URL(), "--seconds=2", "--consumers", consumers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Writes.OK == 0 || s.Verified != 0 || s.LogEvents == 0 {
+		if s.Writes.OK == 0 || s.Verified != 0 || s.LogEvents == 0 || (s.Groups == nil) != (consumers == "0") {
 			t.Errorf("%+v", s)
+		}
+		to := target{base: p.URL(), login: url.UserPassword("admin", "changeit")}
+		a, err := exchange(t.Context(), h, to, request{method: http.MethodGet, path: "/subscriptions"}, time.Minute)
+		if err != nil || string(a.body) != "[]" {
+			t.Errorf("groups are left: %v, %v", a, err)
 		}
 	}
 }
@@ -111,7 +120,7 @@ func TestLiar(t *testing.T) {
 			t.Errorf("%q was not found: %v", kind, s.Counts)
 		}
 	}
-	for _, name := range []string{"summary.json", "history.jsonl", "log.jsonl"} {
+	for _, name := range []string{"summary.json", "history.jsonl", "log.jsonl", "messages.jsonl"} {
 		if _, err := os.Stat(filepath.Join(s.Kept, name)); err != nil {
 			t.Error(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +41,20 @@ type watch struct {
 	term    int64
 	changes int
 	double  int // looks in a row with two leaders of one term
+	calms   []calm
+	still   bool    // the last look was calm
+	reigns  []reign // by their beginnings
 }
+
+// calm is a time in which every look found all nodes answering, and one leader, the same.
+type calm struct {
+	from, to int64
+	leader   int
+	term     int64
+}
+
+// reign is when a term was first seen to have a leader.
+type reign struct{ at, term int64 }
 
 func newWatch(targets func() []target, f *findings, line *timeline) *watch {
 	return &watch{http: newHTTP(), targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
@@ -64,6 +78,7 @@ func (w *watch) run(ctx context.Context) {
 func (w *watch) look(ctx context.Context) {
 	list := w.targets()
 	views := make([]view, len(list))
+	begun := w.line.now()
 	var asked sync.WaitGroup
 	for i, t := range list {
 		asked.Go(func() { views[i] = w.ask(ctx, t) })
@@ -85,6 +100,7 @@ func (w *watch) look(ctx context.Context) {
 		}
 	}
 	w.count(claims)
+	w.calm(begun, views, claims, leader, term)
 	switch {
 	case leader == w.leader && (leader < 0 || term == w.term):
 		return
@@ -93,6 +109,7 @@ func (w *watch) look(ctx context.Context) {
 	default:
 		if term != w.term {
 			w.changes++
+			w.reigns = append(w.reigns, reign{w.line.now(), term})
 		}
 		w.line.add(happenedLeader, "%s leads in term %d", nodeName(leader), term)
 		w.term = term
@@ -112,6 +129,44 @@ func (w *watch) count(claims map[int64][]int) {
 		return
 	}
 	w.double = 0
+}
+
+// calm notes a look. A time begins when its first look has ended and ends when its last one begins. w.mu is held.
+func (w *watch) calm(begun int64, views []view, claims map[int64][]int, leader int, term int64) {
+	still := leader >= 0 && len(claims) == 1 && len(claims[term]) == 1
+	for _, v := range views {
+		still = still && v.state != ""
+	}
+	last := len(w.calms) - 1
+	switch {
+	case still && w.still && w.calms[last].leader == leader && w.calms[last].term == term:
+		w.calms[last].to = begun
+	case still && len(w.calms) < keptHappenings:
+		now := w.line.now()
+		w.calms = append(w.calms, calm{now, now, leader, term})
+	default:
+		still = false
+	}
+	w.still = still
+}
+
+// wasCalm says whether one node led all that time and no other can have thought so of itself.
+func (w *watch) wasCalm(from, to int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := sort.Search(len(w.calms), func(i int) bool { return w.calms[i].to >= to })
+	return i < len(w.calms) && w.calms[i].from <= from
+}
+
+// reignOf returns the term that was last seen to have a leader at a time, 0 if there was none yet.
+func (w *watch) reignOf(at int64) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := sort.Search(len(w.reigns), func(i int) bool { return w.reigns[i].at > at })
+	if i == 0 {
+		return 0
+	}
+	return w.reigns[i-1].term
 }
 
 // leading returns the leader and its term, -1 when there is none.

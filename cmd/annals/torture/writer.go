@@ -27,8 +27,9 @@ type writer struct {
 	oldest  int
 }
 
-func newWriter(l *load, seed uint64) *writer {
-	j := l.hist.journal()
+func newWriter(l *load, seed uint64) *writer { return newWriterOf(l, seed, l.hist.journal()) }
+
+func newWriterOf(l *load, seed uint64, j *journal) *writer {
 	rng := rand.New(rand.NewPCG(seed, uint64(j.client)))
 	return &writer{
 		load: l, rng: rng, journal: j, known: map[uint32]int64{},

@@ -1,0 +1,194 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// groupSettings are those of one group as the wire spells them. What is left out has its default.
+type groupSettings struct {
+	ResolveLinks  bool  `json:"resolveLinktos"`
+	StartFrom     int64 `json:"startFrom"`
+	Timeout       int   `json:"messageTimeoutMilliseconds"`
+	MaxRetries    int   `json:"maxRetryCount"`
+	LiveBuffer    int   `json:"liveBufferSize,omitempty"`
+	Buffer        int   `json:"bufferSize,omitempty"`
+	Batch         int   `json:"readBatchSize,omitempty"`
+	After         int   `json:"checkPointAfterMilliseconds,omitempty"`
+	MinCheckpoint int   `json:"minCheckPointCount,omitempty"`
+	MaxCheckpoint int   `json:"maxCheckPointCount,omitempty"`
+}
+
+// defaultMinCheckpoint is the progress that is worth a checkpoint unless a group says otherwise.
+const defaultMinCheckpoint = 10
+
+func (s *groupSettings) timeout() time.Duration { return time.Duration(s.Timeout) * time.Millisecond }
+
+// uncheckpointed is how many finished events at the end of a stream need no checkpoint.
+func (s *groupSettings) uncheckpointed() int64 {
+	if s.MinCheckpoint == 0 {
+		return defaultMinCheckpoint - 1
+	}
+	return int64(s.MinCheckpoint) - 1
+}
+
+// group is one persistent subscription of the run.
+type group struct {
+	stream   string
+	name     string
+	settings groupSettings
+}
+
+func (g *group) String() string { return g.stream + "::" + g.name }
+
+// path is that of the group, to which commands are added.
+func (g *group) path() string {
+	return "/subscriptions/" + url.PathEscape(g.stream) + "/" + url.PathEscape(g.name)
+}
+
+// groupPrefix begins the names of the streams in which a server keeps groups of streams with a prefix.
+func groupPrefix(prefix string) string { return "$persistentsubscription-" + prefix }
+
+func (g *group) parkedStream() string     { return groupPrefix(g.String()) + "-parked" }
+func (g *group) checkpointStream() string { return groupPrefix(g.String()) + "-checkpoint" }
+
+// put creates the group or, with POST, gives it the settings it has.
+func (g *group) put(method string) (request, error) {
+	body, err := json.Marshal(&g.settings)
+	return request{method: method, path: g.path(), header: [][2]string{{"Content-Type", mediaJSON}}, body: body}, err
+}
+
+// The streams of the workload, behind the prefix of the run.
+const (
+	queueStream = "queue"
+	linksStream = "links"
+	// nowhere is named by links that lead nowhere.
+	nowhereStream = "nowhere"
+)
+
+// tormentedGroups are the groups of a run: both streams, links resolved and not, buffers that
+// are full all the time and never, few retries, checkpoints early and late.
+func tormentedGroups(prefix string) []*group {
+	return []*group{
+		{prefix + queueStream, "small", groupSettings{Timeout: 1000, MaxRetries: 2, LiveBuffer: 10, Buffer: 12, Batch: 10, After: 300, MinCheckpoint: 1, MaxCheckpoint: 20}},
+		{prefix + queueStream, "large", groupSettings{Timeout: 2000, MaxRetries: 1, LiveBuffer: 2000, Buffer: 2000, Batch: 100}},
+		{prefix + linksStream, "resolved", groupSettings{ResolveLinks: true, Timeout: 1500, MaxRetries: 2, LiveBuffer: 20, Buffer: 40, Batch: 20, MinCheckpoint: 1}},
+		{prefix + linksStream, "bare", groupSettings{Timeout: 3000, MaxRetries: 0, MaxCheckpoint: 50}},
+	}
+}
+
+const mediaCompeting = "application/vnd.eventstore.competingatom+json"
+
+// message is one entry of a feed of messages.
+type message struct {
+	id      event.ID // by which it is answered
+	retries int
+	title   string
+	ack     string // path with query
+	nack    string
+}
+
+// handout is what one reading of a group gave, the first message to process first.
+type handout struct {
+	messages []message
+	ackAll   string
+}
+
+func (g *group) read(count int, embed string) request {
+	path := g.path() + "/" + strconv.Itoa(count)
+	if embed != "" {
+		path += "?embed=" + embed
+	}
+	return request{method: http.MethodGet, path: path, header: [][2]string{{"Accept", mediaCompeting}}}
+}
+
+// linkList are links of a feed by relation.
+type linkList []struct {
+	URI      string `json:"uri"`
+	Relation string `json:"relation"`
+}
+
+// path returns the path and query of a link, empty when there is none.
+func (l linkList) path(relation string) (string, error) {
+	for _, one := range l {
+		if one.Relation == relation {
+			_, path, err := splitURL(one.URI)
+			return path, err
+		}
+	}
+	return "", nil
+}
+
+func parseHandout(body []byte) (*handout, error) {
+	var feed struct {
+		Links   linkList `json:"links"`
+		Entries []struct {
+			Title   string   `json:"title"`
+			Retries int      `json:"retryCount"`
+			Links   linkList `json:"links"`
+		} `json:"entries"`
+	}
+	if err := json.Unmarshal(body, &feed); err != nil {
+		return nil, fmt.Errorf("decode messages: %w", err)
+	}
+	h := &handout{messages: make([]message, len(feed.Entries))}
+	var err error
+	if h.ackAll, err = feed.Links.path("ackAll"); err != nil {
+		return nil, err
+	}
+	if h.ackAll == "" && len(feed.Entries) > 0 {
+		return nil, fmt.Errorf("decode messages: %d of them, and no link ackAll", len(feed.Entries))
+	}
+	for i, e := range feed.Entries {
+		m := message{retries: e.Retries, title: e.Title}
+		if m.ack, err = e.Links.path("ack"); err != nil {
+			return nil, err
+		}
+		if m.nack, err = e.Links.path("nack"); err != nil {
+			return nil, err
+		}
+		if m.id, err = event.ParseID(m.ack[strings.LastIndexByte(m.ack, '/')+1:]); err != nil || m.nack == "" {
+			return nil, fmt.Errorf("decode messages: %s has the links %q and %q", e.Title, m.ack, m.nack)
+		}
+		h.messages[len(feed.Entries)-1-i] = m // The newest comes first.
+	}
+	return h, nil
+}
+
+// groupInfo is the part of a group's description that tells whether it has finished.
+type groupInfo struct {
+	Status      string  `json:"status"`
+	Checkpoint  *string `json:"lastCheckpointedEventPosition"`
+	ReadBuffer  int64   `json:"readBufferCount"`
+	RetryBuffer int64   `json:"retryBufferCount"`
+	Outstanding int64   `json:"outstandingMessagesCount"`
+}
+
+// unfinished says what a group that nobody reads from any more still has to do,
+// nothing when it has finished. last is the number of the stream's last event, -1 for none.
+func (i *groupInfo) unfinished(s *groupSettings, last int64) string {
+	at := int64(-1)
+	if i.Checkpoint != nil && *i.Checkpoint != "" {
+		n, err := strconv.ParseInt(*i.Checkpoint, 10, 64)
+		if err != nil {
+			return err.Error()
+		}
+		at = n
+	}
+	switch {
+	case i.Status != "Live":
+		return fmt.Sprintf("its status is %q", i.Status)
+	case i.Outstanding != 0 || i.RetryBuffer != 0 || i.ReadBuffer != 0:
+		return fmt.Sprintf("%d messages are outstanding, %d wait for a retry, %d are read ahead", i.Outstanding, i.RetryBuffer, i.ReadBuffer)
+	case at > last || last-at > s.uncheckpointed():
+		return fmt.Sprintf("its checkpoint is %d, the last event %d", at, last)
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// groupsDrain is how long groups may take in the end. One that still gets on has
+	// some times longer.
+	groupsDrain       = 20 * time.Second
+	groupsDrainAtMost = 3
+	// progressIs is how recent a delivery must be for a group to get on.
+	progressIs = 5 * time.Second
+	// tickSlack is added to a timeout before a message must have come back: servers look once a second.
+	tickSlack = 1500 * time.Millisecond
+)
+
+// drainGroups empties the groups before anything is read back: they write as they hand out.
+func (r *round) drainGroups(ctx context.Context) {
+	defer r.subs.close()
+	begun := r.line.now()
+	if r.subs.drain(ctx, r.seed) {
+		r.line.add(happenedPhase, "consumers have drained all groups after %s", seconds(r.line.now()-begun))
+	}
+	if !r.c.can().processes { // Nobody else's cluster is left with them.
+		r.subs.remove(ctx)
+	}
+}
+
+// drain reads all groups and acknowledges everything until nothing comes any more for longer than
+// any timeout and each group says itself that it has finished.
+func (s *subscriptions) drain(ctx context.Context, seed uint64) (finished bool) {
+	longest := time.Duration(0)
+	for _, g := range s.groups {
+		longest = max(longest, g.settings.timeout())
+	}
+	left := make([]string, len(s.groups))
+	var draining sync.WaitGroup
+	for i := range s.groups {
+		// The number gives it this group.
+		c := newConsumer(s, seed, len(s.groups)*s.competing+i)
+		s.consumers = append(s.consumers, c)
+		draining.Go(func() { left[i] = c.drain(ctx, longest+tickSlack, s.drainTime) })
+	}
+	draining.Wait()
+	finished = true
+	for i, why := range left {
+		if why != "" {
+			finished = false
+			s.find.add(kindDrain, "%s has not handed out everything %s after all was calm: %s", s.groups[i], s.drainTime, why)
+		}
+	}
+	if !finished {
+		// What is still outstanding may be parked yet; then nothing is written any more.
+		pause(ctx, longest+tickSlack)
+	}
+	return finished
+}
+
+// drain empties one group. It returns what is left to do when the time is over.
+func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string {
+	defer c.client.close()
+	begun := time.Now()
+	last := begun // delivery
+	for why := "nothing was tried"; ; {
+		h := c.take(ctx, drainedRead, c.timeout)
+		now := time.Now()
+		switch {
+		case h != nil && len(h.messages) > 0:
+			c.send(ctx, actionAck, h.ackAll, ids(h.messages))
+			why, last = "messages still come", now
+		case h == nil:
+			why = "it cannot be read"
+		case now.Sub(last) > idle:
+			if why = c.unfinished(ctx); why == "" {
+				return ""
+			}
+		}
+		if over := now.Sub(begun); over > groupsDrainAtMost*limit || over > limit && now.Sub(last) > progressIs {
+			return why
+		}
+		if h == nil || len(h.messages) == 0 {
+			pause(ctx, 50*time.Millisecond)
+		}
+		if err := ctx.Err(); err != nil {
+			return err.Error()
+		}
+	}
+}
+
+// unfinished asks the group and its stream what is left.
+func (c *consumer) unfinished(ctx context.Context) string {
+	last := int64(-1)
+	// Not resolved: the end of a stream of links is a link.
+	req := read(streamHead(c.group.stream, 1), true, 0)
+	req.header = append(req.header, [2]string{headerResolveLinks, "false"})
+	a, err := c.client.do(ctx, c.client.choose(), req)
+	switch {
+	case err != nil:
+		return err.Error()
+	case a.status == http.StatusOK:
+		p, err := parsePage(a.body)
+		if err != nil || len(p.Entries) != 1 {
+			return fmt.Sprintf("the last event of %s: %s", c.group.stream, a)
+		}
+		last = p.Entries[0].Number
+	case a.status != http.StatusNotFound:
+		return a.String()
+	}
+	i, err := c.info(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	return i.unfinished(&c.group.settings, last)
+}

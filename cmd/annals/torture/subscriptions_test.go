@@ -1,0 +1,114 @@
+package torture
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGroups lets all clients of groups work against a server that keeps its promises, and
+// against some that break one of them: each must be noticed, and nothing else be claimed.
+func TestGroups(t *testing.T) {
+	cases := []struct {
+		promise string
+		want    string   // is found
+		may     []string // follows from it, if chance will have it
+	}{
+		{breakNothing, "", nil},
+		// What is passed over without an answer is also covered by a checkpoint.
+		{breakSkip, kindSkipped, []string{kindAhead}},
+		// Some of these were in an answer that was given up, so nobody knows of a delivery.
+		{breakForget, kindForgotten, []string{kindSkipped, kindAhead}},
+		{breakPark, kindForgotten, []string{kindSkipped, kindAhead}},
+		// After a restart nothing comes again.
+		{breakAhead, kindAhead, []string{kindForgotten, kindSkipped}},
+		{breakEnd, kindAhead, nil},
+		{breakTwice, kindTwice, nil},
+		{breakPhantom, kindPhantom, nil},
+		{breakTitle, kindMessage, nil},
+		{breakRetries, kindRetries, nil},
+		{breakStuck, kindDrain, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.promise, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, figures := runGroups(t, c.promise)
+				list, counts := s.find.list()
+				for _, v := range list {
+					if v.Kind != c.want && !slices.Contains(c.may, v.Kind) {
+						t.Errorf("%s: %s", v.Kind, v.Text)
+					}
+				}
+				if c.want != "" && counts[c.want] == 0 {
+					t.Errorf("%q was not found: %v", c.want, counts)
+				}
+				t.Logf("%s", figures.text())
+				if f := figures; c.promise == breakNothing && (f.Groups != 4 || f.Consumers != 8 || f.Events == 0 || f.Deliveries < f.Events || f.Duplicates == 0 ||
+					f.LeftUnanswered == 0 || f.Parked == 0 || f.Checkpoints == 0 || len(f.Acts) == 0) {
+					t.Errorf("the run is too poor to say anything: %+v", f)
+				}
+				for _, v := range list {
+					if v.Kind != kindDrain && v.Kind != kindPhantom && !strings.Contains(v.Text, "history of ") && c.promise != breakEnd {
+						t.Errorf("no history: %s", v.Text)
+					}
+				}
+			})
+		})
+	}
+}
+
+// runGroups runs the workload for a short time and checks it.
+func runGroups(t *testing.T, promise string) (*scene, *groupFigures) {
+	t.Helper()
+	s := newScene(t)
+	s.hist = newHistory(s.book.find.start, 1_000_000)
+	links := s.hist.journal()
+	s.ids = identity{tag: 0xfeed, linker: links.client, prefix: scenePrefix}
+	s.book = newBook(s.ids, s.names, s.find, scenePrefix, 0)
+	fake := newFakeGroups(t, promise)
+	nodes := &targets{wire: newFakeWire(fake.handler())}
+	nodes.set([]target{{name: nodeName(0), base: "http://leader", index: 0}, {name: nodeName(1), base: "http://follower", index: 1}})
+	l := newLoad(s.ids, s.names, s.hist, s.book, s.find, nodes)
+	groups := tormentedGroups(scenePrefix)
+	subs := newSubscriptions(l, 1, groups, 8, links)
+	defer subs.close()
+	if err := subs.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	for _, run := range subs.clients() {
+		working.Go(func() { run(t.Context()) })
+	}
+	pause(t.Context(), 30*time.Second)
+	close(l.stop)
+	working.Wait()
+	drained := subs.drain(context.WithoutCancel(t.Context()), 1)
+	if drained != (promise != breakStuck) {
+		t.Errorf("drained: %t", drained)
+	}
+	s.book.logForward(place{node: "node 0", at: l.hist.now()}, 0, fake.log, int64(len(fake.log))*eventSize, true)
+	ledger := newLedger(s.hist, s.book)
+	ledger.check()
+	return s, checkGroups(ledger, subs, func(int64, int64) bool { return true })
+}
+
+// TestDate: an event of the log was there before later ones were acknowledged.
+func TestDate(t *testing.T) {
+	s := newScene(t)
+	j := s.client()
+	x := s.wrote(j, "a", anyVersion, 0, 10, 20)
+	y := s.wrote(j, "a", anyVersion, 1, 30, 40)
+	server := entry{ID: "server", Type: "checkpoint", Stream: "$other", Updated: "then"}
+	s.book.logForward(place{node: "node 0", at: 100}, 0, []entry{s.shown(x, "a", 0), server, s.shown(y, "a", 1)}, 3*eventSize, true)
+	server.Number = 1
+	s.book.logForward(place{node: "node 0", at: 200}, 3, []entry{server}, 4*eventSize, true)
+	c := groupCheck{ledger: newLedger(s.hist, s.book)}
+	c.date()
+	if want := []int64{20, 40, 40, 200}; !slices.Equal(c.dated, want) {
+		t.Errorf("%v, want %v", c.dated, want)
+	}
+}
