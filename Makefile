@@ -55,10 +55,10 @@ rules: ## the house rules: imports, forbidden calls, file sizes
 lint: format vet staticcheck rules ## format, vet, staticcheck and the house rules
 
 .PHONY: torture
-torture: build ## torture clusters of three nodes for two minutes (TORTURE="--rounds 4 --seconds 30")
+torture: build ## torture clusters of three nodes for some two minutes (TORTURE="--rounds 3 --seconds 30")
 	$(BIN)/annals torture $(TORTURE)
 
-TORTURE ?= --rounds 4 --seconds 30
+TORTURE ?= --rounds 3 --seconds 30
 
 .PHONY: sabotage
 sabotage: ## show that torture notices broken promises

@@ -48,7 +48,8 @@ redirected to another node stays there, as a client of a cluster stays with the 
 Names and numbers are fixed: reads expect the streams <prefix>-000001 to
 <prefix>-<streams> with --events-per-stream events each, as --prepare or fill writes
 them. Appends go to <prefix>-append-000001 and on, batches to <prefix>-batch-000001
-and on, tail reads <prefix>-tail unless --stream names another.`
+and on, tail reads <prefix>-tail unless --stream names another. subscription alone writes
+a new stream with each run.`
 
 // kind is a workload as the command line knows it.
 type kind struct {
@@ -160,7 +161,7 @@ func Command() *cobra.Command {
 	for _, k := range kinds() {
 		cmd.AddCommand(workloadCommand(k))
 	}
-	cmd.AddCommand(compareCommand(), fillCommand(), bareCommand())
+	cmd.AddCommand(compareCommand(), subscriptionCommand(), fillCommand(), bareCommand())
 	for _, sub := range cmd.Commands() {
 		// An error of a run is no reason to explain the flags.
 		sub.SilenceUsage = true
@@ -318,7 +319,12 @@ func runSession(ctx context.Context, cmd *cobra.Command, o *options, name string
 	if r == nil {
 		return err
 	}
-	return errors.Join(err, r.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), r), r.useless())
+	return errors.Join(err, r.present(cmd, o))
+}
+
+// present writes the result where the flags say, and reports an error when it says nothing.
+func (r *result) present(cmd *cobra.Command, o *options) error {
+	return errors.Join(r.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), r), r.useless())
 }
 
 // interruptible puts an interrupt before there was anything to measure in plain words.

@@ -382,6 +382,10 @@ func TestWrongFlags(t *testing.T) {
 		"workload":          "compare --workload none",
 		"shared streams":    "append --expected-version-checked --streams 2 --workers 3",
 		"prepare $all":      "tail --prepare --stream $all",
+		"large read":        "subscription --page 101",
+		"small buffer":      "subscription --buffer-size 100 --read-batch-size 100",
+		"two settings":      "subscription --buffer-size 200 --default-settings",
+		"long stream":       "subscription --stream-events 1000000001",
 		"certificates":      "append --tls-ca /nonexistent",
 		"bare sizes":        "bare --entry-bytes 3",
 	} {

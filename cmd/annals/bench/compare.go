@@ -30,6 +30,7 @@ type medians struct {
 	P50Ms               float64 `json:"p50Ms"`
 	P99Ms               float64 `json:"p99Ms"`
 	ServerUsPerOp       float64 `json:"serverUsPerOperation,omitempty"`
+	ServerUsPerEvent    float64 `json:"serverUsPerEvent,omitempty"`
 }
 
 // comparison is what comparing with the bare server came to.
@@ -138,44 +139,51 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 	defer bare.close()
 
 	c = &comparison{Workload: k.name}
-	for n := range o.rounds {
-		if ctx.Err() != nil {
-			break
-		}
-		var r round
-		// The order changes with every round, so that neither side always comes first.
-		order := []*session{bare, node}
-		if n%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, s := range order {
-			res, err := s.measure(ctx, o.duration, o.warmup, o.count)
-			if err == nil {
-				err = res.useless()
-			}
-			if err != nil {
-				return nil, err
-			}
-			if s == bare {
-				r.Bare = res
-			} else {
-				r.Node = res
-			}
-			if res.Interrupted {
-				break
-			}
-		}
-		if ctx.Err() != nil {
-			break // Half a round would bend the ratio.
-		}
-		r.Ratio = ratio(r.Node.OperationsPerSecond, r.Bare.OperationsPerSecond)
-		c.Rounds = append(c.Rounds, r)
+	var bareResults, nodeResults []*result
+	err = alternate(ctx, o.rounds,
+		func() (*result, error) { return bare.measure(ctx, o.duration, o.warmup, o.count) },
+		func() (*result, error) { return node.measure(ctx, o.duration, o.warmup, o.count) },
+		func(bare, node *result) {
+			bareResults, nodeResults = append(bareResults, bare), append(nodeResults, node)
+			c.Rounds = append(c.Rounds, round{Bare: bare, Node: node, Ratio: ratio(node.OperationsPerSecond, bare.OperationsPerSecond)})
+		})
+	if err != nil {
+		return nil, err
 	}
 	c.Interrupted = ctx.Err() != nil
-	c.Bare = mediansOf(c.Rounds, func(r *round) *result { return r.Bare })
-	c.Node = mediansOf(c.Rounds, func(r *round) *result { return r.Node })
+	c.Bare, c.Node = mediansOf(bareResults), mediansOf(nodeResults)
 	c.Ratio = ratio(c.Node.OperationsPerSecond, c.Bare.OperationsPerSecond)
 	return c, nil
+}
+
+// alternate measures two sides in rounds, and passes on the results of every whole round.
+func alternate(ctx context.Context, rounds int, one, other func() (*result, error), took func(one, other *result)) error {
+	sides := []func() (*result, error){one, other}
+	for n := range rounds {
+		var results [2]*result
+		for i := range sides {
+			// The order changes with every round, so that neither side always comes first.
+			side := (n + i) % len(sides)
+			if ctx.Err() != nil {
+				return nil // Half a round would bend the ratio.
+			}
+			r, err := sides[side]()
+			if err == nil {
+				err = r.useless()
+			}
+			switch {
+			case errors.Is(err, context.Canceled):
+				return nil
+			case err != nil:
+				return err
+			}
+			results[side] = r
+		}
+		if ctx.Err() == nil {
+			took(results[0], results[1])
+		}
+	}
+	return nil
 }
 
 func ratio(a, b float64) float64 {
@@ -197,11 +205,11 @@ func median(values []float64) float64 {
 	return (values[middle-1] + values[middle]) / 2
 }
 
-func mediansOf(rounds []round, side func(*round) *result) medians {
+func mediansOf(results []*result) medians {
 	of := func(value func(*result) float64) float64 {
 		var all []float64
-		for i := range rounds {
-			all = append(all, value(side(&rounds[i])))
+		for _, r := range results {
+			all = append(all, value(r))
 		}
 		return median(all)
 	}
@@ -212,7 +220,16 @@ func mediansOf(rounds []round, side func(*round) *result) medians {
 		P50Ms:               of(func(r *result) float64 { return r.LatencyMs.P50 }),
 		P99Ms:               of(func(r *result) float64 { return r.LatencyMs.P99 }),
 		ServerUsPerOp:       of(func(r *result) float64 { return r.CPU.ServerUsPerOp }),
+		ServerUsPerEvent:    of(func(r *result) float64 { return r.CPU.ServerUsPerEvent }),
 	}
+}
+
+// microseconds writes processor time, which is not always measured.
+func microseconds(us float64) string {
+	if us == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", us)
 }
 
 // table writes the comparison for people.
@@ -221,21 +238,15 @@ func (c *comparison) table(to io.Writer) error {
 	fmt.Fprintf(&b, "%s, %d rounds against a bare server and the node\n\n", c.Workload, len(c.Rounds))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprint(t, "\tbare ops/s\tnode ops/s\tratio\tbare p99 ms\tnode p99 ms\tbare cpu us/op\tnode cpu us/op\terrors\t\n")
-	cpu := func(us float64) string {
-		if us == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.1f", us)
-	}
 	var errorTotal int64
 	for i := range c.Rounds {
 		r := &c.Rounds[i]
 		errorTotal += r.Bare.ErrorTotal + r.Node.ErrorTotal
 		_, _ = fmt.Fprintf(t, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", i+1, r.Bare.OperationsPerSecond, r.Node.OperationsPerSecond,
-			r.Ratio, r.Bare.LatencyMs.P99, r.Node.LatencyMs.P99, cpu(r.Bare.CPU.ServerUsPerOp), cpu(r.Node.CPU.ServerUsPerOp), r.Bare.ErrorTotal+r.Node.ErrorTotal)
+			r.Ratio, r.Bare.LatencyMs.P99, r.Node.LatencyMs.P99, microseconds(r.Bare.CPU.ServerUsPerOp), microseconds(r.Node.CPU.ServerUsPerOp), r.Bare.ErrorTotal+r.Node.ErrorTotal)
 	}
 	_, _ = fmt.Fprintf(t, "median\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", c.Bare.OperationsPerSecond, c.Node.OperationsPerSecond,
-		c.Ratio, c.Bare.P99Ms, c.Node.P99Ms, cpu(c.Bare.ServerUsPerOp), cpu(c.Node.ServerUsPerOp), errorTotal)
+		c.Ratio, c.Bare.P99Ms, c.Node.P99Ms, microseconds(c.Bare.ServerUsPerOp), microseconds(c.Node.ServerUsPerOp), errorTotal)
 	if err := t.Flush(); err != nil {
 		return err
 	}

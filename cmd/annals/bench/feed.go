@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"strings"
 )
 
 // A feed page is not decoded but searched. That is sound because a quotation mark within a JSON
@@ -11,30 +12,54 @@ import (
 // name, a type or the data of an event, which stand in the feed as strings.
 
 var (
-	entryMark    = []byte(`"summary":`) // every entry has one, the feed itself has none
+	entryMark    = newMark(`"summary":`) // every entry has one, the feed itself has none
+	firstMark    = newFirstMark()
 	relationMark = []byte(`"relation"`)
 	uriMark      = []byte(`"uri"`)
 	headMark     = []byte(`"headOfStream"`)
 )
 
-// entrySkips says, for the byte at the place of the mark's last one, how far the mark must
-// at least move to fit (Horspool's search).
-var entrySkips = func() (skips [256]uint8) {
-	for i := range skips {
-		skips[i] = uint8(len(entryMark))
-	}
-	for i, c := range entryMark[:len(entryMark)-1] {
-		skips[c] = uint8(len(entryMark) - 1 - i)
-	}
-	return skips
-}()
+// mark is a text that ends with a colon and has no other.
+type mark struct {
+	text []byte
+	// skips says, for the byte at the place of the mark's last one, how far the mark must
+	// at least move to fit (Horspool's search).
+	skips [256]uint8
+	// zeroes says that only marks count behind which there is a zero.
+	zeroes bool
+}
 
-// countEntries returns how many entries a feed page has. Pages of a thousand events are
+func newMark(text string) *mark {
+	m := &mark{text: []byte(text)}
+	last := len(text) - 1
+	for i := range m.skips {
+		m.skips[i] = uint8(len(text))
+	}
+	for i, c := range m.text[:last] {
+		m.skips[c] = uint8(last - i)
+	}
+	return m
+}
+
+// newFirstMark returns the mark of messages that were not handed out before.
+func newFirstMark() *mark {
+	m := newMark(`"retryCount":`)
+	m.zeroes = true
+	return m
+}
+
+// countEntries returns how many entries a feed page has.
+func countEntries(page []byte) int { return entryMark.count(page) }
+
+// countFirst returns how many entries of a feed of messages are handed out for the first time.
+func countFirst(page []byte) int { return firstMark.count(page) }
+
+// count returns how often the mark stands in a page. Pages of a thousand events are
 // counted between one request and the next, where bytes.Count would take a quarter of
 // the time. Each step of the search waits for the byte before it, so three
 // searches in three parts of the page go side by side.
-func countEntries(page []byte) int {
-	last := len(entryMark) - 1
+func (m *mark) count(page []byte) int {
+	last := len(m.text) - 1
 	if len(page) <= last {
 		return 0
 	}
@@ -46,35 +71,43 @@ func countEntries(page []byte) int {
 	n := 0
 	for i < iEnd && j < jEnd && k < kEnd {
 		a, b, c := page[i], page[j], page[k]
-		if a == ':' && markEnds(page, i) {
+		if a == ':' && m.ends(page, i) {
 			n++
 		}
-		if b == ':' && markEnds(page, j) {
+		if b == ':' && m.ends(page, j) {
 			n++
 		}
-		if c == ':' && markEnds(page, k) {
+		if c == ':' && m.ends(page, k) {
 			n++
 		}
-		i += int(entrySkips[a])
-		j += int(entrySkips[b])
-		k += int(entrySkips[c])
+		i += int(m.skips[a])
+		j += int(m.skips[b])
+		k += int(m.skips[c])
 	}
-	return n + countIn(page, i, iEnd) + countIn(page, j, jEnd) + countIn(page, k, kEnd)
+	return n + m.countIn(page, i, iEnd) + m.countIn(page, j, jEnd) + m.countIn(page, k, kEnd)
 }
 
 // countIn counts the marks whose last byte stands in from..to.
-func countIn(page []byte, from, to int) (n int) {
-	for i := from; i < to; i += int(entrySkips[page[i]]) {
-		if page[i] == ':' && markEnds(page, i) {
+func (m *mark) countIn(page []byte, from, to int) (n int) {
+	for i := from; i < to; i += int(m.skips[page[i]]) {
+		if page[i] == ':' && m.ends(page, i) {
 			n++
 		}
 	}
 	return n
 }
 
-// markEnds reports whether the mark's last byte stands at an offset, which is not before the first possible one.
-func markEnds(page []byte, at int) bool {
-	return bytes.Equal(page[at-len(entryMark)+1:at+1], entryMark)
+// ends reports whether the mark's last byte stands at an offset, which is not before the first possible one.
+func (m *mark) ends(page []byte, at int) bool {
+	if !bytes.Equal(page[at-len(m.text)+1:at+1], m.text) {
+		return false
+	}
+	if !m.zeroes {
+		return true
+	}
+	for at++; at < len(page) && (page[at] == ' ' || page[at] == '\t' || page[at] == '\r' || page[at] == '\n'); at++ {
+	}
+	return at < len(page) && page[at] == '0'
 }
 
 // findMember returns what follows `"name" :` from an offset on, and the offset behind the name; nil when there is no such member.
@@ -92,8 +125,9 @@ func findMember(page, name []byte, from int) (value []byte, next int) {
 	}
 }
 
-// previousLink returns the path and query of the feed's link "previous", "" when it has none.
-func previousLink(page []byte) string {
+// relatedLink returns the path and query of the feed's link of a relation, "" when it has none.
+func relatedLink(page []byte, relation string) string {
+	quoted := `"` + relation + `"`
 	at := 0
 	for {
 		value, next := findMember(page, relationMark, at)
@@ -101,7 +135,7 @@ func previousLink(page []byte) string {
 			return ""
 		}
 		at = next
-		if !bytes.HasPrefix(value, []byte(`"previous"`)) {
+		if !bytes.HasPrefix(value, []byte(quoted)) {
 			continue
 		}
 		begin := bytes.LastIndexByte(page[:next], '{')
@@ -119,19 +153,15 @@ func pathOf(text []byte) string {
 	if len(text) == 0 || text[0] != '"' {
 		return ""
 	}
-	end := 1
-	for end < len(text) && text[end] != '"' {
-		if text[end] == '\\' {
-			end++
+	end := bytes.IndexByte(text[1:], '"') + 1
+	if end == 0 {
+		return ""
+	}
+	uri := string(text[1:end])
+	if strings.IndexByte(uri, '\\') >= 0 { // The string may be longer than that.
+		if err := json.NewDecoder(bytes.NewReader(text)).Decode(&uri); err != nil {
+			return ""
 		}
-		end++
-	}
-	if end >= len(text) {
-		return ""
-	}
-	var uri string
-	if err := json.Unmarshal(text[:end+1], &uri); err != nil {
-		return ""
 	}
 	u, err := url.Parse(uri)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestFeed(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			page := []byte(c.page)
-			if got := previousLink(page); got != c.previous {
+			if got := relatedLink(page, "previous"); got != c.previous {
 				t.Errorf("previous %q, want %q", got, c.previous)
 			}
 			if got := countEntries(page); got != c.entries {
@@ -48,15 +48,33 @@ func TestFeed(t *testing.T) {
 	}
 }
 
+func TestCountFirst(t *testing.T) {
+	for page, want := range map[string]int{
+		``:                            0,
+		`{"retryCount":0}`:            1,
+		`{"retryCount":`:              0,
+		`{"retryCount": `:             0,
+		"{\"retryCount\":\r\n\t 0}":   1,
+		`{"retryCount":1}`:            0,
+		`{"retryCount":10}`:           0,
+		`{"data":"\"retryCount\":0"}`: 0,
+		`[{"retryCount":0,"a":1},{"retryCount":2},{"retryCount": 0},{"retryCount":0}]`: 3,
+	} {
+		if got := countFirst([]byte(page)); got != want {
+			t.Errorf("%q: %d, want %d", page, got, want)
+		}
+	}
+}
+
 func FuzzFeed(f *testing.F) {
 	f.Add([]byte(`{"headOfStream":true,"links":[{"uri":"http://h/a","relation":"previous"}],"entries":[{"summary":"a"}]}`))
 	f.Add([]byte(`{"relation":"previous","uri":"\u00`))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		atHead(page)
-		if previousLink(page) != "" && !strings.Contains(string(page), "relation") {
+		if relatedLink(page, "previous") != "" && !strings.Contains(string(page), "relation") {
 			t.Fatal("a link out of nothing")
 		}
-		if got, want := countEntries(page), bytes.Count(page, entryMark); got != want {
+		if got, want := countEntries(page), bytes.Count(page, entryMark.text); got != want {
 			t.Fatalf("%d entries, want %d", got, want)
 		}
 	})

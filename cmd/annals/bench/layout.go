@@ -71,6 +71,29 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// unmix is the inverse of mix.
+func unmix(x uint64) uint64 {
+	x ^= x>>31 ^ x>>62
+	x *= 0x319642b2d24d8ec3 // the inverse of the factor of mix
+	x ^= x>>27 ^ x>>54
+	x *= 0x96de1b173f119089
+	x ^= x>>30 ^ x>>60
+	return x - 0x9e3779b97f4a7c15
+}
+
+// numberOf returns the number below total of the event whose fixed id it is, and whether there is one.
+func numberOf(streamHash uint64, id event.ID, total int64) (int64, bool) {
+	low := binary.BigEndian.Uint64(id[8:])
+	// The stamp took the two highest bits.
+	for bits := range uint64(4) {
+		number := unmix(unmix(low&(1<<62-1)|bits<<62)^streamHash) - 1
+		if number < uint64(total) && fixedID(streamHash, int64(number)) == id {
+			return int64(number), true
+		}
+	}
+	return 0, false
+}
+
 // stamp marks an id as a GUID of version 4.
 func stamp(id event.ID) event.ID {
 	id[6] = id[6]&0x0f | 0x40

@@ -44,6 +44,10 @@ type options struct {
 	stream          string // what tail reads
 	streamEvents    int64  // what --prepare gives that stream
 	repeat          bool
+	bufferSize      int   // of a group
+	readBatchSize   int   // of a group
+	maxCheckpoint   int   // of a group: events that force a checkpoint
+	defaultSettings bool  // of a group: the server's
 	events          int64 // of fill
 
 	pids     []int

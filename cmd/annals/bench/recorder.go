@@ -7,9 +7,10 @@ import (
 
 // outcome is one operation that succeeded.
 type outcome struct {
-	part   int   // which part of a mixed workload, 0 otherwise
-	events int64 // events written or read
-	bytes  int64 // payload
+	part   int           // which part of a mixed workload, 0 otherwise
+	events int64         // events written or read
+	bytes  int64         // payload
+	rest   time.Duration // how long the worker waits before its next operation
 }
 
 // errorCount is how often one kind of error came up.

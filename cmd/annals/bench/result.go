@@ -54,6 +54,7 @@ type cpuFigures struct {
 type result struct {
 	figures
 	Parts          []figures              `json:"parts,omitempty"` // of a mixed workload
+	Group          *groupFigures          `json:"group,omitempty"` // of a subscription
 	Errors         map[string]*errorCount `json:"errors"`
 	ErrorTotal     int64                  `json:"errorTotal"`
 	Redirects      int64                  `json:"redirects"`
@@ -181,6 +182,9 @@ func (r *result) table(to io.Writer) error {
 		fmt.Fprintf(&b, "; servers not measured: %s", r.CPU.ServersNotMeasured)
 	}
 	b.WriteByte('\n')
+	if r.Group != nil {
+		b.WriteString(r.Group.String() + "\n")
+	}
 	if r.Redirects+r.Reconnects > 0 {
 		fmt.Fprintf(&b, "redirects followed %d, idle connections replaced %d\n", r.Redirects, r.Reconnects)
 	}

@@ -26,6 +26,7 @@ type fakeNode struct {
 	requests int
 	seen     func(requests int) // called with every request, unless nil
 	bad      []string           // requests that no correct driver sends
+	groups   fakeGroups
 }
 
 func newFakeNode() *fakeNode { return &fakeNode{streams: map[string][]fakeEvent{}} }
@@ -55,6 +56,10 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(parts) > 2 && parts[0] == "subscriptions" {
+		n.groups.serve(n, w, r, parts[1], parts[2], parts[3:], body)
+		return
+	}
 	if len(parts) < 2 || parts[0] != "streams" {
 		w.WriteHeader(http.StatusNotFound)
 		return

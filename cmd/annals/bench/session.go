@@ -258,6 +258,9 @@ func (s *session) worker(p *phase, i int) {
 		if err == nil {
 			rec.add(out, time.Since(begin))
 			failures = 0
+			if out.rest > 0 && !p.sleep(out.rest) {
+				return
+			}
 			continue
 		}
 		if err == errFinished {

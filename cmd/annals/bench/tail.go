@@ -100,7 +100,7 @@ func (t *tailOp) do(ctx context.Context, c *client) (outcome, error) {
 	}
 	page := t.resp.body
 	entries := int64(countEntries(page))
-	next := previousLink(page)
+	next := relatedLink(page, "previous")
 	first := t.next == ""
 	// $all never says that it is at its head; its last page is an empty one.
 	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.w.stream() == event.AllStream

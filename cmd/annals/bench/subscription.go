@@ -1,0 +1,295 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	typeMessages = "application/vnd.eventstore.competingatom+json"
+
+	maxMessages = 100 // of one read, what the interface allows
+
+	// Readers that find nothing rest, the longer the more often.
+	shortestRest = time.Millisecond
+	longestRest  = 50 * time.Millisecond
+	// patience is how long nothing may be delivered before events that never came count as lost.
+	patience = 5 * time.Second
+	// messageTimeout is when the server hands a message out again, with the default of the setting, and a little more.
+	messageTimeout = 12 * time.Second
+)
+
+// The parts of the workload subscription.
+const (
+	partRead = iota
+	partEmpty
+	partAck
+)
+
+// subscribing is the workload subscription: the workers are the competing readers of one
+// group, which read messages and acknowledge them, in turn.
+type subscribing struct {
+	o             *options
+	stream, group string
+	hash          uint64 // of the stream
+	got           *deliveries
+}
+
+func newSubscribing(o *options, stream, group string) *subscribing {
+	return &subscribing{o: o, stream: stream, hash: hashOf(stream), group: group, got: newDeliveries(o.streamEvents)}
+}
+
+func (w *subscribing) parts() []string { return []string{"read", "read empty", "ack"} }
+
+// setup creates the group. The stream is there.
+func (w *subscribing) setup(ctx context.Context, s *session) error {
+	settings := "{}"
+	if !w.o.defaultSettings {
+		settings = fmt.Sprintf(`{"bufferSize":%d,"readBatchSize":%d,"maxCheckPointCount":%d}`, w.o.bufferSize, w.o.readBatchSize, w.o.maxCheckpoint)
+	}
+	if err := w.command(ctx, s, "PUT", []byte(settings)); err != nil {
+		return fmt.Errorf("create the group %s (it takes an operator's --user and --password): %w", w.group, err)
+	}
+	w.got.touch(time.Now())
+	return nil
+}
+
+// remove deletes the group.
+func (w *subscribing) remove(ctx context.Context, s *session) error {
+	if err := w.command(ctx, s, "DELETE", []byte{}); err != nil {
+		return fmt.Errorf("delete the group %s: %w", w.group, err)
+	}
+	return nil
+}
+
+// command does something to the group as a whole.
+func (w *subscribing) command(ctx context.Context, s *session, method string, body []byte) error {
+	return withInterrupt(ctx, s, func(ctx context.Context, c *client) error {
+		req := request{
+			method: method, path: []byte(c.prefix + w.path()), body: body,
+			head: []byte("Content-Type: " + typeJSON + "\r\n" + string(basicAuth(w.o.user, w.o.password))),
+		}
+		var resp response
+		if err := c.do(ctx, &req, &resp); err != nil {
+			return err
+		}
+		if resp.status != 200 && resp.status != 201 {
+			return refused(&resp)
+		}
+		return nil
+	})
+}
+
+func (w *subscribing) path() string {
+	return "/subscriptions/" + escapeStream(w.stream) + "/" + escapeStream(w.group)
+}
+
+func (w *subscribing) operation(int, int) operation {
+	auth := string(basicAuth(w.o.user, w.o.password))
+	return &subscribeOp{
+		w: w, target: w.path() + "/" + strconv.Itoa(w.o.page) + "?embed=body",
+		read: request{method: "GET", keep: true, head: []byte("Accept: " + typeMessages + "\r\n" + auth)},
+		ack:  request{method: "POST", body: []byte{}, head: []byte(auth)},
+	}
+}
+
+// subscribeOp reads messages with one operation and acknowledges them with the next.
+type subscribeOp struct {
+	w       *subscribing
+	target  string
+	pending []int64 // events that were read and not acknowledged, those of ack
+	rest    time.Duration
+
+	read, ack request
+	resp      response
+}
+
+func (r *subscribeOp) do(ctx context.Context, c *client) (outcome, error) {
+	if len(r.pending) > 0 {
+		return r.acknowledge(ctx, c)
+	}
+	if r.w.got.complete() {
+		return outcome{}, errFinished
+	}
+	out, err := r.take(ctx, c)
+	if err != nil {
+		// What the answer held comes again when its time is over.
+		r.w.got.touch(time.Now().Add(messageTimeout))
+		return outcome{}, err
+	}
+	if out.part == partRead {
+		r.rest = 0
+		return out, nil
+	}
+	if missing := r.w.got.lost(time.Now()); missing > 0 {
+		return outcome{}, &fatalError{fmt.Errorf("%d of %d events were never delivered, and nothing else has been for %s", missing, r.w.got.total, patience)}
+	}
+	r.rest = min(max(2*r.rest, shortestRest), longestRest)
+	out.rest = r.rest
+	return out, nil
+}
+
+// take reads messages.
+func (r *subscribeOp) take(ctx context.Context, c *client) (outcome, error) {
+	r.read.path = append(append(r.read.path[:0], c.prefix...), r.target...)
+	if err := c.do(ctx, &r.read, &r.resp); err != nil {
+		return outcome{}, err
+	}
+	if r.resp.status != 200 {
+		return outcome{}, refused(&r.resp)
+	}
+	page := r.resp.body
+	link := relatedLink(page, "ackAll")
+	if link == "" && countEntries(page) == 0 {
+		return outcome{part: partEmpty, bytes: r.resp.length}, nil
+	}
+	numbers, err := r.w.numbersIn(link, r.pending)
+	if err != nil {
+		return outcome{}, err
+	}
+	r.pending = numbers
+	r.ack.path = append(r.ack.path[:0], link...)
+	r.w.got.add(numbers, len(numbers)-countFirst(page), time.Now())
+	return outcome{part: partRead, bytes: r.resp.length}, nil
+}
+
+// acknowledge acknowledges what was read. An attempt that did not succeed is repeated
+// with the next operation: it does no harm when the first one did.
+func (r *subscribeOp) acknowledge(ctx context.Context, c *client) (outcome, error) {
+	if err := c.do(ctx, &r.ack, &r.resp); err != nil {
+		return outcome{}, err
+	}
+	if r.resp.status != 200 && r.resp.status != 202 {
+		return outcome{}, refused(&r.resp)
+	}
+	n := len(r.pending)
+	r.pending = r.pending[:0]
+	return outcome{part: partAck, events: int64(n)}, nil
+}
+
+// numbersIn appends the numbers of the events that a link acknowledges.
+func (w *subscribing) numbersIn(link string, numbers []int64) ([]int64, error) {
+	_, list, ok := strings.Cut(link, "?ids=")
+	if !ok {
+		return nil, fmt.Errorf("%w: the link ackAll is %.80q", errMalformed, link)
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		id, err := event.ParseID(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the link ackAll has the id %.80q", errMalformed, text)
+		}
+		number, ok := numberOf(w.hash, id, w.o.streamEvents)
+		if !ok {
+			return nil, &fatalError{fmt.Errorf("the message %s is no event of %s", text, w.stream)}
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, nil
+}
+
+// deliveries is what the readers of a group were given, all together.
+type deliveries struct {
+	total int64 // events of the stream
+
+	mu       sync.Mutex
+	seen     []uint64  // a bit for every event
+	distinct int64     // bits set
+	again    int64     // messages with a count of retries
+	last     time.Time // when the last message came, or later, when others are due later
+}
+
+func newDeliveries(total int64) *deliveries {
+	return &deliveries{total: total, seen: make([]uint64, (total+63)/64)}
+}
+
+func (d *deliveries) add(numbers []int64, again int, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range numbers {
+		word, bit := &d.seen[n/64], uint64(1)<<(n%64)
+		if *word&bit == 0 {
+			*word |= bit
+			d.distinct++
+		}
+	}
+	d.again += int64(again)
+	if now.After(d.last) {
+		d.last = now
+	}
+}
+
+// touch puts off when events count as lost.
+func (d *deliveries) touch(until time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if until.After(d.last) {
+		d.last = until
+	}
+}
+
+// complete reports whether every event was delivered.
+func (d *deliveries) complete() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.distinct == d.total
+}
+
+// lost returns how many events were not delivered when there is no hope for them.
+func (d *deliveries) lost(now time.Time) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Sub(d.last) < patience {
+		return 0
+	}
+	return d.total - d.distinct
+}
+
+// groupFigures is what became of the events of a group, those of the warm-up included.
+type groupFigures struct {
+	Stream        string `json:"stream"`
+	Group         string `json:"group"`
+	BufferSize    int    `json:"bufferSize,omitempty"` // none: the server's default
+	ReadBatchSize int    `json:"readBatchSize,omitempty"`
+	MaxCheckpoint int    `json:"maxCheckPointCount,omitempty"`
+	StreamEvents  int64  `json:"streamEvents"`
+	Delivered     int64  `json:"delivered"` // different ids
+	Redelivered   int64  `json:"redelivered"`
+	Complete      bool   `json:"complete"` // every event was delivered at least once
+	// QuietSeconds is how long before the end the last message came. A long time, unless
+	// all is complete, says that the group had nothing to hand out.
+	QuietSeconds float64 `json:"quietSeconds"`
+}
+
+func (w *subscribing) figures(end time.Time) *groupFigures {
+	d := w.got
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := &groupFigures{
+		Stream: w.stream, Group: w.group, StreamEvents: d.total,
+		Delivered: d.distinct, Redelivered: d.again, Complete: d.distinct == d.total,
+	}
+	f.QuietSeconds = max(0, end.Sub(d.last).Seconds())
+	if !w.o.defaultSettings {
+		f.BufferSize, f.ReadBatchSize, f.MaxCheckpoint = w.o.bufferSize, w.o.readBatchSize, w.o.maxCheckpoint
+	}
+	return f
+}
+
+// String puts the figures in a line.
+func (f *groupFigures) String() string {
+	settings, verdict := "the server's settings", fmt.Sprintf("the run ended before the stream, %.2f s after the last delivery", f.QuietSeconds)
+	if f.BufferSize > 0 {
+		settings = fmt.Sprintf("buffer %d, read batch %d, checkpoint %d", f.BufferSize, f.ReadBatchSize, f.MaxCheckpoint)
+	}
+	if f.Complete {
+		verdict = "every event was delivered"
+	}
+	return fmt.Sprintf("group %s (%s), warm-up included: %d of %d events delivered, %d redeliveries; %s",
+		f.Group, settings, f.Delivered, f.StreamEvents, f.Redelivered, verdict)
+}
