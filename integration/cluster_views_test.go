@@ -248,6 +248,20 @@ func (c *cluster) identical(among ...*member) *mirror {
 	if len(among) == 0 {
 		among = c.running()
 	}
+	c.same(among...)
+	seen := newMirror()
+	if err := seen.advance(c.t.Context(), among[0].Client); err != nil {
+		c.t.Fatalf("%s: %v", among[0], err)
+	}
+	return seen
+}
+
+// same is identical for who does not demand that every id is there once.
+func (c *cluster) same(among ...*member) {
+	c.t.Helper()
+	if len(among) == 0 {
+		among = c.running()
+	}
 	c.level(among...)
 	var first []string
 	for i, m := range among {
@@ -272,11 +286,6 @@ func (c *cluster) identical(among ...*member) *mirror {
 			}
 		}
 	}
-	seen := newMirror()
-	if err := seen.advance(c.t.Context(), among[0].Client); err != nil {
-		c.t.Fatalf("%s: %v", among[0], err)
-	}
-	return seen
 }
 
 // contents reads all events in small pages. The addresses of these hold

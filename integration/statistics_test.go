@@ -57,6 +57,7 @@ var figureTable = []struct{ group, kind, keys string }{
 var queueNames = map[string]string{
 	"MainQueue": "", "MonitoringQueue": "", "StorageWriterQueue": "", "Storage Chaser": "", "Index Committer": "",
 	"StorageReaderQueue #1": "StorageReaderQueue", "Subscriptions": "", "Worker #1": "Workers",
+	"PersistentSubscriptions": "",
 }
 
 // document is an object of a JSON document with its values as they stand there.
@@ -456,6 +457,8 @@ func TestClusterFigures(t *testing.T) {
 		}
 	}
 	l.finish(t)
+	g := newGroup(t, leader.Client, "replicated", "figures", settings{})
+	g.ack(g.take(3).ids()...)
 	scrapes := map[*member]*scrape{}
 	for _, m := range c.members {
 		scrapes[m] = m.scrape()

@@ -321,6 +321,9 @@ func (n *Node) Close() error {
 		if n.relayed != nil {
 			err = errors.Join(err, n.relayed.close())
 		}
+		if relay := n.relay.Load(); relay != nil {
+			relay.close()
+		}
 		n.cancel()
 		n.merges.Close()
 		if n.users != nil {

@@ -1,9 +1,12 @@
 package node
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,6 +21,8 @@ type relay struct {
 	cluster *replication.Cluster
 	client  *http.Transport
 	logger  hclog.Logger
+	owned   sync.WaitGroup
+	failed  atomic.Int64 // when a failure was logged last, Unix seconds
 }
 
 var _ httpapi.Relay = (*relay)(nil)
@@ -35,6 +40,48 @@ func newRelay(c *replication.Cluster, logger hclog.Logger) *relay {
 	return &relay{cluster: c, logger: logger, client: client}
 }
 
+// A leader that falls silent keeps its connections: whoever waits for its answer is
+// told once another node, or none, has led for so long.
+const (
+	leaderPace  = 250 * time.Millisecond
+	leaderGrace = 4 // times leaderPace
+)
+
+// whileLeading returns a context that ends when the node at the address has not
+// led for a while, and a function that must be called at the end.
+func (p *relay) whileLeading(ctx context.Context, address string) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.owned.Go(func() {
+		ticker := time.NewTicker(leaderPace)
+		defer ticker.Stop()
+		for away := 0; away < leaderGrace; {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			away++
+			if now, ok := p.cluster.LeaderAddress(); ok && now == address {
+				away = 0
+			}
+		}
+		cancel()
+	})
+	return ctx, cancel
+}
+
+// complain logs that a request was not relayed, once a second at most: behind the
+// death of a leader there are many.
+func (p *relay) complain(leader string, err error) {
+	now := time.Now().Unix()
+	if last := p.failed.Load(); last != now && p.failed.CompareAndSwap(last, now) {
+		p.logger.Warn("requests are not relayed", "leader", leader, "error", err)
+	}
+}
+
+// close waits for what watches over requests, which have ended.
+func (p *relay) close() { p.owned.Wait() }
+
 // Relay sends the request to the leader and its answer to the client. A request
 // that may have reached the leader is never sent again.
 func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
@@ -42,7 +89,9 @@ func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 	if !ok {
 		return false
 	}
-	out := r.Clone(r.Context())
+	ctx, stop := p.whileLeading(r.Context(), address)
+	defer stop()
+	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host = "http", address
 	out.RequestURI = ""
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade"} {
@@ -50,7 +99,7 @@ func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 	}
 	answer, err := p.client.RoundTrip(out)
 	if err != nil {
-		p.logger.Warn("request was not relayed", "leader", address, "error", err)
+		p.complain(address, err)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		httpapi.SetReason(r.Context(), http.StatusInternalServerError, relayFailed)
 		w.WriteHeader(http.StatusInternalServerError)

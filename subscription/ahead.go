@@ -22,7 +22,12 @@ type pauser struct{ failures uint }
 func (p *pauser) pause(ctx context.Context) bool {
 	wait := min(pauseMax, pauseMin<<min(p.failures, 10))
 	p.failures++
-	timer := time.NewTimer(wait)
+	return rest(ctx, wait)
+}
+
+// rest waits for so long; it returns false when the context ends first.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -140,7 +145,7 @@ func (g *group) mayFill() bool {
 // readable reports whether there are events that could be read ahead now.
 func (g *group) readable(ctx context.Context) bool {
 	g.mu.Lock()
-	ok, next := g.loaded && !g.closed && g.mayFill() && g.mayHandOut(), g.next
+	ok, next := g.loaded && !g.closed && !g.gone && g.mayFill() && g.mayHandOut(), g.next
 	g.mu.Unlock()
 	if !ok {
 		return false

@@ -11,6 +11,11 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
+// checkpointPace is the least time between two checkpoints of a group. Each is an
+// entry of the Raft log with its sync: a fast group would write one for every few
+// milliseconds, and gain nothing but that less comes again after a crash.
+const checkpointPace = 50 * time.Millisecond
+
 // position returns the number that a checkpoint may have now, and how many
 // messages were read up to it: everything up to there is answered. It lies before
 // the oldest message that is not, also before one that another was pushed past;
@@ -57,7 +62,17 @@ func (g *group) writeCheckpoints() {
 			g.mu.Unlock()
 			return
 		}
+		early := checkpointPace - g.now().Sub(g.checkpointPast)
 		g.mu.Unlock()
+		if early > 0 {
+			// What is answered meanwhile is in it as well.
+			if !rest(g.ctx, early) {
+				return
+			}
+			g.mu.Lock()
+			number, seq = g.position()
+			g.mu.Unlock()
+		}
 
 		err := g.writeCheckpoint(number)
 		if g.ctx.Err() != nil {
@@ -75,6 +90,7 @@ func (g *group) writeCheckpoints() {
 		g.metrics.checkpoints.Inc()
 		g.mu.Lock()
 		g.checkpoint, g.checkpointSeq, g.checkpointTime = number, seq, g.now()
+		g.checkpointPast = g.checkpointTime
 		g.mu.Unlock()
 	}
 }

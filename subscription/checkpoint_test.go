@@ -96,6 +96,7 @@ func TestCheckpoint(t *testing.T) {
 			b.is("writes under way", most, 1)
 			close(release)
 			synctest.Wait()
+			b.is("checkpoints, one right behind the other", len(b.store.all(b.key.CheckpointStream())), 1)
 			b.is("checkpoint", b.checkpoint(), `"2"`)
 			b.is("checkpoints", len(b.store.all(b.key.CheckpointStream())), 2)
 		}},

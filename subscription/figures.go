@@ -19,6 +19,7 @@ type figures struct {
 	measured         time.Time // when somebody asked last
 	asked            time.Time // when a reader that pulls asked for messages last
 	answered         time.Time // when a message was answered last
+	some             bool      // some were since then
 
 	parked, replays stats.Counter
 

@@ -71,6 +71,7 @@ type group struct {
 	checkpoint     int64 // number written last, -1: none
 	checkpointSeq  int64
 	checkpointTime time.Time // when, or when the group was loaded
+	checkpointPast time.Time // when this one wrote one; zero: never
 
 	replaying    bool  // parked messages are being fetched
 	replayTarget int64 // parked messages below are not counted any more
@@ -135,6 +136,9 @@ func (g *group) settle() {
 		signal(g.space)
 	}
 	now := g.now()
+	if g.figures.some {
+		g.figures.answered, g.figures.some = now, false
+	}
 	if g.parking.n > 0 {
 		g.begin(&g.tasks.parking, g.park)
 	}
@@ -307,7 +311,7 @@ func (g *group) forget(m *message) {
 	} else {
 		g.unanswered.remove(m)
 	}
-	g.figures.answered = g.now()
+	g.figures.some = true
 }
 
 // wait puts a message that is in no list by its place where retries wait. The caller holds mu.
@@ -376,13 +380,15 @@ func (g *group) pull(got []Message, count int) []Message {
 func (g *group) ack(ids []event.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	acknowledged := uint64(0)
 	for _, id := range ids {
 		if m := g.tracked[id]; m != nil && m.state == outstanding {
 			g.takeBack(m)
 			g.forget(m)
-			g.metrics.acknowledged.Inc()
+			acknowledged++
 		}
 	}
+	g.metrics.acknowledged.Add(acknowledged)
 	g.settle()
 }
 

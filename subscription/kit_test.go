@@ -50,6 +50,9 @@ func newBench(t complainer) *bench {
 	return b
 }
 
+// pace is the least time between two checkpoints.
+const pace = 50 * time.Millisecond
+
 // begin starts a new service on the store, as a node that begins to lead.
 func (b *bench) begin() {
 	b.Service = subscription.New(subscription.Options{Store: b.store})
@@ -57,8 +60,9 @@ func (b *bench) begin() {
 	synctest.Wait()
 }
 
-// lead ends the service and lets another node lead.
+// lead ends the service and lets another node lead, when the checkpoint that is due is written.
 func (b *bench) lead() {
+	b.pass(pace)
 	b.Stop()
 	b.begin()
 }
@@ -146,8 +150,9 @@ func (b *bench) info() subscription.Info {
 	return i
 }
 
-// checkpoint returns the data of the last checkpoint.
+// checkpoint returns the data of the last checkpoint, when one that is due is written.
 func (b *bench) checkpoint() string {
+	b.pass(pace)
 	all := b.store.visible(b.key.CheckpointStream())
 	if len(all) == 0 {
 		return ""

@@ -194,6 +194,7 @@ func TestReplay(t *testing.T) {
 			b.store.add("s", 2)
 			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
 			b.parkAll(0, 1)
+			b.pass(pace)
 			b.store.beforeWrite.set(func(_ context.Context, w *event.Write) error {
 				if w.Stream == "$$"+b.key.ParkedStream() {
 					return event.ErrBusy

@@ -337,7 +337,7 @@ func TestMetrics(t *testing.T) {
 			"annals_subscription_lag_events": 5, "annals_subscription_oldest_unacknowledged_seconds": 3,
 			"annals_subscription_oldest_parked_seconds": 3, "annals_subscription_stalled": 0, "annals_subscription_groups": 1,
 			"eventstore_persistent_subscriptions_messages_parked": 2, "eventstore_persistent_subscriptions_replays_requested": 0,
-			"annals_subscription_delivered": 3,
+			"annals_subscription_delivered_total": 3,
 		} {
 			if got, ok := all[name]; !ok || got != want {
 				t.Errorf("%s: %g %t, want %g", name, got, ok, want)

@@ -155,7 +155,7 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 		// Of a group that another version stored it is not known what existed when it
 		// was created: what exists now did for certain not come later than now.
 		if d := &stored[i]; d.runs() && d.Settings.StartFrom < 0 && d.startAt < 0 {
-			if d.startAt, err = t.end(ctx, d.Stream); err != nil {
+			if d.startAt, err = t.next(ctx, d.Stream); err != nil {
 				return err
 			}
 		}
@@ -167,11 +167,13 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 		}
 	}
 	for _, g := range t.all() {
-		d, ok := wanted[g.Key]
-		if same := ok && d.Settings == g.Settings; same && !drop {
-			delete(wanted, g.Key)
-		} else {
+		switch d, ok := wanted[g.Key]; {
+		case !ok:
 			t.drop(g)
+		case drop || d.Settings != g.Settings:
+			t.end(g)
+		default:
+			delete(wanted, g.Key)
 		}
 	}
 	t.version, t.stale = version, false
@@ -190,8 +192,8 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 	return ctx.Err()
 }
 
-// end returns the number that the next event of a stream will have.
-func (t *term) end(ctx context.Context, stream string) (int64, error) {
+// next returns the number that the next event of a stream will have.
+func (t *term) next(ctx context.Context, stream string) (int64, error) {
 	info, err := t.opts.Store.StreamInfo(ctx, stream)
 	return info.Last + 1, err
 }
@@ -224,6 +226,13 @@ func (t *term) drop(g *group) {
 	}
 }
 
+// end ends a group that another one with the same key is about to take the place
+// of. Until then it is found, and whoever wants something of it is to come again.
+func (t *term) end(g *group) {
+	g.stop()
+	t.metrics.removed(g.Key)
+}
+
 // await waits until the group is loaded, or loading it failed once.
 func (g *group) await(ctx context.Context) {
 	select {
@@ -236,13 +245,21 @@ func (g *group) await(ctx context.Context) {
 func (t *term) group(k Key) (*group, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if g := t.groups[k]; g != nil {
+	switch g := t.groups[k]; {
+	case t.closed, g != nil && g.ctx.Err() != nil:
+		return nil, event.ErrNotReady
+	case g != nil:
 		return g, nil
 	}
-	if t.closed {
-		return nil, event.ErrNotReady
-	}
 	return nil, ErrNotFound
+}
+
+// taken reports whether there is a group whose streams have the names that those
+// of k would have: of the same key, or of one with the same text.
+func (t *term) taken(k Key) bool {
+	return slices.ContainsFunc(t.definitions, func(d definition) bool {
+		return d.Key == k && d.runs() || d.Key != k && d.Key.String() == k.String()
+	})
 }
 
 // all returns the groups in the order of their creation.
@@ -304,7 +321,7 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 		return err
 	}
 	defer t.unlock()
-	if _, err := t.group(k); err == nil {
+	if t.taken(k) {
 		return ErrExists
 	}
 	d := definition{Key: k, Settings: set, startAt: -1}
@@ -331,7 +348,7 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 
 func (t *term) resolveStart(ctx context.Context, d *definition) (err error) {
 	if d.Settings.StartFrom < 0 {
-		d.startAt, err = t.end(ctx, d.Stream)
+		d.startAt, err = t.next(ctx, d.Stream)
 	}
 	return err
 }
@@ -361,7 +378,7 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 	if err != nil {
 		return err
 	}
-	t.drop(g)
+	t.end(g)
 	if g := t.begin(d); g != nil {
 		g.await(ctx)
 	}

@@ -1,0 +1,450 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// mediaCompeting is the type in which messages are handed out.
+const mediaCompeting = "application/vnd.eventstore.competingatom+json"
+
+// groupPath is the path of a group, and of what lies below it.
+func groupPath(stream, group string, more ...string) string {
+	return strings.Join(append([]string{"/subscriptions", url.PathEscape(stream), url.PathEscape(group)}, more...), "/")
+}
+
+// message is one message as a reader gets it.
+type message struct {
+	ID         string // what its answer names
+	EventID    string
+	Type       string
+	Title      string
+	Number     int64  // of the event, which is what a link leads to where links are resolved
+	Stream     string // of the event
+	Position   int64  // in the subscribed stream
+	Subscribed string
+	Retries    int
+}
+
+func (m message) String() string { return fmt.Sprintf("%d@%s", m.Number, m.Stream) }
+
+// messages is an answer to a reader, oldest message first.
+type messages struct {
+	all    []message
+	ackAll string
+}
+
+func (m messages) numbers() (all []int64) {
+	for _, one := range m.all {
+		all = append(all, one.Number)
+	}
+	return all
+}
+
+func (m messages) ids() (all []string) {
+	for _, one := range m.all {
+		all = append(all, one.ID)
+	}
+	return all
+}
+
+// takeFrom asks for messages. The answer is that of a status other than 200.
+func takeFrom(ctx context.Context, c *testkit.Client, r testkit.Request) (got messages, answer testkit.Response, err error) {
+	r.Header = map[string]string{"Accept": mediaCompeting}
+	if !strings.Contains(r.Path, "?") {
+		r.Path += "?embed=rich"
+	}
+	answer, err = c.Do(ctx, r)
+	if err != nil || answer.Status != http.StatusOK {
+		return got, answer, err
+	}
+	type links []struct{ URI, Relation string }
+	var feed struct {
+		Links   links
+		Entries []struct {
+			Title, Summary, EventID, EventType, StreamID, PositionStreamID string
+			EventNumber, PositionEventNumber                               int64
+			RetryCount                                                     int
+			Links                                                          links
+		}
+	}
+	if err := json.Unmarshal(answer.Body, &feed); err != nil {
+		return got, answer, fmt.Errorf("messages of %s: %w", r.Path, err)
+	}
+	for _, l := range feed.Links {
+		if l.Relation == "ackAll" {
+			got.ackAll = l.URI
+		}
+	}
+	for _, e := range slices.Backward(feed.Entries) {
+		m := message{EventID: e.EventID, Type: e.EventType, Title: e.Title, Number: e.EventNumber, Stream: e.StreamID,
+			Position: e.PositionEventNumber, Subscribed: e.PositionStreamID, Retries: e.RetryCount}
+		for _, l := range e.Links {
+			if l.Relation == "ack" {
+				m.ID = l.URI[strings.LastIndex(l.URI, "/")+1:]
+			}
+		}
+		got.all = append(got.all, m)
+	}
+	return got, answer, nil
+}
+
+// group is a group of a node as the administrator sees it. Whatever is not answered with 200 fails the test.
+type group struct {
+	t            *testing.T
+	node         *testkit.Client
+	stream, name string
+}
+
+// do sends a request below the path of the group. Settings are the body of one that has any.
+func (g *group) do(method string, settings any, more ...string) testkit.Response {
+	g.t.Helper()
+	r := testkit.Request{Method: method, Path: groupPath(g.stream, g.name, more...), Admin: true}
+	if settings != nil {
+		body, err := json.Marshal(settings)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		r.Body, r.Header = body, map[string]string{"Content-Type": testkit.MediaJSON}
+	}
+	answer, err := g.node.Do(g.t.Context(), r)
+	if err != nil {
+		g.t.Fatalf("%s %s: %v", method, r.Path, err)
+	}
+	return answer
+}
+
+func (g *group) must(method string, settings any, more ...string) testkit.Response {
+	g.t.Helper()
+	answer := g.do(method, settings, more...)
+	if answer.Status != http.StatusOK {
+		g.t.Fatalf("%s %s: %s", method, groupPath(g.stream, g.name, more...), answer)
+	}
+	return answer
+}
+
+// settings are what a test gives of a group's settings.
+type settings map[string]any
+
+// prompt are settings by which every answer is checkpointed at once, with more or other ones.
+func prompt(other settings) settings {
+	s := settings{"minCheckPointCount": 1, "maxCheckPointCount": 1, "messageTimeoutMilliseconds": 600_000}
+	maps.Copy(s, other)
+	return s
+}
+
+// newGroup makes a group.
+func newGroup(t *testing.T, node *testkit.Client, stream, name string, s settings) *group {
+	t.Helper()
+	g := &group{t, node, stream, name}
+	g.must(http.MethodPut, s)
+	return g
+}
+
+func (g *group) take(count int) messages {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), 5*time.Second)
+	defer cancel()
+	got, answer, err := takeFrom(ctx, g.node, testkit.Request{Path: groupPath(g.stream, g.name, fmt.Sprint(count)), Admin: true})
+	if err != nil || answer.Status != http.StatusOK {
+		g.t.Fatalf("read %s::%s: %s, %v", g.stream, g.name, answer, err)
+	}
+	return got
+}
+
+// takeAll takes messages until there are none, and answers none.
+func (g *group) takeAll() (all messages) {
+	g.t.Helper()
+	for {
+		got := g.take(100)
+		if len(got.all) == 0 {
+			return all
+		}
+		all.all = append(all.all, got.all...)
+	}
+}
+
+// drain acknowledges everything until nothing is out or waits.
+func (g *group) drain() {
+	g.t.Helper()
+	testkit.Eventually(g.t, 15*time.Second, func() error {
+		for got := g.take(100); len(got.all) > 0; got = g.take(100) {
+			g.ack(got.ids()...)
+		}
+		if i := g.info(); i.Outstanding+i.Retried > 0 {
+			return fmt.Errorf("%s::%s: %+v", g.stream, g.name, i)
+		}
+		return nil
+	})
+}
+
+func (g *group) ack(ids ...string) {
+	g.t.Helper()
+	g.must(http.MethodPost, nil, "ack?ids="+strings.Join(ids, ","))
+}
+
+func (g *group) park(ids ...string) {
+	g.t.Helper()
+	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(ids, ",")+"&action=park")
+}
+
+// groupInfo is what is told of a group, as far as tests are about it.
+type groupInfo struct {
+	Status      string
+	Stream      string  `json:"eventStreamId"`
+	Name        string  `json:"groupName"`
+	Checkpoint  *string `json:"lastCheckpointedEventPosition"`
+	LastKnown   int64   `json:"lastKnownEventNumber"`
+	Outstanding int     `json:"outstandingMessagesCount"`
+	Retried     int     `json:"retryBufferCount"`
+	Parked      int64   `json:"parkedMessageCount"`
+	Config      settings
+}
+
+// at is the checkpoint, "none" if there is none.
+func (i groupInfo) at() string {
+	if i.Checkpoint == nil {
+		return "none"
+	}
+	return *i.Checkpoint
+}
+
+func (g *group) info() (i groupInfo) {
+	g.t.Helper()
+	if err := json.Unmarshal(g.must(http.MethodGet, nil, "info").Body, &i); err != nil {
+		g.t.Fatal(err)
+	}
+	return i
+}
+
+// await waits until what is told of the group is as it should be.
+func (g *group) await(what string, is func(i *groupInfo) bool) {
+	g.t.Helper()
+	testkit.Eventually(g.t, 15*time.Second, func() error {
+		if i := g.info(); !is(&i) {
+			return fmt.Errorf("%s::%s: no %s: %+v, checkpoint %s", g.stream, g.name, what, i, i.at())
+		}
+		return nil
+	})
+}
+
+func (g *group) awaitCheckpoint(number int64) {
+	g.t.Helper()
+	g.await(fmt.Sprintf("checkpoint %d", number), func(i *groupInfo) bool { return i.at() == fmt.Sprint(number) })
+}
+
+// parked are the parked messages as events, oldest first.
+func (g *group) parked() []message {
+	g.t.Helper()
+	path := groupPath("viewparkedmessages", g.stream, url.PathEscape(g.name), "0", "forward", "1000")
+	got, answer, err := takeFrom(g.t.Context(), g.node, testkit.Request{Path: path, Admin: true})
+	if err != nil || answer.Status != http.StatusOK && answer.Status != http.StatusNotFound {
+		g.t.Fatalf("parked messages of %s::%s: %s, %v", g.stream, g.name, answer, err)
+	}
+	return got.all
+}
+
+// listGroups are the groups of a node, each as stream::group. An answer other than 200 is an error.
+func listGroups(ctx context.Context, c *testkit.Client) (names []string, status int, err error) {
+	answer, err := c.Do(ctx, testkit.Request{Path: "/subscriptions", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
+	if err != nil || answer.Status != http.StatusOK {
+		return nil, answer.Status, fmt.Errorf("list of groups: %s, %w", answer, err)
+	}
+	var list []groupInfo
+	err = json.Unmarshal(answer.Body, &list)
+	for _, one := range list {
+		names = append(names, one.Stream+"::"+one.Name)
+	}
+	return names, answer.Status, err
+}
+
+// awaitGroups waits until a node that was started knows its groups, and demands which they are.
+func awaitGroups(t *testing.T, c *testkit.Client, want ...string) (took time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	testkit.Eventually(t, 15*time.Second, func() error {
+		names, status, err := listGroups(t.Context(), c)
+		switch {
+		case status == http.StatusServiceUnavailable:
+			return err
+		case err != nil:
+			t.Fatal(err)
+		case !slices.Equal(names, want):
+			t.Fatalf("the groups are %q, want %q", names, want)
+		}
+		return nil
+	})
+	return time.Since(begun)
+}
+
+// span are the numbers from one to another.
+func span(from, to int64) (all []int64) {
+	for n := from; n <= to; n++ {
+		all = append(all, n)
+	}
+	return all
+}
+
+// wantNumbers demands that messages are of these numbers, in this order.
+func wantNumbers(t *testing.T, what string, got messages, want []int64) {
+	t.Helper()
+	if !slices.Equal(got.numbers(), want) {
+		t.Errorf("%s: %v, want %v", what, got.numbers(), want)
+	}
+}
+
+// setMetadata writes the metadata of a stream.
+func setMetadata(t *testing.T, node *testkit.Client, stream, document string) {
+	t.Helper()
+	answer, err := node.Do(t.Context(), testkit.Request{Path: "/streams/" + stream + "/metadata", Admin: true, Body: []byte(document), Header: map[string]string{
+		"Content-Type": testkit.MediaJSON, testkit.HeaderEventType: "$metadata", testkit.HeaderExpectedVersion: "-2",
+	}})
+	if err != nil || answer.Status != http.StatusCreated {
+		t.Fatalf("metadata of %s: %s, %v", stream, answer, err)
+	}
+}
+
+// deleteStream deletes a stream, for good if hard is set.
+func deleteStream(t *testing.T, node *testkit.Client, stream string, hard bool) {
+	t.Helper()
+	answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodDelete, Path: "/streams/" + stream, Admin: true,
+		Header: map[string]string{testkit.HeaderHardDelete: fmt.Sprint(hard)}})
+	if err != nil || answer.Status != http.StatusNoContent {
+		t.Fatalf("delete %s: %s, %v", stream, answer, err)
+	}
+}
+
+// readers compete for the messages of a group, and remember what they were told.
+type readers struct {
+	owned sync.WaitGroup
+
+	mu        sync.Mutex
+	acked     map[int64]bool // by an answer of the node
+	delivered map[int64]int
+	statuses  map[string]int
+	wrong     []string
+}
+
+func newReaders() *readers {
+	return &readers{acked: map[int64]bool{}, delivered: map[int64]int{}, statuses: map[string]int{}}
+}
+
+func (r *readers) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acked)
+}
+
+func (r *readers) note(what string, answer testkit.Response, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.statuses[what+" lost"]++
+		return
+	}
+	r.statuses[fmt.Sprintf("%s %d", what, answer.Status)]++
+	if answer.Status == http.StatusNotFound || answer.Status == http.StatusUnauthorized || answer.Status == http.StatusBadRequest {
+		r.wrong = append(r.wrong, fmt.Sprintf("%s: %s", what, answer))
+	}
+}
+
+// round takes some messages and acknowledges them, as a rule.
+func (r *readers) round(ctx context.Context, rng *rand.Rand, stream, name string, c *testkit.Client) {
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	got, answer, err := takeFrom(short, c, testkit.Request{Path: groupPath(stream, name, fmt.Sprint(1+rng.IntN(20))), Admin: true})
+	if ctx.Err() != nil {
+		return
+	}
+	r.note("read", answer, err)
+	r.mu.Lock()
+	for _, m := range got.all {
+		r.delivered[m.Number]++
+		if m.Stream != stream || m.Position != m.Number {
+			r.wrong = append(r.wrong, fmt.Sprintf("message %+v of %s", m, stream))
+		}
+	}
+	r.mu.Unlock()
+	if len(got.all) == 0 {
+		_ = pause(ctx, 10*time.Millisecond) // The end of the context ends the loop as well.
+		return
+	}
+	if rng.IntN(20) == 0 {
+		return // A reader that dies.
+	}
+	request := testkit.Request{Method: http.MethodPost, Path: got.ackAll, Admin: true}
+	answer, err = c.Do(short, request)
+	if err == nil && answer.Status == http.StatusTemporaryRedirect {
+		request.Path = answer.Header.Get("Location")
+		answer, err = c.Do(short, request)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	r.note("ack", answer, err)
+	if err == nil && answer.Status == http.StatusOK {
+		r.mu.Lock()
+		for _, m := range got.all {
+			r.acked[m.Number] = true
+		}
+		r.mu.Unlock()
+	}
+}
+
+// complete waits until all these events are acknowledged.
+func (r *readers) complete(t *testing.T, want []int64) {
+	t.Helper()
+	testkit.Eventually(t, settleLimit, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var missing []int64
+		for _, n := range want {
+			if !r.acked[n] {
+				missing = append(missing, n)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%d of %d were never acknowledged: %v; answers %v", len(missing), len(want), missing[:min(20, len(missing))], r.statuses)
+		}
+		return nil
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range r.delivered {
+		if n < 0 || n > want[len(want)-1] {
+			t.Errorf("event %d was handed out, and was never written", n)
+		}
+	}
+	if len(r.wrong) > 0 {
+		t.Errorf("%d wrong answers: %s", len(r.wrong), strings.Join(r.wrong[:min(5, len(r.wrong))], "\n"))
+	}
+}
+
+func (r *readers) told() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	twice, most := 0, 0
+	for _, n := range r.delivered {
+		if n > 1 {
+			twice++
+		}
+		most = max(most, n)
+	}
+	var statuses []string
+	for _, what := range slices.Sorted(maps.Keys(r.statuses)) {
+		statuses = append(statuses, fmt.Sprintf("%s: %d", what, r.statuses[what]))
+	}
+	return fmt.Sprintf("%d events, %d of them more than once, at most %d times; %s", len(r.delivered), twice, most, strings.Join(statuses, ", "))
+}

@@ -1,0 +1,538 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestSubscriptions looks at groups on one node, while one of them stands still for half a minute.
+func TestSubscriptions(t *testing.T) {
+	t.Parallel()
+	if !testing.Short() {
+		s := startStall(t)
+		defer s.asking.Wait()
+		defer s.end()
+		defer t.Run("stalled", s.check)
+	}
+	for _, v := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"rights", subscriptionRights}, {"gaps", subscriptionGaps}, {"links", subscriptionLinks}, {"many", manySubscriptions}, {"figures", subscriptionFigures},
+		{"killed", subscriptionsSurviveKill}, {"killed under readers", subscriptionsSurviveKills}, {"updated under readers", subscriptionUpdatedUnderReaders},
+		{"names", subscriptionNames}, {"keys", subscriptionKeys},
+	} {
+		t.Run(v.name, v.test)
+	}
+}
+
+// subscriptionRights: who may do what with groups, also when a right is taken away meanwhile.
+func subscriptionRights(t *testing.T) {
+	node := testkit.StartNode(t, t.TempDir())
+	users := map[string]testkit.Request{
+		"jane": {User: "jane", Password: "pw"}, "joe": {User: "joe", Password: "pw"}, "oscar": {User: "oscar", Password: "pw"},
+		"ops": {User: "ops", Password: "changeit"}, "nobody": {}, "stranger": {User: "jane", Password: "guess"},
+	}
+	for login, groups := range map[string]string{"jane": `[]`, "joe": `[]`, "oscar": `["$ops"]`} {
+		answer, err := node.Do(t.Context(), userRequest(http.MethodPost, "/users/", fmt.Sprintf(`{"loginName":%q,"groups":%s,"password":"pw"}`, login, groups)))
+		if err != nil || answer.Status != http.StatusCreated {
+			t.Fatalf("user %s: %s, %v", login, answer, err)
+		}
+	}
+	mustAppend(t, node, "s", -1, 40)
+	setMetadata(t, node.Client, "s", `{"$acl":{"$r":["jane","$ops"]}}`)
+	g := newGroup(t, node.Client, "s", "g", prompt(nil))
+	try := func(as, method, path string, status int) {
+		t.Helper()
+		r := users[as]
+		r.Method, r.Path = method, path
+		if method == http.MethodPut || method == http.MethodPost && !strings.Contains(path, "/g/") {
+			r.Body, r.Header = []byte(`{}`), map[string]string{"Content-Type": testkit.MediaJSON}
+		}
+		if strings.HasSuffix(path, "/1") {
+			r.Header = map[string]string{"Accept": mediaCompeting}
+		}
+		answer, err := node.Do(t.Context(), r)
+		if err != nil || answer.Status != status {
+			t.Errorf("%s, %s %s: %s, %v, want %d", as, method, path, answer, err, status)
+		}
+	}
+	id := bigEvent(1).ID
+	manage := []struct{ method, path string }{
+		{http.MethodPut, "/subscriptions/s/other"}, {http.MethodPost, "/subscriptions/s/g"}, {http.MethodPost, "/subscriptions/s/g/replayParked"},
+		{http.MethodPost, "/subscriptions/restart"}, {http.MethodDelete, "/subscriptions/s/other"},
+	}
+	look := []string{"/subscriptions", "/subscriptions/s", "/subscriptions/s/g/info"}
+	read := []struct{ method, path string }{
+		{http.MethodGet, "/subscriptions/s/g/1"}, {http.MethodPost, "/subscriptions/s/g/ack/" + id}, {http.MethodPost, "/subscriptions/s/g/ack?ids=" + id},
+		{http.MethodPost, "/subscriptions/s/g/nack/" + id}, {http.MethodPost, "/subscriptions/s/g/nack?ids=" + id + "&action=park"},
+	}
+	for _, as := range []string{"jane", "joe", "nobody"} {
+		for _, m := range manage {
+			try(as, m.method, m.path, http.StatusUnauthorized)
+		}
+	}
+	for _, as := range []string{"ops", "oscar"} {
+		for _, m := range manage {
+			try(as, m.method, m.path, http.StatusOK)
+			testkit.Eventually(t, settleLimit, func() error { _, _, err := listGroups(t.Context(), node.Client); return err })
+		}
+	}
+	for as, status := range map[string]int{"jane": 200, "joe": 200, "oscar": 200, "nobody": 401, "stranger": 401} {
+		for _, path := range look {
+			try(as, http.MethodGet, path, status)
+		}
+	}
+	for as, status := range map[string]int{"jane": 200, "oscar": 200, "joe": 401, "nobody": 401} {
+		for _, m := range read {
+			try(as, m.method, m.path, status)
+		}
+	}
+	if i := g.info(); i.Parked != 0 {
+		t.Errorf("%d are parked", i.Parked)
+	}
+
+	g.must(http.MethodPost, prompt(nil))
+	jane := users["jane"]
+	jane.Path = "/subscriptions/s/g/10"
+	got, answer, err := takeFrom(t.Context(), node.Client, jane)
+	if err != nil || len(got.all) != 10 {
+		t.Fatalf("jane reads %s, %v", answer, err)
+	}
+	setMetadata(t, node.Client, "s", `{"$acl":{"$r":"$admins"}}`)
+	for _, m := range read {
+		try("jane", m.method, m.path, http.StatusUnauthorized)
+	}
+	for _, link := range []string{got.ackAll, node.URL() + groupPath("s", "g", "ack", got.all[0].ID), node.URL() + groupPath("s", "g", "nack", got.all[1].ID)} {
+		try("jane", http.MethodPost, link, http.StatusUnauthorized)
+	}
+	try("jane", http.MethodGet, "/subscriptions/viewparkedmessages/s/g/head/backward/1", http.StatusUnauthorized)
+	if i := g.info(); i.Outstanding != 10 || i.at() != "none" {
+		t.Errorf("refused answers had an effect: %+v, checkpoint %s", i, i.at())
+	}
+	setMetadata(t, node.Client, "s", `{"$acl":{"$r":"jane"}}`)
+	try("jane", http.MethodPost, got.ackAll, http.StatusOK)
+	g.awaitCheckpoint(9)
+	try("oscar", http.MethodGet, "/subscriptions/s/g/1", http.StatusUnauthorized)
+	// A user that is gone, with the password in the cache.
+	if answer, err := node.Do(t.Context(), userRequest(http.MethodDelete, "/users/jane", "")); err != nil || answer.Status != http.StatusNoContent {
+		t.Fatalf("delete jane: %s, %v", answer, err)
+	}
+	testkit.Eventually(t, userChangeLimit, func() error {
+		if _, answer, err := takeFrom(t.Context(), node.Client, jane); err != nil || answer.Status != http.StatusUnauthorized {
+			return fmt.Errorf("who was deleted: %s, %v", answer, err)
+		}
+		return nil
+	})
+	node.Stop()
+}
+
+// subscriptionGaps takes events away in front of a group that is behind.
+func subscriptionGaps(t *testing.T) {
+	node := testkit.StartNode(t, t.TempDir())
+	for _, v := range []struct {
+		name string
+		gap  func(stream string)
+		want []int64 // that come, besides what had been read ahead
+		more int     // events that are appended behind the gap, and come
+	}{
+		{"soft deleted", func(s string) { deleteStream(t, node.Client, s, false) }, nil, 2},
+		{"soft deleted and brought back", func(s string) { deleteStream(t, node.Client, s, false); mustAppend(t, node, s, -2, 5) }, span(300, 304), 2},
+		{"hard deleted", func(s string) { deleteStream(t, node.Client, s, true) }, nil, 0},
+		{"truncated", func(s string) { setMetadata(t, node.Client, s, `{"$tb":280}`) }, span(280, 299), 2},
+		{"truncated behind its end", func(s string) { setMetadata(t, node.Client, s, `{"$tb":1000}`) }, nil, 0},
+		{"limited in number", func(s string) { setMetadata(t, node.Client, s, `{"$maxCount":5}`) }, span(295, 299), 2},
+		{"limited in age", func(s string) {
+			setMetadata(t, node.Client, s, `{"$maxAge":1}`)
+			testkit.Eventually(t, 10*time.Second, func() error {
+				entries, err := node.ReadStream(t.Context(), s, 0)
+				if err != nil || len(entries) > 0 {
+					return fmt.Errorf("%d events are not too old, %v", len(entries), err)
+				}
+				return nil
+			})
+		}, nil, 0},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			s := strings.ReplaceAll(v.name, " ", "-")
+			mustAppend(t, node, s, -1, 300)
+			g := newGroup(t, node.Client, s, "g", prompt(settings{"bufferSize": 21, "readBatchSize": 10}))
+			got := g.take(5)
+			g.ack(got.ids()...)
+			g.awaitCheckpoint(4)
+			v.gap(s)
+			next := int64(5)
+			var behind []int64
+			drain := func() {
+				for got := g.take(20); len(got.all) > 0; got = g.take(20) {
+					for _, n := range got.numbers() {
+						if len(behind) == 0 && n == next && n < 60 { // Read ahead before the gap.
+							next++
+							continue
+						}
+						behind = append(behind, n)
+					}
+					g.ack(got.ids()...)
+				}
+			}
+			testkit.Eventually(t, 10*time.Second, func() error {
+				drain()
+				if i := g.info(); i.Status != "Live" || i.Outstanding > 0 {
+					return fmt.Errorf("%+v", i)
+				}
+				return nil
+			})
+			if !slices.Equal(behind, v.want) {
+				t.Errorf("behind the gap come %v, want %v", behind, v.want)
+			}
+			if v.more == 0 {
+				g.must(http.MethodDelete, nil)
+				return
+			}
+			behind, next = nil, -1
+			mustAppend(t, node, s, -2, v.more)
+			testkit.Eventually(t, 5*time.Second, func() error {
+				drain()
+				if len(behind) < v.more {
+					return fmt.Errorf("of events appended later come %v", behind)
+				}
+				return nil
+			})
+			g.awaitCheckpoint(behind[len(behind)-1])
+			if i := g.info(); i.Status != "Live" || i.LastKnown != behind[len(behind)-1] {
+				t.Errorf("at the end: %+v", i)
+			}
+		})
+	}
+}
+
+// subscriptionLinks: links are followed, dead ones are handed out as they
+// are, and what is parked can be looked at and replayed.
+func subscriptionLinks(t *testing.T) {
+	node := testkit.StartNode(t, t.TempDir())
+	targets := mustAppend(t, node, "target", -1, 6)
+	mustAppend(t, node, "dropped", -1, 1)
+	var links []testkit.Event
+	for n, data := range []string{"0@target", "1@target", "77@target", "0@nowhere", "2@target", "0@dropped", "5@target"} {
+		links = append(links, testkit.Event{ID: bigEvent(n).ID, Type: "$>", Data: []byte(`"` + data + `"`)})
+	}
+	if answer, err := node.Append(t.Context(), "links", -1, false, links...); err != nil || answer.Status != http.StatusCreated {
+		t.Fatalf("links: %s, %v", answer, err)
+	}
+	deleteStream(t, node.Client, "dropped", true)
+	g := newGroup(t, node.Client, "links", "g", prompt(settings{"resolveLinktos": true, "maxRetryCount": 0}))
+	bare := newGroup(t, node.Client, "links", "bare", settings{})
+	got := g.takeAll()
+	if !slices.Equal(got.ids(), idsOf(links)) {
+		t.Fatalf("the ids to answer are %q, want those of the links", got.ids())
+	}
+	for i, m := range got.all {
+		// Of a dead link nothing is told but where it leads.
+		if m.Title != strings.Trim(string(links[i].Data), `"`) || m.Subscribed != "" && (m.Position != int64(i) || m.Subscribed != "links") {
+			t.Errorf("message %d is %+v", i, m)
+		}
+	}
+	alive := map[int]int{0: 0, 1: 1, 4: 2, 6: 5}
+	for i, target := range alive {
+		if m := got.all[i]; m.EventID != targets[target].ID || m.Number != int64(target) || m.Stream != "target" {
+			t.Errorf("link %d leads to %+v, want event %d", i, m, target)
+		}
+	}
+	for i, m := range bare.takeAll().all {
+		if m.Type != "$>" || m.EventID != links[i].ID || m.Number != int64(i) || m.Stream != "links" {
+			t.Errorf("not followed, link %d is %+v", i, m)
+		}
+	}
+
+	g.park(got.ids()...)
+	g.await("7 parked", func(i *groupInfo) bool { return i.Parked == 7 })
+	g.awaitCheckpoint(6)
+	parked := g.parked()
+	if len(parked) != 7 {
+		t.Fatalf("parked are %v", parked)
+	}
+	stream := "%24persistentsubscription-links%3A%3Ag-parked"
+	raw, _, err := node.ReadFeed(t.Context(), "/streams/"+stream+"/0/forward/20?embed=tryharder", map[string]string{"ES-ResolveLinkTos": "false"})
+	if err != nil || len(raw.Entries) != 7 {
+		t.Fatalf("%d parked events, %v", len(raw.Entries), err)
+	}
+	for i, e := range slices.Backward(raw.Entries) {
+		if want := strings.Trim(string(links[6-i].Data), `"`); e.Type != "$>" || e.Data != want {
+			t.Errorf("parked event %d is a %s of %s, want %s", 6-i, e.Type, e.Data, want)
+		}
+	}
+	for i, target := range alive {
+		if m := parked[i]; m.EventID != targets[target].ID || m.Stream != "target" || m.Position != int64(i) {
+			t.Errorf("parked message %d is shown as %+v", i, m)
+		}
+	}
+	g.must(http.MethodPost, nil, "replayParked?stopAt=5")
+	var again messages
+	testkit.Eventually(t, 10*time.Second, func() error {
+		again.all = append(again.all, g.take(20).all...)
+		if len(again.all) < 5 {
+			return fmt.Errorf("replayed are %v", again.all)
+		}
+		return nil
+	})
+	if i := g.info(); i.Parked != 2 || len(again.all) != 5 {
+		t.Errorf("%d are parked and %d replayed", i.Parked, len(again.all))
+	}
+	for i, m := range again.all {
+		if m.Retries != 0 || m.ID == got.all[i].ID {
+			t.Errorf("replayed message %d is %+v", i, m)
+		}
+		if target, ok := alive[i]; ok && (m.EventID != targets[target].ID || m.Number != int64(target) || m.Stream != "target") {
+			t.Errorf("replayed message %d is %+v, want event %d", i, m, target)
+		}
+	}
+	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(again.ids(), ",")+"&action=retry")
+	g.await("all parked again", func(i *groupInfo) bool { return i.Parked == 7 && i.Outstanding == 0 })
+	if parked = g.parked(); len(parked) != 7 || parked[2].EventID != targets[0].ID || parked[3].EventID != targets[1].ID {
+		t.Errorf("parked again: %+v", parked)
+	}
+	deleteStream(t, node.Client, stream, false)
+	g.await("nothing parked", func(i *groupInfo) bool { return i.Parked == 0 })
+	node.Stop()
+}
+
+func idsOf(events []testkit.Event) (ids []string) {
+	for _, e := range events {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// manySubscriptions starts a node with many groups.
+func manySubscriptions(t *testing.T) {
+	const streams, each = 20, 10
+	dir := t.TempDir()
+	node := testkit.StartNode(t, dir)
+	for s := range streams {
+		mustAppend(t, node, fmt.Sprintf("s-%02d", s), -1, 30)
+	}
+	memory := func() float64 {
+		s := readMetrics(t, node.Client)
+		if got := s.value(t, "annals_subscription_groups"); s.value(t, "eventstore_proc_up_time") > 0 && got != 0 && got != streams*each {
+			t.Errorf("the metrics count %v groups", got)
+		}
+		return s.value(t, `eventstore_proc_mem_bytes{kind="working-set"}`)
+	}
+	before := memory()
+	begun := time.Now()
+	var names []string
+	var work sync.WaitGroup
+	for s := range streams {
+		for n := range each {
+			names = append(names, fmt.Sprintf("s-%02d::g-%d", s, n))
+		}
+		work.Go(func() {
+			for n := range each {
+				g := &group{t, node.Client, fmt.Sprintf("s-%02d", s), fmt.Sprintf("g-%d", n)}
+				if answer := g.do(http.MethodPut, settings{"maxCheckPointCount": 1}); answer.Status != http.StatusOK {
+					t.Errorf("create %s::%s: %s", g.stream, g.name, answer)
+				}
+				got := g.take(10)
+				g.ack(got.ids()...)
+			}
+		})
+	}
+	work.Wait()
+	t.Logf("%d groups made and used within %s, resident memory %.1f MB before and %.1f MB after", streams*each, time.Since(begun).Round(time.Millisecond), before/1e6, memory()/1e6)
+	for s := range streams {
+		(&group{t, node.Client, fmt.Sprintf("s-%02d", s), "g-9"}).awaitCheckpoint(9)
+	}
+	for _, kill := range []bool{false, true} {
+		if kill {
+			node.Kill()
+		} else {
+			node.Stop()
+		}
+		begun = time.Now()
+		node = testkit.StartNode(t, dir)
+		started := time.Since(begun)
+		took := awaitGroups(t, node.Client, names...)
+		if took > 5*time.Second {
+			t.Errorf("the groups were listed after %s", took)
+		}
+		for s := range streams {
+			g := &group{t, node.Client, fmt.Sprintf("s-%02d", s), "g-9"}
+			if got := g.take(30).numbers(); !slices.Equal(got, span(10, 29)) {
+				t.Errorf("%s::%s goes on with %v", g.stream, g.name, got)
+			}
+		}
+		first := memory() // Looked at from time to time only.
+		begun = time.Now()
+		var now float64
+		testkit.Eventually(t, 10*time.Second, func() error {
+			if now = memory(); now == first && time.Since(begun) < 3*time.Second {
+				return errors.New("the memory is still that of the start")
+			}
+			return nil
+		})
+		t.Logf("killed: %t; serves after %s, all groups are listed %s later, resident memory %.1f MB", kill, started.Round(time.Millisecond), took.Round(time.Millisecond), now/1e6)
+	}
+	node.Stop()
+}
+
+// readMetrics reads the metrics of a node.
+func readMetrics(t *testing.T, node *testkit.Client) *scrape {
+	t.Helper()
+	answer, err := node.Do(t.Context(), testkit.Request{Path: "/metrics", Admin: true})
+	if err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("metrics: %s, %v", answer, err)
+	}
+	s := &scrape{text: answer.Body, help: map[string]string{}, kinds: map[string]string{}}
+	for line := range strings.Lines(string(answer.Body)) {
+		if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "# ") {
+			continue
+		}
+		one, err := parseSeries(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.series = append(s.series, one)
+	}
+	return s
+}
+
+// subscriptionFigures: what metrics and statistics say of groups.
+func subscriptionFigures(t *testing.T) {
+	node := testkit.StartNode(t, t.TempDir())
+	mustAppend(t, node, "s", -1, 100)
+	g := newGroup(t, node.Client, "s", "g", prompt(settings{"maxRetryCount": 0}))
+	check := func(when string, want map[string]float64) {
+		t.Helper()
+		s := readMetrics(t, node.Client)
+		for text, value := range want {
+			if got := s.value(t, text); got != value {
+				t.Errorf("%s: %s is %v, want %v", when, text, got, value)
+			}
+		}
+	}
+	const lag, stalled, parked, replays = `annals_subscription_lag_events{group="s::g"}`, `annals_subscription_stalled{group="s::g"}`,
+		`eventstore_persistent_subscriptions_messages_parked{event_stream_id="s",group_name="g"}`, `eventstore_persistent_subscriptions_replays_requested{event_stream_id="s",group_name="g"}`
+	const oldest, oldestParked = `annals_subscription_oldest_unacknowledged_seconds{group="s::g"}`, `annals_subscription_oldest_parked_seconds{group="s::g"}`
+	check("at first", map[string]float64{lag: 100, stalled: 0, parked: 0, replays: 0, oldest: 0, oldestParked: 0, "annals_subscription_groups": 1, "annals_subscription_delivered_total": 0})
+	got := g.take(30)
+	g.ack(got.ids()...)
+	g.awaitCheckpoint(29)
+	check("after 30", map[string]float64{lag: 70, "annals_subscription_delivered_total": 30, "annals_subscription_acknowledged_total": 30})
+	got = g.takeAll()
+	g.park(got.ids()[0])
+	g.ack(got.ids()[1:]...)
+	g.awaitCheckpoint(99)
+	check("at the end", map[string]float64{lag: 0, parked: 1, stalled: 0, oldest: 0, "annals_subscription_parked_total": 1})
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if s := readMetrics(t, node.Client); s.value(t, oldestParked) <= 0 {
+			return fmt.Errorf("%s is 0", oldestParked)
+		}
+		return nil
+	})
+	g.must(http.MethodPost, nil, "replayParked")
+	got = messages{}
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if got = g.take(5); len(got.all) != 1 {
+			return fmt.Errorf("replayed are %v", got.all)
+		}
+		return nil
+	})
+	check("replayed", map[string]float64{replays: 1, oldestParked: 0, lag: 0, "annals_subscription_replays_total": 1})
+	if s := readMetrics(t, node.Client); s.value(t, oldest) < 0 || s.value(t, `eventstore_queue_busy_seconds{queue="PersistentSubscriptions"}`) <= 0 {
+		t.Error("the queue was not busy")
+	}
+	answer, err := node.Do(t.Context(), testkit.Request{Path: "/stats/es/queue/PersistentSubscriptions", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
+	if err != nil || answer.Status != http.StatusOK || !strings.Contains(string(answer.Body), `"queueName":"PersistentSubscriptions"`) && !strings.Contains(string(answer.Body), `"queueName": "PersistentSubscriptions"`) {
+		t.Errorf("statistics of the queue: %s, %v", answer, err)
+	}
+	g.must(http.MethodDelete, nil)
+	s := readMetrics(t, node.Client)
+	for _, one := range s.series {
+		if one.labels["group"] == "s::g" || one.labels["group_name"] == "g" {
+			t.Errorf("of a group that was deleted there is %s", &one)
+		}
+	}
+	if text := s.value(t, "annals_subscription_groups"); text != 0 {
+		t.Errorf("%v groups", text)
+	}
+	node.Stop()
+}
+
+// stall is a group whose readers ask and never answer.
+type stall struct {
+	node   *testkit.Process
+	begun  time.Time
+	asking sync.WaitGroup
+	end    context.CancelFunc
+	said   time.Duration // how long it took until the node said that the group stands still; 0: it did not
+}
+
+const stalledSeries = `annals_subscription_stalled{group="s::g"}`
+
+// startStall begins to ask. What comes of it takes half a minute.
+func startStall(t *testing.T) *stall {
+	s := &stall{node: testkit.StartNode(t, t.TempDir()), begun: time.Now()}
+	mustAppend(t, s.node, "s", -1, 100)
+	newGroup(t, s.node.Client, "s", "g", settings{"messageTimeoutMilliseconds": 10_000, "maxRetryCount": 1000, "bufferSize": 21, "readBatchSize": 20})
+	newGroup(t, s.node.Client, "s", "idle", settings{})
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	s.end = cancel
+	s.asking.Go(func() {
+		defer cancel()
+		for pause(ctx, 250*time.Millisecond) == nil {
+			if _, _, err := takeFrom(ctx, s.node.Client, testkit.Request{Path: groupPath("s", "g", "100"), Admin: true}); err != nil {
+				return
+			}
+			answer, err := s.node.Do(ctx, testkit.Request{Path: "/metrics", Admin: true})
+			if err == nil && strings.Contains(string(answer.Body), "\n"+stalledSeries+" 1\n") {
+				s.said = time.Since(s.begun)
+				return
+			}
+		}
+	})
+	return s
+}
+
+// check waits until the node says that the group stands still, and answers a message.
+func (s *stall) check(t *testing.T) {
+	s.asking.Wait()
+	if s.said < 25*time.Second {
+		t.Errorf("said to stand still after %s", s.said)
+	}
+	t.Logf("said to stand still after %s", s.said.Round(time.Millisecond))
+	if readMetrics(t, s.node.Client).value(t, `annals_subscription_stalled{group="s::idle"}`) != 0 {
+		t.Error("a group of which nobody reads is said to stand still")
+	}
+	g := &group{t, s.node.Client, "s", "g"}
+	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(g.takeUntil(1).ids(), ",")+"&action=skip")
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if readMetrics(t, s.node.Client).value(t, stalledSeries) != 0 {
+			return fmt.Errorf("%s is not 0", stalledSeries)
+		}
+		return nil
+	})
+	s.node.Stop()
+}
+
+// takeUntil waits for so many messages.
+func (g *group) takeUntil(count int) (all messages) {
+	g.t.Helper()
+	testkit.Eventually(g.t, 20*time.Second, func() error {
+		all.all = append(all.all, g.take(100).all...)
+		if len(all.all) < count {
+			return fmt.Errorf("%s::%s has handed out %d messages, want %d", g.stream, g.name, len(all.all), count)
+		}
+		return nil
+	})
+	return all
+}
