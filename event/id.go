@@ -1,9 +1,6 @@
 package event
 
-import (
-	"encoding/hex"
-	"errors"
-)
+import "errors"
 
 // ID identifies an event: the 16 bytes of a GUID in the order its text shows them.
 type ID [16]byte
@@ -22,15 +19,18 @@ func (id ID) String() string {
 
 // AppendTo appends the canonical form to dst.
 func (id ID) AppendTo(dst []byte) []byte {
-	dst = hex.AppendEncode(dst, id[0:4])
-	dst = append(dst, '-')
-	dst = hex.AppendEncode(dst, id[4:6])
-	dst = append(dst, '-')
-	dst = hex.AppendEncode(dst, id[6:8])
-	dst = append(dst, '-')
-	dst = hex.AppendEncode(dst, id[8:10])
-	dst = append(dst, '-')
-	return hex.AppendEncode(dst, id[10:16])
+	const digits = "0123456789abcdef"
+	var text [36]byte
+	at := 0
+	for i, v := range id {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			text[at] = '-'
+			at++
+		}
+		text[at], text[at+1] = digits[v>>4], digits[v&15]
+		at += 2
+	}
+	return append(dst, text[:]...)
 }
 
 // MarshalText writes the canonical form.
@@ -63,8 +63,8 @@ func ParseID[T ~string | ~[]byte](text T) (ID, error) {
 			}
 			at++
 		}
-		hi, lo := unhex(s[at]), unhex(s[at+1])
-		if hi > 15 || lo > 15 {
+		hi, lo := digitValues[s[at]], digitValues[s[at+1]]
+		if hi|lo > 15 {
 			return ID{}, ErrBadID
 		}
 		id[i] = hi<<4 | lo
@@ -73,14 +73,16 @@ func ParseID[T ~string | ~[]byte](text T) (ID, error) {
 	return id, nil
 }
 
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
+// digitValues are the values of hexadecimal digits, 0xff for any other byte.
+var digitValues = func() (values [256]byte) {
+	for i := range values {
+		values[i] = 0xff
 	}
-	return 0xff
-}
+	for i := range byte(10) {
+		values['0'+i] = i
+	}
+	for i := range byte(6) {
+		values['a'+i], values['A'+i] = 10+i, 10+i
+	}
+	return values
+}()
