@@ -199,6 +199,9 @@ func (x *exchange) detailGroup(o *outline, g *subscription.Info) {
 	o.integer("outstandingMessagesCount", int64(g.Outstanding))
 	o.list("connections", "connectionInfo", len(g.Connections), func(i int) { o.connection(&g.Connections[i]) })
 	o.integer("parkedMessageCount", g.Parked)
+	if g.Stalled != "" { // Ours: clients know the rest.
+		o.text("stalled", g.Stalled)
+	}
 }
 
 func (o *outline) settings(s *subscription.Settings) {

@@ -513,6 +513,10 @@ func (s *stall) check(t *testing.T) {
 	if readMetrics(t, s.node.Client).value(t, `annals_subscription_stalled{group="s::idle"}`) != 0 {
 		t.Error("a group of which nobody reads is said to stand still")
 	}
+	answer, err := s.node.Do(t.Context(), testkit.Request{Path: groupPath("s", "g", "info"), Admin: true})
+	if err != nil || !strings.Contains(string(answer.Body), `"stalled":`) {
+		t.Errorf("info says nothing of it: %v %s", err, answer.Body)
+	}
 	g := &group{t, s.node.Client, "s", "g"}
 	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(g.takeUntil(1).ids(), ",")+"&action=skip")
 	testkit.Eventually(t, 5*time.Second, func() error {
