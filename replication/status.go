@@ -338,12 +338,12 @@ func (c *Cluster) judgeHistories() {
 		c.doubt.Store(nil)
 		return
 	}
-	err := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
-	c.doubt.Store(&err)
+	doubt := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
+	c.doubt.Store(&doubt)
 	if other == same {
 		return
 	}
-	err = errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
+	err := errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
 	if c.diverged.Swap(&err) == nil {
 		c.logger.Error(err.Error())
 	}
