@@ -329,3 +329,28 @@ func moveFolder(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// startForwarding starts a cluster with users: one follower redirects what the
+// leader must do, and the other relays it.
+func startForwarding(t *testing.T) (c *cluster, leader, redirecting, relaying *member) {
+	t.Helper()
+	ours := newAuthority(t)
+	c = newCluster(t, clusterOptions{tls: ours.client(), security: ours.options})
+	redirecting = c.members[0]
+	for _, m := range c.members[1:] {
+		m.options = []string{"--follower-writes", "Forward"}
+	}
+	for _, m := range c.members {
+		m.start()
+	}
+	leader, followers := c.settled()
+	for leader == redirecting {
+		leader.order("/admin/node/resign")
+		leader, followers = c.settled()
+	}
+	relaying = followers[0]
+	if relaying == redirecting {
+		relaying = followers[1]
+	}
+	return c, leader, redirecting, relaying
+}

@@ -23,24 +23,7 @@ const groupsBackLimit = 8 * time.Second
 func TestClusterSubscriptions(t *testing.T) {
 	t.Parallel()
 	base := seed(t)
-	ours := newAuthority(t)
-	c := newCluster(t, clusterOptions{tls: ours.client(), security: ours.options})
-	redirecting := c.members[0]
-	for _, m := range c.members[1:] {
-		m.options = []string{"--follower-writes", "Forward"}
-	}
-	for _, m := range c.members {
-		m.start()
-	}
-	leader, followers := c.settled()
-	for leader == redirecting {
-		leader.order("/admin/node/resign")
-		leader, followers = c.settled()
-	}
-	relaying := followers[0]
-	if relaying == redirecting {
-		relaying = followers[1]
-	}
+	c, leader, redirecting, relaying := startForwarding(t)
 	t.Run("followers", func(t *testing.T) {
 		c.in(t)
 		c.subscribeThroughFollowers(leader, redirecting, relaying)
