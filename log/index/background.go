@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -117,7 +118,7 @@ func (x *Index) merger() {
 			x.mergeTurn <- struct{}{}
 			if err != nil {
 				if x.ctx.Err() == nil {
-					x.fail(mergeFailure(err))
+					x.fail(tableFailure("merge index", err))
 				}
 				return
 			}
@@ -198,6 +199,7 @@ func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep
 	}
 	if t != nil {
 		x.adopt(t)
+		t.seenBy = x.scavenge.inherited(inputs)
 		info.Written, info.File = t.count, t.file
 	}
 	x.commitMu.Lock()
@@ -227,23 +229,13 @@ func (x *Index) Merge(ctx context.Context) error { return x.MergeKeeping(ctx, ni
 // nil keeps all. With keep even a single table is written anew. Entries in memory
 // are not asked about.
 func (x *Index) MergeKeeping(ctx context.Context, keep func(Entry) bool) error {
-	x.mu.Lock()
-	err := x.usable()
-	if err == nil {
-		x.wg.Add(1)
-	}
-	x.mu.Unlock()
+	ctx, end, err := x.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer x.wg.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-x.mergeTurn:
+	defer end()
+	if err := take(ctx, x.mergeTurn); err != nil {
+		return err
 	}
 	defer func() { x.mergeTurn <- struct{}{} }()
 	s := x.acquire()
@@ -260,16 +252,45 @@ func (x *Index) MergeKeeping(ctx context.Context, keep func(Entry) bool) error {
 		info.Level++
 	}
 	err = x.merge(ctx, s.tables, info, keep)
-	if err != nil && ctx.Err() == nil {
-		err = mergeFailure(err)
+	if err != nil && !errors.Is(err, context.Cause(ctx)) {
+		err = tableFailure("merge index", err)
 		x.fail(err)
 	}
 	return err
 }
 
-func mergeFailure(err error) error {
-	if event.IsCorruption(err) {
-		return fmt.Errorf("merge index (start with verification of the index to have it built again): %w", err)
+// begin registers work that somebody asked for: Close waits until end is called.
+// The context returned ends with the given one, and when the index is closed or fails.
+func (x *Index) begin(ctx context.Context) (_ context.Context, end func(), err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.usable(); err != nil {
+		return nil, nil, err
 	}
-	return fmt.Errorf("merge index: %w", err)
+	x.wg.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		x.wg.Done()
+	}, nil
+}
+
+// take takes the token of a turn.
+func take(ctx context.Context, turn <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-turn:
+		return nil
+	}
+}
+
+// tableFailure is the error of reading or replacing tables.
+func tableFailure(doing string, err error) error {
+	if event.IsCorruption(err) {
+		return fmt.Errorf("%s (start with verification of the index to have it built again): %w", doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -212,3 +212,28 @@ func BenchmarkEntries(b *testing.B) {
 	}
 	must(b, x.Close())
 }
+
+// BenchmarkScavenge goes through a table of 10M entries from which nothing, or every second entry, goes.
+func BenchmarkScavenge(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		keep func(index.Entry) (bool, error)
+	}{
+		{"none", func(index.Entry) (bool, error) { return true, nil }},
+		{"half", func(e index.Entry) (bool, error) { return e.Number%2 == 0, nil }},
+		{"last", func(e index.Entry) (bool, error) { return e.Hash < 1<<64-1<<50, nil }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				x := bigIndex(b, 1_000_000, false)
+				b.StartTimer()
+				must(b, x.Scavenge(b.Context(), index.ScavengeOptions{Keep: c.keep}))
+				b.StopTimer()
+				must(b, x.Close())
+				b.StartTimer()
+			}
+			b.ReportMetric(big*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mentries/s")
+		})
+	}
+}

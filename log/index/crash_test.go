@@ -1,11 +1,14 @@
 package index_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/internal/vfs"
@@ -166,5 +169,41 @@ func TestWriteErrors(t *testing.T) {
 		if slices.ContainsFunc(names, func(n string) bool { return len(n) > 4 && n[len(n)-4:] == vfs.TempSuffix }) {
 			t.Fatalf("%s: temporary files left: %v", hit, names)
 		}
+	}
+}
+
+// A set of tables that could not be replaced makes the index unusable, also when whoever asked
+// for the work has called it off meanwhile.
+func TestMapErrorIsFatalAfterCancel(t *testing.T) {
+	errDisk := errors.New("disk error")
+	work := map[string]func(context.Context, *index.Index) error{
+		"merge": func(ctx context.Context, x *index.Index) error { return x.Merge(ctx) },
+		"scavenge": func(ctx context.Context, x *index.Index) error {
+			return x.Scavenge(ctx, index.ScavengeOptions{Keep: keeping(func(index.Entry) bool { return false })})
+		},
+	}
+	for name, do := range work {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var armed atomic.Bool
+			fsys := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+				if armed.Load() && op.Kind == vfs.OpRename && strings.Contains(op.Name, "indexmap") {
+					cancel()
+					return errDisk
+				}
+				return nil
+			})
+			var fatal []error
+			x, _ := layers(t, index.Options{FS: fsys, OnFatal: func(err error) { fatal = append(fatal, err) }})
+			must(t, x.Flush())
+			armed.Store(true)
+			if err := do(ctx, x); !errors.Is(err, errDisk) || len(fatal) != 1 {
+				t.Errorf("error %v, fatal %v", err, fatal)
+			}
+			if err := x.Flush(); !errors.Is(err, errDisk) {
+				t.Errorf("flush: %v", err)
+			}
+			must(t, x.Close())
+		})
 	}
 }

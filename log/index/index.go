@@ -16,8 +16,8 @@ import (
 // ErrReadOnly says that the index was opened for reading only.
 var ErrReadOnly = errors.New("index is read-only")
 
-// Index is an open index. One goroutine adds; Flush, Merge and Reset may be
-// called from others; any number of goroutines read.
+// Index is an open index. One goroutine adds; Flush, Merge, Scavenge and Reset may
+// be called from others; any number of goroutines read.
 type Index struct {
 	opt      Options
 	metrics  *metrics
@@ -45,12 +45,14 @@ type Index struct {
 	failed  error      // what made the index unusable
 	closed  bool
 
-	mergeTurn chan struct{} // holds one token; who took it may merge
-	mergeWork chan struct{} // tells the merger that tables came
+	mergeTurn    chan struct{} // holds one token; who took it may merge or scavenge
+	scavengeTurn chan struct{} // holds one token; taken before mergeTurn, for a whole Scavenge
+	scavenge     *scavenge     // the newest one, nil: none yet; guarded by mergeTurn
+	mergeWork    chan struct{} // tells the merger that tables came
 
 	ctx    context.Context // ends when the index is closed or has failed
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // background goroutines and manual merges
+	wg     sync.WaitGroup // background goroutines, and merges and scavenges that were asked for
 	closer sync.Once
 }
 
@@ -139,16 +141,27 @@ func (x *Index) freeze(wait bool) (uint64, error) {
 }
 
 // Flush returns once everything added before is in durable tables.
-func (x *Index) Flush() error {
+func (x *Index) Flush() error { return x.flushWithin(context.Background()) }
+
+// flushWithin is Flush that no longer waits when ctx has ended.
+func (x *Index) flushWithin(ctx context.Context) error {
 	seq, err := x.freezeForFlush()
 	if err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() {
+		x.mu.Lock()
+		x.changed.Broadcast()
+		x.mu.Unlock()
+	})()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for x.flushed < seq {
 		if err := x.usable(); err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		x.changed.Wait()
 	}

@@ -12,15 +12,22 @@ var workBounds = []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1800}
 
 // metrics are the figures of an index.
 type metrics struct {
-	queue         *stats.Queue
-	flushes       *stats.Work // of that queue
-	merges        *stats.Work
-	flushTime     *stats.Histogram
-	mergeTime     *stats.Histogram
-	flushed       *stats.Counter
-	mergeRead     *stats.Counter
-	mergeWritten  *stats.Counter
-	merging       *stats.Gauge
+	queue        *stats.Queue
+	flushes      *stats.Work // of that queue
+	merges       *stats.Work
+	scavenges    *stats.Work
+	flushTime    *stats.Histogram
+	mergeTime    *stats.Histogram
+	flushed      *stats.Counter
+	mergeRead    *stats.Counter
+	mergeWritten *stats.Counter
+	merging      *stats.Gauge
+
+	scavengeTime    *stats.Histogram
+	scavengeRead    *stats.Counter
+	scavengeDropped *stats.Counter
+	scavenging      *stats.Gauge
+
 	lookups       lookups
 	spared        atomic.Uint64 // lookups of streams that the existence filter said are not there
 	filterFound   atomic.Uint64 // last entries that a filter let be looked for in a table, and that were there
@@ -67,13 +74,18 @@ func (l *lookups) sum(where answered) (n uint64) {
 func newMetrics(r *stats.Registry) *metrics {
 	queue := r.Queue("Index Committer", "", 2)
 	return &metrics{
-		queue: queue, flushes: queue.Work("FlushMemTable"), merges: queue.Work("MergeTables"),
+		queue: queue, flushes: queue.Work("FlushMemTable"), merges: queue.Work("MergeTables"), scavenges: queue.Work("ScavengeTable"),
 		flushTime:    r.Histogram("annals_index_flush_seconds", "Time taken to write entries in memory to a table.", workBounds),
 		mergeTime:    r.Histogram("annals_index_merge_seconds", "Time taken to merge tables.", workBounds),
 		flushed:      r.Counter("annals_index_flushed_entries_total", "Entries written from memory to tables."),
 		mergeRead:    r.Counter("annals_index_merge_read_entries_total", "Entries read by merges of tables."),
 		mergeWritten: r.Counter("annals_index_merge_written_entries_total", "Entries written by merges of tables."),
 		merging:      r.Gauge("annals_index_merges_under_way", "Merges of tables under way."),
+
+		scavengeTime:    r.Histogram("annals_index_scavenge_seconds", "Time taken to scavenge a table, pauses included.", workBounds),
+		scavengeRead:    r.Counter("annals_index_scavenge_read_entries_total", "Entries of tables that were scavenged."),
+		scavengeDropped: r.Counter("annals_index_scavenge_dropped_entries_total", "Entries that scavenges have removed from tables."),
+		scavenging:      r.Gauge("annals_index_scavenges_under_way", "Scavenges of the index under way."),
 	}
 }
 
@@ -162,3 +174,6 @@ func (x *Index) read(look func(*state)) {
 
 // Merging reports whether tables are being merged.
 func (x *Index) Merging() bool { return x.metrics.merging.Value() > 0 }
+
+// Scavenging reports whether a Scavenge is under way.
+func (x *Index) Scavenging() bool { return x.metrics.scavenging.Value() > 0 }

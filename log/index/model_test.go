@@ -97,6 +97,21 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			}
 			m.log = left
 		},
+		"scavenge": func(t *rapid.T) {
+			h, below := hash.Draw(t, "scavenged"), rapid.Int64Range(0, 20).Draw(t, "discard point")
+			keep := func(e index.Entry) bool { return e.Hash != h || e.Number >= below }
+			var kept, dropped int64
+			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+				Keep: keeping(keep),
+				Done: func(s index.ScavengedTable) { kept, dropped = kept+s.Kept, dropped+s.Dropped },
+			}))
+			before := int64(len(m.log))
+			m.drop(m.end, keep)
+			// Of what merges put together in between some may be seen twice.
+			if now := int64(len(m.log)); x.Checkpoint() != m.end || kept < now || dropped != before-now {
+				t.Fatalf("%d kept and %d dropped of %d, %d are left; checkpoint %d of %d", kept, dropped, before, now, x.Checkpoint(), m.end)
+			}
+		},
 		"reopen": func(t *rapid.T) {
 			must(t, x.Close())
 			if x.Checkpoint() > 0 {

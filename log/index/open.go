@@ -51,6 +51,7 @@ func Open(opt Options) (*Index, error) {
 		return nil, errors.Join(fmt.Errorf("open index: %w", err), x.Close())
 	}
 	x.mergeTurn <- struct{}{}
+	x.scavengeTurn <- struct{}{}
 	x.mergeWork <- struct{}{} // An earlier run may have left a full level.
 	x.watch(opt.Stats)
 	x.wg.Add(2)
@@ -62,7 +63,7 @@ func Open(opt Options) (*Index, error) {
 func newIndex(opt Options) *Index {
 	x := &Index{
 		opt: opt, filterDue: true, metrics: newMetrics(opt.Stats),
-		mergeTurn: make(chan struct{}, 1),
+		mergeTurn: make(chan struct{}, 1), scavengeTurn: make(chan struct{}, 1),
 		mergeWork: make(chan struct{}, 1),
 	}
 	x.changed = sync.NewCond(&x.mu)
@@ -234,7 +235,7 @@ func (x *Index) openExistence(checkpoint int64, tables []*table) error {
 		if t.maxPos < covered {
 			continue
 		}
-		if err := t.eachHash(f.add); err != nil {
+		if err := t.eachHash(context.Background(), f.add); err != nil {
 			return err
 		}
 	}

@@ -139,6 +139,9 @@ type EventListener struct {
 	FlushEnd   func(FlushInfo, error)
 	MergeBegin func(MergeInfo)
 	MergeEnd   func(MergeInfo, error)
+
+	ScavengeBegin func(ScavengedTable) // with the table's level, index and file
+	ScavengeEnd   func(ScavengedTable, error)
 }
 
 func (l *EventListener) ensureDefaults() {
@@ -153,5 +156,11 @@ func (l *EventListener) ensureDefaults() {
 	}
 	if l.MergeEnd == nil {
 		l.MergeEnd = func(MergeInfo, error) {}
+	}
+	if l.ScavengeBegin == nil {
+		l.ScavengeBegin = func(ScavengedTable) {}
+	}
+	if l.ScavengeEnd == nil {
+		l.ScavengeEnd = func(ScavengedTable, error) {}
 	}
 }

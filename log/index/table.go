@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,6 +91,7 @@ type table struct {
 	metrics *metrics // of the index; nil in a table that is in none
 	onError func(error)
 	onClose func(error) // told of what goes wrong when the last reference goes
+	seenBy  *scavenge   // the last one that has looked through all of its entries; guarded by Index.mergeTurn
 
 	refs   atomic.Int64
 	doomed atomic.Bool
@@ -174,7 +176,7 @@ func (t *table) attachFilter() (rebuilt error, err error) {
 		return nil, nil
 	}
 	rebuilt = err
-	if b, err = buildBloom(t); err != nil {
+	if b, err = buildBloom(context.Background(), t); err != nil {
 		return rebuilt, err
 	}
 	t.filter = b
@@ -193,23 +195,33 @@ func replaceBloom(t *table, b *bloom) error {
 }
 
 // buildBloom makes a filter of just the right size by reading the table.
-func buildBloom(t *table) (*bloom, error) {
+func buildBloom(ctx context.Context, t *table) (*bloom, error) {
 	b := newBloom(t.hashes)
-	return b, t.eachHash(b.add)
+	return b, t.eachHash(ctx, b.add)
 }
 
 // eachHash calls f with every distinct hash of the table.
-func (t *table) eachHash(f func(uint64)) error {
+func (t *table) eachHash(ctx context.Context, f func(uint64)) error {
 	s := newScanner(t)
-	first := true
 	var last uint64
 	for s.next() {
-		if first || s.entry.Hash != last {
+		if s.place%checkEvery == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if s.place == 1 || s.entry.Hash != last {
 			f(s.entry.Hash)
 		}
-		first, last = false, s.entry.Hash
+		last = s.entry.Hash
 	}
 	return s.err
+}
+
+// fileBytes is the size of the table's files.
+func (t *table) fileBytes() int64 {
+	if t.filter == nil {
+		return t.bytes
+	}
+	return t.bytes + bloomHeaderSize + int64(len(t.filter.data)) + bloomSumSize
 }
 
 func (t *table) retain() { t.refs.Add(1) }

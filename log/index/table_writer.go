@@ -76,8 +76,8 @@ func (w *tableWriter) add(e Entry) error {
 
 // publish makes the table and its filter durable under their names and opens it
 // with one reference. Nothing names it yet: a crash from here on leaves files
-// that the next Open removes.
-func (w *tableWriter) publish(level int) (*table, error) {
+// that the next Open removes. After an error none are left, unless removing fails too.
+func (w *tableWriter) publish(ctx context.Context, level int) (*table, error) {
 	w.footer.maxHash = w.last.Hash
 	var err error
 	if w.footer.sum, err = w.out.sum(); err == nil {
@@ -91,42 +91,46 @@ func (w *tableWriter) publish(level int) (*table, error) {
 		return nil, errors.Join(err, w.fsys.Remove(path+tempSuffix))
 	}
 	if err := w.fsys.Rename(path+tempSuffix, path); err != nil {
-		return nil, err
+		return nil, errors.Join(err, removeIfThere(w.fsys, path+tempSuffix), removeIfThere(w.fsys, path))
 	}
 	// Opened before indexmap names it, so that a table which cannot be read is never listed.
 	t, err := openTable(w.fsys, w.dir, w.file, level)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, w.fsys.Remove(path))
 	}
 	t.samples = slices.Clip(w.samples)
 	if w.filter != nil {
-		err = w.publishFilter(t)
+		err = w.publishFilter(ctx, t)
 	}
 	if err == nil {
 		err = w.fsys.SyncDir(w.dir)
 	}
 	if err != nil {
+		t.onClose = func(cerr error) { err = errors.Join(err, cerr) }
 		t.discard()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (w *tableWriter) publishFilter(t *table) error {
+func (w *tableWriter) publishFilter(ctx context.Context, t *table) error {
 	t.filter = w.filter
 	if w.footer.hashes < w.room/2 {
-		// The tables merged had many hashes in common: a second pass over the file just
-		// written costs less than a filter of twice the size or more for ever.
+		// The tables merged had many hashes in common, or many hashes went: a second pass over the
+		// file just written costs less than a filter of twice the size or more for ever.
 		var err error
-		if t.filter, err = buildBloom(t); err != nil {
+		if t.filter, err = buildBloom(ctx, t); err != nil {
 			return err
 		}
 	}
 	name := t.path + bloomSuffix
 	if err := writeBloom(w.fsys, name+tempSuffix, t.filter, t.sum); err != nil {
-		return err
+		return errors.Join(err, removeIfThere(w.fsys, name+tempSuffix))
 	}
-	return w.fsys.Rename(name+tempSuffix, name)
+	if err := w.fsys.Rename(name+tempSuffix, name); err != nil {
+		return errors.Join(err, removeIfThere(w.fsys, name+tempSuffix))
+	}
+	return nil
 }
 
 // writeTable writes all entries of a sequence. It returns no table when there are none.
@@ -147,5 +151,5 @@ func writeTable(ctx context.Context, w *tableWriter, level int, each func(emit f
 	if w.footer.count == 0 {
 		return nil, w.out.abandon(w.fsys, nil)
 	}
-	return w.publish(level)
+	return w.publish(ctx, level)
 }

@@ -1,0 +1,348 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+const (
+	// scavengeCheckEvery entries a scavenge looks whether it was cancelled.
+	scavengeCheckEvery = 1 << 10
+	// scavengePaceEvery entries, a multiple of scavengeCheckEvery, it gives way.
+	scavengePaceEvery = 1 << 12
+)
+
+// ScavengedTable says what was done to one table.
+type ScavengedTable struct {
+	Level, Index  int    // of the table; Index counts from the newest table of its level, 0
+	File          string // of the new table; empty when nothing is left of it; the old name when it was left as it is
+	Kept, Dropped int64  // entries
+	Before, After int64  // bytes of the files, filter included
+	Took          time.Duration
+	Rewritten     bool // false: nothing had to go
+}
+
+// ScavengeOptions says what Scavenge removes. Keep is required.
+type ScavengeOptions struct {
+	// Keep reports whether an entry stays. It sees the entries of one table by rising
+	// hash, number and position. Its error ends the scavenge.
+	Keep func(Entry) (bool, error)
+
+	// Pace, if not nil, is called at least every 4096 entries with the number of entries
+	// read since it was called last; those that are read again to be copied are not
+	// counted twice, and it is then called with 0. It may wait; its error ends the
+	// scavenge. No merge begins while a table is under work.
+	Pace func(ctx context.Context, entries int64) error
+
+	// Done, if not nil, is called after each table, when what was done to it is durable.
+	Done func(ScavengedTable)
+}
+
+// scavenge is one call of Scavenge.
+type scavenge struct {
+	opt  ScavengeOptions
+	from int64 // tables whose entries all lie at or behind this position were added since and are not looked at
+}
+
+// settled reports whether a table has nothing to be looked at any more. The merge turn must be held.
+func (s *scavenge) settled(t *table) bool { return t.seenBy == s || t.minPos >= s.from }
+
+// inherited is what a table merged from others has been seen by: one table with
+// entries not looked at yet makes the whole be looked at again.
+func (s *scavenge) inherited(inputs []*table) *scavenge {
+	if s == nil {
+		return nil
+	}
+	for _, t := range inputs {
+		if !s.settled(t) {
+			return nil
+		}
+	}
+	return s
+}
+
+// Scavenge rewrites each table that has entries for which Keep returns false, one
+// after the other, and leaves the others as they are. A table of which nothing is
+// left goes. Whatever was added before the call is brought into tables first;
+// what is added later may stay without being looked at. Older tables come first: where Keep
+// lets go of the first events of a stream, no gap is ever between those that are left.
+//
+// Scavenges and merges exclude each other; merges that wait go in between two tables.
+// When ctx ends, which is looked at every 1024 entries, or Keep or Pace returns an
+// error, that is returned; the tables done until then stay so and the one under work
+// stays as it was. That holds as well when a new table cannot be written: the index goes on
+// without it. A damaged table, or a set of tables that cannot be replaced, makes the index
+// unusable as in a merge.
+func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
+	ctx, end, err := x.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := take(ctx, x.scavengeTurn); err != nil {
+		return err
+	}
+	defer func() { x.scavengeTurn <- struct{}{} }()
+	x.metrics.scavenging.Add(1)
+	defer x.metrics.scavenging.Add(-1)
+	if err := x.flushWithin(ctx); err != nil {
+		return err
+	}
+	run := &scavenge{opt: o, from: x.Checkpoint()}
+	for {
+		if more, err := x.scavengeNext(ctx, run); !more || err != nil {
+			return err
+		}
+	}
+}
+
+// scavengeNext scavenges the oldest table that the run has not looked at. It
+// reports false when there is none.
+func (x *Index) scavengeNext(ctx context.Context, run *scavenge) (bool, error) {
+	if err := take(ctx, x.mergeTurn); err != nil {
+		return false, err
+	}
+	x.scavenge = run
+	did, found, err := x.scavengeOldest(ctx, run)
+	// The turn goes to who waited first, before this scavenge asks for it again.
+	x.mergeTurn <- struct{}{}
+	if err != nil || !found {
+		return false, err
+	}
+	if did != nil && run.opt.Done != nil {
+		run.opt.Done(*did)
+	}
+	return true, nil
+}
+
+// scavengeOldest looks for a table, the oldest first, so that of a stream the lowest
+// numbers go first and what is left of it never has a hole. It returns nothing done when the
+// table was taken away by a Reset. The merge turn must be held.
+func (x *Index) scavengeOldest(ctx context.Context, run *scavenge) (did *ScavengedTable, found bool, err error) {
+	s := x.acquire()
+	if s == nil {
+		return nil, false, event.ErrClosed
+	}
+	defer s.release()
+	for i, t := range slices.Backward(s.tables) {
+		if run.settled(t) {
+			continue
+		}
+		place := 0
+		for place < i && s.tables[i-place-1].level == t.level {
+			place++
+		}
+		did, err = x.scavengeTable(ctx, run, t, place)
+		return did, true, err
+	}
+	return nil, false, nil
+}
+
+// scavengeTable replaces a table by one without the entries that must go. The merge
+// turn and a reference to a state that lists the table must be held.
+func (x *Index) scavengeTable(ctx context.Context, run *scavenge, t *table, place int) (_ *ScavengedTable, err error) {
+	did := ScavengedTable{Level: t.level, Index: place, File: t.file, Before: t.fileBytes()}
+	x.metrics.queue.Enter(1)
+	begun := x.metrics.scavenges.Begin(0)
+	x.opt.Events.ScavengeBegin(did)
+	defer func() {
+		did.Took = time.Since(begun)
+		x.opt.Events.ScavengeEnd(did, err)
+		x.metrics.scavenges.End(begun, 1)
+		x.metrics.scavengeTime.Observe(did.Took.Seconds())
+	}()
+	p := pass{x: x, ctx: ctx, opt: &run.opt, t: t}
+	left, err := p.run()
+	if err != nil {
+		return nil, err
+	}
+	did.Kept, did.Dropped, did.After = p.kept, p.dropped, did.Before
+	x.metrics.scavengeRead.Add(uint64(t.count))
+	if p.dropped == 0 {
+		t.seenBy = run
+		return &did, nil
+	}
+	did.Rewritten, did.File, did.After = true, "", 0
+	if left != nil {
+		x.adopt(left)
+		left.seenBy = run
+		did.File, did.After = left.file, left.fileBytes()
+	}
+	x.commitMu.Lock()
+	defer x.commitMu.Unlock()
+	done, err := x.commit(change{add: left, drop: []*table{t}, checkpoint: -1})
+	switch {
+	case left == nil:
+	case done || err != nil:
+		left.release() // The state has its own reference; after an error indexmap may or may not name it.
+	default:
+		left.discard()
+	}
+	if err != nil {
+		return nil, p.fatal(err)
+	}
+	if !done {
+		return nil, nil
+	}
+	x.metrics.scavengeDropped.Add(uint64(did.Dropped))
+	x.opt.Logger.Debug("index table scavenged", "table", t.file, "level", did.Level,
+		"kept", did.Kept, "dropped", did.Dropped, "file", did.File)
+	return &did, nil
+}
+
+// pass is the way through one table. Nothing is written before the first entry to
+// be dropped was seen, and Keep is asked about each entry once: the entries before
+// that one are then copied in a second reading.
+type pass struct {
+	x   *Index
+	ctx context.Context
+	opt *ScavengeOptions
+	t   *table
+
+	out           *tableWriter // nil: nothing had to be written yet
+	kept, dropped int64
+	steps         int64  // entries read, copied ones twice
+	firstSum      uint64 // checksum up to the end of the piece in which the first dropped entry was read
+	unpaced       int64  // entries since Pace was called
+}
+
+// run returns the new table with one reference, or nil when nothing had to go or nothing is left.
+func (p *pass) run() (*table, error) {
+	err := p.read()
+	if err == nil && p.dropped > 0 && p.kept > 0 && p.out == nil {
+		err = p.begin() // What goes lies at the end.
+	}
+	if err == nil && p.ctx.Err() != nil {
+		err = context.Cause(p.ctx)
+	}
+	if err != nil {
+		return nil, p.abandon(err)
+	}
+	if p.out == nil {
+		return nil, nil
+	}
+	left, err := p.out.publish(p.ctx, p.t.level)
+	if err != nil {
+		return nil, p.written(err)
+	}
+	return left, nil
+}
+
+func (p *pass) read() error {
+	in := newScanner(p.t)
+	for in.next() {
+		if err := p.step(1); err != nil {
+			return err
+		}
+		keep, err := p.opt.Keep(in.entry)
+		switch {
+		case err != nil:
+			return err
+		case !keep:
+			if p.dropped == 0 {
+				p.firstSum = in.hash.Sum64()
+			}
+			p.dropped++
+			continue
+		case p.dropped > 0:
+			if p.out == nil {
+				if err := p.begin(); err != nil {
+					return err
+				}
+			}
+			if err := p.out.add(in.entry); err != nil {
+				return p.written(err)
+			}
+		}
+		p.kept++
+	}
+	if in.err != nil {
+		return p.fatal(in.err)
+	}
+	return p.pace()
+}
+
+// begin begins the new table with the entries before the first dropped one, which
+// are those kept so far.
+func (p *pass) begin() (err error) {
+	x := p.x
+	p.out, err = newTableWriter(x.opt.FS, x.opt.Dir, p.t.count-p.dropped, p.t.hashes, x.opt.NoBloom)
+	if err != nil {
+		return p.written(err)
+	}
+	if p.kept == 0 {
+		return nil
+	}
+	in := newScanner(p.t)
+	for in.next() {
+		if in.place > p.kept { // The first dropped one.
+			if in.hash.Sum64() != p.firstSum {
+				return p.fatal(corrupt(p.t.path, -1, "read twice, it differs"))
+			}
+			return nil
+		}
+		if err := p.step(0); err != nil {
+			return err
+		}
+		if err := p.out.add(in.entry); err != nil {
+			return p.written(err)
+		}
+	}
+	return p.fatal(in.err)
+}
+
+// step is called for each entry read, with 1, or with 0 when it is read again to be copied.
+func (p *pass) step(entries int64) error {
+	p.steps++
+	p.unpaced += entries
+	if p.steps%scavengeCheckEvery != 0 {
+		return nil
+	}
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	if p.steps%scavengePaceEvery != 0 {
+		return nil
+	}
+	return p.pace()
+}
+
+func (p *pass) pace() error {
+	if p.opt.Pace == nil {
+		return nil
+	}
+	n := p.unpaced
+	p.unpaced = 0
+	return p.opt.Pace(p.ctx, n)
+}
+
+// abandon removes an unfinished table after err, which it returns as it is unless that fails too.
+func (p *pass) abandon(err error) error {
+	if p.out == nil {
+		return err
+	}
+	if aerr := p.out.out.abandon(p.x.opt.FS, nil); aerr != nil {
+		return errors.Join(err, fmt.Errorf("remove unfinished index table: %w", aerr))
+	}
+	return err
+}
+
+// written is the error of a new table that could not be written.
+func (p *pass) written(err error) error {
+	if p.ctx.Err() != nil && errors.Is(err, context.Cause(p.ctx)) {
+		return err
+	}
+	return fmt.Errorf("write index table in place of %s: %w", p.t.file, err)
+}
+
+// fatal makes the index unusable.
+func (p *pass) fatal(err error) error {
+	err = tableFailure("scavenge index", err)
+	p.x.fail(err)
+	return err
+}

@@ -1,0 +1,343 @@
+package index_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// TestReadersDuringScavenge removes from the front of streams while others add to
+// them, flush, merge and read: nobody ever misses an entry that stays.
+func TestReadersDuringScavenge(t *testing.T) {
+	const (
+		streams = 30
+		rounds  = 300
+	)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for name, inner := range map[string]vfs.FS{"memory": vfs.NewMem(), "mapped": vfs.OS} {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewCounting(inner)
+			x := open(t, index.Options{FS: fsys, Dir: filepath.Join(t.TempDir(), "index"), MaxMemTable: 500})
+			var written, discard atomic.Int64 // rounds that every stream has; number below which entries may go
+			var scavenges, dropped atomic.Int64
+			stop := make(chan struct{})
+			over := func() bool {
+				select {
+				case <-stop:
+					return true
+				default:
+					return false
+				}
+			}
+			var wg sync.WaitGroup
+			for r := range uint64(2) {
+				wg.Go(func() {
+					var buf []index.Entry
+					for i := r; !over(); i += 7 {
+						hash := spread(i % streams)
+						low := written.Load()
+						buf = x.Ascend(buf[:0], hash, 0, 1<<62, 1<<20)
+						high := discard.Load() // Nothing at or above it had gone by then.
+						next := int64(0)
+						for n, e := range buf {
+							if e.Hash != hash || n > 0 && e.Number != next || n == 0 && e.Number > high {
+								t.Errorf("entry %+v after number %d, numbers below %d may have gone", e, next-1, high)
+								return
+							}
+							next = e.Number + 1
+						}
+						if last, ok := x.Last(hash); next < low || low > 0 && (!ok || last.Number < low-1) {
+							t.Errorf("last is %+v, %v, and %d from the front, after %d rounds", last, ok, next-1, low)
+							return
+						}
+					}
+				})
+			}
+			dropping := make(chan struct{}) // closed when a scavenge has ended and entries have gone, or none will
+			wg.Go(func() {
+				tell := sync.OnceFunc(func() { close(dropping) })
+				defer tell()
+				rnd := rand.New(rand.NewPCG(seed, 2))
+				for !over() {
+					ctx, cancel := context.WithCancel(t.Context())
+					point := written.Load()
+					if point > 0 {
+						point-- // The last one stays.
+					}
+					discard.Store(max(discard.Load(), point))
+					left := rnd.IntN(20_000)
+					err := x.Scavenge(ctx, index.ScavengeOptions{
+						Keep: func(e index.Entry) (bool, error) {
+							if left--; left == 0 {
+								cancel()
+							}
+							return e.Number >= point, nil
+						},
+						Done: func(s index.ScavengedTable) { dropped.Add(s.Dropped) },
+					})
+					cancel()
+					if err == nil {
+						if scavenges.Add(1); dropped.Load() > 0 {
+							tell()
+						}
+					} else if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				for !over() {
+					if err := errors.Join(x.Flush(), x.Merge(t.Context())); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			m := &model{}
+			for i := range rounds {
+				fill(t, x, m, streams, streams)
+				written.Store(int64(i + 1))
+			}
+			<-dropping
+			close(stop)
+			wg.Wait()
+			point := int64(rounds - 1)
+			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number >= point, nil }}))
+			m.drop(m.end, func(e index.Entry) bool { return e.Number >= point })
+			for h := range uint64(streams) {
+				m.check(t, x, spread(h))
+			}
+			if scavenges.Load() == 0 || dropped.Load() == 0 {
+				t.Errorf("%d scavenges, %d entries dropped", scavenges.Load(), dropped.Load())
+			}
+			must(t, x.Close())
+			if left := append(fsys.OpenFiles(), fsys.UsedAfterClose()...); len(left) > 0 {
+				t.Errorf("files left open or used after close: %v", left)
+			}
+		})
+	}
+}
+
+// Between two tables merges have their turn. What they make of tables not looked
+// at is looked at, what they make of others is not.
+func TestMergesBetweenScavengedTables(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		after int // tables after which all are merged
+		again bool
+	}{{"first", 1, true}, {"last", 5, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			x, m := layers(t, index.Options{FS: vfs.NewMem()})
+			all := len(m.log)
+			asked, tables := 0, 0
+			want := all
+			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+				Keep: func(e index.Entry) (bool, error) {
+					asked++
+					if e.Position >= int64(all)*100 {
+						t.Errorf("asked about entry %+v, which was added later", e)
+					}
+					return e.Number%2 == 0, nil
+				},
+				Done: func(s index.ScavengedTable) {
+					if tables++; tables != c.after {
+						return
+					}
+					must(t, x.Merge(t.Context()))
+					if c.again {
+						want = asked
+						for _, tab := range x.Tables() {
+							want += int(tab.Entries)
+						}
+					} else {
+						// A merge with what came since changes nothing in that.
+						fill(t, x, m, 20, 9)
+						must(t, x.Flush())
+						must(t, x.Merge(t.Context()))
+					}
+				},
+			}))
+			if asked != want || len(x.Tables()) != 1 {
+				t.Errorf("asked about %d entries, expected %d, tables %+v", asked, want, x.Tables())
+			}
+			m.drop(int64(all)*100, func(e index.Entry) bool { return e.Number%2 == 0 })
+			for h := range uint64(9) {
+				m.check(t, x, spread(h))
+			}
+			must(t, x.Close())
+		})
+	}
+}
+
+// A merge waits for the table under work, a second scavenge for the first one;
+// both can be called off while they wait.
+func TestMergeAndScavengeExcludeEachOther(t *testing.T) {
+	x, _ := layers(t, index.Options{FS: vfs.NewMem()})
+	inside, proceed := make(chan struct{}), make(chan struct{})
+	scavenged := make(chan error)
+	var once sync.Once
+	go func() {
+		scavenged <- x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(index.Entry) (bool, error) {
+			once.Do(func() { close(inside); <-proceed })
+			return true, nil
+		}})
+	}()
+	<-inside
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	all := keeping(func(index.Entry) bool { return true })
+	for name, err := range map[string]error{
+		"merge": x.Merge(ended), "scavenge": x.Scavenge(ended, index.ScavengeOptions{Keep: all}),
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !x.Scavenging() {
+		t.Error("no scavenge is under way")
+	}
+	done := make(chan error, 2)
+	go func() { done <- x.Merge(t.Context()) }()
+	go func() { done <- x.Scavenge(t.Context(), index.ScavengeOptions{Keep: all}) }()
+	close(proceed)
+	must(t, errors.Join(<-scavenged, <-done, <-done))
+	if len(x.Tables()) != 1 {
+		t.Errorf("tables %+v", x.Tables())
+	}
+	must(t, x.Close())
+}
+
+func TestCloseCancelsScavenge(t *testing.T) {
+	fsys := vfs.NewMem()
+	x, m := layers(t, index.Options{FS: fsys})
+	inside, closing := make(chan struct{}), make(chan struct{})
+	scavenged := make(chan error)
+	go func() {
+		scavenged <- x.Scavenge(context.Background(), index.ScavengeOptions{
+			Keep: keeping(func(e index.Entry) bool { return e.Number%2 == 0 }),
+			Pace: func(ctx context.Context, _ int64) error {
+				close(inside)
+				<-closing
+				<-ctx.Done()
+				return context.Cause(ctx)
+			},
+		})
+	}()
+	<-inside
+	go close(closing)
+	must(t, x.Close())
+	if err := <-scavenged; !errors.Is(err, event.ErrClosed) {
+		t.Errorf("scavenge: %v", err)
+	}
+	m.verifyFiles(t, fsys, "db/index")
+	names, err := fsys.List("db/index")
+	must(t, err)
+	if len(names) != 2+2*len(lines(t, fsys)) {
+		t.Errorf("files %v", names)
+	}
+}
+
+// A Reset takes the tables away under a scavenge: its result is thrown away.
+func TestResetDuringScavenge(t *testing.T) {
+	fsys := vfs.NewMem()
+	x, m := layers(t, index.Options{FS: fsys})
+	var once sync.Once
+	var done []index.ScavengedTable
+	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{
+		Keep: func(e index.Entry) (bool, error) {
+			once.Do(func() { must(t, x.Reset()) })
+			return e.Number%2 == 0, nil
+		},
+		Done: func(s index.ScavengedTable) { done = append(done, s) },
+	}))
+	if len(done) != 0 || len(x.Tables()) != 0 || x.Checkpoint() != 0 {
+		t.Errorf("done %+v, tables %+v, checkpoint %d", done, x.Tables(), x.Checkpoint())
+	}
+	m.replay(t, x)
+	must(t, x.Flush())
+	m.check(t, x, spread(3))
+	must(t, x.Close())
+	m.verifyFiles(t, fsys, "db/index")
+}
+
+// TestPowerCutDuringScavenge cuts the power before every changing operation: each
+// table is there as it was or without what had to go, and a second try finishes.
+func TestPowerCutDuringScavenge(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	mem := vfs.NewCrashMem()
+	type crash struct {
+		at   string
+		disk *vfs.Mem
+	}
+	var crashes []crash
+	armed := false
+	var mu sync.Mutex
+	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !armed || !op.Kind.Mutates() {
+			return nil
+		}
+		at := fmt.Sprintf("%d %s %s", len(crashes), op.Kind, op.Name)
+		crashes = append(crashes, crash{at + " nothing unsynced", mem.CrashClone(vfs.CrashOptions{})},
+			crash{at + " some unsynced", mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(seed, uint64(len(crashes))))})})
+		return nil
+	})
+	arm := func(on bool) {
+		mu.Lock()
+		armed = on
+		mu.Unlock()
+	}
+	x, m := layers(t, index.Options{FS: fsys})
+	must(t, x.Flush())
+	// All goes from the newest table and from the oldest ones half.
+	keep := func(e index.Entry) bool {
+		return e.Position < m.end-30*100 && (e.Number%2 == 0 || e.Position >= 18_000)
+	}
+	arm(true)
+	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
+	arm(false)
+	must(t, x.Close())
+	left := &model{log: append([]index.Entry(nil), m.log...), end: m.end}
+	left.drop(m.end, keep)
+	for _, c := range crashes {
+		t.Run(c.at, func(t *testing.T) {
+			x := open(t, index.Options{FS: c.disk, MaxAutoMergeLevel: -1})
+			if x.Checkpoint() != m.end {
+				t.Fatalf("checkpoint %d, expected %d", x.Checkpoint(), m.end)
+			}
+			for h := range uint64(9) {
+				for _, e := range left.of(spread(h)) {
+					if got := x.Get(nil, e.Hash, e.Number); !slices.Contains(got, e) {
+						t.Fatalf("%+v is missing: %v", e, got)
+					}
+				}
+			}
+			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
+			left.check(t, x, spread(3)) // Of the others the files tell.
+			must(t, x.Close())
+			left.verifyFiles(t, c.disk, "db/index")
+			names, err := c.disk.List("db/index")
+			must(t, err)
+			if len(names) != 2+2*len(lines(t, c.disk)) {
+				t.Errorf("files %v", names)
+			}
+		})
+	}
+	if len(crashes) < 50 {
+		t.Errorf("only %d crashes", len(crashes))
+	}
+}
