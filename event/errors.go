@@ -44,6 +44,12 @@ var (
 	ErrOverlap      = errors.New("a file of the log reaches beyond that of the peer") // ask another peer, or begin with an empty log
 )
 
+// What can keep a job from rewriting chunk files.
+var (
+	ErrChunksLocked  = errors.New("another job is rewriting chunk files")                   // one at a time
+	ErrChunkReplaced = errors.New("a chunk file was replaced while it was being rewritten") // the job can begin again
+)
+
 // OtherHistory says that a log does not have a frame that ends at a position
 // with the chain that the log of another node has there.
 type OtherHistory struct {

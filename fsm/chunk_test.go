@@ -20,8 +20,8 @@ func (l *longLog) Tail() event.Tail { return l.tail }
 func (l *longLog) StreamInfo(string) (event.StreamInfo, error) {
 	return event.StreamInfo{Last: -1, MetaLast: -1}, nil
 }
-func (l *longLog) FindID(string, event.ID) (int64, bool, error)  { return 0, false, nil }
-func (l *longLog) EventID(string, int64) (event.ID, bool, error) { return event.ID{}, false, nil }
+func (l *longLog) FindID(string, event.ID) (int64, bool, error) { return 0, false, nil }
+func (l *longLog) HasID(string, int64, event.ID) (bool, error)  { return false, nil }
 func (l *longLog) LastRecord(string) (event.Record, error) {
 	return event.Record{}, event.ErrStreamNotFound
 }
@@ -300,11 +300,11 @@ func (f *failingLog) FindID(stream string, id event.ID) (int64, bool, error) {
 	return f.Log.FindID(stream, id)
 }
 
-func (f *failingLog) EventID(stream string, number int64) (event.ID, bool, error) {
+func (f *failingLog) HasID(stream string, number int64, id event.ID) (bool, error) {
 	if err := f.ask(); err != nil {
-		return event.ID{}, false, err
+		return false, err
 	}
-	return f.Log.EventID(stream, number)
+	return f.Log.HasID(stream, number, id)
 }
 
 func (f *failingLog) LastRecord(stream string) (event.Record, error) {

@@ -28,7 +28,9 @@ type Log interface {
 	Tail() event.Tail
 	StreamInfo(stream string) (event.StreamInfo, error)
 	FindID(stream string, id event.ID) (number int64, ok bool, err error)
-	EventID(stream string, number int64) (id event.ID, ok bool, err error)
+	// HasID reports whether the event with a number, which the stream has, has an id;
+	// false also when that is not known any more.
+	HasID(stream string, number int64, id event.ID) (bool, error)
 	LastRecord(stream string) (event.Record, error)
 }
 

@@ -62,11 +62,9 @@ func (d *Decider) checkBehind(w *event.Write, f *facts) (done event.Written, ok 
 		number := w.ExpectedVersion + 1 + int64(i)
 		same := false
 		if number <= f.Last {
-			id, there, err := d.eventID(w.Stream, f, number)
-			if err != nil {
+			if same, err = d.hasID(w.Stream, f, number, w.Events[i].ID); err != nil {
 				return done, false, err
 			}
-			same = there && id == w.Events[i].ID
 		}
 		if same {
 			continue
@@ -87,11 +85,12 @@ func (d *Decider) findID(stream string, f *facts, id event.ID) (int64, bool, err
 	return d.log.FindID(stream, id)
 }
 
-func (d *Decider) eventID(stream string, f *facts, number int64) (event.ID, bool, error) {
-	if id, ok := f.idOf(number); ok {
-		return id, true, nil
+// hasID reports whether an event, decided or applied, has an id.
+func (d *Decider) hasID(stream string, f *facts, number int64, id event.ID) (bool, error) {
+	if pending, ok := f.idOf(number); ok {
+		return pending == id, nil
 	}
-	return d.log.EventID(stream, number)
+	return d.log.HasID(stream, number, id)
 }
 
 // checkDelete holds a deletion against the expected version.

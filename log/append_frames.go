@@ -72,6 +72,9 @@ func (l *Log) checkFrames(first int64, raw []byte) (pulled, error) {
 		if it.position() != first+int64(at) {
 			return p, badFrames("position %d stands where %d belongs", it.position(), first+int64(at))
 		}
+		if it.isStub() {
+			return p, badFrames("item at %d: %v", it.position(), errStubInFrame)
+		}
 		at += len(it)
 		if it.isRecord() {
 			l.noteRecord(it)

@@ -44,6 +44,12 @@ func (l *Log) openIndex() error {
 			return err
 		}
 	}
+	if x.Checkpoint() == 0 {
+		// Entries that a scavenge took out come back with the records that are still there.
+		if err := l.removeScavengeState(); err != nil {
+			return fmt.Errorf("remove what is known of scavenging: %w", err)
+		}
+	}
 	return l.indexFrom(x.Checkpoint(), end)
 }
 
@@ -79,11 +85,11 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 			return fmt.Errorf("index the log from %d: %w", from, err)
 		}
 		if it != nil && it.isRecord() {
-			batch = append(batch, index.Entry{Hash: HashStream(asString(it.stream())), Number: it.number(), Position: position})
+			batch = append(batch, index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position})
 			continue
 		}
 		// Only the end of a frame is a place to stop at.
-		if it != nil && len(batch) < indexBatch {
+		if it != nil && (it.isStub() || len(batch) < indexBatch) {
 			continue
 		}
 		upTo = end
@@ -147,8 +153,8 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 		if it == nil {
 			break
 		}
-		if it.isRecord() {
-			ids = append(ids, recentID{id: it.id(), stream: HashStream(asString(it.stream())), number: it.number()})
+		if !it.isTrailer() { // A stub is as good as the event.
+			ids = append(ids, recentID{id: it.id(), stream: it.streamHash(), number: it.number()})
 		}
 	}
 	return ids, nil
@@ -230,14 +236,23 @@ func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
 	return number, true, nil
 }
 
-// EventID returns the id of an event, whether or not reads of the stream show it; ok is false when it is not there.
-func (l *Log) EventID(stream string, number int64) (id event.ID, ok bool, err error) {
+// HasID reports whether the event with a number has an id, whether or not reads of the
+// stream show it. Of an event that was removed it is known as long as that is
+// among the newest events of the log.
+func (l *Log) HasID(stream string, number int64, id event.ID) (bool, error) {
 	v, err := l.view()
 	if err != nil {
-		return id, false, err
+		return false, err
 	}
 	defer v.release()
-	return l.idAt(v, stream, number)
+	if found, there, err := l.idAt(v, stream, number); err != nil || there {
+		return found == id, err
+	}
+	has, err := l.ids.has(id, HashStream(stream), number)
+	if err != nil {
+		return false, errors.Join(err, l.Failed())
+	}
+	return has, nil
 }
 
 func (l *Log) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {

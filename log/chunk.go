@@ -231,6 +231,9 @@ func (c *chunk) itemAt(offset, limit int64, scratch *[]byte) (item, error) {
 	if err != nil {
 		return nil, c.corrupt(offset, "%v", err)
 	}
+	if it.isStub() && !c.header.mapped {
+		return nil, c.corrupt(offset, "a stub in a chunk as it was written")
+	}
 	return it, nil
 }
 

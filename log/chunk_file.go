@@ -18,9 +18,13 @@ import (
 // In a chunk as it was written a record lies at header + position - start of the
 // chunk. In a scavenged or merged one the position map tells.
 const (
-	headerSize    = 128
-	footerSize    = 128
-	formatVersion = 1
+	headerSize = 128
+	footerSize = 128
+
+	// formatVersion is the newest version known. Files as written are of version 1,
+	// rewritten ones, which may hold stubs, of version 2.
+	formatVersion        = 2
+	formatVersionWritten = 1
 
 	headerMagic = "ANNALSCH"
 	footerMagic = "ANNALSCF"
@@ -53,7 +57,7 @@ type header struct {
 func (h *header) bytes() []byte {
 	b := make([]byte, headerSize)
 	copy(b, headerMagic)
-	order.PutUint16(b[8:], formatVersion)
+	order.PutUint16(b[8:], fileVersion(h.mapped))
 	if h.mapped {
 		order.PutUint16(b[10:], flagMapped)
 	}
@@ -64,6 +68,13 @@ func (h *header) bytes() []byte {
 	copy(b[40:], h.cluster[:])
 	order.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
+}
+
+func fileVersion(mapped bool) uint16 {
+	if mapped {
+		return formatVersion
+	}
+	return formatVersionWritten
 }
 
 // errNewerFormat says that a file is whole but of a later program: it must not
@@ -111,12 +122,14 @@ func parseHeader(b []byte) (header, error) {
 //	 64  8  time of the last frame
 //	 72 16  chain behind the last frame
 //	 88 16  XXH3-128 of the file up to here
-//	104 20  0
+//	104  4  number of stubs, in a file with a position map
+//	108 16  0
 //	124  4  CRC-32C of the footer before
 type footer struct {
 	mapped        bool
 	lastCompletes bool
 	records       int
+	stubs         int
 	dataSize      int64
 	end           int64
 	mapSize       int64
@@ -134,7 +147,7 @@ const footerChecksumAt = 88
 func (f *footer) bytes(sum func(part []byte) [16]byte) []byte {
 	b := make([]byte, footerSize)
 	copy(b, footerMagic)
-	order.PutUint16(b[8:], formatVersion)
+	order.PutUint16(b[8:], fileVersion(f.mapped))
 	var flags uint16
 	if f.mapped {
 		flags |= flagMapped
@@ -154,6 +167,7 @@ func (f *footer) bytes(sum func(part []byte) [16]byte) []byte {
 	copy(b[72:], f.chain[:])
 	f.checksum = sum(b[:footerChecksumAt])
 	copy(b[footerChecksumAt:], f.checksum[:])
+	order.PutUint32(b[104:], uint32(f.stubs))
 	order.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
 }
@@ -171,6 +185,7 @@ func parseFooter(b []byte, h header, fileSize int64) (footer, error) {
 		mapped:        flags&flagMapped != 0,
 		lastCompletes: flags&flagLastCompletes != 0,
 		records:       int(order.Uint32(b[12:])),
+		stubs:         int(order.Uint32(b[104:])),
 		dataSize:      int64(order.Uint64(b[16:])),
 		end:           int64(order.Uint64(b[24:])),
 		mapSize:       int64(order.Uint64(b[32:])),
@@ -188,6 +203,8 @@ func parseFooter(b []byte, h header, fileSize int64) (footer, error) {
 		return footer{}, fmt.Errorf("end %d lies outside chunks %d to %d", f.end, h.first, h.last)
 	case f.mapped != h.mapped || f.mapSize%mapEntrySize != 0 || !f.mapped && f.mapSize != 0:
 		return footer{}, errors.New("position map does not fit the header")
+	case !f.mapped && f.stubs != 0:
+		return footer{}, fmt.Errorf("%d stubs in a chunk as it was written", f.stubs)
 	case !f.mapped && chunkStart(h.first)+f.dataSize != f.end:
 		return footer{}, fmt.Errorf("end %d does not fit %d bytes of data", f.end, f.dataSize)
 	}

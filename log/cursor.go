@@ -53,7 +53,7 @@ func guardFaults(err *error) func() {
 	}
 }
 
-// itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged).
+// itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged), whether or not a stub is left of it.
 func (v view) itemAt(position int64, scratch *[]byte) (item, error) {
 	if position < 0 || position >= v.tail.End {
 		return nil, nil
@@ -80,6 +80,9 @@ func (v view) itemAt(position int64, scratch *[]byte) (item, error) {
 	it, err := c.itemAt(offset, c.dataEnd(v.tail.End), scratch)
 	if err == nil && it.position() != position {
 		err = c.corrupt(offset, "a record of position %d stands where that of %d belongs", it.position(), position)
+	}
+	if err == nil && it.isStub() {
+		it = nil
 	}
 	return it, err
 }

@@ -72,7 +72,7 @@ func (v view) firstFrame(position int64, term uint64) (int64, uint64, error) {
 		if err != nil || it == nil {
 			return -1, 0, err
 		}
-		if !it.isRecord() {
+		if it.isTrailer() {
 			if t := it.trailer(); t.term >= term {
 				return t.first, t.term, nil
 			}

@@ -22,11 +22,13 @@ const (
 
 	kindRecord  = 1
 	kindTrailer = 2
+	kindStub    = 3 // in rewritten files only
 
 	recordHead  = 56 // bytes before the stream name
 	itemFoot    = 8  // checksum and length behind the content
 	recordFixed = recordHead + itemFoot
 	trailerSize = 68
+	stubSize    = 64 // no more than the smallest record: a stub never reaches into what follows
 
 	trailerCompletesChunk = 1 << 0
 )
@@ -86,10 +88,35 @@ func closeItem(dst []byte, start, size int) []byte {
 	return order.AppendUint32(dst, uint32(size))
 }
 
-// item is the bytes of a record or a trailer, its framing checked by parseItem.
+// appendStub appends what is left of a record that was removed while decisions
+// about writes may still depend on its id:
+//
+//	 0  4  length of the item, 64
+//	 4  1  kind, 3
+//	 5  1  0
+//	 6  2  flags of the record
+//	 8  8  position of the record
+//	16  8  event number
+//	24  8  time, nanoseconds since 1970
+//	32 16  event id
+//	48  8  hash of the stream name, as HashStream makes it
+//	56  4  CRC-32C of all before
+//	60  4  length again
+func appendStub(dst []byte, record item) []byte {
+	start := len(dst)
+	dst = order.AppendUint32(dst, stubSize)
+	dst = append(dst, kindStub, 0)
+	dst = append(dst, record[6:48]...)
+	dst = order.AppendUint64(dst, HashStream(asString(record.stream())))
+	return closeItem(dst, start, stubSize)
+}
+
+// item is the bytes of a record, a trailer or a stub, its framing checked by parseItem.
 type item []byte
 
 func (it item) isRecord() bool   { return it[4] == kindRecord }
+func (it item) isTrailer() bool  { return it[4] == kindTrailer }
+func (it item) isStub() bool     { return it[4] == kindStub }
 func (it item) flags() uint16    { return order.Uint16(it[6:]) }
 func (it item) number() int64    { return int64(order.Uint64(it[16:])) }
 func (it item) time() int64      { return int64(order.Uint64(it[24:])) }
@@ -99,6 +126,15 @@ func (it item) typeLen() int     { return int(order.Uint16(it[50:])) }
 func (it item) metadataLen() int { return int(order.Uint32(it[52:])) }
 func (it item) stream() []byte   { return it[recordHead : recordHead+it.streamLen()] }
 func (it item) content() []byte  { return it[recordHead : len(it)-itemFoot] }
+
+// streamHash is the hash of the stream of a record or a stub.
+func (it item) streamHash() uint64 {
+	if it.isStub() {
+		return order.Uint64(it[48:])
+	}
+	return HashStream(asString(it.stream()))
+}
+
 func (it item) eventType() []byte {
 	at := recordHead + it.streamLen()
 	return it[at : at+it.typeLen()]
@@ -110,13 +146,14 @@ func (it item) data() []byte {
 // position returns where the item stands in the log. A trailer says where its frame begins and how long its records are.
 func (it item) position() int64 {
 	at := int64(order.Uint64(it[8:]))
-	if it.isRecord() {
-		return at
+	if it.isTrailer() {
+		return at + int64(order.Uint32(it[56:]))
 	}
-	return at + int64(order.Uint32(it[56:]))
+	return at
 }
 
 // parseItem checks the item at the start of b: its length, shape and checksum.
+// Whoever reads what was never rewritten has to refuse stubs.
 func parseItem(b []byte) (item, error) {
 	if len(b) < trailerSize && len(b) < recordFixed {
 		return nil, fmt.Errorf("%d bytes are too few for a record", len(b))
@@ -140,6 +177,10 @@ func parseItem(b []byte) (item, error) {
 	case kindTrailer:
 		if size != trailerSize {
 			return nil, fmt.Errorf("trailer has %d bytes", size)
+		}
+	case kindStub:
+		if size != stubSize {
+			return nil, fmt.Errorf("stub has %d bytes", size)
 		}
 	default:
 		return nil, fmt.Errorf("unknown kind %d", it[4])

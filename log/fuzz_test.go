@@ -27,13 +27,20 @@ func FuzzRecord(f *testing.F) {
 	f.Add(fr.Records)
 	f.Add(fr.Records[:len(fr.Records)-1])
 	f.Add((&trailer{first: 7, length: 64, index: 1, term: 2, completes: true}).append(nil))
+	f.Add(appendStub(nil, item(fr.Records)[:order.Uint32(fr.Records)]))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range [][]byte{b, seal(b)} {
 			it, err := parseItem(b)
 			if err != nil {
 				continue
 			}
-			if !it.isRecord() {
+			if it.isStub() {
+				if len(it) != stubSize || it.position() != int64(order.Uint64(it[8:])) || it.streamHash() != order.Uint64(it[48:]) {
+					t.Fatalf("stub %x", []byte(it))
+				}
+				continue
+			}
+			if it.isTrailer() {
 				tr := it.trailer()
 				if again := tr.append(nil); it.flags() <= trailerCompletesChunk && !bytes.Equal(again, it) {
 					t.Fatalf("trailer %x is %x again", []byte(it), again)

@@ -77,7 +77,7 @@ func (v view) frameBefore(position int64) (_ *trailer, end int64, err error) {
 		if err != nil || it == nil {
 			return nil, 0, err
 		}
-		if !it.isRecord() {
+		if it.isTrailer() {
 			t := it.trailer()
 			return &t, t.end(), nil
 		}

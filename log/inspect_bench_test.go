@@ -2,11 +2,13 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // onDisk writes a folder of the real file system with so many records in so many streams.
@@ -76,6 +78,31 @@ func BenchmarkInspect(b *testing.B) {
 	for b.Loop() {
 		sum, err := Inspect(context.Background(), InspectOptions{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
 		if err != nil || sum.Records != records {
+			b.Fatal(sum, err)
+		}
+	}
+	b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
+// BenchmarkInspectScavenged is BenchmarkInspect where the index lacks half
+// of the events, while the records are there: the log is walked through twice.
+func BenchmarkInspectScavenged(b *testing.B) {
+	const records = 500_000
+	dir := onDisk(b, records, 5_000)
+	l, err := Open(Options{Dir: dir, SkipVerify: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = l.Index().Scavenge(b.Context(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return e.Number >= 50, nil }})
+	if err = errors.Join(err, l.Close(), vfs.OS.MkdirAll(dir+"/index/scavenging")); err != nil {
+		b.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(vfs.OS, dir+"/index/scavenging/scavenging.db", nil); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		sum, err := Inspect(context.Background(), InspectOptions{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
+		if err != nil || sum.Records != records || sum.IndexEntries > records*2/3 {
 			b.Fatal(sum, err)
 		}
 	}

@@ -115,6 +115,7 @@ type walk struct {
 	footed bool  // the last trailer seen is intact and is that of the newest frame
 	newest int64 // position of the newest item, -1 before the first
 	items  int64 // records seen in this file
+	stubs  int64
 	first  uint64
 	last   trailer
 
@@ -254,7 +255,7 @@ func (n *inspector) walkFrames(w *walk, tip bool) error {
 			n.checkMapEntry(w, it.position())
 		}
 		w.newest = it.position()
-		if it.isRecord() {
+		if !it.isTrailer() {
 			n.records = append(n.records, w.at)
 			w.at += len(it)
 			continue
@@ -320,6 +321,9 @@ func (n *inspector) parse(w *walk) (item, error) {
 func (n *inspector) placed(w *walk, it item, at int) error {
 	position := it.position()
 	if !w.c.header.mapped {
+		if it.isStub() {
+			return errors.New("a stub in a chunk as it was written")
+		}
 		if want := n.positionAt(w, at); position != want {
 			return fmt.Errorf("position %d stands where %d belongs", position, want)
 		}
@@ -401,7 +405,7 @@ func padded(b []byte) []byte {
 
 func (n *inspector) wholeItem(w *walk, at int) bool {
 	b := w.data[at:]
-	if len(b) < recordFixed || b[4] != kindRecord && b[4] != kindTrailer {
+	if len(b) < recordFixed || b[4] != kindRecord && b[4] != kindTrailer && b[4] != kindStub {
 		return false
 	}
 	size := int(order.Uint32(b))

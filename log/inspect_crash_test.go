@@ -65,8 +65,8 @@ func FuzzInspect(f *testing.F) {
 	f.Add(uint8(4), uint32(100), []byte{})
 	f.Fuzz(func(t *testing.T, which uint8, offset uint32, patch []byte) {
 		x := newInspectFolder(t, vfs.NewMem()).build()
-		scavenged := x.scavenge(func(it item) bool { return it.number()%2 == 0 }, chunkA)
-		names := []string{scavenged, chunkB, chunkC, writerCheckpoint, "index/indexmap"}
+		x.rewriteOdd(0)
+		names := []string{"chunk-000000.000001", chunkB, chunkC, writerCheckpoint, "index/indexmap"}
 		name := names[int(which)%len(names)]
 		x.change(name, func(b []byte) []byte {
 			at := int(offset) % (len(b) + 1)

@@ -81,7 +81,7 @@ func (n *inspector) frameFaults(w *walk, t *trailer, offset int) (faults []fault
 	redacted := false
 	for _, at := range n.records {
 		r := item(w.data[at:])
-		redacted = redacted || event.Flags(r.flags())&event.FlagRedacted != 0
+		redacted = redacted || r.isRecord() && event.Flags(r.flags())&event.FlagRedacted != 0
 		if p := r.position(); w.c.header.mapped && w.hole <= w.frame && (p < t.first || p >= t.first+int64(t.length)) {
 			faults = append(faults, faultf(FindFrame, "the record at position %d does not lie in its frame, %d to %d", p, t.first, t.first+int64(t.length)))
 		}
@@ -99,7 +99,7 @@ func (n *inspector) noteRecords(w *walk, t *trailer) {
 	// memory: all of a frame's are asked for before the first is needed.
 	n.hashes = n.hashes[:0]
 	for _, at := range n.records {
-		hash := HashStream(asString(item(w.data[at:]).stream()))
+		hash := item(w.data[at:]).streamHash()
 		n.hashes = append(n.hashes, hash)
 		n.streams.touch(hash)
 	}
@@ -107,22 +107,36 @@ func (n *inspector) noteRecords(w *walk, t *trailer) {
 		it := item(w.data[at : at+int(order.Uint32(w.data[at:]))])
 		hash := n.hashes[i]
 		position := it.position()
-		if position < n.checkpoint && (len(n.damaged) == 0 || !n.inDamage(position)) {
-			n.logSum.add(hash, it.number(), position)
-		}
-		if event.Flags(it.flags())&event.FlagRedacted != 0 {
-			n.sum.Redacted++
-		}
 		time := it.time()
 		if time < n.time || t != nil && time > t.time {
 			n.find(Problem, FindItem, w.c.name, int64(at), position, "time %d does not lie between that of the record before, %d, and that of the frame", time, n.time)
 		}
 		n.time = max(n.time, time)
+		if it.isStub() {
+			n.noteStub(w, int64(at), it)
+			continue
+		}
+		w.items++
+		if position < n.checkpoint && !n.unreadable(position) {
+			n.logSum.add(hash, it.number(), position)
+		}
+		if event.Flags(it.flags())&event.FlagRedacted != 0 {
+			n.sum.Redacted++
+		}
+		n.sum.Records++
 		n.noteEvent(w.c, int64(at), hash, it)
 	}
-	n.sum.Records += int64(len(n.records))
-	w.items += int64(len(n.records))
 	n.records = n.records[:0]
+}
+
+// noteStub takes what is left of a removed event. Its number is not held against those
+// of its stream: it has no name that would tell it from another with the same hash.
+func (n *inspector) noteStub(w *walk, offset int64, it item) {
+	w.stubs++
+	n.sum.Stubs++
+	if number := it.number(); number < 0 || number == event.TombstoneNumber || event.Flags(it.flags())&event.FlagDeleted != 0 {
+		n.find(Problem, FindStream, w.c.name, offset, it.position(), "stream with hash %016x: a stub of event %d with flags %#x, which is never removed", it.streamHash(), number, it.flags())
+	}
 }
 
 // checkFooter compares the footer of a complete chunk with the data before it,
@@ -141,6 +155,9 @@ func (n *inspector) checkFooter(w *walk) error {
 	}
 	if w.hole == 0 && w.items != int64(f.records) {
 		differs("records", f.records, w.items)
+	}
+	if w.hole == 0 && w.stubs != int64(f.stubs) {
+		differs("stubs", f.stubs, w.stubs)
 	}
 	if w.hole == 0 && w.first != f.firstIndex {
 		differs("first Raft index", f.firstIndex, w.first)

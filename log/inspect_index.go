@@ -185,9 +185,19 @@ func (n *inspector) inspectIndex() (err error) {
 	for _, t := range n.index.Tables() {
 		total += t.Entries
 	}
+	if n.scavenged = n.wasScavenged(); n.scavenged {
+		n.covered.init(len(n.streams.slots))
+	}
 	sum, whole, err := n.sumIndex(total)
-	if err != nil || sum == n.logSum {
+	want := n.logSum
+	if err != nil || sum == want {
 		return err
+	}
+	if n.scavenged && whole {
+		allowed := false
+		if want, allowed, err = n.sumNamed(); err != nil || sum == want && allowed {
+			return err
+		}
 	}
 	found := 0
 	if !n.o.Quick {
@@ -204,7 +214,7 @@ func (n *inspector) inspectIndex() (err error) {
 		}
 	}
 	if found == 0 && whole && !ahead && !n.unsure {
-		n.find(Problem, FindIndex, path, -1, -1, "the log has %d records that the index must know, the index has %d entries: they differ", n.logSum.count, sum.count)
+		n.find(Problem, FindIndex, path, -1, -1, "the log has %d records that the index must know, the index has %d entries: they differ", want.count, sum.count)
 	}
 	return nil
 }
@@ -229,8 +239,12 @@ func (n *inspector) sumIndex(total int64) (sum entrySum, whole bool, err error) 
 			continue
 		}
 		before = e
-		if n.mustExist(e.Position) {
+		exists := n.mustExist(e.Position)
+		if exists {
 			sum.add(e.Hash, e.Number, e.Position)
+		}
+		if n.scavenged {
+			n.noteEntry(e, exists)
 		}
 	}
 	return sum, true, nil
@@ -244,18 +258,27 @@ func (n *inspector) indexProgress(done, total int64) error {
 // mustExist says that an entry with the given position must have its record:
 // it lies where records can be read, and is not gone by scavenging.
 func (n *inspector) mustExist(position int64) bool {
-	if len(n.damaged) > 0 && n.inDamage(position) {
+	if n.unreadable(position) {
 		return false
 	}
 	c := n.chunkAt(position)
 	if c == nil || !c.header.mapped {
 		return position < n.tail.End
 	}
-	_, there, err := findInMap(c, position)
-	return err == nil && there
+	offset, there, err := findInMap(c, position)
+	if err != nil || !there || c.footer.stubs == 0 {
+		return err == nil && there
+	}
+	var scratch []byte
+	b, err := c.bytes(offset, recordFixed, &scratch)
+	return err != nil || b[4] != kindStub
 }
 
-func (n *inspector) inDamage(position int64) bool {
+// unreadable says that a position lies where records cannot be read.
+func (n *inspector) unreadable(position int64) bool {
+	if len(n.damaged) == 0 {
+		return false
+	}
 	i := sort.Search(len(n.damaged), func(i int) bool { return n.damaged[i].to > position })
 	return i < len(n.damaged) && n.damaged[i].from <= position
 }
@@ -355,24 +378,40 @@ func (n *inspector) locateEntries(total int64) (found int, err error) {
 
 // locateRecords finds the records that the index does not name.
 func (n *inspector) locateRecords() (found int, err error) {
-	var buf [4]index.Entry
+	err = n.eachRecord(func(c *chunk, offset int64, it item) error {
+		hash := it.streamHash()
+		if n.isNamed(hash, it) || n.scavenged && n.mayBeUnnamed(hash, it) {
+			return nil
+		}
+		found++
+		n.find(Problem, FindIndex, c.name, offset, it.position(), "the index does not name event %d of stream %s", it.number(), printable(it.stream()))
+		return nil
+	})
+	return found, err
+}
+
+// eachRecord calls f with the records that can be read, up to where the index must know them.
+func (n *inspector) eachRecord(f func(c *chunk, offset int64, it item) error) error {
+	limit := min(n.checkpoint, n.tail.End)
+	count := 0
 	for _, c := range n.chunks {
-		if c.start() >= n.checkpoint {
+		if c.start() >= limit {
 			break
 		}
 		size := headerSize + c.footer.dataSize
 		if !c.complete {
 			size = int64(len(c.mapped))
 			if c.mapped == nil {
+				var err error
 				if size, err = c.file.Size(); err != nil {
-					return found, err
+					return err
 				}
 			}
 		}
 		var scratch []byte
 		for at := int64(headerSize); at < size; {
-			it, ierr := c.itemAt(at, size, &scratch)
-			if ierr != nil || it.position() >= min(n.checkpoint, n.tail.End) {
+			it, err := c.itemAt(at, size, &scratch)
+			if err != nil || it.position() >= limit {
 				if skip, ok := n.behindDamage(c, at); ok {
 					at = skip
 					continue
@@ -381,23 +420,17 @@ func (n *inspector) locateRecords() (found int, err error) {
 			}
 			offset := at
 			at += int64(len(it))
-			if !it.isRecord() {
-				continue
+			if count++; count%(1<<10) == 0 && n.ctx.Err() != nil {
+				return n.ctx.Err()
 			}
-			if n.ctx.Err() != nil {
-				return found, n.ctx.Err()
-			}
-			hash, named := HashStream(asString(it.stream())), false
-			for _, e := range n.index.Get(buf[:0], hash, it.number()) {
-				named = named || e.Position == it.position()
-			}
-			if !named {
-				found++
-				n.find(Problem, FindIndex, c.name, offset, it.position(), "the index does not name event %d of stream %s", it.number(), printable(it.stream()))
+			if it.isRecord() {
+				if err := f(c, offset, it); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // behindDamage returns where a file can be read again behind a damaged place.

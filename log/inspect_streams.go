@@ -32,10 +32,15 @@ func (t *streamNumbers) init() { t.slots = make([]streamSlot, 1<<12) }
 
 // slot returns the slot of a hash, or the free one where it would go.
 func (t *streamNumbers) slot(hash uint64) *streamSlot {
+	return &t.slots[t.place(hash)]
+}
+
+// place is the index of that slot.
+func (t *streamNumbers) place(hash uint64) int {
 	mask := len(t.slots) - 1
 	for i := t.home(hash); ; i = (i + 1) & mask {
 		if s := &t.slots[i]; s.at == 0 || s.hash == hash {
-			return s
+			return i
 		}
 	}
 }
@@ -88,6 +93,22 @@ func (n *inspector) noteEvent(c *chunk, offset int64, hash uint64, it item) {
 	if t.used >= len(t.slots)/4*3 {
 		t.grow()
 	}
+}
+
+// named returns what is known of the stream with a name, nil when no record of it was seen.
+func (n *inspector) named(name string) *streamSlot {
+	hash := HashStream(name)
+	if names := n.streams.shared[hash]; names != nil {
+		return names[name]
+	}
+	s := n.streams.slot(hash)
+	if s.at == 0 {
+		return nil
+	}
+	if own, ok := n.nameAt(s.at - 1); !ok || string(own) != name {
+		return nil
+	}
+	return s
 }
 
 // owns says that a slot lies in the table.

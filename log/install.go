@@ -317,16 +317,18 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 		case it == nil:
 			more, upTo = false, v.tail.End
 		case it.isRecord():
-			e := index.Entry{Hash: HashStream(asString(it.stream())), Number: it.number(), Position: position}
+			e := index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position}
 			entries = append(entries, e)
 			ids = append(ids, recentID{id: it.id(), stream: e.Hash, number: e.Number})
+		case it.isStub():
+			ids = append(ids, recentID{id: it.id(), stream: it.streamHash(), number: it.number()})
 		default:
 			t := it.trailer()
 			if upTo = t.end(); t.term > term {
 				term, epoch = t.term, t.first
 			}
 		}
-		if more && (it.isRecord() || len(entries) < indexBatch) {
+		if more && (!it.isTrailer() || len(ids) < indexBatch) {
 			continue // Only the end of a frame is a place to stop at.
 		}
 		if err := l.index.Add(entries, upTo); err != nil {

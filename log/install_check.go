@@ -92,9 +92,9 @@ func (c *chunk) checkContent() (first trailer, err error) {
 	var scratch, entry []byte
 	var last trailer
 	before := event.Tail{End: c.start()}
-	free := c.start()                 // The next item stands here or behind it.
-	lowest := int64(-1)               // position of the first record of the frame at hand
-	items, frames, records := 0, 0, 0 // seen
+	free := c.start()                           // The next item stands here or behind it.
+	lowest := int64(-1)                         // position of the first record of the frame at hand
+	items, frames, records, stubs := 0, 0, 0, 0 // seen
 	for offset := int64(headerSize); offset < limit; {
 		it, err := c.itemAt(offset, limit, &scratch)
 		if err != nil {
@@ -110,8 +110,13 @@ func (c *chunk) checkContent() (first trailer, err error) {
 		items++
 		offset += int64(len(it))
 		free = position + int64(len(it))
-		if it.isRecord() {
-			if records++; lowest < 0 {
+		if !it.isTrailer() {
+			if it.isStub() {
+				stubs++
+			} else {
+				records++
+			}
+			if lowest < 0 {
 				lowest = position
 			}
 			continue
@@ -131,7 +136,7 @@ func (c *chunk) checkContent() (first trailer, err error) {
 	}
 	is := footer{
 		mapped: f.mapped, mapSize: f.mapSize, dataSize: f.dataSize, checksum: f.checksum,
-		lastCompletes: last.completes, records: records, end: last.end(), firstIndex: first.index,
+		lastCompletes: last.completes, records: records, stubs: stubs, end: last.end(), firstIndex: first.index,
 		lastIndex: last.index, lastTerm: last.term, lastTime: last.time, chain: last.chain,
 	}
 	switch {

@@ -96,9 +96,9 @@ func (o *Options) Validate() error {
 
 // Log is the event log of one node with its index.
 //
-// One goroutine appends (Append, Commit); any number read. Lock order:
-// switchMu, syncMu, then setMu or dirty.mu. Only switchMu and syncMu are held
-// during I/O: to let it happen once at a time is their purpose.
+// One goroutine appends (Append, Commit); any number read. Lock order: jobs,
+// switchMu, syncMu, then setMu or dirty.mu. Only the first three are held
+// during I/O: to let it happen once at a time, or not behind Close, is their purpose.
 type Log struct {
 	opts      Options
 	logger    hclog.Logger
@@ -130,8 +130,10 @@ type Log struct {
 	failed atomic.Pointer[error]
 	gone   atomic.Bool // the files are closed
 
+	lifetime context.Context // ends when the log is being closed
 	cancel   context.CancelFunc
 	owned    sync.WaitGroup // background goroutines
+	jobs     sync.RWMutex   // held for reading by whoever rewrites or switches chunks; Close takes it
 	closed   sync.Once
 	closeErr error
 }
@@ -145,7 +147,7 @@ func Open(o Options) (_ *Log, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Log{
-		opts: o, logger: o.Logger, cancel: cancel, progress: newProgress(o.Progress),
+		opts: o, logger: o.Logger, lifetime: ctx, cancel: cancel, progress: newProgress(o.Progress),
 		metrics: newMetrics(o.Stats), ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache),
 		syncWanted: make(chan struct{}, 1),
 	}
@@ -256,6 +258,8 @@ func (l *Log) Close() error {
 		l.notify.close()
 		l.cancel()
 		l.owned.Wait()
+		l.jobs.Lock() // Rewrites under way end at their next look at the context; later ones find the log closed.
+		defer l.jobs.Unlock()
 		err := l.Sync() // The error that stopped the log, if one did.
 		if err == nil && l.Tail().End-l.index.Checkpoint() > flushAtClose {
 			if e := l.index.Flush(); e != nil {

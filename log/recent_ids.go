@@ -3,6 +3,7 @@ package eventlog
 import (
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/zeebo/xxh3"
@@ -128,6 +129,19 @@ func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 		return 0, false, nil
 	}
 	return r.ring[uint32(r.table[slot])-1].number, true, nil
+}
+
+// has reports whether the event was written to the stream under exactly a number.
+// The table names the newest of the numbers of one event. Only if that is
+// another one all entries are looked at: an event that is not known in the stream costs nothing.
+func (r *recentIDs) has(id event.ID, stream uint64, number int64) (bool, error) {
+	newest, known, err := r.find(id, stream)
+	if err != nil || !known || newest <= number {
+		return newest == number && known, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.ring, recentID{id: id, stream: stream, number: number}), nil
 }
 
 // slot returns the table slot of an entry, or the free one where it would go.

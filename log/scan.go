@@ -23,6 +23,9 @@ type scanResult struct {
 	why           error
 }
 
+// errStubInFrame: frames are as they were written, or are no frames.
+var errStubInFrame = errors.New("a stub stands in a frame")
+
 // scanFrames reads frames from data, which lies at the position start, for as
 // long as they are valid and follow what is before them. No frame behind limit is taken, if limit is not negative.
 // told is called with the bytes read so far, once in a while.
@@ -37,6 +40,9 @@ func scanFrames(data []byte, start int64, before event.Tail, limit int64, told f
 		it, err := parseItem(data[at:])
 		if err == nil && it.position() != start+int64(at) {
 			err = fmt.Errorf("position %d stands where %d belongs", it.position(), start+int64(at))
+		}
+		if err == nil && it.isStub() {
+			err = errStubInFrame
 		}
 		if err != nil {
 			r.why = err

@@ -20,21 +20,35 @@ import (
 // wins at the next start, and a file that covers several removes the others.
 //
 // An error after the rename is final, as with Append: what the folder holds is
-// then not known. Any other leaves the log and the file as they were.
+// then not known. So is one of making the log durable, which comes first. Any
+// other leaves the log and the file as they were.
 func (l *Log) SwitchChunk(tmp string) error {
+	l.jobs.RLock() // Close waits for it.
+	defer l.jobs.RUnlock()
+	_, err := l.switchChunk(tmp, nil)
+	return err
+}
+
+// switchChunk is SwitchChunk for a file that was made out of sources, if that is
+// not nil: they must still be in use. The caller holds them, so that none of them can come back under a
+// new name, and l.jobs.
+func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err error) {
 	l.switchMu.Lock()
 	defer l.switchMu.Unlock()
+	if sources != nil && !l.inUse(sources) {
+		return info, event.ErrChunkReplaced
+	}
 	// The start trusts a rewritten chunk only within what is durable; so what it replaces must be.
 	if err := l.Sync(); err != nil {
-		return err
+		return info, err
 	}
 	path := filepath.Join(l.opts.Dir, tmp)
 	c, err := openChunkFile(l.opts.FS, path, 0)
 	if err != nil {
-		return err
+		return info, err
 	}
 	if !c.complete {
-		return errors.Join(c.corrupt(-1, "the new chunk is not complete"), c.close())
+		return info, errors.Join(c.corrupt(-1, "the new chunk is not complete"), c.close())
 	}
 	first, last, footer := c.header.first, c.header.last, c.footer
 	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
@@ -45,28 +59,32 @@ func (l *Log) SwitchChunk(tmp string) error {
 		err = c.corrupt(40, "the chunk belongs to another cluster")
 	}
 	if err = errors.Join(err, c.close()); err != nil {
-		return err
+		return info, err
 	}
 
 	l.setMu.Lock()
 	old, err := l.replaceable(first, last, &footer)
 	l.setMu.Unlock()
 	if err != nil {
-		return err
+		return info, err
 	}
 	version := old[0].version + 1
 	name := filepath.Join(l.opts.Dir, chunkFileName(first, version))
 	if _, err := l.opts.FS.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("switch chunk: %s is in the way", name)
+		return info, fmt.Errorf("switch chunk: %s is in the way", name)
 	}
 	if err := l.opts.FS.Rename(path, name); err != nil {
-		return l.fail(fmt.Errorf("switch chunk: %w", err))
+		err = fmt.Errorf("switch chunk: %w", err)
+		if l.notRenamed(path, name) {
+			return info, err
+		}
+		return info, l.fail(err)
 	}
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return l.fail(fmt.Errorf("switch chunk: %w", err))
+		return info, l.fail(fmt.Errorf("switch chunk: %w", err))
 	}
 	if c, err = openForReaders(l.opts.FS, name, version); err != nil {
-		return l.fail(fmt.Errorf("switch chunk: %w", err))
+		return info, l.fail(fmt.Errorf("switch chunk: %w", err))
 	}
 	c.retain()
 	for _, o := range old {
@@ -86,7 +104,26 @@ func (l *Log) SwitchChunk(tmp string) error {
 			l.closeFailed(err)
 		}
 	}
-	return nil
+	return c.info(p.tail.End), nil
+}
+
+// inUse reports whether all of these chunks are in the log's list, which has each of them once.
+func (l *Log) inUse(sources []*chunk) bool {
+	l.setMu.Lock()
+	defer l.setMu.Unlock()
+	for _, c := range sources {
+		if !slices.Contains(l.chunks, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// notRenamed reports whether a rename that failed has certainly left everything as it was.
+func (l *Log) notRenamed(from, to string) bool {
+	_, gone := l.opts.FS.Stat(from)
+	_, made := l.opts.FS.Stat(to)
+	return gone == nil && errors.Is(made, fs.ErrNotExist)
 }
 
 // replaceable returns the chunks that a file with this range and footer may replace. It runs under setMu.

@@ -32,8 +32,8 @@ func (r *Report) Text() string {
 	if r.Notices > 0 {
 		verdict += fmt.Sprintf(", %d notices", r.Notices)
 	}
-	return fmt.Sprintf("log: up to position %d in %d chunks (%d scavenged), %d frames, %d records (%d redacted), %d streams\n"+
+	return fmt.Sprintf("log: up to position %d in %d chunks (%d scavenged), %d frames, %d records (%d redacted), %d stubs, %d streams\n"+
 		"index: %d entries in %d tables\n"+
 		"read %d bytes in %v\n%s\n",
-		s.End, s.Chunks, s.Scavenged, s.Frames, s.Records, s.Redacted, s.Streams, s.IndexEntries, s.IndexTables, s.Bytes, took, verdict)
+		s.End, s.Chunks, s.Scavenged, s.Frames, s.Records, s.Redacted, s.Stubs, s.Streams, s.IndexEntries, s.IndexTables, s.Bytes, took, verdict)
 }

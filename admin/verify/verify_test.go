@@ -74,6 +74,47 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A scavenged folder is clean, and what is left of removed events is counted. A scavenge that took
+// the newest event of a stream is found out.
+func TestScavengedFolder(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		from     int64 // events from here on stay
+		problems int64
+	}{{"clean", 90, 0}, {"too much", 200, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			write(t, fsys, "/db", 100)
+			l, err := eventlog.Open(eventlog.Options{Dir: "/db", FS: fsys, SkipVerify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := event.Proposed{Type: "type"}
+			first := l.Appended().End
+			last := eventlog.Frame{First: first, Records: eventlog.AppendRecord(nil, first, "t", 0, 100, 0, &e), Completes: true, Index: 101, Term: 1}
+			if err := errors.Join(l.Append(last), l.Commit(), l.Sync()); err != nil {
+				t.Fatal(err)
+			}
+			_, err = l.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number >= c.from || string(s.Stream) == "t" }})
+			if err := errors.Join(err, l.Index().Flush(), l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			r, err := verify.Run(t.Context(), verify.Options{FS: fsys, Dir: "/db"})
+			removed := min(c.from, 100)
+			if err != nil || r.Problems != c.problems || r.Summary.Stubs != removed || r.Summary.Records != 101-removed {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if part := fmt.Sprintf("%d records (0 redacted), %d stubs", 101-removed, removed); !strings.Contains(r.Text(), part) {
+				t.Errorf("%q lacks %q", r.Text(), part)
+			}
+			doc, err := json.Marshal(r)
+			if part := fmt.Sprintf(`"stubs":%d`, removed); err != nil || !strings.Contains(string(doc), part) {
+				t.Errorf("%s lacks %s: %v", doc, part, err)
+			}
+		})
+	}
+}
+
 // Findings are bounded in number, and all are counted.
 func TestFindingsAreCapped(t *testing.T) {
 	fsys := vfs.NewMem()

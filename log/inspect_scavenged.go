@@ -1,0 +1,211 @@
+package eventlog
+
+import (
+	"bytes"
+	"math"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// A scavenge takes entries out of the index up to the discard point of each stream,
+// also where the records stay because their chunk was passed over. It takes away the
+// first events of a stream and never the last one, and it does so from the oldest table on:
+// the records of a stream from the first one that the index names must all be named.
+// The one exception are metadata streams of deleted streams, which go as a whole.
+
+// scavengeDatabase is the file, in the folder of the index, in which a scavenge keeps its state.
+var scavengeDatabase = filepath.Join("scavenging", "scavenging.db")
+
+// wasScavenged says that the index may lack entries of records that are there.
+func (n *inspector) wasScavenged() bool {
+	if n.sum.Scavenged > 0 {
+		return true
+	}
+	_, err := n.o.FS.Stat(filepath.Join(n.o.IndexDir, scavengeDatabase))
+	return err == nil
+}
+
+// coverage knows for each hash, by the slots of streamNumbers, from which event on
+// the index names the events of its streams.
+type coverage struct {
+	// first has the number of the first entry; its complement as long as no entry of
+	// the hash has been met whose record must be there.
+	first []int64
+
+	hash  uint64 // of the entry before
+	place int    // its slot
+	begun bool
+	lost  bool // it was reported
+}
+
+// noEntry is said of a hash without any entry.
+const noEntry = math.MinInt64
+
+func (v *coverage) init(slots int) {
+	v.first = make([]int64, slots)
+	for i := range v.first {
+		v.first[i] = noEntry
+	}
+}
+
+// from returns the lowest number that the index must name, the highest number of
+// all when it names none. dropped says that lower ones may have been taken out.
+func (v *coverage) from(place int) (number int64, dropped bool) {
+	if number = v.first[place]; number < 0 {
+		return ^number, false
+	}
+	return number, true
+}
+
+// noteEntry takes the next entry of the index. exists says that its record must be in the log.
+func (n *inspector) noteEntry(e index.Entry, exists bool) {
+	v := &n.covered
+	exists = exists || n.unreadable(e.Position)
+	if !v.begun || e.Hash != v.hash {
+		v.begun, v.hash, v.place, v.lost = true, e.Hash, n.streams.place(e.Hash), false
+	}
+	if n.streams.slots[v.place].at != 0 && e.Number >= 0 {
+		first := &v.first[v.place]
+		if *first == noEntry {
+			*first = ^e.Number
+		}
+		if exists && *first < 0 {
+			*first = ^*first
+		}
+	}
+	if !exists && !v.lost && n.isLost(e) {
+		v.lost = true
+		n.find(Problem, FindIndex, n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is gone from the log with all that may have followed it, but the newest event of a stream is never removed", e.Number, e.Hash)
+	}
+}
+
+// isLost says of an entry without its record that the record cannot have been
+// removed by a scavenge: it was the last of its stream.
+func (n *inspector) isLost(e index.Entry) bool {
+	if len(n.damaged) > 0 || n.unsure || e.Position >= n.tail.End || n.chunkAt(e.Position) == nil {
+		return false // It cannot be read, or is reported as something else.
+	}
+	s := n.streams.slots[n.covered.place]
+	if s.at != 0 {
+		last := s.last
+		for _, own := range n.streams.shared[e.Hash] {
+			last = max(last, own.last)
+		}
+		if e.Number <= last {
+			return false
+		}
+	}
+	if n.voided == nil {
+		n.findVoided()
+	}
+	return !n.voided[e.Hash]
+}
+
+// findVoided finds the metadata streams of deleted streams, by their hashes.
+func (n *inspector) findVoided() {
+	n.voided = make(map[uint64]bool)
+	void := func(s *streamSlot) {
+		if s.at == 0 || s.last != event.TombstoneNumber {
+			return
+		}
+		if name, ok := n.nameAt(s.at - 1); ok {
+			n.voided[HashStream(event.MetaStreamOf(string(name)))] = true
+		}
+	}
+	for i := range n.streams.slots {
+		void(&n.streams.slots[i])
+	}
+	for _, names := range n.streams.shared {
+		for _, s := range names {
+			void(s)
+		}
+	}
+}
+
+// sumNamed sums the records that the index of a scavenged folder must name, in a
+// second walk through the log. It reports false when one is missing whose place in its stream
+// does not allow that.
+func (n *inspector) sumNamed() (sum entrySum, allowed bool, err error) {
+	allowed = true
+	err = n.eachRecord(func(_ *chunk, _ int64, it item) error {
+		if n.unreadable(it.position()) {
+			return nil
+		}
+		hash, number := it.streamHash(), it.number()
+		if n.streams.shared[hash] != nil {
+			if n.isNamed(hash, it) {
+				sum.add(hash, number, it.position())
+			} else {
+				allowed = allowed && n.mayBeUnnamed(hash, it)
+			}
+			return nil
+		}
+		from, dropped := n.covered.from(n.streams.place(hash))
+		if number >= from {
+			sum.add(hash, number, it.position())
+		} else if !dropped {
+			allowed = allowed && n.isVoid(it.stream())
+		}
+		return nil
+	})
+	return sum, allowed, err
+}
+
+// isVoid says that a stream has the metadata of a deleted one.
+func (n *inspector) isVoid(stream []byte) bool {
+	if !event.IsMetaStream(asString(stream)) {
+		return false
+	}
+	s := n.named(event.OriginalOf(asString(stream)))
+	return s != nil && s.last == event.TombstoneNumber
+}
+
+// isNamed says that the index has the entry of a record.
+func (n *inspector) isNamed(hash uint64, it item) bool {
+	n.entries = n.index.Get(n.entries[:0], hash, it.number())
+	for _, e := range n.entries {
+		if e.Position == it.position() {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeUnnamed says of a record without entry that a scavenge may have taken that
+// out: the index names a later event of the stream, unless all may be gone, and none before.
+func (n *inspector) mayBeUnnamed(hash uint64, it item) bool {
+	stream := it.stream()
+	const page = 64
+	later := n.isVoid(stream)
+	for from := int64(math.MaxInt64); from > it.number() && !later; {
+		n.entries = n.index.Descend(n.entries[:0], hash, from, it.number()+1, page)
+		for _, e := range n.entries {
+			name, ok := n.nameAt(e.Position)
+			later = later || ok && bytes.Equal(name, stream) || n.unreadable(e.Position)
+			from = e.Number - 1
+		}
+		if len(n.entries) < page {
+			break
+		}
+	}
+	if !later {
+		return false
+	}
+	for from := it.number(); from >= 0; {
+		n.entries = n.index.Descend(n.entries[:0], hash, from, 0, page)
+		for _, e := range n.entries {
+			// What names no record at all stands for one of this stream.
+			name, ok := n.nameAt(e.Position)
+			if ok && bytes.Equal(name, stream) || !ok && !n.unreadable(e.Position) {
+				return false
+			}
+			from = e.Number - 1
+		}
+		if len(n.entries) < page {
+			break
+		}
+	}
+	return true
+}

@@ -1,0 +1,136 @@
+package eventlog
+
+import (
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// LastBelow returns the number of the last ordinary event of a stream that lies
+// below a position, deleted or not, hidden or not; -1 when there is none. Its cost does
+// not depend on how many events the stream has.
+func (l *Log) LastBelow(stream string, position int64) (number int64, err error) {
+	hash := HashStream(stream)
+	if !l.index.MayExist(hash) {
+		return -1, nil
+	}
+	v, err := l.view()
+	if err != nil {
+		return 0, err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+	s := numberSearch{l: l, v: v, stream: stream, hash: hash, position: position}
+	if number, err = s.search(); err != nil {
+		return 0, fmt.Errorf("last event of stream %q below %d: %w", stream, position, err)
+	}
+	return number, nil
+}
+
+// numberSearch looks for the last event of a stream below a position. Numbers and
+// positions of one stream rise together, which is what makes it a search.
+// Entries of the index may be those of another stream of the same hash, or of
+// removed records, of which nobody can tell the stream: they only steer it.
+type numberSearch struct {
+	l        *Log
+	v        view
+	stream   string
+	hash     uint64
+	position int64
+	scratch  []byte
+	found    [1]index.Entry
+}
+
+// side is where a probe landed.
+type side int
+
+const (
+	probeNothing side = iota // no entry with such a number
+	probeBelow               // an event of the stream below the position
+	probeBehind              // one at or behind it
+	probeUnknown             // the entry tells nothing for certain
+)
+
+// probe looks at the highest entry numbered from..to.
+func (s *numberSearch) probe(from, to int64) (side, int64, error) {
+	found := s.l.index.Descend(s.found[:0], s.hash, to, from, 1)
+	if len(found) == 0 {
+		return probeNothing, 0, nil
+	}
+	e := found[0]
+	it, err := s.l.confirm(s.v, e, s.stream, &s.scratch)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case it == nil:
+		return probeUnknown, e.Number, nil
+	case e.Position < s.position:
+		return probeBelow, e.Number, nil
+	}
+	return probeBehind, e.Number, nil
+}
+
+func (s *numberSearch) search() (int64, error) {
+	// No ordinary event of the stream at or above high lies below the position, and
+	// it is not worth looking between what is known and low again.
+	low, high := int64(0), event.TombstoneNumber
+	// First downward from the newest event by growing steps: most often the position is
+	// near the log's end. Then by halves.
+	for step, halving := int64(1), false; low < high; {
+		to := max(0, high-step)
+		if halving {
+			to = low + (high-1-low)/2
+		}
+		where, number, err := s.probe(low, to)
+		switch {
+		case err != nil:
+			return 0, err
+		case where == probeBehind:
+			high = number
+		case where == probeUnknown && !halving && to > 0:
+		default:
+			low, halving = to+1, true
+		}
+		if step <= high/2 {
+			step *= 2
+		} else {
+			step = high
+		}
+	}
+	return s.walk(high - 1)
+}
+
+// walk looks at every entry from a number downward that lies below the position.
+func (s *numberSearch) walk(from int64) (int64, error) {
+	var batch []index.Entry
+	for size := 8; from >= 0; size = min(4*size, indexBatch) {
+		batch = s.l.index.Descend(batch[:0], s.hash, from, 0, size)
+		for i := range batch {
+			if ok, err := s.is(batch[i]); ok || err != nil {
+				return batch[i].Number, err
+			}
+		}
+		if len(batch) < size {
+			return -1, nil
+		}
+		// Entries with the lowest number may have been cut off: streams share the hash.
+		lowest := batch[len(batch)-1].Number
+		for _, e := range s.l.index.Get(nil, s.hash, lowest) {
+			if ok, err := s.is(e); ok || err != nil {
+				return e.Number, err
+			}
+		}
+		from = lowest - 1
+	}
+	return -1, nil
+}
+
+// is reports whether an entry is that of an event of the stream below the position.
+func (s *numberSearch) is(e index.Entry) (bool, error) {
+	if e.Position >= s.position {
+		return false, nil
+	}
+	it, err := s.l.confirm(s.v, e, s.stream, &s.scratch)
+	return it != nil, err
+}

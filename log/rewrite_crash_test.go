@@ -1,0 +1,299 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// rewriteRun is a life of a log in which chunks are rewritten and merged.
+type rewriteRun struct {
+	m       *model
+	removed map[int64]bool // by all rewrites
+	steps   []Rewrite
+	o       Options
+	done    atomic.Int32 // rewrites that have returned
+	fatal   atomic.Int32
+}
+
+func newRewriteRun(fsys vfs.FS) *rewriteRun {
+	r := &rewriteRun{m: newModel(), o: testOptions(fsys)}
+	r.m.someFrames(23, true)
+	r.removed, _ = scavenged(r.m, 3*ChunkSize)
+	r.steps = []Rewrite{
+		{First: 1, Last: 1, Keep: keepNot(r.removed), IDsFrom: 0},
+		{First: 0, Last: 1, Keep: keepNot(r.removed), IDsFrom: ChunkSize},
+		{First: 2, Last: 3, Keep: keepNot(r.removed), IDsFrom: ChunkSize},
+		{First: 0, Last: 3, IDsFrom: ChunkSize},
+	}
+	r.o.OnFatal = func(error) { r.fatal.Add(1) }
+	return r
+}
+
+// after is what is removed when n of the rewrites were made.
+func (r *rewriteRun) after(n int) map[int64]bool {
+	removed := map[int64]bool{}
+	for _, s := range r.steps[:n] {
+		maps.Copy(removed, within(r.removed, s.First, s.Last))
+	}
+	return removed
+}
+
+func (r *rewriteRun) play(began func()) (err error) {
+	l, err := Open(r.o)
+	if err != nil {
+		return err
+	}
+	<-l.ids.loaded
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for _, f := range r.m.frames {
+		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
+			return err
+		}
+	}
+	if err := l.Sync(); err != nil {
+		return err
+	}
+	began()
+	for _, s := range r.steps {
+		if _, err := l.Rewrite(background, s); err != nil {
+			return err
+		}
+		r.done.Add(1)
+	}
+	return nil
+}
+
+// survived opens what is left and expects the files of either n rewrites or of one more.
+func (r *rewriteRun) survived(fsys vfs.FS, n int) (err error) {
+	o := testOptions(fsys)
+	l, err := Open(o)
+	if err != nil {
+		return err
+	}
+	<-l.ids.loaded
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := check(l, r.m.frames, r.after(n)); err != nil {
+		if n == len(r.steps) {
+			return err
+		}
+		if next := check(l, r.m.frames, r.after(n+1)); next != nil {
+			return fmt.Errorf("neither %d rewrites: %w, nor one more: %w", n, err, next)
+		}
+	}
+	names, err := fsys.List(testDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, vfs.TempSuffix) {
+			return fmt.Errorf("%s is left", name)
+		}
+	}
+	v, err := l.view()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	for _, c := range v.set.chunks {
+		if !c.complete {
+			continue
+		}
+		if _, err := c.checkContent(); err != nil {
+			return err
+		}
+		if err := c.verify(func(int64) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestRewritePowerCut cuts the power before every file operation of rewrites and merges.
+func TestRewritePowerCut(t *testing.T) {
+	type left struct {
+		fsys *vfs.Mem
+		what string
+		done int
+	}
+	mem := vfs.NewCrashMem()
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	var mu sync.Mutex
+	var all []left
+	var armed atomic.Bool
+	var r *rewriteRun
+	operations := 0
+	take := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if operations++; raceDetector && operations%everyCut != 0 {
+			return
+		}
+		done := int(r.done.Load())
+		all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), what, done})
+		for i := range uint64(3) {
+			rng := rand.New(rand.NewPCG(seed, uint64(len(all))+i))
+			all = append(all, left{mem.CrashClone(vfs.CrashOptions{Rand: rng}), what + ", with more", done})
+		}
+	}
+	r = newRewriteRun(vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if armed.Load() && op.Kind.Mutates() {
+			take(fmt.Sprintf("before %s %s", op.Kind, op.Name))
+		}
+		return nil
+	}))
+	must(t, r.play(func() { armed.Store(true) }))
+	armed.Store(false)
+	take("at the end")
+	t.Logf("%d power cuts", len(all))
+	for _, c := range all {
+		if err := r.survived(c.fsys, c.done); err != nil {
+			t.Fatalf("power cut %s: %v", c.what, err)
+		}
+	}
+}
+
+// TestRewriteFaults lets every file operation of rewrites and merges fail once. The
+// log goes on, unless that was behind the rename, or in making the log durable.
+func TestRewriteFaults(t *testing.T) {
+	for fail, done := int64(1), false; !done; fail++ {
+		mem := vfs.NewMem()
+		var count atomic.Int64
+		var armed, own, failedOwn atomic.Bool
+		r := newRewriteRun(vfs.NewFaulty(mem, func(op vfs.Op) error {
+			if !armed.Load() || count.Add(1) != fail {
+				return nil
+			}
+			own.Store(strings.HasSuffix(op.Name, scavengeSuffix))
+			failedOwn.Store(own.Load() && op.Kind != vfs.OpRemove)
+			return fmt.Errorf("%s %s is broken", op.Kind, filepath.Base(op.Name))
+		}))
+		err := r.play(func() { armed.Store(true) })
+		done = count.Load() < fail
+		if done && err != nil {
+			t.Fatal(err)
+		}
+		if failedOwn.Load() {
+			if err == nil || r.fatal.Load() != 0 {
+				t.Fatalf("operation %d: %v, fatal %d times", fail, err, r.fatal.Load())
+			}
+			names, lerr := mem.List(testDir)
+			must(t, lerr)
+			for _, n := range names {
+				if strings.HasSuffix(n, vfs.TempSuffix) {
+					t.Fatalf("operation %d (%v): %s is left", fail, err, n)
+				}
+			}
+		}
+		if err := r.survived(mem, int(r.done.Load())); err != nil {
+			t.Fatalf("operation %d failed: %v", fail, err)
+		}
+	}
+}
+
+// TestRewriteDiskFull: without room for the new file everything goes on.
+func TestRewriteDiskFull(t *testing.T) {
+	m := newModel()
+	var full atomic.Bool
+	fsys := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if full.Load() && op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, scavengeSuffix) {
+			return errors.New("no space left on device")
+		}
+		return nil
+	})
+	o := testOptions(fsys)
+	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(12, true)...)
+	removed, _ := scavenged(m, ChunkSize)
+	full.Store(true)
+	if _, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)}); err == nil {
+		t.Fatal("written to a full disk")
+	}
+	noTemps(t, l)
+	verify(t, l, m.frames, nil)
+	write(t, l, m.someFrames(3, true)...)
+	full.Store(false)
+	_, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)})
+	must(t, err)
+	verify(t, l, m.frames, removed)
+}
+
+// TestRewrittenDamage: each byte of a rewritten file counts.
+func TestRewrittenDamage(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.someFrames(7, true)...)
+	removed, _ := scavenged(m, ChunkSize)
+	_, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)})
+	must(t, err)
+	path := filepath.Join(testDir, chunkFileName(0, 1))
+	whole, err := vfs.ReadFile(fsys, path)
+	must(t, err)
+	for at := range whole {
+		damaged := append([]byte{}, whole...)
+		damaged[at] ^= 4
+		other := vfs.NewMem()
+		must(t, other.MkdirAll(testDir))
+		must(t, vfs.WriteFileAtomic(other, path, damaged))
+		c, err := openChunkFile(other, path, 1)
+		if err != nil {
+			continue
+		}
+		if c.complete && c.verify(func(int64) error { return nil }) == nil {
+			t.Fatalf("byte %d may be damaged", at)
+		}
+		must(t, c.close())
+	}
+}
+
+// TestRewriteSyncFails: also where the sync runs beside the writing.
+func TestRewriteSyncFails(t *testing.T) {
+	m := newModel()
+	var syncs, fail atomic.Int64
+	counting := vfs.NewCounting(vfs.NewMem())
+	o := testOptions(vfs.NewFaulty(counting, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, scavengeSuffix) && syncs.Add(1) == fail.Load() {
+			return errors.New("sync is broken")
+		}
+		return nil
+	}))
+	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+	l := mustOpen(t, o)
+	for i := range 6 {
+		write(t, l, m.frame(i == 5, ev("s", strings.Repeat("x", rewriteSyncEvery/2))))
+	}
+	for n := int64(1); ; n++ {
+		syncs.Store(0)
+		fail.Store(n)
+		_, err := l.Rewrite(background, Rewrite{})
+		noTemps(t, l)
+		if syncs.Load() < n {
+			must(t, err)
+			if n < 4 {
+				t.Fatalf("%d syncs", n-1)
+			}
+			break
+		}
+		if err == nil || !strings.Contains(err.Error(), "sync is broken") {
+			t.Fatalf("sync %d: %v", n, err)
+		}
+		verify(t, l, m.frames, nil)
+	}
+	verify(t, l, m.frames, nil)
+	checkFiles(t, l)
+	closeLog(t, l)
+	if open := counting.OpenFiles(); len(open) > 0 {
+		t.Fatalf("left open: %v", open)
+	}
+}

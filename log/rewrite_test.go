@@ -1,0 +1,478 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+var background = context.Background()
+
+// keepNot keeps what is not removed.
+func keepNot(removed map[int64]bool) func(*Stored) bool {
+	return func(s *Stored) bool { return !removed[s.Position] }
+}
+
+// within returns those of some positions that lie in a range of chunks.
+func within(removed map[int64]bool, first, last int) map[int64]bool {
+	removed = maps.Clone(removed)
+	maps.DeleteFunc(removed, func(p int64, _ bool) bool { return chunkNumber(p) < first || chunkNumber(p) > last })
+	return removed
+}
+
+// onBoth runs a test in memory, where files are read, and on disk, where they are mapped.
+func onBoth(t *testing.T, f func(t *testing.T, o Options)) {
+	t.Run("memory", func(t *testing.T) { f(t, testOptions(vfs.NewMem())) })
+	t.Run("disk", func(t *testing.T) {
+		o := testOptions(vfs.OS)
+		o.Dir = t.TempDir()
+		f(t, o)
+	})
+}
+
+// checkFiles verifies all complete chunk files: content, map, footer, checksum.
+func checkFiles(t testing.TB, l *Log) {
+	t.Helper()
+	v, err := l.view()
+	must(t, err)
+	defer v.release()
+	for _, c := range v.set.chunks {
+		if !c.complete {
+			continue
+		}
+		if _, err := c.checkContent(); err != nil {
+			t.Fatal(err)
+		}
+		must(t, c.verify(func(int64) error { return nil }))
+	}
+}
+
+func noTemps(t testing.TB, l *Log) {
+	t.Helper()
+	names, err := l.opts.FS.List(l.opts.Dir)
+	must(t, err)
+	for _, n := range names {
+		if strings.HasSuffix(n, vfs.TempSuffix) {
+			t.Fatalf("%s is left", n)
+		}
+	}
+}
+
+// stubsOf lists the positions of all stubs.
+func stubsOf(t testing.TB, l *Log) (at []int64) {
+	t.Helper()
+	v, err := l.view()
+	must(t, err)
+	defer v.release()
+	cu := cursor{v: v}
+	must(t, cu.seekForward(0))
+	for {
+		it, position, err := cu.next()
+		must(t, err)
+		if it == nil {
+			return at
+		}
+		if it.isStub() {
+			at = append(at, position)
+		}
+	}
+}
+
+func TestRewrite(t *testing.T) {
+	cases := map[string]struct {
+		first, last int
+		ids         int64
+	}{
+		"one chunk":                   {1, 1, math.MaxInt64},
+		"one chunk, all stubs":        {1, 1, 0},
+		"two merged":                  {0, 1, math.MaxInt64},
+		"all merged, stubs of a half": {0, 2, ChunkSize + 500},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, o Options) {
+				m := newModel()
+				counting := vfs.NewCounting(o.FS)
+				o.FS = counting
+				l := mustOpen(t, o)
+				write(t, l, m.someFrames(17, true)...)
+				removed, _ := scavenged(m, 3*ChunkSize)
+				removed = within(removed, c.first, c.last)
+				var wantStubs []int64
+				want := Rewritten{Files: c.last - c.first + 1}
+				for _, f := range m.frames {
+					for i, e := range f.events {
+						if !removed[e.position] {
+							continue
+						}
+						if e.position >= c.ids {
+							wantStubs = append(wantStubs, e.position)
+						}
+						end := f.First + int64(len(f.Records))
+						if i+1 < len(f.events) {
+							end = f.events[i+1].position
+						}
+						want.Removed++
+						want.RemovedBytes += end - e.position
+					}
+				}
+				before, err := l.Chunks()
+				must(t, err)
+				old := 0
+				for _, b := range before[c.first : c.last+1] {
+					want.OldBytes += b.FileBytes
+					old += b.Records
+				}
+				paced := int64(0)
+				got, err := l.Rewrite(background, Rewrite{
+					First: c.first, Last: c.last, Keep: keepNot(removed), IDsFrom: c.ids,
+					Pace: func(_ context.Context, n int64) error { paced += n; return nil },
+				})
+				must(t, err)
+				chunks, err := l.Chunks()
+				must(t, err)
+				want.Chunk = chunks[c.first]
+				if got != want || want.Chunk.Records != old-want.Removed || want.Chunk.Stubs != len(wantStubs) || !want.Chunk.Complete || !want.Chunk.Rewritten {
+					t.Fatalf("%+v, want %+v", got, want)
+				}
+				if paced != want.OldBytes-int64(want.Files)*(headerSize+footerSize) {
+					t.Fatalf("%d bytes were paced of %d", paced, want.OldBytes)
+				}
+				if got := stubsOf(t, l); !slices.Equal(got, wantStubs) {
+					t.Fatalf("stubs at %v, want %v", got, wantStubs)
+				}
+				verify(t, l, m.frames, removed)
+				checkFiles(t, l)
+				noTemps(t, l)
+				write(t, l, m.someFrames(3, true)...)
+				closeLog(t, l)
+				if open := counting.OpenFiles(); len(open) > 0 {
+					t.Fatalf("left open: %v", open)
+				}
+				if misuse := counting.UsedAfterClose(); len(misuse) > 0 {
+					t.Fatalf("used after close: %v", misuse)
+				}
+				l = mustOpen(t, o)
+				verify(t, l, m.frames, removed)
+				closeLog(t, l)
+				must(t, o.FS.RemoveAll(filepath.Join(o.Dir, "index")))
+				l = mustOpen(t, o)
+				verify(t, l, m.frames, removed)
+
+				// Merging keeps the stubs that are still needed, and only those.
+				got, err = l.Rewrite(background, Rewrite{First: 0, Last: 2, IDsFrom: max(c.ids, ChunkSize)})
+				must(t, err)
+				wantStubs = slices.DeleteFunc(wantStubs, func(p int64) bool { return p < ChunkSize })
+				if left := stubsOf(t, l); got.Removed != 0 || got.Chunk.Stubs != len(wantStubs) || !slices.Equal(left, wantStubs) {
+					t.Fatalf("%+v, stubs at %v, want %v", got, left, wantStubs)
+				}
+				verify(t, l, m.frames, removed)
+				checkFiles(t, l)
+			})
+		})
+	}
+}
+
+// TestRewriteWhich: a chunk is rewritten when no frame can be added to it any more, and not before.
+func TestRewriteWhich(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	o := testOptions(fsys)
+	l := mustOpen(t, o)
+	refused := func(first, last int, is error) {
+		t.Helper()
+		_, err := l.Rewrite(background, Rewrite{First: first, Last: last})
+		if err == nil || is != nil && !errors.Is(err, is) {
+			t.Fatalf("chunks %d to %d: %v", first, last, err)
+		}
+		must(t, l.Failed())
+		noTemps(t, l)
+		verify(t, l, m.frames, nil)
+	}
+	rewritten := func(first, last int) {
+		t.Helper()
+		_, err := l.Rewrite(background, Rewrite{First: first, Last: last})
+		must(t, err)
+		verify(t, l, m.frames, nil)
+	}
+	refused(0, 0, nil) // Empty.
+	write(t, l, m.someFrames(4, true)...)
+	refused(0, 0, nil)              // The active one.
+	appended := func(f testFrame) { // Not committed.
+		must(t, l.Append(f.Frame))
+		m.frames = m.frames[:len(m.frames)-1]
+	}
+	committed := func() {
+		must(t, l.Commit())
+		m.frames = m.frames[:len(m.frames)+1]
+	}
+	appended(m.frame(true, ev("s", "completes its chunk")))
+	refused(0, 0, nil)
+	committed()
+	// Nothing follows yet, and what follows will not go here.
+	rewritten(0, 0)
+	refused(0, 1, nil)
+	refused(1, 1, nil)
+	refused(-1, 0, nil)
+	closeLog(t, l)
+	l = mustOpen(t, o)
+	verify(t, l, m.frames, nil)
+	write(t, l, m.someFrames(3, true)...)
+	verify(t, l, m.frames, nil)
+
+	appended(m.frame(true, ev("s", "completes the next")))
+	rewritten(0, 0) // Publishes the list of chunks.
+	if c, err := l.Chunks(); err != nil || len(c) != 2 || c[1].Complete || c[1].Records >= 0 || c[1].End != l.Tail().End {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	refused(1, 1, nil)
+	committed()
+	rewritten(0, 1)
+	refused(1, 1, event.ErrChunkReplaced)
+	refused(0, 0, event.ErrChunkReplaced)
+	// A chunk that is complete because a frame did not fit might become active again while that is not committed.
+	c := &chunk{header: header{first: 3, last: 4}, complete: true}
+	for end, settled := range map[int64]bool{5*ChunkSize - 100: false, 5 * ChunkSize: true, 5*ChunkSize + 100: true} {
+		if c.settled(end) != settled {
+			t.Fatalf("in a log that ends at %d", end)
+		}
+	}
+	checkFiles(t, l)
+	closeLog(t, l)
+	if _, err := l.Rewrite(background, Rewrite{}); !errors.Is(err, event.ErrClosed) {
+		t.Fatal(err)
+	}
+	if _, err := l.Chunks(); !errors.Is(err, event.ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+// TestRewriteEnds: whatever ends a rewrite leaves the log as it was.
+func TestRewriteEnds(t *testing.T) {
+	stop := errors.New("stop")
+	type setup struct {
+		t      *testing.T
+		l      *Log
+		fsys   vfs.FS
+		cancel func()
+		r      *Rewrite
+		after  func()
+	}
+	cases := map[string]struct {
+		begin func(s *setup)
+		is    error
+	}{
+		"pace":              {func(s *setup) { s.r.Pace = func(context.Context, int64) error { return stop } }, stop},
+		"context before":    {func(s *setup) { s.cancel() }, context.Canceled},
+		"context meanwhile": {func(s *setup) { s.r.Keep = func(*Stored) bool { s.cancel(); return true } }, context.Canceled},
+		"context in pace": {func(s *setup) {
+			s.r.Pace = func(ctx context.Context, _ int64) error { s.cancel(); <-ctx.Done(); return ctx.Err() }
+		}, context.Canceled},
+		"close": {func(s *setup) {
+			s.r.Pace = func(ctx context.Context, _ int64) error {
+				closed := make(chan error, 1)
+				go func() { closed <- s.l.Close() }()
+				s.after = func() { must(s.t, <-closed) }
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}, event.ErrClosed},
+		"replaced": {func(s *setup) {
+			s.r.Pace = func(context.Context, int64) error {
+				rewrite(s.t, s.fsys, "x.tmp", []string{chunkFileName(1, 0)}, keepAll)
+				return s.l.SwitchChunk("x.tmp")
+			}
+		}, event.ErrChunkReplaced},
+		"merged meanwhile": {func(s *setup) {
+			s.r.Pace = func(ctx context.Context, _ int64) error {
+				_, err := s.l.Rewrite(ctx, Rewrite{First: 0, Last: 1})
+				return err
+			}
+		}, event.ErrChunkReplaced},
+		"reserve": {func(s *setup) { s.r.Reserve = math.MaxInt64 }, event.ErrDiskFull},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			fsys := vfs.NewCounting(vfs.NewMem())
+			o := testOptions(fsys)
+			o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+			l := mustOpen(t, o)
+			write(t, l, m.someFrames(13, true)...)
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			r := Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }}
+			s := &setup{t, l, fsys, cancel, &r, func() {}}
+			c.begin(s)
+			if got, err := l.Rewrite(ctx, r); !errors.Is(err, c.is) || got != (Rewritten{}) {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			s.after()
+			noTemps(t, l)
+			if name == "close" {
+				l = mustOpen(t, o)
+			}
+			verify(t, l, m.frames, nil)
+			write(t, l, m.someFrames(3, true)...)
+			verify(t, l, m.frames, nil)
+			closeLog(t, l)
+			if open := fsys.OpenFiles(); len(open) > 0 {
+				t.Fatalf("left open: %v", open)
+			}
+		})
+	}
+}
+
+// TestRewriteDamaged: a rewrite does not carry damage on.
+func TestRewriteDamaged(t *testing.T) {
+	m := newModel()
+	m.someFrames(12, true)
+	first := m.frames[5]
+	second := int64(headerSize) + first.events[1].position - first.First
+	cases := map[string]struct {
+		change func(b []byte)
+		offset int64
+	}{
+		"data":   {func(b []byte) { b[second+recordHead+3] ^= 1 }, second},
+		"length": {func(b []byte) { b[second+1] ^= 1 }, second},
+		"kind": {func(b []byte) {
+			b[second+4] = kindStub
+			copy(b[second:], seal(b[second:second+int64(order.Uint32(b[second:]))]))
+		}, second},
+		"another record": {func(b []byte) {
+			copy(b[headerSize:], seal(append(bytes.Clone(b[headerSize:headerSize+8]), make([]byte, 8)...)))
+		}, headerSize},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, o Options) {
+				o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
+				l := mustOpen(t, o)
+				write(t, l, m.frames...)
+				closeLog(t, l)
+				path := filepath.Join(o.Dir, chunkFileName(1, 0))
+				b, err := vfs.ReadFile(o.FS, path)
+				must(t, err)
+				c.change(b)
+				must(t, vfs.WriteFileAtomic(o.FS, path, b))
+				l = mustOpen(t, o)
+				_, err = l.Rewrite(background, Rewrite{First: 1, Last: 1})
+				var damage *event.Corruption
+				if !errors.As(err, &damage) || damage.File != path || damage.Offset != c.offset {
+					t.Fatalf("%v, want one of %s at %d", err, path, c.offset)
+				}
+				err = l.Scan(background, ChunkSize, math.MaxInt64, func(*Stored) error { return nil })
+				if !errors.As(err, &damage) || damage.File != path || damage.Offset != c.offset {
+					t.Fatalf("scan: %v", err)
+				}
+				noTemps(t, l)
+				must(t, l.Failed())
+			})
+		})
+	}
+}
+
+// TestStubsOnlyInRewrittenFiles: as written, a stub is damage.
+func TestStubsOnlyInRewrittenFiles(t *testing.T) {
+	m := newModel()
+	e := ev("s", "")
+	e.typ = ""
+	f := m.frame(false, e, ev("s", "x"))
+	stub := appendStub(nil, item(f.Records)[:order.Uint32(f.Records)])
+	it, err := parseItem(stub)
+	if err != nil || !it.isStub() || it.position() != f.First || it.id() != f.events[0].id || it.number() != 0 || it.time() != f.events[0].time || it.streamHash() != HashStream("s") {
+		t.Fatalf("%x: %v", stub, err)
+	}
+	longer := append(bytes.Clone(stub[:56]), make([]byte, 16)...)
+	order.PutUint32(longer, 72)
+	if _, err := parseItem(closeItem(longer[:64], 0, 72)); err == nil {
+		t.Fatal("a stub of 72 bytes was taken")
+	}
+
+	o := testOptions(vfs.NewMem())
+	fatal := 0
+	o.OnFatal = func(error) { fatal++ }
+	l := mustOpen(t, o)
+	write(t, l, f)
+	next := m.frame(false, ev("t", "y"))
+	body := appendStub(nil, item(next.Records))
+	tr := trailer{first: next.First, length: len(body), index: next.Index, term: next.Term, time: next.tail.Time, chain: NextChain(f.tail.Chain, next.First, body)}
+	if _, err := l.AppendFrames(next.First, tr.append(bytes.Clone(body))); !errors.Is(err, event.ErrBadFrames) {
+		t.Fatal(err)
+	}
+	if r := scanFrames(tr.append(bytes.Clone(body)), next.First, f.tail, -1, func(int64) {}); r.frames != 0 || !errors.Is(r.why, errStubInFrame) {
+		t.Fatalf("%+v", r)
+	}
+	if err := l.Append(Frame{First: next.First, Records: body, Index: next.Index, Term: next.Term}); err == nil {
+		t.Fatal("a frame with a stub was appended")
+	}
+	if fatal != 1 {
+		t.Fatalf("the owner was told %d times", fatal)
+	}
+}
+
+func TestChunks(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.someFrames(12, true)...)
+	_, err := l.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
+	must(t, err)
+	got, err := l.Chunks()
+	must(t, err)
+	data := func(frames []testFrame) (n int64) {
+		for _, f := range frames {
+			n += int64(len(f.Records)) + trailerSize
+		}
+		return n
+	}
+	first, last := data(m.frames[:5]), data(m.frames[10:])
+	stubs := int64(5*trailerSize + 15*stubSize)
+	want := []ChunkInfo{
+		{File: "chunk-000000.000000", Complete: true, End: first, DataBytes: first, FileBytes: first + 256, Records: 15},
+		{File: "chunk-000001.000001", First: 1, Last: 1, Version: 1, Complete: true, Rewritten: true, Start: ChunkSize, End: m.frames[9].First + int64(len(m.frames[9].Records)) + trailerSize, DataBytes: stubs, FileBytes: stubs + 20*mapEntrySize + 256, Stubs: 15},
+		{File: "chunk-000002.000000", First: 2, Last: 2, Start: 2 * ChunkSize, End: m.tail.End, DataBytes: last, FileBytes: last + headerSize, Records: -1},
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("%+v\nwant %+v", got, want)
+	}
+	for _, c := range got {
+		info, err := l.opts.FS.Stat(filepath.Join(testDir, c.File))
+		if err != nil || info.Size() != c.FileBytes {
+			t.Fatalf("%s: %v, %v", c.File, info, err)
+		}
+	}
+}
+
+// TestRewriteAtOnce: rewrites of different files do not disturb one another.
+func TestRewriteAtOnce(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.someFrames(42, true)...)
+	removed, _ := scavenged(m, 8*ChunkSize)
+	failed := make(chan error, 4)
+	for i := range 4 {
+		go func() {
+			_, err := l.Rewrite(background, Rewrite{First: 2 * i, Last: 2*i + 1, Keep: keepNot(removed), IDsFrom: 3 * ChunkSize})
+			failed <- err
+		}()
+	}
+	for range 4 {
+		must(t, <-failed)
+	}
+	verify(t, l, m.frames, removed)
+	checkFiles(t, l)
+	noTemps(t, l)
+	if c, err := l.Chunks(); err != nil || len(c) != 5 {
+		t.Fatal(fmt.Sprint(c), err)
+	}
+}

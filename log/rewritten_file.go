@@ -1,0 +1,183 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+const (
+	// rewriteBuffer is how much of a rewritten file is gathered for one write.
+	rewriteBuffer = 1 << 20
+
+	// rewriteSyncEvery is how much of a rewritten file is synced at a time. Twice that may
+	// wait in memory for the disk: whoever syncs the Raft log meanwhile has to wait for that as well.
+	rewriteSyncEvery = 8 << 20
+
+	// mapBlock is how many bytes of the position map are kept together.
+	mapBlock = mapEntrySize << 16
+)
+
+// rewrittenFile is a chunk file that Rewrite makes. Its position map waits in
+// memory for the end of the data: twelve bytes an item, at most a fifth of the data.
+type rewrittenFile struct {
+	file    vfs.File
+	free    func() (int64, error) // of the volume
+	reserve int64
+
+	buf      []byte     // not yet written
+	written  int64      // bytes of the file
+	begun    int64      // of them: a sync was begun when there were so many
+	syncing  chan error // what the sync under way will say; nil: none is
+	sum      *xxh3.Hasher
+	places   [][]byte // position map so far, in blocks
+	entries  int64
+	records  int
+	stubs    int
+	dataSize int64
+}
+
+func (l *Log) createRewritten(path string, h *header, reserve int64) (*rewrittenFile, error) {
+	file, err := l.opts.FS.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create temporary file: %w", err)
+	}
+	w := &rewrittenFile{
+		file: file, reserve: reserve, buf: make([]byte, 0, rewriteBuffer), sum: xxh3.New(),
+		free: func() (int64, error) { return l.opts.FS.Free(filepath.Dir(path)) },
+	}
+	if err := w.checkSpace(); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	if err := w.write(h.bytes()); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// add appends an item.
+func (w *rewrittenFile) add(it item, position int64) error {
+	n := len(w.places)
+	if n == 0 || len(w.places[n-1]) == mapBlock {
+		w.places = append(w.places, make([]byte, 0, mapBlock))
+		n++
+	}
+	b := order.AppendUint64(w.places[n-1], uint64(position))
+	w.places[n-1] = order.AppendUint32(b, uint32(headerSize+w.dataSize))
+	w.entries++
+	w.dataSize += int64(len(it))
+	return w.write(it)
+}
+
+func (w *rewrittenFile) write(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), cap(w.buf)-len(w.buf))
+		w.buf = append(w.buf, b[:n]...)
+		if b = b[n:]; len(w.buf) == cap(w.buf) {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flush writes what was gathered.
+func (w *rewrittenFile) flush() error {
+	if _, err := w.sum.Write(w.buf); err != nil {
+		return err
+	}
+	if _, err := w.file.WriteAt(w.buf, w.written); err != nil {
+		return fmt.Errorf("write temporary file: %w", err)
+	}
+	w.written += int64(len(w.buf))
+	w.buf = w.buf[:0]
+	if w.written-w.begun < rewriteSyncEvery {
+		return nil
+	}
+	if err := w.awaitSync(); err != nil {
+		return err
+	}
+	w.beginSync()
+	return w.checkSpace()
+}
+
+// beginSync makes what is written durable while more is gathered. One sync is under way at a time; close waits for it.
+func (w *rewrittenFile) beginSync() {
+	w.begun = w.written
+	said := make(chan error, 1)
+	w.syncing = said
+	go func() { said <- w.file.Sync() }()
+}
+
+func (w *rewrittenFile) awaitSync() error {
+	if w.syncing == nil {
+		return nil
+	}
+	err := <-w.syncing
+	w.syncing = nil
+	if err != nil {
+		return fmt.Errorf("sync temporary file: %w", err)
+	}
+	return nil
+}
+
+func (w *rewrittenFile) checkSpace() error {
+	if w.reserve <= 0 {
+		return nil
+	}
+	free, err := w.free()
+	if err != nil {
+		return err
+	}
+	if free < w.reserve {
+		return fmt.Errorf("%w: %d bytes free, %d are kept in reserve", event.ErrDiskFull, free, w.reserve)
+	}
+	return nil
+}
+
+// finish writes the position map and the footer, which comes as that of the last
+// source with the first Raft index of the first one, and makes the file durable.
+func (w *rewrittenFile) finish(f *footer) error {
+	for _, b := range w.places {
+		if err := w.write(b); err != nil {
+			return err
+		}
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	f.mapped, f.dataSize, f.mapSize = true, w.dataSize, w.entries*mapEntrySize
+	f.records, f.stubs = w.records, w.stubs
+	var sumErr error
+	foot := f.bytes(func(part []byte) [16]byte {
+		_, sumErr = w.sum.Write(part)
+		return w.sum.Sum128().Bytes()
+	})
+	if sumErr != nil {
+		return sumErr
+	}
+	if _, err := w.file.WriteAt(foot, w.written); err != nil {
+		return fmt.Errorf("write temporary file: %w", err)
+	}
+	w.written += footerSize
+	if err := w.awaitSync(); err != nil {
+		return err
+	}
+	w.beginSync()
+	return w.awaitSync()
+}
+
+// close waits for a sync under way.
+func (w *rewrittenFile) close() error {
+	err := w.awaitSync()
+	if cerr := w.file.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("close temporary file: %w", cerr))
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Stored is a record as it lies in the log, hidden or not. Its slices are
+// borrowed: they must not be changed, nor used when the function that was given
+// the record has returned.
+type Stored struct {
+	Position int64
+	Size     int // bytes of the item in the log
+	Number   int64
+	Time     int64 // nanoseconds since 1970
+	ID       event.ID
+	Flags    event.Flags
+	Stream   []byte
+	Type     []byte
+	Data     []byte
+	Metadata []byte
+}
+
+// ChunkInfo describes a chunk file in use.
+type ChunkInfo struct {
+	File        string // name in the folder of the log
+	First, Last int    // logical chunks that it covers
+	Version     int
+	Complete    bool  // Rewrite takes it: it has its footer, and no frame will ever be added
+	Rewritten   bool  // scavenged, merged or redacted
+	Start       int64 // position at which its first logical chunk begins
+	End         int64 // position behind its last frame; of the active chunk: the log's end
+	DataBytes   int64 // of records, trailers and stubs, as they lie in the file
+	FileBytes   int64
+	Records     int // events that are left; of the active chunk -1
+	Stubs       int // of removed events, see DESIGN.md
+}
+
+// Chunks lists the chunk files in use by rising number; the active one, if there is one, is the last.
+func (l *Log) Chunks() ([]ChunkInfo, error) {
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	infos := make([]ChunkInfo, len(v.set.chunks))
+	for i, c := range v.set.chunks {
+		infos[i] = c.info(v.tail.End)
+	}
+	return infos, nil
+}
+
+// settled reports whether a log that ends at end can put no more frames into the
+// chunk: its last frame completes it, or a committed one lies behind it. Only then may it be
+// rewritten: a chunk that a start could make active again must be as it was written.
+func (c *chunk) settled(end int64) bool {
+	return c.complete && end >= chunkStart(c.header.last+1)
+}
+
+// info describes the chunk as it is in a log that ends at end.
+func (c *chunk) info(end int64) ChunkInfo {
+	i := ChunkInfo{
+		File: filepath.Base(c.name), First: c.header.first, Last: c.header.last, Version: c.version,
+		Complete: c.settled(end), Rewritten: c.rewritten(), Start: c.start(), DataBytes: c.dataEnd(end) - headerSize,
+	}
+	if c.complete && c.footer.end <= end {
+		i.End, i.Records, i.Stubs, i.FileBytes = c.footer.end, c.footer.records, c.footer.stubs, c.fileSize()
+	} else {
+		i.End, i.Records, i.FileBytes = end, -1, headerSize+i.DataBytes
+	}
+	return i
+}
+
+// StreamAt appends to dst the name of the stream whose record begins at exactly a
+// position; ok is false when no record is there, or no longer.
+func (l *Log) StreamAt(dst []byte, position int64) (name []byte, ok bool, err error) {
+	v, err := l.view()
+	if err != nil {
+		return dst, false, err
+	}
+	defer v.release()
+	return v.streamAt(dst, position)
+}
+
+func (v view) streamAt(dst []byte, position int64) (_ []byte, ok bool, err error) {
+	defer guardFaults(&err)()
+	if v.inVoid(position) {
+		return dst, false, nil
+	}
+	it, err := v.itemAt(position, new([]byte))
+	if err != nil {
+		if err = v.explain(position, false, err); errors.Is(err, event.ErrBadPosition) {
+			return dst, false, nil
+		}
+		return dst, false, fmt.Errorf("stream of the record at %d: %w", position, err)
+	}
+	if it == nil || !it.isRecord() {
+		return dst, false, nil
+	}
+	return append(dst, it.stream()...), true, nil
+}
+
+// inVoid reports whether a position lies behind the last frame of a chunk as it was written.
+func (v view) inVoid(position int64) bool {
+	c := v.set.at(position)
+	return c != nil && !c.header.mapped && headerSize+position-c.start() >= c.dataEnd(v.tail.End)
+}
+
+// IDsFrom returns a position at or before the oldest event whose id decisions
+// about writes may depend on, beyond those that the log itself has: Rewrite must keep the ids of
+// events from there on. It is the start of the chunk file that holds the last of the
+// Options.RecentIDs newest events, the active chunk not counted.
+func (l *Log) IDsFrom() (int64, error) {
+	v, err := l.view()
+	if err != nil {
+		return 0, err
+	}
+	defer v.release()
+	events := 0
+	for i := len(v.set.chunks) - 1; i >= 0; i-- {
+		c := v.set.chunks[i]
+		if !c.complete || c.footer.end > v.tail.End {
+			continue
+		}
+		if events += c.footer.records + c.footer.stubs; events >= l.opts.RecentIDs {
+			return c.start(), nil
+		}
+	}
+	return 0, nil
+}
+
+// Rewrite says how to make one chunk file out of one or several.
+type Rewrite struct {
+	First, Last int                // logical chunks: those of whole, complete files in use
+	Keep        func(*Stored) bool // which events stay; nil: all
+	IDsFrom     int64              // of removed events at or behind this position the ids are kept, in stubs; stubs before it go
+
+	// Pace, if not nil, is called between blocks of at most a few MiB with the bytes
+	// read since it was called last. It may wait; its error ends the work.
+	Pace func(ctx context.Context, bytes int64) error
+
+	// Reserve is how many bytes must stay free on the volume while the new file is
+	// written; with less the work ends with event.ErrDiskFull. 0: nobody looks.
+	Reserve int64
+}
+
+// Rewritten says what a Rewrite has done.
+type Rewritten struct {
+	Chunk        ChunkInfo // the file that is in use now
+	Files        int       // how many there were before
+	OldBytes     int64     // of those files
+	Removed      int       // events
+	RemovedBytes int64     // of their records
+}
