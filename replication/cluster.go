@@ -223,6 +223,7 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.node
 	o.LeaderAddress = func(node, _ string) string { return c.clientAddress(node) }
 	o.Outranked = c.outranked
+	o.Awaited = c.awaited
 	o.Behind = c.pull.kick
 	return o
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// short keeps the Raft logs so short that a node which was away needs a manifest.
+// short keeps the Raft logs so short that a node which was away needs a manifest, also one
+// that only raft does not reach: compaction does not wait for it.
 func short(o *replication.ClusterOptions) {
-	o.Replica.SnapshotEntries, o.Replica.TrailingEntries = 20, 5
+	o.Replica.SnapshotEntries, o.Replica.TrailingEntries, o.Replica.HoldTime = 20, 5, -1
 }
 
 // lag stops a node's raft from hearing the others, and has them go on for so long
@@ -249,4 +250,40 @@ func TestCatchingUpWhileWriting(t *testing.T) {
 			t.Errorf("node %s raised the alarm", n.name)
 		}
 	}
+}
+
+// A node whose own files were merged otherwise than those of another node gets what it lacks
+// from a third, and does not fetch the same file again and again.
+func TestCatchingUpAroundFilesThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory, short)
+	h.writes("s", 0, 10)
+	h.alike()
+	l := h.leader()
+	away := h.others(l)[0]
+	records := h.lag(away, "s", 10)
+	h.alike(h.others(away)...)
+	pack := func(n *node, frames func(all int) int) {
+		n.data.mu.Lock()
+		defer n.data.mu.Unlock()
+		n.data.packed = frames(len(n.data.frames))
+	}
+	away.data.tempMu.Lock()
+	away.data.merged = 1
+	away.data.tempMu.Unlock()
+	others := h.others(away)
+	for i, n := range others {
+		pack(n, func(all int) int { return all - 1 - i })
+	}
+	h.lift("lag")
+	away.says("merged differently")
+	away.data.tempMu.Lock()
+	unfit := away.data.unfit
+	away.data.tempMu.Unlock()
+	if unfit != 2 {
+		t.Errorf("files that do not fit were fetched %d times", unfit)
+	}
+	pack(others[0], func(int) int { return 0 })
+	h.alike()
+	away.holds("s", records)
 }

@@ -49,7 +49,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.ID(), phaseMember })
 		r := prepared
 		prepared = nil
-		if err := r.start(c.transport()); err != nil {
+		if err := r.start(c.transport(r)); err != nil {
 			return err
 		}
 		done := c.follow(ctx, r)
@@ -75,14 +75,15 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 	}
 }
 
-// transport is what connects raft for one life.
-func (c *Cluster) transport() raft.Transport {
+// transport is what connects the raft of a Replica.
+func (c *Cluster) transport(r *Replica) raft.Transport {
 	return c.port.Raft(wire.RaftOptions{
 		Address: func(id raft.ServerID) (string, bool) {
 			m, ok := c.member(string(id))
 			return m.ReplicationAddress, ok
 		},
 		Prepare: c.prepareInstall,
+		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.snaps.newest) },
 		Logger:  quiet{c.opts.Replica.Logger},
 	})
 }

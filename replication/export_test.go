@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -128,3 +129,9 @@ func Queued(c *Cluster) int {
 
 // StatsOf is where a node registers its figures.
 func StatsOf(c *Cluster) *stats.Registry { return c.opts.Replica.Stats }
+
+// RewriteStalls is how long the Raft log was closed to everybody while it was rewritten.
+func RewriteStalls(r *Replica) (mean, most time.Duration) {
+	h := r.metrics.erasures.Snapshot()
+	return time.Duration(h.Sum / float64(max(h.Count, 1)) * float64(time.Second)), time.Duration(h.RecentMax * float64(time.Second))
+}

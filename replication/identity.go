@@ -380,6 +380,7 @@ func firstEntry(o *Options, id Identity) *raft.Log {
 func (s *state) again(fail *failStop) *state {
 	s.stable.fail, s.logs.fail, s.snaps.fail = fail, fail, fail
 	s.logs.frozen.Store(false)
+	s.logs.closed = false
 	return s
 }
 

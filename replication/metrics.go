@@ -32,20 +32,23 @@ type metrics struct {
 	queue     *stats.Queue
 	writes    *stats.Work // of that queue
 	flushes   *flushes
+	erasures  *stats.Histogram
 }
 
 func newMetrics(r *stats.Registry) *metrics {
 	queue := r.Queue("StorageWriterQueue", "", 1)
 	return &metrics{
 		queue: queue, writes: queue.Work("WritePrepares"), flushes: newFlushes(r),
-		requests:  r.Counter("annals_replication_requests_total", "Requests that went into Raft entries."),
-		size:      r.Histogram("annals_replication_entry_bytes", "Size of the Raft entries proposed.", sizeBounds),
-		commit:    r.Histogram("annals_replication_commit_seconds", "Time from proposing a Raft entry until it was applied.", stats.DurationBounds),
-		barriers:  r.Counter("annals_replication_barriers_total", "Raft barriers proposed."),
-		refused:   r.Counter("annals_replication_entries_refused_total", "Raft entries that the fence refused, decided again."),
-		unknown:   r.Counter("annals_replication_outcomes_unknown_total", "Raft entries whose outcome stayed unknown."),
-		busy:      r.Counter("annals_replication_writes_refused_total", "Writes refused because too many were waiting."),
-		timeouts:  r.Counter("annals_replication_writes_timed_out_total", "Writes whose time was over before they were answered."),
+		requests: r.Counter("annals_replication_requests_total", "Requests that went into Raft entries."),
+		size:     r.Histogram("annals_replication_entry_bytes", "Size of the Raft entries proposed.", sizeBounds),
+		commit:   r.Histogram("annals_replication_commit_seconds", "Time from proposing a Raft entry until it was applied.", stats.DurationBounds),
+		barriers: r.Counter("annals_replication_barriers_total", "Raft barriers proposed."),
+		refused:  r.Counter("annals_replication_entries_refused_total", "Raft entries that the fence refused, decided again."),
+		unknown:  r.Counter("annals_replication_outcomes_unknown_total", "Raft entries whose outcome stayed unknown."),
+		busy:     r.Counter("annals_replication_writes_refused_total", "Writes refused because too many were waiting."),
+		timeouts: r.Counter("annals_replication_writes_timed_out_total", "Writes whose time was over before they were answered."),
+		erasures: r.Histogram("annals_replication_log_rewrite_stall_seconds",
+			"How long writes waited while the Raft log was rewritten to erase what is applied.", stats.DurationBounds),
 		snapshots: r.Counter("annals_replication_manifests_total", "Manifests written."),
 	}
 }
@@ -71,6 +74,8 @@ func (m *metrics) entry(requests, bytes int) {
 }
 
 func (m *metrics) committed(took time.Duration) { m.commit.Observe(took.Seconds()) }
+
+func (m *metrics) erased(stalled time.Duration) { m.erasures.Observe(stalled.Seconds()) }
 
 // Stats are figures of the write path.
 type Stats struct {

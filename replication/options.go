@@ -58,6 +58,10 @@ type Options struct {
 	// have. It must not block.
 	Behind func()
 
+	// Awaited returns the index of the first entry that another node, which is alive
+	// and catching up, still has to get from a leader; 0: there is no such node.
+	Awaited func() uint64
+
 	// LeaderAddress returns the address for clients, scheme://host:port, of the
 	// leader with the given node id and raft address; empty when not known.
 	LeaderAddress func(node, address string) string
@@ -91,6 +95,13 @@ type Options struct {
 	// both bounds; defaults 256 MiB and 1,024.
 	TrailingBytes   int64
 	TrailingEntries int
+
+	// Those that another node needs to catch up are kept as well: until so many bytes
+	// were stored meanwhile, default 1 GiB, and as long as that node gets on: it may stand still
+	// for HoldTime, default 30 s, negative: nothing is kept for it. EraseLog
+	// waits for it that long.
+	HoldBytes int64
+	HoldTime  time.Duration
 }
 
 // EnsureDefaults fills in what is zero.
@@ -104,6 +115,7 @@ func (o *Options) EnsureDefaults() {
 	def(&o.LoneElectionTimeout, 50*time.Millisecond)
 	def(&o.DrainTimeout, 5*time.Second)
 	def(&o.CloseTimeout, 20*time.Second)
+	def(&o.HoldTime, 30*time.Second)
 	if o.LogStore == "" {
 		o.LogStore = BoltDB
 	}
@@ -118,6 +130,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Behind == nil {
 		o.Behind = func() {}
+	}
+	if o.Awaited == nil {
+		o.Awaited = func() uint64 { return 0 }
 	}
 	if o.LeaderAddress == nil {
 		o.LeaderAddress = func(string, string) string { return "" }
@@ -140,6 +155,9 @@ func (o *Options) EnsureDefaults() {
 	if o.TrailingEntries == 0 {
 		o.TrailingEntries = 1024
 	}
+	if o.HoldBytes == 0 {
+		o.HoldBytes = 1 << 30
+	}
 }
 
 // Validate reports what cannot work.
@@ -158,7 +176,7 @@ func (o *Options) Validate() error {
 		"election timeouts must be 10ms at least")
 	bad(o.DrainTimeout < 0 || o.CloseTimeout < 0, "timeouts must not be negative")
 	bad(o.QueueRequests < 1 || o.QueueBytes < 1, "bounds of the queue must be positive")
-	bad(o.SnapshotBytes < 1 || o.TrailingBytes < 1 || o.TrailingEntries < 1, "bounds of snapshots must be positive")
+	bad(o.SnapshotBytes < 1 || o.TrailingBytes < 1 || o.TrailingEntries < 1 || o.HoldBytes < 1, "bounds of snapshots must be positive")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("replication options: %w", err)
 	}

@@ -30,7 +30,8 @@ type Replica struct {
 	metrics  *metrics
 	begin    raft.Configuration // that raft began with
 
-	configMu sync.Mutex    // guards exchanging raft's configuration of itself
+	configMu sync.Mutex // guards exchanging raft's configuration of itself
+	erasures erasures
 	anew     chan struct{} // closed when raft has to be started anew, by closing and opening the Replica
 	voided   sync.Once
 	closing  sync.Once
@@ -72,6 +73,9 @@ func prepareOn(o Options, left *state) (*Replica, error) {
 	} else if r.state, err = openState(&o, r.logger, r.fail); err != nil {
 		return nil, err
 	}
+	r.state.logs.covered = r.state.snaps.newest
+	r.erasures.ctx, r.erasures.stop = context.WithCancel(context.Background())
+	r.erasures.turn = make(chan struct{}, 1)
 	r.state.logs.flushes, r.metrics.flushes.told = r.metrics.flushes, r.opts.OnFlush
 	if r.begin, err = r.state.checkStart(o.Log); err != nil {
 		return nil, errors.Join(err, r.state.close())
@@ -280,20 +284,6 @@ func (r *Replica) Stats() Stats {
 	return s
 }
 
-// EraseLog removes from the Raft log, and from its files, everything that is
-// applied: data that was erased from the event log must not linger there. Each
-// node does it for itself.
-//
-// raft can take no snapshot before anything was applied since the start. The
-// barrier of the leader's election is applied on all nodes, so that this passes
-// as soon as there is a leader.
-func (r *Replica) EraseLog() error {
-	if err := r.snaps.take(0); err != nil {
-		return fmt.Errorf("erase raft log: %w", err)
-	}
-	return r.state.logs.Rewrite(r.logger)
-}
-
 // Close answers every waiting request, lets the entry under way resolve, writes
 // a last manifest and stops raft. It returns even when a disk hangs, then with
 // an error. The state machine must be closed after it.
@@ -319,6 +309,7 @@ func (r *Replica) shutdown() error {
 		r.logger.Warn("the entry under way did not resolve before shutdown")
 	}
 	r.snaps.stop()
+	r.erasures.end()
 	if r.fail.check() == nil && r.machine.dirty() && !r.state.logs.frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
 			r.logger.Warn("no manifest was written at shutdown, the next start replays more", keyError, err)

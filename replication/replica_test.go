@@ -264,7 +264,7 @@ func TestRule21EraseLog(t *testing.T) {
 			write(t, r, "to-be-forgotten", -1, 0)
 			closeReplica(t, r)
 			r = open(t, toyOptions(y, dir, kind)) // nothing was applied since the start
-			if err := r.EraseLog(); err != nil {
+			if err := r.EraseLog(t.Context(), y.Tail().End); err != nil {
 				t.Fatal(err)
 			}
 			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -300,7 +300,7 @@ func TestInMemory(t *testing.T) {
 	for i := range int64(100) {
 		write(t, r, "a", i-1, i)
 	}
-	if err := r.EraseLog(); err != nil {
+	if err := r.EraseLog(t.Context(), y.Tail().End); err != nil {
 		t.Error(err)
 	}
 	write(t, r, "a", 99, 100)

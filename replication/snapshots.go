@@ -281,14 +281,15 @@ func (s *snapshotStore) publish(snap *snapshot) error {
 	return nil
 }
 
-// newest is the index of the newest manifest, 0 when there is none.
-func (s *snapshotStore) newest() uint64 {
+// newest is the index of the newest manifest and its term, 0 when there is none.
+// All entries up to there are committed and applied here.
+func (s *snapshotStore) newest() (index, term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
-		return 0
+		return 0, 0
 	}
-	return s.list[0].meta.Index
+	return s.list[0].meta.Index, s.list[0].meta.Term
 }
 
 func (s *snapshotStore) removeFile(snap *snapshot) error {

@@ -53,7 +53,7 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 		// A manifest was installed over entries of a leader that lost: they are of another
 		// history. raft would go on from the last of them for ever.
 		var entry raft.Log
-		if err := s.logs.GetLog(base.meta.Index, &entry); err != nil {
+		if err := s.logs.read(base.meta.Index, &entry); err != nil {
 			return raft.Configuration{}, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, base.meta.Index, err)
 		}
 		if entry.Term != base.meta.Term {
@@ -177,7 +177,7 @@ func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 		term = base.meta.Term
 	case first <= tail.Index && tail.Index <= last:
 		var entry raft.Log
-		err := s.logs.GetLog(tail.Index, &entry)
+		err := s.logs.read(tail.Index, &entry)
 		if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 			return err
 		}
@@ -198,7 +198,7 @@ func (s *state) scan(base *snapshot, last uint64) (raft.Configuration, error) {
 	configuration := base.meta.Configuration
 	var entry raft.Log
 	for index := base.meta.Index + 1; index <= last; index++ {
-		if err := s.logs.GetLog(index, &entry); err != nil {
+		if err := s.logs.read(index, &entry); err != nil {
 			return configuration, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, index, err)
 		}
 		if entry.Type == raft.LogConfiguration {

@@ -22,7 +22,8 @@ type snapshotter struct {
 	entries atomic.Uint64
 	bytes   atomic.Int64
 
-	mu sync.Mutex // held while one is written, so that EraseLog's setting is its own
+	mu   sync.Mutex // held while one is written
+	held int64      // guarded by mu: what was stored since compaction waits for another node
 }
 
 // newSnapshotter counts what the Raft log holds beyond the newest manifest: a
@@ -74,21 +75,46 @@ func (s *snapshotter) stop() {
 }
 
 // take has a manifest written and the Raft log cut, leaving at most so many
-// entries behind the newest, and at most as many as the bound in bytes allows.
+// entries behind the newest, and at most as many as the bound in bytes allows; more
+// of both while another node that is catching up needs them.
 func (s *snapshotter) take(maxTrailing uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.replica
 	entries, bytes := s.entries.Load(), s.bytes.Load()
-	if err := r.keepTrailing(min(maxTrailing, r.state.logs.sizes.trailing(r.raft.LastIndex(), r.opts.TrailingBytes))); err != nil {
+	last := r.raft.LastIndex()
+	keep := min(maxTrailing, r.state.logs.sizes.trailing(last, r.opts.TrailingBytes))
+	if err := r.keepTrailing(keep); err != nil {
 		return err
 	}
+	r.state.logs.needed.Store(s.hold(last, keep, bytes+int64(entries)*entryCost))
 	err := r.raft.Snapshot().Error()
 	// What this attempt saw does not count any more even if it failed, or each
 	// entry would cause the next attempt.
 	s.entries.Add(-entries)
 	s.bytes.Add(-bytes)
 	return err
+}
+
+// entryCost is what an entry counts beside its data where it is held for another node.
+const entryCost = 1 << 10
+
+// hold returns the index of the first entry that another node needs to catch up, 0 if
+// there is none, if it is kept anyway, or if that has gone on for too long. stored is
+// what came since it was asked last.
+func (s *snapshotter) hold(last, keep uint64, stored int64) uint64 {
+	logs, o := s.replica.state.logs, &s.replica.opts
+	need := o.Awaited()
+	if need == 0 || need+keep > last || logs.full.Load() {
+		s.held = 0
+		return 0
+	}
+	if s.held += stored; s.held > o.HoldBytes {
+		s.replica.logger.Warn("another node is catching up too slowly: the entries that it needs are deleted, it has to fetch data", keyIndex, need)
+		s.held = 0
+		return 0
+	}
+	return need
 }
 
 // keepTrailing sets how many entries the next manifest leaves in the Raft log.

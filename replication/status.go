@@ -119,6 +119,9 @@ type peer struct {
 	agrees verdict // whether its log and ours are of one history
 
 	before, mark heardEnd
+
+	level bool      // its Raft log was as long as this node's
+	moved time.Time // when it was level last, or got entries
 }
 
 // heardEnd is where a node's log ended at some time. A peer's before is at least half of
@@ -131,6 +134,9 @@ type heardEnd struct {
 // since goes on from what was known of the node.
 func (p *peer) since(old peer) {
 	p.before, p.mark = old.before, old.mark
+	if !p.level && p.status.Last <= old.status.Last {
+		p.moved = old.moved
+	}
 	if p.at.Sub(old.mark.at) >= peerPace/2 {
 		p.before, p.mark = old.mark, heardEnd{p.status.Tail.End, p.at}
 	}
@@ -286,7 +292,11 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 	if err := c.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
 		return peer{}, err
 	}
-	p := peer{status: s, at: time.Now(), ours: own.End}
+	p := peer{status: s, at: time.Now(), ours: own.End, level: true}
+	p.moved = p.at
+	if r := c.replica.Load(); r != nil {
+		p.level = s.Last >= r.raft.LastIndex()
+	}
 	if m == nil || !s.HasLog || s.Cluster != c.ID() {
 		return p, nil
 	}

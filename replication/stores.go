@@ -72,14 +72,25 @@ type logStore struct {
 	// open opens a backing of this kind; Rewrite needs it.
 	open func(path string) (logBacking, error)
 
+	// covered is the newest manifest: its entry may be gone while others behind it are
+	// there, and raft asks for its term. nil: there is none.
+	covered func() (index, term uint64)
+
 	// mu is held for reading by each operation, although that does I/O: bbolt and
 	// the WAL order readers and writers themselves. It is held for writing only
 	// while Rewrite or Close exchanges the backing under everybody's feet.
-	mu    sync.RWMutex
-	inner logBacking
+	mu     sync.RWMutex
+	inner  logBacking
+	closed bool
+	cuts   atomic.Uint64 // deletions; raised within mu, after each
+
+	rewriting sync.Mutex // held by Rewrite; mu nests in it
 
 	// frozen: what the log holds is void, and raft is about to be started anew on an empty one.
 	frozen atomic.Bool
+	// needed is the first entry that another node needs to catch up; 0: there is none. raft
+	// counts what it keeps from the end, which moves on, so that it cannot be told exactly.
+	needed atomic.Uint64
 	// full: the disk has no room for entries with data. What raft needs for itself still goes.
 	full atomic.Bool
 }
@@ -131,7 +142,23 @@ func (s *logStore) LastIndex() (uint64, error) {
 }
 
 // GetLog reads one entry. The error for a missing one is raft.ErrLogNotFound itself, which raft compares.
+//
+// Of the entry that the newest manifest ends with, index and term are known even if
+// it was deleted. A follower needs them to take what comes next. A leader never
+// sends it: what is before it is gone too, and so a manifest goes out instead.
 func (s *logStore) GetLog(index uint64, log *raft.Log) error {
+	err := s.read(index, log)
+	if err == raft.ErrLogNotFound && s.covered != nil {
+		if last, term := s.covered(); index == last && index > 0 {
+			*log = raft.Log{Index: index, Term: term, Type: raft.LogNoop}
+			return nil
+		}
+	}
+	return err
+}
+
+// read reads one entry that is there.
+func (s *logStore) read(index uint64, log *raft.Log) error {
 	if s.cache.get(index, log) {
 		return nil
 	}
@@ -182,6 +209,10 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	if s.frozen.Load() {
 		return errFrozen
 	}
+	high, err := s.spare(low, high)
+	if err != nil || high < low {
+		return err
+	}
 	s.cache.drop(low, high)
 	if err := s.deleteRange(low, high); err != nil {
 		return s.fail.fail(fmt.Errorf("delete entries from %s: %w", s.path, err))
@@ -189,11 +220,28 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	return nil
 }
 
+// spare returns up to where a range may be deleted. What is cut off the front ends
+// before what another node needs, and the entry before that, whose term belongs to it. Deleting the
+// end, or everything, is never about that.
+func (s *logStore) spare(low, high uint64) (uint64, error) {
+	needed := s.needed.Load()
+	if needed == 0 || high+1 < needed {
+		return high, nil
+	}
+	first, err := s.FirstIndex()
+	if err != nil {
+		return 0, err
+	}
+	last, err := s.LastIndex()
+	if err != nil || low > first || high >= last {
+		return high, err
+	}
+	return max(needed, 2) - 2, nil
+}
+
 func (s *logStore) deleteRange(low, high uint64) error {
 	if s.kind.deleteSlice == 0 {
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		return s.inner.DeleteRange(low, high)
+		return s.deleteSlice(low, high)
 	}
 	first, err := s.FirstIndex()
 	if err != nil {
@@ -214,10 +262,7 @@ func (s *logStore) deleteRange(low, high uint64) error {
 				to = low + s.kind.deleteSlice - 1
 			}
 		}
-		s.mu.RLock()
-		err := s.inner.DeleteRange(from, to)
-		s.mu.RUnlock()
-		if err != nil {
+		if err := s.deleteSlice(from, to); err != nil {
 			return err
 		}
 		if fromBack {
@@ -229,10 +274,18 @@ func (s *logStore) deleteRange(low, high uint64) error {
 	return nil
 }
 
+func (s *logStore) deleteSlice(low, high uint64) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	defer s.cuts.Add(1)
+	return s.inner.DeleteRange(low, high)
+}
+
 // Close closes the backing. Nothing may be asked of the store afterwards.
 func (s *logStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	if err := s.inner.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}
@@ -270,54 +323,4 @@ func (s *stableStore) Close() error {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}
 	return nil
-}
-
-// copyEntries copies the live entries of a Raft log: those from the last gap
-// on, since raft never looks behind a gap. The target must be empty.
-func copyEntries(dst, src raft.LogStore) error {
-	first, err := src.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := src.LastIndex()
-	if err != nil || last == 0 {
-		return err
-	}
-	var batch []*raft.Log
-	bytes := 0
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		err := dst.StoreLogs(batch)
-		batch, bytes = nil, 0
-		return err
-	}
-	begun := first
-	for index := first; index <= last; index++ {
-		entry := new(raft.Log)
-		err := src.GetLog(index, entry)
-		if errors.Is(err, raft.ErrLogNotFound) {
-			if err := flush(); err != nil {
-				return err
-			}
-			if index > begun {
-				if err := dst.DeleteRange(begun, index-1); err != nil {
-					return err
-				}
-			}
-			begun = index + 1
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read entry %d: %w", index, err)
-		}
-		batch = append(batch, entry)
-		if bytes += len(entry.Data); len(batch) >= 64 || bytes >= 8<<20 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
 }

@@ -254,50 +254,17 @@ func dropTwin(dir string, want *logKind, open func(*logKind, string) (logBacking
 	return nil
 }
 
-// fillNew makes path.new, a complete and durable copy of src.
-func fillNew(kind *logKind, path string, src logBacking, logger hclog.Logger) (err error) {
-	fresh := path + newSuffix
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(fresh))
-		}
-	}()
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	if err := createLog(kind, fresh, src, logger); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// createLog makes a Raft log with the creation id and the live entries of src.
-func createLog(kind *logKind, path string, src logBacking, logger hclog.Logger) error {
-	id, err := src.Get(keyCreation)
-	if err != nil {
-		return err
-	}
-	if err := kind.create(path); err != nil {
-		return err
-	}
-	dst, err := kind.open(path, logger)
-	if err != nil {
-		return err
-	}
-	err = dst.Set(keyCreation, id)
-	if err == nil {
-		err = copyEntries(dst, src)
-	}
-	return errors.Join(err, dst.Close())
-}
-
 func convertLog(dir string, from, to *logKind, open func(*logKind, string) (logBacking, error), logger hclog.Logger) error {
 	oldPath, newPath := filepath.Join(dir, from.name), filepath.Join(dir, to.name)
 	src, err := open(from, oldPath)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fillNew(to, newPath, src, logger), src.Close()); err != nil {
+	fresh, err := fillNew(to, newPath, src, 0, logger)
+	if err == nil {
+		err = errors.Join(fresh.Close(), syncDir(dir))
+	}
+	if err = errors.Join(err, src.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(newPath+newSuffix, newPath); err != nil {
@@ -307,55 +274,4 @@ func convertLog(dir string, from, to *logKind, open func(*logKind, string) (logB
 		return err
 	}
 	return remove(oldPath)
-}
-
-// Rewrite copies the live entries into a fresh store and deletes the old one,
-// so that nothing of deleted entries stays on disk: bbolt does not overwrite
-// pages that it frees, and the WAL deletes whole segments only. Appends and
-// reads wait meanwhile. An error before the exchange leaves all as it was; one
-// during the exchange stops the node.
-func (s *logStore) Rewrite(logger hclog.Logger) error {
-	if err := s.fail.check(); err != nil {
-		return err
-	}
-	if s.kind == memKind {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := fillNew(s.kind, s.path, s.inner, logger); err != nil {
-		return fmt.Errorf("rewrite %s: %w", s.path, err)
-	}
-	if err := s.exchange(); err != nil {
-		return s.fail.fail(fmt.Errorf("rewrite %s: %w", s.path, err))
-	}
-	return nil
-}
-
-func (s *logStore) exchange() error {
-	if err := s.inner.Close(); err != nil {
-		return err
-	}
-	dir := filepath.Dir(s.path)
-	if err := os.Rename(s.path, s.path+oldSuffix); err != nil {
-		return err
-	}
-	if err := syncDir(dir); err != nil {
-		return err
-	}
-	if err := os.Rename(s.path+newSuffix, s.path); err != nil {
-		return err
-	}
-	if err := syncDir(dir); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(s.path + oldSuffix); err != nil {
-		return err
-	}
-	inner, err := s.open(s.path)
-	if err != nil {
-		return err
-	}
-	s.inner = inner
-	return syncDir(dir)
 }

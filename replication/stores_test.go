@@ -85,7 +85,7 @@ func TestRule20FailStop(t *testing.T) {
 			calls := inner.calls
 			for _, err := range []error{
 				call(logs, stable, snaps), logs.StoreLogs(entries(6, 6)), logs.DeleteRange(1, 1),
-				stable.Set([]byte("k"), nil), stable.SetUint64([]byte("k"), 2), snaps.publish(&snapshot{}), logs.Rewrite(hclog.NewNullLogger()),
+				stable.Set([]byte("k"), nil), stable.SetUint64([]byte("k"), 2), snaps.publish(&snapshot{}), rewritten(logs, 0),
 			} {
 				if err != first {
 					t.Errorf("later call returned %v", err)
@@ -248,6 +248,20 @@ func checkEntries(t *testing.T, s *logStore, first, last uint64) {
 	}
 }
 
+func rewritten(s *logStore, through uint64) error {
+	_, err := s.Rewrite(through, hclog.NewNullLogger())
+	return err
+}
+
+// filled makes path.new as Rewrite does, and closes it.
+func filled(s *logStore, path string) error {
+	fresh, err := fillNew(s.kind, path, s.inner, 0, hclog.NewNullLogger())
+	if err != nil {
+		return err
+	}
+	return fresh.Close()
+}
+
 func mustNot(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -279,7 +293,7 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 			mustNot(t, s.StoreLog(&raft.Log{Index: 91, Data: secret}))
 			mustNot(t, s.StoreLogs(entries(92, 200)))
 			mustNot(t, s.DeleteRange(1, 100))
-			mustNot(t, s.Rewrite(hclog.NewNullLogger()))
+			mustNot(t, rewritten(s, 100))
 			checkEntries(t, s, 101, 200)
 			mustNot(t, s.StoreLogs(entries(201, 210)))
 			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -303,6 +317,85 @@ func TestRule21RewriteLeavesNothingOfDeletedEntries(t *testing.T) {
 			if s.IsMonotonic() != (kind == walKind) {
 				t.Error("IsMonotonic is not the backing's")
 			}
+		})
+	}
+}
+
+// The same with files that were used again and again: sealed and preallocated segments of
+// the WAL, freed and shared pages of bbolt, and the end of the log cut and written anew.
+func TestRule21RewriteOfLargeLogs(t *testing.T) {
+	t.Parallel()
+	for _, kind := range allKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTestLog(t, dir, kind)
+			secret := []byte("to be forgotten")
+			data := bytes.Repeat(secret, (1<<20)/len(secret))
+			store := func(from, to uint64, data []byte) {
+				for i := from; i <= to; i++ {
+					mustNot(t, s.StoreLog(&raft.Log{Index: i, Term: 1, Data: data}))
+				}
+			}
+			store(1, 100, data)
+			mustNot(t, s.DeleteRange(1, 70))
+			mustNot(t, s.DeleteRange(91, 100))
+			store(91, 140, []byte("kept"))
+			mustNot(t, rewritten(s, 90))
+			check := func() {
+				t.Helper()
+				err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+					if err != nil || d.IsDir() {
+						return err
+					}
+					content, err := os.ReadFile(path)
+					if bytes.Contains(content, secret) {
+						t.Errorf("%s still holds the entry", path)
+					}
+					return err
+				})
+				mustNot(t, err)
+			}
+			check()
+			store(141, 150, []byte("kept"))
+			closeLog(t, s)
+			check()
+			s = openTestLog(t, dir, kind)
+			defer closeLog(t, s)
+			first, err1 := s.FirstIndex()
+			last, err2 := s.LastIndex()
+			if first != 91 || last != 150 || err1 != nil || err2 != nil {
+				t.Errorf("holds %d to %d", first, last)
+			}
+		})
+	}
+}
+
+// What is cut off the front ends before what another node needs.
+func TestRule10EntriesThatANodeNeeds(t *testing.T) {
+	t.Parallel()
+	for _, kind := range allKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			s := openTestLog(t, t.TempDir(), kind)
+			defer closeLog(t, s)
+			mustNot(t, s.StoreLogs(entries(1, 100)))
+			s.needed.Store(1)
+			mustNot(t, s.DeleteRange(1, 50))
+			checkEntries(t, s, 1, 100)
+			s.needed.Store(31)
+			mustNot(t, s.DeleteRange(1, 20))
+			checkEntries(t, s, 21, 100)
+			mustNot(t, s.DeleteRange(21, 60))
+			checkEntries(t, s, 30, 100)
+			mustNot(t, s.DeleteRange(30, 60))
+			checkEntries(t, s, 30, 100)
+			mustNot(t, s.DeleteRange(91, 100)) // of another history
+			checkEntries(t, s, 30, 90)
+			s.needed.Store(0)
+			mustNot(t, s.DeleteRange(30, 80))
+			checkEntries(t, s, 81, 90)
+			s.needed.Store(82)
+			mustNot(t, s.DeleteRange(81, 90))
+			checkEntries(t, s, 0, 0)
 		})
 	}
 }
@@ -360,18 +453,18 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		}},
 		{"new one complete", func(t *testing.T, dir, path string) {
 			s := openTestLog(t, dir, kindAt(path))
-			mustNot(t, fillNew(s.kind, path, s.inner, hclog.NewNullLogger()))
+			mustNot(t, filled(s, path))
 			closeLog(t, s)
 		}},
 		{"old one renamed", func(t *testing.T, dir, path string) {
 			s := openTestLog(t, dir, kindAt(path))
-			mustNot(t, fillNew(s.kind, path, s.inner, hclog.NewNullLogger()))
+			mustNot(t, filled(s, path))
 			closeLog(t, s)
 			mustNot(t, os.Rename(path, path+oldSuffix))
 		}},
 		{"new one renamed", func(t *testing.T, dir, path string) {
 			s := openTestLog(t, dir, kindAt(path))
-			mustNot(t, fillNew(s.kind, path, s.inner, hclog.NewNullLogger()))
+			mustNot(t, filled(s, path))
 			closeLog(t, s)
 			mustNot(t, os.Rename(path, path+oldSuffix))
 			mustNot(t, os.Rename(path+newSuffix, path))
@@ -399,7 +492,8 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 			s := openTestLog(t, dir, boltKind)
 			mustNot(t, s.StoreLogs(entries(5, 30)))
 			path := filepath.Join(dir, walKind.name)
-			mustNot(t, fillNew(walKind, path, s.inner, hclog.NewNullLogger()))
+			s.kind = walKind
+			mustNot(t, filled(s, path))
 			closeLog(t, s)
 			mustNot(t, os.Rename(path+newSuffix, path))
 			s = openTestLog(t, dir, started)

@@ -32,6 +32,10 @@ type RaftOptions struct {
 	MaxInFlight int           // messages of a pipeline that wait for their answers; default 16, 1: no pipelines
 	MaxRPCBytes int           // of entries in one message, or a single larger entry; default 16 MiB
 
+	// Append is called with every message of entries before raft is, and may change
+	// it. It must not block. Default: nothing is done.
+	Append func(*raft.AppendEntriesRequest)
+
 	// Prepare is called with every snapshot that another node wants to install,
 	// before raft is asked. The snapshot is handed to raft when it returns nil;
 	// else the other node gets the error and raft never hears of it. It must return when
@@ -189,6 +193,9 @@ func (r *Raft) pump() {
 				// be taken for messages: no answer can be made of this, and the connection ends.
 				rpc.Respond(noAnswer{}, errors.New("snapshots have connections of their own"))
 				continue
+			}
+			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.Append != nil {
+				r.opts.Append(req)
 			}
 			select {
 			case r.consumer <- rpc:

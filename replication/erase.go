@@ -1,0 +1,235 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// erasePace is how often is looked at what an erasure waits for.
+const erasePace = 50 * time.Millisecond
+
+// erasures are the calls of EraseLog. Their work goes on when a caller has gone.
+type erasures struct {
+	ctx     context.Context // until the Replica closes
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	turn    chan struct{} // capacity 1: held by the one that works
+	mu      sync.Mutex    // guards closed; nests no other lock
+	closed  bool
+}
+
+// end calls them off and waits.
+func (e *erasures) end() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.stop()
+	e.running.Wait()
+}
+
+// begin counts one more, unless they were called off.
+func (e *erasures) begin() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.running.Add(1)
+	}
+	return !e.closed
+}
+
+// EraseLog removes this node's copy of events from its Raft log: when it returns nil, no
+// file in the folder raft holds an entry whose records lie below a position of the event log,
+// nor any other that was applied when it was called. Each node does it for itself, whatever its role.
+//
+// Entries that are not applied yet, and those that came since, stay, so that a follower
+// that lags a little goes on undisturbed. One that is catching up and alive is waited for, at
+// most Options.HoldTime; after that it has to fetch data as if it had been away.
+//
+// The error is event.ErrNotReady as long as no Replica runs. When the context ends the call
+// returns at once; what it has begun is finished.
+func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
+	r := c.replica.Load()
+	if r == nil {
+		return fmt.Errorf("erase the Raft log: %w", event.ErrNotReady)
+	}
+	return r.erase(ctx, upTo, c.awaitOthers)
+}
+
+// EraseLog does what Cluster.EraseLog does, without waiting for other nodes.
+func (r *Replica) EraseLog(ctx context.Context, upTo int64) error { return r.erase(ctx, upTo, nil) }
+
+// erase waits with others, if given, for nodes that need the entries up to an index.
+func (r *Replica) erase(ctx context.Context, upTo int64, others func(ctx context.Context, index uint64)) error {
+	if !r.erasures.begin() {
+		return fmt.Errorf("erase the Raft log: %w", event.ErrNotReady)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(r.erasures.ctx, func() { cancel(event.ErrNotReady) })
+	done := make(chan error, 1)
+	go func() {
+		defer r.erasures.running.Done()
+		defer cancel(nil)
+		defer detach()
+		select {
+		case r.erasures.turn <- struct{}{}:
+			done <- r.eraseThrough(ctx, upTo, others)
+			<-r.erasures.turn
+		case <-ctx.Done():
+			done <- context.Cause(ctx)
+		}
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		select {
+		case err = <-done: // It may be why the context is over.
+		default:
+			err = context.Cause(ctx)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, event.ErrClosed):
+		err = event.ErrNotReady
+	}
+	return fmt.Errorf("erase the Raft log: %w", err)
+}
+
+func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(context.Context, uint64)) error {
+	// What was fetched from other nodes comes to the Raft log later: raft is waited for.
+	var through uint64
+	for {
+		if tail := r.opts.Log.Tail(); through == 0 && tail.End >= upTo {
+			if through = tail.Index; through == 0 {
+				return nil // Nothing was ever applied.
+			}
+		}
+		if through > 0 && r.raft.AppliedIndex() >= through {
+			break
+		}
+		if err := waitSome(ctx, erasePace, nil); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if others != nil {
+		others(ctx, through)
+	}
+	if err := r.cover(ctx, through); err != nil {
+		return err
+	}
+	stalled, err := r.state.logs.Rewrite(through, r.logger)
+	if err != nil {
+		return err
+	}
+	r.metrics.erased(stalled)
+	r.logger.Info("the Raft log was rewritten, without what is applied", keyIndex, through, "stalled", stalled.Round(time.Microsecond))
+	return nil
+}
+
+// cover has manifests written until one covers an index that is applied, or about to be.
+//
+// raft refuses in some moments, for example while nothing has been applied since it was
+// started: then there are entries up to the index on their way to the state machine.
+func (r *Replica) cover(ctx context.Context, through uint64) error {
+	for {
+		if index, _ := r.state.snaps.newest(); index >= through {
+			return ctx.Err()
+		}
+		err := r.snaps.take(uint64(r.opts.TrailingEntries))
+		if index, _ := r.state.snaps.newest(); index >= through {
+			return ctx.Err()
+		}
+		if failed := r.fail.check(); failed != nil {
+			return failed
+		}
+		if errors.Is(err, raft.ErrRaftShutdown) {
+			return err
+		}
+		if waitSome(ctx, erasePace, nil) != nil {
+			if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+				return fmt.Errorf("%w; the manifest was not written: %w", context.Cause(ctx), err)
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// awaitOthers waits until no other node that is catching up needs entries up to
+// an index, at most HoldTime.
+func (c *Cluster) awaitOthers(ctx context.Context, index uint64) {
+	hold := c.opts.Replica.HoldTime
+	if c.gossip == nil || hold <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, hold)
+	defer cancel()
+	for {
+		c.askPeers(ctx)
+		need := c.awaited()
+		if need == 0 || need > index || waitSome(ctx, erasePace, nil) != nil {
+			return
+		}
+	}
+}
+
+// awaited is the index of the first entry that a member which is catching up needs: one
+// that was heard of late, and got on within HoldTime. Nodes for which the Raft
+// log reaches back no more need a manifest instead, and nothing of what is older.
+func (c *Cluster) awaited() (need uint64) {
+	r := c.replica.Load()
+	if r == nil || c.gossip == nil {
+		return 0
+	}
+	first, err := r.state.logs.FirstIndex()
+	if err != nil || first == 0 {
+		return 0
+	}
+	last, members := r.raft.LastIndex(), c.members()
+	now := time.Now()
+	for _, m := range c.others() {
+		p, ok := c.peers.get(m.Node)
+		next := p.status.Last + 1
+		if !ok || !p.status.Running || !members[m.Node.String()] || now.Sub(p.at) > heardFor || now.Sub(p.moved) > c.opts.Replica.HoldTime {
+			continue
+		}
+		if next >= first && next <= last && (need == 0 || next < need) {
+			need = next
+		}
+	}
+	return need
+}
+
+// trimAppend cuts off a message of entries what the newest manifest covers.
+//
+// All of that is committed and applied here, as it is at any leader of this term. But
+// raft compares what precedes a message with its Raft log, where nothing may be left of it: when a message is
+// repeated, or comes from a new leader that does not know how far this node is, raft would refuse it, and the
+// leader would go back, entry by entry, and then offer its manifest, which is
+// older than this node's. Neither would ever get on.
+func trimAppend(a *raft.AppendEntriesRequest, covered func() (index, term uint64)) {
+	if a.PrevLogEntry == 0 && len(a.Entries) == 0 {
+		return // A heartbeat, which compares nothing.
+	}
+	index, term := covered()
+	if a.PrevLogEntry >= index {
+		return
+	}
+	from := slices.IndexFunc(a.Entries, func(l *raft.Log) bool { return l.Index > index })
+	if from < 0 {
+		from = len(a.Entries)
+	}
+	a.Entries = a.Entries[from:]
+	a.PrevLogEntry, a.PrevLogTerm = index, term
+	// Entries of this node behind those that were compared may be of another history: they are not committed by this.
+	a.LeaderCommitIndex = min(a.LeaderCommitIndex, index+uint64(len(a.Entries)))
+}

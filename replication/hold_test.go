@@ -1,0 +1,105 @@
+package replication_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// deaf stops a node's raft from hearing the others; the others of its services go on, so that it is known to be alive.
+func (h *house) deaf(n *node) {
+	id := n.cluster.Load().Node()
+	h.cut("deaf", func(from event.ID, to *node, kind wire.Kind) bool {
+		return kind != wire.KindService && (to == n || from == id)
+	})
+}
+
+// cutBehind reports whether a node's Raft log reaches back no more to what follows an index.
+func (n *node) cutBehind(index uint64) bool {
+	first, err := replication.FirstIndex(n.cluster.Load())
+	return err == nil && (first == 0 || first > index+1)
+}
+
+func holding30(change func(*replication.Options)) func(o *replication.ClusterOptions) {
+	return func(o *replication.ClusterOptions) {
+		o.Replica.SnapshotEntries, o.Replica.TrailingEntries, o.Replica.HoldTime = 20, 5, time.Hour
+		change(&o.Replica)
+	}
+}
+
+// While a node that is alive is catching up, the entries that it needs stay, so that it need not fetch data.
+func TestRule10CompactionWaitsForWhoCatchesUp(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk, holding30(func(*replication.Options) {}))
+	h.writes("s", 0, 10)
+	h.alike()
+	l := h.leader()
+	n := h.others(l)[0]
+	h.deaf(n)
+	last := n.raft().LastIndex()
+	before := manifests(l)
+	records := int64(10)
+	for ; manifests(l) < before+5; records++ {
+		h.write("s", records)
+	}
+	if h.leader() != l {
+		t.Skip("another node leads")
+	}
+	if l.cutBehind(last) {
+		t.Error("the entries that the node needs were deleted")
+	}
+	// Erasing waits too.
+	done := make(chan error, 1)
+	go func() { done <- l.cluster.Load().EraseLog(t.Context(), l.data.Tail().End) }()
+	select {
+	case err := <-done:
+		t.Fatalf("erased at once: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	h.lift("deaf")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	h.alike()
+	n.holds("s", records)
+	if pulled, _ := n.data.pulls(); pulled > 0 || n.data.restores > 0 {
+		t.Errorf("%d frames were fetched, %d manifests came", pulled, n.data.restores)
+	}
+	if !l.cutBehind(last) {
+		t.Error("nothing was erased")
+	}
+}
+
+func manifests(n *node) uint64 { return n.cluster.Load().Replica().Stats().Manifests }
+
+// It waits for so much only, and for so long only; then the node fetches data.
+func TestRule10CompactionWaitsNotForEver(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*replication.Options){
+		"bytes": func(o *replication.Options) { o.HoldBytes = 64 << 10 },
+		"time":  func(o *replication.Options) { o.HoldTime = 300 * time.Millisecond },
+		"never": func(o *replication.Options) { o.HoldTime = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := startHouse(t, 3, inMemory, holding30(change))
+			h.writes("s", 0, 10)
+			h.alike()
+			n := h.others(h.leader())[0]
+			last := n.raft().LastIndex()
+			h.deaf(n)
+			records := h.outrun(n, last, "s", 10)
+			if name == "time" {
+				if err := h.leader().cluster.Load().EraseLog(t.Context(), 0); err != nil {
+					t.Error(err)
+				}
+			}
+			h.lift("deaf")
+			h.alike()
+			n.holds("s", records)
+		})
+	}
+}

@@ -1,0 +1,261 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Rewrite copies the entries behind an index into a fresh store and deletes the
+// old one, so that nothing of others stays on disk: bbolt does not overwrite pages
+// that it frees, and the WAL removes whole segments only. A manifest must cover
+// the entries up to the index.
+//
+// Most is copied while the store is in use. Appends and reads wait for the rest
+// and for the exchange only, for as long as it returns; the old files are removed
+// when they go on. An error before the exchange leaves all as it was; one during or after
+// the exchange stops the node.
+func (s *logStore) Rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
+	if err := s.fail.check(); err != nil {
+		return 0, err
+	}
+	s.rewriting.Lock()
+	defer s.rewriting.Unlock()
+	if s.frozen.Load() {
+		through = math.MaxUint64 - 1 // It is void altogether.
+	}
+	s.cache.drop(0, through)
+	if s.kind == memKind {
+		return 0, s.forget(through)
+	}
+	stalled, err = s.rewrite(through, logger)
+	if err != nil {
+		return stalled, err
+	}
+	dir := filepath.Dir(s.path)
+	if err := errors.Join(syncDir(dir), os.RemoveAll(s.path+oldSuffix), syncDir(dir)); err != nil {
+		return stalled, s.fail.fail(fmt.Errorf("rewrite %s: %w", s.path, err))
+	}
+	return stalled, nil
+}
+
+// forget is Rewrite in memory.
+func (s *logStore) forget(through uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil || first == 0 || first > through {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	return s.deleteSlice(first, min(through, last))
+}
+
+func (s *logStore) rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
+	defer func() {
+		if err != nil && s.fail.check() == nil {
+			err = fmt.Errorf("rewrite %s: %w", s.path, errors.Join(err, os.RemoveAll(s.path+newSuffix)))
+		}
+	}()
+	cuts := s.cuts.Load()
+	fresh, err := fillNew(s.kind, s.path, shared{s}, through+1, logger)
+	if err != nil {
+		logger.Debug("the Raft log could not be copied while it was in use", keyError, err)
+	}
+	begun := time.Now()
+	s.mu.Lock()
+	defer func() {
+		s.mu.Unlock()
+		stalled = time.Since(begun)
+	}()
+	if s.closed {
+		return 0, errors.Join(event.ErrClosed, closeIf(fresh))
+	}
+	again := fresh == nil || s.cuts.Load() != cuts
+	if !again {
+		err = topUp(fresh, s.inner, through+1)
+		again = errors.Is(err, errGap)
+	}
+	if again {
+		// Entries were deleted while others were copied. That is rare, and there is little to copy.
+		// If it was the disk, it says so again.
+		if err := closeIf(fresh); err != nil {
+			return 0, err
+		}
+		fresh, err = fillNew(s.kind, s.path, s.inner, through+1, logger)
+	}
+	if err != nil {
+		return 0, errors.Join(err, closeIf(fresh))
+	}
+	if err := fresh.Close(); err != nil {
+		return 0, err
+	}
+	if err := s.exchange(); err != nil {
+		return 0, s.fail.fail(fmt.Errorf("rewrite %s: %w", s.path, err))
+	}
+	return 0, nil
+}
+
+func closeIf(store logBacking) error {
+	if store == nil {
+		return nil
+	}
+	return store.Close()
+}
+
+// exchange puts X.new in the place of X. What it leaves to be done is to make
+// the second renaming durable and to remove X.old: with both names there, a start
+// takes X.new for the Raft log, and what was appended since is in it.
+func (s *logStore) exchange() error {
+	if err := s.inner.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(s.path, s.path+oldSuffix); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	if err := os.Rename(s.path+newSuffix, s.path); err != nil {
+		return err
+	}
+	inner, err := s.open(s.path)
+	if err != nil {
+		return err
+	}
+	s.inner = inner
+	return nil
+}
+
+// entrySource is what a Raft log is copied from.
+type entrySource interface {
+	FirstIndex() (uint64, error)
+	LastIndex() (uint64, error)
+	GetLog(index uint64, log *raft.Log) error
+	Get(key []byte) ([]byte, error)
+}
+
+// shared is a Raft log that is in use while it is copied.
+type shared struct{ s *logStore }
+
+func (h shared) FirstIndex() (uint64, error)              { return h.s.FirstIndex() }
+func (h shared) LastIndex() (uint64, error)               { return h.s.LastIndex() }
+func (h shared) GetLog(index uint64, log *raft.Log) error { return h.s.read(index, log) }
+
+func (h shared) Get(key []byte) ([]byte, error) {
+	h.s.mu.RLock()
+	defer h.s.mu.RUnlock()
+	return h.s.inner.Get(key)
+}
+
+// fillNew makes path.new, a complete and durable copy of the live entries from
+// an index on, with the creation id, and returns it open.
+func fillNew(kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ logBacking, err error) {
+	fresh := path + newSuffix
+	if err := os.RemoveAll(fresh); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(fresh))
+		}
+	}()
+	id, err := src.Get(keyCreation)
+	if err != nil {
+		return nil, err
+	}
+	if err := kind.create(fresh); err != nil {
+		return nil, err
+	}
+	dst, err := kind.open(fresh, logger)
+	if err != nil {
+		return nil, err
+	}
+	err = dst.Set(keyCreation, id)
+	if err == nil {
+		err = copyEntries(dst, src, from)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return nil, errors.Join(err, dst.Close())
+	}
+	return dst, nil
+}
+
+var errGap = errors.New("the entries do not follow those that are there")
+
+// topUp copies what src has got since, none of which may be missing.
+func topUp(dst logBacking, src entrySource, from uint64) error {
+	have, err := dst.LastIndex()
+	if err != nil {
+		return err
+	}
+	from = max(from, have+1)
+	begin, last, err := liveEntries(src, from)
+	if err != nil || begin > last {
+		return err
+	}
+	if have > 0 && begin != from {
+		return errGap
+	}
+	return copyEntries(dst, src, from)
+}
+
+// copyEntries copies the live entries of a Raft log from an index on. The target must be empty or end before them.
+func copyEntries(dst raft.LogStore, src entrySource, from uint64) error {
+	index, last, err := liveEntries(src, from)
+	if err != nil {
+		return err
+	}
+	for index <= last {
+		var batch []*raft.Log
+		for bytes := 0; index <= last && len(batch) < 64 && bytes < 8<<20; index++ {
+			entry := new(raft.Log)
+			if err := src.GetLog(index, entry); err != nil {
+				return fmt.Errorf("read entry %d: %w", index, err)
+			}
+			batch = append(batch, entry)
+			bytes += len(entry.Data)
+		}
+		if err := dst.StoreLogs(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// liveEntries returns the first and the last live entry from an index on: those
+// behind the last gap, since raft never looks before a gap. There are none if the first is beyond the last.
+func liveEntries(src entrySource, from uint64) (first, last uint64, err error) {
+	if first, err = src.FirstIndex(); err != nil {
+		return 0, 0, err
+	}
+	if last, err = src.LastIndex(); err != nil {
+		return 0, 0, err
+	}
+	if last == 0 {
+		return 1, 0, nil
+	}
+	from = max(from, first)
+	var entry raft.Log
+	for index := last; index >= from; index-- {
+		switch err := src.GetLog(index, &entry); {
+		case errors.Is(err, raft.ErrLogNotFound):
+			return index + 1, last, nil
+		case err != nil:
+			return 0, 0, fmt.Errorf("read entry %d: %w", index, err)
+		}
+	}
+	return from, last, nil
+}
