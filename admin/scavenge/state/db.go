@@ -1,0 +1,344 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/ncruces/go-sqlite3"
+	sqlitevfs "github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// Names in the folder.
+const (
+	fileName   = "scavenging.db"
+	tempSuffix = ".tmp" // of what is removed by the next Open
+)
+
+// sideFiles are what SQLite keeps beside the file while it is open.
+var sideFiles = []string{fileName + "-wal", fileName + "-journal"}
+
+// Bounds of the options: SQLite allows no other sizes of pages, and addresses at most 4 GiB of memory.
+const (
+	defaultPageSize = 16 << 10
+	minPageSize     = 512
+	maxPageSize     = 64 << 10
+	defaultCache    = 64 << 20
+	minCache        = 64 << 10
+	maxCache        = 2 << 30
+
+	// besidesCache is what SQLite may use beyond its cache: statements, and the
+	// index of the write-ahead log, which is 1/2048 of it with pages of 16 KiB.
+	besidesCache = 256 << 20
+)
+
+// Options say where the state lies and how it is stored.
+type Options struct {
+	FS         vfs.FS // nil: of the operating system
+	Dir        string // <index>/scavenging
+	PageSize   int    // of a new file, a power of two from 512 to 65536; 0: 16 KiB. A file keeps the one it was made with
+	CacheBytes int64  // 0: 64 MiB; at least 64 KiB and at most 2 GiB are used
+	Logger     hclog.Logger
+}
+
+// EnsureDefaults replaces what is not set.
+func (o *Options) EnsureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.PageSize == 0 {
+		o.PageSize = defaultPageSize
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCache
+	}
+	o.CacheBytes = min(max(o.CacheBytes, minCache), maxCache)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Validate reports what cannot be used.
+func (o *Options) Validate() error {
+	if o.Dir == "" {
+		return errors.New("scavenge state: no folder is given")
+	}
+	if n := o.PageSize; n < minPageSize || n > maxPageSize || n&(n-1) != 0 {
+		return fmt.Errorf("scavenge state: page size %d is no power of two from %d to %d", n, minPageSize, maxPageSize)
+	}
+	return nil
+}
+
+// DB is an open state. It is safe for concurrent use; calls wait for each other,
+// as there is one connection. Within Update only the Tx may be used.
+type DB struct {
+	o      Options
+	bridge *bridge
+
+	alive context.Context // ends when Close begins, and interrupts what is under way
+	kill  context.CancelFunc
+
+	// turn holds a token that whoever uses what is below has taken. It is no mutex,
+	// because waiting for it ends with a context, and it is held during I/O.
+	turn    chan struct{}
+	conn    *sqlite3.Conn
+	st      statements
+	encoded []byte // scratch
+	damaged error  // the file is damaged: Close removes it
+	closed  bool
+
+	closing  sync.Once
+	closeErr error
+
+	builds int                 // of decisions, for their names
+	hash   func([]byte) uint64 // of names; tests let it collide
+}
+
+// Open opens the state in a folder, which it makes if need be. A file that is no
+// such state, is damaged, or was written by a newer version, is removed with a
+// warning and begun anew: that only costs the work of a run. Errors of the file
+// system are returned, as then the file may be good.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := prepare(o.FS, o.Dir); err != nil {
+		return nil, fmt.Errorf("prepare the folder of the scavenge state: %w", err)
+	}
+	d, err := open(ctx, o)
+	if why := (*unusableError)(nil); errors.As(err, &why) {
+		o.Logger.Warn("the scavenge state cannot be used and is begun anew; the next scavenge reads the log from its start",
+			"file", filepath.Join(o.Dir, fileName), "reason", why.reason)
+		if err := discard(o.FS, o.Dir); err != nil {
+			return nil, fmt.Errorf("remove the unusable scavenge state: %w", err)
+		}
+		d, err = open(ctx, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the scavenge state: %w", err)
+	}
+	return d, nil
+}
+
+// unusableError says that a file is to be begun anew.
+type unusableError struct{ reason string }
+
+func (e *unusableError) Error() string { return e.reason }
+
+// prepare makes the folder and removes what a crash left in it.
+func prepare(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := fsys.MkdirAll(dir); err != nil {
+			return err
+		}
+		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	names, err := fsys.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, tempSuffix) {
+			if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// discard removes the file, and makes that durable before it removes what lies
+// beside it: alone these mean nothing, but the file without them may be any old state.
+func discard(fsys vfs.FS, dir string) error {
+	for _, name := range append([]string{fileName}, sideFiles...) {
+		err := fsys.Remove(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = fsys.SyncDir(dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove forgets the state in a folder, which must not be open, and the folder.
+func Remove(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err := discard(fsys, dir)
+	if err == nil {
+		err = fsys.RemoveAll(dir)
+	}
+	if err == nil {
+		err = fsys.SyncDir(filepath.Dir(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("remove the scavenge state: %w", err)
+	}
+	return nil
+}
+
+func open(ctx context.Context, o Options) (_ *DB, err error) {
+	d := &DB{o: o, bridge: newBridge(o.FS, o.Dir), turn: make(chan struct{}, 1), hash: hashName}
+	d.alive, d.kill = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.shut())
+		}
+	}()
+	sqlitevfs.Register(d.bridge.name, d.bridge)
+	ctx = sqlite3.WithMaxMemory(ctx, o.CacheBytes+besidesCache)
+	d.conn, err = sqlite3.OpenContext(ctx, "file:"+fileName+"?vfs="+d.bridge.name)
+	if err != nil {
+		d.conn = nil
+		return nil, d.openError(ctx, err)
+	}
+	old := d.conn.SetInterrupt(ctx)
+	defer d.conn.SetInterrupt(old)
+	if err := d.configure(); err != nil {
+		return nil, d.openError(ctx, err)
+	}
+	if err := d.st.prepare(d.conn); err != nil {
+		return nil, d.openError(ctx, err)
+	}
+	return d, nil
+}
+
+// openError judges an error met while opening: damage is a reason to begin anew.
+func (d *DB) openError(ctx context.Context, err error) error {
+	err = d.explain(ctx, err)
+	if event.IsCorruption(err) {
+		d.damaged = nil // Open removes the file, not shut.
+		return &unusableError{reason: err.Error()}
+	}
+	return err
+}
+
+// explain makes the best of an error of SQLite: damage becomes a
+// event.Corruption, an interruption the error of the context, and errors of the
+// file system are themselves again. It must be called with the turn.
+func (d *DB) explain(ctx context.Context, err error) error {
+	cause := d.bridge.cause()
+	switch {
+	case err == nil:
+		return nil
+	case event.IsCorruption(err):
+		d.damaged = err
+		return err
+	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB), errors.Is(err, sqlite3.IOERR_DATA):
+		d.damaged = &event.Corruption{File: filepath.Join(d.o.Dir, fileName), Offset: -1, Detail: err.Error()}
+		return d.damaged
+	case errors.Is(err, sqlite3.INTERRUPT):
+		if d.alive.Err() != nil {
+			return event.ErrClosed
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	case cause != nil && !errors.Is(err, cause):
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// acquire waits for the turn, and lets ctx interrupt what is done until release.
+func (d *DB) acquire(ctx context.Context) (release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case d.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-d.alive.Done():
+		return nil, event.ErrClosed
+	}
+	err = d.usable()
+	if err != nil {
+		<-d.turn
+		return nil, err
+	}
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(d.alive, cancel)
+	old := d.conn.SetInterrupt(both)
+	d.bridge.cause()
+	return func() {
+		d.conn.SetInterrupt(old)
+		stop()
+		cancel()
+		<-d.turn
+	}, nil
+}
+
+func (d *DB) usable() error {
+	switch {
+	case d.closed || d.alive.Err() != nil:
+		return event.ErrClosed
+	case d.damaged != nil:
+		return d.damaged
+	case d.bridge.broken != nil:
+		return fmt.Errorf("the scavenge state has to be opened again: %w", d.bridge.broken)
+	}
+	return nil
+}
+
+// Close interrupts what is under way, as a cancelled context would, and closes
+// the state. A damaged file is removed. Decisions stay usable.
+func (d *DB) Close() error {
+	d.closing.Do(func() {
+		d.kill()
+		d.turn <- struct{}{}
+		defer func() { <-d.turn }()
+		d.closeErr = d.shut()
+		if d.closeErr != nil {
+			d.closeErr = fmt.Errorf("close the scavenge state: %w", d.closeErr)
+		}
+	})
+	return d.closeErr
+}
+
+// shut must be called with the turn, or before anybody else knows of the database.
+func (d *DB) shut() error {
+	d.closed = true
+	d.kill()
+	defer sqlitevfs.Unregister(d.bridge.name)
+	if d.conn == nil {
+		return nil
+	}
+	var errs []error
+	d.conn.SetInterrupt(context.Background())
+	d.bridge.cause()
+	if d.damaged == nil && d.bridge.broken == nil && d.st.ready {
+		// SQLite does this on closing too, but tells nobody how it went.
+		errs = append(errs, d.explain(context.Background(), d.conn.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)))
+	}
+	errs = append(errs, d.st.close(), d.conn.Close())
+	if cause := d.bridge.cause(); cause != nil && errors.Join(errs...) == nil {
+		errs = append(errs, cause)
+	}
+	if d.damaged != nil {
+		d.o.Logger.Warn("the scavenge state is damaged and is removed; the next scavenge reads the log from its start",
+			"file", filepath.Join(d.o.Dir, fileName), "reason", d.damaged)
+		return discard(d.o.FS, d.o.Dir)
+	}
+	return errors.Join(errs...)
+}
