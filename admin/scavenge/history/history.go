@@ -1,0 +1,264 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Store is the database. Writes may be done by another node; reads are answered
+// by this one, which may lag behind.
+type Store interface {
+	// WriteOwn does a write of the node's own, wherever the leader is. While there is
+	// no leader it tries again until ctx ends.
+	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+}
+
+// Options say how the history is written. All but Store and Endpoint may be left out.
+type Options struct {
+	Store        Store
+	Logger       hclog.Logger
+	Endpoint     func() string   // host:port of this node for clients; asked when a run begins
+	MaxAge       time.Duration   // for which the history is kept; DefaultMaxAge if 0
+	WriteTimeout time.Duration   // of one try; DefaultWriteTimeout if 0
+	Stats        *stats.Registry // may be nil
+}
+
+// Defaults of Options.
+const (
+	DefaultMaxAge       = 30 * 24 * time.Hour
+	DefaultWriteTimeout = 5 * time.Second
+)
+
+// EnsureDefaults fills in what was left out.
+func (o *Options) EnsureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Endpoint == nil {
+		o.Endpoint = func() string { return "" }
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = DefaultMaxAge
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
+	}
+}
+
+// Bounds of what waits in memory.
+const (
+	// maxDetails is how many events about chunks, merges and the index wait at most.
+	maxDetails = 10_000
+	// maxRuns is how many runs may have begun whose last event was not written yet. One
+	// runs at a time, so it takes that many runs without a leader to get there.
+	maxRuns = 5_000
+)
+
+const (
+	// flushTime is how long Close lets the queue be written.
+	flushTime = 3 * time.Second
+	// stopTime is how long Close then waits for a store that was told to stop.
+	stopTime = time.Second
+)
+
+// Writer writes the history of the runs of this node.
+//
+// The one goroutine that writes takes events from the queue, one at a time, and
+// is done with an event, its link included, before it takes the next.
+type Writer struct {
+	opts    Options
+	metrics metrics
+	ctx     context.Context // of everything that is asked of the store
+	cancel  context.CancelFunc
+	wake    chan struct{} // has room for one: something was put into an empty queue
+	closing chan struct{} // closed when nothing is put into the queue any more
+	done    chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex // guards what follows; never held while anything else is waited for
+	closed  bool
+	queue   []*item
+	details int                   // items of the queue that are not the first or the last of their run
+	live    map[event.ID]struct{} // runs begun whose last event was not dealt with yet
+}
+
+// New returns a Writer. It must be closed.
+func New(o Options) *Writer {
+	o.EnsureDefaults()
+	w := &Writer{
+		opts: o, metrics: newMetrics(o.Stats), wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		live: make(map[event.ID]struct{}),
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	go w.work()
+	return w
+}
+
+// Close lets what is queued be written for a few seconds, as long as there is
+// somebody who takes it, and gives the rest up. It returns even if the store
+// hangs. What is put into the queue later is left out.
+func (w *Writer) Close() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.closing)
+	}
+	w.mu.Unlock()
+	if waitFor(w.done, flushTime) {
+		w.cancel()
+		return
+	}
+	w.cancel()
+	if !waitFor(w.done, stopTime) {
+		w.opts.Logger.Warn("the history of scavenges is left to a write that does not return")
+	}
+}
+
+// waitFor reports whether a channel was closed in time.
+func waitFor(done <-chan struct{}, most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// admit keeps room for the first and the last event of a run.
+func (w *Writer) admit(id event.ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.live) >= maxRuns {
+		return false
+	}
+	w.live[id] = struct{}{}
+	return true
+}
+
+// enqueue puts an event into the queue. If there is no room for it, the event is
+// left out rather than one that waits already: what is written has no gaps then
+// but for the one.
+func (w *Writer) enqueue(r *Run, typ string, payload any) {
+	it := &item{run: r, event: proposed(typ, encode(payload))}
+	w.mu.Lock()
+	if r.completed {
+		w.mu.Unlock()
+		return
+	}
+	r.completed = typ == TypeCompleted
+	closed := w.closed
+	dropped := closed || r.refused || !it.boundary() && w.details >= maxDetails
+	tell := dropped && !r.lost
+	r.lost = r.lost || dropped
+	if !dropped {
+		w.queue = append(w.queue, it)
+		if !it.boundary() {
+			w.details++
+		}
+		w.metrics.queued.Set(int64(len(w.queue)))
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	w.mu.Unlock()
+	if dropped {
+		w.metrics.dropped.Inc()
+	}
+	if !tell {
+		return
+	}
+	why := "too many wait to be written"
+	if closed {
+		why = "the node ends"
+	}
+	w.opts.Logger.Warn("events of the history of a scavenge are left out", "id", r.id, "type", typ, "reason", why)
+}
+
+// next takes the oldest event out of the queue, and waits for one if there is
+// none. There is none any more when the Writer was closed.
+func (w *Writer) next() *item {
+	for {
+		w.mu.Lock()
+		if len(w.queue) > 0 {
+			it := w.queue[0]
+			w.queue[0] = nil
+			if w.queue = w.queue[1:]; len(w.queue) == 0 {
+				w.queue = nil
+			}
+			if !it.boundary() {
+				w.details--
+			}
+			w.metrics.queued.Set(int64(len(w.queue)))
+			w.mu.Unlock()
+			return it
+		}
+		closed := w.closed
+		w.mu.Unlock()
+		if closed {
+			return nil
+		}
+		select {
+		case <-w.wake:
+		case <-w.closing:
+		}
+	}
+}
+
+// work writes what is in the queue until the Writer is closed.
+func (w *Writer) work() {
+	defer close(w.done)
+	left := 0
+	for it := w.next(); it != nil; it = w.next() {
+		if left > 0 || w.ctx.Err() != nil {
+			left++
+			w.metrics.dropped.Inc()
+			continue
+		}
+		err := w.write(w.ctx, it)
+		switch {
+		case err == nil:
+		case w.isClosing() && (refused(err) || w.ctx.Err() != nil):
+			left++
+			w.metrics.dropped.Inc()
+		default:
+			w.metrics.failed.Inc()
+			w.opts.Logger.Warn("an event of the history of a scavenge is given up", "id", it.run.id, "type", it.event.Type, "error", err)
+		}
+		if it.event.Type == TypeCompleted {
+			w.mu.Lock()
+			delete(w.live, it.run.id)
+			w.mu.Unlock()
+		}
+	}
+	if left > 0 {
+		w.opts.Logger.Warn("events of the history of scavenges were not written before the end", "events", left)
+	}
+}
+
+func (w *Writer) isClosing() bool {
+	select {
+	case <-w.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// isLive reports whether a run was begun here and its last event is still to come.
+func (w *Writer) isLive(id event.ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.live[id]
+	return ok
+}

@@ -1,0 +1,195 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// pageSize is how many events are read at a time.
+const pageSize = 100
+
+// CloseInterrupted completes the runs of this node's endpoint that have no last
+// event, but for those that running knows and those that this Writer has begun.
+// It goes on after a run that cannot be completed, and returns what went wrong.
+//
+// It reads this node's log, which has to have caught up. As long as the cluster
+// takes no writes it waits, until ctx ends or the Writer is closed; whoever calls
+// it waits for it.
+func (w *Writer) CloseInterrupted(ctx context.Context, running func(id event.ID) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+	open, err := w.unfinished(ctx)
+	if err != nil {
+		return fmt.Errorf("look for interrupted scavenges: %w", err)
+	}
+	var all []error
+	for _, id := range slices.Backward(open) { // the oldest first
+		if w.isLive(id) || running != nil && running(id) {
+			continue
+		}
+		if err := w.complete(ctx, id); err != nil {
+			w.metrics.failed.Inc()
+			all = append(all, fmt.Errorf("complete the interrupted scavenge %s: %w", id, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(all...)
+}
+
+// unfinished returns the runs of this endpoint of which IndexStream has the first
+// event and not the last, the newest first. As the stream is read backward,
+// only the runs that overlap are remembered.
+func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
+	endpoint := w.opts.Endpoint()
+	ended := map[event.ID]struct{}{}
+	for from := event.Head; ; {
+		var page event.StreamPage
+		err := w.persist(ctx, func(ctx context.Context) (err error) {
+			page, err = w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: IndexStream, From: from, Count: pageSize, Backward: true, ResolveLinks: true})
+			if absent(err) {
+				page, err = event.StreamPage{End: true}, nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", IndexStream, err)
+		}
+		for i := range page.Events {
+			e := page.Events[i].Event()
+			id, ok := runOf(e.Stream)
+			if !ok || e.Type != TypeStarted && e.Type != TypeCompleted || endpointOf(e) != endpoint {
+				continue
+			}
+			if e.Type == TypeCompleted {
+				ended[id] = struct{}{}
+			} else if _, ok := ended[id]; ok {
+				delete(ended, id)
+			} else {
+				open = append(open, id)
+			}
+		}
+		from = page.From - pageSize
+		if page.End || from < 0 {
+			return open, nil
+		}
+	}
+}
+
+// complete writes the last event of an interrupted run, and the link to it. If
+// only the link is missing, because the node ended between the two, it writes that.
+func (w *Writer) complete(ctx context.Context, id event.ID) error {
+	stream := StreamOf(id)
+	if err := w.describe(ctx, stream); err != nil {
+		return err
+	}
+	var number int64
+	err := w.persist(ctx, func(ctx context.Context) error {
+		s, err := w.sumUp(ctx, stream)
+		if err != nil {
+			return err
+		}
+		if number = s.completed; number >= 0 {
+			return nil
+		}
+		c := Completed{Result: Failed, Took: time.Duration(s.lastTime - s.firstTime), Saved: s.saved, MaxChunk: s.maxChunk}
+		data := c.data(id, w.opts.Endpoint(), errorInterrupted)
+		// The version keeps it from being written twice, if the same node looked before
+		// and this one does not see yet what came of it.
+		written, err := w.opts.Store.WriteOwn(ctx, &event.Write{
+			Kind: event.Append, Stream: stream, ExpectedVersion: s.last, Events: []event.Proposed{proposed(TypeCompleted, encode(data))},
+		})
+		if err != nil {
+			return err
+		}
+		w.metrics.written.Inc()
+		w.opts.Logger.Info("a scavenge was interrupted by a restart of the node", "id", id, "saved", s.saved)
+		number = written.First
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", stream, err)
+	}
+	if err := w.describe(ctx, IndexStream); err != nil {
+		return err
+	}
+	return w.link(ctx, stream, number)
+}
+
+// sum is what the events of a run say together.
+type sum struct {
+	firstTime, lastTime int64 // of the first and of the last event: how long the run is known to have lasted
+	last                int64 // number of the last event
+	completed           int64 // number of the event that says that the run ended, -1 if there is none
+	saved               int64
+	maxChunk            int
+}
+
+func (w *Writer) sumUp(ctx context.Context, stream string) (sum, error) {
+	s := sum{last: -1, completed: -1}
+	first := true
+	for from := int64(0); ; from += pageSize {
+		page, err := w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: stream, From: from, Count: pageSize})
+		if err != nil {
+			return s, err
+		}
+		s.last = page.Last
+		for i := range page.Events {
+			e := &page.Events[i].Record
+			if first {
+				s.firstTime, first = e.Time, false
+			}
+			s.lastTime = e.Time
+			s.add(e)
+		}
+		if page.End {
+			return s, nil
+		}
+	}
+}
+
+// add takes an event into account. One that cannot be read, as after a
+// redaction, says nothing.
+func (s *sum) add(e *event.Record) {
+	var data struct {
+		SpaceSaved     int64 `json:"spaceSaved"`
+		ChunkEndNumber int   `json:"chunkEndNumber"`
+	}
+	switch e.Type {
+	case TypeCompleted:
+		s.completed = e.Number
+	case TypeChunksCompleted:
+		if json.Unmarshal(e.Data, &data) == nil {
+			s.saved += data.SpaceSaved
+			s.maxChunk = max(s.maxChunk, data.ChunkEndNumber)
+		}
+	case TypeMergeCompleted, TypeIndexCompleted:
+		if json.Unmarshal(e.Data, &data) == nil {
+			s.saved += data.SpaceSaved
+		}
+	}
+}
+
+// endpointOf returns the node that an event of a run is about.
+func endpointOf(e *event.Record) string {
+	var data struct {
+		NodeEndpoint string `json:"nodeEndpoint"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil {
+		return ""
+	}
+	return data.NodeEndpoint
+}
+
+// absent reports whether an error means that there is nothing to read.
+func absent(err error) bool {
+	return errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted)
+}

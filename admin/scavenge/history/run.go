@@ -1,0 +1,96 @@
+package history
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Run is the history of one run. Its methods may be called from any goroutine
+// and never wait; events are written in the order of the calls. What comes after
+// Completed is left out, and so is all of a Run that is nil.
+type Run struct {
+	w        *Writer
+	id       event.ID
+	stream   string
+	endpoint string
+
+	refused   bool // there was no room for the run: nothing of it is written; set before anybody has the run
+	completed bool // guarded by Writer.mu
+	lost      bool // an event was left out already, which was logged; guarded by Writer.mu
+
+	described, indexDescribed bool // metadata of its stream and of IndexStream are right; only the writing goroutine uses them
+}
+
+// Begin begins the history of a run.
+func (w *Writer) Begin(id event.ID, started Started) *Run {
+	r := &Run{w: w, id: id, stream: StreamOf(id), endpoint: w.opts.Endpoint()}
+	r.refused = !w.admit(id)
+	w.enqueue(r, TypeStarted, startedData{
+		ScavengeID: id.String(), NodeEndpoint: r.endpoint, AlwaysKeepScavenged: started.AlwaysKeepScavenged,
+		MergeChunks: started.MergeChunks, StartFromChunk: started.StartFromChunk, Threads: started.Threads,
+	})
+	return r
+}
+
+// Chunk says that a chunk file was executed.
+func (r *Run) Chunk(c ChunkCompleted) {
+	if r == nil {
+		return
+	}
+	r.w.enqueue(r, TypeChunksCompleted, chunksCompletedData{
+		ScavengeID: r.id.String(), ChunkStartNumber: c.First, ChunkEndNumber: c.Last, TimeTaken: timeTaken(c.Took),
+		WasScavenged: c.Scavenged, SpaceSaved: c.Saved, NodeEndpoint: r.endpoint, ErrorMessage: clip(c.Error),
+	})
+}
+
+// Merge says that a group of chunk files was merged, or was not.
+func (r *Run) Merge(m MergeCompleted) {
+	if r == nil {
+		return
+	}
+	r.w.enqueue(r, TypeMergeCompleted, mergeCompletedData{
+		ScavengeID: r.id.String(), ChunkStartNumber: m.First, ChunkEndNumber: m.Last, TimeTaken: timeTaken(m.Took),
+		SpaceSaved: m.Saved, WasMerged: m.Merged, NodeEndpoint: r.endpoint, ErrorMessage: clip(m.Error),
+	})
+}
+
+// Index says that a table of the index was executed.
+func (r *Run) Index(i IndexCompleted) {
+	if r == nil {
+		return
+	}
+	r.w.enqueue(r, TypeIndexCompleted, indexCompletedData{
+		ScavengeID: r.id.String(), Level: i.Level, Index: i.Index, TimeTaken: timeTaken(i.Took),
+		EntriesDeleted: i.Deleted, EntriesKept: i.Kept, SpaceSaved: i.Saved, WasScavenged: i.Scavenged,
+		NodeEndpoint: r.endpoint, ErrorMessage: clip(i.Error),
+	})
+}
+
+// Completed says that the run ended. Only the first call counts.
+func (r *Run) Completed(c Completed) {
+	if r == nil {
+		return
+	}
+	text := clip(c.Error)
+	if c.Result == Failed {
+		text = failure(text)
+	}
+	r.w.enqueue(r, TypeCompleted, c.data(r.id, r.endpoint, text))
+}
+
+// item is an event that waits to be written.
+type item struct {
+	run   *Run
+	event event.Proposed // its id is made once, so that writing it again writes it once
+}
+
+// boundary says whether the event is the first or the last of its run. Those are
+// linked to, and room is kept for them.
+func (it *item) boundary() bool {
+	return it.event.Type == TypeStarted || it.event.Type == TypeCompleted
+}
+
+func proposed(typ string, data []byte) event.Proposed {
+	return event.Proposed{ID: event.ID(uuid.New()), Type: typ, Flags: event.FlagJSON, Data: data}
+}
