@@ -1,0 +1,534 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/event"
+)
+
+// inWorld runs a test in a cluster whose nodes have a schedule and are not started.
+func inWorld(t *testing.T, size, replicas int, expression string, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, uint64(size), size, replicas)
+		for _, n := range w.nodes {
+			n.expression = expression
+			n.skew = 0
+			n.duration = func() time.Duration { return 20 * time.Minute }
+		}
+		defer w.close()
+		test(w)
+	})
+}
+
+// told returns the turns of the rounds so far: when due, and who had which result.
+func (w *world) told() (list []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.rounds() {
+		text := r.due.Format("02 15:04")
+		for i := range r.turns {
+			text += fmt.Sprintf(" %s=%s", strings.TrimSuffix(r.turns[i].endpoint, ":2113"), r.turns[i].result)
+		}
+		if r.turn != nil {
+			text += fmt.Sprintf(" %s...", strings.TrimSuffix(r.turn.endpoint, ":2113"))
+		}
+		list = append(list, strings.TrimSpace(text+" "+r.result))
+	}
+	return list
+}
+
+func (w *world) expect(want ...string) {
+	w.t.Helper()
+	if got := w.told(); !slices.Equal(got, want) {
+		w.errorf("rounds are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// leads makes a node the leader.
+func (w *world) leads(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lead(n)
+}
+
+func TestSingleNode(t *testing.T) {
+	inWorld(t, 1, 0, "@hourly", func(w *world) {
+		w.pass(10 * time.Minute)
+		w.startAll()
+		w.pass(2 * time.Hour)
+		w.expect("01 01:00 node1=Success Completed", "01 02:00 node1...")
+		s := w.nodes[0].scheduler.Status()
+		if s.Round == nil || s.Round.Turn == nil || s.Last == nil || s.Last.Result != RoundComplete || s.NextDue.Hour() != 3 || len(s.Nodes) != 1 {
+			w.errorf("status is %+v", s)
+		}
+	})
+}
+
+func TestLeaderIsLast(t *testing.T) {
+	inWorld(t, 3, 1, "0 2 * * *", func(w *world) {
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(4 * time.Hour)
+		got := w.told()
+		if len(got) != 1 || !strings.HasSuffix(got[0], " node1=Success Completed") || strings.Count(got[0], "=Success") != 4 {
+			w.errorf("%v", got)
+		}
+		if w.leader == w.nodes[0] {
+			w.errorf("leadership was not handed over")
+		}
+	})
+}
+
+func TestLeaderThatCannotHandOver(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.handsOver = 0
+		w.startAll()
+		w.leads(w.nodes[1])
+		w.pass(4 * time.Hour)
+		got := w.told()
+		if len(got) != 1 || !strings.HasSuffix(got[0], " node2=Success Completed") || strings.Count(got[0], "=Success") != 3 {
+			w.errorf("%v", got)
+		}
+	})
+}
+
+func TestNodesWithoutSchedule(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.nodes[0].expression, w.nodes[1].expression = "", ""
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(3 * time.Hour)
+		w.expect("01 02:00 node3=Success Completed")
+	})
+}
+
+// A node that takes turns by the stream and has a version that does not know of
+// them, or hangs, delays a round and does not stop it.
+func TestHungNode(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(time.Hour)
+		w.nodes[1].stop()
+		w.nodes[1].hung = true
+		w.nodes[1].start()
+		w.pass(3 * time.Hour)
+		w.expect("01 02:00 node3=Success node1=Success Completed")
+	})
+}
+
+func TestRestartInTurn(t *testing.T) {
+	inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+		w.startAll()
+		w.pass(2*time.Hour + 15*time.Minute)
+		w.nodes[0].stop()
+		w.pass(24 * time.Minute)
+		w.nodes[0].start()
+		w.pass(4 * time.Minute)
+		w.expect("01 02:00 node1...")
+		w.pass(2 * time.Minute)
+		w.expect("01 02:00 node1=Success Completed")
+	})
+}
+
+func TestCrashLoopEndsTurn(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		bad := w.nodes[2]
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(2 * time.Hour)
+		for range 200 {
+			w.pass(30 * time.Second)
+			w.mu.Lock()
+			crash := bad.run != nil
+			w.mu.Unlock()
+			if crash {
+				bad.remaining = 0
+				bad.stop()
+				bad.remaining = 0
+				w.pass(time.Minute)
+				bad.start()
+			}
+		}
+		got := w.told()
+		if len(got) != 1 || !strings.Contains(got[0], "node3=Errored") || strings.Count(got[0], "=Success") != 2 || !strings.HasSuffix(got[0], "Completed") {
+			w.errorf("%v", got)
+		}
+	})
+}
+
+func TestLostTurn(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut off %t", cut), func(t *testing.T) {
+			inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+				w.nodes[0].expression = ""
+				first := w.nodes[2]
+				first.lag, w.nodes[1].lag = 0, time.Second
+				w.startAll()
+				w.leads(w.nodes[0])
+				w.pass(2*time.Hour + 5*time.Minute)
+				w.expect("01 02:00 node3...")
+				if cut {
+					first.cutOff(true)
+				} else {
+					first.stop()
+				}
+				w.pass(4 * time.Minute)
+				w.expect("01 02:00 node3...")
+				w.pass(2 * time.Minute)
+				w.expect("01 02:00 node3=Lost node2...")
+				// It comes back: its scavenge ends while it is the turn of another, and is its turn later.
+				if cut {
+					first.cutOff(false)
+				} else {
+					first.start()
+				}
+				w.pass(time.Minute)
+				if first.run != nil {
+					w.errorf("the node whose turn was lost is still scavenged")
+				}
+				w.pass(time.Hour)
+				w.expect("01 02:00 node3=Lost node2=Success node3=Success Completed")
+			})
+		})
+	}
+}
+
+// A node that is cut off sees all others dead, and must not act on that when it is back.
+func TestCutOffNodeEndsNoTurn(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.nodes[2].lag, w.nodes[1].lag = 0, time.Second
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(2*time.Hour + time.Minute)
+		w.expect("01 02:00 node3...")
+		w.nodes[1].cutOff(true)
+		w.pass(10 * time.Minute)
+		w.nodes[1].cutOff(false)
+		w.pass(7 * time.Minute)
+		w.expect("01 02:00 node3...")
+		w.pass(time.Hour)
+		w.expect("01 02:00 node3=Success node2=Success node1=Success Completed")
+	})
+}
+
+func TestSlowNodeIsNotOvertaken(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.nodes[2].lag, w.nodes[1].lag = 0, time.Second
+		w.nodes[2].duration = func() time.Duration { return 25 * time.Hour }
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(26 * time.Hour)
+		w.expect("01 02:00 node3...")
+		w.pass(2 * time.Hour)
+		// Times that were due meanwhile are done with.
+		w.expect("01 02:00 node3=Success node2=Success node1=Success Completed")
+	})
+}
+
+func TestMissedTimes(t *testing.T) {
+	cases := []struct {
+		name, expression string
+		back             time.Duration
+		want             []string
+	}{
+		{"one", "0 2 * * *", 9 * time.Hour, []string{"01 02:00 node1=Success Completed"}},
+		{"several count as one", "0 */2 * * *", 9*time.Hour + 15*time.Minute, []string{"01 08:00 node1=Success Completed"}},
+		{"too long ago", "0 2 1 * *", 27 * time.Hour, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 1, 0, c.expression, func(w *world) {
+				w.pass(time.Minute)
+				w.startAll()
+				w.pass(30 * time.Minute)
+				w.nodes[0].stop()
+				w.pass(c.back - 31*time.Minute)
+				w.startAll()
+				w.pass(30 * time.Minute)
+				w.expect(c.want...)
+			})
+		})
+	}
+}
+
+func TestNewExpressionMissesNothing(t *testing.T) {
+	inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+		w.startAll()
+		w.pass(time.Hour)
+		w.nodes[0].stop()
+		w.pass(9 * time.Hour)
+		w.nodes[0].expression = "0 4 * * *"
+		w.startAll()
+		w.pass(10 * time.Hour)
+		w.expect()
+		w.pass(9 * time.Hour)
+		w.expect("02 04:00 node1=Success Completed")
+	})
+}
+
+func TestScheduleRemovedInTurn(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.nodes[2].lag, w.nodes[1].lag = 0, time.Second
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(2*time.Hour + time.Minute)
+		w.expect("01 02:00 node3...")
+		for i := 2; i >= 0; i-- {
+			w.nodes[i].stop()
+			w.nodes[i].expression = ""
+			w.pass(time.Minute)
+			w.nodes[i].start()
+			w.pass(time.Minute)
+		}
+		w.pass(3 * 24 * time.Hour)
+		got := w.told()
+		if len(got) != 1 || !strings.HasPrefix(got[0], "01 02:00 node3=Withdrawn") || !strings.HasSuffix(got[0], RoundAbandon) {
+			w.errorf("%v", got)
+		}
+		if s := w.fold(); len(s.joined) != 0 {
+			w.errorf("still there: %v", s.joined)
+		}
+	})
+}
+
+func TestDifferentExpressions(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.nodes[1].expression = "0 2,6 * * *"
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(10 * time.Hour)
+		got := w.told()
+		if len(got) != 2 || !strings.HasPrefix(got[0], "01 02:00") || !strings.HasPrefix(got[1], "01 06:00") ||
+			strings.Count(strings.Join(got, ""), "=Success") != 6 {
+			w.errorf("%v", got)
+		}
+	})
+}
+
+func TestOperatorsScavenge(t *testing.T) {
+	inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+		n := w.nodes[0]
+		begin := func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if _, err := n.begin(false); err != nil {
+				t.Error(err)
+			}
+		}
+		w.startAll()
+		w.pass(2*time.Hour - 10*time.Minute)
+		begin() // Before the round: the turn waits for it and is another one.
+		w.pass(15 * time.Minute)
+		w.expect("01 02:00 node1...")
+		w.pass(20 * time.Minute)
+		w.expect("01 02:00 node1...")
+		w.pass(10 * time.Minute)
+		w.expect("01 02:00 node1=Success Completed")
+	})
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		n := w.nodes[0]
+		w.startAll()
+		w.leads(n)
+		w.pass(2*time.Hour + 5*time.Minute)
+		w.mu.Lock()
+		_, err := n.begin(false) // In the round, before the turn: it counts.
+		w.mu.Unlock()
+		w.pass(36 * time.Minute)
+		got := w.told()
+		if err != nil || len(got) != 1 || !strings.HasSuffix(got[0], "node1=Success Completed") {
+			w.errorf("%v, %v", err, got)
+		}
+	})
+}
+
+func TestOperatorStopsScheduledRun(t *testing.T) {
+	inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+		w.startAll()
+		w.pass(2*time.Hour + 5*time.Minute)
+		if _, err := (*fakeRunner)(w.nodes[0]).Stop(t.Context(), w.nodes[0].run.status.ID); err != nil {
+			t.Error(err)
+		}
+		w.pass(time.Minute)
+		w.expect("01 02:00 node1=Stopped Completed")
+		w.pass(10 * time.Hour)
+		w.expect("01 02:00 node1=Stopped Completed")
+	})
+}
+
+func TestScavengeThatCannotStart(t *testing.T) {
+	cases := []struct {
+		err  error
+		took time.Duration
+	}{
+		{scavenge.ErrInMemory, time.Minute},
+		{errors.New("disk on fire"), time.Minute},
+		{event.ErrChunksLocked, startPatience + time.Minute},
+	}
+	for _, c := range cases {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+				w.nodes[0].startErr = c.err
+				w.startAll()
+				w.pass(2*time.Hour + c.took)
+				w.expect("01 02:00 node1=Errored Completed")
+				if r := w.rounds()[0]; !strings.Contains(r.turns[0].err, c.err.Error()) {
+					w.errorf("%q", r.turns[0].err)
+				}
+			})
+		})
+	}
+	t.Run("for a while", func(t *testing.T) {
+		inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+			w.nodes[0].startErr = event.ErrChunksLocked
+			w.startAll()
+			w.pass(2*time.Hour + 10*time.Minute)
+			w.mu.Lock()
+			w.nodes[0].startErr = nil
+			w.mu.Unlock()
+			w.pass(21 * time.Minute)
+			w.expect("01 02:00 node1=Success Completed")
+		})
+	})
+}
+
+// A node that runs while the stream is deleted and one that starts afterwards agree.
+func TestStreamDeleted(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(2*time.Hour + 5*time.Minute)
+		w.mu.Lock()
+		w.metadata.TruncateBefore = event.TombstoneNumber
+		w.wake()
+		w.mu.Unlock()
+		w.pass(4 * time.Hour)
+		for _, n := range w.nodes {
+			if n.run != nil {
+				w.errorf("%s is scavenged though nobody knows of a round", n.name)
+			}
+			if s := n.scheduler.Status(); s.Round != nil || len(s.Nodes) != 3 {
+				w.errorf("%s: %+v", n.name, s)
+			}
+		}
+		w.pass(23 * time.Hour)
+		if s := w.nodes[1].scheduler.Status(); s.Last == nil || s.Last.Due.Day() != 2 || len(s.Last.Turns) != 3 {
+			w.errorf("%+v", s)
+		}
+	})
+	inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+		w.deleted = true
+		w.startAll()
+		w.pass(5 * time.Hour)
+		if s := w.nodes[0].scheduler.Status(); !strings.Contains(s.Problem, "deleted for good") {
+			w.errorf("%+v", s)
+		}
+	})
+}
+
+func TestMetadata(t *testing.T) {
+	inWorld(t, 1, 0, "*/15 * * * *", func(w *world) {
+		w.nodes[0].duration = func() time.Duration { return time.Second }
+		w.startAll()
+		w.pass(2 * time.Hour)
+		want := event.Metadata{MaxCount: keptEvents}
+		if w.metadata.MaxCount != want.MaxCount || !slices.Equal(w.metadata.ACL.Read, []string{"$ops"}) || w.metadata.ACL.Write == nil {
+			w.errorf("%+v", w.metadata)
+		}
+		w.mu.Lock()
+		w.metadata = event.Metadata{MaxCount: 3}
+		w.metaLast++
+		w.mu.Unlock()
+		w.pass(2 * time.Hour)
+		if w.metadata.MaxCount != want.MaxCount {
+			w.errorf("%+v", w.metadata)
+		}
+		// A stream far longer than what is kept is read as well as a short one.
+		w.pass(170 * time.Hour)
+		if n := len(w.events); n < keptEvents*5/2 {
+			w.errorf("%d events", n)
+		}
+		w.nodes[0].stop()
+		w.startAll()
+		w.pass(2 * time.Hour)
+		if got := w.told(); len(got) < 680 || !strings.HasSuffix(got[len(got)-2], "Completed") {
+			w.errorf("%d rounds, the last but one %q", len(got), got[len(got)-2])
+		}
+	})
+}
+
+// A node whose clock was years ahead must not keep the cluster from its rounds.
+func TestClockAhead(t *testing.T) {
+	inWorld(t, 3, 0, "0 2 * * *", func(w *world) {
+		w.nodes[1].skew = 10 * 365 * 24 * time.Hour
+		w.startAll()
+		w.leads(w.nodes[0])
+		w.pass(26 * time.Hour)
+		w.nodes[1].stop()
+		w.nodes[1].skew = 0
+		w.startAll()
+		w.pass(5 * 24 * time.Hour)
+		own := 0
+		for _, line := range w.told() {
+			if strings.Count(line, "=Success") == 3 {
+				own++
+			}
+		}
+		if own < 5 || own > 7 {
+			w.errorf("%d rounds: %v", own, w.told())
+		}
+	})
+}
+
+// What makes no sense in the stream, written by hand, does no harm.
+func TestStrangeEvents(t *testing.T) {
+	inWorld(t, 1, 0, "0 2 * * *", func(w *world) {
+		n := w.nodes[0]
+		w.strange = true
+		w.startAll()
+		w.pass(time.Hour)
+		due := time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)
+		w.write(n, TypeTaken, note{Round: due, Node: n.id})
+		w.write(n, TypeTurnEnded, note{Round: due, Node: n.id, Result: "Success"})
+		w.write(n, TypeStarted, note{Node: n.id})
+		w.write(n, TypeRoundEnded, "text")
+		w.write(n, "other", note{Round: due, Node: n.id})
+		w.pass(65 * time.Minute)
+		w.write(n, TypeTaken, note{Round: due, Node: event.ID{9}})
+		w.write(n, TypeRoundEnded, note{Round: due, Node: n.id})
+		w.pass(2 * time.Hour)
+		w.expect("01 02:00 node1=Success Completed")
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	n := &node{}
+	good := Options{Runner: (*fakeRunner)(n), Store: (*fakeStore)(n), Cluster: (*fakeCluster)(n)}
+	for name, change := range map[string]func(*Options){
+		"expression": func(o *Options) { o.Expression = "often" },
+		"store":      func(o *Options) { o.Store = nil },
+		"grace":      func(o *Options) { o.Grace = time.Second },
+		"catch up":   func(o *Options) { o.CatchUp = -1 },
+	} {
+		o := good
+		change(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	s, err := New(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Status(); got.Expression != "" || !got.NextDue.IsZero() || got.Nodes == nil {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,109 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Runner scavenges this node.
+type Runner interface {
+	// Start begins a run, or goes on with one that was stopped. It fails with
+	// scavenge.ErrRunning if one is under way, which Current then tells about.
+	Start(scavenge.Request) (event.ID, error)
+	// Stop ends a run and returns when it has ended, or ctx. It fails with scavenge.ErrNoSuchRun if it has ended before.
+	Stop(ctx context.Context, id event.ID) (event.ID, error)
+	// Last returns the run that was started last in this process; its id is zero if none was.
+	Last() scavenge.Status
+	// Current returns the run that is under way; its id is zero if there is none.
+	Current() scavenge.Status
+	// Wait returns when the run has ended, at once if it has. It fails when ctx ends before.
+	Wait(ctx context.Context, id event.ID) (scavenge.Status, error)
+}
+
+// Store is the database.
+type Store interface {
+	// WriteOwn does a write of the node's own, wherever the leader is, and waits for
+	// a leader as long as ctx allows. It fails with *event.WrongExpectedVersion if the
+	// stream is elsewhere.
+	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
+	// StreamInfo returns what this node knows of a stream, of one never written too.
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	// WaitStream returns nil when the stream's last number is above after on this node.
+	WaitStream(ctx context.Context, stream string, after int64) error
+}
+
+// Cluster is the membership as this node sees it.
+type Cluster interface {
+	Self() event.ID
+	Leading() bool
+	Members() []Member
+	// Resign hands leadership over. It returns nil as well when nobody took it over.
+	Resign(ctx context.Context) error
+}
+
+// Member is one node of the cluster.
+type Member struct {
+	ID       event.ID
+	Alive    bool
+	Leading  bool
+	ReadOnly bool // a read-only replica, or another node that cannot lead
+}
+
+// Options say what a Scheduler works with.
+type Options struct {
+	Expression string           // see Parse; empty: this node takes no turns
+	Request    scavenge.Request // how this node is scavenged
+	Endpoint   string           // of this node, host:port, for those who read the stream
+	Runner     Runner
+	Store      Store
+	Cluster    Cluster
+
+	// Grace is how long a node must have been dead before others go on without it,
+	// and what all other patience is derived from. 5 minutes if 0, at least 10 seconds.
+	Grace time.Duration
+	// CatchUp is how long after a due time that was missed a round still begins.
+	// 24 hours if 0.
+	CatchUp time.Duration
+
+	Now    func() time.Time // time.Now if nil
+	Logger hclog.Logger     // may be nil
+	Stats  *stats.Registry  // may be nil
+}
+
+// EnsureDefaults sets what is not set.
+func (o *Options) EnsureDefaults() {
+	if o.Grace == 0 {
+		o.Grace = 5 * time.Minute
+	}
+	if o.CatchUp == 0 {
+		o.CatchUp = 24 * time.Hour
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Validate tells what is wrong with the options.
+func (o *Options) Validate() error {
+	switch {
+	case o.Runner == nil || o.Store == nil || o.Cluster == nil:
+		return errors.New("runner, store and cluster are needed")
+	case o.Grace < minimumOfGrace:
+		return fmt.Errorf("grace is %v and must be at least %v", o.Grace, minimumOfGrace)
+	case o.CatchUp < 0:
+		return fmt.Errorf("catch-up time is %v and must not be negative", o.CatchUp)
+	}
+	return nil
+}

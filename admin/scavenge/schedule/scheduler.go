@@ -1,0 +1,326 @@
+package schedule
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Keys of log lines.
+const keyError = "error"
+
+// Pauses. While a round is under way the membership is looked at more often.
+const (
+	idlePause  = time.Minute
+	pollShare  = 60 // of a grace, between two looks during a round
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+)
+
+// Scheduler takes this node's part in the scavenges of the cluster.
+type Scheduler struct {
+	opts     Options
+	schedule Schedule
+	self     event.ID
+	session  event.ID // of this Scheduler: tells its turns from those of the process before
+	logger   hclog.Logger
+	metrics  metrics
+
+	// What follows belongs to the goroutine of Run.
+	lifetime context.Context // of Run
+	state    *state
+	info     event.StreamInfo // when the state was made
+	hidden   int64            // $tb of the stream then
+	live     bool             // the state was made once: what comes now is news
+	changed  time.Time        // when the state changed last, as far as this node saw
+	deadAt   map[event.ID]time.Time
+	worker   *worker // of this node's turn, or nil
+	workers  sync.WaitGroup
+	handOver handOver
+	written  int64    // number of the last event that this node wrote
+	last     proposal // that was written last, if it was decided just before
+	retry    time.Duration
+	warned   map[string]bool
+
+	mu     sync.Mutex // guards status
+	status Status
+}
+
+// handOver counts the attempts to hand over leadership in one round.
+type handOver struct {
+	due   time.Time
+	tries int
+	next  time.Time
+}
+
+// New returns a scheduler that Run sets going.
+func New(o Options) (*Scheduler, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("schedule of scavenges: %w", err)
+	}
+	schedule, err := Parse(o.Expression)
+	if err != nil {
+		return nil, fmt.Errorf("schedule of scavenges: %w", err)
+	}
+	return &Scheduler{
+		opts: o, schedule: schedule, session: event.ID(uuid.New()), logger: o.Logger, metrics: newMetrics(o.Stats),
+		state: newState(), written: -1, deadAt: make(map[event.ID]time.Time), warned: make(map[string]bool),
+		status: Status{Expression: schedule.String(), Nodes: []Node{}},
+	}, nil
+}
+
+// Status returns what the node knows of the schedule, which must not be changed.
+// While Run does not run it is what was known last.
+func (s *Scheduler) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// Run takes part until ctx ends, and returns when nothing of it is left. It may be
+// called once. A node without a schedule calls it too: it takes back what it
+// said when it had one.
+//
+// ctx must end before the runner is closed: a run that is stopped while it has not
+// ended counts as stopped by an operator, and the node would not take its turn up
+// again after the restart.
+func (s *Scheduler) Run(ctx context.Context) {
+	s.lifetime = ctx
+	s.self = s.opts.Cluster.Self()
+	defer s.workers.Wait()
+	for ctx.Err() == nil {
+		pause, err := s.step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.publish(err)
+		if err != nil {
+			s.failed(err)
+			sleep(ctx, s.retry)
+			continue
+		}
+		s.retry = 0
+		s.pause(ctx, pause)
+	}
+}
+
+// failed remembers a failure, and warns once if it goes on.
+func (s *Scheduler) failed(err error) {
+	before, text := s.retry, err.Error()
+	s.retry = min(max(2*s.retry, retryFirst), retryMost)
+	switch {
+	case errors.Is(err, errStreamGone):
+		s.retry = idlePause
+		if !s.warned[text] && !s.schedule.IsZero() {
+			s.warned[text] = true
+			s.logger.Error("scavenges are not done by the schedule any more", keyError, err)
+		}
+	case s.retry == retryMost && before < retryMost:
+		s.logger.Warn("the schedule of scavenges does not get on", keyError, err)
+	default:
+		s.logger.Debug("a step of the schedule of scavenges is tried again", keyError, err)
+	}
+}
+
+// step does the next thing and returns how long nothing else is due, if the stream does not grow.
+func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
+	if err := s.follow(ctx); err != nil {
+		return 0, err
+	}
+	if s.state.version < s.written {
+		return s.poll(), nil // What this node wrote has not come back yet.
+	}
+	v := s.look()
+	if ctx.Err() != nil {
+		return 0, nil // What the scavenge of a turn came to may be due to that.
+	}
+	next := decide(s.state, &v)
+	if next.why != "" {
+		s.logger.Warn(next.why)
+	}
+	if next.do != propose {
+		s.last = proposal{}
+	}
+	switch next.do {
+	case propose:
+		if next.event.sameAs(&s.last) {
+			// It was written, read again, and had no effect: somebody else writes into
+			// the stream as well, or nodes are of versions that do not agree.
+			s.last = proposal{}
+			return s.poll(), fmt.Errorf("%s was written and had no effect", next.event.kind)
+		}
+		return 0, s.propose(ctx, next.event)
+	case start:
+		s.begin(ctx, s.state.round.turn.number, s.state.round.started)
+		return s.poll(), nil
+	case stop:
+		s.worker.cancel(errLost)
+		if s.worker.done.Err() != nil {
+			s.worker = nil
+			return 0, nil
+		}
+		return s.poll(), nil
+	case resign:
+		return s.resign(ctx)
+	}
+	if s.state.round != nil {
+		return s.poll(), nil
+	}
+	pause := idlePause
+	if due := s.schedule.Next(v.now); !due.IsZero() {
+		pause = min(pause, max(due.Sub(v.now), time.Millisecond))
+	}
+	return pause, nil
+}
+
+func (s *Scheduler) poll() time.Duration { return s.opts.Grace / pollShare }
+
+// resign asks for another leader once.
+func (s *Scheduler) resign(ctx context.Context) (time.Duration, error) {
+	pace := s.opts.Grace / handOverShare
+	s.handOver.tries++
+	s.logger.Info("handing leadership over, to be scavenged", "attempt", s.handOver.tries)
+	limited, cancel := context.WithTimeout(ctx, pace)
+	defer cancel()
+	if err := s.opts.Cluster.Resign(limited); err != nil {
+		s.logger.Warn("leadership was not handed over", keyError, err)
+	}
+	s.handOver.next = s.opts.Now().Add(pace)
+	return 0, nil
+}
+
+// look gathers what this node knows beyond the stream.
+func (s *Scheduler) look() view {
+	now := s.opts.Now()
+	v := view{
+		now: now, self: s.self, endpoint: s.opts.Endpoint, session: s.session, schedule: s.schedule,
+		grace: s.opts.Grace, catchUp: s.opts.CatchUp, leading: s.opts.Cluster.Leading(), quiet: now.Sub(s.changed),
+		away: make(map[event.ID]time.Duration),
+	}
+	if s.worker != nil {
+		v.work = work{number: s.worker.number, running: s.worker.done.Err() == nil}
+		if !v.work.running {
+			v.work.outcome = s.worker.outcome
+		}
+	}
+	if r := s.state.round; r != nil {
+		if !s.handOver.due.Equal(r.due) {
+			s.handOver = handOver{due: r.due}
+		}
+		v.handOvers, v.pausing = s.handOver.tries, now.Before(s.handOver.next)
+	}
+	s.watch(&v)
+	s.compare(&v)
+	return v
+}
+
+// watch keeps how long those that matter have been dead. A node that sees no leader
+// may itself be the one that is cut off: what it sees says nothing.
+func (s *Scheduler) watch(v *view) {
+	alive, led := map[event.ID]bool{s.self: true}, v.leading
+	for _, m := range s.opts.Cluster.Members() {
+		if m.Alive {
+			alive[m.ID] = true
+			led = led || m.Leading
+			v.successor = v.successor || m.ID != s.self && !m.ReadOnly
+		}
+	}
+	matter := make(map[event.ID]bool, len(s.state.joined)+1)
+	for node := range s.state.joined {
+		matter[node] = true
+	}
+	if r := s.state.round; r != nil && r.turn != nil {
+		matter[r.turn.node] = true
+	}
+	for node := range s.deadAt {
+		if !led || alive[node] || !matter[node] {
+			delete(s.deadAt, node)
+		}
+	}
+	for node := range matter {
+		if !led || alive[node] {
+			continue
+		}
+		if _, ok := s.deadAt[node]; !ok {
+			s.deadAt[node] = v.now
+		}
+		v.away[node] = v.now.Sub(s.deadAt[node])
+	}
+}
+
+// compare warns when living nodes have different schedules: rounds then begin by all of them.
+func (s *Scheduler) compare(v *view) {
+	if s.schedule.IsZero() {
+		return
+	}
+	for node, p := range s.state.joined {
+		if _, dead := v.away[node]; dead || node == s.self || p.schedule == s.schedule.String() {
+			continue
+		}
+		key := p.endpoint + " " + p.schedule
+		if !s.warned[key] {
+			s.warned[key] = true
+			s.logger.Warn("another node has another schedule of scavenges: rounds begin by both", "endpoint", p.endpoint,
+				"theirs", p.schedule, "ours", s.schedule.String())
+		}
+	}
+}
+
+// pause waits until the stream grows, the scavenge of this node's turn ends, or some time has passed.
+func (s *Scheduler) pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if s.worker != nil && s.worker.done.Err() == nil {
+		defer context.AfterFunc(s.worker.done, cancel)()
+	}
+	if err := s.opts.Store.WaitStream(limited, Stream, s.state.version); err != nil {
+		<-limited.Done() // The stream cannot be watched now: look when the time is over.
+	}
+}
+
+// publish makes the state visible to others.
+func (s *Scheduler) publish(problem error) {
+	next := s.schedule.Next(s.opts.Now())
+	status := Status{Expression: s.schedule.String(), NextDue: next, Round: s.state.round.status(), Last: s.state.last.status(), Nodes: []Node{}}
+	if problem != nil {
+		status.Problem = problem.Error()
+	}
+	for node, p := range s.state.joined {
+		status.Nodes = append(status.Nodes, Node{ID: node, Endpoint: p.endpoint, Expression: p.schedule})
+	}
+	slices.SortFunc(status.Nodes, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	s.mu.Lock()
+	s.status = status
+	s.mu.Unlock()
+
+	due := int64(0)
+	if !next.IsZero() {
+		due = next.Unix()
+	}
+	s.metrics.next.Set(due)
+	s.metrics.round.Set(oneIf(s.state.round != nil))
+	s.metrics.turn.Set(oneIf(s.state.holds(s.self)))
+}
+
+func oneIf(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
