@@ -1,0 +1,202 @@
+package scavenge
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// Estimate says what a run would do now. It reads the whole log, changes nothing,
+// and may be made while a run is under way. Only one is made at a time: event.ErrBusy.
+func (s *Service) Estimate(ctx context.Context, o EstimateOptions) (*Estimate, error) {
+	if s.opts.InMemory {
+		return nil, ErrInMemory
+	}
+	log := s.opts.Log()
+	if log == nil {
+		return nil, event.ErrNotReady
+	}
+	if !s.estimating.TryLock() {
+		return nil, fmt.Errorf("another estimate is being made: %w", event.ErrBusy)
+	}
+	defer s.estimating.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	e := estimator{log: log, now: s.opts.Now(), gone: newTally(), all: newTally()}
+	return e.do(ctx, o)
+}
+
+// estimator goes through the log once. What it knows of streams at a time is bounded.
+type estimator struct {
+	log  *eventlog.Log
+	now  time.Time
+	gone tally // what would go, by stream
+	all  tally // everything, by stream
+
+	verdicts [1 << 16]*verdict // of recent streams, by the lowest bits of the hash
+}
+
+// verdict says what goes of one stream.
+type verdict struct {
+	name   string
+	below  int64 // events with lower numbers go
+	last   int64 // with this number stays, whatever its age
+	oldest int64 // events before this time go
+	why    string
+	info   event.StreamInfo
+}
+
+const whyAge = "$maxAge"
+
+func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error) {
+	begun := time.Now()
+	chunks, err := e.log.Chunks()
+	if err != nil {
+		return nil, err
+	}
+	end := e.log.Tail().End
+	out := &Estimate{End: end, Threshold: o.Threshold}
+	for _, c := range chunks {
+		out.Chunks = append(out.Chunks, ChunkEstimate{File: c.File, First: c.First, Last: c.Last, FileBytes: c.FileBytes})
+	}
+	at := 0
+	err = e.log.Scan(ctx, 0, end, func(rec *eventlog.Stored) error {
+		for at+1 < len(chunks) && rec.Position >= chunks[at+1].Start {
+			at++
+		}
+		v, err := e.verdict(rec.Stream)
+		if err != nil {
+			return err
+		}
+		e.all.add(v.name, 1, int64(rec.Size), "")
+		why := v.of(rec)
+		if why == "" {
+			return nil
+		}
+		c := &out.Chunks[at]
+		c.Events++
+		c.Bytes += int64(rec.Size)
+		c.Weight += weightCertain
+		e.gone.add(v.name, 1, int64(rec.Size), why)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.Chunks {
+		c := &out.Chunks[i]
+		c.Executed = executed(c.Weight, o.Threshold)
+		out.Bytes += c.Bytes
+		out.Events += c.Events
+	}
+	for _, n := range e.gone.top(o.Top) {
+		out.Streams = append(out.Streams, StreamEstimate{Stream: n.name, Events: n.events, Bytes: n.bytes, Why: n.why()})
+	}
+	for _, n := range e.all.top(o.Top + len(e.gone.sums)) {
+		if len(out.Kept) == o.Top {
+			break
+		}
+		if _, some := e.gone.sums[n.name]; some {
+			continue
+		}
+		v, err := e.verdict([]byte(n.name))
+		if err != nil {
+			return nil, err
+		}
+		out.Kept = append(out.Kept, StreamKept{Stream: n.name, Events: n.events, Bytes: n.bytes, Why: v.whyNot()})
+	}
+	out.Took = time.Since(begun)
+	return out, nil
+}
+
+// verdict returns what goes of a stream as things are now.
+func (e *estimator) verdict(stream []byte) (*verdict, error) {
+	slot := &e.verdicts[eventlog.HashStream(string(stream))%uint64(len(e.verdicts))]
+	if v := *slot; v != nil && v.name == string(stream) {
+		return v, nil
+	}
+	v := &verdict{name: string(stream), oldest: math.MinInt64}
+	info, err := e.log.StreamInfo(v.name)
+	if err != nil {
+		return nil, err
+	}
+	v.info, v.last = info, info.Last
+	deleted := info.HardDeleted
+	m := &info.Metadata
+	switch {
+	case event.IsMetaStream(v.name):
+		v.below, v.why = info.Last, "metadata replaced"
+		if deleted = deleted && !event.IsMetaStream(event.OriginalOf(v.name)); deleted {
+			v.below, v.why = math.MaxInt64, "deleted"
+		}
+	case deleted:
+		v.below, v.why = event.TombstoneNumber, "deleted"
+	default:
+		v.below, v.why = m.TruncateBefore, "$tb"
+		if m.SoftDeleted() {
+			v.why = "deleted"
+		}
+		if m.MaxCount > 0 && info.Last-m.MaxCount+1 > v.below {
+			v.below, v.why = info.Last-m.MaxCount+1, "$maxCount"
+		}
+		v.below = min(v.below, info.Last)
+		if m.MaxAge > 0 && m.MaxAge < time.Duration(e.now.UnixNano()) {
+			v.oldest = e.now.Add(-m.MaxAge).UnixNano()
+		}
+	}
+	*slot = v
+	return v, nil
+}
+
+// of says why an event goes, empty if it stays.
+func (v *verdict) of(rec *eventlog.Stored) string {
+	switch {
+	case rec.Number < v.below:
+		return v.why
+	case rec.Time < v.oldest && rec.Number < v.last:
+		return whyAge
+	}
+	return ""
+}
+
+// whyNot says why nothing of the stream goes.
+func (v *verdict) whyNot() string {
+	m := &v.info.Metadata
+	switch {
+	case event.IsMetaStream(v.name):
+		return "only the newest metadata is left"
+	case v.info.HardDeleted:
+		return "only the tombstone is left"
+	case v.info.Last < 0:
+		return "it has no events"
+	case m.SoftDeleted():
+		return "deleted, and the last event always stays"
+	case m.MaxCount == 0 && m.MaxAge == 0 && m.TruncateBefore == 0:
+		if v.info.MetaLast < 0 {
+			return "it has no metadata"
+		}
+		return "its metadata have none of $maxCount, $maxAge and $tb"
+	}
+	why := ""
+	also := func(format string, args ...any) {
+		if why != "" {
+			why += ", "
+		}
+		why += fmt.Sprintf(format, args...)
+	}
+	if m.MaxCount > 0 {
+		also("$maxCount %d leaves all that is there", m.MaxCount)
+	}
+	if m.TruncateBefore > 0 {
+		also("nothing is left below $tb %d", m.TruncateBefore)
+	}
+	if m.MaxAge > 0 {
+		also("no event but the last is older than $maxAge %v", m.MaxAge)
+	}
+	return why
+}

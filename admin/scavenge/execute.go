@@ -1,0 +1,242 @@
+package scavenge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge/history"
+	"github.com/annalsdb/annals/admin/scavenge/state"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// execute rewrites the complete chunk files below the point that weigh enough.
+func (r *run) execute(ctx context.Context, c *checkpoint) (err error) {
+	files, err := r.filesBelowPoint()
+	if err != nil {
+		return err
+	}
+	weights, err := r.weights()
+	if err != nil {
+		return err
+	}
+	ids, err := r.log.IDsFrom()
+	if err != nil {
+		return err
+	}
+	// Stubs of events whose ids need not be known any more take place, too.
+	for _, f := range files {
+		if f.End <= ids {
+			weights[f.First] += weightCertain * int64(f.Stubs)
+		}
+	}
+	decisions, err := r.db.Decisions(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, decisions.Close()) }()
+	x := executor{r: r, keep: keeper{r.point.Position, decisions}, weights: weights, at: *c}
+	for _, f := range files {
+		if f.Last > c.Chunk {
+			x.files = append(x.files, f)
+		}
+	}
+	x.done = make([]bool, len(x.files))
+	r.begin(sizeOf(x.files), "bytes")
+	if err := x.do(ctx); err != nil {
+		return err
+	}
+	return decisions.Err()
+}
+
+// filesBelowPoint lists the complete chunk files that a run is about.
+func (r *run) filesBelowPoint() ([]eventlog.ChunkInfo, error) {
+	all, err := r.log.Chunks()
+	if err != nil {
+		return nil, err
+	}
+	var files []eventlog.ChunkInfo
+	for _, f := range all {
+		if f.Complete && f.Start < r.point.Position {
+			files = append(files, f)
+		}
+	}
+	return files, nil
+}
+
+func sizeOf(files []eventlog.ChunkInfo) (bytes int64) {
+	for _, f := range files {
+		bytes += f.DataBytes
+	}
+	return bytes
+}
+
+// weights returns what each logical chunk weighs.
+func (r *run) weights() (map[int]int64, error) {
+	chunks, err := r.db.Chunks()
+	if err != nil {
+		return nil, err
+	}
+	weights := make(map[int]int64, len(chunks))
+	for _, c := range chunks {
+		weights[c.Number] = c.Weight
+	}
+	return weights, nil
+}
+
+// keeper says which events stay. Several threads may ask at once.
+type keeper struct {
+	point     int64
+	decisions *state.Decisions
+}
+
+func (k *keeper) keep(rec *eventlog.Stored) bool {
+	if rec.Position >= k.point {
+		return true
+	}
+	d, ok := k.decisions.Find(rec.Stream)
+	return !ok || rec.Number >= d.Discard && (rec.Number >= d.Maybe || rec.Time >= d.Cutoff)
+}
+
+// executor works on chunk files, with several threads if it is asked to.
+type executor struct {
+	r       *run
+	keep    keeper
+	weights map[int]int64
+	files   []eventlog.ChunkInfo
+
+	mu   sync.Mutex // guards what follows, and the writing of checkpoints
+	next int        // in files: the first that nobody has taken
+	done []bool     // of files
+	at   checkpoint
+}
+
+// do has every file considered. The first error ends all threads.
+func (x *executor) do(ctx context.Context) error {
+	threads := min(x.r.request.Threads, max(len(x.files), 1))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var owned sync.WaitGroup
+	for range threads {
+		owned.Go(func() {
+			for {
+				i, ok := x.take()
+				if !ok || ctx.Err() != nil {
+					return
+				}
+				if err := x.consider(ctx, i); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	owned.Wait()
+	return context.Cause(ctx)
+}
+
+func (x *executor) take() (int, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i := x.next
+	if i == len(x.files) {
+		return 0, false
+	}
+	x.next++
+	return i, true
+}
+
+// consider executes a file, or leaves it as it is, by its weight.
+func (x *executor) consider(ctx context.Context, i int) error {
+	f := x.files[i]
+	weight := int64(0)
+	for n := f.First; n <= f.Last; n++ {
+		weight += x.weights[n]
+	}
+	args := []any{"file", f.File, "chunks", fmt.Sprintf("%d-%d", f.First, f.Last), "positions", fmt.Sprintf("%d-%d", f.Start, f.End)}
+	if !executed(weight, x.r.point.Threshold) {
+		x.r.logger.Info(fmt.Sprintf("chunk skipped with weight %d", weight), args...)
+		x.r.update(func(s *Status) { s.Skipped++ })
+		x.r.did(f.DataBytes)
+		return x.finish(ctx, i, false)
+	}
+	x.r.logger.Info(fmt.Sprintf("executing chunk with weight %d", weight), args...)
+	return x.execute(ctx, i)
+}
+
+// executed says whether a file of a weight is executed.
+func executed(weight int64, threshold int) bool {
+	switch {
+	case threshold < 0:
+		return true
+	case threshold == 0:
+		return weight > 0
+	}
+	return weight >= int64(threshold)
+}
+
+func (x *executor) execute(ctx context.Context, i int) (err error) {
+	r, f := x.r, x.files[i]
+	begun := time.Now()
+	defer x.keep.decisions.Guard(&err)()
+	done, err := r.rewrite(ctx, f.First, f.Last, x.keep.keep)
+	took := time.Since(begun)
+	if err != nil {
+		if !stopped(err) {
+			r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Error: err.Error()})
+		}
+		return fmt.Errorf("execute %s: %w", f.File, err)
+	}
+	saved := done.OldBytes - done.Chunk.FileBytes
+	r.update(func(s *Status) {
+		s.Executed++
+		s.Removed += int64(done.Removed)
+		s.Saved += saved
+	})
+	r.s.metrics.executed(done, saved)
+	r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Scavenged: true, Saved: saved})
+	r.logger.Debug("chunk executed", "file", done.Chunk.File, "removed", done.Removed, "saved", saved, "took", took.Round(time.Millisecond))
+	return x.finish(ctx, i, true)
+}
+
+// rewrite makes one file of those of a range, with the events that are to be kept; nil: all.
+func (r *run) rewrite(ctx context.Context, first, last int, keep func(*eventlog.Stored) bool) (eventlog.Rewritten, error) {
+	ids, err := r.log.IDsFrom() // It moves while events are appended.
+	if err != nil {
+		return eventlog.Rewritten{}, err
+	}
+	return r.log.Rewrite(ctx, eventlog.Rewrite{
+		First: first, Last: last, Keep: keep, IDsFrom: ids, Reserve: r.s.opts.DiskReserve,
+		Pace: func(ctx context.Context, bytes int64) error {
+			r.did(bytes)
+			return r.pace.wait(ctx)
+		},
+	})
+}
+
+// finish notes that a file was done, and how far all are.
+func (x *executor) finish(ctx context.Context, i int, executed bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.done[i] = true
+	for n, done := range x.done {
+		if !done {
+			break
+		}
+		x.at.Chunk = x.files[n].Last
+	}
+	if executed {
+		x.r.erase, x.at.Erase = true, true
+		x.r.maxChunk = max(x.r.maxChunk, x.files[i].Last)
+	}
+	return x.r.db.Update(context.WithoutCancel(ctx), func(tx *state.Tx) error {
+		if executed {
+			if err := tx.ResetWeights(x.files[i].First, x.files[i].Last); err != nil {
+				return err
+			}
+		}
+		return set(tx, keyCheckpoint, x.at)
+	})
+}

@@ -1,0 +1,94 @@
+package scavenge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/annalsdb/annals/admin/scavenge/history"
+	"github.com/annalsdb/annals/admin/scavenge/state"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// scavengeIndex takes out of the index what was decided to go, also what is
+// still in chunks that were not executed: what a stream's metadata hid when it was
+// decided never comes back.
+func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
+	decisions, err := r.db.Decisions(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, decisions.Close()) }()
+	defer decisions.Guard(&err)()
+	total := int64(0)
+	for _, t := range r.log.Index().Tables() {
+		total += t.Entries
+	}
+	r.begin(total, "entries")
+	k := indexKeeper{point: r.point.Position, log: r.log, decisions: decisions}
+	err = r.log.Index().Scavenge(ctx, index.ScavengeOptions{
+		Keep: k.keep,
+		Pace: func(ctx context.Context, entries int64) error {
+			r.did(entries)
+			return r.pace.wait(ctx)
+		},
+		Done: func(t index.ScavengedTable) {
+			saved := t.Before - t.After
+			r.update(func(s *Status) { s.Saved += saved })
+			r.s.metrics.dropped(t.Dropped)
+			r.history.Index(history.IndexCompleted{Level: t.Level, Index: t.Index, Took: t.Took, Deleted: t.Dropped, Kept: t.Kept, Saved: saved, Scavenged: t.Rewritten})
+			r.logger.Info("index table scavenged", "level", t.Level, "index", t.Index, "kept", t.Kept, "dropped", t.Dropped, "rewritten", t.Rewritten, "took", t.Took)
+		},
+	})
+	if err != nil {
+		failed := history.IndexCompleted{Level: -1, Index: -1, Error: err.Error()}
+		if stopped(err) {
+			failed.Error = "Scavenge cancelled"
+		}
+		r.history.Index(failed)
+		return fmt.Errorf("scavenge the index: %w", err)
+	}
+	return decisions.Err()
+}
+
+// indexKeeper says which entries of the index stay. It is asked by rising hash.
+type indexKeeper struct {
+	point     int64
+	log       *eventlog.Log
+	decisions *state.Decisions
+
+	hash    uint64
+	asked   bool
+	found   []state.NamedDecision // of that hash
+	scratch []byte
+}
+
+func (k *indexKeeper) keep(e index.Entry) (bool, error) {
+	if !k.asked || e.Hash != k.hash {
+		k.hash, k.asked = e.Hash, true
+		k.found = k.decisions.ByHash(k.found[:0], e.Hash)
+	}
+	if e.Position >= k.point {
+		return true, nil
+	}
+	concerned := false
+	for i := range k.found {
+		concerned = concerned || e.Number < k.found[i].Discard || e.Number < k.found[i].Maybe
+	}
+	if !concerned {
+		return true, nil
+	}
+	// Streams may share the hash: the record says which one it is. Without a record the entry is of no use.
+	name, there, err := k.log.StreamAt(k.scratch[:0], e.Position)
+	if err != nil || !there {
+		return false, err
+	}
+	k.scratch = name
+	for i := range k.found {
+		if string(k.found[i].Name) == string(name) {
+			return e.Number >= k.found[i].Discard, nil
+		}
+	}
+	return true, nil
+}

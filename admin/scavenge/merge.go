@@ -1,0 +1,82 @@
+package scavenge
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge/history"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// mergeBytes is how much data a merged file holds at most.
+const mergeBytes = eventlog.ChunkSize
+
+// merge makes one chunk file out of neighbours that are small together, until
+// there are none.
+func (r *run) merge(ctx context.Context, _ *checkpoint) error {
+	if r.s.opts.DisableMerging {
+		r.logger.Info("chunk files are not merged: that is switched off")
+		return nil
+	}
+	for pass := 1; ; pass++ {
+		files, err := r.filesBelowPoint()
+		if err != nil {
+			return err
+		}
+		groups := mergeable(files)
+		r.logger.Info("merging chunk files", "pass", pass, "files", len(files), "groups", len(groups))
+		if len(groups) == 0 {
+			return nil
+		}
+		total := int64(0)
+		for _, g := range groups {
+			total += sizeOf(g)
+		}
+		r.begin(total, "bytes")
+		for _, g := range groups {
+			if err := r.mergeGroup(ctx, g); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// mergeable returns groups of neighbours whose data go into one file, each as
+// long as can be from the first file on that is in none.
+func mergeable(files []eventlog.ChunkInfo) (groups [][]eventlog.ChunkInfo) {
+	for from := 0; from < len(files); {
+		size, to := files[from].DataBytes, from+1
+		for to < len(files) && files[to].First == files[to-1].Last+1 && size+files[to].DataBytes <= mergeBytes {
+			size += files[to].DataBytes
+			to++
+		}
+		if to-from > 1 {
+			groups = append(groups, files[from:to])
+		}
+		from = to
+	}
+	return groups
+}
+
+func (r *run) mergeGroup(ctx context.Context, group []eventlog.ChunkInfo) error {
+	first, last := group[0].First, group[len(group)-1].Last
+	begun := time.Now()
+	done, err := r.rewrite(ctx, first, last, nil)
+	took := time.Since(begun)
+	if err != nil {
+		if !stopped(err) {
+			r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: took, Error: err.Error()})
+		}
+		return fmt.Errorf("merge chunks %d to %d: %w", first, last, err)
+	}
+	saved := done.OldBytes - done.Chunk.FileBytes
+	r.update(func(s *Status) {
+		s.Merged += len(group)
+		s.Saved += saved
+	})
+	r.s.metrics.mergedFiles(len(group), saved)
+	r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: took, Saved: saved, Merged: true})
+	r.logger.Info("chunk files merged", "file", done.Chunk.File, "chunks", fmt.Sprintf("%d-%d", first, last), "files", len(group), "saved", saved, "took", took.Round(time.Millisecond))
+	return nil
+}

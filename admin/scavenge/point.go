@@ -1,0 +1,156 @@
+package scavenge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// pointPatience is how long a run waits until a scavenge point is written, and
+// then until it is applied on this node.
+const pointPatience = 30 * time.Second
+
+// pointData is the payload of a scavenge point.
+type pointData struct {
+	Threshold int `json:"threshold"`
+}
+
+// choose returns where the run begins: where one that was stopped is, or at a
+// point that was not scavenged here yet, or at one that it makes. nil: there is
+// nothing to do.
+func (r *run) choose(ctx context.Context) (*checkpoint, error) {
+	var c checkpoint
+	if ok, err := load(r.db, keyCheckpoint, &c); err != nil {
+		return nil, err
+	} else if ok {
+		r.update(func(s *Status) { s.Resumed = true })
+		r.logger.Info("scavenge goes on where the last one was stopped", "point", c.Point.Number, "position", c.Point.Position, "step", c.Step)
+		return &c, nil
+	}
+	newest, err := r.newestPoint()
+	if err != nil {
+		return nil, err
+	}
+	var last completed
+	scavenged, err := load(r.db, keyCompleted, &last)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case newest != nil && (!scavenged || newest.Number > last.Point.Number):
+		r.logger.Info("scavenge point chosen", "point", newest.Number, "position", newest.Position, "threshold", newest.Threshold)
+	case r.request.SyncOnly:
+		r.logger.Info("there is no scavenge point that was not scavenged here yet")
+		return nil, nil
+	default:
+		if newest, err = r.makePoint(ctx, newest); err != nil {
+			return nil, err
+		}
+	}
+	c = checkpoint{Point: *newest, Step: stepAccumulate, Chunk: -1}
+	return &c, r.save(ctx, &c)
+}
+
+// newestPoint returns the last scavenge point of the log, nil when there is none.
+func (r *run) newestPoint() (*Point, error) {
+	number := int64(event.Head)
+	for {
+		page, err := r.log.ReadStream(event.StreamRead{Stream: event.ScavengePointsStream, From: number, Count: 20, Backward: true})
+		if errors.Is(err, event.ErrStreamNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the newest scavenge point: %w", err)
+		}
+		for i := range page.Events {
+			rec := &page.Events[i].Record
+			if rec.Type != event.TypeScavengePoint {
+				continue // Whoever may write to this stream may write anything.
+			}
+			var data pointData
+			if err := json.Unmarshal(rec.Data, &data); err != nil {
+				r.logger.Warn("a scavenge point has data that cannot be read, its threshold counts as 0", "point", rec.Number, "error", err)
+			}
+			return &Point{Position: rec.Position, Number: rec.Number, EffectiveNow: rec.When(), Threshold: data.Threshold}, nil
+		}
+		n := len(page.Events)
+		if page.End || n == 0 {
+			return nil, nil
+		}
+		number = page.Events[n-1].Number - 1
+	}
+}
+
+// makePoint writes the scavenge point that follows before (nil: the first one)
+// and waits until this node has applied it. If another node is faster, its point is used.
+func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
+	expected := int64(event.NoStream)
+	info, err := r.log.StreamInfo(event.ScavengePointsStream)
+	if err != nil {
+		return nil, err
+	}
+	if info.Last >= 0 {
+		expected = info.Last
+	}
+	known := int64(-1)
+	if before != nil {
+		known = before.Number
+	}
+	data, err := json.Marshal(pointData{r.request.Threshold})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.write(ctx, &event.Write{Kind: event.Append, Stream: event.ScavengePointsStream, ExpectedVersion: expected, Events: []event.Proposed{{
+		ID: event.ID(uuid.New()), Type: event.TypeScavengePoint, Flags: event.FlagJSON, Data: data,
+	}}}); err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, pointPatience)
+	defer cancel()
+	for last := expected; ; {
+		if err := r.log.WaitStream(waiting, event.ScavengePointsStream, last); err != nil {
+			if ctx.Err() == nil && waiting.Err() != nil {
+				err = fmt.Errorf("the scavenge point was not applied here within %v: this node is far behind the leader", pointPatience)
+			}
+			return nil, err
+		}
+		p, err := r.newestPoint()
+		if err != nil {
+			return nil, err
+		}
+		if p != nil && p.Number > known {
+			r.logger.Info("scavenge point made", "point", p.Number, "position", p.Position, "threshold", p.Threshold)
+			return p, nil
+		}
+		// Something else was written to the stream.
+		if info, err = r.log.StreamInfo(event.ScavengePointsStream); err != nil {
+			return nil, err
+		}
+		last = info.Last
+	}
+}
+
+// write writes a scavenge point through the leader. One that another node has
+// written meanwhile is as good.
+func (r *run) write(ctx context.Context, w *event.Write) error {
+	writing, cancel := context.WithTimeout(ctx, pointPatience)
+	defer cancel()
+	_, err := r.s.opts.Write(writing, w)
+	var raced *event.WrongExpectedVersion
+	switch {
+	case err == nil:
+	case errors.As(err, &raced):
+		r.logger.Info("another node has made a scavenge point meanwhile")
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return fmt.Errorf("write a scavenge point: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package scavenge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/admin/chunklock"
+	"github.com/annalsdb/annals/admin/scavenge/history"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Options of a Service. Log, Dir, Write and History are needed.
+type Options struct {
+	// Log returns the node's event log, nil as long as it is not open.
+	Log func() *eventlog.Log
+	// FS and Dir say where the scavenge database is kept: `<index>/scavenging`. FS defaults to the real one.
+	FS  vfs.FS
+	Dir string
+	// InMemory: nothing of this database is on disk, and it is not scavenged.
+	InMemory bool
+
+	// Write does a write of the node's own, wherever the leader is, and tries again
+	// until ctx ends while there is none.
+	Write func(ctx context.Context, w *event.Write) (event.Written, error)
+	// Erase removes entries up to a position from the Raft log of this node. Default: nothing to erase.
+	Erase func(ctx context.Context, position int64) error
+
+	History *history.Writer
+	Lock    *chunklock.Lock // shared with other jobs that switch chunk files; default: its own
+
+	DisableMerging     bool
+	DiskReserve        int64 // bytes that a run leaves free on the volume: it fails before; default: all may be used
+	DatabasePageSize   int   // bytes, default 16384
+	DatabaseCacheBytes int64 // default 64 MiB
+
+	Now    func() time.Time // the clock of estimates, default time.Now
+	Logger hclog.Logger
+	Stats  *stats.Registry
+}
+
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Erase == nil {
+		o.Erase = func(context.Context, int64) error { return nil }
+	}
+	if o.Lock == nil {
+		o.Lock = new(chunklock.Lock)
+	}
+	if o.DatabasePageSize == 0 {
+		o.DatabasePageSize = 16384
+	}
+	if o.DatabaseCacheBytes == 0 {
+		o.DatabaseCacheBytes = 64 << 20
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Service scavenges the log of one node, one run at a time.
+type Service struct {
+	opts    Options
+	logger  hclog.Logger
+	metrics metrics
+	ctx     context.Context // of everything; ends with Close
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+	eraser  eraser
+
+	estimating sync.Mutex // tried, never waited for: held by the one estimate that is made
+
+	mu     sync.Mutex // guards what follows
+	run    *run       // under way, nil: none
+	last   Status     // of the run that ended last
+	closed bool
+}
+
+// New returns a service that does nothing yet.
+func New(o Options) *Service {
+	o.EnsureDefaults()
+	s := &Service{opts: o, logger: o.Logger, last: Status{Result: ResultUnknown, Phase: PhaseIdle}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.metrics = newMetrics(o.Stats, s.phase)
+	s.eraser = eraser{erase: o.Erase, logger: s.logger, pending: s.metrics.erasing}
+	return s
+}
+
+// Start begins a run and returns its id at once. What goes wrong later is told by Last.
+func (s *Service) Start(r Request) (event.ID, error) {
+	if s.opts.InMemory {
+		return event.ID{}, ErrInMemory
+	}
+	log := s.opts.Log()
+	if log == nil {
+		return event.ID{}, event.ErrNotReady
+	}
+	if r.Threads > MaxThreads {
+		s.logger.Warn("a scavenge uses fewer threads than it was asked to", "asked", r.Threads, "threads", MaxThreads)
+		r.Threads = MaxThreads
+	}
+	r.Threads = max(r.Threads, 1)
+	if r.ThrottlePercent == 0 {
+		r.ThrottlePercent = 100
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return event.ID{}, event.ErrClosed
+	case s.run != nil:
+		return event.ID{}, ErrRunning
+	}
+	hold, err := s.opts.Lock.TryLock()
+	if err != nil {
+		return event.ID{}, err
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	run := newRun(s, log, event.ID(uuid.New()), r)
+	run.stop = cancel
+	s.run = run
+	s.owned.Go(func() {
+		defer cancel()
+		s.finish(run, run.do(ctx), hold)
+	})
+	return run.id, nil
+}
+
+// finish makes a run that has ended the last one, and lets go of what it held.
+func (s *Service) finish(r *run, err error, hold *chunklock.Hold) {
+	status := r.conclude(err)
+	hold.Unlock()
+	s.mu.Lock()
+	s.run, s.last = nil, status
+	s.mu.Unlock()
+	close(r.done)
+}
+
+// Stop ends a run and returns its id when the run has let go of everything. The
+// zero id means whichever runs.
+func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
+	s.mu.Lock()
+	run := s.run
+	s.mu.Unlock()
+	if run == nil || !id.IsZero() && id != run.id {
+		return event.ID{}, ErrNoSuchRun
+	}
+	run.stop()
+	select {
+	case <-run.done:
+		return run.id, nil
+	case <-ctx.Done():
+		return event.ID{}, ctx.Err()
+	}
+}
+
+// Wait blocks until a run has ended, and says how. A run that this process does
+// not know, or that another one followed, is ErrNoSuchRun.
+func (s *Service) Wait(ctx context.Context, id event.ID) (Status, error) {
+	s.mu.Lock()
+	run, last := s.run, s.last
+	s.mu.Unlock()
+	if run == nil || run.id != id {
+		if last.ID == id && !id.IsZero() {
+			return last, nil
+		}
+		return Status{}, ErrNoSuchRun
+	}
+	select {
+	case <-run.done:
+		return run.status(), nil
+	case <-ctx.Done():
+		return Status{}, ctx.Err()
+	}
+}
+
+// Current says how far the run under way is; the zero id when there is none.
+func (s *Service) Current() Status {
+	s.mu.Lock()
+	run := s.run
+	s.mu.Unlock()
+	if run == nil {
+		return Status{Result: ResultUnknown, Phase: PhaseIdle}
+	}
+	return run.status()
+}
+
+// Last describes the run that was started last since the process was, under way or not.
+func (s *Service) Last() Status {
+	s.mu.Lock()
+	run, last := s.run, s.last
+	s.mu.Unlock()
+	if run != nil {
+		return run.status()
+	}
+	return last
+}
+
+// Running reports whether this process works on a run.
+func (s *Service) Running(id event.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run != nil && s.run.id == id
+}
+
+func (s *Service) phase() Phase { return s.Current().Phase }
+
+// Close stops a run that is under way and waits for it. It is idempotent. The
+// next start of a run goes on where this one was.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.owned.Wait()
+}
+
+// eraser has the Raft log forget what was removed, and tries again if that fails:
+// the run that asked need not wait for a cluster without a leader.
+type eraser struct {
+	erase   func(ctx context.Context, position int64) error
+	logger  hclog.Logger
+	pending *stats.Gauge // 1 while something is left to erase
+}
+
+// Times that the eraser takes.
+const (
+	erasePatience = 45 * time.Second // for a try
+	erasePace     = 10 * time.Second // between tries
+)
+
+// do erases once; if that fails it goes on in the background until ctx ends.
+func (e *eraser) do(ctx, background context.Context, owned *sync.WaitGroup, position int64) {
+	err := e.once(ctx, position)
+	if err == nil {
+		return
+	}
+	e.pending.Set(1)
+	e.logger.Warn("the Raft log may still hold what was removed, its compaction is tried again", "error", err)
+	owned.Go(func() {
+		for {
+			select {
+			case <-background.Done():
+				return
+			case <-time.After(erasePace):
+			}
+			if err := e.once(background, position); err == nil {
+				e.pending.Set(0)
+				e.logger.Info("the Raft log was compacted: what was removed is gone from it too")
+				return
+			}
+		}
+	})
+}
+
+func (e *eraser) once(ctx context.Context, position int64) error {
+	ctx, cancel := context.WithTimeout(ctx, erasePatience)
+	defer cancel()
+	return e.erase(ctx, position)
+}
+
+// stopped reports whether an error says that a run was told to stop.
+func stopped(err error) bool { return errors.Is(err, context.Canceled) }

@@ -1,0 +1,342 @@
+package scavenge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/admin/chunklock"
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// run scavenges once and returns how that ended.
+func (h *house) run(r scavenge.Request) scavenge.Status {
+	h.t.Helper()
+	id, err := h.service.Start(r)
+	if err != nil {
+		h.t.Fatalf("start: %v", err)
+	}
+	status, err := h.service.Wait(context.Background(), id)
+	if err != nil {
+		h.t.Fatalf("wait: %v", err)
+	}
+	return status
+}
+
+// opened is a house with a log that is open until the test ends.
+func opened(t *testing.T, options func(*scavenge.Options)) *house {
+	h := newHouse(t, 1)
+	if options != nil {
+		h.opts = options
+	}
+	h.open()
+	t.Cleanup(h.close)
+	return h
+}
+
+func plain(stream, data string) proposed {
+	return proposed{stream: stream, typ: "type", data: []byte(data)}
+}
+
+func metadataOf(stream, data string) proposed {
+	return proposed{stream: event.MetaStreamOf(stream), typ: event.TypeMetadata, flags: event.FlagJSON, data: []byte(data)}
+}
+
+func TestNothingHasRunYet(t *testing.T) {
+	h := opened(t, nil)
+	if got := h.service.Last(); got.Result != scavenge.ResultUnknown || !got.ID.IsZero() || got.Phase != scavenge.PhaseIdle {
+		t.Errorf("last: %+v", got)
+	}
+	if got := h.service.Current(); !got.ID.IsZero() || got.Phase != scavenge.PhaseIdle {
+		t.Errorf("current: %+v", got)
+	}
+	for _, id := range []event.ID{{}, event.ID(uuid.New())} {
+		if _, err := h.service.Stop(context.Background(), id); !errors.Is(err, scavenge.ErrNoSuchRun) {
+			t.Errorf("stop %v: %v", id, err)
+		}
+		if _, err := h.service.Wait(context.Background(), id); !errors.Is(err, scavenge.ErrNoSuchRun) {
+			t.Errorf("wait for %v: %v", id, err)
+		}
+	}
+}
+
+func TestStartRefused(t *testing.T) {
+	var lock chunklock.Lock
+	held, err := lock.TryLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name    string
+		options func(*scavenge.Options)
+		want    error
+	}{
+		{"in memory", func(o *scavenge.Options) { o.InMemory = true }, scavenge.ErrInMemory},
+		{"no log yet", func(o *scavenge.Options) { o.Log = func() *eventlog.Log { return nil } }, event.ErrNotReady},
+		{"another job", func(o *scavenge.Options) { o.Lock = &lock }, event.ErrChunksLocked},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			h := opened(t, c.options)
+			if _, err := h.service.Start(scavenge.Request{}); !errors.Is(err, c.want) {
+				t.Errorf("start: %v", err)
+			}
+		})
+	}
+	held.Unlock()
+	h := opened(t, func(o *scavenge.Options) { o.Lock = &lock })
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess {
+		t.Errorf("after the other job: %+v", got)
+	}
+	if again, err := lock.TryLock(); err != nil {
+		t.Errorf("the run did not let go of the lock: %v", err)
+	} else {
+		again.Unlock()
+	}
+	h.service.Close()
+	if _, err := h.service.Start(scavenge.Request{}); !errors.Is(err, event.ErrClosed) {
+		t.Errorf("start of a closed service: %v", err)
+	}
+}
+
+func TestOneAtATimeAndStop(t *testing.T) {
+	asked := make(chan struct{})
+	var once atomic.Bool
+	h := opened(t, func(o *scavenge.Options) {
+		write := o.Write
+		o.Write = func(ctx context.Context, w *event.Write) (event.Written, error) {
+			if once.CompareAndSwap(false, true) {
+				close(asked)
+				<-ctx.Done() // A cluster without a leader.
+				return event.Written{}, ctx.Err()
+			}
+			return write(ctx, w)
+		}
+	})
+	h.append(plain("a", "x"))
+	id, err := h.service.Start(scavenge.Request{Threads: 9, ThrottlePercent: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if _, err := h.service.Start(scavenge.Request{}); !errors.Is(err, scavenge.ErrRunning) {
+		t.Errorf("second start: %v", err)
+	}
+	if got := h.service.Current(); got.ID != id || got.Result != scavenge.ResultInProgress || got.Request.Threads != scavenge.MaxThreads {
+		t.Errorf("current: %+v", got)
+	}
+	if _, err := h.service.Stop(context.Background(), event.ID(uuid.New())); !errors.Is(err, scavenge.ErrNoSuchRun) {
+		t.Errorf("stop of another: %v", err)
+	}
+	if got, err := h.service.Stop(context.Background(), event.ID{}); err != nil || got != id {
+		t.Errorf("stop: %v, %v", got, err)
+	}
+	if got := h.service.Last(); got.ID != id || got.Result != scavenge.ResultStopped || got.Ended.IsZero() {
+		t.Errorf("last: %+v", got)
+	}
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || got.ID == id {
+		t.Errorf("right after the stop: %+v", got)
+	}
+}
+
+func TestPoints(t *testing.T) {
+	h := opened(t, nil)
+	h.append(plain("a", "x"))
+	if got := h.run(scavenge.Request{SyncOnly: true}); got.Result != scavenge.ResultSuccess || got.Point != nil || len(h.m.points) != 0 {
+		t.Fatalf("sync only without a point: %+v", got)
+	}
+	got := h.run(scavenge.Request{Threshold: 3})
+	if got.Point == nil || got.Point.Number != 0 || got.Point.Threshold != 3 || got.Point.Position != h.m.points[0].position || got.Point.EffectiveNow.UnixNano() != h.m.points[0].time {
+		t.Fatalf("first point: %+v", got.Point)
+	}
+	if got := h.run(scavenge.Request{SyncOnly: true}); got.Result != scavenge.ResultSuccess || got.Point != nil || len(h.m.points) != 1 {
+		t.Fatalf("sync only with nothing new: %+v", got)
+	}
+	// Points that others make: the newest counts, and its threshold.
+	for n := range 3 {
+		h.append(plain("a", "y"))
+		h.append(proposed{stream: event.ScavengePointsStream, typ: event.TypeScavengePoint, flags: event.FlagJSON, data: fmt.Appendf(nil, `{"threshold":%d}`, 10+n)})
+	}
+	if got := h.run(scavenge.Request{Threshold: 5, SyncOnly: true}); got.Point == nil || got.Point.Number != 3 || got.Point.Threshold != 12 {
+		t.Fatalf("points of others: %+v", got.Point)
+	}
+	if got := h.run(scavenge.Request{}); got.Point == nil || got.Point.Number != 4 || got.Point.Threshold != 0 {
+		t.Fatalf("next point: %+v", got.Point)
+	}
+}
+
+func TestPointRace(t *testing.T) {
+	var h *house
+	raced := false
+	h = opened(t, func(o *scavenge.Options) {
+		write := o.Write
+		o.Write = func(ctx context.Context, w *event.Write) (event.Written, error) {
+			if !raced {
+				raced = true
+				h.append(proposed{stream: event.ScavengePointsStream, typ: event.TypeScavengePoint, flags: event.FlagJSON, data: []byte(`{"threshold":7}`)})
+			}
+			return write(ctx, w)
+		}
+	})
+	h.append(plain("a", "x"))
+	got := h.run(scavenge.Request{Threshold: 1})
+	if got.Result != scavenge.ResultSuccess || got.Point == nil || got.Point.Number != 0 || got.Point.Threshold != 7 || len(h.m.points) != 1 {
+		t.Fatalf("%+v, point %+v", got, got.Point)
+	}
+}
+
+func TestPointCannotBeWritten(t *testing.T) {
+	refuse := true
+	h := opened(t, func(o *scavenge.Options) {
+		write := o.Write
+		o.Write = func(ctx context.Context, w *event.Write) (event.Written, error) {
+			if refuse {
+				return event.Written{}, event.ErrNotReady
+			}
+			return write(ctx, w)
+		}
+	})
+	h.append(plain("a", "x"))
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultErrored || !strings.Contains(got.Error, "scavenge point") {
+		t.Fatalf("%+v", got)
+	}
+	refuse = false
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess {
+		t.Fatalf("%+v", got)
+	}
+}
+
+func TestSkippedChunkKeepsItsEventsUntilItWeighsEnough(t *testing.T) {
+	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+	for range 4 {
+		h.append(plain("a", "x"))
+	}
+	h.append(metadataOf("a", `{"$maxCount":1}`))
+	got := h.run(scavenge.Request{Threshold: 7}) // Three events that go weigh 6.
+	h.m.decide(h.m.points[0])
+	if got.Executed != 0 || got.Skipped != 1 || got.Removed != 0 {
+		t.Fatalf("below the threshold: %+v", got)
+	}
+	h.m.check(t, h.log, false)
+	if found := h.m.checkAll(t, h.log); !found[h.m.streams["a"][0].position] {
+		t.Fatal("the event is gone from the log")
+	}
+	// What was decided does not come back to readers, whatever is said now.
+	h.append(metadataOf("a", `{}`))
+	h.m.check(t, h.log, false)
+	got = h.run(scavenge.Request{Threshold: 6}) // With the metadata that were replaced it is 8.
+	h.m.decide(h.m.points[1])
+	if got.Executed != 1 || got.Removed != 4 {
+		t.Fatalf("at the threshold: %+v", got)
+	}
+	h.m.check(t, h.log, false)
+}
+
+func TestNegativeThresholdExecutesEverything(t *testing.T) {
+	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+	for range 3 {
+		h.append(plain("a", "x"))
+		if got := h.run(scavenge.Request{}); got.Executed != 0 {
+			t.Fatalf("nothing weighs anything: %+v", got)
+		}
+	}
+	if got := h.run(scavenge.Request{Threshold: -1}); got.Executed != 3 || got.Skipped != 0 || got.Removed != 0 {
+		t.Fatalf("%+v", got)
+	}
+}
+
+func TestMerging(t *testing.T) {
+	h := opened(t, nil)
+	for range 4 {
+		h.append(plain("a", "x"))
+		h.run(scavenge.Request{})
+	}
+	chunks, err := h.log.Chunks()
+	if err != nil || len(chunks) != 1 || chunks[0].First != 0 || chunks[0].Last != 3 {
+		t.Fatalf("%v, %+v", err, chunks)
+	}
+	h.m.check(t, h.log, true)
+}
+
+func TestEraseIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		h := newHouse(t, 1)
+		h.opts = func(o *scavenge.Options) {
+			o.Erase = func(_ context.Context, position int64) error {
+				if tries++; tries < 3 {
+					return event.ErrNotReady
+				}
+				if position != eventlog.ChunkSize {
+					t.Errorf("erase up to %d", position)
+				}
+				return nil
+			}
+		}
+		h.open()
+		defer h.close()
+		h.append(plain("a", "x"), plain("a", "y"))
+		h.append(metadataOf("a", `{"$maxCount":1}`))
+		if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || tries != 1 {
+			t.Fatalf("%+v after %d tries", got, tries)
+		}
+		time.Sleep(time.Minute) // Of the bubble's clock.
+		synctest.Wait()
+		if tries != 3 {
+			t.Errorf("%d tries", tries)
+		}
+	})
+}
+
+func TestEstimate(t *testing.T) {
+	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+	for n := range 10 {
+		h.append(plain("counted", "0123456789"), plain("kept", "0123456789"), plain("deleted", strings.Repeat("x", n)), plain("cut", "0"))
+	}
+	h.append(metadataOf("counted", `{"$maxCount":2}`), metadataOf("cut", `{"$tb":3}`), metadataOf("kept", `{"$maxCount":100}`))
+	h.append(metadataOf("kept", `{"$maxCount":200}`))
+	h.append(proposed{stream: "deleted", typ: event.TypeStreamDeleted, flags: event.FlagDeleted})
+	estimate, err := h.service.Estimate(context.Background(), scavenge.EstimateOptions{Top: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type stream struct {
+		name   string
+		events int64
+		why    string
+	}
+	var streams []stream
+	for _, s := range estimate.Streams {
+		streams = append(streams, stream{s.Stream, s.Events, s.Why})
+	}
+	if want := []stream{{"counted", 8, "$maxCount"}, {"deleted", 10, "deleted"}, {"cut", 3, "$tb"}}; !slices.Equal(streams, want) && !slices.Equal(streams, []stream{want[1], want[0], want[2]}) {
+		t.Errorf("streams: %v", streams)
+	}
+	if len(estimate.Kept) == 0 || estimate.Kept[0].Stream != "kept" || estimate.Kept[0].Why != "$maxCount 200 leaves all that is there" {
+		t.Errorf("kept: %+v", estimate.Kept)
+	}
+	if len(estimate.Chunks) != 1 || !estimate.Chunks[0].Executed || estimate.Chunks[0].Events != 22 || estimate.Events != 22 {
+		t.Errorf("%+v", estimate)
+	}
+	if got := h.run(scavenge.Request{}); got.Removed != estimate.Events {
+		t.Errorf("%d events went, the estimate said %d", got.Removed, estimate.Events)
+	}
+	if estimate, err = h.service.Estimate(context.Background(), scavenge.EstimateOptions{Top: 3}); err != nil || estimate.Events != 0 || len(estimate.Streams) != 0 {
+		t.Errorf("after the run: %+v, %v", estimate, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := h.service.Estimate(ctx, scavenge.EstimateOptions{Top: 3}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,135 @@
+package scavenge
+
+import (
+	"errors"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Folder is the name of the folder of the scavenge database, in that of the index.
+const Folder = "scavenging"
+
+// What can keep a run from being started or stopped, beyond event.ErrNotReady
+// (the log is not open yet), event.ErrChunksLocked and event.ErrClosed.
+var (
+	ErrRunning   = errors.New("a scavenge is running")
+	ErrInMemory  = errors.New("a database in memory is not scavenged")
+	ErrNoSuchRun = errors.New("no scavenge with this id is running")
+)
+
+// MaxThreads is how many threads a run uses at most.
+const MaxThreads = 4
+
+// Request says how to run. The zero value but for Threads and ThrottlePercent,
+// which are 1 and 100 then, is the usual run.
+type Request struct {
+	Threads         int  // that execute chunks; more than MaxThreads count as MaxThreads
+	Threshold       int  // weight from which on a chunk is executed; 0: above 0; below 0: always. Of the scavenge point, if this run makes one
+	ThrottlePercent int  // of the time that the run may be active, 1 to 100
+	SyncOnly        bool // make no scavenge point
+}
+
+// Result is how a run ended.
+type Result string
+
+// Results, as the reference names them where the last run is asked for.
+const (
+	ResultUnknown    Result = "Unknown" // there was no run since the process started
+	ResultInProgress Result = "InProgress"
+	ResultSuccess    Result = "Success"
+	ResultStopped    Result = "Stopped"
+	ResultErrored    Result = "Errored"
+)
+
+// Phase is what a run does, as `eventstore_statuses` names it.
+type Phase string
+
+// Phases in order. Starting is before the first and is not among the statuses.
+const (
+	PhaseIdle         Phase = "Idle"
+	PhaseAccumulation Phase = "Accumulation Phase"
+	PhaseCalculation  Phase = "Calculation Phase"
+	PhaseExecution    Phase = "Chunk execution Phase"
+	PhaseMerging      Phase = "Chunk merging Phase"
+	PhaseIndex        Phase = "Index execution Phase"
+	PhaseCleaning     Phase = "Cleaning Phase"
+)
+
+// Phases lists all, Idle last.
+var Phases = []Phase{PhaseAccumulation, PhaseCalculation, PhaseExecution, PhaseMerging, PhaseIndex, PhaseCleaning, PhaseIdle}
+
+// Point is a scavenge point: an event in $scavengePoints, and where it stands.
+type Point struct {
+	Position     int64     `json:"position"`
+	Number       int64     `json:"number"`
+	EffectiveNow time.Time `json:"effectiveNow"` // of the record; maxAge is judged by it
+	Threshold    int       `json:"threshold"`
+}
+
+// Status is what a run is about and how far it is.
+type Status struct {
+	ID       event.ID // zero: there is none
+	Result   Result   // ResultInProgress while it runs
+	Error    string   // of ResultErrored
+	Started  time.Time
+	Ended    time.Time // zero while it runs
+	Request  Request
+	Resumed  bool   // it went on with a run that was stopped
+	Point    *Point // nil until it is known, and with SyncOnly
+	Phase    Phase  // PhaseIdle before the first and when it has ended
+	Done     int64  // of Total, in Unit
+	Total    int64  // 0: not known
+	Unit     string // "bytes", "streams", "chunks", "entries"
+	Saved    int64  // bytes, may be negative
+	Removed  int64  // events
+	Executed int    // chunk files rewritten
+	Skipped  int    // chunk files left as they are
+	Merged   int    // chunk files that are one with others now
+}
+
+// Estimate is what a run would do now, if its scavenge point were the end of the
+// log. Figures of bytes are estimates: of records, their trailers stay.
+type Estimate struct {
+	End       int64 // of the log, where the point would be
+	Threshold int
+	Bytes     int64            // that would go
+	Events    int64            // that would go
+	Chunks    []ChunkEstimate  // all complete chunk files and the active one, in order
+	Streams   []StreamEstimate // those with most bytes to gain, at most the number asked for
+	Kept      []StreamKept     // largest streams of which nothing would go, and why
+	Took      time.Duration
+}
+
+// ChunkEstimate is about one chunk file.
+type ChunkEstimate struct {
+	File        string
+	First, Last int
+	FileBytes   int64
+	Bytes       int64 // that would go
+	Events      int64
+	Weight      int64
+	Executed    bool // its weight reaches the threshold
+}
+
+// StreamEstimate is about one stream.
+type StreamEstimate struct {
+	Stream string
+	Events int64
+	Bytes  int64
+	Why    string // what removes most of them: "$maxCount", "$maxAge", "$tb", "deleted" or "metadata replaced"
+}
+
+// StreamKept is a stream of which nothing would go.
+type StreamKept struct {
+	Stream string
+	Events int64 // that it has
+	Bytes  int64
+	Why    string // a sentence: no metadata limits it; $maxCount 100 is not reached; ...
+}
+
+// EstimateOptions say what to estimate.
+type EstimateOptions struct {
+	Threshold int // as of a Request
+	Top       int // streams to name in each list
+}
