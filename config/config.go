@@ -142,8 +142,11 @@ type Config struct {
 	// ScavengeBackendPageSize and ScavengeBackendCacheSize shape the scavenge database, in bytes.
 	ScavengeBackendPageSize  int
 	ScavengeBackendCacheSize int64
-	// ScavengeHashUsersCacheCapacity is how many stream hashes a scavenge remembers.
-	ScavengeHashUsersCacheCapacity int
+	// ScavengeSchedule is the cron expression by which the cluster scavenges; empty: it does not by itself.
+	ScavengeSchedule string
+	// ScavengeScheduleThreshold and ScavengeScheduleThrottle are those of such scavenges, the latter in percent.
+	ScavengeScheduleThreshold int
+	ScavengeScheduleThrottle  int
 	// SkipDbVerify and SkipIndexVerify leave out the checksums of chunks and index tables at start.
 	SkipDbVerify    bool
 	SkipIndexVerify bool

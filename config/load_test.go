@@ -310,7 +310,6 @@ func TestWarnings(t *testing.T) {
 		{"no effect", input{files: yamlFile("ReaderThreadsCount: 4")}, []string{"option ReaderThreadsCount (Yaml) has no effect"}},
 		{"deprecated without effect", input{env: []string{"STORE_ALWAYS_KEEP_SCAVENGED=true"}}, []string{"AlwaysKeepScavenged is deprecated and has no effect."}},
 		{"without effect yet", input{files: yamlFile("ScavengeHistoryMaxAge: 7"), args: []string{"--projection-threads=3"}}, []string{
-			"option ScavengeHistoryMaxAge (Yaml) has no effect: scavenging is not available in this version",
 			"option ProjectionThreads (Command Line) has no effect: projections are not available in this version"}},
 		{"development", input{args: []string{"--dev"}}, []string{"Dev starts no projections: projections are not available in this version"}},
 		{"nothing refused and nothing said", input{args: []string{"--run-projections=none", "--enable-unix-socket=false"}}, nil},

@@ -76,7 +76,6 @@ func (o *option) defaultText() string {
 // Clauses of options that wait for something, or never get it.
 const (
 	noProjections = "projections are not available in this version"
-	noScavenging  = "scavenging is not available in this version"
 	noRedaction   = "redaction is not available in this version"
 	noLazyWrites  = "writing without flushing is not available in this version"
 	noStores      = "certificate stores are not there on this system, CertificateFile names a file"
@@ -284,18 +283,22 @@ func (c *Config) databaseOptions() []option {
 // scavengeOptions follow those of the database, whose group they are in.
 func (c *Config) scavengeOptions() []option {
 	const g = groupDatabase
-	return waiting(noScavenging,
-		option{name: "DisableScavengeMerging", group: g, def: "False", target: boolField(&c.DisableScavengeMerging),
+	return []option{
+		{name: "DisableScavengeMerging", group: g, def: "False", target: boolField(&c.DisableScavengeMerging),
 			doc: "Leave small chunks unmerged after a scavenge."},
-		option{name: "ScavengeHistoryMaxAge", group: g, def: "30", target: durationField(&c.ScavengeHistoryMaxAge, 24*time.Hour, 1),
+		{name: "ScavengeHistoryMaxAge", group: g, def: "30", target: durationField(&c.ScavengeHistoryMaxAge, 24*time.Hour, 1),
 			doc: "Days for which the history of scavenges is kept."},
-		option{name: "ScavengeBackendPageSize", group: g, def: "16384", target: pageSizeField(&c.ScavengeBackendPageSize),
+		{name: "ScavengeBackendPageSize", group: g, def: "16384", target: pageSizeField(&c.ScavengeBackendPageSize),
 			doc: "The page size of the scavenge database in bytes: a power of two from 512 to 65536. A value below 512 is in KiB."},
-		option{name: "ScavengeBackendCacheSize", group: g, def: "67108864", target: intField(&c.ScavengeBackendCacheSize, 0, math.MaxInt64),
+		{name: "ScavengeBackendCacheSize", group: g, def: "67108864", target: intField(&c.ScavengeBackendCacheSize, 0, math.MaxInt64),
 			doc: "The cache of the scavenge database in bytes."},
-		option{name: "ScavengeHashUsersCacheCapacity", group: g, def: "100000", target: intField(&c.ScavengeHashUsersCacheCapacity, 1, math.MaxInt32),
-			doc: "The number of stream hashes remembered when a scavenge looks for collisions."},
-	)
+		{name: "ScavengeSchedule", group: g, def: "", target: textField(&c.ScavengeSchedule),
+			doc: "When all nodes of the cluster scavenge, one after the other, the leader last: a cron expression of five fields in UTC, such as '0 3 * * SUN', or @daily. Empty: never by itself."},
+		{name: "ScavengeScheduleThreshold", group: g, def: "0", target: intField(&c.ScavengeScheduleThreshold, math.MinInt32, math.MaxInt32),
+			doc: "The threshold of scheduled scavenges."},
+		{name: "ScavengeScheduleThrottle", group: g, def: "100", target: intField(&c.ScavengeScheduleThrottle, 1, 100),
+			doc: "The percentage of time in which a scheduled scavenge is active."},
+	}
 }
 
 func (c *Config) interfaceOptions() []option {

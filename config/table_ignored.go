@@ -45,6 +45,8 @@ func ignoredOptions() []option {
 		target = ignoredInt(1, math.MaxInt32)
 	add(groupDatabase, KindInt, "16", "IndexCacheDepth", "The depth of the cache of middle points of an index table.")
 	add(groupDatabase, KindInt, "100", "HashCollisionReadLimit", "Events read to tell streams with equal hashes apart.")
+	add(groupDatabase, KindInt, "100000", "ScavengeHashUsersCacheCapacity", "Stream hashes remembered when a scavenge looks for collisions. Streams are known by their names.").
+		target = ignoredInt(1, math.MaxInt32)
 	add(groupDatabase, KindInt, "0", "IndexCacheSize", "Entries in each index cache.")
 	add(groupDatabase, KindBool, "False", "WriteThrough", "Bypass the write cache of the file system.")
 	add(groupDatabase, KindBool, "False", "Unbuffered", "Bypass the caches of the file system.")
