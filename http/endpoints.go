@@ -20,7 +20,7 @@ var streamPatterns = [kinds][]string{
 	kindStream:           {"{stream}"},
 	kindStreamSlash:      {"{stream}/"},
 	kindEvent:            {"{stream}/{number}"},
-	kindBackward:         {"{stream}/{number}/{count}", "{stream}/{number}/backward/{count}"},
+	kindBackward:         {"{stream}/{number}/{count}", "{stream}/{number}/backward/{count}", scavengesStream + "/{id}/{number}/{count}"},
 	kindForward:          {"{stream}/{number}/forward/{count}"},
 	kindIncoming:         {"{stream}/incoming/{id}"},
 	kindMetadata:         {"{stream}/metadata"},
@@ -66,6 +66,11 @@ func (s *Server) Endpoints() []Endpoint {
 	}
 	if s.servesSubscriptions() {
 		for _, p := range subscriptionPatterns {
+			add(p.path, p.res)
+		}
+	}
+	if s.servesScavenges() {
+		for _, p := range scavengePatterns {
 			add(p.path, p.res)
 		}
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
@@ -95,7 +96,7 @@ func isGossipXML(body []byte) bool {
 type field struct {
 	json, xml string
 	value     string
-	bare      bool // a number or a boolean: JSON has it without quotes
+	bare      bool // a number or a boolean: JSON has it without quotes, and null when it is empty
 }
 
 func textField(json, xml, value string) field { return field{json: json, xml: xml, value: value} }
@@ -107,6 +108,8 @@ func intField(json, xml string, n int64) field {
 func boolField(json, xml string, v bool) field {
 	return field{json: json, xml: xml, value: strconv.FormatBool(v), bare: true}
 }
+
+func nullField(json, xml string) field { return field{json: json, xml: xml, bare: true} }
 
 // tickTime is how the reference writes times: UTC in ticks of 100 ns without
 // zeros at the end.
@@ -231,7 +234,7 @@ func appendMembers(b []byte, indent string, fields []field) []byte {
 		}
 		b = append(b, indent+`"`+f.json+`": `...)
 		if f.bare {
-			b = append(b, f.value...)
+			b = append(b, cmp.Or(f.value, "null")...)
 			continue
 		}
 		b = jsontext.AppendString(b, f.value)

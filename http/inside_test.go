@@ -58,7 +58,8 @@ func FuzzAccept(f *testing.F) {
 }
 
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"/streams/s", "/streams/%24all/filtered/0/forward/1", "/streams/a%2Fb/metadata/0", "/streams//", "/streams/s/0/", "/", "/streams/%00/x/y/z/w/v"} {
+	for _, s := range []string{"/streams/s", "/streams/%24all/filtered/0/forward/1", "/streams/a%2Fb/metadata/0", "/streams//", "/streams/s/0/", "/", "/streams/%00/x/y/z/w/v",
+		"/streams/%24scavenges/x/head/20", "/streams/$scavenges/0/backward/20", "/streams/$scavenges/incoming/0/1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -36,6 +36,8 @@ func TestOperatorRights(t *testing.T) {
 			"/info/options": {"GET", ops, false}, "/sys/subsystems": {"GET", ops, false},
 			"/histogram/reader-readevent": {"GET", ops, false}, "/histogram/none": {"GET", ops, false},
 			"/admin/shutdown": {"POST", ops, false}, "/admin/reloadconfig": {"POST", ops, false}, "/admin/mergeindexes": {"POST", ops, false},
+			"/admin/scavenge": {"POST", ops, false}, "/admin/scavenge?threads=0": {"POST", ops, false}, "/admin/scavenge?dryRun=true": {"POST", ops, false},
+			"/admin/scavenge/current": {"GET", ops, false}, "/admin/scavenge/last": {"GET", ops, false}, "/admin/scavenge/x": {"DELETE", ops, false},
 		} {
 			for i, h := range callers {
 				a := n.do(c.method, path, "", h.Clone())
@@ -58,6 +60,8 @@ func TestOperatorMethods(t *testing.T) {
 		"/stats": "GET, OPTIONS", "/stats/": "GET, OPTIONS", "/stats/a/b": "GET, OPTIONS", "/stats/replication": "GET, OPTIONS", "/stats/tcp": "GET, OPTIONS",
 		"/metrics": "GET, OPTIONS", "/histogram/x": "GET, OPTIONS", "/info/options": "GET, OPTIONS", "/sys/subsystems": "GET, OPTIONS",
 		"/admin/login": "GET, OPTIONS", "/admin/shutdown": "POST, OPTIONS", "/admin/reloadconfig": "POST, OPTIONS", "/admin/mergeindexes": "POST, OPTIONS",
+		"/admin/scavenge": "POST, OPTIONS", "/admin/scavenge/current": "GET, DELETE, OPTIONS", "/admin/scavenge/last": "GET, OPTIONS",
+		"/admin/scavenge/0f9fad5b-d9cb-469f-a165-70867728950e": "DELETE, OPTIONS", "/admin/scavenge/x": "DELETE, OPTIONS", "/admin/scavenge/Current": "DELETE, OPTIONS",
 		"/health/ready": "GET, HEAD, OPTIONS", "/health/startup": "GET, HEAD, OPTIONS",
 	} {
 		a := n.do("OPTIONS", path, "", nil).is(t, 200)
@@ -199,7 +203,8 @@ func TestLogin(t *testing.T) {
 // TestDisableAdminUI removes what the interface uses, for whoever asks.
 func TestDisableAdminUI(t *testing.T) {
 	n := newOperator(t, func(o *httpapi.Options) { o.DisableAdminUI = true })
-	for _, path := range []string{"/", "/web", "/sys/subsystems", "/admin/login", "/admin/shutdown", "/admin/reloadconfig", "/admin/mergeindexes"} {
+	for _, path := range []string{"/", "/web", "/sys/subsystems", "/admin/login", "/admin/shutdown", "/admin/reloadconfig", "/admin/mergeindexes",
+		"/admin/scavenge", "/admin/scavenge/current", "/admin/scavenge/last", "/admin/scavenge/x"} {
 		for _, method := range []string{"GET", "POST", "OPTIONS"} {
 			equal(t, "body", n.do(method, path, "", admin()).is(t, 404).body, "")
 		}

@@ -17,6 +17,7 @@ type operator struct {
 	*node
 	statistics *memStatistics
 	operations *memOperations
+	scavenges  *memScavenges
 	startup    *memStartup
 }
 
@@ -24,11 +25,12 @@ func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 	o := &operator{
 		statistics: &memStatistics{figures: someFigures()},
 		operations: &memOperations{},
+		scavenges:  &memScavenges{},
 		startup:    &memStartup{progress: httpapi.Progress{Started: true}, caughtUp: true},
 	}
 	set := func(options *httpapi.Options) {
 		options.Statistics, options.Operations, options.Startup = o.statistics, o.operations, o.startup
-		options.Settings = someSettings
+		options.Settings, options.Scavenges = someSettings, o.scavenges
 	}
 	o.node = newNode(t, append([]func(*httpapi.Options){set}, change...)...)
 	return o

@@ -15,6 +15,9 @@ type outline struct {
 	isXML bool
 	depth int  // of JSON
 	begun bool // the object or list that is being written has something in it
+	// full, when it is set, is given what there is after each item of a list, and
+	// may send it on its way.
+	full func([]byte) []byte
 }
 
 func (x *exchange) newOutline() outline {
@@ -120,6 +123,9 @@ func (o *outline) items(item string, n int, members func(i int)) {
 				o.item()
 			}
 			o.root(item, func() { members(i) })
+			if o.full != nil {
+				o.b = o.full(o.b)
+			}
 		}
 	})
 }

@@ -14,7 +14,7 @@ const (
 	kindStream           kind = iota // {s}
 	kindStreamSlash                  // {s}/
 	kindEvent                        // {s}/{n}
-	kindBackward                     // {s}/{n}/{c}, {s}/{n}/backward/{c}
+	kindBackward                     // {s}/{n}/{c}, {s}/{n}/backward/{c}, $scavenges/{id}/{n}/{c}
 	kindForward                      // {s}/{n}/forward/{c}
 	kindIncoming                     // {s}/incoming/{guid}
 	kindMetadata                     // {s}/metadata
@@ -50,6 +50,10 @@ const (
 	segBackward = "backward"
 	segForward  = "forward"
 	segHead     = "head"
+
+	// scavengesStream holds links to the beginning and the end of each scavenge. The
+	// stream of one of them has its id and a dash more.
+	scavengesStream = "$scavenges"
 
 	// maxSegments is that of the longest path: $all/filtered/{p}/forward/{c}.
 	maxSegments = 5
@@ -136,6 +140,11 @@ func resolveSegments(seg []string) (route, bool) {
 	case len(rest) == 2 && rest[0] == segIncoming:
 		rt.kind, rt.from = kindIncoming, rest[1]
 		return rt, true
+	}
+	if len(rest) == 3 && rt.stream == scavengesStream && rest[1] != segBackward && rest[1] != segForward {
+		// The web interface asks so for the history of one scavenge.
+		rt.stream += "-" + rest[0]
+		return rt.page(rest[1:], kindBackward, kindForward)
 	}
 	return rt.page(rest, kindBackward, kindForward)
 }

@@ -172,7 +172,8 @@ var expectations = map[string]string{
 	"POST /admin/shutdown": "ops", "POST /admin/reloadconfig": "ops", "POST /admin/mergeindexes": "ops",
 	"POST /admin/node/priority/{priority}": "ops", "POST /admin/node/resign": "ops",
 	"GET /admin/cluster/members": "ops", "POST /admin/cluster/members": "ops", "DELETE /admin/cluster/members/{node}": "ops",
-	"POST /admin/scavenge": "ops", "GET /admin/scavenge/{id}": "ops", "DELETE /admin/scavenge/{id}": "ops",
+	"POST /admin/scavenge": "ops", "GET /admin/scavenge/current": "ops", "DELETE /admin/scavenge/current": "ops",
+	"GET /admin/scavenge/last": "ops", "DELETE /admin/scavenge/{id}": "ops",
 	"GET /admin/login": "auth",
 
 	"GET /users": "admin", "POST /users": "admin", "GET /users/": "admin", "POST /users/": "admin",
@@ -196,8 +197,9 @@ var expectations = map[string]string{
 	"GET /streams/{stream}/": "anon", "POST /streams/{stream}/": "anon", "DELETE /streams/{stream}/": "anon",
 	"GET /streams/{stream}/{number}": "read", "GET /streams/{stream}/{number}/{count}": "read",
 	"GET /streams/{stream}/{number}/backward/{count}": "read", "GET /streams/{stream}/{number}/forward/{count}": "read",
-	"POST /streams/{stream}/incoming/{id}": "write",
-	"GET /streams/{stream}/metadata":       "metadata read", "POST /streams/{stream}/metadata": "metadata write",
+	"GET /streams/$scavenges/{id}/{number}/{count}": "read",
+	"POST /streams/{stream}/incoming/{id}":          "write",
+	"GET /streams/{stream}/metadata":                "metadata read", "POST /streams/{stream}/metadata": "metadata write",
 	"GET /streams/{stream}/metadata/": "anon", "POST /streams/{stream}/metadata/": "anon",
 	"GET /streams/{stream}/metadata/{number}": "metadata read", "GET /streams/{stream}/metadata/{number}/{count}": "metadata read",
 	"GET /streams/{stream}/metadata/{number}/backward/{count}": "metadata read",
@@ -254,7 +256,8 @@ func allowed(m mode, c *caller, what, path string) bool {
 		what = "read"
 	}
 	// What is left are rights to streams.
-	name := path
+	// The history of a scavenge is a stream of its own: not the one that the path begins with.
+	name := strings.Replace(path, "/$scavenges/", "/$scavenges-", 1)
 	for _, prefix := range []string{"/streams/", "/subscriptions/", "viewparkedmessages/"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
@@ -274,7 +277,7 @@ func allowed(m mode, c *caller, what, path string) bool {
 		return false
 	case level >= levelAdmin:
 		return true
-	case level == levelAnon && !m.streams, name == "$all", name == "$ce-a":
+	case level == levelAnon && !m.streams, name == "$all", name == "$ce-a", strings.HasPrefix(name, "$scavenges-"):
 		return false
 	case name == "private":
 		return slices.ContainsFunc(append(c.roles, c.who), func(role string) bool { return slices.Contains(lists[what], role) })
@@ -284,7 +287,7 @@ func allowed(m mode, c *caller, what, path string) bool {
 
 // samples are the paths of a pattern.
 func samples(pattern string) []string {
-	path := strings.NewReplacer("scavenge/{id}", "scavenge/current", "{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{subscription}", "g", "{position}", "head",
+	path := strings.NewReplacer("{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{subscription}", "g", "{position}", "head",
 		"{id}", "0f9fad5b-d9cb-469f-a165-70867728950e").Replace(pattern)
 	if !strings.Contains(path, "{stream}") {
 		return []string{path}

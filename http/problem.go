@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -58,6 +59,10 @@ var (
 	problemNotReady       = &problem{http.StatusServiceUnavailable, textNotReady, false}
 	problemBusy           = &problem{http.StatusServiceUnavailable, "Server Is Too Busy", false}
 	problemDiskFull       = &problem{http.StatusServiceUnavailable, "Server Is Out Of Disk Space", false}
+	problemScavengeRuns   = &problem{http.StatusBadRequest, "Scavenge is already running", false}
+	problemChunksLocked   = &problem{http.StatusBadRequest, "Failed to acquire the chunk switch lock", false}
+	problemInMemory       = &problem{http.StatusBadRequest, "Scavenge is not supported on in-memory databases", false}
+	problemNoScavenge     = &problem{http.StatusNotFound, "Scavenge Id does not exist", false}
 	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
 	problemCorrupt        = &problem{http.StatusInternalServerError, "Stored data is damaged", false}
 	problemInternal       = &problem{http.StatusInternalServerError, "Internal Server Error", false}
@@ -89,6 +94,10 @@ var table = []struct {
 	{event.ErrStreamNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrEventNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrStreamDeleted, problemDeleted, problemGone, problemGone},
+	{scavenge.ErrRunning, problemScavengeRuns, problemScavengeRuns, problemScavengeRuns},
+	{scavenge.ErrInMemory, problemInMemory, problemInMemory, problemInMemory},
+	{scavenge.ErrNoSuchRun, problemNoScavenge, problemNoScavenge, problemNoScavenge},
+	{event.ErrChunksLocked, problemChunksLocked, problemChunksLocked, problemChunksLocked},
 	{event.ErrBadPosition, problemPosition, problemPosition, problemPosition},
 	{event.ErrTooLarge, problemTooLarge, problemTooLarge, problemTooLarge},
 	{event.ErrWriteTimeout, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},

@@ -1,14 +1,281 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+	"strconv"
 
-// Scavenging is not there yet. Its routes are, so that whoever asks is told,
-// after the same checks as later; nothing is started and nothing is made up.
-var (
-	problemNoScavenge = &problem{http.StatusNotImplemented, "Scavenging is not available in this version.", false}
-
-	scavengeResource    = newResource(operate(http.MethodPost, (*exchange).noScavenge))
-	scavengeRunResource = newResource(operate(http.MethodGet, (*exchange).noScavenge), operate(http.MethodDelete, (*exchange).noScavenge))
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/event"
+	"github.com/julienschmidt/httprouter"
 )
 
-func (x *exchange) noScavenge() error { return problemNoScavenge }
+const (
+	scavengePath   = "/admin/scavenge"
+	scavengePrefix = scavengePath + "/"
+
+	segCurrent = "current"
+	segLast    = "last"
+)
+
+// Scavenges are of this node alone; they are started and stopped here, whoever leads.
+var (
+	scavengeResource        = newResource(operate(http.MethodPost, (*exchange).startScavenge))
+	currentScavengeResource = newResource(
+		operate(http.MethodGet, (*exchange).currentScavenge),
+		operate(http.MethodDelete, (*exchange).stopScavenge),
+	)
+	lastScavengeResource = newResource(operate(http.MethodGet, (*exchange).lastScavenge))
+	scavengeRunResource  = newResource(operate(http.MethodDelete, (*exchange).stopScavenge))
+)
+
+// scavengePatterns are the forms of path below /admin/scavenge/. The router
+// cannot tell them apart.
+var scavengePatterns = []struct {
+	path string
+	res  *resource
+}{
+	{scavengePrefix + segCurrent, &currentScavengeResource},
+	{scavengePrefix + segLast, &lastScavengeResource},
+	{scavengePrefix + "{id}", &scavengeRunResource},
+}
+
+func (s *Server) servesScavenges() bool { return s.opts.Scavenges != nil && !s.opts.DisableAdminUI }
+
+func (s *Server) serveScavengeRun(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	res, id := &scavengeRunResource, placeholder(p)
+	switch id {
+	case segCurrent:
+		res = &currentScavengeResource
+	case segLast:
+		res = &lastScavengeResource
+	}
+	s.serve(w, r, res, route{argument: id})
+}
+
+// startScavenge starts a run, or finds out what one would do.
+func (x *exchange) startScavenge() error {
+	o, err := parseScavenge(x.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return x.estimateScavenge(o.EstimateOptions())
+	}
+	id, err := x.s.opts.Scavenges.Start(o.Request)
+	if err != nil {
+		return err
+	}
+	x.s.log.Info("scavenge asked for", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	fields := []field{scavengeIDField(id.String())}
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		b = append(b, "{\n"...)
+		b = append(appendMembers(b, "  ", fields), "\n}"...)
+	case formTextXML, formAppXML:
+		b = appendRoot(b, "ScavengeResultDto", fields)
+	default:
+		b = appendTextFields(b, fields)
+	}
+	x.out = b
+	x.ok()
+	return nil
+}
+
+// stopScavenge stops the run that the path names and answers when it has ended.
+func (x *exchange) stopScavenge() error {
+	var id event.ID // of whichever runs
+	if x.route.argument != segCurrent {
+		var err error
+		// A zero id in the path is no run's, and does not mean whichever runs either.
+		if id, err = event.ParseID(x.route.argument); err != nil || id.IsZero() {
+			return problemNoScavenge
+		}
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	id, err := x.s.opts.Scavenges.Stop(ctx, id)
+	if err != nil {
+		return err
+	}
+	x.s.log.Info("scavenge stopped on demand", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		b = append(b, '"')
+		b = append(id.AppendTo(b), '"')
+	case formTextXML, formAppXML:
+		b = appendRoot(b, "ScavengeResultDto", []field{scavengeIDField(id.String())})
+	default:
+		b = id.AppendTo(b)
+	}
+	x.out = b
+	x.ok()
+	return nil
+}
+
+// currentScavenge answers with the run that is under way. When there is none the
+// members that clients know are there, and empty.
+func (x *exchange) currentScavenge() error {
+	s := x.s.opts.Scavenges.Current()
+	d := statusDocument{root: "ScavengeGetCurrentResultDto", status: &s}
+	if s.ID.IsZero() {
+		d.known = []field{scavengeIDField(""), scavengeLinkField("")}
+		return x.sendStatus(&d)
+	}
+	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
+	d.more = append(progressFields(&s), textField("started", "Started", s.Started.UTC().Format(tickTime)))
+	d.more = append(d.more, requestFields(&s)...)
+	return x.sendStatus(&d)
+}
+
+// lastScavenge answers with the run that was started last, whether it has ended or not.
+func (x *exchange) lastScavenge() error {
+	s := x.s.opts.Scavenges.Last()
+	d := statusDocument{root: "ScavengeGetLastResultDto", status: &s}
+	link := ""
+	if !s.ID.IsZero() {
+		link = scavengePrefix + s.ID.String()
+	}
+	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(link), textField("scavengeResult", "ScavengeResult", string(s.Result))}
+	if s.ID.IsZero() {
+		return x.sendStatus(&d)
+	}
+	failure, ended := nullField("error", "Error"), nullField("ended", "Ended")
+	if s.Error != "" {
+		failure = textField("error", "Error", s.Error)
+	}
+	if !s.Ended.IsZero() {
+		ended = textField("ended", "Ended", s.Ended.UTC().Format(tickTime))
+	}
+	d.more = append([]field{failure, textField("started", "Started", s.Started.UTC().Format(tickTime)), ended}, progressFields(&s)...)
+	d.more = append(d.more, requestFields(&s)...)
+	return x.sendStatus(&d)
+}
+
+func scavengeIDField(id string) field { return textField("scavengeId", "ScavengeId", id) }
+
+func scavengeLinkField(link string) field { return textField("scavengeLink", "ScavengeLink", link) }
+
+// progressFields say how far a run is and what it has done.
+func progressFields(s *scavenge.Status) []field {
+	return []field{
+		textField("phase", "Phase", string(s.Phase)),
+		intField("done", "Done", s.Done),
+		intField("total", "Total", s.Total),
+		textField("unit", "Unit", s.Unit),
+		intField("bytesSaved", "BytesSaved", s.Saved),
+		intField("eventsRemoved", "EventsRemoved", s.Removed),
+		intField("chunksExecuted", "ChunksExecuted", int64(s.Executed)),
+		intField("chunksSkipped", "ChunksSkipped", int64(s.Skipped)),
+		intField("chunksMerged", "ChunksMerged", int64(s.Merged)),
+	}
+}
+
+// requestFields say how a run runs. The threshold of the scavenge point takes the
+// place of the one that was asked for.
+func requestFields(s *scavenge.Status) []field {
+	threshold := s.Request.Threshold
+	if s.Point != nil {
+		threshold = s.Point.Threshold
+	}
+	return []field{
+		boolField("resumed", "Resumed", s.Resumed),
+		intField("threads", "Threads", int64(min(s.Request.Threads, scavenge.MaxThreads))),
+		intField("threshold", "Threshold", int64(threshold)),
+		intField("throttlePercent", "ThrottlePercent", int64(s.Request.ThrottlePercent)),
+	}
+}
+
+func pointFields(p *scavenge.Point) []field {
+	return []field{
+		intField("number", "Number", p.Number),
+		intField("position", "Position", p.Position),
+		textField("effectiveNow", "EffectiveNow", p.EffectiveNow.UTC().Format(tickTime)),
+		intField("threshold", "Threshold", int64(p.Threshold)),
+	}
+}
+
+// statusDocument is what is told of a run. Clients take the text of what they
+// know apart, hence it stands alone on the first line.
+type statusDocument struct {
+	root   string
+	known  []field // what the reference has too
+	more   []field // none when there is no run; nor is the point there then
+	status *scavenge.Status
+}
+
+func (x *exchange) sendStatus(d *statusDocument) error {
+	switch x.media.form {
+	case formJSON:
+		x.out = d.appendJSON(x.out[:0])
+	case formTextXML, formAppXML:
+		x.out = d.appendXML(x.out[:0])
+	default:
+		x.out = d.appendText(x.out[:0])
+	}
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+func (d *statusDocument) appendJSON(b []byte) []byte {
+	b = append(b, "{\n"...)
+	b = appendMembers(b, "  ", d.known)
+	if len(d.more) > 0 {
+		b = append(b, ",\n"...)
+		b = appendMembers(b, "  ", d.more)
+		b = append(b, ",\n  \"point\": "...)
+		if p := d.status.Point; p == nil {
+			b = append(b, "null"...)
+		} else {
+			b = append(b, "{\n"...)
+			b = append(appendMembers(b, "    ", pointFields(p)), "\n  }"...)
+		}
+	}
+	return append(b, "\n}"...)
+}
+
+func (d *statusDocument) appendXML(b []byte) []byte {
+	b = append(b, xmlProlog+"<"+d.root+">"...)
+	b = appendLeaves(b, d.known)
+	b = appendLeaves(b, d.more)
+	if p := d.status.Point; p != nil && len(d.more) > 0 {
+		b = append(b, "<Point>"...)
+		b = append(appendLeaves(b, pointFields(p)), "</Point>"...)
+	}
+	return append(b, "</"+d.root+">"...)
+}
+
+func (d *statusDocument) appendText(b []byte) []byte {
+	b = appendTextFields(b, d.known)
+	for i := range d.more {
+		b = appendTextFields(append(b, '\n'), d.more[i:i+1])
+	}
+	if p := d.status.Point; p != nil && len(d.more) > 0 {
+		b = append(b, "\nPoint: "...)
+		b = strconv.AppendInt(b, p.Number, 10)
+		b = append(b, ", "...)
+		b = appendTextFields(b, pointFields(p)[1:])
+	}
+	return b
+}
+
+// appendTextFields appends fields as a line of text.
+func appendTextFields(b []byte, fields []field) []byte {
+	for i, f := range fields {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, f.xml...)
+		b = append(b, ": "...)
+		b = append(b, f.value...)
+	}
+	return b
+}
+
+// appendRoot appends a document of XML with an element for each field.
+func appendRoot(b []byte, root string, fields []field) []byte {
+	b = append(b, xmlProlog+"<"+root+">"...)
+	return append(appendLeaves(b, fields), "</"+root+">"...)
+}

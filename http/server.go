@@ -46,6 +46,8 @@ type Options struct {
 	Subscriptions Subscriptions
 	// Operations serves what /admin has for this node alone.
 	Operations Operations
+	// Scavenges serves /admin/scavenge, which is not there without it.
+	Scavenges Scavenges
 	// Statistics serves /stats, /metrics and /histogram.
 	Statistics Statistics
 	// Settings are the options of the node, for /info/options.
@@ -213,6 +215,9 @@ func (s *Server) newRouter() *httprouter.Router {
 			r.Handle(method, subscriptionsPath, s.serveSubscriptions)
 			r.Handle(method, subscriptionsPrefix+"*rest", s.serveSubscriptions)
 		}
+		if s.servesScavenges() {
+			r.Handle(method, scavengePrefix+":id", s.serveScavengeRun)
+		}
 	}
 	// Whatever else comes here: a method that no route has, or no route at all.
 	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -255,7 +260,8 @@ func placeholder(p httprouter.Params) string {
 	return p[0].Value
 }
 
-// fixedResources are the paths outside /streams/, /users and /subscriptions.
+// fixedResources are the paths outside /streams/, /users, /subscriptions and
+// /admin/scavenge/.
 func (s *Server) fixedResources() map[string]*resource {
 	m := map[string]*resource{
 		"/ping":           &pingResource,
@@ -284,9 +290,10 @@ func (s *Server) fixedResources() map[string]*resource {
 			m["/admin/shutdown"] = &shutdownResource
 			m["/admin/reloadconfig"] = &reloadResource
 			m["/admin/mergeindexes"] = &mergeIndexesResource
-			m["/admin/scavenge"] = &scavengeResource
-			m["/admin/scavenge/:id"] = &scavengeRunResource
 		}
+	}
+	if s.servesScavenges() {
+		m[scavengePath] = &scavengeResource
 	}
 	if s.opts.Membership == nil {
 		return m

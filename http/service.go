@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats/tree"
 	"github.com/annalsdb/annals/subscription"
@@ -133,6 +134,28 @@ type Operations interface {
 	// MergeIndexes begins to merge all index tables into one, or does nothing when
 	// that is under way already. It fails with event.ErrNotReady.
 	MergeIndexes() (id event.ID, err error)
+}
+
+// Scavenges runs scavenges of this node's files, one at a time.
+type Scavenges interface {
+	// Start registers a run and returns its id before any work is done. It fails with
+	// scavenge.ErrRunning, scavenge.ErrInMemory, event.ErrChunksLocked,
+	// event.ErrNotReady or event.ErrClosed.
+	Start(r scavenge.Request) (event.ID, error)
+	// Stop stops the run with the id, whichever runs for the zero id, and returns its
+	// id when it has ended and released what it held. It fails with
+	// scavenge.ErrNoSuchRun, and with the context's error when that ends first: the
+	// run stops nevertheless.
+	Stop(ctx context.Context, id event.ID) (event.ID, error)
+	// Current is what the run is that is under way; its ID is zero when there is none.
+	Current() scavenge.Status
+	// Last is what the last run since the process started was or is. Before there was
+	// any its ID is zero and its Result scavenge.ResultUnknown.
+	Last() scavenge.Status
+	// Estimate finds out what a run would do, and does nothing. It may take long. It
+	// fails with event.ErrNotReady, event.ErrBusy when others are under way,
+	// event.ErrClosed, and the context's error.
+	Estimate(ctx context.Context, o scavenge.EstimateOptions) (*scavenge.Estimate, error)
 }
 
 // Statistics are the figures of this node.

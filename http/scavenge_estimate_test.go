@@ -1,0 +1,165 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge"
+	httpapi "github.com/annalsdb/annals/http"
+)
+
+func TestScavengeEstimate(t *testing.T) {
+	n := newOperator(t)
+	formats := map[string]string{"json": appJSON, "xml": textXML, "txt": "text/plain"}
+	for format, accept := range formats {
+		n.scavenges.estimate = someEstimate()
+		n.goldenPost(t, "scavenge-estimate."+format, "/admin/scavenge?dryRun=true&threshold=10", accept)
+		n.scavenges.estimate = scavenge.Estimate{}
+		n.goldenPost(t, "scavenge-estimate-empty."+format, "/admin/scavenge?dryRun=true", accept)
+	}
+}
+
+// pieces is an answer as it is written.
+type pieces struct {
+	*httptest.ResponseRecorder
+	longest, count int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.longest, p.count = max(p.longest, len(b)), p.count+1
+	return p.ResponseRecorder.Write(b)
+}
+
+// TestScavengeEstimateOfMuch sends a long answer in parts, whatever its format.
+func TestScavengeEstimateOfMuch(t *testing.T) {
+	const chunks, streams = 20_000, 1000
+	n := newOperator(t)
+	e := &n.scavenges.estimate
+	for i := range chunks {
+		e.Chunks = append(e.Chunks, scavenge.ChunkEstimate{File: fmt.Sprintf("chunk-%06d.000000", i), First: i, Last: i, Events: int64(i)})
+	}
+	for i := range streams {
+		name := fmt.Sprintf("%d-%s", i, strings.Repeat("<\n", 500))
+		e.Streams = append(e.Streams, scavenge.StreamEstimate{Stream: name, Bytes: int64(i)})
+		e.Kept = append(e.Kept, scavenge.StreamKept{Stream: name, Bytes: int64(i)})
+	}
+	for _, accept := range []string{appJSON, appXML, "text/plain"} {
+		r := httptest.NewRequest("POST", base+"/admin/scavenge?dryRun=true", nil)
+		r.Header = headersWith(accept)
+		w := &pieces{ResponseRecorder: httptest.NewRecorder()}
+		n.handler.ServeHTTP(w, r)
+		body := w.Body.Bytes()
+		equal(t, "status", w.Code, 200)
+		equal(t, "length", w.Result().Header.Get("Content-Length"), "")
+		if w.longest > 128<<10 || w.count < len(body)/w.longest {
+			t.Errorf("%s: %d bytes in %d parts, the longest of %d", accept, len(body), w.count, w.longest)
+		}
+		switch accept {
+		case appJSON:
+			var got scavenge.Estimate
+			if err := json.Unmarshal(body, &got); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "chunks", len(got.Chunks), chunks)
+			for i := range got.Chunks {
+				equal(t, "chunk", got.Chunks[i], e.Chunks[i])
+			}
+			for i := range streams {
+				equal(t, "stream", got.Streams[i], e.Streams[i])
+				equal(t, "kept", got.Kept[i], e.Kept[i])
+			}
+		case appXML:
+			var got struct {
+				XMLName xml.Name `xml:"ScavengeEstimateDto"`
+				Chunks  struct {
+					Chunk []struct {
+						File   string
+						Events int
+					}
+				}
+				Streams, Kept struct {
+					Item []struct {
+						Stream string
+						Bytes  int
+					}
+				}
+			}
+			if err := xml.Unmarshal(body, &got); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "chunks", len(got.Chunks.Chunk), chunks)
+			equal(t, "file", got.Chunks.Chunk[chunks-1].File, e.Chunks[chunks-1].File)
+			equal(t, "streams", len(got.Streams.Item)+len(got.Kept.Item), 2*streams)
+			equal(t, "name", got.Kept.Item[7].Stream, e.Kept[7].Stream)
+		default:
+			equal(t, "lines", strings.Count(string(body), "\n"), 1+3*3+chunks+2*streams)
+		}
+	}
+}
+
+// TestScavengeEstimateMayTakeLong: no time for requests cuts it.
+func TestScavengeEstimateMayTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newOperator(t)
+		n.scavenges.waiting = takes(5 * time.Hour)
+		begin := time.Now()
+		n.do("POST", "/admin/scavenge?dryRun=true", "", admin()).is(t, 200)
+		equal(t, "answered after", time.Since(begin), 5*time.Hour)
+	})
+}
+
+// TestScavengeEstimateEndsWithServer: the node does not wait for it when it stops.
+func TestScavengeEstimateEndsWithServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newOperator(t)
+		n.scavenges.waiting = takes(time.Hour)
+		begin := time.Now()
+		time.AfterFunc(time.Minute, n.server.Drain)
+		n.do("POST", "/admin/scavenge?dryRun=true", "", admin()).is(t, 503)
+		equal(t, "answered after", time.Since(begin), time.Minute)
+	})
+}
+
+// TestScavengeEstimateEndsWithClient: nobody is there to read it.
+func TestScavengeEstimateEndsWithClient(t *testing.T) {
+	for _, body := range []string{"", "ignored", strings.Repeat("ignored", 200_000)} {
+		n := newOperator(t, func(o *httpapi.Options) { o.LogRequests = true })
+		began, ended := make(chan struct{}), make(chan error, 1)
+		n.scavenges.waiting = func(ctx context.Context) error {
+			close(began)
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return ctx.Err()
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+listen(t, n.handler)+"/admin/scavenge?dryRun=true", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = admin()
+		gone := make(chan error, 1)
+		go func() {
+			response, err := http.DefaultTransport.RoundTrip(r)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			gone <- err
+		}()
+		<-began
+		cancel()
+		if err := <-gone; err == nil {
+			t.Error("the request was answered")
+		}
+		if err := <-ended; err != context.Canceled {
+			t.Error(err)
+		}
+	}
+}
