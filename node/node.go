@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/indexmerge"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
@@ -76,6 +77,8 @@ type Node struct {
 	http     *httpServer
 	relayed  *httpServer // requests that other nodes pass on; nil in a cluster of one
 	merges   *indexmerge.Jobs
+	chunks   chunklock.Lock // of the one job that may rewrite chunk files
+	scavenge *scavenging
 	groups   *subscription.Service
 	leading  leading
 
@@ -137,6 +140,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: n.config.WriteTimeout,
 	})
 	n.leading.services = []service{n.groups}
+	if n.scavenge, err = newScavenging(n); err != nil {
+		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
+	}
 	// From here on clients are answered, most of them with a 503, and are told how far the start is.
 	if err := n.serve(); err != nil {
 		return nil, err
@@ -150,6 +156,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	n.owned.Go(func() { n.users.run(n.running, cluster) })
 	n.owned.Go(func() { n.leading.follow(n.running, cluster) })
 	n.owned.Go(func() { n.figures.run(n.running) })
+	n.scavenge.start()
 	if !n.config.MemDb {
 		guard := diskGuard{fs: o.FS, dir: n.config.Db, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
 		n.owned.Go(func() { guard.run(n.running) })
@@ -229,7 +236,7 @@ func (n *Node) serve() error {
 	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, policy},
-		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Statistics: n.figures, Startup: progress{n}, Settings: c.Values,
+		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.figures, Startup: progress{n}, Settings: c.Values,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -307,6 +314,10 @@ func (n *Node) Close() error {
 		var err error
 		if n.api != nil {
 			n.api.Drain()
+		}
+		// While there is a leader to record it.
+		if n.scavenge != nil {
+			n.scavenge.close()
 		}
 		// Before leadership goes: what runs by it must not begin what the next leader begins as well.
 		n.leading.rest(n.running)

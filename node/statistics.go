@@ -45,8 +45,7 @@ func newStatistics(n *Node) *statistics {
 	s.gathering = s.questions.Work("CollectStats")
 	r.GaugeFunc("eventstore_kestrel_connections", "Open connections of clients.", func() float64 { return float64(s.traffic.open.Load()) })
 	r.Status("Node", nodeStates, func() string { return string(n.State()) })
-	r.Status("Index", []string{indexOpening, indexMerging, indexIdle}, s.indexState)
-	r.Status("Scavenge", []string{"Idle"}, func() string { return "Idle" })
+	r.Status("Index", []string{indexOpening, indexMerging, indexScavenging, indexIdle}, s.indexState)
 	return s
 }
 
@@ -60,9 +59,10 @@ var nodeStates = []string{
 
 // States of the index.
 const (
-	indexOpening = "Opening"
-	indexMerging = "Merging"
-	indexIdle    = "Idle"
+	indexOpening    = "Opening"
+	indexMerging    = "Merging"
+	indexScavenging = "Scavenging"
+	indexIdle       = "Idle"
 )
 
 func (s *statistics) indexState() string {
@@ -70,6 +70,8 @@ func (s *statistics) indexState() string {
 	switch {
 	case log == nil:
 		return indexOpening
+	case log.Index().Scavenging():
+		return indexScavenging
 	case log.Index().Merging():
 		return indexMerging
 	}

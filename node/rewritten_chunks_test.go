@@ -1,0 +1,257 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/fsm"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/replication"
+)
+
+// bare is a node of which only replication, state machine and log run.
+type bare struct {
+	t   testing.TB
+	all *[]*bare
+	dir string
+	log *eventlog.Log
+	*replication.Cluster
+}
+
+func startBare(t testing.TB, all *[]*bare, dir string) *bare {
+	t.Helper()
+	b := &bare{t: t, all: all, dir: dir}
+	c, err := replication.OpenCluster(replication.ClusterOptions{
+		Replica: replication.Options{
+			Dir: dir, ElectionTimeout: 500 * time.Millisecond, SnapshotEntries: 20, TrailingEntries: 5,
+			OnFatal: func(err error) { t.Errorf("fatal: %v", err) },
+		},
+		HasLog: func() (bool, error) {
+			found, err := filepath.Glob(filepath.Join(dir, "chunk-*"))
+			return len(found) > 0, err
+		},
+		OpenLog: func(cluster event.ID) (replication.Materials, error) {
+			log, err := eventlog.Open(eventlog.Options{Dir: dir, ClusterID: cluster, OnFatal: func(err error) { t.Errorf("fatal: %v", err) }})
+			if err != nil {
+				return replication.Materials{}, err
+			}
+			b.log = log
+			machine := fsm.NewMachine(log, nil, func(err error) { t.Errorf("fatal: %v", err) })
+			return replication.Materials{
+				FSM: machine, Decider: fsm.NewDecider(log, time.Now), Log: log,
+				Data: data{log, machine}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+			}, nil
+		},
+		Size: 3, Bind: "127.97.5.1:0", GossipBind: "127.97.5.1:0", GossipInterval: 200 * time.Millisecond,
+		Seeds: func(context.Context) (list []string, err error) {
+			seedsMu.Lock()
+			defer seedsMu.Unlock()
+			for _, o := range *all {
+				if o.Cluster != nil {
+					list = append(list, o.GossipAddr())
+				}
+			}
+			return list, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seedsMu.Lock()
+	defer seedsMu.Unlock()
+	b.Cluster = c
+	*all = append(*all, b)
+	return b
+}
+
+var seedsMu sync.Mutex
+
+func (b *bare) stop() {
+	seedsMu.Lock()
+	*b.all = slices.DeleteFunc(*b.all, func(o *bare) bool { return o == b })
+	seedsMu.Unlock()
+	if err := errors.Join(b.Cluster.Close(), b.log.Close()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	late := time.Now().Add(40 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		if <-tick.C; time.Now().After(late) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func submit(t testing.TB, all *[]*bare, w *event.Write) {
+	t.Helper()
+	until(t, "write to "+w.Stream, func() bool {
+		for _, b := range *all {
+			if l, _ := b.Leadership(); l.Leading {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				_, err := b.Submit(ctx, w)
+				cancel()
+				if err == nil {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// chunk writes some events, and completes the chunk with a scavenge point.
+func chunk(t testing.TB, all *[]*bare, n int) {
+	for i := range 20 {
+		submit(t, all, &event.Write{Stream: fmt.Sprint("s-", i%3), ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+			ID: event.ID(uuid.New()), Type: "t", Data: fmt.Appendf(nil, "chunk %d event %d", n, i),
+		}}})
+	}
+	submit(t, all, &event.Write{Stream: event.ScavengePointsStream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+		ID: event.ID(uuid.New()), Type: event.TypeScavengePoint, Flags: event.FlagJSON, Data: []byte(`{"threshold":0}`),
+	}}})
+}
+
+func alike(t testing.TB, all *[]*bare) {
+	t.Helper()
+	until(t, "all nodes hold the same log", func() bool {
+		return !slices.ContainsFunc(*all, func(b *bare) bool { return b.log == nil || b.log.Tail() != (*all)[0].log.Tail() })
+	})
+}
+
+func (b *bare) read() (list []event.Resolved) {
+	from := int64(0)
+	for {
+		page, err := b.log.ReadAll(event.AllRead{From: from, Count: 500})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(page.Events) == 0 {
+			return list
+		}
+		for _, e := range page.Events {
+			list = append(list, e)
+		}
+		from = page.Next
+	}
+}
+
+func (b *bare) rewrite(first, last int) {
+	b.t.Helper()
+	if _, err := b.log.Rewrite(b.t.Context(), eventlog.Rewrite{First: first, Last: last, Keep: everyThird}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func everyThird(s *eventlog.Stored) bool { return s.Number%3 == 2 || s.Stream[0] == '$' }
+
+func (b *bare) files() (list []string) {
+	chunks, err := b.log.Chunks()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, c := range chunks {
+		list = append(list, fmt.Sprintf("%d-%d:%v", c.First, c.Last, c.Rewritten))
+	}
+	return list
+}
+
+// Nodes whose files were rewritten and merged, and whose Raft logs were erased, serve one that
+// was away, even while it rewrites files of its own, and one that is new.
+func TestRewrittenChunksAreFetched(t *testing.T) {
+	var all []*bare
+	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	for _, dir := range dirs {
+		startBare(t, &all, dir)
+	}
+	defer func() {
+		for _, b := range slices.Clone(all) {
+			b.stop()
+		}
+	}()
+	until(t, "three voters", func() bool {
+		return !slices.ContainsFunc(all, func(b *bare) bool { return b.Replica() == nil || b.Replica().State().Voters < 3 })
+	})
+	for n := range 3 {
+		chunk(t, &all, n)
+	}
+	alike(t, &all)
+	away := all[slices.IndexFunc(all, func(b *bare) bool { l, _ := b.Leadership(); return !l.Leading })]
+	dir := away.dir
+	away.stop()
+	for n := range 3 {
+		chunk(t, &all, 3+n)
+	}
+	alike(t, &all)
+	for _, b := range all {
+		b.rewrite(0, 0)
+		b.rewrite(1, 3)
+		b.rewrite(4, 4)
+		if err := b.EraseLog(t.Context(), b.log.Tail().End); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := all[0].read()
+	away = startBare(t, &all, dir)
+	// Its own job is at a file that is replaced meanwhile.
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := away.log.Rewrite(t.Context(), eventlog.Rewrite{First: 2, Last: 2, Keep: everyThird, Pace: func(ctx context.Context, _ int64) error {
+			close(begun)
+			for away.log.Tail().End <= 4*256<<20 {
+				timer := time.NewTimer(5 * time.Millisecond)
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		}})
+		ended <- err
+	}()
+	<-begun
+	alike(t, &all)
+	err := <-ended
+	t.Logf("files %v, job: %v", away.files(), err)
+	if !errors.Is(err, event.ErrChunkReplaced) && !slices.Contains(away.files(), "2-2:true") {
+		t.Errorf("job: %v", err)
+	}
+	for n := range 3 {
+		if slices.Contains(away.files(), fmt.Sprintf("%d-%d:false", n, n)) {
+			away.rewrite(n, n)
+		}
+	}
+	if got := away.read(); !reflect.DeepEqual(got, want) {
+		t.Errorf("reads %d events, want %d", len(got), len(want))
+	}
+	// One with an empty directory in its place.
+	old := away.Node().String()
+	away.stop()
+	until(t, "the old one is removed", func() bool {
+		return slices.ContainsFunc(all, func(b *bare) bool { return b.RemoveMember(t.Context(), old) == nil })
+	})
+	fresh := startBare(t, &all, t.TempDir())
+	until(t, "a log", func() bool { return fresh.Replica() != nil })
+	alike(t, &all)
+	if got := fresh.read(); !reflect.DeepEqual(got, want) {
+		t.Errorf("reads %d events, want %d", len(got), len(want))
+	}
+	t.Logf("files %v", fresh.files())
+	submit(t, &all, &event.Write{Stream: "after", ExpectedVersion: event.NoStream, Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: "t"}}})
+	alike(t, &all)
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/admin/scavenge/history"
+	"github.com/annalsdb/annals/admin/scavenge/schedule"
+	"github.com/annalsdb/annals/event"
+)
+
+// scavenging is what frees space on this node: runs, the record of them in the
+// database, and the clock that starts some of them.
+type scavenging struct {
+	n       *Node
+	history *history.Writer
+	runs    *scavenge.Service
+	clock   *schedule.Scheduler // nil: a database in memory
+
+	running context.Context // of the clock, which ends before the runs that it started
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+}
+
+func newScavenging(n *Node) (*scavenging, error) {
+	c := n.config
+	s := &scavenging{n: n}
+	s.running, s.cancel = context.WithCancel(n.running)
+	logger := n.logger.Named("scavenge")
+	s.history = history.New(history.Options{
+		Store: n.store, Logger: logger, Endpoint: s.endpoint, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
+	})
+	s.runs = scavenge.New(scavenge.Options{
+		Log: n.log.Load, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
+		Write: n.store.WriteOwn, Erase: s.erase, History: s.history, Lock: &n.chunks,
+		// More than the node keeps for itself: a run ends before writes are refused.
+		DiskReserve:    2 * n.opts.DiskReserve,
+		DisableMerging: c.DisableScavengeMerging, DatabasePageSize: c.ScavengeBackendPageSize, DatabaseCacheBytes: c.ScavengeBackendCacheSize,
+		Logger: logger, Stats: n.opts.Stats,
+	})
+	if c.MemDb {
+		return s, nil
+	}
+	var err error
+	s.clock, err = schedule.New(schedule.Options{
+		Expression: c.ScavengeSchedule,
+		Request:    scavenge.Request{Threads: 1, Threshold: c.ScavengeScheduleThreshold, ThrottlePercent: c.ScavengeScheduleThrottle},
+		Endpoint:   s.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{n}, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
+	})
+	return s, err
+}
+
+// endpoint is the name by which the record of runs knows this node.
+func (s *scavenging) endpoint() string { return endpoint(s.n.clientEndpoint()) }
+
+// erase has the Raft log forget what lies below a position.
+func (s *scavenging) erase(ctx context.Context, position int64) error {
+	c := s.n.cluster.Load()
+	if c == nil {
+		return event.ErrNotReady
+	}
+	return c.EraseLog(ctx, position)
+}
+
+// start begins what is done without being asked.
+func (s *scavenging) start() {
+	if !s.n.config.MemDb {
+		s.owned.Go(func() { s.run(s.running) })
+	}
+}
+
+func (s *scavenging) run(ctx context.Context) {
+	if !s.awaitStart(ctx) {
+		return
+	}
+	if err := s.history.CloseInterrupted(ctx, s.runs.Running); err != nil && ctx.Err() == nil {
+		s.n.logger.Named("scavenge").Warn("runs that ended with the last process may be shown as if they went on", "error", err)
+	}
+	s.clock.Run(ctx)
+}
+
+// awaitStart returns true when this node has taken its part in the cluster, false when ctx ends before.
+func (s *scavenging) awaitStart(ctx context.Context) bool {
+	ticker := time.NewTicker(startedPace)
+	defer ticker.Stop()
+	for {
+		if c := s.n.cluster.Load(); c != nil && c.Ready() && c.CaughtUp() {
+			return true
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// close stops a run that is under way, and records that as far as there is a
+// leader. A run that the clock started is gone on with by the next process: the
+// clock must not see it stop.
+func (s *scavenging) close() {
+	s.cancel()
+	s.owned.Wait()
+	s.runs.Close()
+	s.history.Close()
+}
+
+// members are the nodes of the cluster as the clock sees them.
+type members struct{ n *Node }
+
+func (m members) Self() event.ID {
+	if c := m.n.cluster.Load(); c != nil {
+		return c.Node()
+	}
+	return event.ID{}
+}
+
+func (m members) Leading() bool {
+	c := m.n.cluster.Load()
+	if c == nil {
+		return false
+	}
+	l, _ := c.Leadership()
+	return l.Leading
+}
+
+func (m members) Members() []schedule.Member {
+	c := m.n.cluster.Load()
+	if c == nil {
+		return nil
+	}
+	var all []schedule.Member
+	for _, o := range c.View().Members {
+		all = append(all, schedule.Member{ID: o.Node, Alive: o.Alive, Leading: o.State == event.StateLeader, ReadOnly: o.ReadOnly || !o.Voter})
+	}
+	return all
+}
+
+func (m members) Resign(ctx context.Context) error { return membership(m).Resign(ctx) }
