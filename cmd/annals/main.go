@@ -92,6 +92,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		verifyCommand(stdout, stderr),
 		certsCommand(stdout),
 		clusterCommand(stdout, stderr),
+		scavengeCommand(stdout, stderr),
 		devCommand(stdout, stderr),
 		bench.Command(),
 		tortureCommand(),

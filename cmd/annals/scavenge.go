@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/admin/scavenge"
+)
+
+const scavengeHelp = `Remove for good, while a node serves, what deletion and metadata hide: events
+beyond $maxCount, $maxAge and $tb, deleted streams, replaced metadata.
+
+A scavenge is the work of one node on its own files: every node of a cluster needs
+one, and what is asked for is done by the node that is asked, whoever leads. What
+was removed cannot be brought back.
+
+The caller must be an administrator or operator of the cluster unless the cluster
+runs without authentication. The password is better given in the environment
+variable ANNALS_PASSWORD than on the command line, which other users of the machine
+can read.`
+
+const scavengeStartHelp = `Start a scavenge on a node and follow it to its end.
+
+A run that was stopped, or was interrupted by a restart, is gone on with: it keeps
+the threshold that it began with.
+
+The progress goes to standard error: on a terminal as a bar for each phase, else as
+lines. How the run ended goes to standard output. Ctrl-C ends the following, not the
+scavenge. A node that goes away meanwhile is asked again for as long as --retry-for.
+
+With --all the nodes of the cluster are scavenged one after the other, the followers
+first and the leader last. The first that does not succeed ends it.
+
+Exit codes: 0 success, 1 the run failed or could not be started or followed, 3 the
+run was stopped, 130 Ctrl-C ended the following.`
+
+const scavengeStopHelp = `Stop the scavenge that runs on a node, wait until it has stopped, and print its id.
+
+With an ID only that run is stopped. What a run has done stays done; the next start
+goes on where it was stopped. Exit code 1 says that no such run was there to stop.`
+
+const scavengeStatusHelp = `Show how far the scavenge of a node is, or how the last one ended.
+
+A node remembers the last run since its start; all earlier ones are in the stream
+$scavenges. The exit code is 0 whenever the node has answered, also when no run is
+known. With --watch a run is followed to its end, and the exit code is that of
+annals scavenge start: 0 success, 1 failure, 3 stopped, 130 Ctrl-C.`
+
+const scavengeDryRunHelp = `Estimate what a scavenge that is started now would remove on a node. Nothing is
+changed.
+
+Three tables show the chunk files from which something would go, the streams with
+most to gain and why, and the largest streams of which nothing would go and why not.
+Bytes are estimates. A run rewrites only chunk files whose weight reaches the
+threshold: what would go from others stays until a later run.
+
+The node reads what no run has read before, which takes long where there is much of
+it: without --timeout the answer is waited for without limit.`
+
+// Exit codes of scavenge start and scavenge status --watch beyond 0 and 1.
+const (
+	exitStopped  = 3
+	exitDetached = 130 // as of a process that Ctrl-C has ended
+)
+
+// scavengeFlags are what the commands below scavenge have in common.
+type scavengeFlags struct {
+	clusterFlags
+
+	interval, retryFor time.Duration // of following
+	progress           string
+}
+
+func scavengeCommand(stdout, stderr io.Writer) *cobra.Command {
+	var f scavengeFlags
+	root := &cobra.Command{
+		Use:   "scavenge",
+		Short: "Remove for good what deletion and metadata hide",
+		Long:  scavengeHelp,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q, see annals scavenge --help", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of the node")
+	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	flags.BoolVar(&f.json, "json", false, "print JSON in place of text")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the node")
+	root.AddCommand(
+		scavengeStartCommand(&f, stdout, stderr),
+		scavengeStopCommand(&f, stdout),
+		scavengeStatusCommand(&f, stdout, stderr),
+		scavengeDryRunCommand(&f, stdout),
+	)
+	return root
+}
+
+// following adds the flags of commands that follow a run.
+func (f *scavengeFlags) following(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.interval, "interval", 500*time.Millisecond, "how often a node is asked how far it is")
+	flags.DurationVar(&f.retryFor, "retry-for", 2*time.Minute, "how long a node that does not answer any more is asked again")
+	flags.StringVar(&f.progress, "progress", "auto", "how progress is shown: bar, lines, none, or auto, which is a bar on a terminal")
+}
+
+// checkFollowing validates the flags of following.
+func (f *scavengeFlags) checkFollowing() error {
+	switch {
+	case f.interval <= 0:
+		return errors.New("--interval must be above 0")
+	case f.retryFor < 0:
+		return errors.New("--retry-for must not be below 0")
+	}
+	switch f.progress {
+	case "auto", "bar", "lines", "none":
+		return nil
+	}
+	return fmt.Errorf("--progress %q is none of auto, bar, lines, none", f.progress)
+}
+
+// interruptible returns a context that Ctrl-C and SIGTERM end.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+}
+
+func scavengeStartCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Command {
+	var s scavengeStart
+	var wait, detach bool
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start a scavenge, and follow it to its end",
+		Long:  scavengeStartHelp,
+		Example: `  annals scavenge start --node https://node1.example.com:2113 --ca roots
+  annals scavenge start --threads 4 --threshold 1000
+  annals scavenge start --throttle 25 --detach
+  annals scavenge start --all`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.scavengeFlags, s.stdout, s.stderr, s.detach = f, stdout, stderr, detach || !wait
+			s.query = url.Values{}
+			for _, flag := range []struct{ name, parameter string }{
+				{"threads", "threads"}, {"threshold", "threshold"}, {"throttle", "throttlePercent"}, {"sync-only", "syncOnly"},
+			} {
+				// What is not given is left to the node, which may know better.
+				if given := cmd.Flags().Lookup(flag.name); given.Changed {
+					s.query.Set(flag.parameter, given.Value.String())
+				}
+			}
+			ctx, stop := interruptible()
+			defer stop()
+			return s.run(ctx)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&s.threads, "threads", 1, "how many chunk files are rewritten at a time; more than "+strconv.Itoa(scavenge.MaxThreads)+" count as "+strconv.Itoa(scavenge.MaxThreads))
+	flags.Int32Var(&s.threshold, "threshold", 0, "weight from which on a chunk file is rewritten; 0: above 0, below 0: always")
+	flags.IntVar(&s.throttle, "throttle", 100, "percent of the time that the run may be active; below 100 only with one thread")
+	flags.BoolVar(&s.syncOnly, "sync-only", false, "only do what other nodes of the cluster have done: make no scavenge point")
+	flags.BoolVar(&s.all, "all", false, "scavenge all nodes of the cluster, one after the other, the leader last")
+	flags.BoolVar(&wait, "wait", true, "follow the run to its end")
+	flags.BoolVar(&detach, "detach", false, "print the id of the run, and do not follow it")
+	f.following(cmd)
+	cmd.MarkFlagsMutuallyExclusive("wait", "detach")
+	return cmd
+}
+
+func scavengeStopCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop [ID]",
+		Short: "Stop the running scavenge",
+		Long:  scavengeStopHelp,
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			id := "current"
+			if len(args) > 0 {
+				if id = strings.TrimSpace(args[0]); id == "" {
+					return errors.New("the id of the scavenge is empty")
+				}
+			}
+			ctx, stop := interruptible()
+			defer stop()
+			return f.stop(ctx, stdout, id)
+		},
+	}
+}
+
+// stop stops a run and prints its id.
+func (f *scavengeFlags) stop(ctx context.Context, stdout io.Writer, id string) error {
+	c, err := f.client(f.node)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	stopped, err := c.stop(ctx, id)
+	if err != nil {
+		return c.doubt(ctx, err, "whether it was stopped")
+	}
+	return namedScavenge{Node: c.host, ID: stopped}.print(stdout, f.json)
+}
+
+func scavengeStatusCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far a scavenge is, or how the last one ended",
+		Long:  scavengeStatusHelp,
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptible()
+			defer stop()
+			return f.status(ctx, stdout, stderr, watch)
+		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the run that is under way to its end")
+	f.following(cmd)
+	return cmd
+}
+
+// status prints what is known of the current run or the last one.
+func (f *scavengeFlags) status(ctx context.Context, stdout, stderr io.Writer, watch bool) error {
+	if err := f.checkFollowing(); err != nil {
+		return err
+	}
+	c, err := f.client(f.node)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	run, err := c.newest(ctx)
+	if err != nil {
+		return c.doubt(ctx, err, "")
+	}
+	if !watch || run.Result != scavenge.ResultInProgress {
+		return run.print(stdout, f.json, time.Now())
+	}
+	follower := scavengeFollower{client: c, progress: f.newProgress(c, stderr), stderr: stderr}
+	run, err = follower.follow(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	return run.conclude(stdout, f.json)
+}
+
+func scavengeDryRunCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
+	var threshold int32
+	var top int
+	cmd := &cobra.Command{
+		Use:   "dry-run",
+		Short: "Estimate what a scavenge would remove",
+		Long:  scavengeDryRunHelp,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if top < 1 {
+				return errors.New("--top must be 1 or above")
+			}
+			query := url.Values{"dryRun": {"true"}, "threshold": {strconv.Itoa(int(threshold))}, "top": {strconv.Itoa(top)}}
+			if !cmd.Flags().Changed("timeout") {
+				f.timeout = 0
+			}
+			ctx, stop := interruptible()
+			defer stop()
+			return f.dryRun(ctx, stdout, query)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Int32Var(&threshold, "threshold", 0, "weight from which on a chunk file would be rewritten; 0: above 0, below 0: always")
+	flags.IntVar(&top, "top", 10, "how many streams are listed, of those that lose events and of those that do not; at most 1000")
+	return cmd
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// alreadyScavenging is what a node says when it is asked to start a second run.
+const alreadyScavenging = "Scavenge is already running"
+
+// scavengeStart is annals scavenge start.
+type scavengeStart struct {
+	*scavengeFlags
+	stdout, stderr io.Writer
+
+	threads, throttle     int
+	threshold             int32
+	syncOnly, all, detach bool
+	query                 url.Values // what of these was given
+}
+
+// check finds what a node would refuse, before the first of several is asked.
+func (s *scavengeStart) check() error {
+	switch {
+	case s.threads < 1:
+		return errors.New("--threads must be 1 or above")
+	case s.throttle < 1 || s.throttle > 100:
+		return errors.New("--throttle must be between 1 and 100")
+	case s.throttle != 100 && s.threads > 1:
+		return errors.New("--throttle must be 100 with more than one thread")
+	case s.all && s.detach:
+		return errors.New("--all and --detach exclude each other: the next node begins when the one before has ended")
+	}
+	return s.checkFollowing()
+}
+
+func (s *scavengeStart) run(ctx context.Context) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	c, err := s.client(s.node)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if s.all {
+		return s.runAll(ctx, c)
+	}
+	return s.runOn(ctx, c)
+}
+
+// runOn scavenges one node.
+func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
+	id, err := c.start(ctx, s.query)
+	if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest && strings.Contains(refused.text, alreadyScavenging) {
+		return fmt.Errorf("a scavenge is running on %s: follow it with annals scavenge status --watch%s", c.host, c.nodeFlag())
+	}
+	if err != nil {
+		return c.doubt(ctx, err, "whether one was started")
+	}
+	if s.detach {
+		return namedScavenge{Node: c.host, ID: id}.print(s.stdout, s.json)
+	}
+	follower := scavengeFollower{client: c, progress: s.newProgress(c, s.stderr), stderr: s.stderr}
+	follower.say("scavenge %s started on %s", visible(id), c.host)
+	run, err := follower.follow(ctx, id)
+	if err != nil {
+		return err
+	}
+	return run.conclude(s.stdout, s.json)
+}
+
+// clusterNode is what gossip tells of a node.
+type clusterNode struct {
+	State string `json:"state"`
+	Alive bool   `json:"isAlive"`
+	Host  string `json:"httpEndPointIp"`
+	Port  int    `json:"httpEndPointPort"`
+}
+
+func (n *clusterNode) address() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
+
+// nodes returns the nodes of the cluster as one of them sees it.
+func (c *scavengeClient) nodes(ctx context.Context) ([]clusterNode, error) {
+	body, err := c.ask(ctx, http.MethodGet, "/gossip", "application/json")
+	if err != nil {
+		return nil, err
+	}
+	var view struct {
+		Members []clusterNode `json:"members"`
+	}
+	if err := json.Unmarshal(body, &view); err != nil || len(view.Members) == 0 {
+		return nil, fmt.Errorf("%s does not say which nodes its cluster has", c.host)
+	}
+	return view.Members, nil
+}
+
+// nextNode returns the first node that is not among those done, the leader only when
+// it is the last, and how many are left with it.
+func nextNode(view []clusterNode, done map[string]bool) (next *clusterNode, left int) {
+	for i := range view {
+		n := &view[i]
+		if done[n.address()] {
+			continue
+		}
+		left++
+		if next == nil || next.State == "Leader" {
+			next = n
+		}
+	}
+	return next, left
+}
+
+// runAll scavenges the nodes of a cluster, one after the other. Who leads is asked
+// before each: leadership may have moved in the hours that a node takes.
+func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
+	view, err := c.nodes(ctx)
+	if err != nil {
+		return c.doubt(ctx, err, "")
+	}
+	// Half of a cluster is not what was asked for: better nothing is begun.
+	for i := range view {
+		if n := &view[i]; !n.Alive {
+			return fmt.Errorf("%s is not alive as %s sees it: nothing was started", n.address(), c.host)
+		}
+	}
+	scheme, _, _ := strings.Cut(c.address, "://")
+	done := map[string]bool{}
+	for {
+		next, left := nextNode(view, done)
+		if next == nil {
+			return nil
+		}
+		done[next.address()] = true
+		one, err := s.client(scheme + "://" + next.address())
+		if err != nil {
+			return err
+		}
+		err = s.runOn(ctx, one)
+		one.close()
+		if err != nil {
+			return s.unfinished(err, left-1)
+		}
+		// A node that does not answer now was asked before: that view will do.
+		if newer, err := c.nodes(ctx); err == nil {
+			view = newer
+		}
+	}
+}
+
+// unfinished adds to the error of one node how many were not begun.
+func (s *scavengeStart) unfinished(err error, left int) error {
+	if left > 0 {
+		complain(s.stderr, errors.New("not scavenged: "+counted(left, "more node")))
+	}
+	return err
+}
