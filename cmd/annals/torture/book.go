@@ -32,8 +32,9 @@ type streamBook struct {
 }
 
 // book is the order of events as readers saw it. The ordinal of an event is its
-// place in the log, counted from where the run began to read. Whoever shows an
-// ordinal first defines it. All methods may be called from anywhere. The locks of
+// place in the log, counted from where the run began to read and without the
+// events that a scavenge may remove. Whoever shows an ordinal first defines it. What
+// may be removed has its own book, and a place between two ordinals. All methods may be called from anywhere. The locks of
 // names and findings nest within mu.
 type book struct {
 	ids    identity
@@ -48,17 +49,19 @@ type book struct {
 	streams  []*streamBook
 	spots    []spot // where pages ended, rising
 	kept     []keptEntry
+	fluids   map[fluidKey]*fluidFact
 }
 
 // keptEntry is an event of the log that is kept as it was shown: of the streams
-// in which a server keeps the groups of this run.
+// in which a server keeps the groups of this run. Some of them have limits.
 type keptEntry struct {
-	ordinal int
+	ordinal int // as of a fluidFact
+	at      int64
 	entry   entry
 }
 
 func newBook(ids identity, n *names, find *findings, prefix string, origin int64) *book {
-	return &book{ids: ids, names: n, find: find, prefix: prefix, origin: origin}
+	return &book{ids: ids, names: n, find: find, prefix: prefix, origin: origin, fluids: map[fluidKey]*fluidFact{}}
 }
 
 func (b *book) len() int {
@@ -114,42 +117,45 @@ func (b *book) definer(ordinal int) place {
 	return b.segments[i].by
 }
 
-// logForward takes a page of the log that begins at an ordinal. next is the
-// position behind the page, full says whether it held as many events as were asked for.
-func (b *book) logForward(from place, ordinal int, entries []entry, next int64, full bool) {
-	read := make([]fact, len(entries))
-	for i := range entries {
-		read[i] = b.read(&entries[i], from)
-	}
-	if n := len(read); n > 0 && full {
+// logForward takes a page of the log that begins at an ordinal, and returns what
+// it shows and the ordinal behind it. next is the position behind the page, full says
+// whether it held as many events as were asked for.
+func (b *book) logForward(from place, ordinal int, entries []entry, next int64, full bool) ([]seen, int) {
+	page := b.see(entries, from)
+	b.rising(from, page)
+	if n := len(page); n > 0 && full {
 		// A page that is not full ends where the node's log ends, and that lies
 		// behind the last event by as much as the node writes between events.
-		read[n-1].after = next
+		page[n-1].after = next
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ordinal > len(b.facts) {
 		b.find.add(kindGap, "%s: a page begins at event %d of the log, though only %d are known", from, ordinal, len(b.facts))
-		return
+		return nil, ordinal
 	}
-	for i, f := range read {
-		if o := ordinal + i; o < len(b.facts) {
-			if !b.compare(from, o, f) {
-				return // What follows would differ for the same reason.
+	end := ordinal
+	for i, f := range page {
+		if f.fluid {
+			b.flow(from, end, f, &entries[i])
+			continue
+		}
+		if end < len(b.facts) {
+			if !b.compare(from, end, f.fact) {
+				return nil, ordinal // What follows would differ for the same reason.
 			}
 		} else {
 			if len(b.segments) == 0 || b.segments[len(b.segments)-1].by != from {
-				b.segments = append(b.segments, segment{o, from})
+				b.segments = append(b.segments, segment{end, from})
 			}
-			b.extend(from, f)
-			if strings.HasPrefix(entries[i].Stream, groupPrefix(b.prefix)) {
-				b.kept = append(b.kept, keptEntry{o, entries[i]})
-			}
+			b.extend(from, f.fact)
 		}
+		end++
 	}
-	if end := ordinal + len(read); len(read) > 0 && (len(b.spots) == 0 || b.spots[len(b.spots)-1].ordinal < end) {
+	if len(page) > 0 && (len(b.spots) == 0 || b.spots[len(b.spots)-1].ordinal < end) {
 		b.spots = append(b.spots, spot{end, next})
 	}
+	return page, end
 }
 
 // compare holds a fact against the one that is known. b.mu is held.
@@ -224,42 +230,45 @@ func (b *book) extend(from place, f fact) {
 
 // logBackward takes a page of the log that was read downwards from the position
 // of an ordinal. A node that lags begins at its own end, which lies further down;
-// from there on nothing may be missing.
+// from there on nothing that stays may be missing.
 func (b *book) logBackward(from place, below int, entries []entry, full bool) {
-	if len(entries) == 0 {
-		return
-	}
-	read := make([]fact, len(entries))
-	for i := range entries {
-		read[i] = b.read(&entries[i], from)
-	}
+	page := b.see(entries, from)
+	top := -1 // not known before the first event that stays
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	top := below - 1
-	for top >= 0 && !b.facts[top].same(read[0]) {
-		top--
-	}
-	if top < 0 && b.origin > 0 && read[0].ref.isForeign() {
-		return // It was there before this run began to read.
-	}
-	if top < 0 {
-		b.find.add(kindPrefix, "%s: read backward from behind event %d of the log, it shows %s, which is not in the log before that",
-			from, below-1, b.say(read[0]))
-		return
-	}
-	for i, f := range read {
-		if top-i < 0 {
+	for i, f := range page {
+		switch {
+		case f.fluid && top >= 0:
+			b.flow(from, top, f, &entries[i])
+			continue
+		case f.fluid:
+			continue // How far this node has come is not known yet.
+		}
+		if top < 0 {
+			for top = below; top > 0 && !b.facts[top-1].same(f.fact); top-- {
+			}
+			if top == 0 && b.origin > 0 && f.ref.isForeign() {
+				return // It was there before this run began to read.
+			}
+			if top == 0 {
+				b.find.add(kindPrefix, "%s: read backward from behind event %d of the log, it shows %s, which is not in the log before that",
+					from, below-1, b.say(f.fact))
+				return
+			}
+		}
+		if top == 0 {
 			if b.origin == 0 {
-				b.find.add(kindPrefix, "%s: read backward, it shows %s before the first event of the log", from, b.say(f))
+				b.find.add(kindPrefix, "%s: read backward, it shows %s before the first event of the log", from, b.say(f.fact))
 			}
 			return
 		}
-		if !b.compare(from, top-i, f) {
+		if !b.compare(from, top-1, f.fact) {
 			return
 		}
+		top--
 	}
-	if !full && b.origin == 0 && top-len(read)+1 != 0 {
-		b.find.add(kindGap, "%s: read backward, the page ends at event %d of the log as if it were the first", from, top-len(read)+1)
+	if len(page) > 0 && !full && b.origin == 0 && top > 0 {
+		b.find.add(kindGap, "%s: read backward, the page ends at event %d of the log as if it were the first", from, top)
 	}
 }
 

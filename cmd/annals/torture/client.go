@@ -27,6 +27,7 @@ const (
 	headerEventType       = "ES-EventType"
 	headerRequireLeader   = "ES-RequireLeader"
 	headerLongPoll        = "ES-LongPoll"
+	headerHardDelete      = "ES-HardDelete"
 	headerResolveLinks    = "ES-ResolveLinkTos"
 
 	mediaEvents = "application/vnd.eventstore.events+json"
@@ -299,7 +300,11 @@ func write(ids identity, stream string, expected int64, first ref, count int, si
 // firstNumber is the event number that the Location of an answer names.
 func firstNumber(a *answer, stream string) (int64, error) {
 	location := a.header.Get("Location")
-	_, number, found := strings.Cut(location, "/streams/"+stream+"/")
+	plain, err := url.PathUnescape(location)
+	if err != nil {
+		return 0, fmt.Errorf("the Location %q: %w", location, err)
+	}
+	_, number, found := strings.Cut(plain, "/streams/"+stream+"/")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !found || err != nil || n < 0 {
 		return 0, fmt.Errorf("the Location %q is not that of an event of %s", location, stream)

@@ -37,6 +37,8 @@ is read back from every node and held against what the clients know:
   - writes sent again with the same ids wrote nothing twice
   - every event of a stream with persistent subscriptions was acknowledged or parked in each
     group; none was given to two consumers at once, retried too often, or left behind a checkpoint
+  - scavenges removed what limits and deletions hide, and nothing else; nodes that were
+    scavenged up to one point hold the same events, and as leaders they give the same answers
   - no node ended by itself, none took long to heal, and verify finds no damage
 
 Faults:
@@ -77,6 +79,8 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.loopback, "loopback", false, "use loopback addresses in place of network namespaces: no faults of the network")
 	f.IntVar(&o.writers, "writers", o.writers, "clients that write and read on the leader")
 	f.IntVar(&o.erasers, "erasers", o.erasers, "clients that delete streams and write to them again")
+	f.IntVar(&o.shedders, "shedders", o.shedders, "clients that limit and delete their streams, for scavenges to remove something")
+	f.BoolVar(&o.scavenges, "scavenges", o.scavenges, "start and stop scavenges on all nodes, and compare what they leave")
 	f.IntVar(&o.visitors, "visitors", o.visitors, "clients that read here and there from any node")
 	f.IntVar(&o.subscribers, "subscribers", o.subscribers, "clients that follow the log or a stream")
 	f.IntVar(&o.consumers, "consumers", o.consumers, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions")

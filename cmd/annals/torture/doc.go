@@ -19,6 +19,14 @@
 // memory of the leader, and much of it may come again after a fault; the check
 // claims only what no fault can excuse.
 //
+// An operator starts and stops scavenges on all nodes meanwhile. Events that limits
+// and deletions hide may be gone here and not there, so the log is counted without
+// the events of all streams that can lose some; those have a book of their own, in
+// which an event keeps its place between the ones that stay. Clients that limit their
+// streams know what may be gone and what must be. In the end every node is scavenged
+// up to one point: then nothing may differ, each limited stream has left what its
+// limits leave, and every node is asked as the leader for decisions about what is gone.
+//
 // Event ids name the operation that wrote the event, and the data of an event
 // follows from its id, so a reader can tell what belongs where without asking.
 package torture

@@ -29,10 +29,15 @@ type erased struct {
 	unsure  bool // the outcome of the last write is not known, so neither is anything else
 }
 
+// mayLack: what is deleted may be removed, but for the last event while no other follows.
+func (s *erased) mayLack(number int64) bool {
+	return s.unsure || number < s.first || s.deleted && number < s.last
+}
+
 func newEraser(l *load, seed uint64) *eraser {
 	e := &eraser{writer: newWriter(l, seed)}
 	for i := range e.streams {
-		name := fmt.Sprintf("%serased-%d-%d", l.prefix, e.journal.client, i)
+		name := fmt.Sprintf("%s%s%d-%d", l.prefix, erasedStream, e.journal.client, i)
 		e.streams[i] = erased{name: name, id: l.names.of(name), last: -1}
 	}
 	return e

@@ -49,16 +49,23 @@ type finalReader struct {
 
 // page reads one page, again and again while the node does not answer. It returns nil when there is no such stream.
 func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
+	a, err := r.answer(ctx, path)
+	if err != nil || a.status != http.StatusOK {
+		return nil, err
+	}
+	return parsePage(a.body)
+}
+
+// answer reads until there is a page or none.
+func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, finalPatience)
 	defer cancel()
 	for {
 		a, err := exchange(ctx, r.http, r.node, read(path, false, 0), finalPatience)
 		switch {
 		case err != nil:
-		case a.status == http.StatusOK:
-			return parsePage(a.body)
-		case a.status == http.StatusNotFound:
-			return nil, nil
+		case a.status == http.StatusOK, a.status == http.StatusNotFound, a.status == http.StatusGone:
+			return a, nil
 		default:
 			err = errors.New(a.String())
 		}
@@ -68,23 +75,24 @@ func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
 	}
 }
 
-// log reads the whole log and returns how many events it has.
-func (r *finalReader) log(ctx context.Context) (int, error) {
+// log reads the whole log and returns it, and how many events it has of those that stay.
+func (r *finalReader) log(ctx context.Context) (all []seen, _ int, _ error) {
 	at := r.book.start()
 	for {
 		p, err := r.page(ctx, allForward(at.position, finalPage))
 		switch {
 		case err != nil:
-			return at.ordinal, err
+			return nil, at.ordinal, err
 		case p == nil:
-			return at.ordinal, errors.New("there is no $all")
+			return nil, at.ordinal, errors.New("there is no $all")
 		case len(p.Entries) == 0:
-			return at.ordinal, nil
+			return all, at.ordinal, nil
 		}
-		next := r.book.logPage(r.place(r.node), at, p, finalPage)
+		events, next := r.book.seenPage(r.place(r.node), at, p, finalPage)
 		if next == at {
-			return at.ordinal, nil // The page was not in order, which has been reported.
+			return all, at.ordinal, nil // The page was not in order, which has been reported.
 		}
+		all = append(all, events...)
 		at = next
 	}
 }
@@ -126,18 +134,21 @@ func (b *book) logged(stream uint32) int64 {
 	return n
 }
 
-// readBack reads everything from every node. All nodes must show the same log to the same end.
-func readBack(ctx context.Context, l *load, h *http.Client, nodes []target, erasers []*eraser) {
+// readBack reads everything from every node, and returns the logs of those that can be
+// read. All nodes must show the same log to the same end.
+func readBack(ctx context.Context, l *load, h *http.Client, nodes []target, erasers []*eraser) (logs []nodeLog) {
 	ends := make([]int, len(nodes))
 	whole := make([]bool, len(nodes))
 	for i, t := range nodes {
 		r := finalReader{load: l, http: h, node: t}
 		var err error
-		if ends[i], err = r.log(ctx); err != nil {
+		var events []seen
+		if events, ends[i], err = r.log(ctx); err != nil {
 			l.find.add(kindHeal, "%s cannot be read to its end, from event %d of the log on: %v", t.name, ends[i], err)
 			continue
 		}
 		whole[i] = true
+		logs = append(logs, nodeLog{t, events})
 	}
 	known := l.book.len()
 	for i, t := range nodes {
@@ -161,6 +172,7 @@ func readBack(ctx context.Context, l *load, h *http.Client, nodes []target, eras
 			}
 		}
 	}
+	return logs
 }
 
 // missing reports a node whose log ends before what others showed.

@@ -41,6 +41,11 @@ const (
 	kindRetries     = "retried too often"
 	kindAhead       = "checkpoint ahead"
 	kindDrain       = "group does not drain"
+	kindScavenged   = "limited stream"
+	kindDecision    = "wrong decision"
+	kindScavenge    = "scavenge failed"
+	kindRemains     = "not removed"
+	kindRemoved     = "removed too much"
 )
 
 // violation is one broken promise.

@@ -64,6 +64,9 @@ type groupBook struct {
 	events      []eventRecord // by number
 	where       map[event.ID]messagePlace
 	checkpoints []keptEntry
+	// lacks says that messages were parked that nobody saw: parked streams are cut off where
+	// messages were replayed, and what was cut off may be removed.
+	lacks bool
 }
 
 // checkGroups runs all checks of groups and returns their figures.
@@ -98,6 +101,14 @@ func (c *groupCheck) date() {
 	}
 }
 
+// there is a time at which the event was there.
+func (c *groupCheck) there(k keptEntry) int64 {
+	if k.ordinal < len(c.dated) {
+		return min(k.at, c.dated[k.ordinal])
+	}
+	return k.at
+}
+
 // open puts together what is known of one group.
 func (c *groupCheck) open(index int, g *group) *groupBook {
 	b := &groupBook{groupCheck: c, group: g, index: index, where: map[event.ID]messagePlace{}}
@@ -112,15 +123,20 @@ func (c *groupCheck) open(index int, g *group) *groupBook {
 		b.where[e.id] = messagePlace{number: int64(n)}
 	}
 	c.sum.Events += int64(len(b.events))
+	parked := map[int64]bool{}
+	newest := int64(-1)
 	for _, k := range book.kept {
 		switch k.entry.Stream {
 		case g.checkpointStream():
 			c.sum.Checkpoints++
 			b.checkpoints = append(b.checkpoints, k)
 		case g.parkedStream():
+			parked[k.entry.Number] = true
+			newest = max(newest, k.entry.Number)
 			b.park(k)
 		}
 	}
+	b.lacks = int64(len(parked)) <= newest
 	for _, one := range c.subs.consumers {
 		if one.index != index {
 			continue
@@ -175,6 +191,9 @@ func (b *groupBook) delivered() {
 		for i := range one.deliveries {
 			d := &one.deliveries[i]
 			at, ok := b.where[d.id]
+			if !ok && b.lacks {
+				continue
+			}
 			if !ok {
 				b.ledger.find.add(kindPhantom, "%s: %s with id %s is neither in the stream nor was it ever parked: %s", b.group, d.title, d.id, b.tellDelivery(d))
 				continue
@@ -278,11 +297,11 @@ func (b *groupBook) ahead() {
 			continue
 		}
 		for ; n <= at; n++ {
-			if out[n] <= b.dated[k.ordinal] {
+			if out[n] <= b.there(k) || b.lacks {
 				continue
 			}
 			b.ledger.find.add(kindAhead, "%s: the checkpoint %d, event %d of the log, was there at %s, and number %d was still in the group; %s",
-				b.group, at, k.ordinal, seconds(b.dated[k.ordinal]), n, b.tell(n))
+				b.group, at, k.ordinal, seconds(b.there(k)), n, b.tell(n))
 		}
 	}
 }
@@ -296,7 +315,7 @@ func (b *groupBook) finished() {
 			settled = settled || r.action.finishes() && r.outcome != refused
 		}
 		switch {
-		case settled:
+		case settled, b.lacks:
 		case len(e.deliveries) == 0:
 			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to nobody and is not parked; %s", b.group, n, e.id, b.around(n))
 		default:
@@ -328,8 +347,8 @@ func (b *groupBook) tell(n int64) string {
 		lines = append(lines, line{r.call, fmt.Sprintf("%s to %s: %s of consumer %d for %s: %s", seconds(r.call), seconds(r.ret), r.action, r.consumer, r.id, r.outcome)})
 	}
 	for _, k := range e.parked {
-		lines = append(lines, line{b.dated[k.ordinal], fmt.Sprintf("at most %s: parked as %d, id %s, event %d of the log, %s",
-			seconds(b.dated[k.ordinal]), k.entry.Number, k.entry.ID, k.ordinal, k.entry.Meta)})
+		lines = append(lines, line{b.there(k), fmt.Sprintf("at most %s: parked as %d, id %s, event %d of the log, %s",
+			seconds(b.there(k)), k.entry.Number, k.entry.ID, k.ordinal, k.entry.Meta)})
 	}
 	if len(lines) > 0 {
 		first := lines[0].at
@@ -363,7 +382,7 @@ func (b *groupBook) around(n int64) string {
 	}
 	for _, k := range b.checkpoints {
 		if at, err := strconv.ParseInt(strings.Trim(k.entry.Data, `"`), 10, 64); err == nil && at >= n {
-			fmt.Fprintf(&text, "; the first checkpoint over it is %d, event %d of the log, there at %s", at, k.ordinal, seconds(b.dated[k.ordinal]))
+			fmt.Fprintf(&text, "; the first checkpoint over it is %d, event %d of the log, there at %s", at, k.ordinal, seconds(b.there(k)))
 			break
 		}
 	}

@@ -14,9 +14,10 @@ const (
 	opAppend opKind = iota
 	opReadHead
 	opDelete
+	opMetadata
 )
 
-func (k opKind) String() string { return [...]string{"append", "read", "delete"}[k] }
+func (k opKind) String() string { return [...]string{"append", "read", "delete", "metadata"}[k] }
 
 type outcome uint8
 
@@ -209,6 +210,8 @@ func (n *names) describe(ids identity, first ref, o *op) string {
 	switch o.kind {
 	case opReadHead:
 		return fmt.Sprintf("reading of %s on the leader gave number %d (%s)", stream, o.number, span)
+	case opMetadata:
+		return fmt.Sprintf("metadata of %s: %s (%s)", stream, o.outcome, span)
 	case opDelete:
 		return fmt.Sprintf("deletion of %s: %s (%s)", stream, o.outcome, span)
 	}

@@ -22,10 +22,35 @@ type ledger struct {
 	find  *findings
 	facts []fact
 	where []located // by ref
+	// fluids are the events that may be removed, as far as somebody saw them in the
+	// log, and limits say which of them nobody needs to have seen.
+	fluids map[ref]*fluidFact
+	limits map[uint32]limited
+}
+
+// limited is a stream that loses events.
+type limited interface {
+	// mayLack says whether an event may be gone.
+	mayLack(number int64) bool
 }
 
 func newLedger(h *history, b *book) *ledger {
-	l := &ledger{ids: b.ids, names: b.names, hist: h, book: b, find: b.find, facts: b.facts}
+	l := &ledger{
+		ids: b.ids, names: b.names, hist: h, book: b, find: b.find, facts: b.facts,
+		fluids: map[ref]*fluidFact{}, limits: map[uint32]limited{},
+	}
+	for _, f := range b.fluids {
+		if f.ref.isForeign() {
+			continue
+		}
+		if before := l.fluids[f.ref]; before != nil {
+			l.find.add(kindDuplicate, "%s (%s) and %s (%s) are one event", b.say(f.fact), f.by, b.say(before.fact), before.by)
+		}
+		l.fluids[f.ref] = f
+	}
+	slices.SortStableFunc(b.kept, func(x, y keptEntry) int {
+		return cmp.Or(cmp.Compare(x.ordinal, y.ordinal), cmp.Compare(x.entry.Number, y.entry.Number))
+	})
 	for o, f := range l.facts {
 		if !f.ref.isForeign() {
 			l.where = append(l.where, located{f.ref, int32(o)})
@@ -49,6 +74,7 @@ func (l *ledger) check() {
 	l.origins()
 	l.outcomes()
 	l.realTime()
+	l.fluidTime()
 	l.freshness()
 	l.vanished()
 }
@@ -67,6 +93,17 @@ func (l *ledger) origins() {
 	}
 }
 
+// number returns the number under which the log has an event.
+func (l *ledger) number(r ref) (int64, bool) {
+	if ordinal, ok := l.ordinal(r); ok {
+		return l.facts[ordinal].number, true
+	}
+	if f := l.fluids[r]; f != nil {
+		return f.number, true
+	}
+	return 0, false
+}
+
 // outcomes: what was acknowledged is there where the answer said; what was refused
 // is not; what is indeterminate is there as a whole or not at all.
 func (l *ledger) outcomes() {
@@ -74,35 +111,39 @@ func (l *ledger) outcomes() {
 		if o.kind != opAppend {
 			return
 		}
-		ordinal, there := l.ordinal(first)
-		number := o.number
-		switch o.outcome {
-		case conflict, refused:
-			for i := range int(o.count) {
-				if ordinal, there := l.ordinal(first + ref(i)); there {
-					l.find.add(kindUnwanted, "event %d of the log, %s: %s", ordinal, l.book.say(l.facts[ordinal]), l.names.describe(l.ids, first, o))
-					return
-				}
+		limits := l.limits[o.stream]
+		number, there := o.number, false
+		for i := range int(o.count) {
+			at, found := l.number(first + ref(i))
+			if !found {
+				continue
 			}
+			if o.outcome == conflict || o.outcome == refused {
+				l.find.add(kindUnwanted, "%d@%s: %s", at, l.names.name(o.stream), l.names.describe(l.ids, first, o))
+				return
+			}
+			if o.outcome == pending && !there {
+				number = at - int64(i)
+			}
+			there = true
+		}
+		if o.outcome != done && !there {
 			return
-		case pending:
-			if there {
-				number = l.facts[ordinal].number
-			}
 		}
 		for i := range int(o.count) {
-			ordinal, found := l.ordinal(first + ref(i))
+			want := number + int64(i)
+			at, found := l.number(first + ref(i))
 			switch {
-			case o.outcome == pending && found != there:
-				l.find.add(kindTorn, "its event 0 is there: %t, event %d is there: %t: %s", there, i, found, l.names.describe(l.ids, first, o))
+			case found && at != want:
+				l.find.add(kindOrder, "%d@%s should have the number %d: event %d of: %s", at, l.names.name(o.stream), want, i, l.names.describe(l.ids, first, o))
 				return
-			case !found && o.outcome == done:
+			case found, limits != nil && limits.mayLack(want):
+			case o.outcome == pending:
+				l.find.add(kindTorn, "event %d is not there, others are: %s", i, l.names.describe(l.ids, first, o))
+				return
+			default:
 				l.find.add(kindLost, "acknowledged by %s and not in the log: %d@%s, id %s, event %d of: %s",
-					nodeName(int(o.node)), number+int64(i), l.names.name(o.stream), l.ids.id(first+ref(i)), i, l.names.describe(l.ids, first, o))
-				return
-			case found && l.facts[ordinal].number != number+int64(i):
-				l.find.add(kindOrder, "event %d of the log is %s, want number %d: event %d of: %s",
-					ordinal, l.book.say(l.facts[ordinal]), number+int64(i), i, l.names.describe(l.ids, first, o))
+					nodeName(int(o.node)), want, l.names.name(o.stream), l.ids.id(first+ref(i)), i, l.names.describe(l.ids, first, o))
 				return
 			}
 		}
@@ -134,6 +175,46 @@ func (l *ledger) realTime() {
 	}
 }
 
+// fluidTime is realTime for events that may be removed: nothing before one may
+// have been sent after it was acknowledged, nothing behind it may have been acknowledged
+// before it was sent.
+func (l *ledger) fluidTime() {
+	before := make([]int64, len(l.facts)+1) // the latest beginning of what comes before an ordinal
+	behind := make([]int64, len(l.facts)+1) // the earliest end of what comes from it on
+	op := func(ordinal int) *op {
+		if f := l.facts[ordinal]; !f.ref.isForeign() {
+			return l.hist.find(f.ref)
+		}
+		return nil
+	}
+	for i := range l.facts {
+		before[i+1] = before[i]
+		if o := op(i); o != nil {
+			before[i+1] = max(before[i], o.call)
+		}
+	}
+	behind[len(l.facts)] = never
+	for i := len(l.facts) - 1; i >= 0; i-- {
+		behind[i] = behind[i+1]
+		if o := op(i); o != nil && o.outcome == done {
+			behind[i] = min(behind[i], o.ret)
+		}
+	}
+	for r, f := range l.fluids {
+		o := l.hist.find(r)
+		if o == nil || o.stream != f.stream {
+			l.find.add(kindUnknown, "%s, shown by %s, belongs to no append to that stream", l.book.say(f.fact), f.by)
+			continue
+		}
+		if o.outcome == done && before[f.ordinal] > o.ret {
+			l.find.add(kindOrder, "%s was acknowledged at %s, and the log has an event before it that was sent at %s", l.book.say(f.fact), seconds(o.ret), seconds(before[f.ordinal]))
+		}
+		if behind[f.ordinal] < o.call {
+			l.find.add(kindOrder, "%s was sent at %s, and the log has an event behind it that was acknowledged at %s", l.book.say(f.fact), seconds(o.call), seconds(behind[f.ordinal]))
+		}
+	}
+}
+
 // bound is a moment from which on a stream is known to have reached a number.
 type bound struct {
 	at     int64
@@ -148,7 +229,7 @@ type bound struct {
 func (l *ledger) freshness() {
 	bounds := map[uint32][]bound{}
 	l.hist.each(func(first ref, o *op) {
-		if o.kind == opDelete || o.outcome != done && o.outcome != conflict {
+		if o.kind != opAppend && o.kind != opReadHead || o.outcome != done && o.outcome != conflict {
 			return
 		}
 		number := o.number
@@ -198,7 +279,7 @@ func (l *ledger) fresh(stream uint32, list []bound, highest []int, b bound) {
 // vanished: what a reading of a stream showed is in the log.
 func (l *ledger) vanished() {
 	for i, s := range l.book.streams {
-		if s == nil {
+		if s == nil || l.book.isFluid(l.names.name(uint32(i))) {
 			continue
 		}
 		for number, r := range s.refs {

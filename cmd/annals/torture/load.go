@@ -58,6 +58,7 @@ type counters struct {
 	pages   atomic.Int64    // read anywhere without asking for the leader
 	replays atomic.Int64    // acknowledged appends that were sent again
 	deletes atomic.Int64    // acknowledged
+	limits  atomic.Int64    // metadata records that limit streams, acknowledged
 	failed  atomic.Int64    // readings and deletions without a useful answer
 	hops    atomic.Int64    // redirects followed
 	latency histogram       // of acknowledged appends

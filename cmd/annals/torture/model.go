@@ -79,7 +79,7 @@ func streamModel(ids identity) porcupine.Model {
 func (l *ledger) operations(want map[uint32]bool) map[uint32][]porcupine.Operation {
 	by := map[uint32][]porcupine.Operation{}
 	l.hist.each(func(first ref, o *op) {
-		if !want[o.stream] || o.kind == opDelete {
+		if !want[o.stream] || o.kind != opAppend && o.kind != opReadHead {
 			return
 		}
 		in := call{kind: o.kind, expected: o.expected, first: first, count: int64(o.count)}

@@ -27,7 +27,8 @@ type options struct {
 	loopback   bool
 
 	writers, erasers, visitors, subscribers int
-	consumers                               int
+	shedders, consumers                     int
+	scavenges                               bool
 	rate                                    float64
 	timeout                                 time.Duration
 	heal                                    time.Duration
@@ -46,7 +47,7 @@ type options struct {
 func defaultOptions() options {
 	return options{
 		nodes: 3, seconds: 60, rounds: 1,
-		writers: 8, erasers: 2, visitors: 3, subscribers: 4, consumers: 8,
+		writers: 8, erasers: 2, shedders: 2, scavenges: true, visitors: 3, subscribers: 4, consumers: 8,
 		rate: 800, timeout: 3 * time.Second, heal: 90 * time.Second, every: 5 * time.Second,
 		operations: 4_000_000, keep: filepath.Join(os.TempDir(), "annals-torture"),
 	}
@@ -83,6 +84,7 @@ func (o *options) validate() error {
 		between("rounds", int64(o.rounds), 1, maxRounds),
 		between("writers", int64(o.writers), 0, maxClients),
 		between("erasers", int64(o.erasers), 0, maxClients),
+		between("shedders", int64(o.shedders), 0, maxClients),
 		between("visitors", int64(o.visitors), 0, maxClients),
 		between("subscribers", int64(o.subscribers), 0, maxClients),
 		between("consumers", int64(o.consumers), 0, maxClients),

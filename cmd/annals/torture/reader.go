@@ -98,20 +98,26 @@ func (l *load) pageOf(a *answer) *page {
 
 // logPage takes a page read forward from a spot and returns the spot behind it.
 func (b *book) logPage(from place, at spot, p *page, count int) spot {
+	_, behind := b.seenPage(from, at, p, count)
+	return behind
+}
+
+// seenPage is logPage that also returns what the page shows.
+func (b *book) seenPage(from place, at spot, p *page, count int) ([]seen, spot) {
 	if len(p.Entries) == 0 {
-		return at
+		return nil, at
 	}
 	next, err := p.previous()
 	if err != nil {
 		b.find.add(kindAnswer, "%s: page of the log from event %d: %v", from, at.ordinal, err)
-		return at
+		return nil, at
 	}
 	if next <= at.position {
 		b.find.add(kindOrder, "%s: the page of %d events from position %d ends at position %d", from, len(p.Entries), at.position, next)
-		return at
+		return nil, at
 	}
-	b.logForward(from, at.ordinal, p.oldestFirst(), next, len(p.Entries) == count)
-	return spot{at.ordinal + len(p.Entries), next}
+	page, end := b.logForward(from, at.ordinal, p.oldestFirst(), next, len(p.Entries) == count)
+	return page, spot{end, next}
 }
 
 const (
@@ -188,15 +194,15 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	if p == nil {
 		return false, a.status == http.StatusNotFound
 	}
-	before := f.at.ordinal
+	before := f.at
 	if f.stream == "" {
 		f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
 	} else {
-		f.book.streamPage(f.place(a.from), f.id, int64(before), p.oldestFirst())
+		f.book.streamPage(f.place(a.from), f.id, int64(before.ordinal), p.oldestFirst())
 		f.at.ordinal += len(p.Entries)
 	}
 	f.seen.Store(int64(f.at.ordinal))
-	return f.at.ordinal > before, true
+	return f.at != before, true
 }
 
 func (f *follower) what() string {

@@ -44,6 +44,7 @@ type summary struct {
 	Linearizability     linearity          `json:"linearizability"`
 	Verified            int                `json:"foldersVerified"`
 	Groups              *groupFigures      `json:"subscriptions,omitempty"`
+	Scavenges           *scavengeFigures   `json:"scavenges,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -73,10 +74,21 @@ func (r *round) sum(linear linearity, groups *groupFigures, verified int) *summa
 	for name, q := range quantiles {
 		s.LatencyMilliseconds[name] = float64(count.latency.quantile(q)) / float64(time.Millisecond)
 	}
-	s.LogEvents = r.load.book.len()
+	s.LogEvents = r.load.book.everSeen()
 	s.LeaderChanges = r.watch.leaderChanges()
 	_, s.Term = r.watch.leading()
 	s.Linearizability, s.Groups, s.Verified, s.HistoryFull = linear, groups, verified, r.load.hist.full()
+	if r.scavenger != nil {
+		r.scavenger.sum.Limits = count.limits.Load()
+		for _, e := range r.shedders {
+			for i := range e.streams {
+				if e.streams[i].hard {
+					r.scavenger.sum.Ended++
+				}
+			}
+		}
+		s.Scavenges = &r.scavenger.sum
+	}
 	s.Timeline = r.line.list()
 	gaps := r.load.gaps.known()
 	for _, g := range gaps {
@@ -147,6 +159,9 @@ func (s *summary) text() string {
 	b.WriteString("\n")
 	if s.Groups != nil {
 		b.WriteString(s.Groups.text())
+	}
+	if s.Scavenges != nil {
+		b.WriteString(s.Scavenges.text())
 	}
 	if s.HistoryFull {
 		b.WriteString("the history was full before the end, see --operations: clients ended early\n")

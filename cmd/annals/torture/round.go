@@ -48,8 +48,10 @@ type round struct {
 
 	writers   []*writer
 	erasers   []*eraser
+	shedders  []*shedder
 	followers []*follower
 	subs      *subscriptions // nil without
+	scavenger *scavenger     // nil without
 }
 
 // newRound prepares a round. c is nil for a cluster of its own in the laboratory.
@@ -172,6 +174,12 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 	for range r.o.erasers {
 		r.erasers = append(r.erasers, newEraser(r.load, r.seed))
 	}
+	for range r.o.shedders {
+		r.shedders = append(r.shedders, newShedder(r.load, r.seed))
+	}
+	if r.o.scavenges && r.c.can().processes {
+		r.scavenger = newScavenger(r.load, r.seed, r.http)
+	}
 	for i := range r.o.subscribers {
 		stream := ""
 		if i%2 == 1 {
@@ -206,6 +214,12 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	}
 	for _, e := range r.erasers {
 		working.Go(func() { e.run(clients) })
+	}
+	for _, e := range r.shedders {
+		working.Go(func() { e.run(clients) })
+	}
+	if r.scavenger != nil {
+		working.Go(func() { r.scavenger.run(clients) })
 	}
 	for i := range r.o.visitors {
 		v := newVisitor(r.load, r.seed, i)
@@ -255,7 +269,9 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 			return err
 		}
 	}
-	r.read(ctx, nem)
+	if err := r.read(ctx, nem); err != nil {
+		return err
+	}
 	r.drain(&following)
 	return nil
 }
@@ -274,8 +290,8 @@ func (r *round) powerCut(ctx context.Context) error {
 	return err
 }
 
-// read waits for the cluster to heal and reads everything from every node.
-func (r *round) read(ctx context.Context, nem *nemesis) {
+// read waits for the cluster to heal, scavenges it for the last time, and reads everything from every node.
+func (r *round) read(ctx context.Context, nem *nemesis) error {
 	healed := r.healed(ctx, nem)
 	if r.subs != nil {
 		r.drainGroups(ctx)
@@ -283,11 +299,44 @@ func (r *round) read(ctx context.Context, nem *nemesis) {
 			r.healed(ctx, nem)
 		}
 	}
-	readBack(ctx, r.load, r.http, r.c.targets(), r.erasers)
+	var point *finalPoint
+	if r.scavenger != nil && healed {
+		begun := r.line.now()
+		leader, _ := r.watch.leading()
+		if point = r.scavenger.scavengeAll(ctx, leader, r.c.targets()); point != nil {
+			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.number, seconds(r.line.now()-begun))
+		}
+		if r.seed%2 == 0 && len(nem.faults) > 0 {
+			if err := r.restart(ctx); err != nil {
+				return err
+			}
+		}
+		r.healed(ctx, nem)
+	}
+	nodes := r.c.targets()
+	logs := readBack(ctx, r.load, r.http, nodes, r.erasers)
+	for _, t := range nodes {
+		if err := r.lookAtLimited(ctx, t); err != nil {
+			r.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
+		}
+	}
+	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
+	if point != nil {
+		r.compareScavenged(logs, point)
+		if err := r.decisions(ctx, nodes); err != nil {
+			return err
+		}
+		if healed {
+			r.healed(ctx, nem)
+		}
+	}
 	for _, e := range r.erasers {
 		e.client.close() // Reading back has used it again.
 	}
-	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
+	for _, e := range r.shedders {
+		e.client.close()
+	}
+	return nil
 }
 
 // healed waits for every node to have everything.
@@ -339,6 +388,16 @@ func (r *round) drain(following *sync.WaitGroup) {
 // conclude ends the nodes, checks their files, and sums up.
 func (r *round) conclude(ctx context.Context) (*summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
+	for _, e := range r.erasers {
+		for i := range e.streams {
+			books.limits[e.streams[i].id] = &e.streams[i]
+		}
+	}
+	for _, e := range r.shedders {
+		for i := range e.streams {
+			books.limits[e.streams[i].id] = &e.streams[i]
+		}
+	}
 	books.check()
 	var groups *groupFigures
 	if r.subs != nil {

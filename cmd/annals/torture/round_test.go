@@ -65,8 +65,9 @@ func TestOneNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Verdict != noViolation || s.Writes.OK == 0 || s.Reads.Leader == 0 || s.Reads.Pages == 0 || s.Writes.Replays == 0 ||
-				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents) < s.Writes.Events || s.Linearizability.Operations == 0 ||
+			if s.Scavenges == nil || s.Verdict != noViolation || s.Writes.OK == 0 || s.Reads.Leader == 0 || s.Reads.Pages == 0 || s.Writes.Replays == 0 ||
+				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents)+s.Scavenges.Removed < s.Writes.Events || s.Linearizability.Operations == 0 ||
+				s.Scavenges.Started == 0 || s.Scavenges.Removed == 0 || s.Scavenges.Final < 0 || s.Scavenges.Leaders != 1 || s.Scavenges.Questions == 0 ||
 				s.Groups == nil || s.Groups.Deliveries < s.Groups.Events || s.Groups.Checkpoints == 0 {
 				t.Errorf("the round is too poor to say anything: %+v", s)
 			}
@@ -146,7 +147,7 @@ func TestNobodyThere(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--nodes=0"}, {"--seconds=0"}, {"--rate=-1"}, {"--faults=kil"}, {"--keep="}, {"--timeout=0s"}, {"--writers=-1"}, {"--rounds=0"},
+		{"--nodes=0"}, {"--seconds=0"}, {"--rate=-1"}, {"--faults=kil"}, {"--keep="}, {"--timeout=0s"}, {"--writers=-1"}, {"--shedders=-1"}, {"--rounds=0"},
 		{"--attach=x"}, {"--attach=http://127.0.0.1:1", "--faults=kill"}, {"more"}, {"--operations=0"},
 	} {
 		cmd := Command()

@@ -1,0 +1,383 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// finalScavenge bounds how long the last runs of all nodes may take.
+	finalScavenge = 60 * time.Second
+	// finalTries bounds how many runs of one node end before the one that is wanted:
+	// one that was stopped goes on first, and then the newest point is due.
+	finalTries   = 6
+	pointsStream = "$scavengePoints"
+	// askingLimit bounds how long the nodes may take to lead in turn.
+	askingLimit = 15 * time.Second
+	// questionsPerStream is how many appends are repeated.
+	questionsPerStream = 9
+)
+
+// finalPoint is the scavenge point up to which all nodes were scavenged.
+type finalPoint struct {
+	number int64
+	now    time.Time
+}
+
+// scavengeAll scavenges every node up to one point, whatever the weights. It
+// returns nil when that did not succeed, which it has reported, or is not possible.
+func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target) *finalPoint {
+	ctx, cancel := context.WithTimeout(ctx, finalScavenge)
+	defer cancel()
+	var first target
+	for _, t := range nodes {
+		if t.index == leader {
+			first = t
+		}
+	}
+	if first.base == "" || s.none {
+		return nil
+	}
+	known, err := s.newestPoint(ctx, first)
+	if err != nil {
+		s.find.add(kindHeal, "%s: read %s: %v", first.name, pointsStream, err)
+		return nil
+	}
+	made := s.until(ctx, first, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number > known }, "?threshold=-1&threads=2")
+	if made == nil {
+		return nil
+	}
+	p := &finalPoint{number: made.Point.Number}
+	if p.now, err = time.Parse(time.RFC3339Nano, made.Point.Now); err != nil {
+		s.find.add(kindAnswer, "GET %s: %v", lastScavenge, err)
+		return nil
+	}
+	whole := true
+	for _, t := range nodes {
+		if t.index != leader {
+			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.number }, "?syncOnly=true")
+			whole = whole && at != nil
+		}
+	}
+	if !whole {
+		return nil
+	}
+	s.sum.Final = p.number
+	return p
+}
+
+// newestPoint returns the number of the newest scavenge point, -1 if there is none.
+func (s *scavenger) newestPoint(ctx context.Context, t target) (int64, error) {
+	reader := finalReader{load: s.load, http: s.http, node: t}
+	p, err := reader.page(ctx, streamHead(pointsStream, 1))
+	if err != nil || p == nil || len(p.Entries) == 0 {
+		return -1, err
+	}
+	return p.Entries[0].Number, nil
+}
+
+// until starts runs on a node until one has ended well that is the wanted one.
+func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus) bool, query string) *scavengeStatus {
+	tries := 0
+	last := "it was never started"
+	for pause(ctx, 20*time.Millisecond) {
+		at := s.last(ctx, t)
+		switch {
+		case at == nil:
+			continue
+		case at.Result == "InProgress":
+			// What an operator throttled may take very long.
+			if tries == 0 {
+				s.stop(ctx, t)
+			}
+			continue
+		case at.Result == "Success" && tries > 0 && is(at):
+			return at
+		case at.Result == "Errored" && tries > 0:
+			s.find.add(kindScavenge, "%s: run %s on a calm cluster: %s", t.name, at.ID, at.Error)
+			return nil
+		}
+		last = fmt.Sprintf("the last run is %+v", *at)
+		if tries == finalTries {
+			break
+		}
+		id := s.start(ctx, t, query)
+		if s.none {
+			return nil
+		}
+		if id != "" {
+			tries++
+		}
+	}
+	s.find.add(kindScavenge, "%s: no run succeeded as it was asked for, %d tries: %s", t.name, tries, last)
+	return nil
+}
+
+// nodeLog is the log as one node shows it, up to the final point.
+type nodeLog struct {
+	node   target
+	events []seen
+}
+
+// compareScavenged holds the logs of all nodes against each other and against what the
+// limits say, now that all were scavenged up to the same point.
+func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
+	limits := map[uint32]*shed{}
+	for _, e := range r.shedders {
+		for i := range e.streams {
+			limits[e.streams[i].id] = &e.streams[i]
+		}
+	}
+	points := r.load.names.of(pointsStream)
+	var first []seen
+	for i, l := range logs {
+		events, found := below(l, p, points)
+		if !found {
+			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.number)
+			continue
+		}
+		r.asLimited(l.node, events, p, limits)
+		kept := events[:0:0]
+		for _, e := range events {
+			if s := limits[e.stream]; s == nil || s.agreed(e.number) {
+				kept = append(kept, e)
+			}
+		}
+		if i == 0 || first == nil {
+			first = kept
+			continue
+		}
+		r.sameEvents(logs[0].node, first, l.node, kept)
+	}
+}
+
+// below returns the events below the final point.
+func below(l nodeLog, p *finalPoint, points uint32) ([]seen, bool) {
+	for i, e := range l.events {
+		if e.stream == points && e.number == p.number {
+			return l.events[:i], true
+		}
+	}
+	return nil, false
+}
+
+// sameEvents demands that two nodes show the same, and tells the first difference.
+func (r *round) sameEvents(a target, as []seen, b target, bs []seen) {
+	for i := range max(len(as), len(bs)) {
+		switch {
+		case i >= len(as):
+			r.find.add(kindDivergence, "scavenged up to the same point, %s shows %d events below it, and %s also %s", a.name, len(as), b.name, r.load.book.say(bs[i].fact))
+		case i >= len(bs):
+			r.find.add(kindDivergence, "scavenged up to the same point, %s shows %d events below it, and %s also %s", b.name, len(bs), a.name, r.load.book.say(as[i].fact))
+		case !as[i].same(bs[i].fact) || as[i].shape != bs[i].shape:
+			r.find.add(kindDivergence, "scavenged up to the same point, event %d of those left is %s on %s and %s on %s",
+				i, r.load.book.say(as[i].fact), a.name, r.load.book.say(bs[i].fact), b.name)
+		default:
+			continue
+		}
+		return
+	}
+}
+
+// asLimited demands that of each limited stream exactly that is left which its limits leave.
+func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[uint32]*shed) {
+	left := map[uint32]map[int64]seen{}
+	for _, e := range events {
+		if left[e.stream] == nil {
+			left[e.stream] = map[int64]seen{}
+		}
+		left[e.stream][e.number] = e
+	}
+	say := func(s *shed, n int64) string {
+		text := fmt.Sprintf("%d@%s of %d events (limits: count %d, before %d, age %s, deleted %t, for good %t; hidden once: below %d)",
+			n, s.name, len(s.refs), s.maxCount, s.before, s.maxAge, s.deleted, s.hard, s.lost)
+		if f := r.load.book.fluid(s.id, n); f != nil {
+			text += fmt.Sprintf(", of %s, shown by %s", f.time, f.by)
+		}
+		return text
+	}
+	for _, s := range limits {
+		if s.unsure {
+			continue
+		}
+		for n := range int64(len(s.refs)) {
+			shown, there := left[s.id][n]
+			gone, may := n < s.discard(), n < s.lost
+			if s.maxAge > 0 && n < s.last() {
+				f := r.load.book.fluid(s.id, n)
+				if f == nil {
+					may = true // Nobody saw how old it is.
+				} else if at, err := time.Parse(time.RFC3339Nano, f.time); err == nil {
+					gone = gone || at.Before(p.now.Add(-s.maxAge))
+				}
+			}
+			switch {
+			case there && gone:
+				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.name, p.number, p.now.Format(time.RFC3339Nano), say(s, n))
+			case there && shown.ref != s.refs[n]:
+				r.find.add(kindData, "%s shows id %s as %s", node.name, r.load.ids.id(shown.ref), say(s, n))
+			case !there && !gone && !may:
+				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.number, p.now.Format(time.RFC3339Nano))
+			}
+		}
+		if _, tombstone := left[s.id][math.MaxInt64]; tombstone != s.hard {
+			r.find.add(kindRemoved, "%s: a tombstone of %s is there: %t; it was deleted for good: %t", node.name, s.name, tombstone, s.hard)
+		}
+	}
+	r.oneMetadata(node, left, limits)
+}
+
+// oneMetadata demands that of all metadata streams the newest record is left alone, and none of what is deleted for good.
+func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits map[uint32]*shed) {
+	for stream, records := range left {
+		name := r.load.names.name(stream)
+		if strings.HasPrefix(name, "$$") && len(records) > 1 {
+			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.name, len(records), name)
+		}
+	}
+	for _, s := range limits {
+		want := 1
+		if s.metas == 0 || s.hard {
+			want = 0
+		}
+		if n := len(left[r.load.names.of("$$"+s.name)]); n != want && !s.unsure {
+			kind := kindRemoved
+			if n > want {
+				kind = kindRemains
+			}
+			r.find.add(kind, "%s shows %d metadata records of %s after it was scavenged, want %d", node.name, n, s.name, want)
+		}
+	}
+}
+
+// lookAtLimited reads all limited streams of one node to their beginnings.
+func (r *round) lookAtLimited(ctx context.Context, t target) error {
+	reader := finalReader{load: r.load, http: r.http, node: t}
+	for _, e := range r.shedders {
+		for i := range e.streams {
+			s := &e.streams[i]
+			if s.unsure {
+				continue
+			}
+			a, err := reader.answer(ctx, streamHead(s.name, finalPage))
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			e.judge(s, a, finalPage)
+		}
+	}
+	return nil
+}
+
+// decisions asks every node, as the leader, what has only one right answer: what is
+// gone must be answered as if it were there.
+func (r *round) decisions(ctx context.Context, nodes []target) error {
+	ctx, cancel := context.WithTimeout(ctx, askingLimit)
+	defer cancel()
+	asked := map[int]bool{}
+	tries := 0 // since somebody was asked
+	for len(asked) < r.c.voters() {
+		leader, _ := r.watch.leading()
+		for _, t := range nodes {
+			if t.index != leader {
+				continue
+			}
+			if !asked[leader] && r.interrogate(ctx, t) {
+				asked[leader], tries = true, 0
+			}
+			if len(asked) < r.c.voters() {
+				if err := r.replace(ctx, t, asked, tries); err != nil {
+					return err
+				}
+				tries++
+			}
+		}
+		if !pause(ctx, watchEvery) {
+			break
+		}
+	}
+	r.scavenger.sum.Leaders = len(asked)
+	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", r.scavenger.sum.Leaders, r.c.voters())
+	return nil
+}
+
+// replace makes the leader resign. If it has done that before to no avail, as many of those
+// that led already as a majority can do without are away meanwhile: somebody else has to lead.
+func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, tries int) (err error) {
+	spare := (r.c.voters() - 1) / 2
+	for i := range r.c.voters() {
+		if tries > 0 && asked[i] && i != leader.index && spare > 0 {
+			spare--
+			if err := r.c.kill(i); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, r.c.start(context.WithoutCancel(ctx), i)) }()
+		}
+	}
+	_, term := r.watch.leading()
+	// Without an answer it is asked again, if it still leads then.
+	_, _ = exchange(ctx, r.http, leader, request{method: http.MethodPost, path: "/admin/node/resign"}, 5*time.Second)
+	for range 10 {
+		if now, next := r.watch.leading(); now >= 0 && next > term || !pause(ctx, watchEvery/2) {
+			break
+		}
+	}
+	return nil
+}
+
+// interrogate asks one leader everything. It reports false when it ceased to be the leader.
+func (r *round) interrogate(ctx context.Context, t target) bool {
+	var mu sync.Mutex
+	all, count := true, 0
+	var asking sync.WaitGroup
+	for _, e := range r.shedders {
+		asking.Go(func() {
+			n := 0
+			for i := range e.streams {
+				s := &e.streams[i]
+				for _, q := range e.questions(s, questionsPerStream) {
+					by, ok := e.examine(ctx, s, t, q)
+					if !ok || by != t.index {
+						mu.Lock()
+						all = false
+						mu.Unlock()
+						return
+					}
+					n++
+				}
+			}
+			mu.Lock()
+			count += n
+			mu.Unlock()
+		})
+	}
+	asking.Wait()
+	if all {
+		r.scavenger.sum.Questions = max(r.scavenger.sum.Questions, count)
+	}
+	return all
+}
+
+// restart ends all nodes in order and starts them again: what they know of events that
+// are gone, they must find in their files.
+func (r *round) restart(ctx context.Context) error {
+	r.line.add(happenedPhase, "all nodes restart, to judge what scavenged files tell")
+	for _, t := range r.c.targets() {
+		if err := r.c.kill(t.index); err != nil {
+			return err
+		}
+	}
+	for i := range r.c.voters() {
+		if err := r.c.start(ctx, i); err != nil {
+			return fmt.Errorf("restart %s: %w", strconv.Itoa(i), err)
+		}
+	}
+	return nil
+}

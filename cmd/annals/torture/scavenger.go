@@ -1,0 +1,199 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	scavengePath    = "/admin/scavenge"
+	currentScavenge = scavengePath + "/current"
+	lastScavenge    = scavengePath + "/last"
+
+	// stopPatience is how long a run may take to stop: it ends between two records.
+	stopPatience = 20 * time.Second
+	keptReasons  = 20
+)
+
+// scavengeStatus is what a node tells of a run.
+type scavengeStatus struct {
+	ID       string `json:"scavengeId"`
+	Result   string `json:"scavengeResult"`
+	Error    string `json:"error"`
+	Phase    string `json:"phase"`
+	Removed  int64  `json:"eventsRemoved"`
+	Executed int64  `json:"chunksExecuted"`
+	Merged   int64  `json:"chunksMerged"`
+	Resumed  bool   `json:"resumed"`
+	Point    *struct {
+		Number    int64  `json:"number"`
+		Position  int64  `json:"position"`
+		Threshold int64  `json:"threshold"`
+		Now       string `json:"effectiveNow"`
+	} `json:"point"`
+}
+
+// scavengeFigures are of all runs of a round.
+type scavengeFigures struct {
+	Started int64 `json:"started"`
+	Stopped int64 `json:"stopped"`
+	Resumed int64 `json:"resumed"`
+	// Results count what nodes said of runs, of those that somebody asked for.
+	Results map[string]int64 `json:"results"`
+	// Reasons are those of runs that failed.
+	Reasons map[string]int64 `json:"reasons,omitempty"`
+	Removed int64            `json:"eventsRemoved"`
+	Merged  int64            `json:"chunksMerged"`
+	Limits  int64            `json:"limitsWritten"`
+	Ended   int              `json:"streamsDeletedForGood"`
+	// Final is the point up to which every node was scavenged in the end, -1 for none.
+	Final int64 `json:"finalPoint"`
+	// Leaders is how many nodes were asked as the leader, and Questions how much each.
+	Leaders   int `json:"leadersAsked"`
+	Questions int `json:"questions"`
+}
+
+func (f *scavengeFigures) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "scavenges: %d started, %d stopped, %d resumed, results %v; %d events removed, %d chunks merged; %d limits written, %d streams deleted for good; final point %d; %d questions to %d leaders\n",
+		f.Started, f.Stopped, f.Resumed, f.Results, f.Removed, f.Merged, f.Limits, f.Ended, f.Final, f.Questions, f.Leaders)
+	for reason, n := range f.Reasons {
+		fmt.Fprintf(&b, "  failed %d times: %s\n", n, reason)
+	}
+	return b.String()
+}
+
+// scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
+type scavenger struct {
+	*load
+	rng  *rand.Rand
+	http *http.Client
+	// told are the runs whose end was counted.
+	told map[string]bool
+	sum  scavengeFigures
+	// none says that nodes keep everything in memory, where nothing can be scavenged.
+	none bool
+}
+
+func newScavenger(l *load, seed uint64, h *http.Client) *scavenger {
+	return &scavenger{
+		load: l, rng: rand.New(rand.NewPCG(seed, 7<<32)), http: h, told: map[string]bool{},
+		sum: scavengeFigures{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
+	}
+}
+
+func (s *scavenger) run(ctx context.Context) {
+	for s.rest(ctx, time.Duration(100+s.rng.IntN(900))*time.Millisecond) && !s.none {
+		list := s.targets.all()
+		t := list[s.rng.IntN(len(list))]
+		switch s.rng.IntN(8) {
+		case 0, 1:
+			s.stop(ctx, t)
+		case 2:
+			s.last(ctx, t)
+		default:
+			s.last(ctx, t) // What became of the one before.
+			s.start(ctx, t, s.query())
+		}
+	}
+}
+
+// query chooses how to run.
+func (s *scavenger) query() string {
+	q := fmt.Sprintf("?threshold=%d", []int{0, 0, -1, -1, 5, 50}[s.rng.IntN(6)])
+	switch s.rng.IntN(4) {
+	case 0:
+		return q + fmt.Sprintf("&threads=1&throttlePercent=%d", 1+s.rng.IntN(30))
+	case 1:
+		return q + "&syncOnly=true"
+	}
+	return q + fmt.Sprintf("&threads=%d", 1+s.rng.IntN(4))
+}
+
+// ask sends a request to one node. It returns nil when there is no answer, or one that faults explain.
+func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
+	a, err := exchange(ctx, s.http, t, request{method: method, path: path, header: [][2]string{{"Accept", mediaJSON}}}, limit)
+	if err != nil || a.status >= 500 || a.status == http.StatusRequestTimeout {
+		s.count.failed.Add(1)
+		return nil
+	}
+	return a
+}
+
+// start returns the id of the run, "" when none was started.
+func (s *scavenger) start(ctx context.Context, t target, query string) string {
+	a := s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
+	if a == nil {
+		return ""
+	}
+	var begun scavengeStatus
+	switch {
+	case a.status == http.StatusOK && json.Unmarshal(a.body, &begun) == nil && begun.ID != "":
+		s.sum.Started++
+		return begun.ID
+	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "already running"):
+	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "in-memory"):
+		s.none = true
+	default:
+		s.find.add(kindAnswer, "POST %s%s: %s", scavengePath, query, a)
+	}
+	return ""
+}
+
+// stop ends what runs. When that is answered it has ended, and another can begin.
+func (s *scavenger) stop(ctx context.Context, t target) {
+	a := s.ask(ctx, t, http.MethodDelete, currentScavenge, stopPatience)
+	switch {
+	case a == nil, a.status == http.StatusNotFound:
+		return
+	case a.status != http.StatusOK:
+		s.find.add(kindAnswer, "DELETE %s: %s", currentScavenge, a)
+		return
+	}
+	s.sum.Stopped++
+	s.last(ctx, t)
+	if s.rng.IntN(2) == 0 {
+		return
+	}
+	query := s.query()
+	a = s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
+	if a == nil {
+		return
+	}
+	if a.status != http.StatusOK {
+		s.find.add(kindAnswer, "POST %s%s right after a run was stopped: %s", scavengePath, query, a)
+		return
+	}
+	s.sum.Started++
+}
+
+// last asks for the run that was started last. It returns nil when there is no answer.
+func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
+	a := s.ask(ctx, t, http.MethodGet, lastScavenge, s.timeout)
+	if a == nil {
+		return nil
+	}
+	var status scavengeStatus
+	if a.status != http.StatusOK || json.Unmarshal(a.body, &status) != nil || status.Result == "" {
+		s.find.add(kindAnswer, "GET %s: %s", lastScavenge, a)
+		return nil
+	}
+	if key := t.name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
+		s.told[key] = true
+		s.sum.Results[status.Result]++
+		s.sum.Removed += status.Removed
+		s.sum.Merged += status.Merged
+		if status.Resumed {
+			s.sum.Resumed++
+		}
+		if status.Error != "" && len(s.sum.Reasons) < keptReasons {
+			s.sum.Reasons[status.Error]++
+		}
+	}
+	return &status
+}

@@ -1,0 +1,331 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// shedder is a client that limits and deletes its streams, so that a scavenge has
+// something to remove. As its streams are its own, it knows what may be gone.
+//
+// Like an eraser it names the exact version with every append and deletion.
+// Metadata is written whatever the version; its id makes a late attempt harmless.
+type shedder struct {
+	*writer
+	streams [shedStyles]shed
+}
+
+const (
+	// shedPage is how many events a shedder reads back at once.
+	shedPage = 20
+	// shedEnd is the number from which on a stream may be deleted for good.
+	shedEnd = 25
+)
+
+func newShedder(l *load, seed uint64) *shedder {
+	s := &shedder{writer: newWriter(l, seed)}
+	for i := range s.streams {
+		name := fmt.Sprintf("%s%s%d-%s", l.prefix, shedStream, s.journal.client, shedStyle(i))
+		s.streams[i] = shed{name: name, id: l.names.of(name), style: shedStyle(i)}
+	}
+	return s
+}
+
+func (e *shedder) run(ctx context.Context) {
+	defer e.client.close()
+	for !e.stopped() && ctx.Err() == nil && e.hist.reserve() {
+		s := &e.streams[e.rng.IntN(len(e.streams))]
+		certain := true
+		switch dice := e.rng.IntN(40); {
+		case s.hard:
+			e.ask(ctx, s)
+		case s.last() < 0 || dice < 18:
+			certain = e.extend(ctx, s)
+		case dice < 26 && s.style == shedSoft && !s.deleted:
+			certain = e.erase(ctx, s, false)
+		case dice < 26 && s.style != shedSoft:
+			certain = e.limit(ctx, s)
+		case dice < 30:
+			e.repeat(ctx, s)
+		case dice < 33 && s.style == shedHard && s.last() >= shedEnd:
+			certain = e.erase(ctx, s, true)
+		default:
+			e.look(ctx, s, e.client.choose(), true)
+		}
+		if !certain {
+			s.unsure = true
+			return
+		}
+		e.rest(ctx, time.Duration(5+e.rng.IntN(30))*time.Millisecond)
+	}
+}
+
+// extend appends, which revives a deleted stream. It reports whether the outcome is certain.
+func (e *shedder) extend(ctx context.Context, s *shed) bool {
+	count, last := 1+e.rng.IntN(4), s.last()
+	number := e.journal.begin(op{
+		kind: opAppend, call: e.hist.now(), ret: never, stream: s.id, expected: last, count: uint16(count), node: -1,
+	})
+	o := e.journal.at(number)
+	first := refOf(e.journal.client, number, 0)
+	v, a := e.insist(ctx, o, write(e.ids, s.name, last, first, count, true), http.StatusCreated, never/2)
+	o.number = v.number
+	e.count.writes[o.outcome].Add(1)
+	switch o.outcome {
+	case done:
+		if v.number != last+1 {
+			e.find.add(kindScavenged, "the last number of the stream was %d: %s", last, e.names.describe(e.ids, first, o))
+			return false
+		}
+		if s.deleted {
+			s.deleted, s.before = false, last+1
+		}
+		for i := range count {
+			s.refs = append(s.refs, first+ref(i))
+		}
+		s.written = append(s.written, number)
+		s.changed()
+		e.acknowledged(o)
+		return true
+	case conflict:
+		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.names.describe(e.ids, first, o), a)
+	}
+	return false
+}
+
+// limit replaces the metadata.
+func (e *shedder) limit(ctx context.Context, s *shed) bool {
+	number := e.journal.begin(op{kind: opMetadata, call: e.hist.now(), ret: never, stream: e.names.of("$$" + s.name), expected: anyVersion, node: -1})
+	o := e.journal.at(number)
+	s.tighten(e.rng)
+	id := e.ids.serverID(refOf(e.journal.client, number, 0))
+	req := request{
+		method: http.MethodPost, path: "/streams/" + s.name + "/metadata", body: []byte(s.metadata(e.rng)),
+		header: [][2]string{{"Content-Type", mediaJSON}, {headerEventID, id.String()}, {headerExpectedVersion, strconv.Itoa(anyVersion)}},
+	}
+	v, a := e.insist(ctx, o, req, http.StatusCreated, never/2)
+	switch o.outcome {
+	case done:
+		o.number = v.number
+		s.metas++
+		s.changed()
+		e.count.limits.Add(1)
+		return true
+	case conflict:
+		e.find.add(kindScavenged, "metadata of %s was refused, whatever the version: %s", s.name, a)
+	}
+	return false
+}
+
+func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
+	o := e.journal.at(e.journal.begin(op{kind: opDelete, call: e.hist.now(), ret: never, stream: s.id, expected: s.last(), node: -1}))
+	_, a := e.insist(ctx, o, deletion(s.name, s.last(), hard), http.StatusNoContent, never/2)
+	switch o.outcome {
+	case done:
+		s.deleted, s.hard = !hard, hard
+		s.metas++
+		s.changed()
+		e.count.deletes.Add(1)
+		return true
+	case conflict:
+		e.find.add(kindScavenged, "nobody else writes to %s, its last number is %d, and yet its deletion is refused: %s", s.name, s.last(), a)
+	}
+	return false
+}
+
+func deletion(stream string, expected int64, hard bool) request {
+	r := request{method: http.MethodDelete, path: "/streams/" + stream, header: [][2]string{{headerExpectedVersion, strconv.FormatInt(expected, 10)}}}
+	if hard {
+		r.header = append(r.header, [2]string{headerHardDelete, "True"})
+	}
+	return r
+}
+
+// repeat sends an append of any time again, whose events may be gone.
+func (e *shedder) repeat(ctx context.Context, s *shed) {
+	if len(s.written) > 0 {
+		e.examine(ctx, s, e.client.choose(), e.retry(s, s.written[e.rng.IntN(len(s.written))]))
+	}
+}
+
+// ask asks what a stream that was deleted for good must refuse.
+func (e *shedder) ask(ctx context.Context, s *shed) {
+	list := e.questions(s, 1)
+	e.examine(ctx, s, e.client.choose(), list[e.rng.IntN(len(list))])
+}
+
+// look reads the end of the stream, from the leader or whoever is asked, and holds it against what is known.
+func (e *shedder) look(ctx context.Context, s *shed, to target, leader bool) {
+	a, err := e.client.do(ctx, to, read(streamHead(s.name, shedPage), leader, 0))
+	if err != nil {
+		e.count.failed.Add(1)
+		e.client.wander()
+		return
+	}
+	e.judge(s, a, shedPage)
+}
+
+// judge holds a reading of the newest events against what is known.
+func (e *shedder) judge(s *shed, a *answer, count int) {
+	from := e.place(a.from)
+	switch {
+	case a.status == http.StatusNotFound:
+		e.count.reads.Add(1)
+		if s.hard || !s.deleted && s.last() >= 0 {
+			e.find.add(kindScavenged, "%s is not there for %s, though it has %d events", s.name, from, len(s.refs))
+		}
+	case a.status == http.StatusGone && s.hard:
+		e.count.reads.Add(1)
+	case a.status == http.StatusOK:
+		e.count.reads.Add(1)
+		p, err := parsePage(a.body)
+		if err != nil {
+			e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
+			return
+		}
+		if s.hard || s.deleted || s.last() < 0 {
+			e.find.add(kindScavenged, "%s is deleted, and %s shows %d events of it", s.name, from, len(p.Entries))
+			return
+		}
+		e.compare(s, from, p.oldestFirst(), count)
+	default:
+		e.count.failed.Add(1)
+		e.oddRead(a)
+		e.client.wander()
+	}
+}
+
+// compare holds the newest events as they were shown against what the stream must show.
+func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
+	numbers := make([]int64, 0, len(entries))
+	for i := range entries {
+		n := entries[i].Number
+		r, ok := e.book.showsEvent(from, s.id, &entries[i])
+		switch {
+		case !ok:
+			return
+		case n > s.last() || s.refs[n] != r:
+			e.find.add(kindScavenged, "%s shows number %d of %s with id %s, which is not what was written there", from, n, s.name, e.ids.id(r))
+			return
+		case n < s.visible():
+			e.find.add(kindScavenged, "%s shows number %d of %s, which the limits hide from %d on down", from, n, s.name, s.visible()-1)
+			return
+		case len(numbers) > 0 && n <= numbers[len(numbers)-1]:
+			e.find.add(kindOrder, "%s shows number %d of %s behind %d", from, n, s.name, numbers[len(numbers)-1])
+			return
+		}
+		numbers = append(numbers, n)
+	}
+	low := max(s.lost, s.visible())
+	if len(entries) == count {
+		low = max(low, numbers[0])
+	}
+	if s.maxAge > 0 {
+		low = s.last() + 1
+		if len(numbers) > 0 {
+			low = numbers[0] // What is younger is there as well.
+		}
+	}
+	for n := low; n <= s.last(); n++ {
+		if _, there := slices.BinarySearch(numbers, n); !there {
+			e.find.add(kindLost, "%s does not show number %d of %s, id %s, of which the events %d to %d cannot be removed; it shows %v",
+				from, n, s.name, e.ids.id(s.refs[n]), low, s.last(), numbers)
+			return
+		}
+	}
+}
+
+// question is something that a leader must answer in one way only, and that changes nothing.
+type question struct {
+	what    string
+	request request
+	// status is the one answer. 0 means that it is an acknowledgement under a number.
+	status int
+	number int64 // of the acknowledgement, or the current version that a refusal must name
+}
+
+// retry asks to write again what was written.
+func (e *shedder) retry(s *shed, number int) question {
+	o := e.journal.at(number)
+	expected, how := o.expected, "the version"
+	if e.rng.IntN(2) == 0 {
+		expected, how = anyVersion, "any version"
+	}
+	q := question{
+		what:    fmt.Sprintf("append of %d to %s as %d again, expecting %s", o.count, s.name, o.number, how),
+		request: write(e.ids, s.name, expected, refOf(e.journal.client, number, 0), int(o.count), e.rng.IntN(2) == 0),
+		number:  o.number,
+	}
+	if s.hard {
+		q.status = http.StatusGone
+	}
+	return q
+}
+
+// questions returns what can be asked about a stream, with so many appends to be repeated.
+func (e *shedder) questions(s *shed, retries int) []question {
+	if s.unsure || s.last() < 0 {
+		return nil
+	}
+	var list []question
+	// Most of them are of the beginning, which is gone.
+	for i := range min(retries, len(s.written)) {
+		at := i
+		if i%3 == 2 {
+			at = len(s.written) - 1 - e.rng.IntN(len(s.written))
+		}
+		list = append(list, e.retry(s, s.written[at]))
+	}
+	fresh := func() ref { return refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16)) }
+	attempt := func(expected int64) request {
+		return write(e.ids, s.name, expected, fresh(), 1, e.rng.IntN(2) == 0)
+	}
+	if s.hard {
+		for _, expected := range []int64{anyVersion, noStream, s.last()} {
+			list = append(list,
+				question{fmt.Sprintf("append to %s, deleted for good, expecting %d", s.name, expected), attempt(expected), http.StatusGone, 0},
+				question{fmt.Sprintf("deletion of %s, deleted for good, expecting %d", s.name, expected), deletion(s.name, expected, false), http.StatusGone, 0})
+		}
+		return list
+	}
+	wrong := []int64{s.last() + 1, s.last() + 100}
+	if s.last() > 0 {
+		wrong = append(wrong, s.last()-1, e.rng.Int64N(s.last()))
+	}
+	if !s.deleted {
+		wrong = append(wrong, noStream)
+	}
+	for _, expected := range wrong {
+		list = append(list, question{fmt.Sprintf("append to %s, whose last number is %d, expecting %d", s.name, s.last(), expected), attempt(expected), http.StatusBadRequest, s.last()})
+		if expected >= 0 {
+			list = append(list, question{fmt.Sprintf("deletion of %s, whose last number is %d, expecting %d", s.name, s.last(), expected), deletion(s.name, expected, e.rng.IntN(2) == 0), http.StatusBadRequest, s.last()})
+		}
+	}
+	return list
+}
+
+// examine asks and judges the answer. It reports whether there was one, and who gave it.
+func (e *shedder) examine(ctx context.Context, s *shed, to target, q question) (int, bool) {
+	a, err := e.client.do(ctx, to, q.request)
+	if err != nil || a.status >= 500 || a.status == http.StatusRequestTimeout || a.status == http.StatusTemporaryRedirect {
+		e.client.wander()
+		return 0, false
+	}
+	current := a.header.Get(headerCurrentVersion)
+	switch {
+	case q.status == 0:
+		if n, err := firstNumber(a, s.name); a.status != http.StatusCreated || err != nil || n != q.number {
+			e.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.header.Get("Location"), current)
+		} else {
+			e.count.replays.Add(1)
+		}
+	case a.status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
+		e.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
+	}
+	return a.from.index, true
+}

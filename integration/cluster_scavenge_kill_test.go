@@ -1,0 +1,52 @@
+package integration_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestScavengeGoesOnAfterKill kills a node in the middle of a run, before it has
+// written a table of its index: the next start goes on with the run all the same.
+func TestScavengeGoesOnAfterKill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := testkit.StartNode(t, dir, "--insecure")
+	var events []testkit.Event
+	for n := range 400 { // Some 13 MB, so that a throttled run does not end by itself.
+		events = append(events, bigEvent(n))
+	}
+	for n := 0; n < len(events); n += 20 {
+		if answer, err := node.Append(t.Context(), "s", -2, false, events[n:n+20]...); err != nil || answer.Status != http.StatusCreated {
+			t.Fatalf("append: %s, %v", answer, err)
+		}
+	}
+	start := func(query string) {
+		t.Helper()
+		answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/scavenge" + query})
+		if err != nil || answer.Status != http.StatusOK {
+			t.Fatalf("start: %s, %v", answer, err)
+		}
+	}
+	start("?throttlePercent=1&threshold=-1")
+	node.AwaitLog("scavenge phase started")
+	// The stop makes sure that what is known of the run is in the file.
+	if answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodDelete, Path: "/admin/scavenge/current"}); err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("stop: %s, %v", answer, err)
+	}
+	node.AwaitLog("scavenge stopped")
+	node.Kill()
+
+	node = testkit.StartNode(t, dir, "--insecure")
+	start("")
+	if line := node.AwaitLog("scavenge completed"); !strings.Contains(line, "executed=1") {
+		t.Errorf("the run ended with %q", line)
+	}
+	if out := node.Output(); !strings.Contains(out, "scavenge goes on where the last one was stopped") {
+		t.Errorf("the run was begun anew:\n%s", out)
+	}
+	node.Stop()
+	verifyClean(t, dir)
+}
