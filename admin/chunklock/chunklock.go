@@ -3,6 +3,7 @@
 package chunklock
 
 import (
+	"context"
 	"sync"
 
 	"github.com/annalsdb/annals/event"
@@ -15,7 +16,10 @@ type Lock struct {
 }
 
 // Hold is one job's hold on a Lock.
-type Hold struct{ lock *Lock }
+type Hold struct {
+	lock *Lock
+	over chan struct{} // closed when it ends
+}
 
 // TryLock takes the lock, or fails at once with event.ErrChunksLocked.
 func (l *Lock) TryLock() (*Hold, error) {
@@ -24,8 +28,36 @@ func (l *Lock) TryLock() (*Hold, error) {
 	if l.holder != nil {
 		return nil, event.ErrChunksLocked
 	}
-	l.holder = &Hold{lock: l}
+	l.holder = &Hold{lock: l, over: make(chan struct{})}
 	return l.holder, nil
+}
+
+// Lock takes the lock as soon as it is free. To make it so is the caller's
+// business: jobs may take hours.
+func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
+	for {
+		hold, err := l.TryLock()
+		if err == nil {
+			return hold, nil
+		}
+		select {
+		case <-l.over():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// over returns a channel that is closed when the present hold ends.
+func (l *Lock) over() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holder != nil {
+		return l.holder.over
+	}
+	free := make(chan struct{})
+	close(free)
+	return free
 }
 
 // Unlock lets go of the lock. It is idempotent.
@@ -34,5 +66,6 @@ func (h *Hold) Unlock() {
 	defer h.lock.mu.Unlock()
 	if h.lock.holder == h {
 		h.lock.holder = nil
+		close(h.over)
 	}
 }
