@@ -37,17 +37,17 @@ var (
 // What can keep a node's log from catching up with that of another node. None
 // of them changes anything.
 var (
-	ErrBeyondEnd    = errors.New("the position lies beyond the end of the log")       // ask a node that is ahead
-	ErrOtherHistory = errors.New("the logs have different histories")                 // an OtherHistory tells where
-	ErrDataMissing  = errors.New("data is missing in the log")                        // fetch it, then try again
-	ErrBadFrames    = errors.New("frames are not what a log holds next")              // damaged, or not in place: ask again
-	ErrOverlap      = errors.New("a file of the log reaches beyond that of the peer") // ask another peer, or begin with an empty log
+	ErrBeyondEnd    = errors.New("the position lies beyond the end of the log") // ask a node that is ahead
+	ErrOtherHistory = errors.New("the logs have different histories")           // an OtherHistory tells where
+	ErrDataMissing  = errors.New("data is missing in the log")                  // fetch it, then try again
+	ErrBadFrames    = errors.New("frames are not what a log holds next")        // damaged, or not in place: ask again
 )
 
 // What can keep a job from rewriting chunk files.
 var (
 	ErrChunksLocked  = errors.New("another job is rewriting chunk files")                   // one at a time
 	ErrChunkReplaced = errors.New("a chunk file was replaced while it was being rewritten") // the job can begin again
+	ErrChunksFetched = errors.New("chunk files are being fetched from another node")        // begin again when the node has caught up
 )
 
 // OtherHistory says that a log does not have a frame that ends at a position

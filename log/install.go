@@ -26,13 +26,13 @@ func (l *Log) InstallChunk(tmp string) error {
 }
 
 // Install makes the file a part of the log. It replaces every file that it
-// overlaps, whole, the active one among them, and becomes the end of the log. Only the goroutine
+// overlaps, whole, the active one among them, and becomes the end of the log. Of a file that
+// begins inside one of this log only what lies behind that is taken. Only the goroutine
 // that appends may call it.
 //
 // It refuses a file that does not contain the end of this log, with its chain,
 // nor begins right behind it (an event.OtherHistory, or event.ErrDataMissing if there
-// were a gap); one that ends before the log does; and one that begins inside a file of this log
-// (event.ErrOverlap). A refusal changes nothing. From the rename on an error is final, as with Append;
+// were a gap), and one that ends before the log does. A refusal changes nothing. From the rename on an error is final, as with Append;
 // a crash leaves the log as it was before, or with the file in its place.
 //
 // Where the file begins right behind the log's end nothing in it tells whether it
@@ -54,7 +54,11 @@ func (p *PreparedChunk) Install() error {
 	if err := l.Sync(); err != nil {
 		return err
 	}
-	n, err := l.planInstall(p.c, &p.first)
+	var n *installation
+	err := p.fit() // Files of this log may have been merged since PrepareChunk, now they cannot.
+	if err == nil {
+		n, err = l.planInstall(p.c, &p.first)
+	}
 	if err == nil {
 		err = l.indexReturning(n)
 	}
@@ -93,7 +97,8 @@ func (n *installation) release() {
 	}
 }
 
-// planInstall decides which files a fetched one replaces, and whether it continues the log. It changes nothing.
+// planInstall decides which files a fetched one, which begins inside none of them, replaces, and
+// whether it continues the log. It changes nothing.
 func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error) {
 	f, tail := &c.footer, l.appender.tail
 	l.setMu.Lock()
@@ -110,8 +115,8 @@ func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error)
 	switch {
 	case c.header.first > next:
 		return nil, fmt.Errorf("%w: the file begins with chunk %d, the log has none from chunk %d on", event.ErrDataMissing, c.header.first, next)
-	case at < len(chunks) && chunks[at].header.first < c.header.first:
-		return nil, fmt.Errorf("%w: it begins with chunk %d, %s with chunk %d", event.ErrOverlap, c.header.first, chunks[at].name, chunks[at].header.first)
+	case at < len(chunks) && chunks[at].header.first < c.header.first: // fit saw to it, but this would lose events.
+		panic(fmt.Sprintf("a file from chunk %d on would replace a part of %s", c.header.first, chunks[at].name))
 	case f.logEnd() < tail.End:
 		return nil, fmt.Errorf("the log ends at %d, the file at %d already", tail.End, f.logEnd())
 	case f.lastIndex < tail.Index || f.lastTerm < tail.Term || f.lastTime < tail.Time:
@@ -239,6 +244,7 @@ func (p *PreparedChunk) install(n *installation) error {
 		l.setMu.Unlock()
 	}
 	name := filepath.Join(l.opts.Dir, chunkFileName(c.header.first, n.version))
+	p.made = false // Under that name, or perhaps under it, it must not go.
 	if err := l.opts.FS.Rename(p.path, name); err != nil {
 		return err
 	}
@@ -266,6 +272,11 @@ func (p *PreparedChunk) install(n *installation) error {
 	replaced := l.publishLocked(n.tail, epoch)
 	l.setMu.Unlock()
 	p.c = nil // The list holds it now.
+	if p.fetched != "" {
+		if err := l.opts.FS.Remove(p.fetched); err != nil { // It goes at the next start.
+			l.logger.Warn("removing a fetched file of which a part is in use", "error", err)
+		}
+	}
 	replaced.release()
 	for _, o := range n.old {
 		if err := o.release(); err != nil {

@@ -10,16 +10,19 @@ import (
 // PreparedChunk is a chunk file fetched from another node, verified as far as that can be done
 // without knowing where the log ends. It must be closed.
 type PreparedChunk struct {
-	l     *Log
-	path  string
-	first trailer // of the first frame
-	c     *chunk  // held; nil when it was installed or closed
+	l       *Log
+	path    string
+	first   trailer // of the first frame
+	c       *chunk  // held; nil when it was installed or closed
+	made    bool    // the file was made here, out of the fetched one, and goes if it is not installed
+	fetched string  // path of the fetched file, if the file was made out of it
 }
 
 // PrepareChunk verifies a chunk file that was fetched from another node into a
 // temporary file: its checksum, its cluster, and that frames, position map and footer agree. It
-// makes the file durable. This takes as long as reading it, and runs beside anything else.
-func (l *Log) PrepareChunk(tmp string) (_ *PreparedChunk, err error) {
+// makes the file durable. If a file of this log reaches into it, the part behind that is copied
+// to a file of its own. This takes as long as reading it, and runs beside anything else.
+func (l *Log) PrepareChunk(tmp string) (*PreparedChunk, error) {
 	if err := l.usable(); err != nil {
 		return nil, err
 	}
@@ -27,13 +30,26 @@ func (l *Log) PrepareChunk(tmp string) (_ *PreparedChunk, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c, first, err := l.openFetched(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &PreparedChunk{l: l, path: path, first: first, c: c}
+	if err := p.fit(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// openFetched makes a chunk file durable, verifies it, and returns it held, with the trailer of its first frame.
+func (l *Log) openFetched(path string) (_ *chunk, first trailer, err error) {
 	// Whoever finds the file under its final name takes it for whole.
 	if err := syncFile(l.opts.FS, path); err != nil {
-		return nil, err
+		return nil, first, err
 	}
 	c, err := openChunkFile(l.opts.FS, path, 0)
 	if err != nil {
-		return nil, err
+		return nil, first, err
 	}
 	c.retain()
 	defer func() {
@@ -42,26 +58,25 @@ func (l *Log) PrepareChunk(tmp string) (_ *PreparedChunk, err error) {
 		}
 	}()
 	if !c.complete {
-		return nil, c.corrupt(-1, "the fetched chunk is not complete")
+		return nil, first, c.corrupt(-1, "the fetched chunk is not complete")
 	}
 	if c.header.cluster != l.cluster {
-		return nil, c.corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.header.cluster, l.cluster)
+		return nil, first, c.corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.header.cluster, l.cluster)
 	}
 	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
 	if err != nil {
-		return nil, err
+		return nil, first, err
 	}
 	if sum != c.footer.checksum {
-		return nil, c.corrupt(-1, "checksum of the whole file does not match")
+		return nil, first, c.corrupt(-1, "checksum of the whole file does not match")
 	}
 	if err := c.use(); err != nil {
-		return nil, err
+		return nil, first, err
 	}
-	first, err := c.checkContent()
-	if err != nil {
-		return nil, err
+	if first, err = c.checkContent(); err != nil {
+		return nil, first, err
 	}
-	return &PreparedChunk{l: l, path: path, first: first, c: c}, nil
+	return c, first, nil
 }
 
 func syncFile(fsys vfs.FS, path string) (err error) {
@@ -73,13 +88,19 @@ func syncFile(fsys vfs.FS, path string) (err error) {
 	return file.Sync()
 }
 
-// Close lets go of the file, which stays where it is. It is idempotent.
+// Close lets go of the file. The fetched one stays where it is, unless it was installed. It is idempotent.
 func (p *PreparedChunk) Close() error {
 	if p.c == nil {
 		return nil
 	}
+	return p.drop()
+}
+
+// drop lets go of the file at hand, and removes it if it was made here.
+func (p *PreparedChunk) drop() error {
 	c := p.c
 	p.c = nil
+	c.obsolete.Store(p.made)
 	return c.release()
 }
 

@@ -254,11 +254,25 @@ func TestInstallChunkRefuses(t *testing.T) {
 		"a gap":                {3, func(t *testing.T, to *Log) string { return chunkFrom(t, rewrittenSource(t, m, 1, 2, keepAll), to, 1) }, event.ErrDataMissing},
 		"a gap, over nothing":  {0, func(t *testing.T, to *Log) string { return chunkFrom(t, rewrittenSource(t, m, 1, 2, keepAll), to, 1) }, event.ErrDataMissing},
 		"it would cut the log": {7, func(t *testing.T, to *Log) string { return chunkFrom(t, rewrittenSource(t, m, 0, 0, keepAll), to, 0) }, errAny},
-		"inside a file of ours": {11, func(t *testing.T, to *Log) string {
-			rewrite(t, to.opts.FS, "m.tmp", []string{chunkFileName(0, 0), chunkFileName(1, 0)}, keepAll)
-			must(t, to.SwitchChunk("m.tmp"))
+		"inside a file of ours, all of it": {16, func(t *testing.T, to *Log) string {
+			merge(t, to, 0, 2)
 			return chunkFrom(t, rewrittenSource(t, m, 1, 2, keepAll), to, 1)
-		}, event.ErrOverlap},
+		}, errAny},
+		"inside a file of ours, one chunk": {16, func(t *testing.T, to *Log) string {
+			merge(t, to, 0, 2)
+			return chunkFrom(t, rewrittenSource(t, m, 1, 1, keepAll), to, 1)
+		}, errAny},
+		"inside a file of ours, another history": {11, func(t *testing.T, to *Log) string {
+			merge(t, to, 0, 1)
+			return chunkFrom(t, rewrittenSource(t, fork, 1, 2, keepAll), to, 1)
+		}, event.ErrOtherHistory},
+		"inside a file of ours, another history behind it": {11, func(t *testing.T, to *Log) string {
+			merge(t, to, 0, 1)
+			other := newModel() // The same up to there.
+			other.someFrames(10, true)
+			other.frame(true, ev("other", "data"))
+			return chunkFrom(t, rewrittenSource(t, other, 1, 2, keepAll), to, 1)
+		}, event.ErrOtherHistory},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +282,7 @@ func TestInstallChunkRefuses(t *testing.T) {
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:c.have]...)
 			tmp := c.prepare(t, to)
-			before := chunkFiles(t, fsys)
+			before := filesWith(t, to, "", "")
 			err := to.InstallChunk(tmp)
 			switch {
 			case err == nil:
@@ -276,7 +290,7 @@ func TestInstallChunkRefuses(t *testing.T) {
 			case c.want == nil && !event.IsCorruption(err), c.want != nil && c.want != errAny && !errors.Is(err, c.want):
 				t.Fatalf("%v, want %v", err, c.want)
 			}
-			if got := chunkFiles(t, fsys); !slices.Equal(got, before) {
+			if got := filesWith(t, to, "", ""); !slices.Equal(got, before) {
 				t.Fatalf("files %v, before %v", got, before)
 			}
 			verify(t, to, m.frames[:c.have], nil)
@@ -291,6 +305,13 @@ func TestInstallChunkRefuses(t *testing.T) {
 }
 
 var errAny = errors.New("any error")
+
+// merge makes one file out of some of a log.
+func merge(t testing.TB, l *Log, first, last int) {
+	t.Helper()
+	_, err := l.Rewrite(background, Rewrite{First: first, Last: last})
+	must(t, err)
+}
 
 // TestTempFiles: a file that is being fetched can be left and taken up again, and is gone after a restart.
 func TestTempFiles(t *testing.T) {

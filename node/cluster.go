@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
@@ -133,7 +134,7 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
 	return replication.Materials{
 		FSM: machine, Decider: fsm.NewDecider(log, time.Now), Log: log,
-		Data: data{log, machine}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+		Data: data{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}, nil
 }
 
@@ -142,6 +143,7 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 type data struct {
 	log     *eventlog.Log
 	machine *fsm.Machine
+	lock    func() (*chunklock.Hold, error) // of chunk files, for replacing them
 }
 
 var _ replication.Data = data{}
@@ -168,7 +170,40 @@ func (d data) AppendFrames(first int64, raw []byte) (int, error) {
 	return d.machine.AppendFrames(first, raw)
 }
 
-func (d data) InstallChunk(name string) error { return d.machine.InstallChunk(name) }
+func (d data) InstallChunk(name string) error {
+	hold, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	return d.machine.InstallChunk(name)
+}
+
+// chunksForFetching takes the lock of chunk files for a file that comes from another
+// node. A scavenge under way has to make room: what it knows is about files that go.
+func (n *Node) chunksForFetching() (*chunklock.Hold, error) {
+	for {
+		if hold, err := n.chunks.TryLock(); err == nil {
+			return hold, nil
+		}
+		if n.scavenge != nil {
+			n.scavenge.runs.Interrupt(event.ErrChunksFetched)
+		}
+		waiting, cancel := context.WithTimeout(n.running, chunkLockPatience)
+		hold, err := n.chunks.Lock(waiting)
+		cancel()
+		if err == nil {
+			return hold, nil
+		}
+		if err := n.running.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// chunkLockPatience is how long a file that comes from another node waits until
+// what holds the lock is told again to make room.
+const chunkLockPatience = time.Second
 
 func (d data) CreateTemp() (replication.TempFile, string, error) { return d.log.CreateTemp() }
 

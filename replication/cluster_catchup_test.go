@@ -251,39 +251,3 @@ func TestCatchingUpWhileWriting(t *testing.T) {
 		}
 	}
 }
-
-// A node whose own files were merged otherwise than those of another node gets what it lacks
-// from a third, and does not fetch the same file again and again.
-func TestCatchingUpAroundFilesThatDoNotFit(t *testing.T) {
-	t.Parallel()
-	h := startHouse(t, 3, inMemory, short)
-	h.writes("s", 0, 10)
-	h.alike()
-	l := h.leader()
-	away := h.others(l)[0]
-	records := h.lag(away, "s", 10)
-	h.alike(h.others(away)...)
-	pack := func(n *node, frames func(all int) int) {
-		n.data.mu.Lock()
-		defer n.data.mu.Unlock()
-		n.data.packed = frames(len(n.data.frames))
-	}
-	away.data.tempMu.Lock()
-	away.data.merged = 1
-	away.data.tempMu.Unlock()
-	others := h.others(away)
-	for i, n := range others {
-		pack(n, func(all int) int { return all - 1 - i })
-	}
-	h.lift("lag")
-	away.says("merged differently")
-	away.data.tempMu.Lock()
-	unfit := away.data.unfit
-	away.data.tempMu.Unlock()
-	if unfit != 2 {
-		t.Errorf("files that do not fit were fetched %d times", unfit)
-	}
-	pack(others[0], func(int) int { return 0 })
-	h.alike()
-	away.holds("s", records)
-}

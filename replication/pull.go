@@ -145,35 +145,12 @@ type puller struct {
 	err     atomic.Pointer[error] // why nothing more can come, ever
 	limit   *rate.Limiter
 	partial partial // a chunk file that is being fetched
-	unfit   unfit   // chunk files that begin inside one of this node
 
 	partly atomic.Int64 // bytes there are of that file
 }
 
 // partial is a chunk file of which a part was fetched.
 type partial struct{ checksum, name string }
-
-// unfit are chunk files that were fetched in vain: they replace a part of a file of this
-// log only. The nodes that have them are asked for them no more, unless the log has changed.
-type unfit struct {
-	at        event.Tail
-	checksums []string
-}
-
-// is reports whether a file was fetched in vain for a log that ends there.
-func (u *unfit) is(at event.Tail, checksum string) bool {
-	return u.at == at && slices.Contains(u.checksums, checksum)
-}
-
-func (u *unfit) add(at event.Tail, checksum string) {
-	if u.at != at {
-		*u = unfit{at: at}
-	}
-	u.checksums = append(u.checksums, checksum)
-}
-
-var errUnfit = errors.New("it was fetched before and does not fit: the files of both nodes were merged differently. " +
-	"If no other node can help, remove this node's data directory to have it fetch everything anew")
 
 // pullRound is closed when something was fetched, or an attempt ended.
 type pullRound struct {
@@ -428,10 +405,6 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 	if file.Size <= 0 || file.Size > 5<<30 || len(file.Checksum) != 32 {
 		return fmt.Errorf("node at %s describes a chunk file of %d bytes with checksum %q", address, file.Size, file.Checksum)
 	}
-	place := m.Log.Tail()
-	if p.unfit.is(place, file.Checksum) {
-		return fmt.Errorf("chunk file %d to %d of node at %s: %w: %w", file.First, file.Last, address, event.ErrOverlap, errUnfit)
-	}
 	f, err := p.tempFile(m, file.Checksum)
 	if err != nil {
 		return err
@@ -466,9 +439,6 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 	p.partial = partial{}
 	defer p.partly.Store(0)
 	if err := m.Data.InstallChunk(name); err != nil {
-		if errors.Is(err, event.ErrOverlap) {
-			p.unfit.add(place, file.Checksum)
-		}
 		return errors.Join(fmt.Errorf("chunk file from %s: %w", address, err), m.Data.DropTemp(name))
 	}
 	p.c.metrics.fetchedFiles.Inc()

@@ -50,7 +50,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 	begun := time.Now()
 	records, streams := int64(0), int64(0)
 	err := r.db.Update(ctx, func(tx *state.Tx) error {
-		a := accumulator{r: r, tx: tx, chunk: number, oldest: math.MaxInt64, newest: math.MinInt64, noted: map[string]*noted{}}
+		a := accumulator{r: r, tx: tx, chunk: number, oldest: math.MaxInt64, newest: math.MinInt64, places: map[string]int{}}
 		start := int64(number) * eventlog.ChunkSize
 		paced := start
 		err := r.log.Scan(ctx, start, start+eventlog.ChunkSize, func(rec *eventlog.Stored) error {
@@ -94,8 +94,9 @@ type accumulator struct {
 	r              *run
 	tx             *state.Tx
 	chunk          int
-	oldest, newest int64 // times
-	noted          map[string]*noted
+	oldest, newest int64          // times
+	noted          []noted        // at most notedMost; its memory is used again
+	places         map[string]int // in noted, by name of the stream
 	streams        int64
 }
 
@@ -106,8 +107,11 @@ type noted struct {
 	replaced  int64 // how much of it was replaced here
 	number    int64 // of the newest
 	position  int64
-	limits    event.Metadata // that it sets; the rest of it is left out
 	tombstone bool
+
+	// What the newest of it limits.
+	maxCount, truncateBefore int64
+	maxAge                   time.Duration
 }
 
 func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
@@ -116,16 +120,18 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 	if !isMetadata && rec.Flags&event.FlagDeleted == 0 {
 		return nil
 	}
-	n := a.noted[string(name)]
-	if n == nil {
+	place, ok := a.places[string(name)]
+	if !ok {
 		if len(a.noted) == notedMost {
 			if err := a.flush(ctx); err != nil {
 				return err
 			}
 		}
-		n = &noted{}
-		a.noted[string(name)] = n
+		place = len(a.noted)
+		a.noted = append(a.noted, noted{})
+		a.places[string(name)] = place
 	}
+	n := &a.noted[place]
 	if !isMetadata {
 		n.tombstone = true
 		return nil
@@ -136,11 +142,12 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 	} else {
 		n.metadata, n.first = true, rec.Number
 	}
-	n.number, n.position, n.limits = rec.Number, rec.Position, event.Metadata{}
+	n.number, n.position = rec.Number, rec.Position
+	n.maxCount, n.maxAge, n.truncateBefore = 0, 0, 0
 	// What is said about a metadata stream has no effect.
 	if !bytes.HasPrefix(name, []byte("$$")) {
 		m := event.ParseMetadata(rec.Data)
-		n.limits = event.Metadata{MaxCount: m.MaxCount, MaxAge: m.MaxAge, TruncateBefore: m.TruncateBefore}
+		n.maxCount, n.maxAge, n.truncateBefore = m.MaxCount, m.MaxAge, m.TruncateBefore
 	}
 	return nil
 }
@@ -148,11 +155,11 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 // flush tells the database what was noted.
 func (a *accumulator) flush(ctx context.Context) error {
 	void := int64(0) // records of this chunk that count no more
-	for i, name := range slices.Sorted(maps.Keys(a.noted)) {
+	for i, name := range slices.Sorted(maps.Keys(a.places)) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		n := a.noted[name]
+		n := &a.noted[a.places[name]]
 		s, known, err := a.tx.Stream([]byte(name))
 		if err != nil {
 			return err
@@ -169,7 +176,7 @@ func (a *accumulator) flush(ctx context.Context) error {
 			void += n.replaced
 			s.MetaNumber, s.MetaPosition = n.number, n.position
 			s.MetaDiscard = max(s.MetaDiscard, n.number)
-			s.MaxCount, s.MaxAge, s.TruncateBefore = n.limits.MaxCount, n.limits.MaxAge, n.limits.TruncateBefore
+			s.MaxCount, s.MaxAge, s.TruncateBefore = n.maxCount, n.maxAge, n.truncateBefore
 		}
 		if n.tombstone {
 			if err := a.voidMetadata(&s, name, math.MaxInt64); err != nil {
@@ -186,7 +193,8 @@ func (a *accumulator) flush(ctx context.Context) error {
 		}
 	}
 	a.streams += int64(len(a.noted))
-	clear(a.noted)
+	a.noted = a.noted[:0]
+	clear(a.places)
 	if void == 0 {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	active, _, _, err := r.db.Counts()
+	active, _, _, err := r.db.Counts(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,6 +40,9 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 		err = r.db.Update(ctx, func(tx *state.Tx) error {
 			clear(k.weights)
 			for i := range batch {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				if err := k.stream(ctx, tx, &batch[i]); err != nil {
 					return fmt.Errorf("calculate stream %q: %w", batch[i].Name, err)
 				}

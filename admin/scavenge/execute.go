@@ -184,7 +184,8 @@ func (x *executor) execute(ctx context.Context, i int) (err error) {
 	done, err := r.rewrite(ctx, f.First, f.Last, x.keep.keep)
 	took := time.Since(begun)
 	if err != nil {
-		if !stopped(err) {
+		// With ctx over it is the error of another thread, or a stop.
+		if ctx.Err() == nil {
 			r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Error: err.Error()})
 		}
 		return fmt.Errorf("execute %s: %w", f.File, err)

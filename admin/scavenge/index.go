@@ -44,7 +44,7 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 	if err != nil {
 		failed := history.IndexCompleted{Level: -1, Index: -1, Error: err.Error()}
 		if stopped(err) {
-			failed.Error = "Scavenge cancelled"
+			failed.Error = history.ErrorCancelled
 		}
 		r.history.Index(failed)
 		return fmt.Errorf("scavenge the index: %w", err)

@@ -329,7 +329,4 @@ func readStream(l *eventlog.Log, stream string, backward bool) (numbers []int64,
 	return nil, fmt.Errorf("stream %s has no end", stream)
 }
 
-// chunks returns the number of logical chunks that are complete.
-func (m *model) chunks() int { return int(m.tail.End / eventlog.ChunkSize) }
-
 func (m *model) advance(d time.Duration) { m.clock = min(m.clock+int64(d), math.MaxInt64) }

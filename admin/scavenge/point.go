@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // pointPatience is how long a run waits until a scavenge point is written, and
@@ -33,7 +34,7 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 		r.logger.Info("scavenge goes on where the last one was stopped", "point", c.Point.Number, "position", c.Point.Position, "step", c.Step)
 		return &c, nil
 	}
-	newest, err := r.newestPoint()
+	newest, err := r.newestPoint(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,33 +59,51 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 }
 
 // newestPoint returns the last scavenge point of the log, nil when there is none.
-func (r *run) newestPoint() (*Point, error) {
-	number := int64(event.Head)
-	for {
-		page, err := r.log.ReadStream(event.StreamRead{Stream: event.ScavengePointsStream, From: number, Count: 20, Backward: true})
-		if errors.Is(err, event.ErrStreamNotFound) {
+// Metadata that hide it from readers make no difference: it is what nodes agree on.
+func (r *run) newestPoint(ctx context.Context) (*Point, error) {
+	for below := r.log.Tail().End; ; {
+		number, err := r.log.LastBelow(event.ScavengePointsStream, below)
+		if err != nil {
+			return nil, fmt.Errorf("find the newest scavenge point: %w", err)
+		}
+		if number < 0 {
 			return nil, nil
 		}
+		position, p, err := r.pointAt(ctx, number)
 		if err != nil {
 			return nil, fmt.Errorf("read the newest scavenge point: %w", err)
 		}
-		for i := range page.Events {
-			rec := &page.Events[i].Record
-			if rec.Type != event.TypeScavengePoint {
-				continue // Whoever may write to this stream may write anything.
+		if p != nil {
+			return p, nil
+		}
+		below = position // Whoever may write to this stream may write anything.
+	}
+}
+
+// pointAt reads an event of the stream of the points: where it is, and what it says if it is a point.
+func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Point, err error) {
+	for _, e := range r.log.Index().Get(nil, eventlog.HashStream(event.ScavengePointsStream), number) {
+		err = r.log.Scan(ctx, e.Position, e.Position+1, func(rec *eventlog.Stored) error {
+			if string(rec.Stream) != event.ScavengePointsStream {
+				return nil // The streams share the hash.
+			}
+			position = rec.Position
+			if string(rec.Type) != event.TypeScavengePoint {
+				return nil
 			}
 			var data pointData
 			if err := json.Unmarshal(rec.Data, &data); err != nil {
 				r.logger.Warn("a scavenge point has data that cannot be read, its threshold counts as 0", "point", rec.Number, "error", err)
+				data = pointData{}
 			}
-			return &Point{Position: rec.Position, Number: rec.Number, EffectiveNow: rec.When(), Threshold: data.Threshold}, nil
+			p = &Point{Position: rec.Position, Number: rec.Number, EffectiveNow: time.Unix(0, rec.Time).UTC(), Threshold: data.Threshold}
+			return nil
+		})
+		if err != nil {
+			return 0, nil, err
 		}
-		n := len(page.Events)
-		if page.End || n == 0 {
-			return nil, nil
-		}
-		number = page.Events[n-1].Number - 1
 	}
+	return position, p, nil
 }
 
 // makePoint writes the scavenge point that follows before (nil: the first one)
@@ -120,7 +139,7 @@ func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 			}
 			return nil, err
 		}
-		p, err := r.newestPoint()
+		p, err := r.newestPoint(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +169,7 @@ func (r *run) write(ctx context.Context, w *event.Write) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		return fmt.Errorf("write a scavenge point: %w", err)
+		return fmt.Errorf("write a scavenge point through the leader, within %v: %w", pointPatience, err)
 	}
 	return nil
 }

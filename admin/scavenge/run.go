@@ -23,8 +23,8 @@ type run struct {
 	logger  hclog.Logger
 	id      event.ID
 	request Request
-	stop    context.CancelFunc
-	done    chan struct{} // closed when it has ended and let go of everything
+	stop    context.CancelCauseFunc // with nil for a stop, else with why it fails
+	done    chan struct{}           // closed when it has ended and let go of everything
 	history *history.Run
 	pace    pacer
 
@@ -116,7 +116,7 @@ func (r *run) do(ctx context.Context) (err error) {
 		return err
 	}
 	r.point, r.erase = c.Point, c.Erase
-	r.update(func(s *Status) { s.Point = &c.Point })
+	r.update(func(s *Status) { s.Point = &r.point }) // Which does not change any more.
 	steps := []struct {
 		step  step
 		phase Phase
@@ -264,8 +264,15 @@ func (r *run) begin(total int64, unit string) {
 	r.update(func(s *Status) { s.Done, s.Total, s.Unit = 0, total, unit })
 }
 
-// did counts what a phase has done.
-func (r *run) did(n int64) { r.update(func(s *Status) { s.Done += n }) }
+// did counts what a phase has done. The index may have grown since its entries
+// were counted.
+func (r *run) did(n int64) {
+	r.update(func(s *Status) {
+		if s.Done += n; s.Total > 0 {
+			s.Total = max(s.Total, s.Done)
+		}
+	})
+}
 
 // complete records that the point was scavenged, and has the Raft log forget what was removed.
 func (r *run) complete(ctx context.Context) error {
@@ -287,28 +294,32 @@ func (r *run) complete(ctx context.Context) error {
 	})
 }
 
-// conclude says how the run ended, to everybody who wants to know.
-func (r *run) conclude(err error) Status {
+// conclude notes how the run ended, and has it written to the history. It does not wait for anything.
+func (r *run) conclude(err error, stopped bool) Status {
 	r.update(func(s *Status) {
 		s.Ended, s.Phase = time.Now(), PhaseIdle
 		switch {
 		case err == nil:
 			s.Result = ResultSuccess
-		case stopped(err):
+		case stopped:
 			s.Result = ResultStopped
 		default:
 			s.Result, s.Error = ResultErrored, err.Error()
 		}
 	})
 	now := r.status()
-	took := now.Ended.Sub(now.Started)
-	end := history.Completed{Result: string(now.Result), Took: took, Saved: now.Saved, MaxChunk: max(r.maxChunk, 0)}
+	end := history.Completed{Result: string(now.Result), Took: now.Ended.Sub(now.Started), Saved: now.Saved, MaxChunk: max(r.maxChunk, 0)}
 	if now.Result == ResultErrored {
-		end.Result, end.Error = "Failed", now.Error
+		end.Result, end.Error = history.Failed, now.Error
 	}
 	r.history.Completed(end)
+	return now
+}
+
+// tell says how the run ended, to those who watch the node.
+func (r *run) tell(now Status, err error) {
 	r.s.metrics.ended(now)
-	args := []any{"took", took.Round(time.Millisecond), "saved", now.Saved, "removed", now.Removed,
+	args := []any{"took", now.Ended.Sub(now.Started).Round(time.Millisecond), "saved", now.Saved, "removed", now.Removed,
 		"executed", now.Executed, "skipped", now.Skipped, "merged", now.Merged, "collisions", 0, "active", r.pace.share()}
 	switch now.Result {
 	case ResultErrored:
@@ -318,5 +329,4 @@ func (r *run) conclude(err error) Status {
 	default:
 		r.logger.Info("scavenge completed", args...)
 	}
-	return now
 }

@@ -83,7 +83,7 @@ type Service struct {
 
 	estimating sync.Mutex // tried, never waited for: held by the one estimate that is made
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows; taken before those of a run and of the history
 	run    *run       // under way, nil: none
 	last   Status     // of the run that ended last
 	closed bool
@@ -95,7 +95,7 @@ func New(o Options) *Service {
 	s := &Service{opts: o, logger: o.Logger, last: Status{Result: ResultUnknown, Phase: PhaseIdle}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.metrics = newMetrics(o.Stats, s.phase)
-	s.eraser = eraser{erase: o.Erase, logger: s.logger, pending: s.metrics.erasing}
+	s.eraser.erase, s.eraser.logger, s.eraser.metric = o.Erase, s.logger, s.metrics.erasing
 	return s
 }
 
@@ -128,24 +128,31 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	if err != nil {
 		return event.ID{}, err
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancelCause(s.ctx)
 	run := newRun(s, log, event.ID(uuid.New()), r)
 	run.stop = cancel
 	s.run = run
 	s.owned.Go(func() {
-		defer cancel()
-		s.finish(run, run.do(ctx), hold)
+		defer cancel(nil)
+		err := run.do(ctx)
+		isStop := ctx.Err() != nil && stopped(err)
+		if cause := context.Cause(ctx); isStop && !stopped(cause) {
+			isStop, err = false, cause
+		}
+		s.finish(run, err, isStop, hold)
 	})
 	return run.id, nil
 }
 
-// finish makes a run that has ended the last one, and lets go of what it held.
-func (s *Service) finish(r *run, err error, hold *chunklock.Hold) {
-	status := r.conclude(err)
+// finish makes a run that has ended the last one, and lets go of what it held. Whoever
+// sees that it has ended can start the next one.
+func (s *Service) finish(r *run, err error, stopped bool, hold *chunklock.Hold) {
 	hold.Unlock()
 	s.mu.Lock()
+	status := r.conclude(err, stopped)
 	s.run, s.last = nil, status
 	s.mu.Unlock()
+	r.tell(status, err)
 	close(r.done)
 }
 
@@ -158,13 +165,26 @@ func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
 	if run == nil || !id.IsZero() && id != run.id {
 		return event.ID{}, ErrNoSuchRun
 	}
-	run.stop()
+	run.stop(nil)
 	select {
 	case <-run.done:
 		return run.id, nil
 	case <-ctx.Done():
 		return event.ID{}, ctx.Err()
 	}
+}
+
+// Interrupt has a run that is under way end as failed for a reason, and waits for it. The
+// next start goes on where it was, as far as that still means something.
+func (s *Service) Interrupt(reason error) {
+	s.mu.Lock()
+	run := s.run
+	s.mu.Unlock()
+	if run == nil {
+		return
+	}
+	run.stop(reason)
+	<-run.done
 }
 
 // Wait blocks until a run has ended, and says how. A run that this process does
@@ -226,50 +246,6 @@ func (s *Service) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.owned.Wait()
-}
-
-// eraser has the Raft log forget what was removed, and tries again if that fails:
-// the run that asked need not wait for a cluster without a leader.
-type eraser struct {
-	erase   func(ctx context.Context, position int64) error
-	logger  hclog.Logger
-	pending *stats.Gauge // 1 while something is left to erase
-}
-
-// Times that the eraser takes.
-const (
-	erasePatience = 45 * time.Second // for a try
-	erasePace     = 10 * time.Second // between tries
-)
-
-// do erases once; if that fails it goes on in the background until ctx ends.
-func (e *eraser) do(ctx, background context.Context, owned *sync.WaitGroup, position int64) {
-	err := e.once(ctx, position)
-	if err == nil {
-		return
-	}
-	e.pending.Set(1)
-	e.logger.Warn("the Raft log may still hold what was removed, its compaction is tried again", "error", err)
-	owned.Go(func() {
-		for {
-			select {
-			case <-background.Done():
-				return
-			case <-time.After(erasePace):
-			}
-			if err := e.once(background, position); err == nil {
-				e.pending.Set(0)
-				e.logger.Info("the Raft log was compacted: what was removed is gone from it too")
-				return
-			}
-		}
-	})
-}
-
-func (e *eraser) once(ctx context.Context, position int64) error {
-	ctx, cancel := context.WithTimeout(ctx, erasePatience)
-	defer cancel()
-	return e.erase(ctx, position)
 }
 
 // stopped reports whether an error says that a run was told to stop.

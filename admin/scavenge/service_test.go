@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,7 +17,9 @@ import (
 
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -270,11 +274,11 @@ func TestMerging(t *testing.T) {
 
 func TestEraseIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries := 0
+		var tries atomic.Int64
 		h := newHouse(t, 1)
 		h.opts = func(o *scavenge.Options) {
 			o.Erase = func(_ context.Context, position int64) error {
-				if tries++; tries < 3 {
+				if tries.Add(1) < 3 {
 					return event.ErrNotReady
 				}
 				if position != eventlog.ChunkSize {
@@ -287,13 +291,13 @@ func TestEraseIsTriedAgain(t *testing.T) {
 		defer h.close()
 		h.append(plain("a", "x"), plain("a", "y"))
 		h.append(metadataOf("a", `{"$maxCount":1}`))
-		if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || tries != 1 {
-			t.Fatalf("%+v after %d tries", got, tries)
+		if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || tries.Load() != 1 {
+			t.Fatalf("%+v after %d tries", got, tries.Load())
 		}
 		time.Sleep(time.Minute) // Of the bubble's clock.
 		synctest.Wait()
-		if tries != 3 {
-			t.Errorf("%d tries", tries)
+		if tries.Load() != 3 {
+			t.Errorf("%d tries", tries.Load())
 		}
 	})
 }
@@ -338,5 +342,221 @@ func TestEstimate(t *testing.T) {
 	cancel()
 	if _, err := h.service.Estimate(ctx, scavenge.EstimateOptions{Top: 3}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A point counts even if metadata hide it from readers of its stream.
+func TestPointsHiddenByMetadata(t *testing.T) {
+	for name, document := range map[string]string{"truncated beyond the end": `{"$tb":1000}`, "deleted": `{"$tb":9223372036854775807}`, "too old": `{"$maxAge":1}`} {
+		t.Run(name, func(t *testing.T) {
+			h := opened(t, nil)
+			h.append(plain("a", "x"))
+			if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess {
+				t.Fatalf("first: %+v", got)
+			}
+			h.append(metadataOf(event.ScavengePointsStream, document))
+			h.append(proposed{stream: event.ScavengePointsStream, typ: event.TypeScavengePoint, flags: event.FlagJSON, data: []byte(`{"threshold":7}`)})
+			h.append(proposed{stream: event.ScavengePointsStream, typ: "else"})
+			h.m.advance(time.Hour)
+			for _, number := range []int64{1, 3, 4} { // That of another node, then own ones; 2 is something else.
+				got := h.run(scavenge.Request{})
+				if got.Result != scavenge.ResultSuccess || got.Point == nil || got.Point.Number != number {
+					t.Fatalf("point %d: %+v, %+v", number, got, got.Point)
+				}
+			}
+		})
+	}
+}
+
+// Whoever asks may do so all the time.
+func TestStatusWhileItRuns(t *testing.T) {
+	h := opened(t, nil)
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, s := range []scavenge.Status{h.service.Current(), h.service.Last()} {
+				if s.Point != nil && s.Point.EffectiveNow.IsZero() || s.Total > 0 && s.Done > s.Total {
+					t.Errorf("%+v", s)
+				}
+			}
+		}
+	})
+	for range 20 {
+		h.append(plain("a", "x"))
+		h.append(metadataOf("a", `{"$maxCount":1}`))
+		h.run(scavenge.Request{})
+	}
+	close(stop)
+	asking.Wait()
+}
+
+// Who learns of a run's end from Last can start the next one.
+func TestStartWhenLastHasEnded(t *testing.T) {
+	h := opened(t, nil)
+	for range 300 {
+		id, err := h.service.Start(scavenge.Request{SyncOnly: true})
+		if err != nil {
+			t.Fatalf("start after the end of the last run: %v", err)
+		}
+		for h.service.Last().Result == scavenge.ResultInProgress {
+			runtime.Gosched()
+		}
+		if got := h.service.Current(); got.ID == id {
+			t.Fatalf("the run has ended and is under way: %+v", got)
+		}
+	}
+}
+
+// An error of the store that looks like the end of a context is a failure unless the run was told to stop.
+func TestNobodyStoppedTheRun(t *testing.T) {
+	h := opened(t, func(o *scavenge.Options) {
+		o.Write = func(context.Context, *event.Write) (event.Written, error) { return event.Written{}, context.Canceled }
+	})
+	h.append(plain("a", "x"))
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultErrored {
+		t.Errorf("%+v", got)
+	}
+}
+
+// As long as the Raft log cannot be compacted, one attempt at a time stands for all runs that asked for it.
+func TestEraseIsAwaitedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards what follows
+		refuse, tries := true, []int64(nil)
+		h := newHouse(t, 1)
+		h.opts = func(o *scavenge.Options) {
+			o.Erase = func(_ context.Context, position int64) error {
+				mu.Lock()
+				defer mu.Unlock()
+				tries = append(tries, position/eventlog.ChunkSize)
+				if refuse {
+					return event.ErrNotReady
+				}
+				return nil
+			}
+		}
+		h.open()
+		defer h.close()
+		for range 3 {
+			h.append(plain("a", "x"), plain("a", "y"))
+			h.append(metadataOf("a", `{"$maxCount":1}`))
+			if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess {
+				t.Fatalf("%+v", got)
+			}
+		}
+		time.Sleep(15 * time.Second) // Of the bubble's clock.
+		synctest.Wait()
+		mu.Lock()
+		refuse = false
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []int64{1, 2, 3, 3, 3}; !slices.Equal(tries, want) {
+			t.Errorf("erased up to chunks %v, not %v", tries, want)
+		}
+	})
+}
+
+// recorded keeps what the history was told to write.
+type recorded struct {
+	noStore
+	once   sync.Once
+	failed chan struct{} // closed when an event told of a bad block
+
+	mu     sync.Mutex
+	events []event.Proposed
+}
+
+func (r *recorded) WriteOwn(_ context.Context, w *event.Write) (event.Written, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, w.Events...)
+	if strings.Contains(string(w.Events[0].Data), "a bad block") {
+		r.once.Do(func() { close(r.failed) })
+	}
+	return event.Written{}, nil
+}
+
+// When a chunk file cannot be executed, the others that were worked on have no error of their own.
+func TestOneChunkFails(t *testing.T) {
+	store := &recorded{failed: make(chan struct{})}
+	h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+	for range 6 {
+		for range 2000 {
+			h.append(plain("a", "x"))
+		}
+		h.append(metadataOf("a", `{"$maxCount":1000000}`))
+		h.run(scavenge.Request{})
+	}
+	h.append(metadataOf("a", `{"$maxCount":1}`))
+	h.service.Close()
+	h.history.Close()
+	h.history = history.New(history.Options{Store: store, Endpoint: func() string { return "test" }})
+	// The third file that is made cannot be; the others wait until that is recorded.
+	damage := errors.New("a bad block")
+	var made atomic.Int64
+	fsys := vfs.NewFaulty(h.disk, func(op vfs.Op) error {
+		if op.Kind != vfs.OpCreate || !strings.HasSuffix(op.Name, ".scavenge.tmp") {
+			return nil
+		}
+		if made.Add(1) == 3 {
+			return damage
+		}
+		<-store.failed
+		return nil
+	})
+	if err := h.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if h.log, err = eventlog.Open(eventlog.Options{Dir: "db", FS: fsys, ClusterID: h.m.cluster, SkipVerify: true, Now: func() time.Time { return time.Unix(0, h.m.clock) }}); err != nil {
+		t.Fatal(err)
+	}
+	h.service = scavenge.New(scavenge.Options{
+		Log: func() *eventlog.Log { return h.log }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
+	})
+	if got := h.run(scavenge.Request{Threads: 4}); got.Result != scavenge.ResultErrored || !strings.Contains(got.Error, "a bad block") {
+		t.Fatalf("%+v", got)
+	}
+	h.service.Close()
+	h.history.Close()
+	failed := 0
+	for _, e := range store.events {
+		if e.Type == history.TypeChunksCompleted && strings.Contains(string(e.Data), "a bad block") {
+			failed++
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d chunk files are said to have failed", failed)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	h := opened(t, func(o *scavenge.Options) {
+		o.Write = func(ctx context.Context, w *event.Write) (event.Written, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return event.Written{}, ctx.Err()
+		}
+	})
+	h.service.Interrupt(event.ErrChunksFetched) // Nothing runs.
+	h.append(plain("a", "x"))
+	id, err := h.service.Start(scavenge.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	h.service.Interrupt(event.ErrChunksFetched)
+	if got := h.service.Last(); got.ID != id || got.Result != scavenge.ResultErrored || got.Error != event.ErrChunksFetched.Error() {
+		t.Errorf("%+v", got)
 	}
 }

@@ -152,7 +152,7 @@ func TestDamageMetLater(t *testing.T) {
 		t.Fatalf("a damaged file stays: %q", names)
 	}
 	d = mustOpen(t, small(fsys))
-	if active, _, _, err := d.Counts(); err != nil || active != 0 {
+	if active, _, _, err := d.Counts(t.Context()); err != nil || active != 0 {
 		t.Fatal(active, err)
 	}
 }
@@ -320,6 +320,13 @@ func TestRollback(t *testing.T) {
 		})
 		if err == nil {
 			t.Fatal("a failed call is ignored")
+		}
+	})
+	t.Run("cancelled count", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, _, err := d.Counts(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
 		}
 	})
 	wantValue(t, d, "checkpoint", "old")

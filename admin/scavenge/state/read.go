@@ -116,8 +116,8 @@ func (d *DB) named(after []byte, limit int, status Status) (streams []Named, err
 }
 
 // Counts returns how many streams there are of each status. It reads all of them.
-func (d *DB) Counts() (active, archived, spent int64, err error) {
-	err = d.query(context.Background(), "counts", func() error {
+func (d *DB) Counts(ctx context.Context) (active, archived, spent int64, err error) {
+	err = d.query(ctx, "counts", func() error {
 		st := d.st.counts
 		return rows(st, func() error {
 			archived, spent = st.ColumnInt64(1), st.ColumnInt64(2)
