@@ -3,18 +3,26 @@ package wire
 import (
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
 // pipeline is a pipeline of raft.NetworkTransport on a connection of its own. It
-// shortens messages, and it ends itself when the connection is due.
+// shortens messages, it ends itself when the connection is due, and it never has
+// raft wait for room among answers that raft takes no more.
 type pipeline struct {
 	raft.AppendPipeline
 	raft      *Raft
 	transport *raft.NetworkTransport // of this pipeline alone
 	conn      *conn
+
+	answers chan raft.AppendFuture
+	closing chan struct{}  // closed when raft is done with the pipeline
+	owned   sync.WaitGroup // hand
+	once    sync.Once
+	err     error // of closing; valid after once
 }
 
 // AppendEntriesPipeline opens a pipeline to a node.
@@ -28,7 +36,39 @@ func (r *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 	if err != nil {
 		return nil, errors.Join(err, transport.Close())
 	}
-	return &pipeline{AppendPipeline: inner, raft: r, transport: transport, conn: stream.conn}, nil
+	p := &pipeline{
+		AppendPipeline: inner, raft: r, transport: transport, conn: stream.conn,
+		answers: make(chan raft.AppendFuture), closing: make(chan struct{}),
+	}
+	p.owned.Go(p.hand)
+	return p, nil
+}
+
+// Consumer returns the answers, in the order of the messages.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+
+// hand hands answers to raft. Behind one that says no success, or names a later
+// term, raft takes none, but it may be sending then, and only looks up when it has
+// sent: the answers that come after must make room for each other, or it would
+// send to this node no more, and never stop either.
+func (p *pipeline) hand() {
+	taking := true
+	for {
+		select {
+		case f := <-p.AppendPipeline.Consumer():
+			if !taking {
+				continue
+			}
+			select {
+			case p.answers <- f:
+				taking = f.Response().Success && f.Response().Term <= f.Request().Term
+			case <-p.closing:
+				return
+			}
+		case <-p.closing:
+			return
+		}
+	}
 }
 
 // AppendEntries sends entries. It may shorten args.Entries. raft calls it from one goroutine.
@@ -45,9 +85,14 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// Close ends the pipeline.
+// Close ends the pipeline. Idempotent.
 func (p *pipeline) Close() error {
-	return errors.Join(p.AppendPipeline.Close(), p.transport.Close())
+	p.once.Do(func() {
+		close(p.closing)
+		p.owned.Wait()
+		p.err = errors.Join(p.AppendPipeline.Close(), p.transport.Close())
+	})
+	return p.err
 }
 
 // pipeStream is the stream layer of one pipeline: it remembers the one
