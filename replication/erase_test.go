@@ -212,6 +212,11 @@ func TestRule21EveryRoleErases(t *testing.T) {
 		quiet.stop()
 		quiet.start()
 		h.settled()
+		// A node that joined while entries were cut may have fetched what it lacked: not from here on.
+		fetched := map[string]int{}
+		for _, n := range h.nodes {
+			fetched[n.name] = n.data.restored()
+		}
 		eventually(t, "all nodes erase", func() bool {
 			return !slices.ContainsFunc(h.nodes, func(n *node) bool {
 				err := n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End)
@@ -235,7 +240,7 @@ func TestRule21EveryRoleErases(t *testing.T) {
 		h.write("s", 5)
 		h.alike()
 		for _, n := range h.nodes {
-			if n.data.restores > 0 {
+			if n.data.restored() > fetched[n.name] {
 				t.Errorf("node %s had to fetch data", n.name)
 			}
 		}
@@ -309,7 +314,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 			t.Fatal(err)
 		}
 		gone(t, "old leader", old.dir, "never")
-		if old.data.restores > 0 {
+		if old.data.restored() > 0 {
 			t.Error("it got a manifest")
 		}
 	})

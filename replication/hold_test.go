@@ -65,8 +65,8 @@ func TestRule10CompactionWaitsForWhoCatchesUp(t *testing.T) {
 	}
 	h.alike()
 	n.holds("s", records)
-	if pulled, _ := n.data.pulls(); pulled > 0 || n.data.restores > 0 {
-		t.Errorf("%d frames were fetched, %d manifests came", pulled, n.data.restores)
+	if pulled, _ := n.data.pulls(); pulled > 0 || n.data.restored() > 0 {
+		t.Errorf("%d frames were fetched, %d manifests came", pulled, n.data.restored())
 	}
 	if !l.cutBehind(last) {
 		t.Error("nothing was erased")

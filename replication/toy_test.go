@@ -149,6 +149,13 @@ func (y *toy) Snapshot() (raft.FSMSnapshot, error) {
 	return &toySnapshot{toy: y, tail: y.tail(), frames: len(y.frames)}, nil
 }
 
+// restored is how many manifests came.
+func (y *toy) restored() int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.restores
+}
+
 // Restore accepts a manifest whose data are here.
 func (y *toy) Restore(source io.ReadCloser) error {
 	var manifest event.Manifest
