@@ -21,6 +21,9 @@ const (
 	// paceBytes is how much is read between two calls of Rewrite.Pace.
 	paceBytes = 4 << 20
 
+	// yieldEvery is how many items are copied between two occasions for everything else.
+	yieldEvery = 256
+
 	// maxRewrittenData bounds the data of a rewritten file: the position map has offsets of four bytes.
 	maxRewrittenData = math.MaxUint32 - headerSize
 )
@@ -167,6 +170,9 @@ func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
 	var last trailer
 	free, records, stubs := c.start(), 0, 0
 	for n := 1; ; n++ {
+		if n%yieldEvery == 0 {
+			GiveWay()
+		}
 		if n%lookEvery == 0 {
 			if err := ctx.Err(); err != nil {
 				return err

@@ -13,11 +13,11 @@ import (
 
 const (
 	// rewriteBuffer is how much of a rewritten file is gathered for one write.
-	rewriteBuffer = 1 << 20
+	rewriteBuffer = 128 << 10
 
 	// rewriteSyncEvery is how much of a rewritten file is synced at a time. Twice that may
 	// wait in memory for the disk: whoever syncs the Raft log meanwhile has to wait for that as well.
-	rewriteSyncEvery = 8 << 20
+	rewriteSyncEvery = 1 << 20
 
 	// mapBlock is how many bytes of the position map are kept together.
 	mapBlock = mapEntrySize << 16
@@ -89,6 +89,7 @@ func (w *rewrittenFile) write(b []byte) error {
 
 // flush writes what was gathered.
 func (w *rewrittenFile) flush() error {
+	GiveWay()
 	if _, err := w.sum.Write(w.buf); err != nil {
 		return err
 	}

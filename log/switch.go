@@ -51,7 +51,10 @@ func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err err
 		return info, errors.Join(c.corrupt(-1, "the new chunk is not complete"), c.close())
 	}
 	first, last, footer := c.header.first, c.header.last, c.footer
-	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
+	sum, err := c.computeChecksum(func(b []byte, at int64) error {
+		GiveWay()
+		return readFull(c.file, b, at)
+	})
 	if err == nil && sum != footer.checksum {
 		err = c.corrupt(-1, "checksum of the whole file does not match")
 	}

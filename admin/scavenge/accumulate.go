@@ -53,6 +53,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 		a := accumulator{r: r, tx: tx, chunk: number, oldest: math.MaxInt64, newest: math.MinInt64, places: map[string]int{}}
 		start := int64(number) * eventlog.ChunkSize
 		paced := start
+		var y yielder
 		err := r.log.Scan(ctx, start, start+eventlog.ChunkSize, func(rec *eventlog.Stored) error {
 			if rec.Position-paced >= paceBytes {
 				r.did(rec.Position - paced)
@@ -62,6 +63,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 				}
 			}
 			records++
+			y.every(yieldRecords)
 			return a.add(ctx, rec)
 		})
 		r.did(start + eventlog.ChunkSize - paced)
@@ -155,10 +157,12 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 // flush tells the database what was noted.
 func (a *accumulator) flush(ctx context.Context) error {
 	void := int64(0) // records of this chunk that count no more
+	var y yielder
 	for i, name := range slices.Sorted(maps.Keys(a.places)) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		y.every(yieldStreams)
 		n := &a.noted[a.places[name]]
 		s, known, err := a.tx.Stream([]byte(name))
 		if err != nil {

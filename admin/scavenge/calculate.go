@@ -12,8 +12,9 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// calculateBatch is how many streams are calculated in one transaction.
-const calculateBatch = 2048
+// calculateBatch is how many streams are calculated in one transaction. Each ends
+// with a sync, for which appends to the Raft log have to wait.
+const calculateBatch = 8192
 
 // calculate decides, for each stream that may have changed, which of its events
 // go, and adds what they weigh to their chunks.
@@ -27,6 +28,7 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 		return err
 	}
 	r.begin(active, "streams")
+	var y yielder
 	k := calculator{r: r, times: timed(chunks), weights: map[int]int64{}}
 	for after := c.Stream; ; {
 		batch, err := r.db.Next(ctx, after, calculateBatch, state.Active)
@@ -43,6 +45,7 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
+				y.every(yieldStreams)
 				if err := k.stream(ctx, tx, &batch[i]); err != nil {
 					return fmt.Errorf("calculate stream %q: %w", batch[i].Name, err)
 				}

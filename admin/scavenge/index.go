@@ -62,9 +62,11 @@ type indexKeeper struct {
 	asked   bool
 	found   []state.NamedDecision // of that hash
 	scratch []byte
+	yielder yielder
 }
 
 func (k *indexKeeper) keep(e index.Entry) (bool, error) {
+	k.yielder.every(yieldRecords)
 	if !k.asked || e.Hash != k.hash {
 		k.hash, k.asked = e.Hash, true
 		k.found = k.decisions.ByHash(k.found[:0], e.Hash)

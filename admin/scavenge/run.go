@@ -99,6 +99,7 @@ const (
 // do does all the work of a run.
 func (r *run) do(ctx context.Context) (err error) {
 	q := r.request
+	defer addProcessors(q.Threads)()
 	r.logger.Info("scavenge started", "threads", q.Threads, "threshold", q.Threshold, "throttle", q.ThrottlePercent, "syncOnly", q.SyncOnly)
 	// A log that finds its index lost forgets what was scavenged; one that never was
 	// on disk looks the same.

@@ -161,7 +161,7 @@ func Command() *cobra.Command {
 	for _, k := range kinds() {
 		cmd.AddCommand(workloadCommand(k))
 	}
-	cmd.AddCommand(compareCommand(), subscriptionCommand(), fillCommand(), bareCommand())
+	cmd.AddCommand(compareCommand(), subscriptionCommand(), scavengeCommand(), fillCommand(), limitCommand(), bareCommand())
 	for _, sub := range cmd.Commands() {
 		// An error of a run is no reason to explain the flags.
 		sub.SilenceUsage = true
