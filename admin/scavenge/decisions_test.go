@@ -14,7 +14,7 @@ import (
 // never scavenges, the others do at times of their own, and end and start again.
 // What decisions about writes rest on has to be the same on all.
 func TestDecisionsAreTheSameEverywhere(t *testing.T) {
-	for _, seed := range seeds(t, 12) {
+	for _, seed := range seeds(t, 6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 3))
@@ -95,7 +95,7 @@ func sameDecisions(t *testing.T, m *model, one, other *house) {
 // TestNodesThatScavengedForTheSamePointHoldTheSame scavenges two nodes for the
 // same points, at other times and with other threads, merging or not.
 func TestNodesThatScavengedForTheSamePointHoldTheSame(t *testing.T) {
-	for _, seed := range seeds(t, 12) {
+	for _, seed := range seeds(t, 6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			m := newModel()

@@ -258,6 +258,9 @@ func seeds(t *testing.T, usual int) []uint64 {
 		}
 		usual = n
 	}
+	if raced {
+		usual = max(1, usual/4)
+	}
 	first := rand.Uint64() >> 16
 	all := make([]uint64, usual)
 	for i := range all {
@@ -269,7 +272,7 @@ func seeds(t *testing.T, usual int) []uint64 {
 // TestRandomLives scavenges logs with random content at random times, stops runs,
 // cuts the power in the middle of them, and holds the log against the model.
 func TestRandomLives(t *testing.T) {
-	for _, seed := range seeds(t, 24) {
+	for _, seed := range seeds(t, 12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, seed)

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	simulations = flag.Int("simulations", 8, "how many random clusters TestSimulation tries")
+	simulations = flag.Int("simulations", 5, "how many random clusters TestSimulation tries")
 	oneSeed     = flag.Uint64("seed", 0, "the only seed TestSimulation tries")
 )
 

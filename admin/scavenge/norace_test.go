@@ -1,0 +1,5 @@
+//go:build !race
+
+package scavenge_test
+
+const raced = false
