@@ -17,7 +17,7 @@ const (
 
 	// rewriteSyncEvery is how much of a rewritten file is synced at a time. Twice that may
 	// wait in memory for the disk: whoever syncs the Raft log meanwhile has to wait for that as well.
-	rewriteSyncEvery = 1 << 20
+	rewriteSyncEvery = 256 << 10
 
 	// mapBlock is how many bytes of the position map are kept together.
 	mapBlock = mapEntrySize << 16
