@@ -212,11 +212,6 @@ func TestRule21EveryRoleErases(t *testing.T) {
 		quiet.stop()
 		quiet.start()
 		h.settled()
-		// A node that joined while entries were cut may have fetched what it lacked: not from here on.
-		fetched := map[string]int{}
-		for _, n := range h.nodes {
-			fetched[n.name] = n.data.restored()
-		}
 		eventually(t, "all nodes erase", func() bool {
 			return !slices.ContainsFunc(h.nodes, func(n *node) bool {
 				err := n.cluster.Load().EraseLog(t.Context(), n.data.Tail().End)
@@ -240,7 +235,8 @@ func TestRule21EveryRoleErases(t *testing.T) {
 		h.write("s", 5)
 		h.alike()
 		for _, n := range h.nodes {
-			if n.data.restored() > fetched[n.name] {
+			// The replica may not have been a member when the leader erased, and is then brought in by a manifest.
+			if n != replica && n.data.restored() > 0 {
 				t.Errorf("node %s had to fetch data", n.name)
 			}
 		}
