@@ -162,9 +162,12 @@ func (r *run) open(ctx context.Context) error {
 		}
 		why, err := r.foreign(db)
 		if err == nil && why == "" {
-			r.db = db
 			directory := r.log.Directory()
-			return db.Update(ctx, func(tx *state.Tx) error { return tx.SetValue(keyDirectory, directory[:]) })
+			err = db.Update(ctx, func(tx *state.Tx) error { return tx.SetValue(keyDirectory, directory[:]) })
+			if err == nil {
+				r.db = db
+				return nil
+			}
 		}
 		if err = errors.Join(err, db.Close()); err != nil {
 			return err

@@ -560,3 +560,32 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestDatabaseIsClosedWhenItCannotBeWritten(t *testing.T) {
+	var fail atomic.Bool
+	counting := new(vfs.Counting)
+	h := opened(t, func(o *scavenge.Options) {
+		counting = vfs.NewCounting(vfs.NewFaulty(o.FS, func(op vfs.Op) error {
+			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, "scavenging.db-wal") && fail.Load() {
+				return errPowerCut
+			}
+			return nil
+		}))
+		o.FS = counting
+	})
+	h.append(plain("a", "x"))
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess {
+		t.Fatalf("%+v", got)
+	}
+	fail.Store(true)
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultErrored {
+		t.Fatalf("%+v", got)
+	}
+	if open := counting.OpenFiles(); len(open) > 0 {
+		t.Errorf("left open: %v", open)
+	}
+	fail.Store(false)
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess {
+		t.Fatalf("%+v", got)
+	}
+}
