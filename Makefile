@@ -65,7 +65,7 @@ sabotage: ## show that torture notices broken promises
 	GO="$(GO)" scripts/sabotage.sh
 
 .PHONY: fuzz-short
-fuzz-short: ## run every fuzz target for a few seconds (FUZZTIME=5s)
+fuzz-short: ## run every fuzz target on some inputs (FUZZTIME=10000x)
 	GO="$(GO)" scripts/fuzz-short.sh
 
 .PHONY: integration
