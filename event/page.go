@@ -42,9 +42,10 @@ func (r *Resolved) Event() *Record {
 }
 
 // ParseLink splits the data of a link event, <number>@<stream>, at the first "@".
+// It is not ok when that cannot be the name of a stream because it is too long.
 func ParseLink(data []byte) (number int64, stream string, ok bool) {
 	at := bytes.IndexByte(data, '@')
-	if at <= 0 {
+	if at <= 0 || len(data)-at-1 > len(metaPrefix)+MaxNameBytes {
 		return 0, "", false
 	}
 	n, err := strconv.ParseInt(string(data[:at]), 10, 64)

@@ -7,6 +7,9 @@ type StreamRead struct {
 	Count        int   // at most so many events, above 0
 	Backward     bool
 	ResolveLinks bool
+	// MaxPayload bounds the bytes of data and metadata that are read along, those of
+	// resolved links included. Events beyond it come Bare. 0 means no bound.
+	MaxPayload int
 }
 
 // AllRead asks for a page of the log.
@@ -23,6 +26,8 @@ type AllRead struct {
 	Filter func(stream, eventType string) bool
 	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to go on.
 	MaxScan int
+	// MaxPayload is as in StreamRead.
+	MaxPayload int
 }
 
 // StreamInfo is what is known of a stream without reading its events.

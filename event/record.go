@@ -25,6 +25,9 @@ type Record struct {
 	Type     string
 	Time     int64 // nanoseconds since 1970, UTC; given by the leader, never falling along the log
 	Flags    Flags
+	// Bare says that Data and Metadata are not here, whatever they are: the read had
+	// reached its bound.
+	Bare     bool
 	Data     []byte
 	Metadata []byte
 }

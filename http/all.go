@@ -79,7 +79,7 @@ const maxFilteredScan = 50_000
 // allArguments reads the arguments of a page of the log.
 func (x *exchange) allArguments(backward, filtered bool) (a allRequest, err error) {
 	a.Backward, a.filtered = backward, filtered
-	a.From = event.End
+	a.From, a.MaxPayload = event.End, maxPagePayload
 	if from := x.route.from; from == "" || from == segHead {
 		a.fromHead = true
 	} else {
@@ -161,8 +161,7 @@ func (x *exchange) all(backward, filtered bool) error {
 	}
 	x.logFreshness(&page, &a)
 	doc := x.allFeed(&page, &a)
-	x.write(&doc)
-	return nil
+	return x.write(&doc)
 }
 
 // readLog reads a page. A position above this node's end, which another node may

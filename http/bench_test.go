@@ -70,6 +70,8 @@ func (s *fixedStore) ReadEvent(context.Context, string, int64, bool) (event.Reso
 	return s.one, nil
 }
 
+func (s *fixedStore) ReadPayload(context.Context, *event.Record) error { return nil }
+
 func (s *fixedStore) ReadAll(context.Context, event.AllRead) (event.AllPage, error) {
 	return event.AllPage{Events: s.page.Events}, nil
 }

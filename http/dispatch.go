@@ -188,7 +188,13 @@ func (x *exchange) send(status int, body []byte) {
 	if len(body) == 0 || x.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
 		return
 	}
-	if _, err := x.w.Write(body); err != nil {
+	_, err := x.w.Write(body)
+	x.notTaken(err)
+}
+
+// notTaken tells of an answer that the client did not take.
+func (x *exchange) notTaken(err error) {
+	if err != nil {
 		x.s.log.Debug("answer was not taken", "path", x.r.URL.Path, "error", err)
 	}
 }

@@ -32,6 +32,7 @@
 //	              document.go the documents, feed_messages.go what is different
 //	              when messages are handed out; uri.go, text.go what they are made
 //	              of; outline.go documents that exist as JSON and as XML
+//	page.go       how a page is sent that is too large to be held whole
 //	problem.go    the one table from errors to status, text and headers
 //
 // A request is checked in this order, and the first check that fails answers:

@@ -24,6 +24,8 @@ type feedDocument struct {
 	tagged  bool  // the extension field eTag is there
 	version int64 // its number
 
+	isPartSent bool // what is written goes out piece by piece
+
 	links    [6]link
 	numLinks int
 	events   []event.Resolved       // in the order read

@@ -9,7 +9,7 @@ import (
 )
 
 // appendJSON appends the feed as JSON.
-func (d *feedDocument) appendJSON(b []byte) []byte {
+func (d *feedDocument) appendJSON(b []byte) (_ []byte, err error) {
 	b = append(b, `{"title":"`...)
 	b = d.appendTitle(b)
 	b = append(b, `","id":"`...)
@@ -50,9 +50,15 @@ func (d *feedDocument) appendJSON(b []byte) []byte {
 			b = append(b, ',')
 		}
 		e, m := d.entry(i)
+		if e, err = d.whole(e); err != nil {
+			return b, err
+		}
 		b = d.x.appendEntryJSON(b, e, m, d.level, d.level == embedContent)
+		if b, err = d.sendPart(b); err != nil {
+			return b, err
+		}
 	}
-	return append(b, `]}`...)
+	return append(b, `]}`...), nil
 }
 
 // appendEntryJSON appends an entry. The message is that which the event was handed

@@ -14,7 +14,7 @@ const xmlProlog = `<?xml version="1.0" encoding="utf-8"?>`
 
 // appendXML appends the feed as an Atom document. The levels from rich on change
 // nothing in it.
-func (d *feedDocument) appendXML(b []byte) []byte {
+func (d *feedDocument) appendXML(b []byte) (_ []byte, err error) {
 	d.isXML = true
 	b = append(b, xmlProlog+`<feed xmlns="http://www.w3.org/2005/Atom"><title>`...)
 	b = d.appendTitle(b)
@@ -33,9 +33,15 @@ func (d *feedDocument) appendXML(b []byte) []byte {
 	}
 	for i := range d.size() {
 		e, m := d.entry(i)
+		if e, err = d.whole(e); err != nil {
+			return b, err
+		}
 		b = d.x.appendEntryXML(b, e, m, &feedEntry, d.level == embedContent)
+		if b, err = d.sendPart(b); err != nil {
+			return b, err
+		}
 	}
-	return append(b, `</feed>`...)
+	return append(b, `</feed>`...), nil
 }
 
 // atomTags are the tags of an entry: in a feed its namespace is the default one,

@@ -24,6 +24,10 @@ type Store interface {
 	// event.ErrStreamDeleted.
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
 
+	// ReadPayload reads data and metadata of a record that a page left bare;
+	// event.ErrEventNotFound when they are gone.
+	ReadPayload(ctx context.Context, r *event.Record) error
+
 	// ReadEvent reads one event; event.Head asks for the last visible one. Besides
 	// the errors of ReadStream it returns event.ErrEventNotFound.
 	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)

@@ -14,12 +14,13 @@ type memStore struct {
 	mu      sync.Mutex
 	now     int64 // time of the next record
 	log     []event.Record
-	streams map[string][]int // places in the log
-	moved   chan struct{}    // closed when the log grows
-	waiting int              // long polls that wait
-	idle    *sync.Cond       // signaled when waiting changes
-	fail    error            // what every call returns, when set
-	block   bool             // every call waits for its context
+	streams map[string][]int  // places in the log
+	moved   chan struct{}     // closed when the log grows
+	waiting int               // long polls that wait
+	idle    *sync.Cond        // signaled when waiting changes
+	fail    error             // what every call returns, when set
+	block   bool              // every call waits for its context
+	gone    map[event.ID]bool // payloads that were removed after their page was read
 }
 
 // recordSize is the distance of positions.
@@ -302,6 +303,7 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 			}
 		}
 		low := p.From - count + 1
+		s.bare(p.Events, q.MaxPayload)
 		p.End = low <= p.Min || p.From < p.Min || low <= p.Last && s.visible(q.Stream, low) == nil
 		return p, nil
 	}
@@ -310,6 +312,7 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 			p.Events = append(p.Events, s.resolve(r, q.ResolveLinks))
 		}
 	}
+	s.bare(p.Events, q.MaxPayload)
 	p.End = q.From > p.Last-count
 	if !p.End {
 		alive := false
@@ -322,6 +325,37 @@ func (s *memStore) ReadStream(ctx context.Context, q event.StreamRead) (event.St
 		p.End = false
 	}
 	return p, nil
+}
+
+// bare takes away the payloads of a page beyond a bound.
+func (s *memStore) bare(events []event.Resolved, bound int) {
+	if bound <= 0 {
+		return
+	}
+	take := func(r *event.Record) {
+		if bound -= len(r.Data) + len(r.Metadata); bound < 0 {
+			r.Data, r.Metadata, r.Bare, bound = nil, nil, true, 0
+		}
+	}
+	for i := range events {
+		take(&events[i].Record)
+		if events[i].Target != nil {
+			target := *events[i].Target
+			take(&target)
+			events[i].Target = &target
+		}
+	}
+}
+
+func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := r.Position / recordSize
+	if s.gone[r.ID] || at >= int64(len(s.log)) {
+		return event.ErrEventNotFound
+	}
+	r.Data, r.Metadata, r.Bare = s.log[at].Data, s.log[at].Metadata, false
+	return nil
 }
 
 func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage, error) {
@@ -356,6 +390,7 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 			p.Events = append(p.Events, s.resolve(r, q.ResolveLinks))
 		}
 	}
+	s.bare(p.Events, q.MaxPayload)
 	p.More = at >= 0 && at < len(s.log)
 	return p, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -52,7 +53,7 @@ type pageRequest struct {
 
 // page reads the arguments of a page, in the order of the contract.
 func (x *exchange) page(stream string, backward bool) (p pageRequest, err error) {
-	p.Stream, p.Backward = stream, backward
+	p.Stream, p.Backward, p.MaxPayload = stream, backward, maxPagePayload
 	switch {
 	case backward && (x.route.from == "" || x.route.from == segHead):
 		p.From = fromHead
@@ -199,27 +200,18 @@ func (x *exchange) feed(ctx context.Context, p *pageRequest) error {
 	}
 	x.freshness(&page, p)
 	doc := x.streamFeed(&page, p)
-	x.write(&doc)
-	return nil
-}
-
-// write answers with a feed.
-func (x *exchange) write(doc *feedDocument) {
-	switch form := x.media.form; {
-	case form == formHTML:
-		x.out = doc.appendHTML(x.out[:0])
-	case form.isJSON():
-		x.out = doc.appendJSON(x.out[:0])
-	default:
-		x.out = doc.appendXML(x.out[:0])
-	}
-	x.ok()
+	return x.write(&doc)
 }
 
 // ok sends x.out as the negotiated type.
 func (x *exchange) ok() {
+	x.typed()
+	x.send(http.StatusOK, x.out)
+}
+
+// typed sets the headers of a document of the negotiated type.
+func (x *exchange) typed() {
 	h := x.w.Header()
 	h[keyContentType] = x.media.contentType
 	h[keyVary] = varyAccept
-	x.send(200, x.out)
 }

@@ -137,8 +137,7 @@ func (x *exchange) messages() error {
 			return &groupError{isRead: true, err: err}
 		}
 		doc := x.messageFeed(messages, count)
-		x.write(&doc)
-		return nil
+		return x.write(&doc)
 	})
 }
 

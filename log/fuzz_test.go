@@ -47,7 +47,7 @@ func FuzzRecord(f *testing.F) {
 				}
 				continue
 			}
-			var a arena
+			a := newArena(0)
 			rec := a.record(it, it.position(), "")
 			e := event.Proposed{ID: rec.ID, Type: rec.Type, Data: rec.Data, Metadata: rec.Metadata}
 			if again := AppendRecord(nil, rec.Position, rec.Stream, rec.Number, rec.Time, rec.Flags, &e); !bytes.Equal(again, it) {

@@ -48,7 +48,7 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	if err := seek(page.From); err != nil {
 		return page, err
 	}
-	var a arena
+	a := newArena(r.MaxPayload)
 	for looked := 0; ; {
 		if len(page.Events) == r.Count || r.MaxScan > 0 && looked == r.MaxScan {
 			page.More = true
@@ -87,7 +87,7 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	}
 	if r.ResolveLinks {
 		for i := range page.Events {
-			if err := l.resolve(&page.Events[i]); err != nil {
+			if err := l.resolve(&a, &page.Events[i]); err != nil {
 				return page, err
 			}
 		}

@@ -11,24 +11,45 @@ import (
 
 // arena copies records out of the log into few larger blocks. The bytes and
 // strings of the records share those blocks, which are never written again.
-type arena struct{ block []byte }
+type arena struct {
+	block     []byte
+	blockSize int // unless a record needs more; 0: as much as it needs
+	left      int // how many bytes of data and metadata may still be copied
+}
 
-// arenaBlock is the size of a block unless a record needs more.
-const arenaBlock = 8 << 10
+// newArena returns an arena for a page whose payload is bounded; 0 means no bound.
+func newArena(maxPayload int) arena {
+	if maxPayload <= 0 {
+		maxPayload = math.MaxInt
+	}
+	return arena{blockSize: 8 << 10, left: maxPayload}
+}
+
+// newSingleArena returns an arena for one record.
+func newSingleArena() arena { return arena{left: math.MaxInt} }
 
 func (a *arena) copy(b []byte) []byte {
 	if cap(a.block)-len(a.block) < len(b) {
-		a.block = make([]byte, 0, max(arenaBlock, len(b)))
+		a.block = make([]byte, 0, max(a.blockSize, len(b)))
 	}
 	at := len(a.block)
 	a.block = append(a.block, b...)
 	return a.block[at:len(a.block):len(a.block)]
 }
 
-// record returns the record that an item holds. stream is its stream's name if the caller has it, else empty.
+// record returns the record that an item holds, without its payload from where
+// that is more than is left. stream is its stream's name if the caller has it, else empty.
 func (a *arena) record(it item, position int64, stream string) event.Record {
 	streamLen, typeLen, metadataLen := it.streamLen(), it.typeLen(), it.metadataLen()
 	content := it.content()
+	payload := len(content) - streamLen - typeLen
+	isBare := payload > a.left
+	if isBare {
+		a.left, metadataLen = 0, 0
+		content = content[:streamLen+typeLen]
+	} else {
+		a.left -= payload
+	}
 	if stream != "" {
 		content = a.copy(content[streamLen:])
 	} else {
@@ -45,6 +66,7 @@ func (a *arena) record(it item, position int64, stream string) event.Record {
 		Type:     asString(content[:typeLen]),
 		Time:     it.time(),
 		Flags:    event.Flags(it.flags()),
+		Bare:     isBare,
 		Data:     content[typeLen:dataEnd:dataEnd],
 		Metadata: content[dataEnd:],
 	}
@@ -87,10 +109,11 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 	defer guardFaults(&err)()
 
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
+	a := newArena(r.MaxPayload)
 	if r.Backward {
-		err = l.readBackward(v, r, &page)
+		err = l.readBackward(v, &a, r, &page)
 	} else {
-		err = l.readForward(v, r, &page)
+		err = l.readForward(v, &a, r, &page)
 	}
 	if err != nil {
 		return page, fmt.Errorf("read stream %q from %d: %w", r.Stream, page.From, err)
@@ -100,7 +123,7 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 	}
 	if r.ResolveLinks {
 		for i := range page.Events {
-			if err := l.resolve(&page.Events[i]); err != nil {
+			if err := l.resolve(&a, &page.Events[i]); err != nil {
 				return page, err
 			}
 		}
@@ -108,7 +131,7 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 	return page, nil
 }
 
-func (l *Log) readBackward(v view, r event.StreamRead, page *event.StreamPage) error {
+func (l *Log) readBackward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
 	if page.From == event.Head {
 		page.From = page.Last
 	}
@@ -117,7 +140,7 @@ func (l *Log) readBackward(v view, r event.StreamRead, page *event.StreamPage) e
 		return nil
 	}
 	lowest := page.From - int64(r.Count) + 1
-	if err := l.readNumbers(v, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
+	if err := l.readNumbers(v, a, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
 		return err
 	}
 	n := len(page.Events)
@@ -126,7 +149,7 @@ func (l *Log) readBackward(v view, r event.StreamRead, page *event.StreamPage) e
 	return nil
 }
 
-func (l *Log) readForward(v view, r event.StreamRead, page *event.StreamPage) error {
+func (l *Log) readForward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
 	highest := page.From + int64(r.Count) - 1
 	if highest < page.From {
 		highest = math.MaxInt64
@@ -134,7 +157,7 @@ func (l *Log) readForward(v view, r event.StreamRead, page *event.StreamPage) er
 	if highest < page.Min {
 		return nil // All of the page is hidden; more follows.
 	}
-	if err := l.readNumbers(v, page, max(page.From, page.Min), min(highest, page.Last), false); err != nil {
+	if err := l.readNumbers(v, a, page, max(page.From, page.Min), min(highest, page.Last), false); err != nil {
 		return err
 	}
 	page.End = highest >= page.Last
@@ -150,7 +173,7 @@ func (l *Log) readForward(v view, r event.StreamRead, page *event.StreamPage) er
 }
 
 // readNumbers adds the events of a range of numbers, in the order given, that are there and not expired.
-func (l *Log) readNumbers(v view, page *event.StreamPage, from, to int64, backward bool) error {
+func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int64, backward bool) error {
 	count := to - from + 1
 	if backward {
 		count = from - to + 1
@@ -161,7 +184,6 @@ func (l *Log) readNumbers(v view, page *event.StreamPage, from, to int64, backwa
 	hash := HashStream(page.Stream)
 	oldest := l.oldest(&page.Metadata)
 	var room [32]index.Entry
-	var a arena
 	var scratch []byte
 	page.Events = make([]event.Resolved, 0, min(count, 4096))
 	for count > 0 {
@@ -216,14 +238,15 @@ func (l *Log) readNumbers(v view, page *event.StreamPage, from, to int64, backwa
 // ReadEvent reads one event as the stream's metadata lets it be seen. The number
 // event.Head means the stream's last.
 func (l *Log) ReadEvent(stream string, number int64, resolveLinks bool) (r event.Resolved, err error) {
-	r.Record, err = l.readEvent(stream, number)
+	a := newSingleArena()
+	r.Record, err = l.readEvent(&a, stream, number)
 	if err == nil && resolveLinks {
-		err = l.resolve(&r)
+		err = l.resolve(&a, &r)
 	}
 	return r, err
 }
 
-func (l *Log) readEvent(stream string, number int64) (rec event.Record, err error) {
+func (l *Log) readEvent(a *arena, stream string, number int64) (rec event.Record, err error) {
 	info, err := l.StreamInfo(stream)
 	if err != nil {
 		return rec, err
@@ -242,11 +265,11 @@ func (l *Log) readEvent(stream string, number int64) (rec event.Record, err erro
 		return rec, err
 	}
 	defer v.release()
-	return l.readRecord(v, stream, number, l.oldest(&info.Metadata))
+	return l.readRecord(v, a, stream, number, l.oldest(&info.Metadata))
 }
 
 // readRecord reads an event unless it is older than a time.
-func (l *Log) readRecord(v view, stream string, number, oldest int64) (rec event.Record, err error) {
+func (l *Log) readRecord(v view, a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
 	defer guardFaults(&err)()
 	var scratch []byte
 	it, position, err := l.recordOf(v, stream, number, &scratch)
@@ -257,7 +280,6 @@ func (l *Log) readRecord(v view, stream string, number, oldest int64) (rec event
 		return rec, event.ErrEventNotFound
 	}
 	l.metrics.reads.add(uint64(position)>>6, 1, int64(len(it)))
-	a := arena{block: make([]byte, 0, len(it))}
 	return a.record(it, position, stream), nil
 }
 
@@ -276,20 +298,55 @@ func (l *Log) LastRecord(stream string) (rec event.Record, err error) {
 		return rec, err
 	}
 	defer v.release()
-	return l.readRecord(v, stream, info.Last, math.MinInt64)
+	a := newSingleArena()
+	return l.readRecord(v, &a, stream, info.Last, math.MinInt64)
+}
+
+// ReadPayload reads the data and metadata of a record that a page left bare. When
+// a scavenge removed the record meanwhile that is event.ErrEventNotFound.
+func (l *Log) ReadPayload(r *event.Record) (err error) {
+	v, err := l.view()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+	var scratch []byte
+	it, err := v.itemAt(r.Position, &scratch)
+	if err != nil {
+		return fmt.Errorf("read event %d of stream %q: %w", r.Number, r.Stream, err)
+	}
+	if it == nil || !it.isRecord() || it.id() != r.ID || it.number() != r.Number {
+		return event.ErrEventNotFound
+	}
+	a := newSingleArena()
+	full := a.record(it, r.Position, r.Stream)
+	r.Data, r.Metadata, r.Bare = full.Data, full.Metadata, false
+	return nil
 }
 
 // resolve looks up the target of a link.
-func (l *Log) resolve(r *event.Resolved) error {
+func (l *Log) resolve(a *arena, r *event.Resolved) error {
 	if r.Type != event.TypeLink {
 		return nil
 	}
-	number, stream, ok := event.ParseLink(r.Data)
+	link := r.Record
+	if link.Bare {
+		// Where it leads is not known without its data, which are not kept. When a
+		// scavenge removed it meanwhile, who reads them next hears of it.
+		if err := l.ReadPayload(&link); err != nil {
+			if err == event.ErrEventNotFound {
+				return nil
+			}
+			return err
+		}
+	}
+	number, stream, ok := event.ParseLink(link.Data)
 	if !ok {
 		return nil
 	}
 	r.TargetNumber, r.TargetStream = number, stream
-	target, err := l.readEvent(stream, number)
+	target, err := l.readEvent(a, stream, number)
 	switch err {
 	case nil:
 		r.Link, r.Target = event.LinkResolved, &target

@@ -86,6 +86,17 @@ func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.Strea
 	return log.ReadStream(r)
 }
 
+func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	log, err := s.readable()
+	if err != nil {
+		return err
+	}
+	return log.ReadPayload(r)
+}
+
 func (s *store) ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error) {
 	if err := ctx.Err(); err != nil {
 		return event.Resolved{}, err

@@ -1,0 +1,149 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// large is an event of so many bytes, of which the first tell it from others.
+func large(i, bytes int) string {
+	return fmt.Sprintf(`{"n":%d,"x":"%s"}`, i, strings.Repeat(string(rune('a'+i)), bytes))
+}
+
+// fillLarge appends events of 3 MiB, more than a page holds, and links to them.
+func fillLarge(n *node, count int) {
+	for i := range count {
+		n.put("s", large(i, 3<<20))
+		n.one("/streams/links", octets, fmt.Sprintf("%d@s", i), "ES-EventType", "$>").is(n.t, 201)
+	}
+}
+
+// TestLargePages: pages that are not held whole are the same as others.
+func TestLargePages(t *testing.T) {
+	const count = 6
+	n := newNode(t)
+	fillLarge(n, count)
+	server := httptest.NewServer(n.handler)
+	defer server.Close()
+	get := func(method, path, accept string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = admin("Accept", accept, "ES-ResolveLinkTos", "true")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, answer.Status)
+		}
+		return answer, string(body)
+	}
+	for _, path := range []string{"/streams/s/head/backward/20", "/streams/s/0/forward/20", "/streams/links/head/backward/20", "/streams/$all/head/backward/20"} {
+		isLinks, isAll := strings.Contains(path, "links"), strings.Contains(path, "$all")
+		answer, body := get("GET", path+"?embed=body", atomJSON)
+		if answer.ContentLength >= 0 || answer.Header.Get("Content-Type") != atomJSON+"; charset=utf-8" {
+			t.Errorf("%s: length %d, type %q", path, answer.ContentLength, answer.Header.Get("Content-Type"))
+		}
+		var f struct {
+			Entries []struct {
+				PositionStreamID string
+				Data             string
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &f); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		at := count - 1
+		for _, e := range f.Entries {
+			if isAll && e.PositionStreamID != "s" {
+				continue // The link before it has the same data.
+			}
+			if want := large(at, 3<<20); e.Data != want {
+				t.Errorf("%s: event %d is %.20q...", path, at, e.Data)
+			}
+			at--
+		}
+		if at != -1 {
+			t.Errorf("%s: %d entries", path, len(f.Entries))
+		}
+		if isLinks || isAll {
+			continue
+		}
+		_, body = get("GET", path+"?embed=content", atomXML)
+		var atom struct {
+			Entries []struct {
+				Data struct {
+					N int    `xml:"n"`
+					X string `xml:"x"`
+				} `xml:"content>data"`
+			} `xml:"entry"`
+		}
+		if err := xml.Unmarshal([]byte(body), &atom); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		for i, e := range atom.Entries {
+			if e.Data.N != count-1-i || len(e.Data.X) != 3<<20 {
+				t.Errorf("%s: entry %d is event %d of %d bytes", path, i, e.Data.N, len(e.Data.X))
+			}
+		}
+		equal(t, path+" entries", len(atom.Entries), count)
+		if answer, body := get("HEAD", path+"?embed=body", atomJSON); body != "" || answer.Header.Get("Content-Type") == "" {
+			t.Errorf("HEAD %s: type %q, body %.20q", path, answer.Header.Get("Content-Type"), body)
+		}
+	}
+	// What the entries do not show is not read.
+	answer, body := get("GET", "/streams/s/head/backward/20", atomJSON)
+	if answer.ContentLength != int64(len(body)) || strings.Count(body, `"title"`) != count+1 {
+		t.Errorf("a page without data has length %d, %d bytes", answer.ContentLength, len(body))
+	}
+}
+
+// TestLargePageThatCannotBeRead: before something was sent the client is told,
+// afterwards the connection breaks, so that nobody takes a part for the whole.
+func TestLargePageThatCannotBeRead(t *testing.T) {
+	n := newNode(t)
+	fillLarge(n, 6)
+	server := httptest.NewServer(n.handler)
+	defer server.Close()
+	get := func(path string) (status int, err error) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = admin("Accept", atomJSON)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode, errors.Join(err, answer.Body.Close())
+	}
+	n.store.mu.Lock()
+	n.store.gone = map[event.ID]bool{n.store.log[n.store.streams["s"][4]].ID: true}
+	n.store.mu.Unlock()
+	if status, err := get("/streams/s/0/forward/5?embed=body"); status != http.StatusServiceUnavailable || err != nil {
+		t.Errorf("the entry written first is gone: %d, %v", status, err)
+	}
+	n.store.mu.Lock()
+	n.store.gone = map[event.ID]bool{n.store.log[n.store.streams["s"][0]].ID: true}
+	n.store.mu.Unlock()
+	if status, err := get("/streams/s/5/backward/6?embed=body"); status != http.StatusOK || err == nil {
+		t.Errorf("the entry written last is gone: %d, %v", status, err)
+	}
+}

@@ -1,0 +1,117 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// payloadModel is a stream of events of growing size, a stream of links to them,
+// and a few that lie between.
+func payloadModel() *model {
+	m := newModel()
+	for i := range 12 {
+		e := ev("s", strings.Repeat("d", i*10))
+		e.metadata = strings.Repeat("m", i%3)
+		l := ev("links", fmt.Sprintf("%d@s", i))
+		l.typ = event.TypeLink
+		m.frame(i%5 == 4, e, l, ev("other", "x"))
+	}
+	return m
+}
+
+// TestBoundedPayload: a page whose payload is bounded holds the same events as one
+// without a bound, and no more payload than that; what is bare can be read.
+func TestBoundedPayload(t *testing.T) {
+	m := payloadModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.frames...)
+	for _, bound := range []int{1, 2, 50, 300, 1 << 20} {
+		for _, backward := range []bool{false, true} {
+			for _, links := range []bool{false, true} {
+				for _, name := range []string{"s", "links", event.AllStream} {
+					read := func(bound int) (events []event.Resolved) {
+						if name == event.AllStream {
+							from := int64(0)
+							if backward {
+								from = event.End
+							}
+							page, err := l.ReadAll(event.AllRead{From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
+							must(t, err)
+							return page.Events
+						}
+						from := int64(0)
+						if backward {
+							from = event.Head
+						}
+						page, err := l.ReadStream(event.StreamRead{Stream: name, From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
+						must(t, err)
+						return page.Events
+					}
+					got, want := read(bound), read(0)
+					held, bare := 0, 0
+					complete := func(r *event.Record) {
+						held += len(r.Data) + len(r.Metadata)
+						if r.Bare {
+							bare++
+							if r.Data != nil && len(r.Data)+len(r.Metadata) > 0 {
+								t.Errorf("a bare record has %d and %d bytes", len(r.Data), len(r.Metadata))
+							}
+							must(t, l.ReadPayload(r))
+						}
+					}
+					for i := range got {
+						complete(&got[i].Record)
+					}
+					for i := range got {
+						if got[i].Target != nil {
+							complete(got[i].Target)
+						}
+					}
+					what := fmt.Sprintf("%s, backward %v, links %v, at most %d bytes", name, backward, links, bound)
+					if held > bound {
+						t.Errorf("%s: %d bytes held", what, held)
+					}
+					if bare == 0 && bound < 50 {
+						t.Errorf("%s: nothing was left out", what)
+					}
+					if len(got) != len(want) {
+						t.Fatalf("%s: %d events, want %d", what, len(got), len(want))
+					}
+					for i := range got {
+						if !reflect.DeepEqual(got[i], want[i]) {
+							t.Errorf("%s: event %d is %+v, want %+v", what, i, got[i], want[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPayloadThatIsGone: what a scavenge removed between a page and its payload is said to be gone.
+func TestPayloadThatIsGone(t *testing.T) {
+	m := payloadModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.frames...)
+	page, err := l.ReadStream(event.StreamRead{Stream: "s", Count: 3, MaxPayload: 1})
+	must(t, err)
+	removed := map[int64]bool{page.Events[2].Position: true}
+	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: keepNot(removed), IDsFrom: ChunkSize})
+	must(t, err)
+	if err := l.ReadPayload(&page.Events[1].Record); err != nil {
+		t.Errorf("of an event that is kept: %v", err)
+	}
+	if err := l.ReadPayload(&page.Events[2].Record); !errors.Is(err, event.ErrEventNotFound) {
+		t.Errorf("of an event that is gone: %v", err)
+	}
+	beyond := event.Record{Position: l.Tail().End}
+	if err := l.ReadPayload(&beyond); !errors.Is(err, event.ErrEventNotFound) {
+		t.Errorf("of an event that does not exist: %v", err)
+	}
+}
