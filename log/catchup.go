@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -142,6 +143,9 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 	if err := cu.seekBackward(v.tail.End); err != nil {
 		return nil, err
 	}
+	// As many as there can be, however small the events are: to grow the list would
+	// leave several of its size behind. What is not used never becomes memory.
+	ids = make([]recentID, 0, min(int64(l.opts.RecentIDs), v.tail.End/stubSize))
 	for n := 0; len(ids) < l.opts.RecentIDs; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -156,6 +160,9 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 		if !it.isTrailer() { // A stub is as good as the event.
 			ids = append(ids, recentID{id: it.id(), stream: it.streamHash(), number: it.number()})
 		}
+	}
+	if len(ids) < cap(ids)/2 {
+		ids = slices.Clone(ids)
 	}
 	return ids, nil
 }

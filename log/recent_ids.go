@@ -46,15 +46,22 @@ func newRecentIDs(capacity int) *recentIDs {
 	return &recentIDs{capacity: capacity, seed: rand.Uint64(), loading: true, loaded: make(chan struct{})}
 }
 
-// load sets what the log held at start, newest first, and lets find go on. With
-// an error every find fails with it: nobody may rely on half a memory.
+// load sets what the log held at start, newest first and no more than there is
+// room for, and lets find go on. With an error every find fails with it: nobody
+// may rely on half a memory. The list becomes the ring: there is no second one of
+// that size that the process would keep for long.
 func (r *recentIDs) load(newestFirst []recentID, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loading = false
 	r.err = err
-	for i := len(newestFirst) - 1; i >= 0; i-- {
-		r.addLocked(newestFirst[i])
+	slices.Reverse(newestFirst)
+	r.ring = newestFirst
+	if len(r.ring) > 0 {
+		r.grow()
+	}
+	for i := range r.ring {
+		r.name(i, r.tag(&r.ring[i]))
 	}
 	for _, e := range r.early {
 		r.addLocked(e)
@@ -198,7 +205,12 @@ func (r *recentIDs) addTagged(e recentID, tag uint32) {
 		r.forget(at)
 		r.ring[at] = e
 	}
-	slot, _ := r.slot(&e, tag)
+	r.name(at, tag)
+}
+
+// name lets the table name a ring entry, instead of an older one of the same event.
+func (r *recentIDs) name(at int, tag uint32) {
+	slot, _ := r.slot(&r.ring[at], tag)
 	r.table[slot] = uint64(tag)<<32 | uint64(at+1)
 }
 
