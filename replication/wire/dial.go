@@ -55,8 +55,7 @@ func (p *Port) connect(ctx context.Context, k Kind, address string) (*conn, erro
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 
-	dialer := net.Dialer{Timeout: p.opts.DialTimeout, KeepAliveConfig: keepAlive}
-	raw, err := dialer.DialContext(ctx, "tcp", address)
+	raw, err := p.reach(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,7 @@ type Port struct {
 	tasks  sync.WaitGroup // the accepting goroutine and the handshakes
 
 	slots chan struct{} // one place for each handshake
+	reach func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// mu guards what follows. It is held for a moment only and nests no other lock.
 	mu         sync.Mutex
@@ -70,19 +71,24 @@ func Open(o Options) (*Port, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
-	l, err := config.Listen(ctx, "tcp", o.Bind)
+	l, err := config.Listen(context.Background(), "tcp", o.Bind)
 	if err != nil {
-		cancel(err)
 		return nil, fmt.Errorf("listen for other nodes: %w", err)
 	}
 	if o.Advertise == "" {
 		o.Advertise = l.Addr().String()
 	}
+	dialer := net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: keepAlive}
+	return newPort(o, l, dialer.DialContext), nil
+}
+
+// newPort takes the connections of a listener, and makes its own with reach.
+func newPort(o Options, l net.Listener, reach func(ctx context.Context, network, address string) (net.Conn, error)) *Port {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &Port{
 		opts: o, logger: o.Logger.Named("wire"), listener: l, ctx: ctx, cancel: cancel,
-		slots: make(chan struct{}, maxHandshakes), listeners: map[Kind]*listener{},
+		slots: make(chan struct{}, maxHandshakes), reach: reach, listeners: map[Kind]*listener{},
 		conns: map[*conn]struct{}{}, rafts: map[*Raft]struct{}{},
 		traffic: map[event.ID]*traffic{},
 	}
@@ -90,7 +96,7 @@ func Open(o Options) (*Port, error) {
 	p.metrics = newMetrics(o.Stats, p)
 	p.tasks.Add(1)
 	go p.accept()
-	return p, nil
+	return p
 }
 
 // keepAlive finds out within half a minute that the other node is gone.
@@ -176,8 +182,14 @@ func (p *Port) accept() {
 				return
 			}
 		}
+		// It is among those that may be ended before the next one is taken: its
+		// goroutine may begin much later.
+		ctx, cancel := context.WithCancelCause(p.ctx)
+		p.mu.Lock()
+		place := p.handshakes.PushBack(cancel)
+		p.mu.Unlock()
 		p.tasks.Add(1)
-		go p.greet(raw)
+		go p.greet(ctx, raw, place)
 	}
 }
 
@@ -192,21 +204,17 @@ func (p *Port) evict() {
 }
 
 // greet does the handshake of a connection from another node and hands it to
-// whoever listens for its kind.
-func (p *Port) greet(raw net.Conn) {
+// whoever listens for its kind. Its place is that among the handshakes.
+func (p *Port) greet(ctx context.Context, raw net.Conn, place *list.Element) {
 	defer p.tasks.Done()
 	defer func() { <-p.slots }()
-	ctx, cancel := context.WithCancelCause(p.ctx)
-	defer cancel(nil)
+	defer place.Value.(context.CancelCauseFunc)(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, p.opts.HandshakeTimeout, errSilent)
 	defer stop()
 	// Closing the connection is what ends a handshake early, whatever it waits for.
 	release := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer release()
 
-	p.mu.Lock()
-	place := p.handshakes.PushBack(cancel)
-	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -234,7 +242,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 		return
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
-		p.metrics.refused.Inc()
+		defer p.metrics.refused.Inc() // Whoever sees it counted finds it in the log.
 		args := []any{keyReason, r.reason}
 		if r.from != nil {
 			args = append(args, keyKind, r.from.kind.String(), keyNode, r.from.Node.String())
