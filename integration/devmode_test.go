@@ -3,6 +3,7 @@ package integration_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -59,6 +60,16 @@ func TestDevMode(t *testing.T) {
 				if answer, err := client.Do(t.Context(), one.r); err != nil || answer.Status != one.status {
 					t.Errorf("%s, %s at %s: %s, %v, want %d", round, one.r.Path, host, answer, err, one.status)
 				}
+			}
+			var view struct {
+				Members []struct {
+					Port       int `json:"internalTcpPort"`
+					SecurePort int `json:"internalSecureTcpPort"`
+				}
+			}
+			answer, err := client.Do(t.Context(), testkit.Request{Path: "/gossip", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
+			if err != nil || json.Unmarshal(answer.Body, &view) != nil || len(view.Members) != 1 || view.Members[0].Port != 0 || view.Members[0].SecurePort == 0 {
+				t.Errorf("%s: the node with TLS is shown as %s, %v", round, answer.Body, err)
 			}
 		}
 		stranger := testkit.NewClient(node.URL(), &tls.Config{MinVersion: tls.VersionTLS12})

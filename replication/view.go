@@ -21,6 +21,7 @@ func (c *Cluster) View() event.ClusterView {
 		m := event.Member{
 			Node: c.node, Alive: true, HTTPHost: c.opts.ClientHost, HTTPPort: c.opts.ClientPort, Voter: true,
 			Priority: int(c.priority.Load()), Version: c.opts.Version, Time: time.Now(),
+			ReplicationSecure: c.opts.Security != nil,
 		}
 		setAddress(&m, c.opts.Advertise)
 		fill(&m, &s)
