@@ -8,7 +8,7 @@ import (
 
 const (
 	cacheEntries = 512
-	cacheBytes   = 16 << 20
+	cacheBytes   = 4 << 20 // the newest entry stays, however large it is
 )
 
 // entryCache keeps the newest entries of the Raft log in memory for followers
@@ -51,7 +51,7 @@ func (c *entryCache) put(logs []*raft.Log) {
 	if c.newest-c.oldest >= cacheEntries {
 		c.oldest = c.newest - min(c.newest, cacheEntries-1)
 	}
-	for ; c.bytes > cacheBytes && c.oldest <= c.newest; c.oldest++ {
+	for ; c.bytes > cacheBytes && c.oldest < c.newest; c.oldest++ {
 		c.clear(c.oldest)
 	}
 }
