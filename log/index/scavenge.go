@@ -108,9 +108,12 @@ func (x *Index) scavengeNext(ctx context.Context, run *scavenge) (bool, error) {
 		return false, err
 	}
 	x.scavenge = run
-	did, found, err := x.scavengeOldest(ctx, run)
-	// The turn goes to who waited first, before this scavenge asks for it again.
-	x.mergeTurn <- struct{}{}
+	did, found, err := func() (*ScavengedTable, bool, error) {
+		// The turn goes to who waited first, before this scavenge asks for it again, and
+		// also when Keep panics, which its caller may recover from.
+		defer func() { x.mergeTurn <- struct{}{} }()
+		return x.scavengeOldest(ctx, run)
+	}()
 	if err != nil || !found {
 		return false, err
 	}

@@ -416,3 +416,25 @@ func TestScavengeStopsSoon(t *testing.T) {
 	}
 	must(t, x.Close())
 }
+
+// TestScavengeWhoseKeepPanics: a fault of mapped memory that Keep reads is a panic
+// that its caller recovers from. The index goes on.
+func TestScavengeWhoseKeepPanics(t *testing.T) {
+	x, m := layers(t, index.Options{FS: vfs.NewMem()})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		t.Error(x.Scavenge(t.Context(), index.ScavengeOptions{Keep: func(index.Entry) (bool, error) { panic("fault") }}))
+	}()
+	keep := func(e index.Entry) bool { return e.Number%2 == 0 }
+	must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(keep)}))
+	m.drop(1<<62, keep)
+	must(t, x.Merge(t.Context()))
+	for h := range uint64(9) {
+		m.check(t, x, spread(h))
+	}
+	must(t, x.Close())
+}
