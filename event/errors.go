@@ -76,7 +76,8 @@ func (e *WrongExpectedVersion) Error() string {
 
 // NotLeader says that another node must be asked.
 type NotLeader struct {
-	Address string // the leader's address for clients, scheme://host:port
+	Address  string // the leader's address for clients, scheme://host:port
+	ReadOnly bool   // this node never does writes, so that clients must not think of it as one that would
 }
 
 func (e *NotLeader) Error() string { return "not the leader, which is at " + e.Address }

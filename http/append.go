@@ -212,14 +212,16 @@ func (x *exchange) readBody(limit int64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
+	x.bodyState = bodyBegun
 	if 0 < n && n <= firstRead {
 		b := make([]byte, n)
 		if _, err := io.ReadFull(x.r.Body, b); err != nil {
 			return nil, problemInvalidBody
 		}
+		x.bodyState = bodyDone
 		return b, nil
 	}
-	src := http.MaxBytesReader(x.w, x.r.Body, limit)
+	src := io.LimitReader(x.r.Body, limit+1)
 	b := make([]byte, 0, 64<<10)
 	for {
 		if len(b) == cap(b) {
@@ -227,13 +229,13 @@ func (x *exchange) readBody(limit int64) ([]byte, error) {
 		}
 		got, err := src.Read(b[len(b):cap(b)])
 		b = b[:len(b)+got]
-		var tooLarge *http.MaxBytesError
 		switch {
+		case int64(len(b)) > limit:
+			return nil, problemTooLarge
 		case err == nil:
 		case err == io.EOF:
+			x.bodyState = bodyDone
 			return b, nil
-		case errors.As(err, &tooLarge):
-			return nil, problemTooLarge
 		default:
 			return nil, problemInvalidBody
 		}

@@ -21,6 +21,7 @@ const (
 	keyContentType     = "Content-Type"
 	keyCurrentVersion  = "Es-Currentversion"
 	keyETag            = "Etag"
+	keyExpect          = "Expect"
 	keyIfNoneMatch     = "If-None-Match"
 	keyLocation        = "Location"
 	keyRetryAfter      = "Retry-After"
@@ -59,6 +60,8 @@ type exchange struct {
 	body  *mediaType // of the request's body
 	who   access.Principal
 
+	bodyState bodyState
+
 	out     []byte // the answer's body
 	scratch []byte
 	prefix  []byte // base URI and forwarded prefix
@@ -82,10 +85,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 	if err := x.run(); err != nil {
 		x.fail(err)
 	}
-	x.release()
 	if statistics != nil {
 		statistics.Answered(time.Since(began))
 	}
+	x.linger()
+	x.release()
 }
 
 // release keeps the buffers and nothing else. After a panic it does not run: the
@@ -180,12 +184,13 @@ func (x *exchange) logLogin() {
 
 // send writes the answer in one Write. The header map holds all but the length.
 func (x *exchange) send(status int, body []byte) {
-	// net/http counts short bodies itself, without two allocations.
-	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 {
+	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
+	// net/http counts short bodies itself, without two allocations, unless they go out early.
+	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 || hasBody && x.isLeft() {
 		x.w.Header()[keyContentLength] = []string{strconv.Itoa(len(body))}
 	}
 	x.w.WriteHeader(status)
-	if len(body) == 0 || x.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+	if len(body) == 0 || x.r.Method == http.MethodHead || !hasBody {
 		return
 	}
 	_, err := x.w.Write(body)
@@ -257,4 +262,7 @@ func (x *exchange) onLeader(ctx context.Context) error {
 	return x.s.cluster.Confirm(ctx)
 }
 
-const roleLeader = "leader"
+const (
+	roleLeader   = "leader"
+	roleReadOnly = "readonlyreplica"
+)

@@ -13,6 +13,7 @@
 //	permission.go what an operation asks of its caller; endpoints.go shows it
 //	dispatch.go   the order of checks
 //	requestlog.go the log of requests and of refused logins
+//	linger.go     what is left of a body that nobody read
 //	media.go      media types; accept.go their negotiation
 //	control.go    the headers that steer an operation
 //	stream.go, all.go, single.go, metadata.go, append.go, delete.go, nodeinfo.go

@@ -134,6 +134,20 @@ func TestETagsTellTypesApart(t *testing.T) {
 	}
 }
 
+// TestKurrentNames: every JSON type has the name that later clients use for it.
+func TestKurrentNames(t *testing.T) {
+	for _, m := range allTypes {
+		later, ours := strings.CutPrefix(m.sub, "vnd.eventstore.")
+		if !ours || !m.form.isJSON() {
+			continue
+		}
+		alias := typeNamed("application", "vnd.kurrent."+later)
+		if alias == nil || !alias.kurrent || alias.form != m.form || alias.etag != m.etag {
+			t.Errorf("%s is not known by its later name", m.sub)
+		}
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeadline(t.Context(), time.Second)

@@ -71,6 +71,31 @@ func TestReadsThatNeedTheLeader(t *testing.T) {
 	}
 }
 
+// TestWritesToReadOnlyReplicas: such a node says that it never writes, and where
+// that can be done, unless the client asked for the leader or it relays.
+func TestWritesToReadOnlyReplicas(t *testing.T) {
+	n := newFollower(t)
+	n.cluster.role = "readonlyreplica"
+	for _, send := range []func(h ...string) answer{
+		func(h ...string) answer { return n.batch("s", `[{"eventId":"`+n.id()+`","eventType":"t"}]`, h...) },
+		func(h ...string) answer { return n.one("/streams/s", appJSON, "{}", h...) },
+		func(h ...string) answer {
+			return n.one("/streams/s/metadata", appJSON, "{}", append(h, "ES-EventType", "-")...)
+		},
+		func(h ...string) answer { return n.delete("s", h...) },
+	} {
+		a := send().is(t, 500).says(t, "Operation Not Supported on Read Only Replica")
+		if !strings.HasPrefix(a.header.Get("Location"), leader+"/streams/s") {
+			t.Errorf("Location %q", a.header.Get("Location"))
+		}
+		send("ES-RequireLeader", "True").is(t, 307)
+	}
+	n.get("/streams/s", atomJSON).is(t, 200)
+	n.cluster.leader = ""
+	n.store.set(event.ErrNotReady, false)
+	n.one("/streams/s", appJSON, "{}").is(t, 503)
+}
+
 // meta1 writes metadata to the stream of a follower as replication would.
 func (n *node) meta1(stream string) {
 	n.t.Helper()
@@ -247,6 +272,20 @@ func TestRelay(t *testing.T) {
 	n.store.set(nil, false)
 	n.delete("s").is(t, 204)
 	equal(t, "the leader relays nothing", relay.asked, asked)
+}
+
+// Who is known by a certificate would be nobody at the leader: no header says so.
+func TestSystemIsNotRelayed(t *testing.T) {
+	behind := newNode(t)
+	relay := &relayTo{handler: behind.handler}
+	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
+	h := with("Content-Type", appJSON, "ES-EventType", "t", "ES-EventId", n.id())
+	h.Set("Authorization", "Basic Y2VydGlmaWNhdGU6Y2hhbmdlaXQ=")
+	redirects(t, n.do("POST", "/streams/$x", "{}", h), "/streams/$x")
+	equal(t, "relayed", relay.asked, 0)
+	n = newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites, o.Insecure = relay, true, true })
+	n.do("POST", "/streams/x", "{}", h).is(t, 201)
+	equal(t, "relayed without security", relay.asked, 1)
 }
 
 // The client is given the addresses that it can reach, whatever stands between.

@@ -56,6 +56,7 @@ var (
 	problemWriteTimeout   = &problem{http.StatusInternalServerError, textWriteTimeout, false}
 	problemDeleteTimeout  = &problem{http.StatusInternalServerError, "Delete timeout", false}
 	problemRequestTimeout = &problem{http.StatusRequestTimeout, "Server was unable to handle request in time", false}
+	problemReadOnly       = &problem{http.StatusInternalServerError, "Operation Not Supported on Read Only Replica", false}
 	problemNotReady       = &problem{http.StatusServiceUnavailable, textNotReady, false}
 	problemBusy           = &problem{http.StatusServiceUnavailable, "Server Is Too Busy", false}
 	problemDiskFull       = &problem{http.StatusServiceUnavailable, "Server Is Out Of Disk Space", false}
@@ -130,6 +131,9 @@ func problemOf(err error, a action) (p *problem, known bool) {
 		if leader.Address == "" {
 			return problemNotReady, true
 		}
+		if leader.ReadOnly {
+			return problemReadOnly, true
+		}
 		return problemLeaderAt, true
 	}
 	var member *event.MemberError
@@ -180,7 +184,7 @@ func (x *exchange) fail(err error) {
 		h[keyWWWAuthenticate] = challenge
 	case p == problemVersion && errors.As(err, &version):
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
-	case p == problemLeaderAt && errors.As(err, &leader):
+	case (p == problemLeaderAt || p == problemReadOnly) && errors.As(err, &leader):
 		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
 	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBusy && (isUser || x.op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.

@@ -22,9 +22,15 @@ var relayedOnce = []string{"1"}
 // none is known. Whether this node can write at all is for the store to say.
 func (x *exchange) passOn(w *write) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
+	relays := ok && !w.leader && x.s.opts.RelayWrites
 	switch {
-	case ok && !w.leader && x.s.opts.RelayWrites && x.relay():
+	case relays && x.r.ContentLength > maxBody:
+		// The leader would refuse it while it is sent, and the client would not hear of it.
+		return false, problemTooLarge
+	case relays && x.relay():
 		return true, nil
+	case ok && !w.leader && x.s.cluster.Role() == roleReadOnly:
+		return false, &event.NotLeader{Address: address, ReadOnly: true}
 	case ok:
 		return false, &event.NotLeader{Address: address}
 	case w.leader && x.s.cluster.Role() != roleLeader:
@@ -71,6 +77,9 @@ func (x *exchange) relay() bool {
 	if x.s.opts.Relay == nil || x.r.Header[keyRelayed] != nil {
 		return false
 	}
+	if x.who.IsSystem() && !x.s.opts.Insecure {
+		return false // The leader would not see the certificate that says who it is.
+	}
 	// The copy shares the body and the context, by which phrases find the connection.
 	r := x.r.WithContext(x.r.Context())
 	r.Header = x.r.Header.Clone()
@@ -81,6 +90,7 @@ func (x *exchange) relay() bool {
 	x.s.forward(r)
 	clear(x.w.Header()) // The leader sends all of its own.
 	if x.s.opts.Relay.Relay(relayWriter{x.w, x}, r) {
+		x.bodyState = bodyDone
 		return true
 	}
 	x.cors()

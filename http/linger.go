@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// A client that sends all of its request before it looks for an answer gets none
+// when the connection is closed on it, and takes a refusal for a broken node. So
+// what is left of a body after the answer is read and thrown away, within bounds.
+// Of HTTP/2 the same holds for the reset of a stream.
+const (
+	// smallRest is what net/http reads by itself on HTTP/1.
+	smallRest   = 256 << 10
+	lingerBytes = 4 * maxBody
+	lingerTime  = 30 * time.Second
+)
+
+// bodyState is how far the body of a request was read.
+type bodyState uint8
+
+const (
+	bodyUntouched bodyState = iota
+	bodyBegun
+	bodyDone // read to its end, or somebody else's to read
+)
+
+// isLeft reports whether the client may still be sending a body that nobody reads.
+// One that waits to be told to go on is not.
+func (x *exchange) isLeft() bool {
+	n := x.r.ContentLength
+	if x.bodyState == bodyDone || n == 0 || 0 < n && n <= smallRest && x.r.ProtoMajor == 1 {
+		return false
+	}
+	return x.bodyState == bodyBegun || x.r.Header[keyExpect] == nil
+}
+
+// linger takes what is left of the body behind an answer, which goes out first:
+// a client that reads while it sends need not send it all.
+func (x *exchange) linger() {
+	if !x.isLeft() {
+		return
+	}
+	c := http.NewResponseController(x.w)
+	err := c.SetReadDeadline(time.Now().Add(lingerTime))
+	if err == nil {
+		err = c.Flush()
+	}
+	if err == nil {
+		_, err = io.CopyN(io.Discard, x.r.Body, lingerBytes)
+	}
+	if err != nil && err != io.EOF {
+		x.s.log.Debug("body was not taken", "path", x.r.URL.Path, "error", err)
+	}
+}

@@ -1,0 +1,168 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/google/uuid"
+)
+
+// most is more than a connection keeps for a reader that is not there.
+const most = 16 << 20
+
+// sendAll writes a request to its end before it reads the answer, as plain clients do.
+func sendAll(t *testing.T, address, head string, size int64, isChunked bool) (*http.Response, string) {
+	t.Helper()
+	w := dial(t, address)
+	if err := w.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if isChunked {
+		w.send(head + "Transfer-Encoding: chunked\r\n\r\n")
+		const chunk = 1 << 20
+		for sent := int64(0); sent < size; sent += chunk {
+			w.send(fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat("x", chunk)))
+		}
+		w.send("0\r\n\r\n")
+	} else {
+		w.send(fmt.Sprintf("%sContent-Length: %d\r\n\r\n", head, size))
+		if _, err := io.CopyN(w, &endless{}, size); err != nil {
+			t.Fatalf("the body was not taken: %v", err)
+		}
+	}
+	r, err := http.ReadResponse(w.r, &http.Request{Method: http.MethodPost})
+	if err != nil {
+		t.Fatalf("there is no answer: %v", err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, string(body)
+}
+
+// TestRefusedBodyIsTaken: a client that sends all of a large body before it looks
+// for an answer finds one, although nobody wanted the body.
+func TestRefusedBodyIsTaken(t *testing.T) {
+	n := newNode(t)
+	address := listen(t, n.handler)
+	follower := newNode(t)
+	follower.cluster.role, follower.cluster.leader = "follower", "http://leader.example:2113"
+	followerAddress := listen(t, follower.handler)
+	leader := newNode(t)
+	relay := &transportRelay{listen(t, leader.handler), &http.Transport{}}
+	t.Cleanup(relay.client.CloseIdleConnections)
+	relaying := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
+	relayingAddress := listen(t, relaying.handler)
+	event := "ES-EventType: t\r\nES-EventId: " + uuid.NewString() + "\r\n"
+	raw := "Content-Type: application/octet-stream\r\n"
+	for name, c := range map[string]struct {
+		address, path, head string
+		size                int64
+		isChunked           bool
+		status              string
+	}{
+		"too large":             {address, "/streams/s", raw + event, 31_000_000, false, "413 Too large events received. Limit is 4mb"},
+		"too large and chunked": {address, "/streams/s", raw + event, 60 << 20, true, "413 Too large events received. Limit is 4mb"},
+		"wrong type":            {address, "/streams/s", "Content-Type: image/png\r\n", most, false, "415 Invalid or missing Content-Type"},
+		"wrong type, chunked":   {address, "/streams/s", "Content-Type: image/png\r\n", most, true, "415 Invalid or missing Content-Type"},
+		"no right":              {address, "/streams/$s", raw + event, most, false, "401 Unauthorized"},
+		"no route":              {address, "/nothing", raw, most, false, "404 Not Found"},
+		"no method":             {address, "/streams/s/0", raw, most, false, "405 Method Not Allowed"},
+		"no id":                 {address, "/streams/s", raw + "ES-EventType: t\r\n", most, false, "307 Temporary Redirect"},
+		"closing":               {address, "/streams/s", raw + "Connection: close\r\n", most, false, "400 Must include an event type with the request either in body or as ES-EventType header."},
+		"too large to relay":    {relayingAddress, "/streams/s", raw + event, 31_000_000, false, "413 Too large events received. Limit is 4mb"},
+		"follower":              {followerAddress, "/streams/s", raw + event, most, false, "307 Temporary Redirect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := sendAll(t, c.address, "POST "+c.path+" HTTP/1.1\r\nHost: "+host+"\r\n"+c.head, c.size, c.isChunked)
+			if r.Status != c.status {
+				t.Errorf("the answer is %q, want %q", r.Status, c.status)
+			}
+			if r.TransferEncoding != nil {
+				t.Errorf("the answer comes in pieces: %v", r.TransferEncoding)
+			}
+		})
+	}
+}
+
+// TestRefusalIsNotDelayed: a client that reads while it sends learns of the
+// refusal before it has sent all, and one that asks first is not asked for a body.
+func TestRefusalIsNotDelayed(t *testing.T) {
+	n := newNode(t)
+	address := listen(t, n.handler)
+	for name, head := range map[string]string{
+		"half sent": "",
+		"asked":     "Expect: 100-continue\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := dial(t, address)
+			w.send("POST /streams/s HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: image/png\r\nContent-Length: 20000000\r\n" + head + "\r\n")
+			if status, _ := w.answer(http.MethodPost); status != "415 Invalid or missing Content-Type" {
+				t.Errorf("the answer is %q", status)
+			}
+		})
+	}
+}
+
+// TestTakenBodyKeepsConnection: bodies that were read leave the connection as it was.
+func TestTakenBodyKeepsConnection(t *testing.T) {
+	n := newNode(t)
+	w := dial(t, listen(t, n.handler))
+	for i := range 2 {
+		id := uuid.NewString()
+		w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nES-EventType: t\r\nES-EventId: %s\r\nContent-Length: 3000000\r\n\r\n", host, id))
+		if _, err := io.CopyN(w, &endless{}, 3_000_000); err != nil {
+			t.Fatal(err)
+		}
+		if status, _ := w.answer(http.MethodPost); status != "201 Created" {
+			t.Errorf("answer %d is %q", i, status)
+		}
+		w.send(fmt.Sprintf("POST /streams/s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nES-EventType: t\r\nES-EventId: %s\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", host, uuid.NewString()))
+		if status, _ := w.answer(http.MethodPost); status != "201 Created" {
+			t.Errorf("chunked answer %d is %q", i, status)
+		}
+	}
+}
+
+// flushedRecorder is a recorder that a deadline can be set on, as on a connection.
+type flushedRecorder struct{ *httptest.ResponseRecorder }
+
+func (flushedRecorder) SetReadDeadline(time.Time) error { return nil }
+
+// flushedBody tells whether the answer went out before it was read.
+type flushedBody struct {
+	io.Reader
+	w     *httptest.ResponseRecorder
+	early bool
+}
+
+func (b *flushedBody) Read(p []byte) (int, error) {
+	b.early = b.early || !b.w.Flushed
+	return b.Reader.Read(p)
+}
+
+// TestRefusedBodyIsTakenOverHTTP2: net/http would end the stream with a reset,
+// for which some clients forget the answer, however little is left. Its own client
+// stops sending by itself and so cannot show it.
+func TestRefusedBodyIsTakenOverHTTP2(t *testing.T) {
+	n := newNode(t)
+	for _, size := range []int64{1000, most} {
+		w := flushedRecorder{httptest.NewRecorder()}
+		rest := &io.LimitedReader{R: &endless{}, N: size}
+		body := &flushedBody{Reader: rest, w: w.ResponseRecorder}
+		r := httptest.NewRequest("POST", base+"/streams/s", body)
+		r.Proto, r.ProtoMajor, r.ProtoMinor, r.ContentLength = "HTTP/2.0", 2, 0, size
+		r.Header.Set("Content-Type", "image/png")
+		n.handler.ServeHTTP(w, r)
+		if w.Code != 415 || rest.N != 0 || body.early {
+			t.Errorf("answer %d to %d bytes, of which %d are left; read before the answer: %v", w.Code, size, rest.N, body.early)
+		}
+	}
+}
