@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -28,7 +29,7 @@ func FuzzJSONBatch(f *testing.F) {
 			}
 			event.ParseMetadata(data)
 		}
-		if validJSON(body) != json.Valid(body) {
+		if validJSON(body) != (json.Valid(body) && utf8.Valid(body)) {
 			t.Fatal("validJSON differs from encoding/json")
 		}
 	})

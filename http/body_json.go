@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -166,7 +167,7 @@ func (b *writeBatch) result() ([]event.Proposed, error) {
 func decodeJSONBatch(body []byte) ([]event.Proposed, error) {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	at := jsontext.Space(body, 0)
-	if at == len(body) {
+	if at == len(body) || !utf8.Valid(body) {
 		return nil, errBodyInvalid
 	}
 	var b writeBatch
@@ -243,5 +244,6 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 // maxGuess bounds what the first event of a body makes us allocate; a larger batch grows on.
 const maxGuess = 4096
 
-// validJSON reports whether the body of a single event may be stored as JSON.
-func validJSON(body []byte) bool { return jsontext.Valid(body) }
+// validJSON reports whether the bytes may be stored, and handed out, as JSON. The
+// text must be UTF-8: readers of a document with other bytes in it refuse it whole.
+func validJSON(body []byte) bool { return jsontext.Valid(body) && utf8.Valid(body) }

@@ -163,7 +163,7 @@ func TestDecodeJSONBatchSize(t *testing.T) {
 }
 
 func TestValidJSON(t *testing.T) {
-	for text, want := range map[string]bool{"": false, " ": false, `{}`: true, ` 1 `: true, `"x"`: true, `{`: false, `0@a`: false, "\ufeff{}": false} {
+	for text, want := range map[string]bool{"": false, " ": false, `{}`: true, ` 1 `: true, `"x"`: true, `{`: false, `0@a`: false, "\ufeff{}": false, "\"\xe9\"": false, "\"é\"": true} {
 		if got := validJSON([]byte(text)); got != want {
 			t.Errorf("validJSON(%q) = %v", text, got)
 		}

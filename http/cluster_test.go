@@ -105,6 +105,19 @@ func TestClusterGolden(t *testing.T) {
 	}
 }
 
+// TestGossipOfANodeWithoutPeers: a node that listens for no peer has an address all
+// the same, for clients read the texts of addresses as such.
+func TestGossipOfANodeWithoutPeers(t *testing.T) {
+	n, m := newMember(t)
+	m.view.Members = []event.Member{{State: event.StateLeader, Alive: true, HTTPHost: "10.0.0.1", HTTPPort: 2113}}
+	body := n.get("/gossip", appJSON).is(t, 200).body
+	for _, want := range []string{`"internalTcpIp": "10.0.0.1"`, `"internalTcpPort": 0`, `"internalSecureTcpPort": 0`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is missing in %s", want, body)
+		}
+	}
+}
+
 func TestClusterDocuments(t *testing.T) {
 	n, m := newMember(t)
 	for _, empty := range []bool{false, true} {

@@ -186,7 +186,7 @@ func (x *exchange) appendEventJSON(b []byte, e *event.Resolved) []byte {
 // appendValue appends stored bytes as a JSON value. What is not JSON is a string
 // of its text; so is a number or word that nobody said was JSON.
 func appendValue(b, data []byte, isJSON bool) []byte {
-	if isJSON && jsontext.Valid(data) || !isJSON && isStructure(data) {
+	if isJSON && validJSON(data) || !isJSON && isStructure(data) {
 		return append(b, data...)
 	}
 	return jsontext.AppendString(b, data)
@@ -195,5 +195,5 @@ func appendValue(b, data []byte, isJSON bool) []byte {
 // isStructure reports whether the bytes are a JSON object or array.
 func isStructure(data []byte) bool {
 	i := jsontext.Space(data, 0)
-	return i < len(data) && (data[i] == '{' || data[i] == '[') && jsontext.Valid(data)
+	return i < len(data) && (data[i] == '{' || data[i] == '[') && validJSON(data)
 }

@@ -116,9 +116,9 @@ func nullField(json, xml string) field { return field{json: json, xml: xml, bare
 const tickTime = "2006-01-02T15:04:05.9999999Z"
 
 // gossipFields are the fields of a member in the order of the contract. A node
-// listens for its peers at one port, with TLS or without; no client of ours uses
-// TCP, so the external ports are 0. The last six are the names that earlier and
-// later releases of the reference have for the address of HTTP.
+// listens for its peers at one port, with TLS or without, and alone at none; no
+// client of ours uses TCP, so the external ports are 0. The last six are the names
+// that earlier and later releases of the reference have for the address of HTTP.
 func gossipFields(m *event.Member) []field {
 	var plain, secure int64
 	if m.ReplicationSecure {
@@ -132,7 +132,7 @@ func gossipFields(m *event.Member) []field {
 		textField("timeStamp", "TimeStamp", m.Time.UTC().Truncate(100*time.Nanosecond).Format(tickTime)),
 		textField("state", "State", string(m.State)),
 		boolField("isAlive", "IsAlive", m.Alive),
-		textField("internalTcpIp", "InternalTcpIp", m.ReplicationHost),
+		textField("internalTcpIp", "InternalTcpIp", cmp.Or(m.ReplicationHost, m.HTTPHost)),
 		intField("internalTcpPort", "InternalTcpPort", plain),
 		intField("internalSecureTcpPort", "InternalSecureTcpPort", secure),
 		textField("externalTcpIp", "ExternalTcpIp", m.HTTPHost),

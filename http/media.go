@@ -65,16 +65,18 @@ var (
 	typeCompetingXML  = newType("application", "vnd.eventstore.competingatom+xml", formCompetingXML, "-984162351")
 	typeCompetingJSON = newType("application", "vnd.eventstore.competingatom+json", formCompetingJSON, "1623470918")
 
-	kurrentDescription = aliasOf(typeDescription)
-	kurrentAtomJSON    = aliasOf(typeAtomJSON)
-	kurrentEventJSON   = aliasOf(typeEventJSON)
-	kurrentEventsJSON  = aliasOf(typeEventsJSON)
+	kurrentDescription   = aliasOf(typeDescription)
+	kurrentAtomJSON      = aliasOf(typeAtomJSON)
+	kurrentEventJSON     = aliasOf(typeEventJSON)
+	kurrentEventsJSON    = aliasOf(typeEventsJSON)
+	kurrentCompetingJSON = aliasOf(typeCompetingJSON)
 )
 
 var allTypes = []*mediaType{
 	typeJSON, typeAtomJSON, typeAtomXML, typeEventsJSON, typeEventJSON, typeTextXML, typeAppXML,
 	typeRaw, typeHTML, typeText, typeDescription, typeEventXML, typeEventsXML, typeCompetingJSON, typeCompetingXML,
 	kurrentAtomJSON, kurrentEventsJSON, kurrentEventJSON, kurrentDescription,
+	kurrentCompetingJSON,
 }
 
 func newType(typ, sub string, f form, etag string) *mediaType {

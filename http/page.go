@@ -82,17 +82,24 @@ func (d *feedDocument) whole(e *event.Resolved) (*event.Resolved, error) {
 		return e, nil
 	}
 	full := *e
-	if err := d.payload(&full.Record); err != nil {
-		return nil, err
-	}
-	if e.Target != nil {
+	err := d.payload(&full.Record)
+	if e.Target != nil && err == nil {
 		target := *e.Target
 		full.Target = &target
-		if err := d.payload(full.Target); err != nil {
-			return nil, err
-		}
+		err = d.payload(full.Target)
 	}
-	return &full, nil
+	switch {
+	case err == nil:
+		return &full, nil
+	case d.isGroup && errors.Is(err, event.ErrEventNotFound):
+		// The messages are handed out already, and it may have been read long ago: it is
+		// what a link to it would be now.
+		of := e.Event()
+		return &event.Resolved{Record: e.Record, Link: event.LinkDead, TargetStream: of.Stream, TargetNumber: of.Number}, nil
+	case errors.Is(err, event.ErrEventNotFound):
+		return nil, fmt.Errorf("%w: event %d of stream %q was removed while its page was read", event.ErrNotReady, e.Number, e.Stream)
+	}
+	return nil, err
 }
 
 func (d *feedDocument) payload(r *event.Record) error {
@@ -101,9 +108,5 @@ func (d *feedDocument) payload(r *event.Record) error {
 	}
 	// The time for a request is one for reading a page of usual size. Whether the
 	// client is still there is what counts here.
-	err := d.x.s.store.ReadPayload(d.x.r.Context(), r)
-	if errors.Is(err, event.ErrEventNotFound) {
-		return fmt.Errorf("%w: event %d of stream %q was removed while its page was read", event.ErrNotReady, r.Number, r.Stream)
-	}
-	return err
+	return d.x.s.store.ReadPayload(d.x.r.Context(), r)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
 )
 
 // large is an event of so many bytes, of which the first tell it from others.
@@ -111,6 +112,39 @@ func TestLargePages(t *testing.T) {
 	answer, body := get("GET", "/streams/s/head/backward/20", atomJSON)
 	if answer.ContentLength != int64(len(body)) || strings.Count(body, `"title"`) != count+1 {
 		t.Errorf("a page without data has length %d, %d bytes", answer.ContentLength, len(body))
+	}
+}
+
+// TestLargeMessages: a message that is bare is handed out whole, or as dead when the
+// event was removed meanwhile.
+func TestLargeMessages(t *testing.T) {
+	n, subs := newSubscriber(t)
+	n.put("s", `{"n":0}`, `{"n":1}`)
+	g := subs.define("s", "g")
+	for i := range n.store.streams["s"] {
+		e := event.Resolved{Record: n.store.log[i]}
+		e.Data, e.Bare = nil, true
+		g.messages = append(g.messages, subscription.Message{ID: e.ID, Event: e})
+	}
+	n.store.gone = map[event.ID]bool{n.store.log[1].ID: true}
+	body := n.get("/subscriptions/s/g/2?embed=body", "application/vnd.eventstore.competingatom+json").is(t, 200).body
+	var f struct {
+		Entries []struct {
+			Title     string
+			EventType *string
+			Data      *string
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &f); err != nil || len(f.Entries) != 2 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	for _, e := range f.Entries {
+		switch isDead := e.EventType == nil && e.Data == nil; {
+		case e.Title == "1@s" && isDead:
+		case e.Title == "0@s" && !isDead && *e.Data == `{"n":0}`:
+		default:
+			t.Errorf("entry %+v", e)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	var asked atomic.Int32
+	var asked, lost atomic.Int32
 	serve := func(c net.Conn) {
 		defer func() { _ = c.Close() }()
 		in := bufio.NewReader(c)
@@ -49,6 +49,7 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 				return
 			}
 			if asked.Add(1); asks > 0 {
+				lost.Add(1)
 				return // Nobody knows what came of it.
 			}
 			if len(r.TransferEncoding) > 0 || r.ContentLength != 0 {
@@ -68,14 +69,17 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 			go serve(c)
 		}
 	}()
-	for path, want := range map[string]int32{"/subscriptions/s/g/5": 2, "/subscriptions/s/g": 2, "/subscriptions/s/g/info": 3} {
+	for path, again := range map[string]int32{"/subscriptions/s/g/5": 0, "/subscriptions/s/g": 0, "/subscriptions/s/g/info": 1} {
 		relay := &transportRelay{l.Addr().String(), &http.Transport{}}
 		t.Cleanup(relay.client.CloseIdleConnections)
 		n, _ := newSubscriber(t, func(o *httpapi.Options) { o.Relay = relay })
 		n.cluster.role, n.cluster.leader = "follower", leader
 		address := listen(t, n.handler)
 		asked.Store(0)
-		for range 2 {
+		lost.Store(0)
+		// Usually the second request uses the connection of the first.
+		requests := int32(0)
+		for ; lost.Load() == 0; requests++ {
 			r, err := http.NewRequest("GET", "http://"+address+path, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -88,6 +92,6 @@ func TestMessagesAreRelayedOnce(t *testing.T) {
 			_ = answer.Body.Close()
 		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		equal(t, path, asked.Load(), want)
+		equal(t, path, asked.Load(), requests+again)
 	}
 }

@@ -9,9 +9,10 @@ import (
 func TestSingleEventTypes(t *testing.T) {
 	n := newNode(t)
 	levels(n)
-	n.one("/streams/s", octets, "", "ES-EventType", "D").is(t, 201)             // 3
-	n.one("/streams/s", octets, "1 < 2\xff", "ES-EventType", "E").is(t, 201)    // 4
-	n.one("/streams/s", appJSON, `[1,{"a":2}]`, "ES-EventType", "F").is(t, 201) // 5
+	n.one("/streams/s", octets, "", "ES-EventType", "D").is(t, 201)                 // 3
+	n.one("/streams/s", octets, "1 < 2\xff", "ES-EventType", "E").is(t, 201)        // 4
+	n.one("/streams/s", appJSON, `[1,{"a":2}]`, "ES-EventType", "F").is(t, 201)     // 5
+	n.one("/streams/s", octets, "{\"a\":\"\xff\"}", "ES-EventType", "G").is(t, 201) // 6
 	const head = `"eventStreamId":"s","eventNumber":`
 	for _, c := range []struct {
 		number, accept, contentType, want string
@@ -21,6 +22,8 @@ func TestSingleEventTypes(t *testing.T) {
 		{"3", appJSON, "application/json; charset=utf-8", `""`},
 		{"4", appJSON, "application/json; charset=utf-8", "\"1 < 2\ufffd\""},
 		{"5", appJSON, "application/json; charset=utf-8", `[1,{"a":2}]`},
+		{"6", appJSON, "application/json; charset=utf-8", `"{\"a\":\"` + "\ufffd" + `\"}"`},
+		{"6", textXML, "text/xml; charset=utf-8", "<data><a>\ufffd</a></data>"},
 		{"0", textXML, "text/xml; charset=utf-8", `<data><a>1</a></data>`},
 		{"1", textXML, "text/xml; charset=utf-8", `<data>plain</data>`},
 		{"3", "application/xml", "application/xml; charset=utf-8", `<data />`},

@@ -30,6 +30,9 @@ var cacheStats = []string{"max-age=1, public"}
 func (x *exchange) sendStats(document []byte) error {
 	h := x.w.Header()
 	h[keyCacheControl] = cacheStats
+	if x.s.opts.DisableHTTPCaching {
+		h[keyCacheControl] = cacheNever
+	}
 	h[keyContentType] = x.media.contentType
 	h[keyVary] = varyAccept
 	x.send(http.StatusOK, document)

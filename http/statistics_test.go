@@ -119,6 +119,14 @@ func TestConnectionStats(t *testing.T) {
 	equal(t, "figures", n.statistics.taken.Load(), 0)
 }
 
+// TestStatsNotToBeKept: where nothing may be kept, figures may not either.
+func TestStatsNotToBeKept(t *testing.T) {
+	n := newOperator(t, func(o *httpapi.Options) { o.DisableHTTPCaching = true })
+	for _, path := range []string{"/stats", "/stats/proc", "/stats/replication", "/stats/tcp"} {
+		n.get(path, "").is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
+	}
+}
+
 func TestStatsNegotiation(t *testing.T) {
 	n := newOperator(t)
 	for _, c := range []struct{ accept, format, want string }{
