@@ -299,6 +299,20 @@ func TestStartUpChecks(t *testing.T) {
 	}
 }
 
+// TestOneLineForOneFault: the default of Index follows from Db, and so would its fault.
+func TestOneLineForOneFault(t *testing.T) {
+	for args, want := range map[string]string{
+		"--db ~/x":           `Db "~/x" begins with ~, which only a shell understands`,
+		"--db x --index ~/i": `Index "~/i" begins with ~, which only a shell understands`,
+		"--db ~/x --index ~/x/index": `Db "~/x" begins with ~, which only a shell understands` + "\n" +
+			`Index "~/x/index" begins with ~, which only a shell understands`,
+	} {
+		if _, err := load(input{args: strings.Fields(args)}); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", args, err, want)
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	cases := []struct {
 		name string

@@ -24,7 +24,8 @@ func (c *Config) Validate() error {
 
 	refuse(c.Db == "", "Db must not be empty")
 	for _, dir := range []struct{ option, path string }{{"Db", c.Db}, {"Index", c.Index}, {"Log", c.Log}} {
-		refuse(strings.HasPrefix(dir.path, "~"), "%s %q begins with ~, which only a shell understands", dir.option, dir.path)
+		byDb := dir.option == "Index" && !c.isGiven("Index") && dir.path == filepath.Join(c.Db, "index")
+		refuse(strings.HasPrefix(dir.path, "~") && !byDb, "%s %q begins with ~, which only a shell understands", dir.option, dir.path)
 	}
 	refuse(c.Db != "" && samePath(c.Db, c.Index), "Db and Index must not be the same folder")
 

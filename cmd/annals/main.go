@@ -43,9 +43,9 @@ func complain(stderr io.Writer, err error) {
 }
 
 // withCommand lets options without a command mean the command node, which is
-// how the reference's binary is started.
+// how the reference's binary is started. Help alone is about all commands.
 func withCommand(args []string) []string {
-	if len(args) == 0 || !strings.HasPrefix(args[0], "-") || args[0] == "--help" || args[0] == "-h" {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") || len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 		return args
 	}
 	return append([]string{"node"}, args...)

@@ -23,6 +23,8 @@ func TestCommands(t *testing.T) {
 		{name: "nothing", stdout: "Usage:"},
 		{name: "help", args: []string{"--help"}, stdout: "bench"},
 		{name: "short help", args: []string{"-h"}, stdout: "node"},
+		{name: "help among options", args: []string{"--help", "--db", "x"}, node: []string{"--help", "--db", "x"}},
+		{name: "short help among options", args: []string{"-h", "--db=x"}, node: []string{"-h", "--db=x"}},
 		{name: "help on node", args: []string{"help", "node"}, stdout: "annals node --help"},
 		{name: "version", args: []string{"version"}, stdout: "annals "},
 		{name: "node", args: []string{"node"}, node: []string{}},

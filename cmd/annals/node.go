@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/admin/scavenge/schedule"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/node"
 )
@@ -59,7 +60,7 @@ type host struct {
 }
 
 func (h *host) run(args []string) error {
-	c, err := config.Load(args, h.environ, h.readFile)
+	c, err := h.load(args)
 	if err != nil {
 		return err
 	}
@@ -86,6 +87,19 @@ func (h *host) run(args []string) error {
 	return nil
 }
 
+// load reads the options and makes every check of them that needs no disk. Only
+// what reads schedules can tell whether one is right.
+func (h *host) load(args []string) (*config.Config, error) {
+	c, err := config.Load(args, h.environ, h.readFile)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := schedule.Parse(c.ScavengeSchedule); err != nil {
+		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
+	}
+	return c, nil
+}
+
 // serve runs the node until it or a signal ends it.
 func (h *host) serve(args []string, c *config.Config, logger *processLog) error {
 	if c.File() != "" {
@@ -100,7 +114,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 
 	stopping, stop := context.WithCancel(context.Background())
 	defer stop()
-	reload := &reloader{load: func() (*config.Config, error) { return config.Load(args, h.environ, h.readFile) }, logger: logger}
+	reload := &reloader{load: func() (*config.Config, error) { return h.load(args) }, logger: logger}
 	watch := h.watchSignals(stop, reload.run, logger)
 	defer watch.end()
 

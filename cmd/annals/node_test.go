@@ -237,6 +237,24 @@ func TestTextsInsteadOfANode(t *testing.T) {
 	}
 }
 
+// TestWhatIfRefusesWhatAStartWould: whoever asks first and starts then meets no surprise.
+func TestWhatIfRefusesWhatAStartWould(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--cluster-size=0":             "ClusterSize must be greater than zero",
+		"--scavenge-schedule=sometime": "option ScavengeSchedule: cron expression \"sometime\": it has 1 fields",
+	} {
+		for _, args := range [][]string{{arg}, {arg, "--mem-db"}, {arg, "--what-if"}} {
+			n := newFakeNode()
+			close(n.done)
+			w := newWorld(n)
+			err := w.run(args)
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || w.out.String() != "" {
+				t.Errorf("%v: %v\n%s", args, err, w.out)
+			}
+		}
+	}
+}
+
 func TestWarningsAreLogged(t *testing.T) {
 	n := newFakeNode()
 	w := newWorld(n)

@@ -14,7 +14,7 @@ import (
 )
 
 // eventually is how long a test waits for what is about to happen.
-const eventually = 10 * time.Second
+const eventually = time.Minute
 
 // logged returns nil when the text is in the log.
 func (w *world) logged(text string) error {
@@ -45,6 +45,7 @@ func TestReload(t *testing.T) {
 		{"bad value", "--config c.yaml", nil, "LogLevel: Loud", before, "was not reloaded"},
 		{"not YAML", "--config c.yaml", nil, "LogLevel: [", before, "was not reloaded"},
 		{"what would not start", "--config c.yaml", nil, other + "\nClusterSize: 0", before, "was not reloaded"},
+		{"a schedule that is none", "--config c.yaml", nil, other + "\nScavengeSchedule: sometime", before, "was not reloaded"},
 		{"file gone", "--config c.yaml", nil, "", before, "was not reloaded"},
 		{"no file at all", "", nil, "", before, "configuration reloaded"},
 	}
@@ -57,7 +58,7 @@ func TestReload(t *testing.T) {
 			}
 			logger := hclog.New(&hclog.LoggerOptions{Level: before, Output: w.err})
 			sub := logger.Named("http")
-			r := reloader{logger: logger, load: func() (*config.Config, error) { return config.Load(strings.Fields(c.args), w.environ, w.readFile) }}
+			r := reloader{logger: logger, load: func() (*config.Config, error) { return w.load(strings.Fields(c.args)) }}
 			r.run()
 			if got := sub.GetLevel(); got != c.level || !strings.Contains(w.err.String(), c.log) {
 				t.Errorf("level %s, want %s\n%s", got, c.level, w.err)
