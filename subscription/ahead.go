@@ -142,16 +142,22 @@ func (g *group) mayFill() bool {
 	return g.buffer.n == 0 || g.Settings.BufferSize-g.buffer.n > g.Settings.batch()
 }
 
-// readable reports whether there are events that could be read ahead now.
-func (g *group) readable(ctx context.Context) bool {
+// refill reads on for a reader if the buffer is empty. It reports whether to look
+// into the buffer again, which others fill and empty as well.
+func (g *group) refill(ctx context.Context) bool {
 	g.mu.Lock()
-	ok, next := g.loaded && !g.closed && !g.gone && g.mayFill() && g.mayHandOut(), g.next
+	ok, isFilled := g.loaded && !g.closed && g.mayHandOut(), g.buffer.n > 0
+	isGone, next := g.gone, g.next
 	g.mu.Unlock()
-	if !ok {
-		return false
+	if !ok || isFilled || isGone {
+		return ok && isFilled
 	}
 	info, err := g.store.StreamInfo(ctx, g.Stream)
-	return err == nil && info.Last >= next
+	if err != nil || info.Last < next {
+		return false
+	}
+	progress, err := g.fill(ctx)
+	return progress && err == nil // An error the one that reads ahead meets as well, and deals with.
 }
 
 // fill reads one page into the buffer. It reports whether the group got any
@@ -183,6 +189,7 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	g.mu.Unlock()
 
 	page, err := g.readPage(ctx, from, count)
+	compact(page.Events)
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -200,10 +207,19 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	return g.next > before || g.live != wasLive || !g.more, nil
 }
 
+// groupPayload bounds the data and metadata that a group holds of messages that it
+// read ahead: each page gets a share of it as large as its share of the buffer.
+// Events beyond that stay bare, and whoever hands them to a consumer reads the
+// rest then. Events are far smaller as a rule, and all of them are whole.
+const groupPayload = 16 << 20
+
 // readPage reads a page of the stream. Of a stream that is deleted, and may come
 // again, it returns an empty page that ends behind what is deleted.
 func (g *group) readPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
-	read := event.StreamRead{Stream: g.Stream, From: from, Count: count, ResolveLinks: g.Settings.ResolveLinks}
+	read := event.StreamRead{
+		Stream: g.Stream, From: from, Count: count, ResolveLinks: g.Settings.ResolveLinks,
+		MaxPayload: max(1, groupPayload/max(1, g.Settings.BufferSize)*min(count, g.Settings.batch())),
+	}
 	page, err := g.store.ReadStream(ctx, read)
 	if !errors.Is(err, event.ErrStreamNotFound) {
 		return page, err
@@ -244,10 +260,9 @@ func (g *group) add(page event.StreamPage, from int64, count, room int) {
 	}
 	messages := make([]message, len(page.Events))
 	for i := range page.Events {
-		m := &messages[i]
-		e := &page.Events[i]
+		m, e := &messages[i], &page.Events[i]
 		g.seq++
-		*m = message{Message: Message{ID: e.ID, Event: *e}, number: e.Number, before: g.last, seq: g.seq, bucket: -1}
+		m.id, m.event, m.number, m.before, m.seq, m.bucket = e.ID, e, e.Number, g.last, g.seq, -1
 		g.last = e.Number
 		g.buffer.pushBack(m)
 	}

@@ -20,6 +20,8 @@ type definition struct {
 	startAt int64
 	// stored is set for an entry that this version does not run: it is kept as it is.
 	stored json.RawMessage
+	// encoded is the entry, made when it is stored for the first time.
+	encoded json.RawMessage
 }
 
 func (d *definition) runs() bool { return d.stored == nil }
@@ -30,7 +32,7 @@ type document struct {
 	Version   string            `json:"version"`
 	Updated   string            `json:"updated"`
 	UpdatedBy string            `json:"updatedBy"`
-	Entries   []json.RawMessage `json:"entries"`
+	Entries   []json.RawMessage `json:"entries,omitempty"`
 }
 
 type entry struct {
@@ -56,9 +58,14 @@ type entry struct {
 	ResolvedStart *int64 `json:"resolvedStart,omitempty"`
 }
 
-func encodeEntry(d *definition) (json.RawMessage, error) {
-	if d.stored != nil {
+// entry returns what is stored of the group. All entries are stored with each
+// change of one, so each is encoded once. The caller holds changing.
+func (d *definition) entry() (_ json.RawMessage, err error) {
+	switch {
+	case d.stored != nil:
 		return d.stored, nil
+	case d.encoded != nil:
+		return d.encoded, nil
 	}
 	s := &d.Settings
 	e := entry{
@@ -72,17 +79,18 @@ func encodeEntry(d *definition) (json.RawMessage, error) {
 	if s.StartFrom < 0 && d.startAt >= 0 {
 		e.ResolvedStart = &d.startAt
 	}
-	return json.Marshal(&e)
+	d.encoded, err = json.Marshal(&e)
+	return d.encoded, err
 }
 
 // decodeEntry reads an entry. One that cannot be run, for example because its
 // strategy is not known here, is kept as it is; why says so.
-func decodeEntry(raw json.RawMessage) (d definition, why error) {
+func decodeEntry(raw json.RawMessage) (d *definition, why error) {
 	var e entry
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return definition{stored: raw}, err
+		return &definition{stored: raw}, err
 	}
-	d = definition{Key: Key{e.Stream, e.Group}, startAt: -1, Settings: Settings{
+	d = &definition{Key: Key{e.Stream, e.Group}, startAt: -1, Settings: Settings{
 		ResolveLinks: e.ResolveLinkTos, ExtraStatistics: e.ExtraStatistics, StartFrom: e.StartFrom,
 		MessageTimeout: milliseconds(e.MessageTimeout), MaxRetryCount: e.MaxRetryCount, LiveBufferSize: e.LiveBufferSize,
 		BufferSize: e.HistoryBufferSize, ReadBatchSize: e.ReadBatchSize, CheckpointAfter: milliseconds(e.CheckPointAfter),
@@ -93,7 +101,7 @@ func decodeEntry(raw json.RawMessage) (d definition, why error) {
 	if e.StartPosition != "" {
 		n, err := strconv.ParseInt(e.StartPosition, 10, 64)
 		if err != nil {
-			return definition{Key: d.Key, stored: raw}, fmt.Errorf("start position %q is not a number", e.StartPosition)
+			return &definition{Key: d.Key, stored: raw}, fmt.Errorf("start position %q is not a number", e.StartPosition)
 		}
 		s.StartFrom = n
 	}
@@ -114,7 +122,7 @@ func decodeEntry(raw json.RawMessage) (d definition, why error) {
 		why = fmt.Errorf("start %d is not an event number", s.StartFrom)
 	}
 	if why != nil {
-		return definition{Key: d.Key, stored: raw}, why
+		return &definition{Key: d.Key, stored: raw}, why
 	}
 	return d, nil
 }
@@ -125,7 +133,7 @@ func milliseconds(n int64) time.Duration {
 }
 
 // readConfig returns the stored groups and the number of the event that holds them, -1: none.
-func (t *term) readConfig(ctx context.Context) (all []definition, version int64, err error) {
+func (t *term) readConfig(ctx context.Context) (all []*definition, version int64, err error) {
 	s := t.opts.Store
 	r, err := s.ReadEvent(ctx, configStream, event.Head, false)
 	switch {
@@ -162,19 +170,11 @@ func (t *term) readConfig(ctx context.Context) (all []definition, version int64,
 
 // writeConfig stores the groups behind the event of a version, so that nobody
 // else's change is lost.
-func (t *term) writeConfig(ctx context.Context, all []definition, version int64, by string) (int64, error) {
+func (t *term) writeConfig(ctx context.Context, all []*definition, version int64, by string) (int64, error) {
 	s := t.opts.Store
-	doc := document{Version: "2", Updated: t.opts.Now().UTC().Format(time.RFC3339Nano), UpdatedBy: by, Entries: []json.RawMessage{}}
-	for i := range all {
-		raw, err := encodeEntry(&all[i])
-		if err != nil {
-			return 0, fmt.Errorf("entry of group %s: %w", all[i].Key, err)
-		}
-		doc.Entries = append(doc.Entries, raw)
-	}
-	data, err := json.Marshal(&doc)
+	data, err := encodeConfig(all, t.opts.Now(), by)
 	if err != nil {
-		return 0, fmt.Errorf("groups as JSON: %w", err)
+		return 0, err
 	}
 	info, err := s.StreamInfo(ctx, configStream)
 	if err != nil {
@@ -191,4 +191,32 @@ func (t *term) writeConfig(ctx context.Context, all []definition, version int64,
 		return 0, fmt.Errorf("write stream %s: %w", configStream, err)
 	}
 	return written.Last, nil
+}
+
+// encodeConfig returns the document that holds all groups. It may be large, and
+// a copy of it is in the Raft log with each change: nothing else is allocated.
+func encodeConfig(all []*definition, now time.Time, by string) ([]byte, error) {
+	head, err := json.Marshal(&document{Version: "2", Updated: now.UTC().Format(time.RFC3339Nano), UpdatedBy: by})
+	if err != nil {
+		return nil, fmt.Errorf("groups as JSON: %w", err)
+	}
+	head = head[:len(head)-1] // The entries come before its end.
+	size := len(head) + len(`,"entries":[]}`)
+	for _, d := range all {
+		entry, err := d.entry()
+		if err != nil {
+			return nil, fmt.Errorf("entry of group %s: %w", d.Key, err)
+		}
+		size += len(entry) + 1
+	}
+	data := append(make([]byte, 0, size), head...)
+	data = append(data, `,"entries":[`...)
+	for i, d := range all {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		entry, _ := d.entry() // It was made above.
+		data = append(data, entry...)
+	}
+	return append(data, "]}"...), nil
 }

@@ -42,11 +42,12 @@ type Connection struct {
 func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	for {
 		c.g.mu.Lock()
-		m, ended := c.take(), c.ended
+		m, ok := c.take()
+		ended := c.ended
 		c.g.mu.Unlock()
 		switch {
-		case m != nil:
-			return m.Message, nil
+		case ok:
+			return m, nil
 		case ended:
 			return Message{}, event.ErrClosed
 		}
@@ -59,18 +60,18 @@ func (c *Connection) Receive(ctx context.Context) (Message, error) {
 	}
 }
 
-// take returns the next unread message, nil when there is none. The caller holds the group's mutex.
-func (c *Connection) take() *message {
+// take returns the next unread message, if there is one. The caller holds the group's mutex.
+func (c *Connection) take() (m Message, ok bool) {
 	if len(c.unread) == 0 {
-		return nil
+		return m, false
 	}
-	m := c.unread[0]
+	m = c.unread[0].handed()
 	c.unread = c.unread[1:]
 	if len(c.unread) > 0 {
 		signal(c.arrived) // For another one that waits.
 	}
 	c.g.settle()
-	return m
+	return m, true
 }
 
 // Ack answers messages as processed.
@@ -182,6 +183,7 @@ func (g *group) dispatch() {
 				to.total++
 				to.sinceLast++
 				g.handOut(m, to, now)
+				g.metrics.delivered.Inc()
 				to.unread = append(to.unread, m)
 				signal(to.arrived)
 			}

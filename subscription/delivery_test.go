@@ -272,6 +272,21 @@ func TestReadingAhead(t *testing.T) {
 			b.store.add("s", 100)
 			b.is("numbers", numbers(b.read(100)), upTo(0, 99))
 		}},
+		{"a read is filled up from the stream when the buffer holds less", func(b *bench) {
+			b.store.add("s", 200)
+			b.create(func(s settings) { s.BufferSize, s.ReadBatchSize = 25, 10 })
+			b.is("buffered", b.info().ReadBuffer, 20)
+			b.is("numbers", numbers(b.read(100)), upTo(0, 99))
+			b.nack(subscription.Retry, b.read(1)...)
+			b.is("numbers with a retry", numbers(b.read(50)), upTo(100, 149))
+		}},
+		{"what came a moment ago is behind what is buffered", func(b *bench) {
+			b.create(nil)
+			b.store.add("s", 1)
+			synctest.Wait()
+			b.store.add("s", 1)
+			b.take(5, 0, 1)
+		}},
 		{"a stored buffer that holds no batch", func(b *bench) {
 			b.store.append("$persistentSubscriptionConfig", "PersistentConfig1",
 				`{"version":"1","entries":[{"stream":"s","group":"g","historyBufferSize":1,"readBatchSize":50,"preferRoundRobin":true,"maxRetryCount":3}]}`)

@@ -3,6 +3,7 @@ package subscription
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ const maxUnanswered = 100_000
 // truncating the stream of replays. stop ends them all and waits.
 type group struct {
 	Key
-	definition
+	*definition
 	store   Store
 	logger  hclog.Logger
 	metrics *metrics
@@ -89,7 +90,7 @@ type group struct {
 	troubles [troubleKinds]trouble
 }
 
-func newGroup(t *term, d definition) *group {
+func newGroup(t *term, d *definition) *group {
 	g := &group{
 		Key: d.Key, definition: d, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
 		now: t.opts.Now, timeout: t.opts.WriteTimeout,
@@ -174,8 +175,10 @@ func signal(c chan struct{}) {
 // setAlarm sets the alarm to when something is due by time. An idle group has none. The caller holds mu.
 func (g *group) setAlarm(now time.Time) {
 	due, ok := g.checkpointAt()
-	if m := g.out.head; m != nil && (!ok || m.deadline.Before(due)) {
-		due, ok = m.deadline, true
+	if m := g.out.head; m != nil {
+		if deadline := g.deadline(m); !ok || deadline.Before(due) {
+			due, ok = deadline, true
+		}
 	}
 	if !ok {
 		return // An alarm that is still set finds nothing to do.
@@ -208,7 +211,7 @@ func (g *group) ring() {
 		return
 	}
 	now := g.now()
-	for m := g.out.head; m != nil && !m.deadline.After(now); m = g.out.head {
+	for m := g.out.head; m != nil && !g.deadline(m).After(now); m = g.out.head {
 		g.metrics.expired.Inc()
 		g.again(m)
 	}
@@ -217,6 +220,9 @@ func (g *group) ring() {
 	}
 	g.settle()
 }
+
+// deadline returns when the time of a message that was handed out is over.
+func (g *group) deadline(m *message) time.Time { return m.given.Add(g.Settings.MessageTimeout) }
 
 // takeNext returns the message to be handed out next: what is tried again first,
 // oldest first, then what was replayed, then what is new. The caller holds mu.
@@ -233,11 +239,10 @@ func (g *group) takeNext() *message {
 func (g *group) mayHandOut() bool { return g.unanswered.n+g.unansweredReplays.n < maxUnanswered }
 
 // handOut gives a message away. The caller holds mu.
-func (g *group) handOut(m *message, to *Connection, now time.Time) Message {
+func (g *group) handOut(m *message, to *Connection, now time.Time) {
 	fresh := m.state == buffered
 	g.listOf(m).remove(m)
 	g.figures.handedOut()
-	g.metrics.delivered.Inc()
 	if m.first.IsZero() {
 		m.first = now
 	}
@@ -247,18 +252,17 @@ func (g *group) handOut(m *message, to *Connection, now time.Time) Message {
 	if fresh {
 		// Of two events with one id the second is handed out and forgotten: an
 		// answer could not tell which it means.
-		if _, twice := g.tracked[m.ID]; twice {
+		if _, twice := g.tracked[m.id]; twice {
 			m.state = done
-			return m.Message
+			return
 		}
 		g.track(m)
 	}
-	m.state, m.to, m.given, m.deadline = outstanding, to, now, now.Add(g.Settings.MessageTimeout)
+	m.state, m.to, m.given = outstanding, to, now
 	g.out.pushBack(m)
 	if to != nil {
 		to.took(m)
 	}
-	return m.Message
 }
 
 // track remembers a message until it is answered. The caller holds mu.
@@ -266,7 +270,7 @@ func (g *group) track(m *message) {
 	if g.tracked == nil {
 		g.tracked = make(map[event.ID]*message)
 	}
-	g.tracked[m.ID] = m
+	g.tracked[m.id] = m
 	if m.replayed {
 		g.unansweredReplays.insertByNumber(m)
 	} else {
@@ -302,7 +306,7 @@ func (g *group) takeBack(m *message) {
 // forget ends a message that is in no list by its place any more. The caller holds mu.
 func (g *group) forget(m *message) {
 	m.state = done
-	delete(g.tracked, m.ID)
+	delete(g.tracked, m.id)
 	if len(g.tracked) == 0 {
 		g.tracked = nil // An idle group keeps no large map.
 	}
@@ -324,36 +328,28 @@ func (g *group) wait(m *message) {
 // was done often enough. The caller holds mu.
 func (g *group) again(m *message) {
 	g.takeBack(m)
-	if m.Retries >= g.Settings.MaxRetryCount {
+	if m.retries >= g.Settings.MaxRetryCount {
 		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
 		return
 	}
-	m.Retries++
+	m.retries++
 	g.metrics.retried.Inc()
 	g.wait(m)
 }
 
 // read hands out at most count messages to a reader that pulls.
-func (g *group) read(ctx context.Context, count int) []Message {
-	g.mu.Lock()
-	g.figures.asked = g.now()
-	got := g.pull(nil, count)
-	g.mu.Unlock()
-	if len(got) > 0 {
-		return got
-	}
-	// Nothing is buffered. What was appended a moment ago shall not be missed for
-	// that reason, so the stream is looked at here and now.
-	for len(got) < count && g.readable(ctx) {
-		progress, err := g.fill(ctx)
-		if err != nil || !progress {
-			break // The one that reads ahead meets the same error, and deals with it.
-		}
+func (g *group) read(ctx context.Context, count int) (got []Message) {
+	for {
 		g.mu.Lock()
+		g.figures.asked = g.now()
 		got = g.pull(got, count)
 		g.mu.Unlock()
+		// When the buffer holds too few, what was appended a moment ago or had no room in
+		// it shall not be missed for that reason: the stream is looked at here and now.
+		if len(got) == count || !g.refill(ctx) {
+			return got
+		}
 	}
-	return got
 }
 
 // pull adds messages until there are count. The caller holds mu.
@@ -361,8 +357,10 @@ func (g *group) pull(got []Message, count int) []Message {
 	if g.closed || !g.loaded {
 		return got
 	}
-	if n := min(count-len(got), g.retry.n+g.replays.n+g.buffer.n); got == nil && n > 0 {
-		got = make([]Message, 0, n)
+	had, n := len(got), min(count-len(got), g.retry.n+g.replays.n+g.buffer.n)
+	got = slices.Grow(got, n)
+	if g.tracked == nil && n > 0 {
+		g.tracked = make(map[event.ID]*message, n)
 	}
 	now := g.now()
 	for len(got) < count {
@@ -370,8 +368,10 @@ func (g *group) pull(got []Message, count int) []Message {
 		if m == nil {
 			break
 		}
-		got = append(got, g.handOut(m, nil, now))
+		g.handOut(m, nil, now)
+		got = append(got, m.handed())
 	}
+	g.metrics.delivered.Add(uint64(len(got) - had))
 	g.settle()
 	return got
 }
@@ -381,12 +381,18 @@ func (g *group) ack(ids []event.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	acknowledged := uint64(0)
+	var next *message // Most are answered in the order in which they were handed out.
 	for _, id := range ids {
-		if m := g.tracked[id]; m != nil && m.state == outstanding {
-			g.takeBack(m)
-			g.forget(m)
-			acknowledged++
+		m := next
+		if m == nil || m.id != id {
+			if m = g.tracked[id]; m == nil || m.state != outstanding {
+				continue
+			}
 		}
+		next = g.out.next(m)
+		g.takeBack(m)
+		g.forget(m)
+		acknowledged++
 	}
 	g.metrics.acknowledged.Add(acknowledged)
 	g.settle()

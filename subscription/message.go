@@ -17,27 +17,35 @@ const (
 	done                     // answered: the group has forgotten it
 )
 
-// message is one message of a group. All of it is guarded by the group's mutex,
-// but for what is in the Message, which only Retries of is ever changed.
+// message is one message of a group, guarded by the group's mutex. A group holds
+// very many of them.
 type message struct {
-	Message
+	id     event.ID
+	event  *event.Resolved // never changed
+	number int64           // in the subscribed stream, or in the stream of replays
+	before int64           // number of the message before it, -1: none
+	seq    int64           // how many messages were read since the group was loaded, with this one
 
-	number   int64 // in the subscribed stream, or in the stream of replays
+	retries  int
+	bucket   int16 // of a pinned strategy, -1: none yet
 	replayed bool  // it comes from the parked stream
-	before   int64 // number of the message before it, -1: none
-	seq      int64 // how many messages were read since the group was loaded, with this one
-	bucket   int   // of a pinned strategy, -1: none yet
-
 	state    state
-	first    time.Time // when it was handed out first
-	given    time.Time // when it was handed out last
-	deadline time.Time
+	first    time.Time   // when it was handed out first
+	given    time.Time   // when it was handed out last
 	to       *Connection // who has it; nil: a reader that pulled
-	reason   string      // why it is parked
-	parkedID event.ID    // of the event that parks it
+	givenUp  *givenUp    // parking only
 
 	links [2]link
 }
+
+// givenUp is what is stored of a message that is being parked.
+type givenUp struct {
+	reason string
+	id     event.ID // of the event that parks it
+}
+
+// handed returns the message as consumers get it.
+func (m *message) handed() Message { return Message{ID: m.id, Event: *m.event, Retries: m.retries} }
 
 type link struct{ prev, next *message }
 

@@ -27,7 +27,7 @@ type parkedMetadata struct {
 // giveUp takes a message that is in no list by its place out of the group, to be
 // parked. The caller holds mu.
 func (g *group) giveUp(m *message, reason string) {
-	m.state, m.reason, m.parkedID = parking, reason, newID()
+	m.state, m.givenUp = parking, &givenUp{reason: reason, id: newID()}
 	g.parking.pushBack(m)
 }
 
@@ -103,19 +103,19 @@ func (g *group) parkedEvents(batch []*message) []event.Proposed {
 	all := make([]event.Proposed, len(batch))
 	added := g.now().UTC().Format("2006-01-02T15:04:05.0000000Z07:00")
 	for i, m := range batch {
-		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.reason, Number: subscribedNumber(m)})
+		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.givenUp.reason, Number: subscribedNumber(m)})
 		if err != nil {
 			panic(err) // Texts and numbers always have a form in JSON.
 		}
-		all[i] = event.Proposed{ID: m.parkedID, Type: event.TypeLink, Data: parkedData(m), Metadata: metadata}
+		all[i] = event.Proposed{ID: m.givenUp.id, Type: event.TypeLink, Data: parkedData(m), Metadata: metadata}
 	}
 	return all
 }
 
 // parkedData is a link to the event that was delivered.
 func parkedData(m *message) []byte {
-	e := &m.Event
-	if e.Link == event.LinkDead && len(e.Data) <= parkLinkSize {
+	e := m.event
+	if e.Link == event.LinkDead && !e.Bare && len(e.Data) <= parkLinkSize {
 		return e.Data
 	}
 	of := e.Event()
@@ -128,8 +128,8 @@ func subscribedNumber(m *message) int64 {
 		return m.number
 	}
 	var was parkedMetadata
-	if json.Unmarshal(m.Event.Metadata, &was) != nil {
-		return m.Event.TargetNumber
+	if json.Unmarshal(m.event.Metadata, &was) != nil {
+		return m.event.TargetNumber
 	}
 	return was.Number
 }

@@ -144,6 +144,24 @@ func TestReplay(t *testing.T) {
 			b.lead()
 			b.is("what is replayed after a change of leader", b.info().RetryBuffer, 0)
 		}},
+		{"whoever asked for it finds them at once", func(b *bench) {
+			b.store.add("s", 3)
+			b.create(nil)
+			b.parkAll(1, 0)
+			b.must(b.Replay(b.ctx, b.key, -1))
+			b.take(9, 1, 0, 2)
+		}},
+		{"nobody waits longer than the first try for a store that does not write", func(b *bench) {
+			b.store.add("s", 1)
+			b.create(nil)
+			b.parkAll(0)
+			b.store.beforeWrite.set(always(errInjected))
+			b.must(b.Replay(b.ctx, b.key, -1))
+			b.take(9)
+			b.store.beforeWrite.set(nil)
+			b.pass(time.Minute)
+			b.take(9, 0)
+		}},
 		{"up to a number", func(b *bench) {
 			b.store.add("s", 3)
 			b.create(nil)

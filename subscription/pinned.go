@@ -11,15 +11,16 @@ const buckets = 1024
 // pinned gives messages with the same text to the same connection for as long as
 // that is there. Texts are hashed into buckets, which connections own.
 type pinned struct {
-	g        *group
-	text     func(e *event.Resolved) string
-	owner    [buckets]*Connection // nil: nobody needed the bucket yet
-	inFlight [buckets]int
+	g    *group
+	text func(e *event.Resolved) string
+	// Both are nil while nobody is connected: most groups have readers that pull.
+	owner    []*Connection // by bucket; nil: nobody needed the bucket yet
+	inFlight []int         // by bucket
 }
 
 func (p *pinned) choose(m *message) (to *Connection, full bool) {
 	if m.bucket < 0 {
-		m.bucket = int(hash32([]byte(p.text(&m.Event))) % buckets)
+		m.bucket = int16(hash32([]byte(p.text(p.g.whole(m.event)))) % buckets)
 	}
 	c := p.owner[m.bucket]
 	if c == nil {
@@ -28,7 +29,7 @@ func (p *pinned) choose(m *message) (to *Connection, full bool) {
 				c = other
 			}
 		}
-		p.give(m.bucket, c)
+		p.give(int(m.bucket), c)
 	}
 	if c.free() {
 		return c, false
@@ -53,6 +54,9 @@ func (p *pinned) give(bucket int, c *Connection) {
 // joined moves buckets to a new connection until the others have no more than an
 // even share, first those that have no messages in flight.
 func (p *pinned) joined(c *Connection) {
+	if p.owner == nil {
+		p.owner, p.inFlight = make([]*Connection, buckets), make([]int, buckets)
+	}
 	owned := 0
 	for _, other := range p.g.connections {
 		owned += other.buckets
@@ -76,10 +80,30 @@ func (p *pinned) left(c *Connection) {
 			p.give(b, nil)
 		}
 	}
+	if len(p.g.connections) == 0 {
+		p.owner, p.inFlight = nil, nil
+	}
 }
 
 func (p *pinned) handed(m *message)   { p.inFlight[m.bucket]++ }
 func (p *pinned) returned(m *message) { p.inFlight[m.bucket]-- }
+
+// whole returns the event that consumers are after with its payload, where that
+// was left out. One whose payload is gone is as good as one without.
+func (g *group) whole(e *event.Resolved) *event.Resolved {
+	of := e.Event()
+	if !of.Bare {
+		return e
+	}
+	full := *of
+	if err := g.store.ReadPayload(g.ctx, &full); err != nil {
+		return e
+	}
+	if e.Target == nil {
+		return &event.Resolved{Record: full}
+	}
+	return &event.Resolved{Record: e.Record, Link: e.Link, Target: &full, TargetStream: e.TargetStream, TargetNumber: e.TargetNumber}
+}
 
 // sourceStream returns the stream that an event came from: that of the target of
 // a link, also where the link was not resolved.

@@ -41,24 +41,35 @@ func (g *group) replay(ctx context.Context, stopAt int64) error {
 		target = min(target, stopAt)
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if target <= from || g.replaying || !g.loaded || g.closed {
+		g.mu.Unlock()
 		return nil
 	}
 	g.replayTarget = target
 	g.figures.replays.Add(1)
 	g.metrics.replays.Inc()
-	g.begin(&g.replaying, func() { g.fetchParked(from, target) })
+	tried := make(chan struct{})
+	g.begin(&g.replaying, func() { g.fetchParked(from, target, tried) })
+	g.mu.Unlock()
+	select {
+	case <-tried: // Whoever reads now finds the first of them.
+	case <-g.ctx.Done():
+	case <-ctx.Done(): // It goes on all the same.
+	}
 	return nil
 }
 
 // fetchParked moves parked messages to the stream of replays and into memory,
 // page by page. A crash at any moment leaves each of them in one of the two
-// streams, or in both: see DESIGN.md.
-func (g *group) fetchParked(from, target int64) {
+// streams, or in both: see DESIGN.md. It closes tried when the first page was
+// moved, or could not be moved yet.
+func (g *group) fetchParked(from, target int64, tried chan<- struct{}) {
 	var p pauser
-	for from < target {
+	for first := true; from < target; first = false {
 		next, err := g.fetchPage(from, target)
+		if first {
+			close(tried)
+		}
 		if g.ctx.Err() != nil {
 			return
 		}
@@ -97,7 +108,7 @@ func (g *group) fetchPage(from, target int64) (next int64, err error) {
 	ctx, cancel := context.WithTimeout(g.ctx, g.timeout)
 	defer cancel()
 	page, err := g.store.ReadStream(ctx, event.StreamRead{
-		Stream: g.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), ResolveLinks: true,
+		Stream: g.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), ResolveLinks: true, MaxPayload: groupPayload,
 	})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
@@ -114,6 +125,9 @@ func (g *group) fetchPage(from, target int64) (next int64, err error) {
 		w := event.Write{Stream: g.replayingStream(), ExpectedVersion: event.AnyVersion, Events: make([]event.Proposed, len(page.Events))}
 		for i := range page.Events {
 			e := &page.Events[i].Record
+			if err := g.complete(ctx, e); err != nil {
+				return from, err
+			}
 			w.Events[i] = event.Proposed{ID: e.ID, Type: e.Type, Data: e.Data, Metadata: withParkedNumber(e)}
 		}
 		written, err := g.store.Write(ctx, &w)
@@ -132,6 +146,17 @@ func (g *group) fetchPage(from, target int64) (next int64, err error) {
 	g.settle()
 	g.mu.Unlock()
 	return next, nil
+}
+
+// complete reads what a page left out of a record that the group itself needs.
+func (g *group) complete(ctx context.Context, r *event.Record) error {
+	if !r.Bare {
+		return nil
+	}
+	if err := g.store.ReadPayload(ctx, r); err != nil {
+		return fmt.Errorf("read event %d of stream %s: %w", r.Number, r.Stream, err)
+	}
+	return nil
 }
 
 func withParkedNumber(e *event.Record) []byte {
@@ -154,7 +179,7 @@ func (g *group) addReplays(batch []replayed) {
 		if g.tracked[r.event.ID] != nil {
 			continue // It was fetched by a try that was thought to have failed.
 		}
-		m := &message{Message: Message{ID: r.event.ID, Event: r.event}, number: r.number, replayed: true, before: -1, bucket: -1, state: waiting}
+		m := &message{id: r.event.ID, event: &r.event, number: r.number, replayed: true, before: -1, bucket: -1, state: waiting}
 		g.track(m)
 		g.replays.insertByNumber(m)
 	}
@@ -175,12 +200,15 @@ func (g *group) readReplays(ctx context.Context) (all []replayed, err error) {
 	g.trimmed, g.replayEnd = from, info.Last+1 // Nobody else looks at them before the group is loaded.
 	moved := int64(-1)
 	for from <= info.Last {
-		page, err := g.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: from, Count: replayBatch, ResolveLinks: true})
+		page, err := g.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: from, Count: replayBatch, ResolveLinks: true, MaxPayload: groupPayload})
 		if err != nil {
 			return nil, fmt.Errorf("read stream %s: %w", stream, err)
 		}
 		for _, e := range page.Events {
 			number := e.Number
+			if err := g.complete(ctx, &e.Record); err != nil {
+				return nil, err
+			}
 			var was struct {
 				Number *int64 `json:"parkedEventNumber"`
 			}

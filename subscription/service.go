@@ -181,7 +181,8 @@ func (s *Service) answer(k Key, do func(*group)) error {
 }
 
 // Replay begins to hand out again the parked messages whose number in the parked
-// stream is below stopAt; -1: all. While that is under way it does nothing.
+// stream is below stopAt; -1: all. It returns when the first of them can be read,
+// or cannot be moved yet. While that is under way it does nothing.
 func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
 	g, err := s.group(k)
 	if err != nil {

@@ -94,7 +94,7 @@ func (s *memStore) hidden(st *memStream, i *event.StreamInfo, n int64) bool {
 	return n < i.Metadata.MinVisible(i.Last) || st.gone[n] || old
 }
 
-func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {
+func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page event.StreamPage, err error) {
 	if err := s.beforeRead.call(ctx, r); err != nil {
 		return event.StreamPage{}, err
 	}
@@ -109,7 +109,23 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (event.St
 		return event.StreamPage{}, event.ErrStreamNotFound
 	}
 	st := s.streams[r.Stream]
-	page := event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
+	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
+	left := r.MaxPayload
+	bare := func(of event.Record) *event.Record {
+		if left -= len(of.Data) + len(of.Metadata); left < 0 && r.MaxPayload > 0 {
+			of.Data, of.Metadata, of.Bare, left = nil, nil, true, 0
+		}
+		return &of
+	}
+	defer func() {
+		for i := range page.Events {
+			e := &page.Events[i]
+			e.Record = *bare(e.Record)
+			if e.Target != nil {
+				e.Target = bare(*e.Target)
+			}
+		}
+	}()
 	add := func(n int64) {
 		if n >= 0 && n <= i.Last && !s.hidden(st, &i, n) {
 			page.Events = append(page.Events, s.resolveLocked(st.events[n], r.ResolveLinks))
@@ -130,6 +146,18 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (event.St
 	}
 	page.End = highest >= page.Min && (highest >= i.Last || len(page.Events) == 0 && s.hidden(st, &i, i.Last))
 	return page, nil
+}
+
+func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.streams[r.Stream]
+	if st.gone[r.Number] {
+		return event.ErrEventNotFound
+	}
+	full := &st.events[r.Number]
+	r.Data, r.Metadata, r.Bare = full.Data, full.Metadata, false
+	return nil
 }
 
 func (s *memStore) resolveLocked(rec event.Record, links bool) event.Resolved {

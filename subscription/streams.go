@@ -17,6 +17,8 @@ type Store interface {
 	// ReadStream reads a page. A stream that was never written, is soft-deleted or
 	// has only metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	// ReadPayload reads data and metadata of a record that a page left bare.
+	ReadPayload(ctx context.Context, r *event.Record) error
 	// ReadEvent reads one event; event.Head asks for the last visible one.
 	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
 	// StreamInfo tells what is known of a stream without reading its events. It is

@@ -31,7 +31,7 @@ type term struct {
 
 	mu          sync.RWMutex // guards what follows
 	closed      bool
-	definitions []definition // in the order of creation
+	definitions []*definition // in the order of creation
 	groups      map[Key]*group
 }
 
@@ -151,16 +151,16 @@ func (t *term) reconcile(ctx context.Context, drop bool) error {
 	if err != nil {
 		return err
 	}
-	for i := range stored {
+	for _, d := range stored {
 		// Of a group that another version stored it is not known what existed when it
 		// was created: what exists now did for certain not come later than now.
-		if d := &stored[i]; d.runs() && d.Settings.StartFrom < 0 && d.startAt < 0 {
+		if d.runs() && d.Settings.StartFrom < 0 && d.startAt < 0 {
 			if d.startAt, err = t.next(ctx, d.Stream); err != nil {
 				return err
 			}
 		}
 	}
-	wanted := map[Key]definition{}
+	wanted := map[Key]*definition{}
 	for _, d := range stored {
 		if d.runs() {
 			wanted[d.Key] = d
@@ -199,7 +199,7 @@ func (t *term) next(ctx context.Context, stream string) (int64, error) {
 }
 
 // begin starts a group, unless the term is over.
-func (t *term) begin(d definition) *group {
+func (t *term) begin(d *definition) *group {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -257,7 +257,7 @@ func (t *term) group(k Key) (*group, error) {
 // taken reports whether there is a group whose streams have the names that those
 // of k would have: of the same key, or of one with the same text.
 func (t *term) taken(k Key) bool {
-	return slices.ContainsFunc(t.definitions, func(d definition) bool {
+	return slices.ContainsFunc(t.definitions, func(d *definition) bool {
 		return d.Key == k && d.runs() || d.Key != k && d.Key.String() == k.String()
 	})
 }
@@ -267,8 +267,8 @@ func (t *term) all() []*group {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	all := make([]*group, 0, len(t.groups))
-	for i := range t.definitions {
-		if g := t.groups[t.definitions[i].Key]; g != nil && t.definitions[i].runs() {
+	for _, d := range t.definitions {
+		if g := t.groups[d.Key]; g != nil && d.runs() {
 			all = append(all, g)
 		}
 	}
@@ -277,7 +277,7 @@ func (t *term) all() []*group {
 
 // change stores another set of groups, which make builds from the present one.
 // The caller holds changing, and begins and drops the groups afterwards.
-func (t *term) change(ctx context.Context, by string, make func([]definition) []definition) error {
+func (t *term) change(ctx context.Context, by string, make func([]*definition) []*definition) error {
 	next := make(slices.Clone(t.definitions))
 	version, err := t.writeConfig(ctx, next, t.version, by)
 	if err != nil {
@@ -324,8 +324,8 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if t.taken(k) {
 		return ErrExists
 	}
-	d := definition{Key: k, Settings: set, startAt: -1}
-	if err := t.resolveStart(ctx, &d); err != nil {
+	d := &definition{Key: k, Settings: set, startAt: -1}
+	if err := t.resolveStart(ctx, d); err != nil {
 		return err
 	}
 	// What an earlier group of that name left must not become this one's, also when
@@ -333,9 +333,9 @@ func (t *term) create(ctx context.Context, k Key, set Settings, by string) error
 	if err := t.removeStreams(ctx, k); err != nil {
 		return err
 	}
-	err := t.change(ctx, by, func(all []definition) []definition {
+	err := t.change(ctx, by, func(all []*definition) []*definition {
 		// An entry of this name that cannot be run here gives way.
-		return append(slices.DeleteFunc(all, func(d definition) bool { return d.Key == k }), d)
+		return append(slices.DeleteFunc(all, func(d *definition) bool { return d.Key == k }), d)
 	})
 	if err != nil {
 		return err
@@ -367,12 +367,12 @@ func (t *term) update(ctx context.Context, k Key, set Settings, by string) error
 	if err := set.validateRest(); err != nil {
 		return err
 	}
-	d := definition{Key: k, Settings: set, startAt: -1}
-	if err := t.resolveStart(ctx, &d); err != nil {
+	d := &definition{Key: k, Settings: set, startAt: -1}
+	if err := t.resolveStart(ctx, d); err != nil {
 		return err
 	}
-	err = t.change(ctx, by, func(all []definition) []definition {
-		all[slices.IndexFunc(all, func(d definition) bool { return d.Key == k && d.runs() })] = d
+	err = t.change(ctx, by, func(all []*definition) []*definition {
+		all[slices.IndexFunc(all, func(d *definition) bool { return d.Key == k && d.runs() })] = d
 		return all
 	})
 	if err != nil {
@@ -396,8 +396,8 @@ func (t *term) remove(ctx context.Context, k Key, by string) error {
 	if err != nil {
 		return err
 	}
-	err = t.change(ctx, by, func(all []definition) []definition {
-		return slices.DeleteFunc(all, func(d definition) bool { return d.Key == k && d.runs() })
+	err = t.change(ctx, by, func(all []*definition) []*definition {
+		return slices.DeleteFunc(all, func(d *definition) bool { return d.Key == k && d.runs() })
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,80 @@
+package subscription_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+// large appends events of 2 MiB, each of them with one of two causes.
+func (b *bench) large(stream string, count int) {
+	w := event.Write{Stream: stream, ExpectedVersion: event.AnyVersion}
+	for i := range count {
+		w.Events = append(w.Events, event.Proposed{
+			ID: event.ID(uuid.New()), Type: "t", Data: bytes.Repeat([]byte{'x'}, 2<<20),
+			Metadata: fmt.Appendf(nil, `{"$correlationId":"cause %d"}`, i%2),
+		})
+	}
+	b.store.put(w)
+}
+
+// payload is what messages hold in memory.
+func payload(all []subscription.Message) (bytes int) {
+	for i := range all {
+		e := all[i].Event.Event()
+		bytes += len(e.Data) + len(e.Metadata)
+	}
+	return bytes
+}
+
+// TestLargeEvents: what a group holds of events that it read ahead, or handed out,
+// is bounded in bytes too.
+func TestLargeEvents(t *testing.T) {
+	t.Run("read", func(t *testing.T) {
+		run(t, func(b *bench) {
+			b.large("s", 60)
+			b.create(func(s *subscription.Settings) { s.StartFrom, s.BufferSize, s.ReadBatchSize = 0, 50, 25 })
+			all := b.take(60, upTo(0, 59)...)
+			if held := payload(all); held > 24<<20 {
+				t.Errorf("%d bytes are held", held)
+			}
+			b.ack(all[0])
+			// Again, parked and replayed, they are the same messages.
+			b.nack(subscription.Retry, all[1])
+			b.take(1, 1)
+			b.nack(subscription.Park, all[2], all[3])
+			b.is("parked", len(b.parked()), 2)
+			b.replay(-1)
+			again := b.take(5, 2, 3)
+			b.is("target", again[0].Event.Event().Stream, "s")
+			b.lead()
+			for _, m := range b.read(60) {
+				if e := m.Event.Event(); e.Stream != "s" {
+					t.Errorf("after a change of leaders event %d of %s came", e.Number, e.Stream)
+				}
+			}
+		})
+	})
+	t.Run("pinned by cause", func(t *testing.T) {
+		run(t, func(b *bench) {
+			b.create(func(s *subscription.Settings) {
+				s.Strategy, s.BufferSize, s.ReadBatchSize = subscription.PinnedByCorrelation, 50, 25
+			})
+			one, two := b.connect(20), b.connect(20)
+			b.large("s", 20)
+			for _, c := range []*subscription.Connection{one, two} {
+				ns := numbers(got(c))
+				for _, n := range ns {
+					if n%2 != ns[0]%2 {
+						t.Errorf("one connection got %v", ns)
+					}
+				}
+			}
+		})
+	})
+}
