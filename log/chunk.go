@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"sort"
 	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
@@ -270,17 +269,69 @@ func (c *chunk) mapEntry(i int, scratch *[]byte) (position, offset int64, err er
 }
 
 // search returns the index of the first entry of the position map that is at or behind a position.
+//
+// It guesses from how far the position lies between those that are known, brackets the
+// answer by widening steps around the guess, and does what is left by bisection:
+// mostly a few lines of the cache are looked at.
 func (c *chunk) search(position int64) (int, error) {
 	var scratch []byte
-	var failed error
-	i := sort.Search(c.mapEntries(), func(i int) bool {
-		at, _, err := c.mapEntry(i, &scratch)
-		if err != nil {
-			failed = err
+	lo, hi := 0, c.mapEntries() // lo <= answer <= hi
+	below, above := c.start(), c.footer.end
+	for range 4 {
+		if hi-lo <= 8 {
+			break
 		}
-		return at >= position
-	})
-	return i, failed
+		guess := hi - 1
+		if position < above && below < above { // Else it is behind all, or the map is damaged.
+			part := float64(max(position-below, 0)) / float64(above-below)
+			guess = min(lo+int(part*float64(hi-lo)), hi-1)
+		}
+		at, _, err := c.mapEntry(guess, &scratch)
+		if err != nil {
+			return 0, err
+		}
+		step := 4
+		if at < position {
+			lo, below = guess+1, at
+			for p := guess + step; p < hi; p += step {
+				if at, _, err = c.mapEntry(p, &scratch); err != nil {
+					return 0, err
+				}
+				if at >= position {
+					hi, above = p, at
+					break
+				}
+				lo, below = p+1, at
+				step *= 2
+			}
+			continue
+		}
+		hi, above = guess, at
+		for p := guess - step; p >= lo; p -= step {
+			if at, _, err = c.mapEntry(p, &scratch); err != nil {
+				return 0, err
+			}
+			if at < position {
+				lo, below = p+1, at
+				break
+			}
+			hi, above = p, at
+			step *= 2
+		}
+	}
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		at, _, err := c.mapEntry(mid, &scratch)
+		if err != nil {
+			return 0, err
+		}
+		if at < position {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, nil
 }
 
 // computeChecksum reads the whole complete file and returns what its checksum should be.

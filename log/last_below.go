@@ -75,6 +75,8 @@ func (s *numberSearch) search() (int64, error) {
 	// No ordinary event of the stream at or above high lies below the position, and
 	// it is not worth looking between what is known and low again.
 	low, high := int64(0), event.TombstoneNumber
+	// An event of the stream below the position, if no entry stands between it and low.
+	best := int64(-1)
 	// First downward from the newest event by growing steps: most often the position is
 	// near the log's end. Then by halves.
 	for step, halving := int64(1), false; low < high; {
@@ -91,12 +93,21 @@ func (s *numberSearch) search() (int64, error) {
 		case where == probeUnknown && !halving && to > 0:
 		default:
 			low, halving = to+1, true
+			switch where {
+			case probeBelow:
+				best = number
+			case probeUnknown:
+				best = -1
+			}
 		}
 		if step <= high/2 {
 			step *= 2
 		} else {
 			step = high
 		}
+	}
+	if best >= 0 {
+		return best, nil
 	}
 	return s.walk(high - 1)
 }

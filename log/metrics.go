@@ -50,6 +50,14 @@ func (r *reads) add(by uint64, events int, bytes int64) {
 	c.bytes.Add(uint64(bytes))
 }
 
+// count returns the events alone.
+func (r *reads) count() (events uint64) {
+	for i := range r {
+		events += r[i].events.Load()
+	}
+	return events
+}
+
 func (r *reads) sum() (events, bytes uint64) {
 	for i := range r {
 		events += r[i].events.Load()

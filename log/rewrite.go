@@ -171,7 +171,7 @@ func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
 	free, records, stubs := c.start(), 0, 0
 	for n := 1; ; n++ {
 		if n%yieldEvery == 0 {
-			GiveWay()
+			p.w.yielder.GiveWay()
 		}
 		if n%lookEvery == 0 {
 			if err := ctx.Err(); err != nil {

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -271,7 +274,7 @@ func TestRewriteSyncFails(t *testing.T) {
 	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 	l := mustOpen(t, o)
 	for i := range 6 {
-		write(t, l, m.frame(i == 5, ev("s", strings.Repeat("x", rewriteSyncEvery/2))))
+		write(t, l, m.frame(i == 5, ev("s", strings.Repeat("x", rewriteSyncAlone/2))))
 	}
 	for n := int64(1); ; n++ {
 		syncs.Store(0)
@@ -295,5 +298,68 @@ func TestRewriteSyncFails(t *testing.T) {
 	closeLog(t, l)
 	if open := counting.OpenFiles(); len(open) > 0 {
 		t.Fatalf("left open: %v", open)
+	}
+}
+
+// TestRewriteSyncsInParts: in small ones while the log is used, in large ones while it is not.
+func TestRewriteSyncsInParts(t *testing.T) {
+	m := newModel()
+	syncs := 0
+	o := testOptions(vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, scavengeSuffix) {
+			syncs++
+		}
+		return nil
+	}))
+	l := mustOpen(t, o)
+	const events = 3 * rewriteSyncAlone / rewriteBuffer
+	for i := range events {
+		write(t, l, m.frame(i == events-1, ev("s", strings.Repeat("x", rewriteBuffer))))
+	}
+	_, err := l.Rewrite(background, Rewrite{})
+	must(t, err)
+	if syncs < 3 || syncs > 5 {
+		t.Errorf("%d syncs while nobody uses the log", syncs)
+	}
+	syncs = 0
+	_, err = l.Rewrite(background, Rewrite{Keep: func(*Stored) bool {
+		write(t, l, m.frame(false, ev("other", "y")))
+		return true
+	}})
+	must(t, err)
+	if least := events * rewriteBuffer / rewriteSyncEvery; syncs < least {
+		t.Errorf("%d syncs while it is appended to, want %d", syncs, least)
+	}
+	verify(t, l, m.frames, nil)
+	closeLog(t, l)
+}
+
+func TestYielder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l := mustOpen(t, testOptions(vfs.NewMem()))
+		write(t, l, m.frame(false, ev("s", "x")))
+		y := l.Yielder()
+		expect := func(what string, want bool) {
+			t.Helper()
+			if got := y.InUse(); got != want {
+				t.Errorf("%s: in use is %v", what, got)
+			}
+		}
+		expect("at first", false)
+		write(t, l, m.frame(false, ev("s", "x")))
+		expect("right behind an append", true)
+		expect("asked again", true)
+		<-time.After(2 * usedLately)
+		expect("later", false)
+		_, err := l.ReadStream(event.StreamRead{Stream: "s", Count: 1})
+		must(t, err)
+		expect("right behind a read", true)
+		<-time.After(2 * usedLately)
+		expect("later", false)
+		closeLog(t, l)
+	})
+	if y := (Yielder{}); !y.InUse() {
+		t.Error("without a log")
 	}
 }

@@ -15,9 +15,14 @@ const (
 	// rewriteBuffer is how much of a rewritten file is gathered for one write.
 	rewriteBuffer = 128 << 10
 
-	// rewriteSyncEvery is how much of a rewritten file is synced at a time. Twice that may
-	// wait in memory for the disk: whoever syncs the Raft log meanwhile has to wait for that as well.
+	// rewriteSyncEvery is how much of a rewritten file is synced at a time while the log is
+	// used. Twice that may wait in memory for the disk: whoever syncs the Raft log meanwhile has to wait
+	// for that as well. It is a multiple of rewriteBuffer.
 	rewriteSyncEvery = 256 << 10
+
+	// rewriteSyncAlone is the same while nobody uses the log. Disks write much more in a
+	// second when it is synced in larger parts; what comes in the middle of one waits once.
+	rewriteSyncAlone = 4 << 20
 
 	// mapBlock is how many bytes of the position map are kept together.
 	mapBlock = mapEntrySize << 16
@@ -29,6 +34,7 @@ type rewrittenFile struct {
 	file    vfs.File
 	free    func() (int64, error) // of the volume
 	reserve int64
+	yielder Yielder
 
 	buf      []byte     // not yet written
 	written  int64      // bytes of the file
@@ -48,7 +54,7 @@ func (l *Log) createRewritten(path string, h *header, reserve int64) (*rewritten
 		return nil, fmt.Errorf("create temporary file: %w", err)
 	}
 	w := &rewrittenFile{
-		file: file, reserve: reserve, buf: make([]byte, 0, rewriteBuffer), sum: xxh3.New(),
+		file: file, reserve: reserve, yielder: l.Yielder(), buf: make([]byte, 0, rewriteBuffer), sum: xxh3.New(),
 		free: func() (int64, error) { return l.opts.FS.Free(filepath.Dir(path)) },
 	}
 	if err := w.checkSpace(); err != nil {
@@ -89,7 +95,7 @@ func (w *rewrittenFile) write(b []byte) error {
 
 // flush writes what was gathered.
 func (w *rewrittenFile) flush() error {
-	GiveWay()
+	w.yielder.GiveWay()
 	if _, err := w.sum.Write(w.buf); err != nil {
 		return err
 	}
@@ -98,7 +104,7 @@ func (w *rewrittenFile) flush() error {
 	}
 	w.written += int64(len(w.buf))
 	w.buf = w.buf[:0]
-	if w.written-w.begun < rewriteSyncEvery {
+	if n := w.written - w.begun; n < rewriteSyncEvery || n < rewriteSyncAlone && !w.yielder.InUse() {
 		return nil
 	}
 	if err := w.awaitSync(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -86,12 +87,17 @@ func (l *Log) StreamAt(dst []byte, position int64) (name []byte, ok bool, err er
 	return v.streamAt(dst, position)
 }
 
+// scratches are what records are read into where files are not mapped.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
 func (v view) streamAt(dst []byte, position int64) (_ []byte, ok bool, err error) {
 	defer guardFaults(&err)()
 	if v.inVoid(position) {
 		return dst, false, nil
 	}
-	it, err := v.itemAt(position, new([]byte))
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
+	it, err := v.itemAt(position, scratch)
 	if err != nil {
 		if err = v.explain(position, false, err); errors.Is(err, event.ErrBadPosition) {
 			return dst, false, nil

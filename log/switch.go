@@ -51,8 +51,9 @@ func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err err
 		return info, errors.Join(c.corrupt(-1, "the new chunk is not complete"), c.close())
 	}
 	first, last, footer := c.header.first, c.header.last, c.footer
+	y := l.Yielder()
 	sum, err := c.computeChecksum(func(b []byte, at int64) error {
-		GiveWay()
+		y.GiveWay()
 		return readFull(c.file, b, at)
 	})
 	if err == nil && sum != footer.checksum {

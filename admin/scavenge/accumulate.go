@@ -53,7 +53,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 		a := accumulator{r: r, tx: tx, chunk: number, oldest: math.MaxInt64, newest: math.MinInt64, places: map[string]int{}}
 		start := int64(number) * eventlog.ChunkSize
 		paced := start
-		var y yielder
+		y := r.yielder()
 		err := r.log.Scan(ctx, start, start+eventlog.ChunkSize, func(rec *eventlog.Stored) error {
 			if rec.Position-paced >= paceBytes {
 				r.did(rec.Position - paced)
@@ -111,9 +111,7 @@ type noted struct {
 	position  int64
 	tombstone bool
 
-	// What the newest of it limits.
-	maxCount, truncateBefore int64
-	maxAge                   time.Duration
+	limits // of the newest of it
 }
 
 func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
@@ -145,11 +143,10 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 		n.metadata, n.first = true, rec.Number
 	}
 	n.number, n.position = rec.Number, rec.Position
-	n.maxCount, n.maxAge, n.truncateBefore = 0, 0, 0
+	n.limits = limits{}
 	// What is said about a metadata stream has no effect.
 	if !bytes.HasPrefix(name, []byte("$$")) {
-		m := event.ParseMetadata(rec.Data)
-		n.maxCount, n.maxAge, n.truncateBefore = m.MaxCount, m.MaxAge, m.TruncateBefore
+		n.limits = limitsOf(rec.Data)
 	}
 	return nil
 }
@@ -157,7 +154,7 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 // flush tells the database what was noted.
 func (a *accumulator) flush(ctx context.Context) error {
 	void := int64(0) // records of this chunk that count no more
-	var y yielder
+	y := a.r.yielder()
 	for i, name := range slices.Sorted(maps.Keys(a.places)) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()

@@ -28,7 +28,7 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 		return err
 	}
 	r.begin(active, "streams")
-	var y yielder
+	y := r.yielder()
 	k := calculator{r: r, times: timed(chunks), weights: map[int]int64{}}
 	for after := c.Stream; ; {
 		batch, err := r.db.Next(ctx, after, calculateBatch, state.Active)

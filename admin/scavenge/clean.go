@@ -9,6 +9,9 @@ import (
 // clean forgets streams about which nothing more can change, unless chunks were
 // left as they are from which their events still have to go.
 func (r *run) clean(ctx context.Context, _ *checkpoint) error {
+	if err := r.forget(); err != nil {
+		return err
+	}
 	weights, err := r.weights()
 	if err != nil {
 		return err

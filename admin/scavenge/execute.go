@@ -1,8 +1,8 @@
 package scavenge
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,7 +13,7 @@ import (
 )
 
 // execute rewrites the complete chunk files below the point that weigh enough.
-func (r *run) execute(ctx context.Context, c *checkpoint) (err error) {
+func (r *run) execute(ctx context.Context, c *checkpoint) error {
 	files, err := r.filesBelowPoint()
 	if err != nil {
 		return err
@@ -32,12 +32,11 @@ func (r *run) execute(ctx context.Context, c *checkpoint) (err error) {
 			weights[f.First] += weightCertain * int64(f.Stubs)
 		}
 	}
-	decisions, err := r.db.Decisions(ctx)
+	decisions, err := r.decided(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, decisions.Close()) }()
-	x := executor{r: r, keep: keeper{r.point.Position, decisions}, weights: weights, at: *c}
+	x := executor{r: r, decisions: decisions, weights: weights, at: *c}
 	for _, f := range files {
 		if f.Last > c.Chunk {
 			x.files = append(x.files, f)
@@ -86,26 +85,54 @@ func (r *run) weights() (map[int]int64, error) {
 	return weights, nil
 }
 
-// keeper says which events stay. Several threads may ask at once.
+// decided returns what has to go. It is written down once a run: between
+// calculation and cleaning nothing about streams changes.
+func (r *run) decided(ctx context.Context) (_ *state.Decisions, err error) {
+	if r.decisions == nil {
+		r.decisions, err = r.db.Decisions(ctx)
+	}
+	return r.decisions, err
+}
+
+// forget gives back what decided made.
+func (r *run) forget() error {
+	if r.decisions == nil {
+		return nil
+	}
+	d := r.decisions
+	r.decisions = nil
+	return d.Close()
+}
+
+// keeper says which events of a file stay.
 type keeper struct {
 	point     int64
 	decisions *state.Decisions
+
+	// Events of one stream are often neighbours: what was decided about the last one.
+	stream   []byte
+	decision state.Decision
+	some     bool // of it goes
 }
 
 func (k *keeper) keep(rec *eventlog.Stored) bool {
 	if rec.Position >= k.point {
 		return true
 	}
-	d, ok := k.decisions.Find(rec.Stream)
-	return !ok || rec.Number >= d.Discard && (rec.Number >= d.Maybe || rec.Time >= d.Cutoff)
+	if k.stream == nil || !bytes.Equal(k.stream, rec.Stream) {
+		k.stream = append(k.stream[:0], rec.Stream...)
+		k.decision, k.some = k.decisions.Find(rec.Stream)
+	}
+	d := &k.decision
+	return !k.some || rec.Number >= d.Discard && (rec.Number >= d.Maybe || rec.Time >= d.Cutoff)
 }
 
 // executor works on chunk files, with several threads if it is asked to.
 type executor struct {
-	r       *run
-	keep    keeper
-	weights map[int]int64
-	files   []eventlog.ChunkInfo
+	r         *run
+	decisions *state.Decisions
+	weights   map[int]int64
+	files     []eventlog.ChunkInfo
 
 	mu   sync.Mutex // guards what follows, and the writing of checkpoints
 	next int        // in files: the first that nobody has taken
@@ -180,8 +207,9 @@ func executed(weight int64, threshold int) bool {
 func (x *executor) execute(ctx context.Context, i int) (err error) {
 	r, f := x.r, x.files[i]
 	begun := time.Now()
-	defer x.keep.decisions.Guard(&err)()
-	done, err := r.rewrite(ctx, f.First, f.Last, x.keep.keep)
+	defer x.decisions.Guard(&err)()
+	k := keeper{point: r.point.Position, decisions: x.decisions}
+	done, err := r.rewrite(ctx, f.First, f.Last, k.keep)
 	took := time.Since(begun)
 	if err != nil {
 		// With ctx over it is the error of another thread, or a stop.

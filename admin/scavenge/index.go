@@ -2,7 +2,6 @@ package scavenge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
@@ -15,18 +14,17 @@ import (
 // still in chunks that were not executed: what a stream's metadata hid when it was
 // decided never comes back.
 func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
-	decisions, err := r.db.Decisions(ctx)
+	decisions, err := r.decided(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, decisions.Close()) }()
 	defer decisions.Guard(&err)()
 	total := int64(0)
 	for _, t := range r.log.Index().Tables() {
 		total += t.Entries
 	}
 	r.begin(total, "entries")
-	k := indexKeeper{point: r.point.Position, log: r.log, decisions: decisions}
+	k := indexKeeper{point: r.point.Position, log: r.log, decisions: decisions, yielder: r.yielder()}
 	err = r.log.Index().Scavenge(ctx, index.ScavengeOptions{
 		Keep: k.keep,
 		Pace: func(ctx context.Context, entries int64) error {

@@ -52,11 +52,16 @@ const (
 )
 
 // yielder counts steps of one goroutine.
-type yielder int
+type yielder struct {
+	log   eventlog.Yielder
+	steps int
+}
+
+func (r *run) yielder() yielder { return yielder{log: r.log.Yielder()} }
 
 func (y *yielder) every(n int) {
-	if *y++; int(*y) >= n {
-		*y = 0
-		eventlog.GiveWay()
+	if y.steps++; y.steps >= n {
+		y.steps = 0
+		y.log.GiveWay()
 	}
 }

@@ -28,8 +28,9 @@ type run struct {
 	history *history.Run
 	pace    pacer
 
-	db    *state.DB
-	point Point
+	db        *state.DB
+	decisions *state.Decisions // from it, nil: not needed yet, or no more
+	point     Point
 
 	erase    bool // chunks were executed: the Raft log has to forget what was in them
 	maxChunk int  // highest logical chunk in a file that was executed
@@ -111,7 +112,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.db.Close()) }()
+	defer func() { err = errors.Join(err, r.forget(), r.db.Close()) }()
 	c, err := r.choose(ctx)
 	if err != nil || c == nil {
 		return err

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -8,10 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/zeebo/xxh3"
+	"golang.org/x/sys/unix"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -105,6 +108,50 @@ func BenchmarkReplaceStream(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+}
+
+// BenchmarkPutSorted stores metadata in batches as large as those of the
+// accumulation, each in the order of the names, of streams that are new, and then of them again.
+func BenchmarkPutSorted(b *testing.B) {
+	const batch, n = 1 << 16, 1 << 20
+	d := benchDB(b)
+	var names [][]byte
+	for i := range n {
+		names = append(names, benchName(nil, i))
+	}
+	for from := 0; from < n; from += batch {
+		slices.SortFunc(names[from:from+batch], bytes.Compare)
+	}
+	b.ResetTimer()
+	var before, after unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		for from := 0; from < n; from += batch {
+			err := d.Update(b.Context(), func(tx *Tx) error {
+				for i, name := range names[from : from+batch] {
+					if _, _, err := tx.Stream(name); err != nil {
+						return err
+					}
+					s := benchStream(i)
+					if err := tx.PutStream(name, &s); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
+		b.Fatal(err)
+	}
+	cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/stream")
+	b.ReportMetric(float64(cpu)/float64(b.N)/n, "cpu-ns/stream")
 }
 
 func BenchmarkDecisionsBuild(b *testing.B) {

@@ -91,6 +91,7 @@ type DB struct {
 	turn    chan struct{}
 	conn    *sqlite3.Conn
 	st      statements
+	block   block  // of the transaction under way
 	encoded []byte // scratch
 	damaged error  // the file is damaged: Close removes it
 	closed  bool

@@ -64,11 +64,13 @@ func TestDamaged(t *testing.T) {
 		{"a bit of the schema", overwrite(500, "\x01")},
 		{"zeroes", overwrite(0, strings.Repeat("\x00", 1024))},
 		{"newer schema", nil},
+		{"older schema", nil},
 		{"other application", nil},
 		{"other tables", nil},
 	}
 	sql := map[string]string{
-		"newer schema":      `PRAGMA user_version=2`,
+		"newer schema":      `PRAGMA user_version=3`,
+		"older schema":      `PRAGMA user_version=1`,
 		"other application": `PRAGMA application_id=7`,
 		"other tables":      `DROP TABLE chunks; CREATE TABLE chunks (number INTEGER PRIMARY KEY)`,
 	}

@@ -130,21 +130,19 @@ func (d *DB) decisions(ctx context.Context) (*Decisions, error) {
 
 // decided gives put all decisions.
 func (d *DB) decided(put func(name []byte, decision Decision) error) error {
-	st := d.st.allDecided
 	meta := []byte("$$")
-	return rows(st, func() error {
-		var s Stream
-		if err := d.decode(st, &s); err != nil {
-			return err
+	var s Stream
+	return d.walk(nil, func(e *entry) error {
+		if err := s.decode(e.data); err != nil {
+			return d.damage(err)
 		}
-		name := st.ColumnRawBlob(2)
 		if s.Discard > 0 || s.Maybe > 0 {
-			if err := put(name, Decision{Discard: max(s.Discard, 0), Maybe: max(s.Maybe, 0), Cutoff: s.Cutoff}); err != nil {
+			if err := put(e.name, Decision{Discard: max(s.Discard, 0), Maybe: max(s.Maybe, 0), Cutoff: s.Cutoff}); err != nil {
 				return err
 			}
 		}
 		if s.MetaDiscard > 0 {
-			meta = append(meta[:2], name...)
+			meta = append(meta[:2], e.name...)
 			return put(meta, Decision{Discard: s.MetaDiscard})
 		}
 		return nil

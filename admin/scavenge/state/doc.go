@@ -7,20 +7,28 @@
 // `<index>/scavenging/scavenging.db` is an SQLite database of three tables:
 //
 //	chunks   number, weight, oldest, newest   a logical chunk; times in ns, NULL when unknown
-//	streams  name, status, decides, data      a stream, by name, without rowid
+//	streams  first, data                      streams, many in a row, without rowid
 //	vals     key, value                       small things such as the checkpoint
 //
-// streams.status is 0 active, 1 archived, 2 spent. decides is 1 when Discard,
-// Maybe or MetaDiscard is above 0. data are the other fields of Stream, packed,
-// because a run touches millions of rows and each column costs a call:
+// A row of streams has all whose names are at or behind first and before the first of the
+// next row; one with an empty first may be missing. data are the streams by rising
+// name, at most 3800 bytes unless it is one stream alone:
 //
-//	flags    uvarint  bits 0-8: which of the fields below are there; bit 9: tombstone
+//	length   uvarint  of the name
+//	name
+//	length   byte     of the rest
+//	flags    uvarint  bits 0-8: which of the fields below are there; bit 9: tombstone;
+//	                  bits 10-11: status, 0 active, 1 archived, 2 spent
 //	fields   varints  MetaNumber, MetaPosition (absent: -1), MaxCount, MaxAge (ns),
 //	                  TruncateBefore, Discard, Maybe, Cutoff (ns), MetaDiscard (absent: 0)
 //
-// PRAGMA application_id is 0x416e5363, user_version the version of all this.
-// There is no index by status: going through the active streams reads all of
-// them once, which costs less than keeping the index while they are collected.
+// A run touches millions of streams, nearly always in the order of their names. SQLite then
+// reads and stores each row once, for all streams in it: a row for each
+// stream cost a microsecond or two a call. Rows that were emptied go; those that have become small stay so.
+//
+// PRAGMA application_id is 0x416e5363, user_version the version of all this. Version 1 had
+// a row for each stream. There is no index by status: going through the active
+// streams reads all of them once, which costs less than keeping the index while they are collected.
 //
 // The last eight bytes of each page are its checksum (SQLite's cksumvfs). A file
 // with a damaged page, of another version, or that is no such database, is

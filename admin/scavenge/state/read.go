@@ -1,7 +1,9 @@
 package state
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ncruces/go-sqlite3"
@@ -80,34 +82,54 @@ func (d *DB) Chunks() (chunks []Chunk, err error) {
 	return chunks, err
 }
 
+// errEnough ends walk.
+var errEnough = errors.New("enough")
+
+// walk gives f all streams by rising name, from the first of the row of a name on.
+// They are borrowed until it returns. It is for whoever has the turn.
+func (d *DB) walk(from []byte, f func(e *entry) error) error {
+	st := d.st.rowsFrom
+	if err := st.BindBlob(1, from); err != nil {
+		return err
+	}
+	err := rows(st, func() error {
+		err := eachEntry(st.ColumnRawBlob(0), f)
+		if errors.Is(err, errBlock) {
+			err = d.damage(err)
+		}
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
 // Next returns up to limit streams of a status by rising name, from the first
 // whose name is greater than after; nil stands before all. Names compare byte by
 // byte. Fewer than limit are the last. Going through all streams of a status
 // reads all streams once.
 func (d *DB) Next(ctx context.Context, after []byte, limit int, status Status) (streams []Named, err error) {
+	var names []byte // memory of several
 	err = d.query(ctx, "streams", func() error {
-		streams, err = d.named(after, limit, status)
-		return err
-	})
-	return streams, err
-}
-
-// named is Next for whoever has the turn.
-func (d *DB) named(after []byte, limit int, status Status) (streams []Named, err error) {
-	st := d.st.first
-	if after != nil {
-		st = d.st.next
-		err = st.BindBlob(3, after)
-	}
-	err = bindAll(err, st.BindInt64(1, int64(status)), st.BindInt64(2, int64(limit)))
-	if err != nil {
-		return nil, err
-	}
-	err = rows(st, func() error {
-		s := Named{Name: st.ColumnBlob(2, []byte{})}
-		err := d.decode(st, &s.Stream)
-		streams = append(streams, s)
-		return err
+		return d.walk(after, func(e *entry) error {
+			if len(streams) == limit {
+				return errEnough
+			}
+			if statusOf(e.data) != status || after != nil && bytes.Compare(e.name, after) <= 0 {
+				return nil
+			}
+			if cap(names)-len(names) < len(e.name) {
+				names = make([]byte, 0, max(len(e.name), nameBytes))
+			}
+			names = append(names, e.name...)
+			s := Named{Name: names[len(names)-len(e.name) : len(names) : len(names)]}
+			if err := s.decode(e.data); err != nil {
+				return d.damage(err)
+			}
+			streams = append(streams, s)
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -115,15 +137,18 @@ func (d *DB) named(after []byte, limit int, status Status) (streams []Named, err
 	return streams, nil
 }
 
+// nameBytes is how much memory is taken for names at a time.
+const nameBytes = 16 << 10
+
 // Counts returns how many streams there are of each status. It reads all of them.
 func (d *DB) Counts(ctx context.Context) (active, archived, spent int64, err error) {
+	var counts [statusMask + 1]int64
 	err = d.query(ctx, "counts", func() error {
-		st := d.st.counts
-		return rows(st, func() error {
-			archived, spent = st.ColumnInt64(1), st.ColumnInt64(2)
-			active = st.ColumnInt64(0) - archived - spent
+		clear(counts[:])
+		return d.walk(nil, func(e *entry) error {
+			counts[statusOf(e.data)]++
 			return nil
 		})
 	})
-	return active, archived, spent, err
+	return counts[Active], counts[Archived], counts[Spent], err
 }

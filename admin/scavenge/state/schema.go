@@ -10,13 +10,13 @@ import (
 // with each change of the schema, or of what the columns mean.
 const (
 	applicationID = 0x416e5363 // "AnSc"
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // schema are the tables, as SQLite stores their text. Do not change it within a version.
 var schema = []struct{ name, sql string }{
 	{"chunks", `CREATE TABLE chunks (number INTEGER PRIMARY KEY, weight INTEGER NOT NULL, oldest INTEGER, newest INTEGER)`},
-	{"streams", `CREATE TABLE streams (name BLOB PRIMARY KEY NOT NULL, status INTEGER NOT NULL, decides INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID`},
+	{"streams", `CREATE TABLE streams (first BLOB PRIMARY KEY NOT NULL, data BLOB NOT NULL) WITHOUT ROWID`},
 	{"vals", `CREATE TABLE vals (key TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL) WITHOUT ROWID`},
 }
 
@@ -130,10 +130,11 @@ type statements struct {
 	ready bool
 	all   []*sqlite3.Stmt
 
-	value, setValue, removeValue            *sqlite3.Stmt
-	stream, putStream, removeStream         *sqlite3.Stmt
-	addWeight, resetWeights, setTimes       *sqlite3.Stmt
-	chunks, counts, first, next, allDecided *sqlite3.Stmt
+	value, setValue, removeValue      *sqlite3.Stmt
+	row, nextKey, putRow, removeRow   *sqlite3.Stmt
+	rowsFrom                          *sqlite3.Stmt
+	addWeight, resetWeights, setTimes *sqlite3.Stmt
+	chunks                            *sqlite3.Stmt
 }
 
 func (s *statements) prepare(c *sqlite3.Conn) error {
@@ -144,17 +145,15 @@ func (s *statements) prepare(c *sqlite3.Conn) error {
 		{&s.value, `SELECT value FROM vals WHERE key = ?`},
 		{&s.setValue, `INSERT OR REPLACE INTO vals VALUES (?, ?)`},
 		{&s.removeValue, `DELETE FROM vals WHERE key = ?`},
-		{&s.stream, `SELECT status, data FROM streams WHERE name = ?`},
-		{&s.putStream, `INSERT OR REPLACE INTO streams VALUES (?, ?, ?, ?)`},
-		{&s.removeStream, `DELETE FROM streams WHERE name = ?`},
+		{&s.row, `SELECT first, data FROM streams WHERE first <= ? ORDER BY first DESC LIMIT 1`},
+		{&s.nextKey, `SELECT first FROM streams WHERE first > ? ORDER BY first LIMIT 1`},
+		{&s.putRow, `INSERT OR REPLACE INTO streams VALUES (?, ?)`},
+		{&s.removeRow, `DELETE FROM streams WHERE first = ?`},
+		{&s.rowsFrom, `SELECT data FROM streams WHERE first >= coalesce((SELECT first FROM streams WHERE first <= ?1 ORDER BY first DESC LIMIT 1), x'') ORDER BY first`},
 		{&s.addWeight, `INSERT INTO chunks (number, weight) VALUES (?1, ?2) ON CONFLICT (number) DO UPDATE SET weight = weight + ?2`},
 		{&s.resetWeights, `UPDATE chunks SET weight = 0 WHERE number BETWEEN ? AND ? AND weight <> 0`},
 		{&s.setTimes, `INSERT INTO chunks VALUES (?1, 0, ?2, ?3) ON CONFLICT (number) DO UPDATE SET oldest = ?2, newest = ?3`},
 		{&s.chunks, `SELECT number, weight, oldest, newest FROM chunks ORDER BY number`},
-		{&s.counts, `SELECT count(*), sum(status = 1), sum(status = 2) FROM streams`},
-		{&s.first, `SELECT status, data, name FROM streams WHERE status = ?1 ORDER BY name LIMIT ?2`},
-		{&s.next, `SELECT status, data, name FROM streams WHERE status = ?1 AND name > ?3 ORDER BY name LIMIT ?2`},
-		{&s.allDecided, `SELECT status, data, name FROM streams WHERE decides ORDER BY name`},
 	} {
 		st, _, err := c.PrepareFlags(p.sql, sqlite3.PREPARE_PERSISTENT)
 		if err != nil {

@@ -32,9 +32,6 @@ type Stream struct {
 	MetaDiscard    int64 // records of `$$name` with lower numbers are removed
 }
 
-// decides reports whether anything of the stream or its metadata has to go.
-func (s *Stream) decides() bool { return s.Discard > 0 || s.Maybe > 0 || s.MetaDiscard > 0 }
-
 // fields lists what a row holds behind its flags, in the order of the bits that
 // tell which are there. The order is part of the format: append only.
 func (s *Stream) fields() [9]*int64 {
@@ -44,7 +41,12 @@ func (s *Stream) fields() [9]*int64 {
 	}
 }
 
-const tombstoneFlag = 1 << 9
+// Bits of the flags above those of the fields.
+const (
+	tombstoneFlag = 1 << 9
+	statusShift   = 10
+	statusMask    = 3
+)
 
 // absent is the value of a field that a row leaves out.
 func absent(field int) int64 {
@@ -54,14 +56,13 @@ func absent(field int) int64 {
 	return 0
 }
 
-// append encodes all but the status: the flags as a uvarint, then a varint for
-// each field that has not its usual value. A stream with nothing but metadata
-// needs about a dozen bytes.
+// append encodes the flags as a uvarint, then a varint for each field that has not
+// its usual value. A stream with nothing but metadata needs about a dozen bytes.
 func (s *Stream) append(dst []byte) []byte {
 	fields := s.fields()
-	flags := uint64(0)
+	flags := uint64(s.Status) << statusShift
 	if s.Tombstone {
-		flags = tombstoneFlag
+		flags |= tombstoneFlag
 	}
 	for i, v := range fields {
 		if *v != absent(i) {
@@ -77,12 +78,18 @@ func (s *Stream) append(dst []byte) []byte {
 	return dst
 }
 
-func (s *Stream) decode(status int64, data []byte) error {
+// status returns the status of an encoded stream. Of what is damaged it may be any.
+func statusOf(data []byte) Status {
+	flags, _ := binary.Uvarint(data)
+	return Status(flags >> statusShift & statusMask)
+}
+
+func (s *Stream) decode(data []byte) error {
 	flags, n := binary.Uvarint(data)
-	if n <= 0 || flags >= tombstoneFlag<<1 || status < int64(Active) || status > int64(Spent) {
-		return fmt.Errorf("status %d, data %x", status, data)
+	if n <= 0 || flags>>statusShift > uint64(Spent) {
+		return fmt.Errorf("data %x", data)
 	}
-	*s = Stream{Status: Status(status), Tombstone: flags&tombstoneFlag != 0}
+	*s = Stream{Status: Status(flags >> statusShift), Tombstone: flags&tombstoneFlag != 0}
 	rest := data[n:]
 	for i, v := range s.fields() {
 		if flags&(1<<i) == 0 {

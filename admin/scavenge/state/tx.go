@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +51,16 @@ func (d *DB) update(ctx context.Context, f func(*Tx) error) error {
 			d.rollback()
 		}
 	}()
+	d.block.loaded = false
 	err := f(tx)
 	if tx.err != nil {
 		return tx.err
 	}
 	if err != nil {
 		return err
+	}
+	if err := tx.leave(); err != nil {
+		return d.explain(ctx, err)
 	}
 	// COMMIT is not interrupted once it runs: it has no steps.
 	if err := d.conn.Exec(`COMMIT`); err != nil {
@@ -94,7 +97,7 @@ func (tx *Tx) do(what string, st *sqlite3.Stmt, bind func() error) error {
 
 // failed makes an error the end of the transaction.
 func (tx *Tx) failed(what string, err error) error {
-	if err != nil {
+	if err != nil && tx.err == nil {
 		tx.err = fmt.Errorf("%s: %w", what, tx.d.explain(tx.ctx, err))
 	}
 	return tx.err
@@ -125,54 +128,58 @@ func bindAll(errs ...error) error {
 // a stream of which nothing is known, when it is none.
 func (tx *Tx) Stream(name []byte) (s Stream, ok bool, err error) {
 	s = Stream{MetaNumber: -1, MetaPosition: -1}
-	if tx.err != nil {
-		return s, false, tx.err
-	}
-	st := tx.d.st.stream
-	if err = st.BindBlob(1, name); err == nil {
-		if ok = st.Step(); ok {
-			err = tx.d.decode(st, &s)
-		} else {
-			err = st.Err()
-		}
-		if resetErr := st.Reset(); err == nil {
-			err = resetErr
+	e, err := tx.at(name)
+	if err == nil && e.size > 0 {
+		if err = s.decode(e.data); err != nil {
+			err = tx.d.damage(err)
 		}
 	}
-	return s, ok && err == nil, tx.failed("read a stream", err)
+	return s, err == nil && e.size > 0, tx.failed("read a stream", err)
 }
 
-// decode reads a stream from the first columns of a row.
-func (d *DB) decode(st *sqlite3.Stmt, s *Stream) error {
-	if err := s.decode(st.ColumnInt64(0), st.ColumnRawBlob(1)); err != nil {
-		return &event.Corruption{File: filepath.Join(d.o.Dir, fileName), Offset: -1, Detail: "row of a stream: " + err.Error()}
+// at looks for a stream in its row.
+func (tx *Tx) at(name []byte) (e entry, err error) {
+	if tx.err != nil {
+		return e, tx.err
 	}
-	return nil
+	if err = tx.enter(name); err == nil {
+		if e, err = tx.d.block.find(name); err != nil {
+			err = tx.d.damage(err)
+		}
+	}
+	return e, err
+}
+
+// damage is the error of a row that says what no row says.
+func (d *DB) damage(err error) error {
+	return &event.Corruption{File: filepath.Join(d.o.Dir, fileName), Offset: -1, Detail: "row of streams: " + err.Error()}
 }
 
 // PutStream stores what is known of a stream. It and Stream cost least, many times
-// less when the cache does not hold all streams, when they are called in the order of the names.
+// less, when they are called in the order of the names: a row holds many streams.
 func (tx *Tx) PutStream(name []byte, s *Stream) error {
-	if tx.err != nil {
-		return tx.err
+	e, err := tx.at(name)
+	if err == nil && s.Status > Spent {
+		err = fmt.Errorf("status %d", s.Status)
 	}
-	if s.Status > Spent {
-		return tx.failed("put a stream", fmt.Errorf("status %d", s.Status))
-	}
-	d := tx.d
-	d.encoded = s.append(d.encoded[:0])
-	st := d.st.putStream
-	err := bindAll(st.BindBlob(1, name), st.BindInt64(2, int64(s.Status)), st.BindBool(3, s.decides()), st.BindBlob(4, d.encoded))
 	if err == nil {
-		err = st.Exec()
+		d := tx.d
+		d.encoded = appendEntry(d.encoded[:0], name, s)
+		d.block.replace(e.size, d.encoded)
+		if len(d.block.data) > blockMost {
+			err = tx.leave()
+		}
 	}
 	return tx.failed("put a stream", err)
 }
 
 // DeleteStream forgets a stream, if it is known.
 func (tx *Tx) DeleteStream(name []byte) error {
-	st := tx.d.st.removeStream
-	return tx.do("forget a stream", st, func() error { return st.BindBlob(1, name) })
+	e, err := tx.at(name)
+	if err == nil && e.size > 0 {
+		tx.d.block.replace(e.size, nil)
+	}
+	return tx.failed("forget a stream", err)
 }
 
 // AddWeight adds to the weight of a logical chunk.
@@ -199,32 +206,35 @@ func (tx *Tx) SetTimes(chunk int, oldest, newest int64) error {
 	})
 }
 
-// cleanStep is how many streams CleanStreams holds in memory.
-const cleanStep = 1000
-
 // CleanStreams forgets all Spent streams and returns how many they were.
 func (tx *Tx) CleanStreams(ctx context.Context) (streams int64, err error) {
-	var last []byte
+	b := &tx.d.block
+	name := []byte{}
 	for {
-		if tx.err != nil {
-			return 0, tx.err
+		if err == nil {
+			err = ctx.Err()
 		}
-		if err := ctx.Err(); err != nil {
-			return 0, tx.failed("clean streams", err)
+		if _, failed := tx.at(name); err == nil {
+			err = failed
 		}
-		spent, err := tx.d.named(last, cleanStep, Spent)
-		if err != nil {
-			return 0, tx.failed("find spent streams", err)
-		}
-		for i := range spent {
-			if err := tx.DeleteStream(spent[i].Name); err != nil {
-				return 0, err
+		for b.at = 0; err == nil && b.at < len(b.data); {
+			var e entry
+			if e, err = parseEntry(b.data[b.at:]); err != nil {
+				err = tx.d.damage(err)
+			} else if statusOf(e.data) == Spent {
+				b.replace(e.size, nil)
+				streams++
+			} else {
+				b.at += e.size
 			}
 		}
-		streams += int64(len(spent))
-		if len(spent) < cleanStep {
+		b.at = 0
+		if err != nil {
+			return 0, tx.failed("clean streams", err)
+		}
+		if b.last {
 			return streams, nil
 		}
-		last = bytes.Clone(spent[len(spent)-1].Name)
+		name = append(name[:0], b.above...)
 	}
 }

@@ -1,0 +1,50 @@
+package scavenge
+
+import (
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+)
+
+var metadataTexts = []string{
+	`{}`, ` { } `, `{"$maxCount":5}`, `{"$maxCount":0}`, `{"$maxCount": 12 , "$tb":3,"$maxAge":7}`, `{"$maxCount":5,"$maxCount":6}`,
+	`{"$maxCount":-1}`, `{"$maxCount":1.5}`, `{"$maxCount":1e3}`, `{"$maxCount":05}`, `{"$maxCount":"5"}`, `{"$maxCount":null,"$tb":4}`, `{"$maxCount":true}`,
+	`{"$tb":9223372036854775807}`, `{"$tb":999999999999999999}`, `{"$tb":9999999999999999999}`, `{"$maxAge":9223372036}`, `{"$maxAge":9223372037}`, `{"$maxAge":0}`,
+	`{"$acl":{"$r":"x","$w":["a","b"],"$d":[]},"$tb":3}`, `{"$acl":{"$r":5},"$tb":3}`, `{"$acl":{"$r":["a",]},"$tb":3}`, `{"$acl":null,"$tb":3}`, `{"$acl":{},"$tb":3}`,
+	`{"$acl":{"$r":null},"$tb":3}`, `{"$acl":"x","$tb":3}`, `{"$acl":{"x":{}},"$tb":3}`, `{"$acl":{"$r":"\u0041"},"$tb":3}`, `{"$acl":{"$r":"ä"},"$tb":3}`, "{\"$acl\":{\"$r\":\"\xff\"},\"$tb\":3}",
+	`{"$cacheControl":3,"$tb":1}`, `{"$cacheControl":"x","$tb":1}`, `{"other":3,"$tb":1}`, `{"other":{"$tb":2},"$tb":1}`, `{"other":"x","$tb":1}`, `{"\u0024tb":2}`,
+	``, ` `, `[]`, `5`, `"x"`, `null`, `{`, `{"$tb":1`, `{"$tb":1,}`, `{,}`, `{"$tb":1}x`, `{"$tb":1} {}`, `{"$tb"}`, `{"$tb":}`, `{"$TB":3}`, "{\"$tb\":1}\x00", "\ufeff{\"$tb\":1}", `no metadata`,
+}
+
+func checkLimits(t *testing.T, text []byte) {
+	t.Helper()
+	m := event.ParseMetadata(text)
+	want := limits{maxCount: m.MaxCount, truncateBefore: m.TruncateBefore, maxAge: m.MaxAge}
+	if got := limitsOf(text); got != want {
+		t.Errorf("%q: %+v, want %+v", text, got, want)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, text := range metadataTexts {
+		checkLimits(t, []byte(text))
+	}
+}
+
+func FuzzLimits(f *testing.F) {
+	for _, text := range metadataTexts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) { checkLimits(t, text) })
+}
+
+func BenchmarkLimits(b *testing.B) {
+	for name, text := range map[string]string{"plain": `{"$maxCount":10}`, "acl": `{"$maxCount":10,"$acl":{"$r":"x","$w":["a","b"]}}`, "parsed": `{"$maxCount":10,"owner":"x"}`} {
+		b.Run(name, func(b *testing.B) {
+			data := []byte(text)
+			for b.Loop() {
+				limitsOf(data)
+			}
+		})
+	}
+}
