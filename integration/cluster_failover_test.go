@@ -16,7 +16,7 @@ import (
 const writeGapLimit = 3 * time.Second
 
 // gapTries is how often a gap is measured before it counts as too long: a machine
-// that is busy with other things spoils one measurement, hardly all.
+// that is busy with other things spoils a measurement or two, hardly all.
 const gapTries = 3
 
 // shortGap demands that what breaks stops writes for a moment only. It is done
@@ -35,7 +35,7 @@ func shortGap(t *testing.T, l *clusterLoad, what string, limit time.Duration, br
 			return
 		}
 		if try == gapTries-1 {
-			t.Errorf("%s: writes stopped for more than %s, %d times in a row, at last for %s", what, limit, gapTries, gap)
+			promised(t, fmt.Sprintf("%s: the longest time without a write, %d times in a row too long", what, gapTries), gap, limit)
 		}
 	}
 }

@@ -18,10 +18,6 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// settleLimit bounds the wait for a cluster to come to rest. It is generous: who
-// reaches it has found something. What must be quicker is measured by itself.
-const settleLimit = 60 * time.Second
-
 // roomyDisk is the size of a disk that no test fills. It is kept in memory, so
 // that what is measured is the cluster and not how busy the machine's disk is.
 const roomyDisk = 1 << 30
@@ -272,7 +268,7 @@ func (m *member) stop() {
 	t.Helper()
 	p := m.process
 	m.process = nil
-	if err := p.Terminate(30 * time.Second); err != nil {
+	if err := p.Terminate(settleLimit); err != nil {
 		t.Fatal(err)
 	}
 	if p.ExitCode() != 0 {

@@ -71,13 +71,13 @@ func (l *clusterLoad) finish(t *testing.T) {
 		defer close(done)
 		l.owned.Wait()
 	}()
-	within(t, timeForLoad, "a certain outcome of every write", done)
+	within(t, settleLimit, "a certain outcome of every write", done)
 }
 
 // more waits for more acknowledgements.
 func (l *clusterLoad) more(t *testing.T, n int) {
 	t.Helper()
-	within(t, timeForLoad, fmt.Sprintf("%d more acknowledgements; answers so far: %s", n, l.told()), l.ledger.after(n))
+	within(t, settleLimit, fmt.Sprintf("%d more acknowledgements; answers so far: %s", n, l.told()), l.ledger.after(n))
 }
 
 // note counts an answer.

@@ -363,7 +363,7 @@ func TestClusterScavenge(t *testing.T) {
 	third := ending.slowScavenge()
 	c.listed(third)
 	ending.order("/admin/shutdown")
-	within(t, 30*time.Second, "end after POST /admin/shutdown during a run", ending.process.Done())
+	within(t, settleLimit, "end after POST /admin/shutdown during a run", ending.process.Done())
 	if code := ending.process.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after POST /admin/shutdown during a run", code)
 	}

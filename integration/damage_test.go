@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -161,14 +160,14 @@ func TestCopyOfLiveNode(t *testing.T) {
 	defer load.cut()
 	node := testkit.StartNode(t, dir, smallTables...)
 	load.gate.open(node)
-	within(t, timeForLoad, "acknowledgements before the copy", load.ledger.after(300))
+	within(t, settleLimit, "acknowledgements before the copy", load.ledger.after(300))
 
 	acked := load.ledger.acknowledgedSoFar()
 	awaitCheckpoint(t, node.Client, dir)
 	copyLive(t, dir, to, func() {
-		within(t, timeForLoad, "acknowledgements during the copy", load.ledger.after(100))
+		within(t, settleLimit, "acknowledgements during the copy", load.ledger.after(100))
 	})
-	within(t, timeForLoad, "acknowledgements after the copy", load.ledger.after(50))
+	within(t, settleLimit, "acknowledgements after the copy", load.ledger.after(50))
 
 	restored := testkit.StartNode(t, to, smallTables...)
 	m := newMirror()
@@ -186,7 +185,7 @@ func TestCopyOfLiveNode(t *testing.T) {
 	verifyClean(t, to)
 
 	// The original went on undisturbed.
-	within(t, timeForLoad, "a certain outcome of every write", load.finish())
+	within(t, settleLimit, "a certain outcome of every write", load.finish())
 	load.ledger.checkNode(t, node)
 	node.Stop()
 }
@@ -229,7 +228,7 @@ func copyLive(t *testing.T, dir, to string, meanwhile func()) {
 func awaitCheckpoint(t *testing.T, node *testkit.Client, dir string) {
 	t.Helper()
 	end := logEnd(t, node)
-	testkit.Eventually(t, 20*time.Second, func() error {
+	testkit.Eventually(t, settleLimit, func() error {
 		data, err := os.ReadFile(filepath.Join(dir, "chaser.chk"))
 		if err != nil {
 			return err

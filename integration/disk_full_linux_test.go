@@ -113,7 +113,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	filler := occupy(t, dir, diskReserve+4<<20)
 	// The node itself uses up the last megabytes.
 	var answer testkit.Response
-	testkit.Eventually(t, 30*time.Second, func() error {
+	testkit.Eventually(t, settleLimit, func() error {
 		for range 8 {
 			var err error
 			if answer, err = tryWrite(t.Context(), t, node, l, bigEvent(n)); err != nil {
@@ -146,7 +146,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	l.checkNode(t, node)
 
 	remove(t, filler)
-	testkit.Eventually(t, 30*time.Second, func() error {
+	testkit.Eventually(t, settleLimit, func() error {
 		answer, err := tryWrite(t.Context(), t, node, l, bigEvent(n))
 		n++
 		if err == nil && answer.Status != http.StatusCreated {
@@ -172,12 +172,12 @@ func TestDiskFilledUp(t *testing.T) {
 			load := startLoad(t.Context(), seed(t), 8, 4)
 			defer load.cut()
 			load.gate.open(node)
-			within(t, timeForLoad, "acknowledgements", load.ledger.after(100))
+			within(t, settleLimit, "acknowledgements", load.ledger.after(100))
 			filler := occupy(t, dir, 0)
 			filledUp := time.Now()
 			// Either the guard was quick enough or the node had to end.
 			probes := 0
-			testkit.Eventually(t, 30*time.Second, func() error {
+			testkit.Eventually(t, settleLimit, func() error {
 				select {
 				case <-node.Exited():
 					return nil
@@ -207,8 +207,8 @@ func TestDiskFilledUp(t *testing.T) {
 			node = testkit.StartNode(t, db, option)
 			t.Logf("restarted after %s", time.Since(filledUp))
 			load.gate.open(node)
-			within(t, timeForLoad, "acknowledgements with space again", load.ledger.after(50))
-			within(t, timeForLoad, "a certain outcome of every write", load.finish())
+			within(t, settleLimit, "acknowledgements with space again", load.ledger.after(50))
+			within(t, settleLimit, "a certain outcome of every write", load.finish())
 			load.ledger.checkNode(t, node)
 			node.Stop()
 			verifyClean(t, db)

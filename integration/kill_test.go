@@ -50,7 +50,7 @@ func killUnderLoad(t *testing.T, seed uint64, cycles int, options []string) {
 	for cycle := range cycles {
 		load.gate.open(node)
 		acks := rng.IntN(800)
-		within(t, timeForLoad, "acknowledgements before the kill", load.ledger.after(acks))
+		within(t, settleLimit, "acknowledgements before the kill", load.ledger.after(acks))
 		node.Kill()
 		for rng.IntN(3) == 0 {
 			killWhileStarting(t, rng, dir, options)
@@ -78,8 +78,8 @@ func killUnderLoad(t *testing.T, seed uint64, cycles int, options []string) {
 			cycle, acks, started.Round(time.Millisecond), len(seen.places))
 	}
 	load.gate.open(node)
-	within(t, timeForLoad, "acknowledgements after the last start", load.ledger.after(200))
-	within(t, timeForLoad, "a certain outcome of every write", load.finish())
+	within(t, settleLimit, "acknowledgements after the last start", load.ledger.after(200))
+	within(t, settleLimit, "a certain outcome of every write", load.finish())
 	counts := load.ledger.counts()
 	if counts[unknown] > 0 {
 		t.Errorf("%d writes are without outcome", counts[unknown])

@@ -135,7 +135,7 @@ func TestLinearizable(t *testing.T) {
 	if done == 0 || conflicts == 0 || readings == 0 {
 		t.Error("the history is too poor to say anything")
 	}
-	if got := porcupine.CheckOperationsTimeout(streamModel, history, 30*time.Second); got != porcupine.Ok {
+	if got := porcupine.CheckOperationsTimeout(streamModel, history, settleLimit); got != porcupine.Ok {
 		t.Errorf("the history is not linearizable: %s", got)
 	}
 	node.Stop()

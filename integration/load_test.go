@@ -233,6 +233,3 @@ func (w *writer) judge(one *write, answer testkit.Response) (certain bool) {
 	ledger.complain("%s: unexpected answer %s", one, answer)
 	return true
 }
-
-// timeForLoad bounds how long some hundred writes may take, generously.
-const timeForLoad = time.Minute

@@ -49,7 +49,7 @@ func startLongPollAt(t *testing.T, node *testkit.Process, stream string, from in
 		})
 		p.done <- pollAnswer{status: answer.Status, feed: string(answer.Body), at: time.Now(), err: err}
 	}()
-	within(t, 10*time.Second, "sending a long poll", sent)
+	within(t, settleLimit, "sending a long poll", sent)
 	if answer, err := node.Do(t.Context(), testkit.Request{Path: "/ping"}); err != nil || answer.Status != http.StatusOK {
 		t.Fatalf("ping: %s, %v", answer, err)
 	}
@@ -93,12 +93,12 @@ func TestLongPollLatency(t *testing.T) {
 	for round := range rounds {
 		var polls []*longPoll
 		for range waiting {
-			polls = append(polls, startLongPollAt(t, node, "polled", int64(round), 30))
+			polls = append(polls, startLongPollAt(t, node, "polled", int64(round), 300))
 		}
 		event := mustAppend(t, node, "polled", int64(round)-1, 1)[0]
 		appended := time.Now()
 		for _, poll := range polls {
-			a := poll.answer(t, 10*time.Second)
+			a := poll.answer(t, settleLimit)
 			if a.err != nil || a.status != http.StatusOK || !strings.Contains(a.feed, event.ID) {
 				t.Fatalf("a long poll got %d %v without the event %s: %.300s", a.status, a.err, event.ID, a.feed)
 			}
@@ -108,10 +108,8 @@ func TestLongPollLatency(t *testing.T) {
 	slices.Sort(times)
 	median, worst := times[len(times)/2], times[len(times)-1]
 	t.Logf("answered after the append was: median %s, worst %s", median, worst)
-	// A tenth of a second is the aim; the bound leaves room for a busy machine.
-	if worst > 2*time.Second {
-		t.Errorf("long polls come late: median %s, worst %s", median, worst)
-	}
+	// A tenth of a second is the aim.
+	promised(t, "the last long poll behind the append", worst, 2*time.Second)
 	node.Stop()
 }
 
@@ -121,7 +119,7 @@ func TestLongPollTimesOut(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir())
 	mustAppend(t, node, "quiet", -1, 1)
 	begun := time.Now()
-	a := startLongPollAt(t, node, "quiet", 1, 1).answer(t, 10*time.Second)
+	a := startLongPollAt(t, node, "quiet", 1, 1).answer(t, settleLimit)
 	if took := a.at.Sub(begun); a.err != nil || a.status != http.StatusOK || took < 900*time.Millisecond {
 		t.Errorf("got %d %v after %s", a.status, a.err, took)
 	}
@@ -144,7 +142,7 @@ func TestLongPollDisconnect(t *testing.T) {
 	var conns []net.Conn
 	var dialer net.Dialer
 	for range clients {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
 		conn, err := dialer.DialContext(ctx, "tcp", node.Host())
 		cancel()
 		if err != nil {
@@ -164,13 +162,13 @@ func TestLongPollDisconnect(t *testing.T) {
 			return err
 		}
 	}
-	testkit.Eventually(t, 10*time.Second, count(func(n int) bool { return n >= before+clients }))
+	testkit.Eventually(t, settleLimit, count(func(n int) bool { return n >= before+clients }))
 	for _, conn := range conns {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	testkit.Eventually(t, 10*time.Second, count(func(n int) bool { return n <= before }))
+	testkit.Eventually(t, settleLimit, count(func(n int) bool { return n <= before }))
 	node.Stop()
 }
 

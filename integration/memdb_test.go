@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
@@ -100,7 +99,7 @@ func basics(t *testing.T, node *testkit.Process) {
 
 	poll := startLongPollAt(t, node, "basics", 3, 30)
 	next := mustAppend(t, node, "basics", 2, 1)
-	if a := poll.answer(t, 10*time.Second); a.err != nil || !strings.Contains(a.feed, next[0].ID) {
+	if a := poll.answer(t, settleLimit); a.err != nil || !strings.Contains(a.feed, next[0].ID) {
 		t.Errorf("long poll: %d %v %.200s", a.status, a.err, a.feed)
 	}
 

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,24 +133,23 @@ func runExamples(t *testing.T, cluster bool, path string, addresses *strings.Rep
 			continue
 		}
 		ran++
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		script := addresses.Replace(e.script)
-		command := exec.CommandContext(ctx, "bash", "-c", script)
-		command.Dir = t.TempDir()
-		command.Env = append(os.Environ(), "PATH="+path)
-		command.WaitDelay = 5 * time.Second
-		begun := time.Now()
-		out, err := command.CombinedOutput()
-		cancel()
+		out, took, err := runExample(t, script, path)
+		for range 20 {
+			if !cluster || !strings.Contains(out, "Server Is Not Ready") && !strings.Contains(out, "HTTP/1.1 500") {
+				break
+			}
+			// A leader is replaced at any time on a busy machine. The page says what to do then.
+			t.Logf("README.md:%d: a leader was being replaced, once more", e.line)
+			out, took, err = runExample(t, script, path)
+		}
 		if err != nil {
 			t.Errorf("README.md:%d: %v\n%s\n--- printed ---\n%s", e.line, err, script, out)
 			continue
 		}
 		// The one that waits for an event is answered by it, not by its time limit.
-		if took := time.Since(begun); took > 9*time.Second {
-			t.Errorf("README.md:%d: took %s", e.line, took)
-		}
-		rest := strings.ToLower(string(out))
+		promised(t, fmt.Sprintf("README.md:%d", e.line), took, 9*time.Second)
+		rest := strings.ToLower(out)
 		for _, want := range e.want {
 			want = addresses.Replace(want)
 			_, after, found := strings.Cut(rest, strings.ToLower(want))
@@ -163,6 +163,20 @@ func runExamples(t *testing.T, cluster bool, path string, addresses *strings.Rep
 	if ran == 0 {
 		t.Error("README.md has no such examples")
 	}
+}
+
+// runExample runs a script, and returns what it printed.
+func runExample(t *testing.T, script, path string) (printed string, took time.Duration, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-c", script)
+	command.Dir = t.TempDir()
+	command.Env = append(os.Environ(), "PATH="+path)
+	command.WaitDelay = 5 * time.Second
+	begun := time.Now()
+	out, err := command.CombinedOutput()
+	return string(out), time.Since(begun), err
 }
 
 // TestReadmeCommands holds the page to its two promises of one command each: the
@@ -183,6 +197,12 @@ func TestReadmeCommands(t *testing.T) {
 		if !has[start] {
 			t.Fatalf("README.md does not hold the command %q", start)
 		}
+		// How long it takes to build on a busy machine is no matter of the page.
+		build := exec.CommandContext(t.Context(), testkit.Go(), "build", "-o", filepath.Join(t.TempDir(), "annals"), "./cmd/annals")
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 		// The environment alone keeps the node off the port and the folder of a real one.
 		words := strings.Fields(start)
 		dir := t.TempDir()
@@ -196,7 +216,7 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		// The Go tool waits for the program that it runs; its own exit code only says that it was interrupted.
 		p.SignalGroup(syscall.SIGINT)
-		p.Wait(30 * time.Second)
+		p.Wait(settleLimit)
 		if !strings.HasSuffix(strings.TrimSpace(p.Stderr()), "annals: stopped") {
 			t.Errorf("the interrupt did not end the node in order\n%s", p.Output())
 		}

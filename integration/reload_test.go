@@ -126,7 +126,7 @@ func TestShutdownByRequest(t *testing.T) {
 	if err != nil || answer.Status != http.StatusOK || len(answer.Body) > 0 {
 		t.Errorf("shutdown: %s, %v", answer, err)
 	}
-	if code := node.Wait(20 * time.Second); code != 0 {
+	if code := node.Wait(settleLimit); code != 0 {
 		t.Errorf("exit code %d\n%s", code, node.Output())
 	}
 	if got := complaints(node); len(got) > 0 {

@@ -148,7 +148,7 @@ func subscriptionsSurviveKills(t *testing.T) {
 	}
 	for range 3 {
 		aim := min(events*3/4, r.count()+50+rng.IntN(80))
-		testkit.Eventually(t, time.Minute, func() error {
+		testkit.Eventually(t, settleLimit, func() error {
 			if n := r.count(); n < aim {
 				return fmt.Errorf("%d acknowledged", n)
 			}

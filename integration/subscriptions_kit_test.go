@@ -155,7 +155,7 @@ func newGroup(t *testing.T, node *testkit.Client, stream, name string, s setting
 
 func (g *group) take(count int) messages {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(g.t.Context(), settleLimit)
 	defer cancel()
 	got, answer, err := takeFrom(ctx, g.node, testkit.Request{Path: groupPath(g.stream, g.name, fmt.Sprint(count)), Admin: true})
 	if err != nil || answer.Status != http.StatusOK {
@@ -179,7 +179,7 @@ func (g *group) takeAll() (all messages) {
 // drain acknowledges everything until nothing is out or waits.
 func (g *group) drain() {
 	g.t.Helper()
-	testkit.Eventually(g.t, 15*time.Second, func() error {
+	testkit.Eventually(g.t, settleLimit, func() error {
 		for got := g.take(100); len(got.all) > 0; got = g.take(100) {
 			g.ack(got.ids()...)
 		}
@@ -232,7 +232,7 @@ func (g *group) info() (i groupInfo) {
 // await waits until what is told of the group is as it should be.
 func (g *group) await(what string, is func(i *groupInfo) bool) {
 	g.t.Helper()
-	testkit.Eventually(g.t, 15*time.Second, func() error {
+	testkit.Eventually(g.t, settleLimit, func() error {
 		if i := g.info(); !is(&i) {
 			return fmt.Errorf("%s::%s: no %s: %+v, checkpoint %s", g.stream, g.name, what, i, i.at())
 		}
@@ -274,7 +274,7 @@ func listGroups(ctx context.Context, c *testkit.Client) (names []string, status 
 func awaitGroups(t *testing.T, c *testkit.Client, want ...string) (took time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	testkit.Eventually(t, 15*time.Second, func() error {
+	testkit.Eventually(t, settleLimit, func() error {
 		names, status, err := listGroups(t.Context(), c)
 		switch {
 		case status == http.StatusServiceUnavailable:

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -194,26 +193,23 @@ func TestIDsFrom(t *testing.T) {
 	}
 }
 
-// TestHasIDIsQuick: a version that is not there costs a look at the table.
+// TestHasIDIsQuick: an event that is not there costs a look at the table, never
+// one at all that are remembered. They are replaced by what is asked for behind the table's back.
 func TestHasIDIsQuick(t *testing.T) {
-	const events = 1 << 17
+	const events = 1 << 10
 	r := newRecentIDs(events)
+	r.seed = 1 // Of the tags none is like another.
 	r.load(nil, nil)
 	for i := range events {
-		var e recentID
-		order.PutUint64(e.id[:], uint64(i))
-		e.stream, e.number = 1, int64(i)
-		r.add([]recentID{e})
+		r.add([]recentID{{id: event.ID{byte(i), byte(i >> 8)}, stream: 1, number: int64(i)}})
 	}
-	started := time.Now()
+	for i := range r.ring {
+		r.ring[i].id[15] = 1
+	}
 	for i := range events {
-		if has, err := r.has(event.ID{byte(i), byte(i >> 8), byte(i >> 16), 15: 1}, 1, int64(i)); has || err != nil {
-			t.Fatal(has, err)
+		if has, err := r.has(event.ID{byte(i), byte(i >> 8), 15: 1}, 1, int64(i)); has || err != nil {
+			t.Fatal(i, has, err)
 		}
-	}
-	// Looking at every event each time would take most of a minute.
-	if took := time.Since(started); took > 5*time.Second {
-		t.Fatalf("took %v", took)
 	}
 }
 

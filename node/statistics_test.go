@@ -27,7 +27,7 @@ func TestStatisticsStream(t *testing.T) {
 	o.Config.WriteStatsToDb, o.Config.StatsPeriod = true, 50*time.Millisecond
 	n := open(t, o)
 	stream := "/streams/%24stats-" + n.Addr()
-	testkit.Eventually(t, 10*time.Second, func() error {
+	testkit.Eventually(t, time.Minute, func() error {
 		status, body := call(t, n, "GET", stream+"/1", "", admin("Accept", "application/json")...)
 		if status != 200 {
 			return fmt.Errorf("status %d", status)

@@ -161,6 +161,10 @@ func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
 	}
 }
 
+// forgedEntries are more than others write while they outrun a node, however late
+// their Raft logs are cut.
+const forgedEntries = 20_000
+
 // Entries of a leader that lost, beyond the manifest that replaces them, are thrown
 // away and raft begins on an empty log: raft itself would count on from
 // the last of them, and the leader and the node would refuse each other for ever.
@@ -174,13 +178,13 @@ func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 			n := h.others(h.leader())[0]
 			id := n.id()
 			n.stop()
-			last, err := replication.ForgeEntries(n.dir, replication.BoltDB, 400)
+			last, err := replication.ForgeEntries(n.dir, replication.BoltDB, forgedEntries)
 			if err != nil {
 				t.Fatal(err)
 			}
 			n.setup = append(n.setup, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
 			h.resign(t.Context()) // in another term the forged entries do not count
-			records := h.outrun(n, last-400, "s", 10)
+			records := h.outrun(n, last-forgedEntries, "s", 10)
 			n.start()
 			n.says("raft is started anew")
 			h.alike()
@@ -208,7 +212,7 @@ func TestRule13InMemory(t *testing.T) {
 	h.alike()
 	n := h.others(h.leader())[0]
 	records := h.lag(n, "s", 10)
-	last, err := replication.ForgeRunning(n.cluster.Load(), 400)
+	last, err := replication.ForgeRunning(n.cluster.Load(), forgedEntries)
 	if err != nil {
 		t.Fatal(err)
 	}

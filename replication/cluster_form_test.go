@@ -27,7 +27,7 @@ func TestRule18ExactlyOneClusterForms(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	places := make(chan struct{}, 8)
+	places := make(chan struct{}, 4)
 	for i := range orders {
 		seed := rand.Uint64()
 		places <- struct{}{}

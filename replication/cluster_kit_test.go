@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -184,7 +185,7 @@ func (n *node) options() replication.ClusterOptions {
 	logger := hclog.New(&hclog.LoggerOptions{Output: &n.lines, Level: hclog.Info, TimeFormat: "05.000"})
 	o := replication.ClusterOptions{
 		Replica: replication.Options{
-			Dir: n.dir, InMemory: n.dir == "", Logger: logger, ElectionTimeout: 500 * time.Millisecond, DrainTimeout: 3 * time.Second,
+			Dir: n.dir, InMemory: n.dir == "", Logger: logger, ElectionTimeout: time.Second, DrainTimeout: 3 * time.Second, CloseTimeout: patience,
 			OnFatal: func(err error) { n.fatal <- err },
 		},
 		HasLog: func() (bool, error) { return !n.data.cluster.IsZero(), nil },
@@ -197,7 +198,7 @@ func (n *node) options() replication.ClusterOptions {
 			return n.data.materials(), nil
 		},
 		Size: n.house.size, Bind: n.house.host + ":0", Advertise: n.link.address(), GossipBind: n.house.host + ":0",
-		Seeds: n.house.seeds, GossipInterval: 200 * time.Millisecond, GossipTimeout: time.Second,
+		Seeds: n.house.seeds, GossipInterval: 200 * time.Millisecond, GossipTimeout: 4 * time.Second,
 		ClientHost: n.name + ".example", ClientPort: 2113,
 	}
 	for _, change := range n.setup {
@@ -250,7 +251,9 @@ func (n *node) votes() bool {
 	return slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.ID == id && s.Suffrage == raft.Voter })
 }
 
-const patience = 60 * time.Second
+// patience bounds what a test waits for. It is generous: whoever reaches it has found
+// something that hangs, not a busy machine.
+const patience = 3 * time.Minute
 
 // eventually waits until something is so.
 func eventually(t testing.TB, what string, is func() bool) {
@@ -305,6 +308,43 @@ func (h *house) leader() *node {
 	return leader
 }
 
+// atLeader does something at the leader, and again if another node was elected
+// meanwhile, which happens at any time on a busy machine: what is returned is what a
+// node said that led all the while.
+func (h *house) atLeader(do func(leader *node) error) error {
+	h.t.Helper()
+	for {
+		leader := h.leader()
+		term := leader.raft().CurrentTerm()
+		if err := do(leader); err == nil || leader.leads(term) {
+			return err
+		}
+	}
+}
+
+// leads reports whether the node still leads, in a term in which it did before.
+func (n *node) leads(term uint64) bool {
+	return n.raft().State() == raft.Leader && n.raft().CurrentTerm() == term
+}
+
+// remove has a node removed from the cluster.
+func (h *house) remove(id string) {
+	h.t.Helper()
+	testkit.Eventually(h.t, patience, func() error {
+		leader := h.leader()
+		if !slices.ContainsFunc(leader.servers(), func(s raft.Server) bool { return string(s.ID) == id }) {
+			return nil // perhaps by an attempt whose outcome was lost
+		}
+		return leader.cluster.Load().RemoveMember(h.t.Context(), id)
+	})
+}
+
+// addMember has a node admitted that is named as an operator would.
+func (h *house) addMember(name string) {
+	h.t.Helper()
+	testkit.Eventually(h.t, patience, func() error { return h.leader().cluster.Load().AddMember(h.t.Context(), name) })
+}
+
 // others are the running nodes but one.
 func (h *house) others(but *node) []*node {
 	return slices.DeleteFunc(h.running(), func(n *node) bool { return n == but })
@@ -326,7 +366,7 @@ func (h *house) write(stream string, records int64) {
 
 // write returns nil if the write was done, by this call or by one before whose outcome was unknown.
 func (n *node) write(stream string, records int64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c := n.cluster.Load()
 	if c == nil {
@@ -474,13 +514,7 @@ func (k *link) carry(in net.Conn) {
 	}
 	defer k.drop(c)
 	var head [48]byte
-	if err := in.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return
-	}
 	if _, err := io.ReadFull(in, head[:]); err != nil {
-		return
-	}
-	if err := in.SetReadDeadline(time.Time{}); err != nil {
 		return
 	}
 	k.mu.Lock()

@@ -78,9 +78,7 @@ func TestRule16JoinerIsComparedBeforeItCounts(t *testing.T) {
 	gone := h.others(leader)[0]
 	id := gone.id()
 	gone.stop()
-	eventually(t, "the node that has gone is removed", func() bool {
-		return h.leader().cluster.Load().RemoveMember(t.Context(), id) == nil
-	})
+	h.remove(id)
 	request := func(change func(q map[string]any)) map[string]any {
 		q := map[string]any{"address": "127.0.0.1:9", "cluster": cluster, "format": 1, "tail": tail, "last": 0}
 		change(q)
@@ -155,9 +153,7 @@ func TestSurplusNodes(t *testing.T) {
 			continue
 		}
 		n.says("annals cluster add " + n.id())
-		if err := h.leader().cluster.Load().AddMember(t.Context(), n.id()); err != nil {
-			t.Fatal(err)
-		}
+		h.addMember(n.id())
 		eventually(t, "the fourth node votes", func() bool { return n.votes() })
 		h.write("s", 1)
 		h.alike()
@@ -171,50 +167,42 @@ func TestRemoveAndAddMember(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, inMemory)
 	h.write("s", 0)
-	leader := h.leader()
-	n := h.others(leader)[0]
 	var refused *event.MemberError
 	var elsewhere *event.NotLeader
-	if err := leader.cluster.Load().RemoveMember(t.Context(), "nobody"); !errors.As(err, &refused) {
+	remove := func(n *node, whom string) error { return n.cluster.Load().RemoveMember(t.Context(), whom) }
+	add := func(n *node, whom string) error { return n.cluster.Load().AddMember(t.Context(), whom) }
+	if err := h.atLeader(func(l *node) error { return remove(l, "nobody") }); !errors.As(err, &refused) {
 		t.Errorf("remove whom nobody knows: %v", err)
 	}
-	if err := leader.cluster.Load().AddMember(t.Context(), "nobody"); !errors.As(err, &refused) {
+	if err := h.atLeader(func(l *node) error { return add(l, "nobody") }); !errors.As(err, &refused) {
 		t.Errorf("add whom nobody knows: %v", err)
 	}
-	if err := n.cluster.Load().RemoveMember(t.Context(), n.id()); !errors.As(err, &elsewhere) {
-		t.Errorf("remove at a follower: %v", err)
+	for what, change := range map[string]func(n *node, whom string) error{"remove": remove, "add": add} {
+		eventually(t, "a follower says who is to "+what, func() bool {
+			return errors.As(change(h.others(h.leader())[0], "nobody"), &elsewhere)
+		})
 	}
-	if err := n.cluster.Load().AddMember(t.Context(), n.id()); !errors.As(err, &elsewhere) {
-		t.Errorf("add at a follower: %v", err)
-	}
-	leader = h.leader()
-	n = h.others(leader)[0]
-	if err := leader.cluster.Load().RemoveMember(t.Context(), n.id()); err != nil {
-		t.Fatal(err)
-	}
+	n := h.others(h.leader())[0]
+	h.remove(n.id())
 	n.says("was removed from the cluster")
 	eventually(t, "the removed node serves nothing", func() bool { return !n.cluster.Load().Ready() })
 	h.write("s", 1)
 	if len(h.leader().servers()) != 2 {
 		t.Errorf("servers %v", h.leader().servers())
 	}
-	if err := h.leader().cluster.Load().AddMember(t.Context(), n.link.address()); err != nil {
-		t.Fatal(err)
-	}
+	h.addMember(n.link.address())
 	h.settled()
 	h.alike()
 	n.holds("s", 2)
 	eventually(t, "the node serves again", func() bool { return n.cluster.Load().Ready() })
 
 	// A leader that is to go hands over, and the operator asks the next one.
-	leader = h.leader()
-	err := leader.cluster.Load().RemoveMember(t.Context(), leader.id())
-	if !errors.As(err, &elsewhere) && h.leader() == leader {
-		t.Errorf("remove the leader: %v", err)
-	}
+	eventually(t, "a leader that is to go names the next one", func() bool {
+		leader := h.leader()
+		return errors.As(remove(leader, leader.id()), &elsewhere)
+	})
 	// With one node down and one to go there would be no majority.
-	leader = h.leader()
-	down := h.others(leader)[0]
+	down := h.others(h.leader())[0]
 	down.stop()
 	eventually(t, "the refusal", func() bool {
 		err := h.leader().cluster.Load().RemoveMember(t.Context(), h.others(h.leader())[0].id())

@@ -57,13 +57,15 @@ func ForgeEntries(dir string, kind LogStore, count int) (last uint64, err error)
 	if err := store.GetLog(last, &entry); err != nil {
 		return 0, err
 	}
-	for range count {
-		last++
-		if err := store.StoreLogs([]*raft.Log{{Index: last, Term: entry.Term, Type: raft.LogNoop}}); err != nil {
-			return 0, err
-		}
+	return last + uint64(count), store.StoreLogs(forged(last, entry.Term, count))
+}
+
+// forged are entries behind one of a term.
+func forged(last, term uint64, count int) (list []*raft.Log) {
+	for i := range uint64(count) {
+		list = append(list, &raft.Log{Index: last + 1 + i, Term: term, Type: raft.LogNoop})
 	}
-	return last, nil
+	return list
 }
 
 // FirstIndex is the first entry in a running node's Raft log.
@@ -79,13 +81,7 @@ func ForgeRunning(c *Cluster, count int) (last uint64, err error) {
 	if err := logs.GetLog(last, &entry); err != nil {
 		return 0, err
 	}
-	for range count {
-		last++
-		if err := logs.StoreLog(&raft.Log{Index: last, Term: entry.Term, Type: raft.LogNoop}); err != nil {
-			return 0, err
-		}
-	}
-	return last, nil
+	return last + uint64(count), logs.StoreLogs(forged(last, entry.Term, count))
 }
 
 // heldLog stores nothing until it is released.

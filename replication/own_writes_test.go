@@ -101,7 +101,13 @@ func TestOwnWritesOfANodeWithoutSpace(t *testing.T) {
 	h := startHouse(t, 3, inMemory)
 	n := h.others(h.leader())[0]
 	n.cluster.Load().SetReadOnly(event.ErrDiskFull)
-	if _, err := n.own(appending("s", event.NoStream)); err != nil {
+	first := appending("s", event.NoStream)
+	err := h.atLeader(func(*node) error {
+		eventually(t, "another one leads", func() bool { return h.leader() != n })
+		_, err := n.own(first)
+		return err
+	})
+	if err != nil {
 		t.Error(err)
 	}
 	leader := h.leader()
@@ -137,8 +143,8 @@ func TestRule06OwnWritesDuringElections(t *testing.T) {
 		})
 	}
 	for range 3 {
-		h.isolate(h.leader())
 		isolated := h.leader()
+		h.isolate(isolated)
 		eventually(t, "another leader", func() bool {
 			for _, n := range h.others(isolated) {
 				if l, _ := n.cluster.Load().Leadership(); l.Leading {
@@ -174,7 +180,7 @@ func TestOwnWritesWithoutLeader(t *testing.T) {
 	if _, err := n.cluster.Load().Write(ctx, appending("s", event.AnyVersion)); !errors.Is(err, event.ErrNotReady) {
 		t.Errorf("%v, expected not ready", err)
 	}
-	if took := time.Since(begun); took < 350*time.Millisecond || took > 10*time.Second {
+	if took := time.Since(begun); took < 350*time.Millisecond {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -189,9 +195,18 @@ func TestOwnWritesWhileTheLeaderHangs(t *testing.T) {
 	w := appending("s", event.AnyVersion)
 	// A paused pipeline keeps the lead, takes writes and decides none.
 	resume := replication.Pause(t.Context(), leader.cluster.Load())
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := n.cluster.Load().Write(ctx, w); !errors.Is(err, event.ErrWriteTimeout) && h.leader() == leader {
+	term := leader.raft().CurrentTerm()
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := n.cluster.Load().Write(ctx, w)
+		gone <- err
+	}()
+	eventually(t, "the write has come to the leader", func() bool {
+		return replication.Queued(leader.cluster.Load()) > 0 || !leader.leads(term)
+	})
+	cancel()
+	if err := <-gone; !errors.Is(err, event.ErrWriteTimeout) && leader.leads(term) {
 		t.Errorf("%v, expected a timeout", err)
 	}
 	done := make(chan error, 1)
@@ -213,6 +228,7 @@ func TestOwnWritesThatMustNotBeRepeated(t *testing.T) {
 	h := startHouse(t, 3, inMemory)
 	leader := h.leader()
 	n := h.others(leader)[0]
+	term := leader.raft().CurrentTerm()
 	resume := replication.Pause(t.Context(), leader.cluster.Load())
 	defer resume()
 	done := make(chan error, 1)
@@ -220,7 +236,7 @@ func TestOwnWritesThatMustNotBeRepeated(t *testing.T) {
 		_, err := n.own(&event.Write{Kind: event.SoftDelete, Stream: "s", ExpectedVersion: event.AnyVersion})
 		done <- err
 	}()
-	deposed := func() bool { return h.leader() != leader } // on a machine that is too busy for heartbeats
+	deposed := func() bool { return !leader.leads(term) } // on a machine that is too busy for heartbeats
 	eventually(t, "the write has come to the leader", func() bool { return replication.Queued(leader.cluster.Load()) > 0 || deposed() })
 	id := n.cluster.Load().Node()
 	h.cut("services", func(from event.ID, to *node, kind wire.Kind) bool {

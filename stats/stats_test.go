@@ -145,6 +145,10 @@ func TestMaxForgets(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
+	synctest.Test(t, testConcurrentUse) // What is the maximum of late is not forgotten meanwhile.
+}
+
+func testConcurrentUse(t *testing.T) {
 	var r stats.Registry
 	const workers, each = 8, 500
 	var wg sync.WaitGroup

@@ -67,9 +67,12 @@ func dial(t testing.TB, server, client *tls.Config) (s, c side) {
 	return s, c
 }
 
+// patience bounds waits for what must happen, however slow the machine is.
+const patience = 3 * time.Minute
+
 // talk does the handshake and an exchange.
 func talk(conn *tls.Conn) error {
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	err := conn.Handshake()
@@ -340,7 +343,7 @@ func (b *watchedBuffer) text() string {
 // wait returns when the text has a part: the server writes after the client was told.
 func (b *watchedBuffer) wait(t *testing.T, part string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for !strings.Contains(b.text(), part) {
 		select {
 		case <-b.changed:
@@ -360,7 +363,7 @@ func ask(t *testing.T, url string, root *pair, p *pair, transports ...*http.Tran
 		transport = newTransport(root, p)
 		defer transport.CloseIdleConnections()
 	}
-	response, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Get(url)
+	response, err := (&http.Client{Transport: transport, Timeout: patience}).Get(url)
 	if err != nil {
 		return "", err
 	}

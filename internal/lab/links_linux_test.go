@@ -77,7 +77,7 @@ func TestAddedHostTakesPart(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	do(t, l.Cut(l.Host(1), l.Host(0)))
-	if _, err := c[0].ask("ask "+l.Host(1).Addr()+" cut", patience); err == nil {
+	if _, err := c[0].ask("try "+l.Host(1).Addr()+" cut", patience); err == nil {
 		t.Error("a cut link carried an answer")
 	}
 }

@@ -17,8 +17,8 @@ import (
 // Bounds of what a process may take. They are generous: a test that reaches one
 // has found something, not a slow machine.
 const (
-	startLimit = 60 * time.Second
-	stopLimit  = 30 * time.Second
+	startLimit = 3 * time.Minute
+	stopLimit  = 2 * time.Minute
 )
 
 // listening begins the line by which a node says where it is.

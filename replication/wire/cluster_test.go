@@ -93,10 +93,11 @@ type setup struct {
 	port      func(i int, o *Options)
 	transport func(i int, o *RaftOptions)
 	wrap      func(*Raft) raft.Transport
-	config    func(*raft.Config)
+	config    func(i int, c *raft.Config)
 }
 
-// newCluster starts nodes; the last `apart` of them are not in the configuration.
+// newCluster starts nodes, of which the first leads; the last `apart` of them are
+// not in the configuration.
 func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 	t.Helper()
 	c := &cluster{t: t, log: &lines{}}
@@ -123,12 +124,14 @@ func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 		}
 		p.conf = raft.DefaultConfig()
 		p.conf.LocalID = p.id
-		p.conf.HeartbeatTimeout, p.conf.ElectionTimeout, p.conf.LeaderLeaseTimeout = 400*time.Millisecond, 400*time.Millisecond, 300*time.Millisecond
+		// Nobody is elected because time went by, nor deposed: a machine that stands
+		// still for a moment is not what is tested.
+		p.conf.HeartbeatTimeout, p.conf.ElectionTimeout, p.conf.LeaderLeaseTimeout = patience, patience, patience
 		p.conf.CommitTimeout = 5 * time.Millisecond
 		p.conf.BatchApplyCh = true
 		p.conf.Logger = c.log.logger(hclog.Warn).Named(fmt.Sprintf("node-%d", i+1))
 		if s.config != nil {
-			s.config(p.conf)
+			s.config(i, p.conf)
 		}
 		if i < nodes-apart {
 			if err := raft.BootstrapCluster(p.conf, p.logs, p.logs, p.snaps, trans, c.conf); err != nil {
@@ -147,14 +150,19 @@ func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 			}
 		}
 	})
+	first := c.peers[0]
+	stand := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	if err := c.peers[1].trans.TimeoutNow(first.id, raft.ServerAddress(first.port.Advertised()), &stand, &raft.TimeoutNowResponse{}); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
 // leader waits for one.
-func (c *cluster) leader(limit time.Duration) *peer {
+func (c *cluster) leader() *peer {
 	c.t.Helper()
 	var found *peer
-	testkit.Eventually(c.t, limit, func() error {
+	testkit.Eventually(c.t, patience, func() error {
 		for _, p := range c.peers {
 			if p.raft.State() == raft.Leader && p.raft.VerifyLeader().Error() == nil {
 				found = p
@@ -167,9 +175,9 @@ func (c *cluster) leader(limit time.Duration) *peer {
 }
 
 // converge waits until all peers have applied what the first of them has.
-func (c *cluster) converge(limit time.Duration, peers ...*peer) {
+func (c *cluster) converge(peers ...*peer) {
 	c.t.Helper()
-	testkit.Eventually(c.t, limit, func() error {
+	testkit.Eventually(c.t, patience, func() error {
 		want := peers[0].fsm.state()
 		for _, p := range peers[1:] {
 			if got := p.fsm.state(); !slices.EqualFunc(got, want, bytes.Equal) {

@@ -362,8 +362,8 @@ func TestRaftInstallsSnapshot(t *testing.T) {
 				return nil
 			}
 		}
-	}, config: func(c *raft.Config) { c.TrailingLogs = 1 }})
-	l := c.leader(10 * time.Second)
+	}, config: func(_ int, c *raft.Config) { c.TrailingLogs = 1 }})
+	l := c.leader()
 	for i := range 50 {
 		if err := l.raft.Apply(fmt.Appendf(nil, "entry %d", i), 0).Error(); err != nil {
 			t.Fatal(err)
@@ -379,11 +379,11 @@ func TestRaftInstallsSnapshot(t *testing.T) {
 	if err := l.raft.Apply([]byte("after"), 0).Error(); err != nil {
 		t.Fatal(err)
 	}
-	c.converge(10*time.Second, l, late)
+	c.converge(l, late)
 	if tries.Load() < 3 || len(late.fsm.state()) != 51 {
 		t.Errorf("%d tries, %d entries", tries.Load(), len(late.fsm.state()))
 	}
-	testkit.Eventually(t, 5*time.Second, func() error {
+	testkit.Eventually(t, patience, func() error {
 		if late.raft.Stats()["last_snapshot_index"] == "0" {
 			return errors.New("no snapshot was installed")
 		}

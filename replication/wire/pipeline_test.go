@@ -57,7 +57,7 @@ func TestSendingBehindARefusalDoesNotBlock(t *testing.T) {
 		if err != nil {
 			t.Errorf("send: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("sending waits for ever")
 	}
 	if err := p.Close(); err != nil {

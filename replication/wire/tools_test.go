@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,12 +31,16 @@ func node(n byte) event.ID { return event.ID{15: n} }
 
 func member(id event.ID) func() event.ID { return func() event.ID { return id } }
 
+// patience bounds what a test waits for; whoever reaches it has found something.
+const patience = 3 * time.Minute
+
 // open opens a port for the duration of a test.
 func open(t testing.TB, o Options) *Port {
 	t.Helper()
 	if o.Bind == "" {
 		o.Bind = "127.0.0.1:0"
 	}
+	o.HandshakeTimeout, o.DialTimeout = cmp.Or(o.HandshakeTimeout, patience), cmp.Or(o.DialTimeout, patience)
 	p, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +81,7 @@ func echo(t testing.TB, p *Port, k Kind) {
 // say sends a text to an echo and wants it back.
 func say(t testing.TB, c net.Conn, text string) {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, text); err != nil {

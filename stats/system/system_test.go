@@ -45,7 +45,9 @@ func TestEveryFigureIsShown(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have fewer figures")
 	}
-	f := system.New(system.Options{DataDir: t.TempDir()}).Sample().Figures()
+	c := newClock()
+	sampler := system.New(system.Options{DataDir: t.TempDir(), Now: c.now})
+	f := sampler.Sample().Figures()
 	at := "sys-drive-" + drive(t, f)
 	want := map[string]string{
 		"proc-startTime": "string", "proc-id": "int64", "proc-mem": "int64", "proc-cpu": "float64", "proc-cpuScaled": "float64",
@@ -71,7 +73,7 @@ func TestEveryFigureIsShown(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
 	}
-	for _, key := range []string{"proc-mem", "proc-threadsCount", "proc-gc-totalBytesInHeaps", "sys-freeMem", "sys-totalMem", at + "-totalBytes"} {
+	for _, key := range []string{"proc-mem", "proc-threadsCount", "proc-gc-totalBytesInHeaps", "sys-freeMem", "sys-totalMem"} {
 		if values[key].(int64) <= 0 {
 			t.Errorf("%s is %v", key, values[key])
 		}
@@ -90,6 +92,10 @@ func TestEveryFigureIsShown(t *testing.T) {
 	}
 	if got := f.AppendFlatJSON(nil, true); !json.Valid(got) || strings.Count(string(got), `"drawChart": true`) != 2 {
 		t.Errorf("got %s", got)
+	}
+	// On a busy machine the drive's answer comes too late for the first samples.
+	for shown(sampler.Sample().Figures())[at+"-totalBytes"].(int64) <= 0 {
+		c.move(time.Second)
 	}
 }
 

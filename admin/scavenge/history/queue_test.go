@@ -80,7 +80,10 @@ func TestTooManyRuns(t *testing.T) {
 }
 
 // Many threads report at once while the run goes on. Only the first end counts.
-func TestConcurrent(t *testing.T) {
+// Close writes what is left, but not for ever: in a bubble that takes no time.
+func TestConcurrent(t *testing.T) { synctest.Test(t, testConcurrent) }
+
+func testConcurrent(t *testing.T) {
 	k := start(t, newDatabase())
 	var runs sync.WaitGroup
 	for n := range byte(3) {

@@ -54,7 +54,7 @@ func TestFollowsRedirects(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 		})
 	leader = nodes.all()[1].base
-	c := testClient(t, nodes, 5*time.Second)
+	c := testClient(t, nodes, time.Minute)
 	a, err := c.do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 2, false))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,11 @@ func TestJudgeWrite(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := servers(t, c.handler)
-			a, err := testClient(t, nodes, 200*time.Millisecond).do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 1, true))
+			timeout := time.Minute
+			if c.name == "no answer" {
+				timeout = 200 * time.Millisecond
+			}
+			a, err := testClient(t, nodes, timeout).do(t.Context(), nodes.all()[0], write(identity{tag: 1}, "s", 4, refOf(1, 0, 0), 1, true))
 			if v := judgeWrite(a, err, http.StatusCreated, "s"); v.outcome != c.want || (v.odd != "") != c.odd {
 				t.Errorf("%+v (%v)", v, err)
 			}
@@ -110,7 +114,7 @@ func TestJudgeWrite(t *testing.T) {
 		nodes := servers(t, func(http.ResponseWriter, *http.Request) {})
 		gone := httptest.NewServer(http.NotFoundHandler())
 		gone.Close()
-		_, err := testClient(t, nodes, time.Second).do(t.Context(), target{base: gone.URL}, read("/x", true, 0))
+		_, err := testClient(t, nodes, time.Minute).do(t.Context(), target{base: gone.URL}, read("/x", true, 0))
 		var failed *sendError
 		if !errors.As(err, &failed) || failed.sent || judgeWrite(nil, err, 201, "s").outcome != refused {
 			t.Errorf("%v", err)
