@@ -259,7 +259,7 @@ func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", what, changeFailed(err))
 		}
 		c.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
 		c.look()
@@ -267,6 +267,18 @@ func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	}
+}
+
+// changeFailed tells what raft's error means for whoever asked for the change: that
+// nothing happened and another node may be asked, or that nobody knows.
+func changeFailed(err error) error {
+	switch {
+	case notWritten(err):
+		return fmt.Errorf("%w: %w", event.ErrNotReady, err)
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown):
+		return fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
+	}
+	return err
 }
 
 // find returns the member that an operator means: by node id, or by an address of it.
