@@ -43,7 +43,8 @@ func newFixedStore() *fixedStore {
 	}
 	s.page.Events = s.full.Events[:20:20]
 	s.one = s.page.Events[0]
-	for _, e := range slices.Backward(s.full.Events) {
+	for i := range slices.Backward(s.full.Events) {
+		e := &s.full.Events[i]
 		s.messages = append(s.messages, subscription.Message{ID: e.ID, Event: e})
 	}
 	return s

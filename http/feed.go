@@ -158,7 +158,7 @@ func (d *feedDocument) entry(i int) (*event.Resolved, *subscription.Message) {
 		i = d.size() - 1 - i
 	}
 	if d.isGroup {
-		return &d.messages[i].Event, &d.messages[i]
+		return d.messages[i].Event, &d.messages[i]
 	}
 	return &d.events[i], nil
 }

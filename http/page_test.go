@@ -124,7 +124,7 @@ func TestLargeMessages(t *testing.T) {
 	for i := range n.store.streams["s"] {
 		e := event.Resolved{Record: n.store.log[i]}
 		e.Data, e.Bare = nil, true
-		g.messages = append(g.messages, subscription.Message{ID: e.ID, Event: e})
+		g.messages = append(g.messages, subscription.Message{ID: e.ID, Event: &e})
 	}
 	n.store.gone = map[event.ID]bool{n.store.log[1].ID: true}
 	body := n.get("/subscriptions/s/g/2?embed=body", "application/vnd.eventstore.competingatom+json").is(t, 200).body

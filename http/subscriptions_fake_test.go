@@ -194,7 +194,7 @@ func someMessages() []subscription.Message {
 	}
 	messages := make([]subscription.Message, len(events))
 	for i, e := range events {
-		messages[i] = subscription.Message{ID: e.ID, Event: e, Retries: i % 3}
+		messages[i] = subscription.Message{ID: e.ID, Event: &e, Retries: i % 3}
 	}
 	return messages
 }

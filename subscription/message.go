@@ -45,7 +45,7 @@ type givenUp struct {
 }
 
 // handed returns the message as consumers get it.
-func (m *message) handed() Message { return Message{ID: m.id, Event: *m.event, Retries: m.retries} }
+func (m *message) handed() Message { return Message{ID: m.id, Event: m.event, Retries: m.retries} }
 
 type link struct{ prev, next *message }
 

@@ -111,18 +111,20 @@ func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page eve
 	st := s.streams[r.Stream]
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
 	left := r.MaxPayload
-	bare := func(of event.Record) *event.Record {
-		if left -= len(of.Data) + len(of.Metadata); left < 0 && r.MaxPayload > 0 {
-			of.Data, of.Metadata, of.Bare, left = nil, nil, true, 0
-		}
-		return &of
+	isBeyond := func(of *event.Record) bool {
+		left -= len(of.Data) + len(of.Metadata)
+		return left < 0 && r.MaxPayload > 0
 	}
 	defer func() {
 		for i := range page.Events {
 			e := &page.Events[i]
-			e.Record = *bare(e.Record)
-			if e.Target != nil {
-				e.Target = bare(*e.Target)
+			if isBeyond(&e.Record) {
+				e.Data, e.Metadata, e.Bare, left = nil, nil, true, 0
+			}
+			if e.Target != nil && isBeyond(e.Target) {
+				target := *e.Target
+				target.Data, target.Metadata, target.Bare, left = nil, nil, true, 0
+				e.Target = &target
 			}
 		}
 	}()

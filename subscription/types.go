@@ -67,9 +67,9 @@ const (
 
 // Message is one message handed out.
 type Message struct {
-	ID      event.ID       // what its answer names: of the event in the subscribed stream, or of the link in the parked stream
-	Event   event.Resolved // must not be changed; a large one may be bare
-	Retries int            // 0 when it is handed out for the first time
+	ID      event.ID        // what its answer names: of the event in the subscribed stream, or of the link in the parked stream
+	Event   *event.Resolved // must not be changed; a large one may be bare
+	Retries int             // 0 when it is handed out for the first time
 }
 
 // Info is what is known of a group at one moment.
