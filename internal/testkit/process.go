@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,16 +65,26 @@ func Launch(t testing.TB, c Command) *Process {
 	p.cmd.SysProcAttr = processAttributes()
 	// Whoever inherited the output keeps nobody waiting for long.
 	p.cmd.WaitDelay = 5 * time.Second
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", c.Path, err)
-	}
+	started := make(chan error)
 	go func() {
+		// The process dies with the thread that starts it, and threads of a test end
+		// at any time: those on which a lab entered a namespace do. This one is kept.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
 		defer close(p.exited)
 		// The code is in ProcessState; another error means lost output, seen as missing lines.
 		_ = p.cmd.Wait()
 		p.stdout.end()
 		p.stderr.end()
 	}()
+	if err := <-started; err != nil {
+		t.Fatalf("start %s: %v", c.Path, err)
+	}
 	t.Cleanup(func() {
 		asWanted := p.ended
 		p.Kill()
