@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +20,8 @@ const fillTries = 64
 type disk struct {
 	mu      sync.Mutex // makes each operation one step; system calls are made under it
 	mounted bool
+	image   bool // it is a file system of its own in a file, and not in memory
+	frozen  bool
 }
 
 // LimitDisk makes the host's folder a disk of its own, which is full at a number of
@@ -38,8 +42,20 @@ func (h *Host) limitDisk(bytes int64) error {
 		return errors.New("a disk has a size")
 	}
 	size := fmt.Sprintf("size=%d", bytes)
-	if h.disk.mounted {
+	if h.disk.mounted && !h.disk.image {
 		return unix.Mount(h.lab.name, h.diskDir(), "tmpfs", unix.MS_REMOUNT, size)
+	}
+	return h.mountDisk(func() error {
+		return unix.Mount(h.lab.name, h.diskDir(), "tmpfs", mountFlags, size+",mode=0755")
+	})
+}
+
+const mountFlags = unix.MS_NOSUID | unix.MS_NODEV
+
+// mountDisk covers the host's folder by a new disk. disk.mu is held.
+func (h *Host) mountDisk(mount func() error) error {
+	if h.disk.mounted {
+		return errors.New("it has a disk of its own")
 	}
 	if len(h.Processes()) > 0 {
 		return errors.New("a process is running on it")
@@ -48,11 +64,140 @@ func (h *Host) limitDisk(bytes int64) error {
 	if err := os.Remove(h.Dir()); err != nil {
 		return err
 	}
-	if err := unix.Mount(h.lab.name, h.diskDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, size+",mode=0755"); err != nil {
+	if err := mount(); err != nil {
 		return errors.Join(err, os.Mkdir(h.Dir(), 0o755))
 	}
 	h.disk.mounted = true
 	return os.Mkdir(h.Dir(), 0o755)
+}
+
+// MakeDisk makes the host's folder a file system of its own, of a number of bytes, that can also hang: see
+// FreezeDisk. It is ext4 in a file beside the folder, by a loop device, so syncing takes what it takes on the disk
+// below, twice. The file stays with Options.Keep. It needs mkfs.ext4 and the right to mount, else the
+// error is [ErrNoDevice]. It must come before the first file and the first start.
+func (h *Host) MakeDisk(bytes int64) error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	err := h.mountDisk(func() error { return h.mountImage(bytes) })
+	if err != nil {
+		return fmt.Errorf("make a disk of %d bytes for %s: %w", bytes, h, err)
+	}
+	h.disk.image = true
+	return nil
+}
+
+// image is the file that holds a disk made by MakeDisk.
+func (h *Host) image() string { return filepath.Join(h.folder, "disk.ext4") }
+
+func (h *Host) mountImage(bytes int64) (err error) {
+	file, err := os.OpenFile(h.image(), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := file.Truncate(bytes); err != nil {
+		return err
+	}
+	// No blocks are reserved for root, which we are.
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", h.image()).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: mkfs.ext4: %w: %s", ErrNoDevice, err, out)
+	}
+	device, err := attachLoop(file, h.lab.name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoDevice, err)
+	}
+	// The device goes with the mount, or at once if there is none.
+	defer func() { err = errors.Join(err, device.Close()) }()
+	if err := unix.Mount(device.Name(), h.diskDir(), "ext4", mountFlags, ""); err != nil {
+		return fmt.Errorf("%w: mount %s: %w", ErrNoDevice, device.Name(), err)
+	}
+	return nil
+}
+
+const (
+	loopPrefix = "/dev/loop"
+	// loopTries bounds how often somebody else may take the device that was free.
+	loopTries = 32
+)
+
+// attachLoop makes a file a block device, which vanishes when it is not used any more. The name tells whose it is.
+func attachLoop(file *os.File, name string) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = control.Close() }() // nothing was written
+	for range loopTries {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("find a loop device: %w", err)
+		}
+		device, err := os.OpenFile(loopPrefix+strconv.Itoa(number), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		config := unix.LoopConfig{Fd: uint32(file.Fd())}
+		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+		copy(config.Info.File_name[:len(config.Info.File_name)-1], name)
+		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+		if err == nil {
+			return device, nil
+		}
+		if err = errors.Join(err, device.Close()); !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("set up %s: %w", device.Name(), err)
+		}
+	}
+	return nil, errors.New("other programs take every free loop device")
+}
+
+// Requests of the kernel to freeze and thaw a file system, from linux/fs.h.
+const (
+	freezeRequest = 0xc0045877 // FIFREEZE
+	thawRequest   = 0xc0045878 // FITHAW
+)
+
+// FreezeDisk lets everything that writes to a disk made by MakeDisk hang in the kernel, syncs
+// included, until ThawDisk; reads go on. A process that hangs cannot even be killed before. It returns when all that was written
+// before is on the disk.
+func (h *Host) FreezeDisk() error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	if !h.disk.image {
+		return fmt.Errorf("freeze the disk of %s: %w", h, ErrNoDevice)
+	}
+	if h.disk.frozen {
+		return nil
+	}
+	h.disk.frozen = true
+	return freeze(h.diskDir(), freezeRequest)
+}
+
+// ThawDisk ends what FreezeDisk began.
+func (h *Host) ThawDisk() error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	return h.thaw()
+}
+
+func (h *Host) thaw() error {
+	if !h.disk.frozen {
+		return nil
+	}
+	h.disk.frozen = false
+	return freeze(h.diskDir(), thawRequest)
+}
+
+// freeze freezes or thaws the file system of a folder. One that is thawed already is EINVAL.
+func freeze(folder string, request uint) (err error) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := unix.IoctlSetInt(int(dir.Fd()), request, 0); err != nil {
+		return fmt.Errorf("freeze or thaw %s: %w", folder, err)
+	}
+	return nil
 }
 
 // filler is the file that takes the space.
@@ -128,7 +273,7 @@ func (h *Host) unmount() error {
 		return nil
 	}
 	h.disk.mounted = false
-	return unmount(h.diskDir())
+	return errors.Join(h.thaw(), unmount(h.diskDir()))
 }
 
 // unmount takes a mount out of the tree of folders. It ends when its last open file is closed.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/annalsdb/annals/internal/lab"
 )
@@ -94,5 +95,84 @@ func TestDiskIsLimitedInTime(t *testing.T) {
 	do(t, os.WriteFile(filepath.Join(h.Dir(), "data"), nil, 0o600))
 	if err := h.LimitDisk(1 << 20); err == nil {
 		t.Error("a disk covered what was there")
+	}
+}
+
+// newDevice makes a host with a disk that can hang, or skips the test.
+func newDevice(t *testing.T, bytes int64) *lab.Host {
+	t.Helper()
+	h := openLab(t, lab.Options{Hosts: 1}).Host(0)
+	if err := h.MakeDisk(bytes); errors.Is(err, lab.ErrNoDevice) {
+		t.Skipf("needs a loop device: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestFrozenDiskHangsUntilItIsThawed(t *testing.T) {
+	h := newDevice(t, 16<<20)
+	if !write(t, h, "before", 1000) {
+		t.Fatal("the disk is full at once")
+	}
+	do(t, h.FreezeDisk(), h.FreezeDisk())
+	if _, err := os.ReadFile(filepath.Join(h.Dir(), "before")); err != nil {
+		t.Errorf("a frozen disk is not read: %v", err)
+	}
+	written := make(chan bool, 1)
+	go func() { written <- write(t, h, "meanwhile", 1000) }()
+	select {
+	case <-written:
+		t.Error("a frozen disk was written to")
+	case <-time.After(100 * time.Millisecond):
+	}
+	do(t, h.ThawDisk(), h.ThawDisk())
+	if !<-written {
+		t.Error("the write that hung found no room")
+	}
+}
+
+func TestMadeDiskIsFilled(t *testing.T) {
+	h := newDevice(t, 16<<20)
+	do(t, h.FillDisk(64<<10))
+	if write(t, h, "much", 1<<20) {
+		t.Error("the disk is not full")
+	}
+	do(t, h.FillDisk(0), os.Truncate(filepath.Join(h.Dir(), "much"), 0), h.FreeDisk())
+	if !write(t, h, "much", 1<<20) {
+		t.Error("the disk is still full")
+	}
+}
+
+func TestClosedLabThawsItsDisks(t *testing.T) {
+	l := openLab(t, lab.Options{Hosts: 1})
+	h := l.Host(0)
+	if err := h.MakeDisk(16 << 20); errors.Is(err, lab.ErrNoDevice) {
+		t.Skipf("needs a loop device: %v", err)
+	}
+	p, err := h.Start(t.Context(), lab.Command{Path: "sh", Args: []string{"-c", "while :; do echo x >>file; done"}})
+	do(t, err, h.FreezeDisk(), l.Close())
+	select {
+	case <-p.Done():
+	default:
+		t.Error("the process is not gone")
+	}
+}
+
+func TestMadeDiskIsNoOtherDisk(t *testing.T) {
+	l := openLab(t, lab.Options{Hosts: 1})
+	h := l.Host(0)
+	if err := h.FreezeDisk(); !errors.Is(err, lab.ErrNoDevice) {
+		t.Errorf("freeze the machine: %v", err)
+	}
+	do(t, h.ThawDisk())
+	if err := h.LimitDisk(1 << 20); errors.Is(err, os.ErrPermission) {
+		t.Skipf("needs the right to mount: %v", err)
+	}
+	if err := h.MakeDisk(16 << 20); err == nil {
+		t.Error("a second disk covered the first")
+	}
+	if err := h.FreezeDisk(); !errors.Is(err, lab.ErrNoDevice) {
+		t.Errorf("freeze a disk in memory: %v", err)
 	}
 }

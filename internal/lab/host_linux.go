@@ -75,7 +75,7 @@ func (h *Host) Processes() []*Process {
 func (h *Host) killAll() error {
 	// The thread does one thing after the other: whoever was before us is in the list.
 	err := h.thread.do(context.Background(), func() error { h.closed = true; return nil })
-	errs := []error{err}
+	errs := []error{err, h.ThawDisk()}
 	for _, p := range h.Processes() {
 		errs = append(errs, p.Kill())
 	}

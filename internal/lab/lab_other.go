@@ -50,6 +50,9 @@ func (h *Host) Dir() string                                      { return "" }
 func (h *Host) Start(context.Context, Command) (*Process, error) { return nil, ErrNeedsLinux }
 func (h *Host) Processes() []*Process                            { return nil }
 func (h *Host) LimitDisk(int64) error                            { return ErrNeedsLinux }
+func (h *Host) MakeDisk(int64) error                             { return ErrNeedsLinux }
+func (h *Host) FreezeDisk() error                                { return ErrNeedsLinux }
+func (h *Host) ThawDisk() error                                  { return ErrNeedsLinux }
 func (h *Host) FillDisk(int64) error                             { return ErrNeedsLinux }
 func (h *Host) FreeDisk() error                                  { return ErrNeedsLinux }
 func (h *Host) SkewClock(time.Duration) error                    { return ErrNeedsLinux }

@@ -25,7 +25,12 @@ func removeLeftovers(logger hclog.Logger) {
 		if !ownerDead(m.lab) {
 			continue
 		}
-		// Another process may be at it as well.
+		// Who died while it hung could not thaw it. Another process may be at it as well.
+		if m.device {
+			if err := freeze(m.folder, thawRequest); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, err)
+			}
+		}
 		if err := unmount(m.folder); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, err)
 		}
@@ -56,10 +61,13 @@ func ownerDead(name string) bool {
 	return err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
-// mount is a limited disk.
-type mount struct{ lab, folder string }
+// mount is the disk of a host.
+type mount struct {
+	lab, folder string
+	device      bool // it was made by MakeDisk
+}
 
-// mountsOfLabs lists the limited disks of all labs.
+// mountsOfLabs lists the disks of the hosts of all labs.
 func mountsOfLabs() ([]mount, error) {
 	const table = "/proc/self/mountinfo"
 	text, err := os.ReadFile(table)
@@ -71,12 +79,35 @@ func mountsOfLabs() ([]mount, error) {
 		// id parent device root folder options optional... - type source options
 		left, right, ok := strings.Cut(line, " - ")
 		what, whence := strings.Fields(left), strings.Fields(right)
-		if !ok || len(what) < 5 || len(whence) < 2 || whence[0] != "tmpfs" || !strings.HasPrefix(whence[1], namePrefix) {
+		if !ok || len(what) < 5 || len(whence) < 2 {
 			continue
 		}
-		all = append(all, mount{lab: whence[1], folder: unescape(what[4])})
+		m := mount{lab: whence[1], folder: unescape(what[4])}
+		switch {
+		case whence[0] == "ext4" && strings.HasPrefix(whence[1], loopPrefix):
+			m.lab, m.device = loopName(whence[1]), true
+		case whence[0] != "tmpfs":
+			continue
+		}
+		if strings.HasPrefix(m.lab, namePrefix) {
+			all = append(all, m)
+		}
 	}
 	return all, nil
+}
+
+// loopName is the name that was given to a loop device, "" if it is gone.
+func loopName(device string) string {
+	file, err := os.Open(device)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	info, err := unix.IoctlLoopGetStatus64(int(file.Fd()))
+	if err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(info.File_name[:])
 }
 
 // unescape undoes the octal escapes of spaces and the like.

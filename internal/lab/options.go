@@ -19,6 +19,8 @@ var (
 	ErrNoLinks = errors.New("links cannot be changed: hosts are loopback addresses")
 	// ErrNoDiskLimit is returned for a disk that is as large as the machine's.
 	ErrNoDiskLimit = errors.New("the disk of the host has no limit")
+	// ErrNoDevice is returned where a host cannot have, or has not, a disk that can hang.
+	ErrNoDevice = errors.New("no block device can be had")
 	// ErrNoClock is returned where processes cannot be given a clock of their own.
 	ErrNoClock = errors.New("processes cannot have a clock of their own here")
 )
@@ -35,7 +37,7 @@ type Options struct {
 	// default is a new temporary folder.
 	Dir string
 	// Keep leaves folders and log files behind when the lab is closed. What
-	// lies on limited disks is lost all the same.
+	// lies on limited disks is lost all the same, on made ones it is in a file.
 	Keep bool
 	// Logger gets what goes wrong in the background. The default is silence.
 	Logger hclog.Logger
