@@ -43,6 +43,9 @@ type cluster interface {
 	// fillDisk leaves so many bytes free on a node's disk, freeDisk gives them back.
 	fillDisk(node int, leave int64) error
 	freeDisk(node int) error
+	// freezeDisk lets all writes of a node hang, thawDisk lets them go on.
+	freezeDisk(node int) error
+	thawDisk(node int) error
 	// setClock moves a node's wall clock away from the machine's.
 	setClock(node int, offset time.Duration) error
 
@@ -60,6 +63,7 @@ type abilities struct {
 	disk      bool
 	replica   bool
 	clock     bool
+	hang      bool // disks can
 }
 
 // shape is the state of a link in one direction; zero is a good link.
@@ -106,6 +110,8 @@ func (g *given) shape(int, int, shape) error          { return errCannot }
 func (g *given) healNetwork() error                   { return nil }
 func (g *given) fillDisk(int, int64) error            { return errCannot }
 func (g *given) freeDisk(int) error                   { return errCannot }
+func (g *given) freezeDisk(int) error                 { return errCannot }
+func (g *given) thawDisk(int) error                   { return errCannot }
 func (g *given) setClock(int, time.Duration) error    { return errCannot }
 func (g *given) verify(context.Context, int) error    { return errCannot }
 func (g *given) logTail(int) string                   { return "" }

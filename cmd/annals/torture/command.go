@@ -75,7 +75,7 @@ func Command() *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all choices; 0 takes one from the clock")
 	f.IntVar(&o.rounds, "rounds", o.rounds, "rounds, each with a new cluster and the next seed")
 	f.StringSliceVar(&o.faultNames, "faults", nil, "faults to choose from, separated by commas; none for none (default all)")
-	f.BoolVar(&o.diskFaults, "disk-faults", false, "give every node a small disk of its own, in memory, and fill it now and then")
+	f.BoolVar(&o.diskFaults, "disk-faults", false, "fill the disks of nodes now and then")
 	f.BoolVar(&o.loopback, "loopback", false, "use loopback addresses in place of network namespaces: no faults of the network")
 	f.IntVar(&o.writers, "writers", o.writers, "clients that write and read on the leader")
 	f.IntVar(&o.erasers, "erasers", o.erasers, "clients that delete streams and write to them again")

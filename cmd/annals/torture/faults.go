@@ -25,6 +25,8 @@ type fault struct {
 	disk              bool
 	replica           bool
 	clock             bool
+	hangs             bool // a disk
+	ends              bool // processes
 	// destroys says that what was on a disk is lost.
 	destroys bool
 	// strike begins it and returns what ends it, nil if nothing does.
@@ -37,16 +39,16 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c cluster) bool {
 	can := c.can()
-	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica) && (!f.clock || can.clock)
+	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica) && (!f.clock || can.clock) && (!f.hangs || can.hang)
 }
 
 // allFaults is the list from which --faults chooses.
 func allFaults() []fault {
 	return []fault{
-		{name: "kill", doc: "kill -9 of one node, half of the time the leader", weight: 12, shortest: 50, longest: 6000, nodes: 1, strike: strikeKill},
-		{name: "kill-all", doc: "kill -9 of all nodes at once", weight: 4, shortest: 50, longest: 3000, nodes: 1, strike: strikeKillAll},
-		{name: "terminate", doc: "SIGTERM of one node", weight: 5, shortest: 50, longest: 4000, nodes: 1, strike: strikeTerminate},
-		{name: "rolling", doc: "SIGTERM and restart of one node after the other", weight: 3, shortest: 0, longest: 0, nodes: 2, strike: strikeRolling},
+		{name: "kill", doc: "kill -9 of one node, half of the time the leader", weight: 12, shortest: 50, longest: 6000, nodes: 1, ends: true, strike: strikeKill},
+		{name: "kill-all", doc: "kill -9 of all nodes at once", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeKillAll},
+		{name: "terminate", doc: "SIGTERM of one node", weight: 5, shortest: 50, longest: 4000, nodes: 1, ends: true, strike: strikeTerminate},
+		{name: "rolling", doc: "SIGTERM and restart of one node after the other", weight: 3, shortest: 0, longest: 0, nodes: 2, ends: true, strike: strikeRolling},
 		{name: "pause", doc: "SIGSTOP for less than an election timeout", weight: 5, shortest: 100, longest: 800, nodes: 1, strike: strikePause},
 		{name: "pause-long", doc: "SIGSTOP for much longer than an election timeout", weight: 6, shortest: 3000, longest: 9000, nodes: 1, strike: strikePause},
 		{name: "isolate-leader", doc: "the leader reaches no other node, clients may reach it", weight: 8, shortest: 2000, longest: 9000, nodes: 2, network: true, strike: strikeIsolate((*nemesis).leader)},
@@ -57,11 +59,13 @@ func allFaults() []fault {
 		{name: "delay", doc: "packets take long, and overtake each other", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDelay},
 		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
-		{name: "clock", doc: "a node's wall clock is wrong, by seconds or by hours", weight: 5, shortest: 2000, longest: 9000, nodes: 1, clock: true, strike: strikeClock},
+		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, strike: strikeResignGivenUp},
+		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, clock: true, strike: strikeClock},
+		{name: "disk-hang", doc: "a node's disk hangs: reads go on, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
-		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, destroys: true, strike: strikeWipe(false)},
-		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, destroys: true, strike: strikeWipe(true)},
-		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, replica: true, strike: strikeReplica},
+		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
+		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
+		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, replica: true, strike: strikeReplica},
 	}
 }
 
@@ -156,7 +160,7 @@ func strikePause(_ context.Context, n *nemesis) (string, func(context.Context) e
 
 func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anybody()
-	longest := []time.Duration{5 * time.Second, 3 * time.Hour}[n.rng.IntN(2)]
+	longest := []time.Duration{5 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}[n.rng.IntN(3)]
 	offset := time.Duration(n.rng.Int64N(int64(2*longest))) - longest
 	what := fmt.Sprintf("the clock of %s is wrong by %s", n.role(node), offset.Round(time.Millisecond))
 	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
@@ -281,6 +285,33 @@ func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context
 		return n.role(leader) + " was asked to resign", nil, nil
 	}
 	return "", nil, errNotNow
+}
+
+// strikeResignGivenUp leaves the leader alone with hand-overs that cannot be completed.
+func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	leader, _ := n.watch.leading()
+	list := n.c.targets()
+	i := slices.IndexFunc(list, func(t target) bool { return t.index == leader })
+	if leader < 0 || leader >= n.c.voters() || i < 0 {
+		return "", nil, errNotNow
+	}
+	stopped := n.follower()
+	if err := n.c.pause(stopped); err != nil {
+		return "", nil, err
+	}
+	tries := 1 + n.rng.IntN(4)
+	for range tries {
+		// No answer is what is wanted; one that comes all the same tells nothing.
+		_, _ = exchange(ctx, n.http, list[i], request{method: http.MethodPost, path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
+	}
+	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader), tries, nodeName(stopped)),
+		func(context.Context) error { return n.c.resume(stopped) }, nil
+}
+
+func strikeDiskHang(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	what := "the disk of " + n.role(node) + " hangs"
+	return what, func(context.Context) error { return n.c.thawDisk(node) }, n.c.freezeDisk(node)
 }
 
 // leftOnDisk is what a full disk has left: nothing, or so little that some writes still succeed.

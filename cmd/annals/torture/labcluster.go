@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +27,10 @@ const (
 const (
 	// stopLimit bounds how long a node may take to end in order.
 	stopLimit = 30 * time.Second
-	// diskSize is the disk of a node when disks are filled. It lies in memory.
+	// diskSize is the disk of a node. It takes what is used of it.
 	diskSize = 1 << 30
+	// convertOneIn is how often a node is started with the other store of its Raft log, and converts it.
+	convertOneIn = 6
 	// keptLog bounds the log lines that a report shows of one node.
 	keptLog = 3000
 )
@@ -38,6 +42,7 @@ type labCluster struct {
 	members []*member
 	watches sync.WaitGroup
 	clocks  bool // they can be moved
+	hangs   bool // disks can hang
 }
 
 type labOptions struct {
@@ -60,6 +65,8 @@ type member struct {
 	mu      sync.Mutex
 	process *lab.Process // the last one, nil before the first start
 	wanted  bool         // its end would surprise
+	store   string       // of its Raft log; "" if the options say which
+	rng     *rand.Rand
 }
 
 func newLabCluster(o labOptions) (_ *labCluster, err error) {
@@ -71,24 +78,47 @@ func newLabCluster(o labOptions) (_ *labCluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &labCluster{lab: l, o: o, clocks: true}
-	for _, h := range l.Hosts() {
+	c := &labCluster{lab: l, o: o, clocks: true, hangs: true}
+	chosen := slices.ContainsFunc(o.options, func(option string) bool { return strings.HasPrefix(option, storeOption) })
+	for i, h := range l.Hosts() {
 		// A clock can be moved later only if that was prepared before the first start.
 		c.clocks = c.clocks && h.SkewClock(0) == nil
-		if o.disks {
-			if err := h.LimitDisk(diskSize); err != nil {
-				return nil, errors.Join(err, l.Close())
-			}
+		if err := c.giveDisk(h); err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
-		c.members = append(c.members, &member{host: h})
+		m := &member{host: h, rng: rand.New(rand.NewPCG(o.seed, 8<<32+uint64(i)))}
+		if !chosen {
+			m.store = stores[(o.seed+uint64(i))%uint64(len(stores))]
+		}
+		c.members = append(c.members, m)
 	}
 	return c, nil
+}
+
+// Every cluster has nodes with either store of the Raft log, unless the options name one.
+const storeOption = "--raft-log-store"
+
+var stores = [...]string{"Wal", "BoltDB"}
+
+// giveDisk gives a host a disk that can hang, or one in memory where that is all there can be.
+func (c *labCluster) giveDisk(h *lab.Host) error {
+	if c.hangs {
+		err := h.MakeDisk(diskSize)
+		if !errors.Is(err, lab.ErrNoDevice) {
+			return err
+		}
+		c.hangs = false
+	}
+	if c.o.disks {
+		return h.LimitDisk(diskSize)
+	}
+	return nil
 }
 
 func (c *labCluster) voters() int { return c.o.nodes }
 
 func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1, clock: c.clocks}
+	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1, clock: c.clocks, hang: c.hangs}
 }
 
 func (c *labCluster) targets() []target {
@@ -109,7 +139,7 @@ func (m *member) wants() bool {
 
 func (m *member) data() string { return filepath.Join(m.host.Dir(), "data") }
 
-// arguments are those of a node's command line.
+// arguments are those of a node's command line. The member's mu is held.
 func (c *labCluster) arguments(i int) []string {
 	h := c.members[i].host
 	args := []string{
@@ -129,6 +159,9 @@ func (c *labCluster) arguments(i int) []string {
 			args = append(args, "--read-only-replica")
 		}
 	}
+	if m := c.members[i]; m.store != "" {
+		args = append(args, storeOption, m.store)
+	}
 	return append(args, c.o.options...)
 }
 
@@ -138,6 +171,9 @@ func (c *labCluster) start(ctx context.Context, i int) error {
 	defer m.mu.Unlock()
 	if m.alive() {
 		return nil
+	}
+	if m.store != "" && m.process != nil && m.rng.IntN(convertOneIn) == 0 {
+		m.store = stores[(slices.Index(stores[:], m.store)+1)%len(stores)]
 	}
 	p, err := m.host.Start(ctx, lab.Command{Path: c.o.binary, Args: c.arguments(i)})
 	if err != nil {
@@ -263,6 +299,9 @@ func (c *labCluster) healNetwork() error {
 
 func (c *labCluster) fillDisk(i int, leave int64) error { return c.members[i].host.FillDisk(leave) }
 func (c *labCluster) freeDisk(i int) error              { return c.members[i].host.FreeDisk() }
+
+func (c *labCluster) freezeDisk(i int) error { return c.members[i].host.FreezeDisk() }
+func (c *labCluster) thawDisk(i int) error   { return c.members[i].host.ThawDisk() }
 
 func (c *labCluster) setClock(i int, offset time.Duration) error {
 	return c.members[i].host.SkewClock(offset)

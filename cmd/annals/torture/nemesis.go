@@ -106,7 +106,9 @@ func (n *nemesis) choose(other *fault) *fault {
 	sum := 0
 	fits := func(f *fault) bool {
 		// Two faults of the network would undo each other.
-		return other == nil || f.name != other.name && !(f.network && other.network) && !f.destroys
+		return other == nil || f.name != other.name && !(f.network && other.network) && !f.destroys &&
+			// What hangs in the kernel cannot even be killed.
+			!(f.hangs && other.ends || f.ends && other.hangs)
 	}
 	for i := range n.faults {
 		if fits(&n.faults[i]) {
@@ -188,6 +190,9 @@ func (n *nemesis) heal(ctx context.Context) error {
 	if n.c.can().processes {
 		for i := range n.c.voters() {
 			err = errors.Join(err, n.c.resume(i))
+			if n.c.can().hang {
+				err = errors.Join(err, n.c.thawDisk(i))
+			}
 			if n.c.can().disk {
 				err = errors.Join(err, n.c.freeDisk(i))
 			}

@@ -20,6 +20,7 @@ type fakeCluster struct {
 	runs   map[int]bool
 	paused map[int]bool
 	full   map[int]bool
+	frozen map[int]bool
 	skewed map[int]time.Duration
 	shaped map[cut]shape
 	struck map[string]int
@@ -27,8 +28,8 @@ type fakeCluster struct {
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true, clock: true},
-		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]shape{}, struck: map[string]int{},
+		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true, clock: true, hang: true},
+		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {
 		f.runs[i] = true
@@ -62,11 +63,19 @@ func (f *fakeCluster) start(_ context.Context, i int) error {
 func (f *fakeCluster) kill(i int) error {
 	defer f.note("kill")()
 	f.runs[i], f.paused[i] = false, false
-	return nil
+	return f.frees(i)
 }
 func (f *fakeCluster) terminate(_ context.Context, i int) error {
 	defer f.note("terminate")()
 	f.runs[i], f.paused[i] = false, false
+	return f.frees(i)
+}
+
+// frees fails for a process that the kernel would not let go.
+func (f *fakeCluster) frees(i int) error {
+	if f.frozen[i] {
+		return fmt.Errorf("%s hangs and cannot end", nodeName(i))
+	}
 	return nil
 }
 func (f *fakeCluster) pause(i int) error {
@@ -113,6 +122,16 @@ func (f *fakeCluster) freeDisk(i int) error {
 	f.full[i] = false
 	return nil
 }
+func (f *fakeCluster) freezeDisk(i int) error {
+	defer f.note("freeze")()
+	f.frozen[i] = true
+	return nil
+}
+func (f *fakeCluster) thawDisk(i int) error {
+	defer f.note("thaw")()
+	f.frozen[i] = false
+	return nil
+}
 func (f *fakeCluster) setClock(i int, offset time.Duration) error {
 	defer f.note("clock")()
 	f.skewed[i] = offset
@@ -146,8 +165,8 @@ func TestNemesis(t *testing.T) {
 					if c.skewed[i] != 0 {
 						t.Errorf("node %d: its clock is wrong by %s", i, c.skewed[i])
 					}
-					if !c.runs[i] || c.paused[i] || c.full[i] {
-						t.Errorf("node %d: runs %t, paused %t, disk full %t", i, c.runs[i], c.paused[i], c.full[i])
+					if !c.runs[i] || c.paused[i] || c.full[i] || c.frozen[i] {
+						t.Errorf("node %d: runs %t, paused %t, disk full %t, frozen %t", i, c.runs[i], c.paused[i], c.full[i], c.frozen[i])
 					}
 				}
 				if len(c.shaped) > 0 {

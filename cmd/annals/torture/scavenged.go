@@ -210,7 +210,7 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 		for n := range int64(len(s.refs)) {
 			shown, there := left[s.id][n]
 			gone, may := n < s.discard(), n < s.lost
-			if s.maxAge > 0 && n < s.last() {
+			if s.ages() && n < s.last() {
 				f := r.load.book.fluid(s.id, n)
 				if f == nil {
 					may = true // Nobody saw how old it is.

@@ -100,6 +100,7 @@ func TestLimits(t *testing.T) {
 		{"deleted for good", shed{refs: ten, hard: true}, math.MaxInt64, math.MaxInt64, 10},
 		{"loosened", shed{refs: ten, lost: 6}, 0, 0, 6},
 		{"age", shed{refs: ten, maxAge: time.Second}, 0, 0, 9},
+		{"age of a month", shed{style: shedMonth, refs: ten, maxAge: 30 * 24 * time.Hour}, 0, 0, 0},
 		{"not known", shed{refs: ten, unsure: true}, 0, 0, 10},
 	}
 	for _, c := range cases {
@@ -139,6 +140,7 @@ func TestCompareScavenged(t *testing.T) {
 		{"no tombstone", shed{hard: true, metas: 1}, nil, []int64{math.MaxInt64}, 0, []string{kindRemoved, kindDivergence}},
 		{"too old", shed{maxAge: 3 * time.Second, metas: 1}, []int64{2, 3, 4}, []int64{2, 3, 4}, 1, nil},
 		{"just not too old", shed{maxAge: 3 * time.Second, metas: 1}, []int64{3, 4}, []int64{2, 3, 4}, 1, []string{kindRemoved, kindDivergence}},
+		{"removed by a wrong clock", shed{style: shedMonth, maxAge: 30 * 24 * time.Hour, metas: 1}, []int64{3, 4}, []int64{0, 1, 2, 3, 4}, 1, []string{kindRemoved, kindDivergence}},
 		{"loosened", shed{style: shedLoose, lost: 3, metas: 1}, []int64{3, 4}, []int64{0, 2, 3, 4}, 1, nil},
 		{"loosened, and more is gone", shed{style: shedLoose, lost: 3, metas: 1}, []int64{4}, []int64{3, 4}, 1, []string{kindRemoved, kindDivergence}},
 		{"not known", shed{unsure: true, metas: 1}, nil, []int64{3}, 0, nil},

@@ -17,6 +17,7 @@ const (
 	shedCount  shedStyle = iota // $maxCount that only falls
 	shedBefore                  // $tb that only rises
 	shedAge                     // one $maxAge
+	shedMonth                   // a $maxAge that nothing is old enough for, whatever a clock says
 	shedSoft                    // deleted and written to again
 	shedLoose                   // limits that change at will, also to none
 	shedHard                    // deleted for good in the end
@@ -24,7 +25,7 @@ const (
 )
 
 func (s shedStyle) String() string {
-	return [...]string{"count", "before", "age", "soft", "loose", "hard"}[s]
+	return [...]string{"count", "before", "age", "month", "soft", "loose", "hard"}[s]
 }
 
 // shed is a stream that loses events. One client writes to it and knows what it holds.
@@ -75,8 +76,11 @@ func (s *shed) changed() { s.lost = max(s.lost, s.discard()) }
 
 // mayLack says whether an event may be gone.
 func (s *shed) mayLack(number int64) bool {
-	return s.unsure || number < s.lost || s.maxAge > 0 && number < s.last()
+	return s.unsure || number < s.lost || s.ages() && number < s.last()
 }
+
+// ages says whether events may get too old within a round.
+func (s *shed) ages() bool { return s.maxAge > 0 && s.style != shedMonth }
 
 // agreed says whether all nodes must agree on an event once they were scavenged up to
 // the same point: limits that were loosened may have been applied here and not there.
@@ -111,6 +115,8 @@ func (s *shed) tighten(rng *rand.Rand) {
 		s.before = min(s.before+rng.Int64N(8), s.last()+1)
 	case shedAge:
 		s.maxAge = 2 * time.Second
+	case shedMonth:
+		s.maxAge = 30 * 24 * time.Hour
 	case shedSoft:
 	default:
 		s.maxCount, s.before = 0, 0
