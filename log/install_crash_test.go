@@ -140,10 +140,11 @@ func TestInstallPowerCut(t *testing.T) {
 				if operations++; raceDetector && operations%everyCut != 0 {
 					return
 				}
-				all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), what, durable.Load()})
+				committed := durable.Load() // Before the clone: what was durable by then is in it.
+				all = append(all, left{mem.CrashClone(vfs.CrashOptions{}), what, committed})
 				for i := range uint64(3) {
 					rng := rand.New(rand.NewPCG(seed, uint64(len(all))+i))
-					all = append(all, left{mem.CrashClone(vfs.CrashOptions{Rand: rng}), fmt.Sprintf("%s, seed %d", what, seed), durable.Load()})
+					all = append(all, left{mem.CrashClone(vfs.CrashOptions{Rand: rng}), fmt.Sprintf("%s, seed %d", what, seed), committed})
 				}
 			}
 			fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {

@@ -2,6 +2,7 @@ package vfs_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -224,6 +225,57 @@ func TestCrashCloneIsRepeatable(t *testing.T) {
 			t.Fatalf("seed %d gave two outcomes", seed)
 		}
 	}
+}
+
+// TestCrashCloneIsOneMoment clones while files are written one after the other: no clone
+// knows the later one to be ahead of the earlier one.
+func TestCrashCloneIsOneMoment(t *testing.T) {
+	m := vfs.NewCrashMem()
+	for i := range 100 { // What is copied between the two.
+		put(t, m, fmt.Sprint("between", i), strings.Repeat("x", 20_000))
+	}
+	putSync(t, m, "a", "\x00")
+	putSync(t, m, "z", "\x00")
+	ok(t, m.SyncDir("/"))
+	a, err := m.OpenReadWrite("a")
+	ok(t, err)
+	z, err := m.OpenReadWrite("z")
+	ok(t, err)
+	begun, stop, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(begun)
+		for n := byte(1); ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, f := range []vfs.File{a, z} {
+				if _, err := f.WriteAt([]byte{n}, 0); err != nil {
+					t.Error(err)
+				}
+				if err := f.Sync(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	<-begun
+	for i := range 20 {
+		clone := m.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(uint64(i), 1))})
+		first, err := vfs.ReadFile(clone, "a")
+		ok(t, err)
+		second, err := vfs.ReadFile(clone, "z")
+		ok(t, err)
+		if ahead := first[0] - second[0]; ahead > 1 {
+			t.Errorf("clone %d: a holds %d, z, which is written after it, %d", i, first[0], second[0])
+		}
+	}
+	close(stop)
+	<-done
+	ok(t, a.Close())
+	ok(t, z.Close())
 }
 
 func TestCrashCloneStandsAlone(t *testing.T) {

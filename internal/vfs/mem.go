@@ -31,7 +31,10 @@ const unlimitedFree = math.MaxInt64 / 2
 type Mem struct {
 	tracking bool // made by NewCrashMem
 
-	mu      sync.RWMutex // guards the tree: entries, durable, links, opens, locked, pending
+	// mu guards the tree: entries, durable, links, opens, locked, pending. Whoever changes
+	// the content of a file that is tracked holds it for reading, so that CrashClone, which
+	// holds it for writing, sees all files at one moment.
+	mu      sync.RWMutex
 	root    *node
 	pending []*dirOp // tracking: changes of names that are not durable, oldest first
 

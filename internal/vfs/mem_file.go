@@ -305,6 +305,15 @@ func (f *memFile) check(op string, off int64) error {
 
 func (f *memFile) Name() string { return f.name }
 
+// change changes the content of the file, or makes it durable, at no moment of a CrashClone.
+func (f *memFile) change(do func() error) error {
+	if f.mem.tracking {
+		f.mem.mu.RLock()
+		defer f.mem.mu.RUnlock()
+	}
+	return do()
+}
+
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.check("read", off); err != nil {
 		return 0, err
@@ -316,14 +325,17 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *memFile) WriteAt(p []byte, off int64) (n int, err error) {
 	if err := f.check("write", off); err != nil {
 		return 0, err
 	}
 	if !f.writable {
 		return 0, f.fail("write", syscall.EBADF)
 	}
-	n, err := f.node.writeAt(f.mem, p, off)
+	err = f.change(func() (err error) {
+		n, err = f.node.writeAt(f.mem, p, off)
+		return err
+	})
 	if err != nil {
 		err = f.fail("write", err)
 	}
@@ -344,7 +356,7 @@ func (f *memFile) Truncate(size int64) error {
 	if !f.writable {
 		return f.fail("truncate", syscall.EINVAL)
 	}
-	if err := f.node.truncate(f.mem, size); err != nil {
+	if err := f.change(func() error { return f.node.truncate(f.mem, size) }); err != nil {
 		return f.fail("truncate", err)
 	}
 	return nil
@@ -354,10 +366,13 @@ func (f *memFile) Sync() error {
 	if err := f.check("sync", 0); err != nil {
 		return err
 	}
-	if f.mem.tracking {
-		f.node.sync()
+	if !f.mem.tracking {
+		return nil
 	}
-	return nil
+	return f.change(func() error {
+		f.node.sync()
+		return nil
+	})
 }
 
 func (f *memFile) Map(size int64) (Mapping, error) {
