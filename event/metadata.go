@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 )
@@ -15,6 +16,15 @@ const (
 	KeyTruncateBefore = "$tb"
 	KeyCacheControl   = "$cacheControl"
 	KeyACL            = "$acl"
+)
+
+// Plain names of these keys, which act where the key itself is not there.
+const (
+	PlainMaxCount       = "maxCount"
+	PlainMaxAge         = "maxAge"
+	PlainTruncateBefore = "truncateBefore"
+	PlainCacheControl   = "cacheControl"
+	PlainACL            = "acl"
 )
 
 // Metadata is what the database reads out of a stream's metadata. Zero fields are absent.
@@ -48,56 +58,114 @@ func (m *Metadata) MinVisible(last int64) int64 {
 }
 
 // ParseMetadata reads the data of a metadata event. Values out of range count
-// as absent; anything of the wrong type in the keys above, or data that is no
-// JSON object, makes the whole count as empty.
+// as absent, numbers too large as the largest; anything of the wrong type in the
+// keys above, or data that is no JSON object, makes the whole count as empty. A
+// plain name acts where its key is not there, and has no effect when its value is
+// of the wrong type.
 func ParseMetadata(data []byte) Metadata {
-	m, err := parseMetadata(data)
-	if err != nil {
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(data, &doc) != nil {
 		return Metadata{}
+	}
+	var m Metadata
+	for _, k := range metadataKeys {
+		raw, ok := doc[k.key]
+		if ok && !m.set(k.key, raw) {
+			return Metadata{}
+		}
+		if raw, plain := doc[k.plain]; plain && !ok {
+			m.setPlain(k.key, raw)
+		}
 	}
 	return m
 }
 
-var errWrongType = errors.New("wrong type")
-
-func parseMetadata(data []byte) (m Metadata, err error) {
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return m, err
-	}
-	number := func(key string, lowest int64) (n int64) {
-		raw, ok := doc[key]
-		if !ok || err != nil || isNull(raw) {
-			return 0
-		}
-		if n, err = strconv.ParseInt(string(raw), 10, 64); err != nil || n < lowest {
-			return 0
-		}
-		return n
-	}
-	seconds := func(key string) time.Duration {
-		n := number(key, 1)
-		if n > int64(maxDuration/time.Second) {
-			return maxDuration
-		}
-		return time.Duration(n) * time.Second
-	}
-	m.MaxCount = number(KeyMaxCount, 1)
-	m.MaxAge = seconds(KeyMaxAge)
-	m.TruncateBefore = number(KeyTruncateBefore, 0)
-	m.CacheControl = seconds(KeyCacheControl)
-	if raw, ok := doc[KeyACL]; ok && err == nil {
-		m.ACL, err = ParseACL(raw)
-	}
-	return m, err
+var metadataKeys = [...]struct{ key, plain string }{
+	{KeyMaxCount, PlainMaxCount}, {KeyMaxAge, PlainMaxAge}, {KeyTruncateBefore, PlainTruncateBefore},
+	{KeyCacheControl, PlainCacheControl}, {KeyACL, PlainACL},
 }
 
-const maxDuration = time.Duration(1<<63 - 1)
+// FitsKey reports whether a JSON value is of the type that a key of metadata wants.
+func FitsKey(key string, raw []byte) bool { return new(Metadata).set(key, raw) }
+
+// set takes the value of a key, unless it is of the wrong type.
+func (m *Metadata) set(key string, raw []byte) bool {
+	if key == KeyACL {
+		acl, err := ParseACL(raw)
+		if err == nil {
+			m.ACL = acl
+		}
+		return err == nil
+	}
+	n, beyond, ok := wholeNumber(raw)
+	if !ok {
+		return false
+	}
+	switch key {
+	case KeyMaxCount:
+		m.MaxCount = max(0, n)
+	case KeyMaxAge:
+		m.MaxAge = seconds(n)
+	case KeyTruncateBefore:
+		if !beyond { // As the largest it would delete the stream.
+			m.TruncateBefore = max(0, n)
+		}
+	case KeyCacheControl:
+		m.CacheControl = seconds(n)
+	}
+	return true
+}
+
+// setPlain takes the value that a plain name has in place of a key. The members
+// of a plain access list may be plain, too.
+func (m *Metadata) setPlain(key string, raw []byte) {
+	if key != KeyACL {
+		m.set(key, raw)
+		return
+	}
+	if acl, err := parseACL(raw, true); err == nil {
+		m.ACL = acl
+	}
+}
+
+// wholeNumber reads a JSON value that is a whole number or null. One beyond 64
+// bits is the largest of its sign.
+func wholeNumber(raw []byte) (n int64, beyond, ok bool) {
+	if isNull(raw) {
+		return 0, false, true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err == nil {
+		return n, false, true
+	}
+	f, err := strconv.ParseFloat(string(raw), 64) // Also 1e21, as JavaScript writes it.
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return 0, false, false
+	case f >= math.MaxInt64:
+		return math.MaxInt64, true, true
+	case f <= math.MinInt64:
+		return math.MinInt64, true, true
+	}
+	return 0, false, false
+}
+
+func seconds(n int64) time.Duration {
+	if n > int64(math.MaxInt64/time.Second) {
+		return math.MaxInt64
+	}
+	return time.Duration(max(0, n)) * time.Second
+}
 
 func isNull(raw []byte) bool { return bytes.Equal(raw, []byte("null")) }
 
+var errWrongType = errors.New("wrong type")
+
 // ParseACL reads an access list: an object with any of $r, $w, $d, $mr, $mw, each a role or a list of roles.
-func ParseACL(data []byte) (ACL, error) {
+func ParseACL(data []byte) (ACL, error) { return parseACL(data, false) }
+
+// parseACL reads an access list in which a right may also stand without its $, if plain says so.
+func parseACL(data []byte, plain bool) (ACL, error) {
 	var a ACL
 	if isNull(data) {
 		return a, nil
@@ -108,6 +176,9 @@ func ParseACL(data []byte) (ACL, error) {
 	}
 	for key, list := range map[string]*Roles{"$r": &a.Read, "$w": &a.Write, "$d": &a.Delete, "$mr": &a.MetaRead, "$mw": &a.MetaWrite} {
 		raw, ok := doc[key]
+		if !ok && plain {
+			raw, ok = doc[key[1:]]
+		}
 		if !ok || isNull(raw) {
 			continue
 		}

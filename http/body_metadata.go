@@ -40,56 +40,66 @@ func translateMetadataItem(body []byte) (data []byte, id event.ID, hasID, isItem
 	if parsed, err := event.ParseID(idText); err == nil && !parsed.IsZero() {
 		id, hasID = parsed, true
 	}
-	return translateMembers(nil, document, translateSystemKey), id, hasID, true
+	return translateMembers(nil, document, systemKey), id, hasID, true
 }
 
-// translateMembers appends a valid object with the names, and where they depend
-// on them the values, that translate gives. Order stays, white space between
-// members does not.
-func translateMembers(dst, object []byte, translate func(dst, name []byte, m *jsontext.Members) []byte) []byte {
+// translateMembers appends a valid object, in which a member becomes the one that
+// translate gives: its name and value, or no name when it stays as it is. It also stays where
+// its new name is a member already. Order stays, white space between members does not.
+func translateMembers(dst, object []byte, translate func(name string, m *jsontext.Members) (string, []byte)) []byte {
+	taken := map[string]bool{}
+	for m := jsontext.ObjectAt(object, 0); m.Next(); {
+		taken[string(jsontext.Unquote(nil, m.Name))] = true
+	}
 	dst = append(dst, '{')
 	m := jsontext.ObjectAt(object, 0)
 	for begun := false; m.Next(); begun = true {
 		if begun {
 			dst = append(dst, ',')
 		}
-		dst = translate(dst, jsontext.Unquote(nil, m.Name), &m)
+		name, value := translate(string(jsontext.Unquote(nil, m.Name)), &m)
+		if name == "" || taken[name] {
+			dst = append(append(append(dst, m.Name...), ':'), m.Value...)
+			continue
+		}
+		dst = append(append(jsontext.AppendString(dst, name), ':'), value...)
 	}
 	return append(dst, '}')
 }
 
-// translateSystemKey appends one member of the metadata document.
-func translateSystemKey(dst, name []byte, m *jsontext.Members) []byte {
-	switch string(name) {
-	case "maxAge":
-		return appendMember(dst, event.KeyMaxAge, m.Value)
-	case "maxCount":
-		return appendMember(dst, event.KeyMaxCount, m.Value)
-	case "truncateBefore":
-		return appendMember(dst, event.KeyTruncateBefore, m.Value)
-	case "cacheControl":
-		return appendMember(dst, event.KeyCacheControl, digitsAsNumber(m.Value, m.Kind))
-	case "acl":
-		if m.Kind != jsontext.Object {
-			return appendMember(dst, event.KeyACL, m.Value)
+// systemKey returns the system key that a member of the metadata document stands
+// for. A value of the wrong type would void the whole document under that key: it
+// keeps the plain name, under which it has no effect.
+func systemKey(name string, m *jsontext.Members) (key string, value []byte) {
+	value = m.Value
+	switch name {
+	case event.PlainMaxAge:
+		key = event.KeyMaxAge
+	case event.PlainMaxCount:
+		key = event.KeyMaxCount
+	case event.PlainTruncateBefore:
+		key = event.KeyTruncateBefore
+	case event.PlainCacheControl:
+		key, value = event.KeyCacheControl, digitsAsNumber(m.Value, m.Kind)
+	case event.PlainACL:
+		key = event.KeyACL
+		if m.Kind == jsontext.Object {
+			value = translateMembers(nil, m.Value, systemRight)
 		}
-		dst = append(jsontext.AppendString(dst, event.KeyACL), ':')
-		return translateMembers(dst, m.Value, translateRight)
 	}
-	return append(append(append(dst, m.Name...), ':'), m.Value...)
+	if key != "" && !event.FitsKey(key, value) {
+		return "", nil
+	}
+	return key, value
 }
 
-// translateRight appends one member of the access list.
-func translateRight(dst, name []byte, m *jsontext.Members) []byte {
-	switch string(name) {
+// systemRight returns the right that a member of the access list stands for.
+func systemRight(name string, m *jsontext.Members) (string, []byte) {
+	switch name {
 	case "r", "w", "d", "mr", "mw":
-		return appendMember(dst, "$"+string(name), m.Value)
+		return "$" + name, m.Value
 	}
-	return append(append(append(dst, m.Name...), ':'), m.Value...)
-}
-
-func appendMember(dst []byte, name string, value []byte) []byte {
-	return append(append(jsontext.AppendString(dst, name), ':'), value...)
+	return "", nil
 }
 
 // digitsAsNumber returns the number that a string of digits says, and any other value as it is.

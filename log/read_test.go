@@ -71,6 +71,9 @@ func TestStreamPages(t *testing.T) {
 
 		{"$maxCount, head", `{"$maxCount":3}`, nil, event.Head, 20, true, numbers(24, 22), true},
 		{"$maxCount, forward", `{"$maxCount":3}`, nil, 10, 20, false, numbers(22, 24), true},
+		{"maxCount, head", `{"maxCount":3}`, nil, event.Head, 20, true, numbers(24, 22), true},
+		{"$maxCount over maxCount", `{"maxCount":3,"$maxCount":2,"truncateBefore":"5"}`, nil, event.Head, 20, true, numbers(24, 23), true},
+		{"$maxCount beyond 64 bits", `{"$maxCount":99999999999999999999}`, nil, 0, 5, false, numbers(0, 4), false},
 		{"$maxCount above all", `{"$maxCount":300}`, nil, 0, 5, false, numbers(0, 4), false},
 		{"$maxCount and $tb", `{"$maxCount":10,"$tb":20}`, nil, event.Head, 20, true, numbers(24, 20), true},
 

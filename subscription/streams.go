@@ -63,7 +63,7 @@ func truncate(ctx context.Context, s Store, stream string, before int64) error {
 				doc = map[string]json.RawMessage{}
 			}
 		}
-		if doc[event.KeyACL] == nil {
+		if doc[event.KeyACL] == nil && doc[event.PlainACL] == nil {
 			doc[event.KeyACL] = json.RawMessage(accessList)
 		}
 		document, err := json.Marshal(doc)

@@ -106,8 +106,11 @@ func (s *limitScan) object() bool {
 }
 
 func (s *limitScan) member(key []byte) bool {
-	if string(key) == event.KeyACL {
+	switch string(key) {
+	case event.KeyACL:
 		return s.members(s.roles)
+	case event.PlainMaxCount, event.PlainTruncateBefore, event.PlainMaxAge: // Whether they act depends on the rest.
+		return false
 	}
 	n, ok := s.number()
 	if !ok {

@@ -13,6 +13,8 @@ var metadataTexts = []string{
 	`{"$acl":{"$r":"x","$w":["a","b"],"$d":[]},"$tb":3}`, `{"$acl":{"$r":5},"$tb":3}`, `{"$acl":{"$r":["a",]},"$tb":3}`, `{"$acl":null,"$tb":3}`, `{"$acl":{},"$tb":3}`,
 	`{"$acl":{"$r":null},"$tb":3}`, `{"$acl":"x","$tb":3}`, `{"$acl":{"x":{}},"$tb":3}`, `{"$acl":{"$r":"\u0041"},"$tb":3}`, `{"$acl":{"$r":"ä"},"$tb":3}`, "{\"$acl\":{\"$r\":\"\xff\"},\"$tb\":3}",
 	`{"$cacheControl":3,"$tb":1}`, `{"$cacheControl":"x","$tb":1}`, `{"other":3,"$tb":1}`, `{"other":{"$tb":2},"$tb":1}`, `{"other":"x","$tb":1}`, `{"\u0024tb":2}`,
+	`{"maxCount":5}`, `{"maxCount":5,"$maxCount":6}`, `{"$maxCount":6,"maxCount":5}`, `{"truncateBefore":3,"maxAge":7}`, `{"maxCount":"5","$tb":3}`, `{"cacheControl":5,"$tb":3}`,
+	`{"acl":{"r":5},"$tb":3}`, `{"acl":5,"$tb":3}`, `{"$maxCount":1e21,"$tb":3}`, `{"$maxCount":99999999999999999999,"$tb":99999999999999999999}`,
 	``, ` `, `[]`, `5`, `"x"`, `null`, `{`, `{"$tb":1`, `{"$tb":1,}`, `{,}`, `{"$tb":1}x`, `{"$tb":1} {}`, `{"$tb"}`, `{"$tb":}`, `{"$TB":3}`, "{\"$tb\":1}\x00", "\ufeff{\"$tb\":1}", `no metadata`,
 }
 

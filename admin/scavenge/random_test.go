@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -231,6 +232,9 @@ func (h *house) metadata(name string) proposed {
 		default:
 			data = `{"$acl":{"$r":"x"}}`
 		}
+	}
+	if h.rng.IntN(4) == 0 { // By the names without sign.
+		data = strings.NewReplacer(event.KeyMaxAge, event.PlainMaxAge, event.KeyMaxCount, event.PlainMaxCount, event.KeyTruncateBefore, event.PlainTruncateBefore).Replace(data)
 	}
 	return proposed{stream: event.MetaStreamOf(name), typ: []string{event.TypeMetadata, "odd"}[h.rng.IntN(2)], flags: event.FlagJSON, data: []byte(data)}
 }

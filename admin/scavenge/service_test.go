@@ -307,7 +307,7 @@ func TestEstimate(t *testing.T) {
 	for n := range 10 {
 		h.append(plain("counted", "0123456789"), plain("kept", "0123456789"), plain("deleted", strings.Repeat("x", n)), plain("cut", "0"))
 	}
-	h.append(metadataOf("counted", `{"$maxCount":2}`), metadataOf("cut", `{"$tb":3}`), metadataOf("kept", `{"$maxCount":100}`))
+	h.append(metadataOf("counted", `{"$maxCount":2}`), metadataOf("cut", `{"truncateBefore":3}`), metadataOf("kept", `{"$maxCount":100}`))
 	h.append(metadataOf("kept", `{"$maxCount":200}`))
 	h.append(proposed{stream: "deleted", typ: event.TypeStreamDeleted, flags: event.FlagDeleted})
 	estimate, err := h.service.Estimate(context.Background(), scavenge.EstimateOptions{Top: 3})
