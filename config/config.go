@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"time"
@@ -219,6 +220,19 @@ func Default() *Config {
 	}
 	c.Index = filepath.Join(c.Db, "index")
 	return c
+}
+
+// Reloaded returns the configuration of a node that runs by c and has read next:
+// what may change meanwhile is as next has it.
+func (c *Config) Reloaded(next *Config) *Config {
+	if next.LogLevel == LogLevelDefault { // It leaves the level as it is.
+		return c
+	}
+	r := *c
+	r.LogLevel, r.given = next.LogLevel, map[string]setting{}
+	maps.Copy(r.given, c.given)
+	r.given[nameLogLevel] = next.given[nameLogLevel] // It is not the default, so it was given.
+	return &r
 }
 
 // File names the YAML file that was read; it is empty if there was none.

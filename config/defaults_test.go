@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		"EnableHistograms": "False", "LogHttpRequests": "False", "DisableHttpCaching": "False", "AllowUnknownOptions": "False",
 		"RunProjections": "None", "StartStandardProjections": "False", "ProjectionThreads": "3", "ProjectionExecutionTimeout": "250",
 		"ProjectionCompilationTimeout": "500", "InitializationThreads": "1", "CertificateFile": "", "CertificatePrivateKeyFile": "",
-		"CertificatePassword": "", "CertificatePrivateKeyPassword": "", "TrustedRootCertificatesPath": "/etc/ssl/certs",
+		"CertificatePassword": "********", "CertificatePrivateKeyPassword": "********", "TrustedRootCertificatesPath": "/etc/ssl/certs",
 		"CertificateReservedNodeCommonName": "", "DefaultAdminPassword": "********", "DefaultOpsPassword": "********",
 	}
 	c := config.Default()

@@ -97,7 +97,7 @@ func TestLoadValues(t *testing.T) {
 		{"fraction where the reference has one", input{files: yamlFile("MinFlushDelayMs: 0.5")}, "MinFlushDelayMs", "0.5", "Yaml"},
 		{"admin password", input{env: []string{"STORE_DEFAULT_ADMIN_PASSWORD=secret"}}, "DefaultAdminPassword", "********", "Environment Variables"},
 		{"admin password by default", input{}, "DefaultAdminPassword", "********", "<DEFAULT>"},
-		{"unset secret", input{}, "CertificatePassword", "", "<DEFAULT>"},
+		{"unset secret", input{}, "CertificatePassword", "********", "<DEFAULT>"},
 
 		{"file with a document start", input{files: yamlFile("---", "# comment", "NodePort: 3")}, "NodePort", "3", "Yaml"},
 		{"file with quotes", input{files: yamlFile(`NodePort: "3"`)}, "NodePort", "3", "Yaml"},

@@ -23,6 +23,9 @@ const (
 	groupProjection       = "ProjectionOptions"
 )
 
+// nameLogLevel is the only option that may change while a node runs.
+const nameLogLevel = "LogLevel"
+
 // option is one row of the table.
 type option struct {
 	name   string
@@ -160,7 +163,7 @@ func (c *Config) loggingOptions() []option {
 	return []option{
 		{name: "Log", group: g, def: "", target: textField(&c.Log),
 			doc: "The folder for log files. When empty, log lines go to standard error only."},
-		{name: "LogLevel", group: g, def: string(LogLevelDefault),
+		{name: nameLogLevel, group: g, def: string(LogLevelDefault),
 			target: enumField(&c.LogLevel, LogLevelDefault, LogLevelVerbose, LogLevelDebug, LogLevelInformation,
 				LogLevelWarning, LogLevelError, LogLevelFatal),
 			doc: "The least severity that is logged. Default means Information. With Fatal only the cause is told when the node ends by itself. Read anew from the file on SIGHUP and POST /admin/reloadconfig."},

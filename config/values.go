@@ -44,7 +44,7 @@ func (c *Config) Values() []Value {
 		} else {
 			v.Value = c.current(o)
 		}
-		if o.sensitive && v.Value != "" {
+		if o.sensitive { // Also when empty: that none is set is what the source says.
 			v.Value = mask
 		}
 		values[i] = v

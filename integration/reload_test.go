@@ -33,6 +33,9 @@ func TestReload(t *testing.T) {
 			set("LogLevel: Information\n")
 			way.do(t)
 			mark.awaitLogged(true)
+			if o := readOptions(t, node.Client, "changeit")["LogLevel"]; *o.Value != "Information" || o.ConfigurationSource != "Yaml" {
+				t.Errorf("the level is shown as %s", *o.Value)
+			}
 
 			// What is wrong with a file is said, and nothing of it is taken over.
 			for what, text := range map[string]string{

@@ -47,6 +47,8 @@ type Options struct {
 	// Reload reads the configuration again when a client asks for it and takes over
 	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
 	Reload func()
+	// Settings returns the options in force, for /info/options. Default: those of Config.
+	Settings func() []config.Value
 
 	// Seeds, when given, is asked for the gossip addresses of other nodes in place of
 	// what Config says.
@@ -118,6 +120,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	}
 	if o.Stats == nil {
 		o.Stats = new(stats.Registry)
+	}
+	if o.Settings == nil {
+		o.Settings = o.Config.Values
 	}
 	n := newNode(o)
 	defer func() {
@@ -236,7 +241,7 @@ func (n *Node) serve() error {
 	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, policy},
-		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.figures, Startup: progress{n}, Settings: c.Values,
+		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,

@@ -114,15 +114,16 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 
 	stopping, stop := context.WithCancel(context.Background())
 	defer stop()
-	reload := &reloader{load: func() (*config.Config, error) { return h.load(args) }, logger: logger}
+	reload := newReloader(c, func() (*config.Config, error) { return h.load(args) }, logger)
 	watch := h.watchSignals(stop, reload.run, logger)
 	defer watch.end()
 
 	n, err := h.open(stopping, node.Options{
-		Config:  c,
-		Logger:  logger,
-		Version: buildVersion(),
-		Reload:  reload.run,
+		Config:   c,
+		Logger:   logger,
+		Version:  buildVersion(),
+		Reload:   reload.run,
+		Settings: reload.settings,
 		OnFatal: func(err error) {
 			// What was acknowledged is on disk. After a failed write nothing more
 			// may be, so the process ends here without closing anything.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -14,9 +15,21 @@ import (
 type reloader struct {
 	load   func() (*config.Config, error)
 	logger hclog.Logger
+	// latest is the configuration of the start with what was taken over since.
+	latest atomic.Pointer[config.Config]
 
 	underWay sync.Mutex
 }
+
+// newReloader returns one for a node that starts by c.
+func newReloader(c *config.Config, load func() (*config.Config, error), logger hclog.Logger) *reloader {
+	r := &reloader{load: load, logger: logger}
+	r.latest.Store(c)
+	return r
+}
+
+// settings returns the options in force.
+func (r *reloader) settings() []config.Value { return r.latest.Load().Values() }
 
 // run takes over what may change while a node runs: the level of the log, unless
 // it says Default. A configuration that a node would not start with changes
@@ -32,6 +45,7 @@ func (r *reloader) run() {
 		r.logger.Error("the configuration was not reloaded", "error", err)
 		return
 	}
+	r.latest.Store(r.latest.Load().Reloaded(c))
 	if c.LogLevel != config.LogLevelDefault {
 		r.logger.SetLevel(hclogLevel(c.LogLevel))
 	}

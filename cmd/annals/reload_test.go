@@ -58,10 +58,15 @@ func TestReload(t *testing.T) {
 			}
 			logger := hclog.New(&hclog.LoggerOptions{Level: before, Output: w.err})
 			sub := logger.Named("http")
-			r := reloader{logger: logger, load: func() (*config.Config, error) { return w.load(strings.Fields(c.args)) }}
+			r := newReloader(config.Default(), func() (*config.Config, error) { return w.load(strings.Fields(c.args)) }, logger)
 			r.run()
 			if got := sub.GetLevel(); got != c.level || !strings.Contains(w.err.String(), c.log) {
 				t.Errorf("level %s, want %s\n%s", got, c.level, w.err)
+			}
+			for _, v := range r.settings() {
+				if v.Name == "LogLevel" && ((v.Value == "Default") != (c.level == before) || (v.Source == "<DEFAULT>") != (c.level == before)) {
+					t.Errorf("shown as %s of %s", v.Value, v.Source)
+				}
 			}
 		})
 	}
