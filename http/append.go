@@ -68,7 +68,7 @@ func (x *exchange) append() error {
 	if err != nil {
 		return err
 	}
-	return x.appended(w)
+	return x.appended(w, http.StatusCreated)
 }
 
 // incoming writes one event whose id is in the path. Posting again to the same
@@ -96,7 +96,10 @@ func (x *exchange) incoming() error {
 	if err := w.setSingle(x.body.form, id, eventType, body); err != nil {
 		return err
 	}
-	return x.appended(w)
+	if x.s.opts.ReferenceStatusCodes {
+		return x.appended(w, http.StatusCreated)
+	}
+	return x.appended(w, http.StatusOK)
 }
 
 // write is a write under construction, with room for the usual single event.
@@ -145,7 +148,7 @@ func decodeBatch(f form, body []byte) ([]event.Proposed, error) {
 }
 
 // appended commits an append and answers with the address of its first event.
-func (x *exchange) appended(w *write) error {
+func (x *exchange) appended(w *write, status int) error {
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}
@@ -175,7 +178,7 @@ func (x *exchange) appended(w *write) error {
 	h := x.w.Header()
 	h[keyLocation] = []string{string(b)}
 	h[keyContentType] = typeText.contentType
-	x.send(http.StatusCreated, nil)
+	x.send(status, nil)
 	return nil
 }
 

@@ -105,7 +105,8 @@ func TestOrderOfChecks(t *testing.T) {
 		status             int
 	}{
 		{"wrong credentials, no route", "GET", "/nothing", with("Authorization", wrongCredentials), 401},
-		{"wrong credentials, OPTIONS", "OPTIONS", "/streams/s", with("Authorization", wrongCredentials), 401},
+		{"wrong credentials, OPTIONS", "OPTIONS", "/streams/s", with("Authorization", wrongCredentials), 200},
+		{"wrong credentials, OPTIONS, no route", "OPTIONS", "/nothing", with("Authorization", wrongCredentials), 404},
 		{"wrong credentials, slash", "GET", "/streams/s/", with("Authorization", wrongCredentials), 401},
 		{"wrong credentials, open stream", "GET", "/streams/other", with("Authorization", wrongCredentials), 401},
 		{"wrong credentials, ping", "GET", "/ping", with("Authorization", wrongCredentials), 401},
@@ -142,6 +143,7 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 	n.access.loading = true
 	n.do("GET", "/streams/s", "", admin()).is(t, 503).has(t, "Retry-After", "5").says(t, "Server Is Not Ready")
+	n.do("OPTIONS", "/streams/s", "", admin()).is(t, 200)
 	n.do("GET", "/streams/other", "", nil).is(t, 404)
 }
 

@@ -122,7 +122,7 @@ func (x *exchange) cors() {
 
 func (x *exchange) run() error {
 	res := x.res
-	if res == nil || !res.open {
+	if (res == nil || !res.open) && x.r.Method != http.MethodOptions {
 		who, err := x.s.access.Authenticate(x.r)
 		if err != nil {
 			x.refusedLogin(err)

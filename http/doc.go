@@ -39,7 +39,8 @@
 // A request is checked in this order, and the first check that fails answers:
 //
 //  1. credentials: wrong ones are 401 on every path, known or not, whatever the
-//     method; 503 while they cannot be checked. Probes of health do not look at them
+//     method; 503 while they cannot be checked. Probes of health and OPTIONS do not
+//     look at them
 //  2. the route: 404. Then OPTIONS is answered
 //  3. the method: 405
 //  4. the form of the request: 415 for the type of its body, 406 for those it

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -71,7 +72,7 @@ func (x *exchange) writeMetadata() error {
 		e.Flags = event.FlagJSON
 	}
 	w.Events = w.one[:]
-	return x.appended(w)
+	return x.appended(w, http.StatusCreated)
 }
 
 // metadata answers with the current metadata of a stream, or an earlier event of it.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,12 @@ func newGuarded(t testing.TB, m mode) *node {
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
 		o.Subscriptions = &memSubscriptions{}
 		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
+		for f, v := range reflect.ValueOf(*o).Fields() {
+			served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
+			if k := f.Type.Kind(); served && (k == reflect.Interface || k == reflect.Func) && v.IsNil() {
+				t.Errorf("%s is not there: what is served with it is not looked at", f.Name)
+			}
+		}
 	})
 	store := storedUsers{o.store}
 	store.setUser(t, "jane", false, "billing")
@@ -354,10 +361,10 @@ func (n *node) walk(t *testing.T, m mode, c *caller, of map[string]string, path 
 			what, ok = of["GET"]
 		}
 		switch {
-		case c.refused && !m.insecure && !ignored:
-			equal(t, name, a.status, 401)
 		case method == "OPTIONS":
 			equal(t, name, a.status, 200)
+		case c.refused && !m.insecure && !ignored:
+			equal(t, name, a.status, 401)
 		case !ok:
 			equal(t, name, a.status, 405)
 		case allowed(m, c, what, path):
@@ -409,7 +416,7 @@ const permissionsHead = `# Who may do what
 
 This list is made of the server's own table of routes: rewrite it with ` + "`make golden`" + `, do not edit it.
 
-- **everybody** needs no credentials. Whoever gives wrong ones is refused nevertheless, with 401, on every path but those where credentials are not looked at.
+- **everybody** needs no credentials. Wrong ones are refused nevertheless, with 401, on every path but those where credentials are not looked at.
 - **any user** is everybody who gave credentials that are right.
 - **operators** are members of ` + "`$ops` and `$admins`, and the users `ops` and `admin`" + `.
 - **administrators** are members of ` + "`$admins`, and the user `admin`" + `.
@@ -419,7 +426,7 @@ This list is made of the server's own table of routes: rewrite it with ` + "`mak
   names begin with ` + "`$`" + ` administrators alone have it. Administrators have all rights, but nobody appends to ` + "`$all`" + `, deletes it, or deletes a metadata stream.
 
 Other nodes of the cluster are administrators and operators. With Insecure everybody is, and there are no users to manage.
-Refusals are 401, never 403, whether what was asked for exists or not. ` + "`OPTIONS`" + ` is answered on all paths, and ` + "`HEAD`" + ` as ` + "`GET`" + ` is.
+Refusals are 401, never 403, whether what was asked for exists or not. ` + "`OPTIONS`" + ` is answered on all paths without a look at credentials, and ` + "`HEAD`" + ` as ` + "`GET`" + ` is.
 
 Each option that stands in a line, when it is true, lets in callers without credentials: to streams with the role ` + "`$all`" + ` alone, elsewhere as if they were
 entitled.
