@@ -178,6 +178,65 @@ func TestRule23ResignLeavesOutWhoLags(t *testing.T) {
 	h.alike()
 }
 
+// A leader that resigns begins to hand over when what is under way has ended, and not before:
+// the outcome of a write would be unknown. If that is given up meanwhile, the leader goes on writing.
+func TestRule23ResignDrainsFirst(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	records := int64(0)
+	for undisturbed := false; !undisturbed; records++ {
+		h.write("s", records)
+		h.alike()
+		undisturbed = h.drainsFirst(records + 1)
+	}
+	h.write("s", records+1)
+	h.alike()
+}
+
+// drainsFirst has the disks of the followers hang with one more write, while the leader is
+// to resign. It returns false if the leader was deposed meanwhile, so that nothing was seen.
+func (h *house) drainsFirst(records int64) (undisturbed bool) {
+	h.t.Helper()
+	leader := h.leader()
+	term, said := leader.raft().CurrentTerm(), len(leader.lines.String())
+	var releases []chan<- struct{}
+	var entered []<-chan struct{}
+	for _, n := range h.others(leader) {
+		in, release := replication.HoldStores(n.cluster.Load())
+		entered, releases = append(entered, in), append(releases, release)
+	}
+	written := make(chan error, 1)
+	go func() { written <- leader.write("s", records) }()
+	for _, in := range entered {
+		<-in
+	}
+	waited := false
+	for limit := time.Second; !waited && leader.leads(term); limit *= 2 { // longer than a busy machine needs to begin
+		ctx, cancel := context.WithTimeout(h.t.Context(), limit)
+		if err := leader.cluster.Load().Resign(ctx); err != nil {
+			h.t.Errorf("resign: %v", err)
+		}
+		cancel()
+		lines := leader.lines.String()[said:]
+		if handOver.MatchString(lines) && leader.leads(term) {
+			h.t.Error("the leader begins to hand over with a write under way")
+			break
+		}
+		waited = strings.Contains(lines, "wait for the writes under way")
+	}
+	next := make(chan error, 1)
+	go func() { next <- leader.write("s", records+1) }()
+	for _, release := range releases {
+		close(release)
+	}
+	for _, err := range []error{<-written, <-next} {
+		if err != nil && leader.leads(term) {
+			h.t.Error(err)
+		}
+	}
+	return leader.leads(term)
+}
+
 // A leader that resigns stops deciding and finishes what is under way first: no
 // write gets an unknown outcome, and none is lost or done twice.
 func TestRule23ResignLosesNoWrite(t *testing.T) {

@@ -87,7 +87,7 @@ type pipeline struct {
 	refusals int         // entries refused in a row
 	retry    *time.Timer // nil unless gaining leadership is to be tried again
 	failed   bool
-	paused   bool            // nothing is decided and nothing refused
+	paused   bool            // nothing is decided, proposed or refused
 	drained  chan<- struct{} // closed when nothing is under way any more; nil unless that is waited for
 
 	orders    chan order
@@ -176,20 +176,24 @@ func (p *pipeline) submit(ctx context.Context, w *event.Write) (event.Written, e
 }
 
 // pause stops deciding and returns when nothing is under way any more. What
-// comes meanwhile waits in the queue, until resume.
+// comes meanwhile waits in the queue, until resume. When it fails the pipeline goes on.
 func (p *pipeline) pause(ctx context.Context) error {
 	drained := make(chan struct{})
-	for orders := p.orders; ; {
-		select {
-		case orders <- order{pause: true, drained: drained}:
-			orders = nil
-		case <-drained:
-			return nil
-		case <-p.finished:
-			return event.ErrClosed
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	select {
+	case p.orders <- order{pause: true, drained: drained}:
+	case <-p.finished:
+		return event.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-drained:
+		return nil
+	case <-p.finished:
+		return event.ErrClosed
+	case <-ctx.Done():
+		p.resume()
+		return ctx.Err()
 	}
 }
 
@@ -201,11 +205,11 @@ func (p *pipeline) resume() {
 	}
 }
 
+// obey leaves alone what is decided and not proposed: if this node leads on in the same
+// term it is proposed as it is, and otherwise lose takes it back. To decide it
+// again the decider would have to be reset, and with an entry under way it must not be.
 func (p *pipeline) obey(o order) {
 	p.paused, p.drained = o.pause, o.drained
-	if p.paused {
-		p.takeBack()
-	}
 	p.reportDrained()
 }
 

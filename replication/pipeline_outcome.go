@@ -30,7 +30,7 @@ func (p *pipeline) resolve(res result) {
 			p.redo(g)
 			return
 		}
-		if p.leading {
+		if p.leading && !p.paused {
 			p.launch() // the next entry is on its way while the callers of this one wake up
 		}
 		p.reuse(g, decidedAnswer)
