@@ -230,7 +230,7 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 
 // settle finds out what this node is, without any other: it opens the event log
 // if there is one, and the consensus state. Consensus state that is incomplete
-// or foreign is thrown away: the node takes a new id, keeps its data, and is
+// or foreign is set aside: the node takes a new id, keeps its data, and is
 // admitted anew, for a node that forgot its votes must not vote.
 func (c *Cluster) settle() (*Replica, error) {
 	dir := c.opts.Replica.Dir
@@ -267,10 +267,11 @@ func (c *Cluster) settle() (*Replica, error) {
 		if !errors.Is(err, ErrStateLost) {
 			return nil, err
 		}
-		c.logger.Error("this node's consensus state is not usable: it takes a new id, keeps its data, and asks to be admitted again", keyError, err)
-		if err := remove(filepath.Join(dir, raftDir)); err != nil {
-			return nil, err
+		aside, failed := setAside(dir, asideLost)
+		if failed != nil {
+			return nil, errors.Join(err, failed)
 		}
+		c.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", "folder", aside, keyError, err)
 		c.made, c.node = false, event.ID{}
 	}
 	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {

@@ -255,3 +255,110 @@ func TestCatchingUpWhileWriting(t *testing.T) {
 		}
 	}
 }
+
+// kinds are both Raft logs.
+var kinds = []replication.LogStore{replication.BoltDB, replication.Wal}
+
+// What a node stored behind a manifest that it received is its own part of a majority: it
+// is still there, and the node is who it was, when it is killed before it wrote a manifest itself.
+func TestRule12RestartAfterInstall(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			h := startHouse(t, 3, onDisk, short, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
+			h.writes("s", 0, 10)
+			h.alike()
+			n := h.others(h.leader())[0]
+			id, last := n.id(), n.raft().LastIndex()
+			n.stop()
+			records := h.outrun(n, last, "s", 10)
+			n.start()
+			h.settled()
+			h.writes("s", records, records+5)
+			h.alike()
+			if first, err := replication.FirstIndex(n.cluster.Load()); err != nil || first <= last {
+				t.Errorf("the Raft log begins at %d, %v: what a manifest replaced, up to %d, is still there", first, err, last)
+			}
+			n.kill(n.data.toy)
+			n.start()
+			h.settled()
+			h.alike()
+			n.holds("s", records+5)
+			if n.id() != id {
+				t.Errorf("it was node %s, it is %s", id, n.id())
+			}
+		})
+	}
+}
+
+// Of two nodes that caught up by a manifest, and then were the majority that
+// acknowledged, the power fails: what is in no event log is in their Raft logs.
+func TestRule12PowerCutAfterInstall(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			// One writes manifests all the time, the others none for the first hundreds of entries after they caught up.
+			with := func(entries uint64, priority int) func(*replication.ClusterOptions) {
+				return func(o *replication.ClusterOptions) {
+					o.Replica.LogStore, o.Replica.SnapshotEntries, o.Replica.TrailingEntries, o.Replica.HoldTime = kind, entries, 5, -1
+					o.Priority = priority
+				}
+			}
+			h := newHouse(t, 3, 0, onDisk)
+			h.add(onDisk, with(20, 9))
+			h.add(onDisk, with(5000, 0))
+			h.add(onDisk, with(5000, 0))
+			h.start()
+			h.settled()
+			a, two := h.nodes[0], h.nodes[1:]
+			h.writes("s", 0, 10)
+			records := int64(10)
+			for _, n := range two {
+				h.alike()
+				last := n.raft().LastIndex()
+				n.stop()
+				for first := uint64(0); first <= last+1; records++ {
+					h.write("s", records)
+					if h.leader() != a {
+						h.resign(t.Context())
+					}
+					var err error
+					if first, err = replication.FirstIndex(a.cluster.Load()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				n.start()
+				h.settled()
+			}
+			h.alike()
+			a.stop()
+			for range 5 {
+				h.write("s", records)
+				records++
+			}
+			h.alike()
+			for _, n := range two {
+				n.kill(n.data.crashed(0))
+			}
+			h.start(two...)
+			h.leader()
+			h.alike()
+			for _, n := range two {
+				n.holds("s", records)
+			}
+			h.start(a)
+		})
+	}
+}
+
+// kill ends a node without a last manifest, with what is left of its event log.
+func (n *node) kill(log *toy) {
+	n.house.t.Helper()
+	replication.Abandon(n.cluster.Load().Replica())
+	n.stop()
+	data := newToyData()
+	data.toy, data.cluster, data.directory = log, n.data.cluster, n.data.directory
+	n.data = data
+}

@@ -132,6 +132,9 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 		return err
 	}
 	r.metrics.erased(stalled)
+	if left, err := asides(&r.opts); err != nil || len(left) > 0 {
+		r.logger.Warn("consensus state that was set aside may hold what is erased now: remove those folders", "folders", left, keyError, err)
+	}
 	r.logger.Info("the Raft log was rewritten, without what is applied", keyIndex, through, "stalled", stalled.Round(time.Microsecond))
 	return nil
 }

@@ -17,6 +17,13 @@ import (
 // the folder is one that a crash could leave.
 func StopSnapshots(r *Replica) { r.snaps.stop() }
 
+// Abandon has nothing more written to the Raft log, nor a manifest at Close: what is
+// left then is what a crash would leave.
+func Abandon(r *Replica) {
+	r.snaps.stop()
+	r.state.logs.frozen.Store(true)
+}
+
 // GossipAddress is where a node's gossip is reached.
 func GossipAddress(c *Cluster) string { return c.gossip.Addr() }
 

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/google/uuid"
@@ -152,6 +154,38 @@ func settleCreation(dir string) (made bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// Why consensus state is set aside: a part of the name it gets.
+const (
+	asideLost    = "lost"
+	asideRestore = "before-restore"
+)
+
+// setAside takes consensus state out of use, all at once. It is never removed: what it holds may be nowhere else.
+// It returns the folder that it lies in from now on, empty if there was none.
+func setAside(dir, why string) (aside string, err error) {
+	if made, err := settleCreation(dir); err != nil || !made {
+		return "", err
+	}
+	aside = filepath.Join(dir, raftDir+"."+why+"-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	return aside, errors.Join(os.Rename(filepath.Join(dir, raftDir), aside), syncDir(dir))
+}
+
+// asides are the folders of consensus state that was set aside.
+func asides(o *Options) (found []string, err error) {
+	if o.InMemory {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(o.Dir)
+	for _, entry := range entries {
+		for _, why := range []string{asideLost, asideRestore} {
+			if strings.HasPrefix(entry.Name(), raftDir+"."+why+"-") {
+				found = append(found, filepath.Join(o.Dir, entry.Name()))
+			}
+		}
+	}
+	return found, err
 }
 
 func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (_ *state, err error) {

@@ -50,13 +50,20 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 		}
 		first, last = 0, 0
 	case first > 0 && first <= base.meta.Index && base.meta.Index <= last:
-		// A manifest was installed over entries of a leader that lost: they are of another
-		// history. raft would go on from the last of them for ever.
 		var entry raft.Log
-		if err := s.logs.read(base.meta.Index, &entry); err != nil {
+		switch err := s.logs.read(base.meta.Index, &entry); {
+		case errors.Is(err, raft.ErrLogNotFound) && base.meta.Index < last:
+			// A gap up to the manifest, as earlier versions left in bbolt. All that counts is
+			// behind it, which is read below.
+			if err := s.logs.DeleteRange(first, base.meta.Index); err != nil {
+				return raft.Configuration{}, err
+			}
+			first = base.meta.Index + 1
+		case err != nil:
 			return raft.Configuration{}, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, base.meta.Index, err)
-		}
-		if entry.Term != base.meta.Term {
+		case entry.Term != base.meta.Term:
+			// A manifest was installed over entries of a leader that lost: they are of another
+			// history. raft would go on from the last of them for ever.
 			if err := s.logs.DeleteRange(first, last); err != nil {
 				return raft.Configuration{}, err
 			}

@@ -155,6 +155,7 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 		name        string
 		manifests   []manifest // oldest first
 		first, last uint64     // of the Raft log, term 2
+		gap         [2]uint64  // what lacks in it, both included
 		tail        event.Tail
 		damage      bool   // the newest
 		refused     string // empty: starts
@@ -186,6 +187,12 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			first: 5, last: 25, tail: tailAt(200, 20, 2), refused: "another history"},
 		{name: "manifest above the Raft log", manifests: []manifest{{20, tailAt(200, 20, 2)}},
 			first: 5, last: 12, tail: tailAt(200, 20, 2), kept: []uint64{20}, empty: true},
+		{name: "gap up to the manifest", manifests: []manifest{{10, tailAt(100, 10, 2)}, {20, tailAt(200, 20, 2)}},
+			first: 5, last: 25, gap: [2]uint64{13, 20}, tail: tailAt(300, 25, 2), kept: []uint64{20, 10}},
+		{name: "gap before the manifest", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+			first: 5, last: 25, gap: [2]uint64{13, 18}, tail: tailAt(200, 20, 2), kept: []uint64{20}},
+		{name: "gap beyond the manifest", manifests: []manifest{{20, tailAt(200, 20, 2)}},
+			first: 5, last: 25, gap: [2]uint64{13, 21}, tail: tailAt(200, 20, 2), refused: "entry 21"},
 		{name: "gap behind the manifest", manifests: []manifest{{10, tailAt(100, 10, 2)}}, first: 12, last: 25, tail: tailAt(100, 10, 2), refused: "begins at entry 12"},
 		{name: "no manifest and a cut Raft log", first: 2, last: 9, tail: tailAt(100, 9, 2), refused: "begins at entry 2"},
 		{name: "neither manifest nor entry", refused: "neither"},
@@ -201,7 +208,7 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			defer func() { mustNot(t, s.close()) }()
 			mustNot(t, s.logs.DeleteRange(1, 1))
 			for _, log := range entries(c.first, c.last) {
-				if log.Term = 2; c.first > 0 {
+				if log.Term = 2; c.first > 0 && (log.Index < c.gap[0] || log.Index > c.gap[1]) {
 					mustNot(t, s.logs.StoreLog(log))
 				}
 			}
@@ -235,6 +242,9 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			mustNot(t, err)
 			if (last == 0) != c.empty {
 				t.Errorf("Raft log ends at %d", last)
+			}
+			if _, err := s.checkStart(&fixedLog{tail: c.tail, chains: startChains}); err != nil {
+				t.Errorf("the next start: %v", err)
 			}
 		})
 	}

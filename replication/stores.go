@@ -126,8 +126,10 @@ var (
 	_ raft.MonotonicLogStore = (*logStore)(nil)
 )
 
-// IsMonotonic tells raft whether the store refuses gaps.
-func (s *logStore) IsMonotonic() bool { return s.kind.monotonic }
+// IsMonotonic has raft empty the log when it has installed a manifest, whatever the
+// store could do. With older entries left in it there would be a gap up to the manifest, and
+// what lies before a gap may be of another history: as a leader the node would send it.
+func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) FirstIndex() (uint64, error) {
 	s.mu.RLock()

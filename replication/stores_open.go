@@ -31,13 +31,12 @@ type logKind struct {
 	open        func(path string, logger hclog.Logger) (logBacking, error)
 	create      func(path string) error // makes what open needs to find
 	deleteSlice uint64                  // DeleteRange runs in slices of so many entries; 0: at once
-	monotonic   bool
 }
 
 var (
 	boltKind = &logKind{name: "log.db", open: openBoltLog, create: createBoltLog, deleteSlice: 512}
-	walKind  = &logKind{name: "wal", open: openWalLog, create: createWalLog, monotonic: true}
-	memKind  = &logKind{name: "memory", monotonic: false}
+	walKind  = &logKind{name: "wal", open: openWalLog, create: createWalLog}
+	memKind  = &logKind{name: "memory"}
 	allKinds = []*logKind{boltKind, walKind}
 )
 

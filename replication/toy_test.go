@@ -26,7 +26,7 @@ type toy struct {
 	frames  []toyFrame
 	streams map[string]int64 // number of records
 	ids     map[string]int64 // numbers of records with an id, by the whole record
-	durable int              // frames that the last manifest made durable
+	durable int              // frames that the last manifest made durable, own or received
 	refused int
 	skipped int
 
@@ -169,6 +169,9 @@ func (y *toy) Restore(source io.ReadCloser) error {
 		return event.ErrDataMissing
 	}
 	_, err := y.at(manifest.Tail.End, manifest.Tail.Chain)
+	if err == nil {
+		y.durable = len(y.frames)
+	}
 	return err
 }
 
