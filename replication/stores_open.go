@@ -11,7 +11,10 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 )
 
@@ -109,11 +112,15 @@ type walStore struct {
 func (w *walStore) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
 
 func openWalLog(path string, logger hclog.Logger) (logBacking, error) {
-	if _, err := os.Stat(filepath.Join(path, metadb.FileName)); err != nil {
-		return nil, err // the WAL would begin an empty one
+	return openWal(path, walfs.New(), logger)
+}
+
+func openWal(path string, files types.VFS, logger hclog.Logger) (logBacking, error) {
+	if err := renewHead(filepath.Join(path, metadb.FileName)); err != nil {
+		return nil, err // if it is missing the WAL would begin an empty one
 	}
 	meta := &metadb.BoltMetaDB{}
-	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithLogger(logger))
+	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithSegmentFiler(segment.NewFiler(path, renewing{files})), wal.WithLogger(logger))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), meta.Close())
 	}
