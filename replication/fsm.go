@@ -24,6 +24,8 @@ type stateMachine struct {
 	behind   func() // a snapshot came whose data is not here; must not block
 	anew     func() // raft has to be started anew; must not block
 
+	committed func(index, term uint64) // called before entries are applied; must not block
+
 	applied atomic.Uint64 // commands applied since the start
 	covered atomic.Uint64 // how many of them the newest manifest covers
 }
@@ -31,7 +33,7 @@ type stateMachine struct {
 var _ raft.BatchingFSM = (*stateMachine)(nil)
 
 func newStateMachine(o *Options, s *state, fail *failStop, m *metrics, anew func()) *stateMachine {
-	machine := &stateMachine{FSM: o.FSM, snaps: s.snaps, logs: s.logs, fail: fail, metrics: m, behind: o.Behind, anew: anew}
+	machine := &stateMachine{FSM: o.FSM, snaps: s.snaps, logs: s.logs, fail: fail, metrics: m, behind: o.Behind, anew: anew, committed: func(uint64, uint64) {}}
 	machine.batching, _ = o.FSM.(raft.BatchingFSM)
 	return machine
 }
@@ -55,6 +57,8 @@ func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	defer s.applied.Add(commands)
+	last := logs[len(logs)-1]
+	s.committed(last.Index, last.Term)
 	if s.batching != nil {
 		return s.batching.ApplyBatch(logs)
 	}

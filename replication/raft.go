@@ -90,6 +90,9 @@ func (r *Replica) abandon() error { return r.state.close() }
 func (r *Replica) start(trans raft.Transport) (err error) {
 	r.opts.Transport = trans
 	r.machine = newStateMachine(&r.opts, r.state, r.fail, r.metrics, func() { r.voided.Do(func() { close(r.anew) }) })
+	if t, ok := trans.(interface{ Committed(index, term uint64) }); ok {
+		r.machine.committed = t.Committed
+	}
 	r.snaps = newSnapshotter(r)
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.id.Node.String()))

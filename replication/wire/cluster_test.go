@@ -17,6 +17,8 @@ import (
 
 // machine remembers what it applied.
 type machine struct {
+	committed func(index, term uint64)
+
 	mu      sync.Mutex
 	applied [][]byte
 }
@@ -29,6 +31,8 @@ func (m *machine) Apply(l *raft.Log) any {
 }
 
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
+	last := logs[len(logs)-1]
+	m.committed(last.Index, last.Term)
 	answers := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogCommand {
@@ -118,6 +122,7 @@ func newCluster(t testing.TB, nodes, apart int, s setup) *cluster {
 			s.transport(i, &o)
 		}
 		p.trans = p.port.Raft(o)
+		p.fsm.committed = p.trans.Committed
 		var trans raft.Transport = p.trans
 		if s.wrap != nil {
 			trans = s.wrap(p.trans)

@@ -15,6 +15,8 @@ import (
 type pipeline struct {
 	raft.AppendPipeline
 	raft      *Raft
+	id        raft.ServerID
+	target    raft.ServerAddress
 	transport *raft.NetworkTransport // of this pipeline alone
 	conn      *conn
 
@@ -32,12 +34,13 @@ func (r *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 	}
 	stream := &pipeStream{outbound: newOutbound(r)}
 	transport := r.network(stream)
-	inner, err := transport.AppendEntriesPipeline(id, r.target(id, target))
+	target = r.target(id, target)
+	inner, err := transport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, errors.Join(err, transport.Close())
 	}
 	p := &pipeline{
-		AppendPipeline: inner, raft: r, transport: transport, conn: stream.conn,
+		AppendPipeline: inner, raft: r, id: id, target: target, transport: transport, conn: stream.conn,
 		answers: make(chan raft.AppendFuture), closing: make(chan struct{}),
 	}
 	p.owned.Go(p.hand)
@@ -59,6 +62,7 @@ func (p *pipeline) hand() {
 			if !taking {
 				continue
 			}
+			p.raft.commits.answered(p.id, f.Request(), f.Response())
 			select {
 			case p.answers <- f:
 				taking = f.Response().Success && f.Response().Term <= f.Request().Term
@@ -82,6 +86,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		p.conn.retire()
 	}
 	p.raft.cut(args)
+	p.raft.commits.sent(p.id, p.target, args)
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 

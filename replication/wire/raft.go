@@ -92,6 +92,7 @@ type Raft struct {
 	out      atomic.Pointer[raft.NetworkTransport]
 	consumer chan raft.RPC
 	installs installs
+	commits  *commits
 
 	ctx      context.Context // over when this Raft closes
 	cancel   context.CancelCauseFunc
@@ -125,6 +126,7 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 		conns:    map[*conn]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.commits = newCommits(r.own, r.exchange, r.ctx.Done())
 	messages, snapshots := p.Listener(KindRaft), p.Listener(kindInstall)
 	r.in = r.network(&inbound{Listener: messages, raft: r})
 	r.out.Store(r.network(newOutbound(r)))
@@ -178,6 +180,16 @@ func (r *Raft) Close() error {
 		r.port.mu.Unlock()
 	})
 	return r.closeErr
+}
+
+// own starts a goroutine that Close waits for, unless this Raft is closing. It must mind r.ctx.
+func (r *Raft) own(run func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closing {
+		r.tasks.Go(run)
+	}
+	return !r.closing
 }
 
 // pump hands messages to raft. There is a channel between for snapshots, which
@@ -284,8 +296,20 @@ func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 // AppendEntries sends entries or a heartbeat. It may shorten args.Entries.
 func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	r.cut(args)
-	return r.out.Load().AppendEntries(id, r.target(id, target), args, resp)
+	target = r.target(id, target)
+	r.commits.sent(id, target, args)
+	err := r.exchange(id, target, args, resp)
+	r.commits.answered(id, args, resp)
+	return err
 }
+
+func (r *Raft) exchange(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	return r.out.Load().AppendEntries(id, target, args, resp)
+}
+
+// Committed says that an entry is committed. The followers of this node learn of it at
+// once if it is of the present term; of others they learn from raft. It does not block.
+func (r *Raft) Committed(index, term uint64) { r.commits.newest(index, term) }
 
 // RequestVote asks for a vote.
 func (r *Raft) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {

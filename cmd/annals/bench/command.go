@@ -42,14 +42,18 @@ servers, an operation and an event. Servers on this machine share its processors
 with the driver; so the bare server, "bare" and "compare", is the ceiling to
 hold results against, not the figures of another machine.
 
+visible alone has other times: p50 ms .. max ms are those from the answer to an append
+until an event can be read at every node that --base names. Appends of the further
+workers have a row of their own.
+
 Redirects (307, 308) are followed with method, headers and body. A worker that was
 redirected to another node stays there, as a client of a cluster stays with the leader.
 
 Names and numbers are fixed: reads expect the streams <prefix>-000001 to
 <prefix>-<streams> with --events-per-stream events each, as --prepare or fill writes
 them. Appends go to <prefix>-append-000001 and on, batches to <prefix>-batch-000001
-and on, tail reads <prefix>-tail unless --stream names another. subscription alone writes
-a new stream with each run.`
+and on, tail reads <prefix>-tail unless --stream names another. subscription and visible
+write a new stream with each run.`
 
 // kind is a workload as the command line knows it.
 type kind struct {
@@ -113,6 +117,14 @@ func kinds() []*kind {
 			}),
 			defaults: func(o *options) { o.page, o.workers, o.warmup = 1000, 1, 0 },
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
+		},
+		{
+			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside",
+			flags: all(streams, size, func(f *pflag.FlagSet, o *options) {
+				f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
+			}),
+			defaults: func(o *options) { o.workers = 1 },
+			make:     func(o *options) (workload, error) { return &watching{o}, nil },
 		},
 		{
 			name: "mixed", short: "Do several of the others, by weight",

@@ -44,11 +44,12 @@ type options struct {
 	stream          string // what tail reads
 	streamEvents    int64  // what --prepare gives that stream
 	repeat          bool
-	bufferSize      int   // of a group
-	readBatchSize   int   // of a group
-	maxCheckpoint   int   // of a group: events that force a checkpoint
-	defaultSettings bool  // of a group: the server's
-	events          int64 // of fill
+	pause           time.Duration // of visible, between two events
+	bufferSize      int           // of a group
+	readBatchSize   int           // of a group
+	maxCheckpoint   int           // of a group: events that force a checkpoint
+	defaultSettings bool          // of a group: the server's
+	events          int64         // of fill
 
 	pids     []int
 	jsonPath string
@@ -124,5 +125,6 @@ func defaultOptions() options {
 		streamEvents:    1_000_000,
 		events:          10_000_000,
 		rounds:          5,
+		pause:           50 * time.Millisecond,
 	}
 }

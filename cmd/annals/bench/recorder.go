@@ -11,6 +11,7 @@ type outcome struct {
 	events int64         // events written or read
 	bytes  int64         // payload
 	rest   time.Duration // how long the worker waits before its next operation
+	took   time.Duration // what counts as its time; 0: from its begin to its end
 }
 
 // errorCount is how often one kind of error came up.
@@ -86,6 +87,9 @@ func (r *recorder) errorTotal() int64 {
 	}
 	return n
 }
+
+// first returns the first part alone, as a copy.
+func (r *recorder) first() *tally { return (&recorder{parts: r.parts[:1]}).whole() }
 
 // whole returns all parts added together, as a copy.
 func (r *recorder) whole() *tally {

@@ -99,7 +99,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 	usage := startUsage(s.o.pids)
 	started := time.Now()
 	elapsed, err := s.runFor(ctx, duration, limit, total)
-	whole := total.whole()
+	whole := s.whole(total)
 	r := &result{
 		figures: newFigures(s.name, whole, elapsed),
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
@@ -112,6 +112,9 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 	r.Reconnects -= reconnects
 	if len(s.partName) > 1 {
 		for i, name := range s.partName {
+			if s.beside && i == 0 {
+				continue // It is the whole.
+			}
 			r.Parts = append(r.Parts, newFigures(name, &total.parts[i], elapsed))
 		}
 	}

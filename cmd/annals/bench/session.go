@@ -23,6 +23,9 @@ type operation interface {
 // beginner is an operation that starts anew with each phase.
 type beginner interface{ begin() }
 
+// closer is an operation that has something to give up at the end of the session.
+type closer interface{ close() }
+
 // workload is what a session runs.
 type workload interface {
 	// parts names what is counted apart, at least one.
@@ -39,6 +42,7 @@ type session struct {
 	name     string
 	work     workload
 	partName []string
+	beside   bool // the first part is what is measured, the others are load beside it
 	clients  []*client
 	ops      []operation
 	recs     []*recorder
@@ -51,6 +55,7 @@ func newSession(o *options, name string, work workload, log io.Writer) (*session
 		return nil, err
 	}
 	s := &session{o: o, name: name, work: work, partName: work.parts(), log: log}
+	_, s.beside = work.(*watching)
 	for i := range o.workers {
 		to, prefix, err := parseBase(o.bases[i%len(o.bases)])
 		if err != nil {
@@ -76,6 +81,11 @@ func (s *session) open(ctx context.Context) error {
 func (s *session) close() {
 	for _, c := range s.clients {
 		c.close()
+	}
+	for _, op := range s.ops {
+		if o, ok := op.(closer); ok {
+			o.close()
+		}
 	}
 }
 
@@ -223,11 +233,19 @@ func (s *session) watch(ctx context.Context, p *phase, duration time.Duration, t
 	}
 }
 
+// whole is what counts as done.
+func (s *session) whole(r *recorder) *tally {
+	if s.beside {
+		return r.first()
+	}
+	return r.whole()
+}
+
 func (s *session) progress(r *recorder, took, since time.Duration) {
 	if s.o.quiet {
 		return
 	}
-	sum := r.whole()
+	sum := s.whole(r)
 	seconds := took.Seconds()
 	// The progress is a courtesy: a closed standard error does not end the run.
 	_, _ = fmt.Fprintf(s.log, "%s %4.0fs  %10.0f ops/s  %10.0f events/s  %8.1f MB/s  p99 %8.3f ms  errors %d\n",
@@ -256,7 +274,11 @@ func (s *session) worker(p *phase, i int) {
 		}
 		out, err := op.do(p.hard, c)
 		if err == nil {
-			rec.add(out, time.Since(begin))
+			took := out.took
+			if took == 0 {
+				took = time.Since(begin)
+			}
+			rec.add(out, took)
 			failures = 0
 			if out.rest > 0 && !p.sleep(out.rest) {
 				return

@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// watching is the workload visible: the first worker appends an event and measures how
+// long after the answer the event can be read at every node. The others append beside it.
+type watching struct{ o *options }
+
+const (
+	partVisible = iota
+	partAppend
+)
+
+func (w *watching) parts() []string {
+	if w.o.workers == 1 {
+		return []string{"visible"}
+	}
+	return []string{"visible", "append"}
+}
+
+func (w *watching) setup(context.Context, *session) error { return nil }
+
+func (w *watching) operation(worker, workers int) operation {
+	writer := &appending{o: w.o, part: partAppend}
+	if worker > 0 {
+		return writer.operation(worker, workers)
+	}
+	return &watchOp{w: w, append: writer.operation(worker, workers).(*appendOp)}
+}
+
+// watchOp appends to a stream of its own, which no other run uses.
+type watchOp struct {
+	w      *watching
+	append *appendOp
+	stream string // empty: a new one is due
+	next   int64  // number of its next event
+	nodes  []*watchedNode
+}
+
+// watchedNode waits for the event at one node.
+type watchedNode struct {
+	client *client
+	req    request
+	resp   response
+	seen   time.Time
+	err    error
+}
+
+// errInvisible says that an event that was acknowledged cannot be read for longer than --timeout.
+var errInvisible = errors.New("acknowledged, but not visible")
+
+// longPoll is how many seconds a node may hold an answer back.
+const longPoll = 2
+
+func (v *watchOp) begin() { v.stream = "" }
+
+// connect makes a connection to every node. Where they are is known to be valid.
+func (v *watchOp) connect(how *dialing) error {
+	for _, base := range v.w.o.bases {
+		to, prefix, err := parseBase(base)
+		if err != nil {
+			return err
+		}
+		v.nodes = append(v.nodes, &watchedNode{
+			client: newClient(to, prefix, how),
+			req: request{method: "GET", keep: true, head: []byte("Accept: " + typeAtom + "\r\nES-LongPoll: " + strconv.Itoa(longPoll) + "\r\n" +
+				string(basicAuth(v.w.o.user, v.w.o.password)))},
+		})
+	}
+	return nil
+}
+
+// close gives up the connections. The session does, at its end.
+func (v *watchOp) close() {
+	for _, n := range v.nodes {
+		n.client.close()
+	}
+}
+
+func (v *watchOp) do(ctx context.Context, c *client) (outcome, error) {
+	if v.nodes == nil {
+		if err := v.connect(c.how); err != nil {
+			return outcome{}, &fatalError{err}
+		}
+	}
+	if v.stream == "" {
+		v.stream, v.next = v.w.o.prefix+"-visible-"+v.append.ids.next().String(), 0
+	}
+	for _, n := range v.nodes {
+		n.client.resume()
+	}
+	// Every node is asked before the append: it answers when the event is there.
+	ctx, cancel := context.WithTimeout(ctx, v.w.o.timeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		for _, n := range v.nodes {
+			n.client.interrupt()
+		}
+	})
+	defer stop()
+	var waiting sync.WaitGroup
+	for _, n := range v.nodes {
+		waiting.Go(func() { n.err = n.await(ctx, v.stream, v.next) })
+	}
+	a := v.append
+	a.req.path = append(append(append(a.req.path[:0], c.prefix...), "/streams/"...), escapeStream(v.stream)...)
+	a.req.head = a.ids.next().AppendTo(append(append(a.req.head[:0], a.fixed...), "ES-EventId: "...))
+	a.req.head = append(a.req.head, "\r\n"...)
+	err := a.send(ctx, c)
+	answered := time.Now()
+	if err != nil {
+		cancel() // Whether it was written is not known.
+	}
+	waiting.Wait()
+	took := time.Duration(0)
+	for _, n := range v.nodes {
+		if err == nil && n.err != nil {
+			err = fmt.Errorf("%w at %s: %w", errInvisible, n.client.home.to.host, n.err)
+		}
+		took = max(took, n.seen.Sub(answered))
+	}
+	if err != nil {
+		v.stream = ""
+		return outcome{}, err
+	}
+	v.next++
+	return outcome{part: partVisible, events: 1, bytes: int64(v.w.o.size), took: max(took, 1), rest: v.w.o.pause}, nil
+}
+
+// await returns when the stream has the event.
+func (n *watchedNode) await(ctx context.Context, stream string, number int64) error {
+	p := append(append(append(n.req.path[:0], n.client.prefix...), "/streams/"...), escapeStream(stream)...)
+	n.req.path = append(strconv.AppendInt(append(p, '/'), number, 10), "/forward/1?embed=body"...)
+	for {
+		if err := n.client.do(ctx, &n.req, &n.resp); err != nil {
+			return err
+		}
+		n.seen = time.Now()
+		switch {
+		case n.resp.status == 200 && countEntries(n.resp.body) > 0:
+			return nil
+		case n.resp.status != 200 && n.resp.status != 404:
+			return refused(&n.resp)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+	}
+}
