@@ -142,9 +142,12 @@ func (x *exchange) all(backward, filtered bool) error {
 	if a.fromHead && !backward {
 		a.From = end
 	}
-	if match := x.r.Header[keyIfNoneMatch]; match != nil && (a.poll == 0 || a.From < end) && x.matches(match[0], end) {
-		x.notModified(match, nil)
-		return nil
+	match := x.r.Header[keyIfNoneMatch]
+	if match != nil && (a.poll == 0 || a.From < end) {
+		if tag := x.matched(match, end); tag != nil {
+			x.notModified(tag, nil)
+			return nil
+		}
 	}
 	page, err := x.readLog(ctx, &a)
 	if err != nil {
@@ -154,9 +157,11 @@ func (x *exchange) all(backward, filtered bool) error {
 		if page, err = x.awaitLog(&a, page); err != nil {
 			return err
 		}
-		if match := x.r.Header[keyIfNoneMatch]; match != nil && len(page.Events) == 0 && x.matches(match[0], page.LogEnd) {
-			x.notModified(match, nil)
-			return nil
+		if match != nil && len(page.Events) == 0 {
+			if tag := x.matched(match, page.LogEnd); tag != nil {
+				x.notModified(tag, nil)
+				return nil
+			}
 		}
 	}
 	x.logFreshness(&page, &a)

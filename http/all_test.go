@@ -139,6 +139,8 @@ func TestAllFreshness(t *testing.T) {
 		}
 		a.has(t, "ETag", tag)
 		n.get("/streams/$all"+path, appJSON, "If-None-Match", `"500;248368668"`).is(t, 304)
+		n.get("/streams/$all"+path, appJSON, "If-None-Match", `"400;248368668", W/"500;248368668"`).is(t, 304).has(t, "ETag", `"500;248368668"`)
+		n.get("/streams/$all"+path, appJSON, "If-None-Match", "*").is(t, 304)
 		n.get("/streams/$all"+path, appJSON, "If-None-Match", `"400;248368668"`).is(t, 200)
 		n.get("/streams/$all"+path, atomJSON, "If-None-Match", `"500;248368668"`).is(t, 200)
 	}

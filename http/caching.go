@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -12,6 +13,7 @@ import (
 var (
 	cacheNever   = []string{"max-age=0, no-cache, must-revalidate"} // open: may change at any moment
 	cacheForever = []string{"max-age=31536000, private"}            // closed: cannot change any more
+	cachePrivate = []string{"private"}                              // nothing said, but for this user alone
 )
 
 // appendETag appends the version of a resource at number n as the given type.
@@ -21,13 +23,47 @@ func appendETag(b []byte, n int64, t *mediaType) []byte {
 	return append(b, t.etag...)
 }
 
-// matches reports whether an If-None-Match names the version n of the type being
-// answered. Anything of another shape does not.
-func (x *exchange) matches(match string, n int64) bool {
+// matched returns the version n of the type being answered as ETag has it, if one
+// of the values of If-None-Match means it; else nil. Tags are compared weakly, as
+// RFC 9110 has it: a proxy that compresses makes them weak. * is whatever exists.
+func (x *exchange) matched(match []string, n int64) []string {
 	var buf [64]byte
 	tag := appendETag(append(buf[:0], '"'), n, x.media)
 	tag = append(tag, '"')
-	return match == string(tag)
+	if len(match) == 1 && match[0] == string(tag) { // What nearly all clients send.
+		return match
+	}
+	for _, list := range match {
+		if lists(list, tag) {
+			return []string{string(tag)}
+		}
+	}
+	return nil
+}
+
+// lists reports whether a list of tags is * or has the tag. What stands behind
+// something that is no tag is not looked at.
+func lists(list string, tag []byte) bool {
+	if strings.Trim(list, " \t") == "*" {
+		return true
+	}
+	for {
+		list = strings.TrimPrefix(strings.TrimLeft(list, " \t,"), "W/")
+		if list == "" || list[0] != '"' {
+			return false
+		}
+		end := strings.IndexByte(list[1:], '"') + 2
+		if end < 2 {
+			return false
+		}
+		if list[:end] == string(tag) {
+			return true
+		}
+		list = strings.TrimLeft(list[end:], " \t")
+		if list != "" && list[0] != ',' {
+			return false
+		}
+	}
 }
 
 // open says of an answer that it holds for version n only.
@@ -48,6 +84,15 @@ func (x *exchange) openControl(m *event.Metadata) []string {
 	return []string{"max-age=" + strconv.FormatInt(int64(m.CacheControl/time.Second), 10) + ", private"}
 }
 
+// private says of an answer that only this caller may see it.
+func (x *exchange) private() {
+	control := cachePrivate
+	if x.s.opts.DisableHTTPCaching {
+		control = cacheNever
+	}
+	x.w.Header()[keyCacheControl] = control
+}
+
 // closed says of an answer that it holds for ever.
 func (x *exchange) closed() {
 	control := cacheForever
@@ -57,10 +102,10 @@ func (x *exchange) closed() {
 	x.w.Header()[keyCacheControl] = control
 }
 
-// notModified tells the client that its copy, whose tag it sent, is good.
-func (x *exchange) notModified(match []string, m *event.Metadata) {
+// notModified tells the client that its copy, which has the tag, is good.
+func (x *exchange) notModified(tag []string, m *event.Metadata) {
 	h := x.w.Header()
-	h[keyETag] = match[:1:1]
+	h[keyETag] = tag[:1:1]
 	h[keyCacheControl] = x.openControl(m)
 	h[keyVary] = varyAccept
 	x.send(http.StatusNotModified, nil)

@@ -266,12 +266,26 @@ func TestCaching(t *testing.T) {
 	for _, path := range append(pages, "/0/forward/20", "/19/backward/20") {
 		a := n.get("/streams/s"+path, appJSON, "If-None-Match", `"24;248368668"`).is(t, 304)
 		equal(t, "body", a.body, "")
-		for _, tag := range []string{`"23;248368668"`, `"24;-1955838367"`, "24;248368668", `W/"24;248368668"`, "*", `"24"`, ""} {
-			n.get("/streams/s"+path, appJSON, "If-None-Match", tag).is(t, 200)
+		for _, tags := range []string{`"23;248368668"`, `"24;-1955838367"`, "24;248368668", `"24"`, "", ",", `W/`, `W/"23;248368668"`, `w/"24;248368668"`, `"24;248368668`, `x, "24;248368668"`,
+			`"a""24;248368668"`, `"a" "24;248368668"`, `"*"`, `*, *`} {
+			n.get("/streams/s"+path, appJSON, "If-None-Match", tags).is(t, 200)
 		}
+		for _, tags := range []string{`W/"24;248368668"`, "*", " * ", `"23;248368668", "24;248368668"`, `"a,b" ,, W/"", W/"24;248368668"`, `"24;248368668",x`} {
+			a := n.get("/streams/s"+path, appJSON, "If-None-Match", tags).is(t, 304).has(t, "ETag", `"24;248368668"`)
+			equal(t, "body", a.body, "")
+		}
+		a = n.do("GET", "/streams/s"+path, "", http.Header{"Accept": {appJSON}, "If-None-Match": {`"x"`, `W/"24;248368668"`}}).is(t, 304)
 		n.get("/streams/s"+path, atomJSON, "If-None-Match", `"24;-1955838367"`).is(t, 304)
 	}
-	n.get("/streams/none", appJSON, "If-None-Match", `"-1;248368668"`).is(t, 404)
+	for _, tag := range []string{`"-1;248368668"`, "*"} {
+		n.get("/streams/none", appJSON, "If-None-Match", tag).is(t, 404)
+	}
+	n.filled("soft", 1)
+	n.delete("soft").is(t, 204)
+	n.filled("hard", 1)
+	n.delete("hard", "ES-HardDelete", "true").is(t, 204)
+	n.get("/streams/soft", appJSON, "If-None-Match", "*").is(t, 404)
+	n.get("/streams/hard", appJSON, "If-None-Match", "*").is(t, 410)
 
 	n.meta("s", `{"$cacheControl":12}`)
 	for _, path := range pages {

@@ -164,6 +164,9 @@ func (x *exchange) run() error {
 	if err := x.permit(&op.may); err != nil {
 		return err
 	}
+	if op.method == http.MethodGet && op.may.wantsUser(x.s.open) {
+		x.private() // Unless the operation says more.
+	}
 	return op.serve(x)
 }
 

@@ -42,6 +42,12 @@ func TestOperatorRights(t *testing.T) {
 			for i, h := range callers {
 				a := n.do(c.method, path, "", h.Clone())
 				equal(t, fmt.Sprintf("%s for caller %d, open %v", path, i, open), a.status != 401, i >= c.from || c.opened && open)
+				if shared := a.header.Get("Cache-Control") == "max-age=1, public"; shared != (a.status == 200 && c.opened && open && strings.HasPrefix(path, "/stats")) {
+					t.Errorf("%s, open %v: Cache-Control is %s", path, open, a.header.Get("Cache-Control"))
+				}
+				if control := a.header.Get("Cache-Control"); a.status == 200 && c.method == "GET" && !(c.opened && open) && !strings.Contains(control, "private") && !strings.Contains(control, "no-cache") {
+					t.Errorf("%s: Cache-Control is %s", path, control)
+				}
 				if a.status == 401 {
 					a.has(t, "WWW-Authenticate", `X-Basic realm="ESDB"`)
 					equal(t, "body", a.body, "")

@@ -92,6 +92,18 @@ func (x *exchange) permit(m *requirement) error {
 	return event.ErrNotAuthorized
 }
 
+// wantsUser reports whether callers without credentials are refused whatever is
+// asked for. Streams say for themselves how long their pages hold.
+func (m *requirement) wantsUser(open opening) bool {
+	switch m.rule {
+	case byLevel:
+		return m.level > access.Anon && m.opened&open == 0
+	case byLevelOrSelf, bySelf:
+		return true
+	}
+	return false
+}
+
 // isSelf reports whether the caller is the user that the path names. A user of
 // the name of the system account is not that account.
 func (x *exchange) isSelf() bool {

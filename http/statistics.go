@@ -23,15 +23,23 @@ func (x *exchange) metrics() error {
 	return nil
 }
 
-// cacheStats is the Cache-Control of figures, which are renewed once a second.
-var cacheStats = []string{"max-age=1, public"}
+// Cache-Control of figures, which are renewed once a second. A shared cache may
+// keep only what it may show to everybody.
+var (
+	cacheStats       = []string{"max-age=1, private"}
+	cachePublicStats = []string{"max-age=1, public"}
+)
 
 // sendStats answers with a document of statistics, which it leaves as it is.
 func (x *exchange) sendStats(document []byte) error {
 	h := x.w.Header()
-	h[keyCacheControl] = cacheStats
-	if x.s.opts.DisableHTTPCaching {
+	switch {
+	case x.s.opts.DisableHTTPCaching:
 		h[keyCacheControl] = cacheNever
+	case x.op.may.wantsUser(x.s.open):
+		h[keyCacheControl] = cacheStats
+	default:
+		h[keyCacheControl] = cachePublicStats
 	}
 	h[keyContentType] = x.media.contentType
 	h[keyVary] = varyAccept

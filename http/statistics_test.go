@@ -73,7 +73,7 @@ func TestStatsPaths(t *testing.T) {
 				equal(t, "body", a.body, "")
 				return
 			}
-			a.has(t, "Cache-Control", "max-age=1, public").has(t, "Vary", "Accept").has(t, "Content-Type", "application/json; charset=utf-8")
+			a.has(t, "Cache-Control", "max-age=1, private").has(t, "Vary", "Accept").has(t, "Content-Type", "application/json; charset=utf-8")
 			equal(t, "keys", strings.Join(keys(t, a.body), " "), c.keys)
 			head := n.do("HEAD", c.path, "", admin()).is(t, 200)
 			equal(t, "body of HEAD", head.body, "")
@@ -109,7 +109,7 @@ func keys(t *testing.T, body string) []string {
 func TestConnectionStats(t *testing.T) {
 	n := newOperator(t)
 	for _, path := range []string{"/stats/replication", "/stats/replication/", "/stats/replic%61tion", "/stats/tcp", "/stats/tcp/"} {
-		a := n.get(path, "").is(t, 200).has(t, "Cache-Control", "max-age=1, public").has(t, "Vary", "Accept")
+		a := n.get(path, "").is(t, 200).has(t, "Cache-Control", "max-age=1, private").has(t, "Vary", "Accept")
 		equal(t, path, a.body, "[]")
 		a = n.get(path+"?format=xml", "").is(t, 200).has(t, "Content-Type", "text/xml; charset=utf-8")
 		if err := xml.Unmarshal([]byte(a.body), new(struct{})); err != nil {

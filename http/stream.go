@@ -189,8 +189,8 @@ func (x *exchange) feed(ctx context.Context, p *pageRequest) error {
 		if err != nil {
 			return err
 		}
-		if info.Exists() && x.matches(match[0], info.Last) {
-			x.notModified(match, &info.Metadata)
+		if tag := x.matched(match, info.Last); tag != nil && info.Exists() {
+			x.notModified(tag, &info.Metadata)
 			return nil
 		}
 	}

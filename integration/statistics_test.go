@@ -122,7 +122,7 @@ func TestStatistics(t *testing.T) {
 		if err := json.Unmarshal(answer.Body, &d); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		if got := answer.Header.Get("Cache-Control") + "; " + answer.Header.Get("Vary"); got != "max-age=1, public; Accept" {
+		if got := answer.Header.Get("Cache-Control") + "; " + answer.Header.Get("Vary"); got != "max-age=1, private; Accept" {
 			t.Errorf("%s: Cache-Control and Vary are %s", path, got)
 		}
 		return d
