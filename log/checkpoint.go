@@ -26,8 +26,9 @@ var checkpointInitial = map[string]int64{
 
 // checkpoint is one open checkpoint file. It is not safe for concurrent use.
 type checkpoint struct {
-	file  vfs.File
-	value int64
+	file    vfs.File
+	value   int64
+	written bool // by this process; a value that was read may be in the memory of the system alone
 }
 
 func openCheckpoint(fsys vfs.FS, dir, name string) (*checkpoint, error) {
@@ -56,7 +57,7 @@ func openCheckpoint(fsys vfs.FS, dir, name string) (*checkpoint, error) {
 
 // set makes a new value durable.
 func (c *checkpoint) set(value int64) error {
-	if value == c.value {
+	if value == c.value && c.written {
 		return nil
 	}
 	var b [8]byte
@@ -67,7 +68,7 @@ func (c *checkpoint) set(value int64) error {
 	if err := c.file.Sync(); err != nil {
 		return fmt.Errorf("sync checkpoint: %w", err)
 	}
-	c.value = value
+	c.value, c.written = value, true
 	return nil
 }
 

@@ -106,6 +106,9 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	default:
 		return false, fmt.Errorf("chunk %d is missing: the next file is %s", r.next, name)
 	}
+	if err := r.renew(name); err != nil {
+		return false, err
+	}
 	c, err := openChunk(l.opts.FS, l.opts.Dir, name)
 	if event.IsCorruption(err) && chunkStart(number) >= r.durable {
 		l.logger.Warn("dropping a chunk file that was never completely made", "file", name, "error", err)
@@ -149,6 +152,42 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	}
 	return r.takeIncomplete(c, name, follows)
 }
+
+// renew writes what a file holds behind the old writer.chk again and makes it durable, before
+// anything of it is believed. The process before this one may have ended because a sync
+// failed, or without one. After a failure the system may keep the pages and call them
+// clean: they can be read, the next sync says that all is well, and the disk has never seen them.
+// Chunks of other versions were synced before they got their names.
+func (r *recovery) renew(name string) (err error) {
+	number, version, _ := parseChunkFileName(name)
+	from := int64(0)
+	if start := chunkStart(number); r.durable > start {
+		from = headerSize + r.durable - start
+	}
+	path := filepath.Join(r.l.opts.Dir, name)
+	info, err := r.l.opts.FS.Stat(path)
+	if err != nil || version > 0 || info.Size() <= from {
+		return err
+	}
+	file, err := r.l.opts.FS.OpenReadWrite(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	b := make([]byte, min(info.Size()-from, renewBytes))
+	for at := from; at < info.Size(); at += int64(len(b)) {
+		b = b[:min(info.Size()-at, int64(len(b)))]
+		if err := readFull(file, b, at); err != nil {
+			return err
+		}
+		if _, err := file.WriteAt(b, at); err != nil {
+			return err
+		}
+	}
+	return file.Sync()
+}
+
+const renewBytes = 1 << 20
 
 // takeIncomplete adds a file without a footer that can be believed.
 func (r *recovery) takeIncomplete(c *chunk, name string, follows bool) (more bool, err error) {
