@@ -116,6 +116,9 @@ type Config struct {
 	DeadMemberRemovalPeriod time.Duration
 	// LeaderElectionTimeout is how long a follower waits for a sign of its leader.
 	LeaderElectionTimeout time.Duration
+	// DiskHangTimeout is how long one operation on the disk may take before the node takes no part
+	// in its cluster; 0: follows from LeaderElectionTimeout.
+	DiskHangTimeout time.Duration
 	// UnsafeAllowSurplusNodes lets more nodes join than ClusterSize says.
 	UnsafeAllowSurplusNodes bool
 	// StreamInfoCacheCapacity is the number of streams whose facts are cached; 0: chosen by the node.

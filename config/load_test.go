@@ -235,6 +235,8 @@ func TestStartUpChecks(t *testing.T) {
 		{"empty db", "--db=", nil, "Db must not be empty"},
 		{"largest append size", "--max-append-size 16767216", nil, ""},
 		{"append size too large", "--max-append-size 16767217", nil, "MaxAppendSize must not exceed 16767216 bytes"},
+		{"a disk hangs sooner than a leader is missed", "--disk-hang-timeout-ms 999", nil, "DiskHangTimeoutMs 999 must not be below LeaderElectionTimeoutMs 1000"},
+		{"a disk hangs as soon", "--disk-hang-timeout-ms 500 --leader-election-timeout-ms 500", nil, ""},
 		{"no threads", "--initialization-threads 0", nil, "option initialization-threads (Command Line): 0 is not between 1 and 2147483647"},
 		{"no name to look up", "--cluster-dns=", nil, "DiscoverViaDns needs ClusterDns"},
 		{"no name needed", "--cluster-dns= --discover-via-dns-", nil, ""},

@@ -233,6 +233,8 @@ func (c *Config) clusterOptions() []option {
 			doc: "Seconds for which a dead node stays in gossip."},
 		{name: "LeaderElectionTimeoutMs", group: g, def: "1000", target: durationField(&c.LeaderElectionTimeout, ms, 1),
 			doc: "Milliseconds without a sign of the leader after which an election begins."},
+		{name: "DiskHangTimeoutMs", group: g, def: "0", target: durationField(&c.DiskHangTimeout, ms, 0),
+			doc: "Milliseconds that one operation on the disk may take. After them the node takes no part in its cluster until it has returned, so that another one leads. At least LeaderElectionTimeoutMs. 0: twice that, at least 2000."},
 		{name: "UnsafeAllowSurplusNodes", group: g, def: "False", target: boolField(&c.UnsafeAllowSurplusNodes),
 			doc: "Let more nodes join than ClusterSize says. UNSAFE: data may be lost."},
 		{name: "StreamInfoCacheCapacity", group: g, def: "0", target: intField(&c.StreamInfoCacheCapacity, 0, math.MaxInt32),

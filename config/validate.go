@@ -20,6 +20,8 @@ func (c *Config) Validate() error {
 	refuse(c.ReadOnlyReplica && c.ClusterSize == 1, "ReadOnlyReplica needs a cluster: ClusterSize must be greater than 1")
 	refuse(len(c.GossipSeed) > 1 && c.ClusterSize == 1, "several nodes in GossipSeed need a cluster: ClusterSize must be greater than 1")
 	refuse(c.DiscoverViaDns && strings.TrimSpace(c.ClusterDns) == "", "DiscoverViaDns needs ClusterDns")
+	refuse(c.DiskHangTimeout > 0 && c.DiskHangTimeout < c.LeaderElectionTimeout,
+		"DiskHangTimeoutMs %d must not be below LeaderElectionTimeoutMs %d", c.DiskHangTimeout.Milliseconds(), c.LeaderElectionTimeout.Milliseconds())
 	refuse(c.MaxAppendSize > MaxAppendSizeLimit, "MaxAppendSize must not exceed %d bytes", MaxAppendSizeLimit)
 
 	refuse(c.Db == "", "Db must not be empty")

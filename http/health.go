@@ -38,11 +38,14 @@ func (x *exchange) ready() error {
 func (s *Server) unready() string {
 	progress := s.progress()
 	serving := s.cluster.Ready()
+	trouble := s.cluster.Unhealthy()
 	switch {
 	case s.drained.Load():
 		return "shutting down"
 	case !progress.Started:
 		return progress.text()
+	case trouble != "":
+		return trouble
 	case serving && (s.opts.Startup == nil || s.opts.Startup.CaughtUp()):
 		return ""
 	case !s.knowsLeader():

@@ -28,6 +28,9 @@ func TestReady(t *testing.T) {
 		{"a follower that does not serve", func(n *operator) {
 			n.cluster.role, n.cluster.leader, n.cluster.unready, n.startup.caughtUp = "follower", "http://other", true, false
 		}, "not serving requests"},
+		{"unhealthy", func(n *operator) {
+			n.cluster.role, n.cluster.unready, n.cluster.trouble = "unknown", true, "the disk hangs"
+		}, "the disk hangs"},
 		{"starting", func(n *operator) { n.startup.progress = httpapi.Progress{Percent: -1}; n.cluster.unready = true }, "starting"},
 		{"reading", func(n *operator) { n.startup.progress = httpapi.Progress{Doing: "reading the log", Percent: -1} }, "starting: reading the log"},
 		{"rebuilding", func(n *operator) { n.startup.progress = httpapi.Progress{Doing: "rebuilding the index", Percent: 42.4} }, "starting: rebuilding the index 42 %"},

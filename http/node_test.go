@@ -44,6 +44,7 @@ type memCluster struct {
 	leader  string
 	confirm error
 	unready bool
+	trouble string
 }
 
 func (c *memCluster) Role() string {
@@ -68,6 +69,12 @@ func (c *memCluster) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.unready
+}
+
+func (c *memCluster) Unhealthy() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trouble
 }
 
 // memAccess knows the users admin, ops and jane, whose password is changeit.

@@ -63,6 +63,8 @@ type Cluster interface {
 	Confirm(ctx context.Context) error
 	// Ready reports whether the node serves requests.
 	Ready() bool
+	// Unhealthy says what is wrong with the node itself; empty when nothing is.
+	Unhealthy() string
 }
 
 // Membership is the cluster as an operator sees it.

@@ -18,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
@@ -56,6 +57,8 @@ type Options struct {
 
 	// PasswordIterations is the cost of hashing a password, default as package access says.
 	PasswordIterations int
+	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica may take to close.
+	ClosePatience time.Duration
 	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default 128 MiB.
 	DiskReserve int64
 }
@@ -84,6 +87,7 @@ type Node struct {
 	groups   *subscription.Service
 	leading  leading
 
+	disk    *hang.Watch // operations on the disk that are under way
 	damaged atomic.Bool // a complete chunk is not what was written
 	fatal   sync.Once
 	ending  sync.Once       // of done
@@ -92,7 +96,8 @@ type Node struct {
 	owned   sync.WaitGroup
 	done    chan struct{}
 	closing sync.Once
-	err     error
+	closed  chan struct{} // everything is closed
+	err     error         // valid after closed
 }
 
 // Open starts a node. A node on its own is returned when it serves requests: when
@@ -118,6 +123,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if o.DiskReserve == 0 {
 		o.DiskReserve = 128 << 20
 	}
+	if o.ClosePatience == 0 {
+		o.ClosePatience = 25 * time.Second
+	}
 	if o.Stats == nil {
 		o.Stats = new(stats.Registry)
 	}
@@ -125,6 +133,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		o.Settings = o.Config.Values
 	}
 	n := newNode(o)
+	n.opts.FS = vfs.NewWatched(o.FS, n.disk)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -179,7 +188,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 func newNode(o Options) *Node {
 	n := &Node{
 		opts: o, config: o.Config, logger: o.Logger, started: time.Now(),
-		done: make(chan struct{}), merges: indexmerge.New(o.Logger.Named("admin")),
+		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
 	}
 	n.running, n.cancel = context.WithCancel(context.Background())
 	return n
@@ -313,48 +322,70 @@ func (n *Node) Ready() bool { return cluster{n}.Ready() }
 func (n *Node) Done() <-chan struct{} { return n.done }
 
 // Close stops the node: answers in flight finish, the log and its checkpoints
-// are flushed. It is idempotent.
+// are flushed. It is idempotent. When a disk hangs it gives up with an error, and what
+// it waited for is left alone.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
-		var err error
-		if n.api != nil {
-			n.api.Drain()
-		}
-		// While there is a leader to record it.
-		if n.scavenge != nil {
-			n.scavenge.close()
-		}
-		// Before leadership goes: what runs by it must not begin what the next leader begins as well.
-		n.leading.rest(n.running)
-		// Leadership goes first: whoever is redirected from here on finds a leader that stays.
-		cluster := n.cluster.Load()
-		if cluster != nil {
-			cluster.Leave()
-		}
-		if n.http != nil {
-			err = n.http.close()
-		}
-		if n.relayed != nil {
-			err = errors.Join(err, n.relayed.close())
-		}
-		if relay := n.relay.Load(); relay != nil {
-			relay.close()
-		}
-		n.cancel()
-		n.merges.Close()
-		if n.users != nil {
-			n.users.close()
-		}
-		if cluster != nil {
-			err = errors.Join(err, cluster.Close())
-		}
-		n.owned.Wait()
-		if log := n.log.Load(); log != nil {
-			err = errors.Join(err, log.Close())
-		}
-		n.err = err
+		go func() {
+			defer close(n.closed)
+			n.err = n.close()
+		}()
 	})
-	return n.err
+	begun := time.Now()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.closed:
+			return n.err
+		case <-tick.C:
+		}
+		if time.Since(begun) < n.opts.ClosePatience {
+			continue
+		}
+		if op, since := n.disk.Overdue(time.Second); op != nil {
+			return fmt.Errorf("close node: the disk hangs: %s %s is under way for %s", op.Doing, op.File, since.Round(time.Second))
+		}
+	}
+}
+
+func (n *Node) close() (err error) {
+	if n.api != nil {
+		n.api.Drain()
+	}
+	// While there is a leader to record it.
+	if n.scavenge != nil {
+		n.scavenge.close()
+	}
+	// Before leadership goes: what runs by it must not begin what the next leader begins as well.
+	n.leading.rest(n.running)
+	// Leadership goes first: whoever is redirected from here on finds a leader that stays.
+	cluster := n.cluster.Load()
+	if cluster != nil {
+		cluster.Leave()
+	}
+	if n.http != nil {
+		err = n.http.close()
+	}
+	if n.relayed != nil {
+		err = errors.Join(err, n.relayed.close())
+	}
+	if relay := n.relay.Load(); relay != nil {
+		relay.close()
+	}
+	n.cancel()
+	n.merges.Close()
+	if n.users != nil {
+		n.users.close()
+	}
+	if cluster != nil {
+		err = errors.Join(err, cluster.Close())
+	}
+	n.owned.Wait()
+	if log := n.log.Load(); log != nil {
+		err = errors.Join(err, log.Close())
+	}
+	return err
 }
 
 // gate is authentication and authorisation in one.

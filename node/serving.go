@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -38,6 +39,19 @@ func (c cluster) Ready() bool {
 	doubt, diverged := cluster.Healthy()
 	return doubt == nil && diverged == nil && cluster.Ready() && c.n.users.ready() == nil &&
 		!c.n.damaged.Load() && log.Failed() == nil
+}
+
+// Unhealthy says what is wrong with this node's disk or data, nothing when all is well.
+func (c cluster) Unhealthy() string {
+	cluster := c.n.cluster.Load()
+	if cluster == nil {
+		return ""
+	}
+	doubt, diverged := cluster.Healthy()
+	if err := cmp.Or(cluster.Hangs(), diverged, doubt); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // membership is the cluster as an operator sees it.

@@ -59,6 +59,10 @@ type ClusterOptions struct {
 	GossipTimeout               time.Duration
 	DeadRemoval                 time.Duration // dead nodes are shown for so long
 
+	// HangTimeout is how long an operation on the disk may take before the disk counts
+	// as one that hangs. Default: twice Replica.ElectionTimeout, at least 2 s.
+	HangTimeout time.Duration
+
 	ClientHost   string // where clients reach this node
 	ClientPort   int
 	ClientSecure bool
@@ -73,6 +77,10 @@ func (o *ClusterOptions) EnsureDefaults() {
 	o.Replica.EnsureDefaults()
 	if o.Size == 0 {
 		o.Size = 1
+	}
+	if o.HangTimeout == 0 {
+		// Shorter elections are for quicker networks. Disks do not get quicker by them.
+		o.HangTimeout = max(2*o.Replica.ElectionTimeout, 2*time.Second)
 	}
 	if o.CatchUpRate == 0 {
 		o.CatchUpRate = 96 << 20
@@ -118,6 +126,8 @@ type Cluster struct {
 	strangers atomic.Int64          // other nodes that hold another history
 	doubt     atomic.Pointer[error] // this node may be the one whose history is wrong
 	diverged  atomic.Pointer[error] // it is
+	hangs     atomic.Pointer[error] // an operation on the disk does not return
+	hung      atomic.Int64          // since when, Unix time in ns
 	few       atomic.Bool           // fewer voters than a majority of the cluster's size are known
 	removed   atomic.Bool           // the cluster goes on without this node
 
@@ -162,6 +172,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
+	c.owned.Go(func() { c.watchDisk(ctx) })
 	if o.Size == 1 {
 		if err := c.openAlone(ctx); err != nil {
 			return nil, err

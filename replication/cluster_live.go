@@ -84,6 +84,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		},
 		Prepare: c.prepareInstall,
 		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.snaps.newest) },
+		Silent:  c.Hangs,
 		Logger:  quiet{c.opts.Replica.Logger},
 	})
 }
@@ -203,6 +204,9 @@ func (c *Cluster) counts(r *Replica, l Leadership) Leadership {
 	if !l.Leading || c.opts.Size == 1 {
 		return l
 	}
+	if c.hangs.Load() != nil {
+		return Leadership{} // Another node may lead already.
+	}
 	configuration, _, err := r.Configuration()
 	few := err != nil || voters(configuration) < c.opts.Size/2+1
 	c.few.Store(few)
@@ -266,6 +270,12 @@ func (c *Cluster) serving() (*Replica, error) {
 		return nil, event.ErrNotReady
 	}
 	if err := c.diverged.Load(); err != nil {
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	}
+	if err := c.hangs.Load(); err != nil && c.opts.Size > 1 {
+		if address, ok := c.Redirect(); ok {
+			return nil, &event.NotLeader{Address: address}
+		}
 		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
 	if c.few.Load() {

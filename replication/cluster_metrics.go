@@ -28,6 +28,7 @@ type clusterMetrics struct {
 	resumed       *stats.Counter
 	shipped       *stats.Counter
 	lastFetch     *stats.Gauge // Unix time
+	hangs         *stats.Counter
 	throttled     atomic.Int64 // nanoseconds
 
 	latency            *stats.Histogram
@@ -59,6 +60,7 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 		resumed:       r.Counter("annals_catchup_resumes_total", "Fetches of a chunk file that went on where an earlier one had ended."),
 		shipped:       r.Counter("annals_catchup_shipped_bytes_total", "Bytes of the log sent to nodes that fetched them."),
 		lastFetch:     r.Gauge("annals_catchup_last_fetch_timestamp_seconds", "When something was fetched from another node last, in seconds since 1970; 0: not since the start."),
+		hangs:         r.Counter("annals_disk_hangs_total", "How often an operation on the disk did not return in time, and this node took no part in its cluster until it did."),
 		latency:       r.Histogram(gossipLatency, gossipLatencyHelp, stats.DurationBounds),
 		asked:         took("pull-from-peer", "successful"), failed: took("pull-from-peer", "failed"),
 		answered: took("request-from-peer", "successful"), unserved: took("request-from-peer", "failed"),
@@ -72,6 +74,12 @@ func (c *Cluster) watch() {
 	r := m.registry
 	r.CounterFunc("annals_catchup_throttled_seconds_total", "Time that fetching waited so as not to slow down a cluster that is written to.",
 		func() float64 { return time.Duration(m.throttled.Load()).Seconds() })
+	r.GaugeFunc("annals_disk_hung", "1 while an operation on the disk hangs and this node takes no part in its cluster.", func() float64 {
+		if c.hangs.Load() != nil {
+			return 1
+		}
+		return 0
+	})
 	r.GaugeFunc("annals_catchup_fetches_under_way", "1 while this node fetches what it lacks from others.", func() float64 {
 		if c.pull.busy() {
 			return 1

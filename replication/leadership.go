@@ -15,9 +15,9 @@ import (
 )
 
 // leader returns the leader's node id, empty when it is not known. A node without
-// raft of its own goes by what the others say.
+// raft of its own, or one that takes no part because its disk hangs, goes by what the others say.
 func (c *Cluster) leader() string {
-	if r := c.replica.Load(); r != nil {
+	if r := c.replica.Load(); r != nil && c.hangs.Load() == nil {
 		if _, node := r.raft.LeaderWithID(); node != "" {
 			return string(node)
 		}
@@ -46,8 +46,11 @@ func (c *Cluster) Redirect() (address string, ok bool) {
 	return address, address != ""
 }
 
-// Ready reports whether requests can be served: this node leads, or knows another one that does.
+// Ready reports whether requests can be served: this node leads, or knows another one that does, and its disk works.
 func (c *Cluster) Ready() bool {
+	if c.hangs.Load() != nil {
+		return false
+	}
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
@@ -90,7 +93,7 @@ var errNobody = errors.New("no other voter that has everything answers")
 // lead, or nobody could take over: then it goes on leading.
 func (c *Cluster) Resign(ctx context.Context) error {
 	r := c.replica.Load()
-	if r == nil || c.opts.Size == 1 || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
+	if r == nil || c.opts.Size == 1 || c.hangs.Load() != nil || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
 		return nil
 	}
 	defer c.resigning.Store(false)
@@ -192,7 +195,7 @@ func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
 // leaveUnfit hands leadership over when this node must not serve its history, or
 // refuses writes for want of space and another does not.
 func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l Leadership) {
-	if !l.Leading || c.readOnly.Load() == nil && c.diverged.Load() == nil || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+	if !l.Leading || c.hangs.Load() != nil || c.readOnly.Load() == nil && c.diverged.Load() == nil || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)
@@ -211,6 +214,9 @@ func (c *Cluster) State() event.NodeState {
 	r := c.replica.Load()
 	if r == nil {
 		return c.state.Load().(event.NodeState)
+	}
+	if c.hangs.Load() != nil && c.opts.Size > 1 {
+		return event.StateUnknown
 	}
 	own, _ := r.Leadership()
 	switch {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -77,6 +78,10 @@ type Options struct {
 	// with its sync. It must not block.
 	OnFlush func(took time.Duration)
 
+	// Disk watches operations on the disk that hang. Whoever writes elsewhere for the same
+	// node shares it. Default: one for the consensus state.
+	Disk *hang.Watch
+
 	Logger hclog.Logger    // default: none
 	Stats  *stats.Registry // where the figures are registered; default: nowhere
 
@@ -124,6 +129,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(err error) { panic(err) }
+	}
+	if o.Disk == nil {
+		o.Disk = new(hang.Watch)
 	}
 	if o.Outranked == nil {
 		o.Outranked = func() bool { return false }

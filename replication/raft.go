@@ -65,7 +65,7 @@ func prepareOn(o Options, left *state) (*Replica, error) {
 	}
 	r := &Replica{
 		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), anew: make(chan struct{}), closed: make(chan struct{}),
-		fail: &failStop{onFatal: o.OnFatal},
+		fail: &failStop{onFatal: o.OnFatal, disk: o.Disk},
 	}
 	var err error
 	if left != nil {
@@ -97,10 +97,10 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.id.Node.String()))
 	}
-	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, r.state.logs, r.state.stable, r.state.snaps, trans); err != nil {
+	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, watchLogs(r.state.logs, r.opts.Disk), watchStable(r.state.stable, r.opts.Disk), r.state.snaps, trans); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.close())
 	}
-	r.pipeline = newPipeline(r.surroundings(), r.opts.Decider, &r.opts, r.logger, r.metrics)
+	r.pipeline = newPipeline(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), &r.opts, r.logger, r.metrics)
 	r.snaps.start()
 	r.watch(r.opts.Stats)
 	return nil

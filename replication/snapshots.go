@@ -260,6 +260,7 @@ func (s *snapshotStore) publish(snap *snapshot) error {
 		return err
 	}
 	if s.dir != "" {
+		defer s.fail.disk.End(s.fail.disk.Begin(manifestOp(s.dir, snap.meta.ID)))
 		if err := snap.write(s.dir, s.id); err != nil {
 			return s.fail.fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/hang"
 )
 
 // failStop is shared by all stores of a node. The first write or sync that
@@ -19,6 +21,7 @@ type failStop struct {
 	mu      sync.Mutex // guards err
 	err     error
 	onFatal func(error)
+	disk    *hang.Watch
 }
 
 // check returns the error that stopped the node, if one did.

@@ -15,7 +15,7 @@ type row struct {
 // tools are the folders below internal that anybody with a row of imports may
 // use: they have no domain meaning and start nothing. internal/vfs is not among
 // them: only those that own files get it.
-var tools = []string{"internal/clock", "internal/jsontext", "internal/sabotage", "internal/xmljson"}
+var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/sabotage", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children
@@ -28,6 +28,8 @@ var imports = []row{
 	{"internal/testkit", []string{"node", "config", "event", "internal/vfs"}},
 	// The translation between XML and JSON reads and writes JSON: one scanner for both.
 	{"internal/xmljson", []string{"internal/jsontext"}},
+	// Operations on a disk that hang are found in one place, those of the file system included.
+	{"internal/vfs", []string{"internal/hang"}},
 	{"internal", nil},
 	{"log", with("event", "stats", "internal/vfs")},
 	{"access", with("event", "stats", "internal/vfs")},

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -33,6 +34,7 @@ func systems(t *testing.T) map[string]func(t *testing.T) (vfs.FS, string) {
 		"logging": func(t *testing.T) (vfs.FS, string) {
 			return vfs.NewLogging(vfs.OS, func(string) {}), t.TempDir()
 		},
+		"watched": func(t *testing.T) (vfs.FS, string) { return vfs.NewWatched(vfs.OS, new(hang.Watch)), t.TempDir() },
 		"counting": func(t *testing.T) (vfs.FS, string) {
 			c := vfs.NewCounting(vfs.OS)
 			t.Cleanup(func() {

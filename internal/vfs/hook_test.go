@@ -2,6 +2,7 @@ package vfs_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -211,5 +213,41 @@ func TestCounting(t *testing.T) {
 	}
 	if got, want := fsys.UsedAfterClose(), []string{"sync " + a, "mapbytes " + a}; !slices.Equal(got, want) {
 		t.Errorf("used after close: %q, want %q", got, want)
+	}
+}
+
+// TestWatched: each operation that changes something is noted while it is under way, and none after it.
+func TestWatched(t *testing.T) {
+	var watch hang.Watch
+	var seen []string
+	inner := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if one, _ := watch.Overdue(0); one != nil {
+			seen = append(seen, fmt.Sprintf("%s %s during %s", one.Doing, one.File, op.Kind))
+		}
+		return nil
+	})
+	fsys := vfs.NewWatched(inner, &watch)
+	f, err := fsys.Create("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, writeErr := f.WriteAt([]byte("abc"), 0)
+	for _, err := range []error{writeErr, f.Truncate(1), f.Sync(), f.Close(), fsys.Rename("a", "b"), fsys.SyncDir("."), fsys.Remove("b")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := fsys.OpenReadWrite("missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	want := []string{
+		"create a during create", "write a during write", "write a during truncate", "sync a during sync",
+		"rename a during rename", "sync . during syncdir", "remove b during remove", "open missing during openreadwrite",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen %q, want %q", seen, want)
+	}
+	if op, _ := watch.Overdue(0); op != nil {
+		t.Errorf("%+v is still under way", op)
 	}
 }

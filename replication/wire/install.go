@@ -65,6 +65,9 @@ func (r *Raft) scaled(size int64) time.Duration {
 
 // InstallSnapshot sends a snapshot to a node.
 func (r *Raft) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
 	c, err := r.dial(kindInstall, r.target(id, target), r.opts.Timeout)
 	if err != nil {
 		return err
@@ -306,6 +309,9 @@ func (r *Raft) prepare(ctx context.Context, req *raft.InstallSnapshotRequest, ma
 
 // handOver gives a snapshot to raft and waits for what raft says.
 func (r *Raft) handOver(ctx context.Context, current *install, req *raft.InstallSnapshotRequest, manifest []byte) (*raft.InstallSnapshotResponse, error) {
+	if err := r.opts.Silent(); err != nil {
+		return nil, err
+	}
 	outcome := make(chan raft.RPCResponse, 1)
 	rpc := raft.RPC{Command: req, Reader: bytes.NewReader(manifest), RespChan: outcome}
 	timer := time.NewTimer(r.opts.Timeout)

@@ -85,6 +85,9 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	if p.conn.isDue() && !p.conn.retired.Load() {
 		p.conn.retire()
 	}
+	if err := p.raft.opts.Silent(); err != nil {
+		return nil, err
+	}
 	p.raft.cut(args)
 	p.raft.commits.sent(p.id, p.target, args)
 	return p.AppendPipeline.AppendEntries(args, resp)

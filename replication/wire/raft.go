@@ -36,6 +36,10 @@ type RaftOptions struct {
 	// it. It must not block. Default: nothing is done.
 	Append func(*raft.AppendEntriesRequest)
 
+	// Silent returns why this node must neither send messages nor answer any; nil while it
+	// need not be silent. Other nodes get the reason. Default: it never must.
+	Silent func() error
+
 	// Prepare is called with every snapshot that another node wants to install,
 	// before raft is asked. The snapshot is handed to raft when it returns nil;
 	// else the other node gets the error and raft never hears of it. It must return when
@@ -62,6 +66,9 @@ func (o *RaftOptions) EnsureDefaults() {
 	}
 	if o.MaxRPCBytes == 0 {
 		o.MaxRPCBytes = 16 << 20
+	}
+	if o.Silent == nil {
+		o.Silent = func() error { return nil }
 	}
 	if o.Prepare == nil {
 		o.Prepare = func(context.Context, uint64, uint64, []byte) error { return nil }
@@ -206,6 +213,10 @@ func (r *Raft) pump() {
 				rpc.Respond(noAnswer{}, errors.New("snapshots have connections of their own"))
 				continue
 			}
+			if err := r.opts.Silent(); err != nil {
+				rpc.Respond(struct{}{}, err)
+				continue
+			}
 			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.Append != nil {
 				r.opts.Append(req)
 			}
@@ -266,7 +277,15 @@ func (r *Raft) Consumer() <-chan raft.RPC { return r.consumer }
 func (r *Raft) LocalAddr() raft.ServerAddress { return raft.ServerAddress(r.port.Advertised()) }
 
 // SetHeartbeatHandler has heartbeats handled without the Consumer.
-func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) { r.in.SetHeartbeatHandler(handle) }
+func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) {
+	r.in.SetHeartbeatHandler(func(rpc raft.RPC) {
+		if err := r.opts.Silent(); err != nil {
+			rpc.Respond(struct{}{}, err)
+			return
+		}
+		handle(rpc)
+	})
+}
 
 // EncodePeer returns the address of a node for messages.
 func (r *Raft) EncodePeer(id raft.ServerID, address raft.ServerAddress) []byte {
@@ -295,6 +314,9 @@ func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 
 // AppendEntries sends entries or a heartbeat. It may shorten args.Entries.
 func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
 	r.cut(args)
 	target = r.target(id, target)
 	r.commits.sent(id, target, args)
@@ -313,16 +335,25 @@ func (r *Raft) Committed(index, term uint64) { r.commits.newest(index, term) }
 
 // RequestVote asks for a vote.
 func (r *Raft) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
 	return r.out.Load().RequestVote(id, r.target(id, target), args, resp)
 }
 
 // RequestPreVote asks whether a vote would be given.
 func (r *Raft) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
 	return r.out.Load().RequestPreVote(id, r.target(id, target), args, resp)
 }
 
 // TimeoutNow has a node stand for election at once.
 func (r *Raft) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
 	return r.out.Load().TimeoutNow(id, r.target(id, target), args, resp)
 }
 

@@ -1,0 +1,137 @@
+package node_test
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/node"
+)
+
+// hangingDisk is a disk whose chunk files can hang.
+type hangingDisk struct {
+	vfs.FS
+	kind vfs.Kind
+	held atomic.Pointer[chan struct{}] // closed to go on; nil: nothing hangs
+}
+
+func newHangingDisk(kind vfs.Kind) *hangingDisk {
+	d := &hangingDisk{kind: kind}
+	d.FS = vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+		if held := d.held.Load(); held != nil && op.Kind == d.kind && strings.Contains(op.Name, "chunk-") {
+			<-*held
+		}
+		return nil
+	})
+	return d
+}
+
+func (d *hangingDisk) hang() (goOn func()) {
+	held := make(chan struct{})
+	d.held.Store(&held)
+	return func() {
+		d.held.Store(nil)
+		close(held)
+	}
+}
+
+// TestLeaderWhoseLogHangs: entries are stored and committed, but the event log of the leader
+// takes none: another node leads, and a node whose disk goes on follows it.
+func TestLeaderWhoseLogHangs(t *testing.T) {
+	var nodes []*node.Node
+	var disks []*hangingDisk
+	var ports []int
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		_ = l.Close()
+	}
+	for i := range 3 {
+		o := options(t.TempDir())
+		o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipPort, o.Config.Insecure = 3, 0, ports[i], true
+		o.Config.GossipInterval = 200 * time.Millisecond
+		for _, port := range ports {
+			o.Config.GossipSeed = append(o.Config.GossipSeed, fmt.Sprint("127.0.0.1:", port))
+		}
+		disks = append(disks, newHangingDisk(vfs.OpWrite))
+		o.FS = disks[i]
+		nodes = append(nodes, open(t, o))
+	}
+	leader := func(but int) (found int) {
+		testkit.Eventually(t, 3*time.Minute, func() error {
+			for i, n := range nodes {
+				if i != but && n.State() == "Leader" {
+					found = i
+					return nil
+				}
+			}
+			return fmt.Errorf("no leader but %d", but)
+		})
+		return found
+	}
+	acknowledged := func(at *node.Node, number int) {
+		t.Helper()
+		testkit.Eventually(t, 3*time.Minute, func() error {
+			if status, body := write(t, at, "s", number); status != 201 {
+				return fmt.Errorf("write %d: %d %s", number, status, body)
+			}
+			return nil
+		})
+	}
+	old := leader(-1)
+	acknowledged(nodes[old], 0)
+	goOn := disks[old].hang()
+	if status, body := write(t, nodes[old], "s", 1); status == 201 {
+		t.Errorf("acknowledged by a node whose log hangs: %s", body)
+	}
+	next := leader(old)
+	acknowledged(nodes[next], 1)
+	acknowledged(nodes[next], 2)
+	testkit.Eventually(t, 3*time.Minute, func() error {
+		if status, body := call(t, nodes[old], "GET", "/health/ready", ""); status != 503 || !strings.Contains(body, "the disk of this node hangs: write") {
+			return fmt.Errorf("the node whose log hangs is ready: %d %s", status, body)
+		}
+		return nil
+	})
+	if status, _ := call(t, nodes[old], "GET", "/streams/s/0", "", "ES-RequireLeader", "True"); status == 200 {
+		t.Error("a read that only the leader may answer was answered")
+	}
+	goOn()
+	testkit.Eventually(t, 3*time.Minute, func() error {
+		if status, body := call(t, nodes[old], "GET", "/streams/s/2", "", "Accept", "application/json"); status != 200 || body != `{"n":2}` {
+			return fmt.Errorf("the node whose log goes on lacks an event: %d %s", status, body)
+		}
+		if status, body := call(t, nodes[old], "GET", "/health/ready", ""); status != 204 {
+			return fmt.Errorf("it is not ready: %d %s", status, body)
+		}
+		return nil
+	})
+	if status, body := call(t, nodes[old], "GET", "/streams/s/3", ""); status != 404 {
+		t.Errorf("an event was written twice: %d %s", status, body)
+	}
+}
+
+// TestCloseWhileTheDiskHangs: Close returns, and says what hangs.
+func TestCloseWhileTheDiskHangs(t *testing.T) {
+	disk := newHangingDisk(vfs.OpWrite)
+	o := options(t.TempDir())
+	o.FS, o.ClosePatience = disk, time.Second
+	n := open(t, o)
+	goOn := disk.hang()
+	write(t, n, "s", 0)
+	if err := n.Close(); err == nil || !strings.Contains(err.Error(), filepath.Join(o.Config.Db, "chunk-000000.000000")) {
+		t.Errorf("Close: %v", err)
+	}
+	goOn()
+	testkit.Eventually(t, 3*time.Minute, n.Close) // It ends after all, in order or not.
+}

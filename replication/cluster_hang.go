@@ -1,0 +1,63 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/internal/hang"
+)
+
+// errHangs says that an operation on a disk of this node does not return.
+var errHangs = errors.New("the disk of this node hangs")
+
+// watchDisk looks for operations on the disk that hang.
+func (c *Cluster) watchDisk(ctx context.Context) {
+	tick := time.NewTicker(max(c.opts.HangTimeout/16, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.noteHang(c.opts.Replica.Disk.Overdue(c.opts.HangTimeout))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// noteHang has a node whose disk hangs fall silent: it sends other nodes none of Raft's
+// messages and answers none, so that they find a leader whose disk works. Otherwise a
+// leader would lead for ever and acknowledge nothing: its heartbeats need no disk. When
+// the disk goes on so does the node. What it stored meanwhile counts nothing
+// without a quorum, and it learns from the others' messages that it leads no more.
+//
+// The process does not end: a disk in a cloud may hang for seconds, and a node on its own has nobody to take over.
+func (c *Cluster) noteHang(op *hang.Op, since time.Duration) {
+	before := c.hangs.Load()
+	if (op == nil) == (before == nil) {
+		return
+	}
+	if op != nil {
+		err := fmt.Errorf("%w: %s %s is under way for %s", errHangs, op.Doing, op.File, since.Round(time.Millisecond))
+		c.hung.Store(time.Now().Add(-since).UnixNano())
+		c.hangs.Store(&err)
+		c.metrics.hangs.Inc()
+		c.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, "file", op.File, "since", since.Round(time.Millisecond))
+	} else {
+		c.hangs.Store(nil)
+		c.logger.Warn("the disk goes on", "hung", time.Since(time.Unix(0, c.hung.Load())).Round(time.Millisecond))
+	}
+	if r := c.replica.Load(); r != nil {
+		c.noteLeadership(r)
+	}
+	c.look()
+}
+
+// Hangs returns what a disk of this node hangs in, nil when it does not.
+func (c *Cluster) Hangs() error {
+	if err := c.hangs.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

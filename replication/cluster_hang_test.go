@@ -1,0 +1,159 @@
+package replication_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/stats"
+)
+
+// A leader whose disk hangs leads no more: another node takes over and acknowledges writes.
+// The one that hangs says what in, and answers what is asked of it, until its disk goes on; then it is a follower.
+func TestLeaderWhoseDiskHangs(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) { o.Replica.Stats = new(stats.Registry) })
+	h.writes("s", 0, 10)
+	h.alike()
+	old := h.leader()
+	entered, release := replication.HoldStores(old.cluster.Load())
+	inFlight := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	go func() {
+		_, err := old.cluster.Load().Submit(ctx, &event.Write{Stream: "t", ExpectedVersion: event.AnyVersion})
+		inFlight <- err
+	}()
+	<-entered
+	old.says("the disk hangs")
+	next := h.leader()
+	eventually(t, "another node leads", func() bool { next = h.leader(); return next != old })
+	h.writes("s", 10, 20)
+
+	c := old.cluster.Load()
+	if err := c.Hangs(); err == nil || !strings.Contains(err.Error(), "store entries "+old.dir) {
+		t.Errorf("the old leader hangs in: %v", err)
+	}
+	if state := old.state(); state != event.StateUnknown || c.Ready() {
+		t.Errorf("the old leader is %s, ready %v", state, c.Ready())
+	}
+	if err := <-inFlight; !errors.Is(err, event.ErrWriteTimeout) && !errors.Is(err, event.ErrOutcomeUnknown) {
+		t.Errorf("the write under way: %v", err)
+	}
+	eventually(t, "the old leader sends clients to the new one", func() bool {
+		var elsewhere *event.NotLeader
+		_, err := c.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		return errors.As(err, &elsewhere) && elsewhere.Address != "" && errors.As(c.Confirm(t.Context()), &elsewhere)
+	})
+	if f := old.figures(); f["annals_disk_hung"] != 1 || f["annals_disk_hangs_total"] < 1 {
+		t.Errorf("annals_disk_hung %v, annals_disk_hangs_total %v", f["annals_disk_hung"], f["annals_disk_hangs_total"])
+	}
+
+	close(release)
+	eventually(t, "the old leader follows", func() bool {
+		return c.Hangs() == nil && old.raft().State() == raft.Follower && old.state() == event.StateFollower
+	})
+	old.says("the disk goes on")
+	h.writes("s", 20, 25)
+	h.alike()
+	old.holds("s", 25)
+	if got := old.data.count("t"); got > 1 {
+		t.Errorf("the write under way was done %d times", got)
+	}
+}
+
+// A node whose disk hangs while it follows is missed by nobody. It has no vote until its disk goes on.
+func TestFollowerWhoseDiskHangs(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 3)
+	leader := h.leader()
+	slow := h.others(leader)[0]
+	entered, release := replication.HoldStores(slow.cluster.Load())
+	h.writes("s", 3, 6)
+	<-entered
+	slow.says("the disk hangs")
+	h.writes("s", 6, 9)
+	eventually(t, "it finds the leader by what the others say", func() bool {
+		var elsewhere *event.NotLeader
+		_, err := slow.cluster.Load().Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		return errors.As(err, &elsewhere) && elsewhere.Address != ""
+	})
+	close(release)
+	h.alike()
+	slow.holds("s", 9)
+}
+
+// What the disk does is watched whatever waits for it; what takes long but is done is no hang.
+func TestHungOperations(t *testing.T) {
+	t.Parallel()
+	var watch hang.Watch
+	h := newHouse(t, 1, 1, inMemory, func(o *replication.ClusterOptions) {
+		o.Replica.Stats, o.Replica.Disk, o.HangTimeout = new(stats.Registry), &watch, 20*time.Millisecond
+	})
+	n := h.nodes[0]
+	c, err := replication.OpenCluster(n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.cluster.Store(c)
+	h.leader()
+	at := watch.Begin(&hang.Op{Doing: "write", File: "a chunk"})
+	n.says("a chunk")
+	// Nobody could take over from a node on its own: its clients wait, each as long as it will.
+	if err := n.write("s", 0); err != nil {
+		t.Error(err)
+	}
+	if c.Ready() || n.state() != event.StateLeader {
+		t.Errorf("ready %v, %s", c.Ready(), n.state())
+	}
+	watch.End(at)
+	eventually(t, "it is ready again", c.Ready)
+	if got := n.figures()["annals_disk_hangs_total"]; got < 1 {
+		t.Errorf("annals_disk_hangs_total %v", got)
+	}
+}
+
+// Close returns although the disk of the leader hangs.
+func TestCloseOfALeaderWhoseDiskHangs(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) {
+		o.Replica.DrainTimeout, o.Replica.CloseTimeout = 50*time.Millisecond, 200*time.Millisecond
+	})
+	h.writes("s", 0, 3)
+	for _, noticed := range []bool{true, false} {
+		old := h.leader()
+		c, r := old.cluster.Load(), old.cluster.Load().Replica()
+		entered, release := replication.HoldStores(c)
+		go func() { _ = old.write("s", 3) }()
+		<-entered
+		if noticed {
+			old.says("the disk hangs")
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		select {
+		case err := <-closed:
+			if err == nil {
+				t.Error("Close does not tell that something hangs")
+			}
+		case <-time.After(patience):
+			t.Fatal("Close does not return")
+		}
+		old.cluster.Store(nil)
+		old.link.lead("")
+		close(release)
+		eventually(t, "it ends after all", func() bool { return r.Close() == nil })
+		old.start()
+		h.settled()
+	}
+	h.write("s", 3)
+	h.alike()
+}
