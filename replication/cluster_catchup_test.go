@@ -1,8 +1,10 @@
 package replication_test
 
 import (
+	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +127,49 @@ func TestCatchingUp(t *testing.T) {
 	defer n.data.tempMu.Unlock()
 	if n.data.chunks == 0 || n.data.pulled == 0 {
 		t.Errorf("%d files and %d frames were fetched", n.data.chunks, n.data.pulled)
+	}
+}
+
+// The transfer of a chunk file breaks, and the rest comes as frames of a node whose chunk
+// was not rewritten: what there is of the file goes.
+func TestCatchingUpWithoutAFileFetchedInPart(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk, short)
+	h.writes("s", 0, 1000)
+	h.alike()
+	old := slices.Clone(h.nodes)
+	pack := func(frames int) {
+		for _, n := range old {
+			n.data.mu.Lock()
+			n.data.packed = frames
+			n.data.mu.Unlock()
+		}
+	}
+	pack(500)
+	var torn atomic.Bool
+	for _, n := range old {
+		n.data.mu.Lock()
+		n.data.torn = func(offset int64) error {
+			if offset < 16<<10 {
+				return nil
+			}
+			torn.Store(true)
+			pack(0)
+			return io.ErrUnexpectedEOF
+		}
+		n.data.mu.Unlock()
+	}
+	late := h.add(onDisk, short)
+	h.start(late)
+	end := h.leader().data.Tail()
+	eventually(t, "the node has everything", func() bool { return late.data.Tail() == end })
+	eventually(t, "what was fetched of a file goes", func() bool {
+		late.data.tempMu.Lock()
+		defer late.data.tempMu.Unlock()
+		return len(late.data.temps) == 0
+	})
+	if !torn.Load() {
+		t.Error("no transfer broke")
 	}
 }
 

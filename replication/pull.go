@@ -150,7 +150,10 @@ type puller struct {
 }
 
 // partial is a chunk file of which a part was fetched.
-type partial struct{ checksum, name string }
+type partial struct {
+	checksum, name string
+	end            int64 // of the log with the whole file
+}
 
 // pullRound is closed when something was fetched, or an attempt ended.
 type pullRound struct {
@@ -165,6 +168,8 @@ const (
 	fileBlock = 1 << 20
 
 	worthALine = 1 << 20 // bytes fetched in one go
+
+	partialPace = time.Second // between looks at whether a file that was fetched in part is of use still
 )
 
 func newPuller(c *Cluster) *puller {
@@ -225,9 +230,14 @@ func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
 // run fetches as long as somebody waits.
 func (p *puller) run(ctx context.Context) {
 	var said time.Time
+	look := time.NewTicker(partialPace)
+	defer look.Stop()
 	for {
 		select {
 		case <-p.wake:
+		case <-look.C:
+			p.dropPassed()
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -405,7 +415,7 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 	if file.Size <= 0 || file.Size > 5<<30 || len(file.Checksum) != 32 {
 		return fmt.Errorf("node at %s describes a chunk file of %d bytes with checksum %q", address, file.Size, file.Checksum)
 	}
-	f, err := p.tempFile(m, file.Checksum)
+	f, err := p.tempFile(m, &file)
 	if err != nil {
 		return err
 	}
@@ -452,20 +462,32 @@ func (p *puller) fetched(bytes int) {
 }
 
 // tempFile opens what was fetched of a chunk file before, or begins anew.
-func (p *puller) tempFile(m *Materials, checksum string) (TempFile, error) {
-	if p.partial.checksum == checksum {
+func (p *puller) tempFile(m *Materials, file *ChunkFile) (TempFile, error) {
+	if p.partial.checksum == file.Checksum {
 		return m.Data.OpenTemp(p.partial.name)
 	}
+	p.dropPartial(m)
+	f, name, err := m.Data.CreateTemp()
+	if err == nil {
+		p.partial = partial{file.Checksum, name, file.End}
+	}
+	return f, err
+}
+
+// dropPassed removes a chunk file that was fetched in part when this node has got on
+// without it: by frames of another node, or because raft had the entries.
+func (p *puller) dropPassed() {
+	if m := p.c.materials.Load(); m != nil && m.Log.Tail().End >= p.partial.end {
+		p.dropPartial(m)
+	}
+}
+
+func (p *puller) dropPartial(m *Materials) {
 	if p.partial.name != "" {
 		p.partly.Store(0)
 		p.c.warn("remove a chunk file that was fetched in part", m.Data.DropTemp(p.partial.name))
 		p.partial = partial{}
 	}
-	f, name, err := m.Data.CreateTemp()
-	if err == nil {
-		p.partial = partial{checksum, name}
-	}
-	return f, err
 }
 
 func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, file ChunkFile, f TempFile, offset int64) error {

@@ -22,6 +22,9 @@ type toyData struct {
 	directory event.ID
 	packed    int // frames at the beginning that are served as a file
 
+	// torn, if given, is asked before each block of a file is sent.
+	torn func(offset int64) error
+
 	tempMu sync.Mutex // guards what follows
 	temps  map[string]*toyTemp
 	pulled int // frames that others sent and that were new
@@ -82,7 +85,7 @@ func (d *toyData) Continue(end int64, chain event.Chain) (replication.Continuati
 	if err != nil {
 		return nil, err
 	}
-	k := &toyContinuation{}
+	k := &toyContinuation{torn: d.torn}
 	if from < d.packed {
 		content, err := json.Marshal(blocks(d.frames[:d.packed]))
 		if err != nil {
@@ -111,6 +114,7 @@ type toyContinuation struct {
 	frames  []toyBlock
 	content []byte
 	file    replication.ChunkFile
+	torn    func(offset int64) error
 }
 
 func (k *toyContinuation) File() (replication.ChunkFile, bool) { return k.file, k.content != nil }
@@ -128,6 +132,11 @@ func (k *toyContinuation) Next(int) (int64, []byte, error) {
 }
 
 func (k *toyContinuation) ReadAt(b []byte, offset int64) (int, error) {
+	if k.torn != nil {
+		if err := k.torn(offset); err != nil {
+			return 0, err
+		}
+	}
 	n := copy(b, k.content[offset:])
 	if n < len(b) {
 		return n, io.EOF
