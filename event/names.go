@@ -15,6 +15,10 @@ const (
 
 	ScavengePointsStream = "$scavengePoints"
 
+	// KeyEffectiveNow is a key in the metadata of a scavenge point: the leader's clock
+	// when it wrote the point, in RFC 3339, where the record's time is later.
+	KeyEffectiveNow = "effectiveNow"
+
 	metaPrefix = "$$"
 )
 

@@ -371,6 +371,35 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// A scavenge point says what the leader's clock showed, where its time is the log's. Nothing else does.
+func TestScavengePointKeepsTheClock(t *testing.T) {
+	l := startLeader(t)
+	for i, c := range []struct {
+		clock int64
+		want  string
+	}{
+		{5000, ""},
+		{3000, `{"effectiveNow":"1970-01-01T00:00:00.000003001Z"}`},
+		{4_000_000_000, ""},
+		{-1, `{"effectiveNow":"1970-01-01T00:00:00Z"}`},
+	} {
+		l.clock = c.clock
+		w := scavengePoint(10 * i)
+		w.Events = append(w.Events, appending("", 0, 10*i+1).Events...)
+		l.write(w)
+		l.write(appending("s", -2, 10*i+2))
+		l.flush()
+		all := l.all()
+		all = all[len(all)-3:]
+		if point, beside, other := string(all[0].Metadata), string(all[1].Metadata), string(all[2].Metadata); point != c.want || beside != "" || other != "" {
+			t.Errorf("clock %d: metadata of the point %q, beside it %q, behind it %q; want %q and none", c.clock, point, beside, other, c.want)
+		}
+		if w.Events[0].Metadata != nil {
+			t.Error("the write that was decided is changed")
+		}
+	}
+}
+
 // Flags that only the database sets are not taken from a client.
 func TestFlags(t *testing.T) {
 	l := startLeader(t)

@@ -196,6 +196,11 @@ func (d *Decider) addOriginal(f *facts, stream string) {
 // one it also writes the metadata that make them, and only them, visible.
 func (d *Decider) append(w *event.Write, f *facts) event.Decision {
 	first := f.Last + 1
+	events := w.Events
+	points := w.Stream == event.ScavengePointsStream && slices.ContainsFunc(events, isScavengePoint)
+	if points {
+		events = d.withClock(events)
+	}
 	var meta part
 	if f.Metadata.SoftDeleted() {
 		document, err := d.metadata(w.Stream, f)
@@ -204,19 +209,35 @@ func (d *Decider) append(w *event.Write, f *facts) event.Decision {
 		}
 		meta = part{event.MetaStreamOf(w.Stream), revivalOf(document, first)}
 	}
-	if full, err := d.begin(part{w.Stream, w.Events}, meta); full || err != nil {
+	if full, err := d.begin(part{w.Stream, events}, meta); full || err != nil {
 		return event.Decision{Full: full, Err: err}
 	}
-	d.add(w.Stream, first, 0, w.Events)
-	f.Last += int64(len(w.Events))
-	f.addIDs(first, w.Events)
+	d.add(w.Stream, first, 0, events)
+	f.Last += int64(len(events))
+	f.addIDs(first, events)
 	d.addMetadata(f, meta)
 	d.over.touch(d.number, f)
-	d.completes = w.Stream == event.ScavengePointsStream && slices.ContainsFunc(w.Events, isScavengePoint)
+	d.completes = points
 	return event.Decision{Written: event.Written{First: first, Last: f.Last}}
 }
 
 func isScavengePoint(e event.Proposed) bool { return e.Type == event.TypeScavengePoint }
+
+// withClock notes the clock in scavenge points where the log's time runs ahead of it.
+// What is too old is judged by the clock: readers do the same.
+func (d *Decider) withClock(events []event.Proposed) []event.Proposed {
+	now := d.now()
+	if now.UnixNano() >= d.time {
+		return events
+	}
+	events = slices.Clone(events)
+	for i := range events {
+		if isScavengePoint(events[i]) {
+			events[i].Metadata = fmt.Appendf(nil, `{"%s":"%s"}`, event.KeyEffectiveNow, now.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return events
+}
 
 // appendMetadata adds events to a metadata stream. If that revives a
 // soft-deleted stream, what was there before stays hidden.

@@ -35,7 +35,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 	})
 	s.runs = scavenge.New(scavenge.Options{
 		Log: n.log.Load, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
-		Write: n.store.WriteOwn, Erase: s.erase, History: s.history, Lock: &n.chunks,
+		Write: n.store.WriteOwn, Erase: s.erase, PendingDir: c.Db, History: s.history, Lock: &n.chunks,
 		// More than the node keeps for itself: a run ends before writes are refused.
 		DiskReserve:    2 * n.opts.DiskReserve,
 		DisableMerging: c.DisableScavengeMerging, DatabasePageSize: c.ScavengeBackendPageSize, DatabaseCacheBytes: c.ScavengeBackendCacheSize,

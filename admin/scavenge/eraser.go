@@ -2,11 +2,16 @@ package scavenge
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -16,30 +21,67 @@ const (
 	erasePace     = 10 * time.Second // between tries
 )
 
+// eraseFile is the name of the file that says, as a decimal number, up to where the Raft
+// log is still to be erased. It is there as long as something is. Do not change.
+const eraseFile = "erase.pending"
+
 // eraser has the Raft log forget what was removed, and tries again if that fails:
-// the run that asked need not wait for a cluster without a leader.
+// the run that asked need not wait for a cluster without a leader. What is left is in
+// a file, so that the next process goes on with it.
 type eraser struct {
 	erase  func(ctx context.Context, position int64) error
+	fsys   vfs.FS
+	file   string
 	logger hclog.Logger
 	metric *stats.Gauge // 1 while something is left to erase
 
-	mu   sync.Mutex // guards left
-	left int64      // up to where is still to be erased in the background, 0: nothing is
+	mu      sync.Mutex // guards what follows, and is held while the file changes: only a run and retry want it
+	pending bool       // retry is at work
+	left    int64      // up to where it is to erase
 }
 
-// do erases once; if that fails it goes on in the background until that ends.
-func (e *eraser) do(ctx, background context.Context, owned *sync.WaitGroup, position int64) {
+// resume goes on with what an earlier process left.
+func (e *eraser) resume(background context.Context, owned *sync.WaitGroup) {
+	text, err := vfs.ReadFile(e.fsys, e.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	position := int64(0) // What cannot be read means everything that is applied.
+	if err == nil {
+		position, err = strconv.ParseInt(string(text), 10, 64)
+	}
+	if err != nil {
+		e.logger.Warn("it cannot be read up to where the Raft log may still hold what was removed: all that is applied goes from it", "file", e.file, "error", err)
+	}
+	e.logger.Info("the Raft log may still hold what an earlier process removed, its compaction is tried again", "position", position)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begin(background, owned, position)
+}
+
+// do erases once; if that fails it goes on in the background until that ends. The error
+// says that a restart would forget what is left.
+func (e *eraser) do(ctx, background context.Context, owned *sync.WaitGroup, position int64) error {
 	err := e.once(ctx, position)
 	if err == nil {
-		return
+		return nil
 	}
 	e.logger.Warn("the Raft log may still hold what was removed, its compaction is tried again", "error", err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	trying := e.left > 0
+	if err := vfs.WriteFileAtomic(e.fsys, e.file, strconv.AppendInt(nil, max(e.left, position), 10)); err != nil {
+		return err
+	}
+	e.begin(background, owned, position)
+	return nil
+}
+
+// begin has retry erase up to a position as well. The caller holds mu.
+func (e *eraser) begin(background context.Context, owned *sync.WaitGroup, position int64) {
 	e.left = max(e.left, position)
 	e.metric.Set(1)
-	if !trying {
+	if !e.pending {
+		e.pending = true
 		owned.Go(func() { e.retry(background) })
 	}
 }
@@ -57,7 +99,14 @@ func (e *eraser) retry(ctx context.Context) {
 		e.mu.Lock()
 		position := e.left
 		e.mu.Unlock()
-		if e.once(ctx, position) == nil && e.settle(position) {
+		if e.once(ctx, position) != nil {
+			continue
+		}
+		done, err := e.settle(position)
+		if err != nil {
+			e.logger.Warn("the Raft log was compacted, and will be once more: what says that it has to be is still there", "file", e.file, "error", err)
+		}
+		if done {
 			e.logger.Info("the Raft log was compacted: what was removed is gone from it too")
 			return
 		}
@@ -65,15 +114,21 @@ func (e *eraser) retry(ctx context.Context) {
 }
 
 // settle notes what was erased, and reports whether nothing is left.
-func (e *eraser) settle(position int64) bool {
+func (e *eraser) settle(position int64) (done bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left > position {
-		return false
+		return false, nil
 	}
-	e.left = 0
+	if err := e.fsys.Remove(e.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err := e.fsys.SyncDir(filepath.Dir(e.file)); err != nil {
+		return false, err
+	}
+	e.pending, e.left = false, 0
 	e.metric.Set(0)
-	return true
+	return true, nil
 }
 
 func (e *eraser) once(ctx context.Context, position int64) error {

@@ -54,6 +54,7 @@ type proposed struct {
 	typ    string
 	flags  event.Flags
 	data   []byte
+	meta   []byte
 }
 
 func (m *model) id() (id event.ID) {
@@ -67,7 +68,7 @@ func (m *model) write(events ...proposed) eventlog.Frame {
 	size := 0
 	made := make([]event.Proposed, len(events))
 	for i, e := range events {
-		made[i] = event.Proposed{ID: m.id(), Type: e.typ, Flags: e.flags & event.FlagJSON, Data: e.data}
+		made[i] = event.Proposed{ID: m.id(), Type: e.typ, Flags: e.flags & event.FlagJSON, Data: e.data, Metadata: e.meta}
 		size += eventlog.RecordSize(e.stream, &made[i])
 	}
 	f := eventlog.Frame{First: eventlog.Place(m.tail.End, size), Index: m.tail.Index + 1, Term: 1}

@@ -22,6 +22,11 @@ type pointData struct {
 	Threshold int `json:"threshold"`
 }
 
+// pointMetadata are those of a scavenge point: none, unless the log's time ran ahead of the leader's clock.
+type pointMetadata struct {
+	EffectiveNow time.Time `json:"effectiveNow"`
+}
+
 // choose returns where the run begins: where one that was stopped is, or at a
 // point that was not scavenged here yet, or at one that it makes. nil: there is
 // nothing to do.
@@ -53,6 +58,11 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 		if newest, err = r.makePoint(ctx, newest); err != nil {
 			return nil, err
 		}
+	}
+	// Readers go by the clocks of their nodes. What the point says may come from a wrong one.
+	if now := r.s.opts.Now().UTC(); now.Before(newest.EffectiveNow) {
+		r.logger.Info("the scavenge point is later than this node's clock, by which ages are judged", "point", newest.Number, "time", newest.EffectiveNow, "clock", now)
+		newest.EffectiveNow = now
 	}
 	c = checkpoint{Point: *newest, Step: stepAccumulate, Chunk: -1}
 	return &c, r.save(ctx, &c)
@@ -97,6 +107,10 @@ func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Poi
 				data = pointData{}
 			}
 			p = &Point{Position: rec.Position, Number: rec.Number, EffectiveNow: time.Unix(0, rec.Time).UTC(), Threshold: data.Threshold}
+			var clock pointMetadata
+			if err := json.Unmarshal(rec.Metadata, &clock); err == nil && !clock.EffectiveNow.IsZero() && clock.EffectiveNow.Before(p.EffectiveNow) {
+				p.EffectiveNow = clock.EffectiveNow.UTC()
+			}
 			return nil
 		})
 		if err != nil {

@@ -136,6 +136,9 @@ func (r *run) do(ctx context.Context) (err error) {
 		if begun = begun || s.step == c.Step; !begun {
 			continue
 		}
+		if now := r.s.opts.Now(); now.Before(r.point.EffectiveNow) {
+			return fmt.Errorf("this node's clock went back from %v to %v: what is too old cannot be told", r.point.EffectiveNow, now.UTC())
+		}
 		if err := r.phase(ctx, s.phase, func(ctx context.Context) error { return s.do(ctx, c) }); err != nil {
 			return err
 		}
@@ -209,6 +212,9 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 	var c checkpoint
 	if ok, err = load(db, keyCheckpoint, &c); err != nil || !ok {
 		return "", err
+	}
+	if c.Point.EffectiveNow.After(r.s.opts.Now()) {
+		return "the run that was begun took a time for now that is still to come", nil
 	}
 	stream, there, err := r.log.StreamAt(nil, c.Point.Position)
 	if err != nil {
@@ -289,7 +295,9 @@ func (r *run) complete(ctx context.Context) error {
 		return err
 	}
 	if r.erase {
-		r.s.eraser.do(ctx, r.s.ctx, &r.s.owned, behind(r.point))
+		if err := r.s.eraser.do(ctx, r.s.ctx, &r.s.owned, behind(r.point)); err != nil {
+			return fmt.Errorf("note that the Raft log is still to be compacted: %w", err)
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -3,6 +3,7 @@ package scavenge
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ type Options struct {
 	Write func(ctx context.Context, w *event.Write) (event.Written, error)
 	// Erase removes entries up to a position from the Raft log of this node. Default: nothing to erase.
 	Erase func(ctx context.Context, position int64) error
+	// PendingDir is where a file tells the next process what is left to erase. Not in Dir, which goes
+	// when chunk files are replaced. Default: the folder around Dir.
+	PendingDir string
 
 	History *history.Writer
 	Lock    *chunklock.Lock // shared with other jobs that switch chunk files; default: its own
@@ -41,7 +45,7 @@ type Options struct {
 	DatabasePageSize   int   // bytes, default 16384
 	DatabaseCacheBytes int64 // default 64 MiB
 
-	Now    func() time.Time // the clock of estimates, default time.Now
+	Now    func() time.Time // the clock by which ages are judged, default time.Now
 	Logger hclog.Logger
 	Stats  *stats.Registry
 }
@@ -53,6 +57,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Erase == nil {
 		o.Erase = func(context.Context, int64) error { return nil }
+	}
+	if o.PendingDir == "" {
+		o.PendingDir = filepath.Dir(o.Dir)
 	}
 	if o.Lock == nil {
 		o.Lock = new(chunklock.Lock)
@@ -89,13 +96,17 @@ type Service struct {
 	closed bool
 }
 
-// New returns a service that does nothing yet.
+// New returns a service. It has no run yet, but goes on with what an earlier process did not erase.
 func New(o Options) *Service {
 	o.EnsureDefaults()
 	s := &Service{opts: o, logger: o.Logger, last: Status{Result: ResultUnknown, Phase: PhaseIdle}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.metrics = newMetrics(o.Stats, s.phase)
 	s.eraser.erase, s.eraser.logger, s.eraser.metric = o.Erase, s.logger, s.metrics.erasing
+	s.eraser.fsys, s.eraser.file = o.FS, filepath.Join(o.PendingDir, eraseFile)
+	if !o.InMemory {
+		s.eraser.resume(s.ctx, &s.owned)
+	}
 	return s
 }
 

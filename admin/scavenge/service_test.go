@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -300,6 +301,94 @@ func TestEraseIsTriedAgain(t *testing.T) {
 			t.Errorf("%d tries", tries.Load())
 		}
 	})
+}
+
+// A process that ends before the Raft log could be compacted leaves that to the next one, however it ends.
+func TestEraseOutlivesTheProcess(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		end   func(*house)
+		wants []int64 // positions that the next processes erase up to
+	}{
+		{"closed", (*house).close, []int64{eventlog.ChunkSize}},
+		{"power cut", (*house).crash, []int64{eventlog.ChunkSize}},
+		{"what is known of scavenging goes", func(h *house) {
+			h.close()
+			if err := h.fsys.RemoveAll(filepath.Join("db", "index", scavenge.Folder)); err != nil {
+				h.t.Fatal(err)
+			}
+		}, []int64{eventlog.ChunkSize}},
+		{"the file is damaged", func(h *house) {
+			h.close()
+			if err := vfs.WriteFileAtomic(h.fsys, filepath.Join("db", "erase.pending"), []byte("?")); err != nil {
+				h.t.Fatal(err)
+			}
+		}, []int64{0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex // guards what follows
+				refuse, erased := true, []int64(nil)
+				h := newHouse(t, 1)
+				h.opts = func(o *scavenge.Options) {
+					o.PendingDir = "db"
+					o.Erase = func(_ context.Context, position int64) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if refuse {
+							return event.ErrNotReady
+						}
+						erased = append(erased, position)
+						return nil
+					}
+				}
+				h.open()
+				h.append(plain("a", "x"), plain("a", "y"))
+				h.append(metadataOf("a", `{"$maxCount":1}`))
+				if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || got.Removed != 1 {
+					t.Fatalf("%+v", got)
+				}
+				c.end(h)
+				h.open() // It cannot erase either.
+				time.Sleep(time.Minute)
+				h.close()
+				mu.Lock()
+				refuse = false
+				mu.Unlock()
+				for range 2 { // Once is enough.
+					h.open()
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					h.close()
+				}
+				if !slices.Equal(erased, c.wants) {
+					t.Errorf("erased up to %v, not %v", erased, c.wants)
+				}
+			})
+		})
+	}
+}
+
+// A run that cannot write down what is left to erase has not succeeded, and the next one erases.
+func TestEraseThatCannotBeWrittenDown(t *testing.T) {
+	var tries atomic.Int64
+	h := opened(t, func(o *scavenge.Options) {
+		o.PendingDir = "missing"
+		o.Erase = func(context.Context, int64) error {
+			if tries.Add(1) == 1 {
+				return event.ErrNotReady
+			}
+			return nil
+		}
+	})
+	h.append(plain("a", "x"), plain("a", "y"))
+	h.append(metadataOf("a", `{"$maxCount":1}`))
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultErrored || !strings.Contains(got.Error, "erase.pending") {
+		t.Fatalf("%+v", got)
+	}
+	if got := h.run(scavenge.Request{}); got.Result != scavenge.ResultSuccess || !got.Resumed || tries.Load() != 2 {
+		t.Fatalf("%+v after %d tries", got, tries.Load())
+	}
 }
 
 func TestEstimate(t *testing.T) {

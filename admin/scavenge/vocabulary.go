@@ -63,7 +63,7 @@ var Phases = []Phase{PhaseAccumulation, PhaseCalculation, PhaseExecution, PhaseM
 type Point struct {
 	Position     int64     `json:"position"`
 	Number       int64     `json:"number"`
-	EffectiveNow time.Time `json:"effectiveNow"` // of the record; maxAge is judged by it
+	EffectiveNow time.Time `json:"effectiveNow"` // the leader's clock when it wrote the record, or this node's if that was behind; maxAge is judged by it
 	Threshold    int       `json:"threshold"`
 }
 
