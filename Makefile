@@ -61,8 +61,9 @@ torture: build ## torture clusters of three nodes for some two minutes (TORTURE=
 TORTURE ?= --rounds 3 --seconds 30
 
 .PHONY: sabotage
-sabotage: ## show that torture notices broken promises
+sabotage: ## show that torture and tests notice broken promises
 	GO="$(GO)" scripts/sabotage.sh
+	GO="$(GO)" scripts/mutants.sh
 
 .PHONY: fuzz-short
 fuzz-short: ## run every fuzz target on some inputs (FUZZTIME=10000x)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Show that tests notice: builds each change of scripts/mutants/ into the tests that
+# it names, and fails unless they fail with it. The tree is not touched.
+#   scripts/mutants.sh [NAME...]   only these
+#
+# A mutant is a patch whose first lines say "# test: PACKAGE [FLAGS]", what go test is given,
+# as often as needed. A patch that does not apply any more is to be made anew.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+missed=0
+[ $# -gt 0 ] || set -- $(cd scripts/mutants && ls -- *.patch | sed 's/\.patch$//')
+for name in "$@"; do
+	patch=$root/scripts/mutants/$name.patch
+	files=$(sed -n 's|^+++ b/||p' "$patch")
+	for f in $files; do
+		mkdir -p "$dir/$name/$(dirname "$f")"
+		cp "$f" "$dir/$name/$f"
+	done
+	if ! (cd "$dir/$name" && git apply "$patch"); then
+		echo "$name: the patch does not apply"
+		missed=1
+		continue
+	fi
+	{
+		printf '{"Replace":{'
+		comma=
+		for f in $files; do
+			printf '%s"%s":"%s"' "$comma" "$root/$f" "$dir/$name/$f"
+			comma=,
+		done
+		printf '}}'
+	} >"$dir/$name.json"
+	while read -r test; do
+		# shellcheck disable=SC2086 # the line holds several arguments
+		if ${GO:-go} test -tags invariants -count=1 -failfast -timeout 3m -overlay "$dir/$name.json" $test >"$dir/out" 2>&1; then
+			echo "$name: NOT noticed by $test"
+			missed=1
+		elif grep -qE '^ *--- FAIL|^panic: |^fatal error: ' "$dir/out"; then
+			echo "$name: noticed by $test"
+		else
+			echo "$name: could not be tested with $test"
+			tail -n 40 "$dir/out"
+			missed=1
+		fi
+	done < <(sed -n 's/^# test: //p' "$patch")
+done
+exit $missed
