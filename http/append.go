@@ -53,6 +53,7 @@ func (x *exchange) append() error {
 	if err != nil {
 		return err
 	}
+	w.hasIDs = true // Each event of a batch must have one.
 	if done, err := x.passOn(w); done || err != nil {
 		return err
 	}
@@ -86,6 +87,7 @@ func (x *exchange) incoming() error {
 	if err != nil {
 		return err
 	}
+	w.hasIDs = true
 	if done, err := x.passOn(w); done || err != nil {
 		return err
 	}
@@ -106,6 +108,7 @@ func (x *exchange) incoming() error {
 type write struct {
 	event.Write
 	leader bool
+	hasIDs bool // the client gave every event its id: sent again, it is the same write
 	one    [1]event.Proposed
 }
 
@@ -187,6 +190,7 @@ func (x *exchange) commit(w *write) (event.Written, error) {
 	ctx := newDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
 	defer ctx.release()
 	done, err := x.s.store.Write(ctx, &w.Write)
+	x.noteNotDone(err)
 	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
 		err = problemLargeWrite
 	}

@@ -229,6 +229,8 @@ func TestRelay(t *testing.T) {
 	relay := &relayTo{handler: behind.handler}
 	n := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = relay, true })
 
+	n.replicate(20) // It never lags.
+
 	a := n.put("r", `{"a":1}`).has(t, "Location", base+"/streams/r/0")
 	checkCORS(t, a, "POST, DELETE, GET, OPTIONS")
 	equal(t, "copies of a header", len(a.header["Access-Control-Allow-Origin"]), 1)
@@ -310,6 +312,7 @@ func TestRelayedAddresses(t *testing.T) {
 			n := newFollower(t, func(o *httpapi.Options) {
 				o.Relay, o.RelayWrites, o.AdvertiseHost, o.AdvertisePort = relay, true, c.advertise, c.port
 			})
+			n.replicate(20) // It never lags.
 			stream := "/streams/" + strings.ReplaceAll(c.name, " ", "-")
 			r := httptest.NewRequest("POST", base+stream, strings.NewReader(`[{"eventId":"`+n.id()+`","eventType":"t","data":{}}]`))
 			r.Host, r.Header = c.host, admin(append(c.header, "Content-Type", eventsJSON)...)

@@ -34,6 +34,7 @@ func (x *exchange) writeMetadata() error {
 	if err != nil {
 		return err
 	}
+	w.hasIDs = hasID || x.body.form.isBatch()
 	if done, err := x.passOn(w); done || err != nil {
 		return err
 	}

@@ -1,9 +1,13 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -13,7 +17,21 @@ import (
 // request round between them. A client that sets it asks for the same.
 const keyRelayed = "Annals-Relayed"
 
-var relayedOnce = []string{"1"}
+// What the leader adds to its answer to a request that was relayed.
+const (
+	// HeaderNotDone says that nothing was done, for want of a leader: another
+	// attempt does no harm.
+	HeaderNotDone = "Annals-Not-Done"
+	// keyLogEnd says where the leader's log ended when it answered. The node that
+	// relayed a write shows the write when its own log reaches there.
+	keyLogEnd = "Annals-Log-End"
+)
+
+// keyRepeatable is net/http's way to say that a request may be sent again though
+// nobody knows what became of it. With an empty value it is not sent.
+const keyRepeatable = "Idempotency-Key"
+
+var once = []string{"1"}
 
 // passOn takes a write that this node cannot do to the leader, before its body
 // is read: a follower neither reads nor judges what it does not write. The
@@ -22,13 +40,17 @@ var relayedOnce = []string{"1"}
 // none is known. Whether this node can write at all is for the store to say.
 func (x *exchange) passOn(w *write) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
-	relays := ok && !w.leader && x.s.opts.RelayWrites
+	if ok && !w.leader && x.s.opts.RelayWrites {
+		if x.r.ContentLength > maxBody {
+			return false, problemTooLarge
+		}
+		if done, err := x.relay(w.hasIDs); done || err != nil {
+			return done, err
+		}
+		address, ok = x.s.cluster.Redirect() // Another node may lead by now, and this one may.
+	}
+	defer func() { x.noteNotDone(err) }()
 	switch {
-	case relays && x.r.ContentLength > maxBody:
-		// The leader would refuse it while it is sent, and the client would not hear of it.
-		return false, problemTooLarge
-	case relays && x.relay():
-		return true, nil
 	case ok && !w.leader && x.s.cluster.Role() == roleReadOnly:
 		return false, &event.NotLeader{Address: address, ReadOnly: true}
 	case ok:
@@ -46,9 +68,14 @@ func (x *exchange) passOn(w *write) (done bool, err error) {
 // *event.NotLeader, or event.ErrNotReady when no leader is known.
 func (x *exchange) toLeader() (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
+	if ok && (x.isRead() || x.s.opts.RelayWrites) {
+		if done, err := x.relay(x.isRead() && !x.op.once); done || err != nil {
+			return done, err
+		}
+		address, ok = x.s.cluster.Redirect()
+	}
+	defer func() { x.noteNotDone(err) }()
 	switch {
-	case ok && (x.isRead() || x.s.opts.RelayWrites) && x.relay():
-		return true, nil
 	case ok:
 		return false, &event.NotLeader{Address: address}
 	case x.s.cluster.Role() != roleLeader:
@@ -72,46 +99,109 @@ func (x *exchange) isRead() bool {
 	return x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
 }
 
-// relay reports whether the leader's answer was passed back to the client.
-func (x *exchange) relay() bool {
+// noteNotDone tells a node that relayed the request that it was not begun.
+func (x *exchange) noteNotDone(err error) {
+	var elsewhere *event.NotLeader
+	if x.r.Header[keyRelayed] != nil && (errors.As(err, &elsewhere) || errors.Is(err, event.ErrNotReady)) {
+		x.w.Header()[HeaderNotDone] = once
+	}
+}
+
+// noteLogEnd tells a node that relayed the request how far its log must reach to
+// show what was done.
+func (x *exchange) noteLogEnd() {
+	if x.r.Header[keyRelayed] != nil && !x.isRead() {
+		x.w.Header()[keyLogEnd] = []string{strconv.FormatInt(x.s.store.LogEnd(), 10)}
+	}
+}
+
+// relay passes a request on to the leader. It is done when the leader's answer was
+// passed back to the client; an error is one of reading the body. A request that is
+// repeatable has the same outcome however often it is sent.
+func (x *exchange) relay(repeatable bool) (done bool, err error) {
 	if x.s.opts.Relay == nil || x.r.Header[keyRelayed] != nil {
-		return false
+		return false, nil
 	}
 	if x.who.IsSystem() && !x.s.opts.Insecure {
-		return false // The leader would not see the certificate that says who it is.
+		return false, nil // The leader would not see the certificate that says who it is.
 	}
 	// The copy shares the body and the context, by which phrases find the connection.
 	r := x.r.WithContext(x.r.Context())
 	r.Header = x.r.Header.Clone()
-	r.Header[keyRelayed] = relayedOnce
+	r.Header[keyRelayed] = once
+	delete(r.Header, keyRepeatable)
+	if repeatable {
+		r.Header[keyRepeatable] = nil
+	}
 	if x.op.once {
 		r.Body = onceBody{r.Body}
 	}
+	var body []byte
+	taken := false
+	if !x.isRead() {
+		r.GetBody = func() (io.ReadCloser, error) {
+			if !taken {
+				if body, err = x.readBody(maxBody); err != nil {
+					return nil, err
+				}
+				taken = true
+			}
+			if len(body) == 0 {
+				return http.NoBody, nil
+			}
+			return io.NopCloser(bytes.NewReader(body)), nil
+		}
+	}
 	x.s.forward(r)
 	clear(x.w.Header()) // The leader sends all of its own.
-	if x.s.opts.Relay.Relay(relayWriter{x.w, x}, r) {
+	if x.s.opts.Relay.Relay(relayWriter{x.w, x, time.Now()}, r) {
 		x.bodyState = bodyDone
-		return true
+		return true, nil
 	}
 	x.cors()
-	return false
+	if taken { // This node may lead by now.
+		x.r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return false, err
 }
 
 // onceBody is a body that cannot be read again. It keeps http.Transport from
 // sending a read a second time, as it does on a connection that breaks.
 type onceBody struct{ io.ReadCloser }
 
-// relayWriter passes an answer on, and gives one that is not the leader's what every answer has.
+// relayWriter passes an answer on, and gives one that is not the leader's what every
+// answer has. An answer to a write waits until this node shows the write, so that a
+// client which knows this node alone reads what it wrote.
 type relayWriter struct {
 	http.ResponseWriter
-	x *exchange
+	x     *exchange
+	begun time.Time
 }
 
 func (w relayWriter) WriteHeader(status int) {
-	if w.Header()[keyAllowOrigin] == nil {
+	h := w.Header()
+	if h[keyAllowOrigin] == nil {
 		w.x.cors()
 	}
+	if end := h[keyLogEnd]; end != nil {
+		delete(h, keyLogEnd)
+		w.x.catchUp(end[0], w.begun)
+	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// catchUp waits until this node's log reaches the leader's, but no longer than a
+// write may take: it is done, and better answered early than with an error.
+func (x *exchange) catchUp(leader string, begun time.Time) {
+	end, err := strconv.ParseInt(leader, 10, 64)
+	if err != nil || end <= x.s.store.LogEnd() {
+		return
+	}
+	ctx := newDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
+	defer ctx.release()
+	if err := x.s.waiter.WaitLog(ctx, end-1); err != nil {
+		x.s.log.Debug("a write is answered before this node shows it", "path", x.r.URL.Path, "error", err)
+	}
 }
 
 // forward makes the leader give out the addresses that this node would: the

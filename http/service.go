@@ -90,8 +90,14 @@ type Membership interface {
 // Relay passes requests on to the leader and its answers back.
 type Relay interface {
 	// Relay answers r with what the leader answers to it. It returns false when it
-	// neither read from the body nor sent anything, to the leader or to the client,
-	// for example because no leader is known: the caller then answers itself.
+	// sent nothing to the client, and what it sent to a leader may be done again,
+	// for example because no other node leads: the caller then answers itself.
+	//
+	// GetBody of r, for requests that change something, returns the body from its
+	// beginning for each attempt, and is called by one goroutine at a time; Body is then
+	// not to be used. When it fails Relay returns false. A request that may have
+	// reached the leader is sent again only if r has the header Idempotency-Key (which
+	// no client sets here), or the answer has HeaderNotDone.
 	//
 	// The header map of w is empty when it is called. Method, path, query, Host, all
 	// headers and the body of r reach the leader as they are; its status, headers

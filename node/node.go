@@ -283,7 +283,7 @@ func (n *Node) serveNodes(c *replication.Cluster) {
 	if port == nil {
 		return
 	}
-	n.relay.Store(newRelay(c, n.logger.Named("relay")))
+	n.relay.Store(newRelay(c, n.config.PrepareTimeout+n.config.CommitTimeout, n.logger.Named("relay")))
 	n.relayed = newServer(plain{port.Listener(wire.KindRelay)}, n.logger.Named("relayed"))
 	n.relayed.serve(n.handler(), nil)
 }

@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +23,10 @@ type relay struct {
 	cluster *replication.Cluster
 	client  *http.Transport
 	logger  hclog.Logger
-	owned   sync.WaitGroup
-	failed  atomic.Int64 // when a failure was logged last, Unix seconds
+	// patience is how long a request waits for another leader: what a write may take.
+	patience time.Duration
+	owned    sync.WaitGroup
+	failed   atomic.Int64 // when a failure was logged last, Unix seconds
 }
 
 var _ httpapi.Relay = (*relay)(nil)
@@ -31,13 +35,18 @@ var _ httpapi.Relay = (*relay)(nil)
 // work, and well before.
 const relayTimeout = 30 * time.Second
 
-// relayFailed tells that the outcome of a request is not known: it may have reached the leader.
-const relayFailed = "Error while forwarding request"
+// What a client is told in the place of the leader.
+const (
+	// relayFailed: the request may have reached a leader, its outcome is not known.
+	relayFailed = "Error while forwarding request"
+	// relayNobody: nothing was done.
+	relayNobody = "No Leader Can Be Reached"
+)
 
-func newRelay(c *replication.Cluster, logger hclog.Logger) *relay {
+func newRelay(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *relay {
 	client := c.Port().HTTPTransport(wire.KindRelay)
 	client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, relayTimeout
-	return &relay{cluster: c, logger: logger, client: client}
+	return &relay{cluster: c, patience: patience, logger: logger, client: client}
 }
 
 // A leader that falls silent keeps its connections: whoever waits for its answer is
@@ -82,34 +91,88 @@ func (p *relay) complain(leader string, err error) {
 // close waits for what watches over requests, which have ended.
 func (p *relay) close() { p.owned.Wait() }
 
-// Relay sends the request to the leader and its answer to the client. A request
-// that may have reached the leader is never sent again.
+// relayPace is how long a relay waits for another leader before it looks again.
+const relayPace = 20 * time.Millisecond
+
+// Relay sends the request to the leader and its answer to the client. As long as a
+// write may take it goes on to the next leader when the one before did nothing, or
+// when the request may be repeated. Any other that may have reached a leader is
+// never sent again.
 func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
-	address, ok := p.cluster.LeaderAddress()
-	if !ok {
-		return false
+	var until time.Time
+	maybe := false // a leader may have got it
+	for attempt := 0; ; attempt++ {
+		leader, ok := p.cluster.LeaderAddress()
+		if l, _ := p.cluster.Leadership(); !ok && (attempt == 0 || l.Leading) {
+			return false
+		}
+		var answer *http.Response
+		end, sent, err := func() {}, false, errNoLeader
+		if ok {
+			body := r.Body
+			if r.GetBody != nil {
+				var bad error
+				if body, bad = r.GetBody(); bad != nil {
+					return false
+				}
+			}
+			if attempt == 0 {
+				until = time.Now().Add(p.patience) // The client may take its time to send the body.
+			}
+			answer, end, sent, err = p.ask(r, leader, body)
+		}
+		maybe = maybe || sent
+		_, repeatable := r.Header["Idempotency-Key"]
+		again := repeatable || !sent
+		if err == nil {
+			again = answer.Header[httpapi.HeaderNotDone] != nil
+		}
+		again = again && time.Now().Before(until) && r.Context().Err() == nil
+		switch {
+		case again && err == nil:
+			_ = answer.Body.Close() // Whatever it says is not passed on.
+		case err == nil:
+			p.pass(w, r, answer)
+		case !again:
+			p.fail(w, r, maybe)
+		}
+		end()
+		if !again {
+			return true
+		}
+		select {
+		case <-time.After(relayPace):
+		case <-r.Context().Done():
+		}
 	}
-	ctx, stop := p.whileLeading(r.Context(), address)
-	defer stop()
-	out := r.Clone(ctx)
-	out.URL.Scheme, out.URL.Host = "http", address
+}
+
+var errNoLeader = errors.New("no leader is known")
+
+// ask sends the request to the leader. It may have got there if sent is true. The
+// caller calls end when it is done with the answer.
+func (p *relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer *http.Response, end func(), sent bool, err error) {
+	ctx, end := p.whileLeading(r.Context(), leader)
+	var connected atomic.Bool
+	out := r.Clone(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}))
+	out.Body = body
+	out.URL.Scheme, out.URL.Host = "http", leader
 	out.RequestURI = ""
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade"} {
 		out.Header.Del(name)
 	}
-	answer, err := p.client.RoundTrip(out)
-	if err != nil {
-		p.complain(address, err)
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		httpapi.SetReason(r.Context(), http.StatusInternalServerError, relayFailed)
-		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, relayFailed) // A client that has gone is told nothing.
-		return true
+	if answer, err = p.client.RoundTrip(out); err != nil {
+		p.complain(leader, err)
 	}
+	return answer, end, connected.Load(), err
+}
+
+// pass passes the leader's answer on.
+func (p *relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Response) {
 	defer func() { _ = answer.Body.Close() }()
 	header := w.Header()
 	for name, values := range answer.Header {
-		if name != "Connection" && name != "Keep-Alive" && name != "Transfer-Encoding" {
+		if name != "Connection" && name != "Keep-Alive" && name != "Transfer-Encoding" && name != httpapi.HeaderNotDone {
 			header[name] = values
 		}
 	}
@@ -120,5 +183,16 @@ func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 	if _, err := io.Copy(w, answer.Body); err != nil {
 		p.logger.Debug("answer was not passed on whole", "error", err)
 	}
-	return true
+}
+
+// fail answers in the place of a leader, which may have got the request.
+func (p *relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
+	status, text := http.StatusServiceUnavailable, relayNobody
+	if maybe {
+		status, text = http.StatusInternalServerError, relayFailed
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	httpapi.SetReason(r.Context(), status, text)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // A client that has gone is told nothing.
 }
