@@ -156,6 +156,68 @@ func TestClusterRestoreNode(t *testing.T) {
 	c.finish()
 }
 
+// TestClusterRestoreInPlace restores a follower without removing what is in its
+// folder: by the documented steps over the files that are there, and with a copy of
+// its whole volume. Consensus state of a later life, or of an earlier one, does not count then.
+func TestClusterRestoreInPlace(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{})
+	leader, _ := c.settled()
+	leader.fill("filled", 40)
+	c.level()
+	for name, restore := range map[string]func(m *member) (from func()){
+		"files": func(m *member) func() {
+			copied := m.backup()
+			return func() {
+				for _, path := range append(matches(t, m.db(), "chunk-*"), matches(t, m.db(), "*.chk")...) {
+					remove(t, path)
+				}
+				remove(t, filepath.Join(m.db(), "index"))
+				m.restore(copied)
+			}
+		},
+		"volume": func(m *member) func() {
+			copied := t.TempDir()
+			awaitCheckpoint(t, m.Client, m.db())
+			if err := m.process.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			copyTree(t, m.db(), copied)
+			if err := m.process.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			if err := copyFile(filepath.Join(copied, "chaser.chk"), filepath.Join(copied, "truncate.chk")); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				remove(t, m.db())
+				m.restore(copied)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.in(t)
+			leader, followers := c.settled()
+			m := followers[0]
+			before := leader.id(m)
+			put := restore(m)
+			leader.fill("filled", 30)
+			c.level()
+			m.kill()
+			put()
+			m.start()
+			c.newMember(m, before)
+			if kept := matches(t, m.db(), "raft.before-restore-*"); len(kept) != 1 || lineWith(m.process, "[WARN]", kept[0]) == "" {
+				t.Errorf("set aside are %v, and the log does not name them", kept)
+			}
+			c.level()
+			c.identical()
+			remove(t, matches(t, m.db(), "raft.before-restore-*")[0])
+		})
+	}
+	c.finish()
+}
+
 // TestClusterRecover restores a whole cluster from copies of its nodes, of
 // which each is of another moment.
 func TestClusterRecover(t *testing.T) {

@@ -207,6 +207,39 @@ func TestCopyOfQuietNode(t *testing.T) {
 	node.Stop()
 }
 
+// TestRestoreInPlace puts a copy back over the folder of a node that went on: what
+// came after it is gone, and does not come back out of the Raft log.
+func TestRestoreInPlace(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{"BoltDB", "Wal"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			dir, copied := t.TempDir(), t.TempDir()
+			option := "--raft-log-store=" + store
+			node := testkit.StartNode(t, dir, option)
+			l := fill(t, node, 6, 2)
+			awaitCheckpoint(t, node.Client, dir)
+			copyLive(t, dir, copied, func() {})
+			mustAppend(t, node, "to-be-taken-back", -1, 3)
+			node.Kill()
+			for _, path := range append(matches(t, dir, "chunk-*"), matches(t, dir, "*.chk")...) {
+				remove(t, path)
+			}
+			remove(t, filepath.Join(dir, "index"))
+			copyTree(t, copied, dir)
+			node = testkit.StartNode(t, dir, option)
+			l.checkNode(t, node)
+			repeatWrites(t, node, l)
+			mustAppend(t, node, "to-be-taken-back", -1, 1)
+			node.Stop()
+			if kept := matches(t, dir, "raft.before-restore-*"); len(kept) != 1 {
+				t.Errorf("set aside are %v", kept)
+			}
+			verifyClean(t, dir)
+		})
+	}
+}
+
 // copyLive copies a data folder in the documented order, and prepares the copy to be started.
 func copyLive(t *testing.T, dir, to string, meanwhile func()) {
 	t.Helper()

@@ -214,7 +214,8 @@ func TestHasIDIsQuick(t *testing.T) {
 }
 
 // TestRebuildForgetsScavenging: what is known of scavenging goes when the index is
-// built anew, because removed entries come back, and stays otherwise.
+// built anew, because removed entries come back, and when the log is cut, because it
+// may go by events that are gone then. It stays otherwise.
 func TestRebuildForgetsScavenging(t *testing.T) {
 	cases := map[string]struct {
 		change func(t *testing.T, fsys vfs.FS, dir string)
@@ -228,6 +229,7 @@ func TestRebuildForgetsScavenging(t *testing.T) {
 		"ahead of the log": {func(t *testing.T, fsys vfs.FS, dir string) {
 			setCheckpoint(t, fsys, truncateCheckpoint, 100)
 		}, true},
+		"restored": {func(t *testing.T, fsys vfs.FS, dir string) { setCheckpoint(t, fsys, truncateCheckpoint, 1<<30) }, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,10 @@ type Options struct {
 	OnDamage func(error)              // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
 	Now      func() time.Time         // the clock that $maxAge is judged by, default time.Now
 
+	// BeforeCut is called when truncate.chk is about to cut the log at a position: the folder was
+	// restored. What knows of a log that went on must be put away then. An error stops the start; nothing was changed yet.
+	BeforeCut func(at int64) error
+
 	// Progress is told during Open what is being done, in a few words, and how far
 	// it is: bytes done of all. It is called when something begins and then at most four
 	// times a second, must not block, and is not called once Open has returned.

@@ -51,6 +51,15 @@ func (l *Log) prepareCut(cut int64) error {
 	if lost := writer - cut; l.opts.MaxTruncate >= 0 && lost > l.opts.MaxTruncate {
 		return fmt.Errorf("%s asks to cut %d bytes off the log, more than MaxTruncation (%d) allows", truncateCheckpoint, lost, l.opts.MaxTruncate)
 	}
+	if l.opts.BeforeCut != nil {
+		if err := l.opts.BeforeCut(cut); err != nil {
+			return err
+		}
+	}
+	// It may know of metadata and tombstones that go.
+	if err := l.removeScavengeState(); err != nil {
+		return fmt.Errorf("remove what is known of scavenging: %w", err)
+	}
 	l.logger.Warn("cutting the log", "at", cut, "end", writer)
 	return l.chk.lower(cut)
 }

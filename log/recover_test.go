@@ -315,6 +315,46 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestBeforeCut: what knows of a log that went on is put away before anything is cut; if that is
+// not possible nothing is.
+func TestBeforeCut(t *testing.T) {
+	fsys, m := madeLog(t, func(m *model) { m.someFrames(4, false) })
+	at := m.frames[1].tail.End
+	setCheckpoint(t, fsys, truncateCheckpoint, at)
+	o := testOptions(fsys)
+	var told []int64
+	failure := errors.New("folder in the way")
+	o.BeforeCut = func(at int64) error {
+		told = append(told, at)
+		if len(told) == 1 {
+			return failure
+		}
+		return nil
+	}
+	files := func() (all []byte) {
+		for _, name := range []string{chunkFileName(0, 0), writerCheckpoint, chaserCheckpoint, epochCheckpoint, truncateCheckpoint} {
+			data, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
+			must(t, err)
+			all = append(all, data...)
+		}
+		return all
+	}
+	before := files()
+	if _, err := Open(o); !errors.Is(err, failure) {
+		t.Fatalf("error %v", err)
+	}
+	if !bytes.Equal(before, files()) || !slices.Equal(told, []int64{at}) {
+		t.Errorf("told %v, and files were changed", told)
+	}
+	l := mustOpen(t, o)
+	verify(t, l, m.frames[:2], nil)
+	closeLog(t, l)
+	closeLog(t, mustOpen(t, o)) // Nothing is cut at the next start.
+	if !slices.Equal(told, []int64{at, at}) {
+		t.Errorf("told %v", told)
+	}
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

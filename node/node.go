@@ -221,10 +221,11 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		},
 		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
 		SkipVerify: c.SkipDbVerify, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
-		OnFatal:  n.stopHard,
-		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
-		OnDamage: func(error) { n.damaged.Store(true) },
-		Progress: n.start.note,
+		OnFatal:   n.stopHard,
+		OnSync:    func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
+		OnDamage:  func(error) { n.damaged.Store(true) },
+		BeforeCut: func(int64) error { return replication.Restored(c.Db, n.logger.Named("cluster")) },
+		Progress:  n.start.note,
 	})
 	if err != nil {
 		return nil, err

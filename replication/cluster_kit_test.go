@@ -190,6 +190,12 @@ func (n *node) options() replication.ClusterOptions {
 		},
 		HasLog: func() (bool, error) { return !n.data.cluster.IsZero(), nil },
 		OpenLog: func(cluster event.ID) (replication.Materials, error) {
+			if n.data.fromCopy {
+				n.data.fromCopy = false
+				if err := replication.Restored(n.dir, logger); err != nil {
+					return replication.Materials{}, err
+				}
+			}
 			if n.data.cluster.IsZero() {
 				if n.data.cluster = cluster; cluster.IsZero() {
 					n.data.cluster = event.ID(uuid.New())

@@ -340,16 +340,16 @@ func (c *Cluster) markPulled() error {
 // on one node only.
 func Recover(o ClusterOptions) error {
 	o.EnsureDefaults()
+	m, err := o.OpenLog(event.ID{}) // sets the consensus state of restored files aside
+	if err != nil {
+		return err
+	}
 	made, err := settleCreation(o.Replica.Dir)
 	if err != nil {
 		return err
 	}
 	if made {
 		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node", filepath.Join(o.Replica.Dir, raftDir))
-	}
-	m, err := o.OpenLog(event.ID{})
-	if err != nil {
-		return err
 	}
 	if m.Log.Tail().End == 0 {
 		return errors.New("the event log is empty: there is nothing to recover")

@@ -151,6 +151,57 @@ func (n *node) setAside(why string) []string {
 	return found
 }
 
+// A copy of a whole volume holds consensus state: with the votes and entries of it the
+// node would make a majority with another one that lacks what it had acknowledged since. Restored, it has no
+// vote until the leader has admitted it anew, and brings its data along.
+func TestRule14RestoredVolumeDoesNotVote(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	has, restored, lacks := h.leader(), h.others(h.leader())[0], h.others(h.leader())[1]
+	old := restored.id()
+	restored.stop()
+	volume := h.directory()
+	if err := os.CopyFS(volume, os.DirFS(restored.dir)); err != nil {
+		t.Fatal(err)
+	}
+	data := restored.data.copied()
+	data.directory = restored.data.directory
+	restored.start()
+	h.settled()
+	lacks.stop()
+	h.writes("s", 10, 30)
+	h.alike()
+	restored.stop()
+	has.stop()
+
+	restored.dir, restored.data, data.fromCopy = volume, data, true
+	h.start(restored, lacks)
+	if restored.id() == old {
+		t.Errorf("the restored node is %s, as it was before", old)
+	}
+	eventually(t, "the node without the last events stands for election", func() bool {
+		r := lacks.raft()
+		return r != nil && (r.State() == raft.Candidate || restored.votes())
+	})
+	if restored.votes() {
+		t.Error("the restored node votes")
+	}
+	if kept := restored.setAside("before-restore"); len(kept) != 1 || !strings.Contains(restored.lines.String(), kept[0]) {
+		t.Errorf("set aside are %v, and the log says:\n%s", kept, restored.lines.String())
+	}
+	h.start(has)
+	h.settled()
+	h.alike()
+	for _, n := range h.nodes {
+		n.holds("s", 30)
+	}
+	if pulled, known := restored.data.pulls(); pulled > 25 || known > 0 {
+		t.Errorf("%d frames were fetched, %d again", pulled, known)
+	}
+}
+
 // Data of another cluster is refused, and the log says whose it is: taking part
 // would mix two histories.
 func TestRule16DataOfAnotherClusterIsRefused(t *testing.T) {
@@ -215,6 +266,11 @@ func TestRule17ClusterRestoredFromCopies(t *testing.T) {
 	h.recoverFrom(a)
 	b.data.shorten(10)
 	c.data.shorten(0)
+	// A restored volume brings consensus state along, which is not in the way.
+	if err := os.CopyFS(b.dir, os.DirFS(a.dir)); err != nil {
+		t.Fatal(err)
+	}
+	b.data.fromCopy = true
 	if err := replication.Recover(a.options()); err == nil || !strings.Contains(err.Error(), "has consensus state") {
 		t.Errorf("recovered a second time: %v", err)
 	}

@@ -172,6 +172,21 @@ func setAside(dir, why string) (aside string, err error) {
 	return aside, errors.Join(os.Rename(filepath.Join(dir, raftDir), aside), syncDir(dir))
 }
 
+// Restored sets the consensus state of a data directory aside before its event log is cut, because its
+// files come from a copy. The node's votes and entries are of a later life: raft would replay what the
+// restore is to take back, and a majority that this node counts for could miss what it had acknowledged.
+// It has no vote then, and joins by its data.
+func Restored(dir string, logger hclog.Logger) error {
+	aside, err := setAside(dir, asideRestore)
+	if err != nil {
+		return fmt.Errorf("set consensus state aside: %w", err)
+	}
+	if aside != "" {
+		logger.Warn("the data were restored: consensus state was set aside, this node joins by its data", "folder", aside)
+	}
+	return nil
+}
+
 // asides are the folders of consensus state that was set aside.
 func asides(o *Options) (found []string, err error) {
 	if o.InMemory {

@@ -20,7 +20,8 @@ type toyData struct {
 
 	cluster   event.ID // zero: there is no log yet
 	directory event.ID
-	packed    int // frames at the beginning that are served as a file
+	packed    int  // frames at the beginning that are served as a file
+	fromCopy  bool // the next start finds that it comes from a copy
 
 	// torn, if given, is asked before each block of a file is sent.
 	torn func(offset int64) error
