@@ -90,6 +90,9 @@ func (o *ClusterOptions) EnsureDefaults() {
 	}
 }
 
+// majority is how many voters must be there for anything to be acknowledged.
+func (o *ClusterOptions) majority() int { return o.Size/2 + 1 }
+
 // phase is how far a node has come; gossip tells it to the others.
 const (
 	phaseFresh   = "fresh"   // has no consensus state
@@ -234,6 +237,7 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.node
 	o.LeaderAddress = func(node, _ string) string { return c.clientAddress(node) }
 	o.Outranked = c.outranked
+	o.LeastVoters = c.opts.majority()
 	o.Awaited = c.awaited
 	o.Behind = c.pull.kick
 	return o

@@ -208,7 +208,7 @@ func (c *Cluster) counts(r *Replica, l Leadership) Leadership {
 		return Leadership{} // Another node may lead already.
 	}
 	configuration, _, err := r.Configuration()
-	few := err != nil || voters(configuration) < c.opts.Size/2+1
+	few := err != nil || voters(configuration) < c.opts.majority()
 	c.few.Store(few)
 	if few {
 		return Leadership{}
@@ -277,11 +277,6 @@ func (c *Cluster) serving() (*Replica, error) {
 			return nil, &event.NotLeader{Address: address}
 		}
 		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
-	}
-	if c.few.Load() {
-		if own, _ := r.Leadership(); own.Leading {
-			return nil, event.ErrNotReady
-		}
 	}
 	return r, nil
 }

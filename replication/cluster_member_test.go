@@ -135,6 +135,45 @@ func TestRule16JoinerIsComparedBeforeItCounts(t *testing.T) {
 	}
 }
 
+// A change builds on the configuration that it was decided on: if another one came between,
+// raft refuses it, or there might be more voters than there are to be.
+func TestRule16ChangeOfAnotherConfigurationIsRefused(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.write("s", 0)
+	h.remove(h.others(h.leader())[0].id())
+	for undisturbed := false; !undisturbed; {
+		leader := h.leader()
+		term, other := leader.raft().CurrentTerm(), newApplicant(t, leader.cluster.Load().ID())
+		q := map[string]any{"address": "127.0.0.1:9", "cluster": leader.cluster.Load().ID(), "format": 1, "tail": leader.data.Tail(), "last": 0}
+		// Another change is committed, and the leader has not come to it yet.
+		applied := make(chan struct{})
+		wait := func() { <-applied }
+		leader.data.applying.Store(&wait)
+		before := leader.raft().CommitIndex()
+		leader.raft().AddNonvoter("another", "127.0.0.1:8", 0, 0)
+		eventually(t, "the other change is committed", func() bool { return leader.raft().CommitIndex() > before || !leader.leads(term) })
+		status, answer, err := other.ask(leader, q)
+		refused := err == nil && status == http.StatusServiceUnavailable && strings.Contains(answer, "configuration changed")
+		removal := leader.cluster.Load().RemoveMember(t.Context(), "another")
+		leader.data.applying.Store(nil)
+		close(applied)
+		if undisturbed = leader.leads(term); undisturbed && !refused {
+			t.Errorf("the change was answered %d %s, %v", status, answer, err)
+		}
+		if undisturbed && !errors.Is(removal, event.ErrNotReady) {
+			t.Errorf("the removal ended with %v", removal)
+		}
+		eventually(t, "it is admitted", func() bool {
+			status, _, err := other.ask(h.leader(), q)
+			return err == nil && status == http.StatusOK
+		})
+		for _, id := range []string{"another", other.node.String()} {
+			h.remove(id)
+		}
+	}
+}
+
 // A full cluster takes no more voters unless it is told to, and says what to do.
 func TestSurplusNodes(t *testing.T) {
 	t.Parallel()
@@ -209,4 +248,41 @@ func TestRemoveAndAddMember(t *testing.T) {
 		return errors.As(err, &refused) && strings.Contains(err.Error(), "no majority")
 	})
 	h.write("s", 2)
+}
+
+// A write that is under way when the second last voter is removed is committed by the
+// leader alone: of three nodes that is no majority, and nothing acknowledges it.
+func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.writes("s", 0, 3)
+	h.alike()
+	leader := h.leader()
+	removed, cut := h.others(leader)[0], h.others(leader)[1]
+	h.remove(removed.id())
+	leader = h.leader()
+	if leader == cut {
+		cut = h.nodes[slices.IndexFunc(h.nodes, func(n *node) bool { return n != leader && n != removed })]
+	}
+	h.isolate(cut)
+	r, last := leader.raft(), leader.raft().LastIndex()
+	written := make(chan error, 1)
+	go func() {
+		_, err := leader.cluster.Load().Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
+		written <- err
+	}()
+	eventually(t, "the write is under way", func() bool { return r.LastIndex() > last || r.State() != raft.Leader })
+	// As when its directory was lost and it comes back as another node.
+	if err := r.RemoveServer(raft.ServerID(cut.id()), 0, patience).Error(); err != nil {
+		t.Logf("the leader was deposed before: %v", err)
+	}
+	if err := <-written; err == nil {
+		t.Error("a write was acknowledged that one node of three has")
+	}
+	if err := leader.write("s", 4); err == nil {
+		t.Error("a write was acknowledged with one voter of three")
+	}
+	if err := leader.cluster.Load().Confirm(t.Context()); err == nil {
+		t.Error("a read was confirmed with one voter of three")
+	}
 }

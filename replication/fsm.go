@@ -28,6 +28,10 @@ type stateMachine struct {
 
 	applied atomic.Uint64 // commands applied since the start
 	covered atomic.Uint64 // how many of them the newest manifest covers
+
+	// configured is the index of the newest configuration that is applied here, or in the
+	// manifest that raft began with. raft tells the latest configuration, but not its index.
+	configured atomic.Uint64
 }
 
 var _ raft.BatchingFSM = (*stateMachine)(nil)
@@ -35,6 +39,7 @@ var _ raft.BatchingFSM = (*stateMachine)(nil)
 func newStateMachine(o *Options, s *state, fail *failStop, m *metrics, anew func()) *stateMachine {
 	machine := &stateMachine{FSM: o.FSM, snaps: s.snaps, logs: s.logs, fail: fail, metrics: m, behind: o.Behind, anew: anew, committed: func(uint64, uint64) {}}
 	machine.batching, _ = o.FSM.(raft.BatchingFSM)
+	machine.configured.Store(s.snaps.configuration())
 	return machine
 }
 
@@ -52,8 +57,11 @@ func (s *stateMachine) Apply(log *raft.Log) any {
 func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 	commands := uint64(0)
 	for _, log := range logs {
-		if log.Type == raft.LogCommand {
+		switch log.Type {
+		case raft.LogCommand:
 			commands++
+		case raft.LogConfiguration:
+			defer s.configured.Store(log.Index)
 		}
 	}
 	defer s.applied.Add(commands)
@@ -88,7 +96,8 @@ func (s *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 // started anew on an empty Raft log, since it would keep counting from the last
 // of these entries; until then nothing more is stored.
 func (s *stateMachine) Restore(source io.ReadCloser) error {
-	conflict, err := s.logs.conflicts(s.snaps.restoring())
+	meta := s.snaps.restoring()
+	conflict, err := s.logs.conflicts(meta)
 	if err != nil {
 		return errors.Join(err, source.Close(), s.snaps.restored(false))
 	}
@@ -100,6 +109,9 @@ func (s *stateMachine) Restore(source io.ReadCloser) error {
 		s.logs.frozen.Store(true)
 	}
 	err = errors.Join(err, s.snaps.restored(err == nil))
+	if err == nil && meta != nil {
+		s.configured.Store(meta.ConfigurationIndex)
+	}
 	if err == nil && conflict {
 		s.anew()
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -273,7 +274,7 @@ func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft
 // nothing happened and another node may be asked, or that nobody knows.
 func changeFailed(err error) error {
 	switch {
-	case notWritten(err):
+	case notWritten(err), strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no error of its own for it
 		return fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown):
 		return fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)

@@ -55,6 +55,10 @@ type Options struct {
 	// higher one waits longer. The function returns whether there is one; default: none.
 	Outranked func() bool
 
+	// LeastVoters is how many voters there must be for anything to be answered: a majority
+	// of those that the cluster is to have. Default: 1.
+	LeastVoters int
+
 	// Behind is called when a snapshot was received whose data this node does not
 	// have. It must not block.
 	Behind func()

@@ -44,10 +44,17 @@ type surroundings struct {
 	barrier  func() future             // must not block
 	term     func() uint64             // current term
 	leader   func() bool               // raft considers this node the leader
-	alone    func() bool               // this node is the only voter
+	quorum   func() quorum             // must not block
 	hint     <-chan bool               // leadership may have changed
 	redirect func() string             // the leader's address for clients; empty when not known
 	fatal    func(error)               // the node must end
+}
+
+// quorum is what raft's configuration says of an answer.
+type quorum struct {
+	configuration uint64 // which one was applied last: one is, before the next change is made
+	enough        bool   // it has the voters for an answer
+	alone         bool   // this node is the only one
 }
 
 // Bounds that are no options: they only have to be sane.
@@ -116,6 +123,7 @@ type group struct {
 	term     uint64
 	gains    bool      // the barrier after an election; no requests
 	entry    bool      // its bytes are in an entry
+	quorum   quorum    // before it was proposed
 	early    bool      // it was answered before it was proposed, which only sabotage does
 	counted  bool      // its requests are out of the figures of the queue
 	since    time.Time // when the first of its requests came
@@ -457,9 +465,14 @@ func (p *pipeline) launch() {
 	if p.underWay != nil || len(p.building.requests) == 0 && !p.building.early {
 		return
 	}
+	now := p.env.quorum()
+	if !now.enough {
+		p.refuseFew()
+		return
+	}
 	g := p.building
 	p.building, p.full = p.fresh(), false
-	g.term = p.term
+	g.term, g.quorum = p.term, now
 	entry := p.decider.Seal()
 	switch {
 	case len(entry) > maxEntryBytes:
@@ -469,7 +482,7 @@ func (p *pipeline) launch() {
 		g.entry = true
 		p.metrics.entry(len(g.requests), len(entry))
 		p.start(g, p.env.propose(entry))
-	case p.env.alone() && p.env.leader() && p.env.term() == g.term:
+	case now.alone && p.env.leader() && p.env.term() == g.term:
 		// While no other node has a vote, none can have become leader behind our
 		// back, so that the applied state is the newest there is. This saves a
 		// lone node the sync of a barrier.
@@ -479,6 +492,14 @@ func (p *pipeline) launch() {
 		p.metrics.barriers.Add(1)
 		p.start(g, p.env.barrier())
 	}
+}
+
+// refuseFew refuses what waits: the cluster has fewer voters than it needs to answer anything.
+// Nothing is under way.
+func (p *pipeline) refuseFew() {
+	p.takeBack()
+	p.refuseWaiting(event.ErrNotReady)
+	p.reset()
 }
 
 // answerEarly breaks the promise that what is acknowledged is committed.

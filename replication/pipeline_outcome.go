@@ -18,7 +18,8 @@ func (p *pipeline) resolve(res result) {
 		return
 	}
 	refusal, isError := res.response.(error)
-	p.ended(g, res.err == nil && !isError)
+	now := p.env.quorum()
+	p.ended(g, res.err == nil && !isError && g.certain(now))
 	switch {
 	case res.err == nil && !isError:
 		p.refusals = 0
@@ -27,7 +28,19 @@ func (p *pipeline) resolve(res result) {
 			p.metrics.committed(time.Since(g.begun))
 		} else if p.env.term() != g.term {
 			p.lose()
-			p.redo(g)
+			p.redo(p.settleUnknown(g, errTerm))
+			return
+		}
+		if !now.enough {
+			p.redo(p.settleUnknown(g, errFew))
+			p.refuseFew()
+			return
+		}
+		if !g.certain(now) {
+			// A barrier that is committed now has everything before it on enough nodes.
+			g.entry, g.term, g.quorum = false, p.env.term(), now
+			p.metrics.barriers.Add(1)
+			p.start(g, p.env.barrier())
 			return
 		}
 		if p.leading && !p.paused {
@@ -47,23 +60,32 @@ func (p *pipeline) resolve(res result) {
 		}
 	case res.err == nil:
 		p.fail(g, fmt.Errorf("apply entry: %w", refusal))
-	case notWritten(res.err) || !g.entry:
+	default:
 		p.lose()
+		if !g.entry || !notWritten(res.err) {
+			g = p.settleUnknown(g, res.err)
+		}
 		p.redo(g)
 		p.tryAgain()
-	default:
-		p.logger.Warn("outcome of an entry is unknown", keyError, res.err, keyRequests, len(g.requests))
-		p.metrics.unknown.Add(1)
-		p.lose()
-		p.redo(p.settleUnknown(g))
-		p.tryAgain()
 	}
+}
+
+var (
+	errTerm = errors.New("the term has changed")
+	errFew  = errors.New("the cluster has too few voters")
+)
+
+// certain reports whether what was committed is on as many nodes as an answer
+// promises: there were enough voters all the while. If there were when it was proposed and are
+// now, one may have been removed and another one added between, which may not have it.
+func (g *group) certain(now quorum) bool {
+	return now.enough && now.configuration == g.quorum.configuration
 }
 
 // settleUnknown answers the requests whose bytes may or may not have been
 // written. The others of the group wrote nothing whatever became of the entry,
 // and are returned to be decided again.
-func (p *pipeline) settleUnknown(g *group) (again *group) {
+func (p *pipeline) settleUnknown(g *group, why error) (again *group) {
 	var lost []*request
 	again = &group{since: g.since}
 	for _, r := range g.requests {
@@ -72,6 +94,10 @@ func (p *pipeline) settleUnknown(g *group) (again *group) {
 		} else {
 			again.requests = append(again.requests, r)
 		}
+	}
+	if len(lost) > 0 {
+		p.logger.Warn("outcome of an entry is unknown", keyError, why, keyRequests, len(lost))
+		p.metrics.unknown.Add(1)
 	}
 	p.answer(lost, func(*request) (event.Written, error) { return event.Written{}, event.ErrOutcomeUnknown })
 	return again
@@ -106,7 +132,7 @@ func (p *pipeline) fail(g *group, cause error) {
 	p.queue.close(fmt.Errorf("%w: %w", event.ErrNotReady, cause))
 	p.env.fatal(cause) // before anybody is answered
 	p.lose()
-	p.redo(p.settleUnknown(g))
+	p.redo(p.settleUnknown(g, cause))
 	p.refuseWaiting(event.ErrNotReady)
 }
 
@@ -128,27 +154,30 @@ func (p *pipeline) drain() {
 	select {
 	case res := <-p.results:
 		refusal, isError := res.response.(error)
-		p.ended(g, res.err == nil && !isError)
+		done := res.err == nil && !isError && g.certain(p.env.quorum())
+		p.ended(g, done)
 		switch {
-		case res.err == nil && !isError:
+		case done:
 			if g.entry {
 				p.decider.Applied()
 			}
 			p.answerGroup(g, decidedAnswer)
 			return
-		case errors.Is(refusal, event.ErrEntryRefused), notWritten(res.err):
+		case g.entry && (errors.Is(refusal, event.ErrEntryRefused) || notWritten(res.err)):
 			p.answer(g.requests, func(*request) (event.Written, error) { return event.Written{}, event.ErrNotReady })
 			return
-		}
-		if outcome = res.err; outcome == nil {
+		case res.err != nil:
+			outcome = res.err
+		case isError:
 			outcome = refusal
 			p.env.fatal(fmt.Errorf("apply entry: %w", refusal))
+		default:
+			outcome = errors.New("the cluster's configuration has changed")
 		}
 	case <-timer.C:
 		p.ended(g, false)
 		outcome = errors.New("it did not resolve in time")
 	}
-	p.logger.Warn("outcome of the last entry is unknown", keyError, outcome, keyRequests, len(g.requests))
-	p.redo(p.settleUnknown(g))
+	p.redo(p.settleUnknown(g, outcome))
 	p.refuseWaiting(event.ErrNotReady)
 }

@@ -42,7 +42,7 @@ type fakeRaft struct {
 	proposals chan *fakeFuture
 	termNow   atomic.Uint64
 	leaderNow atomic.Bool
-	aloneNow  atomic.Bool
+	quorumNow atomic.Pointer[quorum]
 	address   atomic.Value
 	hint      chan bool
 	fatal     chan error
@@ -52,6 +52,7 @@ func newFakeRaft() *fakeRaft {
 	f := &fakeRaft{proposals: make(chan *fakeFuture, 16), hint: make(chan bool, 1), fatal: make(chan error, 16)}
 	f.termNow.Store(3)
 	f.leaderNow.Store(true)
+	f.quorumNow.Store(&quorum{enough: true})
 	f.address.Store("")
 	return f
 }
@@ -68,7 +69,7 @@ func (f *fakeRaft) surroundings() surroundings {
 		barrier:  func() future { return f.start("") },
 		term:     f.termNow.Load,
 		leader:   f.leaderNow.Load,
-		alone:    f.aloneNow.Load,
+		quorum:   func() quorum { return *f.quorumNow.Load() },
 		hint:     f.hint,
 		redirect: func() string { return f.address.Load().(string) },
 		fatal:    func(err error) { f.fatal <- err },
@@ -376,7 +377,7 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 	})
 	t.Run("the only voter needs none", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.aloneNow.Store(true)
+			r.quorumNow.Store(&quorum{enough: true, alone: true})
 			r.lead()
 			r.answered(r.submit("idem"), 7, nil)
 			r.answered(r.confirm(), 0, nil)

@@ -183,9 +183,9 @@ func (r *Replica) surroundings() surroundings {
 		barrier: func() future { return r.raft.Barrier(0) },
 		term:    r.raft.CurrentTerm,
 		leader:  func() bool { return r.raft.State() == raft.Leader },
-		alone: func() bool {
-			f := r.raft.GetConfiguration() // a copy of the latest one, committed or not; does not wait
-			return f.Error() == nil && lone(f.Configuration(), self)
+		quorum: func() quorum {
+			c, index, err := r.Configuration()
+			return quorum{configuration: index, enough: err == nil && voters(c) >= r.opts.LeastVoters, alone: err == nil && lone(c, self)}
 		},
 		hint: r.raft.LeaderCh(),
 		redirect: func() string {
@@ -271,13 +271,20 @@ func (r *Replica) Ready() bool {
 	return leader != "" && string(leader) != r.state.id.Node.String()
 }
 
-// Configuration returns the latest configuration, committed or not, and the index of its entry.
+// Configuration returns the latest configuration, committed or not, and the index of
+// the newest one that was applied by then. raft refuses a change that builds on that
+// index if its latest configuration is another one.
 func (r *Replica) Configuration() (raft.Configuration, uint64, error) {
-	f := r.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return raft.Configuration{}, 0, fmt.Errorf("read configuration: %w", err)
+	for {
+		index := r.machine.configured.Load()
+		f := r.raft.GetConfiguration() // does not wait; the index that it gives is always 0
+		if err := f.Error(); err != nil {
+			return raft.Configuration{}, 0, fmt.Errorf("read configuration: %w", err)
+		}
+		if r.machine.configured.Load() == index {
+			return f.Configuration(), index, nil
+		}
 	}
-	return f.Configuration(), f.Index(), nil
 }
 
 // Stats returns figures of the write path. They count from the registry's beginning.

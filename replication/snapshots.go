@@ -293,6 +293,16 @@ func (s *snapshotStore) newest() (index, term uint64) {
 	return s.list[0].meta.Index, s.list[0].meta.Term
 }
 
+// configuration is the index of the configuration in the newest manifest that counts; 0 without one.
+func (s *snapshotStore) configuration() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return 0
+	}
+	return s.list[0].meta.ConfigurationIndex
+}
+
 func (s *snapshotStore) removeFile(snap *snapshot) error {
 	if s.dir == "" {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/raft"
@@ -22,6 +23,8 @@ import (
 //
 // An entry is the expected end, the expected chain, and the records.
 type toy struct {
+	applying atomic.Pointer[func()] // called before entries are applied; nil: nothing is
+
 	mu      sync.Mutex // guards the applied state
 	frames  []toyFrame
 	streams map[string]int64 // number of records
@@ -134,6 +137,9 @@ func (y *toy) Apply(log *raft.Log) any {
 }
 
 func (y *toy) ApplyBatch(logs []*raft.Log) []any {
+	if wait := y.applying.Load(); wait != nil {
+		(*wait)()
+	}
 	answers := make([]any, len(logs))
 	for i, log := range logs {
 		if log.Type == raft.LogCommand {
