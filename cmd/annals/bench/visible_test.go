@@ -43,7 +43,7 @@ func TestVisible(t *testing.T) {
 	server := httptest.NewServer(follower)
 	defer server.Close()
 	base := serve(t, leader) + "," + server.URL
-	doc := measure(t, base, "visible", "--count", "20", "--warmup", "0", "--pause", "0")
+	doc := measure(t, base, "visible", "--count", "20", "--duration", "5m", "--warmup", "0", "--pause", "0")
 	if doc.Operations != 20 || doc.ErrorTotal != 0 || len(doc.Parts) != 0 || doc.LatencyMs.P50 <= 0 {
 		t.Errorf("%+v", doc)
 	}
@@ -56,17 +56,18 @@ func TestVisible(t *testing.T) {
 		}
 	}
 
-	doc = measure(t, base, "visible", "--count", "60", "--warmup", "0", "--pause", "0", "--workers", "2")
-	if doc.Operations < 1 || len(doc.Parts) != 1 || doc.Parts[0].Name != "append" || doc.Operations+doc.Parts[0].Operations != 60 || doc.Events != doc.Operations {
+	doc = measure(t, base, "visible", "--count", "60", "--duration", "5m", "--warmup", "0", "--pause", "0", "--workers", "2")
+	if len(doc.Parts) != 1 || doc.Parts[0].Name != "append" || doc.Operations+doc.Parts[0].Operations != 60 || doc.Events != doc.Operations {
 		t.Errorf("%+v", doc)
 	}
 }
 
 func TestNeverVisible(t *testing.T) {
+	t.Parallel()
 	leader := newFakeNode()
 	server := httptest.NewServer(&lagging{node: leader, lag: 1 << 30, asked: map[string]int{}})
 	defer server.Close()
-	_, _, err := execute(t, t.Context(), "visible", "--base", serve(t, leader)+","+server.URL, "--count", "1", "--warmup", "0", "--timeout", "100ms", "--quiet")
+	_, _, err := execute(t, t.Context(), "visible", "--base", serve(t, leader)+","+server.URL, "--count", "1", "--warmup", "0", "--timeout", "3s", "--quiet")
 	if err == nil || !strings.Contains(err.Error(), "acknowledged, but not visible at "+strings.TrimPrefix(server.URL, "http://")) {
 		t.Error(err)
 	}
