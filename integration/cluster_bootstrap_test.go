@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -92,4 +95,37 @@ func sameEpoch(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
+}
+
+// TestClusterStartsWithoutWarning: warnings are for what someone must look at, and
+// that is nothing when three nodes are started for the first time, one after the
+// other, restarted in turn and stopped. Elections have time, so that a busy machine
+// causes none that a calm one would not see.
+func TestClusterStartsWithoutWarning(t *testing.T) {
+	c := newCluster(t, clusterOptions{options: []string{"--leader-election-timeout-ms", "5000"}})
+	var processes []*lab.Process
+	start := func(m *member) {
+		m.start()
+		processes = append(processes, m.process)
+	}
+	for _, m := range c.members {
+		start(m)
+	}
+	c.settled()
+	for _, m := range c.members {
+		m.stop()
+		start(m)
+		c.settled()
+	}
+	for _, m := range c.members {
+		m.stop()
+	}
+	allowed := regexp.MustCompile(`this node is INSECURE|failed to contact: server-id=`) // A node that restarts is missing for a while.
+	for _, p := range processes {
+		for line := range strings.SplitSeq(p.Output(), "\n") {
+			if (strings.Contains(line, "[WARN]") || strings.Contains(line, "[ERROR]")) && !allowed.MatchString(line) {
+				t.Error(line)
+			}
+		}
+	}
 }

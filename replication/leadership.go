@@ -98,6 +98,10 @@ func (c *Cluster) Resign(ctx context.Context) error {
 	}
 	defer c.resigning.Store(false)
 	err := c.handOver(ctx, r, func(Status) bool { return true })
+	if errors.Is(err, errNobody) { // Nothing is wrong with that when a cluster is stopped.
+		c.logger.Info("nobody can take leadership over: this node goes on leading")
+		return nil
+	}
 	if err != nil && !errors.Is(err, event.ErrClosed) {
 		c.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
 		return nil

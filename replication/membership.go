@@ -44,7 +44,7 @@ const (
 // was, and to get a vote once it has caught up. A node that was a member once and
 // is not any more does not ask: an operator removed it.
 func (c *Cluster) seekAdmission(ctx context.Context) {
-	var said time.Time
+	said := time.Now() // So long an ordinary start may take.
 	for {
 		pace := settledPace
 		if r := c.replica.Load(); r != nil {

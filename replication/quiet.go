@@ -1,10 +1,15 @@
 package replication
 
-import "github.com/hashicorp/go-hclog"
+import (
+	"fmt"
+
+	"github.com/hashicorp/go-hclog"
+)
 
 // quiet is the logger that raft gets. raft repeats many times a second, as errors,
 // that another node cannot be reached; that it lost contact, and what follows, it
-// says once as well. What is repeated goes to the level debug.
+// says once as well. What is repeated goes to the level debug, and what belongs to
+// every start, election and change of term to the level info.
 type quiet struct{ hclog.Logger }
 
 var repeated = map[string]bool{
@@ -25,6 +30,42 @@ var repeated = map[string]bool{
 	"not part of stable configuration, aborting election": true,
 }
 
+var ordinary = map[string]bool{
+	"Election timeout reached, restarting election":                 true,
+	"new leader elected, stepping down":                             true,
+	"peer has newer term, stopping replication":                     true,
+	"skipping application of old log":                               true,
+	"previous log term mis-match":                                   true,
+	"clearing log suffix":                                           true,
+	"duplicate requestVote from":                                    true,
+	"rejecting vote request since we have a leader":                 true,
+	"rejecting vote request since our last term is greater":         true,
+	"rejecting vote request since our last index is greater":        true,
+	"rejecting vote request since node is not a voter":              true,
+	"rejecting pre-vote request since we have a leader":             true,
+	"rejecting pre-vote request since our last term is greater":     true,
+	"rejecting pre-vote request since our last index is greater":    true,
+	"rejecting pre-vote request since node is not a voter":          true,
+	"rejecting pre-vote request since node is not in configuration": true,
+	"rejecting vote request since node is not in configuration":     true,
+}
+
+// firstElection is said of a leader that was lost, and when there never was one.
+const firstElection = "heartbeat timeout reached, starting election"
+
+// level says at which level a line is logged.
+func level(asked hclog.Level, message string, args []any) hclog.Level {
+	switch {
+	case repeated[message]:
+		return hclog.Debug
+	case ordinary[message]:
+		return hclog.Info
+	case message == firstElection && len(args) == 4 && fmt.Sprint(args[1], args[3]) == "":
+		return hclog.Info
+	}
+	return asked
+}
+
 // Named keeps what a logger of the transport is made of quiet as well.
 func (q quiet) Named(name string) hclog.Logger { return quiet{q.Logger.Named(name)} }
 
@@ -32,17 +73,9 @@ func (q quiet) Named(name string) hclog.Logger { return quiet{q.Logger.Named(nam
 func (q quiet) With(args ...any) hclog.Logger { return quiet{q.Logger.With(args...)} }
 
 func (q quiet) Error(message string, args ...any) {
-	if repeated[message] {
-		q.Logger.Debug(message, args...)
-		return
-	}
-	q.Logger.Error(message, args...)
+	q.Log(level(hclog.Error, message, args), message, args...)
 }
 
 func (q quiet) Warn(message string, args ...any) {
-	if repeated[message] {
-		q.Logger.Debug(message, args...)
-		return
-	}
-	q.Logger.Warn(message, args...)
+	q.Log(level(hclog.Warn, message, args), message, args...)
 }

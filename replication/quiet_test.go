@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // TestQuiet: what raft and its transport repeat many times a second is not logged
@@ -18,11 +19,13 @@ func TestQuiet(t *testing.T) {
 		logger.Error("failed to decode incoming command", "error", "x")
 		logger.Warn("failed to get previous log")
 	}
+	base.Error("peer has newer term, stopping replication", "peer", "x")
+	base.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID(""))
 	if out.Len() > 0 {
 		t.Errorf("logged %s", &out)
 	}
 	base.Named("net").Error("failed to commit logs")
-	base.Warn("failed to contact")
+	base.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("x"), "last-leader-id", raft.ServerID("y"))
 	if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "[ERROR]") || !strings.Contains(got, "[WARN]") {
 		t.Errorf("logged %s", got)
 	}

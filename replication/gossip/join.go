@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/hashicorp/go-hclog"
 )
 
 const (
@@ -183,10 +184,18 @@ func (j *joiner) knows(v *view, node event.ID) bool {
 	return v.find(func(m *Member) bool { return m.Alive && m.Node == node }) != nil
 }
 
+// seedPatience is for how long a node that began to gossip does not wonder that
+// others are not there yet: nodes that are started together begin one after the other.
+const seedPatience = 30 * time.Second
+
 // complainOfSeed logs a seed that does not answer, but not all the time.
 func (g *Gossip) complainOfSeed(seed, address string, err error) {
-	if g.complaint.allow("seed " + seed + " " + address) {
-		g.logger.Warn("cannot reach a gossip seed", keySeed, seed, keyAddress, address, keyError, err)
+	level := hclog.Warn
+	if time.Since(g.opened) < seedPatience {
+		level = hclog.Info
+	}
+	if g.complaint.allow(level.String() + " seed " + seed + " " + address) {
+		g.logger.Log(level, "cannot reach a gossip seed", keySeed, seed, keyAddress, address, keyError, err)
 	}
 }
 

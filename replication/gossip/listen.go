@@ -61,7 +61,7 @@ func (t *transport) accept() {
 		if err == nil && !t.spawn(func() { t.serve(c, from) }) {
 			err = c.Close()
 		}
-		if err != nil {
+		if err != nil && t.ctx.Err() == nil {
 			t.complain("gossip connection refused", from.Addr().String(), err)
 		}
 	}

@@ -387,12 +387,12 @@ func (t *transport) Shutdown() error {
 	t.mu.Lock()
 	first := !t.closed
 	t.closed = true
+	t.cancel() // Together: a connection that is refused for it is nothing to tell of.
 	open := make([]*conn, 0, len(t.conns))
 	for c := range t.conns {
 		open = append(open, c)
 	}
 	t.mu.Unlock()
-	t.cancel()
 	var err error
 	if first {
 		err = errors.Join(t.tcp.Close(), t.udp.Close())

@@ -247,7 +247,11 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 		if r.from != nil {
 			args = append(args, keyKind, r.from.kind.String(), keyNode, r.from.Node.String())
 		}
-		p.warnings.warn(peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
+		level := hclog.Warn
+		if r.status == StatusNoListener { // A node that starts or ends, whose peers try again.
+			level = hclog.Info
+		}
+		p.warnings.log(level, peer, fmt.Sprint("status ", r.status), "refused a connection", args...)
 		return
 	}
 	p.metrics.failed.Inc()

@@ -117,7 +117,7 @@ func TestRefusals(t *testing.T) {
 				if c.dialler.IsZero() {
 					c.dialler = node(2)
 				}
-				own := Options{Node: node(1), Cluster: member(c.own), Logger: log.logger(hclog.Warn)}
+				own := Options{Node: node(1), Cluster: member(c.own), Logger: log.logger(hclog.Info)}
 				other := Options{Node: c.dialler, Cluster: member(c.other)}
 				if secured {
 					own.Security, other.Security = ca.security(1), ca.security(2)

@@ -82,6 +82,11 @@ func newLimited(logger hclog.Logger) *limited {
 
 // warn logs unless the same reason was logged for the same host within a minute.
 func (l *limited) warn(peer net.Addr, reason, message string, args ...any) {
+	l.log(hclog.Warn, peer, reason, message, args...)
+}
+
+// log does the same at any level.
+func (l *limited) log(level hclog.Level, peer net.Addr, reason, message string, args ...any) {
 	host, _, err := net.SplitHostPort(peer.String())
 	if err != nil {
 		host = peer.String()
@@ -94,7 +99,7 @@ func (l *limited) warn(peer net.Addr, reason, message string, args ...any) {
 	if skipped > 0 {
 		args = append(args, keySkipped, skipped)
 	}
-	l.logger.Warn(message, args...)
+	l.logger.Log(level, message, args...)
 }
 
 // due says whether a line is to be logged, and how many were not since the last.
