@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/annalsdb/annals/internal/certs"
 )
@@ -31,8 +30,8 @@ func (n *Node) openSecurity() error {
 	if err != nil {
 		return err
 	}
-	if set.ExpiresSoon(time.Now()) {
-		n.logger.Warn("the node's certificate expires soon", "expires", set.Expires)
+	for _, w := range set.Warnings {
+		n.logger.Warn("a certificate needs a look", "file", w.File, "finding", w.Text, "remedy", w.Remedy)
 	}
 	var options certs.StoreOptions
 	if c.ClusterSize > 1 && c.ViaDNS() {
