@@ -119,6 +119,8 @@ type Config struct {
 	// DiskHangTimeout is how long one operation on the disk may take before the node takes no part
 	// in its cluster; 0: follows from LeaderElectionTimeout.
 	DiskHangTimeout time.Duration
+	// ClockTolerance is how far the node's clock may be from those of most members, or behind the log; 0: any clock is right.
+	ClockTolerance time.Duration
 	// UnsafeAllowSurplusNodes lets more nodes join than ClusterSize says.
 	UnsafeAllowSurplusNodes bool
 	// StreamInfoCacheCapacity is the number of streams whose facts are cached; 0: chosen by the node.

@@ -235,6 +235,8 @@ func (c *Config) clusterOptions() []option {
 			doc: "Milliseconds without a sign of the leader after which an election begins."},
 		{name: "DiskHangTimeoutMs", group: g, def: "0", target: durationField(&c.DiskHangTimeout, ms, 0),
 			doc: "Milliseconds that one operation on the disk may take. After them the node takes no part in its cluster until it has returned, so that another one leads. At least LeaderElectionTimeoutMs. 0: twice that, at least 2000."},
+		{name: "ClockToleranceSec", group: g, def: "60", target: durationField(&c.ClockTolerance, time.Second, 0),
+			doc: "Seconds that this node's clock may differ from those of most members, or be behind the newest event of the log. Beyond them /health/ready is 503, and a leader hands over. 0: any clock is right."},
 		{name: "UnsafeAllowSurplusNodes", group: g, def: "False", target: boolField(&c.UnsafeAllowSurplusNodes),
 			doc: "Let more nodes join than ClusterSize says. UNSAFE: data may be lost."},
 		{name: "StreamInfoCacheCapacity", group: g, def: "0", target: intField(&c.StreamInfoCacheCapacity, 0, math.MaxInt32),

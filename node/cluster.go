@@ -42,8 +42,8 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 			Disk:            n.disk,
 			OnFlush:         func(took time.Duration) { n.store.latencies.Record(latency.WriterFlush, took) },
 		},
-		HangTimeout: c.DiskHangTimeout,
-		HasLog:      n.hasLog, OpenLog: n.materials,
+		HangTimeout: c.DiskHangTimeout, ClockTolerance: c.ClockTolerance, Now: n.opts.Now,
+		HasLog: n.hasLog, OpenLog: n.materials,
 		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,
 		Bind:            endpoint(c.ReplicationIp.String(), c.ReplicationPort),
 		Advertise:       endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
@@ -63,6 +63,9 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 	}
 	if c.GossipPort == 0 && c.GossipPortAdvertiseAs == 0 {
 		o.GossipAdvertise = ""
+	}
+	if c.ClockTolerance == 0 {
+		o.ClockTolerance = -1
 	}
 	if c.CatchUpThrottleMiB == 0 {
 		o.CatchUpRate = -1
@@ -135,7 +138,7 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 	}
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
 	return replication.Materials{
-		FSM: machine, Decider: fsm.NewDecider(log, time.Now), Log: log,
+		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log,
 		Data: data{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}, nil
 }

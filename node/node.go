@@ -59,6 +59,7 @@ type Options struct {
 	PasswordIterations int
 	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica may take to close.
 	ClosePatience time.Duration
+	Now           func() time.Time // the clock by which events are written and ages are judged, default time.Now
 	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default 128 MiB.
 	DiskReserve int64
 }
@@ -186,6 +187,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 
 // newNode returns a node of which nothing was opened. Its options are complete.
 func newNode(o Options) *Node {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	n := &Node{
 		opts: o, config: o.Config, logger: o.Logger, started: time.Now(),
 		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
@@ -220,7 +224,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 			NoBloom: !c.UseIndexBloomFilters, ExistenceFilterMax: filterSize(c.StreamExistenceFilterSize), SkipVerify: c.SkipIndexVerify,
 		},
 		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
-		SkipVerify: c.SkipDbVerify, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
+		SkipVerify: c.SkipDbVerify, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
 		OnFatal:   n.stopHard,
 		OnSync:    func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
 		OnDamage:  func(error) { n.damaged.Store(true) },

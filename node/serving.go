@@ -41,14 +41,14 @@ func (c cluster) Ready() bool {
 		!c.n.damaged.Load() && log.Failed() == nil
 }
 
-// Unhealthy says what is wrong with this node's disk or data, nothing when all is well.
+// Unhealthy says what is wrong with this node's disk, data or clock, nothing when all is well.
 func (c cluster) Unhealthy() string {
 	cluster := c.n.cluster.Load()
 	if cluster == nil {
 		return ""
 	}
 	doubt, diverged := cluster.Healthy()
-	if err := cmp.Or(cluster.Hangs(), diverged, doubt); err != nil {
+	if err := cmp.Or(cluster.Hangs(), diverged, doubt, cluster.ClockWrong()); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -63,6 +63,11 @@ type ClusterOptions struct {
 	// as one that hangs. Default: twice Replica.ElectionTimeout, at least 2 s.
 	HangTimeout time.Duration
 
+	// ClockTolerance is how far this node's clock may be from those of most members, and behind the
+	// newest event of the log, before it counts as wrong; default 60 s, negative: any clock is right.
+	ClockTolerance time.Duration
+	Now            func() time.Time // this node's clock, default time.Now
+
 	ClientHost   string // where clients reach this node
 	ClientPort   int
 	ClientSecure bool
@@ -77,6 +82,12 @@ func (o *ClusterOptions) EnsureDefaults() {
 	o.Replica.EnsureDefaults()
 	if o.Size == 0 {
 		o.Size = 1
+	}
+	if o.ClockTolerance == 0 {
+		o.ClockTolerance = time.Minute
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.HangTimeout == 0 {
 		// Shorter elections are for quicker networks. Disks do not get quicker by them.
@@ -134,6 +145,9 @@ type Cluster struct {
 	few       atomic.Bool           // fewer voters than a majority of the cluster's size are known
 	removed   atomic.Bool           // the cluster goes on without this node
 
+	clocks clocks
+	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
+
 	poke    chan struct{} // capacity 1: look at the other nodes now
 	pull    *puller
 	metrics *clusterMetrics
@@ -181,6 +195,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 			return nil, err
 		}
 		c.watch()
+		c.owned.Go(func() { c.watchClock(ctx) })
 		return c, nil
 	}
 	prepared, err := c.settle()

@@ -73,7 +73,7 @@ func (c *Cluster) SetPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (c *Cluster) outranked() bool {
-	if c.diverged.Load() != nil {
+	if c.diverged.Load() != nil || c.ClockWrong() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range c.others() {
@@ -160,7 +160,7 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 			return s.Suffrage == raft.Voter && string(s.ID) == m.Node.String()
 		})
 		if ok && voter && time.Since(p.at) < 2*peerTimeout && p.status.Running && p.status.Last+near >= last &&
-			p.status.Applied+near >= last && (p.agrees != disagrees || odd) && !p.status.Full && suits(p.status) {
+			p.status.Applied+near >= last && (p.agrees != disagrees || odd) && !p.status.Full && !p.status.WrongClock && suits(p.status) {
 			list = append(list, p.status)
 		}
 	}
@@ -196,16 +196,21 @@ func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
 	}
 }
 
-// leaveUnfit hands leadership over when this node must not serve its history, or
-// refuses writes for want of space and another does not.
+// stayPace is how long a leader that is not fit goes on when handing over has failed.
+const stayPace = 10 * time.Second
+
+// leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock, or
+// refuses writes for want of space and another does not. What failed is tried again after a
+// while: each try stops the writes for a moment.
 func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l Leadership) {
-	if !l.Leading || c.hangs.Load() != nil || c.readOnly.Load() == nil && c.diverged.Load() == nil || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+	if !l.Leading || c.hangs.Load() != nil || c.readOnly.Load() == nil && c.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Replica.DrainTimeout)
 	defer cancel()
 	if err := c.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
+		c.stayed = time.Now()
 		c.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
 	}
 }

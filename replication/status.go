@@ -39,6 +39,9 @@ type Status struct {
 	HasLog     bool       `json:"hasLog"`
 	Full       bool       `json:"full"` // refuses writes, for want of disk space
 
+	Clock      int64 `json:"clock"`      // Unix time in ns; 0: a version that does not tell
+	WrongClock bool  `json:"wrongClock"` // it is known to be wrong
+
 	Servers []Server `json:"servers"` // raft's configuration
 
 	// At is the chain at the position that was asked for; nil when this log does
@@ -64,6 +67,7 @@ func (c *Cluster) status() Status {
 	s := Status{
 		Node: c.node, Cluster: c.ID(), State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.opts.ReadOnly,
 		LastRecord: -1, Epoch: -1, Full: c.readOnly.Load() != nil,
+		Clock: c.opts.Now().UnixNano(), WrongClock: c.ClockWrong() != nil,
 	}
 	if m := c.materials.Load(); m != nil {
 		s.HasLog, s.Tail = true, m.Log.Tail()
@@ -119,6 +123,8 @@ type peer struct {
 	agrees verdict // whether its log and ours are of one history
 
 	before, mark heardEnd
+
+	ahead time.Duration // its clock, less this node's
 
 	level bool      // its Raft log was as long as this node's
 	moved time.Time // when it was level last, or got entries
@@ -198,6 +204,7 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 	for {
 		c.askPeers(ctx)
 		c.judgeHistories()
+		c.judgeClock()
 		c.noteRemoval()
 		if r := c.replica.Load(); r != nil {
 			c.warn("see who is to lead", r.Rank())
@@ -289,10 +296,11 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 		query = "?at=" + strconv.FormatInt(own.End, 10)
 	}
 	var s Status
+	asked, begun := c.opts.Now(), time.Now()
 	if err := c.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
 		return peer{}, err
 	}
-	p := peer{status: s, at: time.Now(), ours: own.End, level: true}
+	p := peer{status: s, at: time.Now(), ours: own.End, level: true, ahead: clockOffset(s.Clock, asked, time.Since(begun))}
 	p.moved = p.at
 	if r := c.replica.Load(); r != nil {
 		p.level = s.Last >= r.raft.LastIndex()

@@ -1,0 +1,184 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// clockLooks is how many looks in a row must find the same before it counts.
+const clockLooks = 3
+
+// clocks is what is known of this node's clock. Readers of data go by the clock of
+// their node, and what a leader writes bears its time.
+type clocks struct {
+	wrong  atomic.Pointer[error] // why it is the one that is wrong; nil: it is not
+	ahead  atomic.Int64          // while it is: how far it is ahead, below 0: behind; nanoseconds
+	offset atomic.Int64          // the same as looked at last, whether that matters or not
+	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not
+
+	// What follows belongs to the goroutine that looks.
+	now  clockState
+	next clockState // what the last looks found, if it is not now
+	seen int        // so often in a row
+}
+
+type clockState int8
+
+const (
+	clockRight   clockState = iota
+	clockOdd                // most members' clocks agree, and this node's is another
+	clockDiffers            // there are others, and no majority of clocks that agree
+	clockBehind             // of a lone node: behind the log's newest event
+	logAhead                // the log's newest event is later than this clock and those of most members
+)
+
+// agreement is how far most clocks, this node's among them, are ahead of this node's. odd: this
+// node's is not among those that agree within the tolerance, which are more than half. split: no such majority is there.
+// ahead are the others' clocks less this node's.
+func agreement(ahead []time.Duration, tolerance time.Duration) (most time.Duration, odd, split bool) {
+	all := append([]time.Duration{0}, ahead...)
+	slices.Sort(all)
+	split = true
+	for i, first := range all {
+		n := 0
+		for i+n < len(all) && all[i+n]-first <= tolerance {
+			n++
+		}
+		if 2*n <= len(all) {
+			continue
+		}
+		if first <= 0 && all[i+n-1] >= 0 {
+			return all[i+n/2], false, false
+		}
+		most, odd, split = all[i+n/2], true, false
+	}
+	return most, odd, split
+}
+
+// judgeClocks says how this node's clock is to be seen. alone: it is the only node of its cluster.
+func judgeClocks(ahead []time.Duration, behind, tolerance time.Duration, alone bool) (state clockState, most time.Duration) {
+	most, odd, split := agreement(ahead, tolerance)
+	switch {
+	case alone && behind > tolerance:
+		return clockBehind, 0
+	case len(ahead) == 0:
+		return clockRight, 0
+	case odd:
+		return clockOdd, most
+	case split:
+		return clockDiffers, 0
+	case behind > tolerance:
+		return logAhead, 0
+	}
+	return clockRight, 0
+}
+
+// judgeClock compares this node's clock with those of the members that answered of
+// late, and with the log. A clock that is wrong is said once, and once when it is right again.
+func (c *Cluster) judgeClock() {
+	k := &c.clocks
+	var ahead []time.Duration
+	members := c.members()
+	for _, m := range c.others() {
+		if p, ok := c.peers.get(m.Node); ok && p.status.Clock != 0 && members[m.Node.String()] && time.Since(p.at) < 2*peerTimeout {
+			ahead = append(ahead, p.ahead)
+		}
+	}
+	behind := time.Duration(0)
+	if m := c.materials.Load(); m != nil {
+		behind = time.Duration(m.Log.Tail().Time - c.opts.Now().UnixNano())
+	}
+	k.behind.Store(int64(behind))
+	middle := append([]time.Duration{0}, ahead...)
+	slices.Sort(middle)
+	k.offset.Store(-int64(middle[len(middle)/2]))
+	tolerance := c.opts.ClockTolerance
+	if tolerance <= 0 {
+		return
+	}
+	if k.now != clockRight {
+		tolerance -= tolerance / 4 // Right again is what is so by more than a little.
+	}
+	state, most := judgeClocks(ahead, behind, tolerance, c.opts.Size == 1)
+	if state == k.now {
+		k.seen = 0
+		return
+	}
+	if k.seen == 0 || state != k.next {
+		k.next, k.seen = state, 0
+	}
+	if k.seen++; k.seen < clockLooks {
+		return
+	}
+	k.now, k.seen = state, 0
+	c.sayClock(state, -most, behind, len(ahead)+1)
+}
+
+// sayClock makes what was found of this node's clock known.
+func (c *Cluster) sayClock(state clockState, ahead, behind time.Duration, members int) {
+	var wrong error
+	switch state {
+	case clockRight:
+		c.logger.Info("this node's clock is right again: it agrees with those of most members and with the log")
+	case clockOdd:
+		where := "ahead of"
+		if ahead < 0 {
+			where = "behind"
+		}
+		wrong = fmt.Errorf("this node's clock is %v %s those of most of the %d members that answer: set it right", ahead.Abs().Round(time.Second), where, members)
+	case clockBehind:
+		wrong = fmt.Errorf("this node's clock is %v behind the newest event of its log: set it right; if it is right, it was wrong when that event was written, "+
+			"and ClockToleranceSec 0 has that accepted: events bear the time of the newest until the clock has reached it", behind.Round(time.Second))
+	case clockDiffers:
+		c.logger.Error("the clocks of the members differ, and there is no majority that agrees: set them right", "members", members, "tolerance", c.opts.ClockTolerance)
+	case logAhead:
+		c.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
+	}
+	c.clocks.ahead.Store(0)
+	if wrong == nil {
+		c.clocks.wrong.Store(nil)
+		return
+	}
+	c.clocks.ahead.Store(int64(ahead))
+	c.clocks.wrong.Store(&wrong)
+	c.logger.Error(wrong.Error())
+}
+
+// watchClock looks at the clock of a node that has no others to ask.
+func (c *Cluster) watchClock(ctx context.Context) {
+	for {
+		c.judgeClock()
+		if waitSome(ctx, peerPace, nil) != nil {
+			return
+		}
+	}
+}
+
+// ClockWrong returns why this node's clock is the one that is wrong, nil when it is not known to be.
+func (c *Cluster) ClockWrong() error {
+	if wrong := c.clocks.wrong.Load(); wrong != nil {
+		return *wrong
+	}
+	return nil
+}
+
+// Now is this node's clock, less what it is ahead of most members' when it is the one that is wrong.
+func (c *Cluster) Now() time.Time {
+	return c.opts.Now().Add(-time.Duration(max(0, c.clocks.ahead.Load())))
+}
+
+// clockOffset is how far another node's clock is ahead, given its answer and when it was
+// asked. The answer may have been made at any moment in between: what that may explain does not count.
+func clockOffset(theirs int64, asked time.Time, took time.Duration) time.Duration {
+	between := time.Duration(theirs - asked.Add(took/2).UnixNano())
+	switch slack := took / 2; {
+	case between > slack:
+		return between - slack
+	case between < -slack:
+		return between + slack
+	}
+	return 0
+}

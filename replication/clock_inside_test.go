@@ -1,0 +1,62 @@
+package replication
+
+import (
+	"testing"
+	"time"
+)
+
+// Who is wrong is what most clocks say, this node's among them. Nobody is where there is no majority.
+func TestJudgeClocks(t *testing.T) {
+	const s, tolerance = time.Second, time.Minute
+	for _, c := range []struct {
+		name   string
+		ahead  []time.Duration
+		behind time.Duration
+		alone  bool
+		want   clockState
+		most   time.Duration
+	}{
+		{name: "nobody answers", want: clockRight},
+		{name: "nobody answers, and the log is ahead", behind: 90 * s, want: clockRight},
+		{name: "all agree", ahead: []time.Duration{s, -s}, want: clockRight},
+		{name: "at the tolerance", ahead: []time.Duration{60 * s, 60 * s}, want: clockRight},
+		{name: "the others are ahead", ahead: []time.Duration{61 * s, 62 * s}, want: clockOdd, most: 62 * s},
+		{name: "the others are behind", ahead: []time.Duration{-61 * s, -62 * s}, want: clockOdd, most: -61 * s},
+		{name: "another one is odd", ahead: []time.Duration{3600 * s, s}, want: clockRight},
+		{name: "another one is odd, two do not answer", ahead: []time.Duration{3600 * s, s, -s, 2 * s}, want: clockRight},
+		{name: "two of five are odd, this among them", ahead: []time.Duration{s, 3600 * s, 3601 * s, 3602 * s}, want: clockOdd, most: 3601 * s},
+		{name: "two", ahead: []time.Duration{3600 * s}, want: clockDiffers},
+		{name: "two and two", ahead: []time.Duration{s, 3600 * s, 3601 * s}, want: clockDiffers},
+		{name: "all differ", ahead: []time.Duration{-3600 * s, 3600 * s}, want: clockDiffers},
+		{name: "a row in which neighbours agree", ahead: []time.Duration{50 * s, 100 * s}, want: clockRight},
+		{name: "most agree, and the log is ahead", ahead: []time.Duration{s, -s}, behind: 3600 * s, want: logAhead},
+		{name: "odd, and the log is ahead", ahead: []time.Duration{3600 * s, 3600 * s}, behind: 3600 * s, want: clockOdd, most: 3600 * s},
+		{name: "alone", alone: true, behind: -3600 * s, want: clockRight},
+		{name: "alone, at the tolerance", alone: true, behind: 60 * s, want: clockRight},
+		{name: "alone, behind the log", alone: true, behind: 61 * s, want: clockBehind},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got, most := judgeClocks(c.ahead, c.behind, tolerance, c.alone); got != c.want || most != c.most {
+				t.Errorf("%d, %v; want %d, %v", got, most, c.want, c.most)
+			}
+		})
+	}
+}
+
+// What the time of a question and its answer may explain does not count.
+func TestClockOffset(t *testing.T) {
+	asked := time.Unix(1000, 0)
+	for _, c := range []struct{ theirs, took, want time.Duration }{
+		{1000 * time.Second, 0, 0},
+		{1010 * time.Second, 0, 10 * time.Second},
+		{990 * time.Second, 0, -10 * time.Second},
+		{1010 * time.Second, 4 * time.Second, 6 * time.Second},
+		{990 * time.Second, 4 * time.Second, -10 * time.Second},
+		{1003 * time.Second, 4 * time.Second, 0},
+		{1000 * time.Second, 4 * time.Second, 0},
+	} {
+		if got := clockOffset(int64(c.theirs), asked, c.took); got != c.want {
+			t.Errorf("%v after %v: %v, want %v", c.theirs, c.took, got, c.want)
+		}
+	}
+}
