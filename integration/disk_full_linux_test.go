@@ -215,3 +215,53 @@ func TestDiskFilledUp(t *testing.T) {
 		})
 	}
 }
+
+// TestIndexDiskNearlyFull: an index on a volume of its own has writes refused when that is
+// nearly full, the volume is named, and a node that was filled up starts and goes on.
+func TestIndexDiskNearlyFull(t *testing.T) {
+	t.Parallel()
+	dir, db := smallDisk(t), t.TempDir()
+	index := filepath.Join(dir, "index")
+	options := []string{"--index", index, "--max-mem-table-size", "100"}
+	node := testkit.StartNode(t, db, options...)
+	l := &ledger{}
+	n := 0
+	write := func() (testkit.Response, error) {
+		n++
+		return tryWrite(t.Context(), t, node, l, bigEvent(n))
+	}
+	for range 150 {
+		if answer, err := write(); err != nil || answer.Status != http.StatusCreated {
+			t.Fatalf("write %d: %s, %v", n, answer, err)
+		}
+	}
+	filler := occupy(t, dir, diskReserve/2)
+	refused := func() {
+		t.Helper()
+		testkit.Eventually(t, settleLimit, func() error {
+			if answer, err := write(); err != nil || answer.Status != http.StatusServiceUnavailable {
+				return fmt.Errorf("a write gets %s, %v", answer, err)
+			}
+			return nil
+		})
+		if !strings.Contains(node.Output(), "the disk is nearly full: writes are refused: folder="+index) {
+			t.Errorf("the volume is not named:\n%s", node.Output())
+		}
+		l.checkNode(t, node)
+	}
+	refused()
+	node.Kill()
+	remove(t, filler)
+	filler = occupy(t, dir, 0) // to the last byte
+	node = testkit.StartNode(t, db, options...)
+	refused()
+	remove(t, filler)
+	testkit.Eventually(t, settleLimit, func() error {
+		if answer, err := write(); err != nil || answer.Status != http.StatusCreated {
+			return fmt.Errorf("with %d bytes free a write gets %s, %v", free(t, dir), answer, err)
+		}
+		return nil
+	})
+	l.checkNode(t, node)
+	node.Stop()
+}

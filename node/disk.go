@@ -11,13 +11,13 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// diskGuard refuses writes while the volume of the data folder is nearly full,
+// diskGuard refuses writes while a volume that the node writes to is nearly full,
 // so that the node never finds out by a failed write, which would end it. Reads go on.
 // Below half of the reserve a node takes no more entries from a leader either, and lags
 // until there is space again.
 type diskGuard struct {
 	fs      vfs.FS
-	dir     string
+	dirs    []string // one on each volume, or several
 	reserve int64
 	logger  hclog.Logger
 	refuse  func(reason error) // writes of clients; nil: accept again
@@ -40,14 +40,14 @@ func (g *diskGuard) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		free, err := g.fs.Free(g.dir)
+		dir, free, err := g.least()
 		switch {
 		case err != nil:
 			g.logger.Warn("free space cannot be read", "error", err)
 		case !refusing && free < g.reserve:
 			refusing = true
-			g.logger.Error("the disk is nearly full: writes are refused", "free", free, "reserve", g.reserve)
-			g.refuse(fmt.Errorf("%w: %d bytes free, %d are kept in reserve", event.ErrDiskFull, free, g.reserve))
+			g.logger.Error("the disk is nearly full: writes are refused", "folder", dir, "free", free, "reserve", g.reserve)
+			g.refuse(fmt.Errorf("%w: %d bytes free for %s, %d are kept in reserve", event.ErrDiskFull, free, dir, g.reserve))
 		case refusing && free > g.reserve+g.reserve/4:
 			refusing = false
 			g.logger.Info("there is space on the disk again: writes are accepted", "free", free)
@@ -62,4 +62,18 @@ func (g *diskGuard) run(ctx context.Context) {
 		}
 		timer.Reset(next)
 	}
+}
+
+// least returns the folder with the least free space.
+func (g *diskGuard) least() (dir string, free int64, err error) {
+	for i, one := range g.dirs {
+		bytes, err := g.fs.Free(one)
+		if err != nil {
+			return "", 0, err
+		}
+		if i == 0 || bytes < free {
+			dir, free = one, bytes
+		}
+	}
+	return dir, free, nil
 }

@@ -45,6 +45,10 @@ type Options struct {
 	Certificates *certs.Set
 	Stats        *stats.Registry // where figures are registered; default: one of the node's own
 
+	// LinesDropped is how many lines of the log were dropped because what they are
+	// written to did not take them. Default: none ever.
+	LinesDropped func() uint64
+
 	// Reload reads the configuration again when a client asks for it and takes over
 	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
 	Reload func()
@@ -130,6 +134,10 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if o.Stats == nil {
 		o.Stats = new(stats.Registry)
 	}
+	if o.LinesDropped != nil {
+		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Lines of the log that were dropped because what they are written to did not take them.",
+			func() float64 { return float64(o.LinesDropped()) })
+	}
 	if o.Settings == nil {
 		o.Settings = o.Config.Values
 	}
@@ -173,7 +181,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	n.owned.Go(func() { n.figures.run(n.running) })
 	n.scavenge.start()
 	if !n.config.MemDb {
-		guard := diskGuard{fs: o.FS, dir: n.config.Db, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
+		guard := diskGuard{fs: o.FS, dirs: []string{n.config.Db, n.config.Index}, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
 		n.owned.Go(func() { guard.run(n.running) })
 	}
 	if n.config.ClusterSize == 1 {

@@ -97,7 +97,9 @@ func runDev(ctx context.Context, o devOptions, stdout, stderr io.Writer, exit fu
 		return err
 	}
 	c := &devCluster{o: o, dir: o.db, stderr: stderr, exit: exit}
-	c.logger = hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.LevelFromString(o.logLevel), Output: stderr})
+	logs := newSink(stderr, func(dropped int) { complain(stderr, fmt.Errorf("%d lines of the log were dropped", dropped)) })
+	defer logs.close()
+	c.logger = hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.LevelFromString(o.logLevel), Output: logs})
 	if c.dir == "" {
 		if c.dir, err = os.MkdirTemp("", "annals-dev-"); err != nil {
 			return err

@@ -24,6 +24,7 @@ type processLog struct {
 	// console complains about the log file.
 	console hclog.Logger
 	file    *logFile // nil: none
+	sinks   []*sink  // what is written to, each by itself
 }
 
 // newLogger makes the process's log. A log file that cannot be written for want
@@ -39,8 +40,18 @@ func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 			TimeFn: func() time.Time { return time.Now().UTC() },
 		})
 	}
-	l := &processLog{fileOnly: hclog.NewNullLogger(), console: format(stderr, hclog.Warn)}
-	output := stderr
+	l := &processLog{fileOnly: hclog.NewNullLogger()}
+	behind := func(out io.Writer) *sink {
+		own := format(out, hclog.Warn)
+		s := newSink(out, func(dropped int) {
+			own.Warn("lines of the log were dropped: what they are written to did not take them", "lines", dropped)
+		})
+		l.sinks = append(l.sinks, s)
+		return s
+	}
+	console := behind(stderr)
+	l.console = format(console, hclog.Warn)
+	var output io.Writer = console
 	if c.Log != "" && !c.DisableLogFile {
 		f, err := openLogFile(logFileOptions{
 			Dir:      c.Log,
@@ -54,23 +65,43 @@ func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 			Recovered: func(lost int) { l.console.Warn("the log file is as it should be again", "linesLost", lost) },
 		})
 		if err != nil && !errors.Is(err, syscall.ENOSPC) {
+			l.close()
 			return nil, fmt.Errorf("log file: %w", err)
 		}
-		l.file, l.fileOnly, output = f, format(f, hclog.Error), tee{stderr, f}
+		file := behind(f)
+		l.file, l.fileOnly, output = f, format(file, hclog.Error), tee{console, file}
 	}
 	l.Logger = format(output, hclogLevel(c.LogLevel))
 	return l, nil
 }
 
-// close finishes the log file. That it could not be is told, and nothing more:
-// the node has ended in order.
+// close writes what waits and finishes the log file. That it could not be is told, and nothing more:
+// the node has ended in order. It returns in seconds whatever takes the lines.
 func (l *processLog) close() {
-	if l.file == nil {
-		return
+	l.flush()
+	if l.file != nil {
+		if err := briefly(l.file.Close); err != nil {
+			l.console.Warn("the log file was not closed", "error", err)
+		}
 	}
-	if err := l.file.Close(); err != nil {
-		l.console.Warn("the log file was not closed", "error", err)
+	for _, s := range l.sinks {
+		s.close()
 	}
+}
+
+// flush waits a moment for what was logged to be written.
+func (l *processLog) flush() {
+	for _, s := range l.sinks {
+		s.flush()
+	}
+}
+
+// dropped is how many lines were dropped because nobody took them.
+func (l *processLog) dropped() (n uint64) {
+	for _, s := range l.sinks {
+		n += s.droppedLines()
+	}
+	return n
 }
 
 // tee writes every line to both, whatever becomes of it at the other: io.MultiWriter

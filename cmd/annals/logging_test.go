@@ -24,6 +24,7 @@ func openLog(t *testing.T, c *config.Config) (*processLog, *lockedBuffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(l.close)
 	return l, stderr
 }
 
@@ -62,6 +63,7 @@ func TestLineOfTheLog(t *testing.T) {
 		c.LogConsoleFormat = format
 		l, stderr := openLog(t, c)
 		l.Named("raft").With("node", "n1").Warn("heard", "term", 2)
+		l.flush()
 		if !regexp.MustCompile(want).MatchString(stderr.String()) {
 			t.Errorf("%s: %q", format, stderr)
 		}
@@ -103,6 +105,7 @@ func TestOneLinePerEvent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			plain, stderr := openLog(t, config.Default())
 			c.log(plain)
+			plain.flush()
 			_, line, _ := strings.Cut(stderr.String(), "Z ")
 			if line != c.plain+"\n" {
 				t.Errorf("got  %s\nwant %s", line, c.plain)
@@ -112,6 +115,7 @@ func TestOneLinePerEvent(t *testing.T) {
 			g.LogConsoleFormat = config.LogFormatJSON
 			machine, stderr := openLog(t, g)
 			c.log(machine)
+			machine.flush()
 			text, ok := strings.CutSuffix(stderr.String(), "\n")
 			if !ok || strings.Contains(text, "\n") || !json.Valid([]byte(text)) {
 				t.Errorf("JSON: %q", stderr)
@@ -129,6 +133,7 @@ func TestLevelReachesSubLoggers(t *testing.T) {
 		for _, sub := range subs {
 			sub.Debug("x")
 		}
+		l.flush()
 		return strings.Count(stderr.String(), "\n") - before
 	}
 	for _, level := range []struct {

@@ -34,12 +34,17 @@ func run(args []string, stdout, stderr io.Writer, start nodeCommand) int {
 	return exitCode(stderr, err)
 }
 
-// complain prints an error, each of its lines on one of ours.
+// complain prints an error, each of its lines on one of ours. The process is about to
+// end, and a pipe that nobody reads must not keep it from that.
 func complain(stderr io.Writer, err error) {
-	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
-		// Nobody is left to tell when standard error is closed.
-		_, _ = fmt.Fprintf(stderr, "annals: %s\n", line)
-	}
+	// Nobody is left to tell when standard error is closed.
+	_ = briefly(func() (broken error) {
+		for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+			_, e := fmt.Fprintf(stderr, "annals: %s\n", line)
+			broken = errors.Join(broken, e)
+		}
+		return broken
+	})
 }
 
 // withCommand lets options without a command mean the command node, which is

@@ -115,7 +115,11 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	stopping, stop := context.WithCancel(context.Background())
 	defer stop()
 	reload := newReloader(c, func() (*config.Config, error) { return h.load(args) }, logger)
-	watch := h.watchSignals(stop, reload.run, logger)
+	exit := func() {
+		logger.flush()
+		h.exit(1)
+	}
+	watch := h.watchSignals(stop, reload.run, exit, logger)
 	defer watch.end()
 
 	n, err := h.open(stopping, node.Options{
@@ -127,10 +131,12 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		OnFatal: func(err error) {
 			// What was acknowledged is on disk. After a failed write nothing more
 			// may be, so the process ends here without closing anything.
+			logger.flush()
 			complain(h.stderr, err)
 			logger.fileOnly.Error("the node ends at once", "error", err)
-			h.exit(1)
+			exit()
 		},
+		LinesDropped: logger.dropped,
 	})
 	switch {
 	case err != nil && stopping.Err() != nil && errors.Is(err, context.Canceled):
@@ -139,7 +145,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	case err != nil:
 		return err
 	}
-	if err := announce(h.stdout, n.URL()); err != nil {
+	if err := briefly(func() error { return announce(h.stdout, n.URL()) }); err != nil {
 		logger.Warn("standard output cannot be written", "error", err)
 	}
 	select {
@@ -179,7 +185,7 @@ type signalWatch struct {
 
 // watchSignals calls stop at the first signal that ends the process and leaves
 // at once at the second.
-func (h *host) watchSignals(stop, reload func(), logger hclog.Logger) *signalWatch {
+func (h *host) watchSignals(stop, reload, exit func(), logger hclog.Logger) *signalWatch {
 	w := &signalWatch{quit: make(chan struct{})}
 	w.wg.Go(func() {
 		stopping := false
@@ -193,7 +199,7 @@ func (h *host) watchSignals(stop, reload func(), logger hclog.Logger) *signalWat
 					w.wg.Go(reload) // Beside us: the next signal may be one that ends the process.
 				case stopping:
 					complain(h.stderr, errForced)
-					h.exit(1)
+					exit()
 				default:
 					stopping = true
 					logger.Info("stopping", "signal", s.String())

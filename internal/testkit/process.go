@@ -45,6 +45,8 @@ type Command struct {
 	Env   []string // added to that of the test, less what configures a node
 	Dir   string   // working directory, default: a new empty one
 	Quiet bool     // do not show the output when the test fails
+
+	Stderr *os.File // where standard error goes; default: Process.Stderr has it
 }
 
 // Launch starts a process and does not wait for anything.
@@ -62,6 +64,9 @@ func Launch(t testing.TB, c Command) *Process {
 	p.cmd.Dir = c.Dir
 	p.cmd.Env = append(environment(), c.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if c.Stderr != nil {
+		p.cmd.Stderr = c.Stderr
+	}
 	p.cmd.SysProcAttr = processAttributes()
 	// Whoever inherited the output keeps nobody waiting for long.
 	p.cmd.WaitDelay = 5 * time.Second

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/config"
+)
+
+// stuck is a place that takes nothing until it is released.
+type stuck struct {
+	lockedBuffer
+	release chan struct{}
+}
+
+func (s *stuck) Write(line []byte) (int, error) {
+	<-s.release
+	return s.lockedBuffer.Write(line)
+}
+
+// TestSinkThatTakesNothing: nobody waits for it, what finds no room is counted and told of
+// in its place, and what came before is written in order.
+func TestSinkThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &stuck{release: make(chan struct{})}
+		var s *sink
+		s = newSink(out, func(dropped int) { fmt.Fprintf(out, "dropped %d\n", dropped) })
+		line := []byte(strings.Repeat("x", 1<<10-1) + "\n")
+		log := func(n int) {
+			for range n {
+				if _, err := s.Write(line); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		log(1)
+		synctest.Wait() // It is being written.
+		log(1024 + 7)
+		if got := s.droppedLines(); got != 7 {
+			t.Errorf("%d lines dropped, want 7", got)
+		}
+		begun := time.Now()
+		s.flush()
+		if took := time.Since(begun); took != sinkPatience {
+			t.Errorf("flush took %s", took)
+		}
+		close(out.release)
+		s.flush()
+		log(1)
+		s.close()
+		s.close()
+		lines := strings.SplitAfter(out.String(), "\n")
+		if len(lines) != 1025+1+1+1 || lines[1025] != "dropped 7\n" || lines[1026] != string(line) {
+			t.Errorf("%d lines, the one in place of those that were dropped: %.40q", len(lines), lines[min(1025, len(lines)-1)])
+		}
+		log(1) // too late, and no harm
+	})
+}
+
+// TestLogIntoAFullPipe: with both places of the log stuck, logging and the end of the process
+// keep nobody waiting.
+func TestLogIntoAFullPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(r.Close(), w.Close()) }()
+	c := config.Default()
+	c.Log = t.TempDir()
+	l, err := newLogger(c, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 30_000 {
+			l.Info(strings.Repeat("x", 100))
+		}
+		complain(w, errors.New("the end"))
+		l.close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Minute):
+		t.Fatal("it waits for the pipe")
+	}
+	if l.dropped() == 0 {
+		t.Error("nothing was dropped")
+	}
+}
