@@ -40,6 +40,7 @@ var (
 	allowHeaders = []string{"Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
 		"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
 		"ES-ResolveLinkTos, ES-RequiresMaster"}
+	// ES-Position is in the list because the contract has it there: answers of projections alone carry it.
 	exposeHeaders = []string{"Location, ES-Position, ES-CurrentVersion"}
 	noMethods     = []string{""}
 	varyAccept    = []string{keyAccept}
