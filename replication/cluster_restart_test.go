@@ -126,6 +126,16 @@ func TestRule14LostStateMakesANewNode(t *testing.T) {
 		}
 		eventually(t, "the old id is gone", func() bool { return len(h.leader().servers()) == 3 })
 	}
+	// Erasing does not reach there, and does not pretend to.
+	for _, n := range h.nodes {
+		if err := n.cluster.Load().EraseLog(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		left := n.setAside("lost")
+		if said := strings.Contains(n.lines.String(), "may hold what is erased"); said != (len(left) > 0) {
+			t.Errorf("node %s has %v, and says that they may hold what is erased: %v", n.name, left, said)
+		}
+	}
 }
 
 // files lists a folder, nothing if it is not there.
