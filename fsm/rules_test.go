@@ -1,10 +1,12 @@
 package fsm_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -58,6 +60,41 @@ func TestRule02DecidedOnWhatWasApplied(t *testing.T) {
 	// Decided again, on what is applied now, they fit, one behind the other.
 	redone := entriesOf(l, appending("s", 1, 2), appending("s", 2, 3))
 	mustAnswer(t, l.m.ApplyBatch(commands(second.Index+1, 1, redone...)), "ok ok")
+}
+
+// The end is not taken when the entry is sealed: what was applied since the first fact was
+// read, by a leader that this node does not know of yet, would be contradicted, and fit.
+func TestRule02EndIsTakenBeforeFacts(t *testing.T) {
+	for name, decided := range map[string]func(l *leader){
+		"after a reset": func(*leader) {},
+		"behind an entry in flight": func(l *leader) {
+			l.write(appending("s", 0, 7))
+			l.seal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLeader(t)
+			l.write(appending("s", -2, 1))
+			l.flush()
+			decided(l)
+			l.write(appending("t", -1, 2)) // t has nothing
+			// Another leader's entry is applied before it is sealed.
+			mustAnswer(t, l.m.ApplyBatch([]*raft.Log{l.command(entriesOf(l, appending("t", -1, 9))[0])}), "ok")
+			l.seal()
+			var batch []*raft.Log
+			for _, e := range l.sealed {
+				batch = append(batch, l.command(e))
+			}
+			for i, answer := range l.m.ApplyBatch(batch) {
+				if err, _ := answer.(error); !errors.Is(err, event.ErrEntryRefused) {
+					t.Errorf("entry %d of %d: %v, expected that it is refused", i, len(batch), answer)
+				}
+			}
+			if n := len(l.all()); n != 2 {
+				t.Errorf("%d records, expected 2", n)
+			}
+		})
+	}
 }
 
 // A node that is to refuse an entry of a leader which had applied more than this node

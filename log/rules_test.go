@@ -1,9 +1,11 @@
 package eventlog
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -68,4 +70,55 @@ func TestRule08LostFooterIsWritten(t *testing.T) {
 		t.Errorf("the log ends at %d", l.Tail().End)
 	}
 	closeLog(t, l)
+}
+
+// The Raft index rises from frame to frame, and neither term nor time fall. A frame that is
+// whole, stands where it belongs and has the right chain is of another history all the same.
+func TestRule08FrameThatDoesNotFollowIsCut(t *testing.T) {
+	for name, change := range map[string]func(tr *trailer, before event.Tail){
+		"index stays":    func(tr *trailer, before event.Tail) { tr.index = before.Index },
+		"index falls":    func(tr *trailer, before event.Tail) { tr.index = before.Index - 1 },
+		"term falls":     func(tr *trailer, before event.Tail) { tr.term = before.Term - 1 },
+		"time falls":     func(tr *trailer, before event.Tail) { tr.time = before.Time - 1 },
+		"another chain":  func(tr *trailer, _ event.Tail) { tr.chain[0]++ },
+		"another length": func(tr *trailer, _ event.Tail) { tr.length--; tr.first++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := madeLog(t, func(m *model) { m.term = 2; m.someFrames(3, false) })
+			before, last := m.frames[1].tail, m.frames[2]
+			edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte {
+				end := headerSize + int(last.tail.End)
+				tr := item(b[end-trailerSize : end]).trailer()
+				change(&tr, before)
+				return append(b[:end-trailerSize], tr.append(nil)...)
+			})
+			forget(t, fsys, m, 1)
+			l := mustOpen(t, testOptions(fsys))
+			verify(t, l, m.frames[:2], nil)
+			if l.Tail() != before {
+				t.Errorf("the log ends at %+v, expected %+v", l.Tail(), before)
+			}
+			closeLog(t, l)
+		})
+	}
+}
+
+func TestRule08FrameThatDoesNotFollowIsNotAppended(t *testing.T) {
+	for name, change := range map[string]func(f *Frame){
+		"index stays": func(f *Frame) { f.Index-- },
+		"term falls":  func(f *Frame) { f.Term-- },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			m.term = 2
+			m.someFrames(3, false)
+			l := mustOpen(t, testOptions(vfs.NewMem()))
+			write(t, l, m.frames[:2]...)
+			f := m.frames[2].Frame
+			change(&f)
+			if err := errors.Join(l.Append(f), l.Commit()); err == nil || l.Failed() == nil {
+				t.Errorf("a frame of index %d and term %d was appended behind %+v", f.Index, f.Term, l.Tail())
+			}
+		})
+	}
 }

@@ -249,6 +249,21 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 	}
 }
 
+// raft counts entries, which are of any size: manifests follow bytes too.
+func TestRule10ManifestsFollowBytes(t *testing.T) {
+	t.Parallel()
+	y := newToy()
+	o := toyOptions(y, "", replication.BoltDB)
+	o.SnapshotEntries, o.SnapshotBytes = 1<<40, 1_000
+	r := open(t, o)
+	stream := strings.Repeat("s", 200)
+	for i := range int64(10) {
+		write(t, r, stream, i-1, i)
+	}
+	eventually(t, "a manifest for 2,000 bytes", func() bool { return r.Stats().Manifests > 0 })
+	closeReplica(t, r)
+}
+
 // After erasing, nothing that is applied is left in any file of the Raft log: what was
 // erased from the event log must not live on there.
 func TestRule21EraseLog(t *testing.T) {
