@@ -10,7 +10,7 @@ import (
 // commitPace is the least time between two commits that a follower is sent: behind
 // another one a commit waits for a message of raft that carries it. As long as writes follow each
 // other closely, we send nothing.
-const commitPace = 2 * time.Millisecond
+const commitPace = 5 * time.Millisecond
 
 // commits has followers learn of a commit at once. raft sends a commit along with
 // its next message, which on an idle cluster is due after 50 to 100 ms.
