@@ -28,8 +28,7 @@ func (s *stuck) Write(line []byte) (int, error) {
 func TestSinkThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{release: make(chan struct{})}
-		var s *sink
-		s = newSink(out, func(dropped int) { fmt.Fprintf(out, "dropped %d\n", dropped) })
+		s := newSink(out, func(dropped int) { fmt.Fprintf(out, "dropped %d\n", dropped) })
 		line := []byte(strings.Repeat("x", 1<<10-1) + "\n")
 		log := func(n int) {
 			for range n {

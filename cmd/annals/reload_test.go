@@ -92,10 +92,13 @@ func TestHangupReloads(t *testing.T) {
 	<-reading
 	w.signals <- syscall.SIGHUP
 	testkit.Eventually(t, eventually, func() error { return w.logged("another request for it is ignored") })
-	o.Reload() // As by a client: it returns at once, because it is ignored as well.
-	if got := strings.Count(w.err.String(), "another request for it is ignored"); got != 2 {
-		t.Errorf("%d requests were ignored, want 2", got)
-	}
+	o.Reload()                                       // As by a client: it returns at once, because it is ignored as well.
+	testkit.Eventually(t, eventually, func() error { // The log is written behind us.
+		if got := strings.Count(w.err.String(), "another request for it is ignored"); got != 2 {
+			return fmt.Errorf("%d requests were ignored, want 2", got)
+		}
+		return nil
+	})
 	w.signals <- syscall.SIGTERM
 	testkit.Eventually(t, eventually, func() error { return w.logged(`"@message":"stopped"`) })
 	close(goOn)
