@@ -251,7 +251,6 @@ func (m *member) backup() (dir string) {
 	t := m.cluster.t
 	t.Helper()
 	dir = t.TempDir()
-	awaitCheckpoint(t, m.Client, m.db())
 	copyLive(t, m.db(), dir, func() {})
 	return dir
 }

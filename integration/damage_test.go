@@ -1,13 +1,9 @@
 package integration_test
 
 import (
-	"encoding/binary"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -163,7 +159,6 @@ func TestCopyOfLiveNode(t *testing.T) {
 	within(t, settleLimit, "acknowledgements before the copy", load.ledger.after(300))
 
 	acked := load.ledger.acknowledgedSoFar()
-	awaitCheckpoint(t, node.Client, dir)
 	copyLive(t, dir, to, func() {
 		within(t, settleLimit, "acknowledgements during the copy", load.ledger.after(100))
 	})
@@ -197,7 +192,6 @@ func TestCopyOfQuietNode(t *testing.T) {
 	dir, to := t.TempDir(), t.TempDir()
 	node := testkit.StartNode(t, dir)
 	l := fill(t, node, 6, 2)
-	awaitCheckpoint(t, node.Client, dir)
 	copyLive(t, dir, to, func() {})
 	restored := testkit.StartNode(t, to)
 	l.checkNode(t, restored)
@@ -218,7 +212,6 @@ func TestRestoreInPlace(t *testing.T) {
 			option := "--raft-log-store=" + store
 			node := testkit.StartNode(t, dir, option)
 			l := fill(t, node, 6, 2)
-			awaitCheckpoint(t, node.Client, dir)
 			copyLive(t, dir, copied, func() {})
 			mustAppend(t, node, "to-be-taken-back", -1, 3)
 			node.Kill()
@@ -254,44 +247,6 @@ func copyLive(t *testing.T, dir, to string, meanwhile func()) {
 	if err := copyFile(filepath.Join(to, "chaser.chk"), filepath.Join(to, "truncate.chk")); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// awaitCheckpoint waits until the checkpoint that a restored copy is cut at has
-// passed all that is acknowledged by now. It follows within seconds.
-func awaitCheckpoint(t *testing.T, node *testkit.Client, dir string) {
-	t.Helper()
-	end := logEnd(t, node)
-	testkit.Eventually(t, settleLimit, func() error {
-		data, err := os.ReadFile(filepath.Join(dir, "chaser.chk"))
-		if err != nil {
-			return err
-		}
-		if len(data) != 8 {
-			return fmt.Errorf("chaser.chk has %d bytes", len(data))
-		}
-		if chaser := int64(binary.LittleEndian.Uint64(data)); chaser < end {
-			return fmt.Errorf("chaser.chk stands at %d, acknowledged were events before %d", chaser, end)
-		}
-		return nil
-	})
-}
-
-// logEnd returns a position of the log behind all that is acknowledged by now.
-func logEnd(t *testing.T, node *testkit.Client) int64 {
-	t.Helper()
-	feed, ok, err := node.ReadFeed(t.Context(), "/streams/%24all/head/backward/1", nil)
-	if err != nil || !ok {
-		t.Fatalf("read the head of all events: %v", err)
-	}
-	position := regexp.MustCompile(`/([0-9A-Fa-f]{16})[0-9A-Fa-f]{16}/forward/`).FindStringSubmatch(feed.Link("previous"))
-	if position == nil {
-		t.Fatalf("no position in %q", feed.Link("previous"))
-	}
-	end, err := strconv.ParseInt(position[1], 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return end
 }
 
 func copyInto(t *testing.T, path, dir string) {

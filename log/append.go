@@ -169,6 +169,11 @@ func (l *Log) commit() error {
 	if err := l.writeBuffer(); err != nil {
 		return err
 	}
+	// Before the index and anybody else can know of the events: a copy that begins after that
+	// has them, and no index that is copied before is ahead of it.
+	if err := l.chk.chaser.put(a.tail.End); err != nil {
+		return err
+	}
 	if err := l.index.Add(a.entries, a.tail.End); err != nil {
 		return fmt.Errorf("index: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 // new one.
 const (
 	writerCheckpoint   = "writer.chk"   // end of the log that is known to be durable
-	chaserCheckpoint   = "chaser.chk"   // position up to which the log is applied and indexed
+	chaserCheckpoint   = "chaser.chk"   // position up to which the log is applied and indexed, durable or not
 	epochCheckpoint    = "epoch.chk"    // first position of the newest term, -1 when there is none
 	proposalCheckpoint = "proposal.chk" // highest term seen, -1 when there is none
 	truncateCheckpoint = "truncate.chk" // -1, or where to cut the log at the next start
@@ -60,15 +60,28 @@ func (c *checkpoint) set(value int64) error {
 	if value == c.value && c.written {
 		return nil
 	}
+	if err := c.put(value); err != nil {
+		return err
+	}
+	return c.sync()
+}
+
+// put writes a new value, which readers of the file find from then on.
+func (c *checkpoint) put(value int64) error {
 	var b [8]byte
 	order.PutUint64(b[:], uint64(value))
 	if _, err := c.file.WriteAt(b[:], 0); err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
+	c.value, c.written = value, true
+	return nil
+}
+
+// sync makes the value durable. It may run beside put.
+func (c *checkpoint) sync() error {
 	if err := c.file.Sync(); err != nil {
 		return fmt.Errorf("sync checkpoint: %w", err)
 	}
-	c.value, c.written = value, true
 	return nil
 }
 
@@ -92,14 +105,15 @@ func openCheckpoints(fsys vfs.FS, dir string) (_ *checkpoints, err error) {
 			return nil, err
 		}
 	}
-	if c.chaser.value > c.writer.value || c.epoch.value > c.writer.value {
-		return nil, fmt.Errorf("checkpoints of %s contradict each other: writer %d, chaser %d, epoch %d", dir, c.writer.value, c.chaser.value, c.epoch.value)
+	// The chaser's may lie beyond: it is written before what it speaks of is durable.
+	if c.epoch.value > c.writer.value {
+		return nil, fmt.Errorf("checkpoints of %s contradict each other: writer %d, epoch %d", dir, c.writer.value, c.epoch.value)
 	}
 	return c, nil
 }
 
 // lower makes no checkpoint name anything at or behind a position at which the
-// log is about to be cut. The order keeps the others from lying beyond the
+// log is about to be cut. The order keeps the epoch's from lying beyond the
 // writer's at any moment.
 func (c *checkpoints) lower(cut int64) error {
 	if c.epoch.value >= cut {

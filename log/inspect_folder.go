@@ -130,10 +130,8 @@ func (n *inspector) checkCheckpoints() {
 		}
 	}
 	writer, ok := n.chk[writerCheckpoint]
-	for _, name := range []string{chaserCheckpoint, epochCheckpoint} {
-		if v, known := n.chk[name]; known && ok && v > writer {
-			n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, name), 0, v, "%d is above %s, %d", v, writerCheckpoint, writer)
-		}
+	if v, known := n.chk[epochCheckpoint]; known && ok && v > writer {
+		n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, epochCheckpoint), 0, v, "%d is above %s, %d", v, writerCheckpoint, writer)
 	}
 	if cut, ok := n.chk[truncateCheckpoint]; ok && cut >= 0 {
 		n.find(Notice, FindCheckpoint, filepath.Join(n.o.Dir, truncateCheckpoint), 0, cut, "the next start cuts the log at %d", cut)

@@ -166,8 +166,7 @@ func TestInspectDamage(t *testing.T) {
 			f.write(chunkB, old)
 		}, []string{"notice leftover chunk-000001.000000 @-1: a merged chunk"}},
 		{"temporary file", func(f *inspectFolder) { f.write("x.tmp", nil) }, []string{"notice leftover x.tmp"}},
-		{"chaser beyond writer", func(f *inspectFolder) { f.checkpoint(chaserCheckpoint, f.lastEnd()+1) },
-			[]string{"error checkpoint chaser.chk @0"}},
+		{"chaser beyond writer", func(f *inspectFolder) { f.checkpoint(chaserCheckpoint, f.lastEnd()+1) }, nil},
 		{"epoch beyond writer", func(f *inspectFolder) { f.checkpoint(epochCheckpoint, f.lastEnd()+1) },
 			[]string{"error checkpoint epoch.chk @0"}},
 		{"writer beyond the end", func(f *inspectFolder) { f.checkpoint(writerCheckpoint, f.lastEnd()+1) },

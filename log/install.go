@@ -257,6 +257,9 @@ func (p *PreparedChunk) install(n *installation) error {
 	if err := l.dropActive(); err != nil {
 		return err
 	}
+	if err := l.chk.chaser.put(n.tail.End); err != nil {
+		return err
+	}
 	// In the order of a commit: what readers find is in the index and in the memory of ids.
 	epoch, err := l.learn(n.view(), a.tail, a.epoch)
 	if err != nil {

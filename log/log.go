@@ -126,7 +126,7 @@ type Log struct {
 
 	switchMu   sync.Mutex // one SwitchChunk at a time
 	chk        *checkpoints
-	syncMu     sync.Mutex // one sync at a time; guards chk, and the closing of files
+	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
 	dirty      dirtyFiles
 	syncedEnd  atomic.Int64
 	syncWanted chan struct{}

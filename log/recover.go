@@ -428,6 +428,10 @@ func (r *recovery) finish() error {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return err
 	}
+	// Down, where the power was cut before what it speaks of was durable.
+	if err := l.chk.chaser.put(r.tail.End); err != nil {
+		return err
+	}
 	l.publish(r.tail, epoch)
 	if err := l.Sync(); err != nil {
 		return err

@@ -84,12 +84,13 @@ func (l *Log) sync() error {
 }
 
 // moveCheckpoints says in the checkpoint files what is durable. The writer's
-// comes first: the others never lie beyond it, whenever the machine stops.
+// comes first: the epoch's never lies beyond it, whenever the machine stops. The
+// chaser's was written with the commit; a copy of the volume is to find it, too.
 func (l *Log) moveCheckpoints(p *published) error {
 	if err := l.chk.writer.set(p.tail.End); err != nil {
 		return err
 	}
-	if err := l.chk.chaser.set(p.tail.End); err != nil {
+	if err := l.chk.chaser.sync(); err != nil {
 		return err
 	}
 	if err := l.chk.epoch.set(p.epoch); err != nil {
