@@ -174,7 +174,7 @@ func (l *Log) commit() error {
 	if err := l.chk.chaser.put(a.tail.End); err != nil {
 		return err
 	}
-	if err := l.index.Add(a.entries, a.tail.End); err != nil {
+	if err := l.index.Add(a.entries, a.tail.End, a.tail.Chain); err != nil {
 		return fmt.Errorf("index: %w", err)
 	}
 	l.ids.add(a.ids)

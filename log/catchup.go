@@ -14,7 +14,7 @@ import (
 
 // openIndex opens the index and brings it up to the log's end: by what was
 // appended after its last table, or from the start of the log when it is
-// missing, damaged, or ahead of a log that was cut.
+// missing, damaged, of another log, or ahead of a log that was cut.
 func (l *Log) openIndex() error {
 	o := l.opts.Index
 	o.FS, o.Dir, o.Stats = l.opts.FS, l.opts.IndexDir, l.opts.Stats
@@ -33,25 +33,30 @@ func (l *Log) openIndex() error {
 			begin(info)
 		}
 	}
+	o.Cluster, o.Belongs = l.cluster, l.endsAt
 	x, err := index.Open(o)
 	if err != nil {
 		return err
 	}
 	l.index = x
-	end := l.Tail().End
-	if x.Checkpoint() > end {
-		l.logger.Warn("the index is ahead of the log and is built anew", "index", x.Checkpoint(), "log", end)
-		if err := x.Reset(); err != nil {
-			return err
-		}
-	}
 	if x.Checkpoint() == 0 {
 		// Entries that a scavenge took out come back with the records that are still there.
 		if err := l.removeScavengeState(); err != nil {
 			return fmt.Errorf("remove what is known of scavenging: %w", err)
 		}
 	}
-	return l.indexFrom(x.Checkpoint(), end)
+	return l.indexFrom(x.Checkpoint(), l.Tail().End)
+}
+
+// endsAt reports whether a frame ends at a position with a chain. Where that frame is damaged nothing
+// can be said against it, and no index could be built: what can be read goes on being read.
+func (l *Log) endsAt(position int64, chain event.Chain) (bool, error) {
+	at, ok, err := l.ChainAt(position)
+	if event.IsCorruption(err) {
+		l.logger.Error("the index cannot be compared with the log and is believed", "error", err)
+		return true, nil
+	}
+	return ok && at == chain, err
 }
 
 // indexBatch is how many records are handed to the index at a time while it catches up.
@@ -93,11 +98,12 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 		if it != nil && (it.isStub() || len(batch) < indexBatch) {
 			continue
 		}
+		chain := v.tail.Chain
 		upTo = end
 		if it != nil {
-			upTo = position + int64(len(it))
+			upTo, chain = position+int64(len(it)), it.trailer().chain
 		}
-		if err := l.index.Add(batch, upTo); err != nil {
+		if err := l.index.Add(batch, upTo, chain); err != nil {
 			return err
 		}
 		records += len(batch)

@@ -102,7 +102,7 @@ func (f *inspectFolder) reindex(change func(entries []index.Entry) []index.Entry
 	f.must(f.fs.RemoveAll(inspectDir + "/index"))
 	x, err = index.Open(index.Options{FS: f.fs, Dir: inspectDir + "/index"})
 	f.must(err)
-	f.must(x.Add(change(entries), end))
+	f.must(x.Add(change(entries), end, event.Chain{}))
 	f.must(x.Flush())
 	f.must(x.Close())
 }
@@ -511,7 +511,7 @@ func TestInspectScavengedSharedHash(t *testing.T) {
 	for _, key := range []string{"a4", "a5", "b0", "b1", "b3", "b4", "b5"} {
 		entries = append(entries, index.Entry{Hash: shared, Number: items[key].number(), Position: position[key]})
 	}
-	f.must(x.Add(entries, c.start()+int64(len(b))))
+	f.must(x.Add(entries, c.start()+int64(len(b)), event.Chain{}))
 	n := &inspector{chunks: []*chunk{c}, index: x, tail: event.Tail{End: int64(len(b)) - headerSize}}
 	n.streams.init()
 	for key, want := range map[string][2]bool{ // named, may be unnamed

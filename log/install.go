@@ -173,7 +173,7 @@ func (l *Log) indexReturning(n *installation) (err error) {
 		return nil
 	}
 	defer guardFaults(&err)()
-	end := l.appender.tail.End
+	end := l.appender.tail
 	var batch []index.Entry
 	var found [4]index.Entry
 	added := false
@@ -190,7 +190,7 @@ func (l *Log) indexReturning(n *installation) (err error) {
 			if err != nil {
 				return err
 			}
-			more := it != nil && position < min(end, chunkStart(o.header.last+1))
+			more := it != nil && position < min(end.End, chunkStart(o.header.last+1))
 			if more && it.isRecord() {
 				e := index.Entry{Hash: HashStream(asString(it.stream())), Number: it.number(), Position: position}
 				if !slices.Contains(l.index.Get(found[:0], e.Hash, e.Number), e) {
@@ -198,7 +198,7 @@ func (l *Log) indexReturning(n *installation) (err error) {
 				}
 			}
 			if len(batch) == indexBatch || !more && len(batch) > 0 {
-				if err := l.index.Add(batch, end); err != nil {
+				if err := l.index.Add(batch, end.End, end.Chain); err != nil {
 					return err
 				}
 				batch, added = batch[:0], true
@@ -320,7 +320,7 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 	}
 	entries := make([]index.Entry, 0, indexBatch)
 	ids := make([]recentID, 0, indexBatch)
-	term, upTo, bytes := tail.Term, tail.End, 0
+	term, upTo, chain, bytes := tail.Term, tail.End, tail.Chain, 0
 	for more := true; more; {
 		it, position, err := cu.next()
 		if err != nil {
@@ -329,7 +329,7 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 		bytes += len(it)
 		switch {
 		case it == nil:
-			more, upTo = false, v.tail.End
+			more, upTo, chain = false, v.tail.End, v.tail.Chain
 		case it.isRecord():
 			e := index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position}
 			entries = append(entries, e)
@@ -338,14 +338,15 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 			ids = append(ids, recentID{id: it.id(), stream: it.streamHash(), number: it.number()})
 		default:
 			t := it.trailer()
-			if upTo = t.end(); t.term > term {
+			upTo, chain = t.end(), t.chain
+			if t.term > term {
 				term, epoch = t.term, t.first
 			}
 		}
 		if more && (!it.isTrailer() || len(ids) < indexBatch) {
 			continue // Only the end of a frame is a place to stop at.
 		}
-		if err := l.index.Add(entries, upTo); err != nil {
+		if err := l.index.Add(entries, upTo, chain); err != nil {
 			return 0, fmt.Errorf("index: %w", err)
 		}
 		l.ids.add(ids)

@@ -351,7 +351,7 @@ func TestHashCollisions(t *testing.T) {
 					}
 				}
 			}
-			must(t, l.index.Add(foreign, m.tail.End)) // Before their records are published, as a commit does it.
+			must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain)) // Before their records are published, as a commit does it.
 			check := func() {
 				t.Helper()
 				l.streams.shard(HashStream("a")).streams = map[uint64]*cachedStream{}

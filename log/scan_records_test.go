@@ -231,7 +231,7 @@ func TestLastBelow(t *testing.T) {
 			}
 		}
 	}
-	must(t, l.index.Add(entries, m.tail.End))
+	must(t, l.index.Add(entries, m.tail.End, m.tail.Chain))
 	ask()
 	must(t, l.index.Flush())
 	must(t, l.index.MergeKeeping(background, func(e index.Entry) bool { return !removed[e.Position] || rng.IntN(2) == 0 }))

@@ -61,7 +61,7 @@ func (x *Index) flush(mem *memTable) (err error) {
 	}
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
-	done, err := x.commit(change{add: t, mem: mem, checkpoint: mem.upTo})
+	done, err := x.commit(change{add: t, mem: mem})
 	if err == nil && done {
 		err = x.saveExistence(info.Entries)
 	}
@@ -204,7 +204,7 @@ func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep
 	}
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
-	done, err := x.commit(change{add: t, drop: inputs, checkpoint: -1})
+	done, err := x.commit(change{add: t, drop: inputs})
 	switch {
 	case t == nil:
 	case done || err != nil:

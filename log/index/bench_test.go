@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -22,7 +23,7 @@ func addEvents(b *testing.B, x *index.Index, first, n, streams int64) {
 	for i := first; i < first+n; i++ {
 		batch = append(batch, index.Entry{Hash: spread(uint64(i % streams)), Number: i / streams, Position: i * 300})
 		if len(batch) == cap(batch) || i == first+n-1 {
-			must(b, x.Add(batch, (i+1)*300))
+			must(b, x.Add(batch, (i+1)*300, event.Chain{}))
 			batch = batch[:0]
 		}
 	}

@@ -109,7 +109,7 @@ func TestAddWaits(t *testing.T) {
 		for i := range int64(10) {
 			batch = append(batch, m.add(spread(9), i))
 		}
-		if err := x.Add(batch, m.end); err != nil {
+		if err := x.Add(batch, m.end, event.Chain{}); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -147,7 +147,7 @@ func TestCloseCancelsMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"add": x.Add(nil, m.end), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
+		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
 	} {
 		if !errors.Is(err, event.ErrClosed) {
 			t.Errorf("%s of a closed index: %v", name, err)
@@ -223,7 +223,7 @@ func TestReadOnlyRefusesChanges(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, x.Close()) }()
 	for name, err := range map[string]error{
-		"add": x.Add(nil, m.end), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
+		"add": x.Add(nil, m.end, event.Chain{}), "flush": x.Flush(), "merge": x.Merge(t.Context()), "reset": x.Reset(),
 	} {
 		if !errors.Is(err, index.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
@@ -238,7 +238,7 @@ func TestReadOnlyRefusesChanges(t *testing.T) {
 func TestAddRefusesEntriesAboveTheirEnd(t *testing.T) {
 	x := open(t, index.Options{FS: vfs.NewMem()})
 	defer func() { must(t, x.Close()) }()
-	if err := x.Add([]index.Entry{{Hash: 1, Position: 5}}, 5); err == nil {
+	if err := x.Add([]index.Entry{{Hash: 1, Position: 5}}, 5, event.Chain{}); err == nil {
 		t.Fatal("accepted")
 	}
 }

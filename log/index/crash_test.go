@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -152,7 +153,7 @@ func TestWriteErrors(t *testing.T) {
 			}
 			return
 		}
-		add := x.Add(nil, m.end)
+		add := x.Add(nil, m.end, event.Chain{})
 		flush := x.Flush()
 		must(t, x.Close())
 		if hit[:6] == "remove" { // Old files of a merge: left to the next start.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -97,7 +98,7 @@ func TestLargeExistenceFilterIsSavedSeldom(t *testing.T) {
 	big.layers.Store(&[]*existenceLayer{newExistenceLayer(existenceSmall + bloomBlock)})
 	x.existence.Store(big)
 	for i := range int64(5) {
-		if err := x.Add([]Entry{{Hash: uint64(i) << 40, Position: i}}, i+1); err != nil {
+		if err := x.Add([]Entry{{Hash: uint64(i) << 40, Position: i}}, i+1, event.Chain{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := x.Flush(); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -85,8 +86,9 @@ func FuzzTable(f *testing.F) {
 }
 
 func FuzzIndexMap(f *testing.F) {
-	f.Add((&indexMap{}).encode(), false)
-	f.Add((&indexMap{checkpoint: 12345, maxLevel: 7, tables: []mapLine{
+	f.Add((&indexMap{version: mapVersion}).encode(), false)
+	f.Add((&indexMap{version: mapVersionWithoutLog, checkpoint: 7}).encode(), false)
+	f.Add((&indexMap{version: mapVersion, cluster: event.ID{1}, chain: event.Chain{2}, checkpoint: 12345, maxLevel: 7, tables: []mapLine{
 		{0, "0b0b0b0b-1111-4222-8333-444444444444"}, {0, "0b0b0b0b-1111-4222-8333-444444444445"}, {3, fuzzTable[:35] + "9"},
 	}}).encode(), true)
 	f.Add([]byte("\n1\n5/6\n7\n0,0,x\n"), true)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -114,7 +115,7 @@ func (m *model) replay(t tester, x *index.Index) {
 			batch = append(batch, e)
 		}
 	}
-	must(t, x.Add(batch, m.end))
+	must(t, x.Add(batch, m.end, event.Chain{}))
 }
 
 // check compares all that the index answers about a hash with the model.
@@ -189,7 +190,7 @@ func fill(t *testing.T, x *index.Index, m *model, n, streams int) {
 			k := len(m.log)
 			batch = append(batch, m.add(spread(uint64(k%streams)), int64(k/streams)))
 		}
-		must(t, x.Add(batch, m.end))
+		must(t, x.Add(batch, m.end, event.Chain{}))
 	}
 }
 

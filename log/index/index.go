@@ -27,15 +27,17 @@ type Index struct {
 	existence  atomic.Pointer[existenceFilter] // nil: none
 	checkpoint atomic.Int64
 
-	addMu   sync.Mutex // held by Add and Reset, and by Flush while it freezes
-	reached int64      // log position of the newest entry added; guarded by addMu
+	addMu        sync.Mutex  // held by Add and Reset, and by Flush while it freezes
+	reached      int64       // log position of the newest entry added; guarded by addMu
+	reachedChain event.Chain // of the log there; guarded by addMu
 
 	// commitMu orders changes of the set of tables: whoever holds it may replace
 	// indexmap and the list of tables of the current state, and write the
 	// existence filter. It is held across input and output.
 	commitMu  sync.Mutex
-	unsaved   int64 // entries flushed since the existence filter was written; guarded by commitMu
-	filterDue bool  // the existence filter has no file that could be brought up to date; guarded by commitMu
+	chain     event.Chain // of the log at the checkpoint; guarded by commitMu
+	unsaved   int64       // entries flushed since the existence filter was written; guarded by commitMu
+	filterDue bool        // the existence filter has no file that could be brought up to date; guarded by commitMu
 
 	// mu guards replacing the current state and the fields below. No input, output or callback runs under it.
 	mu      sync.Mutex
@@ -73,10 +75,10 @@ func (x *Index) usable() error {
 	return nil
 }
 
-// Add makes the entries of the log up to the position upTo visible to readers.
+// Add makes the entries of the log up to the position upTo, where its chain is the one given, visible to readers.
 // One goroutine calls it, with entries in the order of the log. It waits while
 // too many full tables wait to be written.
-func (x *Index) Add(batch []Entry, upTo int64) error {
+func (x *Index) Add(batch []Entry, upTo int64, chain event.Chain) error {
 	x.addMu.Lock()
 	defer x.addMu.Unlock()
 	x.mu.Lock()
@@ -107,7 +109,7 @@ func (x *Index) Add(batch []Entry, upTo int64) error {
 		mem.add(batch[i], announce)
 	}
 	mem.shown.Store(int64(mem.count))
-	x.reached = upTo
+	x.reached, x.reachedChain = upTo, chain
 	if mem.count < x.opt.MaxMemTable {
 		return nil
 	}
@@ -126,7 +128,7 @@ func (x *Index) freeze(wait bool) (uint64, error) {
 	s := x.current.Load()
 	x.frozen++
 	seq := x.frozen
-	s.mems[0].seq, s.mems[0].upTo, s.mems[0].frozen = seq, x.reached, time.Now()
+	s.mems[0].seq, s.mems[0].upTo, s.mems[0].chain, s.mems[0].frozen = seq, x.reached, x.reachedChain, time.Now()
 	x.metrics.queue.Enter(1)
 	old := x.install(newState(append([]*memTable{newMemTable()}, s.mems...), s.tables))
 	x.changed.Broadcast()
@@ -219,7 +221,7 @@ func (x *Index) reset() error {
 		return err
 	}
 	x.checkpoint.Store(0)
-	x.reached = 0
+	x.reached, x.reachedChain, x.chain = 0, event.Chain{}, event.Chain{}
 	x.unsaved = 0
 	x.flushed = x.frozen
 	x.filterDue = true
@@ -290,10 +292,9 @@ func (x *Index) fail(err error) {
 
 // change is one step of the set of tables.
 type change struct {
-	add        *table    // nil: none
-	drop       []*table  // replaced by add, neighbours in the list
-	mem        *memTable // flushed into add
-	checkpoint int64     // the new one; below 0: as it was
+	add  *table    // nil: none
+	drop []*table  // replaced by add, neighbours in the list
+	mem  *memTable // flushed into add: where it ends is the new checkpoint
 }
 
 // commit makes a change durable and visible. commitMu must be held. It reports
@@ -321,9 +322,12 @@ func (x *Index) commit(c change) (bool, error) {
 	if stale || dropped != len(c.drop) {
 		return false, nil
 	}
-	m := &indexMap{checkpoint: x.checkpoint.Load(), maxLevel: x.opt.MaxAutoMergeLevel}
-	if c.checkpoint >= 0 {
-		m.checkpoint = c.checkpoint
+	m := &indexMap{
+		version: mapVersion, checkpoint: x.checkpoint.Load(), cluster: x.opt.Cluster, chain: x.chain,
+		maxLevel: x.opt.MaxAutoMergeLevel,
+	}
+	if c.mem != nil {
+		m.checkpoint, m.chain = c.mem.upTo, c.mem.chain
 	}
 	for _, t := range tables {
 		m.tables = append(m.tables, mapLine{level: t.level, file: t.file})
@@ -331,6 +335,7 @@ func (x *Index) commit(c change) (bool, error) {
 	if err := writeMap(x.opt.FS, x.opt.Dir, m); err != nil {
 		return false, err
 	}
+	x.chain = m.chain
 	// From here on no start needs the dropped files.
 	for _, t := range c.drop {
 		t.doomed.Store(true)

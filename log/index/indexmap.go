@@ -4,19 +4,29 @@ import (
 	"bytes"
 	"crypto/md5"
 	"encoding/hex"
+	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // mapVersion is the format version of indexmap and of the set it names: do not change.
-const mapVersion = 1
+// Files of mapVersionWithoutLog do not say which log they are of.
+const (
+	mapVersion           = 2
+	mapVersionWithoutLog = 1
+)
 
 // indexMap is the content of the file that names the live tables.
 type indexMap struct {
+	version    int
 	checkpoint int64
-	maxLevel   int // of automatic merges when the map was written; of no effect
+	cluster    event.ID    // of the log
+	chain      event.Chain // of the log, at the checkpoint
+	maxLevel   int         // of automatic merges when the map was written; of no effect
 	tables     []mapLine
 }
 
@@ -29,11 +39,14 @@ type mapLine struct {
 
 // encode writes the map as text: a checksum line, then what it covers.
 func (m *indexMap) encode() []byte {
-	body := strconv.AppendInt(nil, mapVersion, 10)
+	body := strconv.AppendInt(nil, int64(m.version), 10)
 	body = append(body, '\n')
 	body = strconv.AppendInt(body, m.checkpoint, 10)
 	body = append(body, '/')
 	body = strconv.AppendInt(body, m.checkpoint, 10)
+	if m.version > mapVersionWithoutLog {
+		body = fmt.Appendf(body, "/%s/%x", m.cluster, m.chain[:])
+	}
 	body = append(body, '\n')
 	body = strconv.AppendInt(body, int64(m.maxLevel), 10)
 	body = append(body, '\n')
@@ -71,14 +84,13 @@ func parseMap(name string, data []byte) (*indexMap, error) {
 	if len(lines) < 4 {
 		return nil, corrupt(name, -1, "%d lines are too few", len(lines))
 	}
-	if v := string(lines[0]); v != strconv.Itoa(mapVersion) {
-		return nil, corrupt(name, -1, "unknown version %q", v)
-	}
 	m := &indexMap{}
 	var err error
-	prepare, _, _ := bytes.Cut(lines[1], []byte{'/'})
-	if m.checkpoint, err = strconv.ParseInt(string(prepare), 10, 64); err != nil || m.checkpoint < 0 {
-		return nil, corrupt(name, -1, "checkpoints %q", lines[1])
+	if m.version, err = strconv.Atoi(string(lines[0])); err != nil || m.version != mapVersion && m.version != mapVersionWithoutLog {
+		return nil, corrupt(name, -1, "unknown version %q", lines[0])
+	}
+	if err := m.parseCheckpoint(string(lines[1])); err != nil {
+		return nil, corrupt(name, -1, "checkpoints %q: %v", lines[1], err)
 	}
 	if m.maxLevel, err = strconv.Atoi(string(lines[2])); err != nil {
 		return nil, corrupt(name, -1, "merge level %q", lines[2])
@@ -100,6 +112,30 @@ func parseMap(name string, data []byte) (*indexMap, error) {
 		return nil, corrupt(name, -1, "not in the form it is written in")
 	}
 	return m, nil
+}
+
+// parseCheckpoint reads the line with the checkpoint and the log that it is one of.
+// What it passes over shows when the map is compared with what would be written.
+func (m *indexMap) parseCheckpoint(line string) (err error) {
+	parts := strings.Split(line, "/")
+	if m.checkpoint, err = strconv.ParseInt(parts[0], 10, 64); err != nil || m.checkpoint < 0 {
+		return fmt.Errorf("no position: %w", err)
+	}
+	if m.version == mapVersionWithoutLog {
+		return nil
+	}
+	if len(parts) != 4 {
+		return fmt.Errorf("%d parts", len(parts))
+	}
+	if m.cluster, err = event.ParseID(parts[2]); err != nil {
+		return err
+	}
+	chain, err := hex.DecodeString(parts[3])
+	if err != nil || len(chain) != len(m.chain) {
+		return fmt.Errorf("no chain: %w", err)
+	}
+	m.chain = event.Chain(chain)
+	return nil
 }
 
 func readMap(fsys vfs.FS, dir string) (*indexMap, error) {

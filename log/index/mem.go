@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/event"
 )
 
 const (
@@ -72,10 +74,11 @@ type memTable struct {
 
 	shown atomic.Int64 // count, as others may read it
 
-	upTo   int64     // log position that the entries reach; guarded by Index.mu until frozen
-	seq    uint64    // number of the freeze, given under Index.mu
-	frozen time.Time // when; given with seq
-	taken  bool      // by the flusher, or by nobody ever; guarded by Index.mu
+	upTo   int64       // log position that the entries reach; guarded by Index.mu until frozen
+	chain  event.Chain // of the log there; like upTo
+	seq    uint64      // number of the freeze, given under Index.mu
+	frozen time.Time   // when; given with seq
+	taken  bool        // by the flusher, or by nobody ever; guarded by Index.mu
 }
 
 func newMemTable() *memTable {

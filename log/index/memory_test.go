@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -24,7 +25,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	for i := range int64(streams) {
 		batch[i%1000] = index.Entry{Hash: spread(uint64(i)), Position: i}
 		if i%1000 == 999 {
-			must(t, x.Add(batch, i+1))
+			must(t, x.Add(batch, i+1, event.Chain{}))
 		}
 	}
 	full := heap() - before

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
@@ -30,7 +31,7 @@ func TestMetrics(t *testing.T) {
 	position := int64(0)
 	add := func(hash uint64, numbers ...int64) {
 		for _, n := range numbers {
-			must(t, x.Add([]index.Entry{{Hash: hash, Number: n, Position: position}}, position+1))
+			must(t, x.Add([]index.Entry{{Hash: hash, Number: n, Position: position}}, position+1, event.Chain{}))
 			position++
 		}
 	}
@@ -101,7 +102,7 @@ func TestCommitterQueueEndsEmpty(t *testing.T) {
 			r := new(stats.Registry)
 			x := open(t, index.Options{FS: vfs.NewMem(), Stats: r, MaxMemTable: 10})
 			for i := range int64(500) {
-				must(t, x.Add([]index.Entry{{Hash: uint64(i) << 50, Number: i, Position: i}}, i+1))
+				must(t, x.Add([]index.Entry{{Hash: uint64(i) << 50, Number: i, Position: i}}, i+1, event.Chain{}))
 			}
 			must(t, c.end(x))
 			must(t, x.Close())

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -64,7 +65,7 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 				batch = append(batch, m.add(h, next[h]))
 				next[h]++
 			}
-			must(t, x.Add(batch, m.end))
+			must(t, x.Add(batch, m.end, event.Chain{}))
 		},
 		"collide": func(t *rapid.T) {
 			h := hash.Draw(t, "hash")
@@ -72,11 +73,11 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 			for range rapid.IntRange(1, 10).Draw(t, "events") {
 				batch = append(batch, m.add(h, rapid.SampledFrom([]int64{0, 1, 2, 3, 8, 50, 1<<63 - 1}).Draw(t, "number")))
 			}
-			must(t, x.Add(batch, m.end))
+			must(t, x.Add(batch, m.end, event.Chain{}))
 		},
 		"pass": func(t *rapid.T) {
 			m.end += 1000
-			must(t, x.Add(nil, m.end))
+			must(t, x.Add(nil, m.end, event.Chain{}))
 		},
 		"flush": func(t *rapid.T) {
 			must(t, x.Flush())

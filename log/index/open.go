@@ -16,7 +16,7 @@ import (
 )
 
 // Open opens the index in a folder, or makes an empty one. When the set of
-// tables is not whole, everything is removed and the index is empty: its
+// tables is not whole, or is of another log, everything is removed and the index is empty: its
 // Checkpoint of 0 tells the caller to add everything again.
 func Open(opt Options) (*Index, error) {
 	opt.EnsureDefaults()
@@ -34,7 +34,7 @@ func Open(opt Options) (*Index, error) {
 		}
 		// A folder without any of our files is simply new.
 		if left, lerr := leftovers(opt.FS, opt.Dir); lerr != nil || len(left) > 0 {
-			opt.Logger.Warn("index is not whole and will be built again from the log", "reason", err)
+			opt.Logger.Warn("index cannot be used and will be built again from the log", "reason", err)
 		}
 		if err := removeSet(opt.FS, opt.Dir); err != nil {
 			return nil, fmt.Errorf("remove damaged index: %w", err)
@@ -42,7 +42,7 @@ func Open(opt Options) (*Index, error) {
 		m, tables = &indexMap{}, nil
 	}
 	x.checkpoint.Store(m.checkpoint)
-	x.reached = m.checkpoint
+	x.reached, x.reachedChain, x.chain = m.checkpoint, m.chain, m.chain
 	x.current.Store(newState([]*memTable{newMemTable()}, tables))
 	for _, t := range tables {
 		t.release() // The state has its own reference.
@@ -73,12 +73,40 @@ func newIndex(opt Options) *Index {
 
 // isDamage reports whether an error says that files are missing or not what was
 // written, rather than that they could not be read.
-func isDamage(err error) bool { return event.IsCorruption(err) || errors.Is(err, fs.ErrNotExist) }
+func isDamage(err error) bool {
+	return event.IsCorruption(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errOtherLog)
+}
+
+var errOtherLog = errors.New("it is not of this log")
+
+// belongs returns an error unless what a map names is the index of the log that this one is opened for.
+// Where both end says nothing about that.
+func (x *Index) belongs(m *indexMap) error {
+	switch {
+	case x.opt.Belongs == nil:
+		return nil
+	case m.version == mapVersionWithoutLog:
+		return fmt.Errorf("%w, or was written before indexes said of which they are", errOtherLog)
+	case m.cluster != x.opt.Cluster:
+		return fmt.Errorf("%w but of one of cluster %s", errOtherLog, m.cluster)
+	}
+	ok, err := x.opt.Belongs(m.checkpoint, m.chain)
+	if err != nil {
+		return fmt.Errorf("compare with the log at %d: %w", m.checkpoint, err)
+	}
+	if !ok {
+		return fmt.Errorf("%w, of which no frame ends at its checkpoint %d with its chain", errOtherLog, m.checkpoint)
+	}
+	return nil
+}
 
 // openSet opens what indexmap names. On an error nothing stays open.
 func (x *Index) openSet() (*indexMap, []*table, error) {
 	m, err := readMap(x.opt.FS, x.opt.Dir)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := x.belongs(m); err != nil {
 		return nil, nil, err
 	}
 	var total int64

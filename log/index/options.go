@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
 )
@@ -62,6 +63,11 @@ type Options struct {
 	NoBloom            bool  // do without the filters of tables
 	ExistenceFilterMax int64 // bytes of the stream-existence filter; 0: DefaultExistenceFilterMax; below 0: no filter
 	SkipVerify         bool  // open tables without reading their whole content
+
+	Cluster event.ID // of the log; an index of another one is built anew
+	// Belongs is asked during Open whether a frame of the log ends at a position with a chain. An
+	// index for which it does not is built anew. Nil: each is believed.
+	Belongs func(position int64, chain event.Chain) (bool, error)
 
 	Logger hclog.Logger // nil: silent
 

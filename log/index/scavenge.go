@@ -178,7 +178,7 @@ func (x *Index) scavengeTable(ctx context.Context, run *scavenge, t *table, plac
 	}
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
-	done, err := x.commit(change{add: left, drop: []*table{t}, checkpoint: -1})
+	done, err := x.commit(change{add: left, drop: []*table{t}})
 	switch {
 	case left == nil:
 	case done || err != nil:

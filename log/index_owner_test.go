@@ -1,0 +1,112 @@
+package eventlog
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// TestIndexOfAnotherLog: an index is believed only where a frame of the log ends at its checkpoint
+// with the chain that it names, however plausible that checkpoint is.
+func TestIndexOfAnotherLog(t *testing.T) {
+	// build makes a log with an index that covers the first frames.
+	build := func(o Options, m *model, covered int, then func(m *model)) {
+		l := mustOpen(t, o)
+		write(t, l, m.frames[:covered]...)
+		must(t, l.index.Flush())
+		then(m)
+		write(t, l, m.frames[covered:]...)
+		closeLog(t, l)
+	}
+	more := func(m *model) { m.someFrames(12, false) }
+	ours := func() *model { m := newModel(); m.someFrames(8, true); return m }
+	indexMap := filepath.Join("/other/index", "indexmap")
+	for name, c := range map[string]struct {
+		change   func(t *testing.T, fsys vfs.FS, m *model) // what stands in the folder /other/index
+		believed bool
+	}{
+		"its own": {func(*testing.T, vfs.FS, *model) {}, true},
+		"of another cluster": {func(t *testing.T, fsys vfs.FS, m *model) {
+			must(t, fsys.RemoveAll("/other"))
+			o := testOptions(fsys)
+			o.Dir, o.IndexDir, o.ClusterID[0] = "/foreign", "/other/index", 0xff
+			foreign := newModel()
+			foreign.tail.Chain = GenesisChain(o.ClusterID)
+			for foreign.tail.End < m.frames[3].tail.End {
+				foreign.frame(false, ev("foreign", "x"))
+			}
+			build(o, foreign, len(foreign.frames), func(*model) {})
+		}, false},
+		"of another history of this cluster": {func(t *testing.T, fsys vfs.FS, m *model) {
+			must(t, fsys.RemoveAll("/other"))
+			o := testOptions(fsys)
+			o.Dir, o.IndexDir = "/foreign", "/other/index"
+			other := newModel()
+			for _, f := range m.frames[:5] { // The same frames with other events in them.
+				for i := range f.events {
+					f.events[i].data, f.events[i].stream = string(bytes.Repeat([]byte{'y'}, len(f.events[i].data))), string(bytes.Repeat([]byte{'z'}, len(f.events[i].stream)))
+				}
+				other.frame(f.Completes, f.events...)
+			}
+			build(o, other, 5, func(*model) {})
+		}, false},
+		"of a version before": {func(t *testing.T, fsys vfs.FS, m *model) {
+			b, err := vfs.ReadFile(fsys, indexMap)
+			must(t, err)
+			_, body, _ := bytes.Cut(b, []byte{'\n'})
+			body = regexp.MustCompile(`^2\n(\d+/\d+)/[^\n]*`).ReplaceAll(body, []byte("1\n$1"))
+			sum := md5.Sum(body)
+			must(t, vfs.WriteFileAtomic(fsys, indexMap, fmt.Appendf(nil, "%s\n%s", hex.EncodeToString(sum[:]), body)))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys, m := vfs.NewMem(), ours()
+			o := testOptions(fsys)
+			o.IndexDir = "/other/index"
+			build(o, m, 8, more)
+			c.change(t, fsys, ours())
+			before, err := vfs.ReadFile(fsys, indexMap)
+			must(t, err)
+			l := mustOpen(t, o)
+			if got := l.index.Checkpoint() != 0; got != c.believed {
+				t.Errorf("believed: %v\n%s", got, before)
+			}
+			verify(t, l, m.frames, nil)
+			must(t, l.index.Flush())
+			closeLog(t, l)
+			l = mustOpen(t, o)
+			if l.index.Checkpoint() != m.tail.End {
+				t.Errorf("built anew, the index reaches up to %d, the log to %d", l.index.Checkpoint(), m.tail.End)
+			}
+			verify(t, l, m.frames, nil)
+			closeLog(t, l)
+		})
+	}
+}
+
+// TestIndexWhereTheLogIsDamaged: where the frame at the checkpoint of the index cannot be read nothing
+// could be built anew; the rest goes on being read.
+func TestIndexWhereTheLogIsDamaged(t *testing.T) {
+	mem, m := vfs.NewCrashMem(), newModel()
+	o := testOptions(mem)
+	l := mustOpen(t, o)
+	write(t, l, m.frame(false, ev("a", "1")), m.frame(false, ev("a", "2")))
+	must(t, l.index.Flush())
+	at := headerSize + m.tail.End - 20
+	write(t, l, m.frame(true, ev("a", "3")), m.frame(false, ev("a", "4")))
+	must(t, l.Sync())
+	fsys := mem.CrashClone(vfs.CrashOptions{}) // Closed in order, the index would reach the end.
+	o.FS = fsys
+	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[at]++; return b })
+	l = mustOpen(t, o)
+	if got := l.index.Checkpoint(); got != m.frames[1].tail.End {
+		t.Errorf("the index reaches up to %d, want %d", got, m.frames[1].tail.End)
+	}
+	must(t, l.Close())
+}
