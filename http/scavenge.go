@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
@@ -66,6 +68,7 @@ func (x *exchange) startScavenge() error {
 		return err
 	}
 	x.s.log.Info("scavenge asked for", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.awaitScavenge(id)
 	fields := []field{scavengeIDField(id.String())}
 	b := x.out[:0]
 	switch x.media.form {
@@ -80,6 +83,20 @@ func (x *exchange) startScavenge() error {
 	x.out = b
 	x.ok()
 	return nil
+}
+
+// announcePatience bounds how long the answer to a start waits for its record.
+const announcePatience = 2 * time.Second
+
+// awaitScavenge waits until clients can read that a run has begun: what they ask for
+// next is its stream. As long as nobody leads nothing is written, and the answer does not wait.
+func (x *exchange) awaitScavenge(id event.ID) {
+	if !x.s.knowsLeader() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), announcePatience)
+	defer cancel()
+	x.s.opts.Scavenges.Announced(ctx, id)
 }
 
 // stopScavenge stops the run that the path names and answers when it has ended.

@@ -20,6 +20,8 @@ type memScavenges struct {
 	estimate      scavenge.Estimate
 	// waiting, when it is set, is what Stop and Estimate do before they answer.
 	waiting func(context.Context) error
+	// announcing, when it is set, is what Announced does.
+	announcing func(context.Context, event.ID)
 }
 
 func (s *memScavenges) note(format string, a ...any) {
@@ -39,6 +41,12 @@ func (s *memScavenges) Start(r scavenge.Request) (event.ID, error) {
 	}
 	s.ids++
 	return event.ID{0x5c, 15: s.ids}, nil
+}
+
+func (s *memScavenges) Announced(ctx context.Context, id event.ID) {
+	if s.announcing != nil {
+		s.announcing(ctx, id)
+	}
 }
 
 func (s *memScavenges) Stop(ctx context.Context, id event.ID) (event.ID, error) {

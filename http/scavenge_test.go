@@ -124,6 +124,30 @@ func TestScavengeStart(t *testing.T) {
 	newNode(t).get("/admin/scavenge/current", "").is(t, 404)
 }
 
+// The answer to a start waits until the start can be read, not for ever, and not for a leader.
+func TestScavengeStartIsAwaited(t *testing.T) {
+	for _, c := range []struct {
+		role, leader string
+		waits        bool
+	}{
+		{"leader", "", true}, {"follower", "http://other", true}, {"unknown", "", false},
+	} {
+		n := newOperator(t)
+		n.cluster.role, n.cluster.leader = c.role, c.leader
+		waited := 0
+		n.scavenges.announcing = func(ctx context.Context, id event.ID) {
+			waited++
+			if at, ok := ctx.Deadline(); !ok || time.Until(at) > 2*time.Second || id != (event.ID{0x5c, 15: n.scavenges.ids}) {
+				t.Errorf("%s: waits for %v until %v", c.role, id, at)
+			}
+		}
+		n.do("POST", "/admin/scavenge", "", admin()).is(t, 200)
+		if waited != map[bool]int{true: 1}[c.waits] {
+			t.Errorf("%s: waited %d times", c.role, waited)
+		}
+	}
+}
+
 func TestScavengeErrors(t *testing.T) {
 	n := newOperator(t)
 	for _, c := range []struct {

@@ -154,6 +154,9 @@ type Scavenges interface {
 	// scavenge.ErrRunning, scavenge.ErrInMemory, event.ErrChunksLocked,
 	// event.ErrNotReady or event.ErrClosed.
 	Start(r scavenge.Request) (event.ID, error)
+	// Announced returns when what the database records of the begin of the run that
+	// was started last can be read here, or when the context ends.
+	Announced(ctx context.Context, id event.ID)
 	// Stop stops the run with the id, whichever runs for the zero id, and returns its
 	// id when it has ended and released what it held. It fails with
 	// scavenge.ErrNoSuchRun, and with the context's error when that ends first: the

@@ -92,6 +92,7 @@ type Service struct {
 
 	mu     sync.Mutex // guards what follows; taken before those of a run and of the history
 	run    *run       // under way, nil: none
+	begun  *run       // that was started last, nil: none
 	last   Status     // of the run that ended last
 	closed bool
 }
@@ -142,7 +143,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	run := newRun(s, log, event.ID(uuid.New()), r)
 	run.stop = cancel
-	s.run = run
+	s.run, s.begun = run, run
 	s.owned.Go(func() {
 		defer cancel(nil)
 		err := run.do(ctx)
@@ -153,6 +154,27 @@ func (s *Service) Start(r Request) (event.ID, error) {
 		s.finish(run, err, isStop, hold)
 	})
 	return run.id, nil
+}
+
+// Announced returns when clients can read on this node that the run which was started last has begun, in
+// its stream and among all runs, or when the context ends. The run goes on meanwhile.
+func (s *Service) Announced(ctx context.Context, id event.ID) {
+	s.mu.Lock()
+	run := s.begun
+	s.mu.Unlock()
+	if run == nil || run.id != id {
+		return
+	}
+	link, ok := run.history.Announced(ctx)
+	if !ok {
+		return
+	}
+	// The leader has it. What keeps it from being read here is for the reader to see.
+	for stream, number := range map[string]int64{history.StreamOf(id): 0, history.IndexStream: link} {
+		if err := run.log.WaitStream(ctx, stream, number-1); err != nil {
+			s.logger.Debug("the beginning of a scavenge cannot be read here yet", "id", id.String(), "error", err)
+		}
+	}
 }
 
 // finish makes a run that has ended the last one, and lets go of what it held. Whoever

@@ -174,6 +174,7 @@ func (w *Writer) enqueue(r *Run, typ string, payload any) {
 	w.mu.Unlock()
 	if dropped {
 		w.metrics.dropped.Inc()
+		it.settled()
 	}
 	if !tell {
 		return
@@ -183,6 +184,13 @@ func (w *Writer) enqueue(r *Run, typ string, payload any) {
 		why = "the node ends"
 	}
 	w.opts.Logger.Warn("events of the history of a scavenge are left out", "id", r.id, "type", typ, "reason", why)
+}
+
+// settled says that an event was written, or will not be.
+func (it *item) settled() {
+	if it.event.Type == TypeStarted {
+		close(it.run.announced)
+	}
 }
 
 // next takes the oldest event out of the queue, and waits for one if there is
@@ -223,9 +231,11 @@ func (w *Writer) work() {
 		if left > 0 || w.ctx.Err() != nil {
 			left++
 			w.metrics.dropped.Inc()
+			it.settled()
 			continue
 		}
 		err := w.write(w.ctx, it)
+		it.settled()
 		switch {
 		case err == nil:
 		case w.isClosing() && (refused(err) || w.ctx.Err() != nil):

@@ -121,7 +121,8 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 	if err := w.describe(ctx, IndexStream); err != nil {
 		return err
 	}
-	return w.link(ctx, stream, number)
+	_, err = w.link(ctx, stream, number)
+	return err
 }
 
 // sum is what the events of a run say together.

@@ -105,7 +105,11 @@ func (w *Writer) write(ctx context.Context, it *item) error {
 		}
 		r.indexDescribed = true
 	}
-	return w.link(ctx, r.stream, written.First)
+	link, err := w.link(ctx, r.stream, written.First)
+	if err == nil && it.event.Type == TypeStarted {
+		r.link = link
+	}
+	return err
 }
 
 // append appends an event to a stream, whatever its version: the event's id keeps
@@ -124,11 +128,11 @@ func (w *Writer) append(ctx context.Context, stream string, e event.Proposed) (w
 	return written, nil
 }
 
-// link puts a link to an event of a run into IndexStream.
-func (w *Writer) link(ctx context.Context, stream string, number int64) error {
+// link puts a link to an event of a run into IndexStream, and returns its number there.
+func (w *Writer) link(ctx context.Context, stream string, number int64) (int64, error) {
 	data := append(strconv.AppendInt(nil, number, 10), "@"+stream...)
-	_, err := w.append(ctx, IndexStream, event.Proposed{ID: event.ID(uuid.NewSHA1(linkIDs, data)), Type: event.TypeLink, Data: data})
-	return err
+	written, err := w.append(ctx, IndexStream, event.Proposed{ID: event.ID(uuid.NewSHA1(linkIDs, data)), Type: event.TypeLink, Data: data})
+	return written.First, err
 }
 
 // describe makes the metadata of a stream what they are to be.

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"context"
+
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
@@ -19,18 +21,35 @@ type Run struct {
 	completed bool // guarded by Writer.mu
 	lost      bool // an event was left out already, which was logged; guarded by Writer.mu
 
+	announced chan struct{} // closed when the first event and the link to it were written, or will not be
+	link      int64         // number of that link, -1: it was not written; valid after announced
+
 	described, indexDescribed bool // metadata of its stream and of IndexStream are right; only the writing goroutine uses them
 }
 
 // Begin begins the history of a run.
 func (w *Writer) Begin(id event.ID, started Started) *Run {
-	r := &Run{w: w, id: id, stream: StreamOf(id), endpoint: w.opts.Endpoint()}
+	r := &Run{w: w, id: id, stream: StreamOf(id), endpoint: w.opts.Endpoint(), announced: make(chan struct{}), link: -1}
 	r.refused = !w.admit(id)
 	w.enqueue(r, TypeStarted, startedData{
 		ScavengeID: id.String(), NodeEndpoint: r.endpoint, AlwaysKeepScavenged: started.AlwaysKeepScavenged,
 		MergeChunks: started.MergeChunks, StartFromChunk: started.StartFromChunk, Threads: started.Threads,
 	})
 	return r
+}
+
+// Announced waits until the first event of the run and the link to it were written, and
+// returns the link's number in IndexStream; false when ctx ends before, or they will not be.
+func (r *Run) Announced(ctx context.Context) (link int64, ok bool) {
+	if r == nil {
+		return 0, false
+	}
+	select {
+	case <-r.announced:
+		return r.link, r.link >= 0
+	case <-ctx.Done():
+		return 0, false
+	}
 }
 
 // Chunk says that a chunk file was executed.

@@ -1,0 +1,74 @@
+package node_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/node"
+)
+
+// TestScavengeCanBeReadOnceItIsAnswered: whoever starts a scavenge, on whatever node, finds that it has
+// begun in its stream and among all scavenges.
+func TestScavengeCanBeReadOnceItIsAnswered(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(fmt.Sprint(size, " nodes"), func(t *testing.T) {
+			var nodes []*node.Node
+			var seeds []string
+			for range size {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				seeds = append(seeds, l.Addr().String())
+				_ = l.Close()
+			}
+			for i := range size {
+				o := options(t.TempDir())
+				o.Config.Insecure = true
+				if size > 1 {
+					o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, 0, seeds
+					if _, err := fmt.Sscanf(strings.TrimPrefix(seeds[i], "127.0.0.1:"), "%d", &o.Config.GossipPort); err != nil {
+						t.Fatal(err)
+					}
+					o.Config.GossipInterval = 200 * time.Millisecond
+				}
+				nodes = append(nodes, open(t, o))
+			}
+			for _, n := range nodes {
+				testkit.Eventually(t, 3*time.Minute, func() error {
+					if status, body := call(t, n, "GET", "/health/ready", ""); status != 204 {
+						return fmt.Errorf("%d %s", status, body)
+					}
+					return nil
+				})
+			}
+			for round := range 5 {
+				for i, n := range nodes {
+					var begun struct{ ScavengeID string }
+					status, body := call(t, n, "POST", "/admin/scavenge", "", "Accept", "application/json")
+					if status != 200 || json.Unmarshal([]byte(body), &begun) != nil {
+						t.Fatalf("%d %s", status, body)
+					}
+					stream := "$scavenges-" + begun.ScavengeID
+					if status, body := call(t, n, "GET", "/streams/"+stream+"/0", "", "Accept", "application/json"); status != 200 {
+						t.Errorf("round %d, node %d: the stream of the run: %d %s", round, i, status, body)
+					}
+					if status, body := call(t, n, "GET", "/streams/$scavenges?embed=body", "", "Accept", "application/json"); status != 200 || !strings.Contains(body, stream) {
+						t.Errorf("round %d, node %d: all runs lack it: %d", round, i, status)
+					}
+					testkit.Eventually(t, 3*time.Minute, func() error {
+						if _, body := call(t, n, "GET", "/admin/scavenge/current", "", "Accept", "application/json"); !strings.Contains(body, `"scavengeId": ""`) {
+							return fmt.Errorf("%s", body)
+						}
+						return nil
+					})
+				}
+			}
+		})
+	}
+}
