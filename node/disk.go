@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -64,14 +67,18 @@ func (g *diskGuard) run(ctx context.Context) {
 	}
 }
 
-// least returns the folder with the least free space.
+// least returns the folder with the least free space. A folder that is not made yet does not count.
 func (g *diskGuard) least() (dir string, free int64, err error) {
-	for i, one := range g.dirs {
+	free = math.MaxInt64
+	for _, one := range g.dirs {
 		bytes, err := g.fs.Free(one)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return "", 0, err
 		}
-		if i == 0 || bytes < free {
+		if bytes < free {
 			dir, free = one, bytes
 		}
 	}

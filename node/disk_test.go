@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,13 @@ type volumes struct {
 	free map[string]int64
 }
 
-func (v *volumes) Free(dir string) (int64, error) { return v.free[dir], nil }
+func (v *volumes) Free(dir string) (int64, error) {
+	free, ok := v.free[dir]
+	if !ok {
+		return 0, fs.ErrNotExist
+	}
+	return free, nil
+}
 
 // TestEveryVolumeIsGuarded: whichever is nearly full has writes refused, and is named.
 func TestEveryVolumeIsGuarded(t *testing.T) {
@@ -28,7 +35,7 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			var reason error
 			var full bool
 			g := &diskGuard{
-				fs: disk, dirs: []string{"db", "index"}, reserve: 1 << 20, logger: hclog.NewNullLogger(),
+				fs: disk, dirs: []string{"missing", "db", "index"}, reserve: 1 << 20, logger: hclog.NewNullLogger(),
 				refuse: func(err error) { reason = err }, full: func(is bool) { full = is },
 			}
 			go g.run(t.Context())
