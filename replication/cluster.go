@@ -137,13 +137,16 @@ type Cluster struct {
 	stopping  atomic.Bool
 	readOnly  atomic.Pointer[error]
 	full      atomic.Bool
-	strangers atomic.Int64          // other nodes that hold another history
-	doubt     atomic.Pointer[error] // this node may be the one whose history is wrong
-	diverged  atomic.Pointer[error] // it is
-	hangs     atomic.Pointer[error] // an operation on the disk does not return
-	hung      atomic.Int64          // since when, Unix time in ns
-	few       atomic.Bool           // fewer voters than a majority of the cluster's size are known
-	removed   atomic.Bool           // the cluster goes on without this node
+	strangers atomic.Int64            // other nodes that hold another history
+	lineage   atomic.Pointer[lineage] // nil: none yet
+	apart     atomic.Int64            // other nodes that follow another lineage
+	waiting   atomic.Pointer[string]  // why this node does not get on with joining; nil: it does
+	doubt     atomic.Pointer[error]   // this node may be the one whose history is wrong
+	diverged  atomic.Pointer[error]   // it is
+	hangs     atomic.Pointer[error]   // an operation on the disk does not return
+	hung      atomic.Int64            // since when, Unix time in ns
+	few       atomic.Bool             // fewer voters than a majority of the cluster's size are known
+	removed   atomic.Bool             // the cluster goes on without this node
 
 	clocks clocks
 	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
@@ -159,10 +162,12 @@ type Cluster struct {
 	leadership Leadership
 	changed    chan struct{}
 	refused    refusal
+	twins      map[Twin]twinNote
 
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
 	leaving sync.Once
+	twinned sync.Once
 	closing sync.Once
 	err     error
 }
@@ -232,6 +237,7 @@ func (c *Cluster) openAlone(ctx context.Context) error {
 	}
 	c.node = r.Identity().Node
 	c.name = c.node.String()
+	c.fix(r.Identity().Lineage)
 	c.follow(ctx, r)
 	return nil
 }
@@ -249,6 +255,9 @@ func (c *Cluster) openLog(cluster event.ID) (*Materials, error) {
 func (c *Cluster) replicaOptions(m *Materials) Options {
 	o := c.opts.Replica
 	o.FSM, o.Decider, o.Log = m.FSM, m.Decider, m.Log
+	if l := c.lineage.Load(); l != nil {
+		o.Lineage = l.id
+	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.node
 	o.LeaderAddress = func(node, _ string) string { return c.clientAddress(node) }
 	o.Outranked = c.outranked
@@ -303,6 +312,7 @@ func (c *Cluster) settle() (*Replica, error) {
 		}
 		c.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", "folder", aside, keyError, err)
 		c.made, c.node = false, event.ID{}
+		c.lineage.Store(nil)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
 		return nil, err
@@ -323,6 +333,7 @@ func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
 	if c.node.IsZero() { // Later it is read by many goroutines, and does not change.
 		c.node = id.Node
 	}
+	c.fix(id.Lineage)
 	return prepare(c.replicaOptions(m))
 }
 
@@ -379,8 +390,10 @@ func (c *Cluster) connect() (err error) {
 	c.name = c.node.String()
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_histories", "Nodes of this cluster whose log differs from this node's.",
 		func() float64 { return float64(c.strangers.Load()) })
+	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that follow another history of this node's cluster.",
+		func() float64 { return float64(c.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
-		Bind: o.Bind, Advertise: o.Advertise, Node: c.node, Cluster: c.ID, Security: o.Security, Logger: c.logger,
+		Bind: o.Bind, Advertise: o.Advertise, Node: c.node, Cluster: c.ID, Lineage: c.mark, Security: o.Security, Logger: c.logger,
 		Stats: o.Replica.Stats,
 	})
 	if err != nil {

@@ -86,6 +86,8 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.snaps.newest) },
 		Silent:  c.Hangs,
 		Logger:  quiet{c.opts.Replica.Logger},
+
+		Candidate: c.candidate,
 	})
 }
 
@@ -125,7 +127,11 @@ func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
 	o := c.replicaOptions(m)
 	o.Joining = !form
 	o.Transport = addressOnly{address: raft.ServerAddress(c.opts.Advertise)}
-	return prepare(o)
+	r, err := prepare(o)
+	if err == nil {
+		c.fix(r.state.id.Lineage)
+	}
+	return r, err
 }
 
 // addressOnly is a transport that only knows where this node is.
@@ -331,8 +337,8 @@ func (c *Cluster) markPulled() error {
 
 // Recover makes consensus state in a data directory that has an event log and
 // none: this node becomes the only voter of the cluster of its data, which the
-// others join. It is for restoring a whole cluster from copies, and must be done
-// on one node only.
+// others join. It begins a new lineage, so that a node which still follows the history from before
+// takes no part in it. It is for restoring a whole cluster from copies, and must be done on one node only.
 func Recover(o ClusterOptions) error {
 	o.EnsureDefaults()
 	m, err := o.OpenLog(event.ID{}) // sets the consensus state of restored files aside

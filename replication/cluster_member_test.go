@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
@@ -285,4 +286,100 @@ func TestOneVoterOfThreeAcknowledgesNothing(t *testing.T) {
 	if err := leader.cluster.Load().Confirm(t.Context()); err == nil {
 		t.Error("a read was confirmed with one voter of three")
 	}
+}
+
+// Addresses are given out anew: a read-only replica at the address that a stopped voter had takes
+// nothing from it. The voter comes back at another address, with its data and its votes.
+func TestReplicaAtTheAddressOfAVoter(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	c := h.others(h.leader())[1]
+	id := c.id()
+	c.stop()
+	d := h.add(onDisk, func(o *replication.ClusterOptions) { o.ReadOnly = true })
+	d.link.close()
+	d.link = c.link
+	c.link = newLink(t, c)
+	d.start()
+	eventually(t, "the replica is admitted", func() bool {
+		present, _ := h.leader().member(d.id())
+		return present
+	})
+	if present, votes := h.leader().member(id); !present || !votes {
+		t.Errorf("the voter is a member: %v, votes: %v", present, votes)
+	}
+	c.start()
+	eventually(t, "the voter follows again", func() bool { return c.state() == event.StateFollower && d.state() == event.StateReadOnlyReplica })
+	h.write("s", 10)
+	h.alike()
+
+	// Nor does a replica that was replaced stay.
+	old := d.id()
+	d.stop()
+	d.wipe()
+	d.start()
+	eventually(t, "the replica takes the place of its old self", func() bool {
+		before, _ := h.leader().member(old)
+		now, _ := h.leader().member(d.id())
+		return !before && now
+	})
+}
+
+// A new node at an address that a voter had before it moved does not replace it, dead or alive.
+func TestNewNodeAtAnAddressThatAVoterLeft(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	c := h.others(h.leader())[1]
+	id, left := c.id(), c.link
+	c.stop()
+	c.link = newLink(t, c)
+	c.start()
+	h.settled()
+	h.write("s", 10)
+	h.alike()
+	c.stop()
+	d := h.add(onDisk)
+	d.link.close()
+	d.link = left
+	d.start()
+	d.says("annals cluster add " + d.id())
+	if present, votes := h.leader().member(id); !present || !votes {
+		t.Errorf("the voter is a member: %v, votes: %v", present, votes)
+	}
+	c.start()
+	h.settled()
+}
+
+// A leader admits a node, tells nobody but that node, and is deposed. The node asks the next one.
+func TestAdmissionLostWithTheLeader(t *testing.T) {
+	t.Parallel()
+	slow := func(o *replication.ClusterOptions) { o.Replica.ElectionTimeout = 4 * time.Second } // time to admit within the lease
+	h := startHouse(t, 3, onDisk, slow)
+	h.writes("s", 0, 10)
+	h.alike()
+	a := h.leader()
+	release := replication.HoldChanges(a.cluster.Load())
+	d := h.add(onDisk, slow, func(o *replication.ClusterOptions) { o.ReadOnly = true })
+	d.start()
+	eventually(t, "the replica asks", func() bool { return d.raft() != nil })
+	from := a.cluster.Load().Node()
+	h.cut("a", func(by event.ID, to *node, kind wire.Kind) bool {
+		return by == from && to != d && kind != wire.KindService
+	})
+	release()
+	eventually(t, "the leader is deposed", func() bool { return a.raft().State() != raft.Leader })
+	if present, _ := d.member(d.id()); !present {
+		t.Log("the leader was deposed before it admitted the replica")
+	}
+	eventually(t, "the replica is admitted by another", func() bool {
+		l := h.leader()
+		present, _ := l.member(d.id())
+		return l != a && present
+	})
+	h.lift("a")
+	h.write("s", 10)
+	h.alike()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -137,4 +138,13 @@ func StatsOf(c *Cluster) *stats.Registry { return c.opts.Replica.Stats }
 func RewriteStalls(r *Replica) (mean, most time.Duration) {
 	h := r.metrics.erasures.Snapshot()
 	return time.Duration(h.Sum / float64(max(h.Count, 1)) * float64(time.Second)), time.Duration(h.RecentMax * float64(time.Second))
+}
+
+// LineageOf is the history that a node follows.
+func LineageOf(c *Cluster) event.ID { return c.lineage.Load().id }
+
+// HoldChanges has nobody admitted to the cluster by a node until release is called.
+func HoldChanges(c *Cluster) (release func()) {
+	c.changes <- struct{}{}
+	return func() { <-c.changes }
 }

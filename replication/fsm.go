@@ -29,9 +29,15 @@ type stateMachine struct {
 	applied atomic.Uint64 // commands applied since the start
 	covered atomic.Uint64 // how many of them the newest manifest covers
 
-	// configured is the index of the newest configuration that is applied here, or in the
-	// manifest that raft began with. raft tells the latest configuration, but not its index.
-	configured atomic.Uint64
+	// configured is the newest configuration that is applied here, or in the manifest
+	// that raft began with. raft tells the latest configuration, but not its index.
+	configured atomic.Pointer[configured]
+}
+
+// configured is a committed configuration and the index of its entry.
+type configured struct {
+	servers []raft.Server
+	index   uint64
 }
 
 var _ raft.BatchingFSM = (*stateMachine)(nil)
@@ -61,7 +67,7 @@ func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 		case raft.LogCommand:
 			commands++
 		case raft.LogConfiguration:
-			defer s.configured.Store(log.Index)
+			defer s.configured.Store(&configured{raft.DecodeConfiguration(log.Data).Servers, log.Index})
 		}
 	}
 	defer s.applied.Add(commands)
@@ -110,7 +116,7 @@ func (s *stateMachine) Restore(source io.ReadCloser) error {
 	}
 	err = errors.Join(err, s.snaps.restored(err == nil))
 	if err == nil && meta != nil {
-		s.configured.Store(meta.ConfigurationIndex)
+		s.configured.Store(&configured{meta.Configuration.Servers, meta.ConfigurationIndex})
 	}
 	if err == nil && conflict {
 		s.anew()

@@ -44,10 +44,13 @@ func TestStateMachineWithoutBatches(t *testing.T) {
 	f := &plainFSM{}
 	s := testMachine(f, testSnapshots(t), &failStop{})
 	answers := s.ApplyBatch([]*raft.Log{
-		{Index: 3, Type: raft.LogCommand}, {Index: 4, Type: raft.LogConfiguration}, {Index: 5, Type: raft.LogCommand},
+		{Index: 3, Type: raft.LogCommand}, {Index: 4, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n"}}})}, {Index: 5, Type: raft.LogCommand},
 	})
 	if !equal(f.applied, 3, 5) || answers[0] != uint64(3) || answers[1] != nil || answers[2] != uint64(5) || !s.dirty() {
 		t.Errorf("applied %v, answered %v", f.applied, answers)
+	}
+	if c := s.configured.Load(); c.index != 4 || len(c.servers) != 1 {
+		t.Errorf("configured %+v", c)
 	}
 }
 

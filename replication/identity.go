@@ -45,6 +45,7 @@ type Identity struct {
 	Node      event.ID
 	Cluster   event.ID
 	Directory event.ID
+	Lineage   event.ID // which history of the cluster; zero: the one that began with it
 }
 
 type identityJSON struct {
@@ -53,13 +54,18 @@ type identityJSON struct {
 	Node      string `json:"nodeId"`
 	Cluster   string `json:"clusterId"`
 	Directory string `json:"directoryId"`
+	Lineage   string `json:"lineageId,omitempty"` // versions before it knew none, which is the first one
 }
 
 func encodeIdentity(id Identity) ([]byte, error) {
-	return json.MarshalIndent(identityJSON{
+	doc := identityJSON{
 		Format: identityBuild, Creation: id.Creation.String(), Node: id.Node.String(),
 		Cluster: id.Cluster.String(), Directory: id.Directory.String(),
-	}, "", "  ")
+	}
+	if !id.Lineage.IsZero() {
+		doc.Lineage = id.Lineage.String()
+	}
+	return json.MarshalIndent(doc, "", "  ")
 }
 
 func decodeIdentity(data []byte) (Identity, error) {
@@ -74,7 +80,10 @@ func decodeIdentity(data []byte) (Identity, error) {
 	for _, part := range []struct {
 		text string
 		to   *event.ID
-	}{{doc.Creation, &id.Creation}, {doc.Node, &id.Node}, {doc.Cluster, &id.Cluster}, {doc.Directory, &id.Directory}} {
+	}{{doc.Creation, &id.Creation}, {doc.Node, &id.Node}, {doc.Cluster, &id.Cluster}, {doc.Directory, &id.Directory}, {doc.Lineage, &id.Lineage}} {
+		if part.to == &id.Lineage && part.text == "" {
+			continue
+		}
 		parsed, err := event.ParseID(part.text)
 		if err != nil {
 			return Identity{}, fmt.Errorf("%q: %w", part.text, err)
@@ -89,7 +98,12 @@ func newIdentity(o *Options) Identity {
 	if node.IsZero() {
 		node = event.ID(uuid.New())
 	}
-	return Identity{Creation: event.ID(uuid.New()), Node: node, Cluster: o.ClusterID, Directory: o.DirectoryID}
+	id := Identity{Creation: event.ID(uuid.New()), Node: node, Cluster: o.ClusterID, Directory: o.DirectoryID, Lineage: o.Lineage}
+	if o.Log.Tail().End > 0 && !o.Joining {
+		// It goes on from a copy, and what the copy was taken of may go on as well.
+		id.Lineage = event.ID(uuid.New())
+	}
+	return id
 }
 
 // state is a node's consensus state, open.

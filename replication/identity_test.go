@@ -78,6 +78,10 @@ func TestIdentityStays(t *testing.T) {
 		if second.id != first.id || second.id.Node.IsZero() || second.id.Creation.IsZero() {
 			t.Errorf("identity %+v became %+v", first.id, second.id)
 		}
+		// What goes on from a copy is another history than that of the nodes it was copied from.
+		if restored := o.Log.Tail().End > 0; first.id.Lineage.IsZero() == restored {
+			t.Errorf("restored: %t, lineage %s", restored, first.id.Lineage)
+		}
 		mustNot(t, second.close())
 	}
 }

@@ -23,13 +23,10 @@ func (c *Cluster) leader() string {
 		}
 		return ""
 	}
-	newest, leader := uint64(0), ""
-	for _, m := range c.others() {
-		if p, ok := c.peers.get(m.Node); ok && p.status.Running && p.status.Cluster == c.ID() && p.status.Leader != "" && p.status.Term >= newest {
-			newest, leader = p.status.Term, p.status.Leader
-		}
+	if s, err := c.guide(); err == nil {
+		return s.Node.String()
 	}
-	return leader
+	return ""
 }
 
 // Redirect returns the leader's address for clients; ok is false when this node

@@ -21,6 +21,7 @@ type joinRequest struct {
 	Address  string     `json:"address"`
 	Cluster  event.ID   `json:"cluster"`
 	Format   int        `json:"format"`
+	Lineage  *event.ID  `json:"lineage,omitempty"` // nil: the node is of a version that knew only one
 	ReadOnly bool       `json:"readOnly"`
 	Tail     event.Tail `json:"tail"`
 	Last     uint64     `json:"last"` // index of its Raft log's last entry
@@ -49,16 +50,23 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 		pace := settledPace
 		if r := c.replica.Load(); r != nil {
 			voter, present := c.suffrage(r)
-			if present && r.state.joining() {
+			if r.state.joining() && c.admitted(r) {
 				c.warn("record that the cluster admitted this node", r.state.unmark(joiningFile))
 			}
+			var hindered *string
 			if !voter && (r.state.joining() || present && !c.opts.ReadOnly) {
 				pace = joinPace
-				if err := c.askToJoin(ctx, r); err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
+				err := c.askToJoin(ctx, r)
+				if err != nil && !present {
+					text := "waiting to be admitted: " + err.Error()
+					hindered = &text
+				}
+				if err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
 					said = time.Now()
 					c.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
 				}
 			}
+			c.waiting.Store(hindered)
 		} else {
 			pace = joinPace
 		}
@@ -66,6 +74,12 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// admitted reports whether a configuration with this node is committed: one that is not may go with
+// its leader, and the node must ask again.
+func (c *Cluster) admitted(r *Replica) bool {
+	return slices.ContainsFunc(r.machine.configured.Load().servers, func(s raft.Server) bool { return string(s.ID) == c.name })
 }
 
 func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
@@ -77,7 +91,7 @@ func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
 	defer cancel()
 	var a joinAnswer
 	return c.call(ctx, address, http.MethodPost, "/join", joinRequest{
-		Node: c.node, Address: c.opts.Advertise, Cluster: c.ID(), Format: dataFormat, ReadOnly: c.opts.ReadOnly,
+		Node: c.node, Address: c.opts.Advertise, Cluster: c.ID(), Format: dataFormat, Lineage: c.status().Lineage, ReadOnly: c.opts.ReadOnly,
 		Tail: c.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
 	}, &a)
 }
@@ -87,17 +101,12 @@ func (c *Cluster) leaderForJoin() (string, bool) {
 	if address, ok := c.LeaderAddress(); ok {
 		return address, true
 	}
-	newest, found := uint64(0), ""
-	for _, m := range c.others() {
-		p, ok := c.peers.get(m.Node)
-		if !ok || p.status.Cluster != c.ID() || !p.status.Running || p.status.Term < newest {
-			continue
-		}
-		if leader, known := c.member(p.status.Leader); known {
-			newest, found = p.status.Term, leader.ReplicationAddress
-		}
+	s, err := c.guide()
+	if err != nil {
+		return "", false
 	}
-	return found, found != ""
+	m, ok := c.member(s.Node.String())
+	return m.ReplicationAddress, ok
 }
 
 // serveJoin admits a node or gives it its vote, if this node leads.
@@ -156,7 +165,13 @@ func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
 	}
 	done := func() { <-c.changes }
 	r := c.replica.Load()
-	if r == nil || r.raft.State() != raft.Leader {
+	leading := false
+	if r != nil {
+		// Its barrier is done: it has applied the newest configuration.
+		own, _ := r.Leadership()
+		leading = own.Leading && r.raft.State() == raft.Leader
+	}
+	if !leading {
 		done()
 		if address, ok := c.Redirect(); ok {
 			return nil, nil, &event.NotLeader{Address: address}
@@ -181,6 +196,9 @@ func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err e
 	if err != nil {
 		return a, err
 	}
+	if err := c.settledVoters(configuration, q.Node); err != nil {
+		return a, err
+	}
 	id := raft.ServerID(q.Node.String())
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return s.ID == id })
 	if at >= 0 {
@@ -194,10 +212,10 @@ func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err e
 		a.Voter = true
 		return a, nil
 	}
-	if index, err = c.replace(ctx, r, q, configuration, index); err != nil {
+	if err := c.makeRoom(ctx, r, q); err != nil {
 		return a, err
 	}
-	if configuration, _, err = r.Configuration(); err != nil {
+	if configuration, index, err = r.Configuration(); err != nil {
 		return a, err
 	}
 	if !q.ReadOnly && !c.opts.Surplus && voters(configuration) >= c.opts.Size {
@@ -216,6 +234,13 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 	case q.Format != dataFormat:
 		return refuse("the nodes here use data format %d, the node uses %d", dataFormat, q.Format)
 	}
+	theirs := event.ID{}
+	if q.Lineage != nil {
+		theirs = *q.Lineage
+	}
+	if own := c.lineage.Load(); theirs != own.id {
+		return c.otherLineage(theirs)
+	}
 	log := c.materials.Load().Log
 	if end := log.Tail().End; q.Tail.End > end {
 		// It may have pulled from a node that is ahead of this one for a moment.
@@ -231,26 +256,40 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 	return nil
 }
 
-// replace removes a node whose address the new one has: its directory was
-// replaced, so that it cannot come back. It never happens for mere absence.
-func (c *Cluster) replace(ctx context.Context, r *Replica, q joinRequest, configuration raft.Configuration, index uint64) (uint64, error) {
-	for _, server := range configuration.Servers {
-		if string(server.Address) != q.Address || string(server.ID) == q.Node.String() {
-			continue
+// makeRoom frees the address of a node that is to be admitted: raft takes each only once. A member
+// that was seen last at that address is removed, if its place can be spared: its directory was
+// replaced, so that it cannot come back. It never happens for mere absence, and a read-only replica
+// takes the place of a read-only replica alone. Every other one stays a member, with the address
+// where gossip has it, or none: addresses are given out anew, to nodes that have nothing to do with each other.
+func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error {
+	configuration, index, err := r.Configuration()
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return string(s.Address) == q.Address })
+	if at < 0 || string(configuration.Servers[at].ID) == q.Node.String() {
+		return nil
+	}
+	old := configuration.Servers[at]
+	m, known := c.member(string(old.ID))
+	moved := known && m.ReplicationAddress != q.Address
+	replica := known && m.ReadOnly && old.Suffrage != raft.Voter
+	if moved || q.ReadOnly && !replica {
+		address := raft.ServerAddress(old.ID) // No node is reached by that.
+		if now := raft.ServerAddress(m.ReplicationAddress); moved && !slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool { return s.Address == now }) {
+			address = now
 		}
-		if m, ok := c.member(string(server.ID)); ok && m.Alive && m.ReplicationAddress != q.Address {
-			continue // It has moved, and lives elsewhere.
-		}
-		c.logger.Warn("a node is replaced: its address shows another id", "old", string(server.ID), keyNode, q.Node.String(), "address", q.Address)
-		if err := c.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(server.ID, index, changeTimeout)); err != nil {
-			return 0, err
-		}
-		var err error
-		if _, index, err = r.Configuration(); err != nil {
-			return 0, err
+		c.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+		// raft changes the address of a voter by this, and not its vote.
+		return c.change(ctx, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
+	}
+	if old.Suffrage == raft.Voter {
+		if err := c.spare(configuration, old); err != nil {
+			return err
 		}
 	}
-	return index, nil
+	c.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+	return c.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
 }
 
 // change waits for a change of the configuration.
@@ -318,7 +357,7 @@ func (c *Cluster) AddMember(ctx context.Context, node string) error {
 		}
 		if s.Running || s.Tail.End > 0 {
 			voter, err := c.admitAnyway(ctx, joinRequest{
-				Node: m.Node, Address: m.ReplicationAddress, Cluster: s.Cluster, Format: m.Format, ReadOnly: m.ReadOnly, Tail: s.Tail, Last: s.Last,
+				Node: m.Node, Address: m.ReplicationAddress, Cluster: s.Cluster, Format: m.Format, Lineage: s.Lineage, ReadOnly: m.ReadOnly, Tail: s.Tail, Last: s.Last,
 			})
 			if err != nil || voter || m.ReadOnly {
 				return err
@@ -342,6 +381,9 @@ func (c *Cluster) admitAnyway(ctx context.Context, q joinRequest) (voter bool, e
 	}
 	configuration, index, err := r.Configuration()
 	if err != nil {
+		return false, err
+	}
+	if err := c.settledVoters(configuration, q.Node); err != nil {
 		return false, err
 	}
 	id, address := raft.ServerID(q.Node.String()), raft.ServerAddress(q.Address)
@@ -380,21 +422,8 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 	}
 	gone := configuration.Servers[at]
 	if gone.Suffrage == raft.Voter {
-		rest, alive := 0, 0
-		for _, s := range configuration.Servers {
-			if s.Suffrage != raft.Voter || s.ID == gone.ID {
-				continue
-			}
-			rest++
-			if m, ok := c.member(string(s.ID)); string(s.ID) == c.name || ok && m.Alive {
-				alive++
-			}
-		}
-		if rest == 0 || alive < rest/2+1 {
-			return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", node, rest, alive)
-		}
-		if least := c.opts.Size/2 + 1; rest < least {
-			return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", node, rest, c.opts.Size)
+		if err := c.spare(configuration, gone); err != nil {
+			return err
 		}
 	}
 	if string(gone.ID) == c.name {
@@ -409,6 +438,27 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 	return c.change(ctx, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
 }
 
+// spare refuses to remove a voter without which there would be no majority.
+func (c *Cluster) spare(configuration raft.Configuration, gone raft.Server) error {
+	rest, alive := 0, 0
+	for _, s := range configuration.Servers {
+		if s.Suffrage != raft.Voter || s.ID == gone.ID {
+			continue
+		}
+		rest++
+		if m, ok := c.member(string(s.ID)); string(s.ID) == c.name || ok && m.Alive {
+			alive++
+		}
+	}
+	if rest == 0 || alive < rest/2+1 {
+		return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", gone.ID, rest, alive)
+	}
+	if least := c.opts.Size/2 + 1; rest < least {
+		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, c.opts.Size)
+	}
+	return nil
+}
+
 // noteRemoval notices that the leader's configuration goes on without this node.
 func (c *Cluster) noteRemoval() {
 	r := c.replica.Load()
@@ -417,10 +467,14 @@ func (c *Cluster) noteRemoval() {
 	}
 	removed := false
 	term := uint64(0)
+	lineage := c.lineage.Load().id
 	for _, m := range c.others() {
 		p, ok := c.peers.get(m.Node)
 		if !ok || p.status.State != event.StateLeader || p.status.Cluster != c.ID() || p.status.Term < term {
 			continue
+		}
+		if theirs, _ := p.status.follows(); theirs != lineage {
+			continue // It leads others.
 		}
 		term = p.status.Term
 		removed = term >= r.raft.CurrentTerm() && !slices.ContainsFunc(p.status.Servers, func(s Server) bool { return s.Node == c.name })

@@ -51,6 +51,10 @@ type Options struct {
 	// others are to admit to their cluster. By default the node is the only voter of a cluster.
 	Joining bool
 
+	// Lineage is the history of the cluster that a node follows whose consensus state is made
+	// now. One that goes on from a copy by itself gets a new one.
+	Lineage event.ID
+
 	// Priority biases who stands for election first: a node that knows of a voter with a
 	// higher one waits longer. The function returns whether there is one; default: none.
 	Outranked func() bool

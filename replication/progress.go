@@ -32,12 +32,16 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	switch {
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
+	case state == event.StatePreLeader && c.few.Load() && c.apart.Load() > 0:
+		doing = "waiting for enough nodes to form the cluster, and admitting none while others follow another history of it"
 	case state == event.StatePreLeader && c.few.Load():
 		doing = "waiting for enough nodes to form the cluster"
 	case state == event.StatePreLeader:
 		doing = "taking the lead"
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
+	case c.waiting.Load() != nil:
+		return *c.waiting.Load(), 0, 0
 	case c.pull.busy(), c.replica.Load() == nil && done < total:
 		doing = "fetching the log from other nodes"
 	case c.CaughtUp():

@@ -160,12 +160,15 @@ type pullRound struct {
 	done  chan struct{}
 	end   int64 // of the sender's log, once done
 	asked bool  // whether one answered, once done
+	why   error // why nobody could be asked, or what all that were asked said, once done
 }
 
 const (
-	pullPace  = 100 * time.Millisecond // between two attempts while somebody waits
-	busyBytes = 64 << 10               // a cluster whose log grows by so much a second counts as written to
-	fileBlock = 1 << 20
+	pullPace = 100 * time.Millisecond // between two attempts while somebody waits
+
+	waitSilently = 10 * time.Second // before a node that finds no cluster to join says so in its log
+	busyBytes    = 64 << 10         // a cluster whose log grows by so much a second counts as written to
+	fileBlock    = 1 << 20
 
 	worthALine = 1 << 20 // bytes fetched in one go
 
@@ -190,16 +193,50 @@ func (p *puller) busy() bool { return p.active.Load() }
 
 // level returns when this node has everything that the node it fetched from had.
 func (p *puller) level(ctx context.Context) error {
-	advice := time.Now()
+	defer p.c.waiting.Store(nil)
+	next := time.Now().Add(waitSilently)
 	return p.wait(ctx, func(r *pullRound) bool {
-		own := p.c.materials.Load().Log.Tail().End
-		if !r.asked && time.Since(advice) > adviceEvery {
-			advice = time.Now()
-			p.c.logger.Warn("waiting for another node of this node's cluster, to join it. If the whole cluster was restored from copies, "+
-				"stop this node, run: annals cluster recover --db "+p.c.opts.Replica.Dir+" on exactly one node, and start all", "cluster", p.c.ID().String(), "end", own)
+		own := p.c.end()
+		if r.asked {
+			p.c.waiting.Store(nil)
+			return own >= r.end
 		}
-		return r.asked && own >= r.end
+		text := p.c.alone(own, r.why)
+		p.c.waiting.Store(&text)
+		if time.Now().After(next) {
+			next = time.Now().Add(sayEvery)
+			p.c.logger.Warn(text, "db", p.c.opts.Replica.Dir)
+		}
+		return false
 	})
+}
+
+// alone says why a node with data and without consensus state, or with nothing, does not find
+// the cluster that it is to join.
+func (c *Cluster) alone(end int64, why error) string {
+	var beyond *beyondError
+	running := slices.ContainsFunc(c.heardOthers(), func(s Status) bool { return s.Running })
+	switch {
+	case end > 0 && !running:
+		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", c.ID(), end)
+	case errors.As(why, &beyond):
+		return fmt.Sprintf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
+			"To keep what is beyond, stop the others, rename their folders raft, and run annals cluster recover here; to give it up, remove this data directory",
+			c.ID(), end, beyond.address, beyond.end)
+	}
+	return fmt.Sprintf("waiting to join cluster %s: %v", c.ID(), cmp.Or(why, errNoSource))
+}
+
+var errNoSource = errors.New("no member of the leader's configuration answers")
+
+// beyondError says that this node has more than the one that was asked.
+type beyondError struct {
+	address string
+	end     int64
+}
+
+func (e *beyondError) Error() string {
+	return fmt.Sprintf("the log of the node at %s ends at %d", e.address, e.end)
 }
 
 // until returns when this node's log reaches a position.
@@ -276,10 +313,10 @@ func (c *Cluster) end() int64 {
 // more. It reports whether the log grew.
 func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	m := p.c.materials.Load()
-	end, answered := int64(0), false
+	end, answered, why := int64(0), false, error(nil)
 	defer func() {
 		old := p.round.Swap(&pullRound{done: make(chan struct{})})
-		old.end, old.asked = end, answered
+		old.end, old.asked, old.why = end, answered, why
 		close(old.done)
 	}()
 	if m == nil {
@@ -288,11 +325,18 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	before := m.Log.Tail().End
 	refusals, asked := 0, 0
 	var refusal error
-	for _, s := range p.sources(ctx) {
+	sources, why := p.sources(ctx)
+	if l := p.c.lineage.Load(); why != nil && l != nil && l.fixed {
+		err = why // Else the node has not joined yet, and says it itself.
+	}
+	for _, s := range sources {
 		asked++
 		last, err2 := p.fetch(ctx, m, s.address)
 		err = errors.Join(err, err2)
 		var refused *callError
+		if errors.As(err2, &refused) && refused.Status == http.StatusRequestedRangeNotSatisfiable {
+			why = &beyondError{address: s.address, end: s.status.Tail.End}
+		}
 		switch {
 		case err2 == nil:
 			end, answered = last.End, true
@@ -319,15 +363,22 @@ type source struct {
 	status  Status
 }
 
-// sources are the nodes that can be asked, the best first: those that have more
+// sources are the members of the leader's configuration that can be asked, the best first: those that have more
 // than this node, and of these rather one that does not lead.
-func (p *puller) sources(ctx context.Context) []source {
+func (p *puller) sources(ctx context.Context) ([]source, error) {
 	p.c.askPeers(ctx)
+	belongs, err := p.c.origin()
+	if err != nil {
+		return nil, err
+	}
 	var list []source
 	for _, m := range p.c.others() {
-		if s, ok := p.c.peers.get(m.Node); ok && s.status.HasLog && s.status.Cluster == p.c.ID() && s.status.Running {
+		if s, ok := p.c.heard(m.Node.String()); ok && s.status.Running && belongs(&s.status) {
 			list = append(list, source{m.ReplicationAddress, s.status})
 		}
+	}
+	if len(list) == 0 {
+		return nil, errNoSource
 	}
 	own := p.c.materials.Load().Log.Tail().End
 	rank := func(s source) int {
@@ -342,7 +393,7 @@ func (p *puller) sources(ctx context.Context) []source {
 	slices.SortStableFunc(list, func(a, b source) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.status.Tail.End, a.status.Tail.End))
 	})
-	return list
+	return list, nil
 }
 
 // fetch gets what this node lacks from one other, and returns that one's tail.

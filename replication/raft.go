@@ -282,7 +282,7 @@ func (r *Replica) Configuration() (raft.Configuration, uint64, error) {
 			return raft.Configuration{}, 0, fmt.Errorf("read configuration: %w", err)
 		}
 		if r.machine.configured.Load() == index {
-			return f.Configuration(), index, nil
+			return f.Configuration(), index.index, nil
 		}
 	}
 }

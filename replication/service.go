@@ -34,7 +34,25 @@ func (c *Cluster) services() http.Handler {
 	mux.HandleFunc("POST /write", c.serveWrite)
 	mux.HandleFunc("GET /frames", c.serveFrames)
 	mux.HandleFunc("GET /chunk", c.serveChunk)
-	return mux
+	return c.fenced(mux)
+}
+
+// fenced refuses what comes from a twin, and from nodes that follow another history: of them
+// only the question what this node is, and the request to join, which has its own answer.
+func (c *Cluster) fenced(services http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := c.checkTwin(r); err != nil {
+			http.Error(w, err.Error(), statusTwin)
+			return
+		}
+		if r.URL.Path != "/status" && r.URL.Path != "/join" {
+			if err := c.sameLineage(r); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+		}
+		services.ServeHTTP(w, r)
+	})
 }
 
 func reply(w http.ResponseWriter, v any) {
@@ -88,6 +106,10 @@ func (c *Cluster) request(ctx context.Context, address, method, path string, ask
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set(headerAddress, c.opts.Advertise)
+	if l := c.lineage.Load(); l != nil {
+		req.Header.Set(headerLineage, l.id.String())
+	}
 	resp, err := c.client.Do(req)
 	if err != nil {
 		var u *url.Error
@@ -100,6 +122,9 @@ func (c *Cluster) request(ctx context.Context, address, method, path string, ask
 		return resp, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if resp.StatusCode == statusTwin {
+		c.endTwin(string(bytes.TrimSpace(text)))
+	}
 	return nil, errors.Join(&callError{Address: address, Status: resp.StatusCode, Text: string(bytes.TrimSpace(text))}, err, resp.Body.Close())
 }
 

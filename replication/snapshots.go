@@ -293,14 +293,14 @@ func (s *snapshotStore) newest() (index, term uint64) {
 	return s.list[0].meta.Index, s.list[0].meta.Term
 }
 
-// configuration is the index of the configuration in the newest manifest that counts; 0 without one.
-func (s *snapshotStore) configuration() uint64 {
+// configuration is that of the newest manifest that counts; empty without one.
+func (s *snapshotStore) configuration() *configured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
-		return 0
+		return &configured{}
 	}
-	return s.list[0].meta.ConfigurationIndex
+	return &configured{s.list[0].meta.Configuration.Servers, s.list[0].meta.ConfigurationIndex}
 }
 
 func (s *snapshotStore) removeFile(snap *snapshot) error {

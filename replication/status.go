@@ -24,6 +24,7 @@ type Status struct {
 	State    event.NodeState `json:"state"`
 	Priority int             `json:"priority"`
 	ReadOnly bool            `json:"readOnly"`
+	Lineage  *event.ID       `json:"lineage,omitempty"` // the history that it follows; nil: none yet, or it knows of none
 
 	Leader        string `json:"leader"`        // node id, empty when not known
 	LeaderAddress string `json:"leaderAddress"` // between nodes
@@ -42,7 +43,8 @@ type Status struct {
 	Clock      int64 `json:"clock"`      // Unix time in ns; 0: a version that does not tell
 	WrongClock bool  `json:"wrongClock"` // it is known to be wrong
 
-	Servers []Server `json:"servers"` // raft's configuration
+	Servers []Server `json:"servers"`         // raft's configuration
+	Twins   []Twin   `json:"twins,omitempty"` // that it refused lately
 
 	// At is the chain at the position that was asked for; nil when this log does
 	// not reach there, its Chain zero when no frame ends there.
@@ -66,8 +68,11 @@ type ChainAt struct {
 func (c *Cluster) status() Status {
 	s := Status{
 		Node: c.node, Cluster: c.ID(), State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.opts.ReadOnly,
-		LastRecord: -1, Epoch: -1, Full: c.readOnly.Load() != nil,
+		LastRecord: -1, Epoch: -1, Full: c.readOnly.Load() != nil, Twins: c.metTwins(),
 		Clock: c.opts.Now().UnixNano(), WrongClock: c.ClockWrong() != nil,
+	}
+	if l := c.lineage.Load(); l != nil {
+		s.Lineage = &l.id
 	}
 	if m := c.materials.Load(); m != nil {
 		s.HasLog, s.Tail = true, m.Log.Tail()
@@ -201,8 +206,10 @@ const (
 // watchPeers keeps what is known of the other nodes fresh, compares histories,
 // and does what follows from it.
 func (c *Cluster) watchPeers(ctx context.Context) {
+	said := make(map[event.ID]time.Time)
 	for {
 		c.askPeers(ctx)
+		c.noteApart(said)
 		c.judgeHistories()
 		c.judgeClock()
 		c.noteRemoval()
@@ -270,6 +277,9 @@ func (c *Cluster) askPeers(ctx context.Context) {
 			c.metrics.latency.Observe(took)
 			c.metrics.watchPeer(c, m.Node)
 			c.peers.put(m.Node, p)
+			for _, t := range p.status.Twins {
+				c.noteTwin(t, false)
+			}
 		})
 	}
 	wg.Wait()
@@ -304,6 +314,9 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 	p.moved = p.at
 	if r := c.replica.Load(); r != nil {
 		p.level = s.Last >= r.raft.LastIndex()
+	}
+	if own := c.lineage.Load(); own != nil && s.Lineage != nil && *s.Lineage != own.id {
+		return p, nil // That is another history, and is said as such.
 	}
 	if m == nil || !s.HasLog || s.Cluster != c.ID() {
 		return p, nil

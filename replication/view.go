@@ -29,7 +29,11 @@ func (c *Cluster) View() event.ClusterView {
 		return view
 	}
 	leader, term := c.known()
+	own := c.status()
 	for _, g := range c.gossip.Members() {
+		if p, ok := c.peers.get(g.Node); ok && g.Node != c.node && apart(&own, &p.status) {
+			continue // It is not of the cluster that clients of this node mean.
+		}
 		m := event.Member{
 			Node: g.Node, Alive: g.Alive, ReadOnly: g.ReadOnly, Priority: g.Priority, Version: g.Version,
 			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: c.opts.Security != nil,
@@ -38,9 +42,8 @@ func (c *Cluster) View() event.ClusterView {
 		setAddress(&m, g.ReplicationAddress)
 		switch p, ok := c.peers.get(g.Node); {
 		case g.Node == c.node:
-			s := c.status()
 			m.Time, m.Voter = time.Now(), c.votes(g)
-			fill(&m, &s)
+			fill(&m, &own)
 		case ok:
 			m.Time, m.Voter = p.at, c.votes(g)
 			fill(&m, &p.status)

@@ -21,6 +21,10 @@ this command on that one, and on no other; then start all nodes. The others join
 each keeps what it has, is checked against the first by the chain over its log, and
 fetches the rest. Done on two nodes, it makes two clusters.
 
+What begins here is another history than the one that the copies were taken from: a node that
+still has its folder raft from before takes no part in it, and is named in the log. To have it
+join with its data, stop it, rename that folder, and start it.
+
 The options are those of annals node, as the node is started with: the command needs
 the data folder and the address of the port between nodes. The node must not run.`
 

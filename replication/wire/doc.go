@@ -14,8 +14,8 @@
 //	 0  8  magic a9 "ANNALS" 0a     0  8  magic a9 "ANNALS" 0a
 //	 8  1  format version, 1        8  1  format version, 1
 //	 9  1  kind                     9  1  status, 0 = accepted
-//	10  6  zero                    10  2  length of the reason, at most 512
-//	                               12  4  zero
+//	10  4  lineage                 10  2  length of the reason, at most 512
+//	14  2  zero                    12  4  lineage
 //	16 16  cluster id, zero: none  16 16  cluster id, zero: none
 //	32 16  node id                 32 16  node id
 //	                               48  n  reason, UTF-8; empty if accepted
@@ -25,6 +25,10 @@
 // first byte of the magic is neither that of a TLS record nor text: each side
 // recognizes a peer that disagrees about TLS. A port that wants TLS answers a
 // plain request with a plain refusal, and a plain port a TLS hello.
+//
+// The lineage is the first four bytes of the id of the node's lineage: which of the histories of the
+// cluster it follows. It is zero for the first one, for a node that follows none yet, and for a
+// node of a version that knew of none. Nodes of different ones accept only services of each other.
 //
 // # Installing snapshots
 //

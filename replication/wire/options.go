@@ -57,6 +57,7 @@ type Security interface {
 type Identity struct {
 	Node    event.ID
 	Cluster event.ID // zero: the node belongs to no cluster yet
+	Lineage uint32   // which history of the cluster it follows; zero: the first, or none yet
 }
 
 // Options of a Port. Bind and Node must be given; what else is zero gets a default.
@@ -66,6 +67,7 @@ type Options struct {
 
 	Node    event.ID        // this node's id
 	Cluster func() event.ID // the cluster this node belongs to, zero: none yet; default: none
+	Lineage func() uint32   // the history of it that this node follows; default: the first
 
 	// Security is how connections are secured; nil: plain TCP.
 	Security Security
@@ -86,6 +88,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Cluster == nil {
 		o.Cluster = func() event.ID { return event.ID{} }
+	}
+	if o.Lineage == nil {
+		o.Lineage = func() uint32 { return 0 }
 	}
 	if o.Renew == 0 {
 		o.Renew = 10 * time.Minute

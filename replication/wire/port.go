@@ -143,7 +143,9 @@ func (p *Port) Close() error {
 }
 
 // self is what this node says of itself at this moment.
-func (p *Port) self() Identity { return Identity{Node: p.opts.Node, Cluster: p.opts.Cluster()} }
+func (p *Port) self() Identity {
+	return Identity{Node: p.opts.Node, Cluster: p.opts.Cluster(), Lineage: p.opts.Lineage()}
+}
 
 // accept takes connections and starts their handshakes.
 func (p *Port) accept() {

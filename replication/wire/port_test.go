@@ -36,7 +36,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _, _ = c[0].Close(), c[1].Close() }()
-			for i, want := range []Identity{{node(2), clusterA}, {node(1), clusterA}} {
+			for i, want := range []Identity{{Node: node(2), Cluster: clusterA}, {Node: node(1), Cluster: clusterA}} {
 				if got, ok := PeerOf(tls.Client(c[i], &tls.Config{ServerName: "x"})); !ok || got != want {
 					t.Errorf("peer of side %d: %v, %t", i, got, ok)
 				}
@@ -81,6 +81,7 @@ func TestRefusals(t *testing.T) {
 	cases := []struct {
 		name         string
 		own, other   event.ID // clusters of the acceptor and of the dialler
+		lineage      uint32   // of the dialler
 		dialler      event.ID // default: node 2
 		kind, listen Kind
 		status       Status // 0: accepted
@@ -102,6 +103,10 @@ func TestRefusals(t *testing.T) {
 			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
 		{name: "install without other cluster", own: clusterA, other: none, kind: kindInstall, listen: kindInstall,
 			status: StatusNoCluster, reason: "the other node belongs to no cluster yet"},
+		{name: "other lineage, service", own: clusterA, other: clusterA, lineage: 7, kind: KindService, listen: KindService},
+		{name: "other lineage, raft", own: clusterA, other: clusterA, lineage: 0xabcd, kind: KindRaft, listen: KindRaft,
+			status: StatusOtherLineage, reason: "node " + node(1).String() + " at one.example:1112 follows lineage 00000000 of cluster " + clusterA.String() +
+				", node " + node(2).String() + " follows lineage 0000abcd: if its own is not to go on, stop it, rename its folder raft, and start it, to have it join with its data"},
 		{name: "no listener", own: clusterA, other: clusterA, kind: KindRaft, listen: KindService,
 			status: StatusNoListener, reason: "this node takes no connections of the kind raft at the moment"},
 		{name: "unknown kind", own: clusterA, other: clusterA, kind: 77, listen: KindService,
@@ -117,8 +122,8 @@ func TestRefusals(t *testing.T) {
 				if c.dialler.IsZero() {
 					c.dialler = node(2)
 				}
-				own := Options{Node: node(1), Cluster: member(c.own), Logger: log.logger(hclog.Info)}
-				other := Options{Node: c.dialler, Cluster: member(c.other)}
+				own := Options{Node: node(1), Cluster: member(c.own), Advertise: "one.example:1112", Logger: log.logger(hclog.Info)}
+				other := Options{Node: c.dialler, Cluster: member(c.other), Lineage: func() uint32 { return c.lineage }}
 				if secured {
 					own.Security, other.Security = ca.security(1), ca.security(2)
 				}
@@ -135,7 +140,7 @@ func TestRefusals(t *testing.T) {
 					}
 					return
 				}
-				want := RefusedError{Address: to.Addr().String(), Status: c.status, Reason: c.reason, Peer: Identity{node(1), c.own}}
+				want := RefusedError{Address: to.Addr().String(), Status: c.status, Reason: c.reason, Peer: Identity{Node: node(1), Cluster: c.own}}
 				if got := refused(t, err); *got != want {
 					t.Errorf("got %+v, want %+v", *got, want)
 				}
@@ -157,6 +162,40 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A node of a version that knows no lineages takes everybody of its cluster: the one that dials looks itself.
+func TestOtherLineageOfTheVersionBefore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if _, err := readRequest(c, nil); err == nil {
+				a := answer{version: 1, status: StatusAccepted, Identity: Identity{Node: node(1), Cluster: clusterA}}
+				_, _ = c.Write(a.encode())
+			}
+			_ = c.Close()
+		}
+	}()
+	p := open(t, Options{Node: node(2), Cluster: member(clusterA), Lineage: func() uint32 { return 7 }})
+	_, err = p.Dial(t.Context(), KindRaft, l.Addr().String())
+	if got := refused(t, err); got.Status != StatusOtherLineage {
+		t.Errorf("got %+v", got)
+	}
+	c, err := p.Dial(t.Context(), KindService, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOtherFormatVersion(t *testing.T) {
 	var log lines
 	p := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Warn)})
@@ -172,7 +211,7 @@ func TestOtherFormatVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readAnswer(raw)
-	want := answer{version: 1, status: StatusOtherFormat, Identity: Identity{node(1), clusterA},
+	want := answer{version: 1, status: StatusOtherFormat, Identity: Identity{Node: node(1), Cluster: clusterA},
 		reason: "this node speaks version 1 of the protocol between nodes, the other 9"}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)

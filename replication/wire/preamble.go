@@ -38,6 +38,7 @@ const (
 	StatusBusy         Status = 6 // too many connections
 	StatusWantsTLS     Status = 7 // a plain connection to a port with TLS
 	StatusWantsPlain   Status = 8 // TLS to a plain port
+	StatusOtherLineage Status = 9 // the nodes follow different histories of one cluster
 )
 
 var (
@@ -56,6 +57,7 @@ func (q *request) encode() []byte {
 	b := make([]byte, requestSize)
 	copy(b, magic)
 	b[8], b[9] = q.version, byte(q.kind)
+	binary.BigEndian.PutUint32(b[10:], q.Lineage)
 	copy(b[16:], q.Cluster[:])
 	copy(b[32:], q.Node[:])
 	return b
@@ -79,7 +81,7 @@ func readRequest(r io.Reader, begun []byte) (request, error) {
 	if _, err := io.ReadFull(r, b[headSize:]); err != nil {
 		return request{}, unexpected(err)
 	}
-	q.Cluster, q.Node = event.ID(b[16:32]), event.ID(b[32:48])
+	q.Lineage, q.Cluster, q.Node = binary.BigEndian.Uint32(b[10:]), event.ID(b[16:32]), event.ID(b[32:48])
 	if q.Node.IsZero() {
 		return request{}, errNotOurs
 	}
@@ -103,6 +105,7 @@ func (a *answer) encode() []byte {
 	copy(b, magic)
 	b[8], b[9] = a.version, byte(a.status)
 	binary.BigEndian.PutUint16(b[10:], uint16(len(reason)))
+	binary.BigEndian.PutUint32(b[12:], a.Lineage)
 	copy(b[16:], a.Cluster[:])
 	copy(b[32:], a.Node[:])
 	return append(b, reason...)
@@ -134,7 +137,7 @@ func readAnswer(r io.Reader) (answer, error) {
 	}
 	return answer{
 		version: b[8], status: Status(b[9]), reason: printable(string(reason)),
-		Identity: Identity{Cluster: event.ID(b[16:32]), Node: event.ID(b[32:48])},
+		Identity: Identity{Lineage: binary.BigEndian.Uint32(b[12:]), Cluster: event.ID(b[16:32]), Node: event.ID(b[32:48])},
 	}, nil
 }
 

@@ -12,14 +12,14 @@ import (
 
 // The bytes on the wire never change.
 func TestPreambleBytes(t *testing.T) {
-	id := Identity{Node: event.ID([]byte("nodenodenodenode")), Cluster: event.ID([]byte("clusterclusterXX"))}
+	id := Identity{Node: event.ID([]byte("nodenodenodenode")), Cluster: event.ID([]byte("clusterclusterXX")), Lineage: 0x01020304}
 	ids := hex.EncodeToString(id.Cluster[:]) + hex.EncodeToString(id.Node[:])
 	q := request{version: 1, kind: KindRelay, Identity: id}
-	if got, want := hex.EncodeToString(q.encode()), "a9414e4e414c530a"+"01"+"03"+"000000000000"+ids; got != want {
+	if got, want := hex.EncodeToString(q.encode()), "a9414e4e414c530a"+"01"+"03"+"010203040000"+ids; got != want {
 		t.Errorf("request\n%s, want\n%s", got, want)
 	}
 	a := answer{version: 1, status: StatusOtherCluster, Identity: id, reason: "no"}
-	if got, want := hex.EncodeToString(a.encode()), "a9414e4e414c530a"+"01"+"02"+"0002"+"00000000"+ids+"6e6f"; got != want {
+	if got, want := hex.EncodeToString(a.encode()), "a9414e4e414c530a"+"01"+"02"+"0002"+"01020304"+ids+"6e6f"; got != want {
 		t.Errorf("answer\n%s, want\n%s", got, want)
 	}
 	if KindRaft != 1 || KindService != 2 || KindRelay != 3 || kindInstall != 4 || StatusWantsPlain != 8 {

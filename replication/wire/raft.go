@@ -40,6 +40,10 @@ type RaftOptions struct {
 	// need not be silent. Other nodes get the reason. Default: it never must.
 	Silent func() error
 
+	// Candidate says whether a node that stands for election may be one, at the address that it
+	// says it is reached at. It must not block. Default: all may.
+	Candidate func(node, address string) error
+
 	// Prepare is called with every snapshot that another node wants to install,
 	// before raft is asked. The snapshot is handed to raft when it returns nil;
 	// else the other node gets the error and raft never hears of it. It must return when
@@ -220,6 +224,9 @@ func (r *Raft) pump() {
 			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.Append != nil {
 				r.opts.Append(req)
 			}
+			if r.turnedDown(rpc) {
+				continue
+			}
 			select {
 			case r.consumer <- rpc:
 			case <-done:
@@ -229,6 +236,28 @@ func (r *Raft) pump() {
 			return
 		}
 	}
+}
+
+// turnedDown answers a candidate that may not be one.
+func (r *Raft) turnedDown(rpc raft.RPC) bool {
+	var header raft.RPCHeader
+	var answer any
+	switch q := rpc.Command.(type) {
+	case *raft.RequestVoteRequest:
+		header, answer = q.RPCHeader, &raft.RequestVoteResponse{}
+	case *raft.RequestPreVoteRequest:
+		header, answer = q.RPCHeader, &raft.RequestPreVoteResponse{}
+	default:
+		return false
+	}
+	if r.opts.Candidate == nil {
+		return false
+	}
+	err := r.opts.Candidate(string(header.ID), string(header.Addr))
+	if err != nil {
+		rpc.Respond(answer, err)
+	}
+	return err != nil
 }
 
 // noAnswer is an answer that cannot be encoded.

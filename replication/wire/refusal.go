@@ -47,7 +47,19 @@ func (p *Port) judge(q *request, self Identity) *refusal {
 	case q.kind != KindService && q.Cluster.IsZero():
 		return &refusal{status: StatusNoCluster, reason: "the other node belongs to no cluster yet"}
 	}
-	return nil
+	return lineages(q.kind, self, p.opts.Advertise, q.Identity)
+}
+
+// lineages refuses nodes of different histories of one cluster everything but services, which
+// look at that themselves: by them nodes tell each other what they are.
+func lineages(k Kind, self Identity, address string, other Identity) *refusal {
+	if k == KindService || self.Lineage == other.Lineage {
+		return nil
+	}
+	return &refusal{status: StatusOtherLineage, reason: fmt.Sprintf(
+		"node %s at %s follows lineage %08x of cluster %s, node %s follows lineage %08x: if its own is not to go on, stop it, "+
+			"rename its folder raft, and start it, to have it join with its data",
+		self.Node, address, self.Lineage, self.Cluster, other.Node, other.Lineage)}
 }
 
 // Bounds of what is remembered about lines that were logged.

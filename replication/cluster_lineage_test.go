@@ -1,0 +1,302 @@
+package replication_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication"
+)
+
+// forgets throws the consensus state of a stopped node away.
+func (n *node) forgets() {
+	n.house.t.Helper()
+	if err := os.RemoveAll(n.raftFile()); err != nil {
+		n.house.t.Fatal(err)
+	}
+}
+
+// waits waits until the node says what its start waits for.
+func (n *node) waits(text string) {
+	n.house.t.Helper()
+	eventually(n.house.t, "node "+n.name+" waits: "+text, func() bool {
+		doing, _, _ := n.cluster.Load().Progress()
+		return strings.Contains(doing, text)
+	})
+}
+
+// member reports whether a node is in this one's configuration, and with a vote.
+func (n *node) member(id string) (present, votes bool) {
+	for _, s := range n.servers() {
+		if string(s.ID) == id {
+			return true, s.Suffrage == raft.Voter
+		}
+	}
+	return false, false
+}
+
+// A copy of a cluster's data that was opened as a cluster of its own, and is found by the gossip of the
+// first one, is nobody that a member fetches data from: it would hold what was never written there.
+func TestRule25MembersFetchFromMembers(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk, short)
+	h.writes("s", 0, 10)
+	h.alike()
+	n := h.others(h.leader())[0]
+	last := n.raft().LastIndex()
+	n.stop()
+
+	twin := h.add(onDisk, short)
+	twin.data = n.data.copied()
+	tail := twin.data.Tail()
+	for i := range uint64(2000) { // its life on its own
+		twin.data.append([]byte{5, 'o', 't', 'h', 'e', 'r'}, tail.Index+1+i, tail.Term+1)
+	}
+	h.recover(twin)
+	twin.start()
+	eventually(t, "the copy leads itself", func() bool { return twin.state() == event.StatePreLeader })
+
+	records := h.outrun(n, last, "s", 10)
+	n.start()
+	eventually(t, "the member has caught up", func() bool { return n.data.Tail() == h.leader().data.Tail() })
+	n.holds("s", records)
+	n.holds("other", 0)
+	n.says("follows another history of this cluster")
+}
+
+// A node is recovered although the others are alive, and then one of those loses its disk. It must
+// not become the second voter of the recovered one, which lacks what the two had acknowledged.
+func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	a := h.leader()
+	b, c := h.others(a)[0], h.others(a)[1]
+	c.stop()
+	h.writes("s", 10, 30) // acknowledged by a and b
+	h.alike(a, b)
+	c.forgets()
+	h.recover(c)
+	c.start()
+	for _, n := range []*node{a, b, c} {
+		n.says("follows another history of this cluster")
+	}
+	b.stop()
+	eventually(t, "a leads no more", func() bool { return a.raft().State() != raft.Leader })
+	b.wipe()
+	b.start()
+	b.waits("chooses none of them")
+	// Whoever asks it nevertheless hears why not.
+	eventually(t, "the recovered node refuses", func() bool {
+		status, answer, err := newApplicant(t, c.data.cluster).ask(c, map[string]any{
+			"address": "127.0.0.1:9", "cluster": c.data.cluster, "format": 1, "tail": c.data.Tail(), "lineage": replication.LineageOf(c.cluster.Load()),
+		})
+		return err == nil && status == http.StatusConflict && strings.Contains(answer, a.link.address()) && strings.Contains(answer, "rename their folders raft")
+	})
+	if servers := c.servers(); len(servers) != 1 || c.state() != event.StatePreLeader {
+		t.Errorf("the recovered node is %s with %v", c.state(), servers)
+	}
+	// An operator decides for what a holds.
+	a.stop()
+	c.stop()
+	a.forgets()
+	h.recover(a)
+	c.forgets()
+	h.start(a, c)
+	h.settled()
+	h.alike()
+	for _, n := range h.nodes {
+		n.holds("s", 30)
+	}
+}
+
+// A new node that meets a living cluster and a node that was recovered beside it joins the one that acknowledges.
+func TestRule25OneMajorityOfACluster(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	a := h.leader()
+	b, c := h.others(a)[0], h.others(a)[1]
+	c.stop()
+	c.forgets()
+	h.recover(c)
+	c.start()
+	eventually(t, "c leads itself", func() bool { return c.state() == event.StatePreLeader })
+	d := h.add(onDisk)
+	d.start()
+	d.says("annals cluster add " + d.id()) // the cluster that it asks has its voters
+	h.addMember(d.id())
+	eventually(t, "d votes", func() bool { return d.votes() })
+	h.write("s", 10)
+	h.alike(a, b, d)
+	if servers := c.servers(); len(servers) != 1 || c.state() != event.StatePreLeader {
+		t.Errorf("the recovered node is %s with %v", c.state(), servers)
+	}
+	for _, m := range a.cluster.Load().View().Members {
+		if m.Node.String() == c.id() {
+			t.Error("clients are shown the recovered node")
+		}
+	}
+}
+
+// When a cluster is recovered, a node that still has its consensus state from before is refused, and
+// holds the others up as long as there is no majority. Without that state it joins with its data.
+func TestRule25StaleNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	a, b, c := h.nodes[0], h.nodes[1], h.nodes[2]
+	for _, n := range h.nodes {
+		n.stop()
+	}
+	a.forgets()
+	b.forgets()
+	h.recover(a)
+	h.start()
+	b.waits(c.link.address())
+	c.stop()
+	h.settled()
+	h.writes("s", 10, 12)
+	c.start()
+	c.says("follows another history of this cluster")
+	a.says("lineage 00000000") // raft of c reaches nobody
+	h.write("s", 12)
+	if present, _ := h.leader().member(c.id()); present || len(h.leader().servers()) != 2 {
+		t.Errorf("servers %v", h.leader().servers())
+	}
+	c.holds("s", 10)
+	c.stop()
+	c.forgets()
+	c.start()
+	h.settled()
+	h.alike()
+	c.holds("s", 13)
+}
+
+// A copy of a node's directory with its consensus state, started elsewhere, would vote under the same
+// name. It is refused, and everybody names it.
+func TestRule25TwinIsNamedAndRefused(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 10)
+	h.alike()
+	c := h.others(h.leader())[0]
+	id := c.id()
+	c.stop()
+	twin := h.add(onDisk)
+	twin.data = c.data.copied()
+	twin.data.directory = c.data.directory
+	if err := os.CopyFS(twin.raftFile(), os.DirFS(c.raftFile())); err != nil {
+		t.Fatal(err)
+	}
+	c.start()
+	h.settled()
+	eventually(t, "all see it alive", func() bool {
+		for _, n := range h.nodes[:3] {
+			for _, m := range n.cluster.Load().View().Members {
+				if m.Node.String() == id && !m.Alive {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	twin.start()
+	select {
+	case err := <-twin.fatal:
+		for _, part := range []string{id, c.link.address(), twin.link.address(), "rename the folder raft"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q is missing in: %v", part, err)
+			}
+		}
+	case <-time.After(patience):
+		t.Fatal("it goes on")
+	}
+	twin.stop() // as the process would
+	for _, n := range h.nodes[:3] {
+		n.says(twin.link.address())
+	}
+	h.write("s", 10)
+	h.alike()
+
+	// At another address the same node may come back once it is nowhere else.
+	c.stop()
+	c.link.close()
+	c.link = newLink(t, c)
+	c.start()
+	h.settled()
+	h.write("s", 11)
+	h.alike()
+}
+
+// Nodes of the version before know of no lineage, and that is the first one: neither their consensus
+// state nor what they ask tells them from others, until a cluster is recovered.
+func TestRule25VersionBefore(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 5)
+	for _, n := range h.nodes {
+		identity, err := os.ReadFile(n.raftFile("identity"))
+		if err != nil || strings.Contains(string(identity), "lineage") {
+			t.Errorf("identity %s, %v", identity, err)
+		}
+	}
+	ask := func() (int, string, error) {
+		l := h.leader()
+		return newApplicant(t, l.data.cluster).ask(l, map[string]any{
+			"address": "127.0.0.1:9", "cluster": l.data.cluster, "format": 1, "tail": l.data.Tail(), "readOnly": true,
+		})
+	}
+	eventually(t, "it is admitted", func() bool {
+		status, _, err := ask()
+		return err == nil && status == http.StatusOK
+	})
+	h.recoverFrom(h.nodes[0])
+	h.start()
+	h.settled()
+	eventually(t, "it is refused", func() bool {
+		status, answer, err := ask()
+		return err == nil && status == http.StatusConflict && strings.Contains(answer, "lineage")
+	})
+}
+
+// Nodes that were restored from one copy wait, for nobody knows which holds most, and say what to do. One that
+// holds more than the node that was recovered says so.
+func TestRestoredNodesSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	h.writes("s", 0, 30)
+	h.alike()
+	a, b, c := h.nodes[0], h.nodes[1], h.nodes[2]
+	for _, n := range h.nodes {
+		n.stop()
+		n.forgets()
+	}
+	a.data.shorten(20)
+	b.data.shorten(20)
+	h.start()
+	for _, n := range h.nodes {
+		n.waits("restored data of cluster " + n.data.cluster.String() + ", end ")
+		n.waits("and no member of that cluster answers: run annals cluster recover on the node with the newest copy")
+	}
+	a.says("and no member of that cluster answers: run annals cluster recover on the node with the newest copy")
+	a.stop()
+	a.forgets()
+	h.recover(a)
+	a.start()
+	h.leader()
+	c.waits("which is more than the cluster has")
+	c.stop()
+	c.data.shorten(20)
+	c.start()
+	h.settled()
+	h.alike()
+}

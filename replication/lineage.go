@@ -1,0 +1,220 @@
+package replication
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// lineage is the history of its cluster that a node follows. The first one has the id zero; one that
+// goes on from a copy of the data has an id of its own, so that nodes of both never mix.
+type lineage struct {
+	id    event.ID
+	fixed bool // it is in raft/; until then the node may still go with another one
+}
+
+// headerLineage carries the lineage of a node that asks, in all that it asks of others.
+const headerLineage = "Annals-Lineage"
+
+// mark is what tells lineages apart in preambles.
+func (c *Cluster) mark() uint32 {
+	if l := c.lineage.Load(); l != nil {
+		return binary.BigEndian.Uint32(l.id[:])
+	}
+	return 0
+}
+
+// fix notes the lineage that consensus state names.
+func (c *Cluster) fix(id event.ID) { c.lineage.Store(&lineage{id: id, fixed: true}) }
+
+// follows returns the lineage of a node; known is false for one that has none yet.
+func (s *Status) follows() (id event.ID, known bool) {
+	if s.Lineage != nil {
+		return *s.Lineage, true
+	}
+	return event.ID{}, s.Running // of a version that knew only one
+}
+
+// names reports whether a node is in the configuration of this one.
+func (s *Status) names(node string) bool {
+	return slices.ContainsFunc(s.Servers, func(m Server) bool { return m.Node == node })
+}
+
+// apart reports whether two nodes of one cluster belong to different histories of it: by their
+// lineages, or because their configurations have nobody in common, as with nodes that were recovered
+// by a version that knew no lineages.
+func apart(a, b *Status) bool {
+	ours, known := a.follows()
+	theirs, both := b.follows()
+	if known && both && ours != theirs {
+		return true
+	}
+	return len(a.Servers) > 0 && len(b.Servers) > 0 && !slices.ContainsFunc(a.Servers, func(s Server) bool { return b.names(s.Node) })
+}
+
+// heardOthers are the other nodes of this cluster that said something of themselves lately.
+func (c *Cluster) heardOthers() (list []Status) {
+	for _, m := range c.others() {
+		if p, ok := c.heard(m.Node.String()); ok {
+			list = append(list, p.status)
+		}
+	}
+	return list
+}
+
+// where names a node for an operator.
+func (c *Cluster) where(node string) string {
+	m, _ := c.member(node)
+	return fmt.Sprintf("node %s at %s", node, m.ReplicationAddress)
+}
+
+const apartRemedy = "decide which history is to go on, stop the nodes of the other, rename their folders raft, and start them: they join with their data if these fit"
+
+// guide returns the leader by which this node goes: its own, or the one of the cluster that it is to
+// join. A node that follows no history yet goes with the leader that acknowledges, and does not
+// choose where there is a choice.
+func (c *Cluster) guide() (*Status, error) {
+	if r := c.replica.Load(); r != nil {
+		_, node := r.raft.LeaderWithID()
+		if p, ok := c.heard(string(node)); ok {
+			return &p.status, nil
+		}
+	}
+	own := c.lineage.Load()
+	fixed := own != nil && own.fixed
+	var all []Status
+	var best *Status
+	for _, s := range c.heardOthers() {
+		if theirs, known := s.follows(); !known || fixed && theirs != own.id || !s.Running {
+			continue
+		}
+		all = append(all, s)
+		if s.Leader == s.Node.String() && (best == nil || s.acknowledges() && !best.acknowledges() ||
+			s.acknowledges() == best.acknowledges() && s.Term > best.Term) {
+			best = &s
+		}
+	}
+	if best == nil {
+		return nil, errNoLeader
+	}
+	for _, s := range all {
+		if !fixed && apart(best, &s) && (!best.acknowledges() || s.acknowledges()) {
+			return nil, fmt.Errorf("%s and %s follow different histories of cluster %s, and this node chooses none of them: %s",
+				c.where(best.Node.String()), c.where(s.Node.String()), c.ID(), apartRemedy)
+		}
+	}
+	return best, nil
+}
+
+var errNoLeader = errors.New("no leader is known")
+
+// acknowledges reports whether a node leads with as many voters as its cluster needs.
+func (s *Status) acknowledges() bool {
+	return s.State == event.StateLeader || s.State == event.StateResigningLeader
+}
+
+// origin returns which nodes this one may fetch data from: the members of the leader's
+// configuration. While nobody leads, as when this node's data are needed for that, a node with
+// consensus state goes by those that count both it and themselves.
+func (c *Cluster) origin() (func(*Status) bool, error) {
+	leader, err := c.guide()
+	own := c.lineage.Load()
+	switch {
+	case err == nil:
+		id, _ := leader.follows()
+		if own == nil || !own.fixed {
+			own = &lineage{id: id}
+			c.lineage.Store(own)
+		}
+		return func(s *Status) bool {
+			theirs, known := s.follows()
+			return known && theirs == own.id && leader.names(s.Node.String())
+		}, nil
+	case own == nil || !own.fixed:
+		return nil, err
+	}
+	return func(s *Status) bool {
+		theirs, known := s.follows()
+		return known && theirs == own.id && s.names(s.Node.String()) && s.names(c.name)
+	}, nil
+}
+
+// noteApart says, once a minute for each, which nodes follow another history of this cluster.
+func (c *Cluster) noteApart(said map[event.ID]time.Time) {
+	own, count := c.status(), 0
+	if l := c.lineage.Load(); l == nil || !l.fixed {
+		return
+	}
+	for _, s := range c.heardOthers() {
+		if _, known := s.follows(); !known || !apart(&own, &s) {
+			continue
+		}
+		count++
+		if time.Since(said[s.Node]) < sayEvery {
+			continue
+		}
+		said[s.Node] = time.Now()
+		theirs, _ := s.follows()
+		m, _ := c.member(s.Node.String())
+		c.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
+			keyNode, s.Node.String(), "address", m.ReplicationAddress, "theirs", theirs.String(), "ours", own.Lineage.String(),
+			"their-state", string(s.State), "this-node", c.opts.Advertise)
+	}
+	c.apart.Store(int64(count))
+}
+
+// sayEvery is how often a state is said again that an operator must end.
+const sayEvery = time.Minute
+
+// settledVoters refuses a change of the configuration as long as this leader has fewer voters than
+// a majority, and another node of its cluster is alive that belongs to somebody else's: with the next
+// voter there might be two clusters that acknowledge.
+func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.ID) error {
+	if voters(configuration) >= c.opts.Size/2+1 {
+		return nil
+	}
+	own := c.status()
+	for _, m := range c.others() {
+		if m.Node == joiner || m.Cluster != c.ID() || m.Phase != phaseMember {
+			continue
+		}
+		where := c.where(m.Node.String())
+		switch p, heard := c.heard(m.Node.String()); {
+		case !heard:
+			return fmt.Errorf("%s is alive and has not said yet whose configuration it follows", where)
+		case apart(&own, &p.status):
+			return refuse("this leader, at %s, has too few voters to acknowledge, and %s is alive, which follows another history of cluster %s: %s",
+				c.opts.Advertise, where, c.ID(), apartRemedy)
+		}
+	}
+	return nil
+}
+
+// sameLineage refuses what nodes of another history ask for. They may still ask what this node is.
+func (c *Cluster) sameLineage(r *http.Request) error {
+	own := c.lineage.Load()
+	text := r.Header.Get(headerLineage)
+	if own == nil || text == "" {
+		return nil // It has none yet, or is of a version that knew none.
+	}
+	theirs, err := event.ParseID(text)
+	if err != nil {
+		return fmt.Errorf("%s %.60q: %w", headerLineage, text, err)
+	}
+	if theirs == own.id {
+		return nil
+	}
+	return c.otherLineage(theirs)
+}
+
+func (c *Cluster) otherLineage(theirs event.ID) error {
+	return refuse("the node at %s follows lineage %s of cluster %s, the one that asks follows lineage %s: %s",
+		c.opts.Advertise, c.lineage.Load().id, c.ID(), theirs, apartRemedy)
+}
