@@ -394,20 +394,54 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 	})
 }
 
-func TestConfirmationsShareTheEntryBegunAfterThem(t *testing.T) {
-	inRig(t, func(r *rig) {
-		r.lead()
-		a := r.submit("a")
-		first := r.next("a")
-		c1, c2, b := r.confirm(), r.confirm(), r.submit("b")
-		first.resolve(nil, nil)
-		r.answered(a, 0, nil)
-		second := r.next("b")
-		r.waits(c1)
-		second.resolve(nil, nil)
-		for _, c := range []chan answer{c1, c2, b} {
+// A confirmation is given by what was begun after it was asked for, and by nothing that ends
+// in another term: what was under way may have been committed before a write that another leader acknowledged.
+func TestRule19ConfirmedByWhatBeganAfterwards(t *testing.T) {
+	t.Run("an entry", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.lead()
+			a := r.submit("a")
+			first := r.next("a")
+			c1, c2, b := r.confirm(), r.confirm(), r.submit("b")
+			first.resolve(nil, nil)
+			r.answered(a, 0, nil)
+			second := r.next("b")
+			r.waits(c1)
+			second.resolve(nil, nil)
+			for _, c := range []chan answer{c1, c2, b} {
+				r.answered(c, 0, nil)
+			}
+		})
+	})
+	t.Run("a barrier", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			c1 := r.confirm()
+			r.lead() // not by the barrier that ends the election either, which began before
+			r.waits(c1)
+			first := r.next("")
+			c2, c3 := r.confirm(), r.confirm()
+			first.resolve(nil, nil)
+			r.answered(c1, 0, nil)
+			second := r.next("")
+			r.waits(c2)
+			second.resolve(nil, nil)
+			r.answered(c2, 0, nil)
+			r.answered(c3, 0, nil)
+			r.nothing()
+		})
+	})
+	t.Run("not in another term", func(t *testing.T) {
+		inRig(t, func(r *rig) {
+			r.lead()
+			c := r.confirm()
+			barrier := r.next("")
+			r.termNow.Store(5) // deposed and elected again meanwhile
+			barrier.resolve(nil, nil)
+			r.waits(c)
+			r.lead()
+			r.next("").resolve(nil, nil)
 			r.answered(c, 0, nil)
-		}
+		})
 	})
 }
 
