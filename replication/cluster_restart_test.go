@@ -287,7 +287,35 @@ func TestRule17ClusterRestoredFromCopies(t *testing.T) {
 	if err := replication.Recover(c.options()); err == nil || !strings.Contains(err.Error(), "nothing to recover") {
 		t.Errorf("recovered from nothing: %v", err)
 	}
-	h.start()
+	// Alone it is the only voter, and answers nothing.
+	h.start(a)
+	eventually(t, "it leads", func() bool { return a.raft() != nil && a.raft().State() == raft.Leader })
+	if servers := a.servers(); len(servers) != 1 || string(servers[0].ID) != a.id() {
+		t.Errorf("servers %v", servers)
+	}
+	if err := a.write("s", 30); err == nil {
+		t.Error("a write was acknowledged before a majority votes")
+	}
+	// A copy that went another way is compared by chain, and refused.
+	other := c.data
+	c.data = b.data.copied()
+	c.data.append([]byte{1, 'x'}, c.data.Tail().Index+1, c.data.Tail().Term)
+	h.start(c)
+	select {
+	case err := <-c.fatal:
+		if !strings.Contains(err.Error(), "data are not those of its cluster") {
+			t.Errorf("another history: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("a copy with another history waits for ever")
+	}
+	if len(a.servers()) != 1 {
+		t.Errorf("servers %v", a.servers())
+	}
+	c.stop()
+	c.wipe()
+	c.data = other
+	h.start(b, c)
 	h.settled()
 	h.write("s", 30)
 	h.alike()
