@@ -102,9 +102,6 @@ type Set struct {
 	acceptable *x509.CertPool
 }
 
-// ExpiresSoon says whether the certificate ends within 30 days, or has ended.
-func (s *Set) ExpiresSoon(now time.Time) bool { return s.Expires.Sub(now) <= soon }
-
 // Load reads and verifies all files. It fails with a *LoadError.
 func Load(f Files) (*Set, error) {
 	set, report := inspect(f, time.Now())
