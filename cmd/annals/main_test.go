@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -61,22 +62,36 @@ func TestErrorsAreLines(t *testing.T) {
 	}
 }
 
-func TestVersionOf(t *testing.T) {
-	setting := func(k, v string) debug.BuildSetting { return debug.BuildSetting{Key: k, Value: v} }
+func TestVersion(t *testing.T) {
+	stamped := func(version, revision, modified string) debug.BuildInfo {
+		return debug.BuildInfo{Main: debug.Module{Version: version}, Settings: []debug.BuildSetting{
+			{Key: "-buildmode", Value: "exe"}, {Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: revision}, {Key: "vcs.modified", Value: modified},
+		}}
+	}
+	const revision, pseudo = "0123456789abcdef0123456789abcdef01234567", "v0.0.0-20261122191910-0123456789ab"
 	cases := []struct {
-		name string
-		info debug.BuildInfo
-		want string
+		name    string
+		info    debug.BuildInfo
+		version string
+		details string // of the line, before what it was built with
 	}{
-		{"installed", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "v1.2.3"},
-		{"work tree", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{setting("vcs.revision", "0123456789abcdef")}}, "devel-0123456789ab"},
-		{"changed work tree", debug.BuildInfo{Settings: []debug.BuildSetting{setting("vcs.revision", "01"), setting("vcs.modified", "true")}}, "devel-01+changes"},
-		{"nothing known", debug.BuildInfo{}, "devel"},
+		{"release", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "v1.2.3", ""},
+		{"installed commit", debug.BuildInfo{Main: debug.Module{Version: pseudo}}, pseudo, ""},
+		{"work tree", stamped(pseudo, revision, "false"), pseudo, "commit 0123456789ab, "},
+		{"changed work tree", stamped(pseudo+"+dirty", revision, "true"), pseudo + "+dirty", "commit 0123456789ab+changes, "},
+		{"revision alone", stamped("(devel)", revision, "false"), "devel-0123456789ab", "commit 0123456789ab, "},
+		{"short revision, no module", stamped("", "01", "true"), "devel-01+changes", "commit 01+changes, "},
+		{"plain go run", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "devel",
+			"built without version control information; go build or go run -buildvcs=true has it, "},
+		{"nothing known", debug.BuildInfo{}, "devel",
+			"built without version control information; go build or go run -buildvcs=true has it, "},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := versionOf(&c.info); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
+			version := versionOf(&c.info)
+			want := "annals " + c.version + " (" + c.details + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+			if got := describe(version, &c.info); version != c.version || got != want {
+				t.Errorf("%s\n got %s\nwant %s", version, got, want)
 			}
 		})
 	}

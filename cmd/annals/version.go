@@ -23,14 +23,27 @@ func buildVersion() string {
 
 // versionLine tells the version, what it was built from and with what.
 func versionLine() string {
-	details := []string{runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if commit := commitOf(info); commit != "" {
-			details = append([]string{"commit " + commit}, details...)
-		}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = new(debug.BuildInfo)
 	}
-	return "annals " + buildVersion() + " (" + strings.Join(details, ", ") + ")"
+	return describe(buildVersion(), info)
 }
+
+// describe is the line about a binary of the given version.
+func describe(version string, info *debug.BuildInfo) string {
+	details := []string{runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
+	switch commit := commitOf(info); {
+	case commit != "":
+		details = append([]string{"commit " + commit}, details...)
+	case version == unversioned: // A pseudo-version ends with the commit.
+		details = append([]string{"built without version control information; go build or go run -buildvcs=true has it"}, details...)
+	}
+	return "annals " + version + " (" + strings.Join(details, ", ") + ")"
+}
+
+// unversioned is the version of a binary of which nothing is known.
+const unversioned = "devel"
 
 // versionOf prefers the module's version; a binary built in a work tree has none
 // and is named after the commit.
@@ -39,9 +52,9 @@ func versionOf(info *debug.BuildInfo) string {
 		return v
 	}
 	if commit := commitOf(info); commit != "" {
-		return "devel-" + commit
+		return unversioned + "-" + commit
 	}
-	return "devel"
+	return unversioned
 }
 
 // commitOf names the commit that the binary was built from, if the Go tool knew it.
