@@ -18,12 +18,18 @@ type clocks struct {
 	ahead  atomic.Int64          // while it is: how far it is ahead, below 0: behind; nanoseconds
 	offset atomic.Int64          // the same as looked at last, whether that matters or not
 	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not
+	// agreed is when most members' clocks were found to agree with this one; its monotonic
+	// reading says how long ago that was.
+	agreed atomic.Pointer[agreed]
 
 	// What follows belongs to the goroutine that looks.
 	now  clockState
 	next clockState // what the last looks found, if it is not now
 	seen int        // so often in a row
 }
+
+// agreed is what this node's clock said, and when by a clock that nobody sets.
+type agreed struct{ clock, at time.Time }
 
 type clockState int8
 
@@ -92,6 +98,7 @@ func (c *Cluster) judgeClock() {
 		behind = time.Duration(m.Log.Tail().Time - c.opts.Now().UnixNano())
 	}
 	k.behind.Store(int64(behind))
+	found := agreed{c.opts.Now(), time.Now()}
 	middle := append([]time.Duration{0}, ahead...)
 	slices.Sort(middle)
 	k.offset.Store(-int64(middle[len(middle)/2]))
@@ -103,6 +110,9 @@ func (c *Cluster) judgeClock() {
 		tolerance -= tolerance / 4 // Right again is what is so by more than a little.
 	}
 	state, most := judgeClocks(ahead, behind, tolerance, c.opts.Size == 1)
+	if len(ahead) > 0 && (state == clockRight || state == logAhead) {
+		k.agreed.Store(&found)
+	}
 	if state == k.now {
 		k.seen = 0
 		return
@@ -165,9 +175,17 @@ func (c *Cluster) ClockWrong() error {
 	return nil
 }
 
-// Now is this node's clock, less what it is ahead of most members' when it is the one that is wrong.
+// Now is this node's clock, less what it is ahead of most members' when it is the one that
+// is wrong. A clock that was set forward since they agreed does not count before they agree again:
+// what a scavenge removes by its word is gone.
 func (c *Cluster) Now() time.Time {
-	return c.opts.Now().Add(-time.Duration(max(0, c.clocks.ahead.Load())))
+	now := c.opts.Now().Add(-time.Duration(max(0, c.clocks.ahead.Load())))
+	if a := c.clocks.agreed.Load(); a != nil {
+		if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > c.opts.ClockTolerance {
+			return steady
+		}
+	}
+	return now
 }
 
 // clockOffset is how far another node's clock is ahead, given its answer and when it was

@@ -60,3 +60,24 @@ func TestClockOffset(t *testing.T) {
 		}
 	}
 }
+
+// A clock that is set forward does not count before the others agree, however soon somebody asks.
+func TestClockThatLeaps(t *testing.T) {
+	right := time.Now()
+	now := right
+	c := &Cluster{opts: ClusterOptions{Now: func() time.Time { return now }, ClockTolerance: time.Minute}}
+	c.clocks.agreed.Store(&agreed{clock: right, at: time.Now()})
+	for _, leap := range []time.Duration{0, 30 * time.Second, -30 * time.Second, -time.Hour} {
+		if now = right.Add(leap); !c.Now().Equal(now) {
+			t.Errorf("set by %s, ages are judged by %s", leap, c.Now().Sub(right))
+		}
+	}
+	now = right.AddDate(10, 0, 0)
+	if off := c.Now().Sub(right); off < 0 || off > time.Hour {
+		t.Errorf("set by ten years, ages are judged by %s", off)
+	}
+	c.clocks.agreed.Store(&agreed{clock: now, at: time.Now()})
+	if !c.Now().Equal(now) {
+		t.Errorf("the others agree, and ages are judged by %s", c.Now().Sub(right))
+	}
+}

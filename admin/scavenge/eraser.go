@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,7 +44,7 @@ type eraser struct {
 // resume goes on with what an earlier process left.
 func (e *eraser) resume(background context.Context, owned *sync.WaitGroup) {
 	text, err := vfs.ReadFile(e.fsys, e.file)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // A data folder that cannot be is for others to report.
 		return
 	}
 	position := int64(0) // What cannot be read means everything that is applied.
