@@ -35,7 +35,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 	})
 	s.runs = scavenge.New(scavenge.Options{
 		Log: n.log.Load, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
-		Write: n.store.WriteOwn, Erase: s.erase, PendingDir: c.Db, Now: s.now, History: s.history, Lock: &n.chunks,
+		Write: n.store.WriteOwn, Erase: s.erase, PendingDir: c.Db, Now: s.now, AwaitNow: s.awaitNow, History: s.history, Lock: &n.chunks,
 		// More than the node keeps for itself: a run ends before writes are refused.
 		DiskReserve:    2 * n.opts.DiskReserve,
 		DisableMerging: c.DisableScavengeMerging, DatabasePageSize: c.ScavengeBackendPageSize, DatabaseCacheBytes: c.ScavengeBackendCacheSize,
@@ -56,12 +56,20 @@ func newScavenging(n *Node) (*scavenging, error) {
 // endpoint is the name by which the record of runs knows this node.
 func (s *scavenging) endpoint() string { return endpoint(s.n.clientEndpoint()) }
 
-// now is the clock by which ages are judged: this node's, unless the others agree that it is ahead.
+// now is the time by which ages are judged. Before there is a cluster nothing is of any age.
 func (s *scavenging) now() time.Time {
 	if c := s.n.cluster.Load(); c != nil {
 		return c.Now()
 	}
-	return s.n.opts.Now()
+	return time.Unix(0, 0)
+}
+
+func (s *scavenging) awaitNow(ctx context.Context) error {
+	c := s.n.cluster.Load()
+	if c == nil {
+		return event.ErrNotReady
+	}
+	return c.AwaitClock(ctx)
 }
 
 // erase has the Raft log forget what lies below a position.

@@ -15,12 +15,12 @@ const clockLooks = 3
 // their node, and what a leader writes bears its time.
 type clocks struct {
 	wrong  atomic.Pointer[error] // why it is the one that is wrong; nil: it is not
-	ahead  atomic.Int64          // while it is: how far it is ahead, below 0: behind; nanoseconds
 	offset atomic.Int64          // the same as looked at last, whether that matters or not
 	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not
-	// agreed is when most members' clocks were found to agree with this one; its monotonic
-	// reading says how long ago that was.
+	// agreed is when most members' clocks were found to agree with this one last; its monotonic
+	// reading says how long ago that was. It is nil until they did.
 	agreed atomic.Pointer[agreed]
+	known  chan struct{} // closed when agreed is there
 
 	// What follows belongs to the goroutine that looks.
 	now  clockState
@@ -111,7 +111,9 @@ func (c *Cluster) judgeClock() {
 	}
 	state, most := judgeClocks(ahead, behind, tolerance, c.opts.Size == 1)
 	if len(ahead) > 0 && (state == clockRight || state == logAhead) {
-		k.agreed.Store(&found)
+		if k.agreed.Swap(&found) == nil {
+			close(k.known)
+		}
 	}
 	if state == k.now {
 		k.seen = 0
@@ -147,12 +149,10 @@ func (c *Cluster) sayClock(state clockState, ahead, behind time.Duration, member
 	case logAhead:
 		c.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
 	}
-	c.clocks.ahead.Store(0)
 	if wrong == nil {
 		c.clocks.wrong.Store(nil)
 		return
 	}
-	c.clocks.ahead.Store(int64(ahead))
 	c.clocks.wrong.Store(&wrong)
 	c.logger.Error(wrong.Error())
 }
@@ -175,17 +175,38 @@ func (c *Cluster) ClockWrong() error {
 	return nil
 }
 
-// Now is this node's clock, less what it is ahead of most members' when it is the one that
-// is wrong. A clock that was set forward since they agreed does not count before they agree again:
-// what a scavenge removes by its word is gone.
+// comparable reports whether this node's clock is compared with others'.
+func (c *Cluster) comparable() bool { return c.opts.Size > 1 && c.opts.ClockTolerance > 0 }
+
+// Now is the time by which ages are judged, and never later than it is: what a scavenge
+// removes by its word is gone. On a node on its own it is its clock. In a cluster that counts
+// as far as most members agree with it: one that was set forward since counts as if it had not
+// been, and until they agree for the first time nothing is of any age.
 func (c *Cluster) Now() time.Time {
-	now := c.opts.Now().Add(-time.Duration(max(0, c.clocks.ahead.Load())))
-	if a := c.clocks.agreed.Load(); a != nil {
-		if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > c.opts.ClockTolerance {
-			return steady
-		}
+	now := c.opts.Now()
+	if !c.comparable() {
+		return now
+	}
+	a := c.clocks.agreed.Load()
+	if a == nil {
+		return time.Unix(0, 0)
+	}
+	if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > c.opts.ClockTolerance {
+		return steady
 	}
 	return now
+}
+
+// clockWait bounds how long one waits for others to agree: they are asked every second.
+const clockWait = 5 * time.Second
+
+// AwaitClock returns when this node's clock was compared with others' since its start,
+// or when that takes too long. Now tells what is known then.
+func (c *Cluster) AwaitClock(ctx context.Context) error {
+	if !c.comparable() {
+		return ctx.Err()
+	}
+	return waitSome(ctx, clockWait, c.clocks.known)
 }
 
 // clockOffset is how far another node's clock is ahead, given its answer and when it was

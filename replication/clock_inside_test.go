@@ -65,7 +65,10 @@ func TestClockOffset(t *testing.T) {
 func TestClockThatLeaps(t *testing.T) {
 	right := time.Now()
 	now := right
-	c := &Cluster{opts: ClusterOptions{Now: func() time.Time { return now }, ClockTolerance: time.Minute}}
+	c := &Cluster{opts: ClusterOptions{Size: 3, Now: func() time.Time { return now }, ClockTolerance: time.Minute}}
+	if age := right.Sub(c.Now()); age < 365*24*time.Hour {
+		t.Errorf("nobody has agreed yet, and ages are judged by the clock less %s", age)
+	}
 	c.clocks.agreed.Store(&agreed{clock: right, at: time.Now()})
 	for _, leap := range []time.Duration{0, 30 * time.Second, -30 * time.Second, -time.Hour} {
 		if now = right.Add(leap); !c.Now().Equal(now) {

@@ -181,6 +181,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c := &Cluster{
 		opts: o, logger: o.Replica.Logger.Named("cluster"),
 		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), changed: make(chan struct{}),
+		clocks: clocks{known: make(chan struct{})},
 	}
 	c.priority.Store(int64(o.Priority))
 	c.state.Store(event.StateInitializing)

@@ -177,7 +177,7 @@ const sayEvery = time.Minute
 // a majority, and another node of its cluster is alive that belongs to somebody else's: with the next
 // voter there might be two clusters that acknowledge.
 func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.ID) error {
-	if voters(configuration) >= c.opts.Size/2+1 {
+	if voters(configuration) >= c.opts.majority() {
 		return nil
 	}
 	own := c.status()

@@ -27,6 +27,9 @@ func (s *Service) Estimate(ctx context.Context, o EstimateOptions) (*Estimate, e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	if err := s.opts.AwaitNow(ctx); err != nil {
+		return nil, err
+	}
 	e := estimator{log: log, now: s.opts.Now(), gone: newTally(), all: newTally()}
 	return e.do(ctx, o)
 }

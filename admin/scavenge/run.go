@@ -109,6 +109,9 @@ func (r *run) do(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := r.s.opts.AwaitNow(ctx); err != nil {
+		return err
+	}
 	if err := r.open(ctx); err != nil {
 		return err
 	}

@@ -45,7 +45,10 @@ type Options struct {
 	DatabasePageSize   int   // bytes, default 16384
 	DatabaseCacheBytes int64 // default 64 MiB
 
-	Now    func() time.Time // the clock by which ages are judged, default time.Now
+	Now func() time.Time // the clock by which ages are judged, default time.Now
+	// AwaitNow returns when Now can be relied on, or that takes too long. Default: it can be.
+	AwaitNow func(context.Context) error
+
 	Logger hclog.Logger
 	Stats  *stats.Registry
 }
@@ -57,6 +60,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Erase == nil {
 		o.Erase = func(context.Context, int64) error { return nil }
+	}
+	if o.AwaitNow == nil {
+		o.AwaitNow = func(ctx context.Context) error { return ctx.Err() }
 	}
 	if o.PendingDir == "" {
 		o.PendingDir = filepath.Dir(o.Dir)

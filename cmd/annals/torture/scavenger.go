@@ -136,7 +136,7 @@ func (s *scavenger) start(ctx context.Context, t target, query string) string {
 	case a.status == http.StatusOK && json.Unmarshal(a.body, &begun) == nil && begun.ID != "":
 		s.sum.Started++
 		return begun.ID
-	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "already running"):
+	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "already running"), beingFetched(a):
 	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "in-memory"):
 		s.none = true
 	default:
@@ -165,11 +165,18 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 	if a == nil {
 		return
 	}
-	if a.status != http.StatusOK {
+	if a.status != http.StatusOK && !beingFetched(a) {
 		s.find.add(kindAnswer, "POST %s%s right after a run was stopped: %s", scavengePath, query, a)
 		return
 	}
-	s.sum.Started++
+	if a.status == http.StatusOK {
+		s.sum.Started++
+	}
+}
+
+// beingFetched says whether a run was refused because chunk files come from another node just now.
+func beingFetched(a *answer) bool {
+	return a.status == http.StatusBadRequest && strings.Contains(string(a.body), "chunk switch lock")
 }
 
 // last asks for the run that was started last. It returns nil when there is no answer.
