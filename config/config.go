@@ -264,7 +264,7 @@ func (c *Config) SelfMadeCertificate() bool { return c.Dev && !c.Insecure && !c.
 // reference, which bounds only gRPC by it: over HTTP it would refuse events that
 // clients may write.
 func (c *Config) AppendLimit() int64 {
-	if def := Default().MaxAppendSize; c.MaxAppendSize == def && !c.isGiven("MaxAppendSize") {
+	if def := Default().MaxAppendSize; c.MaxAppendSize == def && !c.Given("MaxAppendSize") {
 		return 0
 	}
 	return c.MaxAppendSize
@@ -273,12 +273,12 @@ func (c *Config) AppendLimit() int64 {
 // ViaDNS says whether the other nodes are found by looking up ClusterDns. Seeds
 // that are given win over the default of looking up.
 func (c *Config) ViaDNS() bool {
-	return c.DiscoverViaDns && (len(c.GossipSeed) == 0 || c.isGiven("DiscoverViaDns"))
+	return c.DiscoverViaDns && (len(c.GossipSeed) == 0 || c.Given("DiscoverViaDns"))
 }
 
 // DNSGossipPort is the port of gossip of nodes that are found by DNS.
 func (c *Config) DNSGossipPort() int {
-	if c.isGiven("ClusterGossipPort") {
+	if c.Given("ClusterGossipPort") {
 		return c.ClusterGossipPort
 	}
 	return c.GossipPort
@@ -287,8 +287,8 @@ func (c *Config) DNSGossipPort() int {
 // hasCertificate says whether the operator named a certificate.
 func (c *Config) hasCertificate() bool { return c.CertificateFile != "" }
 
-// isGiven says whether any source named the option.
-func (c *Config) isGiven(name string) bool {
+// Given says whether any source named the option.
+func (c *Config) Given(name string) bool {
 	_, ok := c.given[name]
 	return ok
 }

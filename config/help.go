@@ -26,11 +26,11 @@ var groupTitles = map[string]string{
 	groupProjection:       "Projections",
 }
 
-// WriteHelp writes the description of every option.
-func WriteHelp(w io.Writer) error {
+// WriteHelp writes the description of every option, less those that a command refuses.
+func WriteHelp(w io.Writer, refused map[string]string) error {
 	var b bytes.Buffer
-	b.WriteString(`Options may stand on the command line (--cluster-size 3), in the environment
-(STORE_CLUSTER_SIZE=3 or EVENTSTORE_CLUSTER_SIZE=3) and in a YAML file (ClusterSize: 3). The command
+	b.WriteString(`Options may stand on the command line (--log-level debug), in the environment
+(STORE_LOG_LEVEL=debug or EVENTSTORE_LOG_LEVEL=debug) and in a YAML file (LogLevel: debug). The command
 line is stronger than the environment, and that is stronger than the file. Case and the separators
 - and _ do not matter. Flags: --flag and --flag+ mean true, --flag- means false.
 `)
@@ -39,6 +39,9 @@ line is stronger than the environment, and that is stronger than the file. Case 
 	var without []string
 	for i := range table {
 		o := &table[i]
+		if _, out := refused[o.name]; out {
+			continue
+		}
 		if !o.hasEffect() {
 			without = append(without, "--"+flagName(o.name))
 			continue

@@ -55,7 +55,19 @@ type setting struct {
 // error holds one line for each thing that is wrong. When the arguments ask for
 // help or the version, nothing else is looked at.
 func Load(args, environ []string, readFile func(string) ([]byte, error)) (*Config, error) {
+	return newLoader().load(args, environ, readFile, []string{defaultConfigFile, referenceConfigFile})
+}
+
+// LoadRefusing reads the options as Load does, for a command that decides some of
+// them itself: refused are these by name, each with what to say to who sets one.
+// A file is read only if it is named: the machine's default one is that of its node.
+func LoadRefusing(args, environ []string, readFile func(string) ([]byte, error), refused map[string]string) (*Config, error) {
 	l := newLoader()
+	l.refused = refused
+	return l.load(args, environ, readFile, nil)
+}
+
+func (l *loader) load(args, environ []string, readFile func(string) ([]byte, error), defaultFiles []string) (*Config, error) {
 	fromArgs := l.parseArgs(args)
 	l.resolve(fromArgs)
 	if l.asksFor("Help") {
@@ -66,7 +78,7 @@ func Load(args, environ []string, readFile func(string) ([]byte, error)) (*Confi
 	}
 	l.resolve(parseEnviron(environ))
 
-	content, err := l.readConfigFile(readFile)
+	content, err := l.readConfigFile(readFile, defaultFiles)
 	if err != nil {
 		l.problem(err)
 	} else if content != nil {
@@ -77,6 +89,7 @@ func Load(args, environ []string, readFile func(string) ([]byte, error)) (*Confi
 			l.resolve(fromFile)
 		}
 	}
+	l.refuse()
 	l.apply()
 	if len(l.problems) == 0 {
 		if err := l.c.Validate(); err != nil {
@@ -94,6 +107,7 @@ type loader struct {
 	c        *Config
 	table    []option
 	byName   map[string]*option // by folded name and folded synonym
+	refused  map[string]string  // options that must not be set, and why
 	unknown  []setting
 	problems []error
 }
@@ -157,9 +171,21 @@ func (l *loader) warnOnce(line string) {
 	}
 }
 
+// refuse reports the options that must not be set, before others are judged by them.
+func (l *loader) refuse() {
+	for i := range l.table {
+		name := l.table[i].name
+		why, refused := l.refused[name]
+		if s, ok := l.c.given[name]; ok && refused {
+			l.problem(fmt.Errorf("option %s (%s) cannot be set here: %s", s.name, s.source, why))
+			delete(l.c.given, name)
+		}
+	}
+}
+
 // readConfigFile reads the file that the options name, or one of the default
 // ones, which may be missing.
-func (l *loader) readConfigFile(readFile func(string) ([]byte, error)) ([]byte, error) {
+func (l *loader) readConfigFile(readFile func(string) ([]byte, error), defaultFiles []string) ([]byte, error) {
 	if s, ok := l.c.given["Config"]; ok {
 		content, err := readFile(s.value)
 		if err != nil {
@@ -168,7 +194,7 @@ func (l *loader) readConfigFile(readFile func(string) ([]byte, error)) ([]byte, 
 		l.c.file = s.value
 		return content, nil
 	}
-	for _, name := range []string{defaultConfigFile, referenceConfigFile} {
+	for _, name := range defaultFiles {
 		content, err := readFile(name)
 		switch {
 		case err == nil:

@@ -17,15 +17,15 @@ type input struct {
 	files map[string]string
 }
 
-func load(in input) (*config.Config, error) {
-	return config.Load(in.args, in.env, func(name string) ([]byte, error) {
-		content, ok := in.files[name]
-		if !ok {
-			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-		}
-		return []byte(content), nil
-	})
+func (in input) readFile(name string) ([]byte, error) {
+	content, ok := in.files[name]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return []byte(content), nil
 }
+
+func load(in input) (*config.Config, error) { return config.Load(in.args, in.env, in.readFile) }
 
 func yamlFile(lines ...string) map[string]string {
 	return map[string]string{"/etc/annals/annals.conf": strings.Join(lines, "\n")}
@@ -210,6 +210,41 @@ func TestLoadRefuses(t *testing.T) {
 			}
 			if want := strings.Join(c.want, "\n"); err.Error() != want {
 				t.Errorf("got  %s\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// TestLoadRefusing: a command that decides some options itself refuses them, whoever sets them, with
+// its reason in place of what would follow from them. The file of the machine's node is not read.
+func TestLoadRefusing(t *testing.T) {
+	refused := map[string]string{"ClusterSize": "see --nodes", "NodePort": "see --port"}
+	machine := map[string]string{"/etc/annals/annals.conf": "NodePort: 1", "/etc/eventstore/eventstore.conf": "{", "my.yaml": "HttpPort: 2", "good.yaml": "MemDb: true"}
+	cases := []struct {
+		name string
+		in   input
+		want string // the error, empty: must load
+	}{
+		{"nothing", input{}, ""},
+		{"others", input{args: []string{"--config=good.yaml", "--insecure"}, env: []string{"STORE_FOLLOWER_WRITES=Forward"}}, ""},
+		{"command line", input{args: []string{"-clusterSize", "3"}}, "option clusterSize (Command Line) cannot be set here: see --nodes"},
+		{"environment", input{env: []string{"EVENTSTORE_CLUSTER_SIZE=3"}}, "option CLUSTER_SIZE (Environment Variables) cannot be set here: see --nodes"},
+		{"former name in a file", input{args: []string{"--config", "my.yaml"}}, "option HttpPort (Yaml) cannot be set here: see --port"},
+		{"no value of it either", input{args: []string{"--cluster-size=many"}}, "option cluster-size (Command Line) cannot be set here: see --nodes"},
+		{"its default", input{args: []string{"--cluster-size=1"}}, "option cluster-size (Command Line) cannot be set here: see --nodes"},
+		{"help comes first", input{args: []string{"--cluster-size=3", "--help"}}, ""},
+		{"two", input{args: []string{"--node-port=1", "--cluster-size=3"}},
+			"option cluster-size (Command Line) cannot be set here: see --nodes\noption node-port (Command Line) cannot be set here: see --port"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			c.in.files = machine
+			got := ""
+			if _, err := config.LoadRefusing(c.in.args, c.in.env, c.in.readFile, refused); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func golden(t *testing.T, path string, got []byte) {
 
 func TestHelp(t *testing.T) {
 	var b bytes.Buffer
-	if err := config.WriteHelp(&b); err != nil {
+	if err := config.WriteHelp(&b, nil); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/help.golden", b.Bytes())

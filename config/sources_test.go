@@ -163,7 +163,7 @@ func TestEverywhereTheSameOptions(t *testing.T) {
 		values = append(values, flagName(v.Name))
 	}
 	var help, docs bytes.Buffer
-	if err := WriteHelp(&help); err != nil {
+	if err := WriteHelp(&help, nil); err != nil {
 		t.Fatal(err)
 	}
 	text, without, _ := strings.Cut(help.String(), "without effect\n")

@@ -26,14 +26,14 @@ func (c *Config) Validate() error {
 
 	refuse(c.Db == "", "Db must not be empty")
 	for _, dir := range []struct{ option, path string }{{"Db", c.Db}, {"Index", c.Index}, {"Log", c.Log}} {
-		byDb := dir.option == "Index" && !c.isGiven("Index") && dir.path == filepath.Join(c.Db, "index")
+		byDb := dir.option == "Index" && !c.Given("Index") && dir.path == filepath.Join(c.Db, "index")
 		refuse(strings.HasPrefix(dir.path, "~") && !byDb, "%s %q begins with ~, which only a shell understands", dir.option, dir.path)
 	}
 	refuse(c.Db != "" && samePath(c.Db, c.Index), "Db and Index must not be the same folder")
 
 	if c.Insecure {
 		for _, o := range c.table() {
-			refuse(o.group == groupDefaultUser && (c.isGiven(o.name) || o.target.get() != o.def),
+			refuse(o.group == groupDefaultUser && (c.Given(o.name) || o.target.get() != o.def),
 				"%s cannot be set together with Insecure: there are no users then", o.name)
 		}
 	} else {
@@ -44,7 +44,7 @@ func (c *Config) Validate() error {
 			"no certificate is configured, so nodes connect to each other on loopback addresses only: ReplicationIp %s needs "+
 				"a certificate (see annals certs) or Insecure=true", c.ReplicationIp)
 	}
-	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.isGiven("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
+	refuse(c.ClusterSize > 1 && len(c.GossipSeed) == 0 && (!c.ViaDNS() || !c.Given("ClusterDns")), "a cluster needs GossipSeed, or DiscoverViaDns with ClusterDns, for its nodes to find each other")
 	refuse(c.ClusterSize > 1 && c.SelfMadeCertificate(), "the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)")
 	for _, line := range c.unavailable() {
 		refuse(true, "%s", line)

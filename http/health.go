@@ -27,15 +27,15 @@ var cacheProbe = []string{"no-cache"}
 // it reads is as new as the leader's but for a moment.
 func (x *exchange) ready() error {
 	x.w.Header()[keyCacheControl] = cacheProbe
-	if reason := x.s.unready(); reason != "" {
+	if reason := x.s.Unready(); reason != "" {
 		return &problem{status: http.StatusServiceUnavailable, text: reason}
 	}
 	x.send(http.StatusNoContent, nil)
 	return nil
 }
 
-// unready returns why the node should not be sent requests, nothing when it should.
-func (s *Server) unready() string {
+// Unready returns why the node should not be sent requests, nothing when it should.
+func (s *Server) Unready() string {
 	progress := s.progress()
 	serving := s.cluster.Ready()
 	trouble := s.cluster.Unhealthy()

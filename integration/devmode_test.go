@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -84,4 +85,38 @@ func TestDevMode(t *testing.T) {
 		}
 		node.Stop()
 	}
+}
+
+// TestDevCluster: the command for a cluster gives its nodes the options of a node, from the command
+// line and from the environment, and all of them are ready when it says where they serve.
+func TestDevCluster(t *testing.T) {
+	t.Parallel()
+	dev := testkit.Launch(t, testkit.Command{
+		Args: []string{"dev", "--port", "0", "-MaxAppendSize=2000", "--mem-db"}, Env: []string{"STORE_FOLLOWER_WRITES=Forward"},
+	})
+	dev.AwaitOutput("data are in memory")
+	served := regexp.MustCompile(`(?m)^node\d serves (http://\S+)`).FindAllStringSubmatch(dev.Stdout(), -1)
+	if len(served) != 3 {
+		t.Fatalf("%d nodes\n%s", len(served), dev.Output())
+	}
+	for i, url := range served {
+		client := testkit.NewClient(url[1], nil)
+		t.Cleanup(client.CloseIdle)
+		small := withID(appendOf("options", ""), i)
+		large := withID(appendOf("options", ""), 100+i)
+		large.Body = []byte(`{"n":"` + strings.Repeat("x", 3000) + `"}`)
+		for _, one := range []struct {
+			r      testkit.Request
+			status int
+		}{{testkit.Request{Path: "/health/ready"}, http.StatusNoContent}, {small, http.StatusCreated}, {large, http.StatusRequestEntityTooLarge}} {
+			// A leader is replaced at any time on a busy machine.
+			testkit.Eventually(t, settleLimit, func() error {
+				if answer, err := client.Do(t.Context(), one.r); err != nil || answer.Status != one.status {
+					return fmt.Errorf("node %d: %s, %v, want %d", i+1, answer, err, one.status)
+				}
+				return nil
+			})
+		}
+	}
+	dev.Stop()
 }

@@ -32,6 +32,9 @@ func TestLoneNodeWithAWrongClock(t *testing.T) {
 			}
 			return nil
 		})
+		if why := n.Unready(); (why == "") != (text == "") || !strings.Contains(why, text) {
+			t.Errorf("/health/ready is %d, and the node says %q", want, why)
+		}
 	}
 	n := start(time.Minute)
 	if status, body := call(t, n, "POST", "/streams/s/metadata", `{"$maxAge":3600}`, "Content-Type", "application/json",

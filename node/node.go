@@ -328,8 +328,8 @@ func (n *Node) State() event.NodeState {
 	return event.StateInitializing
 }
 
-// Ready reports whether the node serves requests.
-func (n *Node) Ready() bool { return cluster{n}.Ready() }
+// Unready returns what /health/ready says: why the node should not be sent requests, nothing when it should.
+func (n *Node) Unready() string { return n.api.Unready() }
 
 // Done is closed when the node has been asked to stop by one of its users.
 func (n *Node) Done() <-chan struct{} { return n.done }

@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
@@ -23,22 +24,53 @@ import (
 )
 
 const devHelp = `Run a cluster for development: several nodes in one process, on this machine
-only. When it is ready it prints where each node serves clients. SIGINT or SIGTERM ends it.
+only. When all of them are ready it prints where each serves clients. SIGINT or SIGTERM ends it.
 
 Without --db the data are in a temporary folder that goes with the cluster.
 Between the nodes and to their clients all is plain, unless --tls makes
 certificates for this run; the authority's goes to a file that is printed. Users
 are as in any database: admin and ops with the password changeit, unless --insecure
-does without.`
+does without.
 
-// devOptions are the flags of annals dev.
+All nodes get the options of a node, from the command line, the environment and the
+file that --config names (no other is read), but for those that tell nodes apart. Only
+warnings are logged unless --log-level says more. annals dev --help lists the options.`
+
+// devOptions are what annals dev is asked for.
 type devOptions struct {
-	nodes    int
-	db       string
-	port     int
-	tls      bool
-	insecure bool
-	logLevel string
+	nodes int
+	port  int
+	tls   bool
+	node  *config.Config // what all nodes share
+}
+
+// devRefused are the options of a node that annals dev decides, each with what it does instead.
+func devRefused() map[string]string {
+	refused := map[string]string{
+		"NodePort":    "clients are served at --port and those behind it",
+		"ClusterSize": "see --nodes",
+		"Index":       "each node of annals dev has its index in its data folder",
+		"Dev":         "annals dev makes certificates for its nodes with --tls",
+		"WhatIf":      "see annals node --what-if",
+	}
+	for why, names := range map[string][]string{
+		"annals dev is reached from this machine only": {
+			"NodeIp", "NodeHostAdvertiseAs", "NodePortAdvertiseAs", "AdvertiseHostToClientAs", "AdvertiseNodePortToClientAs",
+			"ReplicationIp", "ReplicationHostAdvertiseAs", "ReplicationTcpPortAdvertiseAs", "GossipPortAdvertiseAs",
+		},
+		"between the nodes of annals dev any free ports are used": {"ReplicationPort", "GossipPort", "ClusterGossipPort"},
+		"the nodes of annals dev know each other":                 {"GossipSeed", "DiscoverViaDns", "ClusterDns"},
+		"the nodes of annals dev are alike":                       {"NodePriority", "ReadOnlyReplica"},
+		"annals dev makes certificates for its nodes with --tls": {
+			"CertificateFile", "CertificatePrivateKeyFile", "CertificatePassword", "CertificatePrivateKeyPassword",
+			"CertificateReservedNodeCommonName", "TrustedRootCertificatesPath",
+		},
+	} {
+		for _, name := range names {
+			refused[name] = why
+		}
+	}
+	return refused
 }
 
 func devCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -47,21 +79,51 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "dev",
 		Short: "Run a cluster for development in one process",
 		Long:  devHelp,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			return runDev(ctx, o, stdout, stderr, os.Exit)
-		},
+		// As with node: the table of options has spellings that no flag library knows.
+		DisableFlagParsing: true,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes: 1, 3 or 5")
-	flags.StringVar(&o.db, "db", "", "folder for the data, which stay; default a temporary one")
 	flags.IntVar(&o.port, "port", 2113, "port of the first node, the others follow; 0: free ones")
 	flags.BoolVar(&o.tls, "tls", false, "make certificates for this run and use TLS everywhere")
-	flags.BoolVar(&o.insecure, "insecure", false, "no users and no rights")
-	flags.StringVar(&o.logLevel, "log-level", "warn", "level of the log: error, warn, info, debug")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		own, rest := splitFlags(flags, args)
+		if err := flags.Parse(own); err != nil {
+			return err
+		}
+		if o.node, err = config.LoadRefusing(rest, os.Environ(), os.ReadFile, devRefused()); err != nil {
+			return err
+		}
+		switch {
+		case o.node.Help:
+			_, err := fmt.Fprint(stdout, cmd.Long, "\n\n", cmd.UsageString(), "\n")
+			return errors.Join(err, config.WriteHelp(stdout, devRefused()))
+		case o.node.Version:
+			return printVersion(stdout)
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return runDev(ctx, o, stdout, stderr, os.Exit)
+	}
 	return cmd
+}
+
+// splitFlags parts the arguments that are for flags, written with two dashes, from the rest.
+func splitFlags(flags *pflag.FlagSet, args []string) (own, rest []string) {
+	for i := 0; i < len(args); i++ {
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(args[i], "-"), "-"), "=")
+		flag := flags.Lookup(name)
+		if flag == nil || name == "help" || !strings.HasPrefix(args[i], "-") {
+			rest = append(rest, args[i])
+			continue
+		}
+		own = append(own, "--"+strings.TrimLeft(args[i], "-"))
+		if !hasValue && flag.NoOptDefVal == "" && i+1 < len(args) {
+			i++
+			own = append(own, args[i])
+		}
+	}
+	return own, rest
 }
 
 func (o *devOptions) validate() error {
@@ -70,23 +132,30 @@ func (o *devOptions) validate() error {
 		return fmt.Errorf("--nodes must be 1, 3 or 5, not %d", o.nodes)
 	case o.port < 0 || o.port+o.nodes > 65536:
 		return fmt.Errorf("--port %d: %d ports from there on are needed", o.port, o.nodes)
-	case o.tls && o.insecure:
+	case o.tls && o.node.Insecure:
 		return errors.New("--tls and --insecure exclude each other")
-	case hclog.LevelFromString(o.logLevel) == hclog.NoLevel:
-		return fmt.Errorf("--log-level %q is not known", o.logLevel)
 	}
 	return nil
+}
+
+// devNode is what annals dev needs of a node.
+type devNode interface {
+	State() event.NodeState
+	// Unready returns why the node is not ready, nothing when it is.
+	Unready() string
+	URL() string
+	Close() error
 }
 
 // devCluster are the nodes of annals dev.
 type devCluster struct {
 	o      devOptions
 	dir    string
-	logger hclog.Logger
+	logger *processLog
 	stderr io.Writer
 	exit   func(int)
 	set    *certs.Set
-	nodes  []*node.Node
+	nodes  []devNode
 
 	mu    sync.Mutex // guards seeds
 	seeds []string
@@ -96,11 +165,18 @@ func runDev(ctx context.Context, o devOptions, stdout, stderr io.Writer, exit fu
 	if err := o.validate(); err != nil {
 		return err
 	}
-	c := &devCluster{o: o, dir: o.db, stderr: stderr, exit: exit}
-	logs := newSink(stderr, func(dropped int) { complain(stderr, fmt.Errorf("%d lines of the log were dropped", dropped)) })
-	defer logs.close()
-	c.logger = hclog.New(&hclog.LoggerOptions{Name: "annals", Level: hclog.LevelFromString(o.logLevel), Output: logs})
-	if c.dir == "" {
+	c := &devCluster{o: o, stderr: stderr, exit: exit}
+	if o.node.LogLevel == config.LogLevelDefault {
+		o.node.LogLevel = config.LogLevelWarning
+	}
+	if c.logger, err = newLogger(o.node, stderr); err != nil {
+		return err
+	}
+	defer c.logger.close()
+	for _, line := range o.node.Warnings() {
+		c.logger.Warn(line)
+	}
+	if c.dir = o.node.Db; !o.node.Given("Db") {
 		if c.dir, err = os.MkdirTemp("", "annals-dev-"); err != nil {
 			return err
 		}
@@ -118,11 +194,8 @@ func runDev(ctx context.Context, o devOptions, stdout, stderr io.Writer, exit fu
 			return err
 		}
 	}
-	if err := c.ready(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
+	if !c.awaitReady(ctx) {
+		return nil
 	}
 	if err := c.announce(stdout, authority); err != nil {
 		return err
@@ -147,18 +220,18 @@ func (c *devCluster) certificates() (path string, err error) {
 }
 
 func (c *devCluster) open(ctx context.Context, i int) error {
-	home := filepath.Join(c.dir, fmt.Sprintf("node%d", i+1))
-	g := config.Default()
-	g.Db, g.Index, g.Log = home, filepath.Join(home, "index"), ""
-	g.ClusterSize, g.Insecure = c.o.nodes, c.o.insecure
-	g.NodePort, g.ReplicationPort, g.GossipPort = 0, 0, 0
+	name := fmt.Sprintf("node%d", i+1)
+	home := filepath.Join(c.dir, name)
+	g := *c.o.node
+	g.Db, g.Index = home, filepath.Join(home, "index")
+	g.ClusterSize, g.NodePort, g.ReplicationPort, g.GossipPort = c.o.nodes, 0, 0, 0
 	if c.o.port != 0 {
 		g.NodePort = c.o.port + i
 	}
-	name := fmt.Sprintf("node%d", i+1)
 	n, err := node.Open(ctx, node.Options{
-		Config: g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known,
+		Config: &g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known, LinesDropped: c.logger.dropped,
 		OnFatal: func(err error) {
+			c.logger.flush()
 			complain(c.stderr, fmt.Errorf("%s: %w", name, err))
 			c.exit(1)
 		},
@@ -180,38 +253,50 @@ func (c *devCluster) known(context.Context) ([]string, error) {
 	return append([]string(nil), c.seeds...), nil
 }
 
-// devPatience is how long a cluster on one machine may take to form.
-const devPatience = time.Minute
+// devProgressEvery is how often the log says what a cluster waits for.
+const devProgressEvery = 10 * time.Second
 
-// ready returns when the cluster has a leader, and the others follow it.
-func (c *devCluster) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, devPatience)
-	defer cancel()
+// awaitReady returns true when the cluster has a leader and all nodes are ready, as
+// /health/ready says it, or false when ctx ends before.
+func (c *devCluster) awaitReady(ctx context.Context) bool {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
+	told := time.Now()
 	for {
-		leaders, others := 0, 0
-		for _, n := range c.nodes {
-			switch n.State() {
-			case event.StateLeader:
-				if n.Ready() {
-					leaders++
-				}
-			case event.StateFollower:
-				if n.Ready() {
-					others++
-				}
-			}
+		waiting := c.unready()
+		if waiting == "" {
+			return true
 		}
-		if leaders == 1 && leaders+others == len(c.nodes) {
-			return nil
+		if time.Since(told) >= devProgressEvery {
+			c.logger.Warn("the cluster is not ready yet", "waiting", waiting)
+			told = time.Now()
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the nodes did not form a cluster within %s", devPatience)
+			return false
 		}
 	}
+}
+
+// unready returns what the cluster waits for.
+func (c *devCluster) unready() string {
+	leaders := 0
+	for i, n := range c.nodes {
+		why, state := n.Unready(), n.State()
+		switch {
+		case why != "":
+			return fmt.Sprintf("node%d: %s", i+1, why)
+		case state == event.StateLeader:
+			leaders++
+		case state != event.StateFollower:
+			return fmt.Sprintf("node%d: %s", i+1, state)
+		}
+	}
+	if leaders != 1 {
+		return "one leader"
+	}
+	return ""
 }
 
 func (c *devCluster) announce(w io.Writer, authority string) error {
@@ -225,7 +310,11 @@ func (c *devCluster) announce(w io.Writer, authority string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "data are in %s\n", c.dir)
+	where := c.dir
+	if c.o.node.MemDb {
+		where = "memory"
+	}
+	_, err := fmt.Fprintf(w, "data are in %s\n", where)
 	return err
 }
 
@@ -233,7 +322,7 @@ func (c *devCluster) announce(w io.Writer, authority string) error {
 // take over from it.
 func (c *devCluster) close() error {
 	var errs []error
-	var leaders []*node.Node
+	var leaders []devNode
 	for _, n := range c.nodes {
 		if n.State() == event.StateLeader {
 			leaders = append(leaders, n)

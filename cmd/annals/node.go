@@ -69,7 +69,7 @@ func (h *host) run(args []string) error {
 		if _, err := fmt.Fprint(h.stdout, "Usage: annals node [options]\n\n"); err != nil {
 			return err
 		}
-		return config.WriteHelp(h.stdout)
+		return config.WriteHelp(h.stdout, nil)
 	case c.Version:
 		return printVersion(h.stdout)
 	case c.WhatIf:

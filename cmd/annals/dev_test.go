@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// TestDevRefuses: what annals dev cannot do is one line with the reason, and the exit code is 1.
+func TestDevRefuses(t *testing.T) {
+	type attempt struct {
+		name, args, env string
+		want            string // within the line
+	}
+	cases := []attempt{
+		{"environment", "--nodes=2", "STORE_CLUSTER_SIZE=3", "option CLUSTER_SIZE (Environment Variables) cannot be set here: see --nodes"},
+		{"former name", "--http-port 5", "", "--port and those behind it"},
+		{"beside options of its own", "--port 0 -nodes=3 --tls --read-only-replica", "", "option read-only-replica (Command Line) cannot be set here"},
+		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean MemDb?`},
+		{"bad value", "--max-append-size many", "", "option max-append-size (Command Line)"},
+		{"checks of a node", "--max-append-size 16767217", "", "MaxAppendSize must not exceed"},
+		{"projections", "", "EVENTSTORE_RUN_PROJECTIONS=All", "projections are not available"},
+		{"even number of nodes", "--nodes 2", "", "--nodes must be 1, 3 or 5, not 2"},
+		{"too few ports", "--port=65535", "", "3 ports from there on are needed"},
+		{"TLS without users", "--tls", "STORE_INSECURE=true", "--tls and --insecure exclude each other"},
+		{"no number", "--nodes three", "", "--nodes"},
+	}
+	for name, why := range devRefused() { // What is taken by mistake ends by the number of nodes.
+		cases = append(cases, attempt{name, "--nodes=2 --" + name + "=1", "", "option " + name + " (Command Line) cannot be set here: " + why})
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if name, value, ok := strings.Cut(c.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			stdout, stderr := &lockedBuffer{}, &lockedBuffer{}
+			code := run(append([]string{"dev"}, strings.Fields(c.args)...), stdout, stderr, nil)
+			line, rest, _ := strings.Cut(stderr.String(), "\n")
+			if code != 1 || stdout.String() != "" || rest != "" || !strings.HasPrefix(line, "annals: ") || !strings.Contains(line, c.want) {
+				t.Errorf("exit code %d, want 1 and: %s\n%s%s", code, c.want, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestDevHelp: the options that are taken are listed, those that are refused are not.
+func TestDevHelp(t *testing.T) {
+	stdout := &lockedBuffer{}
+	if code := run([]string{"dev", "--help"}, stdout, io.Discard, nil); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for text, want := range map[string]bool{
+		"--nodes int": true, "--port int": true, "--tls ": true, "--db <": true, "--insecure\n": true, "--max-append-size <": true, "--follower-writes <": true,
+		"--cluster-size": false, "--node-port": false, "--certificate-file": false, "--what-if": false,
+	} {
+		if strings.Contains(stdout.String(), text) != want {
+			t.Errorf("%q is listed: %t", text, !want)
+		}
+	}
+}
+
+// devFake is a node whose readiness a test decides.
+type devFake struct {
+	devNode
+	state event.NodeState
+	why   atomic.Pointer[string]
+}
+
+func (f *devFake) State() event.NodeState { return f.state }
+
+func (f *devFake) Unready() string { return *f.why.Load() }
+
+func (f *devFake) say(why string) { f.why.Store(&why) }
+
+// TestDevAwaitsReadiness: a cluster runs when every node is ready, not when it serves; until then the
+// log says what is missing, however long it takes.
+func TestDevAwaitsReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader, follower := &devFake{state: event.StateLeader}, &devFake{state: event.StateFollower}
+		leader.say("")
+		follower.say("catching up with the leader")
+		var lines lockedBuffer
+		c := &devCluster{logger: &processLog{Logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}, nodes: []devNode{leader, follower, follower}}
+		ready := make(chan bool, 1)
+		go func() { ready <- c.awaitReady(t.Context()) }()
+		time.Sleep(10*time.Minute + time.Second)
+		select {
+		case <-ready:
+			t.Fatal("a cluster is ready whose followers are not")
+		default:
+		}
+		if n := strings.Count(lines.String(), `waiting="node2: catching up with the leader"`); n < 59 || n > 60 {
+			t.Errorf("in ten minutes %d lines:\n%s", n, &lines)
+		}
+		follower.say("")
+		if !<-ready {
+			t.Error("all nodes are ready, the cluster is not")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		leader.say("no leader is known")
+		go func() { ready <- c.awaitReady(ctx) }()
+		time.Sleep(time.Second)
+		cancel()
+		if <-ready {
+			t.Error("the end of the process makes a cluster ready")
+		}
+	})
+}
