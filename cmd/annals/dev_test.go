@@ -22,12 +22,12 @@ func TestDevRefuses(t *testing.T) {
 	}
 	cases := []attempt{
 		{"environment", "--nodes=2", "STORE_CLUSTER_SIZE=3", "option CLUSTER_SIZE (Environment Variables) cannot be set here: see --nodes"},
-		{"former name", "--http-port 5", "", "--port and those behind it"},
-		{"beside options of its own", "--port 0 -nodes=3 --tls --read-only-replica", "", "option read-only-replica (Command Line) cannot be set here"},
+		{"former name", "--nodes=2 --http-port 5", "", "--port and those behind it"},
+		{"beside options of its own", "--port 0 -nodes=2 --tls --read-only-replica", "", "option read-only-replica (Command Line) cannot be set here"},
 		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean MemDb?`},
 		{"bad value", "--max-append-size many", "", "option max-append-size (Command Line)"},
-		{"checks of a node", "--max-append-size 16767217", "", "MaxAppendSize must not exceed"},
-		{"projections", "", "EVENTSTORE_RUN_PROJECTIONS=All", "projections are not available"},
+		{"checks of a node", "--nodes=2 --max-append-size 16767217", "", "MaxAppendSize must not exceed"},
+		{"projections", "--nodes=2", "EVENTSTORE_RUN_PROJECTIONS=All", "projections are not available"},
 		{"even number of nodes", "--nodes 2", "", "--nodes must be 1, 3 or 5, not 2"},
 		{"too few ports", "--port=65535", "", "3 ports from there on are needed"},
 		{"TLS without users", "--tls", "STORE_INSECURE=true", "--tls and --insecure exclude each other"},
