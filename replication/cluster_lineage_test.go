@@ -1,8 +1,11 @@
 package replication_test
 
 import (
+	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -235,6 +238,37 @@ func TestRule25TwinIsNamedAndRefused(t *testing.T) {
 	h.settled()
 	h.write("s", 11)
 	h.alike()
+}
+
+// A node that is reached at two addresses, as after it was given a name in place of its number, answers at
+// the one that gossip still has. It is no twin of itself.
+func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	leader := h.leader()
+	n := h.others(leader)[0]
+	n.stop()
+	old := n.link
+	t.Cleanup(old.close)
+	n.link = newLink(t, n)
+	n.start()
+	h.settled()
+	c := n.cluster.Load()
+	old.lead(c.Port().Addr().String())
+	known := func(address string) {
+		t.Helper()
+		eventually(t, "the leader knows it at "+address, func() bool {
+			return slices.ContainsFunc(leader.cluster.Load().View().Members, func(m event.Member) bool {
+				return m.Node == c.Node() && net.JoinHostPort(m.ReplicationHost, strconv.Itoa(m.ReplicationPort)) == address
+			})
+		})
+	}
+	known(n.link.address())
+	replication.GossipsAddress(c, old.address())
+	known(old.address())
+	if err := replication.Asks(t.Context(), c, leader.link.address()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Nodes of the version before know of no lineage, and that is the first one: neither their consensus

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -27,6 +28,17 @@ func Abandon(r *Replica) {
 
 // GossipAddress is where a node's gossip is reached.
 func GossipAddress(c *Cluster) string { return c.gossip.Addr() }
+
+// GossipsAddress has gossip say that a node is reached elsewhere.
+func GossipsAddress(c *Cluster, address string) {
+	c.tell(func(s *gossip.Self) { s.ReplicationAddress = address })
+}
+
+// Asks asks the node at an address what it is.
+func Asks(ctx context.Context, c *Cluster, address string) error {
+	_, err := c.askPeer(ctx, address)
+	return err
+}
 
 // RaftOf returns a node's raft; one that never started has no leader and no servers.
 func RaftOf(c *Cluster) *raft.Raft {

@@ -130,8 +130,11 @@ func (c *Cluster) origin() (func(*Status) bool, error) {
 	case err == nil:
 		id, _ := leader.follows()
 		if own == nil || !own.fixed {
-			own = &lineage{id: id}
-			c.lineage.Store(own)
+			next := &lineage{id: id}
+			if !c.lineage.CompareAndSwap(own, next) { // It has just got its consensus state.
+				next = c.lineage.Load()
+			}
+			own = next
 		}
 		return func(s *Status) bool {
 			theirs, known := s.follows()
@@ -148,10 +151,10 @@ func (c *Cluster) origin() (func(*Status) bool, error) {
 
 // noteApart says, once a minute for each, which nodes follow another history of this cluster.
 func (c *Cluster) noteApart(said map[event.ID]time.Time) {
-	own, count := c.status(), 0
 	if l := c.lineage.Load(); l == nil || !l.fixed {
 		return
 	}
+	own, count := c.status(), 0
 	for _, s := range c.heardOthers() {
 		if _, known := s.follows(); !known || !apart(&own, &s) {
 			continue

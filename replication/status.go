@@ -21,6 +21,7 @@ import (
 type Status struct {
 	Node     event.ID        `json:"node"`
 	Cluster  event.ID        `json:"cluster"`
+	Address  string          `json:"address"` // between nodes; empty: a version that does not tell
 	State    event.NodeState `json:"state"`
 	Priority int             `json:"priority"`
 	ReadOnly bool            `json:"readOnly"`
@@ -67,12 +68,9 @@ type ChainAt struct {
 // status describes this node.
 func (c *Cluster) status() Status {
 	s := Status{
-		Node: c.node, Cluster: c.ID(), State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.opts.ReadOnly,
+		Node: c.node, Cluster: c.ID(), Address: c.opts.Advertise, State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.opts.ReadOnly,
 		LastRecord: -1, Epoch: -1, Full: c.readOnly.Load() != nil, Twins: c.metTwins(),
 		Clock: c.opts.Now().UnixNano(), WrongClock: c.ClockWrong() != nil,
-	}
-	if l := c.lineage.Load(); l != nil {
-		s.Lineage = &l.id
 	}
 	if m := c.materials.Load(); m != nil {
 		s.HasLog, s.Tail = true, m.Log.Tail()
@@ -87,6 +85,10 @@ func (c *Cluster) status() Status {
 				s.Servers = append(s.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
 			}
 		}
+	}
+	// Behind Running: a node that runs and names no lineage counts as one of the first.
+	if l := c.lineage.Load(); l != nil {
+		s.Lineage = &l.id
 	}
 	return s
 }

@@ -37,8 +37,8 @@ func (t Twin) Error() string {
 		"rename the folder raft in it to have it join as a node of its own", t.Node, t.Address, t.Copy)
 }
 
-// checkTwin refuses a node that asks from an address at which it is not known, if it answers at
-// the one where it is. A node that has moved does not.
+// checkTwin refuses a node that asks from an address at which it is not known, if another process
+// answers at the one where it is. Of a node that has moved none does, or itself.
 func (c *Cluster) checkTwin(r *http.Request) error {
 	peer, ok := wire.PeerFrom(r.Context())
 	address := r.Header.Get(headerAddress)
@@ -49,7 +49,7 @@ func (c *Cluster) checkTwin(r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout/2)
 	defer cancel()
 	var s Status
-	if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node {
+	if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
 		return nil
 	}
 	t := Twin{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
