@@ -215,7 +215,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestLoadRefusing: a command that decides some options itself refuses them, whoever sets them, with
+// TestLoadRefusing: a command that decides some options itself refuses them, wherever they are set, with
 // its reason in place of what would follow from them. The file of the machine's node is not read.
 func TestLoadRefusing(t *testing.T) {
 	refused := map[string]string{"ClusterSize": "see --nodes", "NodePort": "see --port"}

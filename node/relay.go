@@ -35,7 +35,7 @@ var _ httpapi.Relay = (*relay)(nil)
 // work, and well before.
 const relayTimeout = 30 * time.Second
 
-// What a client is told in the place of the leader.
+// What a client gets in the place of the leader's answer.
 const (
 	// relayFailed: the request may have reached a leader, its outcome is not known.
 	relayFailed = "Error while forwarding request"
@@ -194,5 +194,5 @@ func (p *relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	httpapi.SetReason(r.Context(), status, text)
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // A client that has gone is told nothing.
+	_, _ = io.WriteString(w, text) // The client may have gone.
 }

@@ -15,8 +15,8 @@ const clockLooks = 3
 // their node, and what a leader writes bears its time.
 type clocks struct {
 	wrong  atomic.Pointer[error] // why it is the one that is wrong; nil: it is not
-	offset atomic.Int64          // the same as looked at last, whether that matters or not
-	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not
+	offset atomic.Int64          // how far it is ahead of the middle one, below 0: behind; nanoseconds
+	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not; nanoseconds
 	// agreed is when most members' clocks were found to agree with this one last; its monotonic
 	// reading says how long ago that was. It is nil until they did.
 	agreed atomic.Pointer[agreed]

@@ -95,7 +95,7 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	b.wipe()
 	b.start()
 	b.waits("chooses none of them")
-	// Whoever asks it nevertheless hears why not.
+	// A node that asks it nevertheless hears why not.
 	eventually(t, "the recovered node refuses", func() bool {
 		status, answer, err := newApplicant(t, c.data.cluster).ask(c, map[string]any{
 			"address": "127.0.0.1:9", "cluster": c.data.cluster, "format": 1, "tail": c.data.Tail(), "lineage": replication.LineageOf(c.cluster.Load()),

@@ -86,7 +86,7 @@ type Options struct {
 	// with its sync. It must not block.
 	OnFlush func(took time.Duration)
 
-	// Disk watches operations on the disk that hang. Whoever writes elsewhere for the same
+	// Disk watches operations on the disk that hang. What writes elsewhere for the same
 	// node shares it. Default: one for the consensus state.
 	Disk *hang.Watch
 

@@ -130,7 +130,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 	})
 }
 
-// Whoever gives up waiting for what is under way leaves a pipeline behind that goes on.
+// A caller that gives up waiting for what is under way leaves a pipeline behind that goes on.
 func TestPauseThatIsGivenUp(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()

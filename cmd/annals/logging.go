@@ -75,7 +75,7 @@ func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 	return l, nil
 }
 
-// close writes what waits and finishes the log file. That it could not be is told, and nothing more:
+// close writes what waits and finishes the log file. If that fails it says so, and nothing more:
 // the node has ended in order. It returns in seconds whatever takes the lines.
 func (l *processLog) close() {
 	l.flush()

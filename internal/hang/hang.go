@@ -1,5 +1,5 @@
 // Package hang finds operations on a disk that do not return. A disk that hangs gives
-// no error: whoever waits for it waits for ever, and cannot say so itself.
+// no error: the goroutine that waits for it waits for ever, and cannot say so itself.
 package hang
 
 import (

@@ -19,7 +19,7 @@ const commitPace = 5 * time.Millisecond
 // entries, of a leader of the term, behind the committed entry. A follower first
 // compares that entry (index and term) with its Raft log: where they are the same, all before is
 // the same too, and it is all committed. So the message does no harm
-// whenever it arrives, and whoever leads by then: a follower of a later term refuses it.
+// whenever it arrives, and whichever node leads by then: a follower of a later term refuses it.
 //
 // It goes only to followers that are known to have the entry: the others would refuse
 // it, and get the commit with the entries that raft is sending to them anyway.
