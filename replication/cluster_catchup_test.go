@@ -319,8 +319,11 @@ func TestRule12RestartAfterInstall(t *testing.T) {
 			n.stop()
 			records := h.outrun(n, last, "s", 10)
 			n.start()
+			n.says("Installed remote snapshot") // Data alone may come before it.
 			h.settled()
 			h.writes("s", records, records+5)
+			newest := h.leader().raft().LastIndex()
+			eventually(t, "the entries behind the manifest are stored", func() bool { return n.raft().LastIndex() >= newest })
 			h.alike()
 			if first, err := replication.FirstIndex(n.cluster.Load()); err != nil || first <= last {
 				t.Errorf("the Raft log begins at %d, %v: what a manifest replaced, up to %d, is still there", first, err, last)

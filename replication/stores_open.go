@@ -109,6 +109,19 @@ type walStore struct {
 	meta *metadb.BoltMetaDB
 }
 
+// GetLog reads one entry that was not deleted. The WAL itself goes on reading those that were cut off
+// the front of its last segment: a leader would send them, where all else holds that they are gone.
+func (w *walStore) GetLog(index uint64, log *raft.Log) error {
+	first, err := w.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if index < first {
+		return raft.ErrLogNotFound
+	}
+	return w.WAL.GetLog(index, log)
+}
+
 func (w *walStore) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
 
 func openWalLog(path string, logger hclog.Logger) (logBacking, error) {

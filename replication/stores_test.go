@@ -246,6 +246,14 @@ func checkEntries(t *testing.T, s *logStore, first, last uint64) {
 			t.Fatalf("entry %d: %q, %v", i, log.Data, err)
 		}
 	}
+	for i := uint64(1); i <= max(last, 100)+1; i++ {
+		if first <= i && i <= last {
+			continue
+		}
+		if err := s.GetLog(i, new(raft.Log)); err != raft.ErrLogNotFound {
+			t.Fatalf("entry %d, which is not there: %v", i, err)
+		}
+	}
 }
 
 func rewritten(s *logStore, through uint64) error {
