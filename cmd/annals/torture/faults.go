@@ -160,8 +160,12 @@ func strikePause(_ context.Context, n *nemesis) (string, func(context.Context) e
 
 func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
 	node := n.anybody()
-	longest := []time.Duration{5 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}[n.rng.IntN(3)]
-	offset := time.Duration(n.rng.Int64N(int64(2*longest))) - longest
+	longest := []time.Duration{5 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}
+	if n.c.voters() == 1 {
+		longest = longest[:2] // A node on its own has nobody to tell it that its clock is wrong by years.
+	}
+	most := longest[n.rng.IntN(len(longest))]
+	offset := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	what := fmt.Sprintf("the clock of %s is wrong by %s", n.role(node), offset.Round(time.Millisecond))
 	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
 }
