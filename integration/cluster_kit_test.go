@@ -46,7 +46,8 @@ type cluster struct {
 	o       clusterOptions
 	lab     *lab.Lab
 	members []*member
-	filled  int // events that fill has made
+	started []*lab.Process // all nodes that ever were
+	filled  int            // events that fill has made
 }
 
 // member is one host and, while it runs, the node on it.
@@ -224,6 +225,15 @@ func (m *member) run(args ...string) *lab.Process {
 func (m *member) start() {
 	m.cluster.t.Helper()
 	m.process = m.run(append([]string{"node"}, m.arguments()...)...)
+	m.cluster.started = append(m.cluster.started, m.process)
+}
+
+// said counts how often nodes have logged a text.
+func (c *cluster) said(text string) (n int) {
+	for _, p := range c.started {
+		n += strings.Count(p.Output(), text)
+	}
+	return n
 }
 
 // kill ends the node as kill -9 does.

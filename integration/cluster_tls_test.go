@@ -191,7 +191,7 @@ func TestClusterTLS(t *testing.T) {
 		t.Errorf("the list is\n%s", out)
 	}
 	l := c.startLoad(seed(t), 4, loadPatience)
-	shortGap(t, l, "leader killed", writeGapLimit, func() func() {
+	l.outlives(t, "leader killed", func() func() {
 		leader, _ := c.settled()
 		leader.kill()
 		return func() {

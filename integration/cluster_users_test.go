@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"crypto/pbkdf2"
 	"crypto/sha1"
 	"encoding/base64"
@@ -12,15 +11,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/annalsdb/annals/internal/testkit"
 )
-
-// userChangeLimit is how soon a change of a user counts on every node.
-const userChangeLimit = time.Second
 
 // TestClusterUsers manages users through followers that redirect and followers
 // that relay, with logins in the caches of all nodes, and while the leader dies.
@@ -42,9 +36,8 @@ func TestClusterUsers(t *testing.T) {
 		if got, want := answer.Header.Get("Location"), relaying.URL()+"/users/joe"; got != want {
 			t.Errorf("a follower that relays: Location %q, want %q", got, want)
 		}
-		now := time.Now()
 		for _, login := range []string{"jane", "joe"} {
-			c.inForce("creation of "+login, now, func(m *member) error { return m.letsIn(login, "first", "billing") })
+			c.inForce("creation of "+login, func(m *member) error { return m.letsIn(login, "first", "billing") })
 		}
 		relaying.manage(create("joe"), http.StatusCreated) // Again, with the same password.
 		other := create("joe")
@@ -90,15 +83,15 @@ func TestClusterUsers(t *testing.T) {
 		leader.kill()
 		// Followers may hear that it is committed from the next leader only.
 		_, followers = c.settled()
-		c.inForce("password reset before the leader's end, under a new leader", time.Now(), refusesAndLetsIn("joe", "first", "second"))
-		answered := followers[0].change(userRequest(http.MethodPost, "/users/joe/command/disable", ""), http.StatusOK)
-		c.inForce("disabled under a new leader", answered, func(m *member) error { return m.refuses("joe", "second") })
+		c.inForce("password reset before the leader's end, under a new leader", refusesAndLetsIn("joe", "first", "second"))
+		followers[0].manage(userRequest(http.MethodPost, "/users/joe/command/disable", ""), http.StatusOK)
+		c.inForce("disabled under a new leader", func(m *member) error { return m.refuses("joe", "second") })
 		leader.start()
 		c.settled()
 		testkit.Eventually(t, settleLimit, func() error { return leader.health("/health/ready", http.StatusNoContent) })
-		c.inForce("disabled, on the node that was away", time.Now(), func(m *member) error { return m.refuses("joe", "second") })
-		answered = leader.change(userRequest(http.MethodPost, "/users/joe/command/enable", ""), http.StatusOK)
-		c.inForce("enabled", answered, func(m *member) error { return m.letsIn("joe", "second") })
+		c.inForce("disabled, on the node that was away", func(m *member) error { return m.refuses("joe", "second") })
+		leader.manage(userRequest(http.MethodPost, "/users/joe/command/enable", ""), http.StatusOK)
+		c.inForce("enabled", func(m *member) error { return m.letsIn("joe", "second") })
 	})
 	c.identical()
 	c.finish()
@@ -136,8 +129,8 @@ func (c *cluster) userChanges(redirecting, relaying *member) {
 			c.lets("jane", change.before)
 		}
 		through := []*member{redirecting, relaying}[i%2]
-		answered := through.change(change.r, change.status)
-		c.inForce(change.what, answered, change.is)
+		through.manage(change.r, change.status)
+		c.inForce(change.what, change.is)
 	}
 	wrong := asUser("jane", "fourth", userRequest(http.MethodPost, "/users/jane/command/change-password", `{"currentPassword":"guessed","newPassword":"fifth"}`))
 	relaying.manage(wrong, http.StatusUnauthorized)
@@ -198,7 +191,7 @@ func (c *cluster) hashUpgrade(follower *member) {
 		}
 		return nil
 	})
-	c.inForce("hash made anew", time.Now(), func(m *member) error { return m.letsIn("veteran", "of old", "crew") })
+	c.inForce("hash made anew", func(m *member) error { return m.letsIn("veteran", "of old", "crew") })
 }
 
 func userRequest(method, path, body string) testkit.Request {
@@ -232,13 +225,6 @@ func (m *member) manage(r testkit.Request, status int) testkit.Response {
 		t.Fatalf("%s, %s %s: %s, %v, want %d", m, r.Method, r.Path, answer, err, status)
 	}
 	return answer
-}
-
-// change is manage for who measures from the answer on.
-func (m *member) change(r testkit.Request, status int) (answered time.Time) {
-	m.cluster.t.Helper()
-	m.manage(r, status)
-	return time.Now()
 }
 
 // login is what the node says to a login, and the roles that it knows of the user.
@@ -292,46 +278,14 @@ func refusesAndLetsIn(login, old, current string) func(*member) error {
 	}
 }
 
-// inForce waits until something is so on every node. It is promised that nobody who
-// asked later than userChangeLimit behind the answer is told otherwise. When the
-// question was put is what counts: checking a password takes its time.
-func (c *cluster) inForce(what string, answered time.Time, is func(*member) error) {
+// inForce demands that something is so on every node, of the first answer of each
+// behind the change: what a node remembers of a login holds until then.
+func (c *cluster) inForce(what string, is func(*member) error) {
 	c.t.Helper()
-	members := c.running()
-	seen, errs := make([]noticed, len(members)), make([]error, len(members))
-	var asking sync.WaitGroup
-	for i, m := range members {
-		asking.Go(func() { seen[i], errs[i] = notice(c.t.Context(), answered, func() error { return is(m) }) })
-	}
-	asking.Wait()
-	if err := errors.Join(errs...); err != nil {
-		c.t.Fatalf("%s: %v", what, err)
-	}
-	var worst noticed
-	for _, one := range seen {
-		worst = noticed{max(worst.lastWrong, one.lastWrong), max(worst.firstRight, one.firstRight)}
-	}
-	c.t.Logf("%s: asked %s behind the answer a node still said otherwise, asked %s behind it all said so",
-		what, worst.lastWrong.Round(time.Millisecond), worst.firstRight.Round(time.Millisecond))
-	promised(c.t, what+": in force behind the answer", worst.lastWrong, userChangeLimit)
-}
-
-// noticed is when somebody asked, behind a moment: the last time that something
-// was not so, 0 if it never was otherwise, and the first time that it was.
-type noticed struct{ lastWrong, firstRight time.Duration }
-
-// notice asks until something is so.
-func notice(ctx context.Context, since time.Time, is func() error) (n noticed, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settleLimit)
-	defer cancel()
-	for {
-		n.firstRight = max(0, time.Since(since))
-		if err = is(); err == nil {
-			return n, nil
-		}
-		n.lastWrong = n.firstRight
-		if pause(ctx, 10*time.Millisecond) != nil {
-			return n, err
+	c.level()
+	for _, m := range c.running() {
+		if err := is(m); err != nil {
+			c.t.Errorf("%s: %v", what, err)
 		}
 	}
 }

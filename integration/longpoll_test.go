@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,32 +83,24 @@ func mustAppend(t *testing.T, node *testkit.Process, stream string, expected int
 	return events
 }
 
-// TestLongPollLatency measures how long behind the append's own answer the waiting ones come.
-func TestLongPollLatency(t *testing.T) {
+// TestLongPoll: every append answers all that wait for it. How quickly, annals bench visible measures.
+func TestLongPoll(t *testing.T) {
 	t.Parallel()
 	node := testkit.StartNode(t, t.TempDir())
 	const rounds, waiting = 20, 5
-	var times []time.Duration
 	for round := range rounds {
 		var polls []*longPoll
 		for range waiting {
 			polls = append(polls, startLongPollAt(t, node, "polled", int64(round), 300))
 		}
 		event := mustAppend(t, node, "polled", int64(round)-1, 1)[0]
-		appended := time.Now()
 		for _, poll := range polls {
 			a := poll.answer(t, settleLimit)
 			if a.err != nil || a.status != http.StatusOK || !strings.Contains(a.feed, event.ID) {
 				t.Fatalf("a long poll got %d %v without the event %s: %.300s", a.status, a.err, event.ID, a.feed)
 			}
-			times = append(times, a.at.Sub(appended))
 		}
 	}
-	slices.Sort(times)
-	median, worst := times[len(times)/2], times[len(times)-1]
-	t.Logf("answered after the append was: median %s, worst %s", median, worst)
-	// A tenth of a second is the aim.
-	promised(t, "the last long poll behind the append", worst, 2*time.Second)
 	node.Stop()
 }
 

@@ -127,14 +127,9 @@ func subscriptionRights(t *testing.T) {
 	if answer, err := node.Do(t.Context(), userRequest(http.MethodDelete, "/users/jane", "")); err != nil || answer.Status != http.StatusNoContent {
 		t.Fatalf("delete jane: %s, %v", answer, err)
 	}
-	gone := time.Now()
-	testkit.Eventually(t, settleLimit, func() error {
-		if _, answer, err := takeFrom(t.Context(), node.Client, jane); err != nil || answer.Status != http.StatusUnauthorized {
-			return fmt.Errorf("who was deleted: %s, %v", answer, err)
-		}
-		return nil
-	})
-	promised(t, "a user that was deleted is refused", time.Since(gone), userChangeLimit)
+	if _, answer, err := takeFrom(t.Context(), node.Client, jane); err != nil || answer.Status != http.StatusUnauthorized {
+		t.Errorf("who was deleted: %s, %v", answer, err)
+	}
 	node.Stop()
 }
 
@@ -364,7 +359,6 @@ func manySubscriptions(t *testing.T) {
 		node = testkit.StartNode(t, dir)
 		started := time.Since(begun)
 		took := awaitGroups(t, node.Client, names...)
-		promised(t, "groups are listed behind a start", took, 5*time.Second)
 		for s := range streams {
 			g := &group{t, node.Client, fmt.Sprintf("s-%02d", s), "g-9"}
 			if got := g.take(30).numbers(); !slices.Equal(got, span(10, 29)) {
@@ -486,7 +480,7 @@ func startStall(t *testing.T) *stall {
 	mustAppend(t, s.node, "s", -1, 100)
 	newGroup(t, s.node.Client, "s", "g", settings{"messageTimeoutMilliseconds": 10_000, "maxRetryCount": 1000, "bufferSize": 21, "readBatchSize": 20})
 	newGroup(t, s.node.Client, "s", "idle", settings{})
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
 	s.end = cancel
 	s.asking.Go(func() {
 		defer cancel()

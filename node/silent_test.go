@@ -1,0 +1,46 @@
+package node
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// dialled is a listener in memory.
+type dialled struct{ conns chan net.Conn }
+
+func (d *dialled) Accept() (net.Conn, error) {
+	if c, ok := <-d.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (d *dialled) Close() error   { close(d.conns); return nil }
+func (d *dialled) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A connection that was opened ahead of any request, as clients do, holds nothing
+// up: net/http would wait five seconds for it.
+func TestSilentConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &dialled{make(chan net.Conn)}
+		s := newServer(l, hclog.NewNullLogger())
+		s.serve(nil, nil)
+		client, server := net.Pipe()
+		l.conns <- server
+		synctest.Wait()
+		begun := time.Now()
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("the end took %s", took)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
