@@ -211,15 +211,26 @@ func resetPassword(login, password string) testkit.Request {
 	return userRequest(http.MethodPost, "/users/"+login+"/command/reset-password", fmt.Sprintf(`{"newPassword":%q}`, password))
 }
 
+// askReady asks again when nothing was done because a leader is being replaced, as on a busy machine at any time.
+func (m *member) askReady(r testkit.Request) (answer testkit.Response, err error) {
+	testkit.Eventually(m.cluster.t, settleLimit, func() error {
+		if answer, err = m.ask(r); err == nil && answer.Status == http.StatusServiceUnavailable {
+			return fmt.Errorf("%s: %s", m, answer)
+		}
+		return nil
+	})
+	return answer, err
+}
+
 // manage sends a request to the node, and with the same credentials to where it
 // is redirected, and demands a status of the answer.
 func (m *member) manage(r testkit.Request, status int) testkit.Response {
 	t := m.cluster.t
 	t.Helper()
-	answer, err := m.ask(r)
+	answer, err := m.askReady(r)
 	if err == nil && answer.Status == http.StatusTemporaryRedirect {
 		r.Path = answer.Header.Get("Location")
-		answer, err = m.ask(r)
+		answer, err = m.askReady(r)
 	}
 	if err != nil || answer.Status != status {
 		t.Fatalf("%s, %s %s: %s, %v, want %d", m, r.Method, r.Path, answer, err, status)
@@ -229,7 +240,7 @@ func (m *member) manage(r testkit.Request, status int) testkit.Response {
 
 // login is what the node says to a login, and the roles that it knows of the user.
 func (m *member) login(login, password string) (status int, roles []string, err error) {
-	answer, err := m.ask(testkit.Request{Path: "/admin/login", User: login, Password: password, Header: map[string]string{"Accept": testkit.MediaJSON}})
+	answer, err := m.askReady(testkit.Request{Path: "/admin/login", User: login, Password: password, Header: map[string]string{"Accept": testkit.MediaJSON}})
 	if err != nil || answer.Status != http.StatusOK {
 		return answer.Status, nil, err
 	}
