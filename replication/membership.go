@@ -36,8 +36,10 @@ type joinAnswer struct {
 const (
 	joinPace      = 250 * time.Millisecond // between two requests of a node that is not where it wants to be
 	settledPace   = 2 * time.Second
-	changeTimeout = 10 * time.Second // of one change of the configuration
-	voteNear      = 256              // entries that a node may lack when it gets its vote
+	changePace    = 50 * time.Millisecond // between two attempts of a change that an operator asked for
+	changePersist = 3 * time.Second       // for which attempts are made
+	changeTimeout = 10 * time.Second      // of one change of the configuration
+	voteNear      = 256                   // entries that a node may lack when it gets its vote
 	adviceEvery   = 30 * time.Second
 )
 
@@ -338,6 +340,10 @@ func (c *Cluster) find(node string) (gossip.Member, bool) {
 // cluster's size, and gives it a vote unless it is a read-only replica. It
 // returns when that is done, which takes as long as the node needs to catch up.
 func (c *Cluster) AddMember(ctx context.Context, node string) error {
+	return c.persist(ctx, func() error { return c.addMember(ctx, node) })
+}
+
+func (c *Cluster) addMember(ctx context.Context, node string) error {
 	_, done, err := c.changing(ctx)
 	if err != nil {
 		return err
@@ -402,6 +408,21 @@ func (c *Cluster) admitAnyway(ctx context.Context, q joinRequest) (voter bool, e
 // RemoveMember removes a node from the cluster, dead or alive. It refuses what
 // would leave the others without a majority.
 func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
+	return c.persist(ctx, func() error { return c.removeMember(ctx, node) })
+}
+
+// persist does what an operator asks for again, for a while, when nothing was done because leadership or
+// the configuration had changed a moment ago. Each attempt decides anew on what there is then.
+func (c *Cluster) persist(ctx context.Context, do func() error) error {
+	for until := time.Now().Add(changePersist); ; {
+		err := do()
+		if !errors.Is(err, event.ErrNotReady) || c.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) removeMember(ctx context.Context, node string) error {
 	r, done, err := c.changing(ctx)
 	if err != nil {
 		return err
