@@ -1,6 +1,10 @@
 package vfs
 
-import "github.com/annalsdb/annals/internal/hang"
+import (
+	"strings"
+
+	"github.com/annalsdb/annals/internal/hang"
+)
 
 // watched is a file system whose changes are watched for never returning. Reads are not:
 // most of them are of mapped memory, which nobody can watch.
@@ -9,28 +13,37 @@ type watched struct {
 	watch *hang.Watch
 }
 
-// slowSync is how many times as long as a write a sync may take. The files of the log and
-// the index are synced beside what clients wait for, and a great deal at once.
-const slowSync = 10
+// slow is how many times as long as a write a sync may take, and all that is done to a
+// temporary file. The files of the log and the index are synced, and made, beside what clients
+// wait for, and a great deal at once: the kernel holds up who writes much.
+const slow = 10
+
+// patience is how many times as long as usual an operation on a file may take.
+func patience(name string) int {
+	if strings.HasSuffix(name, TempSuffix) {
+		return slow
+	}
+	return 0
+}
 
 // NewWatched returns a file system that notes with watch which of its operations that change
 // something, or make a change durable, are under way.
 func NewWatched(inner FS, watch *hang.Watch) FS { return watched{inner, watch} }
 
 func (w watched) do(doing, name string, do func() error) error {
-	defer w.watch.End(w.watch.Begin(&hang.Op{Doing: doing, File: name}))
+	defer w.watch.End(w.watch.Begin(&hang.Op{Doing: doing, File: name, Slow: patience(name)}))
 	return do()
 }
 
 func (w watched) open(doing, name string, open func(string) (File, error)) (File, error) {
-	defer w.watch.End(w.watch.Begin(&hang.Op{Doing: doing, File: name}))
+	defer w.watch.End(w.watch.Begin(&hang.Op{Doing: doing, File: name, Slow: patience(name)}))
 	f, err := open(name)
 	if err != nil {
 		return nil, err
 	}
 	return &watchedFile{
 		File: f, watch: w.watch,
-		write: hang.Op{Doing: "write", File: name}, sync: hang.Op{Doing: "sync", File: name, Slow: slowSync},
+		write: hang.Op{Doing: "write", File: name, Slow: patience(name)}, sync: hang.Op{Doing: "sync", File: name, Slow: slow},
 	}, nil
 }
 
@@ -49,7 +62,7 @@ func (w watched) Rename(oldName, newName string) error {
 }
 
 func (w watched) SyncDir(dir string) error {
-	defer w.watch.End(w.watch.Begin(&hang.Op{Doing: "sync", File: dir, Slow: slowSync}))
+	defer w.watch.End(w.watch.Begin(&hang.Op{Doing: "sync", File: dir, Slow: slow}))
 	return w.FS.SyncDir(dir)
 }
 

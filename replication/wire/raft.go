@@ -137,7 +137,7 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 		conns:    map[*conn]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	r.commits = newCommits(r.own, r.exchange, r.ctx.Done())
+	r.commits = newCommits(r.own, r.unlessSilent, r.ctx.Done())
 	messages, snapshots := p.Listener(KindRaft), p.Listener(kindInstall)
 	r.in = r.network(&inbound{Listener: messages, raft: r})
 	r.out.Store(r.network(newOutbound(r)))
@@ -356,6 +356,13 @@ func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 
 func (r *Raft) exchange(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	return r.out.Load().AppendEntries(id, target, args, resp)
+}
+
+func (r *Raft) unlessSilent(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
+	return r.exchange(id, target, args, resp)
 }
 
 // Committed says that an entry is committed. The followers of this node learn of it at
