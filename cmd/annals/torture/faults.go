@@ -26,7 +26,7 @@ type fault struct {
 	replica           bool
 	clock             bool
 	hangs             bool // a disk
-	ends              bool // processes
+	ends              bool // stops or ends processes
 	// destroys says that what was on a disk is lost.
 	destroys bool
 	// strike begins it and returns what ends it, nil if nothing does.
@@ -49,8 +49,8 @@ func allFaults() []fault {
 		{name: "kill-all", doc: "kill -9 of all nodes at once", weight: 4, shortest: 50, longest: 3000, nodes: 1, ends: true, strike: strikeKillAll},
 		{name: "terminate", doc: "SIGTERM of one node", weight: 5, shortest: 50, longest: 4000, nodes: 1, ends: true, strike: strikeTerminate},
 		{name: "rolling", doc: "SIGTERM and restart of one node after the other", weight: 3, shortest: 0, longest: 0, nodes: 2, ends: true, strike: strikeRolling},
-		{name: "pause", doc: "SIGSTOP for less than an election timeout", weight: 5, shortest: 100, longest: 800, nodes: 1, strike: strikePause},
-		{name: "pause-long", doc: "SIGSTOP for much longer than an election timeout", weight: 6, shortest: 3000, longest: 9000, nodes: 1, strike: strikePause},
+		{name: "pause", doc: "SIGSTOP for less than an election timeout", weight: 5, shortest: 100, longest: 800, nodes: 1, ends: true, strike: strikePause},
+		{name: "pause-long", doc: "SIGSTOP for much longer than an election timeout", weight: 6, shortest: 3000, longest: 9000, nodes: 1, ends: true, strike: strikePause},
 		{name: "isolate-leader", doc: "the leader reaches no other node, clients may reach it", weight: 8, shortest: 2000, longest: 9000, nodes: 2, network: true, strike: strikeIsolate((*nemesis).leader)},
 		{name: "isolate-follower", doc: "a follower reaches no other node", weight: 5, shortest: 2000, longest: 9000, nodes: 2, network: true, strike: strikeIsolate((*nemesis).follower)},
 		{name: "one-way", doc: "a node hears the others and is not heard, or the reverse", weight: 7, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeOneWay},
@@ -59,7 +59,7 @@ func allFaults() []fault {
 		{name: "delay", doc: "packets take long, and overtake each other", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDelay},
 		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
-		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, strike: strikeResignGivenUp},
+		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, ends: true, strike: strikeResignGivenUp},
 		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, clock: true, strike: strikeClock},
 		{name: "disk-hang", doc: "a node's disk hangs: reads go on, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},

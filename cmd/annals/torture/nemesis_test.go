@@ -74,14 +74,14 @@ func (f *fakeCluster) terminate(_ context.Context, i int) error {
 // frees fails for a process that the kernel would not let go.
 func (f *fakeCluster) frees(i int) error {
 	if f.frozen[i] {
-		return fmt.Errorf("%s hangs and cannot end", nodeName(i))
+		return fmt.Errorf("%s hangs and can neither stop nor end", nodeName(i))
 	}
 	return nil
 }
 func (f *fakeCluster) pause(i int) error {
 	defer f.note("pause")()
 	f.paused[i] = f.runs[i]
-	return nil
+	return f.frees(i)
 }
 func (f *fakeCluster) resume(i int) error {
 	defer f.note("resume")()
