@@ -87,10 +87,15 @@ func judgeClocks(ahead []time.Duration, behind, tolerance time.Duration, alone b
 func (c *Cluster) judgeClock() {
 	k := &c.clocks
 	var ahead []time.Duration
+	// What this node's clock said when it was compared first: it may have been set since.
+	var found agreed
 	members := c.members()
 	for _, m := range c.others() {
 		if p, ok := c.peers.get(m.Node); ok && p.status.Clock != 0 && members[m.Node.String()] && time.Since(p.at) < 2*peerTimeout {
 			ahead = append(ahead, p.ahead)
+			if found.at.IsZero() || p.clock.at.Before(found.at) {
+				found = p.clock
+			}
 		}
 	}
 	behind := time.Duration(0)
@@ -98,7 +103,6 @@ func (c *Cluster) judgeClock() {
 		behind = time.Duration(m.Log.Tail().Time - c.opts.Now().UnixNano())
 	}
 	k.behind.Store(int64(behind))
-	found := agreed{c.opts.Now(), time.Now()}
 	middle := append([]time.Duration{0}, ahead...)
 	slices.Sort(middle)
 	k.offset.Store(-int64(middle[len(middle)/2]))

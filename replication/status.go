@@ -132,6 +132,7 @@ type peer struct {
 	before, mark heardEnd
 
 	ahead time.Duration // its clock, less this node's
+	clock agreed        // this node's, when the other was asked
 
 	level bool      // its Raft log was as long as this node's
 	moved time.Time // when it was level last, or got entries
@@ -312,7 +313,7 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 	if err := c.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
 		return peer{}, err
 	}
-	p := peer{status: s, at: time.Now(), ours: own.End, level: true, ahead: clockOffset(s.Clock, asked, time.Since(begun))}
+	p := peer{status: s, at: time.Now(), ours: own.End, level: true, ahead: clockOffset(s.Clock, asked, time.Since(begun)), clock: agreed{asked, begun}}
 	p.moved = p.at
 	if r := c.replica.Load(); r != nil {
 		p.level = s.Last >= r.raft.LastIndex()
