@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/rsa"
 	"crypto/x509"
 	"errors"
@@ -58,7 +59,7 @@ func TestWrittenFilesLoad(t *testing.T) {
 			if len(report.Findings) != 0 || !report.Node || report.ReservedCN != "eventstoredb-node" || !report.Certificate.Equal(issued.Certificate) {
 				t.Fatalf("%+v", report)
 			}
-			if got, want := load(t, f).Certificate, a.Set(issued).Certificate; !reflect.DeepEqual(got, want) {
+			if got, want := load(t, f).Certificate, a.Set(issued).Certificate; !reflect.DeepEqual(got.Certificate, want.Certificate) || !got.PrivateKey.(interface{ Equal(crypto.PrivateKey) bool }).Equal(want.PrivateKey) {
 				t.Errorf("the set in memory differs from the one of the files")
 			}
 			one, two := certs.NewStore(load(t, f), certs.StoreOptions{}), certs.NewStore(a.Set(issued), certs.StoreOptions{})
