@@ -372,7 +372,7 @@ func (n *Node) close() (err error) {
 	}
 	// Before leadership goes: what runs by it must not begin what the next leader begins as well.
 	n.leading.rest(n.running)
-	// Leadership goes first: whoever is redirected from here on finds a leader that stays.
+	// Leadership goes first: clients that are redirected from here on find a leader that stays.
 	cluster := n.cluster.Load()
 	if cluster != nil {
 		cluster.Leave()

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// TestScavengeCanBeReadOnceItIsAnswered: whoever starts a scavenge, on whatever node, finds that it has
+// TestScavengeCanBeReadOnceItIsAnswered: a client that starts a scavenge, on any node, finds that it has
 // begun in its stream and among all scavenges.
 func TestScavengeCanBeReadOnceItIsAnswered(t *testing.T) {
 	for _, size := range []int{1, 3} {
