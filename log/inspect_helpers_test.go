@@ -42,9 +42,12 @@ func (f *inspectFolder) must(err error) {
 	}
 }
 
+// inspectCluster has written the folder.
+var inspectCluster = event.ID{7}
+
 func (f *inspectFolder) open() {
 	f.t.Helper()
-	l, err := Open(Options{Dir: inspectDir, FS: f.fs, ClusterID: event.ID{7}, SkipVerify: true})
+	l, err := Open(Options{Dir: inspectDir, FS: f.fs, ClusterID: inspectCluster, SkipVerify: true})
 	f.must(err)
 	f.log = l
 }

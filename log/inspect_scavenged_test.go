@@ -90,7 +90,12 @@ func (f *inspectFolder) rewriteOdd(number int) {
 // reindex makes the index anew from the entries it has, after a change.
 func (f *inspectFolder) reindex(change func(entries []index.Entry) []index.Entry) {
 	f.t.Helper()
-	x, err := index.OpenReadOnly(f.fs, inspectDir+"/index")
+	var owner event.Chain // Kept, lest the next start take the index for that of another log.
+	options := index.Options{FS: f.fs, Dir: inspectDir + "/index", Cluster: inspectCluster, Belongs: func(_ int64, chain event.Chain) (bool, error) {
+		owner = chain
+		return true, nil
+	}}
+	x, err := index.Open(options)
 	f.must(err)
 	var entries []index.Entry
 	for e, err := range x.Entries() {
@@ -100,9 +105,9 @@ func (f *inspectFolder) reindex(change func(entries []index.Entry) []index.Entry
 	end := x.Checkpoint()
 	f.must(x.Close())
 	f.must(f.fs.RemoveAll(inspectDir + "/index"))
-	x, err = index.Open(index.Options{FS: f.fs, Dir: inspectDir + "/index"})
+	x, err = index.Open(options)
 	f.must(err)
-	f.must(x.Add(change(entries), end, event.Chain{}))
+	f.must(x.Add(change(entries), end, owner))
 	f.must(x.Flush())
 	f.must(x.Close())
 }
