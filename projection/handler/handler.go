@@ -1,0 +1,119 @@
+// Package handler is what the runner of a projection and the projection's own
+// code say to each other: the definition of its sources, events, states and what
+// it emits. Scripts and the system projections implement Handler.
+package handler
+
+import (
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Definition is what a projection reads and how it groups it.
+type Definition struct {
+	AllStreams         bool     // fromAll
+	Categories         []string // fromCategory, fromCategories
+	Streams            []string // fromStream, fromStreams
+	AllEvents          bool     // no named types
+	Events             []string // the named types
+	ByStreams          bool     // foreachStream
+	ByCustomPartitions bool     // partitionBy
+	Options
+}
+
+// Options of a definition.
+type Options struct {
+	ResultStream           string // empty: not named
+	PartitionResultPattern string // with {0} for the partition; empty: not named
+	ReorderEvents          bool
+	ProcessingLagMs        int
+	IsBiState              bool
+	DefinesStateTransform  bool
+	ProducesResults        bool
+	DefinesFold            bool
+	HandlesDeleted         bool // $deleted
+	IncludeLinks           bool
+}
+
+// Event is an event as a handler sees it.
+type Event struct {
+	*event.Record               // the event itself; of a link that was resolved its target. Its data may be those of a page: not to be changed
+	Link          *event.Record // the link it was reached through; nil: none
+	Category      string        // with fromCategory
+	Partition     string        // set before Process; empty: the root
+	// Gone is the stream whose deletion the event tells; empty: none. It is set only
+	// when the definition asks for that.
+	Gone string
+}
+
+// Field is one member of a JSON object, its value as JSON text.
+type Field struct {
+	Name  string
+	Value []byte
+}
+
+// Emission is one event to be written.
+type Emission struct {
+	Stream, Type string
+	JSON         bool
+	Data         []byte
+	Metadata     []Field // besides those that every emitted event has, in order
+	// To is the stream and number that a link names; nil: it is none. A link whose
+	// target is gone is passed over in recovery.
+	To *Target
+}
+
+// Target is what a link names.
+type Target struct {
+	Stream string
+	Number int64
+}
+
+// Outcome is what became of one event.
+type Outcome struct {
+	// Skipped says that the event was not for the handler: nothing else is set.
+	Skipped bool
+	// State is the text of the partition's state; nil: it has none. Shared is that of
+	// the shared state of a bi-state projection. They are the same slice as
+	// before when nothing changed, and are never written to again.
+	State, Shared []byte
+	Emitted       []Emission
+}
+
+// Handler is the code of a projection. It belongs to one goroutine at a time.
+// Errors are *Fault: the projection cannot go on.
+type Handler interface {
+	Definition() *Definition
+	// PartitionOf names an event's partition, with ByCustomPartitions; not ok: the event is passed over.
+	PartitionOf(e *Event) (partition string, ok bool, err error)
+	// Load makes a partition the one that Process works on. With a nil state it is new, and
+	// its state begins at the first event.
+	Load(partition string, state []byte) error
+	// LoadShared sets the shared state, nil to begin it. It is called for bi-state projections, before Load.
+	LoadShared(state []byte) error
+	// Process hands an event to the handler for its type.
+	Process(e *Event) (Outcome, error)
+	// Deleted says that the stream of the partition is gone, which the event e tells.
+	Deleted(e *Event) (Outcome, error)
+	// Result transforms the state that is loaded; nil: there is no result.
+	Result() ([]byte, error)
+	Close()
+}
+
+// Fault is an error of a projection's code.
+type Fault struct {
+	Handler string // the name that the function was given under, "$any", "partitionBy"
+	Message string
+	// Line and Column of the source, from 1; 0: not known. Stack is that of the script.
+	Line, Column int
+	Stack        string
+	// Definition says that the definition is wrong, rather than the handling of an event.
+	Definition bool
+}
+
+func (f *Fault) Error() string {
+	if f.Line > 0 {
+		return fmt.Sprintf("%s (line %d, column %d)", f.Message, f.Line, f.Column)
+	}
+	return f.Message
+}
