@@ -16,9 +16,10 @@ help: ## list the targets
 build: ## build the static binary bin/annals
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
+# Tests of clusters wait more than they compute: of four packages at once two work.
 .PHONY: test
 test: ## run all tests, with the costly checks of invariants
-	$(GO) test -tags invariants ./...
+	$(GO) test -p 4 -tags invariants ./...
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built

@@ -75,6 +75,10 @@ type ClusterOptions struct {
 	// CatchUpRate bounds the bytes a second that this node fetches from others while
 	// the cluster is being written to; default 96 MiB, negative: no bound.
 	CatchUpRate int64
+
+	// AdviceEvery is how often it is logged that a node waits for its place or for data in the
+	// cluster, and how long an ordinary start may take before; default 30 s.
+	AdviceEvery time.Duration
 }
 
 // EnsureDefaults fills in what is zero.
@@ -95,6 +99,9 @@ func (o *ClusterOptions) EnsureDefaults() {
 	}
 	if o.CatchUpRate == 0 {
 		o.CatchUpRate = 96 << 20
+	}
+	if o.AdviceEvery == 0 {
+		o.AdviceEvery = 30 * time.Second
 	}
 	if o.HasLog == nil {
 		o.HasLog = func() (bool, error) { return true, nil }

@@ -205,7 +205,7 @@ func (n *node) options() replication.ClusterOptions {
 		},
 		Size: n.house.size, Bind: n.house.host + ":0", Advertise: n.link.address(), GossipBind: n.house.host + ":0",
 		Seeds: n.house.seeds, GossipInterval: 200 * time.Millisecond, GossipTimeout: 4 * time.Second,
-		ClientHost: n.name + ".example", ClientPort: 2113,
+		ClientHost: n.name + ".example", ClientPort: 2113, AdviceEvery: time.Second,
 	}
 	for _, change := range n.setup {
 		change(&o)

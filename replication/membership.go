@@ -40,7 +40,6 @@ const (
 	changePersist = 3 * time.Second       // for which attempts are made
 	changeTimeout = 10 * time.Second      // of one change of the configuration
 	voteNear      = 256                   // entries that a node may lack when it gets its vote
-	adviceEvery   = 30 * time.Second
 )
 
 // seekAdmission asks the leader for this node's place: to be admitted if it never
@@ -63,7 +62,7 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 					text := "waiting to be admitted: " + err.Error()
 					hindered = &text
 				}
-				if err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
+				if err != nil && ctx.Err() == nil && time.Since(said) > c.opts.AdviceEvery {
 					said = time.Now()
 					c.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
 				}
@@ -140,7 +139,7 @@ func (c *Cluster) sayRefusal(node event.ID, why string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if c.refused.node == node && c.refused.why == why && now.Sub(c.refused.at) < adviceEvery {
+	if c.refused.node == node && c.refused.why == why && now.Sub(c.refused.at) < c.opts.AdviceEvery {
 		return false
 	}
 	c.refused = refusal{node, why, now}

@@ -286,7 +286,7 @@ func (p *puller) run(ctx context.Context) {
 			p.c.logger.Info("data was fetched from other nodes", "bytes", fetched, "end", p.c.end(), "took", time.Since(begun).Round(time.Millisecond))
 		}
 		p.active.Store(false)
-		if err != nil && ctx.Err() == nil && time.Since(said) > adviceEvery {
+		if err != nil && ctx.Err() == nil && time.Since(said) > p.c.opts.AdviceEvery {
 			said = time.Now()
 			p.c.logger.Warn("data could not be fetched from other nodes; it is tried again", keyError, err)
 		}

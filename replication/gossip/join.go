@@ -184,14 +184,10 @@ func (j *joiner) knows(v *view, node event.ID) bool {
 	return v.find(func(m *Member) bool { return m.Alive && m.Node == node }) != nil
 }
 
-// seedPatience is for how long a node that began to gossip does not wonder that
-// others are not there yet: nodes that are started together begin one after the other.
-const seedPatience = 30 * time.Second
-
 // complainOfSeed logs a seed that does not answer, but not all the time.
 func (g *Gossip) complainOfSeed(seed, address string, err error) {
 	level := hclog.Warn
-	if time.Since(g.opened) < seedPatience {
+	if time.Since(g.opened) < g.o.timing.seeds {
 		level = hclog.Info
 	}
 	if g.complaint.allow(level.String() + " seed " + seed + " " + address) {

@@ -64,6 +64,7 @@ type timing struct {
 	overlap            time.Duration // a replaced key serves for so long
 	again              time.Duration // the same complaint is logged again after so long
 	leave              time.Duration // bound for leaving gracefully
+	seeds              time.Duration // for so long after the start a silent seed is no warning: nodes that are started together begin one after the other
 }
 
 // EnsureDefaults replaces what is zero.
@@ -78,6 +79,7 @@ func (o *Options) EnsureDefaults() {
 	setDefault(&o.timing.overlap, time.Minute)
 	setDefault(&o.timing.again, time.Minute)
 	setDefault(&o.timing.leave, 2*time.Second)
+	setDefault(&o.timing.seeds, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

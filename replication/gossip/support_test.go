@@ -31,7 +31,7 @@ const patience = 3 * time.Minute
 // quick are the periods of tests: a fifth of the defaults.
 func quick(o *Options) {
 	o.Interval, o.Timeout = 400*time.Millisecond, 500*time.Millisecond
-	o.timing = timing{retryMin: 20 * time.Millisecond, retryMax: 200 * time.Millisecond, heal: 300 * time.Millisecond}
+	o.timing = timing{retryMin: 20 * time.Millisecond, retryMax: 200 * time.Millisecond, heal: 300 * time.Millisecond, seeds: time.Millisecond}
 }
 
 func id(n byte) event.ID { return event.ID{0: n, 15: n} }
