@@ -61,6 +61,10 @@ type Emission struct {
 	// To is the stream and number that a link names; nil: it is none. A link whose
 	// target is gone is passed over in recovery.
 	To *Target
+	// Mark says that it only tells how far the projection came. Where marks fall differs from
+	// run to run: they are not compared in recovery, and one that is not behind the
+	// last event of its stream is passed over.
+	Mark bool
 }
 
 // Target is what a link names.
@@ -98,6 +102,13 @@ type Handler interface {
 	// Result transforms the state that is loaded; nil: there is no result.
 	Result() ([]byte, error)
 	Close()
+}
+
+// Marker is a Handler that marks how far it came. At start and with each checkpoint, before
+// that is written, the runner emits what Mark returns, caused by no event.
+type Marker interface {
+	// Mark returns the mark for a place in the log.
+	Mark(commit, prepare int64) Emission
 }
 
 // Fault is an error of a projection's code.

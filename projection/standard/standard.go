@@ -1,0 +1,74 @@
+// Package standard has the system projections: handlers in Go that keep streams of
+// links to the events of a category, of a type, of a correlation id, and lists of streams.
+package standard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/annalsdb/annals/projection/handler"
+)
+
+// Projection is one of the projections that every database has.
+type Projection struct {
+	Name, Type, Source string
+}
+
+// Names of handlers behind the last dot of a handler type.
+const (
+	nameStreams      = "IndexStreams"
+	nameCategories   = "CategorizeStreamByPath"
+	nameByCategory   = "CategorizeEventsByStreamPath"
+	nameByType       = "IndexEventsByEventType"
+	nameCorrelations = "ByCorrelationId"
+
+	native    = "native:"
+	namespace = native + "EventStore.Projections.Core.Standard."
+)
+
+// All lists the system projections in the order of their creation.
+var All = []Projection{
+	{"$streams", namespace + nameStreams, ""},
+	{"$stream_by_category", namespace + nameCategories, "first\r\n-"},
+	{"$by_category", namespace + nameByCategory, "first\r\n-"},
+	{"$by_event_type", namespace + nameByType, ""},
+	{"$by_correlation_id", namespace + nameCorrelations, `{"correlationIdProperty":"$correlationId"}`},
+}
+
+// IsNative reports whether a handler type names a handler in Go, known or not.
+func IsNative(handlerType string) bool {
+	return len(handlerType) >= len(native) && strings.EqualFold(handlerType[:len(native)], native)
+}
+
+// New returns the handler of a native handler type with its configuration text. Errors are *handler.Fault.
+func New(handlerType, source string) (handler.Handler, error) {
+	name := handlerType[strings.LastIndexAny(handlerType, ".:")+1:]
+	if IsNative(handlerType) {
+		switch name {
+		case nameStreams:
+			return &streams{}, nil
+		case nameCategories, nameByCategory:
+			split, err := parseCategorizer(source)
+			if err != nil {
+				return nil, err
+			}
+			if name == nameCategories {
+				return &categories{split: split}, nil
+			}
+			return &byCategory{split: split}, nil
+		case nameByType:
+			return &byType{}, nil
+		case nameCorrelations:
+			property, err := CorrelationProperty(source)
+			if err != nil {
+				return nil, err
+			}
+			return &byCorrelation{property: property}, nil
+		}
+	}
+	return nil, fault("'%s' handler type is not supported", handlerType)
+}
+
+func fault(format string, args ...any) error {
+	return &handler.Fault{Message: fmt.Sprintf(format, args...), Definition: true}
+}
