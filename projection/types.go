@@ -1,0 +1,174 @@
+package projection
+
+import (
+	"errors"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+// Mode is the kind of a projection. Names are stored and shown: do not change.
+type Mode string
+
+// The kinds.
+const (
+	Continuous Mode = "Continuous" // never ends
+	OneTime    Mode = "OneTime"    // ends with its input
+	Transient  Mode = "Transient"  // ends with its input, is not stored and never emits
+)
+
+// Kinds chooses projections for a list. The zero value chooses all of them.
+type Kinds string
+
+// What lists may be asked for, besides one mode alone.
+const (
+	AllKinds     Kinds = ""
+	NonTransient Kinds = "NonTransient"
+)
+
+// Only returns the choice of one mode.
+func (m Mode) Only() Kinds { return Kinds(m) }
+
+func (k Kinds) has(m Mode) bool {
+	return k == AllKinds || k == NonTransient && m != Transient || k == Kinds(m)
+}
+
+// Identity is a user who asks for something, and the one that a projection runs as.
+type Identity struct {
+	Name  string
+	Roles []string // the user's groups
+	// Operator says that the user may operate the node ($ops, $admins): what is not
+	// transient asks for it. It is not stored.
+	Operator bool
+}
+
+// Creation is what a projection is created from.
+type Creation struct {
+	Name                string // blank: a GUID is made up, but not for continuous ones
+	Mode                Mode
+	Type                string // "JS", "native:..."; empty: "JS"
+	Query               string // the text of the script, or the configuration of a built-in one
+	Enabled             bool
+	Checkpoints         bool // one-time only: continuous ones always have them
+	Emit                bool
+	TrackEmittedStreams bool // counts only with Emit
+	By                  Identity
+}
+
+// Command is what a projection can be asked to do.
+type Command uint8
+
+// The commands.
+const (
+	Enable Command = iota
+	Disable
+	Reset
+	Abort
+)
+
+// String returns the command in a word.
+func (c Command) String() string {
+	return [...]string{"enable", "disable", "reset", "abort"}[c]
+}
+
+// DeleteOptions say which streams go with a projection.
+type DeleteOptions struct {
+	StateStream, CheckpointStream, EmittedStreams bool
+}
+
+// Config are the settings of a projection that can be changed while it is stopped.
+// Its JSON is both what is served and what is taken: do not change.
+type Config struct {
+	EmitEnabled                       bool  `json:"emitEnabled"`
+	TrackEmittedStreams               bool  `json:"trackEmittedStreams"`
+	CheckpointAfterMs                 int64 `json:"checkpointAfterMs"`
+	CheckpointHandledThreshold        int64 `json:"checkpointHandledThreshold"`
+	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"`
+	PendingEventsThreshold            int64 `json:"pendingEventsThreshold"`
+	MaxWriteBatchLength               int64 `json:"maxWriteBatchLength"`
+	MaxAllowedWritesInFlight          int64 `json:"maxAllowedWritesInFlight"`
+	// ProjectionExecutionTimeout is in milliseconds; nil: the server's.
+	ProjectionExecutionTimeout *int64 `json:"projectionExecutionTimeout"`
+}
+
+// DefaultConfig returns the settings that a new projection has.
+func DefaultConfig() Config {
+	return Config{CheckpointHandledThreshold: 4000, CheckpointUnhandledBytesThreshold: 10_000_000, PendingEventsThreshold: 5000, MaxWriteBatchLength: 500}
+}
+
+// Statistics are what is known of a projection at one moment. The addresses that
+// are shown with them are not here: they depend on how the server was reached.
+type Statistics struct {
+	Name             string
+	Mode             Mode
+	Status           string
+	StateReason      string // why it is faulted; empty: it is not
+	Version, Epoch   int64  // -1: it could not be prepared
+	Position         string // as text; empty: nothing was processed
+	LastCheckpoint   string // as text; empty: there is none
+	CheckpointStatus string
+	Progress         float64 // -1: nothing was read; else percent
+	Processed        int64   // events since the last start
+	ProcessingMs     int64   // in handlers
+	PartitionsCached int
+	Buffered         int
+	ReadsInProgress  int
+	WritesInProgress int
+	PendingBefore    int    // emitted events that wait, before the checkpoint
+	PendingAfter     int    // and behind it
+	ResultStream     string // that the script named; empty: none
+}
+
+// Content is a state or a result.
+type Content struct {
+	Text     []byte             // JSON; empty: there is none
+	Position *position.Position // nil: it is not told
+}
+
+// Query is the text of a projection and what comes of it.
+type Query struct {
+	Name, Text          string
+	Mode                Mode
+	EmitEnabled         bool
+	TrackEmittedStreams bool
+	CheckpointsEnabled  bool
+	Definition          *handler.Definition // nil: it could not be prepared
+	ResultStream        string              // that results go to
+}
+
+// SourceEvent is one event that a definition selects.
+type SourceEvent struct {
+	event.Resolved                   // Event() is what the projection would see, and Record the link, if there is one
+	Position       position.Position // behind the event
+}
+
+// SourcePage is a part of what a definition selects.
+type SourcePage struct {
+	Events   []SourceEvent
+	Position position.Position // to go on from
+}
+
+// What can keep a request from being done. event.ErrNotReady is returned while
+// this node does not lead or loads its projections, event.ErrNotAuthorized when
+// the projection is one that only operators may handle.
+var (
+	ErrNotFound = errors.New("no such projection")
+	// ErrAborted is the answer to a command that another one came after, before it was done.
+	ErrAborted = errors.New("Aborted by subsequent operation") //lint:ignore ST1005 the text is that of the wire
+)
+
+// Exists says that the name of a new projection is taken.
+type Exists struct{ Name string }
+
+func (e *Exists) Error() string { return "Duplicate projection names : " + e.Name }
+
+// Refused says why a projection cannot do what was asked for as it is now. Its text is that of the wire.
+type Refused struct{ Text string }
+
+func (e *Refused) Error() string { return e.Text }
+
+// BadInput says what is wrong with a request. Its text is that of the wire.
+type BadInput struct{ Text string }
+
+func (e *BadInput) Error() string { return e.Text }
