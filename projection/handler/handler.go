@@ -44,6 +44,9 @@ type Event struct {
 	// Gone is the stream whose deletion the event tells; empty: none. It is set only
 	// when the definition asks for that.
 	Gone string
+	// GoneOnly says that the event is for nothing but telling that Gone is gone: it is
+	// not one that Process would get. Else Process gets it first, and then Deleted.
+	GoneOnly bool
 }
 
 // Field is one member of a JSON object, its value as JSON text.

@@ -1,0 +1,94 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+// ErrEnd says that all is read that was there when a reader was opened that reads once.
+var ErrEnd = errors.New("end of the input")
+
+// Store is the database as readers see it. Errors are those of package event; a
+// call that outlives its context returns the context's error.
+type Store interface {
+	// ReadStream reads a page. A stream that was never written, is soft-deleted or
+	// has only metadata is event.ErrStreamNotFound, a hard-deleted one event.ErrStreamDeleted.
+	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
+	// ReadAll reads a page of the log.
+	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
+	// ReadPayload reads data and metadata of a record that a page left bare.
+	ReadPayload(ctx context.Context, r *event.Record) error
+	// StreamInfo tells what is known of a stream without reading its events. It is
+	// cheap. A stream nobody wrote is no error.
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+	// WaitStreams returns nil when the last number of any of the streams is above
+	// what stands for it in after, or when any of them is hard-deleted.
+	WaitStreams(ctx context.Context, streams []string, after []int64) error
+	// WaitLog returns nil when the log's end is above a position.
+	WaitLog(ctx context.Context, position int64) error
+	// LogEnd is the end of the log: all before it is seen by reads that begin later.
+	LogEnd() int64
+}
+
+// Writer writes the order of several streams.
+type Writer interface {
+	// Write does w whole or not at all.
+	Write(ctx context.Context, w *event.Write) (event.Written, error)
+}
+
+// Order says where the order is written in which several streams were merged.
+type Order struct {
+	Stream  string           // $projections-{name}-order
+	Version position.Version // that writes it
+	Writer  Writer
+}
+
+// Options of a reader.
+type Options struct {
+	Store      Store
+	Definition *handler.Definition
+	From       position.Position // of the definition's kind of source (position.Convert); Zero to begin
+	// Once makes Fill return ErrEnd at the end of the input as it was when the reader was opened.
+	Once bool
+	// FaultOutOfOrder makes Fill return a *handler.Fault where numbers of a stream are missing.
+	FaultOutOfOrder bool
+	// May decides about the right to read a stream, event.AllStream for the log; nil: all may be read.
+	// An error that is event.ErrNotAuthorized makes Open return a *NotReadable.
+	May func(ctx context.Context, stream string) error
+	Now func() time.Time
+	// Order is for a projection over several streams that emits; nil: the order is not written.
+	Order *Order
+}
+
+// NotReadable says that a source may not be read. It is event.ErrNotAuthorized.
+type NotReadable struct {
+	Stream string
+	Err    error
+}
+
+func (e *NotReadable) Error() string {
+	return fmt.Sprintf("Projection cannot read its source. Not authorized. Stream: '%s'", e.Stream)
+}
+
+// Unwrap makes errors.Is(err, event.ErrNotAuthorized) hold.
+func (e *NotReadable) Unwrap() error { return e.Err }
+
+// Zero is the position before everything that a definition reads.
+func Zero(d *handler.Definition) position.Position {
+	if d.AllStreams {
+		return position.OfLog(d.Events...)
+	}
+	return position.Of(streamsOf(d)...)
+}
+
+// PageEvent is an event of a page with the position behind it.
+type PageEvent struct {
+	Event    handler.Event
+	Position position.Position
+}
