@@ -54,19 +54,7 @@ func JSONText(object []byte, name string) (text string, ok bool) {
 
 // mayHave says whether a name could occur in a text: as it is, or escaped.
 func mayHave(text []byte, name string) bool {
-	if bytes.IndexByte(text, '\\') >= 0 {
-		return true
-	}
-	for rest := text; ; {
-		at := bytes.Index(rest, []byte(name))
-		if at < 0 {
-			return false
-		}
-		if at > 0 && rest[at-1] == '"' {
-			return true
-		}
-		rest = rest[at+1:]
-	}
+	return bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, []byte(name))
 }
 
 func keyIs(key []byte, name string) bool {

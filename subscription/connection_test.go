@@ -3,6 +3,7 @@ package subscription_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"github.com/google/uuid"
 
 	"testing"
@@ -175,6 +176,19 @@ func TestConnections(t *testing.T) {
 			b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
 				ID: event.ID(uuid.New()), Type: "t", Metadata: []byte(`{"$correlationId":"x"}`)}}})
 			b.is("two", numbers(got(two)), []int64{5})
+		}},
+		{"pinned by another member of the metadata", func(b *bench) {
+			b.member = func() string { return "trace" }
+			b.lead()
+			b.create(func(s settings) { s.Strategy = subscription.PinnedByCorrelation })
+			one, two := b.connect(9), b.connect(9)
+			for i, trace := range []string{"x", "y", "x", "y"} {
+				b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+					ID: event.ID(uuid.New()), Type: "t", Metadata: fmt.Appendf(nil, `{"$correlationId":"%d","trace":%q}`, i, trace)}}})
+				synctest.Wait()
+			}
+			b.is("one", numbers(got(one)), []int64{0, 2})
+			b.is("two", numbers(got(two)), []int64{1, 3})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { run(t, c.test) })

@@ -98,7 +98,7 @@ func newGroup(t *term, d *definition) *group {
 		known: -1, last: -1, newest: -1, checkpoint: -1,
 	}
 	g.unanswered.use, g.unansweredReplays.use = byNumber, byNumber
-	g.strategy = newStrategy(d.Settings.Strategy, g)
+	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.figures.measured = g.now()
 	return g

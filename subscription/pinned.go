@@ -1,10 +1,6 @@
 package subscription
 
-import (
-	"encoding/json"
-
-	"github.com/annalsdb/annals/event"
-)
+import "github.com/annalsdb/annals/event"
 
 const buckets = 1024
 
@@ -117,13 +113,10 @@ func sourceStream(e *event.Resolved) string {
 	return of.Stream
 }
 
-// correlation returns what the metadata names as the cause of an event, else its source stream.
-func correlation(e *event.Resolved) string {
-	var metadata struct {
-		ID *string `json:"$correlationId"`
-	}
-	if json.Unmarshal(e.Event().Metadata, &metadata) == nil && metadata.ID != nil {
-		return *metadata.ID
+// correlation returns what a member of the metadata names as the cause of an event, else its source stream.
+func correlation(e *event.Resolved, member string) string {
+	if id, ok := event.JSONText(e.Event().Metadata, member); ok {
+		return id
 	}
 	return sourceStream(e)
 }

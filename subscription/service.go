@@ -21,6 +21,9 @@ type Options struct {
 	Stats        *stats.Registry  // may be nil
 	Now          func() time.Time // nil: time.Now
 	WriteTimeout time.Duration    // of one write; 0: 10 seconds
+	// CorrelationMember returns the member of an event's metadata by which
+	// PinnedByCorrelation chooses; nil: event.CorrelationMember. It must not block.
+	CorrelationMember func() string
 }
 
 func (o *Options) ensureDefaults() {
@@ -32,6 +35,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 10 * time.Second
+	}
+	if o.CorrelationMember == nil {
+		o.CorrelationMember = func() string { return event.CorrelationMember }
 	}
 }
 

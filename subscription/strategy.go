@@ -1,5 +1,7 @@
 package subscription
 
+import "github.com/annalsdb/annals/event"
+
 // strategy chooses the connection that a message is pushed to. The group's mutex
 // is held in all of its methods.
 type strategy interface {
@@ -14,14 +16,15 @@ type strategy interface {
 	returned(m *message)
 }
 
-func newStrategy(s Strategy, g *group) strategy {
+// newStrategy returns a strategy of a group. member is as in Options.
+func newStrategy(s Strategy, g *group, member func() string) strategy {
 	switch s {
 	case DispatchToSingle:
 		return &inTurn{g: g, stay: true}
 	case Pinned:
 		return &pinned{g: g, text: sourceStream}
 	case PinnedByCorrelation:
-		return &pinned{g: g, text: correlation}
+		return &pinned{g: g, text: func(e *event.Resolved) string { return correlation(e, member()) }}
 	}
 	return &inTurn{g: g}
 }

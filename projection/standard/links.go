@@ -1,8 +1,10 @@
 package standard
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
@@ -75,7 +77,7 @@ func (w *written) with(fields ...handler.Field) *written {
 // of the record or the one that it describes.
 func deletedStream(e *event.Record) (stream string, ok bool) {
 	switch {
-	case e.Type == event.TypeStreamDeleted && e.Flags&event.FlagDeleted != 0:
+	case e.Type == event.TypeStreamDeleted && e.Number == event.TombstoneNumber:
 		return e.Stream, true
 	case e.Type == event.TypeMetadata && event.IsMetaStream(e.Stream):
 		m := event.ParseMetadata(e.Data)
@@ -86,20 +88,19 @@ func deletedStream(e *event.Record) (stream string, ok bool) {
 
 // quoted returns a text as JSON.
 func quoted(text string) []byte {
-	plain := true
-	for i := 0; i < len(text) && plain; i++ {
-		c := text[i]
-		plain = c >= ' ' && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			var b bytes.Buffer
+			e := json.NewEncoder(&b)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(text); err != nil { // Every text has a form in JSON.
+				panic(err)
+			}
+			return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+		}
 	}
-	if plain {
-		q := make([]byte, 0, len(text)+2)
-		q = append(q, '"')
-		q = append(q, text...)
-		return append(q, '"')
-	}
-	q, err := json.Marshal(text)
-	if err != nil { // Texts have a form in JSON.
-		panic(err)
-	}
-	return q
+	q := make([]byte, 0, len(text)+2)
+	q = append(q, '"')
+	q = append(q, text...)
+	return append(q, '"')
 }
