@@ -70,6 +70,7 @@ type StreamPage struct {
 type AllPage struct {
 	From   int64      // where reading began
 	Next   int64      // where reading in the same direction goes on
+	Last   int64      // position of the last record looked at, also of one not chosen; -1: none
 	LogEnd int64      // end of the log when the page was read
 	More   bool       // reading stopped before the end (the start) of the log
 	Events []Resolved // in the order read

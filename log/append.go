@@ -178,6 +178,7 @@ func (l *Log) commit() error {
 		return fmt.Errorf("index: %w", err)
 	}
 	l.ids.add(a.ids)
+	l.unsettled.Store(l.Tail().End + 1)
 	l.publish(a.tail, a.epoch)
 	// Only now: what the cache says of a stream must be there to be read.
 	for i, it := range a.items {
@@ -186,6 +187,7 @@ func (l *Log) commit() error {
 			l.streams.metadataApplied(original)
 		}
 	}
+	l.unsettled.Store(0)
 	l.notify.wake(a.entries)
 	l.metrics.writtenEvents.Add(uint64(len(a.entries)))
 	l.metrics.commits.Inc()

@@ -89,7 +89,7 @@ func readSome(l *Log, stream string) error {
 	if err != nil || page.Last < info.Last || len(page.Events) == 0 || page.Events[0].Number != page.Last {
 		return fmt.Errorf("page of %s: %+v, %w; last number %d", stream, page, err, info.Last)
 	}
-	end := l.Tail().End
+	end := l.Settled()
 	all, err := l.ReadAll(event.AllRead{From: event.End, Count: 5, Backward: true})
 	if err != nil || len(all.Events) == 0 || all.LogEnd < end {
 		return fmt.Errorf("the log from its end: %+v, %w", all, err)
@@ -191,6 +191,12 @@ func TestWait(t *testing.T) {
 		write(t, l, m.frame(false, ev("s", "2")))
 		expect("stream", nil)
 
+		wait("any of three", func() error { return l.WaitStreams(ctx, []string{"none", "s", "x"}, []int64{-1, 2, -1}) })
+		write(t, l, m.frame(false, ev("other", "1")))
+		none()
+		write(t, l, m.frame(false, ev("x", "0"), ev("s", "3"))) // Two of them at once.
+		expect("any of three", nil)
+
 		wait("log", func() error { return l.WaitLog(ctx, m.tail.End) })
 		none()
 		write(t, l, m.frame(false, ev("other", "1")))
@@ -200,9 +206,16 @@ func TestWait(t *testing.T) {
 		write(t, l, m.frame(false, tombstone("s")))
 		expect("deleted", nil)
 
+		wait("of no stream", func() error { return l.WaitStreams(ctx, nil, nil) })
 		wait("cancelled", func() error { return l.WaitStream(ctx, "new", -1) })
+		none()
 		cancel()
-		expect("cancelled", context.Canceled)
+		synctest.Wait()
+		for range 2 {
+			if r := <-results; r.err != context.Canceled {
+				t.Errorf("%s ended with %v", r.name, r.err)
+			}
+		}
 		timeout, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		wait("timed out", func() error { return l.WaitLog(timeout, m.tail.End) })
@@ -292,4 +305,36 @@ func TestCacheAgainstCommits(t *testing.T) {
 	}
 	stop.Store(true)
 	readers.Wait()
+}
+
+// TestSettled: what lies before the settled end is seen by reads of streams.
+func TestSettled(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	const events, size = 2000, recordFixed + 3 + trailerSize
+	write(t, l, m.frame(false, ev("s", "0")))
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				end := l.Settled()
+				info, err := l.StreamInfo("s")
+				if err != nil || (info.Last+1)*size < end {
+					t.Errorf("settled at %d: %+v, %v", end, info, err)
+					return
+				}
+				if info.Last == events-1 {
+					return
+				}
+			}
+		})
+	}
+	for range events - 1 {
+		write(t, l, m.frame(false, ev("s", "x")))
+	}
+	readers.Wait()
+	if end := l.Settled(); end != l.Tail().End {
+		t.Errorf("settled at %d of %d", end, l.Tail().End)
+	}
+	closeLog(t, l)
 }

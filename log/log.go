@@ -119,6 +119,7 @@ type Log struct {
 	streams  *streamCache
 	notify   notifier
 
+	unsettled     atomic.Int64 // 1 + the end before what is being committed; 0: nothing is
 	pub           atomic.Pointer[published]
 	setMu         sync.Mutex // guards what follows, and replacing pub
 	chunks        []*chunk
@@ -182,6 +183,20 @@ func Open(o Options) (_ *Log, err error) {
 
 // Tail is the end of what is applied and indexed.
 func (l *Log) Tail() event.Tail { return l.pub.Load().tail }
+
+// Settled is the end up to which reads of streams, too, see all events. While a
+// commit is under way that is not the tail's: the log shows its events a
+// moment before the facts of their streams do.
+func (l *Log) Settled() int64 {
+	if before := l.unsettled.Load(); before > 0 {
+		return before - 1
+	}
+	end := l.Tail().End
+	if before := l.unsettled.Load(); before > 0 {
+		return min(end, before-1) // The end may be that of the commit.
+	}
+	return end
+}
 
 // EpochPosition is where the newest term's first record stands, -1 in an empty log.
 func (l *Log) EpochPosition() int64 { return l.pub.Load().epoch }

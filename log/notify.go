@@ -9,23 +9,36 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
-// notifier wakes those who wait for the log to move: all of it, or one stream.
+// notifier wakes those who wait for the log to move: all of it, or some streams.
 // Every wait ends with the next event of its kind; whoever waits looks again.
 type notifier struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
-	log     chan struct{}                         // closed when the log moves; nil when nobody waits
-	streams map[uint64]map[chan struct{}]struct{} // by stream hash
+	log     chan struct{}                   // closed when the log moves; nil when nobody waits
+	streams map[uint64]map[*waiter]struct{} // by stream hash
 	closed  bool
 }
 
+// waiter is one who waits for any of some streams.
+type waiter struct {
+	woken chan struct{}
+	done  bool // woken is closed: another of the streams was first
+}
+
+func (w *waiter) wake() {
+	if !w.done {
+		w.done = true
+		close(w.woken)
+	}
+}
+
 // wait blocks until ready says true. It is asked at first and after each event
-// of the stream (or of any stream, when all is set).
-func (n *notifier) wait(ctx context.Context, all bool, stream uint64, ready func() (bool, error)) error {
+// of one of the streams, of any stream when none is given.
+func (n *notifier) wait(ctx context.Context, ready func() (bool, error), streams ...uint64) error {
 	n.waiting.Add(1)
 	defer n.waiting.Add(-1)
 	for {
-		woken, forget, closed := n.subscribe(all, stream)
+		woken, forget, closed := n.subscribe(streams)
 		done, err := ready()
 		if !done && err == nil && closed {
 			err = event.ErrClosed
@@ -36,6 +49,7 @@ func (n *notifier) wait(ctx context.Context, all bool, stream uint64, ready func
 		}
 		select {
 		case <-woken:
+			forget()
 		case <-ctx.Done():
 			forget()
 			return ctx.Err()
@@ -43,35 +57,39 @@ func (n *notifier) wait(ctx context.Context, all bool, stream uint64, ready func
 	}
 }
 
-func (n *notifier) subscribe(all bool, stream uint64) (woken <-chan struct{}, forget func(), closed bool) {
+func (n *notifier) subscribe(streams []uint64) (woken <-chan struct{}, forget func(), closed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil, func() {}, true
 	}
-	ch := make(chan struct{})
-	if all {
+	if len(streams) == 0 {
 		if n.log == nil {
-			n.log = ch
+			n.log = make(chan struct{})
 		}
 		return n.log, func() {}, false
 	}
 	if n.streams == nil {
-		n.streams = make(map[uint64]map[chan struct{}]struct{})
+		n.streams = make(map[uint64]map[*waiter]struct{})
 	}
-	set := n.streams[stream]
-	if set == nil {
-		set = make(map[chan struct{}]struct{})
-		n.streams[stream] = set
+	w := &waiter{woken: make(chan struct{})}
+	for _, stream := range streams {
+		set := n.streams[stream]
+		if set == nil {
+			set = make(map[*waiter]struct{})
+			n.streams[stream] = set
+		}
+		set[w] = struct{}{}
 	}
-	set[ch] = struct{}{}
-	return ch, func() {
+	return w.woken, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if set := n.streams[stream]; set != nil {
-			delete(set, ch)
-			if len(set) == 0 {
-				delete(n.streams, stream)
+		for _, stream := range streams {
+			if set := n.streams[stream]; set != nil {
+				delete(set, w)
+				if len(set) == 0 {
+					delete(n.streams, stream)
+				}
 			}
 		}
 	}, false
@@ -92,8 +110,8 @@ func (n *notifier) wake(entries []index.Entry) {
 		return
 	}
 	for _, e := range entries {
-		for ch := range n.streams[e.Hash] {
-			close(ch)
+		for w := range n.streams[e.Hash] {
+			w.wake()
 		}
 		delete(n.streams, e.Hash)
 	}
@@ -120,8 +138,8 @@ func (n *notifier) wakeAllLocked() {
 		n.log = nil
 	}
 	for hash, set := range n.streams {
-		for ch := range set {
-			close(ch)
+		for w := range set {
+			w.wake()
 		}
 		delete(n.streams, hash)
 	}

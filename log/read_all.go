@@ -30,7 +30,7 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	defer v.release()
 	defer guardFaults(&err)()
 
-	page = event.AllPage{From: r.From, LogEnd: v.tail.End}
+	page = event.AllPage{From: r.From, Last: -1, LogEnd: v.tail.End}
 	switch {
 	case r.From == event.End, r.From > v.tail.End && r.Backward:
 		page.From = v.tail.End
@@ -77,6 +77,7 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 			continue
 		}
 		looked++
+		page.Last = position
 		if hiddenFromAll(it.stream()) || r.Filter != nil && !r.Filter(asString(it.stream()), asString(it.eventType())) {
 			continue
 		}

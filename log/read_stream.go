@@ -360,15 +360,36 @@ func (l *Log) resolve(a *arena, r *event.Resolved) error {
 
 // WaitStream blocks until the last number of a stream is above a number.
 func (l *Log) WaitStream(ctx context.Context, stream string, after int64) error {
-	return l.notify.wait(ctx, false, HashStream(stream), func() (bool, error) {
+	return l.notify.wait(ctx, func() (bool, error) {
 		info, err := l.StreamInfo(stream)
 		return info.Last > after || info.HardDeleted, err
-	})
+	}, HashStream(stream))
+}
+
+// WaitStreams blocks until the last number of one of the streams is above what
+// stands for it in after, or one is hard-deleted. Without streams it waits for the context.
+func (l *Log) WaitStreams(ctx context.Context, streams []string, after []int64) error {
+	if len(streams) == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	hashes := make([]uint64, len(streams))
+	for i, s := range streams {
+		hashes[i] = HashStream(s)
+	}
+	return l.notify.wait(ctx, func() (bool, error) {
+		for i, s := range streams {
+			if info, err := l.StreamInfo(s); err != nil || info.Last > after[i] || info.HardDeleted {
+				return true, err
+			}
+		}
+		return false, nil
+	}, hashes...)
 }
 
 // WaitLog blocks until the log's end is above a position.
 func (l *Log) WaitLog(ctx context.Context, position int64) error {
-	return l.notify.wait(ctx, true, 0, func() (bool, error) {
+	return l.notify.wait(ctx, func() (bool, error) {
 		return l.Tail().End > position, l.Failed()
 	})
 }

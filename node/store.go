@@ -137,7 +137,7 @@ func (s *store) LastEvent(ctx context.Context, stream string) (event.Record, err
 
 func (s *store) LogEnd() int64 {
 	if log := s.log.Load(); log != nil {
-		return log.Tail().End
+		return log.Settled()
 	}
 	return 0
 }
@@ -150,6 +150,16 @@ func (s *store) WaitStream(ctx context.Context, stream string, after int64) erro
 	s.reads.waiting.Enter(1)
 	defer s.reads.waiting.Leave(1)
 	return log.WaitStream(ctx, stream, after)
+}
+
+func (s *store) WaitStreams(ctx context.Context, streams []string, after []int64) error {
+	log, err := s.readable()
+	if err != nil {
+		return err
+	}
+	s.reads.waiting.Enter(1)
+	defer s.reads.waiting.Leave(1)
+	return log.WaitStreams(ctx, streams, after)
 }
 
 func (s *store) WaitLog(ctx context.Context, position int64) error {
