@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -155,6 +156,9 @@ func (x *exchange) run() error {
 		if x.body == nil {
 			return problemContentType
 		}
+	}
+	if op.typed && len(strings.Join(x.r.Header[keyContentType], "")) == 0 {
+		return problemContentType
 	}
 	if op.offer != nil {
 		x.media = negotiate(op.offer, queryValue(x.r.URL.RawQuery, "format"), x.r.Header[keyAccept])

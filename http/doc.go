@@ -1,6 +1,6 @@
 // Package httpapi is the HTTP interface of the database: streams as Atom feeds,
-// appends, deletes, stream metadata, the whole log, persistent subscriptions, and
-// the small endpoints by which clients and balancers look at a node.
+// appends, deletes, stream metadata, the whole log, persistent subscriptions, projections,
+// and the small endpoints by which clients and balancers look at a node.
 //
 // The package translates. A request becomes one call of an interface declared in
 // service.go, a result or an error becomes an answer; no decision about data is
@@ -29,6 +29,10 @@
 //	subscriptions.go
 //	              groups of competing consumers and what they are handed; with
 //	              subscriptions_routes.go, _body.go, _info.go and _result.go
+//	projections.go
+//	              projections and what is done to them; projections_routes.go their
+//	              paths, projections_info.go what is told of them, debugger.go the
+//	              files that their debugger loads
 //	feed.go       the fields and links of a feed; feed_json.go, feed_xml.go and
 //	              document.go the documents, feed_messages.go what is different
 //	              when messages are handed out; uri.go, text.go what they are made

@@ -69,6 +69,11 @@ func (s *Server) Endpoints() []Endpoint {
 			add(p.path, p.res)
 		}
 	}
+	if s.servesProjections() {
+		for _, p := range projectionPatterns {
+			add(p.path, p.res)
+		}
+	}
 	if s.servesScavenges() {
 		for _, p := range scavengePatterns {
 			add(p.path, p.res)

@@ -23,6 +23,7 @@ const (
 	formText
 	formCompetingXML
 	formCompetingJSON
+	formJavaScript
 )
 
 // isJSON reports whether a document in this form is JSON.
@@ -64,6 +65,9 @@ var (
 	// Feeds of messages that several consumers compete for.
 	typeCompetingXML  = newType("application", "vnd.eventstore.competingatom+xml", formCompetingXML, "-984162351")
 	typeCompetingJSON = newType("application", "vnd.eventstore.competingatom+json", formCompetingJSON, "1623470918")
+
+	// Sent, and never asked for.
+	typeJavaScript = newType("application", "javascript", formJavaScript, "0")
 
 	kurrentDescription   = aliasOf(typeDescription)
 	kurrentAtomJSON      = aliasOf(typeAtomJSON)

@@ -88,7 +88,7 @@ func newGuarded(t testing.TB, m mode) *node {
 		policy := access.NewPolicy(store, access.PolicyOptions{Insecure: m.insecure, AllowAnonymousStreamAccess: m.streams})
 		o.Access = nodeAccess{logins, policy}
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
-		o.Subscriptions = &memSubscriptions{}
+		o.Subscriptions, o.Projections = &memSubscriptions{}, &memProjections{}
 		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
 		for f, v := range reflect.ValueOf(*o).Fields() {
 			served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
@@ -199,6 +199,16 @@ var expectations = map[string]string{
 	"POST /subscriptions/{stream}/{subscription}/nack": "reader", "POST /subscriptions/{stream}/{subscription}/nack/{id}": "reader",
 	"GET /subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}": "reader",
 	"GET /subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}":  "reader",
+
+	"GET /projections": "auth", "GET /projections/any": "auth", "GET /projections/all-non-transient": "auth", "GET /projections/transient": "auth",
+	"GET /projections/onetime": "auth", "GET /projections/continuous": "auth", "POST /projections/transient": "auth", "POST /projections/onetime": "auth",
+	"POST /projections/continuous": "auth", "POST /projections/read-events": "auth", "POST /projections/restart": "ops",
+	"GET /projection/{name}": "auth", "DELETE /projection/{name}": "ops", "GET /projection/{name}/statistics": "auth", "GET /projection/{name}/state": "auth",
+	"GET /projection/{name}/result": "auth", "GET /projection/{name}/query": "auth", "PUT /projection/{name}/query": "auth",
+	"GET /projection/{name}/config": "ops", "PUT /projection/{name}/config": "ops", "POST /projection/{name}/command/enable": "auth",
+	"POST /projection/{name}/command/disable": "auth", "POST /projection/{name}/command/reset": "auth", "POST /projection/{name}/command/abort": "auth",
+	"GET /web/es/js/projections/v8/Prelude/Modules.js": "anon", "GET /web/es/js/projections/v8/Prelude/Projections.js": "anon",
+	"GET /web/es/js/projections/v8/Prelude/1Prelude.js": "anon", "GET /web/es/js/projections/es.projections.environment.js": "anon",
 
 	"GET /streams/{stream}": "read", "POST /streams/{stream}": "write", "DELETE /streams/{stream}": "delete",
 	"GET /streams/{stream}/": "anon", "POST /streams/{stream}/": "anon", "DELETE /streams/{stream}/": "anon",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -89,6 +90,7 @@ var table = []struct {
 	{event.ErrNotInitialized, problemNotReady, problemNotReady, problemNotReady},
 	{event.ErrUserNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrUserConflict, problemConflict, problemConflict, problemConflict},
+	{projection.ErrNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{subscription.ErrNotFound, problemNoGroup, problemNoGroup, problemNoGroup},
 	{subscription.ErrExists, problemConflict, problemConflict, problemConflict},
 	{subscription.ErrAll, problemAllGroup, problemAllGroup, problemAllGroup},
@@ -143,6 +145,10 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	var settings *subscription.SettingsError
 	if errors.As(err, &settings) {
 		return &problem{status: http.StatusBadRequest, text: settings.Text}, true
+	}
+	var input *projection.BadInput
+	if errors.As(err, &input) {
+		return &problem{status: http.StatusBadRequest, text: input.Text}, true
 	}
 	for i := range table {
 		row := &table[i]
@@ -199,6 +205,12 @@ func (x *exchange) fail(err error) {
 	}
 	var group *groupError
 	if errors.As(err, &group) && x.groupFailed(group, p) {
+		return
+	}
+	var said *phrased
+	if errors.As(err, &said) {
+		x.phrase(said.status, said.phrase)
+		x.text(said.status, said.text)
 		return
 	}
 	x.refuse(p)

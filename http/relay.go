@@ -68,7 +68,7 @@ func (x *exchange) passOn(w *write) (done bool, err error) {
 // *event.NotLeader, or event.ErrNotReady when no leader is known.
 func (x *exchange) toLeader() (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
-	if ok && (x.isRead() || x.s.opts.RelayWrites) {
+	if ok && (x.isRead() && !x.op.redirected || x.s.opts.RelayWrites) {
 		if done, err := x.relay(x.isRead() && !x.op.once); done || err != nil {
 			return done, err
 		}

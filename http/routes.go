@@ -15,7 +15,11 @@ type operation struct {
 	may    requirement
 	single bool // reads one event
 	once   bool // changes something although it is a read: whoever passes it on must not repeat it
-	serve  func(*exchange) error
+	typed  bool // the request must have a Content-Type, whatever it says
+	// redirected says that a read is the leader's business as a write is: another
+	// node redirects it, and relays it only where it relays writes.
+	redirected bool
+	serve      func(*exchange) error
 }
 
 // resource is a form of path with its operations, in the order in which the CORS

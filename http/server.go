@@ -44,6 +44,8 @@ type Options struct {
 	Users Users
 	// Subscriptions serves /subscriptions, which is not there without it.
 	Subscriptions Subscriptions
+	// Projections serves /projections and /projection, which are not there without it.
+	Projections Projections
 	// Operations serves what /admin has for this node alone.
 	Operations Operations
 	// Scavenges serves /admin/scavenge, which is not there without it.
@@ -192,7 +194,7 @@ func (s *Server) Drain() {
 // newRouter builds the top level. Below it the table of routes decides: the
 // router knows decoded paths only and cannot tell a literal segment from a
 // placeholder, so everything under /streams/ is one route to it, everything under
-// /users/ another, and everything under /subscriptions/ a third.
+// /users/ another, and so on.
 func (s *Server) newRouter() *httprouter.Router {
 	r := &httprouter.Router{} // No redirects and no answers of its own.
 	for path, res := range s.fixedResources() {
@@ -214,6 +216,11 @@ func (s *Server) newRouter() *httprouter.Router {
 		if s.servesSubscriptions() {
 			r.Handle(method, subscriptionsPath, s.serveSubscriptions)
 			r.Handle(method, subscriptionsPrefix+"*rest", s.serveSubscriptions)
+		}
+		if s.servesProjections() {
+			r.Handle(method, projectionsPath, s.serveProjections)
+			r.Handle(method, projectionsPrefix+"*rest", s.serveProjections)
+			r.Handle(method, projectionPrefix+"*rest", s.serveProjection)
 		}
 		if s.servesScavenges() {
 			r.Handle(method, scavengePrefix+":id", s.serveScavengeRun)
@@ -260,8 +267,8 @@ func placeholder(p httprouter.Params) string {
 	return p[0].Value
 }
 
-// fixedResources are the paths outside /streams/, /users, /subscriptions and
-// /admin/scavenge/.
+// fixedResources are the paths outside /streams/, /users, /subscriptions,
+// /projections, /projection/ and /admin/scavenge/.
 func (s *Server) fixedResources() map[string]*resource {
 	m := map[string]*resource{
 		"/ping":           &pingResource,
@@ -285,6 +292,11 @@ func (s *Server) fixedResources() map[string]*resource {
 		m["/"] = &webResource
 		m["/web"] = &webResource
 		m["/sys/subsystems"] = &subsystemsResource
+		if s.servesProjections() {
+			for _, file := range debuggerFiles {
+				m[webPrefix+file] = &debuggerResource
+			}
+		}
 		m["/admin/login"] = &loginResource
 		if s.opts.Operations != nil {
 			m["/admin/shutdown"] = &shutdownResource

@@ -1,0 +1,217 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection"
+)
+
+// problemLargeQuery is the answer to a script that no definition could hold.
+var problemLargeQuery = &problem{http.StatusRequestEntityTooLarge, "Too large a query. Limit is 4mb", false}
+
+// maxQuery bounds the text of a projection: its definition is one event.
+const maxQuery = 4 << 20
+
+// identity is the caller as projections see it.
+func (x *exchange) identity() projection.Identity {
+	return projection.Identity{Name: x.who.Login, Roles: x.who.Groups, Operator: access.CheckLevel(x.who, access.Ops) == nil}
+}
+
+// parameter returns the value of a parameter of the query. Names of parameters of
+// projections match as they are written, and the first one counts.
+func (x *exchange) parameter(name string) (value string, ok bool) {
+	for raw := x.r.URL.RawQuery; raw != ""; {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		if key, value, _ := strings.Cut(pair, "="); unescapeQuery(key) == name {
+			return unescapeQuery(value), true
+		}
+	}
+	return "", false
+}
+
+// yes reads a parameter that is yes or no. Whatever does not say yes says no.
+func (x *exchange) yes(name string, absent bool) bool {
+	text, ok := x.parameter(name)
+	if !ok {
+		return absent
+	}
+	return isYes(text)
+}
+
+func isYes(text string) bool {
+	return strings.EqualFold(text, "yes") || strings.EqualFold(text, "true") || text == "1"
+}
+
+// choice reads a parameter that may leave things as they are: nil.
+func (x *exchange) choice(name string) *bool {
+	text, _ := x.parameter(name)
+	yes := isYes(text)
+	if yes || strings.EqualFold(text, "no") || strings.EqualFold(text, "false") || text == "0" {
+		return &yes
+	}
+	return nil
+}
+
+// queryText reads the text of a projection.
+func (x *exchange) queryText() (string, error) {
+	body, err := x.readBody(maxQuery)
+	switch {
+	case errors.Is(err, problemTooLarge):
+		return "", problemLargeQuery
+	case err != nil:
+		return "", err
+	}
+	return string(bytes.TrimPrefix(body, byteOrderMark)), nil
+}
+
+// projectionModes are the kinds of projections by how paths call them.
+var projectionModes = map[string]projection.Mode{
+	segTransient: projection.Transient, segOneTime: projection.OneTime, segContinuous: projection.Continuous,
+}
+
+// createProjection makes a projection of the kind that the path names.
+func (x *exchange) createProjection(ctx context.Context) error {
+	c := projection.Creation{
+		Mode: projectionModes[x.route.argument], Enabled: x.yes("enabled", true), Checkpoints: x.yes("checkpoints", false),
+		Emit: x.yes("emit", false), TrackEmittedStreams: x.yes("trackemittedstreams", false), By: x.identity(),
+	}
+	c.Name, _ = x.parameter("name")
+	c.Type, _ = x.parameter("type")
+	var err error
+	if c.Query, err = x.queryText(); err != nil {
+		return err
+	}
+	if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
+		return projectionFailed(err)
+	}
+	b := appendProjectionURI(append(x.scratch[:0], x.origin()...), c.Name)
+	x.scratch = b
+	x.w.Header()[keyLocation] = []string{string(b)}
+	return x.projectionDone(http.StatusCreated, c.Name)
+}
+
+// updateProjection replaces the text of a projection.
+func (x *exchange) updateProjection(ctx context.Context) error {
+	text, err := x.queryText()
+	if err != nil {
+		return err
+	}
+	return x.projectionChange(http.StatusOK, func(name string) error {
+		return x.s.opts.Projections.UpdateQuery(ctx, name, text, x.choice("emit"), x.identity())
+	})
+}
+
+// configureProjection replaces the settings of a projection.
+func (x *exchange) configureProjection(ctx context.Context) error {
+	body, err := x.readBody(maxSettings)
+	if errors.Is(err, problemTooLarge) {
+		return problemLargeSettings
+	}
+	if err != nil {
+		return err
+	}
+	config, err := projection.ParseConfig(bytes.TrimPrefix(body, byteOrderMark))
+	if err != nil {
+		return projectionFailed(err)
+	}
+	return x.projectionChange(http.StatusOK, func(name string) error {
+		return x.s.opts.Projections.SetConfig(ctx, name, config, x.identity())
+	})
+}
+
+func (x *exchange) deleteProjection(ctx context.Context) error {
+	status := http.StatusNoContent
+	if x.s.opts.ReferenceStatusCodes {
+		status = http.StatusOK
+	}
+	o := projection.DeleteOptions{
+		StateStream: x.yes("deleteStateStream", false), CheckpointStream: x.yes("deleteCheckpointStream", false),
+		EmittedStreams: x.yes("deleteEmittedStreams", false),
+	}
+	return x.projectionChange(status, func(name string) error {
+		return x.s.opts.Projections.Delete(ctx, name, o, x.identity())
+	})
+}
+
+// projectionCommand makes the handler of a command.
+func projectionCommand(c projection.Command) func(*exchange, context.Context) error {
+	return func(x *exchange, ctx context.Context) error {
+		return x.projectionChange(http.StatusOK, func(name string) error {
+			return x.s.opts.Projections.Command(ctx, name, c, x.identity())
+		})
+	}
+}
+
+// restartProjections loads all projections again.
+func (x *exchange) restartProjections(ctx context.Context) error {
+	if err := x.s.opts.Projections.Restart(ctx); err != nil {
+		return projectionFailed(err)
+	}
+	x.media = typeJSON
+	x.out = strconv.AppendQuote(x.out[:0], "Restarting")
+	x.ok()
+	return nil
+}
+
+// projectionChange does something to the projection that the path names and says so.
+func (x *exchange) projectionChange(status int, do func(name string) error) error {
+	if err := do(x.route.argument); err != nil {
+		return projectionFailed(err)
+	}
+	return x.projectionDone(status, x.route.argument)
+}
+
+// appendProjectionURI appends the path of a projection behind the origin.
+func appendProjectionURI(origin []byte, name string) []byte {
+	return appendReadable(append(origin, projectionPrefix...), name)
+}
+
+// appendReadable appends a name as appendEscaped does, but leaves $ as clients
+// know it from the addresses of projections.
+func appendReadable(b []byte, name string) []byte {
+	for i := range len(name) {
+		if name[i] == '$' {
+			b = append(b, '$')
+		} else {
+			b = appendEscapedByte(b, name[i])
+		}
+	}
+	return b
+}
+
+// phrased is why a projection was not read or changed, when the status line says
+// less than the body.
+type phrased struct {
+	status       int
+	phrase, text string
+	err          error
+}
+
+func (e *phrased) Error() string { return e.err.Error() }
+func (e *phrased) Unwrap() error { return e.err }
+
+// projectionFailed finds the answer to an error of the projections, where the one
+// table of problems has none.
+func projectionFailed(err error) error {
+	var refused *projection.Refused
+	var taken *projection.Exists
+	switch {
+	case errors.As(err, &refused):
+		return &phrased{http.StatusInternalServerError, "Failed", refused.Text, err}
+	case errors.Is(err, projection.ErrAborted):
+		return &phrased{http.StatusInternalServerError, "Failed", projection.ErrAborted.Error(), err}
+	case errors.As(err, &taken):
+		return &phrased{http.StatusConflict, "Conflict", taken.Error(), err}
+	case errors.Is(err, event.ErrNotAuthorized):
+		return &phrased{http.StatusUnauthorized, "Not Authorized", "Not authorized", err}
+	}
+	return err
+}

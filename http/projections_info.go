@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection"
+	"github.com/google/uuid"
+)
+
+// commandMessage is what clients look for in the answer to a command. It means nothing.
+const commandMessage = 293
+
+// keyPosition is the header that says how far a projection has read.
+const keyPosition = "Es-Position"
+
+// projectionsPage sends a browser to the page of projections.
+func (x *exchange) projectionsPage(context.Context) error {
+	x.w.Header()[keyLocation] = []string{string(x.origin()) + "/web/projections.htm"}
+	x.text(http.StatusFound, "Moved")
+	return nil
+}
+
+// figuresOf is a projection as it is shown. Its names are part of the wire: do not change.
+type figuresOf struct {
+	Name             string          `json:"name"`
+	EffectiveName    string          `json:"effectiveName"`
+	Mode             projection.Mode `json:"mode"`
+	Status           string          `json:"status"`
+	StateReason      string          `json:"stateReason"`
+	Version          int64           `json:"version"`
+	Epoch            int64           `json:"epoch"`
+	Position         string          `json:"position"`
+	LastCheckpoint   string          `json:"lastCheckpoint"`
+	CheckpointStatus string          `json:"checkpointStatus"`
+	Progress         float64         `json:"progress"`
+	Processed        int64           `json:"eventsProcessedAfterRestart"`
+	ProcessingMs     int64           `json:"coreProcessingTime"`
+	PartitionsCached int             `json:"partitionsCached"`
+	Buffered         int             `json:"bufferedEvents"`
+	ReadsInProgress  int             `json:"readsInProgress"`
+	WritesInProgress int             `json:"writesInProgress"`
+	PendingBefore    int             `json:"writePendingEventsBeforeCheckpoint"`
+	PendingAfter     int             `json:"writePendingEventsAfterCheckpoint"`
+	StatusURL        string          `json:"statusUrl"`
+	StateURL         string          `json:"stateUrl"`
+	ResultURL        string          `json:"resultUrl"`
+	QueryURL         string          `json:"queryUrl"`
+	EnableURL        string          `json:"enableCommandUrl"`
+	DisableURL       string          `json:"disableCommandUrl"`
+	ResultStreamURL  *string         `json:"resultStreamUrl"`
+}
+
+func (x *exchange) figuresOf(s *projection.Statistics) figuresOf {
+	status := string(appendProjectionURI(append(x.scratch[:0], x.origin()...), s.Name))
+	f := figuresOf{
+		Name: s.Name, EffectiveName: s.Name, Mode: s.Mode, Status: s.Status, StateReason: s.StateReason,
+		Version: s.Version, Epoch: s.Epoch, Position: s.Position, LastCheckpoint: s.LastCheckpoint,
+		CheckpointStatus: s.CheckpointStatus, Progress: s.Progress, Processed: s.Processed, ProcessingMs: s.ProcessingMs,
+		PartitionsCached: s.PartitionsCached, Buffered: s.Buffered,
+		ReadsInProgress: s.ReadsInProgress, WritesInProgress: s.WritesInProgress,
+		PendingBefore: s.PendingBefore, PendingAfter: s.PendingAfter,
+		StatusURL: status, StateURL: status + "/" + segState, ResultURL: status + "/" + segResult,
+		QueryURL:  status + "/" + segQuery + "?config=yes",
+		EnableURL: status + commandPath + "enable", DisableURL: status + commandPath + "disable",
+	}
+	if s.ResultStream != "" {
+		b := append(x.scratch[:0], x.origin()...)
+		address := string(appendReadable(append(b, streamsPrefix...), s.ResultStream))
+		f.ResultStreamURL = &address
+	}
+	return f
+}
+
+// projectionKinds are the lists by how paths call them.
+var projectionKinds = map[string]projection.Kinds{
+	segAny: projection.AllKinds, segNonTransient: projection.NonTransient, segTransient: projection.Transient.Only(),
+	segOneTime: projection.OneTime.Only(), segContinuous: projection.Continuous.Only(),
+}
+
+// listProjections answers with the projections of the kind that the path names.
+func (x *exchange) listProjections(context.Context) error {
+	list, err := x.s.opts.Projections.List(projectionKinds[x.route.argument])
+	if err != nil {
+		return projectionFailed(err)
+	}
+	return x.listOf(list)
+}
+
+// projectionStatistics answers with a list of the one projection that the path names.
+func (x *exchange) projectionStatistics(context.Context) error {
+	s, err := x.s.opts.Projections.Statistics(x.route.argument)
+	if err != nil {
+		return projectionFailed(err)
+	}
+	return x.listOf([]projection.Statistics{s})
+}
+
+func (x *exchange) listOf(list []projection.Statistics) error {
+	shown := make([]figuresOf, len(list))
+	for i := range list {
+		shown[i] = x.figuresOf(&list[i])
+	}
+	return x.fresh(map[string]any{"projections": shown})
+}
+
+// projection answers with what is known of the projection that the path names.
+func (x *exchange) projection(context.Context) error {
+	s, err := x.s.opts.Projections.Statistics(x.route.argument)
+	if err != nil {
+		return projectionFailed(err)
+	}
+	return x.fresh(x.figuresOf(&s))
+}
+
+func (x *exchange) projectionState(ctx context.Context) error {
+	return x.content(ctx, x.s.opts.Projections.State)
+}
+
+func (x *exchange) projectionResult(ctx context.Context) error {
+	return x.content(ctx, x.s.opts.Projections.Result)
+}
+
+// content answers with the state or the result of a partition, which is sent as it
+// is. There may be none.
+func (x *exchange) content(ctx context.Context, read func(ctx context.Context, name, partition string) (projection.Content, error)) error {
+	partition, _ := x.parameter("partition")
+	c, err := read(ctx, x.route.argument, partition)
+	if err != nil {
+		return projectionFailed(err)
+	}
+	if c.Position != nil {
+		x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
+	}
+	x.sendFresh(c.Text)
+	return nil
+}
+
+// queryOf is a query as it is shown. Its names are part of the wire: do not change.
+type queryOf struct {
+	Name                string          `json:"name"`
+	Query               string          `json:"query"`
+	EmitEnabled         bool            `json:"emitEnabled"`
+	TrackEmittedStreams bool            `json:"trackEmittedStreams"`
+	CheckpointsEnabled  bool            `json:"checkpointsEnabled"`
+	Type                projection.Mode `json:"type"`
+	Definition          json.RawMessage `json:"definition"`
+	OutputConfig        outputOf        `json:"outputConfig"`
+	MsgTypeID           int             `json:"msgTypeId"`
+}
+
+type outputOf struct {
+	ResultStreamName string `json:"resultStreamName"`
+}
+
+// projectionQuery answers with the text of a projection, or with what comes of it.
+func (x *exchange) projectionQuery(context.Context) error {
+	q, err := x.s.opts.Projections.Query(x.route.argument)
+	if err != nil {
+		return projectionFailed(err)
+	}
+	if x.yes("config", false) {
+		return x.fresh(queryOf{
+			Name: q.Name, Query: q.Text, EmitEnabled: q.EmitEnabled, TrackEmittedStreams: q.TrackEmittedStreams,
+			CheckpointsEnabled: q.CheckpointsEnabled, Type: q.Mode, Definition: projection.DefinitionJSON(q.Definition),
+			OutputConfig: outputOf{q.ResultStream}, MsgTypeID: commandMessage,
+		})
+	}
+	x.media = typeJavaScript
+	x.sendFresh([]byte(q.Text))
+	return nil
+}
+
+// projectionConfig answers with the settings of a projection.
+func (x *exchange) projectionConfig(context.Context) error {
+	c, err := x.s.opts.Projections.Config(x.route.argument)
+	if err != nil {
+		return projectionFailed(err)
+	}
+	return x.fresh(c)
+}
+
+// eventOf is an event as the debugger gets it. Its names are part of the wire: do not change.
+type eventOf struct {
+	Stream         string          `json:"eventStreamId"`
+	Number         int64           `json:"eventNumber"`
+	Type           string          `json:"eventType"`
+	Data           json.RawMessage `json:"data"`
+	Metadata       json.RawMessage `json:"metadata"`
+	LinkMetadata   json.RawMessage `json:"linkMetadata"`
+	IsJSON         bool            `json:"isJson"`
+	ReaderPosition json.RawMessage `json:"readerPosition"`
+}
+
+// readEvents answers with events that a definition selects.
+func (x *exchange) readEvents(ctx context.Context) error {
+	body, err := x.readBody(maxQuery)
+	if err != nil {
+		return err
+	}
+	page, err := x.s.opts.Projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), x.identity())
+	if err != nil {
+		return projectionFailed(err)
+	}
+	events := make([]eventOf, len(page.Events))
+	for i := range page.Events {
+		events[i] = shownEvent(&page.Events[i])
+	}
+	return x.fresh(struct {
+		CorrelationID  string          `json:"correlationId"`
+		ReaderPosition json.RawMessage `json:"readerPosition"`
+		Events         []eventOf       `json:"events"`
+	}{event.ID(uuid.New()).String(), page.Position.AppendJSON(nil, nil), events})
+}
+
+func shownEvent(e *projection.SourceEvent) eventOf {
+	r := e.Event()
+	shown := eventOf{
+		Stream: r.Stream, Number: r.Number, Type: r.Type, IsJSON: r.IsJSON(),
+		Data: payloadOf(r.Data, r.IsJSON()), Metadata: payloadOf(r.Metadata, r.IsJSON()),
+		ReaderPosition: e.Position.AppendJSON(nil, nil),
+	}
+	if r != &e.Record {
+		shown.LinkMetadata = payloadOf(e.Record.Metadata, r.IsJSON())
+	}
+	return shown
+}
+
+// payloadOf is a part of an event: as it is where that is JSON, else as a text. An
+// event of JSON may be without it.
+func payloadOf(data []byte, isJSON bool) json.RawMessage {
+	switch {
+	case !isJSON:
+	case len(data) == 0:
+		return nil
+	case validJSON(data):
+		return data
+	}
+	text, err := json.Marshal(string(data))
+	if err != nil { // No text fails.
+		panic(err)
+	}
+	return text
+}
+
+// fresh answers with a document that may be another at the next moment.
+func (x *exchange) fresh(document any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(document); err != nil {
+		return err
+	}
+	x.media = typeJSON
+	x.sendFresh(b.Bytes())
+	return nil
+}
+
+// sendFresh answers with a text that may be another at the next moment.
+func (x *exchange) sendFresh(body []byte) {
+	x.typed()
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.send(http.StatusOK, body)
+}
+
+// projectionDone answers that a command was done.
+func (x *exchange) projectionDone(status int, name string) error {
+	if status == http.StatusNoContent {
+		x.send(status, nil)
+		return nil
+	}
+	b, err := json.Marshal(struct {
+		Name      string `json:"name"`
+		MsgTypeID int    `json:"msgTypeId"`
+	}{name, commandMessage})
+	if err != nil {
+		return err
+	}
+	x.w.Header()[keyContentType] = typeJSON.contentType
+	x.send(status, b)
+	return nil
+}
