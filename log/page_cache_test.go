@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -16,13 +17,18 @@ import (
 // clean from then on and can still be read, and what the disk holds of them is what it held before.
 type pageCache struct {
 	vfs.FS // what processes see
-	cache  *vfs.Mem
 
-	mu    sync.Mutex
-	dirty map[string][]extent
-	disk  map[string][]byte // of the files in the folder of the log
-	fails string            // the end of the name of the file whose next sync fails
-	ended bool              // the process does nothing any more
+	mu    sync.Mutex           // held while a file of the log's folder is written or synced
+	files map[string]*pageFile // of the folder of the log
+	fails string               // the end of the name of the file whose next sync fails
+
+	ended atomic.Bool // the process does nothing any more
+}
+
+// pageFile is what is known of a file, whatever its name.
+type pageFile struct {
+	dirty []extent
+	disk  []byte
 }
 
 type extent struct{ from, to int64 }
@@ -30,71 +36,114 @@ type extent struct{ from, to int64 }
 var errEnded = errors.New("the process has ended")
 
 func newPageCache() *pageCache {
-	p := &pageCache{cache: vfs.NewMem(), dirty: map[string][]extent{}, disk: map[string][]byte{}}
-	p.FS = vfs.NewFaulty(p.cache, p.inject)
+	p := &pageCache{files: map[string]*pageFile{}}
+	p.FS = vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if p.ended.Load() && op.Kind.Mutates() {
+			return errEnded
+		}
+		return nil
+	})
 	return p
 }
 
-func (p *pageCache) inject(op vfs.Op) error {
+func (p *pageCache) Create(name string) (vfs.File, error) { return p.opened(p.FS.Create(name)) }
+func (p *pageCache) Open(name string) (vfs.File, error)   { return p.opened(p.FS.Open(name)) }
+func (p *pageCache) OpenReadWrite(name string) (vfs.File, error) {
+	return p.opened(p.FS.OpenReadWrite(name))
+}
+
+func (p *pageCache) opened(f vfs.File, err error) (vfs.File, error) {
+	if err != nil || filepath.Dir(f.Name()) != testDir {
+		return f, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended && op.Kind.Mutates() {
+	if p.files[f.Name()] == nil {
+		p.files[f.Name()] = new(pageFile)
+	}
+	return &openPages{f, p, p.files[f.Name()]}, nil
+}
+
+func (p *pageCache) Rename(from, to string) error {
+	err := p.FS.Rename(from, to)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.files[from]; err == nil && f != nil {
+		p.files[to] = f
+		delete(p.files, from)
+	}
+	return err
+}
+
+func (p *pageCache) Remove(name string) error {
+	err := p.FS.Remove(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.files, name)
+	}
+	return err
+}
+
+// openPages is an open file.
+type openPages struct {
+	vfs.File
+	p    *pageCache
+	file *pageFile
+}
+
+func (f *openPages) WriteAt(b []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(b, at)
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	f.file.dirty = append(f.file.dirty, extent{at, at + int64(n)})
+	return n, err
+}
+
+func (f *openPages) Sync() error {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	if f.p.ended.Load() {
 		return errEnded
 	}
-	if filepath.Dir(op.Name) != testDir {
-		return nil
+	spans := f.file.dirty
+	f.file.dirty = nil // Clean from here on, whatever becomes of them.
+	if f.p.fails != "" && strings.HasSuffix(f.Name(), f.p.fails) {
+		f.p.fails = ""
+		return syscall.EIO
 	}
-	switch op.Kind {
-	case vfs.OpWrite:
-		p.dirty[op.Name] = append(p.dirty[op.Name], extent{op.Offset, op.Offset + op.Len})
-	case vfs.OpRename:
-		p.dirty[op.NewName], p.disk[op.NewName] = p.dirty[op.Name], p.disk[op.Name]
-	case vfs.OpSync:
-		spans := p.dirty[op.Name]
-		delete(p.dirty, op.Name) // Clean from here on, whatever becomes of them.
-		if n := len(spans); n > 0 && (p.fails == "" || !strings.HasSuffix(op.Name, p.fails)) {
-			p.dirty[op.Name] = []extent{spans[n-1]} // It may still be under way: it is noted before it is done.
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	d := f.file.disk
+	d = append(d, make([]byte, max(0, int(size)-len(d)))...)[:size]
+	for _, s := range spans {
+		if s.from >= size {
+			continue // It was cut off since.
 		}
-		if p.fails != "" && strings.HasSuffix(op.Name, p.fails) {
-			p.fails = ""
-			return syscall.EIO
-		}
-		data, err := vfs.ReadFile(p.cache, op.Name)
-		if err != nil {
+		if _, err := f.ReadAt(d[s.from:min(s.to, size)], s.from); err != nil {
 			return err
 		}
-		d := p.disk[op.Name]
-		d = append(d, make([]byte, max(0, len(data)-len(d)))...)[:len(data)]
-		for _, s := range spans {
-			if s.from < int64(len(data)) { // Else it was cut off since.
-				copy(d[s.from:min(s.to, int64(len(data)))], data[s.from:])
-			}
-		}
-		p.disk[op.Name] = d
 	}
+	f.file.disk = d
 	return nil
 }
 
 // restart ends the process, if it is not over, and lets another one begin.
 func (p *pageCache) restart(t *testing.T, l *Log, o Options) *Log {
 	t.Helper()
-	p.end(true)
+	p.ended.Store(true)
 	if err := l.Close(); err == nil {
 		t.Fatal("the process ended in order")
 	}
-	p.end(false)
+	p.ended.Store(false)
 	return mustOpen(t, o)
 }
 
 func (p *pageCache) failNext(name string) {
 	p.mu.Lock()
 	p.fails = name
-	p.mu.Unlock()
-}
-
-func (p *pageCache) end(ended bool) {
-	p.mu.Lock()
-	p.ended = ended
 	p.mu.Unlock()
 }
 
@@ -105,14 +154,8 @@ func (p *pageCache) powerCut(t *testing.T) *vfs.Mem {
 	defer p.mu.Unlock()
 	m := vfs.NewMem()
 	must(t, m.MkdirAll(testDir))
-	names, err := p.cache.List(testDir)
-	must(t, err)
-	for _, name := range names {
-		path := filepath.Join(testDir, name)
-		if info, err := p.cache.Stat(path); err != nil || info.IsDir() {
-			continue
-		}
-		must(t, vfs.WriteFileAtomic(m, path, slices.Clone(p.disk[path])))
+	for name, f := range p.files {
+		must(t, vfs.WriteFileAtomic(m, name, slices.Clone(f.disk)))
 	}
 	return m
 }
@@ -156,7 +199,7 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			l = p.restart(t, l, o)
 			verify(t, l, m.frames, nil)
 			must(t, l.Sync()) // From here on a manifest may be written, and the Raft log be cut.
-			p.end(true)
+			p.ended.Store(true)
 			if err := l.Close(); err != nil && !errors.Is(err, errEnded) {
 				t.Fatal(err)
 			}
@@ -166,5 +209,32 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			verify(t, l, m.frames, nil)
 			closeLog(t, l)
 		})
+	}
+}
+
+// TestSyncThatFailedIsTheLast has several goroutines sync at the same time. None of them syncs again, and
+// calls durable, what the first one failed to.
+func TestSyncThatFailedIsTheLast(t *testing.T) {
+	for range 50 {
+		p := newPageCache()
+		m := newModel()
+		o := testOptions(p)
+		l := mustOpen(t, o)
+		write(t, l, m.frame(false, ev("s", "acknowledged: a majority has it in its Raft log")))
+		p.failNext(chunkFileName(0, 0))
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if err := l.Sync(); !errors.Is(err, syscall.EIO) {
+					t.Errorf("a sync beside, or behind, one that failed: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := l.Close(); !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		o.FS = p.powerCut(t)
+		closeLog(t, mustOpen(t, o))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -29,21 +28,26 @@ func (l *Log) Sync() error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	if err := l.sync(); err != nil {
-		if errors.Is(err, event.ErrClosed) {
-			return err
+	l.syncMu.Lock()
+	err := l.usable() // Changed while waiting for the lock.
+	fails := false
+	if err == nil {
+		if err = l.sync(); err != nil {
+			// Before the lock is free: the next sync would succeed, as the kernel calls what it failed
+			// to write clean, and move the checkpoints.
+			err = fmt.Errorf("sync: %w", err)
+			fails = l.failed.CompareAndSwap(nil, &err)
 		}
-		return l.fail(fmt.Errorf("sync: %w", err))
 	}
-	return nil
+	l.syncMu.Unlock()
+	if fails {
+		l.opts.OnFatal(err)
+	}
+	return err
 }
 
+// sync runs under syncMu.
 func (l *Log) sync() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	if err := l.usable(); err != nil { // Changed while waiting for the lock.
-		return err
-	}
 	begun := time.Now()
 	// Before the files are looked at: whatever this tail covers is in them.
 	upTo := l.pub.Load()
