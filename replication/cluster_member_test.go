@@ -359,6 +359,22 @@ func TestNewNodeAtAnAddressThatAVoterLeft(t *testing.T) {
 	h.settled()
 }
 
+// A new node that is given the address of a voter which is alive, by mistake, takes nothing from it.
+func TestNewNodeAtTheAddressOfALiveVoter(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, onDisk)
+	c := h.others(h.leader())[0]
+	d := h.add(onDisk, func(o *replication.ClusterOptions) { o.Advertise = c.link.address() })
+	d.start()
+	d.says("node " + c.id() + " is alive at " + c.link.address())
+	if present, votes := h.leader().member(c.id()); !present || !votes {
+		t.Errorf("the voter is a member: %v, votes: %v", present, votes)
+	}
+	d.stop()
+	h.write("s", 0)
+	h.alike(h.nodes[:3]...)
+}
+
 // A leader admits a node, tells nobody but that node, and is deposed. The node asks the next one.
 func TestAdmissionLostWithTheLeader(t *testing.T) {
 	t.Parallel()

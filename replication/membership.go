@@ -259,7 +259,7 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 
 // makeRoom frees the address of a node that is to be admitted: raft takes each only once. A member
 // that was seen last at that address is removed, if its place can be spared: its directory was
-// replaced, so that it cannot come back. It never happens for mere absence, and a read-only replica
+// replaced, so that it cannot come back. It never happens for mere absence, nor to one that is alive, and a read-only replica
 // takes the place of a read-only replica alone. Every other one stays a member, with the address
 // where gossip has it, or none: addresses are given out anew, to nodes that have nothing to do with each other.
 func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error {
@@ -274,6 +274,9 @@ func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error
 	old := configuration.Servers[at]
 	m, known := c.member(string(old.ID))
 	moved := known && m.ReplicationAddress != q.Address
+	if known && m.Alive && !moved { // Of one whose directory was replaced gossip says so soon.
+		return fmt.Errorf("node %s is alive at %s: each node needs an address of its own", old.ID, q.Address)
+	}
 	replica := known && m.ReadOnly && old.Suffrage != raft.Voter
 	if moved || q.ReadOnly && !replica {
 		address := raft.ServerAddress(old.ID) // No node is reached by that.
