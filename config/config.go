@@ -206,6 +206,8 @@ type Config struct {
 	// ProjectionCompilationTimeout and ProjectionExecutionTimeout bound one compilation and one handler call.
 	ProjectionCompilationTimeout time.Duration
 	ProjectionExecutionTimeout   time.Duration
+	// MaxProjectionStateSize bounds the bytes of a projection's state and its result, of each partition alone.
+	MaxProjectionStateSize int64
 
 	// given holds, by option name, what the strongest source said. Options not in it have their default.
 	given map[string]setting

@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 		"UnsafeDisableFlushToDisk": "False", "UnsafeIgnoreHardDelete": "False", "StatsPeriodSec": "30", "WriteStatsToDb": "False",
 		"EnableHistograms": "False", "LogHttpRequests": "False", "DisableHttpCaching": "False", "AllowUnknownOptions": "False",
 		"RunProjections": "None", "StartStandardProjections": "False", "ProjectionThreads": "3", "ProjectionExecutionTimeout": "250",
-		"ProjectionCompilationTimeout": "500", "InitializationThreads": "1", "CertificateFile": "", "CertificatePrivateKeyFile": "",
+		"ProjectionCompilationTimeout": "500", "MaxProjectionStateSize": "2147483647", "InitializationThreads": "1", "CertificateFile": "", "CertificatePrivateKeyFile": "",
 		"CertificatePassword": "********", "CertificatePrivateKeyPassword": "********", "TrustedRootCertificatesPath": "/etc/ssl/certs",
 		"CertificateReservedNodeCommonName": "", "DefaultAdminPassword": "********", "DefaultOpsPassword": "********",
 	}

@@ -366,5 +366,7 @@ func (c *Config) projectionOptions() []option {
 			doc: "Milliseconds that the compilation of a projection may take."},
 		option{name: "ProjectionExecutionTimeout", group: g, def: "250", target: durationField(&c.ProjectionExecutionTimeout, ms, 1),
 			doc: "Milliseconds that one call of a projection's handler may take."},
+		option{name: "MaxProjectionStateSize", group: g, def: "2147483647", target: intField(&c.MaxProjectionStateSize, 1, math.MaxInt64),
+			doc: "Bytes that the state and the result of a projection, or of one of its partitions, may take together."},
 	)
 }
