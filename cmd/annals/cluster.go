@@ -33,11 +33,8 @@ A NODE is the id of a node, as list shows it, or the host:port at which other
 nodes reach it for replication.`
 
 const (
-	membersPath       = "/admin/cluster/members"
-	passwordVariable  = "ANNALS_PASSWORD"
-	maxClusterHops    = 5
-	maxClusterAnswer  = 8 << 20
-	maxClusterMessage = 4 << 10
+	membersPath      = "/admin/cluster/members"
+	passwordVariable = "ANNALS_PASSWORD"
 )
 
 // clusterFlags are what all commands below cluster have in common.
@@ -110,28 +107,25 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 
 // run sends one request and prints the members that it is answered with.
 func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path string) error {
-	target, err := nodeAddress(f.node)
+	c, err := f.connect(f.node)
 	if err != nil {
 		return err
 	}
-	// What is in the environment is not shown by --help, hence no default of the flag.
-	f.password = cmp.Or(f.password, os.Getenv(passwordVariable))
-	tlsConfig, err := f.tls()
-	if err != nil {
-		return err
+	defer c.close()
+	accept := "text/plain"
+	if f.json {
+		accept = "application/json"
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, DisableKeepAlives: true, ForceAttemptHTTP2: true}
-	client := &http.Client{
-		Transport: transport,
-		// Followed by hand: the standard client would not send the password to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	answer, err := c.send(ctx, &nodeRequest{method: method, path: path, accept: accept, follow: true})
+	switch {
+	case err != nil:
+		return f.explain(ctx, err)
+	case answer.status != http.StatusOK:
+		return f.refused(answer)
+	case !strings.HasPrefix(answer.header.Get("Content-Type"), accept):
+		return fmt.Errorf("%s answered something that is no list of members: is it a node of a cluster?", answer.host)
 	}
-	body, err := f.ask(ctx, client, method, target+path)
-	if err != nil {
-		return err
-	}
+	body := answer.body
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		body = append(body, '\n')
 	}
@@ -154,53 +148,6 @@ func nodeAddress(text string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// ask sends the request and follows it to the leader.
-func (f *clusterFlags) ask(ctx context.Context, client *http.Client, method, address string) ([]byte, error) {
-	for range maxClusterHops {
-		body, to, err := f.askOnce(ctx, client, method, address)
-		if err != nil || to == "" {
-			return body, err
-		}
-		address = to
-	}
-	return nil, fmt.Errorf("redirected more than %d times, at last to %s: the nodes do not agree on who leads, try again", maxClusterHops-1, address)
-}
-
-// askOnce returns the answer, or the address that the node redirects to.
-func (f *clusterFlags) askOnce(ctx context.Context, client *http.Client, method, address string) (body []byte, to string, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, address, http.NoBody)
-	if err != nil {
-		return nil, "", err
-	}
-	r.Header.Set("Accept", "text/plain")
-	if f.json {
-		r.Header.Set("Accept", "application/json")
-	}
-	if f.password != "" {
-		r.SetBasicAuth(f.user, f.password)
-	}
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, "", f.explain(ctx, err)
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxClusterAnswer))
-	if err != nil {
-		return nil, "", fmt.Errorf("read the answer of %s: %w", r.URL.Host, f.explain(ctx, err))
-	}
-	switch resp.StatusCode {
-	case http.StatusOK:
-		if want := r.Header.Get("Accept"); !strings.HasPrefix(resp.Header.Get("Content-Type"), want) {
-			return nil, "", fmt.Errorf("%s answered something that is no list of members: is it a node of a cluster?", r.URL.Host)
-		}
-		return body, "", nil
-	case http.StatusTemporaryRedirect:
-		to, err := f.redirect(r.URL, resp)
-		return nil, to, err
-	}
-	return nil, "", f.refused(r.URL.Host, resp, body)
-}
-
 // redirect reads where to ask instead. The password does not leave TLS once it was sent by it.
 func (f *clusterFlags) redirect(from *url.URL, resp *http.Response) (string, error) {
 	to, err := resp.Location()
@@ -219,32 +166,28 @@ func (f *clusterFlags) redirect(from *url.URL, resp *http.Response) (string, err
 // explain turns the end of the time that was allowed into words.
 func (f *clusterFlags) explain(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v: whether anything was changed is shown by annals cluster list: %w", f.timeout, err)
 	case ctx.Err() != nil:
 		return errors.New("interrupted; whether anything was changed is shown by annals cluster list")
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %v: whether anything was changed is shown by annals cluster list: %w", f.timeout, err)
 	}
 	return err
 }
 
 // refused says why a node did not do what it was asked for.
-func (f *clusterFlags) refused(host string, resp *http.Response, body []byte) error {
-	switch resp.StatusCode {
+func (f *clusterFlags) refused(a *nodeAnswer) error {
+	switch a.status {
 	case http.StatusUnauthorized:
 		if f.password == "" {
-			return fmt.Errorf("%s asks for credentials: see --user and --password, or set %s", host, passwordVariable)
+			return fmt.Errorf("%s asks for credentials: see --user and --password, or set %s", a.host, passwordVariable)
 		}
-		return fmt.Errorf("%s does not accept user %q with this password, or the user may not operate the cluster", host, f.user)
+		return fmt.Errorf("%s does not accept user %q with this password, or the user may not operate the cluster", a.host, f.user)
 	case http.StatusNotFound:
-		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", host, membersPath)
+		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", a.host, membersPath)
 	case http.StatusRequestTimeout:
-		return fmt.Errorf("%s could not finish in time: whether anything was changed is shown by annals cluster list", host)
+		return fmt.Errorf("%s could not finish in time: whether anything was changed is shown by annals cluster list", a.host)
 	}
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), maxClusterMessage)]), "")), " ")
-	if text == "" {
-		text = http.StatusText(resp.StatusCode)
-	}
-	return fmt.Errorf("%s refuses: %s (status %d)", host, text, resp.StatusCode)
+	return fmt.Errorf("%s refuses: %s (status %d)", a.host, cmp.Or(a.text(), http.StatusText(a.status)), a.status)
 }
 
 // tls returns the configuration for nodes that use TLS.

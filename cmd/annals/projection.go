@@ -1,0 +1,402 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const projectionHelp = `Show, make and change projections: scripts that read events, keep a state and emit
+events.
+
+Projections run on the leader: whichever node is asked, a request follows its
+redirect there. Nodes run them only with the option RunProjections. Who asks needs
+credentials unless the cluster runs without authentication, and most changes need an
+operator or administrator. The password is better given in the environment variable
+ANNALS_PASSWORD than on the command line, which other users of the machine can read.`
+
+const projectionCreateHelp = `Make a projection from the script in a FILE; - reads standard input.
+
+A continuous projection runs for ever, survives restarts and needs a NAME. One of
+the kind onetime ends with its input, one of the kind transient as well, and is gone
+when nobody has asked for it in a while.
+
+The command ends when the projection runs, or has faulted. A script in Go is chosen
+by --type native:NAME; its FILE holds its configuration.
+
+Exit codes: 0 success, 1 it was not made, 3 it was made and has faulted.`
+
+const projectionUpdateHelp = `Replace the script of a projection, its configuration, or both. - in place of the
+FILE reads standard input.
+
+A projection that runs goes on with the new script from where it is, with the state
+that it has: reset it to handle all events again. A configuration is a JSON object as
+show --config prints it. It replaces the whole one, what is left out becomes zero, and
+the projection must be stopped or have faulted.
+
+Exit codes: 0 success, 1 nothing was changed, 3 it was changed and has faulted.`
+
+const projectionStateHelp = `Print the state of a projection as JSON, or that of a partition. Nothing is printed
+when there is none, as before the first event.`
+
+const projectionResultHelp = `Print the result of a projection as JSON, or that of a partition: the state after
+transformBy and filterBy. Nothing is printed when there is none.`
+
+const projectionDeleteHelp = `Delete a projection. It must be stopped or have faulted, unless it is transient:
+disable it first. What it wrote stays unless it is asked for.`
+
+// exitFaulted says that what was asked for was done and the projection has faulted.
+const exitFaulted = 3
+
+// projectionFlags are what the commands below projection have in common.
+type projectionFlags struct{ clusterFlags }
+
+func projectionCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
+	var f projectionFlags
+	root := &cobra.Command{
+		Use:   "projection",
+		Short: "Show, make and change projections",
+		Long:  projectionHelp,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q, see annals projection --help", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of a node of the cluster")
+	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	flags.BoolVar(&f.json, "json", false, "print JSON in place of text")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
+	root.AddCommand(
+		projectionListCommand(&f, stdout),
+		projectionShowCommand(&f, stdout),
+		projectionCreateCommand(&f, stdin, stdout),
+		projectionUpdateCommand(&f, stdin, stdout),
+		projectionDeedCommand(&f, stdout, "enable", "Let a projection run", "Let a projection run from where it was stopped, and wait until it does.\n\nExit codes: 0 success, 1 it was not enabled, 3 it has faulted."),
+		projectionDeedCommand(&f, stdout, "disable", "Stop a projection with a checkpoint", "Write what a projection has emitted and a checkpoint, stop it, and wait until it has stopped."),
+		projectionDeedCommand(&f, stdout, "reset", "Forget the state of a projection and begin again", "Forget the state and the position of a projection. One that runs begins again at the\nstart of its input; the streams that it emits to are truncated when it does.\n\nExit codes: 0 success, 1 it was not reset, 3 it has faulted."),
+		projectionDeedCommand(&f, stdout, "abort", "Stop a projection at once, without a checkpoint", "Stop a projection at once. No checkpoint is written: what it did since the last one is\ndone again when it is enabled."),
+		projectionDeleteCommand(&f, stdout),
+		projectionReadCommand(&f, stdout, "state", "Print the state of a projection", projectionStateHelp),
+		projectionReadCommand(&f, stdout, "result", "Print the result of a projection", projectionResultHelp),
+		projectionQueryCommand(&f, stdout),
+	)
+	return root
+}
+
+// named runs what a command does with the projection that its first argument names.
+func (f *projectionFlags) named(args []string, do func(ctx context.Context, c *projectionClient, name string) error) error {
+	name := args[0]
+	if strings.TrimSpace(name) == "" {
+		return errors.New("the name of the projection is empty")
+	}
+	return f.on(func(ctx context.Context, c *projectionClient) error { return do(ctx, c, name) })
+}
+
+// on runs what a command does with the node.
+func (f *projectionFlags) on(do func(ctx context.Context, c *projectionClient) error) error {
+	node, err := f.connect(f.node)
+	if err != nil {
+		return err
+	}
+	defer node.close()
+	ctx, stop := interruptible()
+	defer stop()
+	err = do(ctx, &projectionClient{nodeClient: node})
+	if err != nil && ctx.Err() != nil {
+		return &codedError{code: exitDetached, err: errors.New("interrupted; what was done is shown by annals projection list" + node.nodeFlag())}
+	}
+	return err
+}
+
+func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
+	kind := "any"
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the projections",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch kind {
+			case "any", "all-non-transient", "continuous", "onetime", "transient":
+			default:
+				return fmt.Errorf("--kind %q is none of any, all-non-transient, continuous, onetime, transient", kind)
+			}
+			return f.on(func(ctx context.Context, c *projectionClient) error {
+				list, err := c.list(ctx, kind)
+				if err != nil {
+					return err
+				}
+				return list.print(stdout, f.json)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&kind, "kind", kind, "which are listed: any, all-non-transient, continuous, onetime, transient")
+	return cmd
+}
+
+func projectionShowCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
+	var config bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show how a projection is, or its configuration",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+				if config {
+					answer, err := c.of(ctx, http.MethodGet, name, "/config", nil, nil)
+					if err != nil {
+						return err
+					}
+					return printIndented(stdout, answer.body)
+				}
+				p, err := c.statistics(ctx, name)
+				if err != nil {
+					return err
+				}
+				return p.print(stdout, f.json)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&config, "config", false, "print the configuration, as JSON")
+	return cmd
+}
+
+func projectionCreateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writer) *cobra.Command {
+	kind := "continuous"
+	cmd := &cobra.Command{
+		Use:   "create [NAME] FILE",
+		Short: "Make a projection from a script",
+		Long:  projectionCreateHelp,
+		Example: `  annals projection create orders orders.js --emit
+  annals projection create orders - < orders.js
+  annals projection create count.js --kind transient`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query := url.Values{}
+			switch kind {
+			case "continuous", "onetime", "transient":
+			default:
+				return fmt.Errorf("--kind %q is none of continuous, onetime, transient", kind)
+			}
+			if len(args) == 2 {
+				if strings.TrimSpace(args[0]) == "" {
+					return errors.New("the name of the projection is empty")
+				}
+				query.Set("name", args[0])
+			} else if kind == "continuous" {
+				return errors.New("a continuous projection needs a name: annals projection create NAME FILE")
+			}
+			given(cmd, query, "type", "emit", "enabled", "checkpoints", "track-emitted-streams")
+			script, err := readScript(stdin, args[len(args)-1])
+			if err != nil {
+				return err
+			}
+			return f.on(func(ctx context.Context, c *projectionClient) error {
+				name, err := c.create(ctx, kind, query, script)
+				if err != nil {
+					return err
+				}
+				return c.outcome(ctx, stdout, name)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&kind, "kind", kind, "continuous, onetime or transient")
+	flags.String("type", "JS", "the language of the script, or native: and the name of a handler in Go")
+	flags.Bool("emit", false, "allow it to emit events")
+	flags.Bool("enabled", true, "let it run at once")
+	flags.Bool("checkpoints", false, "write checkpoints, which onetime needs to emit")
+	flags.Bool("track-emitted-streams", false, "keep a list of the streams that it emits to, so that they can be deleted with it")
+	return cmd
+}
+
+// given takes the flags that are given as the parameters of the route: what is not
+// given is left to the node.
+func given(cmd *cobra.Command, query url.Values, names ...string) {
+	for _, name := range names {
+		if flag := cmd.Flags().Lookup(name); flag.Changed {
+			query.Set(strings.ReplaceAll(name, "-", ""), flag.Value.String())
+		}
+	}
+}
+
+func projectionUpdateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writer) *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "update NAME [FILE]",
+		Short: "Replace the script or the configuration of a projection",
+		Long:  projectionUpdateHelp,
+		Example: `  annals projection update orders orders.js
+  annals projection show orders --config > config.json
+  annals projection update orders --config config.json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query := url.Values{}
+			given(cmd, query, "emit")
+			var script, settings []byte
+			var err error
+			switch {
+			case len(args) == 1 && config == "":
+				return errors.New("nothing to replace: give the FILE of a script, or --config")
+			case len(args) == 1 && len(query) > 0:
+				return errors.New("--emit needs the FILE of a script")
+			case len(args) == 2 && args[1] == "-" && config == "-":
+				return errors.New("the script and the configuration cannot both be read from standard input")
+			}
+			if config != "" {
+				if settings, err = readScript(stdin, config); err != nil {
+					return err
+				}
+			}
+			if len(args) == 2 {
+				if script, err = readScript(stdin, args[1]); err != nil {
+					return err
+				}
+			}
+			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+				if config != "" {
+					if _, err := c.of(ctx, http.MethodPut, name, "/config", nil, &content{"application/json", settings}); err != nil {
+						return err
+					}
+				}
+				if len(args) == 2 {
+					if _, err := c.of(ctx, http.MethodPut, name, "/query", query, &content{scriptType, script}); err != nil {
+						return err
+					}
+				}
+				return c.outcome(ctx, stdout, name)
+			})
+		},
+	}
+	cmd.Flags().Bool("emit", false, "allow it to emit events, or not (default as it is)")
+	cmd.Flags().StringVar(&config, "config", "", "file with the configuration, as JSON; - reads standard input")
+	return cmd
+}
+
+// projectionDeedCommand is a command that the node has under the same name.
+func projectionDeedCommand(f *projectionFlags, stdout io.Writer, deed, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use:   deed + " NAME",
+		Short: short,
+		Long:  long,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+				if _, err := c.of(ctx, http.MethodPost, name, "/command/"+deed, nil, nil); err != nil {
+					return err
+				}
+				if deed == "enable" || deed == "reset" {
+					return c.outcome(ctx, stdout, name)
+				}
+				p, err := c.statistics(ctx, name)
+				if err != nil {
+					return err
+				}
+				return p.printStatus(stdout, f.json)
+			})
+		},
+	}
+}
+
+func projectionDeleteCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a projection",
+		Long:  projectionDeleteHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query := url.Values{}
+			for flag, parameter := range map[string]string{
+				"emitted-streams": "deleteEmittedStreams", "checkpoint-stream": "deleteCheckpointStream", "state-stream": "deleteStateStream",
+			} {
+				if given := cmd.Flags().Lookup(flag); given.Changed {
+					query.Set(parameter, given.Value.String())
+				}
+			}
+			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+				if _, err := c.of(ctx, http.MethodDelete, name, "", query, nil); err != nil {
+					return err
+				}
+				if f.json {
+					return printJSON(stdout, struct {
+						Name string `json:"name"`
+					}{name})
+				}
+				_, err := fmt.Fprintln(stdout, visible(name))
+				return err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.Bool("emitted-streams", false, "also delete the streams that it emitted to, if they were tracked")
+	flags.Bool("checkpoint-stream", false, "also delete its checkpoints")
+	flags.Bool("state-stream", false, "also delete its results")
+	return cmd
+}
+
+func projectionReadCommand(f *projectionFlags, stdout io.Writer, what, short, long string) *cobra.Command {
+	var partition string
+	cmd := &cobra.Command{
+		Use:   what + " NAME",
+		Short: short,
+		Long:  long + "\n\nWith --json it is one member of an object beside the position that it is of.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+				query := url.Values{}
+				if partition != "" {
+					query.Set("partition", partition)
+				}
+				answer, err := c.of(ctx, http.MethodGet, name, "/"+what, query, nil)
+				if err != nil {
+					return err
+				}
+				if f.json {
+					return printRead(stdout, name, partition, what, answer)
+				}
+				return printLine(stdout, answer.body)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&partition, "partition", "", "the partition (default the root)")
+	return cmd
+}
+
+func projectionQueryCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:   "query NAME",
+		Short: "Print the script of a projection",
+		Long:  "Print the script of a projection as it was given, byte for byte. With --json an\nobject that has the definition that came of it as well.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+				if f.json {
+					answer, err := c.of(ctx, http.MethodGet, name, "/query", url.Values{"config": {"yes"}}, nil)
+					if err != nil {
+						return err
+					}
+					return printIndented(stdout, answer.body)
+				}
+				answer, err := c.of(ctx, http.MethodGet, name, "/query", nil, nil)
+				if err != nil {
+					return err
+				}
+				_, err = stdout.Write(answer.body)
+				return err
+			})
+		},
+	}
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+)
+
+// scriptType is the media type that scripts are sent as.
+const scriptType = "application/javascript"
+
+// projectionClient asks a node about projections, and the leader after it.
+type projectionClient struct{ *nodeClient }
+
+// content is the body of a request.
+type content struct {
+	mediaType string
+	data      []byte
+}
+
+// ask sends a request. The answer has one of the 2xx status codes.
+func (c *projectionClient) ask(ctx context.Context, method, path string, query url.Values, body *content) (*nodeAnswer, error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	q := &nodeRequest{method: method, path: path, accept: "application/json", follow: true}
+	if body != nil {
+		q.body, q.contentType = body.data, body.mediaType
+	}
+	answer, err := c.send(ctx, q)
+	if err != nil {
+		if _, broken := errors.AsType[*awayError](err); broken && method != http.MethodGet {
+			return nil, fmt.Errorf("%w; whether it was done is shown by annals projection list%s", err, c.nodeFlag())
+		}
+		return nil, err
+	}
+	if answer.status/100 != 2 {
+		return nil, c.refused(answer)
+	}
+	return answer, nil
+}
+
+// of sends a request about one projection.
+func (c *projectionClient) of(ctx context.Context, method, name, path string, query url.Values, body *content) (*nodeAnswer, error) {
+	answer, err := c.ask(ctx, method, "/projection/"+url.PathEscape(name)+path, query, body)
+	if hasStatus(err, http.StatusNotFound) {
+		return nil, fmt.Errorf("%s knows no projection %q, or runs none: see RunProjections", c.host, name)
+	}
+	return answer, err
+}
+
+// list returns the projections of a kind.
+func (c *projectionClient) list(ctx context.Context, kind string) (projectionList, error) {
+	answer, err := c.ask(ctx, http.MethodGet, "/projections/"+kind, nil, nil)
+	if hasStatus(err, http.StatusNotFound) {
+		return nil, fmt.Errorf("%s runs no projections: see RunProjections", c.host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Projections projectionList `json:"projections"`
+	}
+	if err := json.Unmarshal(answer.body, &list); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", answer.host, err)
+	}
+	return list.Projections, nil
+}
+
+// statistics returns how a projection is.
+func (c *projectionClient) statistics(ctx context.Context, name string) (*projectionFigures, error) {
+	answer, err := c.of(ctx, http.MethodGet, name, "", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	p := &projectionFigures{}
+	if err := json.Unmarshal(answer.body, p); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", answer.host, err)
+	}
+	return p, nil
+}
+
+// create makes a projection and returns its name.
+func (c *projectionClient) create(ctx context.Context, kind string, query url.Values, script []byte) (name string, err error) {
+	answer, err := c.ask(ctx, http.MethodPost, "/projections/"+kind, query, &content{scriptType, script})
+	if err != nil {
+		return "", err
+	}
+	var made struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(answer.body, &made); err != nil || made.Name == "" {
+		return "", fmt.Errorf("%s does not say which projection it made: is it a node?", answer.host)
+	}
+	return made.Name, nil
+}
+
+// outcome prints the status of a projection that was changed. It is an error that it has faulted.
+func (c *projectionClient) outcome(ctx context.Context, stdout io.Writer, name string) error {
+	p, err := c.statistics(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := p.printStatus(stdout, c.flags.json); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(p.Status, "Faulted") {
+		return nil
+	}
+	return &codedError{code: exitFaulted, err: fmt.Errorf("projection %q has faulted: %s", name, cmp.Or(p.reason("\n"), "no reason is given"))}
+}
+
+// readScript reads a file, or standard input for "-".
+func readScript(stdin io.Reader, file string) ([]byte, error) {
+	if file == "-" {
+		data, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return data, nil
+	}
+	return os.ReadFile(file)
+}
+
+// projectionFigures are the statistics of a projection. Known ones are for people,
+// whole is what the node said.
+type projectionFigures struct {
+	Name            string  `json:"name"`
+	Mode            string  `json:"mode"`
+	Status          string  `json:"status"`
+	StateReason     string  `json:"stateReason"`
+	Version         int64   `json:"version"`
+	Epoch           int64   `json:"epoch"`
+	Position        string  `json:"position"`
+	LastCheckpoint  string  `json:"lastCheckpoint"`
+	Progress        float64 `json:"progress"`
+	Processed       int64   `json:"eventsProcessedAfterRestart"`
+	Milliseconds    int64   `json:"coreProcessingTime"`
+	States          int64   `json:"partitionsCached"`
+	Buffered        int64   `json:"bufferedEvents"`
+	WritesPending   int64   `json:"writePendingEventsBeforeCheckpoint"`
+	WritesBehind    int64   `json:"writePendingEventsAfterCheckpoint"`
+	Reads           int64   `json:"readsInProgress"`
+	Writes          int64   `json:"writesInProgress"`
+	ResultStreamURL string  `json:"resultStreamUrl"`
+
+	whole json.RawMessage
+}
+
+// UnmarshalJSON keeps all that the node said beside what is read of it.
+func (p *projectionFigures) UnmarshalJSON(data []byte) error {
+	type plain projectionFigures
+	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
+		return err
+	}
+	p.whole = bytes.Clone(data)
+	return nil
+}
+
+// progress is how much was read, in percent.
+func (p *projectionFigures) progress() string {
+	if p.Progress < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", p.Progress)
+}
+
+// reason returns why it is faulted, the lines with text in them.
+func (p *projectionFigures) reason(between string) string {
+	var lines []string
+	for line := range strings.Lines(p.StateReason) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, visible(line))
+		}
+	}
+	return strings.Join(lines, between)
+}
+
+func (p *projectionFigures) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printIndented(w, p.whole)
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, row := range []struct {
+		name  string
+		value any
+	}{
+		{"name", visible(p.Name)},
+		{"mode", p.Mode},
+		{"status", p.Status},
+		{"reason", p.reason(" ")},
+		{"progress", p.progress()},
+		{"position", visible(p.Position)},
+		{"last checkpoint", visible(p.LastCheckpoint)},
+		{"events handled", p.Processed},
+		{"time in handlers", fmt.Sprintf("%d ms", p.Milliseconds)},
+		{"states in memory", p.States},
+		{"events buffered", p.Buffered},
+		{"writes pending", p.WritesPending + p.WritesBehind},
+		{"reads under way", p.Reads},
+		{"writes under way", p.Writes},
+		{"result stream", p.ResultStreamURL},
+		{"version", p.Version},
+		{"epoch", p.Epoch},
+	} {
+		if row.value == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(t, "%s\t%v\n", row.name, row.value); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// printStatus prints the name and the status.
+func (p *projectionFigures) printStatus(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printIndented(w, p.whole)
+	}
+	_, err := fmt.Fprintf(w, "%s  %s\n", visible(p.Name), p.Status)
+	return err
+}
+
+type projectionList []projectionFigures
+
+func (l projectionList) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		whole := make([]json.RawMessage, 0, len(l))
+		for i := range l {
+			whole = append(whole, l[i].whole)
+		}
+		return printJSON(w, whole)
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if _, err := fmt.Fprintln(t, "NAME\tMODE\tSTATUS\tPROGRESS\tHANDLED\tPOSITION"); err != nil {
+		return err
+	}
+	for i := range l {
+		p := &l[i]
+		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", visible(p.Name), p.Mode, p.Status, p.progress(), p.Processed, visible(p.Position)); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// printRead prints a state or result as an object.
+func printRead(w io.Writer, name, partition, what string, answer *nodeAnswer) error {
+	member := func(text []byte) any {
+		if json.Valid(text) {
+			return json.RawMessage(text)
+		}
+		return nil // There is none.
+	}
+	return printJSON(w, map[string]any{
+		"name": name, "partition": partition, "position": member([]byte(answer.header.Get("ES-Position"))), what: member(answer.body),
+	})
+}
+
+// printIndented prints a JSON document.
+func printIndented(w io.Writer, document []byte) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, document, "", "  "); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	return printLine(w, b.Bytes())
+}
+
+// printLine prints a text with a line end, unless it is empty or has one.
+func printLine(w io.Writer, text []byte) error {
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(bytes.Clone(text), '\n')
+	}
+	_, err := w.Write(text)
+	return err
+}
