@@ -2,9 +2,12 @@ package output
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -34,21 +37,227 @@ type CheckpointOptions struct {
 }
 
 // Checkpoints reads and writes the checkpoints of one run of a projection. One goroutine uses it at a time.
-type Checkpoints struct{ opts CheckpointOptions }
+//
+// The states of partitions are written before the root, so after a crash there may be
+// some that are ahead of the root's checkpoint. They are known by their position and passed over: the events they
+// come from are handled again. As only the last two events of such a stream are seen, a state that
+// is ahead must not push out the one before it when another is written; then that
+// one is written again, in the same write before the new state.
+type Checkpoints struct {
+	opts    CheckpointOptions
+	streams Streams
+	loaded  bool
+	last    int64 // number of the last event of the root's stream
+	fresh   bool  // the stream has no metadata yet
+	meta    int64 // number of the last of its metadata
+	found   bool  // there is a checkpoint at at
+	at      position.Position
+
+	mu    sync.Mutex       // guards tails, during Save
+	tails map[string]int64 // number of the last event of partitions' streams that the root's checkpoint covers
+}
+
+const (
+	checkpointMetadata = `{"$maxCount":2,"$acl":{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$all","$mw":"$admins"}}`
+	checkpointPage     = 8       // events looked through for the last that counts
+	checkpointWriters  = 64      // partitions written side by side
+	maxTails           = 50_000  // remembered, about 100 bytes each
+	largeCheckpoint    = 8 << 20 // bytes, from which on the log says so
+)
 
 // NewCheckpoints returns Checkpoints that have not looked at the streams.
-func NewCheckpoints(o CheckpointOptions) *Checkpoints { return &Checkpoints{opts: o} }
+func NewCheckpoints(o CheckpointOptions) *Checkpoints {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return &Checkpoints{opts: o, streams: Streams{Projection: o.Name}, last: -1, tails: map[string]int64{}}
+}
 
 // Load returns the last checkpoint that is ours. It must be called before the other methods.
-func (c *Checkpoints) Load(ctx context.Context) (Checkpoint, error) { return Checkpoint{}, nil }
+func (c *Checkpoints) Load(ctx context.Context) (Checkpoint, error) {
+	stream := c.streams.Checkpoint()
+	t, err := c.look(ctx, stream)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	c.loaded, c.last, c.meta, c.fresh = true, t.last, t.meta, t.fresh
+	for i := range t.events {
+		e := &t.events[i]
+		at, v, err := position.ParseStored(e.Metadata)
+		if e.Type != TypeCheckpoint || err != nil {
+			continue
+		}
+		if !c.opts.Version.IsOurs(v) {
+			break // From before a reset, or of an earlier projection of this name.
+		}
+		p, ok := parseStates(e.Data)
+		if !ok {
+			return Checkpoint{}, invalidFault(e)
+		}
+		c.found, c.at = true, at
+		p.At, p.Version, p.Found = at, v, true
+		if c.opts.BiState && p.Shared == nil {
+			p.State, p.Result, p.Shared = nil, nil, p.State
+		}
+		return p, nil
+	}
+	return Checkpoint{}, nil
+}
 
 // LoadPartition returns the state and result of a partition, nil if there is none that is ours and not
 // ahead of the root's checkpoint. States that changed since the last Save are not stored, so the caller keeps them.
 func (c *Checkpoints) LoadPartition(ctx context.Context, partition string) (state, result []byte, err error) {
-	return nil, nil, nil
+	if !c.found {
+		return nil, nil, nil // What there is has to be ahead.
+	}
+	t, err := c.look(ctx, c.streams.PartitionCheckpoint(partition))
+	if err != nil {
+		return nil, nil, err
+	}
+	e := c.covered(t.events)
+	if e == nil {
+		return nil, nil, nil
+	}
+	p, ok := parseStates(e.Data)
+	if !ok {
+		return nil, nil, invalidFault(e)
+	}
+	return p.State, p.Result, nil
 }
 
-// Save writes the states of the partitions that changed, then the root. Errors are as those of Output.Err.
-func (c *Checkpoints) Save(ctx context.Context, changed []PartitionState, root Checkpoint) error {
+// covered returns the newest of the events, which come newest first, that the root's checkpoint covers; nil: none.
+func (c *Checkpoints) covered(events []event.Record) *event.Record {
+	if !c.found {
+		return nil
+	}
+	for i := range events {
+		e := &events[i]
+		at, v, err := position.ParseStored(e.Metadata)
+		if e.Type != TypePartitionCheckpoint || err != nil {
+			continue
+		}
+		if !c.opts.Version.IsOurs(v) {
+			return nil
+		}
+		if !isBehind(at, c.at) {
+			return e
+		}
+	}
 	return nil
+}
+
+// tail is the end of a stream of checkpoints.
+type tail struct {
+	events []event.Record // the newest first
+	last   int64
+	meta   int64 // number of the last of its metadata
+	fresh  bool  // it has no metadata yet, or was deleted
+}
+
+func (c *Checkpoints) look(ctx context.Context, stream string) (t tail, err error) {
+	var page event.StreamPage
+	err = c.tries(ctx, func() error {
+		info, err := c.opts.Store.StreamInfo(ctx, stream)
+		if err != nil {
+			return err
+		}
+		t = tail{last: info.Last, meta: info.MetaLast, fresh: info.MetaLast < 0 || info.Metadata.SoftDeleted()}
+		if !info.Exists() {
+			return nil
+		}
+		page, err = c.opts.Store.ReadStream(ctx, event.StreamRead{Stream: stream, From: event.Head, Count: checkpointPage, Backward: true, MaxPayload: pageBytes})
+		return err
+	})
+	if isAbsent(err) || errors.Is(err, event.ErrStreamDeleted) {
+		return t, nil
+	} else if err != nil {
+		return t, storageError("read", stream, err)
+	}
+	for i := range page.Events {
+		e := page.Events[i].Record
+		if e.Bare {
+			if err := c.tries(ctx, func() error { return c.opts.Store.ReadPayload(ctx, &e) }); isAbsent(err) {
+				continue
+			} else if err != nil {
+				return t, storageError("read", stream, err)
+			}
+		}
+		t.events = append(t.events, e)
+	}
+	if len(page.Events) > 0 {
+		t.last = max(t.last, page.Events[0].Number)
+	}
+	return t, nil
+}
+
+func (c *Checkpoints) tries(ctx context.Context, f func() error) error { return tries(ctx, nil, f) }
+
+// Save writes the states of the partitions that changed, then the root. Errors are
+// as those of Output.Err. Of several Saves the last must have got through before LoadPartition is called.
+func (c *Checkpoints) Save(ctx context.Context, changed []PartitionState, root Checkpoint) error {
+	metadata := root.At.AppendJSON(nil, &c.opts.Version)
+	if err := c.savePartitions(ctx, changed, metadata); err != nil {
+		clear(c.tails) // They may be ahead of the root now.
+		return err
+	}
+	if err := c.saveRoot(ctx, root, metadata); err != nil {
+		clear(c.tails)
+		return err
+	}
+	c.found, c.at = true, root.At
+	return nil
+}
+
+func (c *Checkpoints) saveRoot(ctx context.Context, root Checkpoint, metadata []byte) error {
+	stream := c.streams.Checkpoint()
+	if c.fresh {
+		if err := c.write(ctx, metadataWrite(stream, c.meta, []byte(checkpointMetadata)), stream); err != nil {
+			return err
+		}
+		c.fresh = false
+	}
+	data := appendStates(nil, &root)
+	c.warn(stream, data)
+	err := c.write(ctx, &event.Write{Stream: stream, ExpectedVersion: c.last, Events: []event.Proposed{
+		{ID: newID(), Type: TypeCheckpoint, Flags: event.FlagJSON, Data: data, Metadata: metadata}}}, stream)
+	if err != nil {
+		return err
+	}
+	c.last++
+	return nil
+}
+
+func (c *Checkpoints) warn(stream string, data []byte) {
+	if len(data) > largeCheckpoint {
+		c.opts.Logger.Warn("a checkpoint is large", "stream", stream, "bytes", len(data))
+	}
+}
+
+// write does a write to a stream of checkpoints, or to that of its metadata.
+func (c *Checkpoints) write(ctx context.Context, w *event.Write, stream string) error {
+	err := c.tries(ctx, func() error {
+		_, err := c.opts.Store.Write(ctx, w)
+		return err
+	})
+	var other *event.WrongExpectedVersion
+	if !errors.As(err, &other) {
+		if err != nil {
+			return writeError(stream, err)
+		}
+		return nil
+	}
+	// A write that a run before this one gave up may arrive late: then all is well once this one begins again.
+	t, lookErr := c.look(ctx, stream)
+	if lookErr != nil {
+		return lookErr
+	}
+	if w.Stream != stream || len(t.events) > 0 && c.isOurs(&t.events[0]) {
+		return restart(err)
+	}
+	return faultf("Checkpoint stream `%s` has been written to from the outside", stream)
+}
+
+func (c *Checkpoints) isOurs(e *event.Record) bool {
+	_, v, err := position.ParseStored(e.Metadata)
+	return (e.Type == TypeCheckpoint || e.Type == TypePartitionCheckpoint) && err == nil && c.opts.Version.IsOurs(v)
 }

@@ -2,9 +2,13 @@ package output
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -19,5 +23,142 @@ type Deletion struct {
 	Logger      hclog.Logger // nil: nothing is logged
 }
 
-// DeleteStreams soft-deletes streams. It can be called again after it failed, and goes on where it was.
-func DeleteStreams(ctx context.Context, d Deletion) error { return nil }
+const deletedTogether = 16 // streams
+
+// DeleteStreams soft-deletes streams. It can be called again after it failed, and
+// goes on where it was. A list goes when all that it names is gone.
+func DeleteStreams(ctx context.Context, d Deletion) error {
+	if d.Emitted {
+		if err := d.emitted(ctx); err != nil {
+			return err
+		}
+	}
+	if d.Results {
+		if err := d.listed(ctx, d.Streams.Partitions(), 0, d.Streams.PartitionResult, d.isOurs, nil); err != nil {
+			return err
+		}
+		if err := d.removeAll(ctx, []string{d.Streams.Result()}, d.isOurs); err != nil {
+			return err
+		}
+		if err := d.remove(ctx, d.Streams.Partitions()); err != nil {
+			return err
+		}
+	}
+	if !d.Checkpoints {
+		return nil
+	}
+	isPartition := func(e *event.Record) bool { return e.Type == TypePartitionCheckpoint } // Not another projection's whose name looks the same.
+	if err := d.listed(ctx, d.Streams.CheckpointedPartitions(), 0, d.Streams.PartitionCheckpoint, isPartition, nil); err != nil {
+		return err
+	}
+	if err := d.remove(ctx, d.Streams.CheckpointedPartitions()); err != nil {
+		return err
+	}
+	return d.remove(ctx, d.Streams.Checkpoint())
+}
+
+// emitted deletes what was emitted to. How far it came is kept, as there may be many.
+func (d *Deletion) emitted(ctx context.Context) error {
+	progress := d.Streams.EmittedProgress()
+	from := int64(0)
+	e, isThere, err := d.last(ctx, progress)
+	if err != nil {
+		return err
+	}
+	if isThere && json.Unmarshal(e.Data, &from) != nil {
+		from = 0
+	}
+	same := func(name string) string { return name }
+	err = d.listed(ctx, d.Streams.Emitted(), from, same, nil, func(next int64) error {
+		return d.write(ctx, &event.Write{Stream: progress, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{
+			{ID: newID(), Type: TypePartitionCheckpoint, Flags: event.FlagJSON, Data: strconv.AppendInt(nil, next, 10)}}})
+	})
+	if err != nil {
+		return err
+	}
+	for _, stream := range []string{d.Streams.Emitted(), progress, d.Streams.Order()} {
+		if err := d.remove(ctx, stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed deletes the streams that a list names, from a number on. done is called after each page but the last.
+func (d *Deletion) listed(ctx context.Context, list string, from int64, stream func(name string) string, is func(*event.Record) bool, done func(next int64) error) error {
+	return readNames(ctx, d.Store, d.tries(ctx), list, from, func(names []string, next int64) error {
+		streams := make([]string, len(names))
+		for i, name := range names {
+			streams[i] = stream(name)
+		}
+		if err := d.removeAll(ctx, streams, is); err != nil || done == nil || len(names) < pageEvents {
+			return err
+		}
+		return done(next)
+	})
+}
+
+// removeAll deletes streams, those whose last event is one of the kind.
+func (d *Deletion) removeAll(ctx context.Context, streams []string, is func(*event.Record) bool) error {
+	return side(len(streams), deletedTogether, func(i int) error {
+		if is != nil {
+			e, isThere, err := d.last(ctx, streams[i])
+			if err != nil || !isThere || !is(&e) {
+				return err
+			}
+		}
+		return d.remove(ctx, streams[i])
+	})
+}
+
+// remove deletes a stream that is there.
+func (d *Deletion) remove(ctx context.Context, stream string) error {
+	var info event.StreamInfo
+	err := d.tries(ctx)(func() (err error) {
+		info, err = d.Store.StreamInfo(ctx, stream)
+		return err
+	})
+	if err != nil {
+		return storageError("look at", stream, err)
+	}
+	if !info.Exists() {
+		return nil
+	}
+	return d.write(ctx, &event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
+}
+
+func (d *Deletion) write(ctx context.Context, w *event.Write) error {
+	err := d.tries(ctx)(func() error {
+		_, err := d.Store.Write(ctx, w)
+		return err
+	})
+	if err != nil && !errors.Is(err, event.ErrStreamDeleted) {
+		return storageError("write to", w.Stream, err)
+	}
+	return nil
+}
+
+// last returns the last event of a stream that a reader sees.
+func (d *Deletion) last(ctx context.Context, stream string) (r event.Record, isThere bool, err error) {
+	var e event.Resolved
+	err = d.tries(ctx)(func() (err error) {
+		e, err = d.Store.ReadEvent(ctx, stream, event.Head, false)
+		return err
+	})
+	if isAbsent(err) || errors.Is(err, event.ErrStreamDeleted) {
+		return r, false, nil
+	} else if err != nil {
+		return r, false, storageError("read", stream, err)
+	}
+	return e.Record, true, nil
+}
+
+// isOurs reports whether this projection wrote an event, also before it was reset. What a query wrote has no version.
+func (d *Deletion) isOurs(e *event.Record) bool {
+	_, v, err := position.ParseStored(e.Metadata)
+	return err == nil && v.Projection == d.Version.Projection || errors.Is(err, position.ErrNoVersion)
+}
+
+func (d *Deletion) tries(ctx context.Context) func(func() error) error {
+	return func(f func() error) error { return tries(ctx, nil, f) }
+}

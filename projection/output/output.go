@@ -1,10 +1,57 @@
 // Package output is what a projection writes: emitted events exactly once and in
 // order, results, checkpoints, and the lists of its streams.
+//
+// # Writing
+//
+// Emissions wait by stream. A stream that has any is taken by a worker, which writes
+// its next batch, and then takes the next stream in line; so a stream has at most
+// one write under way, streams are written side by side, and what comes while a write
+// is under way makes the next batch. Workers are goroutines that end when no
+// stream has anything to write. Streams with nothing to write are remembered with
+// the number of their last event, the ones longest not written are forgotten
+// when there are many, and looked up again when they are emitted to.
+//
+// # Exactly once
+//
+// At the first emission to a stream since the start its last event is looked at. If
+// it is newer than the checkpoint the run began at, the events behind the
+// checkpoint are compared one by one with what is emitted, and nothing is written
+// until all of them have been emitted again. From then on each write expects the
+// number it found, so nobody else's event gets in between unseen.
+//
+// A stream that is forgotten and looked up again has events newer than the
+// checkpoint, too, which this very run wrote. So when a stream is forgotten, the
+// position up to which streams that come into sight later are known to be complete moves
+// up to the last event that was handled as a whole: what such a stream is
+// emitted from then on is caused by later events.
+//
+// Where a stream's $maxCount, $maxAge or $tb hides some of what is behind the
+// checkpoint, what is emitted before the first event still seen is taken as
+// written and hidden.
+//
+// Results that a query wrote at its end are not compared, as all of them have the
+// same position and what they say may differ: those of an earlier run are replaced, as after a reset.
+//
+// # Ids of events
+//
+// The id of an emitted event is made of the projection, its epoch, the stream, the
+// position, the type, and how many were emitted to the stream at that position before it. So a write
+// that is repeated because its outcome was unknown has the same ids, and so has the same emission of a
+// run that begins again while a write of the run before it may still arrive.
+// An id alone never keeps an event from being written: every write to an output
+// stream expects the true number of the last event, also in a stream that was deleted and begins
+// again, and with an expected number the database takes a write for a repetition
+// only if the events with the numbers right behind the expected one have its ids. An event with
+// that number and that id is this emission. So an emission that
+// happens twice, as after its stream was truncated, is written twice. Lists of
+// streams and partitions are written without an expected number, and name everything once; their ids are random.
 package output
 
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -44,41 +91,227 @@ type Options struct {
 	// Volatile says that the projection is transient: what an earlier run wrote
 	// is replaced, and nothing is compared.
 	Volatile bool
-	// Streams names the streams of results.
+	// Streams names the streams of results. Without the name of the projection it is that of Name.
 	Streams Streams
 	Logger  hclog.Logger // nil: nothing is logged
 }
 
-// Output writes what one run of a projection emits. Emit, Result and Flush belong to the
+// Bounds that are no options: they only have to be sane.
+const (
+	defaultBatch    = 500
+	defaultInFlight = 512     // measured: BenchmarkLinks of package node
+	maxBatchBytes   = 1 << 20 // as an entry of the log; one event may be larger
+	maxKnown        = 20_000  // streams remembered, about 300 bytes each
+	patience        = 10 * time.Second
+)
+
+func (o *Options) ensureDefaults() {
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = defaultBatch
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = defaultInFlight
+	}
+	if o.Streams.Projection == "" {
+		o.Streams.Projection = o.Name
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Output writes what one run of a projection emits. Emit and Result belong to the
 // goroutine of the run, the rest may be called from any.
 type Output struct {
-	opts   Options
-	failed chan struct{}
+	opts    Options
+	ctx     context.Context // of writes; ends only when they outlast Close by far
+	cancel  context.CancelFunc
+	stop    chan struct{} // closed by Close: nothing is tried again
+	failed  chan struct{}
+	work    sync.WaitGroup
+	tracker *tracker // nil: streams are not listed
+	build   builder  // of Emit and Result alone
+
+	mu      sync.Mutex // guards what follows; held for moments only
+	err     error
+	closed  bool
+	known   map[string]*stream
+	idle    list // known streams with nothing to write, the one longest not written last
+	ready   list // streams with something to write that no worker has, in line
+	workers int
+	spare   []*worker
+	buffers [][]item
+	pending int
+	bytes   int64
+	waiting []waiter
+	event   int64              // counts distinct positions that were emitted at
+	at      position.Position  // the last of them
+	floor   *position.Position // what is stored up to here, of streams not known, is not emitted again
+	before  position.Position  // the position before at
+}
+
+type waiter struct {
+	below int
+	done  chan struct{}
 }
 
 // New returns an Output, which must be closed.
-func New(o Options) *Output { return &Output{opts: o, failed: make(chan struct{})} }
+func New(o Options) *Output {
+	o.ensureDefaults()
+	from := o.From
+	out := &Output{
+		opts: o, stop: make(chan struct{}), failed: make(chan struct{}), known: map[string]*stream{},
+		floor: &from, before: from, build: builder{version: o.Version, isBare: o.Volatile},
+	}
+	out.ctx, out.cancel = context.WithCancel(context.Background())
+	if o.Track {
+		out.tracker = &tracker{o: out}
+	}
+	return out
+}
 
 // Emit queues what the handler emitted for an event, nil if no event caused it. at is
 // the position behind that event. It never blocks. Emissions to one stream are written in their order.
-func (o *Output) Emit(at position.Position, by *handler.Event, es []handler.Emission) {}
+func (o *Output) Emit(at position.Position, by *handler.Event, es []handler.Emission) {
+	if len(es) == 0 {
+		return
+	}
+	o.build.begin(at, by)
+	for i := range es {
+		o.add(&es[i], nil, nil)
+	}
+}
 
-// Result queues what tells that the result of a partition (empty: of the root) changed; nil:
-// it became null. isNew says that the partition was not seen before.
-func (o *Output) Result(at position.Position, by *handler.Event, partition string, result []byte, isNew bool) {
+// arrive notes the position of what is emitted next.
+func (o *Output) arrive(at *position.Position) {
+	if o.event > 0 && equal(*at, o.at) {
+		return
+	}
+	if o.event > 0 {
+		o.before = o.at
+	}
+	o.at = *at
+	o.event++
+}
+
+// add queues one emission. tells is given the number under which it is stored,
+// links says that it is a link to what another place tells.
+func (o *Output) add(e *handler.Emission, tells, links *place) {
+	metadata := o.build.metadata(e.Metadata)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.err != nil {
+		return
+	}
+	o.arrive(&o.build.at)
+	s := o.known[e.Stream]
+	if s == nil {
+		o.forget()
+		s = &stream{name: e.Stream, from: o.floor}
+		o.known[e.Stream] = s
+	} else if s.in == &o.idle {
+		o.idle.remove(s)
+	}
+	if s.event != o.event {
+		s.event, s.ordinal = o.event, 0
+	}
+	it := item{event: o.build.event(e, s.ordinal, metadata), mark: e.Mark, to: e.To, tells: tells, links: links}
+	s.ordinal++
+	if e.Mark || !s.settled {
+		it.at = o.build.place()
+	}
+	o.pending++
+	o.bytes += it.size()
+	if s.queue == nil && len(o.buffers) > 0 {
+		s.queue = o.buffers[len(o.buffers)-1]
+		o.buffers = o.buffers[:len(o.buffers)-1]
+	}
+	s.queue = append(s.queue, it)
+	if !s.busy && s.in == nil {
+		o.ready.push(s)
+		o.hire()
+	}
+}
+
+// hire starts a worker if there may be one more.
+func (o *Output) hire() {
+	if o.workers >= o.opts.MaxInFlight || o.ready.head == nil || o.closed || o.err != nil {
+		return
+	}
+	var w *worker
+	if n := len(o.spare); n > 0 {
+		w = o.spare[n-1]
+		o.spare = o.spare[:n-1]
+	} else {
+		w = &worker{o: o}
+	}
+	o.workers++
+	o.work.Go(w.run)
+}
+
+// forget makes room for one more stream. Those that may not be forgotten are few:
+// what the last event emitted to, or what has yet to be emitted again.
+func (o *Output) forget() {
+	if len(o.known) < maxKnown || o.opts.Volatile || o.at.Phase != 0 {
+		return
+	}
+	s := o.idle.tail
+	if s == nil || s.event == o.event {
+		return
+	}
+	o.idle.remove(s)
+	delete(o.known, s.name)
+	if !equal(*o.floor, o.before) {
+		floor := o.before
+		o.floor = &floor
+	}
 }
 
 // Pending returns how many events wait or are being written.
-func (o *Output) Pending() int { return 0 }
+func (o *Output) Pending() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pending
+}
 
 // Bytes returns how many bytes wait or are being written.
-func (o *Output) Bytes() int64 { return 0 }
+func (o *Output) Bytes() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
 
 // Writing returns how many writes are under way.
-func (o *Output) Writing() int { return 0 }
+func (o *Output) Writing() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.workers
+}
 
 // WaitBelow returns nil when no more than n events are pending. If the output fails first it returns Err.
-func (o *Output) WaitBelow(ctx context.Context, n int) error { return nil }
+func (o *Output) WaitBelow(ctx context.Context, n int) error {
+	for {
+		o.mu.Lock()
+		switch {
+		case o.err != nil || o.closed:
+			defer o.mu.Unlock()
+			return o.errLocked()
+		case o.pending <= n:
+			o.mu.Unlock()
+			return nil
+		}
+		w := waiter{below: n, done: make(chan struct{})}
+		o.waiting = append(o.waiting, w)
+		o.mu.Unlock()
+		select {
+		case <-w.done:
+		case <-o.failed:
+		case <-o.stop:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
 
 // Flush returns nil when everything emitted so far is stored.
 func (o *Output) Flush(ctx context.Context) error { return o.WaitBelow(ctx, 0) }
@@ -88,10 +321,32 @@ func (o *Output) Failed() <-chan struct{} { return o.failed }
 
 // Err returns why the output failed: a *handler.Fault, ErrRestart, an error
 // that says that this node does not lead or stops (see IsLost), or one of storage that stayed after 12 tries.
-func (o *Output) Err() error { return nil }
+func (o *Output) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+func (o *Output) errLocked() error {
+	if o.err == nil {
+		return event.ErrClosed
+	}
+	return o.err
+}
 
 // Close waits for writes under way and drops the rest. It may be called more than once.
-func (o *Output) Close() {}
+func (o *Output) Close() {
+	o.mu.Lock()
+	if !o.closed {
+		o.closed = true
+		close(o.stop)
+	}
+	o.mu.Unlock()
+	timer := time.AfterFunc(patience, o.cancel)
+	o.work.Wait()
+	timer.Stop()
+	o.cancel()
+}
 
 // IsLost reports whether an error says that this node does not lead or stops, so that the run ends without a word.
 func IsLost(err error) bool {

@@ -1,0 +1,200 @@
+package output
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+// Metadata of streams that a projection writes to. They are part of the contract: do not change.
+const (
+	openList   = `{"$acl":{}}`
+	systemList = `{"$acl":{"$r":"$all","$mr":"$all"}}`
+)
+
+func firstMetadata(stream string) string {
+	if event.IsSystemStream(stream) {
+		return systemList
+	}
+	return openList
+}
+
+// maxPage bounds what is read of a stream at a time.
+const (
+	pageEvents = 256
+	pageBytes  = 1 << 20
+)
+
+// look finds out what a stream holds before the first write to it, in the order of the contract.
+func (o *Output) look(s *stream) error {
+	if o.opts.MayWrite != nil {
+		err := o.tries(func() error { return o.opts.MayWrite(o.ctx, s.name) })
+		if errors.Is(err, event.ErrNotAuthorized) {
+			return notAuthorizedFault(s.name)
+		} else if err != nil {
+			return storageError("right to write to", s.name, err)
+		}
+	}
+	info, err := o.info(s.name)
+	if err != nil {
+		return err
+	}
+	if info.HardDeleted {
+		return deletedFault(s.name)
+	}
+	s.last = info.Last
+	last, err := o.lastEvent(s.name, &info)
+	if err != nil {
+		return err
+	}
+	if last == nil {
+		return o.begin(s, &info)
+	}
+	s.last = max(s.last, last.Number)
+	at, isOld, err := o.judge(last)
+	if err != nil {
+		return err
+	}
+	if isOld {
+		return o.truncate(s, &info)
+	}
+	if o.tracker != nil {
+		if err := o.tracker.add(s.name); err != nil {
+			return err
+		}
+	}
+	s.lastAt = &at
+	if isBehind(at, *s.from) {
+		s.recovery, err = o.findRecovery(s, last)
+	}
+	return err
+}
+
+func (o *Output) info(stream string) (info event.StreamInfo, err error) {
+	err = o.tries(func() (err error) {
+		info, err = o.opts.Store.StreamInfo(o.ctx, stream)
+		return err
+	})
+	if err != nil {
+		return info, storageError("look at", stream, err)
+	}
+	return info, nil
+}
+
+// lastEvent returns the last event that a reader of a stream sees; nil: there is none.
+func (o *Output) lastEvent(stream string, info *event.StreamInfo) (*event.Record, error) {
+	if !info.Exists() || info.Metadata.MinVisible(info.Last) > info.Last {
+		return nil, nil
+	}
+	var e event.Resolved
+	err := o.tries(func() (err error) {
+		e, err = o.opts.Store.ReadEvent(o.ctx, stream, event.Head, false)
+		return err
+	})
+	switch {
+	case isAbsent(err):
+		return nil, nil
+	case errors.Is(err, event.ErrStreamDeleted):
+		return nil, deletedFault(stream)
+	case err != nil:
+		return nil, storageError("read the last event of", stream, err)
+	}
+	return &e.Record, nil
+}
+
+// judge says whether the last event of a stream is ours, and where it was
+// emitted. isOld says that it is from before a reset, or from an earlier run of a query.
+func (o *Output) judge(e *event.Record) (at position.Position, isOld bool, err error) {
+	ours := o.opts.Version
+	if len(e.Metadata) == 0 {
+		return at, false, outsideFault(ours.Projection, e)
+	}
+	at, v, err := position.ParseStored(e.Metadata)
+	switch {
+	case errors.Is(err, position.ErrNoVersion) && o.opts.Volatile:
+		return at, true, nil
+	case errors.Is(err, position.ErrNoVersion):
+		return at, false, outsideFault(ours.Projection, e)
+	case err != nil:
+		return at, false, invalidFault(e)
+	case v.Projection != ours.Projection:
+		return at, false, multipleFault(e.Stream, v.Projection, ours.Projection)
+	}
+	return at, o.opts.Volatile || !ours.IsOurs(v) || at.Phase != 0, nil
+}
+
+// begin prepares a stream that has nothing to be seen. Metadata that somebody gave it before stay.
+func (o *Output) begin(s *stream, info *event.StreamInfo) error {
+	if o.tracker != nil {
+		if err := o.tracker.add(s.name); err != nil {
+			return err
+		}
+	}
+	if event.IsMetaStream(s.name) || info.MetaLast >= 0 && !info.Metadata.SoftDeleted() {
+		return nil
+	}
+	return o.writeMetadata(s.name, info.MetaLast, []byte(firstMetadata(s.name)))
+}
+
+// truncate hides all events of a stream. What else its metadata say stays.
+func (o *Output) truncate(s *stream, info *event.StreamInfo) error {
+	if event.IsMetaStream(s.name) {
+		return nil
+	}
+	document := []byte(firstMetadata(s.name))
+	if info.MetaLast >= 0 {
+		var e event.Resolved
+		err := o.tries(func() (err error) {
+			e, err = o.opts.Store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
+			return err
+		})
+		if err != nil && !isAbsent(err) {
+			return storageError("read metadata of", s.name, err)
+		}
+		document = withList(e.Data, s.name)
+	}
+	return o.writeMetadata(s.name, info.MetaLast, event.WithTruncateBefore(document, s.last+1))
+}
+
+// withList returns a metadata document with an access list, its own if it has one.
+func withList(document []byte, stream string) []byte {
+	var doc, first map[string]json.RawMessage
+	if json.Unmarshal(document, &doc) != nil || doc == nil {
+		return []byte(firstMetadata(stream))
+	}
+	if doc[event.KeyACL] != nil || doc[event.PlainACL] != nil {
+		return document
+	}
+	if err := json.Unmarshal([]byte(firstMetadata(stream)), &first); err != nil {
+		panic(err) // A constant.
+	}
+	doc[event.KeyACL] = first[event.KeyACL]
+	out, err := json.Marshal(doc)
+	if err != nil {
+		panic(err) // Raw members came out of a parsed document.
+	}
+	return out
+}
+
+func (o *Output) writeMetadata(stream string, expected int64, document []byte) error {
+	w := metadataWrite(stream, expected, document)
+	err := o.tries(func() error {
+		_, err := o.opts.Store.Write(o.ctx, w)
+		return err
+	})
+	if err != nil {
+		return writeError(stream, err)
+	}
+	return nil
+}
+
+func metadataWrite(stream string, expected int64, document []byte) *event.Write {
+	return &event.Write{Stream: event.MetaStreamOf(stream), ExpectedVersion: expected,
+		Events: []event.Proposed{{ID: newID(), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: document}}}
+}
+
+func newID() event.ID { return event.ID(uuid.New()) }
