@@ -1,0 +1,373 @@
+package script
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dop251/goja"
+
+	"github.com/annalsdb/annals/projection/handler"
+)
+
+// Texts of wrong definitions. Clients show them: do not change.
+const (
+	noSource         = "None of streams and categories are included"
+	anyAfterNamed    = "Both AllEvents and specific event filters cannot be set"
+	allAndOthers     = "Both FromAll and specific categories/streams cannot be set"
+	streamsAndOthers = "Streams and categories cannot be included in a filter at the same time"
+	eachOfStreams    = "foreachStream projections are not supported on stream based sources"
+	deletedOfNobody  = "Deleted stream notifications are only supported with foreachStream()"
+	deletedBiState   = "Cannot handle deletes in bi-state projections"
+	reorderAll       = "Event reordering cannot be used with fromAll()"
+	reorderOne       = "Event reordering is only available in fromStreams([]) projections"
+	reorderLag       = "Event reordering requires processing lag at least of 50ms"
+	wrongOption      = "Invalid value"
+)
+
+const minLagMs = 50
+
+// categoryStream is the stream of links to the events of a category.
+const categoryStream = "$ce-"
+
+// A native is a function of ours that a script calls.
+type native = func(goja.FunctionCall) goja.Value
+
+// builder collects what the script defines.
+type builder struct {
+	h       *Handler
+	globals map[string]goja.Value // the functions of the definition
+}
+
+// begin puts the functions of the definition into the global object.
+func (b *builder) begin() {
+	b.globals = map[string]goja.Value{}
+	for name, fn := range map[string]native{
+		"options": b.options, "fromAll": b.fromAll, "fromStream": b.fromStream, "fromStreams": b.fromStreams,
+		"fromCategory": b.fromCategory, "fromCategories": b.fromCategories, "on_event": b.onEvent, "on_any": b.onAny,
+	} {
+		b.globals[name] = b.h.global(name, fn)
+	}
+	b.h.global("log", b.h.log)
+}
+
+// end takes them away again, judges what was defined, and puts in the functions that emit. What
+// the script itself defined under one of these names stays.
+func (b *builder) end() error {
+	global := b.h.rt.GlobalObject()
+	for name, ours := range b.globals {
+		if v := global.Get(name); v != nil && v.SameAs(ours) {
+			if err := global.Delete(name); err != nil {
+				return &handler.Fault{Message: err.Error()}
+			}
+		}
+	}
+	for name, fn := range map[string]native{"emit": b.h.emit, "linkTo": b.h.linkTo, "linkStreamTo": b.h.linkStreamTo, "copyTo": b.h.copyTo} {
+		if global.Get(name) == nil {
+			b.h.global(name, fn)
+		}
+	}
+	d := &b.h.d
+	d.AllEvents = len(d.Events) == 0
+	if !d.AllEvents {
+		b.h.any = nil
+	}
+	if text := check(d); text != "" {
+		return &handler.Fault{Message: text}
+	}
+	return nil
+}
+
+// check returns what is wrong with a definition; empty: nothing.
+func check(d *handler.Definition) string {
+	streams, categories := len(d.Streams) > 0, len(d.Categories) > 0
+	switch {
+	case !d.AllStreams && !streams && !categories:
+		return noSource
+	case d.AllStreams && (streams || categories):
+		return allAndOthers
+	case streams && categories:
+		return streamsAndOthers
+	case d.ByStreams && streams:
+		return eachOfStreams
+	case d.HandlesDeleted && !d.ByStreams:
+		return deletedOfNobody
+	case d.HandlesDeleted && d.IsBiState:
+		return deletedBiState
+	case d.ReorderEvents && d.AllStreams:
+		return reorderAll
+	case d.ReorderEvents && len(d.Streams) < 2:
+		return reorderOne
+	case d.ReorderEvents && d.ProcessingLagMs < minLagMs:
+		return reorderLag
+	}
+	return ""
+}
+
+// global defines a function of the global object.
+func (h *Handler) global(name string, fn native) goja.Value {
+	v := h.function(name, fn)
+	if err := h.rt.GlobalObject().DefineDataProperty(name, v, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// function makes a function that says its name.
+func (h *Handler) function(name string, fn native) *goja.Object {
+	o := h.rt.ToValue(fn).(*goja.Object)
+	if err := o.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE); err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// next is the object that a function of the chain returns: it has just these functions.
+func (b *builder) next(names ...string) goja.Value {
+	o := b.h.rt.NewObject()
+	for _, name := range names {
+		var fn native
+		switch name {
+		case "when":
+			fn = b.when
+		case "partitionBy":
+			fn = b.partitionBy
+		case "foreachStream":
+			fn = b.foreachStream
+		case "outputState":
+			fn = b.outputState
+		case "outputTo":
+			fn = b.outputTo
+		case "transformBy":
+			fn = b.transformBy
+		case "filterBy":
+			fn = b.filterBy
+		case "$defines_state_transform":
+			fn = b.definesStateTransform
+		}
+		if err := o.Set(name, b.h.function(name, fn)); err != nil {
+			panic(err)
+		}
+	}
+	return o
+}
+
+func (b *builder) fromAll(goja.FunctionCall) goja.Value {
+	b.h.d.AllStreams = true
+	return b.next("when", "partitionBy", "foreachStream", "outputState")
+}
+
+func (b *builder) fromStream(call goja.FunctionCall) goja.Value {
+	b.addStreams(b.text(call, 0))
+	return b.next("when", "partitionBy", "outputState")
+}
+
+func (b *builder) fromStreams(call goja.FunctionCall) goja.Value {
+	b.addStreams(b.texts(call)...)
+	return b.next("when", "partitionBy", "outputState")
+}
+
+func (b *builder) fromCategory(call goja.FunctionCall) goja.Value {
+	if len(call.Arguments) != 1 || !goja.IsString(call.Argument(0)) {
+		return b.fromCategories(call)
+	}
+	if name := b.text(call, 0); !slices.Contains(b.h.d.Categories, name) {
+		b.h.d.Categories = append(b.h.d.Categories, name)
+	}
+	return b.next("when", "partitionBy", "foreachStream", "outputState")
+}
+
+// fromCategories reads the streams of links like any other streams.
+func (b *builder) fromCategories(call goja.FunctionCall) goja.Value {
+	for _, name := range b.texts(call) {
+		b.addStreams(categoryStream + name)
+	}
+	return b.next("when", "partitionBy", "foreachStream", "outputState")
+}
+
+func (b *builder) addStreams(names ...string) {
+	for _, name := range names {
+		if !slices.Contains(b.h.d.Streams, name) {
+			b.h.d.Streams = append(b.h.d.Streams, name)
+		}
+	}
+}
+
+func (b *builder) foreachStream(goja.FunctionCall) goja.Value {
+	b.h.d.ByStreams = true
+	return b.next("when")
+}
+
+func (b *builder) partitionBy(call goja.FunctionCall) goja.Value {
+	b.h.partitionBy = b.fn(call, 0)
+	b.h.d.ByCustomPartitions = true
+	return b.next("when")
+}
+
+func (b *builder) when(call goja.FunctionCall) goja.Value {
+	handlers, ok := call.Argument(0).(*goja.Object)
+	if !ok {
+		b.h.throw("object expected")
+	}
+	b.h.d.DefinesFold = true
+	for _, name := range handlers.Keys() {
+		if fn, ok := goja.AssertFunction(handlers.Get(name)); ok {
+			b.add(name, fn)
+		}
+	}
+	return b.next("transformBy", "filterBy", "outputState", "outputTo", "$defines_state_transform")
+}
+
+func (b *builder) onEvent(call goja.FunctionCall) goja.Value {
+	b.add(b.text(call, 0), b.fn(call, 1))
+	return goja.Undefined()
+}
+
+func (b *builder) onAny(call goja.FunctionCall) goja.Value {
+	b.add("$any", b.fn(call, 0))
+	return goja.Undefined()
+}
+
+// add takes a handler under its name.
+func (b *builder) add(name string, fn goja.Callable) {
+	h := b.h
+	switch name {
+	case "$init":
+		h.init = fn
+	case "$initShared":
+		h.initShared, h.d.IsBiState = fn, true
+	case "$created":
+		h.created = fn
+	case "$deleted":
+		h.deleted, h.d.HandlesDeleted = fn, true
+	case "$any":
+		if len(h.d.Events) > 0 {
+			h.throw(anyAfterNamed)
+		}
+		h.any = fn
+	default:
+		if h.named[name] == nil {
+			h.d.Events = append(h.d.Events, name)
+		}
+		h.named[name] = fn
+	}
+}
+
+func (b *builder) outputState(goja.FunctionCall) goja.Value {
+	b.h.d.ProducesResults = true
+	return b.next("transformBy", "filterBy", "outputTo")
+}
+
+func (b *builder) definesStateTransform(goja.FunctionCall) goja.Value {
+	b.h.d.DefinesStateTransform, b.h.d.ProducesResults = true, true
+	return goja.Undefined()
+}
+
+func (b *builder) transformBy(call goja.FunctionCall) goja.Value { return b.transform(call, false) }
+func (b *builder) filterBy(call goja.FunctionCall) goja.Value    { return b.transform(call, true) }
+
+func (b *builder) transform(call goja.FunctionCall, filter bool) goja.Value {
+	b.h.transforms = append(b.h.transforms, transform{fn: b.fn(call, 0), filter: filter})
+	b.h.d.DefinesStateTransform, b.h.d.ProducesResults = true, true
+	return b.next("transformBy", "filterBy", "outputState", "outputTo")
+}
+
+func (b *builder) outputTo(call goja.FunctionCall) goja.Value {
+	b.h.d.ResultStream = b.text(call, 0)
+	if len(call.Arguments) > 1 {
+		b.h.d.PartitionResultPattern = b.text(call, 1)
+	}
+	return b.next()
+}
+
+func (b *builder) options(call goja.FunctionCall) goja.Value {
+	given, ok := call.Argument(0).(*goja.Object)
+	if !ok {
+		b.h.throw("object expected")
+	}
+	d := &b.h.d
+	for _, name := range given.Keys() {
+		v := given.Get(name)
+		switch strings.ToLower(name) {
+		case "resultstreamname":
+			if !goja.IsString(v) {
+				b.h.throw(wrongOption)
+			}
+			d.ResultStream = v.String()
+		case "$includelinks":
+			d.IncludeLinks = b.boolean(v)
+		case "reorderevents":
+			d.ReorderEvents = b.boolean(v)
+		case "bistate":
+			d.IsBiState = b.boolean(v)
+		case "processinglag":
+			f := math.NaN()
+			if goja.IsNumber(v) {
+				f = v.ToFloat()
+			}
+			if !(f >= math.MinInt32 && f <= math.MaxInt32) {
+				b.h.throw(wrongOption)
+			}
+			d.ProcessingLagMs = int(f)
+		default:
+			b.h.throw("Unrecognized option: %s", name)
+		}
+	}
+	return goja.Undefined()
+}
+
+func (b *builder) boolean(v goja.Value) bool {
+	t, ok := v.Export().(bool)
+	if _, boxed := v.(*goja.Object); boxed || !ok {
+		b.h.throw(wrongOption)
+	}
+	return t
+}
+
+// text is an argument that must be a text.
+func (b *builder) text(call goja.FunctionCall, i int) string {
+	v := call.Argument(i)
+	if !goja.IsString(v) {
+		b.h.throw("string expected")
+	}
+	return v.String()
+}
+
+// texts are the arguments, or the elements of the one argument that is an array.
+func (b *builder) texts(call goja.FunctionCall) []string {
+	args := call.Arguments
+	if list, ok := call.Argument(0).(*goja.Object); ok && len(args) == 1 && list.ClassName() == "Array" {
+		args = nil
+		n := list.Get("length").ToInteger()
+		if n > maxSources {
+			b.h.throw("more than %d sources", maxSources)
+		}
+		for i := range n {
+			args = append(args, list.Get(strconv.FormatInt(i, 10)))
+		}
+	}
+	if len(args) == 0 {
+		b.h.throw("string expected")
+	}
+	names := make([]string, len(args))
+	for i, v := range args {
+		if v == nil || !goja.IsString(v) {
+			b.h.throw("string expected")
+		}
+		names[i] = v.String()
+	}
+	return names
+}
+
+// maxSources bounds a list of streams.
+const maxSources = 100_000
+
+// fn is an argument that must be a function.
+func (b *builder) fn(call goja.FunctionCall, i int) goja.Callable {
+	fn, ok := goja.AssertFunction(call.Argument(i))
+	if !ok {
+		b.h.throw("function expected")
+	}
+	return fn
+}

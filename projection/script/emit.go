@@ -1,0 +1,180 @@
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/dop251/goja"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+)
+
+// Texts of wrong arguments. Do not change.
+const (
+	mayNotEmit      = "'emit' is not allowed by the projection/configuration/mode"
+	wrongCount      = "invalid number of parameters"
+	stringExpected  = "string expected"
+	objectExpected  = "object expected"
+	typeStreamLink  = "$@" // a link to a stream
+	keyCausedBy     = "$causedBy"
+	maxEmissionText = 64 << 20 // of all that one call emits
+)
+
+// emit(stream, type, body[, metadata])
+func (h *Handler) emit(call goja.FunctionCall) goja.Value {
+	h.mayEmit(call, 3)
+	e := handler.Emission{Stream: h.name(call, 0, "streamId"), Type: h.name(call, 1, "eventName"), JSON: true}
+	body := call.Argument(2)
+	if goja.IsUndefined(body) || goja.IsNull(body) {
+		h.throw("Value cannot be null. (Parameter 'eventBody')")
+	}
+	if !isObject(body) {
+		h.throw(objectExpected)
+	}
+	text, ok := h.write(body, "the emitted event", maxDepth)
+	if !ok {
+		h.throw("the body of the emitted event has no JSON text")
+	}
+	e.Data = bytes.Clone(text)
+	e.Metadata = h.metadata(call, 3)
+	return h.emits(e)
+}
+
+// linkTo(stream, event[, metadata])
+func (h *Handler) linkTo(call goja.FunctionCall) goja.Value {
+	h.mayEmit(call, 2)
+	e := handler.Emission{Stream: h.name(call, 0, "streamId"), Type: event.TypeLink}
+	e.Data, e.To = h.target(call.Argument(1))
+	e.Metadata = h.metadata(call, 2)
+	return h.emits(e)
+}
+
+// linkStreamTo(stream, linkedStream[, metadata])
+func (h *Handler) linkStreamTo(call goja.FunctionCall) goja.Value {
+	h.mayEmit(call, 2)
+	e := handler.Emission{Stream: h.name(call, 0, "streamId"), Type: typeStreamLink}
+	e.Data = []byte(h.name(call, 1, "linkedStreamId"))
+	e.Metadata = h.metadata(call, 2)
+	return h.emits(e)
+}
+
+// copyTo does nothing.
+func (h *Handler) copyTo(goja.FunctionCall) goja.Value { return goja.Undefined() }
+
+// log(values...)
+func (h *Handler) log(call goja.FunctionCall) goja.Value {
+	if h.o.Log == nil {
+		return goja.Undefined()
+	}
+	words := make([]string, len(call.Arguments))
+	for i, v := range call.Arguments {
+		words[i] = v.String()
+		if isObject(v) {
+			if text, ok := h.write(v, "the logged value", maxDepth); ok {
+				words[i] = string(text)
+			}
+		}
+	}
+	h.o.Log(strings.Join(words, " "))
+	return goja.Undefined()
+}
+
+func (h *Handler) mayEmit(call goja.FunctionCall, atLeast int) {
+	if !h.o.MayEmit {
+		h.throw(mayNotEmit)
+	}
+	if len(call.Arguments) < atLeast {
+		h.throw(wrongCount)
+	}
+}
+
+func (h *Handler) emits(e handler.Emission) goja.Value {
+	h.emittedText += len(e.Data) + 256
+	for _, f := range e.Metadata {
+		h.emittedText += len(f.Value)
+	}
+	if h.emittedText > maxEmissionText {
+		h.throwError("RangeError", "more than %d bytes emitted for one event", maxEmissionText)
+	}
+	h.emitted = append(h.emitted, e)
+	return goja.Undefined()
+}
+
+// name is an argument that must be a text with more than white space.
+func (h *Handler) name(call goja.FunctionCall, i int, what string) string {
+	v := call.Argument(i)
+	switch {
+	case goja.IsUndefined(v) || goja.IsNull(v):
+		h.throw("Value cannot be null. (Parameter '%s')", what)
+	case !goja.IsString(v):
+		h.throw(stringExpected)
+	}
+	s := v.String()
+	if strings.TrimSpace(s) == "" {
+		h.throw("Value cannot be null. (Parameter '%s')", what)
+	}
+	return s
+}
+
+func isObject(v goja.Value) bool {
+	o, ok := v.(*goja.Object)
+	return ok && o.ClassName() != "Function"
+}
+
+// target is what a link to an event says and names. The number of an event of ours is
+// exact, also where numbers of the language are not.
+func (h *Handler) target(v goja.Value) ([]byte, *handler.Target) {
+	o, ok := v.(*goja.Object)
+	if !ok {
+		h.throw("Invalid link to event undefined@undefined")
+	}
+	if e, ok := exported(o).(*eventObject); ok {
+		return fmt.Appendf(nil, "%d@%s", e.e.Number, e.e.Stream), &handler.Target{Stream: e.e.Stream, Number: e.e.Number}
+	}
+	number, stream := o.Get("sequenceNumber"), o.Get("streamId")
+	n, err := int64(0), error(nil)
+	switch {
+	case number != nil && goja.IsString(number):
+		n, err = strconv.ParseInt(number.String(), 10, 64)
+	case number != nil && goja.IsNumber(number) && number.ToFloat() == math.Trunc(number.ToFloat()):
+		n = number.ToInteger()
+	default:
+		err = strconv.ErrSyntax
+	}
+	if err != nil || stream == nil || !goja.IsString(stream) || stream.String() == "" {
+		h.throw("Invalid link to event %s@%s", textOf(number), textOf(stream))
+	}
+	return fmt.Appendf(nil, "%d@%s", n, stream.String()), &handler.Target{Stream: stream.String(), Number: n}
+}
+
+func textOf(v goja.Value) string {
+	if v == nil {
+		return "undefined"
+	}
+	return v.String()
+}
+
+// metadata are the entries of the argument with that number.
+func (h *Handler) metadata(call goja.FunctionCall, i int) []handler.Field {
+	if len(call.Arguments) <= i {
+		return nil
+	}
+	if !isObject(call.Argument(i)) {
+		h.throw(objectExpected)
+	}
+	o := call.Argument(i).(*goja.Object)
+	var fields []handler.Field
+	for _, key := range o.Keys() {
+		if key == keyCausedBy {
+			continue
+		}
+		if text, ok := h.write(o.Get(key), "the metadata of the emitted event", maxDepth); ok {
+			fields = append(fields, handler.Field{Name: key, Value: bytes.Clone(text)})
+		}
+	}
+	return fields
+}

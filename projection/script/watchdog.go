@@ -1,0 +1,156 @@
+package script
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/dop251/goja"
+)
+
+const (
+	// tick is how often a call under way is looked at.
+	tick = 10 * time.Millisecond
+	// maxGrowth is by how many bytes the process may grow while one call runs.
+	maxGrowth = 256 << 20
+)
+
+// A watchdog interrupts a call of the script that takes too long or too much memory.
+// Its timer runs only while calls follow each other: an idle projection has none.
+type watchdog struct {
+	rt    *goja.Runtime
+	limit time.Duration // of a call; 0: none
+	verb  string        // what the limit is for
+
+	mu     sync.Mutex // An interrupt meets the call that it is meant for.
+	timer  *time.Timer
+	armed  bool
+	closed bool
+	began  time.Time // the call under way; zero: none
+	seen   bool      // the call under way was there at the last tick
+	idle   bool      // no call since the last tick
+	base   uint64    // bytes of the heap when the call was first seen
+	next   uint64    // bytes of the heap beyond which it is looked at closely
+	cause  string    // why the call was interrupted
+}
+
+func newWatchdog(rt *goja.Runtime) *watchdog { return &watchdog{rt: rt} }
+
+// bound sets the limit of the calls that follow.
+func (w *watchdog) bound(limit time.Duration, verb string) {
+	w.mu.Lock()
+	w.limit, w.verb = limit, verb
+	w.mu.Unlock()
+}
+
+// start begins to watch a call.
+func (w *watchdog) start() {
+	w.mu.Lock()
+	w.began, w.seen, w.idle = time.Now(), false, false
+	if !w.armed && !w.closed {
+		w.armed = true
+		if w.timer == nil {
+			w.timer = time.AfterFunc(w.pause(0), w.look)
+		} else {
+			w.timer.Reset(w.pause(0))
+		}
+	}
+	w.mu.Unlock()
+}
+
+// stop ends it. The cause is empty unless the call was interrupted.
+func (w *watchdog) stop() (cause string) {
+	w.mu.Lock()
+	w.began = time.Time{}
+	if cause = w.cause; cause != "" {
+		w.cause = ""
+		w.rt.ClearInterrupt()
+	}
+	w.mu.Unlock()
+	return cause
+}
+
+// fired says whether the call under way was interrupted.
+func (w *watchdog) fired() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cause != ""
+}
+
+func (w *watchdog) close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.mu.Unlock()
+}
+
+// pause is the time to the next look, when the call has taken so long.
+func (w *watchdog) pause(took time.Duration) time.Duration {
+	if w.limit > 0 && w.limit-took < tick {
+		return max(w.limit-took, time.Microsecond)
+	}
+	return tick
+}
+
+// look runs when the timer fires.
+func (w *watchdog) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.idle && w.began.IsZero() {
+		w.armed = false
+		return
+	}
+	w.idle = true // The next call says otherwise.
+	var took time.Duration
+	if !w.began.IsZero() && w.cause == "" {
+		took = time.Since(w.began)
+		if w.limit > 0 && took >= w.limit {
+			w.interrupt(tooLong(w.verb, took, w.limit))
+		} else {
+			w.weigh()
+		}
+	}
+	w.timer.Reset(w.pause(took))
+}
+
+func (w *watchdog) interrupt(cause string) {
+	w.cause = cause
+	w.rt.Interrupt(cause)
+}
+
+// weigh compares the heap with what it was when the call was first seen. Others grow
+// the heap as well, mostly by garbage: only what a collection leaves counts.
+func (w *watchdog) weigh() {
+	heap := heapBytes()
+	if !w.seen {
+		w.seen, w.base, w.next = true, heap, heap+maxGrowth
+		return
+	}
+	if heap < w.next {
+		return
+	}
+	if heap < w.base+4*maxGrowth {
+		began := w.began
+		w.mu.Unlock()
+		runtime.GC()
+		heap = heapBytes()
+		w.mu.Lock()
+		if w.closed || w.began != began {
+			return
+		}
+	}
+	if w.next = heap + maxGrowth; heap >= w.base+maxGrowth {
+		w.interrupt(fmt.Sprintf("the script took too much memory: more than %d MiB in one call", maxGrowth>>20))
+	}
+}
+
+// heapBytes is how many bytes the heap holds, garbage included.
+func heapBytes() uint64 {
+	sample := [1]metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample[:])
+	return sample[0].Value.Uint64()
+}
