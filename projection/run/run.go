@@ -5,76 +5,16 @@ package run
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/source"
 )
-
-// Store is the database as a run and its parts see it.
-type Store interface {
-	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
-	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
-	ReadPayload(ctx context.Context, r *event.Record) error
-	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
-	Write(ctx context.Context, w *event.Write) (event.Written, error)
-	WaitStream(ctx context.Context, stream string, after int64) error
-	WaitLog(ctx context.Context, position int64) error
-	LogEnd() int64
-}
-
-// Mode is the kind of a projection.
-type Mode uint8
-
-// Kinds of projections.
-const (
-	Continuous Mode = iota
-	OneTime         // ends with its input
-	Transient       // ends with its input, never emits, and has no checkpoints
-)
-
-// Config are the settings of a projection that its run goes by.
-type Config struct {
-	EmitEnabled         bool
-	TrackEmittedStreams bool
-	// Checkpoints says that a one-time projection writes checkpoints. It never reads
-	// them. Continuous ones always have them, transient ones never.
-	Checkpoints                       bool
-	CheckpointAfter                   time.Duration // least time between checkpoints
-	CheckpointHandledThreshold        int           // checkpoint after so many handled events; 0: 4000
-	CheckpointUnhandledBytesThreshold int64         // or when so many bytes of the log passed without one; 0: 10,000,000
-	PendingEventsThreshold            int           // stop reading while more emitted events wait; 0: 5000
-	MaxWriteBatchLength               int           // emitted events per write; 0: 500
-	MaxAllowedWritesInFlight          int           // concurrent writes of emitted events; 0: no bound
-}
-
-// Options of a Run. Config, Logger, Now and the numbers may be left out.
-type Options struct {
-	Store   Store
-	Turns   *Turns // shared by all runs
-	Name    string
-	Mode    Mode
-	Version position.Version
-	Config  Config
-	// Handler is the code of the projection. The run owns it, and closes it.
-	Handler handler.Handler
-	// Again makes the handler anew, for a run that begins again from its checkpoint.
-	Again func() (handler.Handler, error)
-	// MayRead and MayWrite say whether the projection has the right to read or
-	// write a stream ($all for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
-	MayRead, MayWrite func(ctx context.Context, stream string) error
-	FaultOutOfOrder   bool
-	MaxStateSize      int64 // bytes of state and result of one partition; 0: no bound
-	CachedPartitions  int   // states kept in memory besides those that have no checkpoint yet; 0: 4000
-	// Changed is called when the status changed. It must not block, nor call the run.
-	Changed func()
-	Logger  hclog.Logger     // nil: nothing is logged
-	Now     func() time.Time // nil: time.Now
-}
 
 // Ending is how a run ended.
 type Ending uint8
@@ -89,85 +29,231 @@ const (
 	Lost                     // its context ended, or the node does not lead any more
 )
 
-// Figures are what is shown of a run. They may lag by a quarter of a second.
-type Figures struct {
-	// Status is the runner's part of the status: "Running/Paused",
-	// "Stopped/Writing results". Ending is how it ended.
-	Status string
-	Ending Ending
-	Reason string // why it is faulted; empty: it is not
-
-	// Position was processed last, Checkpoint is that of the last checkpoint; nil: there is none.
-	Position, Checkpoint *position.Position
-	CheckpointStatus     string  // "", "Requested", "Writing (1)"
-	Progress             float64 // -1 before anything was read, else percent
-	Behind               int64   // events or bytes of the input that are not read yet, as far as known
-
-	Processed        int64 // events, since the run began
-	Emitted          int64 // events
-	Faults           int64
-	ProcessingTime   time.Duration // in the handler
-	PartitionsCached int           // the root included
-	StateBytes       int64         // of the states in memory
-	Buffered         int           // events read and waiting
-	ReadsInProgress  int
-	WritesInProgress int
-	PendingBefore    int // emitted events that wait, of those before the checkpoint that is being written
-	PendingAfter     int // and those behind it
-}
-
-// Answer is a state or a result.
-type Answer struct {
-	Text []byte // JSON; nil: there is none
-	// Position is what the projection had processed by then; nil: it completed, or is being loaded.
-	Position *position.Position
-}
+// Why a run or one of its attempts ends, besides faults and errors of the store.
+var (
+	errStopped   = errors.New("the projection is being stopped")
+	errAborted   = errors.New("the projection is being aborted")
+	errLost      = errors.New("the projection lost its node's leadership")
+	errCompleted = errors.New("the projection wrote its results")
+)
 
 // Run is one projection at work, from its start until it ends. Its methods may
 // be called from any goroutine.
+//
+// One goroutine, the loop, does the work. It holds lock while it handles events and
+// has a turn, and waits without either. What is read from the store while events
+// are handled (a state of a partition) is read with the lock and without the turn.
 type Run struct {
-	opts Options
-	done chan struct{}
+	opts    Options
+	parts   parts
+	names   output.Streams
+	done    chan struct{}
+	started chan struct{}
+	once    sync.Once // closes started
+
+	all    context.Context // ends when nothing more may be written
+	endAll context.CancelCauseFunc
+	wanted context.Context // ends when no more events are to be handled
+	halt   context.CancelCauseFunc
+
+	lock lock
+	attempt
+	// saved is the last checkpoint: the one begun from, or written since.
+	saved  output.Checkpoint
+	ending Ending // set under lock
+
+	checkpoints     checkpoints
+	checkpointsLock lock
+
+	restarts  int // one after the other from the same checkpoint
+	restarted position.Position
+	faults    int64
+	processed int64
+	emitted   int64
+	spent     time.Duration // in the handler
+
+	board board
+}
+
+// attempt is what begins anew when a run goes back to its checkpoint.
+type attempt struct {
+	handler handler.Handler
+	def     *handler.Definition
+	reader  reader
+	out     writer
+
+	reading context.Context // a part of wanted: ends when this attempt does
+	fail    context.CancelCauseFunc
+	work    sync.WaitGroup // besides the loop
+
+	entered    bool // what follows is as the checkpoint says, or beyond
+	cache      *cache
+	in         *entry // the partition that the handler works on; nil: none yet
+	shared     []byte
+	at, before position.Position // behind the last event that was handled, and the one before it
+	emissions  bool              // something was emitted, so that the output is watched
+
+	handled    int   // events, since the last checkpoint
+	unhandled  int64 // bytes of the log, since the last event or checkpoint
+	passed     int64 // bytes of the log, up to that
+	handledAt  int64 // the count of processed events when passed was set
+	savedAt    time.Time
+	saving     atomic.Bool   // a checkpoint is being written, in a goroutine of its own
+	wasSaved   chan struct{} // closed when it is, or saveFailed says why it is not
+	saveFailed error
+	turn       bool      // the loop has a turn
+	clock      time.Time // when the last event was handled
 }
 
 // Start begins a run, which goes on until it is stopped or ends by itself. The
 // end of ctx ends it without a word to the store: the node does not lead any more, or stops.
-func Start(ctx context.Context, o Options) *Run { return &Run{opts: o, done: make(chan struct{})} }
+func Start(ctx context.Context, o Options) *Run { return start(ctx, o, realParts) }
+
+func start(ctx context.Context, o Options, p parts) *Run {
+	o.ensureDefaults()
+	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock(), checkpointsLock: newLock()}
+	r.all, r.endAll = context.WithCancelCause(ctx)
+	r.wanted, r.halt = context.WithCancelCause(r.all)
+	r.handler, r.def = o.Handler, o.Handler.Definition()
+	r.names = output.StreamsOf(o.Name, &r.def.Options)
+	r.at = source.Zero(r.def)
+	r.saved.At = r.at
+	r.board.figures = Figures{Progress: -1}
+	r.board.status = statusInitial
+	go r.run()
+	return r
+}
 
 // Stop begins to end the run: what it emitted is written, then a checkpoint.
-func (r *Run) Stop() {}
+func (r *Run) Stop() { r.halt(errStopped) }
 
 // Abort begins to end the run: writes under way are waited for, nothing more is written.
-func (r *Run) Abort() {}
+func (r *Run) Abort() { r.endAll(errAborted) }
 
 // Close ends the run as the end of its context does, and waits for it.
-func (r *Run) Close() {}
+func (r *Run) Close() {
+	r.endAll(errLost)
+	<-r.done
+}
 
 // Done is closed when the run has ended, and nothing of it is under way any more.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
 // Started is closed when the run has begun to read its input, or has ended.
-func (r *Run) Started() <-chan struct{} { return r.done }
+func (r *Run) Started() <-chan struct{} { return r.started }
 
-// Figures returns what is known of the run. It does not wait for the handler.
-func (r *Run) Figures() Figures { return Figures{} }
-
-// State returns the state of a partition; empty: of the root. Once the run has
-// ended it is that of the last checkpoint, or, of projections without
-// checkpoints, that in memory.
-func (r *Run) State(ctx context.Context, partition string) (Answer, error) { return Answer{}, nil }
-
-// Result returns the result of a partition, as State does.
-func (r *Run) Result(ctx context.Context, partition string) (Answer, error) { return Answer{}, nil }
-
-// StoredState and StoredResult return what State and Result of a run that has
-// stopped would: from the checkpoint, for a projection that was never started. Of the options
-// it takes Store, Name, Mode, Version and Handler, which it does not close.
-func StoredState(ctx context.Context, o Options, partition string) (Answer, error) {
-	return Answer{}, nil
+// run is the goroutine of a run.
+func (r *Run) run() {
+	defer close(r.done)
+	defer r.once.Do(func() { close(r.started) })
+	defer r.endAll(nil)
+	defer r.halt(nil)
+	for {
+		err := r.try()
+		if !errors.Is(err, output.ErrRestart) {
+			r.end(err)
+			return
+		}
+		if err := r.again(); err != nil {
+			r.end(err)
+			return
+		}
+	}
 }
 
-// StoredResult is as StoredState.
-func StoredResult(ctx context.Context, o Options, partition string) (Answer, error) {
-	return Answer{}, nil
+// try works from the checkpoint on until something ends that, and says what.
+func (r *Run) try() error {
+	r.reading, r.fail = context.WithCancelCause(r.wanted)
+	defer func() { r.fail(nil) }()
+	err := r.begin()
+	if err == nil {
+		r.once.Do(func() { close(r.started) })
+		err = r.loop()
+		if errors.Is(err, source.ErrEnd) {
+			err = r.complete()
+		}
+	}
+	err = r.finish(err)
+	r.fail(err) // Whoever watches or saves for this attempt ends.
+	if r.out != nil {
+		r.out.Close()
+	}
+	r.work.Wait()
+	return err
+}
+
+// again makes ready for another attempt. The same checkpoint is begun from at
+// most 12 times, with growing pauses.
+func (r *Run) again() error {
+	if r.restarts > 0 && !r.saved.At.Equal(r.restarted) {
+		r.restarts = 0
+	}
+	r.restarted = r.saved.At
+	r.restarts++
+	if r.restarts > len(pauses) {
+		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
+	}
+	r.opts.Logger.Info("projection begins again from its checkpoint", "projection", r.opts.Name, "reason", output.ErrRestart)
+	if err := pause(r.wanted, pauses[r.restarts-1]); err != nil {
+		return err
+	}
+	h, err := r.opts.Again()
+	if err != nil {
+		return err
+	}
+	r.lock.work()
+	defer r.lock.release()
+	r.letGo()
+	r.attempt = attempt{at: r.saved.At}
+	r.handler, r.def = h, h.Definition()
+	return nil
+}
+
+// letGo closes what an attempt used. The caller holds the lock.
+func (r *Run) letGo() {
+	if r.reader != nil {
+		r.reader.Close()
+	}
+	r.handler.Close()
+	r.reader = nil
+}
+
+// end ends the run.
+func (r *Run) end(err error) {
+	r.lock.work()
+	r.letGo()
+	r.ending = r.endingOf(err)
+	if r.ending == Faulted {
+		r.faults++
+	}
+	if r.opts.resumes() { // What is asked for now comes from the checkpoint.
+		r.cache, r.in, r.shared = nil, nil, nil
+	}
+	r.publish()
+	ending := r.ending
+	r.lock.release()
+
+	switch ending {
+	case Faulted:
+		r.opts.Logger.Warn("projection faulted", "projection", r.opts.Name, "reason", err)
+		r.board.end(ending, statusFaulted, r.reasonOf(err))
+	default:
+		r.board.end(ending, statusStopped, "")
+	}
+	r.changed()
+}
+
+// endingOf says what ended a run.
+func (r *Run) endingOf(err error) Ending {
+	switch {
+	case errors.Is(err, errCompleted):
+		return Completed
+	case errors.Is(context.Cause(r.all), errAborted):
+		return Aborted
+	case output.IsLost(err), r.all.Err() != nil:
+		return Lost
+	case errors.Is(err, errStopped):
+		return Stopped
+	}
+	return Faulted
 }

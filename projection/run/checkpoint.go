@@ -1,0 +1,173 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/annalsdb/annals/projection/output"
+)
+
+// What checkpointStatus says.
+const (
+	checkpointRequested = "Requested"
+	checkpointWriting   = "Writing (1)"
+)
+
+// snapshot is what a checkpoint is going to say.
+type snapshot struct {
+	root       output.Checkpoint
+	partitions []output.PartitionState
+	entries    []*entry
+}
+
+// due says that as much was passed since the last checkpoint that another is due.
+func (r *Run) due() bool {
+	return (r.handled >= r.opts.Config.CheckpointHandledThreshold || r.unhandled >= r.opts.Config.CheckpointUnhandledBytesThreshold) &&
+		r.opts.writesCheckpoints()
+}
+
+// mayCheckpoint says that a checkpoint that is due can be begun, or that it must be waited for.
+func (r *Run) mayCheckpoint(now time.Time) bool {
+	if r.saving.Load() {
+		return r.cache.full()
+	}
+	return r.opts.Config.CheckpointAfter <= 0 || now.Sub(r.savedAt) >= r.opts.Config.CheckpointAfter
+}
+
+// checkpoint waits until everything emitted so far is stored, and begins to
+// write a checkpoint. It is written beside the events that are handled next. The
+// loop calls it, without a turn and the lock.
+func (r *Run) checkpoint() error {
+	if err := r.settled(); err != nil {
+		return err
+	}
+	s, err := r.prepare(r.reading)
+	if err != nil {
+		return err
+	}
+	r.board.checkpoint(checkpointWriting)
+	r.saving.Store(true)
+	saved, fail := make(chan struct{}), r.fail
+	r.wasSaved = saved
+	r.work.Go(func() {
+		defer close(saved)
+		if r.saveFailed = r.save(s); r.saveFailed != nil {
+			fail(r.saveFailed)
+		}
+		r.saving.Store(false)
+	})
+	return nil
+}
+
+// settled waits for a checkpoint that is being written.
+func (r *Run) settled() error {
+	if r.wasSaved == nil {
+		return nil
+	}
+	select {
+	case <-r.wasSaved:
+		return context.Cause(r.reading)
+	case <-r.reading.Done():
+		return context.Cause(r.reading)
+	}
+}
+
+// prepare waits until everything emitted is stored, and takes a snapshot.
+func (r *Run) prepare(ctx context.Context) (*snapshot, error) {
+	r.board.checkpoint(checkpointRequested)
+	r.mark()
+	if err := r.out.Flush(ctx); err != nil {
+		r.board.checkpoint("")
+		return nil, err
+	}
+	r.lock.work()
+	defer r.lock.release()
+	s := &snapshot{root: output.Checkpoint{At: r.at, Version: r.opts.Version, Shared: r.shared, Found: true}}
+	s.entries = r.cache.take()
+	for _, e := range s.entries {
+		if e.name != "" {
+			s.partitions = append(s.partitions, output.PartitionState{Partition: e.name, State: e.state, Result: r.storedResult(e)})
+		}
+	}
+	if root := r.cache.entries[""]; root != nil {
+		s.root.State, s.root.Result = root.state, r.storedResult(root)
+	}
+	r.handled, r.unhandled, r.passed, r.handledAt = 0, 0, r.reader.Passed(), r.processed
+	r.savedAt = r.opts.Now()
+	return s, nil
+}
+
+// save writes a checkpoint. If that fails the attempt is over.
+func (r *Run) save(s *snapshot) error {
+	r.checkpointsLock.work()
+	err := r.checkpoints.Save(r.all, s.partitions, s.root)
+	r.checkpointsLock.release()
+	r.board.checkpoint("")
+	if err != nil {
+		return err
+	}
+	if err := r.lock.ask(context.Background()); err != nil {
+		return err
+	}
+	defer r.lock.release()
+	r.cache.saved(s.entries, r.in)
+	r.saved = s.root
+	r.board.saved(s.root.At)
+	return nil
+}
+
+// storedResult is the result as a checkpoint has it: without a transformation it is the state.
+func (r *Run) storedResult(e *entry) []byte {
+	if r.def.DefinesStateTransform {
+		return e.result
+	}
+	return nil
+}
+
+// resultOf is the other way round.
+func (r *Run) resultOf(state, result []byte) []byte {
+	if r.def.DefinesStateTransform {
+		return result
+	}
+	return state
+}
+
+// finish ends an attempt: unless nothing may be written any more, what was
+// emitted is written, and a checkpoint.
+func (r *Run) finish(err error) error {
+	stopped := errors.Is(err, errStopped)
+	switch {
+	case r.out == nil, r.all.Err() != nil, errors.Is(err, errCompleted), output.IsLost(err):
+		return err
+	case r.out.Err() != nil: // Nothing can be written.
+		return r.out.Err()
+	case stopped:
+		r.status(statusStopping)
+	default:
+		r.status(statusFaultedStopping)
+	}
+	if last := r.last(); last != nil && (stopped || errors.Is(last, output.ErrRestart)) {
+		return last
+	}
+	return err
+}
+
+// last writes the last checkpoint of an attempt, if it is another than the one before.
+func (r *Run) last() error {
+	if r.wasSaved != nil {
+		<-r.wasSaved
+	}
+	switch {
+	case r.saveFailed != nil: // Another one would lack what this one was to hold.
+		return r.saveFailed
+	case !r.opts.writesCheckpoints(), r.saved.Found && r.saved.At.Equal(r.at) && len(r.cache.changed) == 0:
+		return r.out.Flush(r.all)
+	}
+	s, err := r.prepare(r.all)
+	if err != nil {
+		return err
+	}
+	r.board.checkpoint(checkpointWriting)
+	return r.save(s)
+}

@@ -1,0 +1,69 @@
+package run
+
+import (
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+// complete writes the results of a projection that has read all, and returns errCompleted.
+func (r *Run) complete() error {
+	r.status(statusCompleting)
+	if err := r.settled(); err != nil {
+		return err
+	}
+	if err := r.out.Flush(r.reading); err != nil {
+		return r.cause(err)
+	}
+	r.status(statusPhaseCompleted)
+	r.board.secondPhase()
+	r.changed()
+
+	at := position.Finished()
+	emit := func(e handler.Emission) error {
+		r.emitting()
+		r.emitted++
+		r.out.Emit(at, nil, []handler.Emission{e})
+		if r.tooMuch() {
+			return r.hold()
+		}
+		return nil
+	}
+	if r.def.DefinesFold {
+		if err := r.writeResults(emit); err != nil {
+			return r.cause(err)
+		}
+	}
+	if err := emit(r.names.QueryEnd()); err != nil {
+		return r.cause(err)
+	}
+	if err := r.out.Flush(r.reading); err != nil {
+		return r.cause(err)
+	}
+	r.lock.work()
+	r.at, r.before = at, at
+	r.lock.release()
+	if r.opts.writesCheckpoints() {
+		if err := r.last(); err != nil {
+			return err
+		}
+	}
+	return errCompleted
+}
+
+// writeResults emits the result of each state, in the order in which they began.
+func (r *Run) writeResults(emit func(handler.Emission) error) error {
+	if r.shared != nil && r.partitioned() {
+		if err := emit(r.names.QueryResult(r.shared)); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.cache.all {
+		if p.result == nil {
+			continue
+		}
+		if err := emit(r.names.QueryResult(p.result)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/annalsdb/annals/projection/handler"
+)
+
+const lineEnd = "\r\n"
+
+// faulted makes of a fault of the handler one that tells of the event, too. what is what it failed to do.
+func (r *Run) faulted(err error, e *handler.Event, what string) error {
+	var f *handler.Fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("The " + r.opts.Name + " projection failed to " + what + "." + lineEnd)
+	b.WriteString("Handler: " + f.Handler + lineEnd)
+	b.WriteString("Event Position: " + r.at.String() + lineEnd + lineEnd)
+	b.WriteString("Message:" + lineEnd + lineEnd + f.Message)
+	b.WriteString(lineEnd + lineEnd + "Event: " + strconv.FormatInt(e.Number, 10) + "@" + e.Stream + " (" + e.Type + ")")
+	if f.Line > 0 {
+		fmt.Fprintf(&b, "%sLine %d, column %d", lineEnd, f.Line, f.Column)
+	}
+	if f.Stack != "" {
+		b.WriteString(lineEnd + "Stack:" + lineEnd + f.Stack)
+	}
+	return &eventFault{text: b.String(), fault: f}
+}

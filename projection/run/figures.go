@@ -1,0 +1,201 @@
+package run
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+// What the status of a run says. Texts are part of the contract: do not change.
+const (
+	statusInitial         = "Initial"
+	statusLoading         = "LoadStateRequested"
+	statusLoaded          = "StateLoaded"
+	statusSubscribed      = "Subscribed"
+	statusRunning         = "Running"
+	statusStopping        = "Stopping"
+	statusStopped         = "Stopped"
+	statusFaultedStopping = "FaultedStopping"
+	statusFaulted         = "Faulted"
+	statusCompleting      = "CompletingPhase"
+	statusPhaseCompleted  = "PhaseCompleted"
+
+	pausedSuffix  = "/Paused"
+	resultsSuffix = "/Writing results"
+)
+
+// Figures are what is shown of a run. They may lag by a quarter of a second.
+type Figures struct {
+	// Status is the runner's part of the status: "Running/Paused",
+	// "Stopped/Writing results". Ending is how it ended.
+	Status string
+	Ending Ending
+	Reason string // why it is faulted; empty: it is not
+
+	// Position was processed last, Checkpoint is that of the last checkpoint; nil: there is none.
+	Position, Checkpoint *position.Position
+	CheckpointStatus     string  // "", "Requested", "Writing (1)"
+	Progress             float64 // -1 before anything was read, else percent
+	Behind               int64   // of the input that is not read yet, as far as known
+	BehindInBytes        bool    // Behind is bytes of the log, not events
+
+	Processed        int64 // events, since the run began
+	Emitted          int64 // events
+	Faults           int64
+	ProcessingTime   time.Duration // in the handler
+	PartitionsCached int           // the root included
+	StateBytes       int64         // of the states in memory
+	Buffered         int           // events read and waiting
+	ReadsInProgress  int
+	WritesInProgress int
+	PendingBefore    int // emitted events that wait, of those before the checkpoint that is being written
+	PendingAfter     int // and those behind it
+}
+
+// board is where a run shows its figures.
+type board struct {
+	mu              sync.Mutex // held for a moment only
+	figures         Figures
+	status          string
+	paused, results bool
+	out             writer // nil: none
+}
+
+// Figures returns what is known of the run. It does not wait for the handler.
+func (r *Run) Figures() Figures {
+	b := &r.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := b.figures
+	f.Status = b.status
+	if b.paused {
+		f.Status += pausedSuffix
+	}
+	if b.results {
+		f.Status += resultsSuffix
+	}
+	if b.out == nil {
+		return f
+	}
+	f.WritesInProgress += b.out.Writing()
+	if f.CheckpointStatus == checkpointRequested {
+		f.PendingBefore = b.out.Pending()
+	} else {
+		f.PendingAfter = b.out.Pending()
+	}
+	return f
+}
+
+// publish renews the figures. The caller holds the lock, or is the loop.
+func (r *Run) publish() {
+	b := &r.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := &b.figures
+	f.Processed, f.Emitted, f.Faults, f.ProcessingTime = r.processed, r.emitted, r.faults, r.spent
+	if r.cache != nil {
+		f.PartitionsCached, f.StateBytes = len(r.cache.entries), r.cache.bytes+int64(len(r.shared))
+	}
+	if r.reader != nil {
+		f.Progress, f.Buffered = r.reader.Progress(), r.reader.Buffered()
+		f.Behind, f.BehindInBytes = r.reader.Behind()
+	}
+	if f.Position == nil && !r.at.IsZero() || f.Position != nil && !f.Position.Equal(r.at) {
+		at := r.at
+		f.Position = &at
+	}
+}
+
+// status is what the run does now.
+func (r *Run) status(s string) {
+	r.board.mu.Lock()
+	r.board.status = s
+	r.board.mu.Unlock()
+	r.changed()
+}
+
+func (r *Run) changed() {
+	if r.opts.Changed != nil {
+		r.opts.Changed()
+	}
+}
+
+func (b *board) set(out writer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out = out
+}
+
+func (b *board) pause(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = on
+}
+
+// reading says whether events are being read, rather than waited for.
+func (b *board) reading(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.figures.ReadsInProgress = 0
+	if on && b.figures.Progress < 100 {
+		b.figures.ReadsInProgress = 1
+	}
+}
+
+// secondPhase says that the results are being written, and nothing is read any more.
+func (b *board) secondPhase() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.status, b.results = statusRunning, true
+	b.figures.Progress, b.figures.Behind = 100, 0
+}
+
+func (b *board) checkpoint(status string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.figures.CheckpointStatus = status
+	b.figures.WritesInProgress = 0
+	if status == checkpointWriting {
+		b.figures.WritesInProgress = 1
+	}
+}
+
+func (b *board) saved(at position.Position) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.figures.Checkpoint = &at
+}
+
+func (b *board) end(e Ending, status, reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := &b.figures
+	f.Ending, f.Reason, f.CheckpointStatus = e, reason, ""
+	f.Buffered, f.ReadsInProgress, f.WritesInProgress = 0, 0, 0
+	b.status, b.paused, b.out = status, false, nil
+}
+
+// eventFault is a fault of an event's handler, with the text that tells all of it.
+type eventFault struct {
+	text  string
+	fault *handler.Fault
+}
+
+func (e *eventFault) Error() string { return e.text }
+func (e *eventFault) Unwrap() error { return e.fault }
+
+// reasonOf is why a run is faulted, for people.
+func (r *Run) reasonOf(err error) string {
+	var event *eventFault
+	var fault *handler.Fault
+	switch {
+	case errors.As(err, &event):
+		return event.text
+	case errors.As(err, &fault):
+		return fault.Error()
+	}
+	return err.Error()
+}

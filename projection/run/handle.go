@@ -1,0 +1,225 @@
+package run
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+)
+
+// linkedStream is the member of a link's metadata that names the stream that it stands for.
+const linkedStream = "$o"
+
+// partitioned says that events have partitions other than the root.
+func (r *Run) partitioned() bool { return r.def.ByStreams || r.def.ByCustomPartitions }
+
+// runningResults says that results are written as they change.
+func (r *Run) runningResults() bool {
+	return r.opts.Mode == Continuous && (r.def.ProducesResults || r.def.DefinesStateTransform)
+}
+
+// handle hands one event to the handler and takes in what comes of it. The
+// caller has a turn and the lock.
+func (r *Run) handle(e *handler.Event) error {
+	e.Partition = ""
+	name, ok, err := r.partitionOf(e)
+	if err != nil {
+		return r.faulted(err, e, "process an event")
+	}
+	if !ok {
+		return nil
+	}
+	if err := r.load(name); err != nil {
+		return r.faulted(err, e, "process an event")
+	}
+	e.Partition = name
+	var o handler.Outcome
+	if e.Gone != "" {
+		o, err = r.handler.Deleted(e)
+		if err != nil {
+			return r.faulted(err, e, "process a delete partition notification")
+		}
+	} else if o, err = r.handler.Process(e); err != nil {
+		return r.faulted(err, e, "process an event")
+	}
+	if o.Skipped {
+		return nil
+	}
+	return r.takeIn(e, &o)
+}
+
+// takeIn makes the outcome of an event the run's state, and hands to the output what is to be written.
+func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
+	p := r.in
+	own := !same(o.State, p.state)
+	shared := r.def.IsBiState && !same(o.Shared, r.shared)
+	result := p.result
+	if own || shared {
+		result = o.State
+		if r.def.DefinesStateTransform {
+			var err error
+			if result, err = r.handler.Result(); err != nil {
+				return r.faulted(err, e, "process an event")
+			}
+		}
+		if err := r.fits(p.name, o.State, result, o.Shared); err != nil {
+			return err
+		}
+	}
+
+	if len(o.Emitted) > 0 {
+		r.emitting()
+		r.emitted += int64(len(o.Emitted))
+		r.out.Emit(r.at, e, o.Emitted)
+	}
+	switch {
+	case r.runningResults():
+		if own || shared {
+			r.result(e, p, result)
+		}
+	case r.opts.Mode != Continuous && !r.def.DefinesFold && result != nil:
+		r.emitting()
+		r.emitted++
+		r.out.Emit(r.at, e, []handler.Emission{r.names.QueryResult(result)})
+	}
+
+	if own || shared {
+		r.cache.set(p, o.State, result)
+		r.shared = o.Shared
+	}
+	r.processed++
+	r.handled++
+	return nil
+}
+
+// result has a partition's result written, if it is another than before.
+func (r *Run) result(e *handler.Event, p *entry, result []byte) {
+	isNew := !p.known
+	switch {
+	case !same(result, p.result):
+		r.out.Result(r.at, e, p.name, result, isNew)
+	case isNew && p.name != "": // It has no result, but is listed.
+		r.out.Emit(r.at, e, []handler.Emission{{Stream: r.names.Partitions(), Type: output.TypePartition, Data: []byte(p.name)}})
+	default:
+		return
+	}
+	r.emitting()
+	r.emitted++
+}
+
+// same says that two states are of the same text, or both are not there.
+func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+// partitionOf returns the partition of an event. It is not ok when the event has none.
+func (r *Run) partitionOf(e *handler.Event) (name string, ok bool, err error) {
+	switch {
+	case e.Gone != "":
+		return e.Gone, true, nil
+	case r.def.ByCustomPartitions:
+		return r.handler.PartitionOf(e)
+	case !r.def.ByStreams:
+		return "", true, nil
+	}
+	name = e.Stream
+	if e.Link != nil {
+		if text, ok := event.JSONText(e.Link.Metadata, linkedStream); ok {
+			name = text
+		}
+	}
+	if event.IsMetaStream(name) {
+		name = event.OriginalOf(name)
+	}
+	return name, true, nil
+}
+
+// load makes a partition the one that the handler works on.
+func (r *Run) load(name string) error {
+	if r.in != nil && r.in.name == name {
+		return nil
+	}
+	p := r.cache.get(name)
+	if p == nil {
+		var err error
+		if p, err = r.fetch(name); err != nil {
+			return err
+		}
+		r.cache.add(p)
+	}
+	if err := r.handler.Load(name, p.state); err != nil {
+		return err
+	}
+	r.in = p
+	return nil
+}
+
+// fetch reads the state of a partition from its checkpoint, without a turn.
+func (r *Run) fetch(name string) (*entry, error) {
+	if !r.opts.resumes() {
+		return &entry{name: name}, nil
+	}
+	r.giveTurn()
+	var p *entry
+	err := r.retry(r.reading, func() (err error) {
+		p, err = r.stored(r.reading, name)
+		return err
+	})
+	if err == nil {
+		err = r.takeTurn(r.reading)
+	}
+	r.clock = r.opts.Now()
+	return p, err
+}
+
+// fits checks the size of a state that is about to be taken in.
+func (r *Run) fits(partition string, state, result, shared []byte) error {
+	limit := r.opts.MaxStateSize
+	if limit <= 0 {
+		return nil
+	}
+	size := int64(len(state))
+	if r.def.DefinesStateTransform {
+		size += int64(len(result))
+	}
+	if size > limit && partition != "" {
+		return r.tooLarge(fmt.Sprintf(" in partition '%s'", partition), size)
+	} else if size > limit {
+		return r.tooLarge("", size)
+	}
+	if size = int64(len(shared)); size > limit {
+		return r.tooLarge("", size)
+	}
+	return nil
+}
+
+func (r *Run) tooLarge(where string, size int64) error {
+	return &handler.Fault{Message: fmt.Sprintf("The state size of projection '%s'%s is %d bytes which exceeds the configured MaxProjectionStateSize of %d bytes.",
+		r.opts.Name, where, size, r.opts.MaxStateSize)}
+}
+
+// mark emits what tells how far a handler came that wants that.
+func (r *Run) mark() {
+	m, ok := r.handler.(handler.Marker)
+	if !ok || !r.at.Log {
+		return
+	}
+	r.emitting()
+	r.out.Emit(r.at, nil, []handler.Emission{m.Mark(r.at.Commit, r.at.Prepare)})
+}
+
+// emitting has the output watched from the first emission on, so that the run ends when it fails.
+func (r *Run) emitting() {
+	if r.emissions {
+		return
+	}
+	r.emissions = true
+	reading, fail, out := r.reading, r.fail, r.out
+	r.work.Go(func() {
+		select {
+		case <-out.Failed():
+			fail(out.Err())
+		case <-reading.Done():
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+// maxPendingBytes is how much may wait to be written, however few events it is.
+const maxPendingBytes = 64 << 20
+
+// turnTime is how long a turn is used at most. Figures are published at its end.
+const turnTime = 50 * time.Millisecond
+
+// step is what a turn ended for.
+type step uint8
+
+const (
+	toRead       step = iota // nothing is buffered
+	toYield                  // others are to have the turn, or the lock
+	toPause                  // too many emitted events wait
+	toCheckpoint             // a checkpoint is due
+)
+
+// begin loads the checkpoint and opens input and output.
+func (r *Run) begin() error {
+	r.status(statusLoading)
+	zero := source.Zero(r.def)
+	from := output.Checkpoint{At: zero}
+	r.checkpoints = r.parts.keep(r.opts.checkpointOptions(r.def))
+	if r.opts.writesCheckpoints() {
+		err := r.retry(r.reading, func() error {
+			c, err := r.checkpoints.Load(r.reading)
+			if err == nil && c.Found && r.opts.resumes() {
+				from = c
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	at, err := position.Convert(from.At, zero)
+	if err != nil {
+		return &handler.Fault{Message: "The projection cannot go on from its checkpoint: " + err.Error() + ". Reset it to read its sources from the start."}
+	}
+	r.status(statusLoaded)
+
+	o := source.Options{Store: r.opts.Store, Definition: r.def, From: at, Once: r.opts.Mode != Continuous,
+		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead, Now: r.opts.Now}
+	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.runningResults()) {
+		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version, Writer: r.opts.Store}
+	}
+	var in reader
+	err = r.retry(r.reading, func() (err error) {
+		in, err = r.parts.read(r.reading, o)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	out := r.parts.write(output.Options{Store: r.opts.Store, Name: r.opts.Name, Version: r.opts.Version, From: at,
+		MaxBatch: r.opts.Config.MaxWriteBatchLength, MaxInFlight: r.opts.Config.MaxAllowedWritesInFlight,
+		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
+		Volatile: r.opts.Mode == Transient, Streams: r.names, Logger: r.opts.Logger})
+	r.status(statusSubscribed)
+	return r.enter(in, out, from, at)
+}
+
+// enter makes the run what its checkpoint says.
+func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.Position) error {
+	r.lock.work()
+	defer r.lock.release()
+	r.reader, r.out, r.entered = in, out, true
+	r.cache = newCache(r.opts.CachedPartitions, !r.opts.resumes())
+	r.saved, r.at, r.before, r.shared = from, at, at, from.Shared
+	r.savedAt = r.opts.Now()
+	if from.State != nil || !r.partitioned() {
+		r.cache.add(&entry{state: from.State, result: r.resultOf(from.State, from.Result), known: from.State != nil})
+	}
+	r.board.set(out)
+	if r.def.IsBiState {
+		if err := r.takeTurn(r.reading); err != nil {
+			return err
+		}
+		err := r.handler.LoadShared(from.Shared)
+		r.giveTurn()
+		if err != nil {
+			return err
+		}
+	}
+	r.mark()
+	r.publish()
+	return nil
+}
+
+// loop reads and handles events until something ends that, and says what.
+func (r *Run) loop() error {
+	r.status(statusRunning)
+	for {
+		if r.reader.Buffered() == 0 {
+			if err := r.fill(); err != nil {
+				return r.cause(err)
+			}
+		}
+		if err := r.takeTurn(r.reading); err != nil {
+			return err
+		}
+		r.lock.work()
+		next, err := r.use()
+		r.lock.release()
+		r.giveTurn()
+		if err != nil {
+			return r.cause(err)
+		}
+		switch next {
+		case toPause:
+			err = r.hold()
+		case toCheckpoint:
+			err = r.checkpoint()
+		}
+		if err != nil {
+			return r.cause(err)
+		}
+	}
+}
+
+// cause returns what ended the attempt, if it has been ended from outside, in
+// place of the error that came of that.
+func (r *Run) cause(err error) error {
+	var fault *handler.Fault
+	if r.reading.Err() != nil && !errors.As(err, &fault) {
+		return context.Cause(r.reading)
+	}
+	return err
+}
+
+// fill reads ahead. A checkpoint that is due and had to wait is written meanwhile.
+func (r *Run) fill() error {
+	for {
+		ctx, cancel := r.reading, context.CancelFunc(nil)
+		if r.due() {
+			if err := r.settled(); err != nil {
+				return err
+			}
+			wait := r.savedAt.Add(r.opts.Config.CheckpointAfter).Sub(r.opts.Now())
+			if wait <= 0 {
+				if err := r.checkpoint(); err != nil {
+					return err
+				}
+				continue
+			}
+			ctx, cancel = context.WithTimeout(ctx, wait)
+		}
+		r.board.reading(true)
+		err := r.retry(ctx, func() error { return r.reader.Fill(ctx) })
+		r.board.reading(false)
+		late := cancel != nil && ctx.Err() != nil && r.reading.Err() == nil
+		if cancel != nil {
+			cancel()
+		}
+		if !late {
+			return err
+		}
+		if r.reader.Buffered() > 0 {
+			return nil
+		}
+	}
+}
+
+func (r *Run) takeTurn(ctx context.Context) error {
+	err := r.opts.Turns.take(ctx)
+	r.turn = err == nil
+	return err
+}
+
+func (r *Run) giveTurn() {
+	if r.turn {
+		r.turn = false
+		r.opts.Turns.give()
+	}
+}
+
+// use handles what is buffered. The caller has a turn and the lock.
+func (r *Run) use() (step, error) {
+	r.clock = r.opts.Now()
+	began := r.clock
+	defer r.publish()
+	for {
+		if err := r.reading.Err(); err != nil {
+			return 0, err
+		}
+		e, ok := r.reader.Next()
+		if !ok {
+			r.at = r.reader.Position()
+			r.before = r.at
+			return r.passedOver(), nil
+		}
+		r.before, r.at = r.at, r.reader.Position()
+		if err := r.handle(e); err != nil {
+			r.at = r.before
+			return 0, err
+		}
+		now := r.opts.Now()
+		r.spent += now.Sub(r.clock)
+		r.clock = now
+		switch {
+		case r.emissions && r.tooMuch():
+			return toPause, nil
+		case r.due() && r.mayCheckpoint(now):
+			return toCheckpoint, nil
+		case r.lock.asked.Load() > 0, now.Sub(began) >= turnTime:
+			return toYield, nil
+		}
+	}
+}
+
+// passedOver looks at what was read without an event that was handled.
+func (r *Run) passedOver() step {
+	passed := r.reader.Passed()
+	if r.handledAt != r.processed {
+		r.handledAt, r.passed = r.processed, passed
+	}
+	r.unhandled = passed - r.passed
+	if r.due() && r.mayCheckpoint(r.opts.Now()) {
+		return toCheckpoint
+	}
+	return toRead
+}
+
+// tooMuch says that so much waits to be written that nothing more is to be handled.
+func (r *Run) tooMuch() bool {
+	return r.out.Pending() > r.opts.Config.PendingEventsThreshold || r.out.Bytes() > maxPendingBytes
+}
+
+// hold stops reading until half of what waits is written, or less than half of what may wait is left.
+func (r *Run) hold() error {
+	r.board.pause(true)
+	r.changed()
+	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), r.opts.Config.PendingEventsThreshold)/2)
+	r.board.pause(false)
+	r.changed()
+	return err
+}

@@ -1,0 +1,106 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+// Store is the database as a run and its parts see it.
+type Store interface {
+	source.Store
+	output.Store
+}
+
+// Mode is the kind of a projection.
+type Mode uint8
+
+// Kinds of projections.
+const (
+	Continuous Mode = iota
+	OneTime         // ends with its input
+	Transient       // ends with its input, never emits, and has no checkpoints
+)
+
+// Config are the settings of a projection that its run goes by.
+type Config struct {
+	EmitEnabled         bool
+	TrackEmittedStreams bool
+	// Checkpoints says that a one-time projection writes checkpoints. It never reads
+	// them. Continuous ones always have them, transient ones never.
+	Checkpoints                       bool
+	CheckpointAfter                   time.Duration // least time between checkpoints
+	CheckpointHandledThreshold        int           // checkpoint after so many handled events; 0: 4000
+	CheckpointUnhandledBytesThreshold int64         // or when so many bytes of the log passed without one; 0: 10,000,000
+	PendingEventsThreshold            int           // stop reading while more emitted events wait; 0: 5000
+	MaxWriteBatchLength               int           // emitted events per write; 0: 500
+	MaxAllowedWritesInFlight          int           // concurrent writes of emitted events; 0: no bound
+}
+
+// Options of a Run. Config, Logger, Now and the numbers may be left out.
+type Options struct {
+	Store   Store
+	Turns   *Turns // shared by all runs
+	Name    string
+	Mode    Mode
+	Version position.Version
+	Config  Config
+	// Handler is the code of the projection. The run owns it, and closes it.
+	Handler handler.Handler
+	// Again makes the handler anew, for a run that begins again from its checkpoint.
+	Again func() (handler.Handler, error)
+	// MayRead and MayWrite say whether the projection has the right to read or
+	// write a stream ($all for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
+	MayRead, MayWrite func(ctx context.Context, stream string) error
+	FaultOutOfOrder   bool
+	MaxStateSize      int64 // bytes of state and result of one partition; 0: no bound
+	CachedPartitions  int   // states kept in memory besides those that have no checkpoint yet; 0: 4000
+	// Changed is called when the status changed. It must not block, nor call the run.
+	Changed func()
+	Logger  hclog.Logger     // nil: nothing is logged
+	Now     func() time.Time // nil: time.Now
+}
+
+func (o *Options) ensureDefaults() {
+	c := &o.Config
+	c.CheckpointHandledThreshold = orDefault(c.CheckpointHandledThreshold, 4000)
+	c.CheckpointUnhandledBytesThreshold = orDefault(c.CheckpointUnhandledBytesThreshold, 10_000_000)
+	c.PendingEventsThreshold = orDefault(c.PendingEventsThreshold, 5000)
+	c.MaxWriteBatchLength = orDefault(c.MaxWriteBatchLength, 500)
+	o.CachedPartitions = orDefault(o.CachedPartitions, 4000)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Turns == nil {
+		o.Turns = NewTurns(1)
+	}
+}
+
+func orDefault[T int | int64](n, standard T) T {
+	if n <= 0 {
+		return standard
+	}
+	return n
+}
+
+// resumes says that the projection goes on from its last checkpoint.
+func (o *Options) resumes() bool { return o.Mode == Continuous }
+
+// writesCheckpoints says that it has checkpoints, whether it resumes from them or not.
+func (o *Options) writesCheckpoints() bool {
+	return o.Mode == Continuous || o.Mode == OneTime && o.Config.Checkpoints
+}
+
+// checkpointOptions are those of the projection's checkpoints.
+func (o *Options) checkpointOptions(d *handler.Definition) output.CheckpointOptions {
+	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: d.IsBiState, Logger: o.Logger}
+}

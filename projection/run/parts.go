@@ -1,0 +1,69 @@
+package run
+
+import (
+	"context"
+
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+// reader is what a run needs of a source.Reader.
+type reader interface {
+	Fill(ctx context.Context) error
+	Next() (*handler.Event, bool)
+	Position() position.Position
+	Buffered() int
+	Passed() int64
+	Progress() float64
+	Behind() (n int64, inBytes bool)
+	Close()
+}
+
+// writer is what a run needs of an output.Output.
+type writer interface {
+	Emit(at position.Position, by *handler.Event, es []handler.Emission)
+	Result(at position.Position, by *handler.Event, partition string, result []byte, isNew bool)
+	Pending() int
+	Bytes() int64
+	Writing() int
+	WaitBelow(ctx context.Context, n int) error
+	Flush(ctx context.Context) error
+	Failed() <-chan struct{}
+	Err() error
+	Close()
+}
+
+// checkpoints is what a run needs of output.Checkpoints.
+type checkpoints interface {
+	Load(ctx context.Context) (output.Checkpoint, error)
+	LoadPartition(ctx context.Context, partition string) (p output.PartitionState, found bool, err error)
+	Save(ctx context.Context, changed []output.PartitionState, root output.Checkpoint) error
+}
+
+// parts make what a run is put together from.
+type parts struct {
+	read  func(context.Context, source.Options) (reader, error)
+	write func(output.Options) writer
+	keep  func(output.CheckpointOptions) checkpoints
+}
+
+var realParts = parts{
+	read: func(ctx context.Context, o source.Options) (reader, error) {
+		r, err := source.Open(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	},
+	write: func(o output.Options) writer { return output.New(o) },
+	keep:  func(o output.CheckpointOptions) checkpoints { return &stored{output.NewCheckpoints(o)} },
+}
+
+type stored struct{ *output.Checkpoints }
+
+func (s *stored) LoadPartition(ctx context.Context, partition string) (output.PartitionState, bool, error) {
+	state, result, err := s.Checkpoints.LoadPartition(ctx, partition)
+	return output.PartitionState{Partition: partition, State: state, Result: result}, state != nil, err
+}

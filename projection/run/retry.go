@@ -1,0 +1,56 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+// pauses are how long is waited before something is tried again that the store refused.
+var pauses = [...]time.Duration{
+	100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
+	1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond, 10 * time.Second,
+	10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second,
+}
+
+// retry does what may fail for a reason of the store that passes: again with
+// growing pauses, and then returns the error.
+func (r *Run) retry(ctx context.Context, do func() error) error {
+	for try := 0; ; try++ {
+		err := do()
+		if err == nil || final(err) || ctx.Err() != nil {
+			return err
+		}
+		if try == len(pauses) {
+			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
+		}
+		r.opts.Logger.Debug("store refused a projection", "projection", r.opts.Name, "attempt", try+1, "error", err)
+		if pause(ctx, pauses[try]) != nil {
+			return err
+		}
+	}
+}
+
+// final says that trying again is of no use.
+func final(err error) bool {
+	var fault *handler.Fault
+	return errors.As(err, &fault) || errors.Is(err, source.ErrEnd) || errors.Is(err, output.ErrRestart) ||
+		errors.Is(err, event.ErrNotAuthorized) || output.IsLost(err)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
