@@ -2,6 +2,7 @@ package projection
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/annalsdb/annals/projection/handler"
 )
@@ -92,4 +93,87 @@ func (s *sourceDefinition) definition() *handler.Definition {
 			DefinesFold: s.Options.DefinesFold, HandlesDeleted: s.Options.HandlesDeletedNotifications, IncludeLinks: s.Options.IncludeLinks,
 		},
 	}
+}
+
+// definition is a projection as it is stored. Other versions read and write it: do not change.
+type definition struct {
+	HandlerType            string            `json:"handlerType"`
+	Query                  string            `json:"query"`
+	Mode                   Mode              `json:"mode"`
+	Enabled                bool              `json:"enabled"`
+	Deleting               bool              `json:"deleting"`
+	Deleted                bool              `json:"deleted"`
+	DeleteEmittedStreams   bool              `json:"deleteEmittedStreams"`
+	DeleteCheckpointStream bool              `json:"deleteCheckpointStream"`
+	DeleteStateStream      bool              `json:"deleteStateStream"`
+	Source                 *sourceDefinition `json:"sourceDefinition"`
+	CheckpointsDisabled    bool              `json:"checkpointsDisabled"`
+	Epoch                  int64             `json:"epoch"`
+	Version                int64             `json:"version"`
+	RunAs                  *runAs            `json:"runAs"`
+	Config
+	SubsystemVersion int `json:"projectionSubsystemVersion"`
+}
+
+// runAs is the identity that a projection runs with.
+type runAs struct {
+	Name  string   `json:"name"`
+	Roles []string `json:"roles"`
+}
+
+func (r *runAs) identity() Identity {
+	if r == nil {
+		return Identity{}
+	}
+	return Identity{Name: r.Name, Roles: r.Roles}
+}
+
+// systemIdentity is that of the system projections.
+var systemIdentity = Identity{Name: "system", Roles: []string{"$admins"}, Operator: true}
+
+// subsystemVersion stands in every definition. Do not change.
+const subsystemVersion = 4
+
+// newDefinition returns the definition of a new projection.
+func newDefinition(c *Creation) definition {
+	d := definition{
+		HandlerType: c.Type, Query: c.Query, Mode: c.Mode, Enabled: c.Enabled, CheckpointsDisabled: c.Mode == Transient || c.Mode == OneTime && !c.Checkpoints,
+		Epoch: -1, Config: DefaultConfig(), SubsystemVersion: subsystemVersion,
+	}
+	if d.HandlerType == "" {
+		d.HandlerType = typeScript
+	}
+	d.EmitEnabled = c.Emit && c.Mode != Transient
+	d.TrackEmittedStreams = c.TrackEmittedStreams && d.EmitEnabled
+	if c.By.Name != "" {
+		d.RunAs = &runAs{c.By.Name, append([]string{}, c.By.Roles...)}
+	}
+	return d
+}
+
+// encode returns the definition as it is stored as a version. With forget that begins an epoch.
+func (d definition) encode(version int64, forget bool) ([]byte, error) {
+	d.Version = version
+	if forget {
+		d.Epoch = version
+	}
+	return json.Marshal(&d)
+}
+
+func decodeDefinition(data []byte) (d definition, err error) {
+	d = definition{Epoch: -1}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, err
+	}
+	switch d.Mode {
+	case Continuous, OneTime:
+		return d, nil
+	}
+	return d, fmt.Errorf("mode %q is not known", d.Mode)
+}
+
+// emitsWithoutCheckpoints reports whether the settings contradict each other: one
+// that emits writes how far it came.
+func (d *definition) emitsWithoutCheckpoints() bool {
+	return d.Mode == OneTime && d.EmitEnabled && d.CheckpointsDisabled
 }

@@ -2,25 +2,107 @@ package projection
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/run"
 	"github.com/annalsdb/annals/stats"
 )
 
-// Options of a Service.
+// Options of a Service. Store and May are needed.
 type Options struct {
+	Store Store
+	// May decides about the right of an identity to read or write a stream
+	// (event.AllStream: the log): nil, event.ErrNotAuthorized, or what kept it from finding out.
+	May    func(ctx context.Context, who Identity, stream string, write bool) error
 	Logger hclog.Logger     // nil: nothing is logged
 	Stats  *stats.Registry  // may be nil
 	Now    func() time.Time // nil: time.Now
+
 	// SystemOnly lets only projections run whose name begins with "$".
 	SystemOnly bool
 	// StartStandard enables the system projections once, when they are loaded first.
-	StartStandard bool
-	QueryExpiry   time.Duration // of transient projections that nobody asks for; 0: 5 minutes
+	StartStandard    bool
+	Threads          int           // projections that handle events at the same time; 0: 3
+	QueryExpiry      time.Duration // of transient projections that nobody asks for; 0: 5 minutes
+	CompileTimeout   time.Duration // of the text of a script; 0: 500 ms
+	ExecutionTimeout time.Duration // of one call of a handler; 0: 250 ms
+	FaultOutOfOrder  bool          // fault where numbers of a stream are missing
+	MaxStateSize     int64         // bytes of state and result of one partition; 0: no bound
+	WriteTimeout     time.Duration // of one write; 0: 10 seconds
+
+	// Compile makes handlers; nil: the function of that name.
+	Compile func(Source) (handler.Handler, error)
+	// Runner begins runs; nil: those of package run.
+	Runner Runner
+}
+
+func (o *Options) ensureDefaults() {
+	or := func(d *time.Duration, otherwise time.Duration) {
+		if *d <= 0 {
+			*d = otherwise
+		}
+	}
+	or(&o.QueryExpiry, 5*time.Minute)
+	or(&o.CompileTimeout, 500*time.Millisecond)
+	or(&o.ExecutionTimeout, 250*time.Millisecond)
+	or(&o.WriteTimeout, 10*time.Second)
+	if o.Threads <= 0 {
+		o.Threads = 3
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.May == nil {
+		o.May = func(context.Context, Identity, string, bool) error { return event.ErrNotAuthorized }
+	}
+	if o.Compile == nil {
+		o.Compile = Compile
+	}
+	if o.Runner == nil {
+		o.Runner = runner{}
+	}
+}
+
+// Run is one projection at work, as package run has it.
+type Run interface {
+	Stop()  // begins to end it, with a checkpoint
+	Abort() // begins to end it
+	Close() // ends it and waits
+	Started() <-chan struct{}
+	Done() <-chan struct{}
+	Figures() run.Figures
+	State(ctx context.Context, partition string) (run.Answer, error)
+	Result(ctx context.Context, partition string) (run.Answer, error)
+}
+
+// Runner begins runs, and answers for projections that do not run.
+type Runner interface {
+	Start(ctx context.Context, o run.Options) Run
+	StoredState(ctx context.Context, o run.Options, partition string) (run.Answer, error)
+	StoredResult(ctx context.Context, o run.Options, partition string) (run.Answer, error)
+}
+
+type runner struct{}
+
+func (runner) Start(ctx context.Context, o run.Options) Run { return run.Start(ctx, o) }
+
+func (runner) StoredState(ctx context.Context, o run.Options, partition string) (run.Answer, error) {
+	return run.StoredState(ctx, o, partition)
+}
+
+func (runner) StoredResult(ctx context.Context, o run.Options, partition string) (run.Answer, error) {
+	return run.StoredResult(ctx, o, partition)
 }
 
 // Service runs all projections while its node leads. Its methods may be called
@@ -29,85 +111,279 @@ type Options struct {
 //
 // Names are those of projections; ErrNotFound says that there is none. Changes
 // return when the deed is done: ErrAborted when another change came first,
-// *Refused when the projection cannot be changed so as it is, and the errors of writing.
+// *Refused when the projection cannot be changed so as it is, and the errors of
+// writing. A deed goes on when the context of who asked for it ends.
 type Service struct {
-	opts Options
-	life sync.Mutex // serialises Start and Stop
+	opts     Options
+	metrics  *metrics
+	standard atomic.Bool // the system projections were enabled
+
+	life sync.Mutex // serialises Start, Stop and Restart; guards ctx
+	ctx  context.Context
+	term atomic.Pointer[term]
 }
 
 // New returns a service that is not started.
-func New(o Options) *Service { return &Service{opts: o} }
+func New(o Options) *Service {
+	o.ensureDefaults()
+	s := &Service{opts: o}
+	s.metrics = newMetrics(o.Stats, s)
+	return s
+}
 
 // Start begins to load the projections and run them, and returns at once. It does
 // nothing when the service is started. The end of ctx ends what was started, as
 // Stop does.
-func (s *Service) Start(ctx context.Context) {}
+func (s *Service) Start(ctx context.Context) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.term.Load() != nil {
+		return
+	}
+	s.ctx = ctx
+	t := newTerm(ctx, s.opts, s.metrics)
+	s.term.Store(t)
+	t.work.Go(func() { t.life(&s.standard) })
+}
 
 // Stop ends all projections without a word to the store, and waits for all
 // goroutines. The service can be started again.
-func (s *Service) Stop() {}
-
-// Running reports whether the projections are loaded and run on this node.
-func (s *Service) Running() bool { return false }
+func (s *Service) Stop() {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if t := s.term.Load(); t != nil {
+		t.stop()
+		s.term.Store(nil)
+	}
+}
 
 // Restart begins to load all projections again, as if the node began to lead. A
 // service that is not running, or restarts already, is *BadInput.
-func (s *Service) Restart(ctx context.Context) error { return event.ErrNotReady }
+func (s *Service) Restart(context.Context) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	before, err := s.running()
+	if err != nil {
+		return &BadInput{"Projections are not running, or are being restarted."}
+	}
+	t := newTerm(s.ctx, s.opts, s.metrics)
+	s.term.Store(t)
+	t.work.Go(func() {
+		before.stop()
+		t.life(&s.standard)
+	})
+	return nil
+}
+
+// Running reports whether the projections are loaded and run on this node.
+func (s *Service) Running() bool {
+	_, err := s.running()
+	return err == nil
+}
+
+// running returns the term if its projections are loaded.
+func (s *Service) running() (*term, error) {
+	t := s.term.Load()
+	if t == nil || !t.ready.Load() || t.ctx.Err() != nil {
+		return nil, event.ErrNotReady
+	}
+	return t, nil
+}
+
+func (s *Service) find(name string) (*projection, error) {
+	t, err := s.running()
+	if err != nil {
+		return nil, err
+	}
+	return t.find(name)
+}
 
 // Create makes a projection and returns its name, when it runs, has faulted, or
 // is stopped if it is not enabled. Errors are *BadInput, *Exists,
 // event.ErrNotAuthorized and those of writing.
 func (s *Service) Create(ctx context.Context, c Creation) (name string, err error) {
-	return "", event.ErrNotReady
+	t, err := s.running()
+	if err != nil {
+		return "", err
+	}
+	if c.Mode != Transient && !c.By.Operator {
+		return "", event.ErrNotAuthorized
+	}
+	if strings.TrimSpace(c.Name) == "" {
+		if c.Mode == Continuous {
+			return "", &BadInput{"Projection name is required"}
+		}
+		c.Name = uuid.NewString()
+	}
+	switch {
+	case c.Mode == OneTime && c.Emit && !c.Checkpoints:
+		return "", errEmitWithoutCheckpoints
+	case len(definitionStream(c.Name))+len(longestSuffix) > event.MaxNameBytes, len(c.Query) > maxQuery:
+		return "", event.ErrTooLarge
+	case c.Name == listName:
+		return "", &Exists{c.Name}
+	}
+	d := newDefinition(&c)
+	p := newProjection(t, c.Name, d)
+	if err := t.add(p, true); err != nil {
+		return "", err
+	}
+	ready := t.examine(c.Name, &d)
+	defer ready.close()
+	return c.Name, p.ask(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, ready) }, 0)
+}
+
+// maxQuery is the longest text of a projection: its definition has to fit into an event.
+const maxQuery = event.MaxEventBytes / 2
+
+var errEmitWithoutCheckpoints = &BadInput{"Emit requires checkpoints"}
+
+// change asks a projection for a change that the user may make.
+func (s *Service) change(ctx context.Context, name string, by Identity, patience time.Duration, make func(p *projection) (*change, error)) error {
+	p, err := s.find(name)
+	if err != nil {
+		return err
+	}
+	if !by.Operator && p.mode() != Transient {
+		return event.ErrNotAuthorized
+	}
+	p.touch()
+	c, err := make(p)
+	if err != nil {
+		return err
+	}
+	defer c.ready.close()
+	return p.ask(ctx, func(m *machine, who ticket) []effect {
+		c.ticket = who
+		return m.command(c)
+	}, patience)
 }
 
 // Command enables, disables, resets or aborts a projection.
 func (s *Service) Command(ctx context.Context, name string, c Command, by Identity) error {
-	return event.ErrNotReady
+	return s.change(ctx, name, by, 0, func(*projection) (*change, error) {
+		switch c {
+		case Enable:
+			return &change{kind: enable, edit: func(d *definition) { d.Enabled = true }}, nil
+		case Disable:
+			return &change{kind: disable, edit: func(d *definition) { d.Enabled = false }}, nil
+		case Abort:
+			return &change{kind: abort, edit: func(d *definition) { d.Enabled = false }}, nil
+		}
+		return &change{kind: reset}, nil
+	})
 }
 
 // UpdateQuery replaces the text of a projection, and with emit not nil whether it may emit.
 func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *bool, by Identity) error {
-	return event.ErrNotReady
+	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
+		if len(query) > maxQuery {
+			return nil, event.ErrTooLarge
+		}
+		d := p.asStored()
+		edit := func(d *definition) {
+			d.Query = query
+			if emit != nil && d.Mode != Transient {
+				d.EmitEnabled = *emit
+			}
+		}
+		if edit(&d); d.emitsWithoutCheckpoints() {
+			return nil, errEmitWithoutCheckpoints
+		}
+		ready := p.t.examine(name, &d)
+		return &change{kind: setQuery, ready: ready, edit: func(to *definition) {
+			edit(to)
+			to.Source = d.Source
+		}}, nil
+	})
 }
 
 // Config returns the settings of a projection.
-func (s *Service) Config(name string) (Config, error) { return Config{}, event.ErrNotReady }
+func (s *Service) Config(name string) (Config, error) {
+	p, err := s.find(name)
+	if err != nil {
+		return Config{}, err
+	}
+	return p.asStored().Config, nil
+}
 
 // SetConfig replaces the settings of a projection, which hold from its next start.
 func (s *Service) SetConfig(ctx context.Context, name string, c Config, by Identity) error {
-	return event.ErrNotReady
+	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
+		if err := c.validate(); err != nil {
+			return nil, err
+		}
+		d := p.asStored()
+		if d.Config = c; d.emitsWithoutCheckpoints() {
+			return nil, errEmitWithoutCheckpoints
+		}
+		return &change{kind: setConfig, edit: func(d *definition) { d.Config = c }}, nil
+	})
 }
 
-// Delete removes a projection.
+// patience is how long a deletion waits for streams to be deleted. What is left is done behind.
+const patience = 5 * time.Second
+
+// Delete removes a projection. From then on it is not found; its name is free once its streams are gone.
 func (s *Service) Delete(ctx context.Context, name string, o DeleteOptions, by Identity) error {
-	return event.ErrNotReady
+	return s.change(ctx, name, by, patience, func(p *projection) (*change, error) {
+		if isStandard(name) {
+			return nil, &Refused{"We currently don't allow for the deletion of System Projections."}
+		}
+		return &change{kind: remove, edit: func(d *definition) {
+			d.Deleting = true
+			d.DeleteStateStream, d.DeleteCheckpointStream, d.DeleteEmittedStreams = o.StateStream, o.CheckpointStream, o.EmittedStreams
+		}}, nil
+	})
 }
 
 // Statistics returns what is known of a projection.
 func (s *Service) Statistics(name string) (Statistics, error) {
-	return Statistics{}, event.ErrNotReady
+	p, err := s.find(name)
+	if err != nil {
+		return Statistics{}, err
+	}
+	return p.statistics(), nil
 }
 
 // List returns what is known of projections, in the order of their creation.
-func (s *Service) List(k Kinds) ([]Statistics, error) { return nil, event.ErrNotReady }
+func (s *Service) List(k Kinds) ([]Statistics, error) {
+	t, err := s.running()
+	if err != nil {
+		return nil, err
+	}
+	list := []Statistics{}
+	for _, p := range t.projections() {
+		if k.has(p.mode()) && !p.isHidden() {
+			list = append(list, p.statistics())
+		}
+	}
+	return list, nil
+}
 
 // State returns the state of a partition; empty: of the root.
 func (s *Service) State(ctx context.Context, name, partition string) (Content, error) {
-	return Content{}, event.ErrNotReady
+	p, err := s.find(name)
+	if err != nil {
+		return Content{}, err
+	}
+	return p.content(ctx, partition, Run.State, s.opts.Runner.StoredState)
 }
 
 // Result returns the result of a partition, as State does.
 func (s *Service) Result(ctx context.Context, name, partition string) (Content, error) {
-	return Content{}, event.ErrNotReady
+	p, err := s.find(name)
+	if err != nil {
+		return Content{}, err
+	}
+	return p.content(ctx, partition, Run.Result, s.opts.Runner.StoredResult)
 }
 
 // Query returns the text of a projection and what comes of it.
-func (s *Service) Query(name string) (Query, error) { return Query{}, event.ErrNotReady }
-
-// ReadEvents reads what the definition selects that is asked for, without
-// running a projection. The request is the JSON that the console's debugger sends.
-// Errors are *BadInput, event.ErrNotAuthorized and those of reading.
-func (s *Service) ReadEvents(ctx context.Context, request []byte, by Identity) (SourcePage, error) {
-	return SourcePage{}, event.ErrNotReady
+func (s *Service) Query(name string) (Query, error) {
+	p, err := s.find(name)
+	if err != nil {
+		return Query{}, err
+	}
+	return p.query(), nil
 }

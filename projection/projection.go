@@ -1,0 +1,429 @@
+package projection
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/run"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+// projection is one of the set: its machine, and what does as the machine says.
+//
+// What happens is put into the inbox, and one goroutine, which lives only while
+// there is something in it, hands it to the machine and does the effects, one
+// after the other. What takes time goes on in goroutines of its own, which put
+// into the inbox what came of it.
+type projection struct {
+	t        *term
+	name     string
+	accessed atomic.Int64 // when somebody asked for it last, nanoseconds since 1970
+
+	mu       sync.Mutex // guards what follows; not held while anything waits
+	m        machine
+	id       int64 // number of its creation; -1: it has none
+	last     int64 // number of the last event of its definition stream, -1: none
+	inbox    []func(m *machine) []effect
+	draining bool
+	closed   bool // nothing happens any more
+	hidden   bool // it is deleted for all who ask
+	tickets  map[ticket]chan error
+	issued   ticket
+
+	run        Run // may be nil
+	handler    handler.Handler
+	definition *handler.Definition // nil: it is not prepared
+	stored     position.Position   // that a projection stopped at which has not run since it was loaded
+	faults     int64
+	release    func() // lets the next one be prepared; may be nil
+}
+
+func newProjection(t *term, name string, d definition) *projection {
+	p := &projection{t: t, name: name, id: -1, last: -1, tickets: map[ticket]chan error{}}
+	p.m.def, p.m.version = d, -1
+	p.m.allowed = !t.opts.SystemOnly || event.IsSystemStream(name)
+	p.touch()
+	return p
+}
+
+func (p *projection) touch() { p.accessed.Store(p.t.opts.Now().UnixNano()) }
+
+func (p *projection) releaseLocked() {
+	if p.release != nil {
+		p.release()
+		p.release = nil
+	}
+}
+
+// push puts something that happened into the inbox. It returns false when nothing happens any more.
+func (p *projection) push(what func(m *machine) []effect) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pushLocked(what)
+}
+
+func (p *projection) pushLocked(what func(m *machine) []effect) bool {
+	if p.closed {
+		return false
+	}
+	p.inbox = append(p.inbox, what)
+	if !p.draining {
+		p.draining = true
+		p.t.work.Go(p.drain)
+	}
+	return true
+}
+
+func (p *projection) drain() {
+	for {
+		p.mu.Lock()
+		if p.closed || len(p.inbox) == 0 {
+			p.inbox, p.draining = nil, false
+			if p.closed {
+				p.dismissLocked()
+			}
+			p.mu.Unlock()
+			return
+		}
+		what := p.inbox[0]
+		p.inbox = p.inbox[1:]
+		effects := what(&p.m)
+		p.mu.Unlock()
+		for _, e := range effects {
+			p.do(e)
+		}
+	}
+}
+
+// close makes that nothing happens any more.
+func (p *projection) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if !p.draining {
+		p.dismissLocked()
+	}
+}
+
+// dismissLocked answers who waits still.
+func (p *projection) dismissLocked() {
+	err := ErrNotFound
+	if p.t.ctx.Err() != nil {
+		err = event.ErrOutcomeUnknown
+	}
+	for t, done := range p.tickets {
+		done <- err
+		delete(p.tickets, t)
+	}
+	p.releaseLocked()
+}
+
+// ask hands a command to the machine and waits until it is done. Of a deletion
+// it does not wait for the last stream to be gone.
+func (p *projection) ask(ctx context.Context, what func(m *machine, t ticket) []effect, patience time.Duration) error {
+	done := make(chan error, 1)
+	p.mu.Lock()
+	p.issued++
+	t := p.issued
+	p.tickets[t] = done
+	if !p.pushLocked(func(m *machine) []effect { return what(m, t) }) {
+		p.dismissLocked()
+	}
+	p.mu.Unlock()
+
+	var late <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-late:
+			if p.hide() {
+				return nil
+			}
+			late = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// hide makes a projection not found whose deletion is stored.
+func (p *projection) hide() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hidden = p.hidden || p.m.status == deleting && p.m.def.Deleting
+	return p.hidden
+}
+
+// settle answers a ticket.
+func (p *projection) settle(t ticket, err error) {
+	p.mu.Lock()
+	done := p.tickets[t]
+	delete(p.tickets, t)
+	p.mu.Unlock()
+	if done != nil {
+		done <- err
+	}
+}
+
+// do does an effect. It does not wait for anything but a run that has ended.
+func (p *projection) do(e effect) {
+	switch e.kind {
+	case doReply:
+		p.settle(e.ticket, e.err)
+	case doRegister:
+		p.t.work.Go(p.register)
+	case doStore:
+		p.t.work.Go(func() { p.store(e.change) })
+	case doPrepare, doRetry:
+		p.t.work.Go(func() { p.prepare(e) })
+	case doStart:
+		p.start(e.gen)
+	case doLoadStopped:
+		p.mu.Lock()
+		h := p.handler
+		p.handler = nil
+		p.mu.Unlock()
+		p.t.work.Go(func() { p.loadStopped(e.gen, h) })
+	case doStop:
+		if r := p.current(); r != nil {
+			r.Stop()
+		}
+	case doAbort:
+		if r := p.current(); r != nil {
+			r.Abort()
+		}
+	case doDrop:
+		p.drop()
+	case doRemove:
+		p.t.work.Go(p.remove)
+	case doForget:
+		p.t.forget(p)
+		p.drop()
+	}
+}
+
+func (p *projection) current() Run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+// drop lets go of the run, which has ended.
+func (p *projection) drop() {
+	p.mu.Lock()
+	r := p.run
+	p.run = nil
+	p.mu.Unlock()
+	if r != nil {
+		r.Close()
+	}
+}
+
+func (p *projection) register() {
+	id, err := p.t.register(p.name)
+	p.push(func(m *machine) []effect {
+		if err == nil {
+			p.id = id
+		}
+		return m.registered(err)
+	})
+}
+
+func (p *projection) store(c *change) {
+	p.mu.Lock()
+	last := p.last
+	p.mu.Unlock()
+	number, err := p.t.storeDefinition(p.name, c.def, c.forget, last)
+	p.push(func(m *machine) []effect {
+		if err != nil {
+			return m.notStored(err)
+		}
+		p.last = number
+		return m.stored(number)
+	})
+}
+
+func (p *projection) prepare(e effect) {
+	if e.kind == doRetry && !(&pauser{failures: 4}).pause(p.t.ctx) {
+		return
+	}
+	var h handler.Handler
+	if e.change != nil {
+		h = e.change.ready.take()
+	}
+	var err error
+	if h == nil {
+		p.mu.Lock()
+		d := p.m.def
+		p.mu.Unlock()
+		h, err = p.t.compile(p.name, &d)
+	}
+	pushed := p.push(func(m *machine) []effect {
+		p.releaseLocked()
+		if err != nil {
+			if e.gen == m.gen {
+				p.definition = nil
+			}
+			return m.unprepared(e.gen, err.Error())
+		}
+		effects := m.prepared(e.gen)
+		if effects == nil {
+			h.Close()
+			return nil
+		}
+		p.handler, p.definition = h, h.Definition()
+		return effects
+	})
+	if !pushed && h != nil {
+		h.Close()
+	}
+}
+
+// options are those of a run. The caller holds mu.
+func (p *projection) options(h handler.Handler) run.Options {
+	d, o := &p.m.def, &p.t.opts
+	def, who := *d, d.RunAs.identity()
+	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
+	return run.Options{
+		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Handler: h,
+		Config: run.Config{
+			EmitEnabled: d.EmitEnabled && d.Mode != Transient, TrackEmittedStreams: d.TrackEmittedStreams, Checkpoints: !d.CheckpointsDisabled,
+			CheckpointAfter: milliseconds(d.CheckpointAfterMs), CheckpointHandledThreshold: int(d.CheckpointHandledThreshold),
+			CheckpointUnhandledBytesThreshold: d.CheckpointUnhandledBytesThreshold, PendingEventsThreshold: int(d.PendingEventsThreshold),
+			MaxWriteBatchLength: int(d.MaxWriteBatchLength), MaxAllowedWritesInFlight: int(d.MaxAllowedWritesInFlight),
+		},
+		Again:           func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
+		MayRead:         func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
+		MayWrite:        func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, true) },
+		FaultOutOfOrder: o.FaultOutOfOrder, MaxStateSize: o.MaxStateSize, Logger: o.Logger.With("projection", p.name), Now: o.Now,
+	}
+}
+
+// version is what the projection writes with. The caller holds mu.
+func (p *projection) version() position.Version {
+	return position.Version{Projection: p.id, Epoch: p.m.def.Epoch, Version: p.m.version}
+}
+
+// start begins a run in place of the one that has ended.
+func (p *projection) start(gen int) {
+	p.drop()
+	p.mu.Lock()
+	o := p.options(p.handler)
+	p.handler = nil
+	p.mu.Unlock()
+	r := p.t.opts.Runner.Start(p.t.ctx, o)
+	p.mu.Lock()
+	p.run = r
+	p.mu.Unlock()
+	p.t.work.Go(func() { p.watch(r, gen) })
+}
+
+// watch tells the machine of what a run does.
+func (p *projection) watch(r Run, gen int) {
+	select {
+	case <-r.Started():
+		if r.Figures().Ending == run.Unfinished {
+			p.push(func(m *machine) []effect { return m.started(gen) })
+		}
+	case <-p.t.ctx.Done():
+	}
+	<-r.Done()
+	f := r.Figures()
+	p.push(func(m *machine) []effect {
+		if f.Ending == run.Faulted {
+			p.faults++
+		}
+		return m.ended(f.Ending, f.Reason)
+	})
+}
+
+// loadStopped looks how far a projection came that is not to run.
+func (p *projection) loadStopped(gen int, h handler.Handler) {
+	defer h.Close()
+	p.mu.Lock()
+	o := p.options(h)
+	p.mu.Unlock()
+	at, reason := source.Zero(h.Definition()), ""
+	if o.Mode == run.Continuous {
+		answer, err := p.t.opts.Runner.StoredState(p.t.ctx, o, "")
+		switch {
+		case p.t.ctx.Err() != nil:
+			return
+		case err != nil:
+			reason = err.Error()
+		case answer.Position != nil:
+			at = *answer.Position
+		}
+	}
+	p.push(func(m *machine) []effect {
+		if gen == m.gen {
+			p.stored = at
+		}
+		return m.stoppedLoaded(gen, reason)
+	})
+}
+
+// remove deletes what is stored of the projection, however often it has to try.
+func (p *projection) remove() {
+	var pause pauser
+	for {
+		err := p.tryRemove()
+		switch {
+		case p.t.ctx.Err() != nil:
+			return
+		case err == nil:
+			p.push(func(m *machine) []effect { return m.removed() })
+			return
+		case pause.failures == 0:
+			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, "error", err)
+		}
+		if !pause.pause(p.t.ctx) {
+			return
+		}
+	}
+}
+
+func (p *projection) tryRemove() error {
+	p.mu.Lock()
+	d, version, id, last := p.m.def, p.version(), p.id, p.last
+	p.mu.Unlock()
+	if version.Version >= 0 {
+		streams := output.Streams{Projection: p.name}
+		if s := d.Source.definition(); s != nil {
+			streams = output.StreamsOf(p.name, &s.Options)
+		}
+		err := output.DeleteStreams(p.t.ctx, output.Deletion{
+			Store: p.t.opts.Store, Streams: streams, Version: version, Logger: p.t.opts.Logger,
+			Checkpoints: d.DeleteCheckpointStream, Emitted: d.DeleteEmittedStreams && d.EmitEnabled, Results: d.DeleteStateStream,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if id < 0 { // Nothing else of it is stored.
+		return nil
+	}
+	if version.Version >= 0 {
+		d.Deleted, d.Enabled = true, false
+		number, err := p.t.storeDefinition(p.name, d, false, last)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.last = number
+		p.mu.Unlock()
+	}
+	return p.t.unregister(p.name)
+}

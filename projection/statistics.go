@@ -1,0 +1,135 @@
+package projection
+
+import (
+	"context"
+
+	"github.com/annalsdb/annals/projection/output"
+	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/run"
+	"github.com/annalsdb/annals/projection/source"
+)
+
+func (p *projection) mode() Mode {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.m.def.Mode
+}
+
+func (p *projection) isHidden() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hidden
+}
+
+// asStored returns the definition as it is stored.
+func (p *projection) asStored() definition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.m.def
+}
+
+// figuresLocked returns what its run, or what stands for it, tells.
+func (p *projection) figuresLocked() run.Figures {
+	switch {
+	case p.m.run == storedRun:
+		f := run.Figures{Status: "Stopped", Progress: -1}
+		if p.m.status == loadingStopped {
+			f.Status = "LoadStateRequested"
+		}
+		if p.definition != nil && p.stored.String() != source.Zero(p.definition).String() {
+			f.Position, f.Checkpoint = &p.stored, &p.stored
+		}
+		return f
+	case p.m.run == noRun || p.run == nil:
+		return run.Figures{Status: "Initial", Progress: -1}
+	}
+	return p.run.Figures()
+}
+
+func (p *projection) statistics() Statistics {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.figuresLocked()
+	s := Statistics{
+		Name: p.name, Mode: p.m.def.Mode, Status: p.m.text(f.Status), StateReason: p.m.reason,
+		Version: p.m.version, Epoch: p.m.def.Epoch, Position: textOf(f.Position), LastCheckpoint: textOf(f.Checkpoint),
+		CheckpointStatus: f.CheckpointStatus, Progress: f.Progress, Processed: f.Processed, ProcessingMs: f.ProcessingTime.Milliseconds(),
+		PartitionsCached: f.PartitionsCached, Buffered: f.Buffered, ReadsInProgress: f.ReadsInProgress, WritesInProgress: f.WritesInProgress,
+		PendingBefore: f.PendingBefore, PendingAfter: f.PendingAfter,
+	}
+	if s.StateReason == "" {
+		s.StateReason = f.Reason
+	}
+	if p.m.status == faulted && p.m.run == noRun {
+		s.Version, s.Epoch = -1, -1
+	}
+	if p.definition != nil {
+		s.ResultStream = p.definition.ResultStream
+	}
+	return s
+}
+
+func textOf(at *position.Position) string {
+	if at == nil {
+		return ""
+	}
+	return at.String()
+}
+
+// content asks the run, or the checkpoint if there was none, for a state or a result.
+func (p *projection) content(ctx context.Context, partition string,
+	ask func(r Run, ctx context.Context, partition string) (run.Answer, error),
+	askStored func(ctx context.Context, o run.Options, partition string) (run.Answer, error)) (Content, error) {
+	p.touch()
+	p.mu.Lock()
+	r, how, tells := p.run, p.m.run, p.m.tellsPosition()
+	o, d, at := p.options(nil), p.m.def, p.stored
+	p.mu.Unlock()
+	var a run.Answer
+	var err error
+	switch {
+	case how == storedRun:
+		if o.Mode != run.Continuous { // Nothing is kept of it.
+			a.Position = &at
+			break
+		}
+		h, fault := p.t.compile(p.name, &d)
+		if fault != nil { // It was compiled before, so that this is the time that it takes.
+			return Content{}, fault
+		}
+		defer h.Close()
+		o.Handler = h
+		if a, err = askStored(ctx, o, partition); err == nil && a.Position == nil {
+			a.Position = &at
+		}
+	case how != noRun && r != nil:
+		a, err = ask(r, ctx, partition)
+	}
+	if err != nil {
+		return Content{}, err
+	}
+	if !tells {
+		a.Position = nil
+	}
+	return Content{Text: a.Text, Position: a.Position}, nil
+}
+
+func (p *projection) query() Query {
+	p.touch()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := &p.m.def
+	q := Query{
+		Name: p.name, Text: d.Query, Mode: d.Mode, EmitEnabled: d.EmitEnabled, TrackEmittedStreams: d.TrackEmittedStreams,
+		CheckpointsEnabled: !d.CheckpointsDisabled, Definition: p.definition,
+	}
+	streams := output.Streams{Projection: p.name}
+	if q.Definition == nil && !(p.m.status == faulted && p.m.run == noRun) { // It is not prepared yet.
+		q.Definition = d.Source.definition()
+	}
+	if q.Definition != nil {
+		streams = output.StreamsOf(p.name, &q.Definition.Options)
+	}
+	q.ResultStream = streams.Result()
+	return q
+}

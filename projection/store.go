@@ -1,0 +1,119 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/run"
+)
+
+// Store is the database as projections see it.
+type Store = run.Store
+
+func newID() event.ID { return event.ID(uuid.New()) }
+
+// Pauses between tries, which double.
+const (
+	pauseMin = 50 * time.Millisecond
+	pauseMax = 5 * time.Second
+)
+
+type pauser struct{ failures uint }
+
+// pause returns false when the context ends first.
+func (p *pauser) pause(ctx context.Context) bool {
+	timer := time.NewTimer(min(pauseMax, pauseMin<<min(p.failures, 10)))
+	p.failures++
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// isUnknown reports whether a write with that error may have been done.
+func isUnknown(err error) bool {
+	return errors.Is(err, event.ErrOutcomeUnknown) || errors.Is(err, event.ErrWriteTimeout) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// write does w and returns when it is known what came of it, for as long as the
+// term goes on. The ids of its events make a second try harmless.
+func (t *term) write(w *event.Write) (event.Written, error) {
+	var p pauser
+	for isOpen := false; ; {
+		ctx, cancel := context.WithTimeout(t.ctx, t.opts.WriteTimeout)
+		written, err := t.opts.Store.Write(ctx, w)
+		cancel()
+		var other *event.WrongExpectedVersion
+		switch {
+		case err == nil:
+			return written, nil
+		case t.ctx.Err() != nil:
+			return written, errors.Join(event.ErrOutcomeUnknown, err)
+		case isUnknown(err):
+			if !isOpen {
+				t.opts.Logger.Warn("it is not known whether a change of a projection was stored, it is tried again", "stream", w.Stream, "error", err)
+			}
+			isOpen = true
+		case !isOpen, errors.As(err, &other), errors.Is(err, event.ErrStreamDeleted):
+			return written, err
+		}
+		if !p.pause(t.ctx) {
+			return written, event.ErrOutcomeUnknown
+		}
+	}
+}
+
+func appended(stream string, expected int64, eventType string, isJSON bool, data []byte) *event.Write {
+	e := event.Proposed{ID: newID(), Type: eventType, Data: data}
+	if isJSON {
+		e.Flags = event.FlagJSON
+	}
+	return &event.Write{Stream: stream, ExpectedVersion: expected, Events: []event.Proposed{e}}
+}
+
+// register stores the creation of a projection and returns its id.
+func (t *term) register(name string) (int64, error) {
+	written, err := t.write(appended(listStream, event.AnyVersion, typeCreated, false, []byte(name)))
+	return written.First, err
+}
+
+// unregister stores that a projection is gone.
+func (t *term) unregister(name string) error {
+	_, err := t.write(appended(listStream, event.AnyVersion, typeDeleted, false, []byte(name)))
+	return err
+}
+
+// storeDefinition stores a definition behind the event last of its stream, which
+// is -1 without one, and returns its number. Should somebody else have written to
+// the stream, it goes behind that.
+func (t *term) storeDefinition(name string, d definition, forget bool, last int64) (int64, error) {
+	stream := definitionStream(name)
+	for {
+		data, err := d.encode(last+1, forget)
+		if err != nil {
+			return 0, err
+		}
+		w := appended(stream, last, typeUpdated, true, data)
+		written, err := t.write(w)
+		var other *event.WrongExpectedVersion
+		if !errors.As(err, &other) {
+			return written.Last, err
+		}
+		info, infoErr := t.opts.Store.StreamInfo(t.ctx, stream)
+		if infoErr != nil || info.Last == last {
+			return 0, errors.Join(err, infoErr)
+		}
+		if r, err := t.opts.Store.ReadEvent(t.ctx, stream, event.Head, false); err == nil && r.ID == w.Events[0].ID {
+			return r.Number, nil
+		}
+		last = info.Last
+	}
+}
