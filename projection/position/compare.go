@@ -49,7 +49,7 @@ func Compare(a, b Position) (c int, ok bool) {
 
 // CompareMerged is a total order over the positions of one definition: that of
 // Compare where there is one, and else by how many numbers were passed in all,
-// then by the streams in the order of a. The positions that a reader of several
+// then by the first name whose numbers differ. The positions that a reader of several
 // streams goes through are ordered by Compare already.
 func CompareMerged(a, b Position) int {
 	if c, ok := Compare(a, b); ok {
@@ -63,16 +63,18 @@ func CompareMerged(a, b Position) int {
 	if c := cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow), cmp.Compare(len(a.Numbers), len(b.Numbers))); c != 0 {
 		return c
 	}
+	var first string // of the names whose numbers differ
+	c := 0
 	for _, n := range a.Numbers {
 		other, ok := b.Number(n.Name)
 		if !ok {
-			other = -1
+			return strings.Compare(a.String(), b.String())
 		}
-		if c := cmp.Compare(n.Number, other); c != 0 {
-			return c
+		if n.Number != other && (c == 0 || n.Name < first) {
+			first, c = n.Name, cmp.Compare(n.Number, other)
 		}
 	}
-	return strings.Compare(a.String(), b.String())
+	return c
 }
 
 // sum adds up how many numbers were passed.

@@ -3,70 +3,184 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 )
 
-const categoryPrefix = "$ce-"
+const (
+	fillEvents = 1000    // most events that a Fill reads ahead
+	fillBytes  = 4 << 20 // of data and metadata; one event may be larger alone
+)
 
-// streamsOf returns the streams that a definition names.
-func streamsOf(d *handler.Definition) []string {
-	streams := make([]string, 0, len(d.Categories)+len(d.Streams))
-	for _, c := range d.Categories {
-		streams = append(streams, categoryPrefix+c)
-	}
-	return append(streams, d.Streams...)
+// entry is a record that was read: an event for the projection, or, without a
+// Record, one that is passed over.
+type entry struct {
+	handler.Event
+	stream   int   // which; 0 for the log
+	number   int64 // in the stream; for the log the position
+	position int64 // in the log
+	bytes    int64 // of the log that are passed with it
+	recorded int   // where the order has the position behind it, 1 + an index; 0: it has not
 }
 
-var errUnfinished = errors.New("not built yet")
+// input is what is read: the log or streams.
+type input interface {
+	// fill reads into the reader's buffer, which is empty.
+	fill(ctx context.Context) error
+	// passed moves the position behind an entry.
+	passed(e *entry)
+	position() position.Position
+	// extent tells how much was handed on and how much there is, and whether that is all.
+	extent() (done, total int64, isAll bool)
+	close()
+}
 
 // Reader reads the sources of a projection. It belongs to one goroutine.
-type Reader struct{}
+type Reader struct {
+	Options
+	selection
+	in      input
+	limit   int64 // in the log: what begins there or later is not read
+	buffer  []entry
+	at      int // of the next entry in buffer
+	events  int // events among what is left of it
+	bytes   int64
+	isBegun bool
+}
 
-// Open returns a reader that goes on behind a position. It begins with the check
-// of rights; nothing else is read but what the order of several streams needs.
-func Open(ctx context.Context, o Options) (*Reader, error) { return nil, errUnfinished }
+// Open returns a reader that goes on behind a position. It checks the rights, and
+// reads nothing yet. A position of another kind of source is position.ErrOtherSource.
+func Open(ctx context.Context, o Options) (*Reader, error) {
+	r := &Reader{Options: o, selection: newSelection(o.Definition), limit: math.MaxInt64}
+	from, err := position.Convert(o.From, Zero(o.Definition))
+	if err != nil {
+		return nil, err
+	}
+	streams := streamsOf(o.Definition)
+	checked := streams
+	if o.Definition.AllStreams {
+		checked = []string{event.AllStream}
+	}
+	for _, s := range checked {
+		if o.May == nil {
+			break
+		}
+		if err := o.May(ctx, s); errors.Is(err, event.ErrNotAuthorized) {
+			return nil, &NotReadable{Stream: s, Err: err}
+		} else if err != nil {
+			return nil, fmt.Errorf("right to read stream %s: %w", s, err)
+		}
+	}
+	if o.Once {
+		r.limit = o.Store.LogEnd()
+	}
+	if o.Definition.AllStreams {
+		r.in = newLogInput(r, from)
+	} else {
+		r.in = newStreamsInput(r, streams, from)
+	}
+	return r, nil
+}
 
-// Fill reads ahead. It returns when an event is buffered or the position moved
-// over events that are not selected, and waits at the end of the input until one
-// of both is so. It returns ErrEnd at the end of what is read once, a
-// *handler.Fault for numbers that are missing, and errors of the store, after
+// Fill reads ahead if the buffer is empty. It returns when an event is buffered or
+// the position moved over events that are not selected, and waits at the end of
+// the input until one of both is so. It returns ErrEnd at the end of what is read
+// once, a *handler.Fault for numbers that are missing, and errors of the store, after
 // which it can be called again.
-func (r *Reader) Fill(ctx context.Context) error { return errUnfinished }
+func (r *Reader) Fill(ctx context.Context) error {
+	if r.events > 0 {
+		return nil
+	}
+	r.pass()
+	clear(r.buffer)
+	r.buffer, r.at = r.buffer[:0], 0
+	if err := r.in.fill(ctx); err != nil {
+		return err
+	}
+	r.isBegun = true
+	return nil
+}
 
 // Next returns the next event of the buffer; it reads nothing. The event and all
 // that it points to may be used until the next Fill.
-func (r *Reader) Next() (e *handler.Event, ok bool) { return nil, false }
+func (r *Reader) Next() (e *handler.Event, ok bool) {
+	if r.events == 0 {
+		r.pass()
+		return nil, false
+	}
+	for {
+		e := &r.buffer[r.at]
+		r.at++
+		r.in.passed(e)
+		r.bytes += e.bytes
+		if e.Record != nil {
+			r.events--
+			return &e.Event, true
+		}
+	}
+}
+
+// pass moves behind what is left in the buffer, which is not selected.
+func (r *Reader) pass() {
+	for ; r.at < len(r.buffer); r.at++ {
+		r.in.passed(&r.buffer[r.at])
+		r.bytes += r.buffer[r.at].bytes
+	}
+}
+
+// add puts an entry at the end of the buffer. Of a run that is passed over the last counts.
+func (r *Reader) add(e entry) {
+	if e.Record != nil {
+		r.events++
+	} else if n := len(r.buffer); n > 0 {
+		if last := &r.buffer[n-1]; last.Record == nil && last.stream == e.stream && last.recorded == 0 {
+			e.bytes += last.bytes
+			*last = e
+			return
+		}
+	}
+	r.buffer = append(r.buffer, e)
+}
 
 // Position is the position behind the event that Next returned last; once Next
 // found the buffer empty it is behind all that was read.
-func (r *Reader) Position() position.Position { return position.Position{} }
+func (r *Reader) Position() position.Position { return r.in.position() }
 
 // Buffered is how many events Next can return.
-func (r *Reader) Buffered() int { return 0 }
+func (r *Reader) Buffered() int { return r.events }
 
 // Passed is how many bytes of the log were passed since the reader was opened: up
 // to where Position is, also those of events that are not selected.
-func (r *Reader) Passed() int64 { return 0 }
+func (r *Reader) Passed() int64 { return r.bytes }
 
 // Progress is how much of the input was read: -1 before anything was, else
 // percent, 100 when all was.
-func (r *Reader) Progress() float64 { return -1 }
-
-// Behind is about how much is not read yet: bytes of the log (then inBytes is set), or events.
-func (r *Reader) Behind() (n int64, inBytes bool) { return 0, false }
-
-// Close lets go of what is buffered.
-func (r *Reader) Close() {}
-
-// Page reads at most so many events for a look at what a definition selects, and
-// the position from which reading goes on. A page ends before that where the
-// input does, and where its events have become many megabytes.
-func Page(ctx context.Context, o Options, maxEvents int) ([]PageEvent, position.Position, error) {
-	return nil, position.Position{}, errUnfinished
+func (r *Reader) Progress() float64 {
+	if !r.isBegun {
+		return -1
+	}
+	done, total, isAll := r.in.extent()
+	if isAll && r.at == len(r.buffer) || total <= 0 {
+		return 100
+	}
+	return min(100, 100*float64(done)/float64(total))
 }
 
-// StateReason says of a definition what it waits for that only a system projection
-// writes, so that nobody wonders why no event comes; empty: nothing.
-func StateReason(ctx context.Context, s Store, d *handler.Definition) (string, error) { return "", nil }
+// Behind is about how much is not read yet: bytes of the log, or events of streams.
+func (r *Reader) Behind() (n int64, inBytes bool) {
+	done, total, isAll := r.in.extent()
+	if isAll && r.isBegun && r.at == len(r.buffer) {
+		done = total
+	}
+	return max(0, total-done), r.Definition.AllStreams
+}
+
+// Close lets go of what is buffered.
+func (r *Reader) Close() {
+	r.buffer, r.at, r.events = nil, 0, 0
+	r.in.close()
+}

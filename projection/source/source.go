@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
@@ -61,7 +60,6 @@ type Options struct {
 	// May decides about the right to read a stream, event.AllStream for the log; nil: all may be read.
 	// An error that is event.ErrNotAuthorized makes Open return a *NotReadable.
 	May func(ctx context.Context, stream string) error
-	Now func() time.Time
 	// Order is for a projection over several streams that emits; nil: the order is not written.
 	Order *Order
 }

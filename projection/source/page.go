@@ -1,0 +1,77 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+const pageBytes = 16 << 20 // of data and metadata of a page; one event may be larger alone
+
+// Page reads at most so many events for a look at what a definition selects, and
+// the position from which reading goes on. A page ends before that where the
+// input does, and where its events have become many megabytes.
+func Page(ctx context.Context, o Options, maxEvents int) ([]PageEvent, position.Position, error) {
+	o.Once, o.Order = true, nil
+	r, err := Open(ctx, o)
+	if err != nil {
+		return nil, position.Position{}, err
+	}
+	defer r.Close()
+	var events []PageEvent
+	for size := 0; len(events) < maxEvents && size < pageBytes; {
+		if err := r.Fill(ctx); errors.Is(err, ErrEnd) {
+			break
+		} else if err != nil {
+			return nil, position.Position{}, err
+		}
+		for len(events) < maxEvents && size < pageBytes {
+			e, ok := r.Next()
+			if !ok {
+				break
+			}
+			if e.GoneOnly {
+				continue
+			}
+			size += len(e.Data) + len(e.Metadata)
+			events = append(events, PageEvent{Event: *e, Position: r.Position()})
+		}
+	}
+	return events, r.Position(), nil
+}
+
+// systemStreams are what the system projections write, and which of them does.
+var systemStreams = []struct{ prefix, projection string }{
+	{categoryPrefix, "$by_category"},
+	{"$et-", "$by_event_type"},
+	{"$bc-", "$by_correlation_id"},
+	{"$category-", "$stream_by_category"},
+}
+
+// StateReason says of a definition what it waits for that only a system projection
+// writes and that is not there, so that nobody wonders why no event comes; empty: nothing.
+func StateReason(ctx context.Context, s Store, d *handler.Definition) (string, error) {
+	if d.AllStreams {
+		return "", nil
+	}
+	var reasons []string
+	for _, name := range streamsOf(d) {
+		for _, sys := range systemStreams {
+			if !strings.HasPrefix(name, sys.prefix) {
+				continue
+			}
+			info, err := s.StreamInfo(ctx, name)
+			if err != nil {
+				return "", fmt.Errorf("look at stream %s: %w", name, err)
+			}
+			if !info.Exists() {
+				reasons = append(reasons, fmt.Sprintf("Waiting for the stream '%s', which the projection %s writes when it is enabled.", name, sys.projection))
+			}
+		}
+	}
+	return strings.Join(reasons, " "), nil
+}

@@ -1,0 +1,161 @@
+package source
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/projection/handler"
+)
+
+const (
+	categoryPrefix = "$ce-"
+
+	// Names in the metadata of the links of a category: the stream that the link was
+	// made for, and that the link tells the stream's deletion.
+	nameOriginal = "$o"
+	nameDeleted  = "$deleted"
+)
+
+// streamsOf returns the streams that a definition names, each once.
+func streamsOf(d *handler.Definition) []string {
+	streams := make([]string, 0, len(d.Categories)+len(d.Streams))
+	seen := make(map[string]bool, cap(streams))
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			streams = append(streams, name)
+		}
+	}
+	for _, c := range d.Categories {
+		add(categoryPrefix + c)
+	}
+	for _, s := range d.Streams {
+		add(s)
+	}
+	return streams
+}
+
+// selection decides which events are for a definition.
+type selection struct {
+	all      bool // no named types
+	one      string
+	types    map[string]bool // nil when there is at most one
+	links    bool            // unresolved links of the log too
+	deleted  bool            // deletions are told
+	tombs    bool            // $streamDeleted is named
+	category bool
+}
+
+func newSelection(d *handler.Definition) selection {
+	s := selection{
+		all: d.AllEvents || len(d.Events) == 0, links: d.IncludeLinks,
+		deleted: d.HandlesDeleted, category: len(d.Categories) > 0,
+	}
+	if s.all {
+		return s
+	}
+	if len(d.Events) == 1 {
+		s.one = d.Events[0]
+	} else {
+		s.types = make(map[string]bool, len(d.Events))
+		for _, e := range d.Events {
+			s.types[e] = true
+		}
+	}
+	s.tombs = s.wants(event.TypeStreamDeleted)
+	return s
+}
+
+// wants reports whether events of a type are selected.
+func (s *selection) wants(eventType string) bool {
+	return s.all || s.types == nil && eventType == s.one || s.types != nil && s.types[eventType]
+}
+
+// inLog is the filter of a read of the log.
+func (s *selection) inLog(stream, eventType string) bool {
+	if strings.HasPrefix(stream, "$") {
+		if !ofOrdinary(stream) {
+			return false
+		}
+		return s.all || s.deleted && eventType == event.TypeMetadata
+	}
+	switch eventType {
+	case event.TypeLink:
+		return s.links && s.wants(eventType)
+	case event.TypeStreamDeleted:
+		return s.deleted || s.wants(eventType)
+	}
+	return s.wants(eventType)
+}
+
+// ofOrdinary reports whether a stream is the metadata stream of one that is no system stream.
+func ofOrdinary(stream string) bool {
+	return len(stream) > 2 && stream[1] == '$' && stream[2] != '$'
+}
+
+// fromLog makes an event of a record of the log. It is not ok when the record was
+// only looked at because it could have told a deletion.
+func (s *selection) fromLog(e *handler.Event, r *event.Record) (ok bool) {
+	*e = handler.Event{Record: r}
+	if !s.deleted {
+		return true
+	}
+	switch {
+	case r.Type == event.TypeStreamDeleted:
+		e.Gone, e.GoneOnly = r.Stream, !s.tombs
+	case event.IsMetaStream(r.Stream):
+		if r.Type == event.TypeMetadata {
+			if m := event.ParseMetadata(r.Data); m.SoftDeleted() {
+				e.Gone, e.GoneOnly = event.OriginalOf(r.Stream), !s.all
+			}
+		}
+		return s.all || e.Gone != ""
+	}
+	return true
+}
+
+// fromStream makes an event of an event of a stream whose links are resolved. It
+// is not ok when the event is passed over.
+func (s *selection) fromStream(e *handler.Event, r *event.Resolved, category string) (ok bool) {
+	if s.category {
+		if r.Type != event.TypeLink {
+			return false
+		}
+		if gone, tells := deletionOf(&r.Record); tells {
+			*e = handler.Event{Record: &r.Record, Link: &r.Record, Category: category, Gone: gone, GoneOnly: true}
+			return s.deleted && gone != ""
+		}
+		if r.Target == nil {
+			return false
+		}
+	}
+	if r.Link == event.LinkDead {
+		return false
+	}
+	*e = handler.Event{Record: r.Event(), Category: category}
+	if r.Target != nil {
+		e.Link = &r.Record
+	}
+	return s.wants(e.Type)
+}
+
+// deletionOf tells whether a link of a category tells that a stream was deleted, and which.
+func deletionOf(link *event.Record) (stream string, tells bool) {
+	if !bytes.Contains(link.Metadata, []byte(`"`+nameDeleted+`"`)) {
+		return "", false
+	}
+	m := jsontext.ObjectAt(link.Metadata, jsontext.Space(link.Metadata, 0))
+	for m.Next() {
+		switch string(m.Name) {
+		case `"` + nameDeleted + `"`:
+			tells = true
+		case `"` + nameOriginal + `"`:
+			if m.Kind == jsontext.String {
+				stream = string(jsontext.Unquote(nil, m.Value))
+			}
+		}
+	}
+	return stream, tells
+}
