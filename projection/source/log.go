@@ -10,10 +10,6 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// scanRecords bounds the records that one read of the log looks at, so that a
-// reader that selects little can still be stopped and tells how far it is.
-const scanRecords = 20_000
-
 // logInput reads the log.
 type logInput struct {
 	r       *Reader
@@ -27,7 +23,7 @@ type logInput struct {
 }
 
 func newLogInput(r *Reader, from position.Position) *logInput {
-	in := &logInput{r: r, at: from, newest: -1, count: fillEvents}
+	in := &logInput{r: r, at: from, newest: -1, count: r.max.events}
 	// A position (c, -1) is before the record at c, and (c, c) behind it. There is
 	// no knowing where the next one begins, so the read begins with it.
 	in.next = max(0, from.Commit)
@@ -46,7 +42,7 @@ func (in *logInput) fill(ctx context.Context) error {
 			return ErrEnd
 		}
 		page, err := r.Store.ReadAll(ctx, event.AllRead{
-			From: in.next, Count: in.count, Filter: r.inLog, MaxScan: scanRecords, MaxPayload: fillBytes,
+			From: in.next, Count: in.count, Filter: r.inLog, MaxScan: r.max.records, MaxPayload: r.max.bytes,
 		})
 		if err != nil {
 			return err
@@ -54,6 +50,7 @@ func (in *logInput) fill(ctx context.Context) error {
 		if err := in.take(ctx, &page); err != nil {
 			return err
 		}
+		r.isBegun = true
 		if len(r.buffer) > 0 {
 			return nil
 		}
@@ -86,7 +83,7 @@ func (in *logInput) take(ctx context.Context, page *event.AllPage) error {
 		if rec.Bare {
 			if len(r.buffer) > 0 { // It begins the next page: what is buffered stays small.
 				newest, next, page.More = -1, rec.Position, true
-				in.count = max(2*i, 8)
+				in.count = max(2*i, 1)
 				break
 			}
 			if err := r.Store.ReadPayload(ctx, rec); errors.Is(err, event.ErrEventNotFound) {
@@ -104,7 +101,7 @@ func (in *logInput) take(ctx context.Context, page *event.AllPage) error {
 		in.newest = rec.Position
 		r.add(e)
 	}
-	in.count = min(fillEvents, 2*in.count)
+	in.count = min(r.max.events, 2*in.count)
 	if newest >= r.limit {
 		newest = -1 // Behind what is read once.
 	}

@@ -88,6 +88,7 @@ func (in *streamsInput) fill(ctx context.Context) error {
 	}
 	for {
 		err := in.merge(ctx)
+		in.r.isBegun = in.r.isBegun || err == nil
 		switch {
 		case len(in.r.buffer) > 0: // An error comes again with the next call.
 			if in.order != nil {
@@ -109,7 +110,7 @@ func (in *streamsInput) fill(ctx context.Context) error {
 // nothing more can be had without waiting.
 func (in *streamsInput) merge(ctx context.Context) error {
 	r := in.r
-	for payload := 0; len(r.buffer) < fillEvents && payload < fillBytes; {
+	for payload := 0; len(r.buffer) < r.max.events && payload < r.max.bytes; {
 		if len(in.heads) == 0 || in.heads[0].first().position >= in.bound {
 			more, err := in.refresh(ctx)
 			if err != nil || !more {

@@ -14,10 +14,7 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-const (
-	orderPage  = 200
-	orderBytes = 1 << 20 // of one write
-)
+const orderBytes = 1 << 20 // of one write
 
 // order keeps the order of several streams in a stream: a link to each event that is
 // handed out, with the position behind it, written before the event is. What was
@@ -92,12 +89,13 @@ func (o *order) load(ctx context.Context) error {
 	if info.HardDeleted {
 		return &handler.Fault{Message: fmt.Sprintf("Stream : %s is deleted. Cannot emit events to it", o.Stream)}
 	}
-	for from, isEnd := info.Last, !info.Exists(); !isEnd && from >= 0; from -= orderPage {
-		page, err := store.ReadStream(ctx, event.StreamRead{Stream: o.Stream, From: from, Count: orderPage, Backward: true})
+	count := int64(o.in.r.max.places)
+	for from, isEnd := info.Last, !info.Exists(); !isEnd && from >= 0; from -= count {
+		page, err := store.ReadStream(ctx, event.StreamRead{Stream: o.Stream, From: from, Count: int(count), Backward: true})
 		if err != nil {
 			return err
 		}
-		if isEnd = page.Min > from-orderPage; len(page.Events) == 0 {
+		if isEnd = page.Min > from-count; len(page.Events) == 0 {
 			isEnd = isEnd || page.End
 		}
 		for i := range page.Events {
@@ -153,7 +151,7 @@ func (o *order) note(r *event.Record) (goOn bool, err error) {
 // that is gone is passed over.
 func (o *order) replay(ctx context.Context) error {
 	r, settled := o.in.r, o.in.r.Store.LogEnd()
-	for payload := 0; o.at < len(o.places) && len(r.buffer) < fillEvents && payload < fillBytes; o.at++ {
+	for payload := 0; o.at < len(o.places) && len(r.buffer) < r.max.events && payload < r.max.bytes; o.at++ {
 		at := o.places[o.at]
 		s := o.in.streams[at.stream]
 		for {

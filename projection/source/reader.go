@@ -11,10 +11,15 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-const (
-	fillEvents = 1000    // most events that a Fill reads ahead
-	fillBytes  = 4 << 20 // of data and metadata; one event may be larger alone
-)
+// bounds of what a Fill reads. Tests choose small ones.
+type bounds struct {
+	events  int // most that are read ahead
+	bytes   int // of their data and metadata; one event may be larger alone
+	records int // of the log that one read looks at, so that a reader that selects little can be stopped and tells how far it is
+	places  int // of the order that are read at once
+}
+
+var usual = bounds{events: 1000, bytes: 4 << 20, records: 20_000, places: 200}
 
 // entry is a record that was read: an event for the projection, or, without a
 // Record, one that is passed over.
@@ -43,19 +48,22 @@ type input interface {
 type Reader struct {
 	Options
 	selection
+	max     bounds
 	in      input
 	limit   int64 // in the log: what begins there or later is not read
 	buffer  []entry
 	at      int // of the next entry in buffer
 	events  int // events among what is left of it
 	bytes   int64
-	isBegun bool
+	isBegun bool // something was looked at
 }
 
 // Open returns a reader that goes on behind a position. It checks the rights, and
 // reads nothing yet. A position of another kind of source is position.ErrOtherSource.
-func Open(ctx context.Context, o Options) (*Reader, error) {
-	r := &Reader{Options: o, selection: newSelection(o.Definition), limit: math.MaxInt64}
+func Open(ctx context.Context, o Options) (*Reader, error) { return open(ctx, o, usual) }
+
+func open(ctx context.Context, o Options, limits bounds) (*Reader, error) {
+	r := &Reader{Options: o, max: limits, selection: newSelection(o.Definition), limit: math.MaxInt64}
 	from, err := position.Convert(o.From, Zero(o.Definition))
 	if err != nil {
 		return nil, err
@@ -98,11 +106,7 @@ func (r *Reader) Fill(ctx context.Context) error {
 	r.pass()
 	clear(r.buffer)
 	r.buffer, r.at = r.buffer[:0], 0
-	if err := r.in.fill(ctx); err != nil {
-		return err
-	}
-	r.isBegun = true
-	return nil
+	return r.in.fill(ctx)
 }
 
 // Next returns the next event of the buffer; it reads nothing. The event and all

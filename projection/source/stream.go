@@ -46,8 +46,8 @@ func (s *stream) pop() {
 
 // pageSize returns how many events a page of a stream may have, and how many bytes.
 func (in *streamsInput) pageSize() (events, bytes int) {
-	n := len(in.streams)
-	return max(32, fillEvents/n), max(64<<10, fillBytes/n)
+	b, n := in.r.max, min(len(in.streams), 64)
+	return max(1, b.events/n), max(1, b.bytes/n)
 }
 
 // read reads a page of a stream whose queue is empty, without waiting. All records
@@ -101,7 +101,7 @@ func (in *streamsInput) take(ctx context.Context, s *stream, page *event.StreamP
 	case s.isEnded || s.fault != nil:
 		return nil
 	case n < len(page.Events):
-		s.next, s.count = page.Events[n].Number, min(events, max(2*n, 8))
+		s.next, s.count = page.Events[n].Number, min(events, max(2*n, 1))
 	case n == 0 && page.End:
 		s.next = page.Last + 1 // All the rest is hidden.
 	default:
