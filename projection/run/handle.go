@@ -35,14 +35,23 @@ func (r *Run) handle(e *handler.Event) error {
 		return r.faulted(err, e, "process an event")
 	}
 	e.Partition = name
-	var o handler.Outcome
-	if e.Gone != "" {
-		o, err = r.handler.Deleted(e)
+	if !e.GoneOnly {
+		o, err := r.handler.Process(e)
 		if err != nil {
-			return r.faulted(err, e, "process a delete partition notification")
+			return r.faulted(err, e, "process an event")
 		}
-	} else if o, err = r.handler.Process(e); err != nil {
-		return r.faulted(err, e, "process an event")
+		if !o.Skipped {
+			if err := r.takeIn(e, &o); err != nil {
+				return err
+			}
+		}
+	}
+	if e.Gone == "" {
+		return nil
+	}
+	o, err := r.handler.Deleted(e)
+	if err != nil {
+		return r.faulted(err, e, "process a delete partition notification")
 	}
 	if o.Skipped {
 		return nil

@@ -55,7 +55,7 @@ func (r *Run) begin() error {
 	r.status(statusLoaded)
 
 	o := source.Options{Store: r.opts.Store, Definition: r.def, From: at, Once: r.opts.Mode != Continuous,
-		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead, Now: r.opts.Now}
+		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead}
 	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.runningResults()) {
 		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version, Writer: r.opts.Store}
 	}

@@ -128,7 +128,7 @@ func TestFault(t *testing.T) {
 func TestDeletedFaults(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.add("a:", "a:")
-		w.input[1].Gone = "a"
+		w.input[1].Gone, w.input[1].GoneOnly = "a", true
 		d := handler.Definition{ByStreams: true}
 		o := options(d)
 		o.Handler = faultyDeletion{newCounter(d)}
@@ -151,7 +151,7 @@ func TestPartitions(t *testing.T) {
 		w.add("a:", "$$a:", "x:", "y:", "a:", "z:nobody")
 		w.input[2].Link = &event.Record{Stream: "$ce-x", Metadata: []byte(`{"$o":"linking"}`)}
 		w.input[3].Link = &event.Record{Stream: "$ce-x", Metadata: []byte(`{}`)}
-		w.input[4].Gone = "a"
+		w.input[4].Gone, w.input[4].GoneOnly = "a", true
 		for _, c := range []struct {
 			name string
 			d    handler.Definition
