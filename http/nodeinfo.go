@@ -14,8 +14,8 @@ import (
 // interface work against us; they read it to know what they can ask for.
 const compatibleVersion = "23.10.0.0"
 
-// subsystemProjections is what the projections are called among the subsystems.
-const subsystemProjections = "Projections"
+// SubsystemProjections is what the projections are called among the subsystems.
+const SubsystemProjections = "Projections"
 
 const pingText = "Ping request successfully handled"
 
@@ -52,7 +52,7 @@ func (x *exchange) info() error {
 	b = append(b, ",\n  \"projectionsMode\": "...)
 	b = jsontext.AppendString(b, cmp.Or(x.s.opts.ProjectionsMode, "None"))
 	b = append(b, ",\n  \"features\": {\n    \"projections\": "...)
-	b = strconv.AppendBool(b, slices.Contains(x.s.subsystems(), subsystemProjections))
+	b = strconv.AppendBool(b, slices.Contains(x.s.subsystems(), SubsystemProjections))
 	b = append(b, ",\n    \"userManagement\": "...)
 	b = append(b, userManagement...)
 	b = append(b, ",\n    \"atomPub\": "...)

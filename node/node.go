@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 	"github.com/annalsdb/annals/stats"
@@ -89,7 +90,9 @@ type Node struct {
 	merges   *indexmerge.Jobs
 	chunks   chunklock.Lock // of the one job that may rewrite chunk files
 	scavenge *scavenging
+	policy   *access.Policy
 	groups   *subscription.Service
+	queries  *projection.Service // nil: no projections run
 	leading  leading
 
 	disk    *hang.Watch // operations on the disk that are under way
@@ -159,10 +162,16 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.users, err = newUsers(n); err != nil {
 		return nil, err
 	}
+	n.policy = access.NewPolicy(n.store, access.PolicyOptions{Insecure: n.config.Insecure, AllowAnonymousStreamAccess: n.config.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
+	n.queries = newProjections(n)
 	n.groups = subscription.New(subscription.Options{
 		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: n.config.WriteTimeout,
+		CorrelationMember: (&correlations{projections: n.queries}).member,
 	})
 	n.leading.services = []service{n.groups}
+	if n.queries != nil {
+		n.leading.services = append(n.leading.services, n.queries)
+	}
 	if n.scavenge, err = newScavenging(n); err != nil {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
@@ -260,9 +269,8 @@ func filterSize(option int64) int64 {
 // serve starts the HTTP interface.
 func (n *Node) serve() error {
 	c := n.config
-	policy := access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	options := httpapi.Options{
-		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, policy},
+		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
 		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
@@ -274,6 +282,10 @@ func (n *Node) serve() error {
 		ReferenceStatusCodes:                     c.ReferenceStatusCodes,
 		OverrideAnonymousEndpointAccessForGossip: c.OverrideAnonymousEndpointAccessForGossip,
 		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,
+	}
+	if n.queries != nil {
+		options.Projections, options.ProjectionsMode = n.queries, string(c.RunProjections)
+		options.Subsystems = func() []string { return []string{httpapi.SubsystemProjections} }
 	}
 	if err := options.Validate(); err != nil {
 		return err

@@ -171,7 +171,7 @@ func (r *Run) fetch(name string) (*entry, error) {
 	r.giveTurn()
 	var p *entry
 	err := r.retry(r.reading, func() (err error) {
-		p, err = r.stored(r.reading, r.checkpoints, name)
+		p, err = r.stored(r.reading, name)
 		return err
 	})
 	if err == nil {

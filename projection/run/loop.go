@@ -32,13 +32,10 @@ func (r *Run) begin() error {
 	r.status(statusLoading)
 	zero := source.Zero(r.def)
 	from := output.Checkpoint{At: zero}
-	kept := r.parts.keep(r.opts.checkpointOptions(r.def))
-	r.lock.work()
-	r.checkpoints = kept
-	r.lock.release()
+	r.checkpoints = r.parts.keep(r.opts.checkpointOptions(r.def))
 	if r.opts.writesCheckpoints() {
 		err := r.retry(r.reading, func() error {
-			c, err := kept.Load(r.reading)
+			c, err := r.checkpoints.Load(r.reading)
 			if err == nil && c.Found && r.opts.resumes() {
 				from = c
 			}

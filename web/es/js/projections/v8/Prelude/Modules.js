@@ -22,6 +22,12 @@ var $annals = {};
     return typeof part === 'string' ? part : JSON.stringify(part);
   }
 
+  // described is the text of metadata. The page makes a JSON text of metadata that are none.
+  function described(metadata) {
+    var text = raw(metadata);
+    return text === '""' || text === 'null' ? null : text;
+  }
+
   function object(text) {
     return text === null ? null : JSON.parse(text);
   }
@@ -29,8 +35,8 @@ var $annals = {};
   // Event makes the object that handlers are given. Its properties cannot be set.
   $annals.Event = function (fields) {
     var bodyRaw = raw(fields.body);
-    var metadataRaw = raw(fields.metadata);
-    var linkMetadataRaw = raw(fields.linkMetadata);
+    var metadataRaw = described(fields.metadata);
+    var linkMetadataRaw = described(fields.linkMetadata);
     var body = fields.isJson && bodyRaw !== null ? parsed(bodyRaw) : undefined;
     function property(target, name, get) {
       Object.defineProperty(target, name, { enumerable: true, get: get });
