@@ -23,7 +23,7 @@ type Source struct {
 // Compile makes the handler of a projection: of a script, or a built-in one.
 func Compile(s Source) (handler.Handler, error) {
 	if !strings.EqualFold(s.Type, typeScript) {
-		return standard.New(s.Type, s.Query)
+		return standard.New(s.Type, s.Query, s.MayEmit)
 	}
 	h, err := script.Compile(s.Query, script.Options{
 		CompileTimeout: s.CompileTimeout, ExecutionTimeout: s.ExecutionTimeout, MaxState: int(s.MaxStateSize),

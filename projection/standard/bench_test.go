@@ -21,7 +21,7 @@ func BenchmarkHandlers(b *testing.B) {
 	}
 	for _, p := range standard.All {
 		b.Run(p.Name, func(b *testing.B) {
-			h, err := standard.New(p.Type, p.Source)
+			h, err := standard.New(p.Type, p.Source, true)
 			if err != nil {
 				b.Fatal(err)
 			}

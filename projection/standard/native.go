@@ -20,6 +20,17 @@ func (base) Deleted(*handler.Event) (handler.Outcome, error) { return skipped, n
 // skipped is the outcome of an event from which nothing follows.
 var skipped = handler.Outcome{Skipped: true}
 
+// forbidden is a handler that may not emit, and that marks nothing.
+type forbidden struct{ handler.Handler }
+
+func (f forbidden) Process(e *handler.Event) (handler.Outcome, error) {
+	o, err := f.Handler.Process(e)
+	if len(o.Emitted) > 0 {
+		return handler.Outcome{}, &handler.Fault{Handler: e.Type, Message: "'emit' is not allowed by the projection/configuration/mode"}
+	}
+	return o, err
+}
+
 // withoutLinks is the source of handlers that pass links over.
 func withoutLinks() *handler.Definition {
 	return &handler.Definition{AllStreams: true, AllEvents: true, Options: handler.Options{DefinesFold: true}}

@@ -44,8 +44,17 @@ func IsNative(handlerType string) bool {
 	return len(handlerType) >= len(native) && strings.EqualFold(handlerType[:len(native)], native)
 }
 
-// New returns the handler of a native handler type with its configuration text. Errors are *handler.Fault.
-func New(handlerType, source string) (handler.Handler, error) {
+// New returns the handler of a native handler type with its configuration text. What
+// it would emit is a fault unless it may. Errors are *handler.Fault.
+func New(handlerType, source string, mayEmit bool) (handler.Handler, error) {
+	h, err := newHandler(handlerType, source)
+	if err == nil && !mayEmit {
+		h = forbidden{h}
+	}
+	return h, err
+}
+
+func newHandler(handlerType, source string) (handler.Handler, error) {
 	name := handlerType[strings.LastIndexAny(handlerType, ".:")+1:]
 	if IsNative(handlerType) {
 		switch name {

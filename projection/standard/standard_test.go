@@ -54,7 +54,7 @@ func TestHandlerTypes(t *testing.T) {
 		"":                            false,
 		"native:IndexStreams.Another": false,
 	} {
-		h, err := standard.New(handlerType, "")
+		h, err := standard.New(handlerType, "", true)
 		if known {
 			if err != nil {
 				t.Errorf("%q: %v", handlerType, err)
@@ -97,7 +97,7 @@ func TestConfigurationFaults(t *testing.T) {
 		{"$by_correlation_id", `{"CorrelationIdProperty":"id"}`, id},
 		{"$by_correlation_id", `{"correlationIdProperty":"id"`, id},
 	} {
-		_, err := standard.New(typeOf(t, c.name), c.source)
+		_, err := standard.New(typeOf(t, c.name), c.source, true)
 		wantFault(t, err, c.want)
 	}
 }
@@ -131,7 +131,7 @@ func TestCategories(t *testing.T) {
 		{"first\n/", "a/b-c", "a"},
 	} {
 		for _, kind := range []struct{ name, prefix string }{{"$stream_by_category", "$category-"}, {"$by_category", "$ce-"}} {
-			h, err := standard.New(typeOf(t, kind.name), c.source)
+			h, err := standard.New(typeOf(t, kind.name), c.source, true)
 			if err != nil {
 				t.Errorf("%q: %v", c.source, err)
 				continue
@@ -352,7 +352,7 @@ func TestCorrelationIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := standard.New(typeOf(t, "$by_correlation_id"), string(source))
+		h, err := standard.New(typeOf(t, "$by_correlation_id"), string(source), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,6 +391,26 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+func TestEmittingIsNotAllowed(t *testing.T) {
+	for _, p := range standard.All {
+		h, err := standard.New(p.Type, p.Source, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := h.(handler.Marker); ok {
+			t.Errorf("%s marks", p.Name)
+		}
+		if out, err := h.Process(&handler.Event{Record: &event.Record{Stream: "$a", Type: "$>", Number: 1}}); err != nil || !out.Skipped {
+			t.Errorf("%s: %+v, %v", p.Name, out, err)
+		}
+		_, err = h.Process(&handler.Event{Record: &event.Record{Stream: "a-1", Type: "t", Metadata: []byte(`{"$correlationId":"x"}`)}})
+		f, ok := errors.AsType[*handler.Fault](err)
+		if !ok || f.Message != "'emit' is not allowed by the projection/configuration/mode" || f.Handler != "t" || f.Definition {
+			t.Errorf("%s: %#v", p.Name, err)
+		}
+	}
+}
+
 func TestNoState(t *testing.T) {
 	for _, p := range standard.All {
 		h := open(t, p.Name)
@@ -418,7 +438,7 @@ func open(t *testing.T, name string) handler.Handler {
 	t.Helper()
 	for _, p := range standard.All {
 		if p.Name == name {
-			h, err := standard.New(p.Type, p.Source)
+			h, err := standard.New(p.Type, p.Source, true)
 			if err != nil {
 				t.Fatal(err)
 			}
