@@ -105,13 +105,14 @@ func TestRule25RecoveredBesideALivingCluster(t *testing.T) {
 	if servers := c.servers(); len(servers) != 1 || c.state() != event.StatePreLeader {
 		t.Errorf("the recovered node is %s with %v", c.state(), servers)
 	}
-	// An operator decides for what a holds.
+	// An operator decides for what a holds. Were b still there when one of the two is gone, it would choose the other.
+	b.stop()
 	a.stop()
 	c.stop()
 	a.forgets()
 	h.recover(a)
 	c.forgets()
-	h.start(a, c)
+	h.start(a, b, c)
 	h.settled()
 	h.alike()
 	for _, n := range h.nodes {
