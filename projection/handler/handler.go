@@ -116,7 +116,7 @@ type Marker interface {
 
 // Fault is an error of a projection's code.
 type Fault struct {
-	Handler string // the name that the function was given under, "$any", "partitionBy"
+	Handler string // the name that the function was given under, "$any", "partitionBy"; empty: the message tells all
 	Message string
 	// Line and Column of the source, from 1; 0: not known. Stack is that of the script.
 	Line, Column int

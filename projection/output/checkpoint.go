@@ -36,7 +36,8 @@ type CheckpointOptions struct {
 	Logger  hclog.Logger // nil: nothing is logged
 }
 
-// Checkpoints reads and writes the checkpoints of one run of a projection. One goroutine uses it at a time.
+// Checkpoints reads and writes the checkpoints of one run of a projection. One goroutine
+// loads and saves the root; LoadPartition may be called from any, also during Save.
 //
 // The states of partitions are written before the root, so after a crash there may be
 // some that are ahead of the root's checkpoint. They are known by their position and passed over: the events they
@@ -50,11 +51,11 @@ type Checkpoints struct {
 	last    int64 // number of the last event of the root's stream
 	fresh   bool  // the stream has no metadata yet
 	meta    int64 // number of the last of its metadata
-	found   bool  // there is a checkpoint at at
-	at      position.Position
 
-	mu    sync.Mutex       // guards tails, during Save
-	tails map[string]int64 // number of the last event of partitions' streams that the root's checkpoint covers
+	mu    sync.Mutex // guards what follows
+	found bool       // there is a checkpoint at at
+	at    position.Position
+	tails map[string]int64 // during Save: number of the last event of partitions' streams that the root's checkpoint covers
 }
 
 const (
@@ -94,7 +95,7 @@ func (c *Checkpoints) Load(ctx context.Context) (Checkpoint, error) {
 		if !ok {
 			return Checkpoint{}, invalidFault(e)
 		}
-		c.found, c.at = true, at
+		c.cover(at)
 		p.At, p.Version, p.Found = at, v, true
 		if c.opts.BiState && p.Shared == nil {
 			p.State, p.Result, p.Shared = nil, nil, p.State
@@ -104,30 +105,47 @@ func (c *Checkpoints) Load(ctx context.Context) (Checkpoint, error) {
 	return Checkpoint{}, nil
 }
 
-// LoadPartition returns the state and result of a partition, nil if there is none that is ours and not
-// ahead of the root's checkpoint. States that changed since the last Save are not stored, so the caller keeps them.
-func (c *Checkpoints) LoadPartition(ctx context.Context, partition string) (state, result []byte, err error) {
-	if !c.found {
-		return nil, nil, nil // What there is has to be ahead.
+// LoadPartition returns the state and result of a partition. It is not found if there is no checkpoint that is ours
+// and not ahead of the root's. States that changed since the last Save, or are being
+// saved, are the caller's to know.
+func (c *Checkpoints) LoadPartition(ctx context.Context, partition string) (p PartitionState, found bool, err error) {
+	p.Partition = partition
+	if found, _ := c.covers(); !found {
+		return p, false, nil // What there is has to be ahead.
 	}
 	t, err := c.look(ctx, c.streams.PartitionCheckpoint(partition))
 	if err != nil {
-		return nil, nil, err
+		return p, false, err
 	}
 	e := c.covered(t.events)
 	if e == nil {
-		return nil, nil, nil
+		return p, false, nil
 	}
-	p, ok := parseStates(e.Data)
+	stored, ok := parseStates(e.Data)
 	if !ok {
-		return nil, nil, invalidFault(e)
+		return p, false, invalidFault(e)
 	}
-	return p.State, p.Result, nil
+	p.State, p.Result = stored.State, stored.Result
+	return p, true, nil
+}
+
+// covers returns up to where the root's checkpoint covers events.
+func (c *Checkpoints) covers() (found bool, at position.Position) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.found, c.at
+}
+
+func (c *Checkpoints) cover(at position.Position) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.found, c.at = true, at
 }
 
 // covered returns the newest of the events, which come newest first, that the root's checkpoint covers; nil: none.
 func (c *Checkpoints) covered(events []event.Record) *event.Record {
-	if !c.found {
+	found, covered := c.covers()
+	if !found {
 		return nil
 	}
 	for i := range events {
@@ -139,7 +157,7 @@ func (c *Checkpoints) covered(events []event.Record) *event.Record {
 		if !c.opts.Version.IsOurs(v) {
 			return nil
 		}
-		if !isBehind(at, c.at) {
+		if !isBehind(at, covered) {
 			return e
 		}
 	}
@@ -193,7 +211,7 @@ func (c *Checkpoints) look(ctx context.Context, stream string) (t tail, err erro
 func (c *Checkpoints) tries(ctx context.Context, f func() error) error { return tries(ctx, nil, f) }
 
 // Save writes the states of the partitions that changed, then the root. Errors are
-// as those of Output.Err. Of several Saves the last must have got through before LoadPartition is called.
+// as those of Output.Err. After one that failed nothing more is saved.
 func (c *Checkpoints) Save(ctx context.Context, changed []PartitionState, root Checkpoint) error {
 	metadata := root.At.AppendJSON(nil, &c.opts.Version)
 	if err := c.savePartitions(ctx, changed, metadata); err != nil {
@@ -204,7 +222,7 @@ func (c *Checkpoints) Save(ctx context.Context, changed []PartitionState, root C
 		clear(c.tails)
 		return err
 	}
-	c.found, c.at = true, root.At
+	c.cover(root.At)
 	return nil
 }
 

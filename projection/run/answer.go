@@ -21,6 +21,7 @@ type Answer struct {
 type found struct {
 	state, result []byte
 	at            *position.Position
+	checkpoints   checkpoints // to be asked for what memory does not have
 }
 
 // State returns the state of a partition; empty: of the root. Once the run has
@@ -44,7 +45,7 @@ func (r *Run) find(ctx context.Context, partition string) (found, error) {
 	if ok || err != nil {
 		return f, err
 	}
-	p, err := r.stored(ctx, partition)
+	p, err := r.stored(ctx, f.checkpoints, partition)
 	if err != nil {
 		return found{}, err
 	}
@@ -62,6 +63,7 @@ func (r *Run) look(ctx context.Context, partition string) (f found, ok bool, err
 		return found{}, false, err
 	}
 	defer r.lock.release()
+	f.checkpoints = r.checkpoints
 	at := r.at
 	resumes := r.opts.resumes()
 	if r.ending != Unfinished && resumes {
@@ -111,12 +113,8 @@ func rootOf(d *handler.Definition, c *output.Checkpoint) (state, result []byte) 
 }
 
 // stored returns what the checkpoint of a partition says.
-func (r *Run) stored(ctx context.Context, partition string) (*entry, error) {
-	if err := r.checkpointsLock.ask(ctx); err != nil {
-		return nil, err
-	}
-	defer r.checkpointsLock.release()
-	p, known, err := r.checkpoints.LoadPartition(ctx, partition)
+func (r *Run) stored(ctx context.Context, from checkpoints, partition string) (*entry, error) {
+	p, known, err := from.LoadPartition(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -167,13 +165,13 @@ func ofStopped(ctx context.Context, o Options, partition string) (f found, err e
 		f.state, f.result = rootOf(d, &root)
 		return f, nil
 	}
-	state, result, err := all.LoadPartition(ctx, partition)
+	p, _, err := all.LoadPartition(ctx, partition)
 	if err != nil {
 		return f, err
 	}
-	f.state, f.result = state, state
+	f.state, f.result = p.State, p.State
 	if d.DefinesStateTransform {
-		f.result = result
+		f.result = p.Result
 	}
 	return f, nil
 }

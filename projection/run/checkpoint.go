@@ -100,9 +100,7 @@ func (r *Run) prepare(ctx context.Context) (*snapshot, error) {
 
 // save writes a checkpoint. If that fails the attempt is over.
 func (r *Run) save(s *snapshot) error {
-	r.checkpointsLock.work()
 	err := r.checkpoints.Save(r.all, s.partitions, s.root)
-	r.checkpointsLock.release()
 	r.board.checkpoint("")
 	if err != nil {
 		return err
@@ -138,7 +136,7 @@ func (r *Run) resultOf(state, result []byte) []byte {
 func (r *Run) finish(err error) error {
 	stopped := errors.Is(err, errStopped)
 	switch {
-	case r.out == nil, r.all.Err() != nil, errors.Is(err, errCompleted), output.IsLost(err):
+	case r.out == nil, r.all.Err() != nil, errors.Is(err, errCompleted), errors.Is(err, output.ErrRestart), output.IsLost(err):
 		return err
 	case r.out.Err() != nil: // Nothing can be written.
 		return r.out.Err()

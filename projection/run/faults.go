@@ -14,7 +14,7 @@ const lineEnd = "\r\n"
 // faulted makes of a fault of the handler one that tells of the event, too. what is what it failed to do.
 func (r *Run) faulted(err error, e *handler.Event, what string) error {
 	var f *handler.Fault
-	if !errors.As(err, &f) {
+	if !errors.As(err, &f) || f.Handler == "" { // Not of one of its functions.
 		return err
 	}
 	var b strings.Builder

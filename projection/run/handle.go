@@ -35,23 +35,21 @@ func (r *Run) handle(e *handler.Event) error {
 		return r.faulted(err, e, "process an event")
 	}
 	e.Partition = name
+	o := handler.Outcome{Skipped: true}
 	if !e.GoneOnly {
-		o, err := r.handler.Process(e)
-		if err != nil {
+		if o, err = r.handler.Process(e); err != nil {
 			return r.faulted(err, e, "process an event")
 		}
-		if !o.Skipped {
-			if err := r.takeIn(e, &o); err != nil {
-				return err
-			}
+	}
+	if e.Gone != "" {
+		gone, err := r.handler.Deleted(e)
+		if err != nil {
+			return r.faulted(err, e, "process a delete partition notification")
 		}
-	}
-	if e.Gone == "" {
-		return nil
-	}
-	o, err := r.handler.Deleted(e)
-	if err != nil {
-		return r.faulted(err, e, "process a delete partition notification")
+		if !gone.Skipped { // Both together are the outcome: all of the event is taken in, or nothing.
+			gone.Emitted = append(o.Emitted, gone.Emitted...)
+			o = gone
+		}
 	}
 	if o.Skipped {
 		return nil
@@ -169,11 +167,7 @@ func (r *Run) fetch(name string) (*entry, error) {
 		return &entry{name: name}, nil
 	}
 	r.giveTurn()
-	var p *entry
-	err := r.retry(r.reading, func() (err error) {
-		p, err = r.stored(r.reading, name)
-		return err
-	})
+	p, err := r.stored(r.reading, r.checkpoints, name)
 	if err == nil {
 		err = r.takeTurn(r.reading)
 	}

@@ -32,17 +32,17 @@ func (r *Run) begin() error {
 	r.status(statusLoading)
 	zero := source.Zero(r.def)
 	from := output.Checkpoint{At: zero}
-	r.checkpoints = r.parts.keep(r.opts.checkpointOptions(r.def))
+	kept := r.parts.keep(r.opts.checkpointOptions(r.def))
+	r.lock.work()
+	r.checkpoints = kept
+	r.lock.release()
 	if r.opts.writesCheckpoints() {
-		err := r.retry(r.reading, func() error {
-			c, err := r.checkpoints.Load(r.reading)
-			if err == nil && c.Found && r.opts.resumes() {
-				from = c
-			}
-			return err
-		})
+		c, err := kept.Load(r.reading)
 		if err != nil {
 			return err
+		}
+		if c.Found && r.opts.resumes() {
+			from = c
 		}
 	}
 	at, err := position.Convert(from.At, zero)

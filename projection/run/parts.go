@@ -58,12 +58,5 @@ var realParts = parts{
 		return r, nil
 	},
 	write: func(o output.Options) writer { return output.New(o) },
-	keep:  func(o output.CheckpointOptions) checkpoints { return &stored{output.NewCheckpoints(o)} },
-}
-
-type stored struct{ *output.Checkpoints }
-
-func (s *stored) LoadPartition(ctx context.Context, partition string) (output.PartitionState, bool, error) {
-	state, result, err := s.Checkpoints.LoadPartition(ctx, partition)
-	return output.PartitionState{Partition: partition, State: state, Result: result}, state != nil, err
+	keep:  func(o output.CheckpointOptions) checkpoints { return output.NewCheckpoints(o) },
 }

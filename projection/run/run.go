@@ -62,8 +62,7 @@ type Run struct {
 	saved  output.Checkpoint
 	ending Ending // set under lock
 
-	checkpoints     checkpoints
-	checkpointsLock lock
+	checkpoints checkpoints
 
 	restarts  int // one after the other from the same checkpoint
 	restarted position.Position
@@ -111,7 +110,7 @@ func Start(ctx context.Context, o Options) *Run { return start(ctx, o, realParts
 
 func start(ctx context.Context, o Options, p parts) *Run {
 	o.ensureDefaults()
-	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock(), checkpointsLock: newLock()}
+	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock()}
 	r.all, r.endAll = context.WithCancelCause(ctx)
 	r.wanted, r.halt = context.WithCancelCause(r.all)
 	r.handler, r.def = o.Handler, o.Handler.Definition()

@@ -140,6 +140,33 @@ func TestDeletedFaults(t *testing.T) {
 	})
 }
 
+// An event that is handled and also tells a deletion is taken in as a whole or not at all.
+func TestEventThatTellsADeletion(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.add("a:", "a:emit")
+		w.input[1].Gone = "a"
+		d := handler.Definition{ByStreams: true}
+		d.ProducesResults = true
+		r := start(t.Context(), options(d), w.parts())
+		synctest.Wait()
+		if got, results := state(t, r, "a"), fmt.Sprint(w.stream("$projections-p-a-result")); got != "200" || results != "[Result 1 Result 200]" {
+			t.Errorf("%s, %s", got, results)
+		}
+		if got := fmt.Sprint(w.stream("out-a")); got != "[E0 1 E1 1]" {
+			t.Error(got)
+		}
+		r.Close()
+		w = newWorldOf(w)
+		o := options(d)
+		o.Handler = faultyDeletion{newCounter(d)}
+		r = start(t.Context(), o, w.parts())
+		ended(t, r, Faulted)
+		if got := state(t, r, "a"); got != "1" || len(w.stream("out-a")) != 0 {
+			t.Errorf("%s, %v", got, w.stream("out-a"))
+		}
+	})
+}
+
 type faultyDeletion struct{ *counter }
 
 func (faultyDeletion) Deleted(*handler.Event) (handler.Outcome, error) {
