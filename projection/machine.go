@@ -203,6 +203,15 @@ func (m *machine) answer(err error) []effect {
 	return []effect{{kind: doReply, ticket: t, err: err}}
 }
 
+// settle answers who waits for the projection to come to rest, or to run. Who
+// waits for a change that is being stored is answered once its effect is done.
+func (m *machine) settle() []effect {
+	if m.storing != nil {
+		return nil
+	}
+	return m.answer(nil)
+}
+
 // command takes a command, or refuses it.
 func (m *machine) command(c *change) []effect {
 	reply := func(err error) []effect { return []effect{{kind: doReply, ticket: c.ticket, err: err}} }
@@ -377,7 +386,7 @@ func (m *machine) unprepared(gen int, reason string) []effect {
 		return nil
 	}
 	m.status, m.reason, m.run = faulted, reason, noRun
-	return append([]effect{{kind: doDrop}}, m.answer(nil)...)
+	return append([]effect{{kind: doDrop}}, m.settle()...)
 }
 
 // stoppedLoaded says that the checkpoint of a projection was read that is not to
@@ -390,7 +399,7 @@ func (m *machine) stoppedLoaded(gen int, reason string) []effect {
 	if reason != "" {
 		m.status, m.reason = faulted, reason
 	}
-	return m.answer(nil)
+	return m.settle()
 }
 
 // started says that the run has begun to read.
@@ -399,7 +408,7 @@ func (m *machine) started(gen int) []effect {
 		return nil
 	}
 	m.status = running
-	return m.answer(nil)
+	return m.settle()
 }
 
 // ended says that the run has ended, and writes nothing any more. A
@@ -427,7 +436,7 @@ func (m *machine) ended(how run.Ending, reason string) []effect {
 	default:
 		m.status = completed
 	}
-	return m.answer(nil)
+	return m.settle()
 }
 
 // removed says that the streams of the projection are gone, and the projection.

@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,7 +57,7 @@ func (t *term) write(w *event.Write) (event.Written, error) {
 		case err == nil:
 			return written, nil
 		case t.ctx.Err() != nil:
-			return written, errors.Join(event.ErrOutcomeUnknown, err)
+			return written, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
 		case isUnknown(err):
 			if !isOpen {
 				t.opts.Logger.Warn("it is not known whether a change of a projection was stored, it is tried again", "stream", w.Stream, "error", err)
