@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 
+	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/run"
@@ -76,6 +77,16 @@ func textOf(at *position.Position) string {
 	return at.String()
 }
 
+// defined stands for the handler of a projection that does not run: checkpoints
+// are read by its definition alone.
+type defined struct {
+	handler.Handler // nil
+	definition      *handler.Definition
+}
+
+// Definition is what the projection reads.
+func (d defined) Definition() *handler.Definition { return d.definition }
+
 // content asks the run, or the checkpoint if there was none, for a state or a result.
 func (p *projection) content(ctx context.Context, partition string,
 	ask func(r Run, ctx context.Context, partition string) (run.Answer, error),
@@ -83,7 +94,10 @@ func (p *projection) content(ctx context.Context, partition string,
 	p.touch()
 	p.mu.Lock()
 	r, how, tells := p.run, p.m.run, p.m.tellsPosition()
-	o, d, at := p.options(nil), p.m.def, p.stored
+	if p.definition == nil {
+		how = noRun
+	}
+	o, at := p.options(defined{definition: p.definition}), p.stored
 	p.mu.Unlock()
 	var a run.Answer
 	var err error
@@ -93,12 +107,6 @@ func (p *projection) content(ctx context.Context, partition string,
 			a.Position = &at
 			break
 		}
-		h, fault := p.t.compile(p.name, &d)
-		if fault != nil { // It was compiled before, so that this is the time that it takes.
-			return Content{}, fault
-		}
-		defer h.Close()
-		o.Handler = h
 		if a, err = askStored(ctx, o, partition); err == nil && a.Position == nil {
 			a.Position = &at
 		}
