@@ -12,13 +12,14 @@ import (
 )
 
 // maxCalls is how many calls of functions may be under way in each other.
-const maxCalls = 4000
+const maxCalls = 2000
 
 // run lets f run the script within its bounds. What f returns or panics with becomes
 // a *handler.Fault of the function called name.
 func (h *Handler) run(name string, f func() error) error {
 	h.dog.start()
 	err := catch(f)
+	h.nested = 0
 	cause := h.dog.stop()
 	if err == nil && cause == "" {
 		return nil

@@ -41,7 +41,7 @@ func (h *Handler) compile(source string) error {
 	h.rt = goja.New()
 	h.rt.SetMaxCallStackSize(maxCalls)
 	h.dog = newWatchdog(h.rt)
-	if err := h.restrict(); err != nil {
+	if err := h.restrict(source); err != nil {
 		return &handler.Fault{Message: err.Error()}
 	}
 	b := &builder{h: h}

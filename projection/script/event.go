@@ -24,7 +24,7 @@ type eventObject struct {
 
 var _ goja.DynamicObject = (*eventObject)(nil)
 
-func (h *Handler) object(e *handler.Event) *goja.Object {
+func (h *Handler) eventOf(e *handler.Event) *goja.Object {
 	return h.rt.NewDynamicObject(&eventObject{h: h, e: *e})
 }
 

@@ -22,7 +22,8 @@ var helpers = sync.OnceValue(func() *goja.Program {
 
 // restrict takes away what a script must not have, and bounds what could take time or
 // memory without end inside of one function of the engine, where no interrupt is seen.
-func (h *Handler) restrict() error {
+func (h *Handler) restrict(source string) error {
+	setMatchTimeout()
 	return catch(func() error {
 		v, err := h.rt.RunProgram(helpers())
 		if err != nil {
@@ -34,6 +35,7 @@ func (h *Handler) restrict() error {
 		h.objects = h.prototype("Object")
 		h.noEvaluation(help)
 		h.ownJSON()
+		h.boundBuiltins(source)
 		return nil
 	})
 }

@@ -52,7 +52,7 @@ func (h *Handler) PartitionOf(e *handler.Event) (partition string, ok bool, err 
 	ev := *e
 	ev.Partition = ""
 	err = h.run("partitionBy", func() error {
-		v, err := h.partitionBy(goja.Undefined(), h.object(&ev))
+		v, err := h.partitionBy(goja.Undefined(), h.eventOf(&ev))
 		if ok = err == nil && (goja.IsString(v) || goja.IsNumber(v)); ok {
 			partition = v.String()
 		}
@@ -78,7 +78,7 @@ func (h *Handler) Process(e *handler.Event) (handler.Outcome, error) {
 		return handler.Outcome{Skipped: true}, nil
 	}
 	h.emitted, h.emittedText = nil, 0
-	object := h.object(e)
+	object := h.eventOf(e)
 	if err := h.begin(object); err != nil {
 		return handler.Outcome{}, err
 	}

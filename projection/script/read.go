@@ -63,6 +63,9 @@ func (r *reader) value() goja.Value {
 }
 
 func (r *reader) count() {
+	if r.items&0x3ff == 0x3ff {
+		r.h.alive()
+	}
 	if r.items++; r.items > maxValues {
 		r.h.throw("JSON with more than %d objects and arrays", maxValues)
 	}

@@ -66,7 +66,9 @@ func (w *watchdog) stop() (cause string) {
 	w.began = time.Time{}
 	if cause = w.cause; cause != "" {
 		w.cause = ""
-		w.rt.ClearInterrupt()
+		if w.rt != nil {
+			w.rt.ClearInterrupt()
+		}
 	}
 	w.mu.Unlock()
 	return cause
@@ -81,7 +83,7 @@ func (w *watchdog) fired() bool {
 
 func (w *watchdog) close() {
 	w.mu.Lock()
-	w.closed = true
+	w.closed, w.rt = true, nil
 	if w.timer != nil {
 		w.timer.Stop()
 	}

@@ -25,6 +25,7 @@ type writer struct {
 	stack []*goja.Object // what is open
 	depth int            // how deep it may nest
 	what  string         // that is written, for texts
+	count int            // objects and arrays so far
 
 	// Of JSON.stringify.
 	replace goja.Callable
@@ -129,6 +130,9 @@ func (w *writer) open(o *goja.Object) {
 		w.h.throwError("RangeError", "%s is nested deeper than %d levels", w.what, w.depth)
 	}
 	w.stack = append(w.stack, o)
+	if w.count++; w.count&0x3ff == 0 {
+		w.h.alive()
+	}
 }
 
 // line begins a new line where the text is indented.

@@ -1,0 +1,304 @@
+package script
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlclark/regexp2/v2"
+	"github.com/dop251/goja"
+)
+
+const (
+	// maxItems bounds the arrays that functions of the engine go through, and what they make.
+	maxItems = 8 << 20
+	// maxUnits bounds the texts that they make, in UTF-16 units.
+	maxUnits = 32 << 20
+	// maxBuffer bounds the bytes of an ArrayBuffer.
+	maxBuffer = 64 << 20
+	// maxNested is how many functions of the engine may call the script within each other.
+	maxNested = 250
+	// matchTimeout bounds one match of a regular expression, which no interrupt reaches.
+	matchTimeout = 500 * time.Millisecond
+)
+
+// setMatchTimeout bounds the matches of expressions that the engine cannot run in
+// linear time. The engine takes an expired match for one that found nothing.
+var setMatchTimeout = sync.OnceFunc(func() { regexp2.DefaultMatchTimeout = matchTimeout })
+
+// arrayMethods go through an array of whatever length it says it has.
+const arrayMethods = "copyWithin every fill filter find findIndex findLast findLastIndex flatMap forEach includes indexOf lastIndexOf " +
+	"map pop push reduce reduceRight reverse shift slice some sort splice unshift toLocaleString toReversed toSorted toSpliced with"
+
+// boundBuiltins puts checks in front of the functions of the engine whose work is not
+// bounded by the size of what exists already. Within them no interrupt is seen. Those
+// that the script does not name are taken away instead: a check costs a kilobyte.
+func (h *Handler) boundBuiltins(source string) {
+	named := func(name string) bool { return strings.Contains(source, name) }
+	arrays := h.prototype("Array")
+	check := func(o *goja.Object, name string, check func(goja.FunctionCall)) {
+		if named(name) {
+			h.checked(o, name, check)
+		} else {
+			h.must(o.Delete(name))
+		}
+	}
+	for name := range strings.FieldsSeq(arrayMethods) {
+		check(arrays, name, h.checkThis)
+	}
+	h.checked(arrays, "values", h.checkThis)
+	h.checked(arrays, "join", h.checkJoin)
+	h.checked(arrays, "toString", h.checkThis)
+	check(arrays, "concat", h.checkConcat)
+	if h.must(arrays.Delete("flat")); named("flat") {
+		h.method(arrays, "flat", h.flat)
+	}
+	h.must(arrays.DefineDataPropertySymbol(goja.SymIterator, arrays.Get("values"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+
+	check(h.object("Array"), "from", func(call goja.FunctionCall) { h.checkList(call.Argument(0)) })
+	check(h.prototype("Function"), "apply", func(call goja.FunctionCall) { h.checkList(call.Argument(1)) })
+	check(h.object("Reflect"), "apply", func(call goja.FunctionCall) { h.checkList(call.Argument(2)) })
+	check(h.object("Reflect"), "construct", func(call goja.FunctionCall) { h.checkList(call.Argument(1)) })
+
+	texts := h.prototype("String")
+	check(texts, "repeat", func(call goja.FunctionCall) {
+		h.checkUnits(float64(units(call.This)) * call.Argument(0).ToFloat())
+	})
+	check(texts, "padStart", func(call goja.FunctionCall) { h.checkUnits(call.Argument(0).ToFloat()) })
+	check(texts, "padEnd", func(call goja.FunctionCall) { h.checkUnits(call.Argument(0).ToFloat()) })
+	check(texts, "concat", func(call goja.FunctionCall) {
+		n := units(call.This)
+		for _, a := range call.Arguments {
+			n += units(a)
+		}
+		h.checkUnits(float64(n))
+	})
+	check(texts, "replace", h.checkReplace)
+	check(texts, "replaceAll", h.checkReplace)
+	check(h.object("String"), "raw", func(call goja.FunctionCall) {
+		if o, ok := call.Argument(0).(*goja.Object); ok {
+			h.checkList(o.Get("raw"))
+		}
+	})
+	if h.o.ExecutionTimeout <= 0 || h.o.ExecutionTimeout > matchTimeout || h.o.CompileTimeout <= 0 || h.o.CompileTimeout > matchTimeout {
+		h.timeMatches()
+	}
+	h.boundBuffers(named)
+}
+
+func (h *Handler) object(name string) *goja.Object { return h.rt.Get(name).(*goja.Object) }
+
+// checked puts a check in front of a method.
+func (h *Handler) checked(o *goja.Object, name string, check func(goja.FunctionCall)) {
+	old, ok := o.Get(name).(*goja.Object)
+	if !ok {
+		return
+	}
+	fn, _ := goja.AssertFunction(old)
+	h.method(o, name, func(call goja.FunctionCall) goja.Value {
+		if h.nested >= maxNested {
+			h.throwError("RangeError", "%s: more than %d functions of the engine within each other", name, maxNested)
+		}
+		h.nested++
+		defer func() { h.nested-- }()
+		h.alive()
+		check(call)
+		v, err := fn(call.This, call.Arguments...)
+		h.must(err)
+		return v
+	})
+	h.must(o.Get(name).(*goja.Object).DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+}
+
+func (h *Handler) checkThis(call goja.FunctionCall) { h.length(call.This) }
+
+// length is that of an array, or of what is used as one.
+func (h *Handler) length(v goja.Value) int64 {
+	o, ok := v.(*goja.Object)
+	if !ok {
+		return 0
+	}
+	length := o.Get("length")
+	if length == nil {
+		return 0
+	}
+	n := length.ToFloat()
+	if n > maxItems {
+		h.throwError("RangeError", "an array of %.0f elements is too long: at most %d can be worked on", n, maxItems)
+	}
+	if math.IsNaN(n) {
+		return 0
+	}
+	return int64(n)
+}
+
+func (h *Handler) checkList(v goja.Value) { h.length(v) }
+
+func (h *Handler) checkUnits(n float64) {
+	if n > maxUnits {
+		h.throwError("RangeError", "a text of %.0f characters is too long: at most %d can be made", n, maxUnits)
+	}
+}
+
+// units is the length of a text.
+func units(v goja.Value) int {
+	if s, ok := v.(goja.String); ok {
+		return s.Length()
+	}
+	return 0
+}
+
+// manyItems is from how many elements on join looks at each before it begins.
+const manyItems = 16
+
+func (h *Handler) checkJoin(call goja.FunctionCall) {
+	n := h.length(call.This)
+	total := int64(units(call.Argument(0))+1) * n
+	if o, ok := call.This.(*goja.Object); ok && n >= manyItems {
+		for i := range n {
+			if total += int64(units(h.index(o, i))); total > maxUnits {
+				break
+			}
+		}
+	}
+	h.checkUnits(float64(total))
+}
+
+func (h *Handler) checkConcat(call goja.FunctionCall) {
+	n := h.length(call.This)
+	for _, a := range call.Arguments {
+		if n += h.length(a); n > maxItems {
+			h.throwError("RangeError", "an array of %d elements is too long: at most %d can be worked on", n, maxItems)
+		}
+	}
+}
+
+// checkReplace bounds what a replacement can make of a text at worst: one at every
+// place, each of which may repeat the whole text.
+func (h *Handler) checkReplace(call goja.FunctionCall) {
+	by, ok := call.Argument(1).(goja.String)
+	if !ok || by.Length() < 64 && !strings.Contains(by.String(), "$") {
+		return
+	}
+	this, with := float64(units(call.This)), by.String()
+	repeats := float64(strings.Count(with, "$"))
+	if pattern, ok := call.Argument(0).(goja.String); ok {
+		places := float64(strings.Count(call.This.String(), pattern.String()))
+		h.checkUnits(places*float64(len(with)) + repeats*this*places)
+		return
+	}
+	// An expression's matches are known only when it ran.
+	if (this+1)*float64(len(with))+repeats*this > 16*maxUnits {
+		h.checkUnits((this + 1) * float64(len(with)))
+	}
+}
+
+// flat is Array.prototype.flat.
+func (h *Handler) flat(call goja.FunctionCall) goja.Value {
+	o, ok := call.This.(*goja.Object)
+	if !ok {
+		h.throw("flat needs an array")
+	}
+	depth := 1.0
+	if d := call.Argument(0); !goja.IsUndefined(d) {
+		depth = d.ToFloat()
+	}
+	var list []any
+	seen := 0
+	var walk func(o *goja.Object, depth float64, level int)
+	walk = func(o *goja.Object, depth float64, level int) {
+		if level > maxNested {
+			h.throwError("RangeError", "flat: arrays nested deeper than %d levels", maxNested)
+		}
+		for i := range h.length(o) {
+			if seen++; seen&0xfff == 0 {
+				h.alive()
+			}
+			if len(list) >= maxItems {
+				h.throwError("RangeError", "flat: more than %d elements", maxItems)
+			}
+			v := h.index(o, i)
+			if inner, ok := v.(*goja.Object); ok && depth >= 1 && inner.ClassName() == "Array" {
+				seen += 100
+				h.alive()
+				walk(inner, depth-1, level+1)
+			} else if v != nil {
+				list = append(list, v)
+			}
+		}
+	}
+	walk(o, depth, 0)
+	return h.rt.NewArray(list...)
+}
+
+// timeMatches makes a match that took too long a fault where the time limit of calls
+// does not: the engine would say that nothing was found.
+func (h *Handler) timeMatches() {
+	expressions := h.prototype("RegExp")
+	for _, name := range []string{"exec", "test"} {
+		match, _ := goja.AssertFunction(expressions.Get(name))
+		h.method(expressions, name, func(call goja.FunctionCall) goja.Value {
+			began := time.Now()
+			v, err := match(call.This, call.Arguments...)
+			h.must(err)
+			if !v.ToBoolean() && time.Since(began) >= matchTimeout {
+				h.throwError("RangeError", "the regular expression took longer than %v", matchTimeout)
+			}
+			return v
+		})
+	}
+}
+
+// bufferClasses make arrays of bytes of the length that they are told.
+const bufferClasses = "ArrayBuffer Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array " +
+	"Float32Array Float64Array BigInt64Array BigUint64Array"
+
+// boundBuffers puts constructors that check the length in the place of the engine's. A
+// script that names neither them nor the global object cannot reach them: they are
+// left alone then, as two kilobytes each appear when they are touched.
+func (h *Handler) boundBuffers(named func(string) bool) {
+	global, reachable := h.rt.GlobalObject(), named("this") || named("This") || named(`\u`)
+	for name := range strings.FieldsSeq(bufferClasses) {
+		if !named(name) {
+			if reachable {
+				h.must(global.Delete(name))
+			}
+		} else if class, ok := global.Get(name).(*goja.Object); ok {
+			h.must(global.DefineDataProperty(name, h.boundedClass(name, class), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		}
+	}
+}
+
+func (h *Handler) boundedClass(name string, class *goja.Object) goja.Value {
+	prototype := class.Get("prototype").(*goja.Object)
+	construct, _ := goja.AssertConstructor(class)
+	size := 1.0
+	if n := class.Get("BYTES_PER_ELEMENT"); n != nil {
+		size = n.ToFloat()
+	}
+	bounded := h.rt.ToValue(func(call goja.ConstructorCall) *goja.Object {
+		h.alive()
+		n := call.Argument(0).ToFloat
+		if o, ok := call.Argument(0).(*goja.Object); ok {
+			n = func() float64 { return float64(h.length(o)) }
+		}
+		if bytes := n() * size; bytes > maxBuffer {
+			h.throwError("RangeError", "%.0f bytes are too many: at most %d can be had", bytes, maxBuffer)
+		}
+		o, err := construct(call.NewTarget, call.Arguments...)
+		h.must(err)
+		return o
+	}).(*goja.Object)
+	h.must(bounded.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	h.must(bounded.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	h.must(bounded.SetPrototype(class))
+	h.must(prototype.DefineDataProperty("constructor", bounded, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	return bounded
+}
+
+// index is an element of an array.
+func (h *Handler) index(o *goja.Object, i int64) goja.Value {
+	return o.Get(strconv.FormatInt(i, 10))
+}
