@@ -19,7 +19,10 @@ import (
 )
 
 // openStore opens a node of its own and returns the database as services see it.
-func openStore(t testing.TB) *store {
+func openStore(t testing.TB) *store { return openReady(t).store }
+
+// openReady opens a node of its own that takes writes.
+func openReady(t testing.TB) *Node {
 	t.Helper()
 	dir := t.TempDir()
 	c := config.Default()
@@ -39,7 +42,7 @@ func openStore(t testing.TB) *store {
 			Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: "t"}}})
 		return err
 	})
-	return n.store
+	return n
 }
 
 // BenchmarkLinks emits links, one for each event, to so many streams in turn, as the

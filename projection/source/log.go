@@ -60,6 +60,7 @@ func (in *logInput) fill(ctx context.Context) error {
 		if r.Once {
 			return ErrEnd
 		}
+		r.buffer = shed(r.buffer)
 		if err := r.Store.WaitLog(ctx, in.next); err != nil {
 			return err
 		}

@@ -165,8 +165,10 @@ func (in *streamsInput) refresh(ctx context.Context) (more bool, err error) {
 
 // wait waits for any of the streams.
 func (in *streamsInput) wait(ctx context.Context) error {
+	in.r.buffer = shed(in.r.buffer)
 	in.names, in.after = in.names[:0], in.after[:0]
 	for _, s := range in.streams {
+		s.queue = shed(s.queue)
 		if !s.isEnded {
 			in.names = append(in.names, s.name)
 			in.after = append(in.after, s.next-1)

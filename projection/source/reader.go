@@ -150,6 +150,15 @@ func (r *Reader) add(e entry) {
 	r.buffer = append(r.buffer, e)
 }
 
+// shed lets go of an empty buffer that has grown large: the reader is about to wait,
+// perhaps for long, and there may be a thousand of them.
+func shed(b []entry) []entry {
+	if cap(b) > 16 {
+		return nil
+	}
+	return b
+}
+
 // Position is the position behind the event that Next returned last; once Next
 // found the buffer empty it is behind all that was read.
 func (r *Reader) Position() position.Position { return r.in.position() }

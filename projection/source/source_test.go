@@ -270,6 +270,30 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestIdle: a reader that waits holds on to nothing.
+func TestIdle(t *testing.T) {
+	s := newStore()
+	for range 1000 {
+		s.link("$ce-s", s.append("s", "A", "", ""), "")
+	}
+	for _, d := range []handler.Definition{fromAll(), fromStreams("s"), fromStreams("s", "t"), fromCategory("s")} {
+		r := open(t, s, d, zero(d))
+		if got, err := drain(t, r); len(got) != 1000 || err != nil {
+			t.Errorf("%d events, %v", len(got), err)
+		}
+		if n := r.Held(); n > 48 {
+			t.Errorf("room for %d events", n)
+		}
+		s.append("s", "A", "", "")
+		s.link("$ce-s", &s.records[0], "")
+		if got, err := drain(t, r); len(got) != 1 || err != nil {
+			t.Errorf("%d events, %v", len(got), err)
+		}
+		s.records, s.end = s.records[:len(s.records)-2], s.records[len(s.records)-2].Position
+		s.streams["s"], s.streams["$ce-s"] = s.streams["s"][:1000], s.streams["$ce-s"][:1000]
+	}
+}
+
 func TestPage(t *testing.T) {
 	s := newStore()
 	for i := range 5 {
