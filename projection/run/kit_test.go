@@ -427,7 +427,7 @@ func (c *counter) Process(e *handler.Event) (handler.Outcome, error) {
 		return handler.Outcome{State: c.state, Shared: c.shared}, nil
 	case "emit":
 		for i := range 2 {
-			out = append(out, handler.Emission{Stream: "out-" + e.Stream, Type: "E" + strconv.Itoa(i), JSON: true, Data: fmt.Appendf(nil, "%d", e.Number)})
+			out = append(out, handler.Emission{Stream: "$out-" + e.Stream, Type: "E" + strconv.Itoa(i), JSON: true, Data: fmt.Appendf(nil, "%d", e.Number)})
 		}
 	}
 	c.state = plusOne(c.state)

@@ -109,7 +109,7 @@ func TestFault(t *testing.T) {
 		if f := r.Figures(); f.Status != "Faulted" || f.Reason != want || f.Checkpoint.String() != "C:2/P:2" {
 			t.Errorf("%+v", f)
 		}
-		if got := w.stream("out-a"); fmt.Sprint(got) != "[E0 0 E1 0]" {
+		if got := w.stream("$out-a"); fmt.Sprint(got) != "[E0 0 E1 0]" {
 			t.Errorf("emitted %v", got)
 		}
 		if got := state(t, r, ""); got != "2" {
@@ -152,7 +152,7 @@ func TestEventThatTellsADeletion(t *testing.T) {
 		if got, results := state(t, r, "a"), fmt.Sprint(w.stream("$projections-p-a-result")); got != "200" || results != "[Result 1 Result 200]" {
 			t.Errorf("%s, %s", got, results)
 		}
-		if got := fmt.Sprint(w.stream("out-a")); got != "[E0 1 E1 1]" {
+		if got := fmt.Sprint(w.stream("$out-a")); got != "[E0 1 E1 1]" {
 			t.Error(got)
 		}
 		r.Close()
@@ -161,8 +161,8 @@ func TestEventThatTellsADeletion(t *testing.T) {
 		o.Handler = faultyDeletion{newCounter(d)}
 		r = start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
-		if got := state(t, r, "a"); got != "1" || len(w.stream("out-a")) != 0 {
-			t.Errorf("%s, %v", got, w.stream("out-a"))
+		if got := state(t, r, "a"); got != "1" || len(w.stream("$out-a")) != 0 {
+			t.Errorf("%s, %v", got, w.stream("$out-a"))
 		}
 	})
 }
@@ -242,7 +242,7 @@ func TestResults(t *testing.T) {
 			"$projections-p-b-result":   "[Result 1]",
 			"$projections-p-result":     "[$> $projections-p-a-result $> $projections-p-a-result $> $projections-p-b-result $> $projections-p-a-result]",
 			"$projections-p-partitions": "[$partition a $partition b]",
-			"out-a":                     "[E0 1 E1 1]",
+			"$out-a":                    "[E0 1 E1 1]",
 		} {
 			if got := fmt.Sprint(w.stream(stream)); got != want {
 				t.Errorf("%s: %s, want %s", stream, got, want)
@@ -509,7 +509,7 @@ func TestRestartFromTheCheckpoint(t *testing.T) {
 		w.onWrite = func(string) error {
 			if once != nil {
 				once = nil
-				return fmt.Errorf("stream out-a: %w", output.ErrRestart)
+				return fmt.Errorf("stream $out-a: %w", output.ErrRestart)
 			}
 			return nil
 		}
@@ -519,7 +519,7 @@ func TestRestartFromTheCheckpoint(t *testing.T) {
 		defer r.Close()
 		w.add("a:", "a:emit", "a:emit")
 		time.Sleep(time.Minute)
-		if got := fmt.Sprint(w.stream("out-a")); got != "[E0 1 E1 1 E0 2 E1 2]" || state(t, r, "") != "3" || closed != 1 {
+		if got := fmt.Sprint(w.stream("$out-a")); got != "[E0 1 E1 1 E0 2 E1 2]" || state(t, r, "") != "3" || closed != 1 {
 			t.Errorf("%s, state %s, closed %d times", got, state(t, r, ""), closed)
 		}
 		if f := r.Figures(); f.Status != "Running" {

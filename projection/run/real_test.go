@@ -1,0 +1,263 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
+)
+
+// These tests run with the real reader and output, over a store in memory.
+
+// sources are what projections of these tests read.
+func sources() map[string]handler.Definition {
+	results := handler.Options{ProducesResults: true}
+	return map[string]handler.Definition{
+		"log":         {AllStreams: true, AllEvents: true, ByStreams: true, Options: results},
+		"log, types":  {AllStreams: true, Events: []string{"T", "U"}, ByCustomPartitions: true, Options: handler.Options{DefinesStateTransform: true}},
+		"stream":      {Streams: []string{"a-1"}, AllEvents: true, Options: results},
+		"streams":     {Streams: []string{"a-1", "a-2", "b-1"}, AllEvents: true, ByCustomPartitions: true, Options: handler.Options{IsBiState: true}},
+		"category":    {Categories: []string{"a"}, AllEvents: true, ByStreams: true, Options: results},
+		"log deleted": {AllStreams: true, AllEvents: true, ByStreams: true, Options: handler.Options{HandlesDeleted: true}},
+	}
+}
+
+func newRealCounter(d handler.Definition) *counter {
+	d.DefinesFold = true
+	return &counter{d: d}
+}
+
+func realOptions(s *memStore, d handler.Definition) Options {
+	return Options{Store: s, Name: "p", Version: position.Version{Projection: 7, Epoch: -1, Version: 3},
+		Turns: NewTurns(3), Handler: newRealCounter(d), Again: func() (handler.Handler, error) { return newRealCounter(d), nil },
+		Config: Config{EmitEnabled: true, TrackEmittedStreams: true, CheckpointHandledThreshold: 5}, CachedPartitions: 2}
+}
+
+// op is one thing that a client, or $by_category, does.
+type op func(s *memStore)
+
+var streamNames = []string{"a-1", "a-2", "b-1"}
+
+// history returns random things that clients do, links of categories included.
+// Deletions are told of in the log alone, so only some projections may meet them.
+func history(rng *rand.Rand, n int, deletes bool) []op {
+	var ops []op
+	for range n {
+		stream := streamNames[rng.IntN(len(streamNames))]
+		data := []string{"{}", "emit", "skip", "same", "null", "emit"}[rng.IntN(6)]
+		kind := []string{"T", "U", "V"}[rng.IntN(3)]
+		what := rng.IntN(12)
+		ops = append(ops, func(s *memStore) {
+			switch {
+			case what == 0 && deletes && s.last(stream) >= 0:
+				s.put(event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
+			case what == 1 && deletes:
+				s.setMetadata(stream, `{"mark":1}`)
+			default:
+				s.append(stream, kind, data, "")
+				if category, _, ok := strings.Cut(stream, "-"); ok {
+					s.append("$ce-"+category, event.TypeLink, fmt.Sprintf("%d@%s", s.last(stream), stream), fmt.Sprintf(`{"$o":%q}`, stream))
+				}
+			}
+		})
+	}
+	return ops
+}
+
+func (s *memStore) last(stream string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.infoLocked(stream).Last
+}
+
+// place is a place in the log, which depends on what the projection itself writes when.
+var place = regexp.MustCompile(`("\$[cp]":)\d+`)
+
+// sight is all that one can see of a projection and of what it wrote.
+func sight(t *testing.T, s *memStore, r *Run) map[string]string {
+	t.Helper()
+	seen := map[string]string{}
+	for _, p := range append(streamNames, "") {
+		seen["state of "+p], seen["result of "+p] = state(t, r, p), result(t, r, p)
+	}
+	for stream, lines := range s.all() {
+		if !strings.HasSuffix(stream, "checkpoint") && !strings.HasSuffix(stream, "-order") && !strings.HasSuffix(stream, "checkpointedpartitions") && !slices.Contains(streamNames, stream) {
+			if strings.HasSuffix(stream, "-emittedstreams") { // Streams are written side by side.
+				for i, line := range lines {
+					_, lines[i], _ = strings.Cut(line, " ")
+				}
+				slices.Sort(lines)
+			}
+			seen[stream] = place.ReplaceAllString(strings.Join(lines, "\n"), "$1")
+		}
+	}
+	return seen
+}
+
+func mustBeSame(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if got[k] != want[k] {
+			t.Errorf("%s:\n%s\nwant\n%s", k, got[k], want[k])
+		}
+	}
+	for k := range got {
+		if _, ok := want[k]; !ok {
+			t.Errorf("%s is there:\n%s", k, got[k])
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+func eachSource(t *testing.T, test func(t *testing.T, options func(*memStore) Options, ops []op, want map[string]string, rng *rand.Rand)) {
+	for name, d := range sources() {
+		t.Run(name, func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 0))
+				ops := history(rng, 30, d.HandlesDeleted)
+				s := newStore()
+				s.fixed = true
+				r := Start(t.Context(), realOptions(s, d))
+				for _, o := range ops {
+					o(s)
+					synctest.Wait()
+				}
+				want := sight(t, s, r)
+				r.Close()
+				test(t, func(s *memStore) Options { return realOptions(s, d) }, ops, want, rng)
+			})
+		})
+	}
+}
+
+func TestRealEndAtEveryEvent(t *testing.T) {
+	for how, end := range map[string]func(*Run){"stop": (*Run).Stop, "abort": (*Run).Abort, "close": (*Run).Close} {
+		t.Run(how, func(t *testing.T) {
+			eachSource(t, func(t *testing.T, options func(*memStore) Options, ops []op, want map[string]string, _ *rand.Rand) {
+				s := newStore()
+				s.fixed = true
+				for _, o := range ops {
+					r := Start(t.Context(), options(s))
+					o(s)
+					synctest.Wait()
+					end(r)
+					<-r.Done()
+				}
+				r := Start(t.Context(), options(s))
+				synctest.Wait()
+				defer r.Close()
+				mustBeSame(t, sight(t, s, r), want)
+			})
+		})
+	}
+}
+
+// Every write of the projection fails once, before or after it is done, and the
+// node is lost with it or not.
+func TestRealErrorsEverywhere(t *testing.T) {
+	for name, err := range map[string]error{"storage": event.ErrBusy, "unknown": event.ErrOutcomeUnknown, "lost": &event.NotLeader{}} {
+		t.Run(name, func(t *testing.T) {
+			eachSource(t, func(t *testing.T, options func(*memStore) Options, ops []op, want map[string]string, _ *rand.Rand) {
+				for at := 0; ; at++ {
+					s := newStore()
+					s.fixed = true
+					for _, o := range ops {
+						o(s)
+					}
+					var left atomic.Int64
+					left.Store(int64(at))
+					s.mu.Lock()
+					s.fault = func(_ int, w *event.Write) (before, after error) {
+						if left.Add(-1) != -1 {
+							return nil, nil
+						}
+						if at%2 == 0 {
+							return err, nil
+						}
+						return nil, err
+					}
+					s.mu.Unlock()
+					var r *Run
+					for range 3 {
+						r = Start(t.Context(), options(s))
+						synctest.Wait()
+						time.Sleep(time.Minute)
+						if r.Figures().Ending == Unfinished {
+							break
+						}
+						<-r.Done()
+					}
+					if f := r.Figures(); f.Status != "Running" {
+						t.Fatalf("write %d: %+v", at, f)
+					}
+					mustBeSame(t, sight(t, s, r), want)
+					r.Close()
+					if left.Load() >= 0 {
+						break
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRealForeignWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		d := sources()["stream"]
+		r := Start(t.Context(), realOptions(s, d))
+		s.append("a-1", "T", "emit", "")
+		synctest.Wait()
+		s.append("$out-a-1", "foreign", "{}", "")
+		s.append("a-1", "T", "emit", "")
+		time.Sleep(time.Minute)
+		ended(t, r, Faulted)
+		if f := r.Figures(); !strings.HasPrefix(f.Reason, "The '$out-a-1' stream managed by projection 7 has been written to from the outside.") {
+			t.Error(f.Reason)
+		}
+		if got := state(t, r, ""); got != "" {
+			t.Errorf("state %q: no checkpoint had been written", got)
+		}
+	})
+}
+
+func TestRealStoredState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		for _, c := range []string{"log", "log, types", "stream", "streams"} {
+			d := sources()[c]
+			o := realOptions(s, d)
+			o.Name = c
+			for _, stream := range streamNames {
+				s.append(stream, "T", "{}", "")
+			}
+			r := Start(context.Background(), o)
+			synctest.Wait()
+			r.Stop()
+			ended(t, r, Stopped)
+			for _, p := range append(streamNames, "", "nobody") {
+				a, err := StoredState(t.Context(), o, p)
+				res, err2 := StoredResult(t.Context(), o, p)
+				b, _ := r.State(t.Context(), p)
+				if err != nil || err2 != nil || string(a.Text) != string(b.Text) || !a.Position.Equal(*b.Position) || string(res.Text) != result(t, r, p) {
+					t.Errorf("%s, %q: %s %s at %v, %v %v; the run says %s at %v", c, p, a.Text, res.Text, a.Position, err, err2, b.Text, b.Position)
+				}
+			}
+		}
+	})
+}
