@@ -22,7 +22,7 @@ func TestTerminalColumns(t *testing.T) {
 	}()
 	kind := func(progress string) string {
 		f := scavengeFlags{progress: progress}
-		switch p := f.newProgress(&scavengeClient{}, terminal).(type) {
+		switch p := f.newProgress(&scavengeClient{nodeClient: new(nodeClient)}, terminal).(type) {
 		case *phaseBars:
 			return "bar"
 		case *phaseLines:
