@@ -45,6 +45,82 @@ func openReady(t testing.TB) *Node {
 	return n
 }
 
+// The rules that outputs rely on are those of the real store: a projection that is
+// aborted again and again emits everything once, and a reset hides it all.
+func TestProjectionOutput(t *testing.T) {
+	db := openStore(t)
+	o := output.Options{Store: db, Name: "p", Version: position.Version{Projection: 3, Epoch: -1}, From: position.Position{Log: true, Prepare: -1}, MaxBatch: 3, Track: true}
+	const streams, events = 20, 1000
+	emit := func(out *output.Output, n int) {
+		for i := range n {
+			at := position.Position{Log: true, Commit: int64(i), Prepare: int64(i)}
+			out.Emit(at, nil, []handler.Emission{{Stream: fmt.Sprint("out-", i*i%streams), Type: "T", Data: strconv.AppendInt(nil, int64(i), 10)}})
+			out.Result(at, nil, fmt.Sprint("part-", i%3), strconv.AppendInt(nil, int64(i), 10), i < 3)
+		}
+	}
+	check := func(stream string, want func(i int) bool, first int64) {
+		t.Helper()
+		page, err := db.ReadStream(t.Context(), event.StreamRead{Stream: stream, Count: 4 * events})
+		if err != nil {
+			t.Fatal(stream, err)
+		}
+		k := 0
+		for i := range events {
+			if !want(i) {
+				continue
+			}
+			if k >= len(page.Events) || string(page.Events[k].Data) != strconv.Itoa(i) || page.Events[k].Number != first+int64(k) {
+				t.Fatalf("%s: event %d of %d is not %d", stream, k, len(page.Events), i)
+			}
+			k++
+		}
+		if k != len(page.Events) {
+			t.Errorf("%s: %d events, not %d", stream, len(page.Events), k)
+		}
+	}
+	all := func(version position.Version) {
+		t.Helper()
+		o.Version = version
+		for _, n := range []int{events / 3, events / 2, events, events} {
+			out := output.New(o)
+			emit(out, n)
+			if err := out.WaitBelow(t.Context(), n/4); err != nil {
+				t.Fatal(err)
+			}
+			if n == events {
+				if err := out.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out.Close()
+		}
+	}
+	all(position.Version{Projection: 3, Epoch: -1, Version: 1})
+	for s := range streams {
+		if s*s%streams == s {
+			check(fmt.Sprint("out-", s), func(i int) bool { return i*i%streams == s }, 0)
+		}
+	}
+	check("$projections-p-part-1-result", func(i int) bool { return i%3 == 1 }, 0)
+	last, err := db.LastEvent(t.Context(), "out-16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Write(t.Context(), &event.Write{Kind: event.SoftDelete, Stream: "out-0", ExpectedVersion: event.AnyVersion}); err != nil {
+		t.Fatal(err)
+	}
+	all(position.Version{Projection: 3, Epoch: 4, Version: 4})
+	check("out-16", func(i int) bool { return i*i%streams == 16 }, last.Number+1)
+	page, err := db.ReadStream(t.Context(), event.StreamRead{Stream: "$projections-p-result", Count: 4 * events})
+	if err != nil || len(page.Events) != events {
+		t.Errorf("%d links to results: %v", len(page.Events), err)
+	}
+	links, err := db.ReadStream(t.Context(), event.StreamRead{Stream: "$projections-p-emittedstreams", Count: 100})
+	if err != nil || len(links.Events) != 6+5 { // six squares modulo 20, and the streams of results
+		t.Errorf("%d streams are listed: %v", len(links.Events), err)
+	}
+}
+
 // BenchmarkLinks emits links, one for each event, to so many streams in turn, as the
 // system projections do, and waits until all are stored.
 func BenchmarkLinks(b *testing.B) {
@@ -96,4 +172,48 @@ func benchmarkLinks(b *testing.B, streams, writes int) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "links/s")
+}
+
+// BenchmarkNewStreams emits one event to each of as many streams as there are events.
+func BenchmarkNewStreams(b *testing.B) {
+	db := openStore(b)
+	o := output.New(output.Options{Store: db, Name: "p", Version: position.Version{Projection: 3, Epoch: -1}, From: position.Position{Log: true, Prepare: -1}})
+	defer o.Close()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		o.Emit(position.Position{Log: true, Commit: int64(i), Prepare: int64(i)}, nil, []handler.Emission{{Stream: fmt.Sprint("new-", i), Type: "t", Data: []byte("1")}})
+		if i%512 == 0 {
+			if err := o.WaitBelow(b.Context(), 5000); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := o.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "streams/s")
+}
+
+// BenchmarkPartitionCheckpoints saves the states of 4000 partitions and the root,
+// those of other partitions each time.
+func BenchmarkPartitionCheckpoints(b *testing.B) {
+	db := openStore(b)
+	c := output.NewCheckpoints(output.CheckpointOptions{Store: db, Name: "p", Version: position.Version{Projection: 3, Epoch: -1}})
+	if _, err := c.Load(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	const partitions = 4000
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := range b.N {
+		changed := make([]output.PartitionState, partitions)
+		for i := range changed {
+			changed[i] = output.PartitionState{Partition: fmt.Sprint(n%10, "-", i), State: []byte(`{"count":1}`)}
+		}
+		if err := c.Save(b.Context(), changed, output.Checkpoint{At: position.Position{Log: true, Commit: int64(n)}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*partitions)/b.Elapsed().Seconds(), "partitions/s")
 }

@@ -61,7 +61,7 @@ type Checkpoints struct {
 const (
 	checkpointMetadata = `{"$maxCount":2,"$acl":{"$r":"$admins","$w":"$admins","$d":"$admins","$mr":"$all","$mw":"$admins"}}`
 	checkpointPage     = 8       // events looked through for the last that counts
-	checkpointWriters  = 64      // partitions written side by side
+	checkpointWriters  = 256     // partitions written side by side
 	maxTails           = 50_000  // remembered, about 100 bytes each
 	largeCheckpoint    = 8 << 20 // bytes, from which on the log says so
 )

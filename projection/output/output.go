@@ -101,7 +101,7 @@ const (
 	defaultBatch    = 500
 	defaultInFlight = 512     // measured: BenchmarkLinks of package node
 	maxBatchBytes   = 1 << 20 // as an entry of the log; one event may be larger
-	maxKnown        = 20_000  // streams remembered, about 300 bytes each
+	defaultKnown    = 20_000  // streams remembered, about 300 bytes each
 	patience        = 10 * time.Second
 )
 
@@ -123,14 +123,15 @@ func (o *Options) ensureDefaults() {
 // Output writes what one run of a projection emits. Emit and Result belong to the
 // goroutine of the run, the rest may be called from any.
 type Output struct {
-	opts    Options
-	ctx     context.Context // of writes; ends only when they outlast Close by far
-	cancel  context.CancelFunc
-	stop    chan struct{} // closed by Close: nothing is tried again
-	failed  chan struct{}
-	work    sync.WaitGroup
-	tracker *tracker // nil: streams are not listed
-	build   builder  // of Emit and Result alone
+	opts     Options
+	ctx      context.Context // of writes; ends only when they outlast Close by far
+	cancel   context.CancelFunc
+	stop     chan struct{} // closed by Close: nothing is tried again
+	failed   chan struct{}
+	work     sync.WaitGroup
+	tracker  *tracker // nil: streams are not listed
+	maxKnown int
+	build    builder // of Emit and Result alone
 
 	mu      sync.Mutex // guards what follows; held for moments only
 	err     error
@@ -160,7 +161,7 @@ func New(o Options) *Output {
 	o.ensureDefaults()
 	from := o.From
 	out := &Output{
-		opts: o, stop: make(chan struct{}), failed: make(chan struct{}), known: map[string]*stream{},
+		opts: o, maxKnown: defaultKnown, stop: make(chan struct{}), failed: make(chan struct{}), known: map[string]*stream{},
 		floor: &from, before: from, build: builder{version: o.Version, isBare: o.Volatile},
 	}
 	out.ctx, out.cancel = context.WithCancel(context.Background())
@@ -250,20 +251,19 @@ func (o *Output) hire() {
 }
 
 // forget makes room for one more stream. Those that may not be forgotten are few:
-// what the last event emitted to, or what has yet to be emitted again.
+// what the last event emitted to, what has something to write, or has yet to be emitted again.
 func (o *Output) forget() {
-	if len(o.known) < maxKnown || o.opts.Volatile || o.at.Phase != 0 {
+	if o.opts.Volatile || o.at.Phase != 0 {
 		return
 	}
-	s := o.idle.tail
-	if s == nil || s.event == o.event {
-		return
-	}
-	o.idle.remove(s)
-	delete(o.known, s.name)
-	if !equal(*o.floor, o.before) {
-		floor := o.before
-		o.floor = &floor
+	for len(o.known) >= o.maxKnown && o.idle.tail != nil && o.idle.tail.event != o.event {
+		s := o.idle.tail
+		o.idle.remove(s)
+		delete(o.known, s.name)
+		if !equal(*o.floor, o.before) {
+			floor := o.before
+			o.floor = &floor
+		}
 	}
 }
 

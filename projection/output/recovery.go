@@ -131,8 +131,11 @@ func (o *Output) recover(s *stream, it *item) (number int64, isStored bool, err 
 			return gone, true, nil
 		}
 		if ok && c == 0 && old.name == it.event.Type {
-			s.recovery.drop()
-			return old.number, true, nil
+			number = old.number
+			if s.recovery.drop(); s.recovery.isOver() {
+				s.recovery = nil
+			}
+			return number, true, nil
 		}
 		if old.name == event.TypeLink && ok && c < 0 {
 			// What it links to may have been removed since: its source is not read any more.
@@ -162,6 +165,9 @@ func (r *recovery) drop() {
 		r.ahead = nil
 	}
 }
+
+// isOver reports whether everything was emitted again.
+func (r *recovery) isOver() bool { return len(r.ahead) == 0 && r.next > r.end }
 
 // isLinkGone reports whether what a stored link names is gone.
 func (o *Output) isLinkGone(stream string, number int64) (bool, error) {

@@ -81,7 +81,7 @@ func (w *worker) take(s *stream) bool {
 func (w *worker) finish(s *stream) {
 	o := w.o
 	for i := range w.batch {
-		it := &w.batch[i]
+		it := &s.queue[s.next+i] // As it was added: the data of a link may have been made since.
 		o.bytes -= it.size()
 		if p := it.tells; p != nil {
 			p.number, p.ready = w.numbers[i], true

@@ -1,0 +1,333 @@
+package output_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// memStore is a store in memory, by the rules of the real one.
+type memStore struct {
+	mu      sync.Mutex
+	streams map[string]*memStream
+	writes  int
+	reads   int
+
+	// fault says what becomes of a write, called with mu held: before keeps it from being
+	// done, after comes although it was done.
+	fault func(n int, w *event.Write) (before, after error)
+	// readFault keeps a read from being done.
+	readFault func(stream string) error
+}
+
+type memStream struct {
+	events  []event.Record // never removed, the index is the number
+	deleted bool
+	gone    map[int64]bool // scavenged, or too old
+}
+
+func newStore() *memStore { return &memStore{streams: map[string]*memStream{}} }
+
+func (s *memStore) stream(name string) *memStream {
+	if s.streams[name] == nil {
+		s.streams[name] = &memStream{gone: map[int64]bool{}}
+	}
+	return s.streams[name]
+}
+
+func (s *memStore) infoLocked(name string) event.StreamInfo {
+	i := event.StreamInfo{Last: -1, MetaLast: -1}
+	if st := s.streams[name]; st != nil {
+		i.Last, i.HardDeleted = int64(len(st.events))-1, st.deleted
+	}
+	if event.IsMetaStream(name) {
+		i.Metadata.MaxCount = 1
+		return i
+	}
+	if meta := s.streams[event.MetaStreamOf(name)]; meta != nil && len(meta.events) > 0 {
+		i.MetaLast = int64(len(meta.events)) - 1
+		i.Metadata = event.ParseMetadata(meta.events[i.MetaLast].Data)
+	}
+	return i
+}
+
+func (s *memStore) StreamInfo(ctx context.Context, name string) (event.StreamInfo, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.infoLocked(name), s.readErrLocked(name)
+}
+
+func (s *memStore) readErrLocked(name string) error {
+	s.reads++
+	if s.readFault == nil {
+		return nil
+	}
+	return s.readFault(name)
+}
+
+func (s *memStore) hidden(st *memStream, i *event.StreamInfo, n int64) bool {
+	return n < i.Metadata.MinVisible(i.Last) || st.gone[n]
+}
+
+func visible(i *event.StreamInfo) error {
+	switch {
+	case i.HardDeleted:
+		return event.ErrStreamDeleted
+	case !i.Exists():
+		return event.ErrStreamNotFound
+	}
+	return nil
+}
+
+func (s *memStore) ReadStream(ctx context.Context, r event.StreamRead) (page event.StreamPage, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readErrLocked(r.Stream); err != nil {
+		return page, err
+	}
+	i := s.infoLocked(r.Stream)
+	if err := visible(&i); err != nil {
+		return page, err
+	}
+	st := s.streams[r.Stream]
+	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: i.Last, Min: i.Metadata.MinVisible(i.Last), Metadata: i.Metadata}
+	left := r.MaxPayload
+	add := func(n int64) {
+		if n < 0 || n > i.Last || s.hidden(st, &i, n) {
+			return
+		}
+		e := st.events[n]
+		if left -= len(e.Data) + len(e.Metadata); left < 0 && r.MaxPayload > 0 {
+			e.Data, e.Metadata, e.Bare, left = nil, nil, true, 0
+		}
+		page.Events = append(page.Events, event.Resolved{Record: e})
+	}
+	if r.Backward {
+		if page.From == event.Head {
+			page.From = i.Last
+		}
+		lowest := page.From - int64(r.Count) + 1
+		for n := page.From; n >= lowest; n-- {
+			add(n)
+		}
+		k := len(page.Events)
+		isGone := lowest <= page.Last && (k == 0 || page.Events[k-1].Number != lowest)
+		page.End = lowest <= page.Min || page.From < page.Min || isGone
+		return page, nil
+	}
+	highest := r.From + int64(r.Count) - 1
+	for n := r.From; n <= min(highest, i.Last); n++ {
+		add(n)
+	}
+	page.End = highest >= page.Min && (highest >= i.Last || len(page.Events) == 0 && s.hidden(st, &i, i.Last))
+	return page, nil
+}
+
+func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.streams[r.Stream]
+	if st.gone[r.Number] {
+		return event.ErrEventNotFound
+	}
+	full := &st.events[r.Number]
+	r.Data, r.Metadata, r.Bare = full.Data, full.Metadata, false
+	return nil
+}
+
+func (s *memStore) ReadEvent(ctx context.Context, stream string, number int64, _ bool) (event.Resolved, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readErrLocked(stream); err != nil {
+		return event.Resolved{}, err
+	}
+	i := s.infoLocked(stream)
+	if err := visible(&i); err != nil {
+		return event.Resolved{}, err
+	}
+	st := s.streams[stream]
+	if number == event.Head {
+		for number = i.Last; number >= 0 && st.gone[number]; number-- {
+		}
+	}
+	if number < 0 || number > i.Last || s.hidden(st, &i, number) {
+		return event.Resolved{}, event.ErrEventNotFound
+	}
+	return event.Resolved{Record: st.events[number]}, nil
+}
+
+func (s *memStore) Write(ctx context.Context, w *event.Write) (event.Written, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var before, after error
+	if s.fault != nil {
+		before, after = s.fault(s.writes, w)
+	}
+	s.writes++
+	if before != nil {
+		return event.Written{}, before
+	}
+	written, err := s.writeLocked(w)
+	if err == nil {
+		err = after
+	}
+	return written, err
+}
+
+func (s *memStore) writeLocked(w *event.Write) (done event.Written, err error) {
+	i := s.infoLocked(w.Stream)
+	if i.HardDeleted {
+		return done, event.ErrStreamDeleted
+	}
+	wrong := &event.WrongExpectedVersion{Stream: w.Stream, Expected: w.ExpectedVersion, Current: i.Last}
+	st := s.stream(w.Stream)
+	switch w.Kind {
+	case event.SoftDelete:
+		if i.Last < 0 && i.MetaLast < 0 {
+			return done, wrong
+		}
+		if !i.Metadata.SoftDeleted() {
+			s.metaLocked(w.Stream, event.WithTruncateBefore(nil, event.TombstoneNumber))
+		}
+		return event.Written{First: i.Last, Last: i.Last}, nil
+	case event.HardDelete:
+		st.deleted = true
+		return done, nil
+	}
+	soft := i.Metadata.SoftDeleted()
+	switch expected := w.ExpectedVersion; {
+	case expected == event.AnyVersion:
+		first := slices.IndexFunc(st.events, func(r event.Record) bool { return r.ID == w.Events[0].ID })
+		if first >= 0 {
+			return event.Written{First: int64(first), Last: int64(first + len(w.Events) - 1), Idempotent: true}, nil
+		}
+	case expected < event.NoStream || expected > i.Last:
+		return done, wrong
+	case expected < i.Last:
+		for k := range w.Events {
+			n := expected + 1 + int64(k)
+			if n <= i.Last && st.events[n].ID == w.Events[k].ID {
+				continue
+			}
+			if k > 0 || expected != event.NoStream || !soft {
+				return done, wrong
+			}
+			break
+		}
+		if !soft || expected != event.NoStream || st.events[0].ID == w.Events[0].ID {
+			return event.Written{First: expected + 1, Last: expected + int64(len(w.Events)), Idempotent: true}, nil
+		}
+	}
+	if soft {
+		meta := s.streams[event.MetaStreamOf(w.Stream)].events
+		s.metaLocked(w.Stream, event.WithTruncateBefore(meta[len(meta)-1].Data, i.Last+1))
+	}
+	done = event.Written{First: i.Last + 1, Last: i.Last + int64(len(w.Events))}
+	of := event.OriginalOf(w.Stream)
+	was := event.Metadata{}
+	if event.IsMetaStream(w.Stream) {
+		was = s.infoLocked(of).Metadata
+	}
+	for k := range w.Events {
+		s.addLocked(w.Stream, w.Events[k])
+	}
+	if event.IsMetaStream(w.Stream) {
+		posted := w.Events[len(w.Events)-1].Data
+		if m := event.ParseMetadata(posted); was.SoftDeleted() && !m.SoftDeleted() {
+			s.metaLocked(of, event.WithTruncateBefore(posted, int64(len(s.stream(of).events))))
+		}
+	}
+	return done, nil
+}
+
+func (s *memStore) metaLocked(stream string, data []byte) {
+	s.addLocked(event.MetaStreamOf(stream), event.Proposed{ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: data})
+}
+
+func (s *memStore) addLocked(stream string, p event.Proposed) {
+	st := s.stream(stream)
+	st.events = append(st.events, event.Record{
+		Stream: stream, Number: int64(len(st.events)), ID: p.ID, Type: p.Type, Flags: p.Flags, Data: slices.Clone(p.Data), Metadata: slices.Clone(p.Metadata),
+	})
+}
+
+func (s *memStore) put(w event.Write) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.writeLocked(&w); err != nil {
+		panic(err)
+	}
+}
+
+func (s *memStore) setMetadata(stream, document string) {
+	s.put(event.Write{Stream: event.MetaStreamOf(stream), ExpectedVersion: event.AnyVersion,
+		Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: []byte(document)}}})
+}
+
+func (s *memStore) append(stream, eventType, data, metadata string) {
+	s.put(event.Write{Stream: stream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{
+		{ID: event.ID(uuid.New()), Type: eventType, Data: []byte(data), Metadata: []byte(metadata)}}})
+}
+
+// lines returns the events of a stream that readers see, one a line: number, type, data.
+func (s *memStore) lines(stream string) (all []string) {
+	for _, e := range s.seen(stream) {
+		all = append(all, fmt.Sprintf("%d %s %s", e.Number, e.Type, e.Data))
+	}
+	return all
+}
+
+func (s *memStore) seen(stream string) (all []event.Record) {
+	page, err := s.ReadStream(context.Background(), event.StreamRead{Stream: stream, Count: 1 << 20})
+	if err != nil {
+		return nil
+	}
+	for _, e := range page.Events {
+		all = append(all, e.Record)
+	}
+	return all
+}
+
+// ids returns the ids of all events of a stream.
+func (s *memStore) ids(stream string) (all []event.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.stream(stream).events {
+		all = append(all, e.ID)
+	}
+	return all
+}
+
+func (s *memStore) metadata(stream string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.stream(event.MetaStreamOf(stream)).events
+	if len(all) == 0 {
+		return ""
+	}
+	return string(all[len(all)-1].Data)
+}
+
+// all returns what readers see of every stream but those of metadata.
+func (s *memStore) all() map[string][]string {
+	s.mu.Lock()
+	names := make([]string, 0, len(s.streams))
+	for name := range s.streams {
+		if !event.IsMetaStream(name) {
+			names = append(names, name)
+		}
+	}
+	s.mu.Unlock()
+	all := map[string][]string{}
+	for _, name := range names {
+		for _, e := range s.seen(name) {
+			all[name] = append(all[name], fmt.Sprintf("%d %s %s %s", e.Number, e.Type, e.Data, e.Metadata))
+		}
+	}
+	return all
+}
