@@ -116,6 +116,12 @@ func TestSourceOnLog(t *testing.T) {
 		}
 	}
 	put(t, s, &event.Write{Kind: event.HardDelete, Stream: "s-3"})
+	putEvents(t, s, "s-0", "A", "", 1) // Every definition selects something.
+	info, err := s.StreamInfo(t.Context(), "s-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, &event.Write{Stream: "$ce-s", Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: event.TypeLink, Data: fmt.Appendf(nil, "%d@s-0", info.Last)}}})
 
 	before := make([][]position.Position, len(sourceDefinitions))
 	for i, d := range sourceDefinitions {

@@ -2,6 +2,7 @@ package projection
 
 import (
 	"context"
+	"strings"
 
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
@@ -47,7 +48,20 @@ func (p *projection) figuresLocked() run.Figures {
 	return p.run.Figures()
 }
 
+// statistics returns what is known of the projection. One that runs and waits for
+// links which only a system projection writes says so.
 func (p *projection) statistics() Statistics {
+	s, reads := p.known()
+	if reads != nil && s.StateReason == "" && strings.HasPrefix(s.Status, "Running") {
+		if reason, err := source.StateReason(context.Background(), p.t.opts.Store, reads); err == nil { // Else it is not known now.
+			s.StateReason = reason
+		}
+	}
+	return s
+}
+
+// known returns what the projection itself knows, and what it reads; nil: that is not known.
+func (p *projection) known() (Statistics, *handler.Definition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.figuresLocked()
@@ -67,7 +81,7 @@ func (p *projection) statistics() Statistics {
 	if p.definition != nil {
 		s.ResultStream = p.definition.ResultStream
 	}
-	return s
+	return s, p.definition
 }
 
 func textOf(at *position.Position) string {

@@ -103,7 +103,7 @@ type Statistics struct {
 	Name             string
 	Mode             Mode
 	Status           string
-	StateReason      string // why it is faulted; empty: it is not
+	StateReason      string // why it is faulted, or what it waits for; empty: neither
 	Version, Epoch   int64  // -1: it could not be prepared
 	Position         string // as text; empty: nothing was processed
 	LastCheckpoint   string // as text; empty: there is none

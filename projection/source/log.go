@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
@@ -28,7 +29,7 @@ func newLogInput(r *Reader, from position.Position) *logInput {
 	// no knowing where the next one begins, so the read begins with it.
 	in.next = max(0, from.Commit)
 	in.first = in.next
-	if from.Prepare >= from.Commit {
+	if from.Commit >= 0 && from.Prepare >= from.Commit && in.first < math.MaxInt64 {
 		in.first++
 	}
 	in.counted, in.behind = in.next, in.next
@@ -38,7 +39,8 @@ func newLogInput(r *Reader, from position.Position) *logInput {
 func (in *logInput) fill(ctx context.Context) error {
 	r := in.r
 	for {
-		if in.next >= r.limit {
+		if r.Once && in.next >= r.limit {
+			r.isBegun = true
 			return ErrEnd
 		}
 		page, err := r.Store.ReadAll(ctx, event.AllRead{

@@ -29,7 +29,7 @@ func newStreamsInput(r *Reader, names []string, from position.Position) *streams
 	in := &streamsInput{r: r, numbers: make([]int64, len(names))}
 	for i, name := range names {
 		n := from.Numbers[i].Number
-		s := &stream{index: i, name: name, last: n, next: n + 1, known: -1}
+		s := &stream{index: i, name: name, last: n, next: max(n, n+1), known: -1}
 		if r.category {
 			s.category, _ = strings.CutPrefix(name, categoryPrefix)
 		}

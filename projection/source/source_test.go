@@ -246,6 +246,35 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestFarPositions: a position that no event has is as good as any, and overflows nothing.
+func TestFarPositions(t *testing.T) {
+	s := newStore()
+	s.append("s", "A", "", "")
+	const most = 1<<63 - 1
+	for _, c := range []struct {
+		d     handler.Definition
+		from  position.Position
+		count int
+	}{
+		{fromAll(), position.Position{Log: true, Commit: most, Prepare: most}, 0},
+		{fromAll(), position.Position{Log: true, Commit: -most - 1, Prepare: most}, 1},
+		{fromAll(), position.Position{Log: true, Commit: -5, Prepare: -5}, 1},
+		{fromStreams("s"), at("s", most), 0},
+		{fromStreams("s"), at("s", -most-1), 1},
+		{fromStreams("s", "t"), at("s", most, "t", 5), 0},
+	} {
+		for _, once := range []bool{false, true} {
+			r := openWith(t, source.Options{Store: s, Definition: &c.d, From: c.from, Once: once, FaultOutOfOrder: true})
+			if got, err := drain(t, r); len(got) != c.count || err != nil {
+				t.Errorf("from %v: %q, %v", c.from, got, err)
+			}
+			if p := r.Progress(); p != 100 {
+				t.Errorf("from %v: progress %v", c.from, p)
+			}
+		}
+	}
+}
+
 func TestProgress(t *testing.T) {
 	s := newStore()
 	for range 1000 {
