@@ -200,11 +200,15 @@ func TestReset(t *testing.T) {
 	start(t, o).emit(1, "s T 1").flush()
 	same(t, "events", s.lines("s"), []string{"2 T 1"})
 	same(t, "metadata", s.metadata("s"), `{"$acl":{"$r":"me"},"$tb":2,"x":1}`)
-	// Truncated, and nothing written behind it when the run ended.
+	s.setMetadata("s", `{"x":1}`)
 	o.Version.Epoch, o.Version.Version = 4, 4
-	s.setMetadata("s", `{"$tb":3}`)
+	start(t, o).emit(1, "s T 1").flush()
+	same(t, "metadata", s.metadata("s"), `{"$acl":{},"$tb":3,"x":1}`)
+	// Truncated, and nothing written behind it when the run ended.
+	o.Version.Epoch, o.Version.Version = 5, 5
+	s.setMetadata("s", `{"$tb":4}`)
 	start(t, o).emit(1, "s T 1").emit(2, "s T 2").flush()
-	same(t, "events", s.lines("s"), []string{"3 T 1", "4 T 2"})
+	same(t, "events", s.lines("s"), []string{"4 T 1", "5 T 2"})
 }
 
 func TestRecovery(t *testing.T) {
@@ -285,7 +289,7 @@ func TestRecovery(t *testing.T) {
 func TestRecoveryOfMuch(t *testing.T) {
 	s := newStore()
 	const n = 1500
-	big := strings.Repeat("x", 3000)
+	big := strings.Repeat("x", 8000) // A page does not take all of them.
 	emit := func(r run, n int64, p func(i int64) position.Position) {
 		for i := range n {
 			r.Emit(p(i), nil, []handler.Emission{{Stream: "s", Type: "T", Data: []byte(big)}})
@@ -369,6 +373,40 @@ func TestRetries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Reads are tried again, too, and so is the question of rights.
+func TestReadRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		start(t, options(s)).emit(1, "x T -", "s T 1", "s $> 0@x").emit(2, "s T 2").flush()
+		s.put(event.Write{Kind: event.SoftDelete, Stream: "x", ExpectedVersion: event.AnyVersion})
+		n := 0
+		s.readFault = func(string) error {
+			if n++; n%3 != 0 {
+				return event.ErrNotReady
+			}
+			return nil
+		}
+		o := options(s)
+		asked := 0
+		o.MayWrite = func(context.Context, string) error {
+			if asked++; asked == 1 {
+				return event.ErrNotReady
+			}
+			return nil
+		}
+		r := start(t, o)
+		r.emit(1, "s T 1").emit(2, "s T 2").emit(3, "s T 3").flush()
+		s.readFault = nil
+		same(t, "events", s.lines("s"), []string{"0 T 1", "1 $> 0@x", "2 T 2", "3 T 3"})
+		s.readFault = func(string) error { return event.ErrNotReady }
+		r = start(t, o)
+		r.emit(1, "s T 1")
+		if err := r.Flush(t.Context()); !errors.Is(err, event.ErrNotReady) {
+			t.Error(err)
+		}
+	})
 }
 
 // Close waits for the write under way and drops the rest; nobody is left waiting.
