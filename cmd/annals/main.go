@@ -98,7 +98,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		certsCommand(stdout),
 		clusterCommand(stdout, stderr),
 		scavengeCommand(stdout, stderr),
-		projectionCommand(os.Stdin, stdout),
+		projectionCommand(os.Stdin, stdout, stderr),
 		devCommand(stdout, stderr),
 		bench.Command(),
 		tortureCommand(),

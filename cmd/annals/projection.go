@@ -58,7 +58,7 @@ const exitFaulted = 3
 // projectionFlags are what the commands below projection have in common.
 type projectionFlags struct{ clusterFlags }
 
-func projectionCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
+func projectionCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var f projectionFlags
 	root := &cobra.Command{
 		Use:   "projection",
@@ -93,6 +93,7 @@ func projectionCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
 		projectionReadCommand(&f, stdout, "state", "Print the state of a projection", projectionStateHelp),
 		projectionReadCommand(&f, stdout, "result", "Print the result of a projection", projectionResultHelp),
 		projectionQueryCommand(&f, stdout),
+		projectionTestCommand(stdin, stdout, stderr),
 	)
 	return root
 }

@@ -84,7 +84,7 @@ func projector(t *testing.T, answers map[string]string) (*fakeProjector, string)
 // runProjection runs the command with what standard input holds.
 func runProjection(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, complaints bytes.Buffer
-	cmd := projectionCommand(strings.NewReader(stdin), &out)
+	cmd := projectionCommand(strings.NewReader(stdin), &out, io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
 	cmd.SetArgs(args)
@@ -96,7 +96,7 @@ func runProjection(stdin string, args ...string) (code int, stdout, stderr strin
 
 func TestProjectionHelp(t *testing.T) {
 	var all strings.Builder
-	for _, line := range []string{"", "list --help", "show --help", "create --help", "update --help", "enable --help", "disable --help", "reset --help", "abort --help", "delete --help", "state --help", "result --help", "query --help"} {
+	for _, line := range []string{"", "list --help", "show --help", "create --help", "update --help", "enable --help", "disable --help", "reset --help", "abort --help", "delete --help", "state --help", "result --help", "query --help", "test --help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(append([]string{"projection"}, strings.Fields(line)...), &stdout, &stderr, nil); code != 0 || stderr.Len() > 0 {
 			t.Errorf("%q: code %d, %s", line, code, &stderr)

@@ -42,7 +42,8 @@ var imports = []row{
 	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
-	{"cmd", []string{"event", "node", "config", "admin", "internal/certs", "internal/lab"}},
+	// projection test runs a script over a file of events, without a node.
+	{"cmd", []string{"event", "node", "config", "admin", "projection", "internal/certs", "internal/jsontext", "internal/lab"}},
 	{"integration", []string{"event", "internal/testkit", "internal/lab"}},
 }
 
@@ -128,6 +129,7 @@ func TestArrow(t *testing.T) {
 		{"cmd/annals/bench", "event", false, true},
 		{"cmd/annals/bench", "log", false, false},
 		{"cmd/annals", "admin/verify", false, true},
+		{"cmd/annals", "projection/script", false, true},
 		{"integration", "http", true, false},
 		{"integration", "event", true, true},
 		{"util", "event", false, false},
