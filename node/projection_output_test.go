@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,4 +218,67 @@ func BenchmarkPartitionCheckpoints(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N*partitions)/b.Elapsed().Seconds(), "partitions/s")
+}
+
+// BenchmarkAppendsWithLinks has 32 writers append events, and an output for each of the
+// links that an event gets, as if system projections kept up with the writers.
+func BenchmarkAppendsWithLinks(b *testing.B) {
+	for _, links := range []int{0, 2} {
+		b.Run(fmt.Sprintf("links=%d", links), func(b *testing.B) { benchmarkAppends(b, links) })
+	}
+}
+
+func benchmarkAppends(b *testing.B, links int) {
+	const writers, categories = 32, 100
+	db := openStore(b)
+	var emitters, work sync.WaitGroup
+	feeds := make([]chan int, links)
+	for k := range feeds {
+		feeds[k] = make(chan int, 4096)
+		emitters.Go(func() {
+			o := output.New(output.Options{Store: db, Name: "p", Version: position.Version{Projection: int64(k), Epoch: -1}, From: position.Position{Log: true, Prepare: -1}})
+			defer o.Close()
+			at := int64(0)
+			for n := range feeds[k] {
+				at++
+				r := event.Record{ID: event.ID{byte(n), byte(n >> 8), byte(n >> 16)}}
+				o.Emit(position.Position{Log: true, Commit: at, Prepare: at}, &handler.Event{Record: &r}, []handler.Emission{{
+					Stream: fmt.Sprintf("$links%d-%d", k, n%categories), Type: event.TypeLink, Data: append(strconv.AppendInt(nil, int64(n), 10), "@category-1"...)}})
+				if err := o.WaitBelow(b.Context(), 5000); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+			if err := o.Flush(b.Context()); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	var next atomic.Int64
+	b.ResetTimer()
+	for w := range writers {
+		work.Go(func() {
+			for {
+				n := int(next.Add(1))
+				if n > b.N {
+					return
+				}
+				_, err := db.Write(b.Context(), &event.Write{Stream: fmt.Sprintf("category%d-%d", n%categories, w), ExpectedVersion: event.AnyVersion,
+					Events: []event.Proposed{{ID: event.ID(uuid.New()), Type: "t", Flags: event.FlagJSON, Data: []byte(`{"a":1}`)}}})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				for _, feed := range feeds {
+					feed <- n
+				}
+			}
+		})
+	}
+	work.Wait()
+	for _, feed := range feeds {
+		close(feed)
+	}
+	emitters.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 }
