@@ -22,7 +22,7 @@ type Source struct {
 
 // Compile makes the handler of a projection: of a script, or a built-in one.
 func Compile(s Source) (handler.Handler, error) {
-	if !strings.EqualFold(s.Type, typeScript) {
+	if !isScript(s.Type) {
 		return standard.New(s.Type, s.Query, s.MayEmit)
 	}
 	h, err := script.Compile(s.Query, script.Options{
@@ -34,6 +34,9 @@ func Compile(s Source) (handler.Handler, error) {
 	}
 	return h, nil
 }
+
+// isScript reports whether a handler type is that of scripts.
+func isScript(handlerType string) bool { return strings.EqualFold(handlerType, typeScript) }
 
 // compile makes the handler of a definition.
 func (t *term) compile(name string, d *definition) (handler.Handler, error) {

@@ -54,6 +54,18 @@ func (h *fakeHandler) Definition() *handler.Definition {
 	return d
 }
 
+// textOf returns the text of a handler, which answers any event with it.
+func textOf(h handler.Handler) string {
+	name, _, err := h.PartitionOf(nil)
+	if err != nil {
+		panic(err)
+	}
+	return name
+}
+
+// PartitionOf returns the text.
+func (h *fakeHandler) PartitionOf(*handler.Event) (string, bool, error) { return h.text, true, nil }
+
 func (h *fakeHandler) Close() { h.once.Do(func() { h.open.add(-1) }) }
 
 // fakeRunner makes runs whose texts say what they do: "slow" ones start when they
@@ -103,9 +115,10 @@ func (f *fakeRunner) compile(s projection.Source) (handler.Handler, error) {
 }
 
 func (f *fakeRunner) Start(ctx context.Context, o run.Options) projection.Run {
+	text := textOf(o.Handler)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &fakeRun{r: f, o: o, text: o.Handler.(*fakeHandler).text, stop: make(chan struct{}), abort: make(chan struct{}), let: make(chan struct{}),
+	r := &fakeRun{r: f, o: o, text: text, stop: make(chan struct{}), abort: make(chan struct{}), let: make(chan struct{}),
 		fed: make(chan int64, 1), started: make(chan struct{}), done: make(chan struct{})}
 	if c, ok := f.checkpoints[o.Name]; ok && o.Mode == run.Continuous && o.Version.IsOurs(c.version) {
 		r.n = c.n

@@ -266,9 +266,12 @@ func (p *projection) prepare(e effect) {
 	var err error
 	if h == nil {
 		p.mu.Lock()
-		d := p.m.def
+		d, loads := p.m.def, p.release != nil
 		p.mu.Unlock()
 		h, err = p.t.compile(p.name, &d)
+		if err == nil && loads && isScript(d.HandlerType) {
+			h = newLazy(h, func() (handler.Handler, error) { return p.t.compile(p.name, &d) })
+		}
 	}
 	pushed := p.push(func(m *machine) []effect {
 		p.releaseLocked()
@@ -283,7 +286,7 @@ func (p *projection) prepare(e effect) {
 			h.Close()
 			return nil
 		}
-		p.handler, p.definition = h, h.Definition()
+		p.handler, p.definition = h, definitionOf(h)
 		return effects
 	})
 	if !pushed && h != nil {
