@@ -85,7 +85,13 @@ func (h *Handler) boundBuiltins(source string) {
 	if h.o.ExecutionTimeout <= 0 || h.o.ExecutionTimeout > matchTimeout || h.o.CompileTimeout <= 0 || h.o.CompileTimeout > matchTimeout {
 		h.timeMatches()
 	}
-	h.boundBuffers(named)
+	h.boundBuffers(named, reachesGlobal(source))
+	if named("asIntN") || named("asUintN") || mayGrow(source) {
+		h.boundBigInts()
+	} else if reachesGlobal(source) {
+		h.must(h.object("BigInt").Delete("asIntN"))
+		h.must(h.object("BigInt").Delete("asUintN"))
+	}
 }
 
 func (h *Handler) object(name string) *goja.Object { return h.rt.Get(name).(*goja.Object) }
@@ -258,8 +264,8 @@ const bufferClasses = "ArrayBuffer Int8Array Uint8Array Uint8ClampedArray Int16A
 // boundBuffers puts constructors that check the length in the place of the engine's. A
 // script that names neither them nor the global object cannot reach them: they are
 // left alone then, as two kilobytes each appear when they are touched.
-func (h *Handler) boundBuffers(named func(string) bool) {
-	global, reachable := h.rt.GlobalObject(), named("this") || named("This") || named(`\u`)
+func (h *Handler) boundBuffers(named func(string) bool, reachable bool) {
+	global := h.rt.GlobalObject()
 	for name := range strings.FieldsSeq(bufferClasses) {
 		if !named(name) {
 			if reachable {

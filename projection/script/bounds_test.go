@@ -68,6 +68,17 @@ var hostile = []struct{ name, body, want string }{
 	{"typed array through the global object", `new globalThis['Uint8' + 'Array'](1e10)`, ""},
 	{"typed array through this", `(function() { new this['Uint8' + 'Array'](1e10) })()`, ""},
 	{"method by a name that is made", `[]['index' + 'Of'].call({length: 2 ** 53 - 1}, 1)`, ""},
+	{"power", `2n ** (2n ** 40n)`, "too large"},
+	{"power of a power", `let a = 2n ** 4096n; a = a ** 1000000n`, "too large"},
+	{"power of an expression", `((2n ** 4096n) + 1n) ** 1000000n`, "too large"},
+	{"power assigned", `let a = 3n ** 64n; for (;;) a **= 64n`, "too large"},
+	{"power of a member", `const o = {a: 3n}; for (;;) o.a **= 17n`, "too large"},
+	{"shift", `1n << 100000000000n`, "too large"},
+	{"shift back", `1n >> -100000000000n`, "too large"},
+	{"shift assigned", `let a = 1n; a <<= 100000000000n`, "too large"},
+	{"power through the global object", `const B = globalThis['Big' + 'Int']; B(2) ** B(2 ** 40)`, "too large"},
+	{"asUintN", `BigInt.asUintN(2 ** 40, -1n)`, "too large"},
+	{"product", `let a = 3n; for (;;) a *= a`, "took too"},
 	{"eval", `eval('1')`, "code from texts is not allowed"},
 	{"indirect eval", `(0, eval)('1')`, "code from texts"},
 	{"Function", `new Function('return 1')()`, "code from texts"},
@@ -86,7 +97,7 @@ func TestHostileScripts(t *testing.T) {
 	for _, c := range hostile {
 		t.Run(c.name, func(t *testing.T) {
 			o := options()
-			o.ExecutionTimeout = 100 * time.Millisecond
+			o.ExecutionTimeout = 40 * time.Millisecond
 			h := compileWith(t, `fromAll().when({T(s, e) { `+c.body+` }})`, o)
 			began := time.Now()
 			_, err := h.Process(jsonEvent(`{}`))
@@ -163,10 +174,13 @@ func TestBoundedBuiltins(t *testing.T) {
 		`Uint8Array.from([1, 2]).map(x => x + 1).length`:               `2`,
 		`(() => {}) instanceof Function`:                               `true`,
 		`String([1, [2, 3]])`:                                          `"1,2,3"`,
-		`[].map.name + [].map.length`:                                  `"map1"`,
-		`[1, 2].entries().next().value`:                                `[0,1]`,
-		`String.raw` + "`a${1}\\n`":                                    `"a1\\n"`,
-		`Object.keys([]).length`:                                       `0`,
+		`[2n ** 64n, 2 ** 10, 1n << 70n, 1 << 4, 256 >> 4, -1 >>> 28, (() => { let a = 2n; a **= 10n; a <<= 1n; return a })(), (-2) ** 2, 2 ** 3 ** 2]`: `["18446744073709551616",1024,"1180591620717411303424",16,16,15,"2048",4,512]`,
+		`(() => { const o = {a: 2n, b: 3}; o.a **= 3n; o.b **= 2; o.b <<= 1; return [o.a, o.b, BigInt.asUintN(8, 257n)] })()`:                           `["8",18,"1"]`,
+		`(() => { let n = 0; const f = x => (n++, x); return [f(2n) ** f(3n) ** f(2n), (f(2n) + 1n) ** 40n, n, f(2) ** f(-1)] })()`:                     `["512","12157665459056928801",4,0.5]`,
+		`[].map.name + [].map.length`:   `"map1"`,
+		`[1, 2].entries().next().value`: `[0,1]`,
+		`String.raw` + "`a${1}\\n`":     `"a1\\n"`,
+		`Object.keys([]).length`:        `0`,
 		`(() => { let n = 0; for (const x of [1, 2, 3]) n += x; for (const i in [1]) n += i; return n })()`: `"60"`,
 	} {
 		h := compile(t, `fromAll().when({T: (s, e) => `+source+`})`)

@@ -1,0 +1,164 @@
+package script
+
+import (
+	"math/big"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/dop251/goja"
+	"github.com/dop251/goja/ast"
+	"github.com/dop251/goja/token"
+	"github.com/dop251/goja/unistring"
+)
+
+// maxBits bounds the BigInts that one operation makes.
+const maxBits = 4 << 20
+
+// maxBases is how many operations may wait for their right operand.
+const maxBases = 10_000
+
+// Names of the functions that check operands. No script can say them.
+const (
+	baseName    = "\x00base"
+	powerOfName = "\x00powerOf"
+	powerName   = "\x00power"
+	shiftName   = "\x00shift"
+)
+
+var bigLiteral = regexp.MustCompile(`[0-9a-fA-F]n\b`)
+
+// mayGrow says whether a script may hold operations that make a BigInt of any size at once.
+func mayGrow(source string) bool {
+	if !strings.Contains(source, "**") && !strings.Contains(source, "<<") && !strings.Contains(source, ">>") {
+		return false
+	}
+	return strings.Contains(source, "BigInt") || reachesGlobal(source) || bigLiteral.MatchString(source)
+}
+
+// reachesGlobal says whether a script may get at the global object, and with it at
+// anything by a name that it puts together.
+func reachesGlobal(source string) bool {
+	return strings.Contains(source, "this") || strings.Contains(source, "This") || strings.Contains(source, `\u`)
+}
+
+// checkOperands has the operators that make large BigInts check what they are given.
+func checkOperands(program *ast.Program) {
+	seen := map[any]bool{}
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Interface:
+			walk(v.Elem())
+		case reflect.Slice:
+			for i := range v.Len() {
+				walk(v.Index(i))
+			}
+		case reflect.Pointer:
+			if v.IsNil() || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != astPackage || seen[v.Interface()] {
+				return
+			}
+			seen[v.Interface()] = true
+			walk(v.Elem())
+			checkOperand(v.Interface())
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if v.Type().Field(i).IsExported() {
+					walk(v.Field(i))
+				}
+			}
+		}
+	}
+	walk(reflect.ValueOf(program.Body))
+}
+
+var astPackage = reflect.TypeFor[ast.Program]().PkgPath()
+
+func checkOperand(node any) {
+	switch n := node.(type) {
+	case *ast.BinaryExpression:
+		switch n.Operator {
+		case token.EXPONENT:
+			switch n.Left.(type) {
+			case *ast.Identifier, *ast.NumberLiteral:
+				n.Right = call(powerName, n.Right, n.Left)
+			default: // It must not be evaluated twice.
+				n.Left, n.Right = call(baseName, n.Left), call(powerOfName, n.Right)
+			}
+		case token.SHIFT_LEFT, token.SHIFT_RIGHT:
+			n.Right = call(shiftName, n.Right)
+		}
+	case *ast.AssignExpression:
+		switch n.Operator {
+		case token.EXPONENT:
+			if _, ok := n.Left.(*ast.Identifier); ok {
+				n.Right = call(powerName, n.Right, n.Left)
+			} else {
+				n.Right = call(powerName, n.Right)
+			}
+		case token.SHIFT_LEFT, token.SHIFT_RIGHT:
+			n.Right = call(shiftName, n.Right)
+		}
+	}
+}
+
+func call(name string, args ...ast.Expression) ast.Expression {
+	at := args[0].Idx0()
+	return &ast.CallExpression{
+		Callee: &ast.Identifier{Name: unistring.String(name), Idx: at}, LeftParenthesis: at, ArgumentList: args, RightParenthesis: at,
+	}
+}
+
+// boundBigInts defines what checkOperands has called.
+func (h *Handler) boundBigInts() {
+	refuse := func() { h.throwError("RangeError", "a BigInt of more than %d bits is too large", maxBits) }
+	power := func(by, of goja.Value) goja.Value {
+		n, ok := bigOf(by)
+		if !ok {
+			return by
+		}
+		base, known := bigOf(of)
+		switch {
+		case !known && n.BitLen() > 4, known && base.BitLen() > 1 && (!n.IsInt64() || n.Int64() > int64(maxBits/base.BitLen())):
+			refuse()
+		}
+		return by
+	}
+	h.global(powerName, func(call goja.FunctionCall) goja.Value { return power(call.Argument(0), call.Argument(1)) })
+	var bases []goja.Value
+	h.global(baseName, func(call goja.FunctionCall) goja.Value {
+		if len(bases) > maxBases { // left behind by operands that threw
+			bases = bases[:0]
+		}
+		bases = append(bases, call.Argument(0))
+		return call.Argument(0)
+	})
+	h.global(powerOfName, func(call goja.FunctionCall) goja.Value {
+		var of goja.Value
+		if n := len(bases); n > 0 {
+			of, bases = bases[n-1], bases[:n-1]
+		}
+		return power(call.Argument(0), of)
+	})
+	h.global(shiftName, func(call goja.FunctionCall) goja.Value {
+		if n, ok := bigOf(call.Argument(0)); ok && (!n.IsInt64() || n.Int64() > maxBits || n.Int64() < -maxBits) {
+			refuse()
+		}
+		return call.Argument(0)
+	})
+	for _, name := range []string{"asIntN", "asUintN"} {
+		h.checked(h.object("BigInt"), name, func(call goja.FunctionCall) {
+			if call.Argument(0).ToFloat() > maxBits {
+				refuse()
+			}
+		})
+	}
+}
+
+func bigOf(v goja.Value) (*big.Int, bool) {
+	if v == nil || !goja.IsBigInt(v) {
+		return nil, false
+	}
+	n, ok := v.Export().(*big.Int)
+	return n, ok
+}
