@@ -86,6 +86,7 @@ func (h *Handler) boundBuiltins(source string) {
 		h.timeMatches()
 	}
 	h.boundBuffers(named, reachesGlobal(source))
+	h.boundTexts()
 	if named("asIntN") || named("asUintN") || mayGrow(source) {
 		h.boundBigInts()
 	} else if reachesGlobal(source) {

@@ -40,7 +40,10 @@ var hostile = []struct{ name, body, want string }{
 	{"join of nothing", `new Array(4e9).join('xx')`, "too long"},
 	{"join within itself", `let a = ['']; for (let i = 0; i < 100; i++) a = [a, a]; String(a)`, "took too"},
 	{"deep join", `let a = []; for (let i = 0; i < 1e5; i++) a = [a]; String(a)`, ""},
-	{"doubling", `let t = 'x'; for (;;) t += t`, "took too"},
+	{"doubling", `let t = 'x'; for (;;) t += t`, "too long to be added"},
+	{"doubling a template", "let t = 'x'; for (;;) t = `${t}${t}`", "too long to be added"},
+	{"doubling an array", `let a = [1]; for (;;) a = [...a, ...a]`, ""},
+	{"doubling by another name", `let t = 'x'; for (;;) { const u = t; t = u + t }`, "too long to be added"},
 	{"list", `const l = []; for (;;) l.push({a: [1, 2, 3]})`, "took too"},
 	{"fill", `new Array(1e9).fill(0)`, "too long"},
 	{"length", `const a = []; a.length = 4294967295; a.indexOf(1)`, "too long"},
@@ -177,6 +180,8 @@ func TestBoundedBuiltins(t *testing.T) {
 		`[2n ** 64n, 2 ** 10, 1n << 70n, 1 << 4, 256 >> 4, -1 >>> 28, (() => { let a = 2n; a **= 10n; a <<= 1n; return a })(), (-2) ** 2, 2 ** 3 ** 2]`: `["18446744073709551616",1024,"1180591620717411303424",16,16,15,"2048",4,512]`,
 		`(() => { const o = {a: 2n, b: 3}; o.a **= 3n; o.b **= 2; o.b <<= 1; return [o.a, o.b, BigInt.asUintN(8, 257n)] })()`:                           `["8",18,"1"]`,
 		`(() => { let n = 0; const f = x => (n++, x); return [f(2n) ** f(3n) ** f(2n), (f(2n) + 1n) ** 40n, n, f(2) ** f(-1)] })()`:                     `["512","12157665459056928801",4,0.5]`,
+		"`a${1 + 2}b${[1] + ''}` + (x => x + x)('y') + (() => { let s = 's'; s += 's'; s += 1; return s })() + (1 + 2 + '3')":                           `"a3b1yyss133"`,
+		"((s, ...v) => s.raw.join('|') + v.join())`a${1}b${2}`":                                                                                         `"a|b|1,2"`,
 		`[].map.name + [].map.length`:   `"map1"`,
 		`[1, 2].entries().next().value`: `[0,1]`,
 		`String.raw` + "`a${1}\\n`":     `"a1\\n"`,
@@ -218,14 +223,15 @@ func TestNothingStays(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	o := options()
 	o.ExecutionTimeout = 0
-	for _, body := range []string{`const x = 'x'.repeat(1e6), l = []; for (;;) l.push(x + l.length)`, `let t = 'x'; for (;;) t += t`} {
+	for _, body := range []string{`const x = 'x'.repeat(1e6), l = []; for (;;) l.push(x + l.length)`, `const m = new Map(); for (;;) m.set(m.size, [m.size])`} {
 		_, err := compileWith(t, `fromAll().when({T(s, e) { `+body+` }})`, o).Process(jsonEvent(`{}`))
 		if f := fault(t, err); !strings.Contains(f.Message, "took too much memory") {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
 	// Garbage is no memory taken.
-	h := compileWith(t, `fromAll().when({T(s, e) { const x = 'x'.repeat(1e6); let n = 0; for (let i = 0; i < 400; i++) n += (x + i).length; return n }})`, o)
+	runtime.GC()
+	h := compileWith(t, `fromAll().when({T(s, e) { const x = 'x'.repeat(1e6); let n = 0; for (let i = 0; i < 300; i++) n += (x + i).length; return n }})`, o)
 	process(t, h, jsonEvent(`{}`))
 }
 

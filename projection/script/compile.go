@@ -78,9 +78,7 @@ func parse(source string) (program *goja.Program, err error) {
 		}
 		return nil, &handler.Fault{Message: err.Error()}
 	}
-	if mayGrow(source) {
-		checkOperands(ast)
-	}
+	checkOperands(ast, mayGrow(source))
 	if program, err = goja.CompileAST(ast, false); err != nil {
 		var e *goja.CompilerSyntaxError
 		if errors.As(err, &e) {

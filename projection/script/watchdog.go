@@ -15,6 +15,9 @@ const (
 	tick = 10 * time.Millisecond
 	// maxGrowth is by how many bytes the process may grow while one call runs.
 	maxGrowth = 256 << 20
+	// atOnce is how long a call has been under way at most when twice that growth needs
+	// no closer look: a text that doubles itself would be too large behind it.
+	atOnce = time.Second
 )
 
 // A watchdog interrupts a call of the script that takes too long or too much memory.
@@ -113,7 +116,7 @@ func (w *watchdog) look() {
 		if w.limit > 0 && took >= w.limit {
 			w.interrupt(tooLong(w.verb, took, w.limit))
 		} else {
-			w.weigh()
+			w.weigh(took)
 		}
 	}
 	w.timer.Reset(w.pause(took))
@@ -125,8 +128,9 @@ func (w *watchdog) interrupt(cause string) {
 }
 
 // weigh compares the heap with what it was when the call was first seen. Others grow
-// the heap as well, mostly by garbage: only what a collection leaves counts.
-func (w *watchdog) weigh() {
+// the heap as well, mostly by garbage: in a long call only what a collection leaves
+// counts.
+func (w *watchdog) weigh(took time.Duration) {
 	heap := heapBytes()
 	if !w.seen {
 		w.seen, w.base, w.next = true, heap, heap+maxGrowth
@@ -135,7 +139,7 @@ func (w *watchdog) weigh() {
 	if heap < w.next {
 		return
 	}
-	if heap < w.base+4*maxGrowth {
+	if heap < w.base+2*maxGrowth || took > atOnce && heap < w.base+4*maxGrowth {
 		began := w.began
 		w.mu.Unlock()
 		runtime.GC()

@@ -24,6 +24,7 @@ const (
 	powerOfName = "\x00powerOf"
 	powerName   = "\x00power"
 	shiftName   = "\x00shift"
+	textName    = "\x00text"
 )
 
 var bigLiteral = regexp.MustCompile(`[0-9a-fA-F]n\b`)
@@ -42,8 +43,9 @@ func reachesGlobal(source string) bool {
 	return strings.Contains(source, "this") || strings.Contains(source, "This") || strings.Contains(source, `\u`)
 }
 
-// checkOperands has the operators that make large BigInts check what they are given.
-func checkOperands(program *ast.Program) {
+// checkOperands has the operators that make large texts and BigInts in one step check what
+// they are given.
+func checkOperands(program *ast.Program, bigInts bool) {
 	seen := map[any]bool{}
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
@@ -60,7 +62,10 @@ func checkOperands(program *ast.Program) {
 			}
 			seen[v.Interface()] = true
 			walk(v.Elem())
-			checkOperand(v.Interface())
+			checkText(v.Interface())
+			if bigInts {
+				checkOperand(v.Interface())
+			}
 		case reflect.Struct:
 			for i := range v.NumField() {
 				if v.Type().Field(i).IsExported() {
@@ -73,6 +78,36 @@ func checkOperands(program *ast.Program) {
 }
 
 var astPackage = reflect.TypeFor[ast.Program]().PkgPath()
+
+// maxAdded bounds a text that is added to another. A text that doubles itself would take
+// all memory between two looks of the watchdog, as copying it holds all of them up.
+const maxAdded = 8 << 20
+
+// checkText has what is added to a text checked.
+func checkText(node any) {
+	switch n := node.(type) {
+	case *ast.BinaryExpression:
+		if n.Operator == token.PLUS {
+			n.Right = checkedText(n.Right)
+		}
+	case *ast.AssignExpression:
+		if n.Operator == token.PLUS {
+			n.Right = checkedText(n.Right)
+		}
+	case *ast.TemplateLiteral:
+		for i := range n.Expressions {
+			n.Expressions[i] = checkedText(n.Expressions[i])
+		}
+	}
+}
+
+func checkedText(e ast.Expression) ast.Expression {
+	switch e.(type) {
+	case *ast.NumberLiteral, *ast.StringLiteral, *ast.BooleanLiteral, *ast.NullLiteral:
+		return e
+	}
+	return call(textName, e)
+}
 
 func checkOperand(node any) {
 	switch n := node.(type) {
@@ -107,6 +142,17 @@ func call(name string, args ...ast.Expression) ast.Expression {
 	return &ast.CallExpression{
 		Callee: &ast.Identifier{Name: unistring.String(name), Idx: at}, LeftParenthesis: at, ArgumentList: args, RightParenthesis: at,
 	}
+}
+
+// boundTexts defines what checkText has called.
+func (h *Handler) boundTexts() {
+	h.global(textName, func(call goja.FunctionCall) goja.Value {
+		v := call.Argument(0)
+		if s, ok := v.(goja.String); ok && s.Length() > maxAdded {
+			h.throwError("RangeError", "a text of %d characters is too long to be added to another: at most %d", s.Length(), maxAdded)
+		}
+		return v
+	})
 }
 
 // boundBigInts defines what checkOperands has called.
