@@ -1,6 +1,9 @@
 package subscription
 
-import "github.com/annalsdb/annals/event"
+import (
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
+)
 
 const buckets = 1024
 
@@ -115,7 +118,7 @@ func sourceStream(e *event.Resolved) string {
 
 // correlation returns what a member of the metadata names as the cause of an event, else its source stream.
 func correlation(e *event.Resolved, member string) string {
-	if id, ok := event.JSONText(e.Event().Metadata, member); ok {
+	if id, ok := jsontext.MemberText(e.Event().Metadata, member); ok {
 		return id
 	}
 	return sourceStream(e)

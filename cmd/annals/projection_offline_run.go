@@ -139,7 +139,7 @@ func (r *offlineRun) handle(h *script.Handler, d *handler.Definition, e *handler
 	case d.ByStreams:
 		name = event.OriginalOf(e.Stream)
 		if e.Link != nil {
-			if text, ok := event.JSONText(e.Link.Metadata, "$o"); ok {
+			if text, ok := jsontext.MemberText(e.Link.Metadata, "$o"); ok {
 				name = event.OriginalOf(text)
 			}
 		}

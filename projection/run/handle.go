@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -131,7 +132,7 @@ func (r *Run) partitionOf(e *handler.Event) (name string, ok bool, err error) {
 	}
 	name = e.Stream
 	if e.Link != nil {
-		if text, ok := event.JSONText(e.Link.Metadata, linkedStream); ok {
+		if text, ok := jsontext.MemberText(e.Link.Metadata, linkedStream); ok {
 			name = text
 		}
 	}

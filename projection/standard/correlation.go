@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -30,7 +31,7 @@ func (h *byCorrelation) Process(e *handler.Event) (handler.Outcome, error) {
 	if e.Type == event.TypeLink {
 		return skipped, nil
 	}
-	id, ok := event.JSONText(e.Metadata, h.property)
+	id, ok := jsontext.MemberText(e.Metadata, h.property)
 	if !ok {
 		return skipped, nil
 	}

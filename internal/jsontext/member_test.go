@@ -1,14 +1,14 @@
-package event_test
+package jsontext_test
 
 import (
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-func TestJSONMember(t *testing.T) {
+func TestMember(t *testing.T) {
 	for _, c := range []struct {
 		object, name string
 		value        string
@@ -34,14 +34,14 @@ func TestJSONMember(t *testing.T) {
 		{``, "a", ``, false},
 		{"{\"a\"\t:\r\n\"é\"\n}", "a", `"é"`, true},
 	} {
-		value, ok := event.JSONMember([]byte(c.object), c.name)
-		if string(value) != c.value || ok != c.ok {
-			t.Errorf("%q of %s: got %s, %t", c.name, c.object, value, ok)
+		value, kind := jsontext.Member([]byte(c.object), c.name)
+		if string(value) != c.value || kind != jsontext.Invalid != c.ok {
+			t.Errorf("%q of %s: got %s, %s", c.name, c.object, value, kind)
 		}
 	}
 }
 
-func TestJSONText(t *testing.T) {
+func TestMemberText(t *testing.T) {
 	for _, c := range []struct {
 		value, text string
 		ok          bool
@@ -55,32 +55,32 @@ func TestJSONText(t *testing.T) {
 		{`[1]`, "[1]", true},
 		{`null`, "", false},
 	} {
-		text, ok := event.JSONText([]byte(`{"a":`+c.value+`}`), "a")
+		text, ok := jsontext.MemberText([]byte(`{"a":`+c.value+`}`), "a")
 		if text != c.text || ok != c.ok {
 			t.Errorf("%s: got %q, %t", c.value, text, ok)
 		}
 	}
-	if text, ok := event.JSONText([]byte(`{"b":1}`), "a"); text != "" || ok {
+	if text, ok := jsontext.MemberText([]byte(`{"b":1}`), "a"); text != "" || ok {
 		t.Errorf("no member: got %q, %t", text, ok)
 	}
 }
 
-// FuzzJSONMember compares with encoding/json.
-func FuzzJSONMember(f *testing.F) {
+// FuzzMember compares with encoding/json.
+func FuzzMember(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b":"\"}"}],"a":null}`), "a")
 	f.Add([]byte(` {"\u0024x" : -0.1e+9 }`), "$x")
 	f.Fuzz(func(t *testing.T, object []byte, name string) {
 		if !utf8.Valid(object) || !utf8.ValidString(name) {
 			return // Names are compared as they stand.
 		}
-		value, ok := event.JSONMember(object, name)
+		value, kind := jsontext.Member(object, name)
 		var all map[string]json.RawMessage
 		if json.Unmarshal(object, &all) != nil {
 			all = nil
 		}
 		want, there := all[name]
-		if ok != there || string(value) != string(want) {
-			t.Errorf("%q of %q: got %q, %t, want %q, %t", name, object, value, ok, want, there)
+		if kind != jsontext.Invalid != there || string(value) != string(want) {
+			t.Errorf("%q of %q: got %q, %s, want %q, %t", name, object, value, kind, want, there)
 		}
 	})
 }
