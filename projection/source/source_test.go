@@ -87,6 +87,17 @@ func TestMergeByPosition(t *testing.T) {
 	expect(t, r, "0@none A 4 | a: 2; b: 1; none: 0; ", "2@b A 5 | a: 2; b: 2; none: 0; ")
 }
 
+// TestCommitUnderWay: an event that is seen while others of its commit are not yet is
+// neither handed out too early nor forgotten.
+func TestCommitUnderWay(t *testing.T) {
+	s := newStore()
+	s.append("b", "A", "0", "")
+	s.commit = s.end
+	s.append("a", "A", "1", "")
+	d := fromStreams("a", "b")
+	expect(t, open(t, s, d, zero(d)), "0@b A 0 | a: -1; b: 0; ", "0@a A 1 | a: 0; b: 0; ")
+}
+
 func TestGaps(t *testing.T) {
 	for _, names := range [][]string{{"s"}, {"s", "other"}} {
 		s := newStore()

@@ -30,6 +30,7 @@ type memStore struct {
 	lateFail  error // the next write is done and fails all the same
 	reads     int
 	payloads  int
+	commit    int64 // when above 0: the log shows a commit from here on, and not all streams do yet
 	wait      func(ctx context.Context) error
 }
 
@@ -230,6 +231,7 @@ func (s *memStore) ReadPayload(_ context.Context, r *event.Record) error {
 func (s *memStore) WaitStreams(ctx context.Context, streams []string, after []int64) error {
 	for i, name := range streams {
 		if info := s.info(name); info.Last > after[i] || info.HardDeleted {
+			s.commit = 0
 			return nil
 		}
 	}
@@ -243,7 +245,12 @@ func (s *memStore) WaitLog(ctx context.Context, position int64) error {
 	return s.wait(ctx)
 }
 
-func (s *memStore) LogEnd() int64 { return s.end }
+func (s *memStore) LogEnd() int64 {
+	if s.commit > 0 {
+		return s.commit
+	}
+	return s.end
+}
 
 func (s *memStore) Write(_ context.Context, w *event.Write) (event.Written, error) {
 	if err := s.failWrite; err != nil {
