@@ -14,10 +14,11 @@ import (
 )
 
 // problemLargeQuery is the answer to a script that no definition could hold.
-var problemLargeQuery = &problem{http.StatusRequestEntityTooLarge, "Too large a query. Limit is 4mb", false}
+var problemLargeQuery = &problem{http.StatusRequestEntityTooLarge, "Too large a query. Limit is 2mb", false}
 
-// maxQuery bounds the text of a projection: its definition is one event.
-const maxQuery = 4 << 20
+// maxQuery bounds the text of a projection: its definition, in which the text is
+// quoted, is one event.
+const maxQuery = event.MaxEventBytes / 2
 
 // identity is the caller as projections see it.
 func (x *exchange) identity() projection.Identity {

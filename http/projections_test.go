@@ -149,8 +149,8 @@ func TestProjectionTexts(t *testing.T) {
 		equal(t, query, p.made(), fmt.Sprintf("update p to %q, emit %s, %s", "Q", emit, byAdmin))
 		equal(t, "body", a.body, `{"name":"p","msgTypeId":293}`)
 	}
-	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 4<<20)).is(t, 200)
-	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 4<<20+1)).is(t, 413).says(t, "Too large a query. Limit is 4mb")
+	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 2<<20)).is(t, 200)
+	n.direct("PUT", "/projection/p/query", strings.Repeat("x", 2<<20+1)).is(t, 413).says(t, "Too large a query. Limit is 2mb")
 }
 
 // TestProjectionMediaTypes: which types of body and of answer are taken.
@@ -223,6 +223,8 @@ func TestProjectionConfig(t *testing.T) {
 			"PendingEventsThreshold:5000 MaxWriteBatchLength:500 MaxAllowedWritesInFlight:0 ProjectionExecutionTimeout:<nil>}, timeout none",
 		"\ufeff" + `{"EMITENABLED":true,"trackEmittedStreams":true,"checkpointHandledThreshold":5,"checkpointUnhandledBytesThreshold":5,"projectionExecutionTimeout":7,"other":1}`: "{EmitEnabled:true TrackEmittedStreams:true CheckpointAfterMs:0 " +
 			"CheckpointHandledThreshold:5 CheckpointUnhandledBytesThreshold:5 PendingEventsThreshold:0 MaxWriteBatchLength:0 MaxAllowedWritesInFlight:0 ProjectionExecutionTimeout:<nil>}, timeout 7",
+		`{"emitEnabled":"True","trackEmittedStreams":null,"checkpointAfterMs":" 7 ","checkpointHandledThreshold":"5","checkpointUnhandledBytesThreshold":"6","projectionExecutionTimeout":""}`: "{EmitEnabled:true TrackEmittedStreams:false CheckpointAfterMs:7 " +
+			"CheckpointHandledThreshold:5 CheckpointUnhandledBytesThreshold:6 PendingEventsThreshold:0 MaxWriteBatchLength:0 MaxAllowedWritesInFlight:0 ProjectionExecutionTimeout:<nil>}, timeout none",
 	} {
 		equal(t, "answer", n.direct("PUT", "/projection/p/config", body).is(t, 200).body, `{"name":"p","msgTypeId":293}`)
 		equal(t, "call", p.made(), "configure p: "+want+", "+byAdmin)
@@ -230,6 +232,8 @@ func TestProjectionConfig(t *testing.T) {
 	for body, text := range map[string]string{
 		"": "Failed to parse the projection config", "{": "Failed to parse the projection config", "[]": "Failed to parse the projection config",
 		"null": "Failed to parse the projection config", `{"emitEnabled":3}`: "Failed to parse the projection config",
+		`{"emitEnabled":"yes"}`: "Failed to parse the projection config", `{"maxWriteBatchLength":"many"}`: "Failed to parse the projection config", `{"maxWriteBatchLength":1.5}`: "Failed to parse the projection config",
+		`{"maxWriteBatchLength":{}}`: "Failed to parse the projection config", `{"maxWriteBatchLength":99999999999999999999}`: "Failed to parse the projection config",
 		`{"projectionExecutionTimeout":0}`: "projectionExecutionTimeout should be positive. Found : 0", `{"projectionExecutionTimeout":-7}`: "projectionExecutionTimeout should be positive. Found : -7",
 		`{}`: "checkpointHandledThreshold", `{"checkpointHandledThreshold":9,"checkpointUnhandledBytesThreshold":8}`: "checkpointUnhandledBytesThreshold",
 	} {

@@ -14,6 +14,8 @@ const series = 200
 type metrics struct {
 	registry *stats.Registry
 	service  *Service
+	changes  *stats.Queue // what users ask for
+	change   *stats.Work
 
 	mu     sync.Mutex // guards series
 	series map[string]bool
@@ -21,6 +23,8 @@ type metrics struct {
 
 func newMetrics(r *stats.Registry, s *Service) *metrics {
 	m := &metrics{registry: r, service: s, series: map[string]bool{}}
+	m.changes = r.Queue("Projections Leader", "", 1)
+	m.change = m.changes.Work("ManageProjection")
 	count := func(which func(s status) bool) func() float64 {
 		return func() float64 {
 			n := 0
@@ -40,6 +44,13 @@ func newMetrics(r *stats.Registry, s *Service) *metrics {
 	r.GaugeFunc("annals_projections_running", "Projections that run on this node.", count(func(s status) bool { return s == running }))
 	r.GaugeFunc("annals_projections_faulted", "Projections on this node that are faulted.", count(func(s status) bool { return s == faulted }))
 	return m
+}
+
+// changing counts a change until done is called.
+func (m *metrics) changing() (done func()) {
+	m.changes.Enter(1)
+	begun := m.change.Begin(0)
+	return func() { m.change.End(begun, 1) }
 }
 
 // perProjection are the metrics of one projection. Those that count begin anew

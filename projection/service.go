@@ -117,6 +117,8 @@ type Service struct {
 	opts     Options
 	metrics  *metrics
 	standard atomic.Bool // the system projections were enabled
+	first    sync.Once   // of loaded
+	loaded   chan struct{}
 
 	life sync.Mutex // serialises Start, Stop and Restart; guards ctx
 	ctx  context.Context
@@ -126,7 +128,7 @@ type Service struct {
 // New returns a service that is not started.
 func New(o Options) *Service {
 	o.ensureDefaults()
-	s := &Service{opts: o}
+	s := &Service{opts: o, loaded: make(chan struct{})}
 	s.metrics = newMetrics(o.Stats, s)
 	return s
 }
@@ -141,7 +143,7 @@ func (s *Service) Start(ctx context.Context) {
 		return
 	}
 	s.ctx = ctx
-	t := newTerm(ctx, s.opts, s.metrics)
+	t := newTerm(ctx, s.opts, s.metrics, s.noteLoaded)
 	s.term.Store(t)
 	t.work.Go(func() { t.life(&s.standard) })
 }
@@ -166,7 +168,7 @@ func (s *Service) Restart(context.Context) error {
 	if err != nil {
 		return &BadInput{"Projections are not running, or are being restarted."}
 	}
-	t := newTerm(s.ctx, s.opts, s.metrics)
+	t := newTerm(s.ctx, s.opts, s.metrics, s.noteLoaded)
 	s.term.Store(t)
 	t.work.Go(func() {
 		before.stop()
@@ -180,6 +182,11 @@ func (s *Service) Running() bool {
 	_, err := s.running()
 	return err == nil
 }
+
+// Loaded is closed when the projections were loaded for the first time.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
+func (s *Service) noteLoaded() { s.first.Do(func() { close(s.loaded) }) }
 
 // running returns the term if its projections are loaded.
 func (s *Service) running() (*term, error) {
@@ -228,6 +235,7 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 	if err := t.add(p, true); err != nil {
 		return "", err
 	}
+	defer s.metrics.changing()()
 	ready := t.examine(c.Name, &d)
 	defer ready.close()
 	return c.Name, p.ask(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, ready) }, 0)
@@ -248,6 +256,7 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 		return event.ErrNotAuthorized
 	}
 	p.touch()
+	defer s.metrics.changing()()
 	c, err := make(p)
 	if err != nil {
 		return err

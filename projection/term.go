@@ -24,6 +24,7 @@ type term struct {
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
 	ready     atomic.Bool
+	loaded    func()        // is called once it is
 	compiling chan struct{} // one element for each text that is being compiled
 
 	mu     sync.RWMutex // guards what follows
@@ -38,8 +39,8 @@ const (
 	pageSize = 500
 )
 
-func newTerm(ctx context.Context, o Options, m *metrics) *term {
-	t := &term{opts: o, metrics: m, turns: run.NewTurns(o.Threads), byName: map[string]*projection{}}
+func newTerm(ctx context.Context, o Options, m *metrics, loaded func()) *term {
+	t := &term{opts: o, metrics: m, loaded: loaded, turns: run.NewTurns(o.Threads, o.Stats), byName: map[string]*projection{}}
 	t.compiling = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	return t
@@ -282,6 +283,7 @@ func (t *term) begin(all []*stored, startStandard *atomic.Bool) {
 		known[i] = p
 	}
 	t.ready.Store(true)
+	t.loaded()
 	slots := make(chan struct{}, 2*cap(t.compiling))
 	for i, p := range known {
 		select {

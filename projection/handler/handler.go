@@ -123,10 +123,12 @@ type Fault struct {
 	Stack        string
 	// Definition says that the definition is wrong, rather than the handling of an event.
 	Definition bool
+	// Known says that clients know the message: it is shown as it is, without the place.
+	Known bool
 }
 
 func (f *Fault) Error() string {
-	if f.Line > 0 {
+	if f.Line > 0 && !f.Known {
 		return fmt.Sprintf("%s (line %d, column %d)", f.Message, f.Line, f.Column)
 	}
 	return f.Message

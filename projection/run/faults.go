@@ -11,7 +11,9 @@ import (
 
 const lineEnd = "\r\n"
 
-// faulted makes of a fault of the handler one that tells of the event, too. what is what it failed to do.
+// faulted makes of a fault of the handler one that tells of the event, too. what is
+// what it failed to do. Clients know the text and expect nothing behind the message:
+// the place in the script stands beside the handler.
 func (r *Run) faulted(err error, e *handler.Event, what string) error {
 	var f *handler.Fault
 	if !errors.As(err, &f) || f.Handler == "" { // Not of one of its functions.
@@ -19,15 +21,14 @@ func (r *Run) faulted(err error, e *handler.Event, what string) error {
 	}
 	var b strings.Builder
 	b.WriteString("The " + r.opts.Name + " projection failed to " + what + "." + lineEnd)
-	b.WriteString("Handler: " + f.Handler + lineEnd)
-	b.WriteString("Event Position: " + r.at.String() + lineEnd + lineEnd)
-	b.WriteString("Message:" + lineEnd + lineEnd + f.Message)
-	b.WriteString(lineEnd + lineEnd + "Event: " + strconv.FormatInt(e.Number, 10) + "@" + e.Stream + " (" + e.Type + ")")
+	b.WriteString("Handler: " + f.Handler + ", event " + strconv.FormatInt(e.Number, 10) + "@" + e.Stream + " (" + e.Type + ")")
 	if f.Line > 0 {
-		fmt.Fprintf(&b, "%sLine %d, column %d", lineEnd, f.Line, f.Column)
+		fmt.Fprintf(&b, ", line %d, column %d", f.Line, f.Column)
 	}
-	if f.Stack != "" {
-		b.WriteString(lineEnd + "Stack:" + lineEnd + f.Stack)
+	if stack := strings.Fields(f.Stack); len(stack) > 0 {
+		b.WriteString(", " + strings.Join(stack, " "))
 	}
+	b.WriteString(lineEnd + "Event Position: " + r.at.String() + lineEnd + lineEnd)
+	b.WriteString("Message:" + lineEnd + lineEnd + f.Message)
 	return &eventFault{text: b.String(), fault: f}
 }

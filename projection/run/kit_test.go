@@ -464,7 +464,7 @@ func (c *counter) Close() {
 
 // options are those of a run of a counter.
 func options(d handler.Definition) Options {
-	return Options{Name: "p", Turns: NewTurns(3), Handler: newCounter(d), Again: func() (handler.Handler, error) { return newCounter(d), nil },
+	return Options{Name: "p", Turns: NewTurns(3, nil), Handler: newCounter(d), Again: func() (handler.Handler, error) { return newCounter(d), nil },
 		Config: Config{EmitEnabled: true}}
 }
 

@@ -174,15 +174,15 @@ func (r *Run) fill() error {
 }
 
 func (r *Run) takeTurn(ctx context.Context) error {
-	err := r.opts.Turns.take(ctx)
-	r.turn = err == nil
+	var err error
+	r.turn, err = r.opts.Turns.take(ctx)
 	return err
 }
 
 func (r *Run) giveTurn() {
-	if r.turn {
-		r.turn = false
-		r.opts.Turns.give()
+	if r.turn != nil {
+		r.opts.Turns.give(r.turn)
+		r.turn = nil
 	}
 }
 

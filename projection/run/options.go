@@ -81,7 +81,7 @@ func (o *Options) ensureDefaults() {
 		o.Now = time.Now
 	}
 	if o.Turns == nil {
-		o.Turns = NewTurns(1)
+		o.Turns = NewTurns(1, nil)
 	}
 }
 

@@ -100,7 +100,7 @@ type attempt struct {
 	saving     atomic.Bool   // a checkpoint is being written, in a goroutine of its own
 	wasSaved   chan struct{} // closed when it is, or saveFailed says why it is not
 	saveFailed error
-	turn       bool      // the loop has a turn
+	turn       *turn     // that the loop has; nil: none
 	clock      time.Time // when the last event was handled
 }
 

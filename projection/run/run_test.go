@@ -105,7 +105,7 @@ func TestFault(t *testing.T) {
 		w.add("a:emit", "a:", "b:fault", "a:emit")
 		r := start(t.Context(), options(handler.Definition{}), w.parts())
 		ended(t, r, Faulted)
-		want := "The p projection failed to process an event.\r\nHandler: T\r\nEvent Position: C:3/P:3\r\n\r\nMessage:\r\n\r\nbroken\r\n\r\nEvent: 2@b (T)\r\nLine 3, column 7"
+		want := "The p projection failed to process an event.\r\nHandler: T, event 2@b (T), line 3, column 7\r\nEvent Position: C:3/P:3\r\n\r\nMessage:\r\n\r\nbroken"
 		if f := r.Figures(); f.Status != "Faulted" || f.Reason != want || f.Checkpoint.String() != "C:2/P:2" {
 			t.Errorf("%+v", f)
 		}
@@ -134,7 +134,7 @@ func TestDeletedFaults(t *testing.T) {
 		o.Handler = faultyDeletion{newCounter(d)}
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
-		if f := r.Figures(); !strings.HasPrefix(f.Reason, "The p projection failed to process a delete partition notification.\r\nHandler: $deleted\r\n") {
+		if f := r.Figures(); !strings.HasPrefix(f.Reason, "The p projection failed to process a delete partition notification.\r\nHandler: $deleted, event ") {
 			t.Error(f.Reason)
 		}
 	})
@@ -614,7 +614,7 @@ func TestEndOfTheContext(t *testing.T) {
 // Two projections share one turn: each gets on, and one whose writes hang does not keep it.
 func TestTurnsAreShared(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		turns := NewTurns(1)
+		turns := NewTurns(1, nil)
 		w.block = make(chan struct{})
 		for range 100 {
 			w.add("a:emit")
@@ -650,7 +650,7 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		for range 100 {
 			w.add("a:")
 		}
-		turns := NewTurns(1)
+		turns := NewTurns(1, nil)
 		var runs []*Run
 		for range 3 {
 			o := options(handler.Definition{})

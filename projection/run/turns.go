@@ -1,28 +1,63 @@
 package run
 
-import "context"
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/stats"
+)
+
+// maxTurns is more than any machine has use for.
+const maxTurns = 1024
 
 // Turns bounds how many projections handle events at the same time. Who waits
 // gets one in the order of asking.
 type Turns struct {
-	taken chan struct{}
+	free chan *turn // those that nobody has
 }
 
-// NewTurns returns n turns; at least one.
-func NewTurns(n int) *Turns { return &Turns{taken: make(chan struct{}, max(1, n))} }
+// turn is the right to handle events, and counts what is done with it.
+type turn struct {
+	queue *stats.Queue
+	work  *stats.Work
+	begun time.Time
+}
 
-func (t *Turns) take(ctx context.Context) error {
+// NewTurns returns n turns; at least one. Each is a queue in the statistics, as
+// dashboards expect it; the registry may be nil.
+func NewTurns(n int, r *stats.Registry) *Turns {
+	n = min(max(1, n), maxTurns)
+	t := &Turns{free: make(chan *turn, n)}
+	for i := range n {
+		q := r.Queue("Projection Core #"+strconv.Itoa(i), "Projection Core", 1)
+		t.free <- &turn{queue: q, work: q.Work("HandleEvents")}
+	}
+	return t
+}
+
+func (t *Turns) take(ctx context.Context) (*turn, error) {
 	select {
-	case t.taken <- struct{}{}:
-		return nil
+	case own := <-t.free:
+		return own.begin(0), nil
 	default:
 	}
+	asked := time.Now()
 	select {
-	case t.taken <- struct{}{}:
-		return nil
+	case own := <-t.free:
+		return own.begin(time.Since(asked)), nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
-func (t *Turns) give() { <-t.taken }
+func (own *turn) begin(waited time.Duration) *turn {
+	own.queue.Enter(1)
+	own.begun = own.work.Begin(waited)
+	return own
+}
+
+func (t *Turns) give(own *turn) {
+	own.work.End(own.begun, 1)
+	t.free <- own
+}

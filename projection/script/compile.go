@@ -23,7 +23,7 @@ func Compile(source string, o Options) (*Handler, error) {
 			h.dog.close()
 		}
 		f := err.(*handler.Fault)
-		f.Definition = true
+		f.Definition, f.Known = true, isKnown(f.Message)
 		return nil, f
 	}
 	return h, nil

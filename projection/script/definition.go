@@ -24,7 +24,17 @@ const (
 	reorderOne       = "Event reordering is only available in fromStreams([]) projections"
 	reorderLag       = "Event reordering requires processing lag at least of 50ms"
 	wrongOption      = "Invalid value"
+	unknownOption    = "Unrecognized option: "
 )
+
+// isKnown reports whether a message is one of them.
+func isKnown(message string) bool {
+	switch message {
+	case noSource, anyAfterNamed, allAndOthers, streamsAndOthers, eachOfStreams, deletedOfNobody, deletedBiState, reorderAll, reorderOne, reorderLag, wrongOption:
+		return true
+	}
+	return strings.HasPrefix(message, unknownOption)
+}
 
 const minLagMs = 50
 
@@ -311,7 +321,7 @@ func (b *builder) options(call goja.FunctionCall) goja.Value {
 			}
 			d.ProcessingLagMs = int(f)
 		default:
-			b.h.throw("Unrecognized option: %s", name)
+			b.h.throw(unknownOption+"%s", name)
 		}
 	}
 	return goja.Undefined()
