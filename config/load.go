@@ -237,12 +237,22 @@ func (l *loader) apply() {
 		}
 	}
 	if l.c.Dev {
-		l.warnOnce("Dev starts no projections: " + noProjections)
+		l.develop()
 	}
 	if l.c.Index == "" {
 		l.c.Index = filepath.Join(l.c.Db, "index")
 	}
 	l.reportUnknown()
+}
+
+// develop gives options the defaults that they have with Dev.
+func (l *loader) develop() {
+	if _, ok := l.c.given["RunProjections"]; !ok {
+		l.c.RunProjections = ProjectionsSystem
+	}
+	if _, ok := l.c.given["StartStandardProjections"]; !ok {
+		l.c.StartStandardProjections = true
+	}
 }
 
 func (l *loader) reportUnknown() {

@@ -295,14 +295,14 @@ func TestStartUpChecks(t *testing.T) {
 		{"cluster without certificate", "--cluster-size 3 --replication-ip 10.0.0.1", nil,
 			"no certificate is configured, so nodes connect to each other on loopback addresses only: ReplicationIp 10.0.0.1 needs a certificate (see annals certs) or Insecure=true"},
 		{"cluster with certificate", "--cluster-size 3 --gossip-seed a:1 --replication-ip 10.0.0.1 --certificate-file x", nil, ""},
-		{"projections", "--run-projections all", nil, "projections are not available in this version: RunProjections must be None"},
+		{"projections", "--run-projections all", nil, ""},
 		{"development", "--dev", nil, ""},
 		{"development at any address", "--dev --node-ip 0.0.0.0", nil, ""},
 		{"development without users", "--dev --insecure", nil, ""},
 		{"development of a cluster", "--dev --cluster-size 3 --gossip-seed a:1", nil,
 			"the certificate that Dev makes is known to no other node: ClusterSize must be 1 (annals dev runs a cluster for development)"},
 		{"development of a cluster with certificates", "--dev --cluster-size 3 --gossip-seed a:1 --certificate-file x", nil, ""},
-		{"projections in development", "--dev --run-projections system", nil, "projections are not available in this version: RunProjections must be None"},
+		{"projections in development", "--dev --run-projections none", nil, ""},
 		{"no projections, said so", "--run-projections NONE", nil, ""},
 		{"page size in KiB", "--scavenge-backend-page-size 64", nil, ""},
 		{"page size in bytes", "--scavenge-backend-page-size 512", nil, ""},
@@ -360,9 +360,7 @@ func TestWarnings(t *testing.T) {
 		{"synonym, once", input{args: []string{"--http-port=1", "--http-port=2"}}, []string{"option http-port (Command Line) is deprecated, use NodePort"}},
 		{"no effect", input{files: yamlFile("ReaderThreadsCount: 4")}, []string{"option ReaderThreadsCount (Yaml) has no effect"}},
 		{"deprecated without effect", input{env: []string{"STORE_ALWAYS_KEEP_SCAVENGED=true"}}, []string{"AlwaysKeepScavenged is deprecated and has no effect."}},
-		{"without effect yet", input{files: yamlFile("ScavengeHistoryMaxAge: 7"), args: []string{"--projection-threads=3"}}, []string{
-			"option ProjectionThreads (Command Line) has no effect: projections are not available in this version"}},
-		{"development", input{args: []string{"--dev"}}, []string{"Dev starts no projections: projections are not available in this version"}},
+		{"development", input{args: []string{"--dev"}}, nil},
 		{"nothing refused and nothing said", input{args: []string{"--run-projections=none", "--enable-unix-socket=false"}}, nil},
 		{"synonym in a weaker source too", input{args: []string{"--node-port=1"}, files: yamlFile("ExtIp: 127.0.0.1")}, []string{"option ExtIp (Yaml) is deprecated, use NodeIp"}},
 		{"unknown but allowed", input{args: []string{"--allow-unknown-options", "--nodeprt", "5", "--foo-bar-baz-qux"}}, []string{
@@ -394,5 +392,30 @@ func TestAskingForAText(t *testing.T) {
 	}
 	if _, err := load(input{args: []string{"--what-if", "--cluster-size=0"}}); err == nil {
 		t.Error("what if: accepted a configuration that cannot start")
+	}
+}
+
+// TestDev: what else is another default in development.
+func TestDev(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		mode   config.ProjectionMode
+		starts bool
+	}{
+		{"", config.ProjectionsNone, false},
+		{"--dev", config.ProjectionsSystem, true},
+		{"--dev --run-projections=None --start-standard-projections=false", config.ProjectionsNone, false},
+		{"--dev --run-projections all", config.ProjectionsAll, true},
+		{"--run-projections all", config.ProjectionsAll, false},
+	} {
+		got := mustLoad(t, input{args: strings.Fields(c.args)})
+		if got.RunProjections != c.mode || got.StartStandardProjections != c.starts {
+			t.Errorf("%s: %s, %v", c.args, got.RunProjections, got.StartStandardProjections)
+		}
+		for _, v := range got.Values() {
+			if v.Name == "RunProjections" && v.Value != string(c.mode) && !strings.EqualFold(v.Value, string(c.mode)) {
+				t.Errorf("%s: %s is shown", c.args, v.Value)
+			}
+		}
 	}
 }

@@ -78,20 +78,11 @@ func (o *option) defaultText() string {
 
 // Clauses of options that wait for something, or never get it.
 const (
-	noProjections = "projections are not available in this version"
-	noRedaction   = "redaction is not available in this version"
-	noLazyWrites  = "writing without flushing is not available in this version"
-	noStores      = "certificate stores are not there on this system, CertificateFile names a file"
-	noPlugIns     = "authentication and authorisation plug-ins do not exist"
+	noRedaction  = "redaction is not available in this version"
+	noLazyWrites = "writing without flushing is not available in this version"
+	noStores     = "certificate stores are not there on this system, CertificateFile names a file"
+	noPlugIns    = "authentication and authorisation plug-ins do not exist"
 )
-
-// waiting marks options that take effect only when what they lack is there.
-func waiting(lacks string, options ...option) []option {
-	for i := range options {
-		options[i].lacks = lacks
-	}
-	return options
-}
 
 // table lists every option, bound to the fields of c. Options that only the
 // reference acts on are in ignoredOptions.
@@ -350,23 +341,23 @@ func (c *Config) interfaceOptions() []option {
 func (c *Config) projectionOptions() []option {
 	const g = groupProjection
 	const ms = time.Millisecond
-	return waiting(noProjections,
-		option{name: "RunProjections", group: g, def: string(ProjectionsNone),
-			target: enumField(&c.RunProjections, ProjectionsNone, ProjectionsSystem, ProjectionsAll), refused: true,
-			doc: "Which projections run: none, only those whose name begins with $, or all."},
-		option{name: "StartStandardProjections", group: g, def: "False", target: boolField(&c.StartStandardProjections),
-			doc: "Enable the system projections at start."},
-		option{name: "ProjectionThreads", group: g, def: "3", target: intField(&c.ProjectionThreads, 1, math.MaxInt32),
+	return []option{
+		{name: "RunProjections", group: g, def: string(ProjectionsNone),
+			target: enumField(&c.RunProjections, ProjectionsNone, ProjectionsSystem, ProjectionsAll),
+			doc:    "Which projections run: none, only those whose name begins with $, or all. Dev lets those run whose name begins with $."},
+		{name: "StartStandardProjections", group: g, def: "False", target: boolField(&c.StartStandardProjections),
+			doc: "Enable the system projections at start, as Dev does."},
+		{name: "ProjectionThreads", group: g, def: "3", target: intField(&c.ProjectionThreads, 1, math.MaxInt32),
 			doc: "The number of projections worked on at once."},
-		option{name: "ProjectionsQueryExpiry", group: g, def: "5", target: durationField(&c.ProjectionsQueryExpiry, time.Minute, 1),
+		{name: "ProjectionsQueryExpiry", group: g, def: "5", target: durationField(&c.ProjectionsQueryExpiry, time.Minute, 1),
 			doc: "Minutes after which an unused query vanishes."},
-		option{name: "FaultOutOfOrderProjections", group: g, def: "False", target: boolField(&c.FaultOutOfOrderProjections),
+		{name: "FaultOutOfOrderProjections", group: g, def: "False", target: boolField(&c.FaultOutOfOrderProjections),
 			doc: "Fault a projection that meets another event number than it expects."},
-		option{name: "ProjectionCompilationTimeout", group: g, def: "500", target: durationField(&c.ProjectionCompilationTimeout, ms, 1),
+		{name: "ProjectionCompilationTimeout", group: g, def: "500", target: durationField(&c.ProjectionCompilationTimeout, ms, 1),
 			doc: "Milliseconds that the compilation of a projection may take."},
-		option{name: "ProjectionExecutionTimeout", group: g, def: "250", target: durationField(&c.ProjectionExecutionTimeout, ms, 1),
+		{name: "ProjectionExecutionTimeout", group: g, def: "250", target: durationField(&c.ProjectionExecutionTimeout, ms, 1),
 			doc: "Milliseconds that one call of a projection's handler may take."},
-		option{name: "MaxProjectionStateSize", group: g, def: "2147483647", target: intField(&c.MaxProjectionStateSize, 1, math.MaxInt64),
+		{name: "MaxProjectionStateSize", group: g, def: "2147483647", target: intField(&c.MaxProjectionStateSize, 1, math.MaxInt64),
 			doc: "Bytes that the state and the result of a projection, or of one of its partitions, may take together."},
-	)
+	}
 }

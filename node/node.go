@@ -93,6 +93,7 @@ type Node struct {
 	policy   *access.Policy
 	groups   *subscription.Service
 	queries  *projection.Service // nil: no projections run
+	load     firstLoad
 	leading  leading
 
 	disk    *hang.Watch // operations on the disk that are under way
@@ -172,6 +173,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.queries != nil {
 		n.leading.services = append(n.leading.services, n.queries)
 	}
+	if n.config.ClusterSize == 1 {
+		n.load.queries = n.queries
+	}
 	if n.scavenge, err = newScavenging(n); err != nil {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
@@ -194,7 +198,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		n.owned.Go(func() { guard.run(n.running) })
 	}
 	if n.config.ClusterSize == 1 {
-		if err := errors.Join(awaitLeadership(ctx, cluster), n.users.wait(ctx)); err != nil {
+		if err := errors.Join(awaitLeadership(ctx, cluster), n.users.wait(ctx), n.load.wait(ctx)); err != nil {
 			return nil, fmt.Errorf("open node: %w", err)
 		}
 	}

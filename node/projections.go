@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
@@ -24,6 +25,48 @@ func newProjections(n *Node) *projection.Service {
 		CompileTimeout: c.ProjectionCompilationTimeout, ExecutionTimeout: c.ProjectionExecutionTimeout,
 		FaultOutOfOrder: c.FaultOutOfOrderProjections, MaxStateSize: c.MaxProjectionStateSize, WriteTimeout: c.WriteTimeout,
 	})
+}
+
+// firstLoad is whether a node on its own has loaded its projections since it began
+// to serve. Until then it is not ready: who waits for it to be asks for projections
+// next. It does not wait for them for long, as it serves more than projections.
+type firstLoad struct {
+	queries *projection.Service // nil: it waits for none
+	since   atomic.Pointer[time.Time]
+}
+
+// loadPatience is how long the node waits.
+const loadPatience = 10 * time.Second
+
+// done reports whether nothing is to be waited for. It is asked once all else is ready.
+func (f *firstLoad) done() bool {
+	if f.queries == nil {
+		return true
+	}
+	select {
+	case <-f.queries.Loaded():
+		return true
+	default:
+	}
+	now := time.Now()
+	f.since.CompareAndSwap(nil, &now)
+	return now.Sub(*f.since.Load()) > loadPatience
+}
+
+// wait waits for it.
+func (f *firstLoad) wait(ctx context.Context) error {
+	if f.queries == nil {
+		return nil
+	}
+	timer := time.NewTimer(loadPatience)
+	defer timer.Stop()
+	select {
+	case <-f.queries.Loaded():
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // rights are those of projections, which have the rights of who made them.

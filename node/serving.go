@@ -38,7 +38,7 @@ func (c cluster) Ready() bool {
 	}
 	doubt, diverged := cluster.Healthy()
 	return doubt == nil && diverged == nil && cluster.Ready() && c.n.users.ready() == nil &&
-		!c.n.damaged.Load() && log.Failed() == nil
+		!c.n.damaged.Load() && log.Failed() == nil && c.n.load.done()
 }
 
 // Unhealthy says what is wrong with this node's disk, data or clock, nothing when all is well.

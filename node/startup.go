@@ -59,6 +59,9 @@ func (p progress) Starting() httpapi.Progress {
 	if n.users.ready() != nil {
 		return httpapi.Progress{Doing: "waiting for the built-in users", Percent: -1}
 	}
+	if n.load.since.Load() != nil && !n.load.done() {
+		return httpapi.Progress{Doing: "loading projections", Percent: -1}
+	}
 	return httpapi.Progress{Doing: "waiting for the cluster", Percent: -1}
 }
 

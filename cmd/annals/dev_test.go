@@ -27,7 +27,6 @@ func TestDevRefuses(t *testing.T) {
 		{"unknown option", "--mem-dp", "", `unknown option "mem-dp" (Command Line), did you mean MemDb?`},
 		{"bad value", "--max-append-size many", "", "option max-append-size (Command Line)"},
 		{"checks of a node", "--nodes=2 --max-append-size 16767217", "", "MaxAppendSize must not exceed"},
-		{"projections", "--nodes=2", "EVENTSTORE_RUN_PROJECTIONS=All", "projections are not available"},
 		{"even number of nodes", "--nodes 2", "", "--nodes must be 1, 3 or 5, not 2"},
 		{"too few ports", "--port=65535", "", "3 ports from there on are needed"},
 		{"TLS without users", "--tls", "STORE_INSECURE=true", "--tls and --insecure exclude each other"},

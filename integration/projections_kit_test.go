@@ -1,0 +1,179 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// query is a projection of one node, or of a cluster by whoever of it leads.
+type query struct {
+	t    *testing.T
+	name string
+	do   func(testkit.Request) (testkit.Response, error)
+}
+
+// queryInfo is a projection as it is shown, as far as tests look at it.
+type queryInfo struct {
+	Status    string `json:"status"`
+	Reason    string `json:"stateReason"`
+	Processed int64  `json:"eventsProcessedAfterRestart"`
+	Version   int64  `json:"version"`
+	Epoch     int64  `json:"epoch"`
+}
+
+// atNode asks a node, for as long as it loads its projections.
+func atNode(t *testing.T, c *testkit.Client) func(testkit.Request) (testkit.Response, error) {
+	return func(r testkit.Request) (answer testkit.Response, err error) {
+		r.Admin = true
+		testkit.Eventually(t, settleLimit, func() error {
+			if answer, err = c.Do(t.Context(), r); err == nil && answer.Status == http.StatusServiceUnavailable {
+				return fmt.Errorf("%s %s: %s", r.Method, r.Path, answer)
+			}
+			return nil
+		})
+		return answer, err
+	}
+}
+
+// must sends a request that must be answered with a status.
+func (q *query) must(status int, method, path, body string) testkit.Response {
+	q.t.Helper()
+	answer, err := q.do(testkit.Request{Method: method, Path: path, Body: []byte(body), Header: map[string]string{"Content-Type": testkit.MediaJSON}})
+	if err != nil || answer.Status != status {
+		q.t.Fatalf("%s %s: %s, %v, want %d", method, path, answer, err, status)
+	}
+	return answer
+}
+
+func (q *query) path(more string) string { return "/projection/" + url.PathEscape(q.name) + more }
+
+// create makes a continuous projection that emits.
+func (q *query) create(script, parameters string) {
+	q.t.Helper()
+	q.must(http.StatusCreated, http.MethodPost, "/projections/continuous?name="+url.QueryEscape(q.name)+"&emit=yes"+parameters, script)
+}
+
+func (q *query) command(name string) {
+	q.t.Helper()
+	q.must(http.StatusOK, http.MethodPost, q.path("/command/"+name), "")
+}
+
+func (q *query) info() (i queryInfo) {
+	q.t.Helper()
+	answer := q.must(http.StatusOK, http.MethodGet, q.path(""), "")
+	if err := json.Unmarshal(answer.Body, &i); err != nil {
+		q.t.Fatal(err)
+	}
+	return i
+}
+
+// awaitState waits for the state of the root. A projection that faults ends the test.
+func (q *query) awaitState(want string) {
+	q.t.Helper()
+	testkit.Eventually(q.t, settleLimit, func() error {
+		q.t.Helper()
+		if got := string(q.must(http.StatusOK, http.MethodGet, q.path("/state"), "").Body); got != want {
+			i := q.info()
+			if strings.HasPrefix(i.Status, "Faulted") {
+				q.t.Fatalf("%s: %s", i.Status, i.Reason)
+			}
+			return fmt.Errorf("the state of %s is %s, want %s; it is %s", q.name, got, want, i.Status)
+		}
+		return nil
+	})
+}
+
+// copying is the script of a projection that writes what it reads, and counts it.
+const copying = `
+fromStream('in').when({
+	$init: function() { return { n: 0 }; },
+	$any: function(s, e) {
+		s.n++;
+		emit('out', 'copied', { of: e.sequenceNumber, id: e.eventId });
+		linkTo(e.sequenceNumber % 2 ? 'odd' : 'even', e);
+	}
+})`
+
+// often makes a projection write checkpoints often, that has just been created.
+const often = `{"emitEnabled":true,"checkpointHandledThreshold":7,"checkpointUnhandledBytesThreshold":100000,"pendingEventsThreshold":50,"maxWriteBatchLength":5}`
+
+// copiedOnce demands of the streams that copying writes that they hold each event
+// once, in order, when they hold as many as there are.
+func copiedOnce(t *testing.T, c *testkit.Client, count int) {
+	t.Helper()
+	for stream, want := range map[string]int{"out": count, "even": (count + 1) / 2, "odd": count / 2} {
+		testkit.Eventually(t, settleLimit, func() error { // What is emitted is stored a moment later.
+			if n := len(rawEvents(t, c, stream)); n < want {
+				return fmt.Errorf("%s has %d events, want %d", stream, n, want)
+			}
+			return nil
+		})
+	}
+	copies := rawEvents(t, c, "out")
+	if len(copies) != count {
+		t.Errorf("there are %d copies of %d events", len(copies), count)
+	}
+	for i, e := range copies {
+		var of struct {
+			Of int64
+			ID string
+		}
+		if err := json.Unmarshal([]byte(e.Data), &of); err != nil {
+			t.Fatal(err)
+		}
+		if e.Number != int64(i) || of.Of != int64(i) {
+			t.Fatalf("copy %d is that of event %d", e.Number, of.Of)
+		}
+	}
+	for first, stream := range []string{"even", "odd"} {
+		links := rawEvents(t, c, stream)
+		if want := (count + 1 - first) / 2; len(links) != want {
+			t.Errorf("%s has %d links, want %d", stream, len(links), want)
+		}
+		for i, l := range links {
+			if want := fmt.Sprintf("%d@in", 2*i+first); l.Data != want {
+				t.Fatalf("link %d of %s is %s, want %s", i, stream, l.Data, want)
+			}
+		}
+	}
+}
+
+// rawEvents reads a whole stream, links as they are.
+func rawEvents(t *testing.T, c *testkit.Client, stream string) (all []testkit.Entry) {
+	t.Helper()
+	for {
+		path := fmt.Sprintf("/streams/%s/%d/forward/%d?embed=tryharder", url.PathEscape(stream), len(all), testkit.PageLimit)
+		feed, ok, err := c.ReadFeed(t.Context(), path, map[string]string{"ES-ResolveLinkTos": "false"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok || len(feed.Entries) == 0 {
+			return all
+		}
+		for i := len(feed.Entries) - 1; i >= 0; i-- {
+			all = append(all, feed.Entries[i])
+		}
+	}
+}
+
+// appendWhile appends events one after the other, until there are so many, by
+// append, which returns an error when the outcome is not known: it is repeated with the same id then.
+func appendWhile(ctx context.Context, count int, written func(n int), append func(context.Context, testkit.Event) error) {
+	for n := range count {
+		e := testkit.Event{ID: uuidOf(n), Type: "t", Data: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}
+		for append(ctx, e) != nil {
+			if pause(ctx, 20*time.Millisecond) != nil {
+				return
+			}
+		}
+		written(n + 1)
+	}
+}
