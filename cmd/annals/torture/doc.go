@@ -27,6 +27,10 @@
 // up to one point: then nothing may differ, each limited stream has left what its
 // limits leave, and every node is asked as the leader for decisions about what is gone.
 //
+// A projection copies the events of some streams to another and counts them, and the
+// system's own links the events of the run's category. An operator stops them and lets
+// them go on. In the end both hold each event once, in the order of the log.
+//
 // Event ids name the operation that wrote the event, and the data of an event
 // follows from its id, so a reader can tell what belongs where without asking.
 package torture

@@ -46,6 +46,9 @@ const (
 	kindScavenge    = "scavenge failed"
 	kindRemains     = "not removed"
 	kindRemoved     = "removed too much"
+	kindProjected   = "wrong projection"
+
+	kindProjectionStuck = "projection stuck"
 )
 
 // violation is one broken promise.

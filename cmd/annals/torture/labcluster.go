@@ -52,8 +52,10 @@ type labOptions struct {
 	seed     uint64
 	keep     bool
 	loopback bool
-	disks    bool     // limit them, so that they can be filled
-	options  []string // added to every node's
+	disks    bool // limit them, so that they can be filled
+	// projections lets nodes run them.
+	projections bool
+	options     []string // added to every node's
 	// ended is called, on a goroutine of the cluster, when a node ends that nobody asked to.
 	ended func(node, code int, tail string)
 }
@@ -161,6 +163,9 @@ func (c *labCluster) arguments(i int) []string {
 	}
 	if m := c.members[i]; m.store != "" {
 		args = append(args, storeOption, m.store)
+	}
+	if c.o.projections {
+		args = append(args, "--run-projections", "All")
 	}
 	return append(args, c.o.options...)
 }

@@ -45,6 +45,7 @@ type summary struct {
 	Verified            int                `json:"foldersVerified"`
 	Groups              *groupFigures      `json:"subscriptions,omitempty"`
 	Scavenges           *scavengeFigures   `json:"scavenges,omitempty"`
+	Projections         *projectionFigures `json:"projections,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -58,7 +59,7 @@ const noViolation = "NO VIOLATION"
 // blameAfter is how long after its end a fault still answers for a gap.
 const blameAfter = int64(2 * time.Second)
 
-func (r *round) sum(linear linearity, groups *groupFigures, verified int) *summary {
+func (r *round) sum(linear linearity, groups *groupFigures, projections *projectionFigures, verified int) *summary {
 	count := &r.load.count
 	s := &summary{Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds()}
 	s.Violations, s.Counts = r.find.list()
@@ -77,7 +78,7 @@ func (r *round) sum(linear linearity, groups *groupFigures, verified int) *summa
 	s.LogEvents = r.load.book.everSeen()
 	s.LeaderChanges = r.watch.leaderChanges()
 	_, s.Term = r.watch.leading()
-	s.Linearizability, s.Groups, s.Verified, s.HistoryFull = linear, groups, verified, r.load.hist.full()
+	s.Linearizability, s.Groups, s.Projections, s.Verified, s.HistoryFull = linear, groups, projections, verified, r.load.hist.full()
 	if r.scavenger != nil {
 		r.scavenger.sum.Limits = count.limits.Load()
 		for _, e := range r.shedders {
@@ -162,6 +163,9 @@ func (s *summary) text() string {
 	}
 	if s.Scavenges != nil {
 		b.WriteString(s.Scavenges.text())
+	}
+	if s.Projections != nil {
+		b.WriteString(s.Projections.text())
 	}
 	if s.HistoryFull {
 		b.WriteString("the history was full before the end, see --operations: clients ended early\n")

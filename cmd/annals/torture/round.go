@@ -52,6 +52,7 @@ type round struct {
 	followers []*follower
 	subs      *subscriptions // nil without
 	scavenger *scavenger     // nil without
+	projector *projector     // nil without
 }
 
 // newRound prepares a round. c is nil for a cluster of its own in the laboratory.
@@ -71,7 +72,7 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	if r.c == nil {
 		lab, err := newLabCluster(labOptions{
 			binary: r.o.binary, nodes: r.o.nodes, dir: filepath.Join(r.dir, "cluster"), seed: r.seed, keep: true,
-			loopback: r.o.loopback, disks: r.o.diskFaults, options: r.o.nodeOptions,
+			loopback: r.o.loopback, disks: r.o.diskFaults, projections: r.o.projections, options: r.o.nodeOptions,
 			ended: func(node, code int, tail string) {
 				early.Lock()
 				n := nem
@@ -187,8 +188,8 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 		}
 		r.followers = append(r.followers, newFollower(r.load, r.seed, i, stream))
 	}
-	if r.o.consumers == 0 {
-		return nil
+	if err := r.prepareProjections(ctx); err != nil || r.o.consumers == 0 {
+		return err
 	}
 	r.subs = newSubscriptions(r.load, r.seed, tormentedGroups(prefix), r.o.consumers, links)
 	err := r.subs.create(ctx)
@@ -198,6 +199,26 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 	r.subs.close()
 	r.subs = nil
 	if errors.Is(err, errNoGroups) && !r.c.can().processes { // Nodes of somebody else may be of another kind.
+		r.line.add(happenedPhase, "%v: nothing is done with any", err)
+		return nil
+	}
+	return err
+}
+
+// prepareProjections makes the projection of the run.
+func (r *round) prepareProjections(ctx context.Context) error {
+	if !r.o.projections {
+		return nil
+	}
+	ours := r.c.can().processes
+	r.projector = newProjector(r.load, r.seed, ours)
+	err := r.projector.create(ctx)
+	if err == nil {
+		return nil
+	}
+	r.projector.client.close()
+	r.projector = nil
+	if errors.Is(err, errNoProjections) && !ours { // As above.
 		r.line.add(happenedPhase, "%v: nothing is done with any", err)
 		return nil
 	}
@@ -220,6 +241,9 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	}
 	if r.scavenger != nil {
 		working.Go(func() { r.scavenger.run(clients) })
+	}
+	if r.projector != nil {
+		working.Go(func() { r.projector.run(clients) })
 	}
 	for i := range r.o.visitors {
 		v := newVisitor(r.load, r.seed, i)
@@ -295,9 +319,15 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	healed := r.healed(ctx, nem)
 	if r.subs != nil {
 		r.drainGroups(ctx)
-		if healed {
-			r.healed(ctx, nem)
+	}
+	if r.projector != nil {
+		r.projector.drain(ctx)
+		if !r.c.can().processes {
+			r.projector.remove(ctx)
 		}
+	}
+	if healed && (r.subs != nil || r.projector != nil) {
+		r.healed(ctx, nem)
 	}
 	var point *finalPoint
 	if r.scavenger != nil && healed {
@@ -321,6 +351,9 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 		}
 	}
 	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
+	if r.projector != nil {
+		r.projector.read(ctx, r.http, nodes[int(r.seed%uint64(len(nodes)))])
+	}
 	if point != nil {
 		r.compareScavenged(logs, point)
 		if err := r.decisions(ctx, nodes); err != nil {
@@ -404,6 +437,10 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 		groups = checkGroups(books, r.subs, r.watch.wasCalm)
 		groups.LeaderChanges = r.subs.leaderChanges(r.watch.reignOf)
 	}
+	var projections *projectionFigures
+	if r.projector != nil {
+		projections = r.projector.check(books)
+	}
 	linear := books.linearizable(ctx, linearLimit, func(stream string, m porcupine.Model, info porcupine.LinearizationInfo) {
 		// The picture is an extra: what is wrong is said in the violation.
 		_ = porcupine.VisualizePath(m, info, filepath.Join(r.dir, "linear-"+stream+".html"))
@@ -418,7 +455,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return r.sum(linear, groups, verified), nil
+	return r.sum(linear, groups, projections, verified), nil
 }
 
 // verify stops all nodes in order and checks their data folders.

@@ -68,7 +68,8 @@ func TestOneNode(t *testing.T) {
 			if s.Scavenges == nil || s.Verdict != noViolation || s.Writes.OK == 0 || s.Reads.Leader == 0 || s.Reads.Pages == 0 || s.Writes.Replays == 0 ||
 				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents)+s.Scavenges.Removed < s.Writes.Events || s.Linearizability.Operations == 0 ||
 				s.Scavenges.Started == 0 || s.Scavenges.Removed == 0 || s.Scavenges.Final < 0 || s.Scavenges.Leaders != 1 || s.Scavenges.Questions == 0 ||
-				s.Groups == nil || s.Groups.Deliveries < s.Groups.Events || s.Groups.Checkpoints == 0 {
+				s.Groups == nil || s.Groups.Deliveries < s.Groups.Events || s.Groups.Checkpoints == 0 ||
+				s.Projections == nil || s.Projections.Copies == 0 || s.Projections.Links == 0 {
 				t.Errorf("the round is too poor to say anything: %+v", s)
 			}
 			if c.kinds != nil && len(s.Outages) == 0 {

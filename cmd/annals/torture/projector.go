@@ -1,0 +1,409 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// copiesStream is where the projection of a run emits to, behind which the prefix stands. It is
+	// a stream of somebody else for the book of the log, and nothing of it is ever removed.
+	copiesStream = "copies-"
+	copyType     = "copied"
+
+	byCategory = "$by_category"
+	ceStream   = "$ce-"
+
+	// projectionsDrain is how long projections may take to handle everything once all is calm.
+	projectionsDrain = 45 * time.Second
+	// settled is for how long they must say the same: their figures lag.
+	settled = 1500 * time.Millisecond
+)
+
+// projector is an operator with projections: one that copies the events of some streams to
+// another and counts them, and the one that links the events of each category. He
+// stops them in every way, and lets them go on.
+type projector struct {
+	*load
+	client *client
+	rng    *rand.Rand
+	// linked says that the projection by category is ours as well.
+	linked bool
+	sum    projectionFigures
+
+	state  int64 // events that the projection says it has counted, in the end
+	copies []copied
+	links  []categoryLink
+}
+
+// projectionFigures are those of a round.
+type projectionFigures struct {
+	Acts   map[string]int64 `json:"acts"` // by kind, done
+	Copies int64            `json:"copies"`
+	Links  int64            `json:"links"`
+}
+
+func (f *projectionFigures) text() string {
+	return fmt.Sprintf("projections: %d events copied, %d linked by category; %d stopped, %d aborted, %d let go on, %d restarts of all\n",
+		f.Copies, f.Links, f.Acts["disable"], f.Acts["abort"], f.Acts["enable"], f.Acts["restart"])
+}
+
+func newProjector(l *load, seed uint64, linked bool) *projector {
+	rng := rand.New(rand.NewPCG(seed, 8<<32))
+	return &projector{
+		load: l, rng: rng, linked: linked, client: newClient(l.targets, rng, l.timeout, &l.count.hops),
+		sum: projectionFigures{Acts: map[string]int64{}},
+	}
+}
+
+func (p *projector) name() string { return p.prefix + "copy" }
+func (p *projector) out() string  { return copiesStream + p.prefix }
+
+// isCopied says whether the events of a stream are copied. Nothing is ever removed from these streams.
+func (p *projector) isCopied(stream string) bool {
+	own, ok := strings.CutPrefix(stream, p.prefix)
+	return ok && (strings.HasPrefix(own, "spread-") || own == queueStream)
+}
+
+// script counts events and copies each.
+func (p *projector) script() string {
+	return fmt.Sprintf(`fromAll().when({
+  $init: function () { return {n: 0}; },
+  %s: function (s, e) {
+    if (!e.streamId.startsWith(%q) && e.streamId !== %q) return s;
+    s.n++;
+    emit(%q, %q, {n: s.n, of: e.sequenceNumber + "@" + e.streamId});
+    return s;
+  }
+});
+`, eventType, p.prefix+"spread-", p.prefix+queueStream, p.out(), copyType)
+}
+
+func projectionPath(name string) string { return "/projection/" + url.PathEscape(name) }
+
+// names returns the projections of the run.
+func (p *projector) names() []string {
+	if p.linked {
+		return []string{p.name(), byCategory}
+	}
+	return []string{p.name()}
+}
+
+// errNoProjections says that nodes run no projections at all.
+var errNoProjections = errors.New("the nodes run no projections")
+
+// create makes the projection, before anything strikes.
+func (p *projector) create(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startupLimit)
+	defer cancel()
+	// What it copies depends on nothing else, so its checkpoints can be close together: faults fall between them.
+	a, err := p.insist(ctx, request{
+		method: http.MethodPost, path: "/projections/continuous?emit=yes&enabled=no&name=" + url.QueryEscape(p.name()),
+		header: [][2]string{{"Content-Type", mediaJSON}}, body: []byte(p.script()),
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("create %s: %w", p.name(), err)
+	case a.status == http.StatusNotFound:
+		return errNoProjections
+	case a.status/100 != 2 && a.status != http.StatusConflict: // The second comes of an earlier attempt.
+		return fmt.Errorf("create %s: %s", p.name(), a)
+	}
+	config, err := json.Marshal(map[string]any{
+		"emitEnabled": true, "checkpointAfterMs": 300, "checkpointHandledThreshold": 50, "checkpointUnhandledBytesThreshold": 100_000,
+		"pendingEventsThreshold": 100, "maxWriteBatchLength": 20,
+	})
+	if err != nil {
+		return err
+	}
+	a, err = p.insist(ctx, request{method: http.MethodPut, path: projectionPath(p.name()) + "/config", header: [][2]string{{"Content-Type", mediaJSON}}, body: config})
+	if err == nil && a.status/100 != 2 {
+		err = errors.New(a.String())
+	}
+	if err != nil {
+		return fmt.Errorf("configure %s: %w", p.name(), err)
+	}
+	for _, name := range p.names() {
+		if err := p.enable(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insist sends a request until it is answered by something that says whether it was done.
+func (p *projector) insist(ctx context.Context, r request) (*answer, error) {
+	for {
+		a, err := p.client.do(ctx, p.client.choose(), r)
+		if result := judgeCommand(a, err); result == done || result == conflict {
+			return a, nil
+		}
+		if err == nil {
+			err = errors.New(a.String())
+		}
+		p.client.wander()
+		if !pause(ctx, 100*time.Millisecond) {
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// enable lets a projection go on, however often that must be asked for.
+func (p *projector) enable(ctx context.Context, name string) error {
+	a, err := p.insist(ctx, p.command(name, "enable"))
+	if err == nil && a.status/100 != 2 {
+		err = errors.New(a.String())
+	}
+	if err != nil {
+		return fmt.Errorf("enable %s: %w", name, err)
+	}
+	p.sum.Acts["enable"]++
+	return nil
+}
+
+func (p *projector) command(name, what string) request {
+	return request{method: http.MethodPost, path: projectionPath(name) + "/command/" + what}
+}
+
+func (p *projector) run(ctx context.Context) {
+	defer p.client.close()
+	for p.rest(ctx, time.Duration(500+p.rng.IntN(2500))*time.Millisecond) {
+		name := p.names()[p.rng.IntN(len(p.names()))]
+		switch dice := p.rng.IntN(10); {
+		case dice < 4:
+			p.act(ctx, "disable", p.command(name, "disable"))
+		case dice < 7:
+			p.act(ctx, "abort", p.command(name, "abort"))
+		case dice < 8:
+			p.act(ctx, "restart", request{method: http.MethodPost, path: "/projections/restart", header: [][2]string{{"Content-Type", mediaJSON}}})
+			continue
+		}
+		// It may also lie still from before: what is asked for in trouble may be done later.
+		p.rest(ctx, time.Duration(p.rng.IntN(500))*time.Millisecond)
+		p.act(ctx, "enable", p.command(name, "enable"))
+	}
+}
+
+// act sends a command once.
+func (p *projector) act(ctx context.Context, what string, r request) {
+	a, err := p.client.do(ctx, p.client.choose(), r)
+	switch judgeCommand(a, err) {
+	case done:
+		p.sum.Acts[what]++
+	case conflict:
+		if what != "restart" || a.status != http.StatusBadRequest { // It restarts already.
+			p.find.add(kindAnswer, "%s %s: %s", r.method, r.path, a)
+		}
+	default:
+		p.client.wander()
+	}
+}
+
+// projectionStatus is the part of the statistics that tells whether a projection has handled everything.
+type projectionStatus struct {
+	Status   string  `json:"status"`
+	Reason   string  `json:"stateReason"`
+	Position string  `json:"position"`
+	Progress float64 `json:"progress"`
+	Buffered int64   `json:"bufferedEvents"`
+	Before   int64   `json:"writePendingEventsBeforeCheckpoint"`
+	After    int64   `json:"writePendingEventsAfterCheckpoint"`
+}
+
+// unfinished says what a projection still has to do.
+func (s *projectionStatus) unfinished() string {
+	switch {
+	case s.Status != "Running":
+		return fmt.Sprintf("its status is %q: %s", s.Status, strings.Join(strings.Fields(s.Reason), " "))
+	case s.Progress < 100 || s.Buffered > 0 || s.Before+s.After > 0:
+		return fmt.Sprintf("its progress is %g, %d events are read ahead, %d wait to be written; it is at %s", s.Progress, s.Buffered, s.Before+s.After, s.Position)
+	}
+	return ""
+}
+
+// drain lets the projections handle everything, stops them, and reads what they wrote.
+func (p *projector) drain(ctx context.Context) {
+	defer p.client.close()
+	limited, cancel := context.WithTimeout(ctx, projectionsDrain)
+	defer cancel()
+	for _, name := range p.names() {
+		err := p.enable(limited, name)
+		if err == nil {
+			err = p.finish(limited, name)
+		}
+		if err != nil {
+			p.find.add(kindProjectionStuck, "%s has not handled everything %s after all was calm: %v", name, projectionsDrain, err)
+		}
+	}
+	// From here on nothing is written. What was counted is now what the checkpoint says.
+	limited, cancel = context.WithTimeout(ctx, finalPatience)
+	defer cancel()
+	for _, name := range p.names() {
+		a, err := p.insist(limited, p.command(name, "disable"))
+		if err == nil && a.status/100 != 2 {
+			err = errors.New(a.String())
+		}
+		if err != nil {
+			p.find.add(kindAnswer, "disable %s on a calm cluster: %v", name, err)
+		}
+	}
+	var err error
+	if p.state, err = p.counted(limited); err != nil {
+		p.find.add(kindAnswer, "the state of %s on a calm cluster: %v", p.name(), err)
+	}
+}
+
+// finish waits until a projection says that it has handled everything, and has done so for a while.
+func (p *projector) finish(ctx context.Context, name string) error {
+	var since time.Time
+	at, why := "", "nothing was asked"
+	for {
+		a, err := p.client.do(ctx, p.client.choose(), request{method: http.MethodGet, path: projectionPath(name), header: [][2]string{{"Accept", mediaJSON}}})
+		var s projectionStatus
+		switch {
+		case err != nil:
+			why = err.Error()
+			p.client.wander()
+		case a.status != http.StatusOK || json.Unmarshal(a.body, &s) != nil:
+			why = a.String()
+			p.client.wander()
+		default:
+			why = s.unfinished()
+		}
+		if why != "" || s.Position != at {
+			since, at = time.Now(), s.Position
+		}
+		if why == "" && time.Since(since) >= settled {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return errors.Join(ctx.Err(), errors.New(why))
+		}
+	}
+}
+
+// counted returns how many events the projection has counted.
+func (p *projector) counted(ctx context.Context) (int64, error) {
+	a, err := p.insist(ctx, request{method: http.MethodGet, path: projectionPath(p.name()) + "/state", header: [][2]string{{"Accept", mediaJSON}}})
+	switch {
+	case err != nil:
+		return 0, err
+	case a.status != http.StatusOK:
+		return 0, errors.New(a.String())
+	case len(a.body) == 0:
+		return 0, nil // It never saw an event.
+	}
+	var state struct {
+		N int64 `json:"n"`
+	}
+	return state.N, json.Unmarshal(a.body, &state)
+}
+
+// remove deletes the projection from a cluster of somebody else.
+func (p *projector) remove(ctx context.Context) {
+	a, err := p.client.do(ctx, p.client.choose(), request{method: http.MethodDelete, path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
+	if judgeCommand(a, err) == conflict {
+		p.find.add(kindAnswer, "delete %s: %s", p.name(), a)
+	}
+}
+
+// copied is an event that the projection emitted.
+type copied struct {
+	number int64
+	kind   string
+	n      int64
+	of     string
+}
+
+// categoryLink is a link that the projection by category wrote.
+type categoryLink struct {
+	number int64
+	origin string // the stream whose event was linked
+	to     string
+}
+
+// read reads from one node what the projections wrote.
+func (p *projector) read(ctx context.Context, h *http.Client, from target) {
+	r := finalReader{load: p.load, http: h, node: from}
+	err := projectedPages(ctx, &r, p.out(), func(e *projectedEntry, at int64) error {
+		var body struct {
+			N  int64  `json:"n"`
+			Of string `json:"of"`
+		}
+		if err := json.Unmarshal([]byte(e.Data), &body); err != nil {
+			return err
+		}
+		p.copies = append(p.copies, copied{at, e.Type, body.N, body.Of})
+		return nil
+	})
+	if err == nil && p.linked {
+		category, _, _ := strings.Cut(p.prefix, "-")
+		err = projectedPages(ctx, &r, ceStream+category, func(e *projectedEntry, at int64) error {
+			var meta struct {
+				Origin string `json:"$o"`
+			}
+			// One that leads nowhere has none.
+			if err := json.Unmarshal([]byte(e.LinkMeta), &meta); err != nil && e.LinkMeta != "" {
+				return err
+			}
+			p.links = append(p.links, categoryLink{at, meta.Origin, strconv.FormatInt(e.Number, 10) + "@" + e.Stream})
+			return nil
+		})
+	}
+	if err != nil {
+		p.find.add(kindHeal, "%s: what projections wrote cannot be read: %v", from.name, err)
+	}
+}
+
+// projectedEntry is an event of a stream that a projection writes, links resolved.
+type projectedEntry struct {
+	Type     string `json:"eventType"`
+	Number   int64  `json:"eventNumber"`
+	Stream   string `json:"streamId"`
+	Data     string `json:"data"`
+	LinkMeta string `json:"linkMetaData"`
+	// Position is the number in the stream that was read. A link that leads nowhere does not show it.
+	Position *int64 `json:"positionEventNumber"`
+}
+
+// projectedPages reads a stream to its end, oldest first.
+func projectedPages(ctx context.Context, r *finalReader, stream string, take func(e *projectedEntry, at int64) error) error {
+	next := int64(0)
+	for {
+		a, err := r.answer(ctx, streamForward(url.PathEscape(stream), next, finalPage))
+		if err != nil {
+			return fmt.Errorf("%s: %w", stream, err)
+		}
+		if a.status != http.StatusOK {
+			return nil // There is none.
+		}
+		var p struct {
+			HeadOfStream bool             `json:"headOfStream"`
+			Entries      []projectedEntry `json:"entries"`
+		}
+		if err := json.Unmarshal(a.body, &p); err != nil {
+			return fmt.Errorf("%s: %w", stream, err)
+		}
+		for i := len(p.Entries) - 1; i >= 0; i-- {
+			e := &p.Entries[i]
+			if e.Position != nil {
+				next = *e.Position
+			}
+			if err := take(e, next); err != nil {
+				return fmt.Errorf("%d@%s: %w", next, stream, err)
+			}
+			next++
+		}
+		if p.HeadOfStream || len(p.Entries) == 0 {
+			return nil
+		}
+	}
+}
