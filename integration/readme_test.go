@@ -28,15 +28,20 @@ type example struct {
 	want    []string
 }
 
-// readExamples finds the blocks of the README: those to execute, and the
+const (
+	readmePage      = "README.md"
+	projectionsPage = "docs/projections.md"
+)
+
+// readExamples finds the blocks of a page: those to execute, and the
 // commands of those that are not.
-func readExamples(t *testing.T) (examples []example, commands []string) {
+func readExamples(t *testing.T, page string) (examples []example, commands []string) {
 	t.Helper()
 	root, err := testkit.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +58,7 @@ func readExamples(t *testing.T) (examples []example, commands []string) {
 		case isFence && begun == 0:
 			language, begun, block = fence, i+1, nil
 			if fence == "text" && !behind {
-				t.Errorf("README.md:%d: this output belongs to no script", i+1)
+				t.Errorf("%s:%d: this output belongs to no script", page, i+1)
 			}
 		case isFence:
 			body := strings.Join(block, "\n")
@@ -75,7 +80,7 @@ func readExamples(t *testing.T) (examples []example, commands []string) {
 		}
 	}
 	if len(examples) == 0 || begun != 0 {
-		t.Fatalf("README.md: %d examples, and the block of line %d is open", len(examples), begun)
+		t.Fatalf("%s: %d examples, and the block of line %d is open", page, len(examples), begun)
 	}
 	return examples, commands
 }
@@ -84,9 +89,28 @@ func readExamples(t *testing.T) (examples []example, commands []string) {
 func TestReadmeExamples(t *testing.T) {
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
-	node := testkit.StartNode(t, t.TempDir())
-	runExamples(t, false, os.Getenv("PATH"), strings.NewReplacer(readmeAddress, node.Host()))
+	node := testkit.StartNode(t, t.TempDir(), "--run-projections=All")
+	runExamples(t, readmePage, false, os.Getenv("PATH"), strings.NewReplacer(readmeAddress, node.Host()))
 	node.Stop()
+}
+
+// TestProjectionExamples runs those of the page about projections as they stand, in order, against a fresh node.
+func TestProjectionExamples(t *testing.T) {
+	testkit.NeedTool(t, "curl")
+	testkit.NeedTool(t, "bash")
+	node := testkit.StartNode(t, t.TempDir(), "--run-projections=All")
+	runExamples(t, projectionsPage, false, pathWithAnnals(t), strings.NewReplacer(readmeAddress, node.Host()))
+	node.Stop()
+}
+
+// pathWithAnnals returns a search path that has the command annals.
+func pathWithAnnals(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	if err := os.Symlink(testkit.Binary(t), filepath.Join(bin, "annals")); err != nil {
+		t.Fatal(err)
+	}
+	return bin + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
 // TestReadmeCluster runs the examples for a cluster as they stand, in order,
@@ -95,7 +119,7 @@ func TestReadmeCluster(t *testing.T) {
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
 	const start = "go run ./cmd/annals dev"
-	if _, commands := readExamples(t); !slices.Contains(commands, start) {
+	if _, commands := readExamples(t, readmePage); !slices.Contains(commands, start) {
 		t.Fatalf("README.md does not hold the command %q", start)
 	}
 	// The option alone keeps the cluster off the ports of a real one.
@@ -111,21 +135,17 @@ func TestReadmeCluster(t *testing.T) {
 	}
 	// Where a script counts ports, they are the nodes' too.
 	replacements = append(replacements, "2113 2114 2115", strings.Join([]string{portOf(served[0][1]), portOf(served[1][1]), portOf(served[2][1])}, " "))
-	bin := t.TempDir()
-	if err := os.Symlink(testkit.Binary(t), filepath.Join(bin, "annals")); err != nil {
-		t.Fatal(err)
-	}
-	runExamples(t, true, bin+string(os.PathListSeparator)+os.Getenv("PATH"), strings.NewReplacer(replacements...))
+	runExamples(t, readmePage, true, pathWithAnnals(t), strings.NewReplacer(replacements...))
 	dev.Stop()
 }
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// runExamples runs those for a cluster or those for one node, with the addresses
+// runExamples runs those of a page for a cluster or those for one node, with the addresses
 // of the page replaced by real ones.
-func runExamples(t *testing.T, cluster bool, path string, addresses *strings.Replacer) {
+func runExamples(t *testing.T, page string, cluster bool, path string, addresses *strings.Replacer) {
 	t.Helper()
-	examples, _ := readExamples(t)
+	examples, _ := readExamples(t, page)
 	ran := 0
 	for _, e := range examples {
 		if e.cluster != cluster {
@@ -139,11 +159,11 @@ func runExamples(t *testing.T, cluster bool, path string, addresses *strings.Rep
 				break
 			}
 			// A leader is replaced at any time on a busy machine. The page says what to do then.
-			t.Logf("README.md:%d: a leader was being replaced, once more", e.line)
+			t.Logf("%s:%d: a leader was being replaced, once more", page, e.line)
 			out, err = runExample(t, script, path)
 		}
 		if err != nil {
-			t.Errorf("README.md:%d: %v\n%s\n--- printed ---\n%s", e.line, err, script, out)
+			t.Errorf("%s:%d: %v\n%s\n--- printed ---\n%s", page, e.line, err, script, out)
 			continue
 		}
 		rest := strings.ToLower(out)
@@ -151,14 +171,14 @@ func runExamples(t *testing.T, cluster bool, path string, addresses *strings.Rep
 			want = addresses.Replace(want)
 			_, after, found := strings.Cut(rest, strings.ToLower(want))
 			if !found {
-				t.Errorf("README.md:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", e.line, want, script, out)
+				t.Errorf("%s:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", page, e.line, want, script, out)
 				break
 			}
 			rest = after
 		}
 	}
 	if ran == 0 {
-		t.Error("README.md has no such examples")
+		t.Errorf("%s has no such examples", page)
 	}
 }
 
@@ -178,7 +198,7 @@ func runExample(t *testing.T, script, path string) (printed string, err error) {
 // TestReadmeCommands holds the page to its two promises of one command each: the
 // one that builds and starts a node, and the one that runs all tests.
 func TestReadmeCommands(t *testing.T) {
-	_, commands := readExamples(t)
+	_, commands := readExamples(t, readmePage)
 	has := map[string]bool{}
 	for _, c := range commands {
 		has[c] = true
