@@ -307,9 +307,14 @@ func (p *projection) options(h handler.Handler) run.Options {
 			CheckpointUnhandledBytesThreshold: d.CheckpointUnhandledBytesThreshold, PendingEventsThreshold: int(d.PendingEventsThreshold),
 			MaxWriteBatchLength: int(d.MaxWriteBatchLength), MaxAllowedWritesInFlight: int(d.MaxAllowedWritesInFlight),
 		},
-		Again:           func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
-		MayRead:         func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
-		MayWrite:        func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, true) },
+		Again:   func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
+		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
+		MayWrite: func(ctx context.Context, stream string) error {
+			if isResultStream(p.name, stream) { // It is the projection's own, whoever made the projection.
+				return nil
+			}
+			return o.May(ctx, who, stream, true)
+		},
 		FaultOutOfOrder: o.FaultOutOfOrder, MaxStateSize: o.MaxStateSize, Logger: o.Logger.With("projection", p.name), Now: o.Now,
 	}
 }
