@@ -30,7 +30,7 @@ func (r *Run) retry(ctx context.Context, do func() error) error {
 		if try == len(pauses) {
 			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
 		}
-		r.opts.Logger.Debug("store refused a projection", "projection", r.opts.Name, "attempt", try+1, "error", err)
+		r.opts.Logger.Debug("store refused a projection", "attempt", try+1, "error", err)
 		if pause(ctx, pauses[try]) != nil {
 			return err
 		}

@@ -192,7 +192,7 @@ func (r *Run) again() error {
 	if r.restarts > len(pauses) {
 		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
 	}
-	r.opts.Logger.Info("projection begins again from its checkpoint", "projection", r.opts.Name, "reason", output.ErrRestart)
+	r.opts.Logger.Info("projection begins again from its checkpoint", "reason", output.ErrRestart)
 	if err := pause(r.wanted, pauses[r.restarts-1]); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (r *Run) end(err error) {
 
 	switch ending {
 	case Faulted:
-		r.opts.Logger.Warn("projection faulted", "projection", r.opts.Name, "reason", err)
+		r.opts.Logger.Warn("projection faulted", "reason", err)
 		r.board.end(ending, statusFaulted, r.reasonOf(err))
 	default:
 		r.board.end(ending, statusStopped, "")
