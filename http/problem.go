@@ -146,6 +146,13 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	if errors.As(err, &settings) {
 		return &problem{status: http.StatusBadRequest, text: settings.Text}, true
 	}
+	var said *phrased
+	if errors.As(err, &said) {
+		if said.status == http.StatusUnauthorized {
+			return problemUnauthorized, true
+		}
+		return &problem{status: said.status, text: said.text}, true
+	}
 	var input *projection.BadInput
 	if errors.As(err, &input) {
 		return &problem{status: http.StatusBadRequest, text: input.Text}, true

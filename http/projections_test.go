@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/projection"
@@ -350,7 +352,8 @@ func TestProjectionFailures(t *testing.T) {
 	for _, c := range projectionRequests[1:] {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, p := newProjector(t)
+				var logged strings.Builder
+				n, p := newProjector(t, func(o *httpapi.Options) { o.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged}) })
 				ask := func() answer { return n.do(c.method, c.path, c.body, admin("Content-Type", appJSON)) }
 				fails := func(err error, status int, text string) {
 					t.Helper()
@@ -366,6 +369,7 @@ func TestProjectionFailures(t *testing.T) {
 				fails(&projection.BadInput{Text: "Bad."}, 400, "Bad.")
 				fails(event.ErrNotReady, 503, "Server Is Not Ready")
 				fails(event.ErrTooLarge, 413, "Too large events received. Limit is 4mb")
+				equal(t, "logged", logged.String(), "") // Nothing is wrong with the node.
 				p.fail = fmt.Errorf("disk on fire")
 				ask().is(t, 500).says(t, "Internal Server Error")
 				p.fail = &event.NotLeader{Address: leader}
