@@ -213,8 +213,10 @@ func (r *Run) letGo() {
 	if r.reader != nil {
 		r.reader.Close()
 	}
-	r.handler.Close()
-	r.reader = nil
+	if r.handler != nil {
+		r.handler.Close()
+	}
+	r.reader, r.handler = nil, nil
 }
 
 // end ends the run.

@@ -540,6 +540,22 @@ func TestRestartsEnd(t *testing.T) {
 	})
 }
 
+func TestRestartThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		closed := 0
+		w.onWrite = func(string) error { return output.ErrRestart }
+		w.add("a:emit")
+		o := options(handler.Definition{})
+		o.Handler.(*counter).closed = &closed
+		o.Again = func() (handler.Handler, error) { return nil, &handler.Fault{Message: "does not compile"} }
+		r := start(t.Context(), o, w.parts())
+		ended(t, r, Faulted)
+		if f := r.Figures(); f.Reason != "does not compile" || closed != 1 {
+			t.Errorf("%s, closed %d times", f.Reason, closed)
+		}
+	})
+}
+
 // Whatever hangs, a run ends when it is told to.
 func TestCloseWhileWritesHang(t *testing.T) {
 	for _, c := range []struct {
