@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,17 +17,33 @@ import (
 // emits is there once, in order, and on every node.
 func TestClusterProjections(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, clusterOptions{options: withProjections})
+	c := newCluster(t, clusterOptions{options: withProjections})
+	relaying := c.members[0]
+	relaying.options = []string{"--follower-writes", "Forward"}
+	for _, m := range c.members {
+		m.start()
+	}
 	leader, followers := c.settled()
+	if leader == relaying {
+		leader.order("/admin/node/resign")
+		leader, followers = c.settled()
+	}
 	q := &query{t: t, name: "copy", do: c.atLeader}
 	q.create(copying, "&enabled=no")
 	q.must(http.StatusOK, http.MethodPut, q.path("/config"), often)
 	q.command("enable")
 
 	for _, path := range []string{"/projections/any", "/projection/copy", "/projection/copy/state?partition=x", "/projection/none/query"} {
-		answer, err := followers[0].ask(testkit.Request{Path: path})
-		if want := leader.URL() + path; err != nil || answer.Status != http.StatusTemporaryRedirect || answer.Header.Get("Location") != want {
-			t.Errorf("%s at a follower: %s, Location %q, %v, want %s", path, answer, answer.Header.Get("Location"), err, want)
+		for _, f := range followers {
+			answer, err := f.ask(testkit.Request{Path: path})
+			if err == nil && f == relaying {
+				direct, failed := leader.ask(testkit.Request{Path: path})
+				if failed != nil || answer.Status != direct.Status || strings.Contains(string(answer.Body), leader.URL()) {
+					t.Errorf("%s at a follower that relays: %s, %v; the leader says %s, %v", path, answer, err, direct, failed)
+				}
+			} else if want := leader.URL() + path; err != nil || answer.Status != http.StatusTemporaryRedirect || answer.Header.Get("Location") != want {
+				t.Errorf("%s at a follower: %s, Location %q, %v, want %s", path, answer, answer.Header.Get("Location"), err, want)
+			}
 		}
 	}
 
