@@ -413,6 +413,7 @@ func TestClusterFigures(t *testing.T) {
 		options: []string{
 			"--write-stats-to-db", "--stats-period-sec", fmt.Sprint(int(statisticsPeriod.Seconds())),
 			"--log-console-format", "Json", "--log-level", "Verbose", "--log-http-requests",
+			"--run-projections", "System", "--start-standard-projections",
 		},
 	})
 	c.members[3].options = []string{"--read-only-replica"}
