@@ -19,7 +19,7 @@ build: ## build the static binary bin/annals
 # Tests of clusters wait more than they compute: of four packages at once two work.
 .PHONY: test
 test: ## run all tests, with the costly checks of invariants
-	$(GO) test -p 4 -tags invariants ./...
+	$(GO) test -p 4 -timeout 20m -tags invariants ./...
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built

@@ -183,7 +183,7 @@ func writeAllKinds(t *testing.T, node *testkit.Process) {
 	write("end-1", "End", `{}`, `{}`)
 }
 
-// linkStreams waits until the system projections are done, and tells all that
+// linkStreams waits until the system projections are done, stops them, and tells all that
 // they wrote, by stream.
 func linkStreams(t *testing.T, node *testkit.Process) (lines []string) {
 	t.Helper()
@@ -206,6 +206,7 @@ func linkStreams(t *testing.T, node *testkit.Process) (lines []string) {
 			}
 			return nil
 		})
+		q.command("disable") // It answers when all that was emitted is written.
 	}
 	known := map[string]bool{}
 	if _, err := node.ReadAll(t.Context(), testkit.AllStart, func(e testkit.Entry) error {
