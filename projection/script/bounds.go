@@ -2,6 +2,8 @@ package script
 
 import (
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,12 +34,26 @@ var setMatchTimeout = sync.OnceFunc(func() { regexp2.DefaultMatchTimeout = match
 const arrayMethods = "copyWithin every fill filter find findIndex findLast findLastIndex flatMap forEach includes indexOf lastIndexOf " +
 	"map pop push reduce reduceRight reverse shift slice some sort splice unshift toLocaleString toReversed toSorted toSpliced with"
 
+var fromWord = regexp.MustCompile(`from\b`)
+
+// naming returns a function that says whether a script may name something. That fromAll
+// and its like begin with it is no use of from.
+func naming(source string) func(string) bool {
+	return func(name string) bool {
+		if name == "from" {
+			return fromWord.MatchString(source)
+		}
+		return strings.Contains(source, name)
+	}
+}
+
 // boundBuiltins puts checks in front of the functions of the engine whose work is not
 // bounded by the size of what exists already. Within them no interrupt is seen. Those
 // that the script does not name are taken away instead: a check costs a kilobyte.
 func (h *Handler) boundBuiltins(source string) {
-	named := func(name string) bool { return strings.Contains(source, name) }
-	arrays := h.prototype("Array")
+	named := naming(source)
+	h.arrays = h.prototype("Array")
+	arrays := h.arrays
 	check := func(o *goja.Object, name string, check func(goja.FunctionCall)) {
 		if named(name) {
 			h.checked(o, name, check)
@@ -57,10 +73,19 @@ func (h *Handler) boundBuiltins(source string) {
 	}
 	h.must(arrays.DefineDataPropertySymbol(goja.SymIterator, arrays.Get("values"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 
-	check(h.object("Array"), "from", func(call goja.FunctionCall) { h.checkList(call.Argument(0)) })
-	check(h.prototype("Function"), "apply", func(call goja.FunctionCall) { h.checkList(call.Argument(1)) })
-	check(h.object("Reflect"), "apply", func(call goja.FunctionCall) { h.checkList(call.Argument(2)) })
-	check(h.object("Reflect"), "construct", func(call goja.FunctionCall) { h.checkList(call.Argument(1)) })
+	arguments := func(o *goja.Object, name string, i int) {
+		if !named(name) {
+			h.must(o.Delete(name))
+			return
+		}
+		h.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+			call.Arguments = h.checkArguments(call.Arguments, i)
+			return call
+		})
+	}
+	arguments(h.prototype("Function"), "apply", 1)
+	arguments(h.object("Reflect"), "apply", 2)
+	arguments(h.object("Reflect"), "construct", 1)
 
 	texts := h.prototype("String")
 	check(texts, "repeat", func(call goja.FunctionCall) {
@@ -79,7 +104,7 @@ func (h *Handler) boundBuiltins(source string) {
 	check(texts, "replaceAll", h.checkReplace)
 	check(h.object("String"), "raw", func(call goja.FunctionCall) {
 		if o, ok := call.Argument(0).(*goja.Object); ok {
-			h.checkList(o.Get("raw"))
+			h.length(o.Get("raw"))
 		}
 	})
 	if h.o.ExecutionTimeout <= 0 || h.o.ExecutionTimeout > matchTimeout || h.o.CompileTimeout <= 0 || h.o.CompileTimeout > matchTimeout {
@@ -99,6 +124,14 @@ func (h *Handler) object(name string) *goja.Object { return h.rt.Get(name).(*goj
 
 // checked puts a check in front of a method.
 func (h *Handler) checked(o *goja.Object, name string, check func(goja.FunctionCall)) {
+	h.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+		check(call)
+		return call
+	})
+}
+
+// changed puts a check in front of a method that may give it something else to work on.
+func (h *Handler) changed(o *goja.Object, name string, change func(goja.FunctionCall) goja.FunctionCall) {
 	old, ok := o.Get(name).(*goja.Object)
 	if !ok {
 		return
@@ -111,7 +144,7 @@ func (h *Handler) checked(o *goja.Object, name string, check func(goja.FunctionC
 		h.nested++
 		defer func() { h.nested-- }()
 		h.alive()
-		check(call)
+		call = change(call)
 		v, err := fn(call.This, call.Arguments...)
 		h.must(err)
 		return v
@@ -141,7 +174,29 @@ func (h *Handler) length(v goja.Value) int64 {
 	return int64(n)
 }
 
-func (h *Handler) checkList(v goja.Value) { h.length(v) }
+// checkArguments bounds a list of arguments, which is one of the arguments itself. The
+// length of an array is the same when it is asked for again; that of anything else may not be.
+func (h *Handler) checkArguments(args []goja.Value, i int) []goja.Value {
+	if i >= len(args) {
+		return args
+	}
+	o, ok := args[i].(*goja.Object)
+	switch {
+	case !ok:
+		return args
+	case o.ClassName() == "Array":
+		h.length(o)
+		return args
+	}
+	return withArgument(args, i, h.copied(o))
+}
+
+// withArgument never changes the arguments themselves, which may be those of an array of the script.
+func withArgument(args []goja.Value, i int, v goja.Value) []goja.Value {
+	args = slices.Clone(args)
+	args[i] = v
+	return args
+}
 
 func (h *Handler) checkUnits(n float64) {
 	if n > maxUnits {
@@ -273,36 +328,71 @@ func (h *Handler) boundBuffers(named func(string) bool, reachable bool) {
 				h.must(global.Delete(name))
 			}
 		} else if class, ok := global.Get(name).(*goja.Object); ok {
+			if name != "ArrayBuffer" {
+				h.boundBytes(class.Prototype(), named)
+			}
 			h.must(global.DefineDataProperty(name, h.boundedClass(name, class), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 		}
 	}
 }
 
-func (h *Handler) boundedClass(name string, class *goja.Object) goja.Value {
+// boundBytes bounds what all typed arrays have in common.
+func (h *Handler) boundBytes(class *goja.Object, named func(string) bool) {
+	if h.bytes {
+		return
+	}
+	h.bytes = true
+	h.lockArrays()
+	h.listed(class, "from", named)
 	prototype := class.Get("prototype").(*goja.Object)
-	construct, _ := goja.AssertConstructor(class)
+	h.changed(prototype, "set", func(call goja.FunctionCall) goja.FunctionCall {
+		if o, ok := call.Argument(0).(*goja.Object); ok && o.ClassName() != "Array" && !isBytes(o) {
+			call.Arguments = withArgument(call.Arguments, 0, h.copied(o))
+		}
+		return call
+	})
+}
+
+func (h *Handler) boundedClass(name string, class *goja.Object) goja.Value {
 	size := 1.0
 	if n := class.Get("BYTES_PER_ELEMENT"); n != nil {
 		size = n.ToFloat()
 	}
-	bounded := h.rt.ToValue(func(call goja.ConstructorCall) *goja.Object {
-		h.alive()
-		n := call.Argument(0).ToFloat
-		if o, ok := call.Argument(0).(*goja.Object); ok {
+	return h.replacedClass(name, class, func(args []goja.Value) []goja.Value {
+		if len(args) == 0 {
+			return args
+		}
+		n := args[0].ToFloat
+		if o, ok := args[0].(*goja.Object); ok {
+			if name != "ArrayBuffer" && !isBytes(o) {
+				o = h.list(o).(*goja.Object)
+				args = withArgument(args, 0, o)
+			}
 			n = func() float64 { return float64(h.length(o)) }
 		}
 		if bytes := n() * size; bytes > maxBuffer {
 			h.throwError("RangeError", "%.0f bytes are too many: at most %d can be had", bytes, maxBuffer)
 		}
-		o, err := construct(call.NewTarget, call.Arguments...)
+		return args
+	})
+}
+
+// replacedClass is a constructor in the place of another one, which checks what it is
+// given and may change it.
+func (h *Handler) replacedClass(name string, class *goja.Object, change func([]goja.Value) []goja.Value) goja.Value {
+	prototype := class.Get("prototype").(*goja.Object)
+	construct, _ := goja.AssertConstructor(class)
+	replaced := h.rt.ToValue(func(call goja.ConstructorCall) *goja.Object {
+		h.alive()
+		o, err := construct(call.NewTarget, change(call.Arguments)...)
 		h.must(err)
 		return o
 	}).(*goja.Object)
-	h.must(bounded.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	h.must(bounded.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-	h.must(bounded.SetPrototype(class))
-	h.must(prototype.DefineDataProperty("constructor", bounded, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	return bounded
+	h.must(replaced.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	h.must(replaced.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	h.must(replaced.SetPrototype(class))
+	h.must(prototype.DefineDataProperty("constructor", replaced, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	return replaced
 }
 
 // index is an element of an array.

@@ -31,14 +31,14 @@ func Compile(source string, o Options) (*Handler, error) {
 
 func (h *Handler) compile(source string) error {
 	began := time.Now()
-	program, err := parse(source)
+	program, it, err := parse(source)
 	if err != nil {
 		return err
 	}
 	if took := time.Since(began); h.o.CompileTimeout > 0 && took > h.o.CompileTimeout {
 		return &handler.Fault{Message: tooLong("compile", took, h.o.CompileTimeout)}
 	}
-	h.rt = goja.New()
+	h.rt, h.iterables = goja.New(), it
 	h.rt.SetMaxCallStackSize(maxCalls)
 	h.dog = newWatchdog(h.rt)
 	if err := h.restrict(source); err != nil {
@@ -60,25 +60,28 @@ func (h *Handler) compile(source string) error {
 
 // parse never touches a file: the engine would otherwise load the source map that a
 // comment of the script names.
-func parse(source string) (program *goja.Program, err error) {
+func parse(source string) (program *goja.Program, it *iterables, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			program, err = nil, &handler.Fault{Message: fmt.Sprintf("the script cannot be compiled: %v", p)}
+			program, it, err = nil, nil, &handler.Fault{Message: fmt.Sprintf("the script cannot be compiled: %v", p)}
 		}
 	}()
 	if err := checkNesting(source); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ast, err := parser.ParseFile(nil, sourceName, source, 0, parser.WithDisableSourceMaps)
 	if err != nil {
 		var list parser.ErrorList
 		if errors.As(err, &list) && len(list) > 0 {
 			at := list[0].Position
-			return nil, &handler.Fault{Message: "SyntaxError: " + list[0].Message, Line: at.Line, Column: at.Column}
+			return nil, nil, &handler.Fault{Message: "SyntaxError: " + list[0].Message, Line: at.Line, Column: at.Column}
 		}
-		return nil, &handler.Fault{Message: err.Error()}
+		return nil, nil, &handler.Fault{Message: err.Error()}
 	}
-	checkOperands(ast, mayGrow(source))
+	if it = rewrite(ast, mayGrow(source)); it.refused != nil {
+		at := ast.File.Position(int(it.refused.Idx0()) - ast.File.Base())
+		return nil, nil, &handler.Fault{Message: "SyntaxError: " + refusedPattern, Line: at.Line, Column: at.Column}
+	}
 	if program, err = goja.CompileAST(ast, false); err != nil {
 		var e *goja.CompilerSyntaxError
 		if errors.As(err, &e) {
@@ -87,9 +90,9 @@ func parse(source string) (program *goja.Program, err error) {
 				at := e.File.Position(e.Offset)
 				f.Line, f.Column = at.Line, at.Column
 			}
-			return nil, f
+			return nil, nil, f
 		}
-		return nil, &handler.Fault{Message: err.Error()}
+		return nil, nil, &handler.Fault{Message: err.Error()}
 	}
-	return program, nil
+	return program, it, nil
 }

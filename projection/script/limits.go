@@ -36,6 +36,7 @@ func (h *Handler) restrict(source string) error {
 		h.noEvaluation(help)
 		h.ownJSON()
 		h.boundBuiltins(source)
+		h.boundIterables(source)
 		return nil
 	})
 }

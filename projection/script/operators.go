@@ -43,9 +43,10 @@ func reachesGlobal(source string) bool {
 	return strings.Contains(source, "this") || strings.Contains(source, "This") || strings.Contains(source, `\u`)
 }
 
-// checkOperands has the operators that make large texts and BigInts in one step check what
-// they are given.
-func checkOperands(program *ast.Program, bigInts bool) {
+// rewrite has the operators that make large texts and BigInts in one step check what they
+// are given, and what goes through iterables collect them before.
+func rewrite(program *ast.Program, bigInts bool) *iterables {
+	it := &iterables{}
 	seen := map[any]bool{}
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
@@ -62,6 +63,7 @@ func checkOperands(program *ast.Program, bigInts bool) {
 			}
 			seen[v.Interface()] = true
 			walk(v.Elem())
+			it.visit(v.Interface())
 			checkText(v.Interface())
 			if bigInts {
 				checkOperand(v.Interface())
@@ -75,6 +77,7 @@ func checkOperands(program *ast.Program, bigInts bool) {
 		}
 	}
 	walk(reflect.ValueOf(program.Body))
+	return it
 }
 
 var astPackage = reflect.TypeFor[ast.Program]().PkgPath()
@@ -144,9 +147,14 @@ func call(name string, args ...ast.Expression) ast.Expression {
 	}
 }
 
+// hidden defines a function that only what was put into the script calls.
+func (h *Handler) hidden(name string, fn native) {
+	h.must(h.rt.GlobalObject().DefineDataProperty(name, h.rt.ToValue(fn), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+}
+
 // boundTexts defines what checkText has called.
 func (h *Handler) boundTexts() {
-	h.global(textName, func(call goja.FunctionCall) goja.Value {
+	h.hidden(textName, func(call goja.FunctionCall) goja.Value {
 		v := call.Argument(0)
 		if s, ok := v.(goja.String); ok && s.Length() > maxAdded {
 			h.throwError("RangeError", "a text of %d characters is too long to be added to another: at most %d", s.Length(), maxAdded)
@@ -170,23 +178,23 @@ func (h *Handler) boundBigInts() {
 		}
 		return by
 	}
-	h.global(powerName, func(call goja.FunctionCall) goja.Value { return power(call.Argument(0), call.Argument(1)) })
+	h.hidden(powerName, func(call goja.FunctionCall) goja.Value { return power(call.Argument(0), call.Argument(1)) })
 	var bases []goja.Value
-	h.global(baseName, func(call goja.FunctionCall) goja.Value {
+	h.hidden(baseName, func(call goja.FunctionCall) goja.Value {
 		if len(bases) > maxBases { // left behind by operands that threw
 			bases = bases[:0]
 		}
 		bases = append(bases, call.Argument(0))
 		return call.Argument(0)
 	})
-	h.global(powerOfName, func(call goja.FunctionCall) goja.Value {
+	h.hidden(powerOfName, func(call goja.FunctionCall) goja.Value {
 		var of goja.Value
 		if n := len(bases); n > 0 {
 			of, bases = bases[n-1], bases[:n-1]
 		}
 		return power(call.Argument(0), of)
 	})
-	h.global(shiftName, func(call goja.FunctionCall) goja.Value {
+	h.hidden(shiftName, func(call goja.FunctionCall) goja.Value {
 		if n, ok := bigOf(call.Argument(0)); ok && (!n.IsInt64() || n.Int64() > maxBits || n.Int64() < -maxBits) {
 			refuse()
 		}
