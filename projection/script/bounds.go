@@ -62,10 +62,21 @@ func (h *Handler) boundBuiltins(source string) {
 		}
 	}
 	for name := range strings.FieldsSeq(arrayMethods) {
-		check(arrays, name, h.checkThis)
+		if !named(name) {
+			h.must(arrays.Delete(name))
+			continue
+		}
+		h.changed(arrays, name, func(call goja.FunctionCall) goja.FunctionCall {
+			call.This = h.measured(call.This)
+			return call
+		})
 	}
 	h.checked(arrays, "values", h.checkThis)
-	h.checked(arrays, "join", h.checkJoin)
+	h.changed(arrays, "join", func(call goja.FunctionCall) goja.FunctionCall {
+		call.This = h.measured(call.This)
+		h.checkJoin(call)
+		return call
+	})
 	h.checked(arrays, "toString", h.checkThis)
 	check(arrays, "concat", h.checkConcat)
 	if h.must(arrays.Delete("flat")); named("flat") {
@@ -144,15 +155,39 @@ func (h *Handler) changed(o *goja.Object, name string, change func(goja.Function
 		h.nested++
 		defer func() { h.nested-- }()
 		h.alive()
+		this := call.This
 		call = change(call)
 		v, err := fn(call.This, call.Arguments...)
 		h.must(err)
+		if o, ok := v.(*goja.Object); ok && o.SameAs(call.This) {
+			return this
+		}
 		return v
 	})
 	h.must(o.Get(name).(*goja.Object).DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }
 
 func (h *Handler) checkThis(call goja.FunctionCall) { h.length(call.This) }
+
+// measured is what a method of arrays works on: an array, or another object with the
+// length that it has now. A getter might say another one the next time.
+func (h *Handler) measured(v goja.Value) goja.Value {
+	o, ok := v.(*goja.Object)
+	if !ok || o.ClassName() == "Array" || isBytes(o) {
+		h.length(v)
+		return v
+	}
+	n := h.rt.ToValue(h.length(o))
+	return h.rt.ToValue(h.rt.NewProxy(o, &goja.ProxyTrapConfig{
+		Get: func(o *goja.Object, name string, _ goja.Value) goja.Value {
+			if name == "length" {
+				return n
+			}
+			return o.Get(name)
+		},
+		GetSym: func(o *goja.Object, name *goja.Symbol, _ goja.Value) goja.Value { return o.GetSymbol(name) },
+	}))
+}
 
 // length is that of an array, or of what is used as one.
 func (h *Handler) length(v goja.Value) int64 {

@@ -50,6 +50,8 @@ var hostile = []struct{ name, body, want string }{
 	{"spread", `const a = []; a.length = 4294967295; [...a]`, "too long"},
 	{"spread call", `Math.max(...new Array(4e9))`, "too long"},
 	{"array-like", `Array.prototype.indexOf.call({length: 2 ** 53 - 1}, 1)`, "too long"},
+	{"array-like that grows", `let n = 0; const o = {get length() { return n++ ? 2 ** 53 - 1 : 3 }}; Array.prototype.indexOf.call(o, 1); n = 0; Array.prototype.join.call(o); n = 0; Array.prototype.fill.call(o, 1); n = 0; Reflect.apply(Math.max, null, o); n = 0; Array.from(o); n = 0; new Uint8Array(o); throw 'ended'`, "ended"},
+	{"array-like of a proxy that grows", `let n = 0; Array.prototype.forEach.call(new Proxy({}, {get: (o, k) => k === 'length' && n++ ? 2 ** 53 - 1 : 0}), x => x); throw 'ended'`, "ended"},
 	{"from", `Array.from({length: 1e9})`, "too long"},
 	{"apply", `Math.max.apply(null, {length: 1e9})`, "too long"},
 	{"flat", `let a = [1]; for (let i = 0; i < 60; i++) a = [a, a]; a.flat(Infinity)`, "took too"},

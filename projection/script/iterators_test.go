@@ -152,6 +152,7 @@ var ordinary = []string{
 	`const o = {__proto__: {a: [1, 2]}, get b() { return 3 }}; const {a: [...x], b, ...rest} = o; return [x, b, rest]`,
 	`const s = Symbol('s'); const {a: [...x], ...rest} = {a: [1], [s]: 2}; return [x, rest[s], Object.getOwnPropertySymbols(rest).length]`,
 	`class A extends Array {}; A.prototype[Symbol.iterator] = function*() { yield 7 }; const a = [1]; a[Symbol.iterator] = () => new A(3)[Symbol.iterator](); return [[...new A(1)], [...a], Array.from(a), [...[1]]]`,
+	`const a = Array.prototype, o = {length: 2, 0: 'x', 1: 'y'}; const n = a.push.call(o, 'z'), same = a.fill.call(o, 'w', 2) === o; a.reverse.call(o); const all = a.map.call(o, (x, i, l) => x + i + l.length); return [n, same, o, all, a.join.call(o, '-'), a.pop.call(o), a.shift.call(o), a.unshift.call(o, 1), a.splice.call(o, 1, 1, 2, 3), o, a.sort.call(o, (x, y) => y - x) === o, o, a.slice.call('abc', 1), a.indexOf.call(o, 2), a.includes.call(Object.freeze({length: 1, 0: 5}), 5), a.map.call('ab', x => x + x), a.concat.call([], (function() { return a.slice.call(arguments) })(1, 2)), a.reduce.call(new Uint8Array([1, 2]), (x, y) => x + y), a.forEach.call({length: 3, 1: 1}, x => x), a.some.call({length: 3}, () => true), 'ñ'.concat('é'), 'ñ'.padEnd(3, 'é')]`,
 	`const f = async ([a, ...b]) => b; return typeof f([1, 2]).then`,
 	`let [a, ...b] = [1, 2], [c, ...d] = b; ({a, x: [c, ...d] = [5]} = {a: 7, x: [8, 9]}); return [a, b, c, d]`,
 }
