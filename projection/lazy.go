@@ -3,8 +3,8 @@ package projection
 import "github.com/annalsdb/annals/projection/handler"
 
 // lazy is the handler of a script that is compiled when the first event comes.
-// After a start most projections have none to handle for a while, and a compiled
-// script takes several times the memory of all else of a projection.
+// Most projections have none to handle for a while, and a compiled script takes
+// several times the memory of all else of a projection.
 type lazy struct {
 	definition *handler.Definition
 	compile    func() (handler.Handler, error)

@@ -263,15 +263,15 @@ func (p *projection) prepare(e effect) {
 	if e.change != nil {
 		h = e.change.ready.take()
 	}
+	p.mu.Lock()
+	d := p.m.def
+	p.mu.Unlock()
 	var err error
 	if h == nil {
-		p.mu.Lock()
-		d, loads := p.m.def, p.release != nil
-		p.mu.Unlock()
 		h, err = p.t.compile(p.name, &d)
-		if err == nil && loads && isScript(d.HandlerType) {
-			h = newLazy(h, func() (handler.Handler, error) { return p.t.compile(p.name, &d) })
-		}
+	}
+	if err == nil && isScript(d.HandlerType) {
+		h = newLazy(h, func() (handler.Handler, error) { return p.t.compile(p.name, &d) })
 	}
 	pushed := p.push(func(m *machine) []effect {
 		p.releaseLocked()
