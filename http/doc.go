@@ -31,7 +31,7 @@
 //	              subscriptions_routes.go, _body.go, _info.go and _result.go
 //	projections.go
 //	              projections and what is done to them; projections_routes.go their
-//	              paths, projections_info.go what is told of them, debugger.go the
+//	              paths, projections_info.go what is said of them, debugger.go the
 //	              files that their debugger loads
 //	feed.go       the fields and links of a feed; feed_json.go, feed_xml.go and
 //	              document.go the documents, feed_messages.go what is different

@@ -86,7 +86,7 @@ var (
 	oneTimeResource      = newResource(watch((*exchange).listProjections), script(http.MethodPost, mayUser, (*exchange).createProjection))
 	continuousResource   = newResource(watch((*exchange).listProjections), script(http.MethodPost, mayUser, (*exchange).createProjection))
 	readEventsResource   = newResource(document(http.MethodPost, mayUser, (*exchange).readEvents))
-	// restartProjectionsResource is told from that of subscriptions by its path.
+	// restartProjectionsResource differs from that of subscriptions by its path.
 	restartProjectionsResource = newResource(script(http.MethodPost, mayOps, (*exchange).restartProjections))
 
 	projectionResource = newResource(

@@ -82,7 +82,7 @@ func TestClusterProjections(t *testing.T) {
 	c.finish()
 }
 
-// atLeader asks whoever leads, once somebody does and has loaded its projections.
+// atLeader asks the leader, once there is one and it has loaded its projections.
 func (c *cluster) atLeader(r testkit.Request) (answer testkit.Response, err error) {
 	testkit.Eventually(c.t, settleLimit, func() error {
 		for _, m := range c.running() {

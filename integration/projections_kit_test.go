@@ -13,7 +13,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// query is a projection of one node, or of a cluster by whoever of it leads.
+// query is a projection of one node, or of a cluster by its leader.
 type query struct {
 	t    *testing.T
 	name string

@@ -89,7 +89,7 @@ func (r *Run) Figures() Figures {
 	return f
 }
 
-// publish renews the figures. The caller holds the lock, or is the loop.
+// publish renews the statistics. The caller holds the lock, or is the loop.
 func (r *Run) publish() {
 	b := &r.board
 	b.mu.Lock()

@@ -556,7 +556,7 @@ func TestRestartThatFails(t *testing.T) {
 	})
 }
 
-// Whatever hangs, a run ends when it is told to.
+// Whatever hangs, a run ends when it is stopped.
 func TestCloseWhileWritesHang(t *testing.T) {
 	for _, c := range []struct {
 		name string
