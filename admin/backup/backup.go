@@ -1,0 +1,68 @@
+// Package backup copies a node's database while it serves, keeps the copies in a
+// folder or in an object store, and makes a data folder of one again. DESIGN.md
+// tells how the parts fit together.
+package backup
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// File is one file of a backup.
+type File struct {
+	// Name is relative to the data folder, with slashes: `chunk-000000.000000`, `index/<GUID>`, `writer.chk`.
+	Name string `json:"name"`
+	Size int64  `json:"size"` // bytes
+	// Checksum is the XXH3-128 of the bytes, in hex.
+	Checksum string `json:"checksum"`
+	// Complete files keep their bytes as long as they have their name.
+	Complete bool `json:"complete"`
+}
+
+// Session is what a source holds still for a backup: the files that make up the
+// database at one moment, in the order in which they are to be copied.
+type Session struct {
+	ID string `json:"backupId"`
+	// Position is the end of the log. Nothing acknowledged before the session began lies behind it.
+	Position int64  `json:"position"`
+	Chain    string `json:"chain"` // there, in hex
+	// Time is that of the newest record, the zero time in an empty log.
+	Time      time.Time `json:"time"`
+	ClusterID string    `json:"clusterId"`
+	NodeID    string    `json:"nodeId"`
+	Expires   time.Time `json:"expires"` // unless somebody reads from it before
+	Files     []File    `json:"files"`
+}
+
+// Source is where the bytes of a backup come from: the sessions of this node, or
+// those of another one, over HTTP.
+type Source interface {
+	// Begin opens a session.
+	Begin(ctx context.Context) (Session, error)
+	// Open reads a file of a session from an offset on. The file's bytes are those at Begin.
+	// It fails with ErrSessionGone when the session has ended.
+	Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error)
+	// End lets go of a session. One that has ended is no error.
+	End(ctx context.Context, session string) error
+}
+
+// Kinds of a backup.
+const (
+	KindFull        = "full"
+	KindIncremental = "incremental" // at least one file was there already
+)
+
+// Manifest describes one backup: it is `<id>/manifest.json` of its target, made
+// durable behind everything that it names.
+type Manifest struct {
+	// Format of the manifest and of the layout around it. Do not change.
+	Format int `json:"format"`
+	// ID sorts by time: `20060102T150405.000Z-` and eight hex digits.
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	Session
+	BytesCopied int64   `json:"bytesCopied"`
+	Seconds     float64 `json:"seconds"`
+	Verified    bool    `json:"checked"` // every byte was read back
+}
