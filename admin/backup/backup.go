@@ -7,6 +7,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // File is one file of a backup.
@@ -14,11 +16,17 @@ type File struct {
 	// Name is relative to the data folder, with slashes: `chunk-000000.000000`, `index/<GUID>`, `writer.chk`.
 	Name string `json:"name"`
 	Size int64  `json:"size"` // bytes
-	// Checksum is the XXH3-128 of the bytes, in hex.
+	// Checksum is in hex. Where a file ends with its own checksum, as complete chunks and most files of the
+	// index do, it is that one: known without reading the file, and made of what was written, not of what
+	// a disk returns. Of the others it is the XXH3-128 of all bytes. Sum computes and checks either.
 	Checksum string `json:"checksum"`
 	// Complete files keep their bytes as long as they have their name.
 	Complete bool `json:"complete"`
 }
+
+// Sum computes the file's checksum while its bytes pass by, each of which it
+// checks. What it says at the end is to be compared with Checksum.
+func (f File) Sum() *eventlog.FileSum { return eventlog.NewFileSum(f.Name, f.Size, f.Complete) }
 
 // Session is what a source holds still for a backup: the files that make up the
 // database at one moment, in the order in which they are to be copied.

@@ -1,0 +1,86 @@
+package eventlog
+
+import (
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// FileSum computes the checksum of a file of the database while its bytes pass
+// by, and checks that the file carries it where it does: complete chunks, and most files of the
+// index, end with the checksum of what was written. That one is the file's, so that nobody has to read a file to know it, and
+// damage is never taken for what was written. It covers all bytes before the checksum; what follows is checked by
+// what the file says of itself. Of other files it is the XXH3-128 of all bytes.
+type FileSum struct {
+	name    string // relative to the data folder
+	size    int64
+	at      int64
+	covered int64 // bytes from the start that are hashed
+	hash    *xxh3.Hasher
+	chunk   bool
+	foot    []byte // of the file, as far as it passed by
+	footAt  int64
+}
+
+// NewFileSum begins a checksum. The name is relative to the data folder, with slashes. Of a chunk it matters whether it is complete.
+func NewFileSum(name string, size int64, complete bool) *FileSum {
+	s := &FileSum{name: name, size: size, covered: size, footAt: size, hash: xxh3.New()}
+	if _, _, chunk := parseChunkFileName(name); chunk && complete {
+		s.chunk = true
+		s.footAt = size - footerSize
+		s.covered = s.footAt + footerChecksumAt
+	} else if inIndex, ok := strings.CutPrefix(name, indexFolder+"/"); ok {
+		s.footAt = size - int64(index.Foot(inIndex))
+		s.covered = s.footAt
+	}
+	return s
+}
+
+// indexFolder is how a copy of the database names the folder of the index, wherever that lies.
+const indexFolder = "index"
+
+// Write takes the next bytes. More than the file has are an error.
+func (s *FileSum) Write(b []byte) (int, error) {
+	if s.at+int64(len(b)) > s.size {
+		return 0, fmt.Errorf("%s has more than %d bytes", s.name, s.size)
+	}
+	if left := min(s.covered-s.at, int64(len(b))); left > 0 {
+		if _, err := s.hash.Write(b[:left]); err != nil {
+			return 0, err
+		}
+	}
+	if s.footAt >= 0 && s.at+int64(len(b)) > s.footAt {
+		s.foot = append(s.foot, b[max(0, s.footAt-s.at):]...)
+	}
+	s.at += int64(len(b))
+	return len(b), nil
+}
+
+// Sum returns the checksum of the file, in hexadecimal, once all of its bytes went by. An
+// event.Corruption says that the file is not what was written under the checksum that it carries.
+func (s *FileSum) Sum() (string, error) {
+	if s.at != s.size {
+		return "", fmt.Errorf("%s has %d bytes instead of %d", s.name, s.at, s.size)
+	}
+	if s.footAt < 0 {
+		return "", &event.Corruption{File: s.name, Offset: 0, Detail: fmt.Sprintf("%d bytes are too few", s.size)}
+	}
+	switch {
+	case s.chunk:
+		sum := s.hash.Sum128().Bytes()
+		if [16]byte(s.foot[footerChecksumAt:]) != sum || crc32.Checksum(s.foot[:footerSize-4], castagnoli) != order.Uint32(s.foot[footerSize-4:]) {
+			return "", &event.Corruption{File: s.name, Offset: -1, Detail: "checksum of the whole file does not match"}
+		}
+		return hex.EncodeToString(sum[:]), nil
+	case len(s.foot) > 0:
+		return index.CheckFoot(s.name, s.hash.Sum64(), s.foot)
+	}
+	sum := s.hash.Sum128().Bytes()
+	return hex.EncodeToString(sum[:]), nil
+}
