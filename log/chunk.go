@@ -32,6 +32,7 @@ type chunk struct {
 
 	holders  atomic.Int32
 	obsolete atomic.Bool // the file goes when the chunk is closed
+	closed   chan struct{}
 }
 
 func (c *chunk) retain() { c.holders.Add(1) }
@@ -83,7 +84,7 @@ func openChunkFile(fs vfs.FS, path string, version int) (c *chunk, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open chunk: %w", err)
 	}
-	c = &chunk{fs: fs, name: path, version: version, file: file}
+	c = &chunk{fs: fs, name: path, version: version, file: file, closed: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, file.Close())
@@ -154,7 +155,9 @@ func openForReaders(fs vfs.FS, path string, version int) (*chunk, error) {
 	return c, nil
 }
 
+// close is called once.
 func (c *chunk) close() error {
+	defer close(c.closed)
 	var err error
 	if c.mapping != nil {
 		err = c.mapping.Close()

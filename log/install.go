@@ -38,8 +38,6 @@ func (l *Log) InstallChunk(tmp string) error {
 // Where the file begins right behind the log's end nothing in it tells whether it
 // continues this history, only that its first frame has its place there: records of
 // that frame may be gone. It must be what Continue answered for that end.
-//
-// Redactions that were made to the replaced files alone are not made again.
 func (p *PreparedChunk) Install() error {
 	l := p.l
 	if p.c == nil {

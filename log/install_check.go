@@ -20,7 +20,7 @@ type PreparedChunk struct {
 
 // PrepareChunk verifies a chunk file that was fetched from another node into a
 // temporary file: its checksum, its cluster, and that frames, position map and footer agree. It
-// makes the file durable. If a file of this log reaches into it, the part behind that is copied
+// makes the file durable. What this node redacted is blanked in it. If a file of this log reaches into it, the part behind that is copied
 // to a file of its own. This takes as long as reading it, and runs beside anything else.
 func (l *Log) PrepareChunk(tmp string) (*PreparedChunk, error) {
 	if err := l.usable(); err != nil {
@@ -35,7 +35,7 @@ func (l *Log) PrepareChunk(tmp string) (*PreparedChunk, error) {
 		return nil, err
 	}
 	p := &PreparedChunk{l: l, path: path, first: first, c: c}
-	if err := p.fit(); err != nil {
+	if err := errors.Join(p.redact(), p.fit()); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil

@@ -29,10 +29,31 @@ func (p *PreparedChunk) fit() error {
 	if err != nil {
 		return err
 	}
+	return p.become(c, first)
+}
+
+// redact blanks in the prepared file what this node redacted, in a copy that is prepared in its place.
+func (p *PreparedChunk) redact() error {
+	positions, err := p.l.redactionsIn(p.c)
+	if err != nil || len(positions) == 0 {
+		return err
+	}
+	h := p.c.header
+	h.mapped, h.fileID = true, event.ID(uuid.New())
+	c, first, err := p.l.copyFetched(p.c, headerSize, &h, positions)
+	if err != nil {
+		return fmt.Errorf("redact a fetched chunk: %w", err)
+	}
+	p.l.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", "events", len(positions), "firstChunk", h.first)
+	return p.become(c, first)
+}
+
+// become puts a file that was made here in the place of the one at hand.
+func (p *PreparedChunk) become(c *chunk, first trailer) error {
 	if p.fetched == "" {
 		p.fetched = p.path
 	}
-	err = p.drop()
+	err := p.drop()
 	p.c, p.path, p.first, p.made = c, c.name, first, true
 	return err
 }
@@ -44,6 +65,16 @@ func (l *Log) cutBehind(c, own *chunk) (_ *chunk, first trailer, err error) {
 	if err != nil {
 		return nil, first, err
 	}
+	h := header{first: own.header.last + 1, last: c.header.last, mapped: true, fileID: event.ID(uuid.New()), cluster: l.cluster}
+	if c, first, err = l.copyFetched(c, offset, &h, nil); err != nil {
+		return nil, first, fmt.Errorf("cut a fetched chunk behind %s: %w", filepath.Base(own.name), err)
+	}
+	return c, first, nil
+}
+
+// copyFetched copies what a verified file has from an offset on into one of its own, with some records blanked. The
+// new file is durable, verified and held.
+func (l *Log) copyFetched(c *chunk, offset int64, h *header, redact []int64) (_ *chunk, first trailer, err error) {
 	path := filepath.Join(l.opts.Dir, uuid.NewString()+vfs.TempSuffix)
 	defer func() {
 		if err != nil {
@@ -52,9 +83,8 @@ func (l *Log) cutBehind(c, own *chunk) (_ *chunk, first trailer, err error) {
 			}
 		}
 	}()
-	h := header{first: own.header.last + 1, last: c.header.last, mapped: true, fileID: event.ID(uuid.New()), cluster: l.cluster}
-	if err := l.copyFrom(c, offset, path, &h); err != nil {
-		return nil, first, fmt.Errorf("cut a fetched chunk behind %s: %w", filepath.Base(own.name), err)
+	if err := l.copyFrom(c, offset, path, h, redact); err != nil {
+		return nil, first, err
 	}
 	return l.openFetched(path)
 }
@@ -90,15 +120,15 @@ func (c *chunk) behind(own *chunk) (offset int64, err error) {
 	return offset, nil
 }
 
-// copyFrom writes a durable file out of all that stands in another from an offset on.
-func (l *Log) copyFrom(c *chunk, offset int64, path string, h *header) (err error) {
+// copyFrom writes a durable file out of all that stands in another from an offset on, with the data of some records blanked.
+func (l *Log) copyFrom(c *chunk, offset int64, path string, h *header, redact []int64) (err error) {
 	defer guardFaults(&err)()
 	w, err := l.createRewritten(path, h, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	f, frames := c.footer, 0
+	f, frames, blank := c.footer, 0, redactor{positions: redact}
 	in := itemReader{c: c, offset: offset, limit: headerSize + f.dataSize}
 	for {
 		it, position, err := in.next()
@@ -113,6 +143,9 @@ func (l *Log) copyFrom(c *chunk, offset int64, path string, h *header) (err erro
 			w.stubs++
 		case it.isRecord():
 			w.records++
+			if blanked := blank.item(it, position); blanked != nil {
+				it = blanked
+			}
 		default:
 			if frames++; frames == 1 {
 				f.firstIndex = it.trailer().index

@@ -38,6 +38,10 @@ type Options struct {
 	OnDamage func(error)              // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
 	Now      func() time.Time         // the clock that $maxAge is judged by, default time.Now
 
+	// Redacted returns the events from a position up to another of which this node blanked the
+	// data, by rising position: they are blanked in chunk files that come from other nodes. nil: none.
+	Redacted func(from, to int64) []Redaction
+
 	// BeforeCut is called when truncate.chk is about to cut the log at a position: the folder was
 	// restored. What knows of a log that went on must be put away then. An error stops the start; nothing was changed yet.
 	BeforeCut func(at int64) error

@@ -62,7 +62,7 @@ func (l *Log) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err erro
 			err = errors.Join(err, c.release())
 		}
 	}()
-	done.Files = len(sources)
+	done.Files, done.replaced = len(sources), (*replacedFiles)(&sources)
 	for _, c := range sources {
 		done.OldBytes += c.fileSize()
 	}
@@ -127,7 +127,7 @@ func (l *Log) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chunk, 
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	p := rewriting{Rewrite: r, w: w, done: done}
+	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{positions: r.Redact}}
 	for _, c := range sources {
 		if err := p.copy(ctx, c); err != nil {
 			return err
@@ -148,6 +148,7 @@ type rewriting struct {
 	done   *Rewritten
 	unpaid int64 // bytes read since Pace was called
 	stub   [stubSize]byte
+	redact redactor
 }
 
 func (p *rewriting) pace(ctx context.Context) error {
@@ -205,6 +206,10 @@ func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
 			p.w.stubs++
 		default:
 			records++
+			if blanked := p.redact.item(it, position); blanked != nil {
+				it = blanked
+				p.done.Redacted++
+			}
 			if p.Keep == nil {
 				p.w.records++
 				break

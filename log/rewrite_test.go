@@ -139,6 +139,8 @@ func TestRewrite(t *testing.T) {
 					Pace: func(_ context.Context, n int64) error { paced += n; return nil },
 				})
 				must(t, err)
+				must(t, got.Closed(background))
+				got.replaced = nil
 				chunks, err := l.Chunks()
 				must(t, err)
 				want.Chunk = chunks[c.first]

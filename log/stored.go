@@ -143,6 +143,7 @@ func (l *Log) IDsFrom() (int64, error) {
 type Rewrite struct {
 	First, Last int                // logical chunks: those of whole, complete files in use
 	Keep        func(*Stored) bool // which events stay; nil: all
+	Redact      []int64            // positions of events whose data are blanked, rising; those that are not there, or are already, are passed over
 	IDsFrom     int64              // of removed events at or behind this position the ids are kept, in stubs; stubs before it go
 
 	// Pace, if not nil, is called between blocks of at most a few MiB with the bytes
@@ -161,4 +162,23 @@ type Rewritten struct {
 	OldBytes     int64     // of those files
 	Removed      int       // events
 	RemovedBytes int64     // of their records
+	Redacted     int       // events that were blanked
+
+	replaced *replacedFiles
+}
+
+// replacedFiles are those that a rewritten one took the place of.
+type replacedFiles []*chunk
+
+// Closed returns when the files that were replaced are closed by their last
+// reader, and gone from the folder, or ctx ends.
+func (r *Rewritten) Closed(ctx context.Context) error {
+	for _, c := range *r.replaced {
+		select {
+		case <-c.closed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s, which was replaced, is still being read: %w", filepath.Base(c.name), ctx.Err())
+		}
+	}
+	return nil
 }

@@ -51,8 +51,10 @@ func (l *Log) DropTemp(name string) error {
 }
 
 func (l *Log) tempPath(name string) (string, error) {
-	if filepath.Base(name) != name || !strings.HasSuffix(name, vfs.TempSuffix) {
+	if filepath.Base(name) != name || !isTemp(name) {
 		return "", fmt.Errorf("%q is not the name of a temporary file", name)
 	}
 	return filepath.Join(l.opts.Dir, name), nil
 }
+
+func isTemp(name string) bool { return strings.HasSuffix(name, vfs.TempSuffix) }

@@ -1,0 +1,312 @@
+package eventlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// EventPosition says where an event lies in the files of this node.
+type EventPosition struct {
+	Position int64
+	File     string // of the chunk, in the folder of the log
+	Format   int    // of the chunk file
+	Complete bool   // no frame will be added to the file: Rewrite takes it
+	First    int    // logical chunks that the file covers
+	Last     int
+	Offset   int64 // of the record in the file, bytes
+	ID       event.ID
+	Type     string
+	Redacted bool
+}
+
+// EventPositions finds an event by the index and the log alone: whatever metadata or a
+// tombstone hides is found as long as it is there. None means that there is no such event.
+func (l *Log) EventPositions(stream string, number int64) (found []EventPosition, err error) {
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	defer guardFaults(&err)()
+	var buf [4]index.Entry
+	var scratch []byte
+	for _, e := range l.index.Get(buf[:0], HashStream(stream), number) {
+		it, err := l.confirm(v, e, stream, &scratch)
+		if err != nil {
+			return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)
+		}
+		if it == nil {
+			continue
+		}
+		c := v.set.at(e.Position)
+		p := EventPosition{
+			Position: e.Position, File: filepath.Base(c.name), Format: int(fileVersion(c.header.mapped)), Complete: c.settled(v.tail.End),
+			First: c.header.first, Last: c.header.last, Offset: headerSize + e.Position - c.start(),
+			ID: it.id(), Type: string(it.eventType()), Redacted: event.Flags(it.flags())&event.FlagRedacted != 0,
+		}
+		if c.header.mapped {
+			i, err := c.search(e.Position)
+			if err != nil {
+				return nil, err
+			}
+			if _, p.Offset, err = c.mapEntry(i, &scratch); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, p)
+	}
+	return found, nil
+}
+
+// Redaction names an event of which this node blanked the data. A position alone
+// would not do: the log of a node that was restored may have another event there.
+type Redaction struct {
+	Position int64
+	Stream   uint64 // hash of the stream's name, as HashStream makes it
+	Number   int64
+}
+
+// redactor blanks the data of chosen records on their way into another file.
+type redactor struct {
+	positions []int64 // rising, still to come
+	redacted  []byte
+}
+
+// item returns the blanked record in place of one that was chosen and is not blank
+// yet, nil for every other. It is overwritten by the next call.
+func (r *redactor) item(it item, position int64) item {
+	for len(r.positions) > 0 && r.positions[0] < position {
+		r.positions = r.positions[1:]
+	}
+	if len(r.positions) == 0 || r.positions[0] != position || event.Flags(it.flags())&event.FlagRedacted != 0 {
+		return nil
+	}
+	r.redacted = append(r.redacted[:0], it...)
+	b := item(r.redacted)
+	order.PutUint16(b[6:], it.flags()|uint16(event.FlagRedacted))
+	data := b.data()
+	for i := range data {
+		data[i] = 0xFF
+	}
+	r.redacted = closeItem(r.redacted[:len(it)-itemFoot], 0, len(it))
+	return item(r.redacted)
+}
+
+// redactionsIn returns the positions in a file that hold events which this node
+// redacted and which are whole there, rising.
+func (l *Log) redactionsIn(c *chunk) (positions []int64, err error) {
+	if l.opts.Redacted == nil {
+		return nil, nil
+	}
+	defer guardFaults(&err)()
+	var scratch []byte
+	for _, r := range l.opts.Redacted(c.start(), c.footer.end) {
+		offset := headerSize + r.Position - c.start()
+		if c.header.mapped {
+			i, err := c.search(r.Position)
+			if err != nil {
+				return nil, err
+			}
+			if i == c.mapEntries() {
+				continue
+			}
+			var at int64
+			if at, offset, err = c.mapEntry(i, &scratch); err != nil {
+				return nil, err
+			}
+			if at != r.Position {
+				continue // It is gone already.
+			}
+		}
+		it, err := c.itemAt(offset, c.dataEnd(c.footer.end), &scratch)
+		if err != nil {
+			return nil, err
+		}
+		if it.isRecord() && it.position() == r.Position && it.number() == r.Number && it.streamHash() == r.Stream && event.Flags(it.flags())&event.FlagRedacted == 0 {
+			positions = append(positions, r.Position)
+		}
+	}
+	return positions, nil
+}
+
+// Reasons why a file is not put in the place of a chunk, as the tools that redact know them.
+const (
+	SwitchTargetNameInvalid  = "TargetChunkFileNameInvalid"
+	SwitchTargetNotFound     = "TargetChunkFileNotFound"
+	SwitchTargetExcessive    = "TargetChunkExcessive"
+	SwitchTargetInactive     = "TargetChunkInactive"
+	SwitchTargetNotCompleted = "TargetChunkNotCompleted"
+	SwitchNewNameInvalid     = "NewChunkFileNameInvalid"
+	SwitchNewNotFound        = "NewChunkFileNotFound"
+	SwitchNewOpenFailed      = "NewChunkOpenFailed"
+	SwitchNewHeaderOrFooter  = "NewChunkHeaderOrFooterInvalid"
+	SwitchNewNotCompleted    = "NewChunkNotCompleted"
+	SwitchNewHashInvalid     = "NewChunkHashInvalid"
+	SwitchRangeDoesNotMatch  = "ChunkRangeDoesNotMatch"
+	SwitchRecordsDoNotMatch  = "NewChunkRecordsDoNotMatch"
+	SwitchUnexpected         = "UnexpectedError"
+)
+
+var errOtherRecords = errors.New("the records of the new file do not stand where those of the present one do")
+
+// SwitchRefused says why a file was not put in the place of a chunk. Nothing has changed.
+type SwitchRefused struct {
+	Reason string // one of the constants
+	Err    error  // more of it, may be nil
+}
+
+func (e *SwitchRefused) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
+
+func (e *SwitchRefused) Unwrap() error { return e.Err }
+
+// SwitchFile puts a chunk file that a tool made in the log's folder in the place
+// of one that is in use, target. Refusals are of type SwitchRefused; their order is part
+// of what tools rely on. The new file must hold the same events at the same positions, with the same sizes.
+func (l *Log) SwitchFile(target, tmp string) error {
+	l.jobs.RLock() // Close waits for it.
+	defer l.jobs.RUnlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	old, err := l.switchTarget(target, tmp)
+	if err != nil {
+		return err
+	}
+	defer func() { l.closeFailed(old.release()) }()
+	if err := l.checkSwitch(old, filepath.Join(l.opts.Dir, tmp)); err != nil {
+		return err
+	}
+	if _, err := l.switchChunk(tmp, []*chunk{old}); err != nil {
+		if l.Failed() != nil {
+			return err
+		}
+		return &SwitchRefused{SwitchUnexpected, err}
+	}
+	return nil
+}
+
+// switchTarget checks both names and returns the chunk of the first one, held.
+func (l *Log) switchTarget(target, tmp string) (*chunk, error) {
+	bad := func(name string) bool {
+		return name == "" || bytes.ContainsAny([]byte(name), `/\`) || bytes.Contains([]byte(name), []byte(".."))
+	}
+	number, _, isChunk := parseChunkFileName(target)
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	fsys, dir := l.opts.FS, l.opts.Dir
+	switch {
+	case bad(target):
+		return nil, &SwitchRefused{Reason: SwitchTargetNameInvalid}
+	case bad(tmp):
+		return nil, &SwitchRefused{Reason: SwitchNewNameInvalid}
+	case !isChunk:
+		return nil, &SwitchRefused{Reason: SwitchTargetNameInvalid}
+	case !isTemp(tmp):
+		return nil, &SwitchRefused{Reason: SwitchNewNameInvalid}
+	}
+	if _, err := fsys.Stat(filepath.Join(dir, target)); err != nil {
+		return nil, &SwitchRefused{SwitchTargetNotFound, err}
+	}
+	if _, err := fsys.Stat(filepath.Join(dir, tmp)); err != nil {
+		return nil, &SwitchRefused{SwitchNewNotFound, err}
+	}
+	c := v.set.at(chunkStart(number))
+	switch {
+	case c == nil:
+		return nil, &SwitchRefused{Reason: SwitchTargetExcessive}
+	case filepath.Base(c.name) != target:
+		return nil, &SwitchRefused{Reason: SwitchTargetInactive}
+	case !c.settled(v.tail.End):
+		return nil, &SwitchRefused{Reason: SwitchTargetNotCompleted}
+	}
+	c.retain()
+	return c, nil
+}
+
+// checkSwitch compares a new file with the chunk that it is to replace.
+func (l *Log) checkSwitch(old *chunk, path string) (err error) {
+	c, err := openChunkFile(l.opts.FS, path, 0)
+	switch {
+	case event.IsCorruption(err) || errors.Is(err, errNewerFormat):
+		return &SwitchRefused{SwitchNewHeaderOrFooter, err}
+	case err != nil:
+		return &SwitchRefused{SwitchNewOpenFailed, err}
+	}
+	c.retain()
+	defer func() { err = errors.Join(err, c.release()) }()
+	switch {
+	case c.header.first != old.header.first || c.header.last != old.header.last:
+		return &SwitchRefused{Reason: SwitchRangeDoesNotMatch}
+	case !c.complete:
+		return &SwitchRefused{Reason: SwitchNewNotCompleted}
+	}
+	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
+	switch {
+	case err != nil:
+		return &SwitchRefused{SwitchNewOpenFailed, err}
+	case sum != c.footer.checksum:
+		return &SwitchRefused{Reason: SwitchNewHashInvalid}
+	}
+	// It was made by another process: what the switch relies on is made sure of here.
+	if err := syncFile(l.opts.FS, path); err != nil {
+		return &SwitchRefused{SwitchUnexpected, err}
+	}
+	if err := c.use(); err != nil {
+		return &SwitchRefused{SwitchUnexpected, err}
+	}
+	if _, err := c.checkContent(); err != nil {
+		return &SwitchRefused{SwitchRecordsDoNotMatch, err}
+	}
+	if err := sameRecords(old, c); err != nil {
+		return &SwitchRefused{SwitchRecordsDoNotMatch, err}
+	}
+	return nil
+}
+
+// sameRecords compares two files item by item: all must be the same but for the
+// data of records that are redacted in the second one.
+func sameRecords(old, c *chunk) (err error) {
+	defer guardFaults(&err)()
+	a := itemReader{c: old, offset: headerSize, limit: headerSize + old.footer.dataSize}
+	b := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+	var blank redactor
+	for {
+		x, at, err := a.next()
+		if err != nil {
+			return err
+		}
+		y, bt, err := b.next()
+		if err != nil {
+			return err
+		}
+		if x == nil && y == nil {
+			return nil
+		}
+		if x == nil || y == nil || at != bt || len(x) != len(y) {
+			return errOtherRecords
+		}
+		if bytes.Equal(x, y) {
+			continue
+		}
+		if !x.isRecord() {
+			return errOtherRecords
+		}
+		blank.positions = []int64{at}
+		if z := blank.item(x, at); z == nil || !bytes.Equal(z, y) {
+			return fmt.Errorf("the record at position %d differs in more than its blanked data", at)
+		}
+	}
+}

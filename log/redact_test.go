@@ -1,0 +1,329 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// redactedFrames are frames as they are when the data of some records are blanked.
+func redactedFrames(t testing.TB, frames []testFrame, positions []int64) []testFrame {
+	t.Helper()
+	frames = slices.Clone(frames)
+	for i := range frames {
+		f := &frames[i]
+		blank := redactor{positions: positions}
+		var records []byte
+		for at := 0; at < len(f.Records); {
+			it, err := parseItem(f.Records[at:])
+			must(t, err)
+			position := f.First + int64(at)
+			at += len(it)
+			if b := blank.item(it, position); b != nil {
+				it = b
+			}
+			records = append(records, it...)
+		}
+		f.Records = records
+	}
+	return frames
+}
+
+const secret = "a secret that must go"
+
+// secretFrames are frames of three chunks and a bit, with the positions of the events in chunks 0 and 1 that hold the secret.
+func secretFrames(m *model) (positions []int64) {
+	for i := range 17 {
+		f := m.frame(i%5 == 4, ev("plain", fmt.Sprint("data ", i)), ev("private", fmt.Sprintf("%s %02d", secret, i)), ev("plain", ""))
+		if f.First < 2*ChunkSize && i%2 == 1 {
+			positions = append(positions, f.events[1].position)
+		}
+	}
+	return positions
+}
+
+// secretsIn are the files of a folder that hold the secret followed by one of some numbers.
+func secretsIn(t testing.TB, fsys vfs.FS, dir string, numbers ...int) (files []string) {
+	t.Helper()
+	names, err := fsys.List(dir)
+	must(t, err)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := fsys.Stat(path); err != nil || info.IsDir() {
+			must(t, err)
+			files = append(files, secretsIn(t, fsys, path, numbers...)...)
+			continue
+		}
+		b, err := vfs.ReadFile(fsys, path)
+		must(t, err)
+		for _, n := range numbers {
+			if bytes.Contains(b, fmt.Appendf(nil, "%s %02d", secret, n)) {
+				files = append(files, path)
+				break
+			}
+		}
+	}
+	return files
+}
+
+func byChunk(positions []int64) map[int][]int64 {
+	found := map[int][]int64{}
+	for _, p := range positions {
+		found[chunkNumber(p)] = append(found[chunkNumber(p)], p)
+	}
+	return found
+}
+
+func TestRedact(t *testing.T) {
+	onBoth(t, func(t *testing.T, o Options) {
+		m := newModel()
+		positions := secretFrames(m)
+		l := mustOpen(t, o)
+		write(t, l, m.frames...)
+		before, err := l.EventPositions("private", 1)
+		must(t, err)
+		if len(before) != 1 || before[0].Redacted || !before[0].Complete || before[0].Type != "t" {
+			t.Fatalf("%+v", before)
+		}
+		old, err := l.view() // A reader goes on with what it began.
+		must(t, err)
+		for n, some := range byChunk(positions) {
+			done, err := l.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
+			must(t, err)
+			if done.Redacted != len(some) || done.Removed != 0 {
+				t.Fatalf("%+v", done)
+			}
+			ctx, cancel := context.WithCancel(background)
+			cancel()
+			if err := done.Closed(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the file that a reader holds is closed: %v", err)
+			}
+			defer func() { must(t, done.Closed(background)) }()
+		}
+		old.release()
+		frames := redactedFrames(t, m.frames, positions)
+		verify(t, l, frames, nil)
+		checkFiles(t, l)
+		noTemps(t, l)
+		if files := secretsIn(t, o.FS, l.opts.Dir, 1, 3, 5, 7, 9); len(files) > 0 {
+			t.Fatalf("the secret is in %v", files)
+		}
+		after, err := l.EventPositions("private", 1)
+		must(t, err)
+		if len(after) != 1 || !after[0].Redacted || after[0].Position != before[0].Position || after[0].ID != before[0].ID {
+			t.Fatalf("%+v, before %+v", after, before)
+		}
+		it, err := parseItem(mustRecord(t, l, after[0]))
+		must(t, err)
+		if want := bytes.Repeat([]byte{0xFF}, len(secret)+3); !bytes.Equal(it.data(), want) {
+			t.Fatalf("data are %q", it.data())
+		}
+		// Merging, scavenging and a rebuilt index keep it so.
+		_, err = l.Rewrite(background, Rewrite{First: 0, Last: 1})
+		must(t, err)
+		verify(t, l, frames, nil)
+		closeLog(t, l)
+		must(t, o.FS.RemoveAll(filepath.Join(l.opts.Dir, "index")))
+		l = mustOpen(t, o)
+		verify(t, l, frames, nil)
+		inspected(t, l.opts)
+	})
+}
+
+func mustRecord(t testing.TB, l *Log, p EventPosition) []byte {
+	t.Helper()
+	b, err := vfs.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, p.File))
+	must(t, err)
+	return b[p.Offset:]
+}
+
+func TestEventPositions(t *testing.T) {
+	m := newModel()
+	o := testOptions(vfs.NewMem())
+	l := mustOpen(t, o)
+	m.frame(true, ev("s", "0"), ev("s", "1"))
+	m.frame(false, ev("s", "2"), tombstone("s"))
+	write(t, l, m.frames...)
+	for _, c := range []struct {
+		stream   string
+		number   int64
+		complete bool
+		found    bool
+	}{
+		{"s", 0, true, true}, {"s", 1, true, true}, {"s", 2, false, true}, {"s", event.TombstoneNumber, false, true},
+		{"s", 3, false, false}, {"other", 0, false, false},
+	} {
+		got, err := l.EventPositions(c.stream, c.number)
+		must(t, err)
+		if len(got) > 0 != c.found || c.found && got[0].Complete != c.complete {
+			t.Errorf("%d@%s: %+v", c.number, c.stream, got)
+		}
+	}
+}
+
+// TestRedactFetched: what this node redacted is blanked in files that come from elsewhere.
+func TestRedactFetched(t *testing.T) {
+	for name, last := range map[string]int{"the same range": 0, "merged": 1} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel()
+			positions := secretFrames(m)
+			from := rewrittenSource(t, m, 0, last, keepAll)
+			o := testOptions(vfs.NewMem())
+			o.Redacted = func(from, to int64) (some []Redaction) {
+				for _, f := range m.frames {
+					for _, e := range f.events {
+						if slices.Contains(positions, e.position) && e.position >= from && e.position < to {
+							some = append(some, Redaction{Position: e.position, Stream: HashStream(e.stream), Number: e.number})
+						}
+						if e.stream == "plain" && e.position >= from && e.position < to {
+							some = append(some, Redaction{Position: e.position, Stream: HashStream("another"), Number: e.number}) // Of an earlier life: another event.
+						}
+					}
+				}
+				return some
+			}
+			to := mustOpen(t, o)
+			write(t, to, m.frames[:3]...)
+			must(t, to.InstallChunk(chunkFrom(t, from, to, 0)))
+			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkStart(last+1) }) + 1
+			verify(t, to, redactedFrames(t, m.frames[:ends], positions), nil)
+			checkFiles(t, to)
+			noTemps(t, to)
+		})
+	}
+}
+
+// TestRedactPowerCut cuts the power before every file operation: events are whole or redacted, files whole.
+func TestRedactPowerCut(t *testing.T) {
+	m := newModel()
+	positions := secretFrames(m)
+	mem := vfs.NewCrashMem()
+	var left []*vfs.Mem
+	armed := false
+	var mu sync.Mutex // Syncs are made beside.
+	l, err := Open(testOptions(vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if mu.Lock(); armed && op.Kind.Mutates() {
+			left = append(left, mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(1, uint64(len(left))))}))
+		}
+		mu.Unlock()
+		return nil
+	})))
+	must(t, err)
+	<-l.ids.loaded
+	write(t, l, m.frames...)
+	must(t, l.Sync())
+	armed = true
+	chunks := byChunk(positions)
+	for _, n := range slices.Sorted(maps.Keys(chunks)) {
+		_, err := l.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
+		must(t, err)
+	}
+	armed = false
+	must(t, l.Close())
+	states := [][]testFrame{m.frames, redactedFrames(t, m.frames, chunks[0]), redactedFrames(t, m.frames, positions)}
+	for i, fsys := range left {
+		l, err := Open(testOptions(fsys))
+		if err != nil {
+			t.Fatalf("crash %d: %v", i, err)
+		}
+		<-l.ids.loaded
+		if !slices.ContainsFunc(states, func(frames []testFrame) bool { return check(l, frames, nil) == nil }) {
+			t.Fatalf("crash %d: %v", i, check(l, states[2], nil))
+		}
+		checkFiles(t, l)
+		noTemps(t, l)
+		must(t, l.Close())
+	}
+}
+
+func TestSwitchFile(t *testing.T) {
+	m := newModel()
+	positions := secretFrames(m)
+	fsys := vfs.NewMem()
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.frames...)
+	// A tool's copy of chunk 1, as the log itself would make it.
+	c, err := l.sources(1, 1)
+	must(t, err)
+	chunk1 := byChunk(positions)[1]
+	good := uuid.NewString() + ".tmp"
+	make := func(name string, h header, redact []int64) {
+		h.mapped, h.fileID = true, event.ID(uuid.New())
+		must(t, l.copyFrom(c[0], headerSize, filepath.Join(testDir, name), &h, redact))
+	}
+	make(good, c[0].header, chunk1)
+	make("plain.tmp", c[0].header, nil)
+	c2, err := l.sources(2, 2)
+	must(t, err)
+	h := c2[0].header
+	h.mapped = true
+	must(t, l.copyFrom(c2[0], headerSize, filepath.Join(testDir, "other.tmp"), &h, nil))
+	must(t, c2[0].release())
+	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
+	make("damaged.tmp", c[0].header, nil)
+	edit(t, fsys, "damaged.tmp", func(b []byte) []byte { b[headerSize+100] ^= 1; return b })
+	make("changed.tmp", c[0].header, nil)
+	edit(t, fsys, "changed.tmp", func(b []byte) []byte { return changedRecord(t, b) })
+	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000009.000000"), []byte("x")))
+	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000001.000007"), []byte("x")))
+	must(t, c[0].release())
+	for _, c := range []struct{ name, target, file, reason string }{
+		{"separator in the target", "a/chunk-000001.000000", good, SwitchTargetNameInvalid},
+		{"separator in the new name", "chunk-000001.000000", `a\` + good, SwitchNewNameInvalid},
+		{"dots", "..", good, SwitchTargetNameInvalid},
+		{"no chunk name", "chunk-1", good, SwitchTargetNameInvalid},
+		{"both wrong", "chunk-1", "../x", SwitchNewNameInvalid},
+		{"not temporary", "chunk-000001.000000", "chunk-000001.000001", SwitchNewNameInvalid},
+		{"no target", "chunk-000001.000005", good, SwitchTargetNotFound},
+		{"no new file", "chunk-000001.000000", "none.tmp", SwitchNewNotFound},
+		{"beyond the log", "chunk-000009.000000", good, SwitchTargetExcessive},
+		{"another version", "chunk-000001.000007", good, SwitchTargetInactive},
+		{"active", "chunk-000003.000000", good, SwitchTargetNotCompleted},
+		{"not a chunk file", "chunk-000001.000000", "short.tmp", SwitchNewHeaderOrFooter},
+		{"another range", "chunk-000001.000000", "other.tmp", SwitchRangeDoesNotMatch},
+		{"damaged", "chunk-000001.000000", "damaged.tmp", SwitchNewHashInvalid},
+		{"another event", "chunk-000001.000000", "changed.tmp", SwitchRecordsDoNotMatch},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var refused *SwitchRefused
+			if err := l.SwitchFile(c.target, c.file); !errors.As(err, &refused) || refused.Reason != c.reason {
+				t.Fatalf("%v, want %s", err, c.reason)
+			}
+			verify(t, l, m.frames, nil)
+		})
+	}
+	must(t, fsys.Remove(filepath.Join(testDir, "chunk-000009.000000")))
+	must(t, fsys.Remove(filepath.Join(testDir, "chunk-000001.000007")))
+	must(t, l.SwitchFile("chunk-000001.000000", good))
+	verify(t, l, redactedFrames(t, m.frames, chunk1), nil)
+	if files := chunkFiles(t, fsys); !slices.Contains(files, "chunk-000001.000001") || slices.Contains(files, "chunk-000001.000000") {
+		t.Fatalf("files %s", strings.Join(files, " "))
+	}
+}
+
+// changedRecord changes the type of the first event of a chunk file, with checksums made right.
+func changedRecord(t testing.TB, b []byte) []byte {
+	t.Helper()
+	it, err := parseItem(b[headerSize:])
+	must(t, err)
+	it.eventType()[0]++
+	copy(it, closeItem(slices.Clone(it[:len(it)-itemFoot]), 0, len(it)))
+	foot := b[len(b)-footerSize:]
+	sum := hash128(b[:len(b)-footerSize+footerChecksumAt])
+	copy(foot[footerChecksumAt:], sum[:])
+	copy(foot[124:], checksumOf(foot[:124]))
+	return b
+}
