@@ -39,6 +39,8 @@ type Index struct {
 	unsaved   int64       // entries flushed since the existence filter was written; guarded by commitMu
 	filterDue bool        // the existence filter has no file that could be brought up to date; guarded by commitMu
 
+	filterSaves atomic.Int64 // of the existence filter: each replaces its file
+
 	// mu guards replacing the current state and the fields below. No input, output or callback runs under it.
 	mu      sync.Mutex
 	changed *sync.Cond // a frozen table came or went, or the index failed or was closed
@@ -362,5 +364,6 @@ func (x *Index) saveExistence(entries int64) error {
 		return nil
 	}
 	x.unsaved, x.filterDue = 0, false
+	x.filterSaves.Add(1)
 	return f.save(x.opt.FS, filepath.Join(x.opt.Dir, existenceFolder), x.checkpoint.Load())
 }

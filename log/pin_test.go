@@ -1,0 +1,281 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// pinnedBytes reads all files of a pin, each byte compared with the checksum.
+func pinnedBytes(t testing.TB, p *Pin) map[string]string {
+	t.Helper()
+	content := map[string]string{}
+	for _, f := range p.Files() {
+		r, err := p.Open(f.Name)
+		must(t, err)
+		sum := NewFileSum(f.Name, f.Size, f.Complete)
+		var b strings.Builder
+		// In pieces that begin and end within the foot of a file.
+		if n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(&b, sum)}, struct{ io.Reader }{io.NewSectionReader(r, 0, r.Size())}, make([]byte, 33)); err != nil || n != f.Size {
+			t.Fatalf("%s: %d of %d bytes: %v", f.Name, n, f.Size, err)
+		}
+		if got, err := sum.Sum(); err != nil || got != f.Checksum {
+			t.Fatalf("%s has the checksum %s (%v), named is %s", f.Name, got, err, f.Checksum)
+		}
+		must(t, r.Close())
+		content[f.Name] = b.String()
+	}
+	return content
+}
+
+// folderOf makes a data folder of the files of a pin.
+func folderOf(t testing.TB, files map[string]string, leaveOut ...string) *vfs.Mem {
+	t.Helper()
+	fsys := vfs.NewCrashMem()
+	for name, content := range files {
+		if slices.ContainsFunc(leaveOut, func(part string) bool { return strings.Contains(name, part) }) {
+			continue
+		}
+		path := filepath.Join(testDir, filepath.FromSlash(name))
+		must(t, vfs.MkdirAllSync(fsys, filepath.Dir(path)))
+		must(t, vfs.WriteFileAtomic(fsys, path, []byte(content)))
+	}
+	return fsys
+}
+
+// checkFolder opens a folder made of a pin and compares the log in it with the frames.
+func checkFolder(t testing.TB, fsys vfs.FS, frames []testFrame, removed map[int64]bool) {
+	t.Helper()
+	_, err := Inspect(context.Background(), InspectOptions{FS: fsys, Dir: testDir}, func(x Finding) {
+		if x.Severity == Problem {
+			t.Errorf("found in the copy: %+v", x)
+		}
+	})
+	must(t, err)
+	o := testOptions(fsys)
+	o.ClusterID = event.ID{}
+	o.MaxTruncate = 1 // Nothing is to be cut.
+	l := mustOpen(t, o)
+	gone := maps.Clone(removed)
+	for p := range gone {
+		if p >= l.Tail().End {
+			delete(gone, p)
+		}
+	}
+	verify(t, l, frames, gone)
+	if len(frames) > 0 && l.index.Checkpoint() > l.Tail().End {
+		t.Fatal("the index is ahead of the log")
+	}
+	closeLog(t, l)
+}
+
+// Pins are taken at every step of a log's life and held until its end: what they
+// show never changes, and is a database that ends where the pin says.
+func TestPin(t *testing.T) {
+	type held struct {
+		step    string
+		p       *Pin
+		files   map[string]string
+		frames  int
+		removed map[int64]bool
+	}
+	m := newModel()
+	mem := vfs.NewCrashMem()
+	counting := vfs.NewCounting(mem)
+	o := testOptions(counting)
+	l := mustOpen(t, o)
+	var pins []held
+	var removed map[int64]bool
+	pin := func(step string) {
+		p, err := l.Pin()
+		must(t, err)
+		if p.Tail != l.Tail() || p.Cluster != testCluster {
+			t.Fatalf("%s: pinned at %+v of %s", step, p.Tail, p.Cluster)
+		}
+		pins = append(pins, held{step, p, pinnedBytes(t, p), len(m.frames), maps.Clone(removed)})
+	}
+	pin("empty")
+	write(t, l, m.someFrames(1, false)...)
+	pin("one frame")
+	must(t, l.index.Flush())
+	pin("first table")
+	write(t, l, m.someFrames(5, true)...)
+	pin("completed by its frame")
+	write(t, l, m.someFrames(11, true)...)
+	must(t, l.index.Flush())
+	pin("second table")
+	var keep func(item) bool
+	removed, keep = scavenged(m, 2*ChunkSize)
+	for p := range removed {
+		if chunkNumber(p) != 1 {
+			delete(removed, p)
+		}
+	}
+	rewrite(t, counting, "x.tmp", []string{chunkFileName(1, 0)}, keep)
+	must(t, l.SwitchChunk("x.tmp"))
+	pin("scavenged")
+	must(t, l.index.Merge(context.Background()))
+	pin("index merged")
+	rewrite(t, counting, "y.tmp", []string{chunkFileName(0, 0), chunkFileName(1, 1)}, keepAll)
+	must(t, l.SwitchChunk("y.tmp"))
+	write(t, l, m.someFrames(7, true)...)
+	pin("merged")
+	// What is the active chunk for a pin is rewritten when it is complete.
+	rewrite(t, counting, "z.tmp", []string{chunkFileName(2, 0)}, keepAll)
+	must(t, l.SwitchChunk("z.tmp"))
+	pin("end")
+	verify(t, l, m.frames, removed)
+
+	crashed := mem.CrashClone(vfs.CrashOptions{})
+	for _, h := range pins {
+		t.Run(h.step, func(t *testing.T) {
+			if got := pinnedBytes(t, h.p); !maps.Equal(got, h.files) {
+				t.Fatal("the pinned bytes are not those of the beginning")
+			}
+			checkFolder(t, folderOf(t, h.files), m.frames[:h.frames], h.removed)
+			checkFolder(t, folderOf(t, h.files, "stream-existence"), m.frames[:h.frames], h.removed)
+			checkFolder(t, folderOf(t, h.files, "stream-existence", "bloomfilter"), m.frames[:h.frames], h.removed)
+			checkFolder(t, folderOf(t, h.files, "index/"), m.frames[:h.frames], h.removed)
+		})
+	}
+	// With all files of all pins still there a start finds the newest.
+	o.FS = crashed
+	c := mustOpen(t, o)
+	verify(t, c, m.frames, removed)
+	closeLog(t, c)
+
+	replaced := map[any]int64{}
+	for _, h := range pins {
+		h.p.Replaced(func(file any, bytes int64) { replaced[file] = max(replaced[file], bytes) })
+	}
+	if len(replaced) < 5 {
+		t.Errorf("%d files are there for the pins alone: %v", len(replaced), replaced)
+	}
+	for _, h := range pins {
+		must(t, h.p.Close())
+		must(t, h.p.Close())
+		if _, err := h.p.ReadAt(writerCheckpoint, make([]byte, 8), 0); !errors.Is(err, event.ErrClosed) {
+			t.Errorf("reading from a closed pin says %v", err)
+		}
+	}
+	want := []string{chunkFileName(0, 1), chunkFileName(2, 1), chunkFileName(3, 0), chunkFileName(4, 0)}
+	if got := chunkFiles(t, counting); !slices.Equal(got, want) {
+		t.Errorf("files %v are left, want %v", got, want)
+	}
+	closeLog(t, l)
+	if open := counting.OpenFiles(); len(open) > 0 {
+		t.Errorf("left open: %v", open)
+	}
+	if misuse := counting.UsedAfterClose(); len(misuse) > 0 {
+		t.Errorf("used after close: %v", misuse)
+	}
+}
+
+// A chunk that was completed for frames that are not committed is copied without its footer and
+// without them: where the log goes on is not decided in the copy.
+func TestPinBetweenAppendAndCommit(t *testing.T) {
+	m := newModel()
+	fsys := vfs.NewMem()
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.someFrames(9, true)...)
+	committed := len(m.frames)
+	for _, f := range m.someFrames(8, true) { // Completes two chunks.
+		must(t, l.Append(f.Frame))
+	}
+	rewrite(t, fsys, "x.tmp", []string{chunkFileName(0, 0)}, keepAll)
+	must(t, l.SwitchChunk("x.tmp")) // Publishes the chunks as they are now, with the tail as it was.
+	p, err := l.Pin()
+	must(t, err)
+	files := pinnedBytes(t, p)
+	must(t, l.Commit())
+	if got := pinnedBytes(t, p); !maps.Equal(got, files) {
+		t.Fatal("the pinned bytes changed with the commit")
+	}
+	checkFolder(t, folderOf(t, files), m.frames[:committed], nil)
+	must(t, p.Close())
+}
+
+func TestPinRefusals(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.someFrames(3, false)...)
+	p, err := l.Pin()
+	must(t, err)
+	for _, name := range []string{"", lockFile, formatFile, "chunk-000001.000000", "../db/writer.chk", "index", "index/"} {
+		if _, err := p.Open(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("opening %q says %v", name, err)
+		}
+	}
+	r, err := p.Open(chunkFileName(0, 0))
+	must(t, err)
+	b := make([]byte, 16)
+	for offset, want := range map[int64]string{-1: "0 read", r.Size(): "0 EOF", r.Size() - 10: "10 EOF", r.Size() - 16: "16 "} {
+		n, err := r.ReadAt(b, offset)
+		if got := fmt.Sprint(n, " ", errText(err)); !strings.HasPrefix(got, want) {
+			t.Errorf("reading 16 bytes at %d of %d says %s", offset, r.Size(), got)
+		}
+	}
+	must(t, p.Close())
+	if _, err := r.ReadAt(b, 0); !errors.Is(err, event.ErrClosed) {
+		t.Errorf("reading on says %v", err)
+	}
+	must(t, r.Close())
+	closeLog(t, l)
+	if _, err := l.Pin(); !errors.Is(err, event.ErrClosed) {
+		t.Errorf("pinning a closed log says %v", err)
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Every byte counts: a checksum that the file carries is no excuse for the bytes behind it.
+func TestFileSumFindsDamage(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.someFrames(7, true)...)
+	must(t, l.index.Flush())
+	p, err := l.Pin()
+	must(t, err)
+	defer func() { must(t, p.Close()) }()
+	content := pinnedBytes(t, p)
+	for _, f := range p.Files() {
+		damaged := []byte(content[f.Name])
+		for i := range damaged {
+			damaged[i] ^= 0x10
+			sum := NewFileSum(f.Name, f.Size, f.Complete)
+			if _, err := sum.Write(damaged); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := sum.Sum(); err == nil && got == f.Checksum {
+				t.Fatalf("a damaged byte %d of %d of %s is not found", i, f.Size, f.Name)
+			}
+			damaged[i] ^= 0x10
+			if len(damaged) > 8192 && i == 4096 {
+				break // Of the filters.
+			}
+		}
+		short := NewFileSum(f.Name, f.Size, f.Complete)
+		_, _ = short.Write(damaged[1:]) // Less than all is told at the end.
+		if _, err := short.Sum(); err == nil {
+			t.Errorf("a byte of %s is missing and nobody says so", f.Name)
+		}
+		if _, err := short.Write(damaged); err == nil {
+			t.Errorf("%s is too long and nobody says so", f.Name)
+		}
+	}
+}
