@@ -230,15 +230,32 @@ func Default() *Config {
 }
 
 // Reloaded returns the configuration of a node that runs by c and has read next:
-// what may change meanwhile is as next has it.
-func (c *Config) Reloaded(next *Config) *Config {
-	if next.LogLevel == LogLevelDefault { // It leaves the level as it is.
-		return c
-	}
+// what may change meanwhile is as next has it. A level of Default leaves the level as it
+// is, and the certificates are those of next if the node has taken them over.
+func (c *Config) Reloaded(next *Config, certificates bool) *Config {
 	r := *c
-	r.LogLevel, r.given = next.LogLevel, map[string]setting{}
-	maps.Copy(r.given, c.given)
-	r.given[nameLogLevel] = next.given[nameLogLevel] // It is not the default, so it was given.
+	r.given = maps.Clone(c.given)
+	if r.given == nil {
+		r.given = map[string]setting{}
+	}
+	take := func(name string) {
+		delete(r.given, name)
+		if s, ok := next.given[name]; ok {
+			r.given[name] = s
+		}
+	}
+	if next.LogLevel != LogLevelDefault {
+		r.LogLevel = next.LogLevel
+		take(nameLogLevel)
+	}
+	if certificates {
+		r.CertificateFile, r.CertificatePrivateKeyFile = next.CertificateFile, next.CertificatePrivateKeyFile
+		r.CertificatePassword, r.CertificatePrivateKeyPassword = next.CertificatePassword, next.CertificatePrivateKeyPassword
+		r.TrustedRootCertificatesPath, r.CertificateReservedNodeCommonName = next.TrustedRootCertificatesPath, next.CertificateReservedNodeCommonName
+		for _, name := range namesCertificates {
+			take(name)
+		}
+	}
 	return &r
 }
 

@@ -26,8 +26,11 @@ Options may stand on the command line, in the environment and in a YAML file:
   is an error. A variable without text counts as not set.
 - An unknown option stops the start, with the nearest known name; with ` + "`AllowUnknownOptions`" + ` it is warned about.
 - ` + "`annals node --what-if`" + ` prints the effective options with their sources, and so does GET /info/options of a running node.
-- SIGHUP and POST /admin/reloadconfig read the YAML file anew. ` + "`LogLevel`" + ` is taken over, unless it says Default or the environment or
-  command line say something else. A file that is missing or wrong changes nothing.
+- SIGHUP and POST /admin/reloadconfig read the YAML file anew. ` + "`LogLevel`" + ` is taken over, unless it says Default, and so are the six
+  options of certificates (` + "`CertificateFile`, `CertificatePrivateKeyFile`, their passwords, `TrustedRootCertificatesPath`" + ` and
+  ` + "`CertificateReservedNodeCommonName`" + `), whose files are read anew even where nothing else changed. What the environment or command line
+  say stays. A YAML file that is missing or wrong changes nothing, and certificates that are refused leave the old ones in force: see
+  [operations](operations.md).
 `
 
 const markdownLogging = `

@@ -23,8 +23,13 @@ const (
 	groupProjection       = "ProjectionOptions"
 )
 
-// nameLogLevel is the only option that may change while a node runs.
+// The options that may change while a node runs.
 const nameLogLevel = "LogLevel"
+
+var namesCertificates = []string{
+	"TrustedRootCertificatesPath", "CertificateReservedNodeCommonName", "CertificateFile", "CertificatePrivateKeyFile",
+	"CertificatePassword", "CertificatePrivateKeyPassword",
+}
 
 // option is one row of the table.
 type option struct {

@@ -79,7 +79,7 @@ type Node struct {
 	log      atomic.Pointer[eventlog.Log]        // nil until the cluster's id is known
 	cluster  atomic.Pointer[replication.Cluster] // nil until it was opened
 	relay    atomic.Pointer[relay]               // nil in a cluster of one
-	security *certs.Store                        // nil without certificates
+	security *certificates                       // nil without
 	users    *users
 	store    *store
 	figures  *statistics
@@ -192,6 +192,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	n.owned.Go(func() { n.users.run(n.running, cluster) })
 	n.owned.Go(func() { n.leading.follow(n.running, cluster) })
 	n.owned.Go(func() { n.figures.run(n.running) })
+	if n.security != nil {
+		n.owned.Go(func() { n.security.watch(n.running, n.opts.Now) })
+	}
 	n.scavenge.start()
 	if !n.config.MemDb {
 		guard := diskGuard{fs: o.FS, dirs: []string{n.config.Db, n.config.Index}, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
@@ -296,7 +299,7 @@ func (n *Node) serve() error {
 	}
 	n.api = httpapi.New(options)
 	if n.https() {
-		n.http.serve(n.handler(), n.security)
+		n.http.serve(n.handler(), n.security.Store)
 	} else {
 		n.http.serve(n.handler(), nil)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
 )
 
@@ -18,10 +19,7 @@ func (n *Node) openSecurity() error {
 	switch {
 	case set != nil:
 	case c.CertificateFile != "" && !c.Insecure:
-		set, err = certs.Load(certs.Files{
-			Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
-			KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
-		})
+		set, err = certs.Load(n.certificateFiles(c))
 	case c.SelfMadeCertificate():
 		set, err = n.developmentCertificate()
 	default:
@@ -30,15 +28,39 @@ func (n *Node) openSecurity() error {
 	if err != nil {
 		return err
 	}
-	for _, w := range set.Warnings {
-		n.logger.Warn("a certificate needs a look", "file", w.File, "finding", w.Text, "remedy", w.Remedy)
-	}
-	var options certs.StoreOptions
-	if c.ClusterSize > 1 && c.ViaDNS() {
-		options.DNSName = c.ClusterDns
-	}
-	n.security = certs.NewStore(set, options)
+	n.security = newCertificates(certs.NewStore(set, certs.StoreOptions{DNSName: n.clusterName()}), n.opts.Stats, n.logger)
+	n.security.report(set.Warnings)
 	return nil
+}
+
+// clusterName is the name by which members find each other, empty if they do so otherwise.
+func (n *Node) clusterName() string {
+	if c := n.config; c.ClusterSize > 1 && c.ViaDNS() {
+		return c.ClusterDns
+	}
+	return ""
+}
+
+// certificateFiles are those that a configuration names, for the addresses of this node.
+func (n *Node) certificateFiles(c *config.Config) certs.Files {
+	f := certs.Files{
+		Certificate: c.CertificateFile, PrivateKey: c.CertificatePrivateKeyFile, Password: c.CertificatePassword,
+		KeyPassword: c.CertificatePrivateKeyPassword, RootsDir: c.TrustedRootCertificatesPath, ReservedCN: c.CertificateReservedNodeCommonName,
+	}
+	own := n.config
+	if own.ClusterSize == 1 {
+		return f
+	}
+	// Without a host, nodes find the address at which this one is dialled among those of the machine.
+	if host := own.ReplicationHostAdvertiseAs; host != "" {
+		f.Hosts = append(f.Hosts, host)
+	} else if !own.ReplicationIp.IsUnspecified() {
+		f.Hosts = append(f.Hosts, own.ReplicationIp.String())
+	}
+	if name := n.clusterName(); name != "" && len(f.Hosts) > 0 {
+		f.Hosts = append(f.Hosts, name)
+	}
+	return f
 }
 
 // developmentAuthority is the folder within the data folder in which a node for

@@ -45,6 +45,8 @@ type runningNode interface {
 	URL() string
 	// Done is closed when the node has stopped by itself.
 	Done() <-chan struct{}
+	// ReloadCertificates takes over the certificates that a configuration names, and says whether it has.
+	ReloadCertificates(*config.Config) bool
 	// Close stops the node in order. It may be called again.
 	Close() error
 }
@@ -145,6 +147,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	case err != nil:
 		return err
 	}
+	reload.attach(n)
 	if err := briefly(func() error { return announce(h.stdout, n.URL()) }); err != nil {
 		logger.Warn("standard output cannot be written", "error", err)
 	}

@@ -26,6 +26,10 @@ type fakeNode struct {
 	// closing, if not nil, holds Close up.
 	closing chan struct{}
 	err     error
+
+	mu       sync.Mutex
+	reloaded []string // certificate files that it was told to take over
+	refuses  bool     // to take them over
 }
 
 func newFakeNode() *fakeNode {
@@ -34,6 +38,13 @@ func newFakeNode() *fakeNode {
 
 func (n *fakeNode) URL() string           { return "http://127.0.0.1:4711" }
 func (n *fakeNode) Done() <-chan struct{} { return n.done }
+
+func (n *fakeNode) ReloadCertificates(c *config.Config) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reloaded = append(n.reloaded, c.CertificateFile)
+	return !n.refuses
+}
 
 func (n *fakeNode) Close() error {
 	n.once.Do(func() { close(n.closed) })

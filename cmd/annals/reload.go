@@ -18,7 +18,9 @@ type reloader struct {
 	// latest is the configuration of the start with what was taken over since.
 	latest atomic.Pointer[config.Config]
 
-	underWay sync.Mutex
+	underWay sync.Mutex // guards what follows, for as long as a reload takes
+	node     runningNode
+	missed   *config.Config // was read before there was a node
 }
 
 // newReloader returns one for a node that starts by c.
@@ -32,8 +34,8 @@ func newReloader(c *config.Config, load func() (*config.Config, error), logger h
 func (r *reloader) settings() []config.Value { return r.latest.Load().Values() }
 
 // run takes over what may change while a node runs: the level of the log, unless
-// it says Default. A configuration that a node would not start with changes
-// nothing. The outcome is in the log alone. A call while another one runs is ignored.
+// it says Default, and the certificates. A configuration that a node would not start with
+// changes nothing. The outcome is in the log alone. A call while another one runs is ignored.
 func (r *reloader) run() {
 	if !r.underWay.TryLock() {
 		r.logger.Warn("the configuration is being reloaded already, another request for it is ignored")
@@ -45,9 +47,29 @@ func (r *reloader) run() {
 		r.logger.Error("the configuration was not reloaded", "error", err)
 		return
 	}
-	r.latest.Store(r.latest.Load().Reloaded(c))
 	if c.LogLevel != config.LogLevelDefault {
 		r.logger.SetLevel(hclogLevel(c.LogLevel))
 	}
+	r.latest.Store(r.latest.Load().Reloaded(c, r.certificates(c)))
 	r.logger.Info("configuration reloaded", "file", c.File(), "logLevel", string(c.LogLevel))
+}
+
+// certificates passes a configuration on to the node, once there is one.
+func (r *reloader) certificates(c *config.Config) bool {
+	if r.node == nil {
+		r.missed = c
+		return false
+	}
+	return r.node.ReloadCertificates(c)
+}
+
+// attach gives the node that runs now what was read while it started.
+func (r *reloader) attach(n runningNode) {
+	r.underWay.Lock()
+	defer r.underWay.Unlock()
+	r.node = n
+	if c := r.missed; c != nil {
+		r.missed = nil
+		r.latest.Store(r.latest.Load().Reloaded(c, r.certificates(c)))
+	}
 }

@@ -72,6 +72,57 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestReloadPassesCertificatesOn: what is shown afterwards is what the node has taken
+// over, and a reload asked for while it starts is made up for.
+func TestReloadPassesCertificatesOn(t *testing.T) {
+	cases := []struct {
+		name          string
+		args          string
+		refuses, late bool
+		shown         string
+		source        string
+	}{
+		{name: "taken over", shown: "new.crt", source: "Yaml"},
+		{name: "refused", refuses: true, shown: "old.crt", source: "Yaml"},
+		{name: "asked for while the node starts", late: true, shown: "new.crt", source: "Yaml"},
+		{name: "named by the command line", args: " --certificate-file cl.crt", shown: "cl.crt", source: "Command Line"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			n := newFakeNode()
+			n.refuses = c.refuses
+			w := newWorld(n)
+			load := func() (*config.Config, error) { return w.load(strings.Fields("--config c.yaml" + c.args)) }
+			w.files["c.yaml"] = "CertificateFile: old.crt"
+			old, err := load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newReloader(old, load, hclog.NewNullLogger())
+			if !c.late {
+				r.attach(n)
+			}
+			w.files["c.yaml"] = "CertificateFile: new.crt"
+			r.run()
+			if c.late {
+				r.attach(n)
+			}
+			want := "new.crt"
+			if c.args != "" {
+				want = "cl.crt"
+			}
+			if len(n.reloaded) != 1 || n.reloaded[0] != want {
+				t.Errorf("the node was told of %q", n.reloaded)
+			}
+			for _, v := range r.settings() {
+				if v.Name == "CertificateFile" && (v.Value != c.shown || !strings.Contains(v.Source, c.source)) {
+					t.Errorf("shown as %q of %s", v.Value, v.Source)
+				}
+			}
+		})
+	}
+}
+
 // TestHangupReloads goes the whole way, and holds the first reload up while the
 // second is asked for: that one is ignored, and the node can still be stopped.
 func TestHangupReloads(t *testing.T) {

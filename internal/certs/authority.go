@@ -261,7 +261,9 @@ func (i *Issued) Write(dir string, force bool) error {
 func (a *Authority) Set(i *Issued) *Set {
 	set := &Set{
 		Certificate: tls.Certificate{Leaf: i.Certificate, PrivateKey: i.key, Certificate: [][]byte{i.Certificate.Raw}},
+		Chain:       []*x509.Certificate{i.Certificate, a.Certificate},
 		Roots:       x509.NewCertPool(),
+		RootCount:   1,
 		ReservedCN:  i.Certificate.Subject.CommonName,
 		Expires:     ends([]*x509.Certificate{i.Certificate, a.Certificate}).NotAfter,
 	}

@@ -5,7 +5,7 @@
 // intermediates, the trusted roots, and the reserved common name that tells
 // nodes from other holders of certificates. Load reads it from files and
 // refuses what would fail later; Inspect tells everything that is wrong or
-// doubtful at once. A Store holds the Set in force; its TLS configurations ask
+// doubtful at once, Reload is stricter for a node that has a Set already. A Store holds the Set in force; its TLS configurations ask
 // for it anew at every handshake, so that Replace swaps certificates without a
 // restart. An Authority issues certificates where there is no other authority.
 //
@@ -18,7 +18,8 @@
 // not checked, so a lost key is answered by a new authority.
 //
 // What Replace changes. Handshakes that begin afterwards use the new Set only:
-// sessions between nodes are never resumed, and a client's resumed session is
-// verified again. Connections that are established stay as they are; whoever
-// owns them renews them.
+// sessions are never resumed, neither by nodes nor by clients, so that no
+// connection rests on what was trusted before. A client that opens many
+// connections pays with a full handshake for each. Connections that are
+// established stay as they are; whoever owns them renews them.
 package certs

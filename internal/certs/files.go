@@ -15,9 +15,6 @@ import (
 	"time"
 )
 
-// soon is how long before its end a certificate is warned about.
-const soon = 30 * 24 * time.Hour
-
 // minRSABits is the size of an RSA key below which peers may refuse it.
 const minRSABits = 2048
 
@@ -39,6 +36,11 @@ type Files struct {
 	// ReservedCN is the pattern that the common names of nodes match; see IsNode.
 	// Empty: the common name of this certificate.
 	ReservedCN string
+	// Hosts are the host at which other nodes dial this one, and names that may stand in
+	// the certificate in its place. Empty: nobody dials it.
+	Hosts []string
+
+	strict bool // refuse what has other nodes refuse this one
 }
 
 // A Severity says what becomes of a node with a finding.
@@ -86,8 +88,11 @@ type Set struct {
 	// Certificate is what the node presents: its certificate and the intermediates
 	// of its chain, the root left out.
 	Certificate tls.Certificate
-	// Roots are the trusted roots.
-	Roots *x509.CertPool
+	// Chain leads from the certificate to a trusted root.
+	Chain []*x509.Certificate
+	// Roots are the trusted roots, and RootCount is how many they are.
+	Roots     *x509.CertPool
+	RootCount int
 	// ReservedCN is the reserved common name in force.
 	ReservedCN string
 	// Expires is when the certificate ceases to be accepted: its own end or that of
@@ -96,6 +101,7 @@ type Set struct {
 	// Warnings are the findings that did not prevent loading.
 	Warnings []Finding
 
+	file          string // of the certificate, empty if there is none
 	intermediates []*x509.Certificate
 	// acceptable are the roots to name when asking for a client certificate, nil if
 	// they are too many to send.
@@ -110,6 +116,14 @@ func Load(f Files) (*Set, error) {
 	}
 	set.Warnings = report.Findings
 	return set, nil
+}
+
+// Reload is Load for a node that runs with another Set. It refuses also a
+// certificate by which other nodes would no longer accept this one: at a start
+// there may be nobody yet who minds, and here there is a Set that serves.
+func Reload(f Files) (*Set, error) {
+	f.strict = true
+	return Load(f)
 }
 
 // Check returns all that is wrong or doubtful, errors first.
@@ -167,7 +181,7 @@ func inspect(f Files, now time.Time) (*Set, Report) {
 	b := r.readBundle(f)
 	key, keyFile := r.readKey(f, b)
 	roots := r.readRoots(f.RootsDir)
-	set := &Set{Roots: x509.NewCertPool()}
+	set := &Set{Roots: x509.NewCertPool(), RootCount: len(roots), file: f.Certificate}
 	for _, root := range roots {
 		set.Roots.AddCert(root)
 	}
@@ -191,7 +205,7 @@ func inspect(f Files, now time.Time) (*Set, Report) {
 		return nil, r
 	}
 	set.ReservedCN = r.ReservedCN
-	set.Expires = ends(r.Chain).NotAfter
+	set.Chain, set.Expires = r.Chain, ends(r.Chain).NotAfter
 	set.Certificate = tls.Certificate{Leaf: r.Certificate, PrivateKey: key, Certificate: [][]byte{r.Certificate.Raw}}
 	if len(r.Chain) > 1 {
 		for _, c := range r.Chain[1 : len(r.Chain)-1] {
@@ -358,10 +372,7 @@ func (r *Report) judgeChain(f Files, set *Set, certificates []*x509.Certificate,
 		return nil
 	}
 	chain := lasting(usable)
-	if first := ends(chain); first != leaf && first.NotAfter.Sub(now) <= soon {
-		r.warn(f.Certificate, fmt.Sprintf("the authority %q above it expires on %s", first.Subject, day(first.NotAfter)),
-			"renew the authority, then the certificates it issued")
-	}
+	r.Findings = append(r.Findings, expiringAuthority(f.Certificate, chain, now)...)
 	return chain
 }
 
@@ -380,23 +391,26 @@ func explainChain(leaf *x509.Certificate, rootsDir string, err error) (text, rem
 
 // judgeLeaf looks at the node's certificate alone.
 func (r *Report) judgeLeaf(f Files, leaf *x509.Certificate, now time.Time) {
-	const renew = "renew the certificate"
 	file := f.Certificate
-	switch {
-	case now.Before(leaf.NotBefore):
+	if now.Before(leaf.NotBefore) {
 		r.fail(file, fmt.Sprintf("is not valid before %s", day(leaf.NotBefore)), "check the clock of this machine, or wait")
-	case now.After(leaf.NotAfter):
-		r.fail(file, fmt.Sprintf("expired on %s", day(leaf.NotAfter)), renew)
-	case leaf.NotAfter.Sub(now) <= soon:
-		r.warn(file, fmt.Sprintf("expires on %s", day(leaf.NotAfter)), renew)
 	}
+	r.Findings = append(r.Findings, expiringNode(file, leaf, now)...)
 	if !allows(leaf, nodeUsages...) {
 		r.fail(file, "its extended key usage does not allow both server and client authentication",
 			"have it issued with serverAuth and clientAuth, or without the extension")
 	}
-	if !hasAddress(leaf) {
-		r.warn(file, "has neither a DNS name nor an IP address as alternative name, so other nodes do not accept it",
+	isolate := r.warn // for what has other nodes refuse this one
+	if f.strict {
+		isolate = r.fail
+	}
+	switch {
+	case !hasAddress(leaf):
+		isolate(file, "has neither a DNS name nor an IP address as alternative name, so other nodes do not accept it",
 			"have it issued with the node's names and addresses as alternative names")
+	case len(f.Hosts) > 0 && !slices.ContainsFunc(f.Hosts, func(host string) bool { return matchesHost(leaf, host) }):
+		isolate(file, fmt.Sprintf("was not issued for %s, at which other nodes dial this one, but for %s", strings.Join(f.Hosts, " or "), strings.Join(namesOf(leaf), ", ")),
+			fmt.Sprintf("have it issued with %s as alternative name, or set ReplicationHostAdvertiseAs to a name that it has", f.Hosts[0]))
 	}
 	switch name := leaf.Subject.CommonName; {
 	case f.ReservedCN != "" && !matchesCommonName(name, f.ReservedCN):

@@ -101,6 +101,8 @@ func (s *Store) verifyServer(presented []*x509.Certificate, host string) error {
 // certificate is asked for and not required, but one that is presented must
 // chain to a trusted root: else the handshake fails with an error that wraps
 // ErrChain. Whether it is that of a node is decided with the handshake: see WithPeer.
+// Sessions are not resumed: a ticket of before would bring back a client without its
+// certificate, and a server whose certificate it never saw.
 func (s *Store) PublicServer() *tls.Config {
 	config := perHandshake(func(hello *tls.ClientHelloInfo) *tls.Config {
 		set, peer := s.Current(), peerOf(hello.Context())
@@ -110,7 +112,6 @@ func (s *Store) PublicServer() *tls.Config {
 			Certificates: []tls.Certificate{set.Certificate},
 			ClientAuth:   tls.RequestClientCert,
 			ClientCAs:    set.acceptable,
-			// Runs for resumed sessions too, so a certificate is never taken on the word of an older Set.
 			VerifyConnection: func(state tls.ConnectionState) error {
 				presented := state.PeerCertificates
 				if len(presented) == 0 {
@@ -123,6 +124,7 @@ func (s *Store) PublicServer() *tls.Config {
 				peer.node.Store(set.verifyNode(presented, now) == nil)
 				return nil
 			},
+			SessionTicketsDisabled: true,
 		}
 	})
 	config.NextProtos = publicProtocols()
