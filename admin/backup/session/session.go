@@ -1,0 +1,349 @@
+// Package session keeps the backup sessions of one node: each holds the files
+// that make up the database at one moment until whoever copies them is done.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/stats"
+)
+
+const (
+	// Limit is how many sessions may be open.
+	Limit = 4
+	// Idle is how long a session lives of which nobody reads.
+	Idle = 10 * time.Minute
+	// remembered is of how many sessions that the node ended it is known why.
+	remembered = 64
+)
+
+// Options say what is backed up. Pin is needed.
+type Options struct {
+	// Pin holds the database still. It fails with event.ErrNotReady while the database is not open.
+	Pin      func() (*eventlog.Pin, error)
+	NodeID   func() string // as sessions tell it
+	InMemory bool          // there are no sessions
+
+	Logger hclog.Logger
+	Stats  *stats.Registry
+}
+
+// Service has the sessions of this node. It is the backup.Source of its files.
+type Service struct {
+	opts Options
+
+	mu        sync.Mutex // guards what follows; held across no input or output
+	sessions  map[string]*session
+	beginning int              // sessions that are being begun
+	ended     map[string]error // of sessions that the node ended
+	order     []string         // of ended, oldest first
+	suspended []*suspension
+	closed    bool
+	begins    sync.WaitGroup // Begin under way
+}
+
+var _ backup.Source = (*Service)(nil)
+
+// session is an open session.
+type session struct {
+	facts   backup.Session // but for Expires
+	pin     *eventlog.Pin
+	read    time.Time   // when somebody last read, or it began; guarded by Service.mu
+	expires *time.Timer // guarded by Service.mu
+}
+
+// suspension is one reason for which no session may be.
+type suspension struct{ reason error }
+
+// New returns a service without sessions.
+func New(o Options) *Service {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.NodeID == nil {
+		o.NodeID = func() string { return "" }
+	}
+	s := &Service{opts: o, sessions: map[string]*session{}, ended: map[string]error{}}
+	s.watch(o.Stats)
+	return s
+}
+
+// Begin opens a session. It fails with backup.ErrInMemory, backup.ErrTooManySessions,
+// backup.ErrSuspended, event.ErrNotReady and event.ErrClosed.
+func (s *Service) Begin(ctx context.Context) (backup.Session, error) {
+	if s.opts.InMemory {
+		return backup.Session{}, backup.ErrInMemory
+	}
+	if err := s.reserve(ctx); err != nil {
+		return backup.Session{}, err
+	}
+	defer s.begins.Done()
+	pin, err := s.opts.Pin()
+	one := &session{pin: pin}
+	if err == nil {
+		one.facts = describe(pin, s.opts.NodeID())
+	}
+	if err = s.add(one, err); err != nil {
+		if pin != nil {
+			err = errors.Join(err, pin.Close())
+		}
+		return backup.Session{}, fmt.Errorf("begin backup session: %w", err)
+	}
+	s.opts.Logger.Info("backup session begun", "session", one.facts.ID, "position", one.facts.Position, "files", len(one.facts.Files))
+	f := one.facts
+	f.Expires = time.Now().Add(Idle)
+	return f, nil
+}
+
+// reserve takes a place for a session that is to be pinned.
+func (s *Service) reserve(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.closed:
+		return event.ErrClosed
+	case len(s.suspended) > 0:
+		return backup.ErrSuspended
+	case len(s.sessions)+s.beginning >= Limit:
+		return backup.ErrTooManySessions
+	}
+	s.beginning++
+	s.begins.Add(1)
+	return nil
+}
+
+// add makes a session one of ours if it could be pinned, and sessions were not ended meanwhile.
+func (s *Service) add(one *session, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginning--
+	switch {
+	case err != nil:
+		return err
+	case s.closed:
+		return event.ErrClosed
+	case len(s.suspended) > 0:
+		return backup.ErrSuspended
+	}
+	id := one.facts.ID
+	s.sessions[id] = one
+	one.read = time.Now()
+	one.expires = time.AfterFunc(Idle, func() { s.expire(id) })
+	return nil
+}
+
+func describe(pin *eventlog.Pin, node string) backup.Session {
+	files := pin.Files()
+	f := backup.Session{
+		ID: uuid.NewString(), Position: pin.Tail.End, Chain: pin.Tail.Chain.String(), ClusterID: pin.Cluster.String(), NodeID: node,
+		Files: make([]backup.File, len(files)),
+	}
+	if pin.Tail.Index > 0 {
+		f.Time = time.Unix(0, pin.Tail.Time).UTC()
+	}
+	for i, one := range files {
+		f.Files[i] = backup.File{Name: one.Name, Size: one.Size, Checksum: one.Checksum, Complete: one.Complete}
+	}
+	return f
+}
+
+// find returns an open session. s.mu must be held.
+func (s *Service) find(id string) (*session, error) {
+	if one := s.sessions[id]; one != nil {
+		return one, nil
+	}
+	if err := s.ended[id]; err != nil {
+		return nil, err
+	}
+	return nil, backup.ErrSessionGone
+}
+
+// Sessions are those that are open, without their files, oldest expiry first.
+func (s *Service) Sessions() []backup.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]backup.Session, 0, len(s.sessions))
+	for _, one := range s.sessions {
+		f := one.facts
+		f.Files, f.Expires = nil, one.read.Add(Idle)
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b backup.Session) int { return a.Expires.Compare(b.Expires) })
+	return list
+}
+
+// File opens a file of a session. It fails with backup.ErrNoSuchFile and backup.ErrSessionGone.
+func (s *Service) File(id, name string) (*File, error) {
+	s.mu.Lock()
+	one, err := s.find(id)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	s.touch(one)
+	r, err := one.pin.Open(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, backup.ErrNoSuchFile
+	case errors.Is(err, event.ErrClosed):
+		return nil, s.why(id)
+	case err != nil:
+		return nil, err
+	}
+	return &File{service: s, session: one, r: r}, nil
+}
+
+// Open reads a file of a session from an offset on.
+func (s *Service) Open(ctx context.Context, id, name string, offset int64) (io.ReadCloser, error) {
+	f, err := s.File(id, name)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{ctx: ctx, file: f, at: offset}, nil
+}
+
+// End ends a session and lets go of its files.
+func (s *Service) End(_ context.Context, id string) error {
+	if err := s.Stop(id); !errors.Is(err, backup.ErrSessionGone) {
+		return err
+	}
+	return nil
+}
+
+// Stop is End that fails with backup.ErrSessionGone when there is no such session.
+func (s *Service) Stop(id string) error {
+	s.mu.Lock()
+	one, err := s.find(id)
+	if err == nil {
+		s.remove(one, nil)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	s.opts.Logger.Info("backup session ended", "session", id)
+	return one.pin.Close()
+}
+
+// remove takes a session out of the list; reason is nil if its owner wanted that. s.mu must be held.
+func (s *Service) remove(one *session, reason error) {
+	id := one.facts.ID
+	delete(s.sessions, id)
+	one.expires.Stop()
+	if reason == nil {
+		return
+	}
+	s.ended[id] = reason
+	s.order = append(s.order, id)
+	if len(s.order) > remembered {
+		delete(s.ended, s.order[0])
+		s.order = s.order[1:]
+	}
+}
+
+// why is the error of a session that is gone.
+func (s *Service) why(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.find(id); err != nil {
+		return err
+	}
+	return event.ErrClosed
+}
+
+// touch notes that somebody reads from a session.
+func (s *Service) touch(one *session) {
+	s.mu.Lock()
+	one.read = time.Now()
+	s.mu.Unlock()
+}
+
+// expire ends a session of which nobody reads, or looks again later.
+func (s *Service) expire(id string) {
+	s.mu.Lock()
+	one := s.sessions[id]
+	if one == nil {
+		s.mu.Unlock()
+		return
+	}
+	if left := time.Until(one.read.Add(Idle)); left > 0 {
+		one.expires.Reset(left)
+		s.mu.Unlock()
+		return
+	}
+	s.remove(one, nil)
+	s.begins.Add(1) // Close waits.
+	s.mu.Unlock()
+	defer s.begins.Done()
+	s.opts.Logger.Warn("backup session ended, as nobody read from it", "session", id, "for", Idle)
+	s.letGo(one)
+}
+
+func (s *Service) letGo(one *session) {
+	if err := one.pin.Close(); err != nil {
+		s.opts.Logger.Warn("files of a backup session could not be closed", "session", one.facts.ID, "error", err)
+	}
+}
+
+// EndAll ends all sessions for a reason, which their owners are told with their next
+// request, and lets go of their files before it returns. Later sessions may begin. It returns how many there were.
+func (s *Service) EndAll(reason string) int {
+	ended, resume := s.Suspend(reason)
+	resume()
+	return ended
+}
+
+// Suspend is EndAll that lets no session begin until resume is called.
+func (s *Service) Suspend(reason string) (ended int, resume func()) {
+	why := &suspension{&backup.Ended{Reason: reason}}
+	s.mu.Lock()
+	s.suspended = append(s.suspended, why)
+	var all []*session
+	for _, one := range s.sessions {
+		s.remove(one, why.reason)
+		all = append(all, one)
+	}
+	s.mu.Unlock()
+	// One that is being pinned at the moment finds that it must not be.
+	s.begins.Wait()
+	for _, one := range all {
+		s.opts.Logger.Warn("backup session ended by the node", "session", one.facts.ID, "reason", reason)
+		s.letGo(one)
+	}
+	return len(all), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.suspended = slices.DeleteFunc(s.suspended, func(o *suspension) bool { return o == why })
+	}
+}
+
+// Close ends all sessions; none begins any more. It must come before the log is closed.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	var all []*session
+	for _, one := range s.sessions {
+		s.remove(one, nil)
+		all = append(all, one)
+	}
+	s.mu.Unlock()
+	s.begins.Wait()
+	for _, one := range all {
+		s.letGo(one)
+	}
+}
