@@ -1,0 +1,143 @@
+package redact
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// Files of the data folder. Neither is a part of backups. Do not change.
+const (
+	// ledgerFile lists what this node redacted, a line of JSON each.
+	ledgerFile = "redactions"
+	// pendingFile holds the redaction that is under way.
+	pendingFile = "redactions.pending"
+)
+
+// entry is a line of the ledger.
+type entry struct {
+	Position int64     `json:"position"`
+	Stream   uint64    `json:"streamHash"`
+	Number   int64     `json:"number"`
+	Time     time.Time `json:"time"`
+}
+
+// Ledger lists the events that this node redacted: what comes from other nodes is
+// redacted by it once more. It is written whole each time, beside the old one: a file of a hundred thousand lines
+// takes milliseconds, and there is no half line to understand at a start.
+type Ledger struct {
+	fsys vfs.FS
+	path string
+
+	mu      sync.Mutex // guards what follows, and is held while the file is written: few want it
+	entries []entry    // by rising position
+	lost    bool       // there was no file
+}
+
+// OpenLedger reads the ledger of a data folder.
+func OpenLedger(fsys vfs.FS, dir string) (*Ledger, error) {
+	l := &Ledger{fsys: fsys, path: filepath.Join(dir, ledgerFile)}
+	text, err := vfs.ReadFile(fsys, l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.lost = true
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of redactions: %w", err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		var e entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("%s is damaged (%w): remove it, it is made anew from the redacted events of the log", l.path, err)
+		}
+		l.entries = append(l.entries, e)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the list of redactions: %w", err)
+	}
+	slices.SortFunc(l.entries, byPosition)
+	return l, nil
+}
+
+func byPosition(a, b entry) int { return cmp.Compare(a.Position, b.Position) }
+
+// CutLedger forgets what lies at a position of the log or behind it: the folder was restored.
+func CutLedger(fsys vfs.FS, dir string, at int64) error {
+	l, err := OpenLedger(fsys, dir)
+	if err != nil || l.lost {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(l.entries), func(e entry) bool { return e.Position >= at })
+	if len(kept) == len(l.entries) {
+		return nil
+	}
+	return l.write(kept)
+}
+
+// Between returns the events from a position up to another, by rising position.
+func (l *Ledger) Between(from, to int64) []eventlog.Redaction {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(l.entries, entry{Position: from}, byPosition)
+	var found []eventlog.Redaction
+	for ; i < len(l.entries) && l.entries[i].Position < to; i++ {
+		e := &l.entries[i]
+		found = append(found, eventlog.Redaction{Position: e.Position, Stream: e.Stream, Number: e.Number})
+	}
+	return found
+}
+
+// Lost reports whether the file was not there at the start.
+func (l *Ledger) Lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// add puts events into the ledger, durably. Those that it has are passed over.
+func (l *Ledger) add(some []entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Clone(l.entries)
+	for _, e := range some {
+		i, _ := slices.BinarySearchFunc(all, e, byPosition)
+		switch {
+		case i == len(all) || all[i].Position != e.Position:
+			all = slices.Insert(all, i, e)
+		case all[i].Stream != e.Stream || all[i].Number != e.Number: // Of an earlier life of the folder.
+			all[i] = e
+		}
+	}
+	if len(all) == len(l.entries) && slices.Equal(all, l.entries) && !l.lost {
+		return nil
+	}
+	return l.write(all)
+}
+
+func (l *Ledger) write(all []entry) error {
+	var text []byte
+	for i := range all {
+		line, err := json.Marshal(&all[i])
+		if err != nil {
+			return fmt.Errorf("write the list of redactions: %w", err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if err := vfs.WriteFileAtomic(l.fsys, l.path, text); err != nil {
+		return fmt.Errorf("write the list of redactions: %w", err)
+	}
+	l.entries, l.lost = all, false
+	return nil
+}

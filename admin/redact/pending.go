@@ -1,0 +1,249 @@
+package redact
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// pending is a redaction that was begun: what the next process needs to finish it.
+// Its file is there from before the ledger is written until all is done.
+type pending struct {
+	ID     event.ID       `json:"id"` // of the event that records it
+	Time   time.Time      `json:"time"`
+	User   string         `json:"user"`
+	Reason string         `json:"reason"`
+	Events []pendingEvent `json:"events"`
+}
+
+type pendingEvent struct {
+	Stream   string   `json:"stream"`
+	Number   int64    `json:"number"`
+	Position int64    `json:"position"`
+	EventID  event.ID `json:"eventId"`
+}
+
+func newPending(r *Request, found []located, now time.Time) *pending {
+	p := &pending{ID: event.ID(uuid.New()), Time: now.UTC(), User: r.User, Reason: r.Reason}
+	for _, f := range found {
+		p.Events = append(p.Events, pendingEvent{Stream: f.Stream, Number: f.Number, Position: f.Position, EventID: f.ID})
+	}
+	slices.SortFunc(p.Events, func(a, b pendingEvent) int { return cmp.Compare(a.Position, b.Position) })
+	return p
+}
+
+func (s *Service) pendingPath() string { return filepath.Join(s.opts.Dir, pendingFile) }
+
+// pending reads what is not finished, nil if nothing is.
+func (s *Service) pending() (*pending, error) {
+	text, err := vfs.ReadFile(s.opts.FS, s.pendingPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var p pending
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the redaction that is not finished, %s: %w", s.pendingPath(), err)
+	}
+	return &p, nil
+}
+
+// begin makes it certain that the redaction will be made. The note of what is to be
+// done comes first: with the ledger alone nobody would know that files still hold the data.
+func (s *Service) begin(p *pending) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := vfs.WriteFileAtomic(s.opts.FS, s.pendingPath(), text); err != nil {
+		return fmt.Errorf("note what is to be redacted: %w", err)
+	}
+	return s.opts.Ledger.add(p.entries())
+}
+
+func (p *pending) entries() (all []entry) {
+	for _, e := range p.Events {
+		all = append(all, entry{Position: e.Position, Stream: eventlog.HashStream(e.Stream), Number: e.Number, Time: p.Time})
+	}
+	return all
+}
+
+// finishPending finishes what is left of an earlier redaction.
+func (s *Service) finishPending(l *eventlog.Log) error {
+	p, err := s.pending()
+	if err != nil || p == nil {
+		return err
+	}
+	if err := s.complete(l, p, false); err != nil {
+		return fmt.Errorf("an earlier redaction has to be finished first: %w", err)
+	}
+	return nil
+}
+
+// blank redacts the events in the files. The caller holds the chunk lock, or nobody else can.
+func (s *Service) blank(l *eventlog.Log, p *pending) error {
+	// An earlier process may have ended before the ledger was written.
+	if err := s.opts.Ledger.add(p.entries()); err != nil {
+		return err
+	}
+	_, err := s.rewrite(l, p)
+	return err
+}
+
+// rewrite redacts in one copy of each chunk file all its events. It returns what was replaced.
+func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewritten, err error) {
+	left := p.Events
+	for len(left) > 0 {
+		chunks, err := l.Chunks()
+		if err != nil {
+			return replaced, err
+		}
+		i := slices.IndexFunc(chunks, func(c eventlog.ChunkInfo) bool {
+			return c.Complete && left[0].Position >= c.Start && left[0].Position < c.End
+		})
+		if i < 0 {
+			left = left[1:] // The log was cut before it.
+			continue
+		}
+		c := chunks[i]
+		n := 0
+		var positions []int64
+		for n < len(left) && left[n].Position < c.End {
+			e := left[n]
+			n++
+			places, err := l.EventPositions(e.Stream, e.Number)
+			if err != nil {
+				return replaced, err
+			}
+			if slices.ContainsFunc(places, func(at eventlog.EventPosition) bool { return at.Position == e.Position && !at.Redacted }) {
+				positions = append(positions, e.Position)
+			}
+		}
+		if len(positions) > 0 {
+			done, err := l.Rewrite(s.ctx, eventlog.Rewrite{First: c.First, Last: c.Last, Redact: positions, Reserve: s.opts.DiskReserve})
+			if errors.Is(err, event.ErrChunkReplaced) {
+				continue // By a file of another node: look again.
+			}
+			if err != nil {
+				return replaced, err
+			}
+			replaced = append(replaced, done)
+		}
+		left = left[n:]
+	}
+	return replaced, nil
+}
+
+// complete does all that is left to do; each step may have been done before.
+func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
+	if !locked {
+		hold, err := s.opts.Lock.TryLock()
+		if err != nil {
+			return ErrLocked
+		}
+		defer hold.Unlock()
+	}
+	if err := s.opts.Ledger.add(p.entries()); err != nil {
+		return err
+	}
+	replaced, err := s.rewrite(l, p)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, erasePatience)
+	defer cancel()
+	// Behind the last record, so that its entry is among those that go.
+	if err := s.opts.Erase(ctx, p.Events[len(p.Events)-1].Position+1); err != nil {
+		return fmt.Errorf("the Raft log may still hold the data: %w", err)
+	}
+	ctx, cancel = context.WithTimeout(s.ctx, closePatience)
+	defer cancel()
+	for i := range replaced {
+		if err := replaced[i].Closed(ctx); err != nil {
+			return err
+		}
+	}
+	s.opts.Logger.Info("events redacted", "user", p.User, "reason", p.Reason, "events", len(p.Events), "first", Event{p.Events[0].Stream, p.Events[0].Number}.String())
+	ctx, cancel = context.WithTimeout(s.ctx, recordPatience)
+	defer cancel()
+	if err := s.record(ctx, p); err != nil {
+		s.retry() // The bytes are gone: who asked need not wait for a leader.
+		s.opts.Logger.Warn("the record of a redaction could not be written yet, it is tried again", "error", err)
+		return nil
+	}
+	return s.settle()
+}
+
+// settle removes the note of what was to be done.
+func (s *Service) settle() error {
+	if err := s.opts.FS.Remove(s.pendingPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the note of a finished redaction: %w", err)
+	}
+	return s.opts.FS.SyncDir(s.opts.Dir)
+}
+
+// retry finishes in the background what could not be finished at once.
+func (s *Service) retry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retrying || s.closed {
+		return
+	}
+	s.retrying = true
+	s.owned.Go(func() {
+		ticker := time.NewTicker(retryPace)
+		defer ticker.Stop()
+		for {
+			if err := s.tryAgain(); err == nil {
+				s.mu.Lock()
+				s.retrying = false
+				s.mu.Unlock()
+				return
+			} else if s.ctx.Err() == nil {
+				s.opts.Logger.Debug("a redaction is not finished yet", "error", err)
+			}
+			select {
+			case <-ticker.C:
+			case <-s.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// tryAgain finishes what is left, if nobody works on a redaction just now.
+func (s *Service) tryAgain() error {
+	if err := s.take(s.ctx); err != nil {
+		return err
+	}
+	defer s.give()
+	p, err := s.pending()
+	if err != nil || p == nil {
+		return err
+	}
+	l, err := s.log()
+	if err != nil {
+		return err
+	}
+	if err := s.complete(l, p, false); err != nil {
+		return err
+	}
+	if p, err = s.pending(); err == nil && p != nil {
+		err = errors.New("its record is not written")
+	}
+	return err
+}

@@ -1,0 +1,452 @@
+package redact_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/admin/chunklock"
+	"github.com/annalsdb/annals/admin/redact"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/index"
+)
+
+const dir = "/db"
+
+var cluster = event.ID{7}
+
+// node is what a node has: a log, a ledger and a service, and a database that takes records.
+type node struct {
+	t       testing.TB
+	fs      vfs.FS
+	log     *eventlog.Log
+	lock    chunklock.Lock
+	service *redact.Service
+
+	mu      sync.Mutex
+	written []*event.Write
+	erased  []int64
+	ended   int // how often backups were ended
+	failing error
+}
+
+func open(t testing.TB, fsys vfs.FS) (*node, error) {
+	n := &node{t: t, fs: fsys}
+	ledger, err := redact.OpenLedger(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	n.log, err = eventlog.Open(eventlog.Options{
+		Dir: dir, FS: fsys, ClusterID: cluster, SkipVerify: true, Index: index.Options{ExistenceFilterMax: 4096}, Redacted: ledger.Between,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.service = redact.New(redact.Options{
+		Log: func() *eventlog.Log { return n.log }, FS: fsys, Dir: dir, Ledger: ledger, Lock: &n.lock,
+		EndBackups: func() { n.ended++ },
+		Erase: func(_ context.Context, position int64) error {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.erased = append(n.erased, position)
+			return n.failing
+		},
+		Write: func(_ context.Context, w *event.Write) (event.Written, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.written = append(n.written, w)
+			return event.Written{}, nil
+		},
+		Endpoint: func() string { return "127.0.0.1:2113" },
+		Now:      func() time.Time { return time.Unix(1, 0) },
+	})
+	return n, n.service.Resume()
+}
+
+func mustOpen(t testing.TB, fsys vfs.FS) *node {
+	t.Helper()
+	n, err := open(t, fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *node) close() {
+	n.service.Close()
+	if err := n.log.Close(); err != nil && n.log.Failed() == nil {
+		n.t.Error(err)
+	}
+}
+
+// write appends a frame of events, all with the same data.
+func (n *node) write(completes bool, typ, data string, streams ...string) {
+	n.t.Helper()
+	tail := n.log.Appended()
+	size := 0
+	events := make([]event.Proposed, len(streams))
+	for i := range streams {
+		e := &events[i]
+		binary.LittleEndian.PutUint64(e.ID[:], tail.Index+1)
+		e.ID[15] = byte(i + 1)
+		e.Type, e.Data, e.Metadata = typ, []byte(data), []byte("kept")
+		size += eventlog.RecordSize(streams[i], e)
+	}
+	f := eventlog.Frame{First: eventlog.Place(tail.End, size), Completes: completes, Index: tail.Index + 1, Term: 1}
+	for i, s := range streams {
+		info, err := n.log.StreamInfo(s)
+		if err != nil && !errors.Is(err, event.ErrStreamNotFound) {
+			n.t.Fatal(err)
+		}
+		number := info.Last + 1
+		f.Records = eventlog.AppendRecord(f.Records, f.First+int64(len(f.Records)), s, number, 1, 0, &events[i])
+	}
+	if err := errors.Join(n.log.Append(f), n.log.Commit()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+const secret = "4000 0012 3456 7899"
+
+// fill writes two complete chunks and one that grows.
+func (n *node) fill() {
+	for i := range 2 {
+		n.write(false, "t", secret, "private")
+		n.write(false, "t", "plain", "open", "other")
+		n.write(i < 2, "t", secret, "private", "open")
+	}
+	n.write(false, "t", secret, "private")
+	n.write(false, event.TypeMetadata, "{}", "$$private")
+	n.write(true, event.TypeLink, "0@private", "links")
+	n.write(false, "t", secret, "active")
+	if err := n.log.Sync(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func events(texts ...string) (all []redact.Event) {
+	for _, text := range texts {
+		e, err := redact.ParseEvent(text)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// holding are the files with a text.
+func holding(t testing.TB, fsys vfs.FS, folder, text string) (files []string) {
+	t.Helper()
+	names, err := fsys.List(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		path := filepath.Join(folder, name)
+		if info, err := fsys.Stat(path); err != nil {
+			t.Fatal(err)
+		} else if info.IsDir() {
+			files = append(files, holding(t, fsys, path, text)...)
+			continue
+		}
+		b, err := vfs.ReadFile(fsys, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(text)) {
+			files = append(files, path)
+		}
+	}
+	return files
+}
+
+// content is all that the log holds, by position.
+func (n *node) content() map[int64]string {
+	n.t.Helper()
+	all := map[int64]string{}
+	err := n.log.Scan(n.t.Context(), 0, n.log.Tail().End, func(r *eventlog.Stored) error {
+		all[r.Position] = fmt.Sprintf("%d@%s %s %s %x %q %q %d", r.Number, r.Stream, r.ID, r.Type, r.Flags, r.Data, r.Metadata, r.Time)
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return all
+}
+
+func TestRedact(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := mustOpen(t, fsys)
+	n.fill()
+	before, tail := n.content(), n.log.Tail()
+	all := []string{"0@private", "1@private", "2@private", "3@private", "4@private", "1@open", "3@open"}
+	dry, err := n.service.Redact(t.Context(), redact.Request{Events: events(all...), DryRun: true})
+	if err != nil || len(dry) != len(all) || dry[0].Status != redact.StatusWould {
+		t.Fatalf("%+v, %v", dry, err)
+	}
+	if !maps.Equal(n.content(), before) || len(n.written)+len(n.erased)+n.ended > 0 {
+		t.Fatal("a dry run changed something")
+	}
+	got, err := n.service.Redact(t.Context(), redact.Request{Events: events(append(all, all[0])...), Reason: "because", User: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	redacted := map[int64]bool{}
+	for i, o := range got {
+		if o.Event != all[i] || o.Status != redact.StatusRedacted || !strings.HasPrefix(o.Chunk, "chunk-") {
+			t.Errorf("%+v", o)
+		}
+		redacted[o.Position] = true
+	}
+	after := n.content()
+	if len(after) != len(before) || n.log.Tail() != tail {
+		t.Fatal("the log has changed its shape")
+	}
+	for position, was := range before {
+		if !redacted[position] && after[position] != was {
+			t.Errorf("%d is %s, was %s", position, after[position], was)
+		}
+		if want := strings.NewReplacer(fmt.Sprintf("%q", secret), fmt.Sprintf("%q", strings.Repeat("\xff", len(secret))), " t 0 ", " t 200 ").Replace(was); redacted[position] && after[position] != want {
+			t.Errorf("%d is %s, want %s", position, after[position], want)
+		}
+	}
+	if files := holding(t, fsys, dir, secret); len(files) != 1 || !strings.Contains(files[0], "chunk-000003.") {
+		t.Errorf("the secret is in %v", files) // Of the event that was not named.
+	}
+	if n.ended != 1 || !slices.Equal(n.erased, []int64{got[4].Position + 1}) {
+		t.Errorf("backups were ended %d times, the Raft log erased up to %v", n.ended, n.erased)
+	}
+	n.recorded(len(all), "because", "admin")
+	again, err := n.service.Redact(t.Context(), redact.Request{Events: events(all...)})
+	if err != nil || again[0].Status != redact.StatusAlready || len(n.written) != 2 {
+		t.Errorf("%+v, %v, %d writes", again, err, len(n.written))
+	}
+	if files := holding(t, fsys, dir, "because"); len(files) > 0 {
+		t.Errorf("notes are left in %v", files)
+	}
+	// A lost list is made anew.
+	n.close()
+	want, err := vfs.ReadFile(fsys, dir+"/redactions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.Remove(dir + "/redactions"); err != nil {
+		t.Fatal(err)
+	}
+	n = mustOpen(t, fsys)
+	for {
+		b, err := vfs.ReadFile(fsys, dir+"/redactions")
+		if err == nil {
+			if !bytes.Equal(b, want) {
+				t.Errorf("the list is %s, was %s", b, want)
+			}
+			break
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("no list")
+		case <-time.After(time.Millisecond): // The rebuild has no one to tell.
+		}
+	}
+}
+
+// recorded checks the record in the database.
+func (n *node) recorded(count int, reason, user string) {
+	n.t.Helper()
+	var data struct {
+		NodeEndpoint, User, Reason, Time string
+		Events                           []struct {
+			Stream           string
+			Number, Position int64
+			EventID          string
+		}
+	}
+	if len(n.written) != 2 || n.written[0].Stream != "$$$redactions" || n.written[1].Stream != "$redactions" || n.written[1].Events[0].Type != "$redacted" {
+		n.t.Fatalf("written: %+v", n.written)
+	}
+	text := n.written[1].Events[0].Data
+	if err := json.Unmarshal(text, &data); err != nil {
+		n.t.Fatal(err)
+	}
+	if data.NodeEndpoint != "127.0.0.1:2113" || data.User != user || data.Reason != reason || len(data.Events) != count || data.Events[0].Stream == "" || data.Events[0].EventID == "" || bytes.Contains(text, []byte(secret)) {
+		n.t.Errorf("the record is %s", text)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := mustOpen(t, fsys)
+	n.fill()
+	n.write(false, "t", secret, "$projections-p-checkpoint", "$user-jane", "$settings", "$projections-p-result")
+	n.write(true, event.TypeScavengePoint, "{}", "$scavengePoints")
+	n.write(false, "t", "x", "y")
+	before := n.content()
+	for _, c := range []struct {
+		name, want string
+		events     []string
+	}{
+		{"active", "0@y: its chunk is still being written; a scavenge completes it", []string{"0@private", "0@y"}},
+		{"none", "9@private: there is no such event", []string{"9@private"}},
+		{"two", "9@private: there is no such event\n0@none@: there is no such event", []string{"9@private", "0@none@"}},
+		{"link", "0@links: a link holds no data of its own, redact the event that it points to", []string{"0@links"}},
+		{"metadata", "0@$$private: the server itself reads such events", []string{"0@$$private"}},
+		{"checkpoint", "0@$projections-p-checkpoint: the server itself reads such events", []string{"0@$projections-p-checkpoint"}},
+		{"user", "0@$user-jane: the server itself reads such events", []string{"0@$user-jane"}},
+		{"settings", "0@$settings: the server itself reads such events", []string{"0@$settings"}},
+		{"scavenge point", "0@$scavengePoints: the server itself reads such events", []string{"0@$scavengePoints"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := n.service.Redact(t.Context(), redact.Request{Events: events(c.events...)})
+			var refused *redact.Refused
+			if !errors.As(err, &refused) || refused.Error() != c.want {
+				t.Fatalf("%v, want %s", err, c.want)
+			}
+		})
+	}
+	if _, err := n.service.Redact(t.Context(), redact.Request{}); !errors.Is(err, redact.ErrNoEvents) {
+		t.Error(err)
+	}
+	if _, err := n.service.Redact(t.Context(), redact.Request{Events: make([]redact.Event, redact.MaxEvents+1)}); !errors.Is(err, redact.ErrTooMany) {
+		t.Error(err)
+	}
+	hold, err := n.lock.TryLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private")}); !errors.Is(err, redact.ErrLocked) {
+		t.Error(err)
+	}
+	hold.Unlock()
+	if !maps.Equal(n.content(), before) || len(n.written)+len(n.erased)+n.ended > 0 {
+		t.Error("a refusal changed something")
+	}
+	if _, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@$projections-p-result")}); err != nil {
+		t.Error(err) // Results are made of data.
+	}
+}
+
+func TestParseEvent(t *testing.T) {
+	for text, want := range map[string]redact.Event{"0@a": {Stream: "a"}, "12@a@b": {Stream: "a@b", Number: 12}, "9223372036854775807@$x": {Stream: "$x", Number: 1<<63 - 1}} {
+		if got, err := redact.ParseEvent(text); err != nil || got != want || got.String() != text {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "a", "@a", "1@", "-1@a", "1.0@a", "9223372036854775808@a"} {
+		if got, err := redact.ParseEvent(text); err == nil {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+}
+
+// TestUnfinished: what fails behind the point of no return is finished by a retry, and by the next start.
+func TestUnfinished(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
+			fsys := vfs.NewMem()
+			n := mustOpen(t, fsys)
+			n.fill()
+			n.failing = errors.New("no quorum")
+			var unfinished *redact.Unfinished
+			if _, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private"), User: "admin", Reason: "r"}); !errors.As(err, &unfinished) {
+				t.Fatal(err)
+			}
+			if restart {
+				n.close()
+				n = mustOpen(t, fsys)
+			}
+			n.mu.Lock()
+			n.failing = nil
+			n.mu.Unlock()
+			got, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private")})
+			if err != nil || got[0].Status != redact.StatusAlready || len(n.erased) == 0 {
+				t.Fatalf("%+v, %v, erased %v", got, err, n.erased)
+			}
+			n.recorded(1, "r", "admin")
+		})
+	}
+}
+
+// TestPowerCuts cuts the power before every file operation: an event is whole or redacted, and a retry works.
+func TestPowerCuts(t *testing.T) {
+	mem := vfs.NewCrashMem()
+	var mu sync.Mutex
+	var left []*vfs.Mem
+	armed := false
+	n := mustOpen(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if mu.Lock(); armed && op.Kind.Mutates() {
+			left = append(left, mem.CrashClone(vfs.CrashOptions{}))
+		}
+		mu.Unlock()
+		return nil
+	}))
+	n.fill()
+	arm := func(on bool) {
+		mu.Lock()
+		armed = on
+		mu.Unlock()
+	}
+	arm(true)
+	names := events("0@private", "3@private", "4@private")
+	if _, err := n.service.Redact(t.Context(), redact.Request{Events: names}); err != nil {
+		t.Fatal(err)
+	}
+	arm(false)
+	begun := false
+	for i, fsys := range left {
+		after, err := open(t, fsys)
+		if err != nil {
+			t.Fatalf("cut %d: %v", i, err)
+		}
+		if begun = begun || len(holding(t, fsys, dir, secret)) < 4; begun {
+			for _, e := range names {
+				if p, err := after.service.Positions(e.Stream, e.Number); err != nil || !p[0].Redacted {
+					t.Fatalf("cut %d: the redaction was begun, and %s is %+v, %v", i, e, p, err)
+				}
+			}
+		}
+		if got, err := after.service.Redact(t.Context(), redact.Request{Events: names}); err != nil || len(got) != 3 {
+			t.Fatalf("cut %d: %+v, %v", i, got, err)
+		}
+		if !maps.Equal(after.content(), n.content()) {
+			t.Fatalf("cut %d: %v, want %v", i, after.content(), n.content())
+		}
+		after.close()
+	}
+	if !begun {
+		t.Error("no cut behind the beginning")
+	}
+}
+
+func TestCutLedger(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := mustOpen(t, fsys)
+	n.fill()
+	got, err := n.service.Redact(t.Context(), redact.Request{Events: events("0@private", "4@private")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := redact.CutLedger(fsys, dir, got[1].Position); err != nil {
+		t.Fatal(err)
+	}
+	l, err := redact.OpenLedger(fsys, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := l.Between(0, 1<<62); len(left) != 1 || left[0].Position != got[0].Position {
+		t.Fatalf("%+v", left)
+	}
+}

@@ -1,0 +1,335 @@
+package redact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/admin/chunklock"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+)
+
+// Options of a Service. Log, Dir, Ledger and Write are needed.
+type Options struct {
+	Log      func() *eventlog.Log // nil as long as it is not open
+	FS       vfs.FS
+	Dir      string // the data folder
+	InMemory bool
+	Ledger   *Ledger
+	Lock     *chunklock.Lock // shared with other jobs that switch chunk files
+
+	// EndBackups ends what holds files of the database for a backup.
+	EndBackups func()
+	// Erase removes entries up to a position from the Raft log of this node.
+	Erase func(ctx context.Context, position int64) error
+	// Write does a write of the node's own, wherever the leader is, and tries again until ctx ends while there is none.
+	Write    func(ctx context.Context, w *event.Write) (event.Written, error)
+	Endpoint func() string // of this node for clients, for the record
+
+	DiskReserve int64 // bytes that stay free on the volume
+	Now         func() time.Time
+	Logger      hclog.Logger
+}
+
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Lock == nil {
+		o.Lock = new(chunklock.Lock)
+	}
+	if o.EndBackups == nil {
+		o.EndBackups = func() {}
+	}
+	if o.Erase == nil {
+		o.Erase = func(context.Context, int64) error { return nil }
+	}
+	if o.Endpoint == nil {
+		o.Endpoint = func() string { return "" }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+}
+
+// Times of a redaction.
+const (
+	erasePatience  = 45 * time.Second // for the Raft log
+	closePatience  = 30 * time.Second // for readers of replaced files
+	recordPatience = 10 * time.Second // for the record in the database; behind that the answer does not wait
+	retryPace      = 10 * time.Second
+)
+
+// Service redacts events of one node, one request at a time.
+type Service struct {
+	opts   Options
+	ctx    context.Context // of everything that must go on when its caller does not wait any more
+	cancel context.CancelFunc
+	owned  sync.WaitGroup
+
+	turn     chan struct{} // holds one token: who has it works on a redaction
+	mu       sync.Mutex    // guards what follows
+	retrying bool
+	closed   bool
+}
+
+// New returns a service. Resume and Close are the caller's business.
+func New(o Options) *Service {
+	o.EnsureDefaults()
+	s := &Service{opts: o, turn: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.turn <- struct{}{}
+	return s
+}
+
+// Close ends what goes on in the background. The next process finishes it.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.owned.Wait()
+}
+
+// take waits for the turn to work on a redaction.
+func (s *Service) take(ctx context.Context) error {
+	select {
+	case <-s.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return event.ErrClosed
+	}
+}
+
+func (s *Service) give() { s.turn <- struct{}{} }
+
+// log returns the node's log.
+func (s *Service) log() (*eventlog.Log, error) {
+	if s.opts.InMemory {
+		return nil, ErrInMemory
+	}
+	if l := s.opts.Log(); l != nil {
+		return l, nil
+	}
+	return nil, event.ErrNotReady
+}
+
+// Positions says where an event lies in the files of this node. It sees what metadata and deletion hide.
+func (s *Service) Positions(stream string, number int64) ([]eventlog.EventPosition, error) {
+	l, err := s.log()
+	if err != nil {
+		return nil, err
+	}
+	return l.EventPositions(stream, number)
+}
+
+// Redact blanks the data of events, all of them or none. Once the work has begun
+// it goes on when ctx ends. What cannot be redacted is told by a Refused, ErrLocked says that another
+// job is switching chunk files, and an Unfinished what is still to be done.
+func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
+	switch {
+	case len(r.Events) == 0:
+		return nil, ErrNoEvents
+	case len(r.Events) > MaxEvents:
+		return nil, ErrTooMany
+	}
+	l, err := s.log()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.take(ctx); err != nil {
+		return nil, err
+	}
+	defer s.give()
+	if err := s.finishPending(l); err != nil {
+		return nil, err
+	}
+	hold, err := s.opts.Lock.TryLock()
+	if err != nil {
+		return nil, ErrLocked
+	}
+	defer hold.Unlock()
+	found, outcomes, err := judge(l, r.Events)
+	if err != nil {
+		return nil, err
+	}
+	if r.DryRun || len(found) == 0 {
+		return outcomes, nil
+	}
+	if err := s.checkSpace(l, found); err != nil {
+		return nil, err
+	}
+	work := newPending(&r, found, s.opts.Now())
+	s.opts.EndBackups()
+	if err := s.begin(work); err != nil {
+		if e := s.settle(); e != nil {
+			return nil, &Unfinished{errors.Join(err, e)}
+		}
+		return nil, err
+	}
+	for i := range outcomes {
+		if outcomes[i].Status == StatusWould {
+			outcomes[i].Status = StatusRedacted
+		}
+	}
+	if err := s.complete(l, work, true); err != nil {
+		s.retry()
+		return nil, &Unfinished{err}
+	}
+	return outcomes, nil
+}
+
+// located is an event to be redacted, in one of its places.
+type located struct {
+	Event
+	eventlog.EventPosition
+}
+
+// judge finds all events. Those that are not redacted yet are returned, and what is said of each in a dry run.
+func judge(l *eventlog.Log, events []Event) (found []located, outcomes []Outcome, err error) {
+	var refused Refused
+	refuse := func(e Event, why string) { refused.Events = append(refused.Events, clip(e.String())+": "+why) }
+	seen := make(map[Event]bool, len(events))
+	for _, e := range events {
+		if seen[e] {
+			continue
+		}
+		seen[e] = true
+		places, err := l.EventPositions(e.Stream, e.Number)
+		if err != nil {
+			return nil, nil, fmt.Errorf("find %s: %w", clip(e.String()), err)
+		}
+		if len(places) == 0 {
+			refuse(e, "there is no such event")
+		}
+		for _, p := range places {
+			why := interpreted(e.Stream, p.Type)
+			switch {
+			case why != "":
+				refuse(e, why)
+				continue
+			case !p.Complete:
+				refuse(e, "its chunk is still being written; a scavenge completes it")
+				continue
+			}
+			o := Outcome{Event: e.String(), Position: p.Position, Chunk: p.File, Status: StatusAlready}
+			if !p.Redacted {
+				o.Status = StatusWould
+				found = append(found, located{e, p})
+			}
+			outcomes = append(outcomes, o)
+		}
+	}
+	if len(refused.Events) > 0 {
+		return nil, nil, &refused
+	}
+	return found, outcomes, nil
+}
+
+// checkSpace refuses what would fail half way for want of space: the copy of the largest chunk must fit.
+func (s *Service) checkSpace(l *eventlog.Log, found []located) error {
+	chunks, err := l.Chunks()
+	if err != nil {
+		return err
+	}
+	need := int64(0)
+	for _, c := range chunks {
+		for _, f := range found {
+			if f.File == c.File {
+				need = max(need, c.FileBytes+c.DataBytes/5) // The position map takes a fifth at most.
+			}
+		}
+	}
+	free, err := s.opts.FS.Free(s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	if free-need < s.opts.DiskReserve {
+		return fmt.Errorf("%w: %d bytes free, the copy of a chunk takes up to %d, and %d are kept in reserve", event.ErrDiskFull, free, need, s.opts.DiskReserve)
+	}
+	return nil
+}
+
+// Resume finishes what an earlier process began: the files before it returns, so that
+// nobody reads what was to be blanked, the rest in the background. A lost ledger is made anew there too.
+func (s *Service) Resume() error {
+	if s.opts.InMemory {
+		return nil
+	}
+	l, err := s.log()
+	if err != nil {
+		return err
+	}
+	work, err := s.pending()
+	if err != nil {
+		return err
+	}
+	if work != nil {
+		s.opts.Logger.Info("a redaction that an earlier process began is being finished", "events", len(work.Events))
+		if err := s.blank(l, work); err != nil {
+			return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
+		}
+		s.retry()
+	}
+	if s.opts.Ledger.Lost() {
+		s.owned.Go(func() {
+			if err := s.rebuild(l); err != nil && s.ctx.Err() == nil && !errors.Is(err, event.ErrClosed) {
+				s.opts.Logger.Warn("the list of redactions could not be made anew; the next start tries again", "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// rebuild makes the ledger out of the flags in the chunk files.
+func (s *Service) rebuild(l *eventlog.Log) error {
+	chunks, err := l.Chunks()
+	if err != nil {
+		return err
+	}
+	now := s.opts.Now().UTC()
+	var found []entry
+	for _, c := range chunks {
+		if !c.Rewritten {
+			continue
+		}
+		err := s.scan(l, c.Start, c.End, func(r *eventlog.Stored) {
+			found = append(found, entry{Position: r.Position, Stream: eventlog.HashStream(string(r.Stream)), Number: r.Number, Time: now})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(found) > 0 {
+		s.opts.Logger.Info("the list of redactions is made anew from the log", "events", len(found))
+	}
+	return s.opts.Ledger.add(found)
+}
+
+// scan calls f for the events between two positions whose data are blanked.
+func (s *Service) scan(l *eventlog.Log, from, to int64, f func(*eventlog.Stored)) error {
+	y := l.Yielder()
+	n := 0
+	return l.Scan(s.ctx, from, to, func(r *eventlog.Stored) error {
+		if n++; n%256 == 0 {
+			y.GiveWay()
+		}
+		if r.Flags&event.FlagRedacted != 0 {
+			f(r)
+		}
+		return nil
+	})
+}
