@@ -15,11 +15,11 @@ import (
 
 const (
 	// maxItems bounds the arrays that functions of the engine go through, and what they make.
-	maxItems = 8 << 20
+	maxItems = 2 << 20
 	// maxUnits bounds the texts that they make, in UTF-16 units.
-	maxUnits = 32 << 20
+	maxUnits = 8 << 20
 	// maxBuffer bounds the bytes of an ArrayBuffer.
-	maxBuffer = 64 << 20
+	maxBuffer = 4 << 20
 	// maxNested is how many functions of the engine may call the script within each other.
 	maxNested = 250
 	// matchTimeout bounds one match of a regular expression, which no interrupt reaches.
@@ -32,7 +32,7 @@ var setMatchTimeout = sync.OnceFunc(func() { regexp2.DefaultMatchTimeout = match
 
 // arrayMethods go through an array of whatever length it says it has.
 const arrayMethods = "copyWithin every fill filter find findIndex findLast findLastIndex flatMap forEach includes indexOf lastIndexOf " +
-	"map pop push reduce reduceRight reverse shift slice some sort splice unshift toLocaleString toReversed toSorted toSpliced with"
+	"map pop push reduce reduceRight reverse shift slice some sort splice unshift toReversed toSorted toSpliced with"
 
 var fromWord = regexp.MustCompile(`from\b`)
 
@@ -53,6 +53,7 @@ func naming(source string) func(string) bool {
 func (h *Handler) boundBuiltins(source string) {
 	named := naming(source)
 	h.arrays = h.prototype("Array")
+	h.boundExpressions(source) // It takes functions that are bounded behind it.
 	arrays := h.arrays
 	check := func(o *goja.Object, name string, check func(goja.FunctionCall)) {
 		if named(name) {
@@ -61,24 +62,37 @@ func (h *Handler) boundBuiltins(source string) {
 			h.must(o.Delete(name))
 		}
 	}
+	callbacks := strings.Fields(arrayCallbacks)
 	for name := range strings.FieldsSeq(arrayMethods) {
 		if !named(name) {
 			h.must(arrays.Delete(name))
 			continue
 		}
+		calls := slices.Contains(callbacks, name)
+		if calls {
+			h.knowTexts()
+		}
 		h.changed(arrays, name, func(call goja.FunctionCall) goja.FunctionCall {
-			call.This = h.measured(call.This)
+			if call.This = h.measured(call.This); calls {
+				call.Arguments = h.interruptible(call.Arguments, 0)
+			}
 			return call
 		})
 	}
+	h.must(arrays.Delete("toLocaleString")) // That of objects does the same.
 	h.checked(arrays, "values", h.checkThis)
 	h.changed(arrays, "join", func(call goja.FunctionCall) goja.FunctionCall {
-		call.This = h.measured(call.This)
+		call.This = h.texts(call.This)
 		h.checkJoin(call)
 		return call
 	})
 	h.checked(arrays, "toString", h.checkThis)
-	check(arrays, "concat", h.checkConcat)
+	if !named("concat") {
+		h.must(arrays.Delete("concat"))
+	} else {
+		h.isArray, _ = goja.AssertFunction(h.object("Array").Get("isArray"))
+		h.changed(arrays, "concat", h.checkConcat)
+	}
 	if h.must(arrays.Delete("flat")); named("flat") {
 		h.method(arrays, "flat", h.flat)
 	}
@@ -111,16 +125,44 @@ func (h *Handler) boundBuiltins(source string) {
 		}
 		h.checkUnits(float64(n))
 	})
-	check(texts, "replace", h.checkReplace)
-	check(texts, "replaceAll", h.checkReplace)
-	check(h.object("String"), "raw", func(call goja.FunctionCall) {
-		if o, ok := call.Argument(0).(*goja.Object); ok {
-			h.length(o.Get("raw"))
+	for _, name := range []string{"replace", "replaceAll"} {
+		if !named(name) {
+			h.must(texts.Delete(name))
+			continue
 		}
-	})
-	if h.o.ExecutionTimeout <= 0 || h.o.ExecutionTimeout > matchTimeout || h.o.CompileTimeout <= 0 || h.o.CompileTimeout > matchTimeout {
-		h.timeMatches()
+		h.changed(texts, name, func(call goja.FunctionCall) goja.FunctionCall {
+			h.checkReplace(call)
+			if _, ok := call.Argument(0).(*goja.Object); !ok { // Expressions do so themselves.
+				if _, ok := goja.AssertFunction(call.Argument(1)); ok {
+					call.Arguments = withArgument(call.Arguments, 1, h.replacement(call.Argument(1)))
+				}
+			}
+			return call
+		})
 	}
+	if !named("raw") {
+		h.must(h.object("String").Delete("raw"))
+	} else {
+		h.changed(h.object("String"), "raw", func(call goja.FunctionCall) goja.FunctionCall {
+			if o, ok := call.Argument(0).(*goja.Object); ok {
+				template := h.rt.NewObject()
+				h.must(template.Set("raw", h.parts(o.Get("raw"))))
+				call.Arguments = withArgument(call.Arguments, 0, template)
+			}
+			return call
+		})
+	}
+	check(texts, "split", h.checkPieces)
+	for name := range strings.FieldsSeq("toUpperCase toLowerCase toLocaleUpperCase toLocaleLowerCase") {
+		check(texts, name, func(goja.FunctionCall) {})
+	}
+	for name := range strings.FieldsSeq("encodeURIComponent encodeURI decodeURIComponent decodeURI escape unescape parseInt parseFloat") {
+		if named(name) || reachesGlobal(source) {
+			check(h.rt.GlobalObject(), name, func(goja.FunctionCall) {})
+		}
+	}
+	check(texts, "normalize", h.checkShort)
+	check(texts, "localeCompare", h.checkShort)
 	h.boundBuffers(named, reachesGlobal(source))
 	h.boundTexts()
 	if named("asIntN") || named("asUintN") || mayGrow(source) {
@@ -128,6 +170,9 @@ func (h *Handler) boundBuiltins(source string) {
 	} else if reachesGlobal(source) {
 		h.must(h.object("BigInt").Delete("asIntN"))
 		h.must(h.object("BigInt").Delete("asUintN"))
+	}
+	if mayBeBig(source) {
+		h.boundDigits()
 	}
 }
 
@@ -247,29 +292,22 @@ func units(v goja.Value) int {
 	return 0
 }
 
-// manyItems is from how many elements on join looks at each before it begins.
-const manyItems = 16
-
+// checkJoin bounds what is between the elements; texts has looked at these.
 func (h *Handler) checkJoin(call goja.FunctionCall) {
-	n := h.length(call.This)
-	total := int64(units(call.Argument(0))+1) * n
-	if o, ok := call.This.(*goja.Object); ok && n >= manyItems {
-		for i := range n {
-			if total += int64(units(h.index(o, i))); total > maxUnits {
-				break
-			}
-		}
-	}
-	h.checkUnits(float64(total))
+	h.checkUnits(float64(int64(units(call.Argument(0))+1) * h.length(call.This)))
 }
 
-func (h *Handler) checkConcat(call goja.FunctionCall) {
+func (h *Handler) checkConcat(call goja.FunctionCall) goja.FunctionCall {
+	call.This, call.Arguments = h.spreadable(call.This), slices.Clone(call.Arguments)
 	n := h.length(call.This)
-	for _, a := range call.Arguments {
+	for i, a := range call.Arguments {
+		a = h.spreadable(a)
+		call.Arguments[i] = a
 		if n += h.length(a); n > maxItems {
 			h.throwError("RangeError", "an array of %d elements is too long: at most %d can be worked on", n, maxItems)
 		}
 	}
+	return call
 }
 
 // checkReplace bounds what a replacement can make of a text at worst: one at every
@@ -350,13 +388,21 @@ func (h *Handler) timeMatches() {
 
 // bufferClasses make arrays of bytes of the length that they are told.
 const bufferClasses = "ArrayBuffer Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array " +
-	"Float32Array Float64Array BigInt64Array BigUint64Array"
+	"Float32Array Float64Array"
+
+// bigClasses make BigInts of texts of any length, where nothing could look at these.
+const bigClasses = "BigInt64Array BigUint64Array DataView"
 
 // boundBuffers puts constructors that check the length in the place of the engine's. A
 // script that names neither them nor the global object cannot reach them: they are
 // left alone then, as two kilobytes each appear when they are touched.
 func (h *Handler) boundBuffers(named func(string) bool, reachable bool) {
 	global := h.rt.GlobalObject()
+	if reachable || named("Big") || named("DataView") {
+		for name := range strings.FieldsSeq(bigClasses) {
+			h.must(global.Delete(name))
+		}
+	}
 	for name := range strings.FieldsSeq(bufferClasses) {
 		if !named(name) {
 			if reachable {
@@ -366,7 +412,7 @@ func (h *Handler) boundBuffers(named func(string) bool, reachable bool) {
 			if name != "ArrayBuffer" {
 				h.boundBytes(class.Prototype(), named)
 			}
-			h.must(global.DefineDataProperty(name, h.boundedClass(name, class), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+			h.boundClass(name, class)
 		}
 	}
 }
@@ -380,6 +426,9 @@ func (h *Handler) boundBytes(class *goja.Object, named func(string) bool) {
 	h.lockArrays()
 	h.listed(class, "from", named)
 	prototype := class.Get("prototype").(*goja.Object)
+	h.boundCallbacks(prototype, "every filter find findIndex findLast findLastIndex forEach map reduce reduceRight some sort toSorted", 0, named)
+	h.must(prototype.Delete("toLocaleString"))
+	h.checked(prototype, "join", h.checkJoin)
 	h.changed(prototype, "set", func(call goja.FunctionCall) goja.FunctionCall {
 		if o, ok := call.Argument(0).(*goja.Object); ok && o.ClassName() != "Array" && !isBytes(o) {
 			call.Arguments = withArgument(call.Arguments, 0, h.copied(o))
@@ -388,12 +437,12 @@ func (h *Handler) boundBytes(class *goja.Object, named func(string) bool) {
 	})
 }
 
-func (h *Handler) boundedClass(name string, class *goja.Object) goja.Value {
+func (h *Handler) boundClass(name string, class *goja.Object) {
 	size := 1.0
 	if n := class.Get("BYTES_PER_ELEMENT"); n != nil {
 		size = n.ToFloat()
 	}
-	return h.replacedClass(name, class, func(args []goja.Value) []goja.Value {
+	h.replaceConstructor(name, class, func(args []goja.Value) []goja.Value {
 		if len(args) == 0 {
 			return args
 		}
@@ -412,10 +461,9 @@ func (h *Handler) boundedClass(name string, class *goja.Object) goja.Value {
 	})
 }
 
-// replacedClass is a constructor in the place of another one, which checks what it is
+// replaceConstructor puts a constructor in the place of another one, which checks what it is
 // given and may change it.
-func (h *Handler) replacedClass(name string, class *goja.Object, change func([]goja.Value) []goja.Value) goja.Value {
-	prototype := class.Get("prototype").(*goja.Object)
+func (h *Handler) replaceConstructor(name string, class *goja.Object, change func([]goja.Value) []goja.Value) {
 	construct, _ := goja.AssertConstructor(class)
 	replaced := h.rt.ToValue(func(call goja.ConstructorCall) *goja.Object {
 		h.alive()
@@ -423,14 +471,40 @@ func (h *Handler) replacedClass(name string, class *goja.Object, change func([]g
 		h.must(err)
 		return o
 	}).(*goja.Object)
-	h.must(replaced.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	h.must(replaced.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-	h.must(replaced.SetPrototype(class))
-	h.must(prototype.DefineDataProperty("constructor", replaced, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	return replaced
+	h.replaceClass(name, class, replaced)
+}
+
+// replaceClass puts one in the place of another. That one is nowhere to be found, so it
+// has the properties itself.
+func (h *Handler) replaceClass(name string, class, by *goja.Object) {
+	prototype := class.Get("prototype").(*goja.Object)
+	h.must(by.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	h.must(by.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	for _, name := range class.GetOwnPropertyNames() {
+		if name != "name" && name != "length" && name != "prototype" {
+			h.must(by.DefineDataProperty(name, class.Get(name), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		}
+	}
+	if class.GetSymbol(goja.SymSpecies) != nil {
+		h.must(by.DefineAccessorPropertySymbol(goja.SymSpecies, h.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
+			nil, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	}
+	h.must(by.SetPrototype(class.Prototype()))
+	h.must(prototype.DefineDataProperty("constructor", by, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	h.must(h.rt.GlobalObject().DefineDataProperty(name, by, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }
 
 // index is an element of an array.
 func (h *Handler) index(o *goja.Object, i int64) goja.Value {
 	return o.Get(strconv.FormatInt(i, 10))
+}
+
+// parts are those of a template, whose length is asked for once.
+func (h *Handler) parts(v goja.Value) goja.Value {
+	o, ok := v.(*goja.Object)
+	if !ok || o.ClassName() == "Array" {
+		h.length(v)
+		return v
+	}
+	return h.copied(o)
 }

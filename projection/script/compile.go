@@ -78,7 +78,7 @@ func parse(source string) (program *goja.Program, it *iterables, err error) {
 		}
 		return nil, nil, &handler.Fault{Message: err.Error()}
 	}
-	if it = rewrite(ast, mayGrow(source)); it.refused != nil {
+	if it = rewrite(ast, mayBeBig(source), mayGrow(source)); it.refused != nil {
 		at := ast.File.Position(int(it.refused.Idx0()) - ast.File.Base())
 		return nil, nil, &handler.Fault{Message: "SyntaxError: " + refusedPattern, Line: at.Line, Column: at.Column}
 	}

@@ -52,6 +52,12 @@ func FuzzScript(f *testing.F) {
 	for _, c := range hostile {
 		f.Add(c.body)
 	}
+	for _, c := range endless {
+		f.Add("const it = {[Symbol.iterator]: () => ({next: Object})}; " + c.body)
+	}
+	for _, body := range expressions {
+		f.Add(body)
+	}
 	f.Fuzz(func(t *testing.T, body string) {
 		o := script.Options{CompileTimeout: 50 * time.Millisecond, ExecutionTimeout: 50 * time.Millisecond, MayEmit: true, MaxState: 1 << 20}
 		h, err := script.Compile(`fromAll().when({$any(s, e) { `+body+"\n}})", o)

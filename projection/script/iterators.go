@@ -61,7 +61,10 @@ func (h *Handler) boundIterables(source string) {
 		if name == "Set" {
 			h.boundSets(named)
 		}
-		h.must(global.DefineDataProperty(name, h.replacedClass(name, class, h.listArgument), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		if name == "Set" || name == "Map" {
+			h.boundCallbacks(h.prototype(name), "forEach", 0, named)
+		}
+		h.replaceConstructor(name, class, h.listArgument)
 	}
 }
 
@@ -109,8 +112,9 @@ func (h *Handler) listed(o *goja.Object, name string, named func(string) bool) {
 		return
 	}
 	h.lockArrays()
+	h.knowTexts()
 	h.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
-		call.Arguments = h.listArgument(call.Arguments)
+		call.Arguments = h.interruptible(h.listArgument(call.Arguments), 1)
 		return call
 	})
 }

@@ -24,6 +24,7 @@ const (
 	powerOfName = "\x00powerOf"
 	powerName   = "\x00power"
 	shiftName   = "\x00shift"
+	digitsName  = "\x00digits"
 	textName    = "\x00text"
 )
 
@@ -34,6 +35,11 @@ func mayGrow(source string) bool {
 	if !strings.Contains(source, "**") && !strings.Contains(source, "<<") && !strings.Contains(source, ">>") {
 		return false
 	}
+	return mayBeBig(source)
+}
+
+// mayBeBig says whether a script may have BigInts.
+func mayBeBig(source string) bool {
 	return strings.Contains(source, "BigInt") || reachesGlobal(source) || bigLiteral.MatchString(source)
 }
 
@@ -45,7 +51,7 @@ func reachesGlobal(source string) bool {
 
 // rewrite has the operators that make large texts and BigInts in one step check what they
 // are given, and what goes through iterables collect them before.
-func rewrite(program *ast.Program, bigInts bool) *iterables {
+func rewrite(program *ast.Program, bigInts, grow bool) *iterables {
 	it := &iterables{}
 	seen := map[any]bool{}
 	var walk func(v reflect.Value)
@@ -65,8 +71,11 @@ func rewrite(program *ast.Program, bigInts bool) *iterables {
 			walk(v.Elem())
 			it.visit(v.Interface())
 			checkText(v.Interface())
-			if bigInts {
+			if grow {
 				checkOperand(v.Interface())
+			}
+			if bigInts {
+				checkCompared(v.Interface())
 			}
 		case reflect.Struct:
 			for i := range v.NumField() {
@@ -110,6 +119,26 @@ func checkedText(e ast.Expression) ast.Expression {
 		return e
 	}
 	return call(textName, e)
+}
+
+// checkCompared has what may be compared with a BigInt checked: a text becomes one then.
+func checkCompared(node any) {
+	n, ok := node.(*ast.BinaryExpression)
+	if !ok {
+		return
+	}
+	switch n.Operator {
+	case token.EQUAL, token.NOT_EQUAL, token.LESS, token.LESS_OR_EQUAL, token.GREATER, token.GREATER_OR_EQUAL:
+		n.Left, n.Right = checkedDigits(n.Left), checkedDigits(n.Right)
+	}
+}
+
+func checkedDigits(e ast.Expression) ast.Expression {
+	switch e.(type) {
+	case *ast.NumberLiteral, *ast.StringLiteral, *ast.BooleanLiteral, *ast.NullLiteral:
+		return e
+	}
+	return call(digitsName, e)
 }
 
 func checkOperand(node any) {
@@ -161,6 +190,40 @@ func (h *Handler) boundTexts() {
 		}
 		return v
 	})
+}
+
+// maxDigits bounds a text that may become a BigInt, which takes the square of its length.
+const maxDigits = 100_000
+
+func (h *Handler) checkDigits(v goja.Value) {
+	if n := units(v); n > maxDigits {
+		h.throwError("RangeError", "a text of %d characters is too long where there are BigInts: at most %d", n, maxDigits)
+	}
+}
+
+// boundDigits bounds the texts that BigInts are made of.
+func (h *Handler) boundDigits() {
+	h.hidden(digitsName, func(call goja.FunctionCall) goja.Value {
+		h.checkDigits(call.Argument(0))
+		return call.Argument(0)
+	})
+	class := h.object("BigInt")
+	fn, _ := goja.AssertFunction(class)
+	checked := h.function("BigInt", func(call goja.FunctionCall) goja.Value {
+		args := call.Arguments
+		if len(args) > 0 {
+			v := args[0]
+			if o, ok := v.(*goja.Object); ok {
+				v = o.ToString()
+			}
+			h.checkDigits(v)
+			args = withArgument(args, 0, v)
+		}
+		v, err := fn(goja.Undefined(), args...)
+		h.must(err)
+		return v
+	})
+	h.replaceClass("BigInt", class, checked)
 }
 
 // boundBigInts defines what checkOperands has called.

@@ -34,10 +34,11 @@ func (s *shape) isFlat() bool { return s.keys == nil && s.rest && len(s.items) =
 // iterables has each iterable that the engine would go through at once collected before:
 // see boundIterables.
 type iterables struct {
-	shapes  []*shape // by the number that the calls have
-	spreads bool     // something is spread
-	scopes  bool     // there is a with statement
-	refused ast.Node // a pattern that cannot be rewritten
+	shapes      []*shape // by the number that the calls have
+	spreads     bool     // something is spread
+	scopes      bool     // there is a with statement
+	expressions bool     // there is a regular expression
+	refused     ast.Node // a pattern that cannot be rewritten
 }
 
 // shapeOf is nil of a pattern without rest elements of arrays.
@@ -122,6 +123,8 @@ func (it *iterables) collect(s *shape, value ast.Expression) ast.Expression {
 // visit changes a node whose parts were visited.
 func (it *iterables) visit(node any) {
 	switch n := node.(type) {
+	case *ast.RegExpLiteral:
+		it.expressions = true
 	case *ast.ArrayLiteral:
 		it.spread(n.Value)
 	case *ast.CallExpression:

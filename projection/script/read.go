@@ -235,6 +235,7 @@ func (h *Handler) must(err error) {
 
 // parseJSON is JSON.parse.
 func (h *Handler) parseJSON(call goja.FunctionCall) goja.Value {
+	h.alive()
 	text := []byte(call.Argument(0).String())
 	if !jsontext.Valid(text) {
 		h.throwError("SyntaxError", "the text is not JSON, or nested deeper than %d levels", jsontext.MaxDepth)

@@ -46,18 +46,21 @@ type Handler struct {
 
 	partition  string // the one that is loaded
 	own        state
-	shared     state         // of a bi-state projection
-	pair       *goja.Object  // what handlers of a bi-state projection see: own and shared
-	objects    *goja.Object  // Object.prototype
-	arrays     *goja.Object  // Array.prototype
-	enumerable goja.Callable // Object.prototype.propertyIsEnumerable
-	has        goja.Callable // Reflect.has
-	iterables  *iterables    // how the script goes through them
-	bytes      bool          // typed arrays are bounded
-	locked     bool          // nothing changes how arrays are walked
-	put, odd   goja.Callable // set and get properties whose names no Go string can hold
-	buf        []byte        // of the JSON text that is written
-	nested     int           // how many functions of ours that bound others are under way within each other
+	shared     state          // of a bi-state projection
+	pair       *goja.Object   // what handlers of a bi-state projection see: own and shared
+	objects    *goja.Object   // Object.prototype
+	arrays     *goja.Object   // Array.prototype
+	enumerable goja.Callable  // Object.prototype.propertyIsEnumerable
+	has        goja.Callable  // Reflect.has
+	iterables  *iterables     // how the script goes through them
+	bytes      bool           // typed arrays are bounded
+	locked     bool           // nothing changes how arrays are walked
+	isArray    goja.Callable  // Array.isArray
+	textOf     goja.Callable  // Function.prototype.toString
+	joined     []*goja.Object // whose elements are being made a text
+	put, odd   goja.Callable  // set and get properties whose names no Go string can hold
+	buf        []byte         // of the JSON text that is written
+	nested     int            // how many functions of ours that bound others are under way within each other
 
 	emitted     []handler.Emission // by the call under way
 	emittedText int                // about how many bytes these are

@@ -300,6 +300,7 @@ func quoteRune(dst []byte, r rune) []byte {
 
 // stringify is JSON.stringify.
 func (h *Handler) stringify(call goja.FunctionCall) goja.Value {
+	h.alive()
 	w := writer{h: h, depth: maxDepth, what: "the value"}
 	if by, ok := call.Argument(1).(*goja.Object); ok {
 		if fn, ok := goja.AssertFunction(by); ok {
