@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,8 +203,9 @@ func TestExpiryWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newCertificateKit(t)
 		k.issue(certs.NodeOptions{DNSNames: []string{"localhost"}, Days: 40})
+		var mu sync.Mutex // of lines
 		var lines bytes.Buffer
-		n := &Node{config: k.config(), opts: Options{Stats: new(stats.Registry)}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines})}
+		n := &Node{config: k.config(), opts: Options{Stats: new(stats.Registry)}, logger: hclog.New(&hclog.LoggerOptions{Output: &lines, Mutex: &mu})}
 		if err := n.openSecurity(); err != nil {
 			t.Fatal(err)
 		}
@@ -214,9 +216,13 @@ func TestExpiryWarnings(t *testing.T) {
 			n.security.watch(ctx, time.Now)
 		}()
 		count := func(days int) (warnings, errors int) {
+			mu.Lock()
 			lines.Reset()
+			mu.Unlock()
 			time.Sleep(time.Duration(days) * 24 * time.Hour)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			return strings.Count(lines.String(), "[WARN]"), strings.Count(lines.String(), "[ERROR]")
 		}
 		for _, step := range []struct{ days, warnings, errors int }{{9, 0, 0}, {5, 5, 0}, {25, 25, 0}, {4, 1, 3}} {

@@ -23,7 +23,7 @@ import (
 	"github.com/annalsdb/annals/internal/certs"
 )
 
-const certsHelp = `Make and check the certificates of a cluster.
+const certsHelp = `Make, check and renew the certificates of a cluster.
 
 Nodes know each other by certificates of one authority. Where there is none:
 
@@ -60,7 +60,7 @@ Exit codes: 0 a node would start, 1 it would refuse to, 2 bad arguments.`
 func certsCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
-		Short: "Make and check the certificates of a cluster",
+		Short: "Make, check and renew the certificates of a cluster",
 		Long:  certsHelp,
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +70,7 @@ func certsCommand(stdout io.Writer) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(certsAuthorityCommand(stdout), certsNodeCommand(stdout), certsCheckCommand(stdout))
+	cmd.AddCommand(certsAuthorityCommand(stdout), certsNodeCommand(stdout), certsCheckCommand(stdout), certsRenewCommand(stdout))
 	return cmd
 }
 
@@ -268,6 +268,7 @@ type certsCertificate struct {
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
 	Key       string    `json:"key"`
+	Serial    string    `json:"serial"`
 	SHA256    string    `json:"sha256"`
 }
 
@@ -280,7 +281,7 @@ func describeCertificate(c *x509.Certificate) *certsCertificate {
 	digest := sha256.Sum256(c.Raw)
 	return &certsCertificate{
 		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Names: alternativeNames(c),
-		NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(), Key: describeKey(c), SHA256: hex.EncodeToString(digest[:]),
+		NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(), Key: describeKey(c), Serial: c.SerialNumber.Text(16), SHA256: hex.EncodeToString(digest[:]),
 	}
 }
 

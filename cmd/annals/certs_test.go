@@ -25,8 +25,8 @@ func runCerts(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), complaints.String()
 }
 
-// digests differ from run to run.
-var digests = regexp.MustCompile(`[0-9a-f]{64}`)
+// digests and serial numbers differ from run to run.
+var digests = regexp.MustCompile(`[0-9a-f]{64}|"serial": "[0-9a-f]+"`)
 
 // TestCertsGolden runs command lines one after the other in an empty folder and
 // compares everything they print with a file. The clock stands at the beginning of 2000.
@@ -37,7 +37,7 @@ func TestCertsGolden(t *testing.T) {
 	}
 	const node = "--certificate-file node1/node.crt --certificate-private-key-file node1/node.key"
 	scripts := map[string][]string{
-		"certs_help": {"", "ca --help", "node --help", "check --help"},
+		"certs_help": {"", "ca --help", "node --help", "check --help", "renew --help"},
 		"certs_make": {
 			"ca --out ca --name Test --key ecdsa-p256",
 			"ca --out ca",
@@ -54,6 +54,29 @@ func TestCertsGolden(t *testing.T) {
 			"ca",
 			"ca --out x --key dsa",
 			"make",
+		},
+		"certs_renew": {
+			"ca --out ca --name Test --key ecdsa-p256 --days 100",
+			"ca --out short --name Short --key ecdsa-p256 --days 20",
+			"node --ca ca --out node1 --dns node1.example.com,localhost --ip 10.0.0.1 --days 60",
+			"renew --ca ca --certificate-file node1/node.crt --out next",
+			"renew --ca ca --certificate-file node1/node.crt --out next",
+			"renew --ca ca --certificate-file node1/node.crt --out next --force --common-name *.example.com --days 5 --json",
+			"renew --ca ca " + node + " --replace",
+			"renew --ca ca " + node + " --replace",
+			"check " + node + " --trusted-root-certificates-path ca",
+			"renew --ca short --certificate-file node1/node.crt --out other --key rsa-2048",
+			"renew --ca short --certificate-file node1/node.crt --out other2 --days 60",
+			"renew --ca nowhere --certificate-file node1/node.crt --out other2",
+			"renew --ca ca --certificate-file node1/node.key --out other2",
+			"renew --ca ca --certificate-file nothing --out other2",
+			"renew --ca ca --certificate-file node1/node.crt --out other2 --key dsa",
+			"renew --ca ca",
+			"renew --ca ca --certificate-file node1/node.crt",
+			"renew --ca ca --certificate-file node1/node.crt --replace",
+			"renew --ca ca " + node + " --replace --out x",
+			"renew x",
+			"renew --certificates x",
 		},
 		"certs_check": {
 			"ca --out ca --name Test --key ecdsa-p256",

@@ -318,13 +318,22 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 // writePair writes the key before the certificate: what a crash leaves is no
 // certificate whose key is lost.
 func writePair(dir, certificateFile, keyFile string, c *x509.Certificate, key crypto.Signer, force bool) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	certificatePEM, keyPEM, err := encodePair(c, key)
 	if err != nil {
-		return fmt.Errorf("encode a private key: %w", err)
+		return err
 	}
 	return writeFiles(dir, force,
-		newFile{keyFile, keyPermission, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
-		newFile{certificateFile, certificatePermission, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})})
+		newFile{name: keyFile, permission: keyPermission, data: keyPEM},
+		newFile{name: certificateFile, permission: certificatePermission, data: certificatePEM})
+}
+
+// encodePair returns certificate and key in PEM form.
+func encodePair(c *x509.Certificate, key crypto.Signer) (certificatePEM, keyPEM []byte, err error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode a private key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
 func checkDays(days int) error {

@@ -44,6 +44,16 @@ func ecKey(t testing.TB) crypto.Signer {
 	return key
 }
 
+// p384Key is of a kind that is not made here.
+func p384Key(t testing.TB) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
 // mint makes a certificate; a nil issuer means itself.
 func mint(t testing.TB, issuer *pair, key crypto.Signer, change func(*x509.Certificate)) *pair {
 	t.Helper()

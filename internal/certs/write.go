@@ -20,6 +20,7 @@ type newFile struct {
 	name       string
 	permission fs.FileMode
 	data       []byte
+	like       fs.FileInfo // whose owner it gets; nil: whoever writes it
 }
 
 // writeFiles writes files into a folder in their order. Without force it writes
@@ -64,6 +65,9 @@ func writeFile(dir string, f newFile) error {
 		return err
 	}
 	_, err = temp.Write(f.data)
+	if err == nil && f.like != nil {
+		err = give(temp, f.like)
+	}
 	if err == nil {
 		err = temp.Chmod(f.permission)
 	}
