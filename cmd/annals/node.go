@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/annalsdb/annals/admin/scavenge/schedule"
+	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/node"
 )
@@ -96,7 +96,7 @@ func (h *host) load(args []string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := schedule.Parse(c.ScavengeSchedule); err != nil {
+	if _, err := cron.Parse(c.ScavengeSchedule); err != nil {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
 	return c, nil

@@ -1,8 +1,6 @@
 package history
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -154,17 +152,6 @@ func runOf(stream string) (event.ID, bool) {
 	}
 	id, err := event.ParseID(text)
 	return id, err == nil && id.String() == text
-}
-
-// encode writes a payload. Its types cannot fail to be encoded.
-func encode(payload any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(payload); err != nil {
-		panic(err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // timeTaken writes a duration as [d.]hh:mm:ss[.fffffff], in ticks of 100 ns.

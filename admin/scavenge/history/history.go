@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
 )
@@ -14,12 +15,8 @@ import (
 // Store is the database. Writes may be done by another node; reads are answered
 // by this one, which may lag behind.
 type Store interface {
-	// WriteOwn does a write of the node's own, wherever the leader is. While there is
-	// no leader it tries again until ctx ends.
-	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
-	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+	record.Store
 	ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error)
-	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
 }
 
 // Options say how the history is written. All but Store and Endpoint may be left out.
@@ -77,6 +74,7 @@ const (
 type Writer struct {
 	opts    Options
 	metrics metrics
+	records *record.Writer
 	ctx     context.Context // of everything that is asked of the store
 	cancel  context.CancelFunc
 	wake    chan struct{} // has room for one: something was put into an empty queue
@@ -97,6 +95,9 @@ func New(o Options) *Writer {
 		opts: o, metrics: newMetrics(o.Stats), wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		live: make(map[event.ID]struct{}),
 	}
+	w.records = record.New(record.Options{
+		Store: o.Store, Logger: o.Logger, What: "the history of scavenges", MaxAge: o.MaxAge, Timeout: o.WriteTimeout, Closing: w.closing,
+	})
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	go w.work()
 	return w
@@ -149,7 +150,7 @@ func (w *Writer) admit(id event.ID) bool {
 // left out rather than one that waits already: what is written has no gaps then
 // but for the one.
 func (w *Writer) enqueue(r *Run, typ string, payload any) {
-	it := &item{run: r, event: proposed(typ, encode(payload))}
+	it := &item{run: r, event: record.Proposed(typ, record.Encode(payload))}
 	w.mu.Lock()
 	if r.completed {
 		w.mu.Unlock()
@@ -238,7 +239,7 @@ func (w *Writer) work() {
 		it.settled()
 		switch {
 		case err == nil:
-		case w.isClosing() && (refused(err) || w.ctx.Err() != nil):
+		case w.isClosing() && (record.Refused(err) || w.ctx.Err() != nil):
 			left++
 			w.metrics.dropped.Inc()
 		default:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -53,7 +54,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 	ended := map[event.ID]struct{}{}
 	for from := event.Head; ; {
 		var page event.StreamPage
-		err := w.persist(ctx, func(ctx context.Context) (err error) {
+		err := w.records.Persist(ctx, func(ctx context.Context) (err error) {
 			page, err = w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: IndexStream, From: from, Count: pageSize, Backward: true, ResolveLinks: true})
 			if absent(err) {
 				page, err = event.StreamPage{End: true}, nil
@@ -88,11 +89,11 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 // only the link is missing, because the node ended between the two, it writes that.
 func (w *Writer) complete(ctx context.Context, id event.ID) error {
 	stream := StreamOf(id)
-	if err := w.describe(ctx, stream); err != nil {
+	if err := w.records.Describe(ctx, stream); err != nil {
 		return err
 	}
 	var number int64
-	err := w.persist(ctx, func(ctx context.Context) error {
+	err := w.records.Persist(ctx, func(ctx context.Context) error {
 		s, err := w.sumUp(ctx, stream)
 		if err != nil {
 			return err
@@ -105,7 +106,7 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 		// The version keeps it from being written twice, if the same node looked before
 		// and this one does not see yet what came of it.
 		written, err := w.opts.Store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: s.last, Events: []event.Proposed{proposed(TypeCompleted, encode(data))},
+			Kind: event.Append, Stream: stream, ExpectedVersion: s.last, Events: []event.Proposed{record.Proposed(TypeCompleted, record.Encode(data))},
 		})
 		if err != nil {
 			return err
@@ -118,7 +119,7 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", stream, err)
 	}
-	if err := w.describe(ctx, IndexStream); err != nil {
+	if err := w.records.Describe(ctx, IndexStream); err != nil {
 		return err
 	}
 	_, err = w.link(ctx, stream, number)

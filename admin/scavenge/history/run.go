@@ -3,8 +3,6 @@ package history
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	"github.com/annalsdb/annals/event"
 )
 
@@ -108,8 +106,4 @@ type item struct {
 // linked to, and room is kept for them.
 func (it *item) boundary() bool {
 	return it.event.Type == TypeStarted || it.event.Type == TypeCompleted
-}
-
-func proposed(typ string, data []byte) event.Proposed {
-	return event.Proposed{ID: event.ID(uuid.New()), Type: typ, Flags: event.FlagJSON, Data: data}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 )
@@ -46,7 +47,7 @@ type view struct {
 	self     event.ID
 	endpoint string
 	session  event.ID // of this process
-	schedule Schedule
+	schedule cron.Schedule
 	grace    time.Duration
 	catchUp  time.Duration
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -69,8 +70,8 @@ func TestDecide(t *testing.T) {
 		want    string
 	}{
 		{"nothing is known", nil, nil, TypeJoined},
-		{"no schedule", nil, func(v *view) { v.schedule = Schedule{} }, none},
-		{"no schedule any more", []proposal{joins(one)}, func(v *view) { v.schedule = Schedule{} }, TypeLeft},
+		{"no schedule", nil, func(v *view) { v.schedule = cron.Schedule{} }, none},
+		{"no schedule any more", []proposal{joins(one)}, func(v *view) { v.schedule = cron.Schedule{} }, TypeLeft},
 		{"another endpoint", []proposal{joins(one)}, func(v *view) { v.endpoint = "there" }, TypeJoined},
 		{"joined long ago", []proposal{joins(one)}, func(v *view) { v.now = noon.Add(-time.Minute) }, none},
 		{"due", []proposal{joins(one)}, nil, TypeStarted},
@@ -115,14 +116,14 @@ func TestDecide(t *testing.T) {
 		{"done, others are restarting", with(takes(one), ends(one, "Success")),
 			func(v *view) { v.away[two], v.away[three] = grace, grace-1 }, none},
 		{"all are done", with(takes(one), ends(one, "Success"), takes(two), ends(two, TurnWithdrawn), takes(three), ends(three, "Success")), nil, TypeRoundEnded},
-		{"no schedule, others go on", []proposal{joins(two), begins()}, func(v *view) { v.schedule = Schedule{} }, none},
+		{"no schedule, others go on", []proposal{joins(two), begins()}, func(v *view) { v.schedule = cron.Schedule{} }, none},
 		{"no schedule, nobody goes on", []proposal{joins(two), begins()},
-			func(v *view) { v.schedule, v.away[two] = Schedule{}, grace }, TypeRoundEnded},
+			func(v *view) { v.schedule, v.away[two] = cron.Schedule{}, grace }, TypeRoundEnded},
 		{"a round of long ago", with(takes(one), ends(one, "Success")), func(v *view) { v.now, v.quiet = noon.Add(25*time.Hour), patienceStale*grace }, TypeRoundEnded},
 		{"a round of long ago, seen just now", with(takes(one), ends(one, "Success")), func(v *view) { v.now = noon.Add(25 * time.Hour) }, none},
 		{"a turn of long ago", with(takes(one)), func(v *view) { v.now = noon.Add(99 * time.Hour) }, "start"},
 	}
-	hourly, err := Parse("@hourly")
+	hourly, err := cron.Parse("@hourly")
 	if err != nil {
 		t.Fatal(err)
 	}

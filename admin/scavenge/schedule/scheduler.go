@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -30,7 +31,7 @@ const (
 // Scheduler takes this node's part in the scavenges of the cluster.
 type Scheduler struct {
 	opts     Options
-	schedule Schedule
+	schedule cron.Schedule
 	self     event.ID
 	session  event.ID // of this Scheduler: tells its turns from those of the process before
 	logger   hclog.Logger
@@ -69,7 +70,7 @@ func New(o Options) (*Scheduler, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("schedule of scavenges: %w", err)
 	}
-	schedule, err := Parse(o.Expression)
+	schedule, err := cron.Parse(o.Expression)
 	if err != nil {
 		return nil, fmt.Errorf("schedule of scavenges: %w", err)
 	}

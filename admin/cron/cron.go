@@ -1,4 +1,5 @@
-package schedule
+// Package cron tells when what an operator wants at certain times is due.
+package cron
 
 import (
 	"fmt"
@@ -13,7 +14,7 @@ import (
 // is a given day of the week comes every 28 years, or 40 around 2100.
 const searchYears = 40
 
-// Schedule tells when scavenges are due. The zero value is never due.
+// Schedule tells when something is due. The zero value is never due.
 type Schedule struct {
 	expression string
 	zone       *time.Location

@@ -1,36 +1,65 @@
-package history
+// Package record writes what a node did into streams of the database that
+// operators read. A write is tried again for as long as that can help; nobody
+// but administrators can change what was written.
+package record
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
 )
+
+// Store is the database. Writes may be done by another node; reads are answered
+// by this one, which may lag behind.
+type Store interface {
+	// WriteOwn does a write of the node's own, wherever the leader is. While there is
+	// no leader it tries again until ctx ends.
+	WriteOwn(ctx context.Context, w *event.Write) (event.Written, error)
+	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)
+	ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error)
+}
+
+// Options say how records are written. What may be left out.
+type Options struct {
+	Store   Store
+	Logger  hclog.Logger
+	What    string        // is written, as log lines name it: "the history of scavenges"
+	MaxAge  time.Duration // for which it is kept
+	Timeout time.Duration // of one try
+	// Closing is closed when the owner ends: then nothing is tried again.
+	Closing <-chan struct{}
+}
+
+// Writer writes records. It has no goroutine and no queue: its owner has.
+type Writer struct {
+	opts Options
+}
+
+// New returns a Writer.
+func New(o Options) *Writer { return &Writer{opts: o} }
 
 // pauses are those between the tries of a write. Even if every try fails at once
 // they last longer than an election of 30 seconds.
 var pauses = [...]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 
-// linkIDs is the name space of the ids of links: a link has the same id whoever
-// writes it, so that it is written once.
-var linkIDs = uuid.MustParse("5d1c3f0a-6f2b-4f43-9a4e-3f6c0b1d7e92")
-
-// refused reports whether an error means that the cluster takes no writes at the
+// Refused reports whether an error means that the cluster takes no writes at the
 // moment, and that nothing was written. Waiting for that is no failure.
-func refused(err error) bool {
+func Refused(err error) bool {
 	return errors.Is(err, event.ErrNotReady) || errors.Is(err, event.ErrBusy) || errors.Is(err, event.ErrDiskFull)
 }
 
 // final reports whether trying again is of no use.
 func final(err error) bool {
-	if refused(err) {
+	if Refused(err) {
 		return false // Whatever else is the matter with the node.
 	}
 	for _, e := range []error{event.ErrStreamDeleted, event.ErrStreamNotFound, event.ErrTooLarge, event.ErrNotAuthorized} {
@@ -41,28 +70,28 @@ func final(err error) bool {
 	return event.IsCorruption(err)
 }
 
-// persist does something until it succeeds. What fails is tried again five
+// Persist does something until it succeeds. What fails is tried again five
 // times, with growing pauses; as long as the cluster takes no writes it waits. A
 // Writer that is being closed does not try again.
-func (w *Writer) persist(ctx context.Context, do func(ctx context.Context) error) error {
+func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error) error {
 	failures, refusals := 0, 0
 	for {
-		attempt, cancel := context.WithTimeout(ctx, w.opts.WriteTimeout)
+		attempt, cancel := context.WithTimeout(ctx, w.opts.Timeout)
 		err := do(attempt)
 		cancel()
 		if err == nil {
 			if refusals > 0 {
-				w.opts.Logger.Info("the history of scavenges is written again")
+				w.opts.Logger.Info(w.opts.What + " is written again")
 			}
 			return nil
 		}
-		if ctx.Err() != nil || final(err) || w.isClosing() {
+		if ctx.Err() != nil || final(err) || w.closing() {
 			return err
 		}
 		var pause time.Duration
-		if refused(err) {
+		if Refused(err) {
 			if refusals == 0 {
-				w.opts.Logger.Warn("the history of scavenges waits for the cluster to take writes", "error", err)
+				w.opts.Logger.Warn(w.opts.What+" waits for the cluster to take writes", "error", err)
 			}
 			pause = pauses[min(refusals, len(pauses)-1)]
 			refusals++
@@ -76,7 +105,7 @@ func (w *Writer) persist(ctx context.Context, do func(ctx context.Context) error
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-w.closing: // One more try, which is the last.
+		case <-w.opts.Closing: // One more try, which is the last.
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -86,36 +115,10 @@ func (w *Writer) persist(ctx context.Context, do func(ctx context.Context) error
 	}
 }
 
-// write writes an event of a run, and the link to it.
-func (w *Writer) write(ctx context.Context, it *item) error {
-	r := it.run
-	if !r.described {
-		if err := w.describe(ctx, r.stream); err != nil {
-			return err
-		}
-		r.described = true
-	}
-	written, err := w.append(ctx, r.stream, it.event)
-	if err != nil || !it.boundary() {
-		return err
-	}
-	if !r.indexDescribed {
-		if err := w.describe(ctx, IndexStream); err != nil {
-			return err
-		}
-		r.indexDescribed = true
-	}
-	link, err := w.link(ctx, r.stream, written.First)
-	if err == nil && it.event.Type == TypeStarted {
-		r.link = link
-	}
-	return err
-}
-
-// append appends an event to a stream, whatever its version: the event's id keeps
+// Append appends an event to a stream, whatever its version: the event's id keeps
 // it from being written twice.
-func (w *Writer) append(ctx context.Context, stream string, e event.Proposed) (written event.Written, err error) {
-	err = w.persist(ctx, func(ctx context.Context) (err error) {
+func (w *Writer) Append(ctx context.Context, stream string, e event.Proposed) (written event.Written, err error) {
+	err = w.Persist(ctx, func(ctx context.Context) (err error) {
 		written, err = w.opts.Store.WriteOwn(ctx, &event.Write{
 			Kind: event.Append, Stream: stream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{e},
 		})
@@ -124,20 +127,13 @@ func (w *Writer) append(ctx context.Context, stream string, e event.Proposed) (w
 	if err != nil {
 		return written, fmt.Errorf("append to %s: %w", stream, err)
 	}
-	w.metrics.written.Inc()
 	return written, nil
 }
 
-// link puts a link to an event of a run into IndexStream, and returns its number there.
-func (w *Writer) link(ctx context.Context, stream string, number int64) (int64, error) {
-	data := append(strconv.AppendInt(nil, number, 10), "@"+stream...)
-	written, err := w.append(ctx, IndexStream, event.Proposed{ID: event.ID(uuid.NewSHA1(linkIDs, data)), Type: event.TypeLink, Data: data})
-	return written.First, err
-}
-
-// describe makes the metadata of a stream what they are to be.
-func (w *Writer) describe(ctx context.Context, stream string) error {
-	err := w.persist(ctx, func(ctx context.Context) error { return w.describeOnce(ctx, stream) })
+// Describe makes the metadata of a stream what they are to be: they limit the age of
+// its events, let operators read them and leave everything else to administrators.
+func (w *Writer) Describe(ctx context.Context, stream string) error {
+	err := w.Persist(ctx, func(ctx context.Context) error { return w.describeOnce(ctx, stream) })
 	if err != nil {
 		return fmt.Errorf("metadata of %s: %w", stream, err)
 	}
@@ -168,7 +164,7 @@ func (w *Writer) describeOnce(ctx context.Context, stream string) error {
 		}
 	}
 	_, err = w.opts.Store.WriteOwn(ctx, &event.Write{
-		Kind: event.Append, Stream: event.MetaStreamOf(stream), ExpectedVersion: info.MetaLast, Events: []event.Proposed{proposed(event.TypeMetadata, document)},
+		Kind: event.Append, Stream: event.MetaStreamOf(stream), ExpectedVersion: info.MetaLast, Events: []event.Proposed{Proposed(event.TypeMetadata, document)},
 	})
 	var conflict *event.WrongExpectedVersion
 	if errors.As(err, &conflict) {
@@ -179,8 +175,6 @@ func (w *Writer) describeOnce(ctx context.Context, stream string) error {
 	return err
 }
 
-// metadata are those of all streams of the history: operators read them, nobody
-// but administrators does anything else with them.
 func (w *Writer) metadata() []byte {
 	type acl struct {
 		Read      string   `json:"$r"`
@@ -190,7 +184,7 @@ func (w *Writer) metadata() []byte {
 		MetaWrite []string `json:"$mw"`
 	}
 	none := []string{}
-	return encode(struct {
+	return Encode(struct {
 		MaxAge int64 `json:"$maxAge"`
 		ACL    acl   `json:"$acl"`
 	}{max(1, int64(w.opts.MaxAge/time.Second)), acl{Read: "$ops", Write: none, Delete: none, MetaRead: none, MetaWrite: none}})
@@ -205,4 +199,29 @@ func sameMetadata(have, want []byte) bool {
 	delete(a, event.KeyTruncateBefore)
 	delete(b, event.KeyTruncateBefore)
 	return reflect.DeepEqual(a, b)
+}
+
+// Proposed is a new event of JSON.
+func Proposed(typ string, data []byte) event.Proposed {
+	return event.Proposed{ID: event.ID(uuid.New()), Type: typ, Flags: event.FlagJSON, Data: data}
+}
+
+// Encode writes a payload. Its types cannot fail to be encoded.
+func Encode(payload any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(payload); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+func (w *Writer) closing() bool {
+	select {
+	case <-w.opts.Closing:
+		return true
+	default:
+		return false
+	}
 }
