@@ -1,6 +1,10 @@
 package projection
 
-import "github.com/annalsdb/annals/projection/handler"
+import (
+	"sync"
+
+	"github.com/annalsdb/annals/projection/handler"
+)
 
 // lazy is the handler of a script that is compiled when the first event comes.
 // Most projections have none to handle for a while, and a compiled script takes
@@ -9,6 +13,10 @@ type lazy struct {
 	definition *handler.Definition
 	compile    func() (handler.Handler, error)
 	handler    handler.Handler // nil: it is not compiled
+
+	mu          sync.Mutex // guards what follows, which Interrupt looks at
+	compiled    handler.Handler
+	interrupted bool
 }
 
 // newLazy closes a handler and returns one that is compiled when it is needed.
@@ -25,9 +33,29 @@ func definitionOf(h handler.Handler) *handler.Definition {
 
 func (l *lazy) get() (_ handler.Handler, err error) {
 	if l.handler == nil {
-		l.handler, err = l.compile()
+		if l.handler, err = l.compile(); err == nil {
+			l.mu.Lock()
+			l.compiled = l.handler
+			l.cut()
+			l.mu.Unlock()
+		}
 	}
 	return l.handler, err
+}
+
+// Interrupt has calls end soon, but for the compilation.
+func (l *lazy) Interrupt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.interrupted = true
+	l.cut()
+}
+
+// cut interrupts what was compiled. The caller holds mu.
+func (l *lazy) cut() {
+	if i, ok := l.compiled.(handler.Interrupter); ok && l.interrupted {
+		i.Interrupt()
+	}
 }
 
 // Definition is what the script reads.
@@ -89,6 +117,9 @@ func (l *lazy) Result() ([]byte, error) {
 
 // Close lets the script go, if it was compiled.
 func (l *lazy) Close() {
+	l.mu.Lock()
+	l.compiled = nil
+	l.mu.Unlock()
 	if l.handler != nil {
 		l.handler.Close()
 		l.handler = nil

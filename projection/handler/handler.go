@@ -4,6 +4,7 @@
 package handler
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
@@ -105,6 +106,15 @@ type Handler interface {
 	// Result transforms the state that is loaded; nil: there is no result.
 	Result() ([]byte, error)
 	Close()
+}
+
+// ErrInterrupted is what calls return in place of a Fault that Interrupt cut short.
+var ErrInterrupted = errors.New("the handler was interrupted")
+
+// Interrupter is a Handler whose calls may take long. Interrupt has the one under way and
+// all that follow end soon. It may be called from any goroutine.
+type Interrupter interface {
+	Interrupt()
 }
 
 // Marker is a Handler that marks how far it came. At start and with each checkpoint, before

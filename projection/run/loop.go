@@ -133,6 +133,9 @@ func (r *Run) loop() error {
 // cause returns what ended the attempt, if it has been ended from outside, in
 // place of the error that came of that.
 func (r *Run) cause(err error) error {
+	if errors.Is(err, handler.ErrInterrupted) {
+		<-r.reading.Done()
+	}
 	var fault *handler.Fault
 	if r.reading.Err() != nil && !errors.As(err, &fault) {
 		return context.Cause(r.reading)

@@ -123,7 +123,8 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	return r
 }
 
-// Stop begins to end the run: what it emitted is written, then a checkpoint.
+// Stop begins to end the run: what it emitted is written, then a checkpoint. An event
+// that takes long to be handled is given up, and is behind the checkpoint.
 func (r *Run) Stop() { r.halt(errStopped) }
 
 // Abort begins to end the run: writes under way are waited for, nothing more is written.
@@ -164,6 +165,7 @@ func (r *Run) run() {
 func (r *Run) try() error {
 	r.reading, r.fail = context.WithCancelCause(r.wanted)
 	defer func() { r.fail(nil) }()
+	over := r.interruptible()
 	err := r.begin()
 	if err == nil {
 		r.once.Do(func() { close(r.started) })
@@ -172,6 +174,7 @@ func (r *Run) try() error {
 			err = r.complete()
 		}
 	}
+	over()
 	err = r.finish(err)
 	r.fail(err) // Whoever watches or saves for this attempt ends.
 	if r.out != nil {
@@ -179,6 +182,37 @@ func (r *Run) try() error {
 	}
 	r.work.Wait()
 	return err
+}
+
+// patience is how long an event that is being handled may take when the run is stopped.
+const patience = 250 * time.Millisecond
+
+// interruptible has the handler interrupted when the run is to end: at once if nothing
+// more may be written. The function that it returns ends that.
+func (r *Run) interruptible() (over func()) {
+	h, ok := r.handler.(handler.Interrupter)
+	if !ok {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(r.wanted, func() {
+		defer close(ended)
+		t := time.NewTimer(patience)
+		defer t.Stop()
+		select {
+		case <-done:
+			return
+		case <-r.all.Done():
+		case <-t.C:
+		}
+		h.Interrupt()
+	})
+	return func() {
+		close(done)
+		if !stop() {
+			<-ended
+		}
+	}
 }
 
 // again makes ready for another attempt. The same checkpoint is begun from at

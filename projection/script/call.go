@@ -15,7 +15,7 @@ import (
 const maxCalls = 2000
 
 // run lets f run the script within its bounds. What f returns or panics with becomes
-// a *handler.Fault of the function called name.
+// a *handler.Fault of the function called name, or handler.ErrInterrupted.
 func (h *Handler) run(name string, f func() error) error {
 	h.dog.start()
 	err := catch(f)
@@ -23,6 +23,9 @@ func (h *Handler) run(name string, f func() error) error {
 	cause := h.dog.stop()
 	if err == nil && cause == "" {
 		return nil
+	}
+	if cause == ended {
+		return handler.ErrInterrupted
 	}
 	fault := h.describe(err)
 	fault.Handler = name

@@ -72,10 +72,16 @@ type transform struct {
 	filter bool
 }
 
-var _ handler.Handler = (*Handler)(nil)
+var (
+	_ handler.Handler     = (*Handler)(nil)
+	_ handler.Interrupter = (*Handler)(nil)
+)
 
 // Definition is what the script reads and how it groups it.
 func (h *Handler) Definition() *handler.Definition { return &h.d }
+
+// Interrupt has calls end soon. It must have returned before Close is called.
+func (h *Handler) Interrupt() { h.dog.end() }
 
 // Close lets the engine go.
 func (h *Handler) Close() {

@@ -37,7 +37,11 @@ type watchdog struct {
 	base   uint64    // bytes of the heap when the call was first seen
 	next   uint64    // bytes of the heap beyond which it is looked at closely
 	cause  string    // why the call was interrupted
+	ended  bool      // all calls are interrupted
 }
+
+// ended is the cause of calls that end does not let be.
+const ended = "ended"
 
 func newWatchdog(rt *goja.Runtime) *watchdog { return &watchdog{rt: rt} }
 
@@ -52,6 +56,9 @@ func (w *watchdog) bound(limit time.Duration, verb string) {
 func (w *watchdog) start() {
 	w.mu.Lock()
 	w.began, w.seen, w.idle = time.Now(), false, false
+	if w.ended && w.rt != nil {
+		w.interrupt(ended)
+	}
 	if !w.armed && !w.closed {
 		w.armed = true
 		if w.timer == nil {
@@ -82,6 +89,15 @@ func (w *watchdog) fired() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause != ""
+}
+
+// end interrupts the call under way, and all that follow.
+func (w *watchdog) end() {
+	w.mu.Lock()
+	if w.ended = true; !w.began.IsZero() && w.cause == "" && w.rt != nil {
+		w.interrupt(ended)
+	}
+	w.mu.Unlock()
 }
 
 func (w *watchdog) close() {

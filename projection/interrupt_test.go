@@ -1,0 +1,48 @@
+package projection_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection"
+	"github.com/annalsdb/annals/projection/handler"
+)
+
+// TestEndOfAnEndlessScript: commands and the end of leadership do not wait for a script
+// that may take an hour.
+func TestEndOfAnEndlessScript(t *testing.T) {
+	for name, end := range map[string]func(*projection.Service) error{
+		"abort":      func(s *projection.Service) error { return s.Command(t.Context(), "p", projection.Abort, admin) },
+		"disable":    func(s *projection.Service) error { return s.Command(t.Context(), "p", projection.Disable, admin) },
+		"leadership": func(*projection.Service) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := idleStore{newStore()}
+			begun := make(chan string, 1)
+			s := projection.New(projection.Options{Store: store, ExecutionTimeout: time.Hour,
+				May: func(context.Context, projection.Identity, string, bool) error { return nil },
+				Compile: func(s projection.Source) (handler.Handler, error) {
+					s.Log = func(text string) { begun <- text }
+					return projection.Compile(s)
+				}})
+			s.Start(t.Context())
+			defer s.Stop()
+			<-s.Loaded()
+			store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{ID: event.ID{1}, Type: "T", Data: []byte("{}"), Flags: event.FlagJSON}}})
+			_, err := s.Create(t.Context(), projection.Creation{Name: "p", Mode: projection.Continuous, Enabled: true, By: admin,
+				Query: `fromStream('s').when({$any() { log('begun'); for (;;) {} }})`})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-begun
+			if err := end(s); err != nil {
+				t.Fatal(err)
+			}
+			if f, err := s.Statistics("p"); err != nil || f.StateReason != "" {
+				t.Errorf("%+v, %v", f, err)
+			}
+		})
+	}
+}
