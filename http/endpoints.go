@@ -79,6 +79,10 @@ func (s *Server) Endpoints() []Endpoint {
 			add(p.path, p.res)
 		}
 	}
+	if s.servesBackups() {
+		add(backupSessionsPath+"/{id}", &backupSessionResource)
+		add(backupSessionsPath+"/{id}/files/{name}", &backupFileResource)
+	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(methodOrder(a.Method), methodOrder(b.Method)))
 	})

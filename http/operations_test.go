@@ -38,6 +38,7 @@ func TestOperatorRights(t *testing.T) {
 			"/admin/shutdown": {"POST", ops, false}, "/admin/reloadconfig": {"POST", ops, false}, "/admin/mergeindexes": {"POST", ops, false},
 			"/admin/scavenge": {"POST", ops, false}, "/admin/scavenge?threads=0": {"POST", ops, false}, "/admin/scavenge?dryRun=true": {"POST", ops, false},
 			"/admin/scavenge/current": {"GET", ops, false}, "/admin/scavenge/last": {"GET", ops, false}, "/admin/scavenge/x": {"DELETE", ops, false},
+			"/admin/backup/sessions": {"POST", ops, false}, "/admin/backup/sessions/x": {"DELETE", ops, false}, "/admin/backup/sessions/x/files/index%2Findexmap": {"GET", ops, false},
 		} {
 			for i, h := range callers {
 				a := n.do(c.method, path, "", h.Clone())
@@ -68,6 +69,7 @@ func TestOperatorMethods(t *testing.T) {
 		"/admin/login": "GET, OPTIONS", "/admin/shutdown": "POST, OPTIONS", "/admin/reloadconfig": "POST, OPTIONS", "/admin/mergeindexes": "POST, OPTIONS",
 		"/admin/scavenge": "POST, OPTIONS", "/admin/scavenge/current": "GET, DELETE, OPTIONS", "/admin/scavenge/last": "GET, OPTIONS",
 		"/admin/scavenge/0f9fad5b-d9cb-469f-a165-70867728950e": "DELETE, OPTIONS", "/admin/scavenge/x": "DELETE, OPTIONS", "/admin/scavenge/Current": "DELETE, OPTIONS",
+		"/admin/backup/sessions": "POST, GET, OPTIONS", "/admin/backup/sessions/x": "DELETE, OPTIONS", "/admin/backup/sessions/x/files/index/y": "GET, OPTIONS",
 		"/health/ready": "GET, HEAD, OPTIONS", "/health/startup": "GET, HEAD, OPTIONS",
 	} {
 		a := n.do("OPTIONS", path, "", nil).is(t, 200)

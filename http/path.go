@@ -41,6 +41,7 @@ type route struct {
 	count  string // {c}; empty: the default
 
 	argument string // the placeholder of a path outside /streams/, a login for one
+	file     string // of the backup session that argument names
 }
 
 const (

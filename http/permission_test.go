@@ -181,6 +181,8 @@ var expectations = map[string]string{
 	"GET /admin/cluster/members": "ops", "POST /admin/cluster/members": "ops", "DELETE /admin/cluster/members/{node}": "ops",
 	"POST /admin/scavenge": "ops", "GET /admin/scavenge/current": "ops", "DELETE /admin/scavenge/current": "ops",
 	"GET /admin/scavenge/last": "ops", "DELETE /admin/scavenge/{id}": "ops",
+	"GET /admin/backup/sessions": "ops", "POST /admin/backup/sessions": "ops", "DELETE /admin/backup/sessions/{id}": "ops",
+	"GET /admin/backup/sessions/{id}/files/{name}": "ops",
 	"GET /admin/login": "auth",
 
 	"GET /users": "admin", "POST /users": "admin", "GET /users/": "admin", "POST /users/": "admin",

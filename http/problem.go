@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
@@ -65,6 +66,11 @@ var (
 	problemChunksLocked   = &problem{http.StatusBadRequest, "Failed to acquire the chunk switch lock", false}
 	problemInMemory       = &problem{http.StatusBadRequest, "Scavenge is not supported on in-memory databases", false}
 	problemNoScavenge     = &problem{http.StatusNotFound, "Scavenge Id does not exist", false}
+	problemNoBackup       = &problem{http.StatusNotFound, "Backup session does not exist", false}
+	problemNoBackupFile   = &problem{http.StatusNotFound, "Backup session has no such file", false}
+	problemManyBackups    = &problem{http.StatusServiceUnavailable, "Too many backup sessions", false}
+	problemMemoryBackup   = &problem{http.StatusBadRequest, "Backup is not supported on in-memory databases", false}
+	problemBackupLater    = &problem{http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done", false}
 	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
 	problemCorrupt        = &problem{http.StatusInternalServerError, "Stored data is damaged", false}
 	problemInternal       = &problem{http.StatusInternalServerError, "Internal Server Error", false}
@@ -100,6 +106,11 @@ var table = []struct {
 	{scavenge.ErrRunning, problemScavengeRuns, problemScavengeRuns, problemScavengeRuns},
 	{scavenge.ErrInMemory, problemInMemory, problemInMemory, problemInMemory},
 	{scavenge.ErrNoSuchRun, problemNoScavenge, problemNoScavenge, problemNoScavenge},
+	{backup.ErrSessionGone, problemNoBackup, problemNoBackup, problemNoBackup},
+	{backup.ErrNoSuchFile, problemNoBackupFile, problemNoBackupFile, problemNoBackupFile},
+	{backup.ErrTooManySessions, problemManyBackups, problemManyBackups, problemManyBackups},
+	{backup.ErrInMemory, problemMemoryBackup, problemMemoryBackup, problemMemoryBackup},
+	{backup.ErrSuspended, problemBackupLater, problemBackupLater, problemBackupLater},
 	{event.ErrChunksLocked, problemChunksLocked, problemChunksLocked, problemChunksLocked},
 	{event.ErrBadPosition, problemPosition, problemPosition, problemPosition},
 	{event.ErrTooLarge, problemTooLarge, problemTooLarge, problemTooLarge},
@@ -157,6 +168,10 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	if errors.As(err, &input) {
 		return &problem{status: http.StatusBadRequest, text: input.Text}, true
 	}
+	var ended *backup.Ended
+	if errors.As(err, &ended) {
+		return &problem{status: http.StatusGone, text: ended.Reason}, true
+	}
 	for i := range table {
 		row := &table[i]
 		if !errors.Is(err, row.err) {
@@ -199,7 +214,7 @@ func (x *exchange) fail(err error) {
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
 	case (p == problemLeaderAt || p == problemReadOnly) && errors.As(err, &leader):
 		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
-	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBusy && (isUser || x.op == nil):
+	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, p == problemBusy && (isUser || x.op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
 	case p == problemNotFound && x.op != nil && x.op.single:

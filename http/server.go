@@ -50,6 +50,8 @@ type Options struct {
 	Operations Operations
 	// Scavenges serves /admin/scavenge, which is not there without it.
 	Scavenges Scavenges
+	// Backups serves /admin/backup/sessions, which is not there without it.
+	Backups BackupSessions
 	// Statistics serves /stats, /metrics and /histogram.
 	Statistics Statistics
 	// Settings are the options of the node, for /info/options.
@@ -225,6 +227,10 @@ func (s *Server) newRouter() *httprouter.Router {
 		if s.servesScavenges() {
 			r.Handle(method, scavengePrefix+":id", s.serveScavengeRun)
 		}
+		if s.servesBackups() {
+			r.Handle(method, backupSessionsPath+"/:id", s.serveBackupSession)
+			r.Handle(method, backupSessionsPath+"/:id/files/*name", s.serveBackupFile)
+		}
 	}
 	// Whatever else comes here: a method that no route has, or no route at all.
 	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -306,6 +312,9 @@ func (s *Server) fixedResources() map[string]*resource {
 	}
 	if s.servesScavenges() {
 		m[scavengePath] = &scavengeResource
+	}
+	if s.servesBackups() {
+		m[backupSessionsPath] = &backupSessionsResource
 	}
 	if s.opts.Membership == nil {
 		return m

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
@@ -172,6 +173,19 @@ type Scavenges interface {
 	// fails with event.ErrNotReady, event.ErrBusy when others are under way,
 	// event.ErrClosed, and the context's error.
 	Estimate(ctx context.Context, o scavenge.EstimateOptions) (*scavenge.Estimate, error)
+}
+
+// BackupSessions hold the files of this node's database still for whoever copies
+// them. Errors are those of package backup and event.ErrNotReady.
+type BackupSessions interface {
+	// Begin opens a session.
+	Begin(ctx context.Context) (backup.Session, error)
+	// Sessions are those that are open, without their files.
+	Sessions() []backup.Session
+	// File opens a file of a session.
+	File(session, name string) (backup.Content, error)
+	// Stop ends a session.
+	Stop(session string) error
 }
 
 // Statistics are the figures of this node.

@@ -25,6 +25,7 @@ type diskGuard struct {
 	logger  hclog.Logger
 	refuse  func(reason error) // writes of clients; nil: accept again
 	full    func(full bool)    // what other nodes send
+	release func() bool        // lets go of files that are kept for others; false: there were none
 }
 
 const (
@@ -44,6 +45,9 @@ func (g *diskGuard) run(ctx context.Context) {
 			return
 		}
 		dir, free, err := g.least()
+		if err == nil && !refusing && free < g.reserve && g.release() {
+			dir, free, err = g.least()
+		}
 		switch {
 		case err != nil:
 			g.logger.Warn("free space cannot be read", "error", err)

@@ -44,9 +44,18 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			disk := &volumes{free: map[string]int64{"db": 10 << 30, "index": 10 << 30}}
 			var reason error
 			var full bool
+			var kept int64 // free when what is kept for others is gone
 			g := &diskGuard{
 				fs: disk, dirs: []string{"missing", "db", "index"}, reserve: 1 << 20, logger: hclog.NewNullLogger(),
 				refuse: func(err error) { reason = err }, full: func(is bool) { full = is },
+				release: func() bool {
+					if kept == 0 {
+						return false
+					}
+					disk.set(short, kept)
+					kept = 0
+					return true
+				},
 			}
 			go g.run(t.Context())
 			expect := func(free int64, want string, wantFull bool) {
@@ -67,6 +76,11 @@ func TestEveryVolumeIsGuarded(t *testing.T) {
 			expect(1<<19-1, "disk is nearly full: read-only: 1048575 bytes free for "+short+", 1048576 are kept in reserve", true)
 			expect(1<<20+1, "disk is nearly full: read-only: 1048575 bytes free for "+short+", 1048576 are kept in reserve", false)
 			expect(2<<20, "", false)
+			// What is kept for others goes first, and writes go on where that is enough.
+			kept = 1 << 20
+			expect(1<<20-1, "", false)
+			kept = 1<<20 - 2
+			expect(1<<20-1, "disk is nearly full: read-only: 1048574 bytes free for "+short+", 1048576 are kept in reserve", false)
 		})
 	}
 }

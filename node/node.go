@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/indexmerge"
 	"github.com/annalsdb/annals/config"
@@ -90,6 +91,7 @@ type Node struct {
 	merges   *indexmerge.Jobs
 	chunks   chunklock.Lock // of the one job that may rewrite chunk files
 	scavenge *scavenging
+	backups  *session.Service
 	policy   *access.Policy
 	groups   *subscription.Service
 	queries  *projection.Service // nil: no projections run
@@ -179,6 +181,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.scavenge, err = newScavenging(n); err != nil {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
+	n.backups = newBackupSessions(n)
 	// From here on clients are answered, most of them with a 503, and are told how far the start is.
 	if err := n.serve(); err != nil {
 		return nil, err
@@ -197,7 +200,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	}
 	n.scavenge.start()
 	if !n.config.MemDb {
-		guard := diskGuard{fs: o.FS, dirs: []string{n.config.Db, n.config.Index}, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull}
+		guard := diskGuard{fs: o.FS, dirs: []string{n.config.Db, n.config.Index}, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull, release: n.endBackups}
 		n.owned.Go(func() { guard.run(n.running) })
 	}
 	if n.config.ClusterSize == 1 {
@@ -278,7 +281,7 @@ func (n *Node) serve() error {
 	c := n.config
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
-		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
+		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Backups: n.backups, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -384,6 +387,10 @@ func (n *Node) Close() error {
 func (n *Node) close() (err error) {
 	if n.api != nil {
 		n.api.Drain()
+	}
+	// Whoever copies from here reads no further: the files must be closed before the log is.
+	if n.backups != nil {
+		n.backups.Close()
 	}
 	// While there is a leader to record it.
 	if n.scavenge != nil {

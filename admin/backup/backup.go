@@ -55,6 +55,14 @@ type Source interface {
 	End(ctx context.Context, session string) error
 }
 
+// Content is an open file of a session, with the bytes that it had at Begin.
+// Reading fails with ErrSessionGone when the session has ended.
+type Content interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
 // Kinds of a backup.
 const (
 	KindFull        = "full"

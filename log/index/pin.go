@@ -21,8 +21,12 @@ type Pin struct {
 	tables    []*table
 	existence vfs.File // open, as the filter is replaced under its name; nil: none
 	filterLen int64
-	filterNow func() bool // the pinned filter is still the one on disk
+	filter    savedFilter
+	filterNow func() savedFilter // the one on disk
 }
+
+// savedFilter counts the files of the existence filter, which all have one name.
+type savedFilter int64
 
 // PinnedFile is one file of a Pin.
 type PinnedFile struct {
@@ -100,8 +104,8 @@ func (p *Pin) addExistence(x *Index) error {
 		return err
 	}
 	p.existence = file
-	saves := x.filterSaves.Load()
-	p.filterNow = func() bool { return x.filterSaves.Load() == saves }
+	p.filterNow = func() savedFilter { return savedFilter(x.filterSaves.Load()) }
+	p.filter = p.filterNow()
 	if p.filterLen, err = file.Size(); err != nil {
 		return err
 	}
@@ -160,8 +164,8 @@ func (p *Pin) Replaced(f func(file any, bytes int64)) {
 			f(t, t.fileBytes())
 		}
 	}
-	if p.existence != nil && !p.filterNow() {
-		f(p.existence, p.filterLen)
+	if p.existence != nil && p.filter != p.filterNow() {
+		f(p.filter, p.filterLen)
 	}
 }
 

@@ -5,22 +5,23 @@ import (
 	"errors"
 	"io"
 
+	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
-// File reads a file of a session. When the session has ended it fails with the reason, an error that is backup.ErrSessionGone.
-type File struct {
+// file is an open file of a session.
+type file struct {
 	service *Service
 	session *session
 	r       *eventlog.PinnedReader
 }
 
 // Size is the length of the file.
-func (f *File) Size() int64 { return f.r.Size() }
+func (f *file) Size() int64 { return f.r.Size() }
 
 // ReadAt reads the bytes of the file as they were when the session began.
-func (f *File) ReadAt(b []byte, offset int64) (int, error) {
+func (f *file) ReadAt(b []byte, offset int64) (int, error) {
 	n, err := f.r.ReadAt(b, offset)
 	if errors.Is(err, event.ErrClosed) {
 		return n, f.service.why(f.session.facts.ID)
@@ -30,12 +31,12 @@ func (f *File) ReadAt(b []byte, offset int64) (int, error) {
 }
 
 // Close lets go of the file.
-func (f *File) Close() error { return f.r.Close() }
+func (f *file) Close() error { return f.r.Close() }
 
 // stream reads a file from front to back.
 type stream struct {
 	ctx  context.Context
-	file *File
+	file backup.Content
 	at   int64
 }
 

@@ -96,6 +96,9 @@ func (s *Service) Begin(ctx context.Context) (backup.Session, error) {
 	if err == nil {
 		one.facts = describe(pin, s.opts.NodeID())
 	}
+	if err == nil {
+		err = ctx.Err() // Nobody would end it.
+	}
 	if err = s.add(one, err); err != nil {
 		if pin != nil {
 			err = errors.Join(err, pin.Close())
@@ -188,7 +191,7 @@ func (s *Service) Sessions() []backup.Session {
 }
 
 // File opens a file of a session. It fails with backup.ErrNoSuchFile and backup.ErrSessionGone.
-func (s *Service) File(id, name string) (*File, error) {
+func (s *Service) File(id, name string) (backup.Content, error) {
 	s.mu.Lock()
 	one, err := s.find(id)
 	s.mu.Unlock()
@@ -205,7 +208,7 @@ func (s *Service) File(id, name string) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &File{service: s, session: one, r: r}, nil
+	return &file{service: s, session: one, r: r}, nil
 }
 
 // Open reads a file of a session from an offset on.

@@ -1,0 +1,329 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/session"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/stats"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// database is a log with one event in a file system that counts open files.
+type database struct {
+	*eventlog.Log
+	fs       *vfs.Counting
+	sessions *session.Service
+	stats    *stats.Registry
+}
+
+func open(t *testing.T, change ...func(*session.Options)) *database {
+	t.Helper()
+	d := &database{fs: vfs.NewCounting(vfs.NewMem()), stats: new(stats.Registry)}
+	var err error
+	d.Log, err = eventlog.Open(eventlog.Options{Dir: "/db", FS: d.fs, ClusterID: event.ID{1}, SkipVerify: true})
+	must(t, err)
+	d.write(t)
+	o := session.Options{Pin: d.Pin, NodeID: func() string { return "n1" }, Stats: d.stats}
+	for _, c := range change {
+		c(&o)
+	}
+	d.sessions = session.New(o)
+	return d
+}
+
+func (d *database) write(t *testing.T) {
+	t.Helper()
+	tail := d.Tail()
+	e := event.Proposed{ID: event.ID{byte(tail.Index + 1)}, Type: "t", Data: []byte("data")}
+	must(t, d.Append(eventlog.Frame{
+		First: tail.End, Records: eventlog.AppendRecord(nil, tail.End, "s", int64(tail.Index), 1700000000e9, 0, &e), Index: tail.Index + 1, Term: 1,
+	}))
+	must(t, d.Commit())
+}
+
+// close ends all and checks that no session left a file open.
+func (d *database) close(t *testing.T) {
+	t.Helper()
+	d.sessions.Close()
+	must(t, d.Close())
+	if left := d.fs.OpenFiles(); len(left) > 0 {
+		t.Errorf("left open: %v", left)
+	}
+}
+
+func (d *database) figure(name string) (value float64) {
+	d.stats.Each(func(s stats.Sample) {
+		if s.Name == name {
+			value = s.Value
+		}
+	})
+	return value
+}
+
+func (d *database) begin(t *testing.T) backup.Session {
+	t.Helper()
+	s, err := d.sessions.Begin(t.Context())
+	must(t, err)
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s says %v, want %v", what, err, want)
+	}
+}
+
+func TestSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		defer d.close(t)
+		s := d.begin(t)
+		tail := d.Tail()
+		if s.Position != tail.End || s.Chain != tail.Chain.String() || !s.Time.Equal(time.Unix(1700000000, 0)) ||
+			s.ClusterID != d.Cluster().String() || s.NodeID != "n1" || !s.Expires.Equal(time.Now().Add(session.Idle)) {
+			t.Errorf("the session is %+v of a log that ends at %+v", s, tail)
+		}
+		for range 3 {
+			d.write(t)
+		}
+		names := []string{}
+		for _, f := range s.Files {
+			names = append(names, f.Name)
+			sum := f.Sum()
+			r, err := d.sessions.Open(t.Context(), s.ID, f.Name, 0)
+			must(t, err)
+			n, err := io.Copy(sum, r)
+			must(t, errors.Join(err, r.Close()))
+			got, err := sum.Sum()
+			if n != f.Size || got != f.Checksum || err != nil {
+				t.Errorf("%s: %d bytes with checksum %s (%v), want %+v", f.Name, n, got, err, f)
+			}
+			r, err = d.sessions.Open(t.Context(), s.ID, f.Name, f.Size-3)
+			must(t, err)
+			rest, err := io.ReadAll(r)
+			must(t, errors.Join(err, r.Close()))
+			if len(rest) != 3 {
+				t.Errorf("%s: %d bytes behind all but three", f.Name, len(rest))
+			}
+		}
+		if want := []string{"chaser.chk", "epoch.chk", "proposal.chk", "truncate.chk", "writer.chk", "chunk-000000.000000"}; !slices.Equal(names, want) {
+			t.Errorf("the files are %v, want %v", names, want)
+		}
+		_, err := d.sessions.File(s.ID, "annals.lock")
+		expect(t, "a file that is not listed", err, backup.ErrNoSuchFile)
+		_, err = d.sessions.File("nobody", "writer.chk")
+		expect(t, "a session that never was", err, backup.ErrSessionGone)
+		must(t, d.sessions.End(t.Context(), s.ID))
+		must(t, d.sessions.End(t.Context(), s.ID))
+		expect(t, "stopping it again", d.sessions.Stop(s.ID), backup.ErrSessionGone)
+	})
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		defer d.close(t)
+		var all []backup.Session
+		for range session.Limit {
+			all = append(all, d.begin(t))
+			time.Sleep(time.Second)
+		}
+		_, err := d.sessions.Begin(t.Context())
+		expect(t, "one too many", err, backup.ErrTooManySessions)
+		if n := d.figure("annals_backup_sessions"); n != session.Limit {
+			t.Errorf("%v sessions are counted", n)
+		}
+		for i, s := range d.sessions.Sessions() {
+			if s.ID != all[i].ID || s.Files != nil || !s.Expires.Equal(all[i].Expires) {
+				t.Errorf("listed is %+v, want %+v", s, all[i])
+			}
+		}
+		must(t, d.sessions.Stop(all[2].ID))
+		d.begin(t)
+	})
+}
+
+func TestSessionExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		defer d.close(t)
+		s := d.begin(t)
+		f, err := d.sessions.File(s.ID, "writer.chk")
+		must(t, err)
+		b := make([]byte, 8)
+		for range 5 { // Read in time, again and again.
+			time.Sleep(session.Idle - time.Second)
+			if _, err := f.ReadAt(b, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(session.Idle + time.Second)
+		synctest.Wait()
+		if list := d.sessions.Sessions(); len(list) > 0 {
+			t.Errorf("%v live", list)
+		}
+		_, err = f.ReadAt(b, 0)
+		expect(t, "reading on", err, backup.ErrSessionGone)
+		var ended *backup.Ended
+		if errors.As(err, &ended) {
+			t.Errorf("a session that was forgotten was ended for a reason: %v", err)
+		}
+		must(t, f.Close())
+	})
+}
+
+func TestSessionsAreEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		defer d.close(t)
+		s := d.begin(t)
+		f, err := d.sessions.File(s.ID, "chunk-000000.000000")
+		must(t, err)
+		ended, resume := d.sessions.Suspend(backup.EndedByRedaction)
+		if ended != 1 {
+			t.Errorf("%d sessions ended", ended)
+		}
+		reason := func(what string, err error) {
+			t.Helper()
+			var e *backup.Ended
+			if !errors.As(err, &e) || e.Reason != backup.EndedByRedaction {
+				t.Errorf("%s says %v", what, err)
+			}
+		}
+		_, err = f.ReadAt(make([]byte, 8), 0)
+		reason("reading on", err)
+		_, err = d.sessions.File(s.ID, "writer.chk")
+		reason("the next file", err)
+		reason("stopping it", d.sessions.Stop(s.ID))
+		must(t, d.sessions.End(t.Context(), s.ID))
+		must(t, f.Close())
+		_, err = d.sessions.Begin(t.Context())
+		expect(t, "beginning while sessions are kept away", err, backup.ErrSuspended)
+		_, again := d.sessions.Suspend("another")
+		resume()
+		_, err = d.sessions.Begin(t.Context())
+		expect(t, "beginning while one still keeps them away", err, backup.ErrSuspended)
+		again()
+		d.begin(t)
+		if n := d.sessions.EndAll(backup.EndedByFullDisk); n != 1 {
+			t.Errorf("%d sessions ended", n)
+		}
+		d.begin(t)
+	})
+}
+
+// A session that is being begun when all are ended must not come to be: it would hold what is to go.
+func TestEndingMeetsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pinned, goOn := make(chan struct{}), make(chan struct{})
+		var d *database
+		d = open(t, func(o *session.Options) {
+			o.Pin = func() (*eventlog.Pin, error) {
+				p, err := d.Pin()
+				pinned <- struct{}{}
+				<-goOn
+				return p, err
+			}
+		})
+		defer d.close(t)
+		begun, ended := make(chan error), make(chan struct{})
+		go func() {
+			_, err := d.sessions.Begin(t.Context())
+			begun <- err
+		}()
+		<-pinned
+		go func() {
+			d.sessions.EndAll(backup.EndedByRedaction)
+			close(ended)
+		}()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("all sessions are said to have ended while one is pinned")
+		default:
+		}
+		goOn <- struct{}{}
+		expect(t, "beginning", <-begun, backup.ErrSuspended)
+		<-ended
+
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := d.sessions.Begin(ctx)
+			begun <- err
+		}()
+		<-pinned
+		cancel()
+		goOn <- struct{}{}
+		expect(t, "beginning for somebody who is gone", <-begun, context.Canceled)
+		if n := len(d.sessions.Sessions()); n != 0 {
+			t.Errorf("%d sessions", n)
+		}
+	})
+}
+
+func TestSessionRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, func(o *session.Options) { o.InMemory = true })
+		_, err := d.sessions.Begin(t.Context())
+		expect(t, "a database in memory", err, backup.ErrInMemory)
+		d.close(t)
+		d = open(t, func(o *session.Options) { o.Pin = func() (*eventlog.Pin, error) { return nil, event.ErrNotReady } })
+		for range session.Limit + 1 {
+			_, err = d.sessions.Begin(t.Context())
+			expect(t, "a database that is not open", err, event.ErrNotReady)
+		}
+		d.close(t)
+		_, err = d.sessions.Begin(t.Context())
+		expect(t, "a closed service", err, event.ErrClosed)
+	})
+}
+
+func TestPinnedBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		defer d.close(t)
+		must(t, d.Index().Flush())
+		s, other := d.begin(t), d.begin(t)
+		if n := d.figure("annals_backup_pinned_bytes"); n != 0 {
+			t.Errorf("%v bytes are there for the session alone", n)
+		}
+		var want float64
+		for _, f := range s.Files { // The table and its filter are replaced by a merge, the existence filter by the next flush. Files that both pin count once.
+			if strings.HasPrefix(f.Name, "index/") && f.Name != "index/indexmap" && f.Size > 8 {
+				want += float64(f.Size)
+			}
+		}
+		d.write(t)
+		must(t, d.Index().Flush())
+		must(t, d.Index().Merge(t.Context()))
+		if n := d.figure("annals_backup_pinned_bytes"); n != want || n == 0 {
+			t.Errorf("%v bytes are there for the sessions alone, want %v", n, want)
+		}
+		must(t, errors.Join(d.sessions.Stop(s.ID), d.sessions.Stop(other.ID)))
+		if n := d.figure("annals_backup_pinned_bytes"); n != 0 {
+			t.Errorf("%v bytes are there for no session", n)
+		}
+	})
+}

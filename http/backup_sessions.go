@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/julienschmidt/httprouter"
+)
+
+const backupSessionsPath = "/admin/backup/sessions"
+
+// Backup sessions are of this node's files, whoever leads.
+var (
+	backupSessionsResource = newResource(
+		operate(http.MethodPost, beginBackupSession),
+		operate(http.MethodGet, listBackupSessions),
+	)
+	backupSessionResource = newResource(operate(http.MethodDelete, endBackupSession))
+	// Bytes have no form that could be chosen.
+	backupFileResource = newResource(operation{method: http.MethodGet, may: mayOps, serve: sendBackupFile})
+)
+
+func (s *Server) servesBackups() bool { return s.opts.Backups != nil && !s.opts.DisableAdminUI }
+
+func (s *Server) serveBackupSession(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	s.serve(w, r, &backupSessionResource, route{argument: placeholder(p)})
+}
+
+func (s *Server) serveBackupFile(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	// Names with slashes come as they are or encoded, and are the same to the router.
+	s.serve(w, r, &backupFileResource, route{argument: p.ByName("id"), file: strings.TrimPrefix(p.ByName("name"), "/")})
+}
+
+// beginBackupSession holds the files of the database and tells which they are.
+func beginBackupSession(x *exchange) error {
+	session, err := x.s.opts.Backups.Begin(x.r.Context())
+	if err != nil {
+		return err
+	}
+	x.s.log.Info("backup session asked for", "session", session.ID, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		if b, err = appendIndented(b, session); err != nil {
+			return err
+		}
+	case formTextXML, formAppXML:
+		b = append(b, xmlProlog+"<BackupSessionDto>"...)
+		b = append(appendLeaves(b, backupSessionFields(&session)), "<Files>"...)
+		for i := range session.Files {
+			b = append(b, "<File>"...)
+			b = append(appendLeaves(b, backupFileFields(&session.Files[i])), "</File>"...)
+		}
+		b = append(b, "</Files></BackupSessionDto>"...)
+	default:
+		b = appendTextFields(b, backupSessionFields(&session))
+		for i := range session.Files {
+			b = appendTextFields(append(b, '\n'), backupFileFields(&session.Files[i]))
+		}
+	}
+	x.out = b
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+// listBackupSessions tells which sessions are open, without their files.
+func listBackupSessions(x *exchange) error {
+	sessions := x.s.opts.Backups.Sessions()
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		list := make([]any, len(sessions))
+		for i, s := range sessions {
+			list[i] = struct {
+				backup.Session
+				Files any `json:"files,omitempty"` // hides the one that is not told here
+			}{Session: s}
+		}
+		var err error
+		if b, err = appendIndented(b, map[string]any{"sessions": list}); err != nil {
+			return err
+		}
+	case formTextXML, formAppXML:
+		b = append(b, xmlProlog+"<BackupSessionsDto>"...)
+		for i := range sessions {
+			b = append(b, "<Session>"...)
+			b = append(appendLeaves(b, backupSessionFields(&sessions[i])), "</Session>"...)
+		}
+		b = append(b, "</BackupSessionsDto>"...)
+	default:
+		for i := range sessions {
+			if i > 0 {
+				b = append(b, '\n')
+			}
+			b = appendTextFields(b, backupSessionFields(&sessions[i]))
+		}
+	}
+	x.out = b
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+// endBackupSession lets go of a session's files.
+func endBackupSession(x *exchange) error {
+	id := x.route.argument
+	if err := x.s.opts.Backups.Stop(id); err != nil {
+		return err
+	}
+	x.s.log.Info("backup session ended on demand", "session", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	fields := []field{textField("backupId", "BackupId", id)}
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		b = append(b, "{\n"...)
+		b = append(appendMembers(b, "  ", fields), "\n}"...)
+	case formTextXML, formAppXML:
+		b = appendRoot(b, "BackupSessionDto", fields)
+	default:
+		b = appendTextFields(b, fields)
+	}
+	x.out = b
+	x.ok()
+	return nil
+}
+
+// sendBackupFile sends the pinned bytes of a file, or the part of them that is asked for. When the
+// session ends meanwhile the answer ends before its length.
+func sendBackupFile(x *exchange) error {
+	file, err := x.s.opts.Backups.File(x.route.argument, x.route.file)
+	if err != nil {
+		return err
+	}
+	h := x.w.Header()
+	h[keyContentType] = []string{"application/octet-stream"}
+	h[keyCacheControl] = cacheNever
+	http.ServeContent(x.w, x.r, "", time.Time{}, io.NewSectionReader(file, 0, file.Size()))
+	if err := file.Close(); err != nil {
+		x.s.log.Warn("file of a backup session could not be closed", "session", x.route.argument, "file", x.route.file, "error", err)
+	}
+	return nil
+}
+
+func backupSessionFields(s *backup.Session) []field {
+	return []field{
+		textField("backupId", "BackupId", s.ID),
+		intField("position", "Position", s.Position),
+		textField("chain", "Chain", s.Chain),
+		textField("time", "Time", s.Time.UTC().Format(time.RFC3339Nano)),
+		textField("clusterId", "ClusterId", s.ClusterID),
+		textField("nodeId", "NodeId", s.NodeID),
+		textField("expires", "Expires", s.Expires.UTC().Format(time.RFC3339Nano)),
+	}
+}
+
+func backupFileFields(f *backup.File) []field {
+	return []field{
+		textField("name", "Name", f.Name),
+		intField("size", "Size", f.Size),
+		textField("checksum", "Checksum", f.Checksum),
+		boolField("complete", "Complete", f.Complete),
+	}
+}
+
+// appendIndented appends a value as JSON in the form of /admin.
+func appendIndented(b []byte, value any) ([]byte, error) {
+	j, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return b, fmt.Errorf("write JSON: %w", err)
+	}
+	return append(b, j...), nil
+}
