@@ -1,0 +1,288 @@
+// Package manager takes the backups that a node makes of itself: on demand and by
+// the clock, one at a time. It knows neither how a backup is made nor where it is
+// kept: that is its Engine's.
+//
+// What runs and how the last run ended stands in a small file of the data
+// folder, made durable before a run begins. A process that finds there a run that
+// another one did not end begins it again, and records that the earlier one failed.
+package manager
+
+import (
+	"context"
+	"errors"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/cron"
+	"github.com/annalsdb/annals/admin/record"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/stats"
+)
+
+// What cannot be done.
+var (
+	ErrNotConfigured = errors.New("backup is not configured: BackupTo")
+	ErrRunning       = errors.New("a backup is running already")
+	ErrNoSuchRun     = errors.New("no backup runs")
+)
+
+// Engine makes backups of this node's database in one place, and keeps them there.
+type Engine interface {
+	// Create makes the backup with an id. What it returned without error is listed and
+	// durable; after an error nothing of it is listed. It ends soon when ctx does.
+	Create(ctx context.Context, id string, progress func(Progress)) (backup.Manifest, error)
+	// List returns what is there, the oldest first.
+	List(ctx context.Context) ([]backup.Manifest, error)
+	// Prune removes all but the newest backups, and returns the ids of what it removed.
+	Prune(ctx context.Context, keep int) (removed []string, err error)
+}
+
+// Phases of a run.
+const (
+	PhaseBegin  = "Beginning" // the files that make up the database are being found
+	PhaseCopy   = "Copying"
+	PhaseVerify = "Verifying" // what was written is read back
+	PhaseFinish = "Finishing" // what was written is made known and durable
+	PhasePrune  = "Pruning"
+	PhaseWait   = "Waiting" // to begin again, as the node could not go on
+)
+
+// Progress is how far a run is.
+type Progress struct {
+	Phase       string
+	Done, Total int64 // bytes, of all files
+}
+
+// Result is how a run ended.
+type Result string
+
+// Results.
+const (
+	Unknown    Result = "Unknown" // there was no run
+	InProgress Result = "InProgress"
+	Success    Result = "Success"
+	Stopped    Result = "Stopped"
+	Failed     Result = "Failed"
+)
+
+// Status is what is known of a run. The names are those of the file in the data folder.
+type Status struct {
+	ID      string    `json:"id"` // empty: there was no run
+	Result  Result    `json:"result"`
+	Error   string    `json:"error,omitempty"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	// Begun counts the processes that have begun the run or that which it goes on with.
+	Begun int `json:"begun"`
+
+	Progress `json:"-"`
+
+	// Facts of the backup that came of it.
+	Kind        string    `json:"kind,omitempty"`
+	Position    int64     `json:"position"`
+	Time        time.Time `json:"time"`  // of the newest record
+	Bytes       int64     `json:"bytes"` // of all files
+	BytesCopied int64     `json:"bytesCopied"`
+	Verified    bool      `json:"checked"`
+}
+
+// Seconds is how long the run took, or has taken so far.
+func (s *Status) Seconds(now time.Time) float64 {
+	if !s.Ended.IsZero() {
+		now = s.Ended
+	}
+	return max(0, now.Sub(s.Started).Seconds())
+}
+
+// Options say what is done. The zero value is a manager that does nothing: backups are not configured.
+type Options struct {
+	To       string        // where backups go, for people
+	Engine   Engine        // nil: backups are not configured
+	Schedule cron.Schedule // never due: only on demand
+	Keep     int           // backups that stay; 0: all
+	InMemory bool          // there is nothing to be backed up
+
+	FS  vfs.FS // of Dir
+	Dir string // the data folder
+
+	// Records is where the history is written; nil: nowhere.
+	Records      record.Store
+	MaxAge       time.Duration // of the history
+	WriteTimeout time.Duration
+	Endpoint     func() string // by which the history knows this node
+
+	Now    func() time.Time
+	Logger hclog.Logger
+	Stats  *stats.Registry
+}
+
+// EnsureDefaults fills in what was left out.
+func (o *Options) EnsureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Endpoint == nil {
+		o.Endpoint = func() string { return "" }
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = 30 * 24 * time.Hour
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 5 * time.Second
+	}
+}
+
+// Manager takes the backups of one node.
+type Manager struct {
+	opts    Options
+	metrics *metrics // nil: not configured
+	history *history // nil: none is written
+	file    string   // of the state
+
+	running context.Context // of runs
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup // runs
+
+	mu      sync.Mutex // guards what follows; held across no input or output
+	closed  bool
+	current *run
+	last    Status
+	success time.Time // when the last successful run ended, zero: never
+	left    *Status   // the run that another process began and did not end, until it is begun again
+}
+
+// New returns a manager that does nothing by itself before Run. It must be closed.
+func New(o Options) (*Manager, error) {
+	o.EnsureDefaults()
+	m := &Manager{opts: o, last: Status{Result: Unknown}}
+	m.running, m.cancel = context.WithCancel(context.Background())
+	if !m.configured() {
+		return m, nil
+	}
+	m.file = path.Join(o.Dir, stateName)
+	if err := m.readState(); err != nil {
+		m.cancel()
+		return nil, err
+	}
+	m.metrics = newMetrics(o.Stats, m.last, m.success)
+	if o.Records != nil {
+		m.history = newHistory(&m.opts)
+	}
+	if m.left != nil && m.left.Begun >= maxBegun {
+		m.giveUp()
+	}
+	return m, nil
+}
+
+// giveUp leaves a run alone that several processes have not survived.
+func (m *Manager) giveUp() {
+	m.opts.Logger.Error("backup is not begun again, as the node has ended during it too often", "backup", m.left.ID, "times", m.left.Begun)
+	m.recordEnd(m.left)
+	if err := m.writeState(nil, m.left); err != nil {
+		m.opts.Logger.Warn("how a backup ended could not be noted", "error", err)
+	}
+	m.left = nil
+}
+
+func (m *Manager) configured() bool { return m.opts.Engine != nil && !m.opts.InMemory }
+
+// check says why there can be no backups.
+func (m *Manager) check() error {
+	switch {
+	case m.opts.InMemory:
+		return backup.ErrInMemory
+	case m.opts.Engine == nil:
+		return ErrNotConfigured
+	}
+	return nil
+}
+
+// Start begins a run and returns its id before any work is done. It fails with
+// backup.ErrInMemory, ErrNotConfigured, ErrRunning and event.ErrClosed.
+func (m *Manager) Start() (id string, err error) {
+	if err := m.check(); err != nil {
+		return "", err
+	}
+	return m.begin(Status{Begun: 1})
+}
+
+// Stop stops the run that is under way and returns its id when it has let go of
+// everything. It fails with ErrNoSuchRun, and with the context's error when that
+// ends first: the run stops nevertheless.
+func (m *Manager) Stop(ctx context.Context) (id string, err error) {
+	if err := m.check(); err != nil {
+		return "", err
+	}
+	m.mu.Lock()
+	r := m.current
+	m.mu.Unlock()
+	if r == nil {
+		return "", ErrNoSuchRun
+	}
+	r.stop(errStopped)
+	select {
+	case <-r.done:
+		return r.id, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// Current is what the run is that is under way; its ID is empty when there is none.
+func (m *Manager) Current() (Status, error) {
+	if err := m.check(); err != nil {
+		return Status{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == nil {
+		return Status{Result: Unknown}, nil
+	}
+	return m.current.status, nil
+}
+
+// Last is what the last run was or is, also that of an earlier process.
+func (m *Manager) Last() (Status, error) {
+	if err := m.check(); err != nil {
+		return Status{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current != nil {
+		return m.current.status, nil
+	}
+	return m.last, nil
+}
+
+// List returns the backups that stand where they go, the oldest first.
+func (m *Manager) List(ctx context.Context) ([]backup.Manifest, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m.opts.Engine.List(ctx)
+}
+
+// Close ends the run that is under way, without saying that it ended: the next process
+// begins it again. What is recorded is written as far as somebody takes it.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	r := m.current
+	m.mu.Unlock()
+	if r != nil {
+		r.stop(event.ErrClosed)
+	}
+	m.cancel()
+	m.owned.Wait()
+	if m.history != nil {
+		m.history.close()
+	}
+}

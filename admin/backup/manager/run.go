@@ -1,0 +1,249 @@
+package manager
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/event"
+)
+
+var errStopped = errors.New("the backup was stopped")
+
+// errorInterrupted is what clients know as the error of a run whose process ended.
+const errorInterrupted = "The node was restarted."
+
+// maxBegun is how many processes begin a run: one that ends the process must not
+// be begun for ever.
+const maxBegun = 3
+
+// pauses are those before a run begins again that the node could not go on with:
+// events are being redacted, others back the node up, the database is being opened.
+var pauses = [...]time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute, time.Minute}
+
+// passing reports whether an error is one of the node's moment.
+func passing(err error) bool {
+	for _, e := range []error{backup.ErrSessionGone, backup.ErrTooManySessions, backup.ErrSuspended, event.ErrNotReady} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// run is a run that is under way.
+type run struct {
+	id     string
+	stop   context.CancelCauseFunc
+	done   chan struct{} // closed when it has ended and let go of everything
+	status Status        // guarded by Manager.mu
+}
+
+// newID returns an id that sorts by time.
+func newID(now time.Time) string {
+	var b [4]byte
+	rand.Read(b[:]) // Never fails.
+	return now.UTC().Format("20060102T150405.000Z-") + hex.EncodeToString(b[:])
+}
+
+// begin begins a run.
+func (m *Manager) begin(s Status) (id string, err error) {
+	s.ID, s.Result, s.Started, s.Phase = newID(m.opts.Now()), InProgress, m.opts.Now().UTC(), PhaseBegin
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return "", event.ErrClosed
+	case m.current != nil:
+		return "", ErrRunning
+	}
+	ctx, stop := context.WithCancelCause(m.running)
+	r := &run{id: s.ID, stop: stop, done: make(chan struct{}), status: s}
+	interrupted := m.left
+	m.current, m.left = r, nil
+	m.owned.Go(func() {
+		defer stop(nil)
+		m.work(ctx, r, interrupted)
+	})
+	return r.id, nil
+}
+
+// work does a run from its begin to its end.
+func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
+	begun := r.status // Nothing has changed it yet but for progress, which is not recorded.
+	if interrupted != nil {
+		m.recordEnd(interrupted)
+	}
+	logger := m.opts.Logger.With("backup", r.id)
+	if err := m.writeState(&begun, nil); err != nil {
+		// A restart would not begin it again, which is no reason for having no backup.
+		logger.Warn("that a backup runs could not be noted", "error", err)
+	}
+	logger.Info("backup begins", "to", m.opts.To, "again", begun.Begun > 1)
+	m.recordStart(&begun)
+	manifest, err := m.create(ctx, r)
+	if err == nil {
+		err = m.prune(ctx, r)
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, event.ErrClosed) && manifest.ID == "" {
+		logger.Info("backup ends with the node; the next start begins it again")
+		m.finish(r, nil)
+		return
+	}
+	m.mu.Lock()
+	s := r.status
+	m.mu.Unlock()
+	s.Progress, s.Ended = Progress{}, m.opts.Now().UTC()
+	switch {
+	case manifest.ID != "":
+		s.Result = Success
+		s.Kind, s.Position, s.Time, s.BytesCopied, s.Verified = manifest.Kind, manifest.Position, manifest.Time, manifest.BytesCopied, manifest.Verified
+		for i := range manifest.Files {
+			s.Bytes += manifest.Files[i].Size
+		}
+		logger.Info("backup made", "kind", s.Kind, "position", s.Position, "bytes", s.Bytes, "copied", s.BytesCopied, "seconds", s.Seconds(s.Ended), "checked", s.Verified)
+		if err != nil {
+			s.Error = "The backup was made, but " + err.Error()
+			logger.Warn("old backups were not removed", "error", err)
+		}
+	case errors.Is(cause, errStopped):
+		s.Result = Stopped
+		logger.Info("backup stopped")
+	default:
+		s.Result, s.Error = Failed, err.Error()
+		logger.Error("backup failed", "to", m.opts.To, "error", err)
+	}
+	if err := m.writeState(nil, &s); err != nil {
+		logger.Warn("how a backup ended could not be noted", "error", err)
+	}
+	m.recordEnd(&s)
+	m.metrics.ended(s)
+	m.finish(r, &s)
+}
+
+// finish makes way for the next run. It did not end if there is no status.
+func (m *Manager) finish(r *run, s *Status) {
+	m.mu.Lock()
+	m.current = nil
+	if s != nil {
+		m.last = *s
+	}
+	m.mu.Unlock()
+	close(r.done)
+}
+
+// create makes the backup, and begins again when the node could not go on.
+func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
+	for try := 0; ; try++ {
+		manifest, err := m.opts.Engine.Create(ctx, r.id, func(p Progress) { m.progress(r, p) })
+		switch {
+		case err == nil && manifest.ID == "":
+			return manifest, errors.New("the backup has no id")
+		case err == nil:
+			return manifest, nil
+		case ctx.Err() != nil || !passing(err) || try == len(pauses):
+			return backup.Manifest{}, err
+		}
+		m.opts.Logger.Info("backup begins again soon", "backup", r.id, "in", pauses[try], "error", err)
+		m.progress(r, Progress{Phase: PhaseWait})
+		timer := time.NewTimer(pauses[try])
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return backup.Manifest{}, context.Cause(ctx)
+		}
+	}
+}
+
+// prune removes what is more than is to be kept.
+func (m *Manager) prune(ctx context.Context, r *run) error {
+	if m.opts.Keep <= 0 {
+		return nil
+	}
+	m.progress(r, Progress{Phase: PhasePrune})
+	removed, err := m.opts.Engine.Prune(ctx, m.opts.Keep)
+	if len(removed) > 0 {
+		m.opts.Logger.Info("old backups removed", "removed", removed, "kept", m.opts.Keep)
+	}
+	if err != nil {
+		return fmt.Errorf("remove old backups: %w", err)
+	}
+	return nil
+}
+
+func (m *Manager) progress(r *run, p Progress) {
+	m.mu.Lock()
+	r.status.Progress = p
+	m.mu.Unlock()
+}
+
+// Run begins what another process did not end, and then what is due, until ctx
+// ends. It is to be called when the node has taken its part in the cluster.
+func (m *Manager) Run(ctx context.Context) {
+	if !m.configured() {
+		return
+	}
+	m.goOn()
+	m.follow(ctx)
+}
+
+// goOn begins the run again that the last process was about to do when it ended.
+func (m *Manager) goOn() {
+	m.mu.Lock()
+	left := m.left
+	m.mu.Unlock()
+	if left == nil {
+		return
+	}
+	if _, err := m.begin(Status{Begun: left.Begun + 1}); err != nil {
+		m.opts.Logger.Info("the backup that was interrupted is not begun again", "error", err)
+	}
+}
+
+// checkPace is how often the clock is looked at, which may be set.
+const checkPace = time.Minute
+
+// follow begins a run whenever one is due. What was due while the node was down, or
+// while a run was under way, is one run.
+func (m *Manager) follow(ctx context.Context) {
+	if m.opts.Schedule.IsZero() {
+		return
+	}
+	after := m.opts.Now()
+	m.mu.Lock()
+	if m.last.Started.Before(after) && !m.last.Started.IsZero() {
+		after = m.last.Started
+	}
+	if m.current != nil {
+		after = m.current.status.Started
+	}
+	m.mu.Unlock()
+	for {
+		now := m.opts.Now()
+		due := m.opts.Schedule.Next(after)
+		if !due.IsZero() && !due.After(now) {
+			after = now
+			if _, err := m.Start(); err != nil && !errors.Is(err, ErrRunning) {
+				return // The node ends.
+			}
+			continue
+		}
+		wait := checkPace
+		if !due.IsZero() {
+			wait = min(wait, due.Sub(now))
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
