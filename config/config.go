@@ -153,6 +153,18 @@ type Config struct {
 	// ScavengeScheduleThreshold and ScavengeScheduleThrottle are those of such scavenges, the latter in percent.
 	ScavengeScheduleThreshold int
 	ScavengeScheduleThrottle  int
+	// BackupTo is where the node backs itself up to: a folder or s3://bucket/prefix; empty: nowhere.
+	BackupTo string
+	// BackupS3Endpoint is the URL of the object store; empty: that of the region.
+	BackupS3Endpoint string
+	// BackupSchedule is the cron expression by which the node backs itself up; empty: only when asked to.
+	BackupSchedule string
+	// BackupKeep is how many backups stay; 0: all.
+	BackupKeep int
+	// BackupThrottleMiB is how many MiB a second a backup reads at most; 0: no limit.
+	BackupThrottleMiB int
+	// BackupVerify reads back what a backup has written.
+	BackupVerify bool
 	// SkipDbVerify and SkipIndexVerify leave out the checksums of chunks and index tables at start.
 	SkipDbVerify    bool
 	SkipIndexVerify bool

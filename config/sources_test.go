@@ -21,6 +21,8 @@ func sample(o *option) string {
 		return o.def
 	case o.name == "GossipSeed":
 		return "a:1"
+	case o.name == "BackupS3Endpoint":
+		return "https://x"
 	}
 	return "x"
 }
@@ -76,6 +78,9 @@ func TestEverySourceOfEveryOption(t *testing.T) {
 						var g given
 						if o.group == groupCertificateStore {
 							g.args = []string{"--insecure"}
+						}
+						if o.name == "BackupS3Endpoint" || o.name == "BackupSchedule" {
+							g.args = []string{"--backup-to=s3://x/y"}
 						}
 						w.set(&g, spelling, sample(o))
 						c, err := g.load()

@@ -99,6 +99,7 @@ func (c *Config) table() []option {
 	t = append(t, c.clusterOptions()...)
 	t = append(t, c.databaseOptions()...)
 	t = append(t, c.scavengeOptions()...)
+	t = append(t, c.backupOptions()...)
 	t = append(t, c.interfaceOptions()...)
 	t = append(t, c.projectionOptions()...)
 	return append(t, ignoredOptions()...)
@@ -301,6 +302,26 @@ func (c *Config) scavengeOptions() []option {
 			doc: "The threshold of scheduled scavenges."},
 		{name: "ScavengeScheduleThrottle", group: g, def: "100", target: intField(&c.ScavengeScheduleThrottle, 1, 100),
 			doc: "The percentage of time in which a scheduled scavenge is active."},
+	}
+}
+
+// backupOptions follow those of scavenges, whose group they are in. The keys of an
+// object store are no options: they come from the environment alone.
+func (c *Config) backupOptions() []option {
+	const g = groupDatabase
+	return []option{
+		{name: "BackupTo", group: g, def: "", target: textField(&c.BackupTo),
+			doc: "Where the node backs itself up to: a folder of its own, or s3://bucket/prefix with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Empty: nowhere."},
+		{name: "BackupS3Endpoint", group: g, def: "", target: textField(&c.BackupS3Endpoint),
+			doc: "The URL of the object store of BackupTo. Empty: that of Amazon in AWS_REGION."},
+		{name: "BackupSchedule", group: g, def: "", target: textField(&c.BackupSchedule),
+			doc: "When the node backs itself up: a cron expression of five fields in UTC, such as '0 1 * * *', or @daily. Empty: when it is asked to."},
+		{name: "BackupKeep", group: g, def: "0", target: intField(&c.BackupKeep, 0, math.MaxInt32),
+			doc: "How many backups stay; older ones are removed after one that succeeded. 0: all."},
+		{name: "BackupThrottleMiB", group: g, def: "100", target: intField(&c.BackupThrottleMiB, 0, math.MaxInt32),
+			doc: "How many MiB a second a backup reads at most. 0: no limit."},
+		{name: "BackupVerify", group: g, def: "True", target: boolField(&c.BackupVerify),
+			doc: "Read back what a backup has written and compare it."},
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 )
@@ -31,6 +32,10 @@ func (c *Config) Validate() error {
 	}
 	refuse(c.Db != "" && samePath(c.Db, c.Index), "Db and Index must not be the same folder")
 
+	for _, line := range c.backupProblems() {
+		refuse(true, "%s", line)
+	}
+
 	if c.Insecure {
 		for _, o := range c.table() {
 			refuse(o.group == groupDefaultUser && (c.Given(o.name) || o.target.get() != o.def),
@@ -50,6 +55,40 @@ func (c *Config) Validate() error {
 		refuse(true, "%s", line)
 	}
 	return errors.Join(problems...)
+}
+
+// backupProblems says what is wrong with where backups go. That it can be written to,
+// and what the schedule means, others find out.
+func (c *Config) backupProblems() (lines []string) {
+	s3, isS3 := strings.CutPrefix(c.BackupTo, "s3://")
+	bucket, _, _ := strings.Cut(s3, "/")
+	switch {
+	case c.BackupTo == "":
+		for _, o := range []struct{ name, value string }{{"BackupS3Endpoint", c.BackupS3Endpoint}, {"BackupSchedule", c.BackupSchedule}} {
+			if strings.TrimSpace(o.value) != "" {
+				lines = append(lines, o.name+" needs BackupTo: where the backups go")
+			}
+		}
+		return lines
+	case isS3 && bucket == "":
+		lines = append(lines, fmt.Sprintf("BackupTo %q names no bucket: it must be of the form s3://bucket/prefix", c.BackupTo))
+	case !isS3 && strings.Contains(c.BackupTo, "://"):
+		lines = append(lines, fmt.Sprintf("BackupTo %q is neither a folder nor of the form s3://bucket/prefix", c.BackupTo))
+	case !isS3 && strings.HasPrefix(c.BackupTo, "~"):
+		lines = append(lines, fmt.Sprintf("BackupTo %q begins with ~, which only a shell understands", c.BackupTo))
+	case !isS3 && (samePath(c.BackupTo, c.Db) || samePath(c.BackupTo, c.Index)):
+		lines = append(lines, "BackupTo must not be the folder of Db or Index")
+	}
+	if c.BackupS3Endpoint != "" {
+		u, err := url.Parse(c.BackupS3Endpoint)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil:
+			lines = append(lines, "BackupS3Endpoint is not of the form https://host:port")
+		case !isS3:
+			lines = append(lines, "BackupS3Endpoint needs a BackupTo of the form s3://bucket/prefix")
+		}
+	}
+	return lines
 }
 
 // samePath compares two folders by name. A path that cannot be made absolute is compared as it stands.

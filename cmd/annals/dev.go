@@ -61,6 +61,7 @@ func devRefused() map[string]string {
 		"between the nodes of annals dev any free ports are used": {"ReplicationPort", "GossipPort", "ClusterGossipPort"},
 		"the nodes of annals dev know each other":                 {"GossipSeed", "DiscoverViaDns", "ClusterDns"},
 		"the nodes of annals dev are alike":                       {"NodePriority", "ReadOnlyReplica"},
+		"each node needs a place of its own, see annals backup":   {"BackupTo", "BackupS3Endpoint", "BackupSchedule"},
 		"annals dev makes certificates for its nodes with --tls": {
 			"CertificateFile", "CertificatePrivateKeyFile", "CertificatePassword", "CertificatePrivateKeyPassword",
 			"CertificateReservedNodeCommonName", "TrustedRootCertificatesPath",

@@ -99,6 +99,9 @@ func (h *host) load(args []string) (*config.Config, error) {
 	if _, err := cron.Parse(c.ScavengeSchedule); err != nil {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
+	if _, err := cron.Parse(c.BackupSchedule); err != nil {
+		return nil, fmt.Errorf("option BackupSchedule: %w", err)
+	}
 	return c, nil
 }
 

@@ -56,6 +56,7 @@ func TestStartUpFailures(t *testing.T) {
 		{"unknown option", []string{"--clutser-size", "3"}, []string{"clutser-size", "ClusterSize"}, ""},
 		{"bad value", []string{"--node-port", "many"}, []string{"node-port", "many"}, ""},
 		{"bad schedule", []string{"--scavenge-schedule", "61 * * * *"}, []string{"ScavengeSchedule", "61 * * * *"}, ""},
+		{"bad schedule of backups", []string{"--backup-to", "/backups", "--backup-schedule", "61 * * * *"}, []string{"BackupSchedule", "61 * * * *"}, ""},
 		{"missing certificate", []string{"--certificate-file", filepath.Join(dir, "none.crt"), "--certificate-private-key-file", filepath.Join(dir, "none.key")},
 			[]string{"none.crt", "no such file"}, "none.key"},
 		{"address of another machine", []string{"--node-ip", "192.0.2.1", "--disable-https"}, []string{"192.0.2.1"}, ""},
