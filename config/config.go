@@ -194,7 +194,7 @@ type Config struct {
 	ReplicationTcpPortAdvertiseAs int
 	AdvertiseHostToClientAs       string
 	AdvertiseNodePortToClientAs   int
-	// EnableUnixSocket offers redaction at a local socket in the data folder.
+	// EnableUnixSocket offers redaction at a local socket, eventstore.sock, in the data folder.
 	EnableUnixSocket bool
 	// DisableAdminUi, DisableStatsOnHttp and DisableGossipOnHttp remove those routes.
 	DisableAdminUi      bool

@@ -83,7 +83,6 @@ func (o *option) defaultText() string {
 
 // Clauses of options that wait for something, or never get it.
 const (
-	noRedaction  = "redaction is not available in this version"
 	noLazyWrites = "writing without flushing is not available in this version"
 	noStores     = "certificate stores are not there on this system, CertificateFile names a file"
 	noPlugIns    = "authentication and authorisation plug-ins do not exist"
@@ -349,8 +348,8 @@ func (c *Config) interfaceOptions() []option {
 			doc: "The host that clients are told in gossip."},
 		{name: "AdvertiseNodePortToClientAs", group: g, def: "0", target: intField(&c.AdvertiseNodePortToClientAs, 0, port), synonyms: []string{"AdvertiseHttpPortToClientAs"},
 			doc: "The port that clients are told in gossip. 0: the advertised node port."},
-		{name: "EnableUnixSocket", group: g, def: "False", target: boolField(&c.EnableUnixSocket), lacks: noRedaction, refused: true,
-			doc: "Offer redaction at a local socket in the data folder."},
+		{name: "EnableUnixSocket", group: g, def: "False", target: boolField(&c.EnableUnixSocket),
+			doc: "Offer redaction at a local socket, eventstore.sock, in the data folder."},
 		{name: "DisableAdminUi", group: g, def: "False", target: boolField(&c.DisableAdminUi),
 			doc: "Remove the user interface and all routes below /admin."},
 		{name: "DisableStatsOnHttp", group: g, def: "False", target: boolField(&c.DisableStatsOnHttp),

@@ -164,6 +164,9 @@ func problemOf(err error, a action) (p *problem, known bool) {
 		}
 		return &problem{status: said.status, text: said.text}, true
 	}
+	if p := redactionProblem(err); p != nil {
+		return p, true
+	}
 	var input *projection.BadInput
 	if errors.As(err, &input) {
 		return &problem{status: http.StatusBadRequest, text: input.Text}, true

@@ -52,6 +52,8 @@ type Options struct {
 	Scavenges Scavenges
 	// Backups serves /admin/backup/sessions, which is not there without it.
 	Backups BackupSessions
+	// Redactions serves /admin/redact, which is not there without it.
+	Redactions Redactions
 	// Statistics serves /stats, /metrics and /histogram.
 	Statistics Statistics
 	// Settings are the options of the node, for /info/options.
@@ -315,6 +317,9 @@ func (s *Server) fixedResources() map[string]*resource {
 	}
 	if s.servesBackups() {
 		m[backupSessionsPath] = &backupSessionsResource
+	}
+	if s.opts.Redactions != nil && !s.opts.DisableAdminUI {
+		m[redactPath] = &redactResource
 	}
 	if s.opts.Membership == nil {
 		return m

@@ -92,6 +92,7 @@ type Node struct {
 	chunks   chunklock.Lock // of the one job that may rewrite chunk files
 	scavenge *scavenging
 	backups  *session.Service
+	redact   *redacting
 	policy   *access.Policy
 	groups   *subscription.Service
 	queries  *projection.Service // nil: no projections run
@@ -182,6 +183,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
 	n.backups = newBackupSessions(n)
+	if n.redact, err = newRedacting(n); err != nil {
+		return nil, err
+	}
 	// From here on clients are answered, most of them with a 503, and are told how far the start is.
 	if err := n.serve(); err != nil {
 		return nil, err
@@ -199,6 +203,11 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		n.owned.Go(func() { n.security.watch(n.running, n.opts.Now) })
 	}
 	n.scavenge.start()
+	if n.config.EnableUnixSocket && !n.config.MemDb {
+		if err := n.redact.listen(n); err != nil {
+			return nil, err
+		}
+	}
 	if !n.config.MemDb {
 		guard := diskGuard{fs: o.FS, dirs: []string{n.config.Db, n.config.Index}, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull, release: n.endBackups}
 		n.owned.Go(func() { guard.run(n.running) })
@@ -255,13 +264,19 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		OnFatal:   n.stopHard,
 		OnSync:    func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
 		OnDamage:  func(error) { n.damaged.Store(true) },
-		BeforeCut: func(int64) error { return replication.Restored(c.Db, n.logger.Named("cluster")) },
-		Progress:  n.start.note,
+		BeforeCut: func(at int64) error {
+			return errors.Join(replication.Restored(c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
+		},
+		Redacted: n.redact.ledger.Between,
+		Progress: n.start.note,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.log.Store(log)
+	if err := n.redact.service.Resume(); err != nil { // Before anybody reads what was to be blanked.
+		return nil, errors.Join(err, log.Close())
+	}
 	if !c.MemDb {
 		n.owned.Go(func() { n.keepCheckpoints(n.running, log) })
 	}
@@ -281,7 +296,7 @@ func (n *Node) serve() error {
 	c := n.config
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
-		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Backups: n.backups, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
+		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -396,6 +411,9 @@ func (n *Node) close() (err error) {
 	if n.scavenge != nil {
 		n.scavenge.close()
 	}
+	if n.redact != nil {
+		err = n.redact.close()
+	}
 	// Before leadership goes: what runs by it must not begin what the next leader begins as well.
 	n.leading.rest(n.running)
 	// Leadership goes first: clients that are redirected from here on find a leader that stays.
@@ -404,7 +422,7 @@ func (n *Node) close() (err error) {
 		cluster.Leave()
 	}
 	if n.http != nil {
-		err = n.http.close()
+		err = errors.Join(err, n.http.close())
 	}
 	if n.relayed != nil {
 		err = errors.Join(err, n.relayed.close())

@@ -73,12 +73,10 @@ func OpenLedger(fsys vfs.FS, dir string) (*Ledger, error) {
 
 func byPosition(a, b entry) int { return cmp.Compare(a.Position, b.Position) }
 
-// CutLedger forgets what lies at a position of the log or behind it: the folder was restored.
-func CutLedger(fsys vfs.FS, dir string, at int64) error {
-	l, err := OpenLedger(fsys, dir)
-	if err != nil || l.lost {
-		return err
-	}
+// Cut forgets what lies at a position of the log or behind it: the folder was restored.
+func (l *Ledger) Cut(at int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	kept := slices.DeleteFunc(slices.Clone(l.entries), func(e entry) bool { return e.Position >= at })
 	if len(kept) == len(l.entries) {
 		return nil
@@ -126,6 +124,7 @@ func (l *Ledger) add(some []entry) error {
 	return l.write(all)
 }
 
+// write replaces the file. The caller holds mu.
 func (l *Ledger) write(all []entry) error {
 	var text []byte
 	for i := range all {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // MaxEvents is how many events one request may name.
@@ -74,7 +75,13 @@ type Outcome struct {
 // Refused says why nothing was redacted: a line for each event that cannot be.
 type Refused struct{ Events []string }
 
-func (e *Refused) Error() string { return strings.Join(e.Events, "\n") }
+func (e *Refused) Error() string {
+	const most = 100
+	if n := len(e.Events); n > most {
+		return fmt.Sprintf("%s\nand %d more", strings.Join(e.Events[:most], "\n"), n-most)
+	}
+	return strings.Join(e.Events, "\n")
+}
 
 // Unfinished says that the events are redacted, or will be by the next start at the
 // latest, and that their bytes may still be somewhere on this node. It is tried again in the background.
@@ -103,4 +110,17 @@ func interpreted(stream, typ string) string {
 		return reads
 	}
 	return ""
+}
+
+// Position is where an event lies in the files of this node.
+type Position = eventlog.EventPosition
+
+// SwitchReason is the name of the reason for which Session.Switch refused a file, as tools know
+// it; ok is false when the error is something else.
+func SwitchReason(err error) (reason string, ok bool) {
+	var refused *eventlog.SwitchRefused
+	if !errors.As(err, &refused) {
+		return "", false
+	}
+	return refused.Reason, true
 }

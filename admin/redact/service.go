@@ -128,7 +128,7 @@ func (s *Service) log() (*eventlog.Log, error) {
 }
 
 // Positions says where an event lies in the files of this node. It sees what metadata and deletion hide.
-func (s *Service) Positions(stream string, number int64) ([]eventlog.EventPosition, error) {
+func (s *Service) Positions(stream string, number int64) ([]Position, error) {
 	l, err := s.log()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,130 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/annalsdb/annals/admin/redact"
+)
+
+// Redactions blanks the data of events in the files of this node.
+type Redactions interface {
+	// Redact redacts all events or none. It goes on when ctx ends once it has begun.
+	Redact(ctx context.Context, r redact.Request) ([]redact.Outcome, error)
+	// Positions says where an event lies, whatever hides it.
+	Positions(stream string, number int64) ([]redact.Position, error)
+	// Session takes the lock of those that switch chunk files, for a user.
+	Session(user string) (*redact.Session, error)
+}
+
+const (
+	redactPath = "/admin/redact"
+
+	// maxRedactBody bounds the body of a request: names of MaxEvents events of a usual length.
+	maxRedactBody = 1 << 20
+)
+
+var redactResource = newResource(operation{method: http.MethodPost, offer: adminOffer, may: mayAdmin, serve: (*exchange).redact})
+
+var problemLargeRedaction = &problem{http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb", false}
+
+// redact redacts events of this node, whoever leads.
+func (x *exchange) redact() error {
+	body, err := x.readBody(maxRedactBody)
+	switch {
+	case errors.Is(err, problemTooLarge):
+		return problemLargeRedaction
+	case err != nil:
+		return err
+	}
+	user := x.who.Login
+	if user == "" {
+		user = "anonymous" // Without authentication everybody may.
+	}
+	request, err := parseRedaction(body, user)
+	if err != nil {
+		return err
+	}
+	outcomes, err := x.s.opts.Redactions.Redact(x.r.Context(), request)
+	if err != nil {
+		return err
+	}
+	if x.out, err = appendRedaction(x.out[:0], x.media.form, outcomes); err != nil {
+		return err
+	}
+	x.ok()
+	return nil
+}
+
+// parseRedaction understands the body. A member that is not known is refused: what a
+// redaction does cannot be taken back, and a misspelt dryRun must not be the reason for it.
+func parseRedaction(body []byte, user string) (r redact.Request, err error) {
+	var fields struct {
+		Events []string `json:"events"`
+		Reason string   `json:"reason"`
+		DryRun bool     `json:"dryRun"`
+	}
+	in := json.NewDecoder(bytes.NewReader(body))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&fields); err != nil {
+		return r, badRequest(`The body must be an object like {"events":["0@stream"],"reason":"","dryRun":false}: ` + printable(strings.TrimPrefix(err.Error(), "json: ")))
+	}
+	if _, err := in.Token(); err != io.EOF {
+		return r, badRequest("There is something behind the object in the body.")
+	}
+	if len(fields.Events) > redact.MaxEvents {
+		return r, redact.ErrTooMany
+	}
+	r = redact.Request{Reason: fields.Reason, User: user, DryRun: fields.DryRun}
+	for _, text := range fields.Events {
+		e, err := redact.ParseEvent(text)
+		if err != nil {
+			return r, badRequest(err.Error())
+		}
+		r.Events = append(r.Events, e)
+	}
+	return r, nil
+}
+
+// redactionDocument is the answer. Its names are part of the wire: do not change.
+type redactionDocument struct {
+	XMLName xml.Name         `json:"-" xml:"RedactResultDto"`
+	Events  []redact.Outcome `json:"events" xml:"Events>Event"`
+}
+
+func appendRedaction(b []byte, f form, outcomes []redact.Outcome) ([]byte, error) {
+	switch f {
+	case formJSON:
+		text, err := json.MarshalIndent(redactionDocument{Events: outcomes}, "", "  ")
+		return append(b, text...), err
+	case formTextXML, formAppXML:
+		text, err := xml.Marshal(redactionDocument{Events: outcomes})
+		return append(append(b, xmlProlog...), text...), err
+	}
+	for _, o := range outcomes {
+		b = fmt.Appendf(b, "%s: %s, position %d, %s\n", o.Event, o.Status, o.Position, o.Chunk)
+	}
+	return bytes.TrimSuffix(b, []byte("\n")), nil
+}
+
+// redactionProblem finds the answer to an error of a redaction, nil if it is none.
+func redactionProblem(err error) *problem {
+	var refused *redact.Refused
+	var unfinished *redact.Unfinished
+	switch {
+	case errors.As(err, &refused):
+		return &problem{status: http.StatusBadRequest, text: refused.Error()}
+	case errors.As(err, &unfinished):
+		return &problem{status: http.StatusInternalServerError, text: unfinished.Error()}
+	case errors.Is(err, redact.ErrLocked), errors.Is(err, redact.ErrInMemory), errors.Is(err, redact.ErrTooMany), errors.Is(err, redact.ErrNoEvents):
+		return badRequest(err.Error()).(*problem)
+	}
+	return nil
+}
