@@ -11,7 +11,7 @@ import (
 // somebody would rely on, ends the start instead of being ignored.
 func TestNothingIsPassedOver(t *testing.T) {
 	for _, argument := range []string{
-		"--enable-unix-socket", "--unsafe-disable-flush-to-disk",
+		"--unsafe-disable-flush-to-disk",
 	} {
 		t.Run(argument, func(t *testing.T) {
 			_, err := config.Load([]string{argument}, nil, func(string) ([]byte, error) { return nil, nil })

@@ -88,7 +88,7 @@ func newGuarded(t testing.TB, m mode) *node {
 		policy := access.NewPolicy(store, access.PolicyOptions{Insecure: m.insecure, AllowAnonymousStreamAccess: m.streams})
 		o.Access = nodeAccess{logins, policy}
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
-		o.Subscriptions, o.Projections = &memSubscriptions{}, &memProjections{}
+		o.Subscriptions, o.Projections, o.Redactions = &memSubscriptions{}, &memProjections{}, &memRedactions{}
 		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
 		for f, v := range reflect.ValueOf(*o).Fields() {
 			served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
@@ -176,6 +176,7 @@ var expectations = map[string]string{
 	"GET /gossip": "gossip", "POST /gossip": "gossip",
 	"GET /stats": "auth, opened", "GET /stats/{path}": "auth, opened", "GET /metrics": "auth, opened",
 	"GET /info/options": "ops", "GET /sys/subsystems": "ops", "GET /histogram/{name}": "ops",
+	"POST /admin/redact":   "admin",
 	"POST /admin/shutdown": "ops", "POST /admin/reloadconfig": "ops", "POST /admin/mergeindexes": "ops",
 	"POST /admin/node/priority/{priority}": "ops", "POST /admin/node/resign": "ops",
 	"GET /admin/cluster/members": "ops", "POST /admin/cluster/members": "ops", "DELETE /admin/cluster/members/{node}": "ops",

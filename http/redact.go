@@ -21,7 +21,7 @@ type Redactions interface {
 	// Positions says where an event lies, whatever hides it.
 	Positions(stream string, number int64) ([]redact.Position, error)
 	// Session takes the lock of those that switch chunk files, for a user.
-	Session(user string) (*redact.Session, error)
+	Session(user string) (redact.Session, error)
 }
 
 const (

@@ -261,9 +261,9 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		},
 		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
 		SkipVerify: c.SkipDbVerify, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
-		OnFatal:   n.stopHard,
-		OnSync:    func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
-		OnDamage:  func(error) { n.damaged.Store(true) },
+		OnFatal:  n.stopHard,
+		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
+		OnDamage: func(error) { n.damaged.Store(true) },
 		BeforeCut: func(at int64) error {
 			return errors.Join(replication.Restored(c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
 		},

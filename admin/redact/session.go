@@ -12,14 +12,22 @@ import (
 
 // Session lets a tool that makes the copies itself put them in the place of chunk
 // files. It has the lock that scavenges need, until Close.
-type Session struct {
+type Session interface {
+	// Switch puts a file of the data folder in the place of a chunk file that is in use. SwitchReason
+	// tells why it was refused, which changes nothing. Behind it the data are erased elsewhere and recorded as after Redact.
+	Switch(ctx context.Context, target, file string) error
+	// Close lets go of the lock. It is idempotent.
+	Close()
+}
+
+type session struct {
 	s    *Service
 	hold *chunklock.Hold
 	user string
 }
 
 // Session begins one for a user. It fails at once with ErrLocked while another job has the lock.
-func (s *Service) Session(user string) (*Session, error) {
+func (s *Service) Session(user string) (Session, error) {
 	if _, err := s.log(); err != nil {
 		return nil, err
 	}
@@ -27,12 +35,10 @@ func (s *Service) Session(user string) (*Session, error) {
 	if err != nil {
 		return nil, ErrLocked
 	}
-	return &Session{s: s, hold: hold, user: user}, nil
+	return &session{s: s, hold: hold, user: user}, nil
 }
 
-// Switch puts a file of the data folder in the place of a chunk file that is in use. A refusal is an
-// eventlog.SwitchRefused and changes nothing. Behind it the data are erased elsewhere and recorded as after Redact.
-func (x *Session) Switch(ctx context.Context, target, file string) error {
+func (x *session) Switch(ctx context.Context, target, file string) error {
 	s := x.s
 	l, err := s.log()
 	if err != nil {
@@ -98,5 +104,4 @@ func (s *Service) found(user string, from, to int64) (*pending, error) {
 	return work, err
 }
 
-// Close lets go of the lock. It is idempotent.
-func (x *Session) Close() { x.hold.Unlock() }
+func (x *session) Close() { x.hold.Unlock() }

@@ -94,6 +94,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 				return printVersion(stdout)
 			},
 		},
+		redactCommand(stdout),
 		verifyCommand(stdout, stderr),
 		certsCommand(stdout),
 		clusterCommand(stdout, stderr),

@@ -247,3 +247,59 @@ func printJSON(w io.Writer, value any) error {
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+// ask sends one request and returns the body of the answer, which is JSON. A node
+// does what it is asked for itself and redirects nowhere.
+func (c *nodeClient) ask(ctx context.Context, method, path, accept string) ([]byte, error) {
+	answer, err := c.send(ctx, &nodeRequest{method: method, path: path, accept: accept})
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.status != http.StatusOK:
+		return nil, c.refused(answer)
+	case !json.Valid(answer.body):
+		return nil, fmt.Errorf("%s answers something that is no JSON: is it a node?", c.host)
+	}
+	return answer.body, nil
+}
+
+// clusterNode is what gossip tells of a node.
+type clusterNode struct {
+	State string `json:"state"`
+	Alive bool   `json:"isAlive"`
+	Host  string `json:"httpEndPointIp"`
+	Port  int    `json:"httpEndPointPort"`
+}
+
+func (n *clusterNode) address() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
+
+// nodes returns the nodes of the cluster as one of them sees it.
+func (c *nodeClient) nodes(ctx context.Context) ([]clusterNode, error) {
+	body, err := c.ask(ctx, http.MethodGet, "/gossip", "application/json")
+	if err != nil {
+		return nil, err
+	}
+	var view struct {
+		Members []clusterNode `json:"members"`
+	}
+	if err := json.Unmarshal(body, &view); err != nil || len(view.Members) == 0 {
+		return nil, fmt.Errorf("%s does not say which nodes its cluster has", c.host)
+	}
+	return view.Members, nil
+}
+
+// nextNode returns the first node that is not among those done, the leader only when
+// it is the last, and how many are left with it.
+func nextNode(view []clusterNode, done map[string]bool) (next *clusterNode, left int) {
+	for i := range view {
+		n := &view[i]
+		if done[n.address()] {
+			continue
+		}
+		left++
+		if next == nil || next.State == "Leader" {
+			next = n
+		}
+	}
+	return next, left
+}

@@ -36,21 +36,6 @@ func (f *scavengeFlags) client(address string) (*scavengeClient, error) {
 	return &scavengeClient{nodeClient: c, flags: f}, nil
 }
 
-// ask sends one request and returns the body of the answer, which is JSON. A node
-// does what it is asked for itself and redirects nowhere.
-func (c *scavengeClient) ask(ctx context.Context, method, path, accept string) ([]byte, error) {
-	answer, err := c.send(ctx, &nodeRequest{method: method, path: path, accept: accept})
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.status != http.StatusOK:
-		return nil, c.refused(answer)
-	case !json.Valid(answer.body):
-		return nil, fmt.Errorf("%s answers something that is no JSON: is it a node?", c.host)
-	}
-	return answer.body, nil
-}
-
 // doubt explains an error of a request that may have been acted on.
 func (c *scavengeClient) doubt(ctx context.Context, err error, what string) error {
 	if what != "" {

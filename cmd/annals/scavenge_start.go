@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -76,47 +73,6 @@ func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
 		return err
 	}
 	return run.conclude(s.stdout, s.json)
-}
-
-// clusterNode is what gossip tells of a node.
-type clusterNode struct {
-	State string `json:"state"`
-	Alive bool   `json:"isAlive"`
-	Host  string `json:"httpEndPointIp"`
-	Port  int    `json:"httpEndPointPort"`
-}
-
-func (n *clusterNode) address() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
-
-// nodes returns the nodes of the cluster as one of them sees it.
-func (c *scavengeClient) nodes(ctx context.Context) ([]clusterNode, error) {
-	body, err := c.ask(ctx, http.MethodGet, "/gossip", "application/json")
-	if err != nil {
-		return nil, err
-	}
-	var view struct {
-		Members []clusterNode `json:"members"`
-	}
-	if err := json.Unmarshal(body, &view); err != nil || len(view.Members) == 0 {
-		return nil, fmt.Errorf("%s does not say which nodes its cluster has", c.host)
-	}
-	return view.Members, nil
-}
-
-// nextNode returns the first node that is not among those done, the leader only when
-// it is the last, and how many are left with it.
-func nextNode(view []clusterNode, done map[string]bool) (next *clusterNode, left int) {
-	for i := range view {
-		n := &view[i]
-		if done[n.address()] {
-			continue
-		}
-		left++
-		if next == nil || next.State == "Leader" {
-			next = n
-		}
-	}
-	return next, left
 }
 
 // runAll scavenges the nodes of a cluster, one after the other. Who leads is asked

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/node"
+)
+
+const redactHelp = `Blank the data of single events on one node, while it serves. It cannot be undone.
+
+Positions, numbers, ids, types, metadata and sizes stay; of the data nothing is left on
+the disk of the node: neither in its chunk files nor in its Raft log. Events whose chunk
+is still being written, links, metadata and what the server itself reads are refused, and
+then nothing is redacted at all.
+
+With --db the node that has this data folder open is asked over its local socket, which
+the option EnableUnixSocket offers; only its user and root may. With --node it is asked
+over HTTP, by an administrator. With --all-nodes every node of the cluster is, the
+followers first and the leader last: nodes redact for themselves alone.
+
+Events are number@stream, separated by commas.
+
+Exit codes: 0 all events are redacted and their data are gone from the node, 1 at least
+one was refused, or the work is not finished, 2 nothing could be tried.`
+
+// socketPatience bounds a redaction over the local socket: the node answers within a minute and a half behind the copies.
+const socketPatience = time.Hour
+
+const redactPath = "/admin/redact"
+
+// redactCommandFlags are what annals redact is told.
+type redactFlags struct {
+	clusterFlags
+	db, events, reason string
+	dryRun, allNodes   bool
+}
+
+func redactCommand(stdout io.Writer) *cobra.Command {
+	var f redactFlags
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	cmd := &cobra.Command{
+		Use:   "redact {--db folder | --node URL} --events n@stream,…",
+		Short: "Blank the data of events on one node",
+		Long:  redactHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return cannot(err)
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return f.run(ctx, stdout)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	flags := cmd.Flags()
+	flags.StringVar(&f.db, "db", "", "data folder of a running node on this machine")
+	flags.StringVar(&f.node, "node", "", "address of a node")
+	flags.StringVar(&f.events, "events", "", "the events, as number@stream, separated by commas")
+	flags.StringVar(&f.reason, "reason", "", "why, for the record in the stream $redactions")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be redacted, and redact nothing")
+	flags.BoolVar(&f.allNodes, "all-nodes", false, "redact on every node of the cluster of --node, followers first")
+	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
+	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	return cmd
+}
+
+// redactedEvent is what a node says of one event.
+type redactedEvent struct {
+	Event    string `json:"event"`
+	Position int64  `json:"position"`
+	Chunk    string `json:"chunk"`
+	Status   string `json:"status"`
+}
+
+// redactedNode is what one node did.
+type redactedNode struct {
+	Node   string          `json:"node,omitempty"` // empty: the one at the socket
+	Events []redactedEvent `json:"events"`
+}
+
+func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	switch {
+	case f.events == "":
+		return cannot(errors.New("--events is needed: which events are to be redacted, as number@stream"))
+	case f.db == "" && f.node == "":
+		return cannot(errors.New("--db or --node is needed: which node is to redact"))
+	case f.db != "" && (f.node != "" || f.allNodes):
+		return cannot(errors.New("--db is one node on this machine: give it without --node and --all-nodes"))
+	}
+	body, err := json.Marshal(map[string]any{"events": strings.Split(f.events, ","), "reason": f.reason, "dryRun": f.dryRun})
+	if err != nil {
+		return cannot(err)
+	}
+	var done []redactedNode
+	if f.db != "" {
+		done, err = f.overSocket(ctx, body)
+	} else {
+		done, err = f.overHTTP(ctx, body)
+	}
+	if e := f.print(stdout, done); err == nil {
+		err = e
+	}
+	return err
+}
+
+// print shows what was done, on all nodes that were asked with success.
+func (f *redactFlags) print(w io.Writer, done []redactedNode) error {
+	if len(done) == 0 {
+		return nil
+	}
+	if f.json {
+		if f.allNodes {
+			return printJSON(w, map[string]any{"nodes": done})
+		}
+		return printJSON(w, &done[0])
+	}
+	var b bytes.Buffer
+	for _, n := range done {
+		for _, e := range n.Events {
+			status := map[string]string{"redacted": "redacted", "already": "was redacted before", "would": "would be redacted"}[e.Status]
+			if n.Node != "" {
+				fmt.Fprintf(&b, "%s: ", n.Node)
+			}
+			fmt.Fprintf(&b, "%s: %s (position %d, %s)\n", visible(e.Event), status, e.Position, visible(e.Chunk))
+		}
+	}
+	if !f.dryRun {
+		fmt.Fprintln(&b, "Backups made before still hold the data: redact, then back up, then remove the older ones.")
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// overSocket asks the node that has the data folder open.
+func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNode, error) {
+	cannot := func(format string, a ...any) error {
+		return &codedError{code: exitCannotBeTold, err: fmt.Errorf(format, a...)}
+	}
+	if info, err := os.Stat(f.db); err != nil || !info.IsDir() {
+		return nil, cannot("there is no folder %s", f.db)
+	}
+	path := filepath.Join(f.db, node.SocketFile)
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, socketPatience)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://socket"+redactPath, bytes.NewReader(body))
+	if err != nil {
+		return nil, cannot("%w", err)
+	}
+	resp, err := client.Do(q)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, cannot("%s has no socket %s: start the node on it with EnableUnixSocket, or ask it with --node", f.db, node.SocketFile)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, cannot("no node runs on %s: the socket there is of one that has ended", f.db)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, cannot("%s may be used by the user of the node and by root alone", path)
+	case err != nil:
+		return nil, cannot("ask the node at %s: %w", path, err)
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxNodeAnswer))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("the node at %s broke off: %w; ask again, what is redacted stays so", path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, redactionRefused(&nodeAnswer{status: resp.StatusCode, body: answer}, errors.New(strings.TrimSpace(string(answer))))
+	}
+	n, err := decodeRedaction("", answer)
+	if err != nil {
+		return nil, err
+	}
+	return []redactedNode{n}, nil
+}
+
+// overHTTP asks one node, or all of its cluster.
+func (f *redactFlags) overHTTP(ctx context.Context, body []byte) ([]redactedNode, error) {
+	c, err := f.connect(f.node)
+	if err != nil {
+		return nil, &codedError{code: exitCannotBeTold, err: err}
+	}
+	defer c.close()
+	addresses := []string{c.address}
+	if f.allNodes {
+		if addresses, err = followersFirst(ctx, c); err != nil {
+			return nil, &codedError{code: exitCannotBeTold, err: err}
+		}
+		// What one refuses all should be spared: every node judges before the first one redacts.
+		if !f.dryRun {
+			judge, err := withDryRun(body)
+			if err != nil {
+				return nil, err
+			}
+			for _, address := range addresses {
+				if _, err := f.ask(ctx, address, judge); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	var done []redactedNode
+	for _, address := range addresses {
+		n, err := f.ask(ctx, address, body)
+		if err != nil {
+			return done, err
+		}
+		if !f.allNodes {
+			n.Node = ""
+		}
+		done = append(done, n)
+	}
+	return done, nil
+}
+
+func withDryRun(body []byte) ([]byte, error) {
+	fields := map[string]any{}
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, err
+	}
+	fields["dryRun"] = true
+	return json.Marshal(fields)
+}
+
+// followersFirst lists the addresses of the nodes of a cluster, that of the leader last.
+func followersFirst(ctx context.Context, c *nodeClient) (addresses []string, err error) {
+	view, err := c.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scheme, _, _ := strings.Cut(c.address, "://")
+	done := map[string]bool{}
+	for next, _ := nextNode(view, done); next != nil; next, _ = nextNode(view, done) {
+		if !next.Alive {
+			return nil, fmt.Errorf("%s is not alive as %s sees it: nothing was redacted", next.address(), c.host)
+		}
+		done[next.address()] = true
+		addresses = append(addresses, scheme+"://"+next.address())
+	}
+	return addresses, nil
+}
+
+// ask has one node redact.
+func (f *redactFlags) ask(ctx context.Context, address string, body []byte) (redactedNode, error) {
+	c, err := f.connect(address)
+	if err != nil {
+		return redactedNode{}, &codedError{code: exitCannotBeTold, err: err}
+	}
+	defer c.close()
+	answer, err := c.send(ctx, &nodeRequest{method: http.MethodPost, path: redactPath, accept: "application/json", body: body, contentType: "application/json"})
+	if err != nil {
+		return redactedNode{}, &codedError{code: exitCannotBeTold, err: err}
+	}
+	if answer.status != http.StatusOK {
+		text := strings.TrimSpace(strings.ToValidUTF8(string(answer.body), ""))
+		if answer.status != http.StatusBadRequest && answer.status != http.StatusInternalServerError || text == "" {
+			return redactedNode{}, redactionRefused(answer, c.refused(answer))
+		}
+		if f.allNodes {
+			text = c.host + ": " + strings.ReplaceAll(text, "\n", "\n"+c.host+": ")
+		}
+		return redactedNode{}, redactionRefused(answer, errors.New(text))
+	}
+	return decodeRedaction(c.host, answer.body)
+}
+
+// redactionRefused gives the answer of a node its exit code: the node has judged the events, or nothing was tried.
+func redactionRefused(a *nodeAnswer, err error) error {
+	switch a.status {
+	case http.StatusBadRequest, http.StatusInternalServerError, http.StatusRequestTimeout:
+		if strings.HasPrefix(string(a.body), "Redaction is not supported") || strings.Contains(string(a.body), "is not of the form number@stream") {
+			break
+		}
+		return err
+	}
+	return &codedError{code: exitCannotBeTold, err: err}
+}
+
+func decodeRedaction(host string, body []byte) (redactedNode, error) {
+	n := redactedNode{Node: host}
+	if err := json.Unmarshal(body, &n); err != nil {
+		return n, fmt.Errorf("%s answers something that is no result of a redaction: is it a node?", host)
+	}
+	return n, nil
+}
