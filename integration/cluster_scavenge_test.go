@@ -502,7 +502,7 @@ func holding(t *testing.T, dir, text string) (found []string) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // It went meanwhile.
 		}
-		if err != nil || d.IsDir() {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		data, err := os.ReadFile(path)
