@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	httpapi "github.com/annalsdb/annals/http"
-
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/event"
+	httpapi "github.com/annalsdb/annals/http"
 )
 
 // memRedactions remembers what it was asked for and says what it is told to say.

@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/redact"
-	eventlog "github.com/annalsdb/annals/log"
-
 	httpapi "github.com/annalsdb/annals/http"
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // SocketFile is the name of the local socket in the data folder.
@@ -42,6 +42,10 @@ func newRedacting(n *Node) (*redacting, error) {
 	r := &redacting{ledger: ledger}
 	r.service = redact.New(redact.Options{
 		Log: func() *eventlog.Log { return n.log.Load() }, FS: n.opts.FS, Dir: c.Db, InMemory: c.MemDb, Ledger: ledger, Lock: &n.chunks,
+		EndBackups: func() func() {
+			_, resume := n.backups.Suspend(backup.EndedByRedaction)
+			return resume
+		},
 		Erase: n.scavenge.erase, Write: n.store.WriteOwn, Endpoint: n.scavenge.endpoint,
 		DiskReserve: n.opts.DiskReserve, Now: n.opts.Now, Logger: n.logger.Named("redact"),
 	})

@@ -56,7 +56,7 @@ func open(t testing.TB, fsys vfs.FS) (*node, error) {
 	}
 	n.service = redact.New(redact.Options{
 		Log: func() *eventlog.Log { return n.log }, FS: fsys, Dir: dir, Ledger: ledger, Lock: &n.lock,
-		EndBackups: func() { n.ended++ },
+		EndBackups: func() func() { n.ended++; return func() {} },
 		Erase: func(_ context.Context, position int64) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -25,8 +25,9 @@ type Options struct {
 	Ledger   *Ledger
 	Lock     *chunklock.Lock // shared with other jobs that switch chunk files
 
-	// EndBackups ends what holds files of the database for a backup.
-	EndBackups func()
+	// EndBackups ends what holds files of the database for a backup, and lets nothing
+	// hold them again until resume is called.
+	EndBackups func() (resume func())
 	// Erase removes entries up to a position from the Raft log of this node.
 	Erase func(ctx context.Context, position int64) error
 	// Write does a write of the node's own, wherever the leader is, and tries again until ctx ends while there is none.
@@ -47,7 +48,7 @@ func (o *Options) EnsureDefaults() {
 		o.Lock = new(chunklock.Lock)
 	}
 	if o.EndBackups == nil {
-		o.EndBackups = func() {}
+		o.EndBackups = func() func() { return func() {} }
 	}
 	if o.Erase == nil {
 		o.Erase = func(context.Context, int64) error { return nil }
@@ -173,7 +174,7 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 		return nil, err
 	}
 	work := newPending(&r, found, s.opts.Now())
-	s.opts.EndBackups()
+	defer s.opts.EndBackups()()
 	if err := s.begin(work); err != nil {
 		if e := s.settle(); e != nil {
 			return nil, &Unfinished{errors.Join(err, e)}

@@ -59,7 +59,7 @@ func (x *session) Switch(ctx context.Context, target, file string) error {
 	if err != nil {
 		return err
 	}
-	s.opts.EndBackups()
+	defer s.opts.EndBackups()()
 	if err := l.SwitchFile(target, file); err != nil {
 		return err
 	}
