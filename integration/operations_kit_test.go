@@ -1,0 +1,270 @@
+package integration_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/lab"
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// operator is somebody at a shell who looks after a cluster by the page: with a
+// folder of their own, and commands that reach the machines.
+type operator struct {
+	t       *testing.T
+	cluster *cluster
+	folder  string
+	path    string // where commands are searched
+	jobs    chan job
+
+	reloads  int       // of certificates, of all nodes
+	reloaded func(int) // is told after each, and may be nil
+}
+
+// job is what a command has the test do to a machine.
+type job struct {
+	m    *member
+	verb string
+	done chan string
+}
+
+// machine is the folder that holds what a machine has beside its data.
+func machine(h *lab.Host, parts ...string) string {
+	return filepath.Join(append([]string{h.Dir(), "machine"}, parts...)...)
+}
+
+// remoteCommands stand in for ssh and its like. What a script says of the folders
+// of a machine is meant for those of its host.
+var remoteCommands = map[string]string{
+	"ssh": `machine=$1; shift
+command=$*
+home=$(readlink "$OPERATOR_MACHINES/$machine")
+command=${command//\/etc\/annals/$home/machine/etc}
+command=${command//\/backup/$home/machine/backup}
+command=${command//\/usr\/local\/bin/$home/machine/bin}
+command=${command//\/var\/lib\/annals/$home/db}
+cd "$home" && OPERATOR_MACHINE=$machine PATH="$home/machine/bin:$PATH" exec bash -c "$command"`,
+	"scp": `paths=()
+for p in "$@"; do
+  case $p in
+    node?:*)
+      home=$(readlink "$OPERATOR_MACHINES/${p%%:*}")
+      p=${p#*:}
+      p=${p/#\/etc\/annals/$home/machine/etc}
+      p=${p/#\/backup/$home/machine/backup}
+      p=${p/#\/usr\/local\/bin/$home/machine/bin}
+      ;;
+  esac
+  paths+=("$p")
+done
+exec cp "${paths[@]}"`,
+	"curl":       `PATH=$OPERATOR_PATH exec curl $OPERATOR_NAMES "$@"`,
+	"systemctl":  `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/$1"`,
+	"journalctl": `curl -fsS -X POST "$OPERATOR_CONTROL/$OPERATOR_MACHINE/log"`,
+}
+
+// newOperator makes the machines of a cluster: nodes that are not started yet, with
+// certificates of an authority in the operator's folder.
+func newOperator(t *testing.T, commonName string) *operator {
+	t.Helper()
+	o := &operator{t: t, folder: t.TempDir(), jobs: make(chan job)}
+	o.path = pathWithAnnals(t)
+	trust := &tls.Config{InsecureSkipVerify: true, VerifyConnection: o.verify}
+	o.cluster = newCluster(t, clusterOptions{
+		tls: trust, options: []string{"--follower-writes", "Forward"},
+		security: func(h *lab.Host) []string { return []string{"--config", machine(h, "etc", "annals.conf")} },
+	})
+	run := func(args ...string) {
+		t.Helper()
+		if p, code := testkit.Run(t, testkit.Command{Args: append([]string{"certs"}, args...), Dir: o.folder, Quiet: true}); code != 0 {
+			t.Fatalf("annals certs %s\n%s", strings.Join(args, " "), p.Output())
+		}
+	}
+	run("ca", "--out", "ca", "--key", "ecdsa-p256")
+	machines, bin := t.TempDir(), t.TempDir()
+	var names []string
+	for i, m := range o.cluster.members {
+		for _, dir := range []string{"etc/roots", "bin", "backup"} {
+			if err := os.MkdirAll(machine(m.host, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run("node", "--ca", "ca", "--out", machine(m.host, "etc"), "--ip", m.host.Addr(), "--dns", nodeName(i), "--common-name", commonName)
+		copyInto(t, filepath.Join(o.folder, "ca", "ca.crt"), machine(m.host, "etc", "roots"))
+		names = append(names, fmt.Sprintf("--connect-to %s:%d:%s:%d", nodeName(i), clientPort, m.host.Addr(), clientPort))
+		etc := machine(m.host, "etc")
+		writeText(t, etc, "annals.conf", fmt.Sprintf("CertificateFile: %s/node.crt\nCertificatePrivateKeyFile: %s/node.key\nTrustedRootCertificatesPath: %s/roots\n"+
+			"CertificateReservedNodeCommonName: %s\n", etc, etc, etc, commonName))
+		for _, link := range [][2]string{{m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
+			if err := os.Symlink(link[0], link[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, text := range remoteCommands {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/usr/bin/env bash\nset -e\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control := httptest.NewServer(http.HandlerFunc(o.control))
+	t.Cleanup(control.Close)
+	for k, v := range map[string]string{
+		"OPERATOR_MACHINES": machines, "OPERATOR_CONTROL": control.URL, "OPERATOR_PATH": o.path, "OPERATOR_NAMES": strings.Join(names, " "),
+	} {
+		t.Setenv(k, v)
+	}
+	o.path = bin + string(os.PathListSeparator) + o.path
+	return o
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node%d", i+1) }
+
+// verify trusts every authority in the operator's folder, as clients do while it changes.
+func (o *operator) verify(state tls.ConnectionState) error {
+	files, err := filepath.Glob(filepath.Join(o.folder, "ca*", "ca.crt"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			roots.AppendCertsFromPEM(text)
+		}
+	}
+	_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: state.ServerName})
+	return err
+}
+
+// control passes what a command wants of a machine on to the test.
+func (o *operator) control(w http.ResponseWriter, r *http.Request) {
+	name, verb, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
+	for i, m := range o.cluster.members {
+		if nodeName(i) != name {
+			continue
+		}
+		j := job{m: m, verb: verb, done: make(chan string, 1)}
+		select {
+		case o.jobs <- j:
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case text := <-j.done:
+			_, _ = io.WriteString(w, text) // The script may have ended.
+		case <-r.Context().Done():
+		}
+		return
+	}
+	http.NotFound(w, r)
+}
+
+// do does what the service manager of a machine would do.
+func (o *operator) do(j job) string {
+	m := j.m
+	switch j.verb {
+	case "log":
+		return m.process.Output()
+	case "stop":
+		if m.process != nil {
+			m.stop()
+		}
+	case "start":
+		m.start()
+	case "restart":
+		m.stop()
+		m.start()
+	case "reload":
+		o.reload(m)
+		o.reloads++
+		if o.reloaded != nil {
+			o.reloaded(o.reloads)
+		}
+	default:
+		return "what is " + j.verb + "?\n"
+	}
+	return ""
+}
+
+// reload has a node read its files, and waits until it has.
+func (o *operator) reload(m *member) {
+	o.t.Helper()
+	const done = "configuration reloaded: "
+	before := strings.Count(m.process.Output(), done)
+	if err := m.process.Signal(syscall.SIGHUP); err != nil {
+		o.t.Fatal(err)
+	}
+	testkit.Eventually(o.t, settleLimit, func() error {
+		if strings.Count(m.process.Output(), done) == before {
+			return fmt.Errorf("%s has not read its files", m)
+		}
+		return nil
+	})
+}
+
+// follow runs the scripts of one procedure of the page, and compares what they print.
+func (o *operator) follow(procedure string) {
+	o.t.Helper()
+	examples, _ := readExamples(o.t, operationsPage)
+	ran := 0
+	for _, e := range examples {
+		if e.section != procedure {
+			continue
+		}
+		ran++
+		out, err := o.run(e.script)
+		if err != nil {
+			o.t.Fatalf("%s:%d: %v\n%s\n--- printed ---\n%s", operationsPage, e.line, err, e.script, out)
+		}
+		if missing := e.missing(out, nil); missing != "" {
+			o.t.Errorf("%s:%d: %q does not occur, or not in this order, in what this prints:\n%s\n--- printed ---\n%s", operationsPage, e.line, missing, e.script, out)
+		}
+	}
+	if ran == 0 {
+		o.t.Errorf("%s has no procedure %q", operationsPage, procedure)
+	}
+}
+
+// run runs a script, and does meanwhile what it wants of the machines.
+func (o *operator) run(script string) (printed string, err error) {
+	addresses := []string{"sleep 1;", "sleep 0.1;"}
+	for i, m := range o.cluster.members {
+		addresses = append(addresses, "//"+nodeName(i)+":", "//"+m.host.Addr()+":")
+	}
+	command := exec.CommandContext(o.t.Context(), "bash", "-ec", strings.NewReplacer(addresses...).Replace(script))
+	command.Dir = o.folder
+	command.Env = append(os.Environ(), "PATH="+o.path, "ANNALS_PASSWORD=changeit")
+	command.WaitDelay = 5 * time.Second
+	type result struct {
+		out []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		out, err := command.CombinedOutput()
+		done <- result{out, err}
+	}()
+	limit := time.NewTimer(settleLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case r := <-done:
+			return string(r.out), r.err
+		case j := <-o.jobs:
+			j.done <- o.do(j)
+		case <-limit.C:
+			return "", errors.Join(fmt.Errorf("it takes longer than %s", settleLimit), command.Process.Kill())
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestOperations follows the page of procedures from its beginning to its end, on
+// one cluster. While certificates change, clients write.
+func TestOperations(t *testing.T) {
+	for _, tool := range []string{"curl", "bash"} {
+		testkit.NeedTool(t, tool)
+	}
+	o := newOperator(t, "a.db.example.com")
+	c := o.cluster
+	for _, m := range c.members {
+		m.start()
+	}
+	c.settled()
+	o.follow("How the machines look")
+
+	led := c.said(leads)
+	l := startCertificateLoad(o)
+	for _, procedure := range []string{"Renew certificates", "Change the common name", "Change the authority"} {
+		begun := time.Now()
+		o.reloads = 0
+		o.reloaded = nil
+		if procedure != "Renew certificates" {
+			// With every kind of certificate there at once, a node makes all its connections anew.
+			o.reloaded = func(n int) {
+				if n == 5 {
+					o.bounceFollower()
+				}
+			}
+		}
+		o.follow(procedure)
+		o.presented()
+		t.Logf("%s: %s", procedure, time.Since(begun).Round(time.Millisecond))
+	}
+	o.reloaded = nil
+	o.strangersRefused()
+	l.finish(t)
+	if now := c.said(leads); now != led {
+		t.Errorf("nodes led %d times before and %d times after", led, now)
+	}
+	c.acknowledgedOnce(l.ledger)
+
+	if err := copyFile(testkit.Binary(t), filepath.Join(o.folder, "annals-new")); err != nil {
+		t.Fatal(err)
+	}
+	for _, procedure := range []string{"Replace a node", "Roll out a version"} {
+		begun := time.Now()
+		o.follow(procedure)
+		t.Logf("%s: %s", procedure, time.Since(begun).Round(time.Millisecond))
+	}
+	c.settled()
+	c.identical()
+	c.finish()
+}
+
+// bounceFollower stops and starts a node that does not lead.
+func (o *operator) bounceFollower() {
+	o.t.Helper()
+	_, followers := o.cluster.settled()
+	m := followers[0]
+	m.stop()
+	m.start()
+	o.cluster.settled()
+}
+
+// identity is the certificate that a node has on its disk.
+func (o *operator) identity(m *member) tls.Certificate {
+	o.t.Helper()
+	pair, err := tls.LoadX509KeyPair(machine(m.host, "etc", "node.crt"), machine(m.host, "etc", "node.key"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return pair
+}
+
+// presented demands that each node shows, on each of its ports, the certificate that
+// is on its disk.
+func (o *operator) presented() {
+	o.t.Helper()
+	for i, m := range o.cluster.members {
+		own := o.identity(o.cluster.members[(i+1)%len(o.cluster.members)])
+		want := o.identity(m)
+		for _, port := range []int{clientPort, replicationPort, gossipPort} {
+			state, err := o.handshake(m, port, &own)
+			if err != nil {
+				o.t.Errorf("%s, port %d: %v", m, port, err)
+			} else if !state.PeerCertificates[0].Equal(want.Leaf) {
+				o.t.Errorf("%s, port %d: shows serial %x, on the disk is %x", m, port, state.PeerCertificates[0].SerialNumber, want.Leaf.SerialNumber)
+			}
+		}
+	}
+}
+
+// handshake connects to a port with a certificate, and waits for the other side's opinion of it.
+func (o *operator) handshake(m *member, port int, own *tls.Certificate) (state tls.ConnectionState, err error) {
+	// A version in which the client hears in the handshake that it is refused.
+	config := &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }}
+	if port != gossipPort {
+		config.MaxVersion = tls.VersionTLS12
+	}
+	ctx, cancel := context.WithTimeout(o.t.Context(), settleLimit)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", net.JoinHostPort(m.host.Addr(), fmt.Sprint(port)))
+	if err != nil {
+		return state, err
+	}
+	return conn.(*tls.Conn).ConnectionState(), conn.Close()
+}
+
+// strangersRefused demands that a certificate of the authority that is no longer trusted opens no port.
+func (o *operator) strangersRefused() {
+	o.t.Helper()
+	old, err := tls.LoadX509KeyPair(filepath.Join(o.folder, "short", "node1", "node.crt"), filepath.Join(o.folder, "short", "node1", "node.key"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, m := range o.cluster.members {
+		for _, port := range []int{clientPort, replicationPort} {
+			if _, err := o.handshake(m, port, &old); err == nil {
+				o.t.Errorf("%s, port %d: a certificate of the old authority was accepted", m, port)
+			}
+		}
+	}
+}
+
+// The load while certificates change.
+const (
+	certificateWriters = 10 // of them one makes a connection for every request
+	certificatePace    = 20 * time.Millisecond
+)
+
+// certificateLoad writes 500 times a second through all nodes. A client repeats a
+// write once; one that fails twice is a failure.
+type certificateLoad struct {
+	o           *operator
+	ledger      *ledger
+	kept, fresh *clusterLoad // by connections that are kept, and by new ones
+	begun       time.Time
+	owned       sync.WaitGroup
+
+	mu     sync.Mutex
+	failed []string
+	wrote  int
+}
+
+func startCertificateLoad(o *operator) *certificateLoad {
+	l := &certificateLoad{o: o, ledger: &ledger{}, begun: time.Now()}
+	clients := func() (members []*member) {
+		for _, m := range o.cluster.members {
+			client := testkit.NewClient(m.URL(), o.cluster.o.tls)
+			o.t.Cleanup(client.CloseIdle)
+			members = append(members, &member{Client: client, cluster: o.cluster, host: m.host})
+		}
+		return members
+	}
+	ctx, cancel := context.WithCancel(o.t.Context())
+	stop := make(chan struct{})
+	newLoad := func(writers int) *clusterLoad {
+		return &clusterLoad{ledger: l.ledger, patience: settleLimit, writers: writers, stop: stop, abandon: cancel, members: clients(), answers: map[string]int{}}
+	}
+	l.kept, l.fresh = newLoad(certificateWriters-1), newLoad(1)
+	s := seed(o.t)
+	for i := range certificateWriters {
+		load := l.kept
+		if i == 0 {
+			load = l.fresh
+		}
+		w := &clusterWriter{load: load, at: i % len(load.members), writer: newWriter(l.ledger, s, i, loadStreams)}
+		l.owned.Go(func() { l.write(ctx, w) })
+	}
+	leader, _ := o.cluster.settled()
+	l.owned.Go(func() { l.hold(ctx, leader.URL(), stop) })
+	o.t.Cleanup(func() {
+		cancel()
+		l.owned.Wait()
+	})
+	return l
+}
+
+func (l *certificateLoad) write(ctx context.Context, w *clusterWriter) {
+	pace := time.NewTicker(certificatePace)
+	defer pace.Stop()
+	for {
+		select {
+		case <-pace.C:
+		case <-w.load.stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+		if w.load == l.fresh {
+			w.load.members[w.at].CloseIdle()
+		}
+		next := w.next()
+		l.ledger.begin(next)
+		for attempt := 1; !w.try(ctx, next); attempt++ {
+			if attempt == 2 {
+				l.fail(next.String())
+			}
+			if pause(ctx, retryPause) != nil {
+				return
+			}
+		}
+		l.mu.Lock()
+		l.wrote++
+		l.mu.Unlock()
+	}
+}
+
+// hold uses one connection to a node for as long as the load lasts: nothing may cut it.
+func (l *certificateLoad) hold(ctx context.Context, url string, stop <-chan struct{}) {
+	transport := &http.Transport{TLSClientConfig: l.o.cluster.o.tls, MaxConnsPerHost: 1}
+	defer transport.CloseIdleConnections()
+	connections := 0
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		if !c.Reused {
+			connections++
+		}
+	}})
+	pace := time.NewTicker(5 * certificatePace)
+	defer pace.Stop()
+	for {
+		select {
+		case <-pace.C:
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ping", nil)
+		if err != nil {
+			l.fail(err.Error())
+			return
+		}
+		answer, err := transport.RoundTrip(r)
+		if err == nil {
+			_, err = io.Copy(io.Discard, answer.Body)
+			err = errors.Join(err, answer.Body.Close())
+		}
+		if ctx.Err() == nil && (err != nil || connections != 1) {
+			l.fail(fmt.Sprintf("a connection that was held was cut: %v, %d connections", err, connections))
+			return
+		}
+	}
+}
+
+func (l *certificateLoad) fail(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = append(l.failed, what)
+}
+
+// finish ends the load, and demands that no client saw a failure.
+func (l *certificateLoad) finish(t *testing.T) {
+	t.Helper()
+	close(l.kept.stop)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.owned.Wait()
+	}()
+	within(t, settleLimit, "a certain outcome of every write", done)
+	took := time.Since(l.begun)
+	t.Logf("%d writes in %s, %.0f/s; answers by kept connections %s; by new ones %s", l.wrote, took.Round(time.Millisecond),
+		float64(l.wrote)/took.Seconds(), l.kept.told(), l.fresh.told())
+	for _, what := range l.failed {
+		t.Errorf("failed twice: %s", what)
+	}
+}
