@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
@@ -70,6 +71,9 @@ var (
 	problemNoBackupFile   = &problem{http.StatusNotFound, "Backup session has no such file", false}
 	problemManyBackups    = &problem{http.StatusServiceUnavailable, "Too many backup sessions", false}
 	problemMemoryBackup   = &problem{http.StatusBadRequest, "Backup is not supported on in-memory databases", false}
+	problemNoBackupTo     = &problem{http.StatusBadRequest, "Backup is not configured: BackupTo", false}
+	problemBackupRuns     = &problem{http.StatusBadRequest, "Backup is already running", false}
+	problemNoBackupRun    = &problem{http.StatusNotFound, "Backup Id does not exist", false}
 	problemBackupLater    = &problem{http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done", false}
 	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
 	problemCorrupt        = &problem{http.StatusInternalServerError, "Stored data is damaged", false}
@@ -110,6 +114,9 @@ var table = []struct {
 	{backup.ErrNoSuchFile, problemNoBackupFile, problemNoBackupFile, problemNoBackupFile},
 	{backup.ErrTooManySessions, problemManyBackups, problemManyBackups, problemManyBackups},
 	{backup.ErrInMemory, problemMemoryBackup, problemMemoryBackup, problemMemoryBackup},
+	{manager.ErrNotConfigured, problemNoBackupTo, problemNoBackupTo, problemNoBackupTo},
+	{manager.ErrRunning, problemBackupRuns, problemBackupRuns, problemBackupRuns},
+	{manager.ErrNoSuchRun, problemNoBackupRun, problemNoBackupRun, problemNoBackupRun},
 	{backup.ErrSuspended, problemBackupLater, problemBackupLater, problemBackupLater},
 	{event.ErrChunksLocked, problemChunksLocked, problemChunksLocked, problemChunksLocked},
 	{event.ErrBadPosition, problemPosition, problemPosition, problemPosition},

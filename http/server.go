@@ -54,6 +54,8 @@ type Options struct {
 	Backups BackupSessions
 	// Redactions serves /admin/redact, which is not there without it.
 	Redactions Redactions
+	// BackupRuns serves the rest of /admin/backup, which is not there without it.
+	BackupRuns Backups
 	// Statistics serves /stats, /metrics and /histogram.
 	Statistics Statistics
 	// Settings are the options of the node, for /info/options.
@@ -320,6 +322,12 @@ func (s *Server) fixedResources() map[string]*resource {
 	}
 	if s.opts.Redactions != nil && !s.opts.DisableAdminUI {
 		m[redactPath] = &redactResource
+	}
+	if s.opts.BackupRuns != nil && !s.opts.DisableAdminUI {
+		m[backupPath] = &backupResource
+		m[backupPath+"/"+segCurrent] = &currentBackupResource
+		m[backupPath+"/"+segLast] = &lastBackupResource
+		m[backupPath+"/list"] = &backupListResource
 	}
 	if s.opts.Membership == nil {
 		return m

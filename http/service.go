@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
@@ -173,6 +174,24 @@ type Scavenges interface {
 	// fails with event.ErrNotReady, event.ErrBusy when others are under way,
 	// event.ErrClosed, and the context's error.
 	Estimate(ctx context.Context, o scavenge.EstimateOptions) (*scavenge.Estimate, error)
+}
+
+// Backups makes this node back itself up, one run at a time. All of it fails with
+// backup.ErrInMemory and manager.ErrNotConfigured.
+type Backups interface {
+	// Start begins a run and returns its id before any work is done. It fails with
+	// manager.ErrRunning and event.ErrClosed too.
+	Start() (id string, err error)
+	// Stop stops the run that is under way and returns its id when it has let go of
+	// everything. It fails with manager.ErrNoSuchRun, and with the context's error when that
+	// ends first: the run stops nevertheless.
+	Stop(ctx context.Context) (id string, err error)
+	// Current is what the run is that is under way; its ID is empty when there is none.
+	Current() (manager.Status, error)
+	// Last is what the last run was or is; before there was any its ID is empty.
+	Last() (manager.Status, error)
+	// List returns the backups that stand where they go, the oldest first.
+	List(ctx context.Context) ([]backup.Manifest, error)
 }
 
 // BackupSessions hold the files of this node's database still for whoever copies

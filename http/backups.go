@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/manager"
+	"github.com/annalsdb/annals/event"
+)
+
+const backupPath = "/admin/backup"
+
+// Backups are those of this node alone; they are started and stopped here, whoever leads.
+var (
+	backupResource        = newResource(operate(http.MethodPost, startBackup))
+	currentBackupResource = newResource(operate(http.MethodGet, currentBackup), operate(http.MethodDelete, stopBackup))
+	lastBackupResource    = newResource(operate(http.MethodGet, lastBackup))
+	backupListResource    = newResource(operate(http.MethodGet, listBackups))
+)
+
+// startBackup begins a run. Nothing of the request says where it goes.
+func startBackup(x *exchange) error {
+	id, err := x.s.opts.BackupRuns.Start()
+	if err != nil {
+		return err
+	}
+	x.s.log.Info("backup asked for", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	return x.sendFields("BackupResultDto", []field{backupIDField(id)})
+}
+
+// stopBackup stops the run that is under way and answers when it has ended.
+func stopBackup(x *exchange) error {
+	ctx := x.reads()
+	defer ctx.release()
+	id, err := x.s.opts.BackupRuns.Stop(ctx)
+	if err != nil {
+		return err
+	}
+	x.s.log.Info("backup stopped on demand", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	switch x.media.form {
+	case formJSON:
+		x.out = strconv.AppendQuote(x.out[:0], id)
+	case formTextXML, formAppXML:
+		x.out = appendRoot(x.out[:0], "BackupResultDto", []field{backupIDField(id)})
+	default:
+		x.out = append(x.out[:0], id...)
+	}
+	x.ok()
+	return nil
+}
+
+// currentBackup answers with the run that is under way; when there is none the id is empty.
+func currentBackup(x *exchange) error {
+	s, err := x.s.opts.BackupRuns.Current()
+	if err != nil {
+		return err
+	}
+	fields := []field{backupIDField(s.ID)}
+	if s.ID != "" {
+		fields = append(fields, backupProgressFields(&s)...)
+		fields = append(fields, textField("started", "Started", s.Started.Format(tickTime)), secondsField(s.Seconds(time.Now())))
+	}
+	return x.sendFields("BackupGetCurrentResultDto", fields)
+}
+
+// lastBackup answers with the run that was started last, whether it has ended or not.
+func lastBackup(x *exchange) error {
+	s, err := x.s.opts.BackupRuns.Last()
+	if err != nil {
+		return err
+	}
+	fields := []field{backupIDField(s.ID), textField("result", "Result", string(s.Result))}
+	if s.ID != "" {
+		failure, ended := nullField("error", "Error"), nullField("ended", "Ended")
+		if s.Error != "" {
+			failure = textField("error", "Error", s.Error)
+		}
+		if !s.Ended.IsZero() {
+			ended = textField("ended", "Ended", s.Ended.Format(tickTime))
+		}
+		fields = append(fields, failure,
+			textField("kind", "Kind", s.Kind), intField("position", "Position", s.Position), backupTimeField(s.Time),
+			intField("bytes", "Bytes", s.Bytes), intField("bytesCopied", "BytesCopied", s.BytesCopied), secondsField(s.Seconds(time.Now())),
+			boolField("checked", "Checked", s.Verified), textField("started", "Started", s.Started.Format(tickTime)), ended)
+	}
+	return x.sendFields("BackupGetLastResultDto", fields)
+}
+
+// listBackups answers with what stands where the backups go. What is wrong there is
+// told: only operators ask.
+func listBackups(x *exchange) error {
+	ctx := x.reads()
+	defer ctx.release()
+	list, err := x.s.opts.BackupRuns.List(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, manager.ErrNotConfigured), errors.Is(err, backup.ErrInMemory), errors.Is(err, event.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	default:
+		return &problem{status: http.StatusInternalServerError, text: "The backups at BackupTo cannot be read: " + printable(err.Error())}
+	}
+	switch x.media.form {
+	case formJSON:
+		x.out = append(appendObjects(append(x.out[:0], "{\n  \"backups\": "...), "  ", list, backupFields), "\n}"...)
+	case formTextXML, formAppXML:
+		x.out = appendElements(append(x.out[:0], xmlProlog...), "Backups", "Backup", list, backupFields)
+	default:
+		x.out = x.out[:0]
+		for i := range list {
+			x.out = append(appendTextFields(x.out, backupFields(&list[i])), '\n')
+		}
+	}
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+// sendFields answers with the members of one object, each on a line of its own in text.
+func (x *exchange) sendFields(root string, fields []field) error {
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		b = append(appendMembers(append(b, "{\n"...), "  ", fields), "\n}"...)
+	case formTextXML, formAppXML:
+		b = appendRoot(b, root, fields)
+	default:
+		for i := range fields {
+			if i > 0 {
+				b = append(b, '\n')
+			}
+			b = appendTextFields(b, fields[i:i+1])
+		}
+	}
+	x.out = b
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+func backupIDField(id string) field { return textField("backupId", "BackupId", id) }
+
+func secondsField(seconds float64) field {
+	return field{json: "seconds", xml: "Seconds", value: strconv.FormatFloat(seconds, 'f', 3, 64), bare: true}
+}
+
+// backupTimeField is the time of the newest event of a backup; null: of none.
+func backupTimeField(t time.Time) field {
+	if t.IsZero() {
+		return nullField("time", "Time")
+	}
+	return textField("time", "Time", t.UTC().Format(tickTime))
+}
+
+func backupProgressFields(s *manager.Status) []field {
+	return []field{textField("phase", "Phase", s.Phase), intField("done", "Done", s.Done), intField("total", "Total", s.Total)}
+}
+
+func backupFields(m *backup.Manifest) []field {
+	var bytes int64
+	for i := range m.Files {
+		bytes += m.Files[i].Size
+	}
+	return []field{
+		textField("id", "Id", m.ID), textField("kind", "Kind", m.Kind), intField("position", "Position", m.Position), backupTimeField(m.Time),
+		intField("files", "Files", int64(len(m.Files))), intField("bytes", "Bytes", bytes), intField("bytesCopied", "BytesCopied", m.BytesCopied),
+		secondsField(m.Seconds), boolField("checked", "Checked", m.Verified),
+	}
+}
