@@ -1,8 +1,14 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/backup/session"
+	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
 )
@@ -29,3 +35,36 @@ func newBackupSessions(n *Node) *session.Service {
 
 // endBackups lets go of what backup sessions keep on the disk. It reports whether there were any.
 func (n *Node) endBackups() bool { return n.backups.EndAll(backup.EndedByFullDisk) > 0 }
+
+// newBackupManager returns what backs this node up, which is nothing as long as BackupTo is not set.
+func newBackupManager(n *Node) (*manager.Manager, error) {
+	c := n.config
+	o := manager.Options{
+		To: c.BackupTo, Keep: c.BackupKeep, InMemory: c.MemDb, FS: n.opts.FS, Dir: c.Db,
+		Records: n.store, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout,
+		Endpoint: func() string { return endpoint(n.clientEndpoint()) },
+		Logger:   n.logger.Named("backup"), Stats: n.opts.Stats,
+	}
+	var err error
+	if o.Schedule, err = cron.Parse(c.BackupSchedule); err != nil {
+		return nil, fmt.Errorf("option BackupSchedule: %w", err)
+	}
+	if c.BackupTo != "" && !c.MemDb {
+		if o.Engine, err = newBackupEngine(n); err != nil {
+			return nil, fmt.Errorf("option BackupTo: %w", err)
+		}
+	}
+	return manager.New(o)
+}
+
+// backUp does what is due, once this node has taken its part in the cluster.
+func (n *Node) backUp(ctx context.Context) {
+	if n.scavenge.awaitStart(ctx) {
+		n.backupRuns.Run(ctx)
+	}
+}
+
+// newBackupEngine returns what makes backups at BackupTo.
+func newBackupEngine(*Node) (manager.Engine, error) {
+	return nil, errors.New("the node cannot write backups by itself yet, see /admin/backup/sessions")
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/indexmerge"
@@ -77,27 +78,28 @@ type Node struct {
 	logger  hclog.Logger
 	started time.Time
 
-	log      atomic.Pointer[eventlog.Log]        // nil until the cluster's id is known
-	cluster  atomic.Pointer[replication.Cluster] // nil until it was opened
-	relay    atomic.Pointer[relay]               // nil in a cluster of one
-	security *certificates                       // nil without
-	users    *users
-	store    *store
-	figures  *statistics
-	start    startup
-	api      *httpapi.Server
-	http     *httpServer
-	relayed  *httpServer // requests that other nodes pass on; nil in a cluster of one
-	merges   *indexmerge.Jobs
-	chunks   chunklock.Lock // of the one job that may rewrite chunk files
-	scavenge *scavenging
-	backups  *session.Service
-	redact   *redacting
-	policy   *access.Policy
-	groups   *subscription.Service
-	queries  *projection.Service // nil: no projections run
-	load     firstLoad
-	leading  leading
+	log        atomic.Pointer[eventlog.Log]        // nil until the cluster's id is known
+	cluster    atomic.Pointer[replication.Cluster] // nil until it was opened
+	relay      atomic.Pointer[relay]               // nil in a cluster of one
+	security   *certificates                       // nil without
+	users      *users
+	store      *store
+	figures    *statistics
+	start      startup
+	api        *httpapi.Server
+	http       *httpServer
+	relayed    *httpServer // requests that other nodes pass on; nil in a cluster of one
+	merges     *indexmerge.Jobs
+	chunks     chunklock.Lock // of the one job that may rewrite chunk files
+	scavenge   *scavenging
+	backups    *session.Service
+	backupRuns *manager.Manager
+	redact     *redacting
+	policy     *access.Policy
+	groups     *subscription.Service
+	queries    *projection.Service // nil: no projections run
+	load       firstLoad
+	leading    leading
 
 	disk    *hang.Watch // operations on the disk that are under way
 	damaged atomic.Bool // a complete chunk is not what was written
@@ -183,6 +185,9 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
 	n.backups = newBackupSessions(n)
+	if n.backupRuns, err = newBackupManager(n); err != nil {
+		return nil, err
+	}
 	if n.redact, err = newRedacting(n); err != nil {
 		return nil, err
 	}
@@ -203,6 +208,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		n.owned.Go(func() { n.security.watch(n.running, n.opts.Now) })
 	}
 	n.scavenge.start()
+	n.owned.Go(func() { n.backUp(n.running) })
 	if n.config.EnableUnixSocket && !n.config.MemDb {
 		if err := n.redact.listen(n); err != nil {
 			return nil, err
@@ -296,7 +302,7 @@ func (n *Node) serve() error {
 	c := n.config
 	options := httpapi.Options{
 		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
-		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
+		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -406,6 +412,9 @@ func (n *Node) close() (err error) {
 	// Whoever copies from here reads no further: the files must be closed before the log is.
 	if n.backups != nil {
 		n.backups.Close()
+	}
+	if n.backupRuns != nil {
+		n.backupRuns.Close()
 	}
 	// While there is a leader to record it.
 	if n.scavenge != nil {
