@@ -143,7 +143,7 @@ func (o *Options) EnsureDefaults() {
 // Manager takes the backups of one node.
 type Manager struct {
 	opts    Options
-	metrics *metrics // nil: not configured
+	metrics *metrics
 	history *history // nil: none is written
 	file    string   // of the state
 
@@ -165,6 +165,7 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{opts: o, last: Status{Result: Unknown}}
 	m.running, m.cancel = context.WithCancel(context.Background())
 	if !m.configured() {
+		m.metrics = newMetrics(o.Stats, false, m.last, m.success)
 		return m, nil
 	}
 	m.file = path.Join(o.Dir, stateName)
@@ -172,7 +173,7 @@ func New(o Options) (*Manager, error) {
 		m.cancel()
 		return nil, err
 	}
-	m.metrics = newMetrics(o.Stats, m.last, m.success)
+	m.metrics = newMetrics(o.Stats, true, m.last, m.success)
 	if o.Records != nil {
 		m.history = newHistory(&m.opts)
 	}
