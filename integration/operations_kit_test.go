@@ -93,10 +93,13 @@ func newOperator(t *testing.T, commonName string) *operator {
 		}
 	}
 	run("ca", "--out", "ca", "--key", "ecdsa-p256")
-	machines, bin := t.TempDir(), t.TempDir()
+	machines, bin, shared := t.TempDir(), t.TempDir(), filepath.Join(o.folder, "backup")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	for i, m := range o.cluster.members {
-		for _, dir := range []string{"etc/roots", "bin", "backup"} {
+		for _, dir := range []string{"etc/roots", "bin"} {
 			if err := os.MkdirAll(machine(m.host, dir), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -105,9 +108,16 @@ func newOperator(t *testing.T, commonName string) *operator {
 		copyInto(t, filepath.Join(o.folder, "ca", "ca.crt"), machine(m.host, "etc", "roots"))
 		names = append(names, fmt.Sprintf("--connect-to %s:%d:%s:%d", nodeName(i), clientPort, m.host.Addr(), clientPort))
 		etc := machine(m.host, "etc")
+		var seeds []string
+		for _, other := range o.cluster.members {
+			if other != m {
+				seeds = append(seeds, fmt.Sprintf("%s:%d", other.host.Addr(), gossipPort))
+			}
+		}
 		writeText(t, etc, "annals.conf", fmt.Sprintf("CertificateFile: %s/node.crt\nCertificatePrivateKeyFile: %s/node.key\nTrustedRootCertificatesPath: %s/roots\n"+
-			"CertificateReservedNodeCommonName: %s\n", etc, etc, etc, commonName))
-		for _, link := range [][2]string{{m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
+			"CertificateReservedNodeCommonName: %s\nDb: %s\nClusterSize: 3\nNodeIp: %s\nReplicationIp: %s\nDiscoverViaDns: false\nGossipSeed: %s\n",
+			etc, etc, etc, commonName, m.db(), m.host.Addr(), m.host.Addr(), strings.Join(seeds, ",")))
+		for _, link := range [][2]string{{shared, machine(m.host, "backup")}, {m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
 			if err := os.Symlink(link[0], link[1]); err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +248,7 @@ func (o *operator) follow(procedure string) {
 
 // run runs a script, and does meanwhile what it wants of the machines.
 func (o *operator) run(script string) (printed string, err error) {
-	addresses := []string{"sleep 1;", "sleep 0.1;"}
+	addresses := []string{"sleep 1;", "sleep 0.1;", " /backup", " " + filepath.Join(o.folder, "backup")}
 	for i, m := range o.cluster.members {
 		addresses = append(addresses, "//"+nodeName(i)+":", "//"+m.host.Addr()+":")
 	}

@@ -60,13 +60,13 @@ func TestOperations(t *testing.T) {
 	if err := copyFile(testkit.Binary(t), filepath.Join(o.folder, "annals-new")); err != nil {
 		t.Fatal(err)
 	}
-	for _, procedure := range []string{"Replace a node", "Roll out a version"} {
+	for _, procedure := range []string{"Redact", "Replace a node", "Roll out a version"} {
 		begun := time.Now()
 		o.follow(procedure)
 		t.Logf("%s: %s", procedure, time.Since(begun).Round(time.Millisecond))
 	}
 	c.settled()
-	c.identical()
+	c.same()
 	c.finish()
 }
 

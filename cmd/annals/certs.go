@@ -51,6 +51,7 @@ cluster share one common name: by it a node knows the others.`
 
 const certsCheckHelp = `Check the files that a node would be started with, and print what the certificate
 is and everything that is wrong or doubtful. The options are those of the node.
+With --host the check is that of a reload, which refuses more than a start does.
 
 Passwords are better given in the environment, where other users do not see
 them: STORE_CERTIFICATE_PASSWORD and STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD.
@@ -233,6 +234,7 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVar(&f.Password, "certificate-password", "", "password of a PKCS#12 bundle")
 	flags.StringVar(&f.KeyPassword, "certificate-private-key-password", "", "password of an encrypted key")
 	flags.StringVar(&f.ReservedCN, "certificate-reserved-node-common-name", "", "pattern that the common names of nodes match (default that of the certificate)")
+	flags.StringSliceVar(&f.Hosts, "host", nil, "host at which other nodes dial this one, or the name of the cluster; the certificate must name one of them")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON document in place of text")
 	return cmd
 }
@@ -368,9 +370,13 @@ func writeCertsText(w io.Writer, f certs.Files, r *certs.Report, now time.Time) 
 		}
 		fmt.Fprintf(&b, "\n%s %s%s\n  remedy: %s\n", finding.Severity, where, finding.Text, finding.Remedy)
 	}
-	verdict := "a node would start with these files"
+	willing, unwilling := "a node would start with these files", "a node would refuse to start with these files"
+	if len(f.Hosts) > 0 {
+		willing, unwilling = "a running node would take these files over", "a running node would refuse to take these files over"
+	}
+	verdict := willing
 	if errorsFound > 0 {
-		verdict = "a node would refuse to start with these files"
+		verdict = unwilling
 	}
 	fmt.Fprintf(&b, "\n%s: %d errors, %d warnings\n", verdict, errorsFound, warnings)
 	_, err := io.WriteString(w, b.String())

@@ -86,6 +86,8 @@ func TestCertsGolden(t *testing.T) {
 			"check " + node + " --trusted-root-certificates-path ca",
 			"check " + node + " --trusted-root-certificates-path ca --json",
 			"check " + node + " --trusted-root-certificates-path foreign --certificate-reserved-node-common-name *.example.com",
+			"check " + node + " --trusted-root-certificates-path ca --host 10.0.0.1",
+			"check " + node + " --trusted-root-certificates-path ca --host 10.0.0.9",
 			"check --certificate-file node2/node.crt --certificate-private-key-file node1/node.key --trusted-root-certificates-path ca",
 			"check --certificate-file node2/node.crt --certificate-private-key-file node2/node.key --trusted-root-certificates-path ca --json",
 			"check --certificate-file nothing --trusted-root-certificates-path nowhere",

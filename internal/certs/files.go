@@ -139,8 +139,10 @@ type Report struct {
 	Findings    []Finding           // errors first
 }
 
-// Inspect reads and verifies all files like Load, and tells all that it finds.
+// Inspect reads and verifies all files and tells all that it finds: like Reload if
+// there are Hosts, else like Load.
 func Inspect(f Files) Report {
+	f.strict = len(f.Hosts) > 0
 	_, report := inspect(f, time.Now())
 	return report
 }
