@@ -150,7 +150,8 @@ func TestHostileScripts(t *testing.T) {
 			h := compileWith(t, `fromAll().when({T(s, e) { `+c.body+` }})`, o)
 			began := time.Now()
 			_, err := h.Process(jsonEvent(`{}`))
-			if f := fault(t, err); !strings.Contains(f.Message, c.want) {
+			busy := strings.HasPrefix(c.want, "too") || c.want == "ended" // The time limit may come first on a busy machine.
+			if f := fault(t, err); !strings.Contains(f.Message, c.want) && !(busy && strings.Contains(f.Message, "took too long")) {
 				t.Errorf("after %v: fault %q, want %q", time.Since(began), f.Message, c.want)
 			}
 			t.Log(time.Since(began).Round(time.Millisecond), err)
