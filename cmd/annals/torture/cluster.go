@@ -51,6 +51,10 @@ type cluster interface {
 
 	// verify checks the data of a node that does not run. The error tells the damage.
 	verify(ctx context.Context, node int) error
+	// check does so with a copy of a node's data, and serve starts a node of its own
+	// on it when no other runs. stop ends that node.
+	check(ctx context.Context, dir string) error
+	serve(ctx context.Context, dir string) (t target, stop func() error, err error)
 	// logTail returns the end of what a node has logged, for reports.
 	logTail(node int) string
 	close() error
@@ -114,7 +118,11 @@ func (g *given) freezeDisk(int) error                 { return errCannot }
 func (g *given) thawDisk(int) error                   { return errCannot }
 func (g *given) setClock(int, time.Duration) error    { return errCannot }
 func (g *given) verify(context.Context, int) error    { return errCannot }
-func (g *given) logTail(int) string                   { return "" }
-func (g *given) close() error                         { return nil }
+func (g *given) check(context.Context, string) error  { return errCannot }
+func (g *given) serve(context.Context, string) (target, func() error, error) {
+	return target{}, nil, errCannot
+}
+func (g *given) logTail(int) string { return "" }
+func (g *given) close() error       { return nil }
 
 var _ cluster = (*given)(nil)

@@ -31,6 +31,9 @@
 // system's own links the events of the run's category. An operator stops them and lets
 // them go on. In the end both hold each event once, in the order of the log.
 //
+// An operator copies the database of a node every few seconds. In the end a node is
+// started on some of the copies, and shows the log up to the copy's end.
+//
 // Event ids name the operation that wrote the event, and the data of an event
 // follows from its id, so a reader can tell what belongs where without asking.
 package torture

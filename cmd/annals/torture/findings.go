@@ -48,6 +48,7 @@ const (
 	kindRemoved     = "removed too much"
 	kindProjected   = "wrong projection"
 
+	kindBackup          = "wrong backup"
 	kindProjectionStuck = "projection stuck"
 )
 

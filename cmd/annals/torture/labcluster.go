@@ -317,11 +317,28 @@ func (c *labCluster) verify(ctx context.Context, i int) error {
 	if _, err := os.Stat(m.data()); errors.Is(err, os.ErrNotExist) && i >= c.o.nodes {
 		return nil // A replica that never ran.
 	}
-	out, err := exec.CommandContext(ctx, c.o.binary, "verify", "--db", m.data()).CombinedOutput()
+	return c.check(ctx, m.data())
+}
+
+func (c *labCluster) check(ctx context.Context, dir string) error {
+	out, err := exec.CommandContext(ctx, c.o.binary, "verify", "--db", dir).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("annals verify --db %s: %w\n%s", m.data(), err, lastOf(string(out)))
+		return fmt.Errorf("annals verify --db %s: %w\n%s", dir, err, lastOf(string(out)))
 	}
 	return nil
+}
+
+// serve makes the copy a cluster of one.
+func (c *labCluster) serve(ctx context.Context, dir string) (target, func() error, error) {
+	h := c.members[0].host
+	args := []string{"node", "--db", dir, "--log", dir + "-log", "--insecure", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
+		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--gossip-port", strconv.Itoa(gossipPort), "--discover-via-dns=false"}
+	p, err := h.Start(ctx, lab.Command{Path: c.o.binary, Args: args})
+	if err != nil {
+		return target{}, nil, err
+	}
+	t := target{base: "http://" + h.Addr() + ":" + strconv.Itoa(nodePort), index: -1}
+	return t, func() error { return p.Terminate(stopLimit) }, nil
 }
 
 func (c *labCluster) logTail(i int) string {

@@ -137,9 +137,13 @@ func (f *fakeCluster) setClock(i int, offset time.Duration) error {
 	f.skewed[i] = offset
 	return nil
 }
-func (f *fakeCluster) verify(context.Context, int) error { return nil }
-func (f *fakeCluster) logTail(int) string                { return "" }
-func (f *fakeCluster) close() error                      { return nil }
+func (f *fakeCluster) verify(context.Context, int) error   { return nil }
+func (f *fakeCluster) check(context.Context, string) error { return nil }
+func (f *fakeCluster) serve(context.Context, string) (target, func() error, error) {
+	return target{}, nil, errCannot
+}
+func (f *fakeCluster) logTail(int) string { return "" }
+func (f *fakeCluster) close() error       { return nil }
 
 // TestNemesis lets all faults strike for hours of a time that is not real. Whatever
 // was broken must be whole in the end, and no second disk may be destroyed while one is.

@@ -46,6 +46,7 @@ type summary struct {
 	Groups              *groupFigures      `json:"subscriptions,omitempty"`
 	Scavenges           *scavengeFigures   `json:"scavenges,omitempty"`
 	Projections         *projectionFigures `json:"projections,omitempty"`
+	Backups             *backupFigures     `json:"backups,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -89,6 +90,9 @@ func (r *round) sum(linear linearity, groups *groupFigures, projections *project
 			}
 		}
 		s.Scavenges = &r.scavenger.sum
+	}
+	if r.backer != nil {
+		s.Backups = &r.backer.sum
 	}
 	s.Timeline = r.line.list()
 	gaps := r.load.gaps.known()
@@ -166,6 +170,9 @@ func (s *summary) text() string {
 	}
 	if s.Projections != nil {
 		b.WriteString(s.Projections.text())
+	}
+	if s.Backups != nil {
+		b.WriteString(s.Backups.text())
 	}
 	if s.HistoryFull {
 		b.WriteString("the history was full before the end, see --operations: clients ended early\n")

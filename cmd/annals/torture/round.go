@@ -53,6 +53,7 @@ type round struct {
 	subs      *subscriptions // nil without
 	scavenger *scavenger     // nil without
 	projector *projector     // nil without
+	backer    *backer        // nil without
 }
 
 // newRound prepares a round. c is nil for a cluster of its own in the laboratory.
@@ -181,6 +182,9 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 	if r.o.scavenges && r.c.can().processes {
 		r.scavenger = newScavenger(r.load, r.seed, r.http)
 	}
+	if r.o.backups && r.c.can().processes {
+		r.backer = newBacker(r.load, r.seed, r.http, filepath.Join(r.dir, "backups"))
+	}
 	for i := range r.o.subscribers {
 		stream := ""
 		if i%2 == 1 {
@@ -241,6 +245,9 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	}
 	if r.scavenger != nil {
 		working.Go(func() { r.scavenger.run(clients) })
+	}
+	if r.backer != nil {
+		working.Go(func() { r.backer.run(clients) })
 	}
 	if r.projector != nil {
 		working.Go(func() { r.projector.run(clients) })
@@ -450,6 +457,11 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 		var err error
 		if verified, err = r.verify(ctx); err != nil {
 			return nil, err
+		}
+		if r.backer != nil {
+			if err := r.backer.restore(ctx, r.c, books); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,262 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/admin/backup"
+)
+
+const (
+	backupSessions = "/admin/backup/sessions"
+	// keptBackups is how many copies are checked in the end: the newest, and some of those before.
+	keptBackups = 3
+	// copyLimit bounds how long one file may take.
+	copyLimit = 20 * time.Second
+)
+
+// backupFigures are of all backups of a round.
+type backupFigures struct {
+	Taken int64 `json:"taken"`
+	// Cut counts those that a fault ended.
+	Cut    int64 `json:"cutShort"`
+	Files  int64 `json:"files"`
+	Linked int64 `json:"filesTakenOver"` // from the backup before
+	Bytes  int64 `json:"bytes"`
+	// Restored is how many were read back, and Events how many events of those that stay they had.
+	Restored int   `json:"restored"`
+	Events   []int `json:"events"`
+}
+
+func (f *backupFigures) text() string {
+	return fmt.Sprintf("backups: %d taken, %d cut short; %d files, %d bytes copied, %d files taken over; %d restored, with %v events\n",
+		f.Taken, f.Cut, f.Files, f.Bytes, f.Linked, f.Restored, f.Events)
+}
+
+// backer is an operator who copies a node's database every few seconds, as somebody
+// does who only knows the sessions: no code of ours but for checksums is in between.
+type backer struct {
+	*load
+	rng    *rand.Rand
+	http   *http.Client
+	dir    string
+	number int
+	copies []*databaseCopy
+	sum    backupFigures
+}
+
+// databaseCopy is a backup that is complete.
+type databaseCopy struct {
+	dir, node string
+	position  int64
+	files     map[string]string // checksums of those that never change
+	// known is a moment: whatever was acknowledged before must be in the copy. -1: the node did not lead.
+	known int64
+}
+
+func newBacker(l *load, seed uint64, h *http.Client, dir string) *backer {
+	return &backer{load: l, rng: rand.New(rand.NewPCG(seed, 9<<32)), http: h, dir: dir}
+}
+
+func (b *backer) run(ctx context.Context) {
+	for b.rest(ctx, time.Duration(1000+b.rng.IntN(3000))*time.Millisecond) {
+		list := b.targets.all()
+		t := list[b.rng.IntN(len(list))]
+		c, err := b.take(ctx, t)
+		switch {
+		case err != nil:
+			b.sum.Cut++
+		case c != nil:
+			b.sum.Taken++
+			b.copies = append(b.copies, c)
+			if n := len(b.copies); n > keptBackups {
+				gone := b.rng.IntN(n - 1)
+				err = os.RemoveAll(b.copies[gone].dir)
+				b.copies = slices.Delete(b.copies, gone, gone+1)
+			}
+		}
+		if err != nil && !errors.Is(err, errCut) {
+			b.find.add(kindBackup, "%s: %v", t.name, err)
+		}
+	}
+}
+
+// errCut says that a fault ended a backup.
+var errCut = errors.New("the backup was cut short")
+
+// take copies the database of a node.
+func (b *backer) take(ctx context.Context, t target) (_ *databaseCopy, err error) {
+	c := &databaseCopy{node: t.name, known: b.hist.now(), files: map[string]string{}}
+	end, err := logEnd(ctx, b.http, t, true)
+	if err != nil {
+		c.known = -1
+		if end, err = logEnd(ctx, b.http, t, false); err != nil {
+			return nil, errCut
+		}
+	}
+	a, err := exchange(ctx, b.http, t, request{method: http.MethodPost, path: backupSessions, header: [][2]string{{"Accept", mediaJSON}}}, copyLimit)
+	var session backup.Session
+	switch {
+	case err != nil || a.status >= 500:
+		return nil, errCut
+	case a.status != http.StatusOK || json.Unmarshal(a.body, &session) != nil || session.ID == "":
+		b.find.add(kindAnswer, "POST %s: %s", backupSessions, a)
+		return nil, nil
+	}
+	// A node that dies forgets it anyway.
+	defer func() {
+		_, _ = exchange(context.WithoutCancel(ctx), b.http, t, request{method: http.MethodDelete, path: backupSessions + "/" + session.ID}, b.timeout)
+	}()
+	if c.position = session.Position; c.position < end {
+		return nil, fmt.Errorf("a backup that began when the log ended at %d ends at position %d", end, c.position)
+	}
+	b.number++
+	c.dir = filepath.Join(b.dir, strconv.Itoa(b.number))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(c.dir))
+		}
+	}()
+	for _, f := range session.Files {
+		if err := b.copy(ctx, t, session.ID, f, c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// copy copies a file, or links the one that an earlier copy has.
+func (b *backer) copy(ctx context.Context, t target, session string, f backup.File, c *databaseCopy) (err error) {
+	if strings.Contains(f.Name, "..") || filepath.IsAbs(f.Name) || strings.HasPrefix(f.Name, "raft") {
+		return fmt.Errorf("a backup has a file %q", f.Name)
+	}
+	name := filepath.Join(c.dir, filepath.FromSlash(f.Name))
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	b.sum.Files++
+	if f.Complete {
+		c.files[f.Name] = f.Checksum
+		for _, before := range b.copies {
+			if before.node == t.name && before.files[f.Name] == f.Checksum {
+				b.sum.Linked++
+				return os.Link(filepath.Join(before.dir, filepath.FromSlash(f.Name)), name)
+			}
+		}
+	}
+	to, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, copyLimit)
+	defer cancel()
+	path := backupSessions + "/" + session + "/files/" + url.PathEscape(f.Name)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := b.http.Do(req)
+	if err != nil {
+		return errCut
+	}
+	// What a broken connection left is of no use.
+	defer func() { _ = resp.Body.Close() }()
+	switch {
+	case resp.StatusCode == http.StatusGone || resp.StatusCode >= 500:
+		return errCut
+	case resp.StatusCode == http.StatusNotFound:
+		return errCut // The node was started again and knows no session.
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("GET %s: %s", path, resp.Status)
+	}
+	sum := f.Sum()
+	n, err := io.Copy(io.MultiWriter(to, sum), resp.Body)
+	b.sum.Bytes += n
+	if err != nil || n < f.Size {
+		return errCut
+	}
+	if got, err := sum.Sum(); err != nil || got != f.Checksum {
+		return fmt.Errorf("%s of a backup has the checksum %s (%w), want %s", f.Name, got, err, f.Checksum)
+	}
+	return nil
+}
+
+// restore starts a node on each copy and holds its log against the known one. All
+// nodes of the cluster have ended.
+func (b *backer) restore(ctx context.Context, c cluster, books *ledger) error {
+	for _, one := range b.copies {
+		if err := c.check(ctx, one.dir); err != nil {
+			b.find.add(kindBackup, "the copy of %s at position %d: %v", one.node, one.position, err)
+			continue
+		}
+		t, stop, err := c.serve(ctx, one.dir)
+		if err != nil {
+			return fmt.Errorf("start a node on a backup: %w", err)
+		}
+		t.name = fmt.Sprintf("the copy of %s up to position %d", one.node, one.position)
+		b.compare(ctx, one, t, books)
+		if err := stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare reads the log of a restored node as far as it was copied: what that node writes itself follows.
+func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *ledger) {
+	r := finalReader{load: b.load, http: b.http, node: t}
+	last, err := r.page(ctx, allBackward(c.position, 1))
+	if err != nil || last == nil {
+		b.find.add(kindBackup, "%s cannot be read: %v", t.name, err)
+		return
+	}
+	at := b.book.start()
+	for len(last.Entries) > 0 {
+		p, err := r.page(ctx, allForward(at.position, finalPage))
+		if err != nil || p == nil || len(p.Entries) == 0 {
+			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.name, at.ordinal, err)
+			return
+		}
+		is := func(e entry) bool { return e.Stream == last.Entries[0].Stream && e.Number == last.Entries[0].Number }
+		end := slices.IndexFunc(p.Entries, is)
+		if end > 0 {
+			p.Entries = p.Entries[end:]
+		}
+		_, next := b.book.seenPage(r.place(t), at, p, finalPage)
+		if next == at {
+			return // It has been reported.
+		}
+		if at = next; end >= 0 {
+			break
+		}
+	}
+	b.sum.Restored++
+	b.sum.Events = append(b.sum.Events, at.ordinal)
+	if at.ordinal > len(books.facts) {
+		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, at.ordinal, len(books.facts))
+	}
+	for ordinal := at.ordinal; ordinal < len(books.facts); ordinal++ {
+		f := books.facts[ordinal]
+		if f.ref.isForeign() {
+			continue
+		}
+		if o := b.hist.find(f.ref); o != nil && o.outcome == done && o.ret < c.known {
+			b.find.add(kindBackup, "%s lacks event %d of the log, %s, which was acknowledged at %s; the backup began behind %s",
+				t.name, ordinal, b.book.say(f), seconds(o.ret), seconds(c.known))
+			return
+		}
+	}
+}
