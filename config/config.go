@@ -168,6 +168,8 @@ type Config struct {
 	// SkipDbVerify and SkipIndexVerify leave out the checksums of chunks and index tables at start.
 	SkipDbVerify    bool
 	SkipIndexVerify bool
+	// ChunkCheckDays is after how many days all complete chunks are compared with their checksums again; 0: only at start.
+	ChunkCheckDays int
 	// MaxMemTableSize is the number of index entries held in memory before a table is written.
 	MaxMemTableSize int
 	// MaxAutoMergeIndexLevel is the highest level of index tables merged without being asked to.

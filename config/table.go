@@ -266,6 +266,8 @@ func (c *Config) databaseOptions() []option {
 			doc: "The number of bytes that truncate.chk may cut off at start. -1: any number."},
 		{name: "SkipDbVerify", group: g, def: "False", target: boolField(&c.SkipDbVerify),
 			doc: "Start without checking the checksums of chunks."},
+		{name: "ChunkCheckDays", group: g, def: "7", target: intField(&c.ChunkCheckDays, 0, 36500),
+			doc: "Days from one check of the checksums of all chunks to the next, while the node runs. 0: none but at start."},
 		{name: "SkipIndexVerify", group: g, def: "False", target: boolField(&c.SkipIndexVerify),
 			doc: "Start and merge without checking the checksums of index tables."},
 		{name: "MaxMemTableSize", group: g, def: "1000000", target: intField(&c.MaxMemTableSize, 1, math.MaxInt32),

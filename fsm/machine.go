@@ -135,6 +135,12 @@ func (m *Machine) InstallChunk(tmp string) error {
 	return errors.Join(m.pull(p.Install), p.Close())
 }
 
+// HealChunk puts files fetched from another node in the place of a damaged chunk, as
+// Log.Heal does. Entries are applied meanwhile, but for the moment in which records that come back are indexed.
+func (m *Machine) HealChunk(d eventlog.Damage, fetched []string) error {
+	return m.log.Heal(d, fetched, m.pull)
+}
+
 // pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended the log is.
 func (m *Machine) pull(into func() error) error {
 	return m.turn(func() error {

@@ -353,7 +353,9 @@ func TestErrors(t *testing.T) {
 		{event.ErrOutcomeUnknown, [3]int{408, 500, 500}, [3]string{"Server was unable to handle request in time", "Write timeout", "Delete timeout"}},
 		{event.ErrTooLarge, [3]int{413, 413, 413}, [3]string{"Too large events received. Limit is 4mb", "Too large events received. All events of one write together are limited to 16mb", "Too large events received. All events of one write together are limited to 16mb"}},
 		{event.ErrStreamDeleted, [3]int{410, 410, 410}, [3]string{"Deleted", "Stream deleted", "Stream deleted"}},
-		{&event.Corruption{File: "chunk"}, [3]int{500, 500, 500}, [3]string{"Stored data is damaged", "Stored data is damaged", "Stored data is damaged"}},
+		{&event.Corruption{File: "db/chunk-000002.000000", Offset: 4711}, [3]int{500, 500, 500}, [3]string{
+			"Stored data is damaged: chunk-000002.000000 at offset 4711", "Stored data is damaged: chunk-000002.000000 at offset 4711", "Stored data is damaged: chunk-000002.000000 at offset 4711",
+		}},
 		{errors.New("other"), [3]int{500, 500, 500}, [3]string{"Internal Server Error", "Internal Server Error", "Internal Server Error"}},
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {

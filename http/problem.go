@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -76,7 +77,6 @@ var (
 	problemNoBackupRun    = &problem{http.StatusNotFound, "Backup Id does not exist", false}
 	problemBackupLater    = &problem{http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done", false}
 	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
-	problemCorrupt        = &problem{http.StatusInternalServerError, "Stored data is damaged", false}
 	problemInternal       = &problem{http.StatusInternalServerError, "Internal Server Error", false}
 	problemLeaderAt       = &problem{http.StatusTemporaryRedirect, "Temporary Redirect", true}
 )
@@ -195,8 +195,15 @@ func problemOf(err error, a action) (p *problem, known bool) {
 		}
 		return row.read, true
 	}
-	if event.IsCorruption(err) {
-		return problemCorrupt, false
+	var damage *event.Corruption
+	if errors.As(err, &damage) {
+		file := filepath.Base(damage.File)
+		text := "Stored data is damaged: " + file
+		if damage.Offset >= 0 {
+			text += " at offset " + strconv.FormatInt(damage.Offset, 10)
+		}
+		// The log says so of a chunk, once.
+		return &problem{status: http.StatusInternalServerError, text: text}, strings.HasPrefix(file, "chunk-")
 	}
 	return problemInternal, false
 }

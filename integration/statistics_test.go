@@ -50,6 +50,8 @@ var figureTable = []struct{ group, kind, keys string }{
 	{"es queue *", "maybe", "currentIdleTime currentItemProcessingTime"},
 	{"es writer", "number", "lastFlushSize lastFlushDelayMs meanFlushSize meanFlushDelayMs maxFlushSize maxFlushDelayMs"},
 	{"es writer", "int", "queuedFlushMessages"},
+	{"es chunkCheck", "int", "running doneBytes totalBytes damagedChunks"},
+	{"es chunkCheck", "string", "lastEnd"},
 	{"es readIndex", "number", "cachedRecord notCachedRecord cachedStreamInfo notCachedStreamInfo cachedTransInfo notCachedTransInfo hashCollisions"},
 }
 

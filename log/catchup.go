@@ -144,6 +144,7 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 		return nil, err
 	}
 	defer v.release()
+	defer l.met(&err)
 	defer guardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekBackward(v.tail.End); err != nil {
@@ -171,62 +172,6 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 		ids = slices.Clone(ids)
 	}
 	return ids, nil
-}
-
-// verifyChunks compares each chunk that was complete at start with its checksum, slowly.
-func (l *Log) verifyChunks(ctx context.Context) {
-	started := time.Now()
-	var read int64
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	l.metrics.verifying.Set(1)
-	defer l.metrics.verifying.Set(0)
-	pause := func(n int64) error {
-		l.metrics.verified.Add(uint64(n))
-		for read += n; read > int64(time.Since(started).Seconds()*float64(l.opts.VerifyPerSec)); {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
-	}
-	verified := 0
-	for number, more := 0, true; more; {
-		var err error
-		if number, err = l.verifyChunk(number, pause); ctx.Err() != nil {
-			return
-		}
-		more = number >= 0
-		if err != nil {
-			l.metrics.damaged.Inc()
-			l.logger.Error("a complete chunk is damaged", "error", err)
-			l.opts.OnDamage(err)
-		} else if more {
-			verified++
-			l.metrics.verifyAt.Set(chunkStart(number))
-		}
-	}
-	if verified > 0 {
-		l.logger.Info("complete chunks verified", "chunks", verified, "took", time.Since(started).Round(time.Millisecond))
-	}
-}
-
-// verifyChunk verifies the file that covers a logical chunk, and returns the
-// number that follows it, negative behind the last complete one. It holds the
-// chunk for just that long: replaced files are not kept from being removed.
-func (l *Log) verifyChunk(number int, pause func(int64) error) (next int, err error) {
-	v, err := l.view()
-	if err != nil {
-		return -1, err
-	}
-	defer v.release()
-	c := v.set.at(chunkStart(number))
-	if c == nil || !c.complete {
-		return -1, nil
-	}
-	return c.header.last + 1, c.verify(pause)
 }
 
 // FindID returns the number under which an event id was last written to a
@@ -269,6 +214,7 @@ func (l *Log) HasID(stream string, number int64, id event.ID) (bool, error) {
 }
 
 func (l *Log) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
+	defer l.met(&err)
 	defer guardFaults(&err)()
 	it, _, err := l.recordOf(v, stream, number, new([]byte))
 	if err != nil || it == nil {

@@ -30,6 +30,9 @@ type chunk struct {
 	complete bool
 	footer   footer
 
+	damages atomic.Pointer[damages] // told of what reads meet; nil until the log uses the chunk
+	lost    atomic.Bool             // the position map is damaged: nothing may be looked up by it
+
 	holders  atomic.Int32
 	obsolete atomic.Bool // the file goes when the chunk is closed
 	closed   chan struct{}
@@ -63,7 +66,11 @@ func (c *chunk) read(b []byte, offset int64) error {
 
 func (c *chunk) start() int64 { return chunkStart(c.header.first) }
 func (c *chunk) corrupt(offset int64, format string, args ...any) error {
-	return &event.Corruption{File: c.name, Offset: offset, Detail: fmt.Sprintf(format, args...)}
+	err := &event.Corruption{File: c.name, Offset: offset, Detail: fmt.Sprintf(format, args...)}
+	if d := c.damages.Load(); d != nil {
+		d.suspect(c, err)
+	}
+	return err
 }
 
 // openChunk opens a chunk file. Without a valid footer the chunk comes back incomplete.
@@ -277,6 +284,9 @@ func (c *chunk) mapEntry(i int, scratch *[]byte) (position, offset int64, err er
 // answer by widening steps around the guess, and does what is left by bisection:
 // mostly a few lines of the cache are looked at.
 func (c *chunk) search(position int64) (int, error) {
+	if c.lost.Load() {
+		return 0, c.corrupt(headerSize+c.footer.dataSize, "the position map is damaged")
+	}
 	var scratch []byte
 	lo, hi := 0, c.mapEntries() // lo <= answer <= hi
 	below, above := c.start(), c.footer.end
@@ -362,17 +372,44 @@ func (c *chunk) verify(pause func(bytes int64) error) (err error) {
 		return fmt.Errorf("verify chunk: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := c.verifyEnds(file); err != nil {
+		return err
+	}
+	var readErr error
 	sum, err := c.computeChecksum(func(b []byte, at int64) error {
 		if err := readFull(file, b, at); err != nil {
-			return err
+			readErr = c.corrupt(at, "it cannot be read: %v", err)
+			return readErr
 		}
 		return pause(int64(len(b)))
 	})
+	if readErr != nil {
+		return readErr
+	}
 	if err != nil {
 		return err
 	}
 	if sum != c.footer.checksum {
 		return c.corrupt(-1, "checksum of the whole file does not match")
+	}
+	return nil
+}
+
+// verifyEnds compares header and footer with what they were when the chunk was opened.
+func (c *chunk) verifyEnds(file io.ReaderAt) error {
+	b := make([]byte, headerSize)
+	if err := readFull(file, b, 0); err != nil {
+		return c.corrupt(0, "the header cannot be read: %v", err)
+	}
+	if h, err := parseHeader(b); err != nil || h != c.header {
+		return c.corrupt(0, "the header is not what was written: %v", err)
+	}
+	at := c.fileSize() - footerSize
+	if err := readFull(file, b, at); err != nil {
+		return c.corrupt(at, "the footer cannot be read: %v", err)
+	}
+	if f, err := parseFooter(b, c.header, c.fileSize()); err != nil || f != c.footer {
+		return c.corrupt(at, "the footer is not what was written: %v", err)
 	}
 	return nil
 }

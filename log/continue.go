@@ -77,11 +77,7 @@ func (v view) continuation(position int64) *Continuation {
 		case c.rewritten():
 			if len(k.chunks) == 0 {
 				c.retain()
-				k.chunks = []*chunk{c}
-				k.file = &ChunkFile{
-					Name: filepath.Base(c.name), First: c.header.first, Last: c.header.last,
-					Size: c.fileSize(), Checksum: c.footer.checksum, End: c.footer.logEnd(), Chain: c.footer.chain,
-				}
+				k.chunks, k.file = []*chunk{c}, c.describe()
 			}
 			return k
 		default:
@@ -94,6 +90,14 @@ func (v view) continuation(position int64) *Continuation {
 		position = chunkStart(c.header.last + 1)
 	}
 	return k
+}
+
+// describe describes the file of a complete chunk.
+func (c *chunk) describe() *ChunkFile {
+	return &ChunkFile{
+		Name: filepath.Base(c.name), First: c.header.first, Last: c.header.last,
+		Size: c.fileSize(), Checksum: c.footer.checksum, End: c.footer.logEnd(), Chain: c.footer.chain,
+	}
 }
 
 // fileSize is the length of the file of a complete chunk.

@@ -46,12 +46,20 @@ func guardFaults(err *error) func() {
 			error
 			Addr() uintptr
 		}); ok {
-			*err = &event.Corruption{File: "a mapped chunk or index file", Offset: -1, Detail: "reading it faulted: " + fault.Error()}
+			*err = &faultError{&event.Corruption{File: "a mapped chunk or index file", Offset: -1, Detail: "reading it faulted: " + fault.Error()}, fault.Addr()}
 			return
 		}
 		panic(r)
 	}
 }
+
+// faultError is a corruption met where the system could not deliver mapped memory.
+type faultError struct {
+	*event.Corruption
+	addr uintptr
+}
+
+func (e *faultError) Unwrap() error { return e.Corruption }
 
 // itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged), whether or not a stub is left of it.
 func (v view) itemAt(position int64, scratch *[]byte) (item, error) {

@@ -105,8 +105,8 @@ func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	o.FS = fsys
 	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[at]++; return b })
 	l = mustOpen(t, o)
-	if got := l.index.Checkpoint(); got != m.frames[1].tail.End {
-		t.Errorf("the index reaches up to %d, want %d", got, m.frames[1].tail.End)
+	if got := l.index.Checkpoint(); got < m.frames[1].tail.End {
+		t.Errorf("the index reaches up to %d, want %d at least", got, m.frames[1].tail.End)
 	}
 	must(t, l.Close())
 }

@@ -32,6 +32,9 @@ type Options struct {
 	SkipVerify   bool          // do not verify complete chunks in the background after start
 	VerifyPerSec int64         // bytes a second that the verification reads, default 64 MiB
 
+	CheckEvery  time.Duration // how often all complete chunks are compared with their checksums; 0: only at start
+	CheckPerSec int64         // bytes a second that this reads at most, a fourth of that while the log is used; default 32 MiB
+
 	Logger   hclog.Logger
 	OnFatal  func(error)              // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
 	OnSync   func(took time.Duration) // told how long it took to make the log durable; must not block
@@ -73,6 +76,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.VerifyPerSec <= 0 {
 		o.VerifyPerSec = 64 << 20
+	}
+	if o.CheckPerSec <= 0 {
+		o.CheckPerSec = checkPerSec
 	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -122,6 +128,8 @@ type Log struct {
 	ids      *recentIDs
 	streams  *streamCache
 	notify   notifier
+	damages  *damages
+	checked  atomic.Pointer[CheckProgress] // nil: nothing was checked yet
 
 	unsettled     atomic.Int64 // 1 + the end before what is being committed; 0: nothing is
 	pub           atomic.Pointer[published]
@@ -158,7 +166,7 @@ func Open(o Options) (_ *Log, err error) {
 	l := &Log{
 		opts: o, logger: o.Logger, lifetime: ctx, cancel: cancel, progress: newProgress(o.Progress),
 		metrics: newMetrics(o.Stats), ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache),
-		syncWanted: make(chan struct{}, 1),
+		damages: newDamages(), syncWanted: make(chan struct{}, 1),
 	}
 	defer func() {
 		l.progress.end()
@@ -179,9 +187,7 @@ func Open(o Options) (_ *Log, err error) {
 	l.watch(o.Stats)
 	l.owned.Go(func() { l.runSyncer(ctx) })
 	l.owned.Go(func() { l.loadRecentIDs(ctx) })
-	if !o.SkipVerify {
-		l.owned.Go(func() { l.verifyChunks(ctx) })
-	}
+	l.owned.Go(func() { l.runChecks(ctx) })
 	return l, nil
 }
 
@@ -262,6 +268,7 @@ func (l *Log) publishLocked(tail event.Tail, epoch int64) (replaced *chunkSet) {
 	if before != nil && !l.chunksChanged {
 		next.set = before.set
 	} else {
+		l.adopt()
 		next.set = newChunkSet(l.chunks, l.closeFailed)
 		l.chunksChanged = false
 		if before != nil {

@@ -107,6 +107,17 @@ func (l *Log) watch(r *stats.Registry) {
 	at("epoch", "non-flushed", l.EpochPosition)
 	at("index", "non-flushed", l.index.Checkpoint)
 
+	r.GaugeFunc("annals_chunks_damaged", "Complete chunk files in use that are known to be damaged.", func() float64 { return float64(len(l.Damaged())) })
+	r.GaugeFunc("annals_chunk_check_ratio", "How much of the complete chunks the check that is under way, or was last, has read.", func() float64 {
+		p := l.CheckProgress()
+		return min(1, float64(p.Done)/float64(max(p.Total, 1)))
+	})
+	r.GaugeFunc("annals_chunk_check_last_end_timestamp_seconds", "When all complete chunks had been compared with their checksums, 0: never.", func() float64 {
+		if at := l.CheckProgress().Ended; !at.IsZero() {
+			return float64(at.Unix())
+		}
+		return 0
+	})
 	r.GaugeFunc("annals_log_chunks", "Chunk files in use.", func() float64 { n, _ := l.chunkFigures(); return float64(n) })
 	r.GaugeFunc("annals_log_records", "Records in complete chunks.", func() float64 { _, n := l.chunkFigures(); return float64(n) })
 	r.GaugeFunc("annals_log_unsynced_bytes", "Bytes of the log that only the Raft log answers for.",

@@ -28,6 +28,7 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		return page, err
 	}
 	defer v.release()
+	defer l.met(&err)
 	defer guardFaults(&err)()
 
 	page = event.AllPage{From: r.From, Last: -1, LogEnd: v.tail.End}

@@ -106,6 +106,7 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 		return page, err
 	}
 	defer v.release()
+	defer l.met(&err)
 	defer guardFaults(&err)()
 
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
@@ -270,6 +271,7 @@ func (l *Log) readEvent(a *arena, stream string, number int64) (rec event.Record
 
 // readRecord reads an event unless it is older than a time.
 func (l *Log) readRecord(v view, a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
+	defer l.met(&err)
 	defer guardFaults(&err)()
 	var scratch []byte
 	it, position, err := l.recordOf(v, stream, number, &scratch)
@@ -310,6 +312,7 @@ func (l *Log) ReadPayload(r *event.Record) (err error) {
 		return err
 	}
 	defer v.release()
+	defer l.met(&err)
 	defer guardFaults(&err)()
 	var scratch []byte
 	it, err := v.itemAt(r.Position, &scratch)

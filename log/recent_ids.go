@@ -24,6 +24,7 @@ type recentIDs struct {
 	capacity int
 	seed     uint64
 	loaded   chan struct{}
+	told     sync.Once // of closing it
 
 	mu      sync.Mutex // guards the fields below
 	ring    []recentID // grows up to capacity, then the oldest is replaced
@@ -67,7 +68,26 @@ func (r *recentIDs) load(newestFirst []recentID, err error) {
 		r.addLocked(e)
 	}
 	r.early = nil
-	close(r.loaded)
+	r.told.Do(func() { close(r.loaded) })
+}
+
+// failed returns why the ids of the log are not known, nil when they are or are being loaded.
+func (r *recentIDs) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// reload begins anew if the ids could not be loaded, and reports so; load must
+// be called then. Until it was find goes on failing.
+func (r *recentIDs) reload() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil || r.loading {
+		return false
+	}
+	r.loading, r.ring, r.table, r.next = true, nil, nil, 0
+	return true
 }
 
 func (r *recentIDs) add(batch []recentID) {

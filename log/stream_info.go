@@ -42,6 +42,7 @@ func (s *cachedStream) info() event.StreamInfo {
 
 // complete finds out what is not known of a stream; s holds what is.
 func (l *Log) complete(v view, hash uint64, stream string, s *cachedStream, known bool) (err error) {
+	defer l.met(&err)
 	defer guardFaults(&err)()
 	if !known {
 		s.name = strings.Clone(stream)

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,7 +138,7 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
 	return replication.Materials{
 		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log,
-		Data: data{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+		Data: data{log, machine, n.chunksForFetching}, Healer: healer{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}, nil
 }
 
@@ -224,7 +223,7 @@ func (c continuation) File() (file replication.ChunkFile, ok bool) {
 	if f == nil {
 		return file, false
 	}
-	return replication.ChunkFile{First: f.First, Last: f.Last, Size: f.Size, Checksum: hex.EncodeToString(f.Checksum[:]), End: f.End}, true
+	return described(f), true
 }
 
 func (c continuation) Next(most int) (int64, []byte, error) {

@@ -28,7 +28,32 @@ func (s *statistics) Figures() tree.Figures {
 	if c := s.n.cluster.Load(); c != nil {
 		flushes = c.Flushes()
 	}
-	return readIndexFigures(writerFigures(all, &flushes), &log)
+	return readIndexFigures(writerFigures(checkFigures(all, s.n.log.Load()), &flushes), &log)
+}
+
+// checkFigures are those of the check of complete chunks.
+func checkFigures(all tree.Figures, log *eventlog.Log) tree.Figures {
+	var p eventlog.CheckProgress
+	damaged, ended := 0, ""
+	if log != nil {
+		p, damaged = log.CheckProgress(), len(log.Damaged())
+	}
+	if !p.Ended.IsZero() {
+		ended = p.Ended.UTC().Format(time.RFC3339)
+	}
+	add := func(key string, value any) {
+		all = append(all, tree.Figure{Path: []string{"es", "chunkCheck", key}, Value: value})
+	}
+	running := int64(0)
+	if p.Running {
+		running = 1
+	}
+	add("running", running)
+	add("doneBytes", p.Done)
+	add("totalBytes", p.Total)
+	add("lastEnd", ended)
+	add("damagedChunks", int64(damaged))
+	return all
 }
 
 func es(all tree.Figures, key string, value int64) tree.Figures {

@@ -102,7 +102,6 @@ type Node struct {
 	leading    leading
 
 	disk    *hang.Watch // operations on the disk that are under way
-	damaged atomic.Bool // a complete chunk is not what was written
 	fatal   sync.Once
 	ending  sync.Once       // of done
 	running context.Context // ends when the node closes
@@ -266,10 +265,10 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 			NoBloom: !c.UseIndexBloomFilters, ExistenceFilterMax: filterSize(c.StreamExistenceFilterSize), SkipVerify: c.SkipIndexVerify,
 		},
 		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
-		SkipVerify: c.SkipDbVerify, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
+		SkipVerify: c.SkipDbVerify, CheckEvery: time.Duration(c.ChunkCheckDays) * 24 * time.Hour, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
 		OnFatal:  n.stopHard,
 		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
-		OnDamage: func(error) { n.damaged.Store(true) },
+		OnDamage: func(error) { n.heal() },
 		BeforeCut: func(at int64) error {
 			return errors.Join(replication.Restored(c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
 		},

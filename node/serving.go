@@ -38,7 +38,7 @@ func (c cluster) Ready() bool {
 	}
 	doubt, diverged := cluster.Healthy()
 	return doubt == nil && diverged == nil && cluster.Ready() && c.n.users.ready() == nil &&
-		!c.n.damaged.Load() && log.Failed() == nil && c.n.load.done()
+		log.Unhealthy() == nil && log.Failed() == nil && c.n.load.done()
 }
 
 // Unhealthy says what is wrong with this node's disk, data or clock, nothing when all is well.
@@ -48,7 +48,11 @@ func (c cluster) Unhealthy() string {
 		return ""
 	}
 	doubt, diverged := cluster.Healthy()
-	if err := cmp.Or(cluster.Hangs(), diverged, doubt, cluster.ClockWrong()); err != nil {
+	var damaged error
+	if log := c.n.log.Load(); log != nil {
+		damaged = log.Unhealthy()
+	}
+	if err := cmp.Or(cluster.Hangs(), diverged, doubt, cluster.ClockWrong(), damaged); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -31,6 +31,7 @@ type Materials struct {
 	Decider     Decider
 	Log         Log
 	Data        Data
+	Healer      Healer // nil: damaged chunk files stay
 	ClusterID   event.ID
 	DirectoryID event.ID
 }
@@ -160,6 +161,7 @@ type Cluster struct {
 
 	poke    chan struct{} // capacity 1: look at the other nodes now
 	pull    *puller
+	heal    *healer
 	metrics *clusterMetrics
 	growth  growth
 	peers   peers
@@ -193,7 +195,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.priority.Store(int64(o.Priority))
 	c.state.Store(event.StateInitializing)
 	c.few.Store(o.Size > 1)
-	c.pull = newPuller(c)
+	c.pull, c.heal = newPuller(c), newHealer(c)
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -209,6 +211,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		}
 		c.watch()
 		c.owned.Go(func() { c.watchClock(ctx) })
+		c.owned.Go(func() { c.heal.run(ctx) })
 		return c, nil
 	}
 	prepared, err := c.settle()
@@ -230,6 +233,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.owned.Go(func() { c.watchPeers(ctx) })
 	c.owned.Go(func() { c.seekAdmission(ctx) })
 	c.owned.Go(func() { c.pull.run(ctx) })
+	c.owned.Go(func() { c.heal.run(ctx) })
 	return c, nil
 }
 

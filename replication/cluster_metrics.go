@@ -26,6 +26,7 @@ type clusterMetrics struct {
 	fetchedFrames *stats.Counter
 	fetchedFiles  *stats.Counter
 	resumed       *stats.Counter
+	healed        *stats.Counter
 	shipped       *stats.Counter
 	lastFetch     *stats.Gauge // Unix time
 	hangs         *stats.Counter
@@ -58,6 +59,7 @@ func newClusterMetrics(r *stats.Registry) *clusterMetrics {
 		fetchedFrames: r.Counter("annals_catchup_fetched_frames_total", "Entries fetched from other nodes that this node lacked, without those in chunk files."),
 		fetchedFiles:  r.Counter("annals_catchup_fetched_files_total", "Chunk files fetched from other nodes and taken into the log."),
 		resumed:       r.Counter("annals_catchup_resumes_total", "Fetches of a chunk file that went on where an earlier one had ended."),
+		healed:        r.Counter("annals_chunks_healed_total", "Damaged chunk files that were replaced by what another node had."),
 		shipped:       r.Counter("annals_catchup_shipped_bytes_total", "Bytes of the log sent to nodes that fetched them."),
 		lastFetch:     r.Gauge("annals_catchup_last_fetch_timestamp_seconds", "When something was fetched from another node last, in seconds since 1970; 0: not since the start."),
 		hangs:         r.Counter("annals_disk_hangs_total", "How often an operation on the disk did not return in time, and this node took no part in its cluster until it did."),

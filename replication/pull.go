@@ -463,7 +463,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 
 // fetchFile gets a chunk file, beginning where an earlier attempt ended.
 func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, file ChunkFile) (err error) {
-	if file.Size <= 0 || file.Size > 5<<30 || len(file.Checksum) != 32 {
+	if !file.plausible() {
 		return fmt.Errorf("node at %s describes a chunk file of %d bytes with checksum %q", address, file.Size, file.Checksum)
 	}
 	f, err := p.tempFile(m, &file)

@@ -34,6 +34,8 @@ func (c *Cluster) services() http.Handler {
 	mux.HandleFunc("POST /write", c.serveWrite)
 	mux.HandleFunc("GET /frames", c.serveFrames)
 	mux.HandleFunc("GET /chunk", c.serveChunk)
+	mux.HandleFunc("GET /chunk-files", c.serveChunkFiles)
+	mux.HandleFunc("GET /chunk-file", c.serveChunkFile)
 	return c.fenced(mux)
 }
 

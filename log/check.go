@@ -1,0 +1,233 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// checkFile says how far the check of all chunks is. It means something on this
+// node alone, and nothing without it is lost: the check begins anew.
+const checkFile = "check.state"
+
+// checkPerSec is how many bytes a second the regular check reads, while the log is used a fourth of that.
+const checkPerSec = 32 << 20
+
+// checkState is the content of checkFile.
+type checkState struct {
+	Next  int       `json:"next"`  // logical chunk that comes next; 0: no check is under way
+	Ended time.Time `json:"ended"` // the last check that read all
+}
+
+// CheckProgress says how far the check of all complete chunks is.
+type CheckProgress struct {
+	Running     bool
+	Done, Total int64     // bytes of chunk files
+	Ended       time.Time // the last check that read all; zero: none has
+}
+
+// CheckProgress says how far the check of all complete chunks is.
+func (l *Log) CheckProgress() CheckProgress {
+	p := l.checked.Load()
+	if p == nil {
+		return CheckProgress{}
+	}
+	return *p
+}
+
+// checker reads all complete chunks now and then, and compares them with their
+// checksums: bytes may rot that nobody reads. One goroutine does.
+type checker struct {
+	l     *Log
+	state checkState
+	tick  *time.Ticker
+}
+
+// runChecks verifies what is complete at start, then checks regularly, and examines at any time what reads suspect.
+func (l *Log) runChecks(ctx context.Context) {
+	k := checker{l: l, tick: time.NewTicker(100 * time.Millisecond)}
+	defer k.tick.Stop()
+	k.load()
+	if !l.opts.SkipVerify && k.pass(ctx, 0, l.opts.VerifyPerSec, 1) {
+		k.ended()
+	}
+	for ctx.Err() == nil {
+		wait := time.Hour // The clock may be set.
+		if every := l.opts.CheckEvery; every > 0 {
+			due := k.state.Ended.Add(every).Sub(l.opts.Now())
+			if k.state.Next > 0 || due <= 0 {
+				if k.pass(ctx, k.state.Next, l.opts.CheckPerSec, 4) {
+					k.ended()
+				}
+				continue
+			}
+			wait = min(wait, due)
+		}
+		again := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-l.damages.wake:
+			l.suspicions(ctx)
+		case <-again.C:
+		}
+		again.Stop()
+	}
+}
+
+// load reads where an earlier process was. What cannot be read is as good as nothing.
+func (k *checker) load() {
+	l := k.l
+	if l.opts.CheckEvery <= 0 {
+		return
+	}
+	data, err := vfs.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, checkFile))
+	if err == nil {
+		err = json.Unmarshal(data, &k.state)
+	}
+	if k.state.Next < 0 || k.state.Ended.After(l.opts.Now()) {
+		err = errors.New("it lies in the future")
+	}
+	if err != nil {
+		k.state = checkState{Ended: l.opts.Now()} // A week from now on.
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.logger.Warn("how far the check of chunks was is not known, it begins anew", "error", err)
+	}
+	if err == nil {
+		l.checked.Store(&CheckProgress{Ended: k.state.Ended})
+	} else {
+		k.save()
+	}
+}
+
+func (k *checker) save() {
+	l := k.l
+	if l.opts.CheckEvery <= 0 {
+		return
+	}
+	data, err := json.Marshal(k.state)
+	if err == nil {
+		err = vfs.WriteFileAtomic(l.opts.FS, filepath.Join(l.opts.Dir, checkFile), append(data, '\n'))
+	}
+	if err != nil {
+		l.logger.Warn("how far the check of chunks is cannot be written", "error", err)
+	}
+}
+
+// ended takes note of a check that has read all.
+func (k *checker) ended() {
+	k.state = checkState{Ended: k.l.opts.Now()}
+	p := k.l.CheckProgress()
+	p.Running, p.Ended = false, k.state.Ended
+	k.l.checked.Store(&p)
+	k.save()
+}
+
+// pass reads the complete chunks from one on, at a rate that is divided while the
+// log is used. It reports whether it came to the end.
+func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (all bool) {
+	l := k.l
+	started, whole := time.Now(), 0
+	p := CheckProgress{Running: true, Ended: k.state.Ended}
+	p.Done, p.Total = l.completeBytes(number)
+	l.checked.Store(&p)
+	l.metrics.verifying.Set(1)
+	defer l.metrics.verifying.Set(0)
+	defer func() {
+		p := l.CheckProgress()
+		p.Running = false
+		l.checked.Store(&p)
+	}()
+	yielder := l.Yielder()
+	owed := time.Duration(0) // of waiting
+	last := time.Now()
+	pause := func(n int64) error {
+		l.metrics.verified.Add(uint64(n))
+		next := l.CheckProgress()
+		next.Done += n
+		l.checked.Store(&next)
+		l.suspicions(ctx)
+		rate := perSec
+		if divided > 1 && yielder.InUse() {
+			rate /= divided
+		}
+		now := time.Now()
+		owed += time.Duration(float64(n)/float64(rate)*float64(time.Second)) - now.Sub(last)
+		owed = max(owed, -time.Second)
+		for last = now; owed > 0; {
+			select {
+			case <-k.tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			now := time.Now()
+			owed -= now.Sub(last)
+			last = now
+		}
+		return ctx.Err()
+	}
+	for {
+		next, ok := l.checkChunk(ctx, number, pause)
+		if ctx.Err() != nil {
+			return false
+		}
+		if next < 0 {
+			break
+		}
+		number = next
+		if ok {
+			whole++
+			l.metrics.verifyAt.Set(chunkStart(number))
+		}
+		if divided > 1 {
+			k.state.Next = number
+			k.save()
+		}
+	}
+	if whole > 0 {
+		l.logger.Info("complete chunks verified", "chunks", whole, "took", time.Since(started).Round(time.Millisecond))
+	}
+	return true
+}
+
+// completeBytes is the size of the complete chunk files, and of those before a chunk.
+func (l *Log) completeBytes(number int) (before, all int64) {
+	v, err := l.view()
+	if err != nil {
+		return 0, 0
+	}
+	defer v.release()
+	for _, c := range v.set.chunks {
+		if c.complete {
+			all += c.fileSize()
+			if c.header.last < number {
+				before += c.fileSize()
+			}
+		}
+	}
+	return before, all
+}
+
+// checkChunk examines the file that covers a logical chunk, and returns the
+// number that follows it, negative behind the last complete one. It holds the
+// chunk for just that long: replaced files are not kept from being removed.
+func (l *Log) checkChunk(ctx context.Context, number int, pause func(int64) error) (next int, whole bool) {
+	v, err := l.view()
+	if err != nil {
+		return -1, false
+	}
+	defer v.release()
+	c := v.set.at(chunkStart(number))
+	if c == nil || !c.complete {
+		return -1, false
+	}
+	if whole, err = l.examine(c, pause); err != nil && ctx.Err() == nil {
+		l.logger.Warn("a chunk cannot be checked", "file", filepath.Base(c.name), "error", err)
+	}
+	return c.header.last + 1, whole
+}

@@ -1,0 +1,279 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Damage is a complete chunk file in use that is not what was written.
+type Damage struct {
+	File        string // in the folder of the log
+	First, Last int    // logical chunks that it covers
+	Offset      int64  // in the file, of the first byte known to be wrong or its record; -1: unknown
+	Err         error
+	Found       time.Time
+}
+
+// damages knows which chunk files are damaged, and which a read has put under suspicion. A
+// read that meets wrong bytes does not prove that the file is wrong: the index
+// may have led it astray, or a client with a position that is none. So the file is compared with its checksum at once.
+type damages struct {
+	wake chan struct{} // capacity 1: there are suspects
+
+	mu       sync.Mutex // guards what follows
+	known    map[string]Damage
+	suspects map[*chunk]error
+	cleared  map[string]time.Time // when the file was last found to be whole after all
+}
+
+// clearedFor is how long a file that was found to be whole is not read again because of what a read met.
+const clearedFor = time.Minute
+
+func newDamages() *damages {
+	return &damages{
+		wake: make(chan struct{}, 1), known: map[string]Damage{}, suspects: map[*chunk]error{}, cleared: map[string]time.Time{},
+	}
+}
+
+// suspect has the file of a chunk examined soon.
+func (d *damages) suspect(c *chunk, err error) {
+	if !c.complete {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.known[c.name]; known || d.suspects[c] != nil || time.Since(d.cleared[c.name]) < clearedFor {
+		return
+	}
+	d.suspects[c] = err
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns a suspect, nil when there is none.
+func (d *damages) take() (*chunk, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c, err := range d.suspects {
+		delete(d.suspects, c)
+		return c, err
+	}
+	return nil, nil
+}
+
+func (d *damages) clear(c *chunk) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cleared[c.name] = time.Now()
+}
+
+// add reports whether the damage is news.
+func (d *damages) add(c *chunk, damage Damage) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.known[c.name]
+	d.known[c.name] = damage
+	return !known
+}
+
+// Damaged lists the complete chunk files in use that are known to be damaged, by their place in
+// the log. Reads of what is damaged in them fail, others do not.
+func (l *Log) Damaged() []Damage {
+	d := l.damages
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.known) == 0 {
+		return nil
+	}
+	v, err := l.view()
+	if err != nil {
+		return nil
+	}
+	defer v.release()
+	var list []Damage
+	used := make(map[string]bool, len(v.set.chunks))
+	for _, c := range v.set.chunks {
+		used[c.name] = true
+		if damage, ok := d.known[c.name]; ok {
+			list = append(list, damage)
+		}
+	}
+	for name := range d.known { // What was replaced.
+		if !used[name] {
+			delete(d.known, name)
+		}
+	}
+	return list
+}
+
+// Unhealthy says what of the log cannot be read, nil when all can as far as is known.
+func (l *Log) Unhealthy() error {
+	list := l.Damaged()
+	switch {
+	case len(list) == 1:
+		return fmt.Errorf("a complete chunk is damaged: %w", list[0].Err)
+	case len(list) > 1:
+		return fmt.Errorf("%d complete chunks are damaged, the first of them: %w", len(list), list[0].Err)
+	}
+	return l.ids.failed()
+}
+
+// met is deferred by reads, before guardFaults: it names the chunk in which mapped memory could not be read.
+func (l *Log) met(err *error) {
+	fault, ok := errors.AsType[*faultError](*err)
+	if !ok {
+		return
+	}
+	v, viewErr := l.view()
+	if viewErr != nil {
+		return
+	}
+	defer v.release()
+	for _, c := range v.set.chunks {
+		base := uintptr(unsafe.Pointer(unsafe.SliceData(c.mapped)))
+		if len(c.mapped) > 0 && fault.addr >= base && fault.addr-base < uintptr(len(c.mapped)) {
+			*err = c.corrupt(int64(fault.addr-base), "%s", fault.Detail)
+			return
+		}
+	}
+}
+
+// examine compares the file of a chunk with its checksum, and makes known what is wrong with it. The
+// error says that this could not be judged.
+func (l *Log) examine(c *chunk, pause func(bytes int64) error) (whole bool, err error) {
+	err = c.verify(pause)
+	if err == nil {
+		return true, nil
+	}
+	if !event.IsCorruption(err) {
+		return false, err
+	}
+	damage := Damage{File: filepath.Base(c.name), First: c.header.first, Last: c.header.last, Offset: -1, Err: err, Found: l.opts.Now()}
+	if corruption, ok := errors.AsType[*event.Corruption](c.locate(err)); ok {
+		damage.Offset, damage.Err = corruption.Offset, corruption
+	}
+	if c.header.mapped && c.mapDamaged() {
+		c.lost.Store(true)
+	}
+	if !l.damages.add(c, damage) {
+		return false, nil
+	}
+	l.metrics.damaged.Inc()
+	l.logger.Error("a complete chunk is damaged", "file", damage.File, "offset", damage.Offset, "error", damage.Err)
+	l.opts.OnDamage(damage.Err)
+	// What the index has in memory alone a start after a crash would have to read from the damaged chunk. An error stops the log by itself.
+	if err := l.index.Flush(); err != nil {
+		l.logger.Debug("write index", "error", err)
+	}
+	return false, nil
+}
+
+// locate looks for the place of a damage that the checksum of the whole file has shown.
+func (c *chunk) locate(found error) error {
+	corruption, ok := errors.AsType[*event.Corruption](found)
+	if !ok || corruption.Offset >= 0 {
+		return found
+	}
+	fresh, err := openForReaders(c.fs, c.name, c.version)
+	if err != nil {
+		return errors.Join(found, err)
+	}
+	fresh.retain()
+	defer func() { _ = fresh.release() }() // It was only read.
+	if !fresh.complete {
+		return c.corrupt(c.fileSize()-footerSize, "the footer is not what was written")
+	}
+	if _, err := fresh.checkContent(); err != nil {
+		return err
+	}
+	return found
+}
+
+// mapDamaged reports whether the position map may say something else than was written. Where
+// items cannot be read it must at least be in order.
+func (c *chunk) mapDamaged() (damaged bool) {
+	var err error
+	defer func() { damaged = damaged || err != nil }()
+	defer guardFaults(&err)()
+	var scratch, entry []byte
+	limit := headerSize + c.footer.dataSize
+	last, next, exact := int64(-1), int64(headerSize), true // Where the next item stands, at least or exactly.
+	for i := range c.mapEntries() {
+		position, offset, err := c.mapEntry(i, &entry)
+		if err != nil || position <= last || offset < next || exact && offset != next || offset >= limit {
+			return true
+		}
+		last, next, exact = position, offset+1, false
+		it, err := c.itemAt(offset, limit, &scratch)
+		if err != nil {
+			continue
+		}
+		if it.position() != position {
+			return true
+		}
+		next, exact = offset+int64(len(it)), true
+	}
+	return exact && next != limit
+}
+
+// suspicions examines what reads have put under suspicion.
+func (l *Log) suspicions(ctx context.Context) {
+	for ctx.Err() == nil {
+		c, met := l.damages.take()
+		if c == nil {
+			return
+		}
+		v, err := l.view()
+		if err != nil {
+			return
+		}
+		if !slices.Contains(v.set.chunks, c) { // It was replaced, and may be closed.
+			v.release()
+			continue
+		}
+		whole, err := l.examine(c, func(int64) error { return ctx.Err() })
+		v.release()
+		switch {
+		case whole:
+			l.damages.clear(c)
+			l.logger.Debug("a read met what looked like damage, but the chunk is what was written", "file", filepath.Base(c.name), "error", met)
+		case err != nil && ctx.Err() == nil:
+			l.logger.Warn("a chunk that looks damaged cannot be examined", "file", filepath.Base(c.name), "error", err)
+		}
+	}
+}
+
+// adopt lets chunks tell of what reads meet in them. It runs under setMu.
+func (l *Log) adopt() {
+	for _, c := range l.chunks {
+		c.damages.Store(l.damages)
+	}
+}
+
+// covering returns the files that cover a range of logical chunks, each held, and that take no more
+// frames; none when they do not all.
+func (v view) covering(first, last int) []*chunk {
+	var found []*chunk
+	for n := first; n <= last; n = found[len(found)-1].header.last + 1 {
+		c := v.set.at(chunkStart(n))
+		if c == nil || !c.settled(v.tail.End) {
+			for _, c := range found {
+				_ = c.release() // The set holds it as well.
+			}
+			return nil
+		}
+		c.retain()
+		found = append(found, c)
+	}
+	return slices.Clip(found)
+}

@@ -1,0 +1,307 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
+)
+
+// ChunkFiles describes the complete files that cover a range of logical chunks, for a node of
+// which the file is damaged. None are returned when this log does not have all of the
+// range in files that take no more frames, or knows one of them to be damaged.
+func (l *Log) ChunkFiles(first, last int) ([]ChunkFile, error) {
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	if first < 0 || last < first || last >= len(v.set.byNumber) {
+		return nil, nil
+	}
+	found := v.covering(first, last)
+	var files []ChunkFile
+	damaged := l.Damaged()
+	for _, c := range found {
+		if slices.ContainsFunc(damaged, func(d Damage) bool { return d.File == filepath.Base(c.name) }) {
+			files = nil
+			break
+		}
+		files = append(files, *c.describe())
+	}
+	for _, c := range found {
+		err = errors.Join(err, c.release())
+	}
+	return files, err
+}
+
+// OpenChunkFile gives a complete file to read that ChunkFiles described; fs.ErrNotExist says that it was replaced
+// meanwhile. With verified the file was compared with its checksum before. It must be closed.
+func (l *Log) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Continuation, error) {
+	v, err := l.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	if first < 0 || first >= len(v.set.byNumber) {
+		return nil, fmt.Errorf("chunk %d: %w", first, fs.ErrNotExist)
+	}
+	c := v.set.at(chunkStart(first))
+	if c.header.first != first || !c.settled(v.tail.End) || c.footer.checksum != checksum {
+		return nil, fmt.Errorf("chunk %d with this checksum: %w", first, fs.ErrNotExist)
+	}
+	if verified {
+		whole, err := l.examine(c, func(int64) error { return l.lifetime.Err() })
+		if err != nil {
+			return nil, err
+		}
+		if !whole {
+			return nil, &event.Corruption{File: c.name, Offset: -1, Detail: "it is not what was written"}
+		}
+	}
+	c.retain()
+	return &Continuation{chunks: []*chunk{c}, end: v.tail.End, file: c.describe()}, nil
+}
+
+// Heal puts what other nodes have in the place of a damaged file. fetched are the names of
+// temporary files that cover its chunks one behind the other; they are gone afterwards. turn runs a function while nothing is appended.
+//
+// The files are verified, must end where the damaged one does with its chain, and are blanked where
+// this node redacted. Where one of them is not exactly of the range, which is so when nodes
+// merged differently, one file is made that is. Records that were removed here and come back are indexed.
+// A crash leaves the damaged file or the new one in use.
+func (l *Log) Heal(d Damage, fetched []string, turn func(func() error) error) (err error) {
+	l.jobs.RLock() // Close waits for it.
+	defer l.jobs.RUnlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	h := healing{dir: l.opts.Dir, fs: l.opts.FS}
+	for _, name := range fetched {
+		path, err := l.tempPath(name)
+		if err != nil {
+			return err
+		}
+		h.temps = append(h.temps, path)
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	olds, err := l.sources(d.First, d.Last)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, c := range olds {
+			err = errors.Join(err, c.release())
+		}
+	}()
+	if len(olds) != 1 || filepath.Base(olds[0].name) != d.File {
+		return fmt.Errorf("heal %s: %w", d.File, event.ErrChunkReplaced)
+	}
+	if err := l.heal(olds[0], &h, turn); err != nil {
+		return fmt.Errorf("heal %s: %w", d.File, err)
+	}
+	l.logger.Info("a damaged chunk was replaced by what another node has", "file", d.File, "events", h.made.footer.records, "returning", len(h.returning))
+	if h.blank > 0 {
+		l.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", "file", d.File, "events", h.blank)
+	}
+	if l.ids.reload() {
+		l.loadRecentIDs(l.lifetime)
+	}
+	return nil
+}
+
+func (l *Log) heal(old *chunk, h *healing, turn func(func() error) error) error {
+	if err := h.open(func(path string) (*chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
+		return err
+	}
+	if err := h.make(old.header.first, old.header.last, l); err != nil {
+		return err
+	}
+	if err := l.findReturning(old, h); err != nil {
+		return err
+	}
+	// Durable before the file gets its name: the next start does not look below where the index ends.
+	// Entries of records that are not there read as absent, so it does no harm if the file never comes.
+	if len(h.returning) > 0 {
+		if err := turn(func() error {
+			tail := l.appender.tail
+			return errors.Join(l.index.Add(h.returning, tail.End, tail.Chain), l.index.Flush())
+		}); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+	}
+	if old.rewritten() {
+		if err := l.removeScavengeState(); err != nil {
+			return err
+		}
+	}
+	_, err := l.switchChunk(filepath.Base(h.made.name), []*chunk{old})
+	return err
+}
+
+// findReturning finds what the index lacks of a new file, and how many events are blank in it that were not redacted here.
+func (l *Log) findReturning(old *chunk, h *healing) (err error) {
+	defer guardFaults(&err)()
+	own := map[int64]bool{}
+	if l.opts.Redacted != nil {
+		for _, r := range l.opts.Redacted(old.start(), old.footer.end) {
+			own[r.Position] = true
+		}
+	}
+	c := h.made
+	in := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+	var found [4]index.Entry
+	for {
+		it, position, err := in.next()
+		if err != nil || it == nil {
+			return err
+		}
+		if !it.isRecord() {
+			continue
+		}
+		if event.Flags(it.flags())&event.FlagRedacted != 0 && !own[position] {
+			h.blank++
+		}
+		if !old.rewritten() {
+			continue // The index has all that was ever there.
+		}
+		e := index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position}
+		if !slices.Contains(l.index.Get(found[:0], e.Hash, e.Number), e) {
+			h.returning = append(h.returning, e)
+		}
+	}
+}
+
+// healing makes one chunk file out of those that another node has of its range.
+type healing struct {
+	fs    vfs.FS
+	dir   string
+	temps []string // paths of files that go at the end
+	parts []*chunk // the fetched files, held
+	made  *chunk   // the file to use: one of parts, or held as well
+	own   bool     // made is held apart from parts
+
+	returning []index.Entry
+	blank     int
+}
+
+// open opens the fetched files with a function that verifies them and returns them held.
+func (h *healing) open(open func(path string) (*chunk, error)) error {
+	for _, path := range h.temps {
+		c, err := open(path)
+		if err != nil {
+			return err
+		}
+		h.parts = append(h.parts, c)
+	}
+	return nil
+}
+
+// make makes the file of a range.
+func (h *healing) make(first, last int, l *Log) error {
+	next := first
+	var redact []int64
+	for _, c := range h.parts {
+		if c.header.first > next || c.header.last < next {
+			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.header.first, c.header.last, next)
+		}
+		next = c.header.last + 1
+		positions, err := l.redactionsIn(c)
+		if err != nil {
+			return err
+		}
+		redact = append(redact, positions...)
+	}
+	if next <= last {
+		return fmt.Errorf("nothing was fetched of the chunks %d to %d", next, last)
+	}
+	if c := h.parts[0]; len(h.parts) == 1 && c.header.first == first && c.header.last == last && len(redact) == 0 {
+		h.made = c
+		return nil
+	}
+	path := filepath.Join(h.dir, uuid.NewString()+vfs.TempSuffix)
+	h.temps = append(h.temps, path)
+	if err := h.write(path, &header{first: first, last: last, mapped: true, fileID: event.ID(uuid.New()), cluster: l.cluster}, redact, l); err != nil {
+		return err
+	}
+	c, _, err := l.openFetched(path)
+	if err != nil {
+		return err
+	}
+	h.made, h.own = c, true
+	return nil
+}
+
+// write writes what the fetched files have of a range into one, durable.
+func (h *healing) write(path string, head *header, redact []int64, l *Log) (err error) {
+	defer guardFaults(&err)()
+	w, err := l.createRewritten(path, head, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	var f footer
+	blank := redactor{positions: redact}
+	begin, end := chunkStart(head.first), chunkStart(head.last+1)
+	for _, c := range h.parts {
+		in := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+		for {
+			it, position, err := in.next()
+			if err != nil {
+				return err
+			}
+			if it == nil || position >= end {
+				break
+			}
+			if position < begin {
+				continue
+			}
+			switch {
+			case it.isStub():
+				w.stubs++
+			case it.isRecord():
+				w.records++
+				if blanked := blank.item(it, position); blanked != nil {
+					it = blanked
+				}
+			default:
+				t := it.trailer()
+				if f.firstIndex == 0 {
+					f.firstIndex = t.index
+				}
+				f.end, f.chain, f.lastIndex, f.lastTerm, f.lastTime, f.lastCompletes = t.end(), t.chain, t.index, t.term, t.time, t.completes
+			}
+			if err := w.add(it, position); err != nil {
+				return err
+			}
+			if w.dataSize > maxRewrittenData {
+				return fmt.Errorf("%d bytes of data are too many for one file", w.dataSize)
+			}
+		}
+		begin = max(begin, chunkStart(c.header.last+1)) // What the next file has of it is the same.
+	}
+	return w.finish(&f)
+}
+
+// close lets go of the files and removes those that are not in use.
+func (h *healing) close() (err error) {
+	if h.own {
+		err = h.made.release()
+	}
+	for _, c := range h.parts {
+		err = errors.Join(err, c.release())
+	}
+	for _, path := range h.temps {
+		if e := h.fs.Remove(path); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

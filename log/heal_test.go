@@ -1,0 +1,416 @@
+package eventlog
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// rot changes a byte of a file that others have open. at counts from the end when it is negative.
+func rot(t testing.TB, fsys vfs.FS, name string, at int64) {
+	t.Helper()
+	f, err := fsys.OpenReadWrite(filepath.Join(testDir, name))
+	must(t, err)
+	size, err := f.Size()
+	must(t, err)
+	if at < 0 {
+		at += size
+	}
+	b := make([]byte, 1)
+	must(t, readFull(f, b, at))
+	b[0] ^= 0x40
+	_, err = f.WriteAt(b, at)
+	must(t, errors.Join(err, f.Close()))
+}
+
+// look compares all complete chunks with their checksums.
+func look(t testing.TB, l *Log) []Damage {
+	t.Helper()
+	for n := 0; n >= 0; {
+		n, _ = l.checkChunk(background, n, func(int64) error { return nil })
+	}
+	return l.Damaged()
+}
+
+// fetchFor copies the files of a range into temporary files of another log.
+func fetchFor(from, to *Log, d Damage) (names []string, err error) {
+	files, err := from.ChunkFiles(d.First, d.Last)
+	if err != nil || len(files) == 0 {
+		return nil, errors.Join(errors.New("no files"), err)
+	}
+	for _, file := range files {
+		k, err := from.OpenChunkFile(file.First, file.Checksum, true)
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, file.Size)
+		if _, err := k.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		f, name, err := to.CreateTemp()
+		if err != nil {
+			return nil, err
+		}
+		_, err = f.WriteAt(b, 0)
+		if err := errors.Join(err, f.Close(), k.Close()); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func atOnce(f func() error) error { return f() }
+
+// TestHeal damages a file of one log and heals it from another whose files have other ranges.
+func TestHeal(t *testing.T) {
+	ranges := map[string][][2]int{
+		"as written":   nil,
+		"each":         {{0, 0}, {1, 1}, {2, 2}},
+		"merged":       {{0, 2}},
+		"first two":    {{0, 1}},
+		"behind first": {{1, 2}},
+	}
+	bytes := map[string]int64{"header": 17, "header's end": 127, "data": 140, "last data": -300, "footer": -100, "checksum": -30, "last byte": -1}
+	for own, ownRanges := range ranges {
+		for other, otherRanges := range ranges {
+			t.Run(own+" from "+other, func(t *testing.T) {
+				m := newModel()
+				m.someFrames(22, true)
+				from := emptyLog(t)
+				write(t, from, m.frames...)
+				for _, r := range otherRanges {
+					merge(t, from, r[0], r[1])
+				}
+				for what, at := range bytes {
+					to := emptyLog(t)
+					write(t, to, m.frames...)
+					for _, r := range ownRanges {
+						merge(t, to, r[0], r[1])
+					}
+					chunks, err := to.Chunks()
+					must(t, err)
+					victim := chunks[1]
+					if !victim.Complete {
+						victim = chunks[0]
+					}
+					rot(t, to.opts.FS, victim.File, at)
+					damaged := look(t, to)
+					if len(damaged) != 1 || damaged[0].File != victim.File || to.Unhealthy() == nil {
+						t.Fatalf("%s: damaged are %+v", what, damaged)
+					}
+					if damaged[0].Offset < 0 {
+						t.Errorf("%s: no offset: %v", what, damaged[0].Err)
+					}
+					names, err := fetchFor(from, to, damaged[0])
+					must(t, err)
+					must(t, to.Heal(damaged[0], names, atOnce))
+					if d := look(t, to); len(d) > 0 || to.Unhealthy() != nil {
+						t.Fatalf("%s: damaged are %+v", what, d)
+					}
+					verify(t, to, m.frames, nil)
+					checkFiles(t, to)
+					noTemps(t, to)
+					o := to.opts
+					o.Stats = nil
+					closeLog(t, to)
+					inspected(t, o)
+				}
+			})
+		}
+	}
+}
+
+// TestHealReturning: what was removed here and not there is in the index again, and the state of scavenging is void.
+func TestHealReturning(t *testing.T) {
+	m := newModel()
+	m.someFrames(17, true)
+	from, to := emptyLog(t), emptyLog(t)
+	write(t, from, m.frames...)
+	write(t, to, m.frames...)
+	_, keep := scavenged(m, 3*ChunkSize)
+	rewrite(t, to.opts.FS, "x.tmp", []string{chunkFileName(0, 0)}, keep)
+	must(t, to.SwitchChunk("x.tmp"))
+	closeLog(t, to)
+	must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
+	to = mustOpen(t, to.opts)
+	if check(to, m.frames, nil) == nil {
+		t.Fatal("removed records are indexed")
+	}
+	must(t, vfs.MkdirAllSync(to.opts.FS, filepath.Join(to.opts.IndexDir, scavengeFolder)))
+	rot(t, to.opts.FS, newestFile(t, to.opts.FS, 0), 200)
+	d := look(t, to)
+	names, err := fetchFor(from, to, d[0])
+	must(t, err)
+	must(t, to.Heal(d[0], names, atOnce))
+	if _, err := to.opts.FS.Stat(filepath.Join(to.opts.IndexDir, scavengeFolder)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("state of scavenging: %v", err)
+	}
+	must(t, errors.Join(checkItems(to, m.frames, nil), checkPages(to, m.frames, nil)))
+	closeLog(t, to)
+	to = mustOpen(t, to.opts)
+	verify(t, to, m.frames, nil)
+}
+
+// TestHealRefuses: what is fetched must be whole, of the range, and end as the damaged file does.
+func TestHealRefuses(t *testing.T) {
+	m, other := newModel(), newModel()
+	m.someFrames(16, true)
+	other.frame(false, ev("zz", "another history"))
+	other.someFrames(19, true)
+	from, foreign, to := emptyLog(t), emptyLog(t), emptyLog(t)
+	write(t, from, m.frames...)
+	write(t, foreign, other.frames...)
+	write(t, to, m.frames...)
+	rot(t, to.opts.FS, chunkFileName(1, 0), 200)
+	d := look(t, to)[0]
+	fetch := func(from *Log, first, last int) []string {
+		names, err := fetchFor(from, to, Damage{First: first, Last: last})
+		must(t, err)
+		return names
+	}
+	for name, names := range map[string][]string{
+		"another chunk":   fetch(from, 0, 0),
+		"another history": fetch(foreign, 1, 1),
+		"flipped": func() []string {
+			names := fetch(from, 1, 1)
+			rot(t, to.opts.FS, names[0], 300)
+			return names
+		}(),
+		"cut": func() []string {
+			names := fetch(from, 1, 1)
+			edit(t, to.opts.FS, names[0], func(b []byte) []byte { return b[:len(b)-1] })
+			return names
+		}(),
+	} {
+		if err := to.Heal(d, names, atOnce); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	noTemps(t, to)
+	if got := to.Damaged(); len(got) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	rot(t, from.opts.FS, chunkFileName(1, 0), 200)
+	if _, err := fetchFor(from, to, d); !event.IsCorruption(err) {
+		t.Errorf("a damaged file was sent: %v", err)
+	}
+	if files, err := from.ChunkFiles(1, 1); len(files) > 0 || err != nil {
+		t.Errorf("a file known to be damaged is offered: %+v, %v", files, err)
+	}
+	merge(t, to, 2, 2)
+	if err := to.Heal(Damage{File: chunkFileName(2, 0), First: 2, Last: 2}, fetch(from, 2, 2), atOnce); !errors.Is(err, event.ErrChunkReplaced) {
+		t.Errorf("a file that was replaced: %v", err)
+	}
+}
+
+// TestReadMeetsDamage: a read of what is damaged fails and names the place, others do not, and the chunk is known to be damaged soon.
+func TestReadMeetsDamage(t *testing.T) {
+	m := newModel()
+	m.someFrames(16, true)
+	told := make(chan error, 1)
+	o := testOptions(vfs.NewMem())
+	o.OnDamage = func(err error) { told <- err }
+	l := mustOpen(t, o)
+	write(t, l, m.frames...)
+	bad := m.frames[6].events[0]
+	rot(t, l.opts.FS, chunkFileName(1, 0), headerSize+bad.position-chunkStart(1)+40)
+	if err := func() error {
+		_, err := l.ReadAll(event.AllRead{From: m.frames[5].First, Count: 1})
+		return err
+	}(); err != nil {
+		t.Fatalf("another record of the chunk: %v", err)
+	}
+	_, err := l.ReadAll(event.AllRead{From: bad.position, Count: 1})
+	var c *event.Corruption
+	if !errors.As(err, &c) || filepath.Base(c.File) != chunkFileName(1, 0) || c.Offset != headerSize+bad.position-chunkStart(1) {
+		t.Fatalf("%v", err)
+	}
+	if err := <-told; !event.IsCorruption(err) || !strings.Contains(l.Unhealthy().Error(), chunkFileName(1, 0)) {
+		t.Fatalf("%v, %v", err, l.Unhealthy())
+	}
+	// A position that is none is not damage.
+	if _, err := l.ReadAll(event.AllRead{From: m.frames[1].First + 7, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
+		t.Fatal(err)
+	}
+	l.suspicions(background)
+	if d := l.Damaged(); len(d) != 1 {
+		t.Fatalf("%+v", d)
+	}
+}
+
+// TestDamagedMap: where the position map is wrong nothing reads as absent.
+func TestDamagedMap(t *testing.T) {
+	m := newModel()
+	m.someFrames(16, true)
+	l := emptyLog(t)
+	write(t, l, m.frames...)
+	merge(t, l, 0, 1)
+	name := newestFile(t, l.opts.FS, 0)
+	rot(t, l.opts.FS, name, -footerSize-12*5+2)
+	if d := look(t, l); len(d) != 1 {
+		t.Fatalf("%+v", d)
+	}
+	for _, f := range m.frames[:10] {
+		e := f.events[0]
+		if _, err := l.ReadEvent(e.stream, e.number, false); !event.IsCorruption(err) {
+			t.Fatalf("event %d of %s: %v", e.number, e.stream, err)
+		}
+	}
+}
+
+// healOnce opens a log with a damaged file and heals it.
+func healOnce(fsys vfs.FS, from *Log, began func()) (err error) {
+	o := testOptions(fsys)
+	o.Index.MaxMemTable, o.RecentIDs = 4, 100
+	l, err := Open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	<-l.ids.loaded
+	if _, err := l.examine(l.chunks[1], func(int64) error { return nil }); err != nil {
+		return err
+	}
+	began()
+	for _, d := range l.Damaged() {
+		names, err := fetchFor(from, l, d)
+		if err != nil {
+			return err
+		}
+		if err := l.Heal(d, names, atOnce); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// healedRest opens what is left of a healing, which has the damaged file or the new one, and heals it if need be.
+func healedRest(m *model, fsys vfs.FS, from *Log) error {
+	if err := healOnce(fsys, from, func() {}); err != nil {
+		return err
+	}
+	o := testOptions(fsys)
+	o.RecentIDs = 100
+	l, err := Open(o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(check(l, m.frames, nil), l.Close())
+}
+
+// damagedFolder is a folder with a log that was merged and of which a file is damaged, and another log that is whole.
+func damagedFolder(t *testing.T, m *model, fsys vfs.FS) *Log {
+	l := mustOpen(t, testOptions(fsys))
+	write(t, l, m.frames...)
+	merge(t, l, 1, 2)
+	must(t, l.index.Flush())
+	closeLog(t, l)
+	rot(t, fsys, chunkFileName(1, 1), 200)
+	from := emptyLog(t)
+	write(t, from, m.frames...)
+	merge(t, from, 0, 1)
+	return from
+}
+
+// TestHealPowerCut cuts the power before every operation of a healing.
+func TestHealPowerCut(t *testing.T) {
+	m := newModel()
+	m.someFrames(17, true)
+	mem := vfs.NewCrashMem()
+	from := damagedFolder(t, m, mem)
+	f, err := mem.OpenReadWrite(filepath.Join(testDir, chunkFileName(1, 1)))
+	must(t, err)
+	must(t, errors.Join(f.Sync(), f.Close()))
+	var mu sync.Mutex
+	var all []*vfs.Mem
+	var armed atomic.Bool
+	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if armed.Load() && op.Kind.Mutates() {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, mem.CrashClone(vfs.CrashOptions{}))
+		}
+		return nil
+	})
+	must(t, healOnce(fsys, from, func() { armed.Store(true) }))
+	all = append(all, mem.CrashClone(vfs.CrashOptions{}))
+	t.Logf("%d power cuts", len(all))
+	if len(all) < 10 {
+		t.Fatal("too few")
+	}
+	for i, left := range all {
+		if err := healedRest(m, left, from); err != nil {
+			t.Fatalf("power cut %d: %v", i, err)
+		}
+	}
+}
+
+// TestHealFaults lets operations of a healing fail, about every fourth in one run.
+func TestHealFaults(t *testing.T) {
+	m := newModel()
+	m.someFrames(17, true)
+	folder := vfs.NewCrashMem()
+	from := damagedFolder(t, m, folder)
+	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkFileName(1, 1)))
+	must(t, err)
+	must(t, errors.Join(f.Sync(), f.Close()))
+	for fail, done := int64(1), false; !done; fail += 1 + rand.Int64N(7) {
+		mem := folder.CrashClone(vfs.CrashOptions{})
+		var count atomic.Int64
+		var armed atomic.Bool
+		fsys := vfs.NewFaulty(mem, func(vfs.Op) error {
+			if armed.Load() && count.Add(1) == fail {
+				return errors.New("broken")
+			}
+			return nil
+		})
+		err := healOnce(fsys, from, func() { armed.Store(true) })
+		if done = count.Load() < fail; done && err != nil {
+			t.Fatal(err)
+		}
+		if err := healedRest(m, mem, from); err != nil {
+			t.Fatalf("operation %d failed: %v", fail, err)
+		}
+		if done {
+			t.Logf("%d operations", fail)
+		}
+	}
+}
+
+// TestHealRedacts: what was redacted here is so in what comes from others.
+func TestHealRedacts(t *testing.T) {
+	m := newModel()
+	m.someFrames(16, true)
+	e := m.frames[7].events[0]
+	o := testOptions(vfs.NewMem())
+	o.Redacted = func(a, b int64) []Redaction {
+		if e.position < a || e.position >= b {
+			return nil
+		}
+		return []Redaction{{Position: e.position, Stream: HashStream(e.stream), Number: e.number}}
+	}
+	from, to := emptyLog(t), mustOpen(t, o)
+	write(t, from, m.frames...)
+	write(t, to, m.frames...)
+	rot(t, to.opts.FS, chunkFileName(1, 0), 200)
+	d := look(t, to)[0]
+	names, err := fetchFor(from, to, d)
+	must(t, err)
+	must(t, to.Heal(d, names, atOnce))
+	got, err := to.ReadEvent(e.stream, e.number, false)
+	must(t, err)
+	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
+		t.Fatalf("%+v", got)
+	}
+}

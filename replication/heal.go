@@ -1,0 +1,276 @@
+package replication
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// Healer is the event log as far as its complete chunk files can be replaced by those of other nodes.
+type Healer interface {
+	// Damaged lists the chunk files in use that are known not to be what was written.
+	Damaged() []DamagedChunk
+	// ChunkFiles describes the complete files that cover a range of chunks, one behind the
+	// other; none when this node does not have all of it, whole as far as it knows.
+	ChunkFiles(first, last int) ([]ChunkFile, error)
+	// OpenChunkFile gives one of them to read, once it was compared with its checksum. fs.ErrNotExist says that it was replaced.
+	OpenChunkFile(first int, checksum string) (ChunkReader, error)
+	// Heal puts what is in temporary files, which cover the range of a damaged file, in the
+	// place of that. The files are gone afterwards.
+	Heal(damaged DamagedChunk, names []string) error
+}
+
+// DamagedChunk is a chunk file that is not what was written.
+type DamagedChunk struct {
+	File        string
+	First, Last int // logical chunk numbers, both included
+	Err         error
+}
+
+// ChunkReader reads a chunk file.
+type ChunkReader interface {
+	io.ReaderAt
+	Size() int64
+	Close() error
+}
+
+const (
+	healPause    = 5 * time.Second // after the first attempt that failed
+	healPauseMax = 10 * time.Minute
+	healOpening  = time.Second     // between looks while the log is being opened
+	healVerify   = 3 * time.Minute // that a node may read a file before it sends it
+	maxHealFiles = 1000
+)
+
+// healer replaces damaged chunk files by what other nodes have of their range. One goroutine does.
+type healer struct {
+	c    *Cluster
+	wake chan struct{} // capacity 1
+}
+
+func newHealer(c *Cluster) *healer { return &healer{c: c, wake: make(chan struct{}, 1)} }
+
+// Heal has damaged chunk files fetched anew. It does not wait.
+func (c *Cluster) Heal() {
+	select {
+	case c.heal.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run heals whenever it is told of damage, and tries again by growing pauses.
+func (h *healer) run(ctx context.Context) {
+	pause := healPause
+	for ctx.Err() == nil {
+		wait := h.attempt(ctx, pause)
+		if wait > healOpening {
+			pause = min(2*pause, healPauseMax)
+		} else {
+			pause = healPause
+		}
+		var again <-chan time.Time
+		if wait > 0 {
+			again = time.After(wait)
+		}
+		select {
+		case <-h.wake:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// attempt heals what is damaged, and returns how long to wait before the next, 0 when nothing is left to do.
+func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Duration) {
+	m := h.c.materials.Load()
+	if m == nil {
+		return healOpening
+	}
+	if m.Healer == nil {
+		return 0
+	}
+	for _, d := range m.Healer.Damaged() {
+		begun := time.Now()
+		from, err := h.heal(ctx, m, d)
+		switch {
+		case ctx.Err() != nil:
+			return 0
+		case err == nil:
+			h.c.metrics.healed.Inc()
+			h.c.logger.Info("a damaged chunk was fetched anew", "file", d.File, "from", from, "took", time.Since(begun).Round(time.Millisecond))
+		case errors.Is(err, event.ErrChunkReplaced):
+		default:
+			wait = pause
+			h.c.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", "file", d.File, "again_in", pause, keyError, err)
+		}
+	}
+	return wait
+}
+
+var errNoCopy = errors.New("there is no other node to fetch it from: stop this node and run annals verify --repair-from with a node that was restored from a backup, or restore this one")
+
+// heal fetches a damaged file from one node after the other until one has it whole.
+func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
+	if h.c.opts.Size == 1 {
+		return "", errNoCopy
+	}
+	sources, err := h.c.pull.sources(ctx)
+	if err != nil {
+		return "", err
+	}
+	err = nil
+	for _, s := range sources {
+		one := h.healFrom(ctx, m, d, s.address)
+		if one == nil || errors.Is(one, event.ErrChunkReplaced) || ctx.Err() != nil {
+			return s.address, one
+		}
+		err = errors.Join(err, fmt.Errorf("node at %s: %w", s.address, one))
+	}
+	return "", err
+}
+
+// healFrom fetches the files that cover the range from one node and puts them in place.
+func (h *healer) healFrom(ctx context.Context, m *Materials, d DamagedChunk, address string) (err error) {
+	files, err := h.list(ctx, address, d)
+	if err != nil {
+		return err
+	}
+	var names []string
+	handed := false
+	defer func() {
+		if handed {
+			return
+		}
+		for _, name := range names {
+			err = errors.Join(err, m.Data.DropTemp(name))
+		}
+	}()
+	for _, file := range files {
+		f, name, err := m.Data.CreateTemp()
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+		if err := errors.Join(h.fetch(ctx, address, file, f), f.Close()); err != nil {
+			return err
+		}
+	}
+	handed = true
+	return m.Healer.Heal(d, names)
+}
+
+// list asks a node for what it has of the range.
+func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (files []ChunkFile, err error) {
+	asking, cancel := context.WithTimeout(ctx, stallAfter)
+	defer cancel()
+	query := url.Values{"first": {strconv.Itoa(d.First)}, "last": {strconv.Itoa(d.Last)}}
+	resp, err := h.c.request(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { h.c.warnDebug(resp.Body.Close()) }()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&files); err != nil {
+		return nil, fmt.Errorf("list of chunk files: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, errors.New("it does not have these chunks whole")
+	}
+	next := d.First
+	for _, f := range files {
+		if f.First > next || f.Last < next || !f.plausible() {
+			return nil, fmt.Errorf("it lists a file of %d bytes with chunks %d to %d where chunk %d is needed", f.Size, f.First, f.Last, next)
+		}
+		next = f.Last + 1
+	}
+	if next <= d.Last || len(files) > maxHealFiles {
+		return nil, fmt.Errorf("it lists %d files up to chunk %d", len(files), next-1)
+	}
+	return files, nil
+}
+
+// plausible reports whether a file can be what another node says that it is.
+func (f *ChunkFile) plausible() bool { return f.Size > 0 && f.Size <= 5<<30 && len(f.Checksum) == 32 }
+
+// fetch gets one file whole. That it is what was written is for Heal to verify.
+func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into TempFile) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stall := stall{time.AfterFunc(healVerify, cancel)}
+	defer stall.stop()
+	query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
+	resp, err := h.c.request(ctx, address, http.MethodGet, "/chunk-file?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { h.c.warnDebug(resp.Body.Close()) }()
+	buf := make([]byte, fileBlock)
+	for offset := int64(0); offset < file.Size; {
+		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
+		if err != nil {
+			return fmt.Errorf("chunk file ends at %d of %d: %w", offset+int64(n), file.Size, err)
+		}
+		stall.moved()
+		if _, err := into.WriteAt(buf[:n], offset); err != nil {
+			return err
+		}
+		offset += int64(n)
+		h.c.pull.fetched(n)
+		if err := h.c.pull.throttle(ctx, n); err != nil {
+			return err
+		}
+		stall.moved()
+	}
+	return nil
+}
+
+// serveChunkFiles lists the complete files that cover a range of chunks.
+func (c *Cluster) serveChunkFiles(w http.ResponseWriter, r *http.Request) {
+	m := c.materials.Load()
+	first, err := strconv.Atoi(r.URL.Query().Get("first"))
+	last, lastErr := strconv.Atoi(r.URL.Query().Get("last"))
+	if err = errors.Join(err, lastErr); err != nil || m == nil || m.Healer == nil {
+		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
+		return
+	}
+	files, err := m.Healer.ChunkFiles(first, last)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	reply(w, files)
+}
+
+// serveChunkFile sends one of them, once it has been verified: that takes as long as reading it.
+func (c *Cluster) serveChunkFile(w http.ResponseWriter, r *http.Request) {
+	m := c.materials.Load()
+	first, err := strconv.Atoi(r.URL.Query().Get("first"))
+	if err != nil || m == nil || m.Healer == nil {
+		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
+		return
+	}
+	file, err := m.Healer.OpenChunkFile(first, r.URL.Query().Get("checksum"))
+	if err != nil {
+		status := http.StatusInternalServerError
+		if errors.Is(err, fs.ErrNotExist) {
+			status = http.StatusGone
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	defer func() { c.warnDebug(file.Close()) }()
+	w.Header().Set("Content-Length", strconv.FormatInt(file.Size(), 10))
+	n, err := io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
+	c.metrics.shipped.Add(uint64(n))
+	if err != nil {
+		c.logger.Debug("chunk file was not sent whole", keyError, err)
+	}
+}
