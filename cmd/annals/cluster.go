@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const clusterHelp = `Show and change which nodes belong to a cluster, by asking one of its nodes.
@@ -59,14 +60,7 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	flags := cluster.PersistentFlags()
-	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of a node of the cluster")
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
-	flags.BoolVar(&f.json, "json", false, "print the members as JSON")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
+	f.add(cluster.PersistentFlags(), "address of a node of the cluster", "print the members as JSON")
 
 	run := func(method string, path func(node string) string) func(*cobra.Command, []string) error {
 		return func(_ *cobra.Command, args []string) error {
@@ -103,6 +97,17 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	)
 	return cluster
+}
+
+// add adds the flags to those of a command.
+func (f *clusterFlags) add(flags *pflag.FlagSet, node, json string) {
+	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", node)
+	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	flags.BoolVar(&f.json, "json", false, json)
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
 }
 
 // run sends one request and prints the members that it is answered with.

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const backupStatusHelp = `Show for each member of a cluster how its last backup of itself ended, and how far
+one is that is under way. Nodes back themselves up when BackupTo is set, each for
+itself; what a command has copied they do not know.
+
+Exit codes: 0 each member has answered and no last backup has failed, 1 one has
+failed or a member gives no answer, 2 the node that is asked gives no answer.`
+
+// notConfigured is what a node says that has no BackupTo.
+const notConfigured = "Backup is not configured"
+
+// backupNode is what one member tells of its backups.
+type backupNode struct {
+	Node    string         `json:"node"`
+	Backs   bool           `json:"configured"` // the node backs itself up
+	State   string         `json:"state"`
+	Current *backupCurrent `json:"current"` // nil: none is under way
+	Last    *backupLast    `json:"last"`    // nil: there was none
+	Error   *string        `json:"error"`   // why nothing is known; nil: it is
+}
+
+type backupCurrent struct {
+	ID      string  `json:"backupId"`
+	Phase   string  `json:"phase"`
+	Done    int64   `json:"done"`
+	Total   int64   `json:"total"`
+	Started string  `json:"started"`
+	Seconds float64 `json:"seconds"`
+}
+
+type backupLast struct {
+	ID       string  `json:"backupId"`
+	Result   string  `json:"result"`
+	Error    *string `json:"error"`
+	Kind     string  `json:"kind"`
+	Position int64   `json:"position"`
+	Time     *string `json:"time"`
+	Bytes    int64   `json:"bytes"`
+	Copied   int64   `json:"bytesCopied"`
+	Seconds  float64 `json:"seconds"`
+	Checked  bool    `json:"checked"`
+	Started  string  `json:"started"`
+	Ended    *string `json:"ended"`
+}
+
+func backupStatusCommand(stdout io.Writer) *cobra.Command {
+	var f clusterFlags
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the last backup of each member of a cluster",
+		Long:    backupStatusHelp,
+		Example: `  annals backup status --node https://node1.example.com:2113 --ca roots`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return cannot(err)
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptible()
+			defer stop()
+			nodes, err := f.backupStatus(ctx)
+			if err != nil {
+				return cannot(err)
+			}
+			return printBackupStatus(stdout, nodes, f.json, time.Now())
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	f.add(cmd.Flags(), "address of a node of the cluster", "print JSON in place of text")
+	return cmd
+}
+
+// backupStatus asks all members of the cluster of a node.
+func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
+	c, err := f.connect(f.node)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	members, err := c.nodes(ctx)
+	if hasStatus(err, http.StatusNotFound) { // DisableGossipOnHttp.
+		n := c.backups(ctx)
+		n.State = "-"
+		return []backupNode{n}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	scheme, _, _ := strings.Cut(c.address, "://")
+	var all []backupNode
+	for i := range members {
+		m := &members[i]
+		n := backupNode{Node: m.address(), State: m.State}
+		if m.Alive {
+			one, err := f.connect(scheme + "://" + m.address())
+			if err != nil {
+				return nil, err
+			}
+			n = one.backups(ctx)
+			n.State = m.State
+			one.close()
+		} else {
+			dead := "not alive as " + c.host + " sees it"
+			n.Error = &dead
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// backups asks one member. What keeps it from telling is part of the answer.
+func (c *nodeClient) backups(ctx context.Context) backupNode {
+	n := backupNode{Node: c.host, Backs: true}
+	get := func(which string, value any) error {
+		body, err := c.ask(ctx, http.MethodGet, "/admin/backup/"+which, "application/json")
+		if err == nil {
+			err = json.Unmarshal(body, value)
+		}
+		return err
+	}
+	var current backupCurrent
+	var last backupLast
+	err := get("current", &current)
+	if err == nil {
+		err = get("last", &last)
+	}
+	if refused, ok := errors.AsType[*refusedError](err); ok && strings.Contains(refused.text, notConfigured) {
+		n.Backs = false
+		return n
+	}
+	if err != nil {
+		text := err.Error()
+		n.Error = &text
+		return n
+	}
+	if current.ID != "" {
+		n.Current = &current
+	}
+	if last.ID != "" {
+		n.Last = &last
+	}
+	return n
+}
+
+// printBackupStatus prints what is known, and returns an error when something is not as it should be.
+func printBackupStatus(w io.Writer, nodes []backupNode, asJSON bool, now time.Time) error {
+	bad := false
+	for i := range nodes {
+		n := &nodes[i]
+		bad = bad || n.Error != nil || n.Last != nil && n.Last.Result == "Failed"
+	}
+	var err error
+	if asJSON {
+		err = printJSON(w, map[string]any{"nodes": nodes})
+	} else {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		// What the table cannot write shows when it is flushed.
+		_, _ = fmt.Fprintln(t, "NODE\tSTATE\tRESULT\tENDED\tAGE\tBYTES\tCOPIED\tCHECKED\tNOTE")
+		for i := range nodes {
+			_, _ = fmt.Fprintln(t, nodes[i].row(now))
+		}
+		err = t.Flush()
+	}
+	if err == nil && bad {
+		return &codedError{code: exitProblems}
+	}
+	return err
+}
+
+// row is a line of the table.
+func (n *backupNode) row(now time.Time) string {
+	note := ""
+	if c := n.Current; c != nil {
+		note = strings.ToLower(c.Phase)
+		if c.Total > 0 {
+			note += fmt.Sprintf(", %s of %s (%.0f %%)", humanBytes(c.Done), humanBytes(c.Total), 100*float64(c.Done)/float64(c.Total))
+		}
+	}
+	cells := []string{n.Node, n.State, "-", "-", "-", "-", "-", "-"}
+	switch l := n.Last; {
+	case n.Error != nil:
+		note = *n.Error
+	case !n.Backs:
+		note = "does not back itself up: BackupTo is not set"
+	case l == nil:
+		cells[2], note = "None", cmp.Or(note, "no backup has been made yet")
+	default:
+		cells[2] = l.Result
+		if l.Ended != nil {
+			cells[3] = *l.Ended
+			if at, err := time.Parse(time.RFC3339, *l.Ended); err == nil {
+				cells[4] = now.Sub(at).Round(time.Minute).String()
+				cells[4] = strings.TrimSuffix(cells[4], "0s")
+			}
+		}
+		if l.Result == "Success" {
+			cells[5], cells[6], cells[7] = humanBytes(l.Bytes), humanBytes(l.Copied), "no"
+			if l.Checked {
+				cells[7] = "yes"
+			}
+		}
+		if l.Error != nil && note == "" {
+			note = *l.Error
+		}
+	}
+	return strings.Join(append(cells, cmp.Or(visible(note), "-")), "\t")
+}
