@@ -19,38 +19,51 @@ import (
 // pinnedBytes reads all files of a pin, each byte compared with the checksum.
 func pinnedBytes(t testing.TB, p *Pin) map[string]string {
 	t.Helper()
+	content, err := readPinned(p, 33) // Pieces begin and end within the foot of a file.
+	must(t, err)
+	return content
+}
+
+func readPinned(p *Pin, piece int) (map[string]string, error) {
 	content := map[string]string{}
 	for _, f := range p.Files() {
 		r, err := p.Open(f.Name)
-		must(t, err)
+		if err != nil {
+			return nil, err
+		}
 		sum := NewFileSum(f.Name, f.Size, f.Complete)
 		var b strings.Builder
-		// In pieces that begin and end within the foot of a file.
-		if n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(&b, sum)}, struct{ io.Reader }{io.NewSectionReader(r, 0, r.Size())}, make([]byte, 33)); err != nil || n != f.Size {
-			t.Fatalf("%s: %d of %d bytes: %v", f.Name, n, f.Size, err)
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(&b, sum)}, struct{ io.Reader }{io.NewSectionReader(r, 0, r.Size())}, make([]byte, piece))
+		if err = errors.Join(err, r.Close()); err != nil || n != f.Size {
+			return nil, fmt.Errorf("%s: %d of %d bytes: %w", f.Name, n, f.Size, err)
 		}
 		if got, err := sum.Sum(); err != nil || got != f.Checksum {
-			t.Fatalf("%s has the checksum %s (%v), named is %s", f.Name, got, err, f.Checksum)
+			return nil, fmt.Errorf("%s has the checksum %s (%w), named is %s", f.Name, got, err, f.Checksum)
 		}
-		must(t, r.Close())
 		content[f.Name] = b.String()
 	}
-	return content
+	return content, nil
 }
 
 // folderOf makes a data folder of the files of a pin.
 func folderOf(t testing.TB, files map[string]string, leaveOut ...string) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewCrashMem()
+	must(t, writeFolder(fsys, testDir, files, leaveOut...))
+	return fsys
+}
+
+func writeFolder(fsys vfs.FS, dir string, files map[string]string, leaveOut ...string) error {
 	for name, content := range files {
 		if slices.ContainsFunc(leaveOut, func(part string) bool { return strings.Contains(name, part) }) {
 			continue
 		}
-		path := filepath.Join(testDir, filepath.FromSlash(name))
-		must(t, vfs.MkdirAllSync(fsys, filepath.Dir(path)))
-		must(t, vfs.WriteFileAtomic(fsys, path, []byte(content)))
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(vfs.MkdirAllSync(fsys, filepath.Dir(path)), vfs.WriteFileAtomic(fsys, path, []byte(content))); err != nil {
+			return err
+		}
 	}
-	return fsys
+	return nil
 }
 
 // checkFolder opens a folder made of a pin and compares the log in it with the frames.
