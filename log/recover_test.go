@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -294,6 +295,11 @@ func TestRefusals(t *testing.T) {
 		"cut beyond what is allowed": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
 			setCheckpoint(t, fsys, truncateCheckpoint, ChunkSize)
 		}, false, "MaxTruncation"},
+		"copy cut beyond what is allowed": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
+			setCheckpoint(t, fsys, truncateCheckpoint, 100)
+			setCheckpoint(t, fsys, chaserCheckpoint, 100)
+			o.MaxTruncate = 1000
+		}, false, "MaxTruncation"},
 		"no folder given":           {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) { o.Dir = "" }, false, "no folder"},
 		"index in the log's folder": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) { o.IndexDir = testDir + "/" }, false, "index must not"},
 	}
@@ -417,6 +423,8 @@ func TestTruncateCheckpoint(t *testing.T) {
 		prepare  func(t *testing.T, fsys *vfs.Mem)
 		frames   int
 		noLimits bool
+		limit    int64 // 0: two chunks
+		chaser   bool  // it says the same
 	}{
 		"at a frame's end in the active chunk":    {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13},
 		"inside a frame":                          {at: func(m *model) int64 { return m.frames[13].First + 70 }, frames: 13},
@@ -428,6 +436,7 @@ func TestTruncateCheckpoint(t *testing.T) {
 		"everything":                              {at: func(m *model) int64 { return 0 }, frames: 0, noLimits: true},
 		"at the end":                              {at: func(m *model) int64 { return m.tail.End }, frames: 15},
 		"beyond the end":                          {at: func(m *model) int64 { return m.tail.End + 5*ChunkSize }, frames: 15},
+		"of a copy, across the end of a chunk":    {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8, limit: 2500, chaser: true},
 		"inside a scavenged chunk":                {at: func(m *model) int64 { return m.frames[8].tail.End }, prepare: scavenge, frames: 5},
 		"at the end of a scavenged chunk":         {at: func(m *model) int64 { return 2 * ChunkSize }, prepare: scavenge, frames: 12},
 		"behind a scavenged chunk":                {at: func(m *model) int64 { return m.frames[12].tail.End }, prepare: scavenge, frames: 13},
@@ -442,7 +451,10 @@ func TestTruncateCheckpoint(t *testing.T) {
 			}
 			setCheckpoint(t, fsys, truncateCheckpoint, c.at(m))
 			o := testOptions(fsys)
-			o.MaxTruncate = 2 * ChunkSize
+			o.MaxTruncate = cmp.Or(c.limit, 2*ChunkSize)
+			if c.chaser {
+				setCheckpoint(t, fsys, chaserCheckpoint, c.at(m))
+			}
 			if c.noLimits {
 				o.MaxTruncate = -1
 			}
