@@ -177,7 +177,29 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// checkDashboard demands that what panels ask for is there on some node.
+var alertExpr = regexp.MustCompile(`(?m)^ +expr: (.*)$`)
+
+// alertRules are the expressions of the rules in the documents.
+func alertRules(t *testing.T) (rules []string) {
+	t.Helper()
+	root, err := testkit.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "alerts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range alertExpr.FindAllSubmatch(page, -1) {
+		rules = append(rules, string(m[1]))
+	}
+	if len(rules) == 0 {
+		t.Error("docs/alerts.md has no rules")
+	}
+	return rules
+}
+
+// checkDashboard demands that what panels and alerts ask for is there on some node.
 func checkDashboard(t *testing.T, scrapes map[*member]*scrape) {
 	byName := map[string][]series{}
 	for _, s := range scrapes {
@@ -229,6 +251,9 @@ func checkDashboard(t *testing.T, scrapes map[*member]*scrape) {
 		for _, q := range p.Targets {
 			check(p.Title, q.Expr, q.LegendFormat)
 		}
+	}
+	for _, expr := range alertRules(t) {
+		check("docs/alerts.md", expr, "")
 	}
 	t.Logf("%d panels ask for metrics %d times", len(d.Panels), asked)
 }
