@@ -100,6 +100,9 @@ type phraseConn struct {
 	pending atomic.Pointer[reason]
 }
 
+// NetConn returns the connection below.
+func (c *phraseConn) NetConn() net.Conn { return c.Conn }
+
 // SetReason makes the next status line with the code carry the phrase.
 func (c *phraseConn) SetReason(code int, phrase string) {
 	c.pending.Store(&reason{code: code, phrase: phrase})

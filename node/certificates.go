@@ -54,7 +54,7 @@ func (c *certificates) reload(files certs.Files) bool {
 	c.taken.Inc()
 	leaf := set.Certificate.Leaf
 	c.logger.Info("certificates reloaded", "subject", leaf.Subject.String(), "serial", leaf.SerialNumber.Text(16),
-		"ends", set.Expires.UTC().Format(time.RFC3339), "roots", set.RootCount, "reservedName", set.ReservedCN)
+		"ends", leaf.NotAfter.UTC().Format(time.RFC3339), "roots", set.RootCount, "reservedName", set.ReservedCN)
 	c.report(set.Warnings)
 	return true
 }

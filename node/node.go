@@ -26,7 +26,6 @@ import (
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/replication"
-	"github.com/annalsdb/annals/replication/wire"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/latency"
 	"github.com/annalsdb/annals/subscription"
@@ -339,8 +338,7 @@ func (n *Node) serveNodes(c *replication.Cluster) {
 		return
 	}
 	n.relay.Store(newRelay(c, n.config.PrepareTimeout+n.config.CommitTimeout, n.logger.Named("relay")))
-	n.relayed = newServer(plain{port.Listener(wire.KindRelay)}, n.logger.Named("relayed"))
-	n.relayed.serve(n.handler(), nil)
+	n.relayed = serveRelayed(port, n.handler(), n.logger.Named("relayed"))
 }
 
 // stopHard passes on the first error after which the node must not go on.

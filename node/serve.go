@@ -30,6 +30,8 @@ type httpServer struct {
 	silent   silentConns
 	logger   hclog.Logger
 	owned    sync.WaitGroup
+
+	connContext func(context.Context, net.Conn) context.Context // default: as package http needs it; not with TLS
 }
 
 // listen binds the address. Nothing is answered before serve.
@@ -42,14 +44,14 @@ func listen(address string, t *traffic, logger hclog.Logger) (*httpServer, error
 }
 
 func newServer(l net.Listener, logger hclog.Logger) *httpServer {
-	return &httpServer{listener: l, logger: logger}
+	return &httpServer{listener: l, logger: logger, connContext: httpapi.ConnContext}
 }
 
 // serve answers requests, with TLS if there are certificates for it.
 func (s *httpServer) serve(handler http.Handler, security *certs.Store) {
 	s.server = &http.Server{
 		Handler:           handler,
-		ConnContext:       httpapi.ConnContext,
+		ConnContext:       s.connContext,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

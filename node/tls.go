@@ -114,15 +114,3 @@ func (t *tlsListener) Close() error {
 }
 
 func (t *tlsListener) Addr() net.Addr { return t.inner.Addr() }
-
-// plain hides that a connection is one of TLS: it was made by another node for
-// one of its clients, whose rights are not those of the node.
-type plain struct{ net.Listener }
-
-func (l plain) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return struct{ net.Conn }{c}, nil
-}

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/hashicorp/go-hclog"
+
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// serveRelayed answers the requests of clients that other nodes pass on. A
+// connection that is as old as one between nodes may be ends with the next answer.
+func serveRelayed(port *wire.Port, handler http.Handler, logger hclog.Logger) *httpServer {
+	s := newServer(plain{port.Listener(wire.KindRelay)}, logger)
+	s.connContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(httpapi.ConnContext(ctx, c), relayedKey{}, c)
+	}
+	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(relayedKey{}).(net.Conn); ok && wire.Due(c) {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	}), nil)
+	return s
+}
+
+// relayedKey is the key of a request's connection in its context.
+type relayedKey struct{}
+
+// plain hides that a connection is one of TLS: it was made by another node for
+// one of its clients, whose rights are not those of the node.
+type plain struct{ net.Listener }
+
+func (l plain) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return plainConn{c}, nil
+}
+
+// plainConn has none of the methods by which net/http knows a connection of TLS.
+type plainConn struct{ net.Conn }
+
+// NetConn is how the port between nodes finds its connection.
+func (c plainConn) NetConn() net.Conn { return c.Conn }

@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// TestRelayedConnectionsAreRenewed: however busy a connection between nodes is that
+// carries requests of clients, it is made anew at its age, and none of them fails.
+func TestRelayedConnectionsAreRenewed(t *testing.T) {
+	const renew = 200 * time.Millisecond
+	cluster := event.ID(uuid.New())
+	open := func() *wire.Port {
+		t.Helper()
+		port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }, Renew: renew})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := port.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return port
+	}
+	to, from := open(), open()
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	server := serveRelayed(to, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[r.RemoteAddr] = true
+		w.WriteHeader(http.StatusNoContent)
+	}), hclog.NewNullLogger())
+	defer func() {
+		if err := server.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client := from.HTTPTransport(wire.KindRelay)
+	defer client.CloseIdleConnections()
+	ask := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+to.Advertised()+"/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for begun := time.Now(); time.Since(begun) < 2*renew; {
+		ask()
+	}
+	ask() // It may be the one that is told to close.
+	ask()
+	if len(seen) < 2 {
+		t.Error("one connection was used all along")
+	}
+}
