@@ -1,0 +1,152 @@
+package integration_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// spoil changes a byte of a file that a node has open. at counts from the end when it is negative.
+func spoil(t *testing.T, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if at < 0 {
+		at += fileSize(t, path)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x40
+	if _, err := f.WriteAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// chunkNames are the chunk files of a folder, by chunk.
+func chunkNames(t *testing.T, db string) []string {
+	t.Helper()
+	names := matches(t, db, "chunk-*")
+	slices.Sort(names)
+	return names
+}
+
+// ready returns why the member should not be sent requests.
+func (m *member) ready() error {
+	answer, err := m.Do(m.cluster.t.Context(), testkit.Request{Path: "/health/ready"})
+	if err == nil && answer.Status != http.StatusNoContent {
+		err = fmt.Errorf("%s: %s", m, answer)
+	}
+	return err
+}
+
+// TestClusterHeals: bytes of complete chunks rot on a follower and on the leader, which have merged
+// differently, while clients write. Only reads of what is damaged fail, and only until it was fetched anew.
+func TestClusterHeals(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{})
+	for range 3 {
+		c.leader().append("early", c.small(40)...)
+		c.leader().scavenge("?threshold=-1") // It completes a chunk everywhere, and merges the leader's.
+	}
+	c.quiet()
+	leader, follower := c.leader(), c.others(c.leader())[0]
+	if a, b := len(chunkNames(t, leader.db())), len(chunkNames(t, follower.db())); a >= b {
+		t.Fatalf("the leader has %d chunk files, a follower %d", a, b)
+	}
+	before, err := contents(t.Context(), leader.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := c.startLoad(7, 4, loadPatience)
+	load.more(t, 20)
+	for _, victim := range []*member{follower, leader} {
+		file := chunkNames(t, victim.db())[0]
+		spoil(t, file, 1500)
+		if _, err := contents(t.Context(), victim.Client); err == nil || !strings.Contains(err.Error(), "500") || !strings.Contains(err.Error(), filepath.Base(file)+" at offset ") {
+			t.Errorf("%s: what is damaged was read: %v", victim, err)
+		}
+		load.more(t, 20)
+		victim.awaitLine("a damaged chunk was fetched anew")
+		testkit.Eventually(t, settleLimit, victim.ready)
+	}
+	load.finish(t)
+	if err := c.identical().holds(load.ledger.acknowledgedSoFar()); err != nil {
+		t.Error(err)
+	}
+	for _, m := range c.members {
+		after, err := contents(t.Context(), m.Client)
+		if err != nil || len(after) < len(before) || !slices.Equal(after[:len(before)], before) {
+			t.Errorf("%s shows other events than before: %v", m, err)
+		}
+	}
+	// Two of three copies, found by a start.
+	pair := c.others(c.leader())
+	for _, m := range pair {
+		m.stop()
+		spoil(t, chunkNames(t, m.db())[0], 1500)
+	}
+	for _, m := range pair {
+		m.start()
+	}
+	for _, m := range pair {
+		m.awaitLine("a damaged chunk was fetched anew")
+	}
+	c.settled()
+	for _, m := range c.members {
+		testkit.Eventually(t, settleLimit, m.ready)
+	}
+	c.quiet()
+	c.same()
+	c.finish()
+}
+
+// TestDamageAlone: a node of its own says what is damaged, goes on with the rest, and stays so.
+func TestDamageAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := testkit.StartNode(t, dir)
+	mustAppend(t, node, "early", -1, 30)
+	answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodPost, Path: "/admin/scavenge", Admin: true})
+	if err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("scavenge: %s, %v", answer, err)
+	}
+	testkit.Eventually(t, settleLimit, func() error {
+		answer, err := node.Do(t.Context(), testkit.Request{Path: "/admin/scavenge/last", Admin: true, Header: map[string]string{"Accept": testkit.MediaJSON}})
+		if err == nil && !strings.Contains(string(answer.Body), "Success") {
+			err = fmt.Errorf("%s", answer)
+		}
+		return err
+	})
+	mustAppend(t, node, "late", -1, 3)
+	file := chunkNames(t, dir)[0]
+	spoil(t, file, 1500)
+	if _, err := contents(t.Context(), node.Client); err == nil || !strings.Contains(err.Error(), filepath.Base(file)+" at offset ") {
+		t.Errorf("what is damaged was read: %v", err)
+	}
+	testkit.Eventually(t, settleLimit, func() error {
+		answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodGet, Path: "/health/ready"})
+		if err == nil && (answer.Status != http.StatusServiceUnavailable || !strings.Contains(answer.Reason+string(answer.Body), filepath.Base(file))) {
+			err = fmt.Errorf("%s", answer)
+		}
+		return err
+	})
+	mustAppend(t, node, "late", 2, 3)
+	testkit.Eventually(t, settleLimit, func() error {
+		if !strings.Contains(node.Output(), "a damaged chunk could not be replaced") {
+			return fmt.Errorf("it does not say that it stays damaged")
+		}
+		return nil
+	})
+	node.Stop()
+}
