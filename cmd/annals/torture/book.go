@@ -50,6 +50,7 @@ type book struct {
 	spots    []spot // where pages ended, rising
 	kept     []keptEntry
 	fluids   map[fluidKey]*fluidFact
+	blank    sync.Map // refs of events that somebody asked to redact: any node may have fetched the chunk of one that did
 }
 
 // keptEntry is an event of the log that is kept as it was shown: of the streams
@@ -62,6 +63,14 @@ type keptEntry struct {
 
 func newBook(ids identity, n *names, find *findings, prefix string, origin int64) *book {
 	return &book{ids: ids, names: n, find: find, prefix: prefix, origin: origin, fluids: map[fluidKey]*fluidFact{}}
+}
+
+// blanked says that an event may be shown without its data from now on.
+func (b *book) blanked(r ref) { b.blank.Store(r, true) }
+
+func (b *book) mayBeBlank(r ref) bool {
+	_, ok := b.blank.Load(r)
+	return ok
 }
 
 func (b *book) len() int {

@@ -51,6 +51,8 @@ type cluster interface {
 
 	// verify checks the data of a node that does not run. The error tells the damage.
 	verify(ctx context.Context, node int) error
+	// folder has all files of a node.
+	folder(node int) string
 	// check does so with a copy of a node's data, and serve starts a node of its own
 	// on it when no other runs. stop ends that node.
 	check(ctx context.Context, dir string) error
@@ -118,6 +120,7 @@ func (g *given) freezeDisk(int) error                 { return errCannot }
 func (g *given) thawDisk(int) error                   { return errCannot }
 func (g *given) setClock(int, time.Duration) error    { return errCannot }
 func (g *given) verify(context.Context, int) error    { return errCannot }
+func (g *given) folder(int) string                    { return "" }
 func (g *given) check(context.Context, string) error  { return errCannot }
 func (g *given) serve(context.Context, string) (target, func() error, error) {
 	return target{}, nil, errCannot

@@ -41,6 +41,7 @@ is read back from every node and held against what the clients know:
     scavenged up to one point hold the same events, and as leaders they give the same answers
   - a projection that copies and counts events, and $by_category, handled each event once and in order
   - backups taken meanwhile restore: all that was acknowledged before is there, and nothing else
+  - what a node has redacted is in no file of it; all else is as before
   - no node ended by itself, none took long to heal, and verify finds no damage
 
 Faults:
@@ -85,6 +86,7 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.scavenges, "scavenges", o.scavenges, "start and stop scavenges on all nodes, and compare what they leave")
 	f.BoolVar(&o.projections, "projections", o.projections, "run projections, stop them and let them go on, and compare what they write with the log")
 	f.BoolVar(&o.backups, "backups", o.backups, "take backups of all nodes, and restore some of them in the end")
+	f.BoolVar(&o.redactions, "redactions", o.redactions, "redact events on some nodes, and look for their data in the files of these")
 	f.IntVar(&o.visitors, "visitors", o.visitors, "clients that read here and there from any node")
 	f.IntVar(&o.subscribers, "subscribers", o.subscribers, "clients that follow the log or a stream")
 	f.IntVar(&o.consumers, "consumers", o.consumers, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions")

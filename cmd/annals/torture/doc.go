@@ -34,6 +34,9 @@
 // An operator copies the database of a node every few seconds. In the end a node is
 // started on some of the copies, and shows the log up to the copy's end.
 //
+// An administrator has the data of single events blanked on some nodes. In the end
+// these data are in no file of theirs.
+//
 // Event ids name the operation that wrote the event, and the data of an event
 // follows from its id, so a reader can tell what belongs where without asking.
 package torture

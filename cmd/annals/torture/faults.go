@@ -361,7 +361,7 @@ func strikeWipe(onlyRaft bool) func(context.Context, *nemesis) (string, func(con
 			return "", nil, errNotNow
 		}
 		node := n.follower()
-		n.rebuilding = node
+		n.rebuilding, n.wiped[node] = node, n.line.now()
 		what := fmt.Sprintf("%s loses all its data", nodeName(node))
 		if onlyRaft {
 			what = fmt.Sprintf("%s loses its consensus state", nodeName(node))

@@ -13,14 +13,15 @@ import (
 
 // entry is one event of a feed read with its data.
 type entry struct {
-	ID      string `json:"eventId"`
-	Type    string `json:"eventType"`
-	Number  int64  `json:"eventNumber"`
-	Stream  string `json:"streamId"`
-	Data    string `json:"data"`
-	Meta    string `json:"metaData"`
-	Updated string `json:"updated"`
-	Title   string `json:"title"`
+	ID       string `json:"eventId"`
+	Type     string `json:"eventType"`
+	Number   int64  `json:"eventNumber"`
+	Stream   string `json:"streamId"`
+	Data     string `json:"data"`
+	Meta     string `json:"metaData"`
+	Updated  string `json:"updated"`
+	Title    string `json:"title"`
+	Redacted bool   `json:"isRedacted"`
 }
 
 // page is a page of a stream or of the log. The newest entry comes first.
@@ -121,7 +122,7 @@ func (b *book) read(e *entry, from place) fact {
 	f.shape = h.Sum32()
 	if id, err := event.ParseID(e.ID); err == nil {
 		if r, ours := b.ids.ref(id); ours {
-			if b.ids.shows(e, r) {
+			if b.ids.shows(e, r) || e.Redacted && e.Type == b.ids.eventType(r) && b.mayBeBlank(r) {
 				f.ref = r
 				return f
 			}

@@ -48,6 +48,7 @@ const (
 	kindRemoved     = "removed too much"
 	kindProjected   = "wrong projection"
 
+	kindRedacted        = "redacted data remains"
 	kindBackup          = "wrong backup"
 	kindProjectionStuck = "projection stuck"
 )

@@ -320,6 +320,8 @@ func (c *labCluster) verify(ctx context.Context, i int) error {
 	return c.check(ctx, m.data())
 }
 
+func (c *labCluster) folder(i int) string { return c.members[i].data() }
+
 func (c *labCluster) check(ctx context.Context, dir string) error {
 	out, err := exec.CommandContext(ctx, c.o.binary, "verify", "--db", dir).CombinedOutput()
 	if err != nil {

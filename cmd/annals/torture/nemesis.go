@@ -30,6 +30,8 @@ type nemesis struct {
 	// if there is none. Until it has, no other disk may be destroyed: what was
 	// acknowledged by a majority must survive on at least one disk.
 	rebuilding int
+	// wiped is when the disk of a node was last destroyed.
+	wiped map[int]int64
 	// diskTrouble is set while nodes may end by themselves, because their disks are full.
 	diskTrouble atomic.Bool
 	err         error // that no fault explains: the laboratory failed
@@ -38,7 +40,7 @@ type nemesis struct {
 func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
 		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), http: newHTTP(),
-		rebuilding: -1, changed: changed,
+		rebuilding: -1, wiped: map[int]int64{}, changed: changed,
 	}
 	for _, one := range faults {
 		if one.fits(c) {

@@ -138,6 +138,7 @@ func (f *fakeCluster) setClock(i int, offset time.Duration) error {
 	return nil
 }
 func (f *fakeCluster) verify(context.Context, int) error   { return nil }
+func (f *fakeCluster) folder(int) string                   { return "" }
 func (f *fakeCluster) check(context.Context, string) error { return nil }
 func (f *fakeCluster) serve(context.Context, string) (target, func() error, error) {
 	return target{}, nil, errCannot

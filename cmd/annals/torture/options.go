@@ -29,6 +29,7 @@ type options struct {
 	writers, erasers, visitors, subscribers int
 	shedders, consumers                     int
 	scavenges, projections, backups         bool
+	redactions                              bool
 	rate                                    float64
 	timeout                                 time.Duration
 	heal                                    time.Duration
@@ -47,7 +48,7 @@ type options struct {
 func defaultOptions() options {
 	return options{
 		nodes: 3, seconds: 60, rounds: 1,
-		writers: 8, erasers: 2, shedders: 2, scavenges: true, projections: true, backups: true, visitors: 3, subscribers: 4, consumers: 8,
+		writers: 8, erasers: 2, shedders: 2, scavenges: true, projections: true, backups: true, redactions: true, visitors: 3, subscribers: 4, consumers: 8,
 		rate: 800, timeout: 3 * time.Second, heal: 90 * time.Second, every: 5 * time.Second,
 		operations: 4_000_000, keep: filepath.Join(os.TempDir(), "annals-torture"),
 	}

@@ -47,6 +47,7 @@ type summary struct {
 	Scavenges           *scavengeFigures   `json:"scavenges,omitempty"`
 	Projections         *projectionFigures `json:"projections,omitempty"`
 	Backups             *backupFigures     `json:"backups,omitempty"`
+	Redactions          *redactionFigures  `json:"redactions,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -90,6 +91,9 @@ func (r *round) sum(linear linearity, groups *groupFigures, projections *project
 			}
 		}
 		s.Scavenges = &r.scavenger.sum
+	}
+	if r.redactor != nil {
+		s.Redactions = &r.redactor.sum
 	}
 	if r.backer != nil {
 		s.Backups = &r.backer.sum
@@ -173,6 +177,9 @@ func (s *summary) text() string {
 	}
 	if s.Backups != nil {
 		b.WriteString(s.Backups.text())
+	}
+	if s.Redactions != nil {
+		b.WriteString(s.Redactions.text())
 	}
 	if s.HistoryFull {
 		b.WriteString("the history was full before the end, see --operations: clients ended early\n")

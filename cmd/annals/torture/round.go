@@ -54,6 +54,9 @@ type round struct {
 	scavenger *scavenger     // nil without
 	projector *projector     // nil without
 	backer    *backer        // nil without
+	redactor  *redactor      // nil without
+	// wiped is when the disk of a node was last destroyed.
+	wiped map[int]int64
 }
 
 // newRound prepares a round. c is nil for a cluster of its own in the laboratory.
@@ -182,6 +185,9 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 	if r.o.scavenges && r.c.can().processes {
 		r.scavenger = newScavenger(r.load, r.seed, r.http)
 	}
+	if r.o.redactions && r.c.can().processes {
+		r.redactor = newRedactor(r.load, r.seed, r.http)
+	}
 	if r.o.backups && r.c.can().processes {
 		r.backer = newBacker(r.load, r.seed, r.http, filepath.Join(r.dir, "backups"))
 	}
@@ -246,6 +252,9 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	if r.scavenger != nil {
 		working.Go(func() { r.scavenger.run(clients) })
 	}
+	if r.redactor != nil {
+		working.Go(func() { r.redactor.run(clients) })
+	}
 	if r.backer != nil {
 		working.Go(func() { r.backer.run(clients) })
 	}
@@ -276,6 +285,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 		<-trouble.Done() // Also without a fault to strike with.
 	}
 	over()
+	r.wiped = nem.wiped
 	healErr := nem.heal(context.WithoutCancel(ctx))
 	nem.changed()
 	r.line.add(happenedPhase, "faults are over")
@@ -457,6 +467,11 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 		var err error
 		if verified, err = r.verify(ctx); err != nil {
 			return nil, err
+		}
+		if r.redactor != nil {
+			if err := r.redactor.search(r.c, r.wiped); err != nil {
+				return nil, fmt.Errorf("search for redacted data: %w", err)
+			}
 		}
 		if r.backer != nil {
 			if err := r.backer.restore(ctx, r.c, books); err != nil {

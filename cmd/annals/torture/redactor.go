@@ -1,0 +1,158 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	redactPath = "/admin/redact"
+	// redactLimit bounds how long one redaction may take: it waits for readers.
+	redactLimit = 15 * time.Second
+	// searched is how many bytes of an event are looked for: its id, which no other has, and the name of the member.
+	searched = 55
+)
+
+// redactionFigures are of all redactions of a round.
+type redactionFigures struct {
+	Asked int64 `json:"asked"`
+	Done  int64 `json:"done"`
+	// Refused were not possible, as a rule because the chunk was still being written. Unknown had no answer, or
+	// the node goes on with them.
+	Refused int64 `json:"refused"`
+	Unknown int64 `json:"unknown"`
+	// Searched is for how many events the folders of nodes were searched in the end.
+	Searched int   `json:"searched"`
+	Bytes    int64 `json:"bytes"`
+}
+
+func (f *redactionFigures) text() string {
+	return fmt.Sprintf("redactions: %d asked for, %d done, %d refused, %d unknown; %d events looked for in %d bytes\n",
+		f.Asked, f.Done, f.Refused, f.Unknown, f.Searched, f.Bytes)
+}
+
+// redactor is an administrator who has the data of events blanked, on one node or on all.
+// Events of contested streams alone: projections pass over data that are no JSON, and
+// consumers look at what they get.
+type redactor struct {
+	*load
+	rng  *rand.Rand
+	http *http.Client
+	done []redaction
+	sum  redactionFigures
+}
+
+// redaction is one that a node says it has done.
+type redaction struct {
+	node int
+	of   ref
+	name string
+	at   int64
+}
+
+func newRedactor(l *load, seed uint64, h *http.Client) *redactor {
+	return &redactor{load: l, rng: rand.New(rand.NewPCG(seed, 10<<32)), http: h}
+}
+
+func (r *redactor) run(ctx context.Context) {
+	for r.rest(ctx, time.Duration(200+r.rng.IntN(1500))*time.Millisecond) {
+		of, name, ok := r.some()
+		if !ok {
+			continue
+		}
+		r.book.blanked(of)
+		list := r.targets.all()
+		for n, i := range r.rng.Perm(len(list)) {
+			if n > 0 && r.rng.IntN(3) > 0 {
+				break
+			}
+			r.redact(ctx, list[i], of, name)
+		}
+	}
+}
+
+// some returns an event that a reader was shown.
+func (r *redactor) some() (of ref, name string, ok bool) {
+	i := r.rng.IntN(registers)
+	r.mu.Lock()
+	generation := r.register[i].generation
+	r.mu.Unlock()
+	stream := r.names.of(fmt.Sprintf("%sregister-%d-%d", r.prefix, i, r.rng.IntN(generation+1)))
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	refs := r.book.stream(stream).refs
+	if len(refs) == 0 {
+		return 0, "", false
+	}
+	number := r.rng.IntN(len(refs)) * 3 / 4 // The newest are in a chunk that is still being written.
+	of = refs[number]
+	return of, fmt.Sprintf("%d@%s", number, r.names.name(stream)), of != 0 && !of.isForeign()
+}
+
+func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
+	body, err := json.Marshal(map[string]any{"events": []string{name}, "reason": "torture"})
+	if err != nil {
+		return
+	}
+	r.sum.Asked++
+	at := r.hist.now()
+	a, err := exchange(ctx, r.http, t, request{method: http.MethodPost, path: redactPath, header: [][2]string{{"Content-Type", mediaJSON}, {"Accept", mediaJSON}}, body: body}, redactLimit)
+	switch {
+	case err != nil || a.status >= 500:
+		r.sum.Unknown++
+	case a.status == http.StatusBadRequest:
+		r.sum.Refused++
+	case a.status == http.StatusOK && (bytes.Contains(a.body, []byte(`"redacted"`)) || bytes.Contains(a.body, []byte(`"already"`))):
+		r.sum.Done++
+		r.done = append(r.done, redaction{node: t.index, of: of, name: name, at: at})
+	default:
+		r.find.add(kindAnswer, "POST %s for %s: %s", redactPath, name, a)
+	}
+}
+
+// search looks for what was redacted in all files of the nodes where it was. Those whose
+// disk was destroyed since have data of others. The nodes have ended.
+func (r *redactor) search(c cluster, wiped map[int]int64) error {
+	byNode := map[int][]redaction{}
+	for _, one := range r.done {
+		if one.at > wiped[one.node] {
+			byNode[one.node] = append(byNode[one.node], one)
+		}
+	}
+	for node, list := range byNode {
+		r.sum.Searched += len(list)
+		texts := make([][]byte, len(list))
+		for i, one := range list {
+			data := r.ids.data(one.of)
+			texts[i] = []byte(data[:min(searched, len(data))])
+		}
+		err := filepath.WalkDir(c.folder(node), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			r.sum.Bytes += int64(len(b))
+			for i, text := range texts {
+				if at := bytes.Index(b, text); at >= 0 {
+					r.find.add(kindRedacted, "%s says at %s that it redacted %s, and %s has its data at byte %d", nodeName(node), seconds(list[i].at), list[i].name, path, at)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
