@@ -195,3 +195,6 @@ func retryEINTR(do func() error) error {
 		}
 	}
 }
+
+// Link gives a file a second name.
+func (osFS) Link(oldName, newName string) error { return os.Link(oldName, newName) }

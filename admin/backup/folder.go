@@ -1,0 +1,316 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// Folder keeps backups in a folder: `<id>/` holds exactly the files of a database, with
+// `manifest.json` beside them. Files that have not changed are hard links to those of an earlier backup, where
+// the file system has links. A backup is made under the name `.<id>.partial`.
+type Folder struct {
+	fsys vfs.FS
+	dir  string
+}
+
+// NewFolder returns the target in a folder, which is made if it is not there.
+func NewFolder(fsys vfs.FS, dir string) *Folder { return &Folder{fsys: fsys, dir: dir} }
+
+const (
+	partialPrefix = "."
+	partialSuffix = ".partial"
+	copyBuffer    = 1 << 20
+	maxManifest   = 64 << 20 // bytes: 300,000 files
+)
+
+// Folder is that of a listed backup.
+func (t *Folder) Folder(m *Manifest) string { return filepath.Join(t.dir, m.ID) }
+
+func (t *Folder) path(id, name string) string {
+	return filepath.Join(t.dir, id, filepath.FromSlash(name))
+}
+
+// List returns the listed backups, the oldest first.
+func (t *Folder) List(ctx context.Context) ([]Manifest, error) {
+	names, err := t.fsys.List(t.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list backups: %w", err)
+	}
+	var all []Manifest
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !ValidID(name) {
+			continue
+		}
+		text, err := vfs.ReadFile(t.fsys, t.path(name, manifestFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Being removed.
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list backups: %w", err)
+		}
+		m, err := ParseManifest(name, text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// ParseManifest understands the manifest of the backup with an id.
+func ParseManifest(id string, text []byte) (m Manifest, err error) {
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, &Damaged{fmt.Errorf("manifest of backup %s: %w", id, err)}
+	}
+	if err := m.Check(); err != nil {
+		return m, err
+	}
+	if m.ID != id {
+		return m, &Damaged{fmt.Errorf("the manifest of backup %s is that of %s", id, m.ID)}
+	}
+	return m, nil
+}
+
+// Open reads a file of a listed backup.
+func (t *Folder) Open(_ context.Context, m *Manifest, f *File) (io.ReadCloser, error) {
+	return openFile(t.fsys, t.path(m.ID, f.Name))
+}
+
+// Begin begins a backup.
+func (t *Folder) Begin(_ context.Context, id string) (Writing, error) {
+	w := &folderWriting{t: t, id: id, partial: partialPrefix + id + partialSuffix, dirs: map[string]bool{}}
+	if err := t.fsys.MkdirAll(filepath.Join(t.dir, w.partial)); err != nil {
+		return nil, fmt.Errorf("begin a backup: %w", err)
+	}
+	w.dirs["."] = true
+	return w, nil
+}
+
+// Remove removes backups and leftovers. A listed one loses its manifest first.
+func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error) {
+	freed = unneeded(remove, keep)
+	names, err := t.fsys.List(t.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("remove backups: %w", err)
+	}
+	listed := map[string]bool{}
+	for _, m := range keep {
+		listed[m.ID] = true
+	}
+	for _, m := range remove {
+		listed[m.ID] = true
+	}
+	if dryRun {
+		return freed, nil
+	}
+	for i := range remove {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		id := remove[i].ID
+		if err := t.fsys.Remove(t.path(id, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, fmt.Errorf("remove backup %s: %w", id, err)
+		}
+		if err := errors.Join(t.fsys.SyncDir(filepath.Join(t.dir, id)), t.fsys.RemoveAll(filepath.Join(t.dir, id))); err != nil {
+			return 0, fmt.Errorf("remove backup %s: %w", id, err)
+		}
+	}
+	for _, name := range names {
+		id := strings.TrimSuffix(strings.TrimPrefix(name, partialPrefix), partialSuffix)
+		at, ok := Begun(id)
+		if !ok || !ValidID(id) || listed[id] || !at.Before(leftoversBefore) {
+			continue
+		}
+		if err := t.fsys.RemoveAll(filepath.Join(t.dir, name)); err != nil {
+			return 0, fmt.Errorf("remove what is left of backup %s: %w", id, err)
+		}
+	}
+	if len(names) == 0 {
+		return freed, nil
+	}
+	return freed, t.fsys.SyncDir(t.dir)
+}
+
+// unneeded are the bytes of files that none of the kept backups has.
+func unneeded(remove, keep []Manifest) (bytes int64) {
+	needed := map[same]bool{}
+	for i := range keep {
+		for j := range keep[i].Files {
+			needed[keep[i].Files[j].same()] = true
+		}
+	}
+	for i := range remove {
+		for j := range remove[i].Files {
+			f := &remove[i].Files[j]
+			if !needed[f.same()] {
+				needed[f.same()] = true // Counted once.
+				bytes += f.Size
+			}
+		}
+	}
+	return bytes
+}
+
+// folderWriting is a backup that is being made in a folder.
+type folderWriting struct {
+	t       *Folder
+	id      string
+	partial string
+	dirs    map[string]bool // made, relative to partial
+}
+
+func (w *folderWriting) path(name string) string { return w.t.path(w.partial, name) }
+
+// folderOf makes the folder of a file.
+func (w *folderWriting) folderOf(name string) error {
+	dir := path.Dir(name)
+	if w.dirs[dir] {
+		return nil
+	}
+	if err := w.t.fsys.MkdirAll(w.path(dir)); err != nil {
+		return err
+	}
+	for ; !w.dirs[dir]; dir = path.Dir(dir) {
+		w.dirs[dir] = true
+	}
+	return nil
+}
+
+func (w *folderWriting) Reuse(ctx context.Context, from *Manifest, f *File) (bool, error) {
+	if err := w.folderOf(f.Name); err != nil {
+		return false, err
+	}
+	old := w.t.path(from.ID, f.Name)
+	info, err := w.t.fsys.Stat(old)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != f.Size {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if vfs.Link(w.t.fsys, old, w.path(f.Name)) == nil {
+		return true, nil
+	}
+	r, err := openFile(w.t.fsys, old)
+	if err != nil {
+		return false, err
+	}
+	err = w.Put(ctx, f, newChecked(r, f))
+	if err = errors.Join(err, r.Close()); err == nil {
+		return true, nil
+	}
+	var damaged *Damaged
+	if errors.As(err, &damaged) {
+		return false, nil // The copy there is not what it was: take it from the source.
+	}
+	return false, err
+}
+
+func (w *folderWriting) Put(ctx context.Context, f *File, r io.Reader) error {
+	if err := w.folderOf(f.Name); err != nil {
+		return err
+	}
+	return writeFile(ctx, w.t.fsys, w.path(f.Name), r)
+}
+
+// writeFile makes a durable file of what r has.
+func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err error) {
+	file, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	buf := make([]byte, copyBuffer)
+	for at := int64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(r, buf)
+		if n > 0 {
+			if _, e := file.WriteAt(buf[:n], at); e != nil {
+				return fmt.Errorf("write %s: %w", name, e)
+			}
+			at += int64(n)
+		}
+		switch err {
+		case nil:
+			continue
+		case io.EOF, io.ErrUnexpectedEOF:
+			if err := file.Sync(); err != nil {
+				return fmt.Errorf("sync %s: %w", name, err)
+			}
+			return nil
+		}
+		return err
+	}
+}
+
+func (w *folderWriting) Open(_ context.Context, f *File) (io.ReadCloser, error) {
+	return openFile(w.t.fsys, w.path(f.Name))
+}
+
+func (w *folderWriting) Finish(ctx context.Context, m *Manifest) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(ctx, w.t.fsys, w.path(manifestFile), strings.NewReader(string(text)+"\n")); err != nil {
+		return err
+	}
+	dirs := make([]string, 0, len(w.dirs))
+	for dir := range w.dirs {
+		dirs = append(dirs, dir)
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Backward(dirs) {
+		if err := w.t.fsys.SyncDir(w.path(dir)); err != nil {
+			return fmt.Errorf("finish a backup: %w", err)
+		}
+	}
+	// The name lists it. It gets it when all of it is durable.
+	if err := w.t.fsys.Rename(filepath.Join(w.t.dir, w.partial), filepath.Join(w.t.dir, w.id)); err != nil {
+		return fmt.Errorf("finish a backup: %w", err)
+	}
+	return w.t.fsys.SyncDir(w.t.dir)
+}
+
+func (w *folderWriting) Abort(context.Context) error {
+	// Also if the name was given and could not be made durable: then nobody was told of it.
+	if err := w.t.fsys.Remove(w.t.path(w.id, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(w.t.fsys.RemoveAll(filepath.Join(w.t.dir, w.id)), w.t.fsys.RemoveAll(filepath.Join(w.t.dir, w.partial)))
+}
+
+// openFile opens a file as a stream.
+func openFile(fsys vfs.FS, name string) (io.ReadCloser, error) {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(file, 0, size), file}, nil
+}

@@ -1,0 +1,157 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+// Target is where backups are kept.
+type Target interface {
+	// List returns the listed backups, the oldest first.
+	List(ctx context.Context) ([]Manifest, error)
+	// Begin begins a backup. Nothing of it is listed before Finish.
+	Begin(ctx context.Context, id string) (Writing, error)
+	// Open reads a file of a listed backup.
+	Open(ctx context.Context, m *Manifest, f *File) (io.ReadCloser, error)
+	// Remove removes listed backups, but no file that one of keep needs, and leftovers of
+	// backups that were begun before a time and never listed. It returns the bytes that nobody needs any more. A dry
+	// run only computes them.
+	Remove(ctx context.Context, remove, keep []Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error)
+}
+
+// Writing is a backup that is being made.
+type Writing interface {
+	// Reuse takes over a file that an earlier backup has, if it is still there.
+	Reuse(ctx context.Context, from *Manifest, f *File) (bool, error)
+	// Put copies a file from r, which fails when the bytes are not those of f. It is durable by Finish.
+	Put(ctx context.Context, f *File, r io.Reader) error
+	// Open reads back what Put has written.
+	Open(ctx context.Context, f *File) (io.ReadCloser, error)
+	// Finish makes everything durable and lists the backup.
+	Finish(ctx context.Context, m *Manifest) error
+	// Abort removes what was written. Nothing was or will be listed.
+	Abort(ctx context.Context) error
+}
+
+// Local is a Target whose backups are folders, as a data folder is one.
+type Local interface {
+	// Folder is that of a listed backup.
+	Folder(m *Manifest) string
+}
+
+const (
+	manifestFile   = "manifest.json"
+	manifestFormat = 1
+	idLayout       = "20060102T150405.000Z"
+)
+
+// ErrNoBackup says that there is no such backup.
+var ErrNoBackup = errors.New("there is no such backup")
+
+// ValidID reports whether a text has the form of an id.
+func ValidID(id string) bool {
+	at, rest, found := strings.Cut(id, "-")
+	if !found || len(rest) != 8 || strings.Trim(rest, "0123456789abcdef") != "" {
+		return false
+	}
+	_, err := time.Parse(idLayout, at)
+	return err == nil
+}
+
+// Begun is when the backup with an id was begun.
+func Begun(id string) (time.Time, bool) {
+	at, _, _ := strings.Cut(id, "-")
+	t, err := time.Parse(idLayout, at)
+	return t, err == nil
+}
+
+// checkName refuses names that do not stay in a folder: manifests come from where others may write.
+func checkName(name string) error {
+	if name == "" || path.Clean("/" + name)[1:] != name || strings.Contains(name, `\`) || name == manifestFile {
+		return fmt.Errorf("%q is not the name of a file of a backup", name)
+	}
+	return nil
+}
+
+// Check refuses a manifest that this program cannot use.
+func (m *Manifest) Check() error {
+	switch {
+	case m.Format > manifestFormat:
+		return fmt.Errorf("backup %s has the newer format %d, the newest known here is %d", m.ID, m.Format, manifestFormat)
+	case m.Format != manifestFormat || !ValidID(m.ID):
+		return fmt.Errorf("the manifest of backup %q is not one", m.ID)
+	}
+	for i := range m.Files {
+		if err := checkName(m.Files[i].Name); err != nil {
+			return fmt.Errorf("backup %s: %w", m.ID, err)
+		}
+		if m.Files[i].Size < 0 {
+			return fmt.Errorf("backup %s: %s has %d bytes", m.ID, m.Files[i].Name, m.Files[i].Size)
+		}
+	}
+	return nil
+}
+
+// Bytes are those of all files.
+func (m *Manifest) Bytes() (sum int64) {
+	for i := range m.Files {
+		sum += m.Files[i].Size
+	}
+	return sum
+}
+
+// same finds files of an earlier backup by name and checksum.
+type same struct {
+	name, checksum string
+	size           int64
+}
+
+func (f *File) same() same { return same{f.Name, f.Checksum, f.Size} }
+
+// checked reads a file's bytes and fails, instead of with io.EOF, when they are not the file's.
+type checked struct {
+	r   io.Reader
+	f   *File
+	sum io.Writer
+	end func() error
+}
+
+func newChecked(r io.Reader, f *File) *checked {
+	sum := f.Sum()
+	return &checked{r: r, f: f, sum: sum, end: func() error {
+		got, err := sum.Sum()
+		if err != nil {
+			return err
+		}
+		if got != f.Checksum {
+			return fmt.Errorf("%s has the checksum %s, and should have %s", f.Name, got, f.Checksum)
+		}
+		return nil
+	}}
+}
+
+func (c *checked) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	if n > 0 {
+		if _, e := c.sum.Write(b[:n]); e != nil {
+			return 0, &Damaged{e}
+		}
+	}
+	if err == io.EOF {
+		if e := c.end(); e != nil {
+			return n, &Damaged{e}
+		}
+	}
+	return n, err
+}
+
+// Damaged says that bytes are not what was written.
+type Damaged struct{ Err error }
+
+func (e *Damaged) Error() string { return e.Err.Error() }
+func (e *Damaged) Unwrap() error { return e.Err }
