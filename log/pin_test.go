@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/annalsdb/annals/event"
@@ -290,5 +291,43 @@ func TestFileSumFindsDamage(t *testing.T) {
 		if _, err := short.Write(damaged); err == nil {
 			t.Errorf("%s is too long and nobody says so", f.Name)
 		}
+	}
+}
+
+// What cannot be read while a pin is made leaves no file open, and the log as it was. (A sync that fails is final, as ever.)
+func TestPinFails(t *testing.T) {
+	m := newModel()
+	counting := vfs.NewCounting(vfs.NewMem())
+	var pinning atomic.Bool
+	var left atomic.Int64
+	o := testOptions(vfs.NewFaulty(counting, func(op vfs.Op) error {
+		if !pinning.Load() || op.Kind.Mutates() || op.Kind == vfs.OpClose || left.Add(-1) != 0 {
+			return nil
+		}
+		return errors.New("disk broken")
+	}))
+	l := mustOpen(t, o)
+	write(t, l, m.someFrames(7, true)...)
+	must(t, l.index.Flush())
+	before := len(counting.OpenFiles())
+	for at := int64(1); ; at++ {
+		left.Store(at)
+		pinning.Store(true)
+		p, err := l.Pin()
+		pinning.Store(false)
+		if err == nil {
+			must(t, p.Close())
+			if at < 10 {
+				t.Errorf("a pin takes %d operations", at-1)
+			}
+			break
+		}
+		if open := counting.OpenFiles(); len(open) != before {
+			t.Fatalf("operation %d failed and %v are open", at, open)
+		}
+		if err := l.Failed(); err != nil {
+			t.Fatalf("operation %d failed and with it the log: %v", at, err)
+		}
+		verify(t, l, m.frames, nil)
 	}
 }
