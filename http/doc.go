@@ -23,7 +23,8 @@
 //	              the cluster as clients and operators see it
 //	statistics.go, histogram.go, options.go, operations.go, health.go
 //	              this node as operators and their tools see it and steer it
-//	backups.go    backups that this node makes of itself
+//	backups.go    backups that this node makes of itself; backup_sessions.go what
+//	              holds its files for those that others make
 //	scavenge.go   scavenges of this node, with scavenge_query.go for what they are
 //	              asked for with, and scavenge_estimate.go for what one would do
 //	users.go      users and their passwords, with users_routes.go and users_body.go
