@@ -105,8 +105,9 @@ func openCheckpoints(fsys vfs.FS, dir string) (_ *checkpoints, err error) {
 			return nil, err
 		}
 	}
-	// The chaser's may lie beyond: it is written before what it speaks of is durable.
-	if c.epoch.value > c.writer.value {
+	// The chaser's may lie beyond: it is written before what it speaks of is durable. In a restored folder so
+	// may the epoch's, if its copy was made later; it is lowered with the cut, or compared with the log.
+	if c.epoch.value > c.writer.value && c.truncate.value < 0 {
 		return nil, fmt.Errorf("checkpoints of %s contradict each other: writer %d, epoch %d", dir, c.writer.value, c.epoch.value)
 	}
 	return c, nil

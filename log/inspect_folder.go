@@ -130,7 +130,7 @@ func (n *inspector) checkCheckpoints() {
 		}
 	}
 	writer, ok := n.chk[writerCheckpoint]
-	if v, known := n.chk[epochCheckpoint]; known && ok && v > writer {
+	if v, known := n.chk[epochCheckpoint]; known && ok && v > writer && n.chk[truncateCheckpoint] < 0 {
 		n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, epochCheckpoint), 0, v, "%d is above %s, %d", v, writerCheckpoint, writer)
 	}
 	if cut, ok := n.chk[truncateCheckpoint]; ok && cut >= 0 {

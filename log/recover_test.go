@@ -425,18 +425,23 @@ func TestTruncateCheckpoint(t *testing.T) {
 		noLimits bool
 		limit    int64 // 0: two chunks
 		chaser   bool  // it says the same
+		writer   func(m *model) int64
 	}{
-		"at a frame's end in the active chunk":    {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13},
-		"inside a frame":                          {at: func(m *model) int64 { return m.frames[13].First + 70 }, frames: 13},
-		"at the start of a chunk":                 {at: func(m *model) int64 { return 2 * ChunkSize }, frames: 12},
-		"in the void behind a complete chunk":     {at: func(m *model) int64 { return 2*ChunkSize - 1 }, frames: 12},
-		"inside a complete chunk":                 {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8},
-		"inside the first frame of a chunk":       {at: func(m *model) int64 { return ChunkSize + 3 }, frames: 5},
-		"inside the frame that began the term":    {at: func(m *model) int64 { return m.frames[7].First + 5 }, frames: 7},
-		"everything":                              {at: func(m *model) int64 { return 0 }, frames: 0, noLimits: true},
-		"at the end":                              {at: func(m *model) int64 { return m.tail.End }, frames: 15},
-		"beyond the end":                          {at: func(m *model) int64 { return m.tail.End + 5*ChunkSize }, frames: 15},
-		"of a copy, across the end of a chunk":    {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8, limit: 2500, chaser: true},
+		"at a frame's end in the active chunk": {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13},
+		"inside a frame":                       {at: func(m *model) int64 { return m.frames[13].First + 70 }, frames: 13},
+		"at the start of a chunk":              {at: func(m *model) int64 { return 2 * ChunkSize }, frames: 12},
+		"in the void behind a complete chunk":  {at: func(m *model) int64 { return 2*ChunkSize - 1 }, frames: 12},
+		"inside a complete chunk":              {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8},
+		"inside the first frame of a chunk":    {at: func(m *model) int64 { return ChunkSize + 3 }, frames: 5},
+		"inside the frame that began the term": {at: func(m *model) int64 { return m.frames[7].First + 5 }, frames: 7},
+		"everything":                           {at: func(m *model) int64 { return 0 }, frames: 0, noLimits: true},
+		"at the end":                           {at: func(m *model) int64 { return m.tail.End }, frames: 15},
+		"beyond the end":                       {at: func(m *model) int64 { return m.tail.End + 5*ChunkSize }, frames: 15},
+		"of a copy, across the end of a chunk": {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8, limit: 2500, chaser: true},
+		"of a copy, the writer's made before the epoch's": {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13, chaser: true,
+			writer: func(m *model) int64 { return m.frames[3].tail.End }},
+		"of a copy, the epoch's made last": {at: func(m *model) int64 { return m.frames[5].tail.End }, frames: 6, chaser: true,
+			writer: func(m *model) int64 { return m.frames[3].tail.End }},
 		"inside a scavenged chunk":                {at: func(m *model) int64 { return m.frames[8].tail.End }, prepare: scavenge, frames: 5},
 		"at the end of a scavenged chunk":         {at: func(m *model) int64 { return 2 * ChunkSize }, prepare: scavenge, frames: 12},
 		"behind a scavenged chunk":                {at: func(m *model) int64 { return m.frames[12].tail.End }, prepare: scavenge, frames: 13},
@@ -454,6 +459,9 @@ func TestTruncateCheckpoint(t *testing.T) {
 			o.MaxTruncate = cmp.Or(c.limit, 2*ChunkSize)
 			if c.chaser {
 				setCheckpoint(t, fsys, chaserCheckpoint, c.at(m))
+			}
+			if c.writer != nil {
+				setCheckpoint(t, fsys, writerCheckpoint, c.writer(m))
 			}
 			if c.noLimits {
 				o.MaxTruncate = -1
