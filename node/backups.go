@@ -23,6 +23,7 @@ func newBackupSessions(n *Node) *session.Service {
 			}
 			return log.Pin()
 		},
+		Await: n.awaitAcknowledged,
 		NodeID: func() string {
 			if c := n.cluster.Load(); c != nil {
 				return c.Node().String()
@@ -31,6 +32,19 @@ func newBackupSessions(n *Node) *session.Service {
 		},
 		InMemory: n.config.MemDb, Logger: n.logger.Named("backup"), Stats: n.opts.Stats,
 	})
+}
+
+// awaitAcknowledged returns when this node can read what the leader could when it was asked.
+func (n *Node) awaitAcknowledged(ctx context.Context) error {
+	c, log := n.cluster.Load(), n.log.Load()
+	if c == nil || log == nil {
+		return nil // There is nothing to be pinned.
+	}
+	end, err := c.LeaderEnd(ctx)
+	if err != nil {
+		return err
+	}
+	return log.WaitLog(ctx, end-1)
 }
 
 // endBackups lets go of what backup sessions keep on the disk. It reports whether there were any.

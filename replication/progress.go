@@ -1,6 +1,9 @@
 package replication
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -93,4 +96,21 @@ func (c *Cluster) wanted() (end int64, ok bool) {
 		}
 	}
 	return end, ok
+}
+
+// LeaderEnd asks the leader how far its log reaches that is applied: whatever was
+// acknowledged before the call lies below that. Without a leader it is event.ErrNotReady.
+func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
+	if l, _ := c.Leadership(); l.Leading {
+		return c.end(), nil
+	}
+	m, ok := c.member(c.leader())
+	if !ok {
+		return 0, event.ErrNotReady
+	}
+	var s Status
+	if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
+		return 0, fmt.Errorf("ask the leader for the end of its log: %w", err)
+	}
+	return s.Tail.End, nil
 }

@@ -1,8 +1,10 @@
 package replication_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -36,6 +38,9 @@ func TestProgressOfFormingAndLosingTheLeader(t *testing.T) {
 		doing, _, _ := behind.cluster.Load().Progress()
 		return !behind.cluster.Load().CaughtUp() && doing == "waiting for a leader"
 	})
+	if end, err := behind.cluster.Load().LeaderEnd(t.Context()); !errors.Is(err, event.ErrNotReady) {
+		t.Errorf("without a leader its log ends at %d, %v", end, err)
+	}
 	h.rejoin(behind)
 	eventually(t, "it has caught up", behind.cluster.Load().CaughtUp)
 }
@@ -55,6 +60,11 @@ func TestNotCaughtUpWhileEntriesAreMissing(t *testing.T) {
 		doing, done, total := c.Progress()
 		return !c.CaughtUp() && doing == "catching up" && done == late.data.Tail().End && done < total
 	})
+	for _, n := range h.nodes { // Whoever is asked knows what was acknowledged.
+		if end, err := n.cluster.Load().LeaderEnd(t.Context()); err != nil || end != h.leader().data.Tail().End {
+			t.Errorf("node %s: the leader's log ends at %d, %v", n.name, end, err)
+		}
+	}
 	close(release)
 	eventually(t, "it has caught up again", c.CaughtUp)
 	late.holds("s", 40)

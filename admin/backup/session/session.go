@@ -26,6 +26,8 @@ const (
 	Limit = 4
 	// Idle is how long a session lives of which nobody reads.
 	Idle = 10 * time.Minute
+	// patience is how long a session waits for what other nodes have.
+	patience = 3 * time.Second
 	// remembered is of how many sessions that the node ended it is known why.
 	remembered = 64
 )
@@ -33,7 +35,9 @@ const (
 // Options say what is backed up. Pin is needed.
 type Options struct {
 	// Pin holds the database still. It fails with event.ErrNotReady while the database is not open.
-	Pin      func() (*eventlog.Pin, error)
+	Pin func() (*eventlog.Pin, error)
+	// Await returns when this node has what was acknowledged before by any other; nil: it always has.
+	Await    func(context.Context) error
 	NodeID   func() string // as sessions tell it
 	InMemory bool          // there are no sessions
 
@@ -91,6 +95,7 @@ func (s *Service) Begin(ctx context.Context) (backup.Session, error) {
 		return backup.Session{}, err
 	}
 	defer s.begins.Done()
+	s.await(ctx)
 	pin, err := s.opts.Pin()
 	one := &session{pin: pin}
 	if err == nil {
@@ -128,6 +133,19 @@ func (s *Service) reserve(ctx context.Context) error {
 	s.beginning++
 	s.begins.Add(1)
 	return nil
+}
+
+// await has the session lack nothing that any node has acknowledged. What a node has that cannot
+// know that, or lags far behind, can be backed up all the same: the session tells its position.
+func (s *Service) await(ctx context.Context) {
+	if s.opts.Await == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := s.opts.Await(ctx); err != nil {
+		s.opts.Logger.Warn("the backup may lack events that other nodes have acknowledged", "error", err)
+	}
 }
 
 // add makes a session one of ours if it could be pinned, and sessions were not ended meanwhile.

@@ -327,3 +327,36 @@ func TestPinnedBytes(t *testing.T) {
 		}
 	})
 }
+
+// What other nodes have acknowledged is waited for, but not for ever.
+func TestSessionAwaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d *database
+		lag := time.Duration(0)
+		d = open(t, func(o *session.Options) {
+			o.Await = func(ctx context.Context) error {
+				select {
+				case <-time.After(lag):
+					d.write(t)
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		})
+		defer d.close(t)
+		for _, c := range []struct {
+			lag   time.Duration
+			waits time.Duration
+			gets  bool
+		}{{time.Second, time.Second, true}, {time.Hour, 3 * time.Second, false}} {
+			lag = c.lag
+			before, began := d.Tail().End, time.Now()
+			s := d.begin(t)
+			if took := time.Since(began); took != c.waits || (s.Position > before) != c.gets {
+				t.Errorf("a lag of %s: begun at %d after %s, the log ended at %d", c.lag, s.Position, took, before)
+			}
+			must(t, d.sessions.Stop(s.ID))
+		}
+	})
+}
