@@ -1,0 +1,109 @@
+package doctor
+
+import "time"
+
+// Facts are what is known of a node at one moment. What does not concern a node, or
+// is not known by it, is nil.
+type Facts struct {
+	Now   time.Time
+	Ready bool   // the node serves requests
+	Doing string // what keeps it from that
+
+	Members      []Member // of a cluster of several, this node included
+	Clock        *Clock   // nil: a node on its own
+	Sync         *Sync    // nil: a database in memory
+	Volumes      []Volume
+	Certificates *Certificates // nil: the node serves without
+	Insecure     bool          // nobody is asked who he is
+
+	Lag         *Lag // nil: this node leads, or is on its own
+	Leading     bool // groups and projections run here
+	Groups      []Stalled
+	Projections []Faulted
+
+	Backup   *Backup // nil: the node does not back itself up
+	InMemory bool
+	Damaged  []Damaged
+
+	// DefaultPasswords are the users whose password is still the default one. Unchecked says why that is not known.
+	DefaultPasswords []string
+	Unchecked        string
+
+	Limits *Limits // nil: not known on this system
+}
+
+// Member is a node of the cluster as gossip tells of it.
+type Member struct {
+	Address string
+	State   string
+	Alive   bool
+}
+
+// Clock is how the node's clock compares with those of others.
+type Clock struct {
+	Ahead     time.Duration // of the middle one of the members' clocks
+	BehindLog time.Duration // behind the newest event; below 0: it is not
+	Tolerance time.Duration // beyond which the node does not write; 0: any
+	Wrong     string        // why the node does not trust its clock; empty: it does
+}
+
+// Sync is how long the disk takes to make a write durable.
+type Sync struct {
+	Longest time.Duration // of late
+	Mean    time.Duration // since the node started
+	Hung    bool
+}
+
+// Volume is a folder of the node and what is free for it.
+type Volume struct {
+	Option  string // that names the folder
+	Folder  string
+	Free    int64
+	Reserve int64 // below which writes are refused
+	Err     error // why that is not known
+}
+
+// Certificates are those in force, and what the files hold.
+type Certificates struct {
+	Node, Authority time.Time // when they end
+	Findings        []Certificate
+}
+
+// Certificate is a finding about a certificate; those who judge certificates know the remedy.
+type Certificate struct {
+	Text   string
+	Remedy Remedy
+}
+
+// Lag is how far a node is behind.
+type Lag struct {
+	Leader   string // empty: nobody leads as far as the node knows
+	Behind   int64  // bytes
+	CaughtUp bool
+}
+
+// Stalled is a subscription group that makes no progress.
+type Stalled struct{ Stream, Group, Reason string }
+
+// Faulted is a projection that has stopped by a fault.
+type Faulted struct{ Name, Reason string }
+
+// Backup is what the node knows of its own backups.
+type Backup struct {
+	LastResult string    // of the last run; empty: there was none
+	LastError  string    // of it
+	Success    time.Time // when the last successful one ended; zero: never
+	Due        time.Time // when one was due after that; zero: there is no schedule
+}
+
+// Damaged is a chunk file that is not what was written.
+type Damaged struct {
+	File  string
+	Alone bool // there is no other node to fetch it from
+}
+
+// Limits are those of the system.
+type Limits struct {
+	OpenFiles, MaxOpenFiles uint64 // of the process
+	MaxMaps                 uint64 // vm.max_map_count; 0: not known
+}
