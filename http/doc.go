@@ -25,6 +25,7 @@
 //	              this node as operators and their tools see it and steer it
 //	backups.go    backups that this node makes of itself; backup_sessions.go what
 //	              holds its files for those that others make
+//	doctor.go     what is wrong with this node, and what to do
 //	scavenge.go   scavenges of this node, with scavenge_query.go for what they are
 //	              asked for with, and scavenge_estimate.go for what one would do
 //	users.go      users and their passwords, with users_routes.go and users_body.go

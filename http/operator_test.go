@@ -31,7 +31,7 @@ func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 	set := func(options *httpapi.Options) {
 		options.Statistics, options.Operations, options.Startup = o.statistics, o.operations, o.startup
 		options.Settings, options.Scavenges, options.Backups = someSettings, o.scavenges, someBackups()
-		options.BackupRuns = &memBackupRuns{}
+		options.BackupRuns, options.Doctor = &memBackupRuns{}, someLines
 	}
 	o.node = newNode(t, append([]func(*httpapi.Options){set}, change...)...)
 	return o

@@ -185,7 +185,7 @@ var expectations = map[string]string{
 	"GET /admin/backup/sessions": "ops", "POST /admin/backup/sessions": "ops", "DELETE /admin/backup/sessions/{id}": "ops",
 	"GET /admin/backup/sessions/{id}/files/{name}": "ops",
 	"POST /admin/backup":                           "ops", "GET /admin/backup/current": "ops", "DELETE /admin/backup/current": "ops", "GET /admin/backup/last": "ops", "GET /admin/backup/list": "ops",
-	"GET /admin/login": "auth",
+	"GET /admin/doctor": "ops", "GET /admin/login": "auth",
 
 	"GET /users": "admin", "POST /users": "admin", "GET /users/": "admin", "POST /users/": "admin",
 	"GET /users/$current": "auth",

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/admin/doctor"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
@@ -56,6 +57,8 @@ type Options struct {
 	Redactions Redactions
 	// BackupRuns serves the rest of /admin/backup, which is not there without it.
 	BackupRuns Backups
+	// Doctor examines the node for /admin/doctor, which is not there without it.
+	Doctor func(context.Context) []doctor.Line
 	// Statistics serves /stats, /metrics and /histogram.
 	Statistics Statistics
 	// Settings are the options of the node, for /info/options.
@@ -322,6 +325,9 @@ func (s *Server) fixedResources() map[string]*resource {
 	}
 	if s.opts.Redactions != nil && !s.opts.DisableAdminUI {
 		m[redactPath] = &redactResource
+	}
+	if s.opts.Doctor != nil && !s.opts.DisableAdminUI {
+		m[doctorPath] = &doctorResource
 	}
 	if s.opts.BackupRuns != nil && !s.opts.DisableAdminUI {
 		m[backupPath] = &backupResource

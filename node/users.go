@@ -22,6 +22,7 @@ type users struct {
 	running context.Context
 	logins  *access.Authenticator
 	manager *access.Manager
+	hasher  *access.Hasher
 
 	done chan struct{} // closed when the built-in users exist
 	once sync.Once
@@ -34,6 +35,7 @@ func newUsers(n *Node) (*users, error) {
 	logins, err := access.NewAuthenticator(u, access.AuthenticatorOptions{
 		Insecure: o.Config.Insecure, TrustedAuth: o.Config.EnableTrustedAuth, Hasher: hasher, Upgrade: u.renew, Stats: o.Stats,
 	})
+	u.hasher = hasher
 	u.logins, u.manager = logins, access.NewManager(n.store, access.ManagerOptions{Hasher: hasher})
 	return u, err
 }

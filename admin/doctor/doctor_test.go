@@ -115,6 +115,15 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// What is not known is not said to be fine.
+func TestUnloaded(t *testing.T) {
+	f := healthy()
+	f.Unloaded = "the database is not ready"
+	if lines := Examine(f); Wrong(lines) != 2 {
+		t.Errorf("%v", lines)
+	}
+}
+
 // A finding without a remedy cannot be made.
 func TestRemedy(t *testing.T) {
 	if !(Line{check: "x", text: "anything"}).Fine() {

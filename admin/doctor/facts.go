@@ -20,6 +20,7 @@ type Facts struct {
 	Leading     bool // groups and projections run here
 	Groups      []Stalled
 	Projections []Faulted
+	Unloaded    string // why groups or projections cannot be told of; empty: they can
 
 	Backup   *Backup // nil: the node does not back itself up
 	InMemory bool
@@ -34,7 +35,7 @@ type Facts struct {
 
 // Member is a node of the cluster as gossip tells of it.
 type Member struct {
-	Address string
+	Address string // where other nodes reach it
 	State   string
 	Alive   bool
 }

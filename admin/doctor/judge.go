@@ -119,9 +119,6 @@ func judgeCertificates(f *Facts) (lines []Line) {
 	for _, one := range c.Findings {
 		lines = append(lines, finding(check, cmp.Or(one.Remedy, "see annals certs check"), "%s", one.Text))
 	}
-	if len(lines) > 0 {
-		return lines
-	}
 	for _, one := range []struct {
 		what string
 		end  time.Time
@@ -151,10 +148,16 @@ func judgeLag(f *Facts) []Line {
 	return []Line{fine(check, "%s behind the leader %s", size(max(0, l.Behind)), l.Leader)}
 }
 
+// unloaded is what to do about what does not run yet.
+const unloaded Remedy = "they are being loaded: ask again in a moment, and if that does not help see the log of the node"
+
 func judgeGroups(f *Facts) (lines []Line) {
 	const check = "subscription groups"
 	if !f.Leading {
 		return []Line{fine(check, "the leader runs them: ask it")}
+	}
+	if f.Unloaded != "" {
+		return []Line{finding(check, unloaded, "not known: %s", f.Unloaded)}
 	}
 	for _, g := range f.Groups {
 		lines = append(lines, finding(check, "see that a consumer runs and answers its messages; look at parked ones and replay them in the UI, or restart all groups by POST /subscriptions/restart",
@@ -170,6 +173,9 @@ func judgeProjections(f *Facts) (lines []Line) {
 	const check = "projections"
 	if !f.Leading {
 		return []Line{fine(check, "the leader runs them: ask it")}
+	}
+	if f.Unloaded != "" {
+		return []Line{finding(check, unloaded, "not known: %s", f.Unloaded)}
 	}
 	for _, p := range f.Projections {
 		lines = append(lines, finding(check, Remedy("correct its query, then annals projection enable "+p.Name+"; docs/projections.md says what a fault leaves behind"),

@@ -100,6 +100,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		clusterCommand(stdout, stderr),
 		scavengeCommand(stdout, stderr),
 		backupCommand(stdout),
+		doctorCommand(stdout),
 		projectionCommand(os.Stdin, stdout, stderr),
 		devCommand(stdout, stderr),
 		bench.Command(),

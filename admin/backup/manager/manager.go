@@ -144,8 +144,9 @@ func (o *Options) EnsureDefaults() {
 type Manager struct {
 	opts    Options
 	metrics *metrics
-	history *history // nil: none is written
-	file    string   // of the state
+	history *history  // nil: none is written
+	file    string    // of the state
+	since   time.Time // of this process
 
 	running context.Context // of runs
 	cancel  context.CancelFunc
@@ -162,7 +163,7 @@ type Manager struct {
 // New returns a manager that does nothing by itself before Run. It must be closed.
 func New(o Options) (*Manager, error) {
 	o.EnsureDefaults()
-	m := &Manager{opts: o, last: Status{Result: Unknown}}
+	m := &Manager{opts: o, since: o.Now(), last: Status{Result: Unknown}}
 	m.running, m.cancel = context.WithCancel(context.Background())
 	if !m.configured() {
 		m.metrics = newMetrics(o.Stats, false, m.last, m.success)
@@ -261,6 +262,23 @@ func (m *Manager) Last() (Status, error) {
 		return m.current.status, nil
 	}
 	return m.last, nil
+}
+
+// Outlook is what the last run was, when the last successful one ended (zero: never is
+// known of), and when one was or is due after that (zero: there is no schedule). It is not
+// ok when backups are not configured.
+func (m *Manager) Outlook() (last Status, success, due time.Time, ok bool) {
+	if m.check() != nil {
+		return Status{}, success, due, false
+	}
+	m.mu.Lock()
+	last, success = m.last, m.success
+	m.mu.Unlock()
+	after := success
+	if after.IsZero() {
+		after = m.since
+	}
+	return last, success, m.opts.Schedule.Next(after), true
 }
 
 // List returns the backups that stand where they go, the oldest first.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+)
+
+const doctorPath = "/admin/doctor"
+
+const doctorHelp = `Examine a running node: clock, disk, certificates, replication, subscription groups,
+projections, backups, damaged chunks, passwords and limits of the system.
+
+Each check is one line: it is ok, or says what is wrong and what to do about it. A
+node examines itself; ask each node of a cluster, for groups and projections the leader.
+
+Exit codes: 0 all is fine, 1 something is wrong, 2 the node could not be asked.`
+
+func doctorCommand(stdout io.Writer) *cobra.Command {
+	var f clusterFlags
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Say what is wrong with a node, and what to do",
+		Long:    doctorHelp,
+		Example: `  annals doctor --node https://node1.example.com:2113 --ca roots`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return cannot(err)
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptible()
+			defer stop()
+			return f.doctor(ctx, stdout)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	f.add(cmd.Flags(), "address of the node", "print JSON in place of text")
+	return cmd
+}
+
+// diagnosis is what a node says of itself.
+type diagnosis struct {
+	OK       bool             `json:"ok"`
+	Findings int              `json:"findings"`
+	Checks   []diagnosisCheck `json:"checks"`
+}
+
+type diagnosisCheck struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy"`
+}
+
+// doctor prints what a node says of itself.
+func (f *clusterFlags) doctor(ctx context.Context, stdout io.Writer) error {
+	c, err := f.connect(f.node)
+	if err != nil {
+		return &codedError{code: exitCannotBeTold, err: err}
+	}
+	defer c.close()
+	body, err := c.ask(ctx, http.MethodGet, doctorPath, "application/json")
+	if err != nil {
+		return &codedError{code: exitCannotBeTold, err: err}
+	}
+	var d diagnosis
+	if err := json.Unmarshal(body, &d); err != nil || len(d.Checks) == 0 {
+		return &codedError{code: exitCannotBeTold, err: fmt.Errorf("%s answers with no findings at all: is it a node of this version?", c.host)}
+	}
+	if f.json {
+		err = printJSON(stdout, d)
+	} else {
+		err = d.print(stdout)
+	}
+	if err == nil && !d.OK {
+		return &codedError{code: exitProblems}
+	}
+	return err
+}
+
+func (d *diagnosis) print(w io.Writer) error {
+	for _, one := range d.Checks {
+		line := fmt.Sprintf("ok    %s: %s\n", one.Check, visible(one.Text))
+		if !one.OK {
+			line = fmt.Sprintf("WRONG %s: %s\n      %s\n", one.Check, visible(one.Text), visible(one.Remedy))
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/admin/doctor"
+)
+
+const doctorPath = "/admin/doctor"
+
+var doctorResource = newResource(operate(http.MethodGet, examine))
+
+// examine answers with what is wrong with this node and what to do about it. That
+// something is wrong is no failure of the request.
+func examine(x *exchange) error {
+	ctx := x.reads()
+	defer ctx.release()
+	lines := x.s.opts.Doctor(ctx)
+	switch x.media.form {
+	case formJSON:
+		head := []field{boolField("ok", "Ok", doctor.Wrong(lines) == 0), intField("findings", "Findings", int64(doctor.Wrong(lines)))}
+		b := appendMembers(append(x.out[:0], "{\n"...), "  ", head)
+		x.out = append(appendObjects(append(b, ",\n  \"checks\": "...), "  ", lines, checkFields), "\n}"...)
+	case formTextXML, formAppXML:
+		x.out = appendElements(append(x.out[:0], xmlProlog...), "Checks", "Check", lines, checkFields)
+	default:
+		x.out = x.out[:0]
+		for _, l := range lines {
+			x.out = append(append(x.out, l.String()...), '\n')
+		}
+	}
+	x.w.Header()[keyCacheControl] = cacheNever
+	x.ok()
+	return nil
+}
+
+func checkFields(l *doctor.Line) []field {
+	return []field{
+		textField("check", "Name", l.Check()), boolField("ok", "Ok", l.Fine()), textField("text", "Text", l.Text()), textField("remedy", "Remedy", l.Remedy()),
+	}
+}
