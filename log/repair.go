@@ -1,0 +1,326 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// RepairOptions say how the log of a node that is not running is repaired. Dir and Source are needed.
+type RepairOptions struct {
+	FS       vfs.FS // default: the real file system
+	Dir      string
+	IndexDir string                                // default: Dir/index
+	Redacted func(from, to int64) []Redaction      // as in Options
+	Source   func() (RepairSource, error)          // asked when something is damaged
+	Pace     func(done, total int64, doing string) // told how far it is; may be nil
+}
+
+// RepairSource is a node that has the log whole.
+type RepairSource interface {
+	Cluster() string
+	// Chunks names its chunk files, complete or not.
+	Chunks() []PinnedFile
+	// Fetch writes a file.
+	Fetch(ctx context.Context, name string, into io.WriterAt) error
+}
+
+// Repaired is a chunk file that was replaced, or could not be.
+type Repaired struct {
+	File  string `json:"file"` // as it was; empty: it was missing
+	First int    `json:"firstChunk"`
+	Last  int    `json:"lastChunk"`
+	Why   string `json:"reason"`
+	New   string `json:"newFile"` // empty: it was not repaired
+	Error string `json:"error,omitempty"`
+}
+
+// Repair looks for complete chunk files that are damaged or missing in a folder which
+// nobody has open, and puts what another node has in their place. The active chunk is left
+// alone: its frames come from the leader. The index is built anew by the next start where records
+// may have come back. A crash leaves each file as it was or repaired.
+func Repair(ctx context.Context, o RepairOptions) (list []Repaired, err error) {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.IndexDir == "" {
+		o.IndexDir = filepath.Join(o.Dir, "index")
+	}
+	if o.Pace == nil {
+		o.Pace = func(int64, int64, string) {}
+	}
+	r := repair{ctx: ctx, o: o}
+	lock, err := o.FS.Lock(filepath.Join(o.Dir, lockFile))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("a node has %s open: %w", o.Dir, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := readDirectoryInfo(o.FS, o.Dir); err != nil {
+		return nil, err
+	}
+	if err := r.find(); err != nil || len(r.wrong) == 0 {
+		return nil, err
+	}
+	source, err := o.Source()
+	if err != nil {
+		return nil, err
+	}
+	if r.cluster.IsZero() {
+		if r.cluster, err = event.ParseID(source.Cluster()); err != nil {
+			return nil, fmt.Errorf("cluster of the other node: %w", err)
+		}
+	} else if source.Cluster() != r.cluster.String() {
+		return nil, fmt.Errorf("the other node belongs to cluster %s, this folder to %s", source.Cluster(), r.cluster)
+	}
+	for i := range r.wrong {
+		one := &r.wrong[i]
+		if err := r.replace(one, source); err != nil {
+			one.Error = err.Error()
+		}
+		list = append(list, one.Repaired)
+		if ctx.Err() != nil {
+			return list, ctx.Err()
+		}
+	}
+	return list, nil
+}
+
+// repair is one walk over the chunk files.
+type repair struct {
+	ctx     context.Context // of this one call
+	o       RepairOptions
+	cluster event.ID // zero: no file tells
+	good    []header
+	wrong   []wrongFile
+}
+
+type wrongFile struct {
+	Repaired
+	footer  *footer // nil: unknown
+	version int     // of the file, -1: there is none
+	before  uint64  // Raft index of the last frame before it
+	behind  uint64  // of the first frame behind it, 0: unknown
+}
+
+// find looks at all files.
+func (r *repair) find() error {
+	names, err := r.o.FS.List(r.o.Dir)
+	if err != nil {
+		return err
+	}
+	newest := map[int]int{}
+	var total, done int64
+	for _, name := range names {
+		if number, version, ok := parseChunkFileName(name); ok {
+			newest[number] = max(newest[number], version)
+		}
+	}
+	numbers := slices.Sorted(maps.Keys(newest))
+	for _, n := range numbers {
+		info, err := r.o.FS.Stat(filepath.Join(r.o.Dir, chunkFileName(n, newest[n])))
+		if err != nil {
+			return err
+		}
+		total += info.Size()
+	}
+	next, index := 0, uint64(0)
+	for i, n := range numbers {
+		if n < next {
+			continue // A merged file took its place.
+		}
+		if n > next {
+			r.add(wrongFile{Repaired: Repaired{First: next, Last: n - 1, Why: "it is missing"}, version: -1, before: index})
+		}
+		following := -1
+		if i+1 < len(numbers) {
+			following = numbers[i+1]
+		}
+		name := chunkFileName(n, newest[n])
+		before := r.wrong
+		f, last, err := r.look(name, following, index, func(bytes int64) error {
+			done += bytes
+			r.o.Pace(done, total, "reading")
+			return r.ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		next = last + 1
+		if f != nil {
+			for i := range before {
+				if w := &r.wrong[i]; w.behind == 0 {
+					w.behind = f.firstIndex
+				}
+			}
+			index = f.lastIndex
+		}
+	}
+	return nil
+}
+
+func (r *repair) add(w wrongFile) { r.wrong = append(r.wrong, w) }
+
+// look examines one file. following is the number of the next one, negative behind the last.
+func (r *repair) look(name string, following int, before uint64, pause func(int64) error) (f *footer, last int, err error) {
+	number, version, _ := parseChunkFileName(name)
+	c, err := openChunk(r.o.FS, r.o.Dir, name)
+	if err != nil {
+		if !event.IsCorruption(err) {
+			return nil, 0, err
+		}
+		last = number
+		if version > 0 && following >= 0 {
+			last = following - 1 // It may have been merged.
+		}
+		if following < 0 {
+			// How far it went nobody can tell but the node that has the next chunk.
+			return nil, last, fmt.Errorf("%w: the last file cannot be repaired alone, remove the data folder to have the node fetch everything anew", err)
+		}
+		r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: err.Error()}, version: version, before: before})
+		return nil, last, nil
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if r.cluster.IsZero() {
+		r.cluster = c.header.cluster
+	}
+	last = c.header.last
+	if !c.complete {
+		if following < 0 {
+			return nil, last, nil // The active one.
+		}
+		r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: "the footer is damaged or missing"}, version: version, before: before})
+		return nil, last, nil
+	}
+	err = c.verify(pause)
+	if err == nil || !event.IsCorruption(err) {
+		return &c.footer, last, err
+	}
+	r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: c.locate(err).Error()}, footer: &c.footer, version: version, before: before})
+	return &c.footer, last, nil
+}
+
+// replace fetches what covers a range and puts it in place.
+func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
+	names := covers(source.Chunks(), w.First, w.Last)
+	if len(names) == 0 {
+		return errors.New("the other node does not have these chunks complete")
+	}
+	h := healing{dir: r.o.Dir, fs: r.o.FS}
+	defer func() { err = errors.Join(err, h.close()) }()
+	for i, name := range names {
+		r.o.Pace(int64(i), int64(len(names)), "fetching "+name)
+		path := filepath.Join(r.o.Dir, uuid.NewString()+vfs.TempSuffix)
+		h.temps = append(h.temps, path)
+		if err := r.fetch(path, name, source); err != nil {
+			return err
+		}
+	}
+	l := r.log()
+	if err := h.open(func(path string) (*chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
+		return err
+	}
+	if err := h.make(w.First, w.Last, l); err != nil {
+		return err
+	}
+	f := &h.made.footer
+	switch old := w.footer; {
+	case old != nil && (old.end != f.end || old.firstIndex != f.firstIndex || old.chain != f.chain || old.lastIndex != f.lastIndex || old.lastTerm != f.lastTerm || old.lastCompletes != f.lastCompletes):
+		return &event.OtherHistory{Position: old.end}
+	case f.firstIndex <= w.before || w.behind > 0 && f.lastIndex >= w.behind:
+		return &event.OtherHistory{Position: f.end}
+	}
+	if w.footer == nil || w.version > 0 {
+		// Before the file has its name: the next start does not look below where the index ends.
+		if err := r.voidIndex(); err != nil {
+			return err
+		}
+	}
+	to := chunkFileName(w.First, w.version+1)
+	if w.version < 0 {
+		to = chunkFileName(w.First, 1)
+	}
+	if err := r.o.FS.Rename(h.made.name, filepath.Join(r.o.Dir, to)); err != nil {
+		return err
+	}
+	if err := r.o.FS.SyncDir(r.o.Dir); err != nil {
+		return err
+	}
+	w.New = to
+	if w.File != "" {
+		return r.o.FS.Remove(filepath.Join(r.o.Dir, w.File))
+	}
+	return nil
+}
+
+func (r *repair) fetch(path, name string, source RepairSource) (err error) {
+	file, err := r.o.FS.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := source.Fetch(r.ctx, name, file); err != nil {
+		return fmt.Errorf("fetch %s: %w", name, err)
+	}
+	return nil
+}
+
+// log is a log of which nothing is open, for what works on files alone.
+func (r *repair) log() *Log {
+	o := Options{Dir: r.o.Dir, IndexDir: r.o.IndexDir, FS: r.o.FS, Redacted: r.o.Redacted, Logger: hclog.NewNullLogger()}
+	o.EnsureDefaults()
+	l := &Log{opts: o, logger: o.Logger, cluster: r.cluster, damages: newDamages()}
+	l.pub.Store(&published{set: newChunkSet(nil, func(error) {})})
+	return l
+}
+
+// voidIndex has the next start build the index anew.
+func (r *repair) voidIndex() error {
+	if err := r.o.FS.Remove(filepath.Join(r.o.IndexDir, indexMapFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return r.o.FS.SyncDir(r.o.IndexDir)
+}
+
+// covers returns the names of complete files that cover a range of chunks.
+func covers(files []PinnedFile, first, last int) (names []string) {
+	type part struct {
+		number int
+		name   string
+		whole  bool
+	}
+	var parts []part
+	for _, f := range files {
+		if n, _, ok := parseChunkFileName(strings.TrimPrefix(f.Name, "/")); ok {
+			parts = append(parts, part{n, f.Name, f.Complete})
+		}
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.number, b.number) })
+	for i, p := range parts {
+		if p.number > last || i+1 < len(parts) && parts[i+1].number <= first {
+			continue
+		}
+		if !p.whole {
+			return nil
+		}
+		names = append(names, p.name)
+	}
+	return names
+}
