@@ -108,6 +108,22 @@ func TestClusterHeals(t *testing.T) {
 	}
 	c.quiet()
 	c.same()
+	// What no start gets over: a file with a damaged header, and one that is gone.
+	victim := pair[0]
+	victim.stop()
+	files := chunkNames(t, victim.db())
+	spoil(t, files[0], 20)
+	remove(t, files[1])
+	repair := []string{"verify", "--db", victim.db(), "--repair-from"}
+	if p, code := testkit.Run(t, testkit.Command{Args: append(repair, "http://127.0.0.1:1"), Quiet: true}); code != 2 {
+		t.Errorf("nobody to repair from: exit code %d\n%s", code, p.Output())
+	}
+	if p, code := testkit.Run(t, testkit.Command{Args: append(repair, c.leader().URL()), Quiet: true}); code != 0 || !strings.Contains(p.Output(), "repaired chunk-") {
+		t.Errorf("repair: exit code %d\n%s", code, p.Output())
+	}
+	victim.start()
+	c.settled()
+	c.same()
 	c.finish()
 }
 

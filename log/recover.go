@@ -152,7 +152,7 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	case chunkStart(r.next) >= r.durable && r.next > 0:
 		return false, r.drop([]string{name})
 	default:
-		return false, fmt.Errorf("chunk %d is missing: the next file is %s", r.next, name)
+		return false, fmt.Errorf("%w: chunk %d is missing, the next file is %s", event.ErrDataMissing, r.next, name)
 	}
 	if err := r.renew(name); err != nil {
 		return false, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/index"
 )
 
 // RepairOptions say how the log of a node that is not running is repaired. Dir and Source are needed.
@@ -139,13 +139,13 @@ func (r *repair) find() error {
 		}
 		total += info.Size()
 	}
-	next, index := 0, uint64(0)
+	next, reached := 0, uint64(0)
 	for i, n := range numbers {
 		if n < next {
 			continue // A merged file took its place.
 		}
 		if n > next {
-			r.add(wrongFile{Repaired: Repaired{First: next, Last: n - 1, Why: "it is missing"}, version: -1, before: index})
+			r.add(wrongFile{Repaired: Repaired{First: next, Last: n - 1, Why: "it is missing"}, version: -1, before: reached})
 		}
 		following := -1
 		if i+1 < len(numbers) {
@@ -153,7 +153,7 @@ func (r *repair) find() error {
 		}
 		name := chunkFileName(n, newest[n])
 		before := r.wrong
-		f, last, err := r.look(name, following, index, func(bytes int64) error {
+		f, last, err := r.look(name, following, reached, func(bytes int64) error {
 			done += bytes
 			r.o.Pace(done, total, "reading")
 			return r.ctx.Err()
@@ -168,7 +168,7 @@ func (r *repair) find() error {
 					w.behind = f.firstIndex
 				}
 			}
-			index = f.lastIndex
+			reached = f.lastIndex
 		}
 	}
 	return nil
@@ -247,7 +247,7 @@ func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
 	}
 	if w.footer == nil || w.version > 0 {
 		// Before the file has its name: the next start does not look below where the index ends.
-		if err := r.voidIndex(); err != nil {
+		if err := index.Void(r.o.FS, r.o.IndexDir); err != nil {
 			return err
 		}
 	}
@@ -287,16 +287,6 @@ func (r *repair) log() *Log {
 	l := &Log{opts: o, logger: o.Logger, cluster: r.cluster, damages: newDamages()}
 	l.pub.Store(&published{set: newChunkSet(nil, func(error) {})})
 	return l
-}
-
-// voidIndex has the next start build the index anew.
-func (r *repair) voidIndex() error {
-	if err := r.o.FS.Remove(filepath.Join(r.o.IndexDir, indexMapFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return r.o.FS.SyncDir(r.o.IndexDir)
 }
 
 // covers returns the names of complete files that cover a range of chunks.

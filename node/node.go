@@ -274,6 +274,9 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		Redacted: n.redact.ledger.Between,
 		Progress: n.start.note,
 	})
+	if event.IsCorruption(err) || errors.Is(err, event.ErrDataMissing) {
+		return nil, fmt.Errorf("%w (annals verify --db %s tells more, and with --repair-from and the address of another node it fetches complete chunks from there)", err, c.Db)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,8 @@ type Report struct {
 	Notices  int64     `json:"notices"`
 	Omitted  int64     `json:"omitted"` // findings that are counted, but not listed
 	Findings []Finding `json:"findings"`
+
+	Repaired []Repaired `json:"repaired,omitempty"` // before the verification, by who ran it
 }
 
 // Clean says that nothing is wrong. Notices are no problem.

@@ -28,8 +28,17 @@ Every finding is one line on standard output, in the order of the log:
 An error means that something is not what was written. A notice is what the next
 start takes care of, such as a torn tail behind the last valid frame.
 
+With --repair-from complete chunks that are damaged or missing are first fetched
+from a node that runs, by its backup sessions: they must end as the damaged ones
+do, what this node redacted is blanked in them, and the next start builds the
+index anew where records came back. The active chunk is left to the leader. Each
+file is one line, before those of the check:
+
+  repaired chunk-000002.000000 as chunk-000002.000001: ...
+
 Exit codes: 0 no errors, 1 errors found, 2 the folder cannot be verified: bad
-arguments, no such folder, a newer format, or a node has it open.`
+arguments, no such folder, a newer format, a node has it open, or the node to
+repair from does not answer or does not permit it.`
 
 // Exit codes of verify.
 const (
@@ -71,6 +80,7 @@ func exitCode(stderr io.Writer, err error) int {
 type verifyFlags struct {
 	verify.Options
 	json, force bool
+	repair      repairFlags
 }
 
 func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -106,6 +116,7 @@ func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print one JSON document at the end in place of lines")
 	flags.BoolVar(&f.Quick, "quick", false, "when log and index differ, say only that, not where")
 	flags.BoolVar(&f.force, "force", false, "go on although a node has the folder open: what it writes meanwhile is reported as damage")
+	f.repair.add(flags)
 	return cmd
 }
 
@@ -119,6 +130,12 @@ func (f *verifyFlags) run(ctx context.Context, stdout, stderr io.Writer) (clean 
 			return false, err
 		} else if !info.IsDir() {
 			return false, fmt.Errorf("%s is not a folder", dir)
+		}
+	}
+	var repaired []verify.Repaired
+	if f.repair.from != "" {
+		if repaired, err = f.repaired(ctx, stdout); err != nil {
+			return false, err
 		}
 	}
 	hold, err := verify.Hold(f.Dir)
@@ -147,6 +164,7 @@ func (f *verifyFlags) run(ctx context.Context, stdout, stderr io.Writer) (clean 
 	}
 	f.OnProgress = progressLines(stderr, time.Now)
 	report, err := verify.Run(ctx, f.Options)
+	report.Repaired = repaired
 	switch {
 	case printErr != nil:
 		return false, printErr

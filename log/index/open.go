@@ -217,6 +217,14 @@ func (x *Index) removeLeftovers(tables []*table) error {
 	return nil
 }
 
+// Void has the next Open of a folder that nobody has open find an empty index.
+func Void(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(filepath.Join(dir, existenceFolder)); errors.Is(err, fs.ErrNotExist) {
+		return removeIfThere(fsys, filepath.Join(dir, mapName))
+	}
+	return removeSet(fsys, dir)
+}
+
 // removeSet removes indexmap, durably, and then makes the existence filter void.
 // Tables are left to those who have them open, or to removeLeftovers.
 func removeSet(fsys vfs.FS, dir string) error {

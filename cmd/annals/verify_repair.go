@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/annalsdb/annals/admin/verify"
+)
+
+// repairFlags say from which node the log of a stopped one is repaired. It is asked as clusterFlags say.
+type repairFlags struct {
+	clusterFlags
+	from string
+}
+
+func (f *repairFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.from, "repair-from", "", "address of a running node of the cluster: damaged and missing complete chunks are fetched from it first")
+	flags.StringVar(&f.user, "user", "admin", "who asks that node, if there is a password")
+	flags.StringVar(&f.password, "password", "", "password for that node (default $"+passwordVariable+"); none: ask without credentials")
+	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate of that node")
+	f.timeout = 2 * time.Minute // A session begins with a sync.
+	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+}
+
+// repaired replaces what is damaged and prints a line for each file.
+func (f *verifyFlags) repaired(ctx context.Context, stdout io.Writer) (list []verify.Repaired, err error) {
+	c, err := f.repair.connect(f.repair.from)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	list, err = verify.Repair(ctx, verify.RepairOptions{Dir: f.Dir, IndexDir: f.IndexDir, Source: nodeSource{c}})
+	for _, one := range list {
+		if f.json {
+			break
+		}
+		if _, err := fmt.Fprintln(stdout, verify.RepairLine(one)); err != nil {
+			return list, err
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("repair from %s: %w", f.repair.from, err)
+	}
+	return list, err
+}
