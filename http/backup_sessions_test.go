@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +211,50 @@ func TestBackupSessionsAreNotThere(t *testing.T) {
 		for path, method := range map[string]string{backupsPath: "POST", backupsPath + "/abc": "DELETE", backupsPath + "/abc/files/x": "GET"} {
 			equal(t, name, n.do(method, path, "", admin()).is(t, 404).body, "")
 		}
+	}
+}
+
+// cutOff fails behind its first bytes, as a file of a session that ends.
+type cutOff struct{ pinned }
+
+func (c cutOff) ReadAt(b []byte, offset int64) (int, error) {
+	if offset > 1<<20 {
+		return 0, &backup.Ended{Reason: backup.EndedByRedaction}
+	}
+	return c.pinned.ReadAt(b, offset)
+}
+
+type cutOffBackups struct{ *memBackups }
+
+func (b cutOffBackups) File(session, name string) (backup.Content, error) {
+	f, err := b.memBackups.File(session, name)
+	if err != nil {
+		return nil, err
+	}
+	return cutOff{f.(pinned)}, nil
+}
+
+// An answer that ends because the session does must not look like a whole one.
+func TestBackupFileCutOff(t *testing.T) {
+	b := cutOffBackups{someBackups()}
+	b.files["chunk-000000.000000"] = strings.Repeat("x", 4<<20)
+	n := newOperator(t, func(o *httpapi.Options) { o.Backups = b })
+	server := httptest.NewServer(n.handler)
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+backupsPath+"/abc/files/chunk-000000.000000", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = admin()
+	a, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.Copy(io.Discard, a.Body)
+	if a.StatusCode != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || got >= 4<<20 {
+		t.Errorf("%d, %d bytes, %v", a.StatusCode, got, err)
+	}
+	if err := a.Body.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -331,3 +331,45 @@ func TestPinFails(t *testing.T) {
 		verify(t, l, m.frames, nil)
 	}
 }
+
+// The power fails at any operation of the first start on a copy, and the next start finds the same log.
+func TestPinRestoredThroughPowerCuts(t *testing.T) {
+	m := newModel()
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.someFrames(8, true)...)
+	must(t, l.index.Flush())
+	write(t, l, m.someFrames(5, true)...)
+	p, err := l.Pin()
+	must(t, err)
+	files := pinnedBytes(t, p)
+	must(t, p.Close())
+	pinned := m.frames
+	write(t, l, m.someFrames(4, false)...) // Not in the copy; written to it in the end.
+	for stop, done := int64(0), false; !done; stop += everyCut {
+		folder := folderOf(t, files)
+		var left atomic.Int64
+		left.Store(stop)
+		o := testOptions(vfs.NewFaulty(folder, func(op vfs.Op) error {
+			if op.Kind.Mutates() && left.Add(-1) < 0 {
+				return errors.New("power cut")
+			}
+			return nil
+		}))
+		c, err := Open(o)
+		if done = err == nil; done {
+			left.Store(1 << 40)
+			verify(t, c, pinned, nil)
+			closeLog(t, c)
+		}
+		o.FS = folder.CrashClone(vfs.CrashOptions{})
+		if c, err = Open(o); err != nil {
+			t.Fatalf("stopped at operation %d: %v", stop, err)
+		}
+		if err := check(c, pinned, nil); err != nil {
+			t.Fatalf("stopped at operation %d: %v", stop, err)
+		}
+		write(t, c, m.frames[len(pinned):]...)
+		verify(t, c, m.frames, nil)
+		closeLog(t, c)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -359,4 +360,55 @@ func TestSessionAwaits(t *testing.T) {
 			must(t, d.sessions.Stop(s.ID))
 		}
 	})
+}
+
+// Owners, readers, the clock of nobody and the node itself meet in any order.
+func TestSessionsConcurrently(t *testing.T) {
+	d := open(t)
+	var all sync.WaitGroup
+	for w := range 6 {
+		all.Go(func() {
+			for i := range 60 {
+				s, err := d.sessions.Begin(t.Context())
+				if errors.Is(err, backup.ErrTooManySessions) || errors.Is(err, backup.ErrSuspended) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, f := range s.Files {
+					r, err := d.sessions.Open(t.Context(), s.ID, f.Name, 0)
+					if err == nil {
+						_, err = io.Copy(io.Discard, r)
+						err = errors.Join(err, r.Close())
+					}
+					if err != nil && !errors.Is(err, backup.ErrSessionGone) {
+						t.Errorf("%s: %v", f.Name, err)
+					}
+				}
+				if (w+i)%3 == 0 {
+					d.sessions.EndAll(backup.EndedByFullDisk)
+				}
+				d.sessions.Sessions()
+				d.sessions.PinnedBytes()
+				if err := d.sessions.End(t.Context(), s.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 30 {
+			d.write(t)
+			if err := d.Index().Flush(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	d.close(t)
+	if misuse := d.fs.UsedAfterClose(); len(misuse) > 0 {
+		t.Errorf("used after close: %v", misuse)
+	}
 }
