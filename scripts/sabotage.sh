@@ -14,7 +14,7 @@ missed=0
 for promise in fence early drop; do
 	for run in $(seq "${RUNS:-1}"); do
 		code=0
-		ANNALS_SABOTAGE=$promise "$dir/annals" torture --scavenges=false --projections=false --seconds "${SECONDS_EACH:-20}" --seed "$((run * 2))" \
+		ANNALS_SABOTAGE=$promise "$dir/annals" torture --scavenges=false --projections=false --backups=false --redactions=false --seconds "${SECONDS_EACH:-20}" --seed "$((run * 2))" \
 			--heal 20s --faults kill,isolate-leader,halves,resign --keep "$dir/keep" >"$dir/out" 2>&1 || code=$?
 		rm -rf "$dir/keep"
 		if [ "$code" = 1 ]; then

@@ -65,6 +65,7 @@ func allFaults() []fault {
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
+		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot},
 		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, replica: true, strike: strikeReplica},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -30,6 +31,9 @@ type nemesis struct {
 	// if there is none. Until it has, no other disk may be destroyed: what was
 	// acknowledged by a majority must survive on at least one disk.
 	rebuilding int
+	// rot is what changed on a disk and is not healed yet, rotten all files that ever did.
+	rot    *rot
+	rotten sync.Map
 	// wiped is when the disk of a node was last destroyed.
 	wiped map[int]int64
 	// diskTrouble is set while nodes may end by themselves, because their disks are full.

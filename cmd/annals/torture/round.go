@@ -256,6 +256,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 		working.Go(func() { r.redactor.run(clients) })
 	}
 	if r.backer != nil {
+		r.backer.rotten = nem.isRotten
 		working.Go(func() { r.backer.run(clients) })
 	}
 	if r.projector != nil {
@@ -287,6 +288,9 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	over()
 	r.wiped = nem.wiped
 	healErr := nem.heal(context.WithoutCancel(ctx))
+	if healErr == nil {
+		healErr = nem.restore(ctx, r.o.heal)
+	}
 	nem.changed()
 	r.line.add(happenedPhase, "faults are over")
 	pause(ctx, afterwards)

@@ -1,0 +1,144 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// rotMargin is left alone at both ends of a file: without what stands there a node does not start.
+const rotMargin = 4096
+
+// rot is bytes that changed on a disk.
+type rot struct {
+	node   int
+	file   string
+	at     int64
+	is     byte
+	struck int64
+}
+
+// healed says that the file was replaced.
+func (r *rot) healed() (bool, error) {
+	f, err := os.Open(r.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var b [1]byte
+	_, err = f.ReadAt(b[:], r.at)
+	return err == nil && b[0] != r.is, errors.Join(err, f.Close())
+}
+
+// strikeRot changes a byte of a complete chunk of a node that runs. It strikes only when
+// what it did before is healed.
+func strikeRot(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
+	node := n.anybody()
+	if whole, err := n.sound(); err != nil || !whole || !n.c.running(node) || !n.rebuilt(ctx) {
+		return "", nil, errors.Join(err, errNotNow)
+	}
+	files, err := filepath.Glob(filepath.Join(n.c.folder(node), "chunk-[0-9]*.[0-9]*"))
+	if err != nil || len(files) < 2 {
+		return "", nil, errors.Join(err, errNotNow)
+	}
+	slices.Sort(files)
+	r := &rot{node: node, file: files[n.rng.IntN(len(files)-1)], struck: n.line.now()} // The last one is still being written.
+	n.rotten.Store(filepath.Base(r.file), true)
+	err = r.change(n.rng.Int64())
+	if errors.Is(err, errNotNow) || errors.Is(err, fs.ErrNotExist) { // A scavenge has just replaced it.
+		return "", nil, errNotNow
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	n.rot = r
+	what := fmt.Sprintf("byte %d of %s of %s changes", r.at, filepath.Base(r.file), n.role(node))
+	if n.rng.IntN(2) == 0 {
+		return what, nil, nil // Whoever reads it meets it.
+	}
+	return what + ", and it is started again", func(ctx context.Context) error {
+		return errors.Join(n.c.terminate(ctx, node), n.c.start(ctx, node))
+	}, nil
+}
+
+// change changes a byte, chosen by chance, in the file.
+func (r *rot) change(chance int64) (err error) {
+	f, err := os.OpenFile(r.file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() <= 2*rotMargin {
+		return errNotNow
+	}
+	r.at = rotMargin + (chance&(1<<62-1))%(info.Size()-2*rotMargin)
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], r.at); err != nil {
+		return err
+	}
+	b[0] ^= 1 << (chance >> 60 & 7)
+	r.is = b[0]
+	_, err = f.WriteAt(b[:], r.at)
+	return err
+}
+
+// sound says that no rot is left.
+func (n *nemesis) sound() (bool, error) {
+	if n.rot == nil {
+		return true, nil
+	}
+	whole, err := n.rot.healed()
+	if whole {
+		n.line.add(happenedNode, "%s has healed %s after %s", nodeName(n.rot.node), filepath.Base(n.rot.file), seconds(n.line.now()-n.rot.struck))
+		n.rot = nil
+	}
+	return whole, err
+}
+
+// restorePatience is how long rot may go unseen: what nobody reads, a node looks at when it starts.
+const restorePatience = 10 * time.Second
+
+// restore waits until rot is healed. Meanwhile the node is started again, so that it looks at all its files.
+func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit+restorePatience)
+	defer cancel()
+	begun, restarted := n.line.now(), false
+	for {
+		if whole, err := n.sound(); whole || err != nil {
+			return err
+		}
+		if !restarted && n.line.now()-begun > int64(restorePatience) {
+			restarted = true
+			if err := n.c.terminate(ctx, n.rot.node); errors.Is(err, errStop) {
+				n.find.add(kindStop, "%v", err)
+			} else if err != nil {
+				return err
+			}
+			if err := n.c.start(ctx, n.rot.node); err != nil {
+				return err
+			}
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			n.find.add(kindHeal, "%s has not healed %s, whose byte %d changed at %s; it logged last:\n%s", nodeName(n.rot.node), n.rot.file,
+				n.rot.at, seconds(n.rot.struck), n.c.logTail(n.rot.node))
+			return nil
+		}
+	}
+}
+
+// isRotten says whether bytes of a file with that name ever changed. Any goroutine may ask.
+func (n *nemesis) isRotten(name string) bool {
+	_, ok := n.rotten.Load(name)
+	return ok
+}
