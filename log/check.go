@@ -123,7 +123,7 @@ func (k *checker) save() {
 func (k *checker) ended() {
 	k.state = checkState{Ended: k.l.opts.Now()}
 	p := k.l.CheckProgress()
-	p.Running, p.Ended = false, k.state.Ended
+	p.Running, p.Done, p.Ended = false, p.Total, k.state.Ended
 	k.l.checked.Store(&p)
 	k.save()
 }
