@@ -161,13 +161,9 @@ func backupProgressFields(s *manager.Status) []field {
 }
 
 func backupFields(m *backup.Manifest) []field {
-	var bytes int64
-	for i := range m.Files {
-		bytes += m.Files[i].Size
-	}
 	return []field{
 		textField("id", "Id", m.ID), textField("kind", "Kind", m.Kind), intField("position", "Position", m.Position), backupTimeField(m.Time),
-		intField("files", "Files", int64(len(m.Files))), intField("bytes", "Bytes", bytes), intField("bytesCopied", "BytesCopied", m.BytesCopied),
+		intField("files", "Files", int64(len(m.Files))), intField("bytes", "Bytes", m.Bytes()), intField("bytesCopied", "BytesCopied", m.BytesCopied),
 		secondsField(m.Seconds), boolField("checked", "Checked", m.Verified),
 	}
 }

@@ -58,7 +58,7 @@ func TestBackups(t *testing.T) {
 		n.goldenPost(t, "backup-start."+c.format, "/admin/backup", c.accept)
 	}
 	// How long a run has taken so far depends on when somebody asks.
-	runs.current = manager.Status{ID: someBackupID, Result: manager.InProgress, Started: time.Now(), Progress: manager.Progress{Phase: manager.PhaseCopy, Done: 3, Total: 9}}
+	runs.current = manager.Status{ID: someBackupID, Result: manager.InProgress, Started: time.Now(), Progress: backup.Progress{Phase: backup.PhaseCopy, Done: 3, Total: 9}}
 	got := decode[map[string]any](t, n.get("/admin/backup/current", appJSON).is(t, 200))
 	equal(t, "current", fmt.Sprint(got["backupId"], got["phase"], got["done"], got["total"]), fmt.Sprint(someBackupID, "Copying", 3, 9))
 

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/annalsdb/annals/admin/backup"
@@ -10,6 +9,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -50,8 +50,9 @@ func (n *Node) awaitAcknowledged(ctx context.Context) error {
 // endBackups lets go of what backup sessions keep on the disk. It reports whether there were any.
 func (n *Node) endBackups() bool { return n.backups.EndAll(backup.EndedByFullDisk) > 0 }
 
-// newBackupManager returns what backs this node up, which is nothing as long as BackupTo is not set.
-func newBackupManager(n *Node) (*manager.Manager, error) {
+// newBackupManager returns what backs this node up, which is nothing as long as BackupTo is not set. The
+// backups lie in a file system of their own: when that hangs the node does not hang.
+func newBackupManager(n *Node, fs vfs.FS) (*manager.Manager, error) {
 	c := n.config
 	o := manager.Options{
 		To: c.BackupTo, Keep: c.BackupKeep, InMemory: c.MemDb, FS: n.opts.FS, Dir: c.Db,
@@ -64,7 +65,7 @@ func newBackupManager(n *Node) (*manager.Manager, error) {
 		return nil, fmt.Errorf("option BackupSchedule: %w", err)
 	}
 	if c.BackupTo != "" && !c.MemDb {
-		if o.Engine, err = newBackupEngine(n); err != nil {
+		if o.Engine, err = newBackupEngine(n, fs); err != nil {
 			return nil, fmt.Errorf("option BackupTo: %w", err)
 		}
 	}
@@ -76,9 +77,4 @@ func (n *Node) backUp(ctx context.Context) {
 	if n.scavenge.awaitStart(ctx) {
 		n.backupRuns.Run(ctx)
 	}
-}
-
-// newBackupEngine returns what makes backups at BackupTo.
-func newBackupEngine(*Node) (manager.Engine, error) {
-	return nil, errors.New("the node cannot write backups by itself yet, see /admin/backup/sessions")
 }

@@ -183,7 +183,7 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
 	n.backups = newBackupSessions(n)
-	if n.backupRuns, err = newBackupManager(n); err != nil {
+	if n.backupRuns, err = newBackupManager(n, o.FS); err != nil {
 		return nil, err
 	}
 	if n.redact, err = newRedacting(n); err != nil {

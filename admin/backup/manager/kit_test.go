@@ -29,7 +29,7 @@ type place struct {
 	pruning error
 }
 
-func (p *place) Create(ctx context.Context, id string, progress func(manager.Progress)) (backup.Manifest, error) {
+func (p *place) Create(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error) {
 	p.mu.Lock()
 	p.began = append(p.began, time.Now())
 	var fail error
@@ -37,7 +37,7 @@ func (p *place) Create(ctx context.Context, id string, progress func(manager.Pro
 		fail, p.fails = p.fails[0], p.fails[1:]
 	}
 	p.mu.Unlock()
-	progress(manager.Progress{Phase: manager.PhaseCopy, Done: 10, Total: 100})
+	progress(backup.Progress{Phase: backup.PhaseCopy, Done: 10, Total: 100})
 	select {
 	case <-time.After(p.takes):
 	case <-ctx.Done():
@@ -67,7 +67,7 @@ func (p *place) Prune(_ context.Context, keep int) (removed []string, err error)
 	if p.pruning != nil {
 		return nil, p.pruning
 	}
-	for len(p.backups) > keep {
+	for keep > 0 && len(p.backups) > keep {
 		removed = append(removed, p.backups[0].ID)
 		p.backups = p.backups[1:]
 	}

@@ -35,28 +35,19 @@ var (
 type Engine interface {
 	// Create makes the backup with an id. What it returned without error is listed and
 	// durable; after an error nothing of it is listed. It ends soon when ctx does.
-	Create(ctx context.Context, id string, progress func(Progress)) (backup.Manifest, error)
+	Create(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error)
 	// List returns what is there, the oldest first.
 	List(ctx context.Context) ([]backup.Manifest, error)
-	// Prune removes all but the newest backups, and returns the ids of what it removed.
+	// Prune removes all but the newest backups, and what runs have left that were killed
+	// long ago. With 0 all backups stay. It returns the ids of what it removed.
 	Prune(ctx context.Context, keep int) (removed []string, err error)
 }
 
-// Phases of a run.
+// Phases of a run besides those of backup.Create.
 const (
-	PhaseBegin  = "Beginning" // the files that make up the database are being found
-	PhaseCopy   = "Copying"
-	PhaseVerify = "Verifying" // what was written is read back
-	PhaseFinish = "Finishing" // what was written is made known and durable
-	PhasePrune  = "Pruning"
-	PhaseWait   = "Waiting" // to begin again, as the node could not go on
+	PhasePrune = "Pruning"
+	PhaseWait  = "Waiting" // to begin again, as the node could not go on
 )
-
-// Progress is how far a run is.
-type Progress struct {
-	Phase       string
-	Done, Total int64 // bytes, of all files
-}
 
 // Result is how a run ended.
 type Result string
@@ -80,7 +71,7 @@ type Status struct {
 	// Begun counts the processes that have begun the run or that which it goes on with.
 	Begun int `json:"begun"`
 
-	Progress `json:"-"`
+	backup.Progress `json:"-"`
 
 	// Facts of the backup that came of it.
 	Kind        string    `json:"kind,omitempty"`

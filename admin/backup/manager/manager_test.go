@@ -29,7 +29,7 @@ func TestSuccess(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			s := n.current()
 			equal(t, "id", s.ID, id)
-			equal(t, "progress", s.Progress, manager.Progress{Phase: manager.PhaseCopy, Done: 10, Total: 100})
+			equal(t, "progress", s.Progress, backup.Progress{Phase: backup.PhaseCopy, Done: 10, Total: 100})
 			equal(t, "last", n.last().Result, manager.InProgress)
 			time.Sleep(6 * time.Second)
 			s = n.last()

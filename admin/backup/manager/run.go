@@ -2,8 +2,6 @@ package manager
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -43,16 +41,9 @@ type run struct {
 	status Status        // guarded by Manager.mu
 }
 
-// newID returns an id that sorts by time.
-func newID(now time.Time) string {
-	var b [4]byte
-	rand.Read(b[:]) // Never fails.
-	return now.UTC().Format("20060102T150405.000Z-") + hex.EncodeToString(b[:])
-}
-
 // begin begins a run.
 func (m *Manager) begin(s Status) (id string, err error) {
-	s.ID, s.Result, s.Started, s.Phase = newID(m.opts.Now()), InProgress, m.opts.Now().UTC(), PhaseBegin
+	s.ID, s.Result, s.Started, s.Phase = backup.NewID(m.opts.Now()), InProgress, m.opts.Now().UTC(), backup.PhaseBegin
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -98,14 +89,12 @@ func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
 	m.mu.Lock()
 	s := r.status
 	m.mu.Unlock()
-	s.Progress, s.Ended = Progress{}, m.opts.Now().UTC()
+	s.Progress, s.Ended = backup.Progress{}, m.opts.Now().UTC()
 	switch {
 	case manifest.ID != "":
 		s.Result = Success
 		s.Kind, s.Position, s.Time, s.BytesCopied, s.Verified = manifest.Kind, manifest.Position, manifest.Time, manifest.BytesCopied, manifest.Verified
-		for i := range manifest.Files {
-			s.Bytes += manifest.Files[i].Size
-		}
+		s.Bytes = manifest.Bytes()
 		logger.Info("backup made", "kind", s.Kind, "position", s.Position, "bytes", s.Bytes, "copied", s.BytesCopied, "seconds", s.Seconds(s.Ended), "checked", s.Verified)
 		if err != nil {
 			s.Error = "The backup was made, but " + err.Error()
@@ -140,7 +129,7 @@ func (m *Manager) finish(r *run, s *Status) {
 // create makes the backup, and begins again when the node could not go on.
 func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 	for try := 0; ; try++ {
-		manifest, err := m.opts.Engine.Create(ctx, r.id, func(p Progress) { m.progress(r, p) })
+		manifest, err := m.opts.Engine.Create(ctx, r.id, func(p backup.Progress) { m.progress(r, p) })
 		switch {
 		case err == nil && manifest.ID == "":
 			return manifest, errors.New("the backup has no id")
@@ -150,7 +139,7 @@ func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 			return backup.Manifest{}, err
 		}
 		m.opts.Logger.Info("backup begins again soon", "backup", r.id, "in", pauses[try], "error", err)
-		m.progress(r, Progress{Phase: PhaseWait})
+		m.progress(r, backup.Progress{Phase: PhaseWait})
 		timer := time.NewTimer(pauses[try])
 		select {
 		case <-timer.C:
@@ -163,10 +152,7 @@ func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 
 // prune removes what is more than is to be kept.
 func (m *Manager) prune(ctx context.Context, r *run) error {
-	if m.opts.Keep <= 0 {
-		return nil
-	}
-	m.progress(r, Progress{Phase: PhasePrune})
+	m.progress(r, backup.Progress{Phase: PhasePrune})
 	removed, err := m.opts.Engine.Prune(ctx, m.opts.Keep)
 	if len(removed) > 0 {
 		m.opts.Logger.Info("old backups removed", "removed", removed, "kept", m.opts.Keep)
@@ -177,7 +163,7 @@ func (m *Manager) prune(ctx context.Context, r *run) error {
 	return nil
 }
 
-func (m *Manager) progress(r *run, p Progress) {
+func (m *Manager) progress(r *run, p backup.Progress) {
 	m.mu.Lock()
 	r.status.Progress = p
 	m.mu.Unlock()
