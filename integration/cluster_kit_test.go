@@ -256,12 +256,15 @@ func (m *member) wipe() {
 }
 
 // backup copies the node's files while it runs: chunks, checkpoints and index,
-// without the consensus state. The copy holds all that this node holds now.
+// without the consensus state. The copy holds all that this node holds now, and is prepared to be started.
 func (m *member) backup() (dir string) {
 	t := m.cluster.t
 	t.Helper()
 	dir = t.TempDir()
-	copyLive(t, m.db(), dir, func() {})
+	byHand(t, "backup", m.db(), dir)
+	if err := copyFile(filepath.Join(dir, "chaser.chk"), filepath.Join(dir, "truncate.chk")); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }
 

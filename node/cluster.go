@@ -245,6 +245,14 @@ func Recover(o Options) (err error) {
 	n := newNode(o)
 	n.store = newStore(n)
 	defer func() { err = errors.Join(err, n.Close()) }()
+	// Opening the log finishes what the node was about to do to it.
+	n.backups = newBackupSessions(n)
+	if n.scavenge, err = newScavenging(n); err != nil {
+		return fmt.Errorf("option ScavengeSchedule: %w", err)
+	}
+	if n.redact, err = newRedacting(n); err != nil {
+		return err
+	}
 	if found, err := n.hasLog(); err != nil || !found {
 		return errors.Join(err, fmt.Errorf("%s holds no event log", o.Config.Db))
 	}

@@ -8,5 +8,4 @@ const (
 	Fence = "fence" // apply entries that were decided on another end of the log
 	Early = "early" // acknowledge before the entry is committed
 	Drop  = "drop"  // lose a frame now and then when applying
-	Twice = "twice" // emit again what a projection had emitted before it was cut short
 )

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/sabotage"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -69,7 +68,7 @@ func (o *Output) look(s *stream) error {
 		}
 	}
 	s.lastAt = &at
-	if isBehind(at, *s.from) && !sabotage.On(sabotage.Twice) {
+	if isBehind(at, *s.from) {
 		s.recovery, err = o.findRecovery(s, last)
 	}
 	return err
