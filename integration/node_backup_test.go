@@ -1,0 +1,88 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// TestNodeBackupKilled: a node that is killed while it backs itself up begins again, and nothing half is ever listed.
+func TestNodeBackupKilled(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backups")
+	start := func(throttle string) *testkit.Process {
+		return testkit.StartNode(t, dir, "--insecure", "--backup-to", to, "--backup-throttle-mib", throttle)
+	}
+	ask := func(p *testkit.Process, method, path string, value any) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		answer, err := p.Do(ctx, testkit.Request{Method: method, Path: path, Header: map[string]string{"Accept": testkit.MediaJSON}})
+		if err != nil {
+			return err
+		}
+		if answer.Status != 200 {
+			return fmt.Errorf("%s", answer)
+		}
+		return json.Unmarshal(answer.Body, value)
+	}
+	listed := func() (n int) {
+		names, err := filepath.Glob(filepath.Join(to, "*", "manifest.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	p := start("1")
+	large := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for range 8 {
+		if _, err := p.Append(t.Context(), "large", -2, true, testkit.Event{Type: "t", Data: large}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var begun struct{ BackupID string }
+	if err := ask(p, "POST", "/admin/backup", &begun); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, time.Minute, func() error {
+		var current struct{ Done int64 }
+		if err := ask(p, "GET", "/admin/backup/current", &current); err != nil || current.Done == 0 {
+			return fmt.Errorf("nothing is copied yet: %v", err)
+		}
+		return nil
+	})
+	p.Kill()
+	if n := listed(); n != 0 {
+		t.Errorf("%d backups are listed", n)
+	}
+	if names, err := os.ReadDir(to); err != nil || len(names) == 0 {
+		t.Errorf("it was not killed while it copied: %v", err)
+	}
+
+	p = start("0")
+	testkit.Eventually(t, time.Minute, func() error {
+		var last struct{ BackupID, Result string }
+		if err := ask(p, "GET", "/admin/backup/last", &last); err != nil || last.Result != "Success" || last.BackupID == begun.BackupID {
+			return fmt.Errorf("%+v, %v", last, err)
+		}
+		return nil
+	})
+	if n := listed(); n != 1 {
+		t.Errorf("%d backups are listed", n)
+	}
+	out, code := testkit.Run(t, testkit.Command{Args: []string{"backup", "status", "--node", p.URL()}})
+	if code != 0 || !strings.Contains(out.Stdout(), "Success") {
+		t.Errorf("status: code %d\n%s", code, out.Output())
+	}
+	// An insecure node is wrong, and says what to do.
+	out, code = testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"doctor", "--node", p.URL()}})
+	if code != 1 || !strings.Contains(out.Stdout(), "ok    backup: the last successful one is of ") || !strings.Contains(out.Stdout(), "WRONG certificates: the node is insecure") {
+		t.Errorf("doctor: code %d\n%s", code, out.Output())
+	}
+	p.Stop()
+}
