@@ -69,6 +69,7 @@ func TestOneNode(t *testing.T) {
 				s.Writes.Deletes == 0 || s.Verified != 1 || int64(s.LogEvents)+s.Scavenges.Removed < s.Writes.Events || s.Linearizability.Operations == 0 ||
 				s.Scavenges.Started == 0 || s.Scavenges.Removed == 0 || s.Scavenges.Final < 0 || s.Scavenges.Leaders != 1 || s.Scavenges.Questions == 0 ||
 				s.Groups == nil || s.Groups.Deliveries < s.Groups.Events || s.Groups.Checkpoints == 0 ||
+				s.Backups == nil || s.Backups.Restored == 0 || s.Redactions == nil || s.Redactions.Asked == 0 ||
 				s.Projections == nil || s.Projections.Copies == 0 || s.Projections.Links == 0 {
 				t.Errorf("the round is too poor to say anything: %+v", s)
 			}
