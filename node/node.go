@@ -409,12 +409,12 @@ func (n *Node) close() (err error) {
 	if n.api != nil {
 		n.api.Drain()
 	}
+	if n.backupRuns != nil {
+		n.backupRuns.Cancel()
+	}
 	// Whoever copies from here reads no further: the files must be closed before the log is.
 	if n.backups != nil {
 		n.backups.Close()
-	}
-	if n.backupRuns != nil {
-		n.backupRuns.Close()
 	}
 	// While there is a leader to record it.
 	if n.scavenge != nil {
@@ -438,6 +438,10 @@ func (n *Node) close() (err error) {
 	}
 	if relay := n.relay.Load(); relay != nil {
 		relay.close()
+	}
+	// A place for backups that does not answer delays the end, but has not delayed the handing over.
+	if n.backupRuns != nil {
+		n.backupRuns.Close()
 	}
 	n.cancel()
 	n.merges.Close()

@@ -33,13 +33,14 @@ func (p *place) Create(ctx context.Context, id string, progress func(backup.Prog
 	p.mu.Lock()
 	p.began = append(p.began, time.Now())
 	var fail error
+	takes := p.takes
 	if len(p.fails) > 0 {
 		fail, p.fails = p.fails[0], p.fails[1:]
 	}
 	p.mu.Unlock()
 	progress(backup.Progress{Phase: backup.PhaseCopy, Done: 10, Total: 100})
 	select {
-	case <-time.After(p.takes):
+	case <-time.After(takes):
 	case <-ctx.Done():
 		return backup.Manifest{}, fmt.Errorf("copy: %w", ctx.Err())
 	}
@@ -74,6 +75,25 @@ func (p *place) Prune(_ context.Context, keep int) (removed []string, err error)
 	return removed, nil
 }
 
+// times returns when runs began.
+func (p *place) times() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.began)
+}
+
+func (p *place) take(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.takes = d
+}
+
+func (p *place) fail(with ...error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails = with
+}
+
 func (p *place) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,6 +121,12 @@ func (r *records) WriteOwn(_ context.Context, w *event.Write) (event.Written, er
 		}
 	}
 	return event.Written{}, nil
+}
+
+func (r *records) refuse(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = err
 }
 
 func (r *records) StreamInfo(_ context.Context, stream string) (event.StreamInfo, error) {

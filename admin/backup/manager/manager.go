@@ -280,9 +280,9 @@ func (m *Manager) List(ctx context.Context) ([]backup.Manifest, error) {
 	return m.opts.Engine.List(ctx)
 }
 
-// Close ends the run that is under way, without saying that it ended: the next process
-// begins it again. What is recorded is written as far as somebody takes it.
-func (m *Manager) Close() {
+// Cancel has the run that is under way end soon, and no other begin. It does not wait.
+// That the run ended is not said: the next process begins it again.
+func (m *Manager) Cancel() {
 	m.mu.Lock()
 	m.closed = true
 	r := m.current
@@ -290,8 +290,30 @@ func (m *Manager) Close() {
 	if r != nil {
 		r.stop(event.ErrClosed)
 	}
+}
+
+// closePatience is how long Close waits for a run: a little longer than what a run has written may
+// take to be removed.
+const closePatience = 40 * time.Second
+
+// Close does what Cancel does and waits, but not for ever for a place that hangs. What is
+// recorded is written as far as somebody takes it.
+func (m *Manager) Close() {
+	m.Cancel()
+	m.mu.Lock()
+	r := m.current
+	m.mu.Unlock()
+	if r != nil {
+		timer := time.NewTimer(closePatience)
+		defer timer.Stop()
+		select {
+		case <-r.done:
+			m.owned.Wait()
+		case <-timer.C:
+			m.opts.Logger.Warn("a backup is left to a place that does not return", "to", m.opts.To, "backup", r.id)
+		}
+	}
 	m.cancel()
-	m.owned.Wait()
 	if m.history != nil {
 		m.history.close()
 	}

@@ -56,7 +56,7 @@ func TestRecord(t *testing.T) {
 		n := w.start()
 		n.backUp()
 		time.Sleep(time.Minute)
-		w.place.fails = []error{errors.New("write /backups: no space left on device")}
+		w.place.fail(errors.New("write /backups: no space left on device"))
 		n.backUp()
 		time.Sleep(time.Minute)
 		n.close()
@@ -72,15 +72,13 @@ $backupCompleted {"backupId":"<2>","nodeEndpoint":"a:2113","result":"Failed","po
 // A cluster without a leader keeps nobody from backing up; what happened is written when there is one.
 func TestRecordWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.records.fail = event.ErrNotReady
+		w.records.refuse(event.ErrNotReady)
 		n := w.start()
 		n.backUp()
 		time.Sleep(time.Hour)
 		equal(t, "result", n.last().Result, manager.Success)
 		equal(t, "record", w.records.String(), "")
-		w.records.mu.Lock()
-		w.records.fail = nil
-		w.records.mu.Unlock()
+		w.records.refuse(nil)
 		time.Sleep(time.Minute)
 		equal(t, "events", strings.Count(w.records.String(), "$backup"), 2)
 		n.close()
@@ -173,12 +171,12 @@ func TestBeginsAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				w.place.fails = c.fails
+				w.place.fail(c.fails...)
 				n := w.start()
 				n.backUp()
 				time.Sleep(time.Hour)
 				equal(t, "result", n.last().Result, c.want)
-				equal(t, "tries", len(w.place.began), c.tries)
+				equal(t, "tries", len(w.place.times()), c.tries)
 				n.close()
 			})
 		})
@@ -227,7 +225,7 @@ func TestRestart(t *testing.T) {
 			n = w.start()
 			time.Sleep(time.Minute)
 			n.close()
-			equal(t, "runs", len(w.place.began), 2)
+			equal(t, "runs", len(w.place.times()), 2)
 			got := w.records.String()
 			if !strings.Contains(got, `{"backupId":"<1>","nodeEndpoint":"a:2113","result":"Failed",`) || !strings.Contains(got, `"error":"The node was restarted."`) {
 				t.Errorf("record:\n%s", got)
@@ -246,7 +244,7 @@ func TestRestartsTooOften(t *testing.T) {
 			n.close()
 			n = w.start()
 		}
-		equal(t, "runs", len(w.place.began), 3)
+		equal(t, "runs", len(w.place.times()), 3)
 		equal(t, "result", n.last().Result, manager.Failed)
 		equal(t, "metric", w.metric("annals_backup_last_result"), 0)
 		n.close()
@@ -273,7 +271,7 @@ func TestSchedule(t *testing.T) {
 		n := w.start() // At midnight.
 		time.Sleep(3 * time.Hour)
 		var got []string
-		for _, at := range w.place.began {
+		for _, at := range w.place.times() {
 			got = append(got, at.UTC().Format("15:04:05"))
 		}
 		equal(t, "runs", strings.Join(got, " "), "00:15:00 01:15:00 02:15:00")
@@ -281,10 +279,36 @@ func TestSchedule(t *testing.T) {
 		time.Sleep(5 * time.Hour)
 		n = w.start()
 		time.Sleep(time.Minute)
-		equal(t, "missed", len(w.place.began), 4)
-		w.place.takes = 150 * time.Minute // Longer than from one time to the next.
+		equal(t, "missed", len(w.place.times()), 4)
+		w.place.take(150 * time.Minute) // Longer than from one time to the next.
 		time.Sleep(4 * time.Hour)
-		equal(t, "long", len(w.place.began), 6)
+		equal(t, "long", len(w.place.times()), 6)
 		n.close()
 	})
+}
+
+// A place that hangs does not keep the node from ending.
+func TestPlaceHangs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		hangs := &hung{place: w.place, released: make(chan struct{})}
+		w.options.Engine = hangs
+		n := w.start()
+		n.backUp()
+		began := time.Now()
+		n.close()
+		equal(t, "waited", time.Since(began), 40*time.Second)
+		close(hangs.released)
+		synctest.Wait()
+	})
+}
+
+// hung is a place where nothing returns before it is released.
+type hung struct {
+	*place
+	released chan struct{}
+}
+
+func (h *hung) Create(context.Context, string, func(backup.Progress)) (backup.Manifest, error) {
+	<-h.released
+	return backup.Manifest{}, errors.New("released")
 }

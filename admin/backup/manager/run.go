@@ -81,7 +81,7 @@ func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
 		err = m.prune(ctx, r)
 	}
 	cause := context.Cause(ctx)
-	if errors.Is(cause, event.ErrClosed) && manifest.ID == "" {
+	if manifest.ID == "" && (errors.Is(cause, event.ErrClosed) || errors.Is(err, event.ErrClosed)) {
 		logger.Info("backup ends with the node; the next start begins it again")
 		m.finish(r, nil)
 		return
