@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -178,5 +179,32 @@ func TestBackupIsStopped(t *testing.T) {
 	}
 	if list := get[struct{ Backups []struct{} }](t, n, "/admin/backup/list").Backups; len(list) != 0 {
 		t.Errorf("%d listed", len(list))
+	}
+}
+
+// TestBackupFails where nothing can be written, and a node does not start without the keys of an object store.
+func TestBackupFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t.TempDir())
+	o.Config.BackupTo = filepath.Join(file, "backups")
+	n := open(t, o)
+	if last := backUp(t, n); last.Result != "Failed" || !strings.Contains(last.Error, "not a directory") {
+		t.Errorf("%+v", last)
+	}
+	if _, body := call(t, n, "GET", "/admin/doctor", "", admin()...); !strings.Contains(body, "WRONG backup: the last one failed: ") {
+		t.Errorf("the doctor says\n%s", body)
+	}
+
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	o = options(t.TempDir())
+	o.Config.BackupTo = "s3://bucket/node"
+	if n, err := node.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "option BackupTo: the keys of the object store are missing") {
+		t.Errorf("%v", err)
+		if err == nil {
+			_ = n.Close()
+		}
 	}
 }
