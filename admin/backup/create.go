@@ -62,10 +62,6 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 	started := o.Now()
 	m = Manifest{Format: manifestFormat, ID: cmp.Or(o.ID, NewID(started)), Kind: KindFull}
 	o.Progress(Progress{Phase: PhaseBegin})
-	earlier, err := target.List(ctx)
-	if err != nil {
-		return m, err
-	}
 	if m.Session, err = source.Begin(ctx); err != nil {
 		return m, err
 	}
@@ -94,6 +90,11 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 			}
 		}
 	}()
+	// Behind Begin: who removes backups sees this one, or this one sees that they are removed.
+	earlier, err := target.List(ctx)
+	if err != nil {
+		return m, err
+	}
 	c := &creation{source: source, session: session, w: w, o: &o, total: m.Bytes()}
 	if o.Throttle > 0 {
 		c.limit = rate.NewLimiter(rate.Limit(o.Throttle), int(max(o.Throttle, copyBuffer)))

@@ -24,8 +24,13 @@ type Folder struct {
 	dir  string
 }
 
-// NewFolder returns the target in a folder, which is made if it is not there.
-func NewFolder(fsys vfs.FS, dir string) *Folder { return &Folder{fsys: fsys, dir: dir} }
+// NewFolder returns the target in a folder, which is made if it is not there. A file system of nil is the real one.
+func NewFolder(fsys vfs.FS, dir string) *Folder {
+	if fsys == nil {
+		fsys = vfs.OS
+	}
+	return &Folder{fsys: fsys, dir: dir}
+}
 
 const (
 	partialPrefix = "."
@@ -242,7 +247,7 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := io.ReadFull(r, buf)
+		n, err := readFull(r, buf)
 		if n > 0 {
 			if _, e := file.WriteAt(buf[:n], at); e != nil {
 				return fmt.Errorf("write %s: %w", name, e)
@@ -252,7 +257,7 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 		switch err {
 		case nil:
 			continue
-		case io.EOF, io.ErrUnexpectedEOF:
+		case io.EOF:
 			if err := file.Sync(); err != nil {
 				return fmt.Errorf("sync %s: %w", name, err)
 			}
@@ -260,6 +265,17 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 		}
 		return err
 	}
+}
+
+// readFull fills buf, and returns what r says: io.ReadFull's word for an end inside buf
+// is the one that r has for a connection that broke.
+func readFull(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var more int
+		more, err = r.Read(buf[n:])
+		n += more
+	}
+	return n, err
 }
 
 func (w *folderWriting) Open(_ context.Context, f *File) (io.ReadCloser, error) {

@@ -10,13 +10,16 @@ import (
 	eventlog "github.com/annalsdb/annals/log"
 )
 
+// Finding is one thing that Verify has to say.
+type Finding = eventlog.Finding
+
 // VerifyOptions say how a backup is verified.
 type VerifyOptions struct {
 	FS vfs.FS // default the real one
 	// Scratch is a folder that is not there: what is kept elsewhere than in a folder is restored into it, and it is removed again.
 	Scratch  string
 	Progress func(Progress)
-	Report   func(eventlog.Finding)
+	Report   func(Finding)
 }
 
 // Verify compares every file of a listed backup with its checksum, then the log with
@@ -29,7 +32,7 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
-	report := func(f eventlog.Finding) {
+	report := func(f Finding) {
 		if f.Kind == eventlog.FindMissing && f.Severity == eventlog.Notice {
 			return // The format file is no part of a backup, the start makes it.
 		}
@@ -55,7 +58,7 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 			return problems, ctx.Err()
 		}
 		if err != nil {
-			report(eventlog.Finding{Severity: eventlog.Problem, Kind: eventlog.FindChecksum, File: f.Name, Offset: -1, Position: -1, Detail: err.Error()})
+			report(Finding{Severity: eventlog.Problem, Kind: eventlog.FindChecksum, File: f.Name, Offset: -1, Position: -1, Detail: err.Error()})
 		}
 	}
 	if problems > 0 {
@@ -78,7 +81,7 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 		return problems, fmt.Errorf("verify backup %s: %w", m.ID, err)
 	}
 	if sum.End != m.Position {
-		report(eventlog.Finding{Severity: eventlog.Problem, Kind: eventlog.FindCheckpoint, File: manifestFile, Offset: -1, Position: sum.End, Detail: fmt.Sprintf("the log ends at %d, the manifest says %d", sum.End, m.Position)})
+		report(Finding{Severity: eventlog.Problem, Kind: eventlog.FindCheckpoint, File: manifestFile, Offset: -1, Position: sum.End, Detail: fmt.Sprintf("the log ends at %d, the manifest says %d", sum.End, m.Position)})
 	}
 	return problems, nil
 }

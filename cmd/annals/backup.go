@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func backupCommand(stdout io.Writer) *cobra.Command {
+func backupCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "backup",
 		Short: "Back nodes up, and restore them",
@@ -19,6 +19,9 @@ func backupCommand(stdout io.Writer) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	root.AddCommand(backupStatusCommand(stdout))
+	root.AddCommand(
+		backupCreate(stdout, stderr), backupList(stdout), backupVerify(stdout, stderr), backupRestore(stdout, stderr), backupPrune(stdout),
+		backupStatusCommand(stdout),
+	)
 	return root
 }

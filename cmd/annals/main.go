@@ -99,7 +99,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		certsCommand(stdout),
 		clusterCommand(stdout, stderr),
 		scavengeCommand(stdout, stderr),
-		backupCommand(stdout),
+		backupCommand(stdout, stderr),
 		doctorCommand(stdout),
 		projectionCommand(os.Stdin, stdout, stderr),
 		devCommand(stdout, stderr),

@@ -109,8 +109,8 @@ func (t *Target) object(f *backup.File) string { return t.key(objectsDir, f.Chec
 
 // missing reports whether an error says that there is no such object.
 func missing(err error) bool {
-	r := minio.ToErrorResponse(err)
-	return r.Code == minio.NoSuchKey || r.StatusCode == http.StatusNotFound && r.Code != minio.NoSuchBucket
+	r, ok := errors.AsType[minio.ErrorResponse](err) // ToErrorResponse looks into no wrapped error.
+	return ok && (r.Code == minio.NoSuchKey || r.StatusCode == http.StatusNotFound && r.Code != minio.NoSuchBucket)
 }
 
 func (t *Target) wrap(what string, err error) error {
@@ -211,23 +211,20 @@ func (r *resumed) Read(b []byte) (int, error) {
 		if r.at == r.f.Size {
 			return 0, io.EOF
 		}
-		err := r.connect()
-		n := 0
-		if err == nil {
-			if n, err = r.o.Read(b); n > 0 {
-				r.at += int64(n)
-				r.tries = 0
-				return n, nil
-			}
+		if err := r.connect(); err != nil { // The library has tried again what can be.
+			return 0, r.t.wrap("read "+r.f.Name, err)
+		}
+		n, err := r.o.Read(b)
+		if n > 0 {
+			r.at += int64(n)
+			r.tries = 0
+			return n, nil
 		}
 		if r.ctx.Err() != nil {
 			return 0, r.ctx.Err()
 		}
-		if err == nil || missing(err) {
-			if err == nil {
-				continue
-			}
-			return 0, r.t.wrap("read "+r.f.Name, err)
+		if err == nil {
+			continue
 		}
 		if r.tries++; r.tries > maxBroken {
 			return 0, r.t.wrap("read "+r.f.Name, err)
@@ -299,7 +296,7 @@ func (t *Target) remove(ctx context.Context, key string) error {
 type writing struct {
 	*Target
 	id   string
-	made []string // keys of objects that were not there before
+	made []string // keys of objects that were written
 }
 
 // there reports whether the object of a file is there, whole.
@@ -376,8 +373,22 @@ func (w *writing) Open(ctx context.Context, f *backup.File) (io.ReadCloser, erro
 	return w.open(ctx, f)
 }
 
-// Finish lists the backup.
+// Finish lists the backup, if all of its objects are there.
 func (w *writing) Finish(ctx context.Context, m *backup.Manifest) error {
+	sizes := map[string]int64{}
+	err := w.list(ctx, w.key(objectsDir), true, func(o minio.ObjectInfo) error {
+		sizes[w.key(objectsDir, o.Key)] = o.Size
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range m.Files {
+		f := &m.Files[i]
+		if size, ok := sizes[w.object(f)]; !ok || size != f.Size {
+			return fmt.Errorf("%s is not in the object store any more: were backups removed meanwhile?", f.Name)
+		}
+	}
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
@@ -388,12 +399,34 @@ func (w *writing) Finish(ctx context.Context, m *backup.Manifest) error {
 	return w.remove(ctx, w.key(w.id, begunName))
 }
 
-// Abort removes what was written.
+// Abort removes what was written, but no object that a listed backup has, and none while
+// another backup is made, which may have it too: those wait for Remove.
 func (w *writing) Abort(ctx context.Context) error {
 	// The manifest first: it may have arrived without an answer.
-	err := w.remove(ctx, w.key(w.id, manifestName))
+	if err := w.remove(ctx, w.key(w.id, manifestName)); err != nil {
+		return err
+	}
+	ids, err := w.ids(ctx)
+	if err != nil {
+		return err
+	}
+	listed, err := w.List(ctx)
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for i := range listed {
+		for j := range listed[i].Files {
+			needed[w.object(&listed[i].Files[j])] = true
+		}
+	}
+	alone := !slices.ContainsFunc(ids, func(id string) bool {
+		return id != w.id && !slices.ContainsFunc(listed, func(m backup.Manifest) bool { return m.ID == id })
+	})
 	for _, key := range w.made {
-		err = errors.Join(err, w.remove(ctx, key))
+		if alone && !needed[key] {
+			err = errors.Join(err, w.remove(ctx, key))
+		}
 	}
 	return errors.Join(err, w.remove(ctx, w.key(w.id, begunName)))
 }
@@ -414,19 +447,22 @@ func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, lef
 	for i := range remove {
 		listed[remove[i].ID] = true
 	}
-	ids, err := t.ids(ctx)
+	leftovers := func() (left []string, err error) {
+		ids, err := t.ids(ctx)
+		for _, id := range ids {
+			if listed[id] {
+				continue
+			}
+			if at, ok := backup.Begun(id); ok && !at.Before(leftoversBefore) {
+				return nil, fmt.Errorf("%w (%s)", ErrBusy, id)
+			}
+			left = append(left, id)
+		}
+		return left, err
+	}
+	left, err := leftovers()
 	if err != nil {
 		return 0, err
-	}
-	var left []string
-	for _, id := range ids {
-		if listed[id] {
-			continue
-		}
-		if at, ok := backup.Begun(id); ok && !at.Before(leftoversBefore) {
-			return 0, fmt.Errorf("%w (%s)", ErrBusy, id)
-		}
-		left = append(left, id)
 	}
 	if !dryRun {
 		for i := range remove {
@@ -438,16 +474,28 @@ func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, lef
 			}
 		}
 	}
+	var unneeded []string
 	err = t.list(ctx, t.key(objectsDir), true, func(o minio.ObjectInfo) error {
 		key := t.key(objectsDir, o.Key)
 		if needed[key] {
 			return nil
 		}
 		freed += o.Size
-		if dryRun {
-			return nil
-		}
-		return t.remove(ctx, key)
+		unneeded = append(unneeded, key)
+		return nil
 	})
-	return freed, err
+	if err != nil || dryRun {
+		return freed, err
+	}
+	// Again: one that was begun meanwhile may have some of them. One that begins from here on
+	// finds none of the removed backups.
+	if _, err := leftovers(); err != nil {
+		return 0, err
+	}
+	for _, key := range unneeded {
+		if err := t.remove(ctx, key); err != nil {
+			return 0, err
+		}
+	}
+	return freed, nil
 }

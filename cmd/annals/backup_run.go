@@ -1,0 +1,469 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/admin/backup/s3"
+)
+
+// defaultThrottle leaves a node that backs itself up most of its speed, MiB/s.
+const defaultThrottle = 100
+
+// backupPlace is where backups are kept.
+type backupPlace struct {
+	destination, endpoint string
+	json                  bool
+}
+
+func (p *backupPlace) add(flags *pflag.FlagSet, name, usage string) {
+	flags.StringVar(&p.destination, name, "", usage+": a folder, or s3://bucket/prefix")
+	flags.StringVar(&p.endpoint, "s3-endpoint", "", "URL of the object store (default that of Amazon in $AWS_REGION); keys: $AWS_ACCESS_KEY_ID, $AWS_SECRET_ACCESS_KEY")
+	flags.BoolVar(&p.json, "json", false, "print the result as JSON")
+}
+
+// open returns the target. A folder that is not there is refused unless it is about to be written to.
+func (p *backupPlace) open(flag string, writes bool) (backup.Target, error) {
+	switch {
+	case p.destination == "":
+		return nil, fmt.Errorf("--%s is needed: where backups are kept", flag)
+	case s3.IsURL(p.destination):
+		t, err := s3.New(s3.Options{URL: p.destination, Endpoint: p.endpoint})
+		if err != nil { // A nil *s3.Target is no nil Target.
+			return nil, err
+		}
+		return t, nil
+	case p.endpoint != "":
+		return nil, fmt.Errorf("--s3-endpoint is for s3://bucket/prefix, and --%s is the folder %s", flag, p.destination)
+	}
+	info, err := os.Stat(p.destination)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && writes:
+	case err != nil:
+		return nil, fmt.Errorf("no backups can be there: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is no folder", p.destination)
+	}
+	return backup.NewFolder(nil, p.destination), nil
+}
+
+// backupSubcommand makes a command whose own errors are those of what cannot be tried.
+func backupSubcommand(use, short, long string, run func(ctx context.Context) error) *cobra.Command {
+	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return cannot(err)
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptible()
+			defer stop()
+			err := run(ctx)
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
+			if untried(err) {
+				return cannot(err)
+			}
+			return err
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	return cmd
+}
+
+// untriedError says that nothing was tried, because of how the command was called.
+type untriedError struct{ error }
+
+func (e untriedError) Unwrap() error { return e.error }
+
+// untried reports whether an error means that nothing could be tried.
+func untried(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[untriedError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*backup.CutInside](err); ok {
+		return true
+	}
+	return errors.Is(err, backup.ErrNoBackup) || errors.Is(err, backup.ErrTooLate) || errors.Is(err, backup.ErrNotEmpty)
+}
+
+// backupCreate is annals backup create.
+func backupCreate(stdout, stderr io.Writer) *cobra.Command {
+	var f clusterFlags
+	var p backupPlace
+	var full, verify bool
+	throttle := defaultThrottle
+	cmd := backupSubcommand("create --to destination", "Back a node up, while it serves", `Copy the database of a node to a folder of this machine or to an object store. The node
+goes on; every event that it had acknowledged when the backup began is in it.
+
+What an earlier backup there has already is not copied again: unchanged files are hard
+links, or the same objects. A backup is listed when all of it is durable and every byte
+has been compared with its checksum; whatever goes wrong before leaves nothing.
+
+Exit codes: 0 done, 1 failed, and nothing is listed, 2 it could not be tried: arguments,
+no node, or not permitted.`, func(ctx context.Context) error {
+		if throttle < 0 {
+			return untriedError{errors.New("--throttle-mib must be 0 or above")}
+		}
+		target, err := p.open("to", true)
+		if err != nil {
+			return untriedError{err}
+		}
+		c, err := f.connect(f.node)
+		if err != nil {
+			return untriedError{err}
+		}
+		defer c.close()
+		source := &resuming{Source: nodeSource{c}}
+		bar := newBytesBar(stderr)
+		m, err := backup.Create(ctx, source, target, backup.CreateOptions{Full: full, Verify: verify, Throttle: int64(throttle) << 20, Progress: bar.backup})
+		bar.close()
+		if err != nil && !source.begun {
+			return untriedError{err}
+		}
+		if err != nil {
+			return fmt.Errorf("no backup was made: %w", err)
+		}
+		if p.json {
+			return printJSON(stdout, struct {
+				ID       string    `json:"id"`
+				Kind     string    `json:"kind"`
+				Position int64     `json:"position"`
+				Time     time.Time `json:"time"`
+				Files    int       `json:"files"`
+				Bytes    int64     `json:"bytes"`
+				Copied   int64     `json:"bytesCopied"`
+				Seconds  float64   `json:"seconds"`
+			}{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds})
+		}
+		_, err = fmt.Fprintf(stdout, "backup %s (%s): up to position %d, %s in %d files, %s copied in %.1f s\n", m.ID, m.Kind, m.Position, humanBytes(m.Bytes()), len(m.Files), humanBytes(m.BytesCopied), m.Seconds)
+		return err
+	})
+	flags := cmd.Flags()
+	f.add(flags, "address of the node", "print the result as JSON")
+	p.addTo(flags)
+	flags.BoolVar(&full, "full", false, "copy everything, whatever is there")
+	flags.BoolVar(&verify, "verify", false, "read back what was written")
+	flags.IntVar(&throttle, "throttle-mib", defaultThrottle, "MiB that are read in a second at most, 0: any number")
+	cmd.PreRun = func(*cobra.Command, []string) { p.json = f.json }
+	return cmd
+}
+
+// addTo is add for a command that has --json already.
+func (p *backupPlace) addTo(flags *pflag.FlagSet) {
+	var own pflag.FlagSet
+	p.add(&own, "to", "where backups are kept")
+	own.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "json" {
+			flags.AddFlag(f)
+		}
+	})
+}
+
+// listedBackup is a backup as list tells of it.
+type listedBackup struct {
+	ID       string    `json:"id"`
+	Kind     string    `json:"kind"`
+	Position int64     `json:"position"`
+	Time     time.Time `json:"time"`
+	Files    int       `json:"files"`
+	Bytes    int64     `json:"bytes"`
+	Copied   int64     `json:"bytesCopied"`
+	Seconds  float64   `json:"seconds"`
+	Checked  bool      `json:"checked"`
+	Node     string    `json:"nodeId"`
+	Cluster  string    `json:"clusterId"`
+}
+
+func backupList(stdout io.Writer) *cobra.Command {
+	var p backupPlace
+	cmd := backupSubcommand("list --from destination", "List backups, the oldest first", "List backups, the oldest first.", func(ctx context.Context) error {
+		target, err := p.open("from", false)
+		if err != nil {
+			return untriedError{err}
+		}
+		all, err := target.List(ctx)
+		if err != nil {
+			return err
+		}
+		list := make([]listedBackup, 0, len(all))
+		for i := range all {
+			m := &all[i]
+			list = append(list, listedBackup{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds, m.Verified, m.NodeID, m.ClusterID})
+		}
+		if p.json {
+			return printJSON(stdout, map[string]any{"backups": list})
+		}
+		for i := range list {
+			b := &list[i]
+			if _, err := fmt.Fprintf(stdout, "%s  %-11s  up to %s, position %d, %s, %s copied\n", b.ID, b.Kind, b.Time.UTC().Format(time.RFC3339), b.Position, humanBytes(b.Bytes), humanBytes(b.Copied)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	p.add(cmd.Flags(), "from", "where backups are kept")
+	return cmd
+}
+
+func backupVerify(stdout, stderr io.Writer) *cobra.Command {
+	var p backupPlace
+	var id string
+	var all bool
+	cmd := backupSubcommand("verify --from destination", "Check a backup", `Compare every file of a backup with its checksum, the log with itself and the index with
+the log. One line a finding. One that is in an object store is restored into a temporary
+folder for that ($TMPDIR) and removed again.
+
+Without --id the newest backup is checked, with --all each one.
+
+Exit codes: 0 no damage, 1 damage found, 2 nothing could be checked.`, func(ctx context.Context) error {
+		target, err := p.open("from", false)
+		if err != nil {
+			return untriedError{err}
+		}
+		if id != "" && all {
+			return untriedError{errors.New("--id and --all exclude each other")}
+		}
+		var some []backup.Manifest
+		if all {
+			if some, err = target.List(ctx); err == nil && len(some) == 0 {
+				err = fmt.Errorf("%w: none at all", backup.ErrNoBackup)
+			}
+		} else {
+			some = make([]backup.Manifest, 1)
+			some[0], err = backup.Find(ctx, target, id)
+		}
+		if err != nil {
+			return err
+		}
+		scratch, err := os.MkdirTemp("", "annals-verify-")
+		if err != nil {
+			return untriedError{err}
+		}
+		problems, err := int64(0), error(nil)
+		findings := []verifiedFinding{}
+		for i := range some {
+			m := &some[i]
+			bar := newBytesBar(stderr)
+			var n int64
+			n, err = backup.Verify(ctx, target, m, backup.VerifyOptions{Scratch: filepath.Join(scratch, "db"), Progress: bar.backup, Report: func(f backup.Finding) {
+				findings = append(findings, verifiedFinding{m.ID, f})
+			}})
+			bar.close()
+			if problems += n; err != nil {
+				break
+			}
+		}
+		if err = errors.Join(err, os.RemoveAll(scratch)); err != nil {
+			return err
+		}
+		if p.json {
+			err = printJSON(stdout, map[string]any{"backups": len(some), "errors": problems, "findings": findings})
+		} else {
+			for _, f := range findings {
+				_, e := fmt.Fprintf(stdout, "%s: %s: %s: %s: %s\n", f.Backup, f.Severity, f.Kind, f.File, f.Detail)
+				err = errors.Join(err, e)
+			}
+			if problems == 0 {
+				_, e := fmt.Fprintf(stdout, "%s checked, no errors\n", counted(len(some), "backup"))
+				err = errors.Join(err, e)
+			}
+		}
+		if err == nil && problems > 0 {
+			err = &codedError{code: exitProblems}
+		}
+		return err
+	})
+	p.add(cmd.Flags(), "from", "where backups are kept")
+	cmd.Flags().StringVar(&id, "id", "", "which backup")
+	cmd.Flags().BoolVar(&all, "all", false, "every backup")
+	return cmd
+}
+
+type verifiedFinding struct {
+	Backup string `json:"backup"`
+	backup.Finding
+}
+
+func backupRestore(stdout, stderr io.Writer) *cobra.Command {
+	var p backupPlace
+	var o backup.RestoreOptions
+	var at string
+	var position int64
+	cmd := backupSubcommand("restore --from destination --db folder", "Make a data folder of a backup", `Make a data folder of a backup, the newest one unless told otherwise. The folder must be
+missing or empty; it gets its name when every checksum is right.
+
+With --at nothing that was written later is restored, with --to-position nothing that ends
+behind that position: the oldest backup that reaches there is taken and cut, exact to the
+write. Consensus state is in no backup: a restored node joins its cluster by its data.
+
+Exit codes: 0 done, 1 failed or damaged, and nothing is left, 2 it could not be tried: arguments, no
+such backup, or the folder is not empty.`, func(ctx context.Context) error {
+		target, err := p.open("from", false)
+		if err != nil {
+			return untriedError{err}
+		}
+		given := 0
+		for _, is := range []bool{o.ID != "", at != "", position >= 0} {
+			if is {
+				given++
+			}
+		}
+		switch {
+		case o.Dir == "":
+			return untriedError{errors.New("--db is needed: the folder to be made")}
+		case given > 1:
+			return untriedError{errors.New("--id, --at and --to-position exclude each other")}
+		case position < -1:
+			return untriedError{errors.New("--to-position must be 0 or above")}
+		}
+		if at != "" {
+			if o.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
+				return untriedError{fmt.Errorf("--at must be an instant like 2026-01-31T12:00:00Z: %w", err)}
+			}
+		}
+		if position >= 0 {
+			o.ToPosition = &position
+		}
+		for _, dir := range []*string{&o.Dir, &o.IndexDir} { // What is beside "." is not in it.
+			if *dir == "" {
+				continue
+			}
+			if *dir, err = filepath.Abs(*dir); err != nil {
+				return untriedError{err}
+			}
+		}
+		bar := newBytesBar(stderr)
+		o.Progress = bar.backup
+		r, err := backup.Restore(ctx, target, o)
+		bar.close()
+		if err != nil {
+			return err
+		}
+		const next = "next: start the node. In a cluster that lives it fetches what it lacks; where no member is left, run annals cluster recover on the node with the newest data"
+		if p.json {
+			return printJSON(stdout, struct {
+				backup.Restored
+				Next string `json:"next"`
+			}{r, next})
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "restored backup %s to %s: up to position %d, written until %s, %s in %d files\n", r.ID, r.Dir, r.Position, r.Time.UTC().Format(time.RFC3339Nano), humanBytes(r.Bytes), r.Files)
+		if r.LeftOut > 0 {
+			fmt.Fprintf(&b, "left out: %s of the log behind position %d\n", humanBytes(r.LeftOut), r.Position)
+		}
+		fmt.Fprintln(&b, next)
+		_, err = io.WriteString(stdout, b.String())
+		return err
+	})
+	flags := cmd.Flags()
+	p.add(flags, "from", "where backups are kept")
+	flags.StringVar(&o.ID, "id", "", "which backup (default the newest)")
+	flags.StringVar(&at, "at", "", "restore what was written until then, an instant by RFC 3339")
+	flags.Int64Var(&position, "to-position", -1, "restore the log up to a position")
+	flags.StringVar(&o.Dir, "db", "", "the data folder to be made")
+	flags.StringVar(&o.IndexDir, "index", "", "the folder of the index to be made (default in the data folder)")
+	return cmd
+}
+
+func backupPrune(stdout io.Writer) *cobra.Command {
+	var p backupPlace
+	var keep, days int
+	var dryRun bool
+	cmd := backupSubcommand("prune --from destination (--keep n | --keep-days d)", "Remove older backups", `Remove all but the newest backups, or those older than some days; the newest always
+stays. No file that a backup which stays needs is removed. What killed backups have left
+goes when it is a day old.`, func(ctx context.Context) error {
+		target, err := p.open("from", false)
+		if err != nil {
+			return untriedError{err}
+		}
+		switch {
+		case (keep >= 0) == (days >= 0):
+			return untriedError{errors.New("one of --keep and --keep-days is needed")}
+		case keep == 0 || days == 0:
+			return untriedError{errors.New("--keep and --keep-days must be 1 or above")}
+		}
+		done, err := backup.Prune(ctx, target, max(keep, 0), time.Duration(max(days, 0))*24*time.Hour, time.Now(), dryRun)
+		if err != nil {
+			return err
+		}
+		if p.json {
+			return printJSON(stdout, done)
+		}
+		what := "removed"
+		if dryRun {
+			what = "would remove"
+		}
+		_, err = fmt.Fprintf(stdout, "%s %s, %s\n", what, counted(len(done.Removed), "backup"), humanBytes(done.BytesFreed))
+		for _, id := range done.Removed {
+			_, e := fmt.Fprintln(stdout, id)
+			err = errors.Join(err, e)
+		}
+		return err
+	})
+	flags := cmd.Flags()
+	p.add(flags, "from", "where backups are kept")
+	flags.IntVar(&keep, "keep", -1, "how many stay")
+	flags.IntVar(&days, "keep-days", -1, "how many days backups stay")
+	flags.BoolVar(&dryRun, "dry-run", false, "say what would be removed")
+	return cmd
+}
+
+// bytesBar shows how far a copy is: a bar on a terminal, else a line now and then.
+type bytesBar struct {
+	w     io.Writer
+	bar   *progressbar.ProgressBar // nil: lines
+	phase string
+	told  time.Time
+}
+
+func newBytesBar(w io.Writer) *bytesBar {
+	b := &bytesBar{w: w, told: time.Now()}
+	if terminalColumns(w) >= barColumns {
+		b.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(barWidth), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	return b
+}
+
+func (b *bytesBar) backup(p backup.Progress) {
+	if b.bar != nil {
+		if p.Phase != b.phase {
+			b.phase = p.Phase
+			b.bar.Reset()
+			b.bar.Describe(p.Phase)
+		}
+		b.bar.ChangeMax64(max(p.Total, 1))
+		_ = b.bar.Set64(p.Done) // It tells of a terminal that is gone.
+		return
+	}
+	if time.Since(b.told) < progressLineEvery {
+		return
+	}
+	b.told = time.Now()
+	_, _ = fmt.Fprintf(b.w, "%s: %s of %s\n", strings.ToLower(p.Phase), humanBytes(p.Done), humanBytes(p.Total)) // Nobody is left to tell.
+}
+
+func (b *bytesBar) close() {
+	if b.bar != nil {
+		_ = b.bar.Finish() // As above.
+	}
+}
