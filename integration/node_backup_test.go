@@ -40,10 +40,14 @@ func TestNodeBackupKilled(t *testing.T) {
 	}
 	p := start("1")
 	large := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	for range 8 {
-		if _, err := p.Append(t.Context(), "large", -2, true, testkit.Event{Type: "t", Data: large}); err != nil {
-			t.Fatal(err)
-		}
+	for i := range 8 {
+		testkit.Eventually(t, time.Minute, func() error { // The node may be about to lead.
+			answer, err := p.Append(t.Context(), "large", -2, true, testkit.Event{ID: fmt.Sprintf("fbf4a1a1-b4a3-4dfe-a01f-00000000000%d", i), Type: "t", Data: large})
+			if err == nil && answer.Status != 201 {
+				err = fmt.Errorf("%s", answer)
+			}
+			return err
+		})
 	}
 	var begun struct{ BackupID string }
 	if err := ask(p, "POST", "/admin/backup", &begun); err != nil {
@@ -52,7 +56,8 @@ func TestNodeBackupKilled(t *testing.T) {
 	testkit.Eventually(t, time.Minute, func() error {
 		var current struct{ Done int64 }
 		if err := ask(p, "GET", "/admin/backup/current", &current); err != nil || current.Done == 0 {
-			return fmt.Errorf("nothing is copied yet: %v", err)
+			var last any
+			return fmt.Errorf("nothing is copied yet: %v %v %v", err, ask(p, "GET", "/admin/backup/last", &last), last)
 		}
 		return nil
 	})
@@ -75,12 +80,15 @@ func TestNodeBackupKilled(t *testing.T) {
 	if n := listed(); n != 1 {
 		t.Errorf("%d backups are listed", n)
 	}
-	out, code := testkit.Run(t, testkit.Command{Args: []string{"backup", "status", "--node", p.URL()}})
-	if code != 0 || !strings.Contains(out.Stdout(), "Success") {
-		t.Errorf("status: code %d\n%s", code, out.Output())
-	}
+	testkit.Eventually(t, time.Minute, func() error {
+		out, code := testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"backup", "status", "--node", p.URL()}})
+		if code != 0 || !strings.Contains(out.Stdout(), "Success") {
+			return fmt.Errorf("status: code %d\n%s", code, out.Output())
+		}
+		return nil
+	})
 	// An insecure node is wrong, and says what to do.
-	out, code = testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"doctor", "--node", p.URL()}})
+	out, code := testkit.Run(t, testkit.Command{Quiet: true, Args: []string{"doctor", "--node", p.URL()}})
 	if code != 1 || !strings.Contains(out.Stdout(), "ok    backup: the last successful one is of ") || !strings.Contains(out.Stdout(), "WRONG certificates: the node is insecure") {
 		t.Errorf("doctor: code %d\n%s", code, out.Output())
 	}
