@@ -207,12 +207,14 @@ func (o *operator) do(j job) string {
 	return ""
 }
 
-// reload has a node read its files, and waits until it has.
+// reload has a node read its files, by signal or by request in turn, and waits until it has.
 func (o *operator) reload(m *member) {
 	o.t.Helper()
 	const done = "configuration reloaded: "
 	before := strings.Count(m.process.Output(), done)
-	if err := m.process.Signal(syscall.SIGHUP); err != nil {
+	if o.reloads%2 == 1 {
+		m.order("/admin/reloadconfig")
+	} else if err := m.process.Signal(syscall.SIGHUP); err != nil {
 		o.t.Fatal(err)
 	}
 	testkit.Eventually(o.t, settleLimit, func() error {

@@ -17,8 +17,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestOperations follows the page of procedures from its beginning to its end, on
-// one cluster. While certificates change, clients write.
+// TestOperations follows the page of procedures on one cluster, those about
+// certificates first: while they change, clients write.
 func TestOperations(t *testing.T) {
 	for _, tool := range []string{"curl", "bash"} {
 		testkit.NeedTool(t, tool)
@@ -60,7 +60,9 @@ func TestOperations(t *testing.T) {
 	if err := copyFile(testkit.Binary(t), filepath.Join(o.folder, "annals-new")); err != nil {
 		t.Fatal(err)
 	}
-	for _, procedure := range []string{"Redact", "Replace a node", "Roll out a version"} {
+	for _, procedure := range []string{
+		"Back up", "Restore one node", "Restore the whole cluster", "Go back to a point in time", "Redact", "Replace a node", "Roll out a version",
+	} {
 		begun := time.Now()
 		o.follow(procedure)
 		t.Logf("%s: %s", procedure, time.Since(begun).Round(time.Millisecond))
