@@ -52,7 +52,6 @@ var remoteCommands = map[string]string{
 command=$*
 home=$(readlink "$OPERATOR_MACHINES/$machine")
 command=${command//\/etc\/annals/$home/machine/etc}
-command=${command//\/backup/$home/machine/backup}
 command=${command//\/usr\/local\/bin/$home/machine/bin}
 command=${command//\/var\/lib\/annals/$home/db}
 cd "$home" && OPERATOR_MACHINE=$machine PATH="$home/machine/bin:$PATH" exec bash -c "$command"`,
@@ -63,7 +62,6 @@ for p in "$@"; do
       home=$(readlink "$OPERATOR_MACHINES/${p%%:*}")
       p=${p#*:}
       p=${p/#\/etc\/annals/$home/machine/etc}
-      p=${p/#\/backup/$home/machine/backup}
       p=${p/#\/usr\/local\/bin/$home/machine/bin}
       ;;
   esac
@@ -117,7 +115,7 @@ func newOperator(t *testing.T, commonName string) *operator {
 		writeText(t, etc, "annals.conf", fmt.Sprintf("CertificateFile: %s/node.crt\nCertificatePrivateKeyFile: %s/node.key\nTrustedRootCertificatesPath: %s/roots\n"+
 			"CertificateReservedNodeCommonName: %s\nDb: %s\nClusterSize: 3\nNodeIp: %s\nReplicationIp: %s\nDiscoverViaDns: false\nGossipSeed: %s\n",
 			etc, etc, etc, commonName, m.db(), m.host.Addr(), m.host.Addr(), strings.Join(seeds, ",")))
-		for _, link := range [][2]string{{shared, machine(m.host, "backup")}, {m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
+		for _, link := range [][2]string{{m.host.Dir(), filepath.Join(machines, nodeName(i))}, {testkit.Binary(t), machine(m.host, "bin", "annals")}} {
 			if err := os.Symlink(link[0], link[1]); err != nil {
 				t.Fatal(err)
 			}
