@@ -62,15 +62,19 @@ func (s *stateMachine) Apply(log *raft.Log) any {
 // handed them as raft does; one that is not sees commands only.
 func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 	commands := uint64(0)
+	newest := s.configured.Load() // of several configurations in one batch the last one counts
 	for _, log := range logs {
 		switch log.Type {
 		case raft.LogCommand:
 			commands++
 		case raft.LogConfiguration:
-			defer s.configured.Store(&configured{raft.DecodeConfiguration(log.Data).Servers, log.Index})
+			newest = &configured{raft.DecodeConfiguration(log.Data).Servers, log.Index}
 		}
 	}
-	defer s.applied.Add(commands)
+	defer func() {
+		s.configured.Store(newest)
+		s.applied.Add(commands)
+	}()
 	last := logs[len(logs)-1]
 	s.committed(last.Index, last.Term)
 	if s.batching != nil {

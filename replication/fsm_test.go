@@ -54,6 +54,22 @@ func TestStateMachineWithoutBatches(t *testing.T) {
 	}
 }
 
+// Of two configurations that are applied at once the later one counts: changes are made against its index.
+func TestTwoConfigurationsInOneBatch(t *testing.T) {
+	s := testMachine(&plainFSM{}, testSnapshots(t), &failStop{})
+	of := func(index uint64, ids ...raft.ServerID) *raft.Log {
+		var c raft.Configuration
+		for _, id := range ids {
+			c.Servers = append(c.Servers, raft.Server{ID: id})
+		}
+		return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)}
+	}
+	s.ApplyBatch([]*raft.Log{of(6, "a", "b"), of(7, "a", "b", "c")})
+	if c := s.configured.Load(); c.index != 7 || len(c.servers) != 3 {
+		t.Errorf("configured %+v", c)
+	}
+}
+
 func TestPersist(t *testing.T) {
 	disk := errors.New("input/output error")
 	for _, c := range []struct {
