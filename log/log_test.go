@@ -254,7 +254,7 @@ func TestDamagedRecentIDs(t *testing.T) {
 	write(t, l, m.someFrames(7, true)...)
 	closeLog(t, l)
 	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
-	damage := make(chan error, 1)
+	damage := make(chan error, 2) // the ids that cannot be loaded, and the chunk if it is complete
 	o.OnDamage = func(err error) { damage <- err }
 	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 	l = mustOpen(t, o)
