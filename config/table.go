@@ -319,7 +319,7 @@ func (c *Config) backupOptions() []option {
 			doc: "When the node backs itself up: a cron expression of five fields in UTC, such as '0 1 * * *', or @daily. Empty: when it is asked to."},
 		{name: "BackupKeep", group: g, def: "0", target: intField(&c.BackupKeep, 0, math.MaxInt32),
 			doc: "How many backups stay; older ones are removed after one that succeeded. 0: all."},
-		{name: "BackupThrottleMiB", group: g, def: "100", target: intField(&c.BackupThrottleMiB, 0, math.MaxInt32),
+		{name: "BackupThrottleMiB", group: g, def: "50", target: intField(&c.BackupThrottleMiB, 0, math.MaxInt32),
 			doc: "How many MiB a second a backup reads at most. 0: no limit."},
 		{name: "BackupVerify", group: g, def: "True", target: boolField(&c.BackupVerify),
 			doc: "Read back what a backup has written and compare it."},

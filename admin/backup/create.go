@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 )
 
@@ -46,6 +49,9 @@ func NewID(now time.Time) string {
 	}
 	return now.UTC().Format(idLayout) + "-" + hex.EncodeToString(random[:])
 }
+
+// maxCopies is how many files are copied at once at most.
+const maxCopies = 4
 
 // abortPatience bounds the removal of what a failed backup has written.
 const abortPatience = 30 * time.Second
@@ -97,7 +103,7 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 	}
 	c := &creation{source: source, session: session, w: w, o: &o, total: m.Bytes()}
 	if o.Throttle > 0 {
-		c.limit = rate.NewLimiter(rate.Limit(o.Throttle), int(max(o.Throttle, copyBuffer)))
+		c.limit = rate.NewLimiter(rate.Limit(o.Throttle), copyBuffer)
 	}
 	known := map[same]*Manifest{}
 	if !o.Full {
@@ -110,13 +116,16 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 			}
 		}
 	}
+	// Checksums take most of the time: several files at once use the processors that there are.
+	copies, copying := errgroup.WithContext(ctx)
+	copies.SetLimit(min(runtime.GOMAXPROCS(0), maxCopies))
 	var copied []*File
 	for i := range m.Files {
 		f := &m.Files[i]
 		if from := known[f.same()]; from != nil {
-			reused, err := w.Reuse(ctx, from, f)
+			reused, err := w.Reuse(copying, from, f)
 			if err != nil {
-				return m, fmt.Errorf("take over %s of backup %s: %w", f.Name, from.ID, err)
+				return m, errors.Join(fmt.Errorf("take over %s of backup %s: %w", f.Name, from.ID, err), copies.Wait())
 			}
 			if reused {
 				m.Kind = KindIncremental
@@ -124,11 +133,12 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 				continue
 			}
 		}
-		if err := c.copy(ctx, f); err != nil {
-			return m, err
-		}
+		copies.Go(func() error { return c.copy(copying, f) })
 		copied = append(copied, f)
 		m.BytesCopied += f.Size
+	}
+	if err := copies.Wait(); err != nil {
+		return m, err
 	}
 	if o.Verify {
 		if err := c.verify(ctx, copied, m.BytesCopied); err != nil {
@@ -146,15 +156,19 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 
 // creation is a Create under way.
 type creation struct {
-	source      Source
-	session     string
-	w           Writing
-	o           *CreateOptions
-	limit       *rate.Limiter // nil: none
+	source  Source
+	session string
+	w       Writing
+	o       *CreateOptions
+	limit   *rate.Limiter // nil: none
+
+	mu          sync.Mutex
 	done, total int64
 }
 
 func (c *creation) advance(phase string, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.done += n
 	c.o.Progress(Progress{Phase: phase, Done: c.done, Total: c.total})
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
@@ -36,6 +37,7 @@ const (
 	partialPrefix = "."
 	partialSuffix = ".partial"
 	copyBuffer    = 1 << 20
+	syncEvery     = 8 << 20  // bytes: a node on the same disk waits for all that was not synced when it syncs
 	maxManifest   = 64 << 20 // bytes: 300,000 files
 )
 
@@ -178,13 +180,17 @@ type folderWriting struct {
 	t       *Folder
 	id      string
 	partial string
-	dirs    map[string]bool // made, relative to partial
+
+	mu   sync.Mutex
+	dirs map[string]bool // made, relative to partial
 }
 
 func (w *folderWriting) path(name string) string { return w.t.path(w.partial, name) }
 
 // folderOf makes the folder of a file.
 func (w *folderWriting) folderOf(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	dir := path.Dir(name)
 	if w.dirs[dir] {
 		return nil
@@ -235,7 +241,7 @@ func (w *folderWriting) Put(ctx context.Context, f *File, r io.Reader) error {
 	return writeFile(ctx, w.t.fsys, w.path(f.Name), r)
 }
 
-// writeFile makes a durable file of what r has.
+// writeFile makes a durable file of what r has, on its way to disk bit by bit.
 func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err error) {
 	file, err := fsys.Create(name)
 	if err != nil {
@@ -243,7 +249,7 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	buf := make([]byte, copyBuffer)
-	for at := int64(0); ; {
+	for at, synced := int64(0), int64(0); ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -253,6 +259,12 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 				return fmt.Errorf("write %s: %w", name, e)
 			}
 			at += int64(n)
+			if at-synced >= syncEvery {
+				if e := file.Sync(); e != nil {
+					return fmt.Errorf("sync %s: %w", name, e)
+				}
+				synced = at
+			}
 		}
 		switch err {
 		case nil:

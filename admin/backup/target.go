@@ -29,6 +29,7 @@ type Writing interface {
 	// Reuse takes over a file that an earlier backup has, if it is still there.
 	Reuse(ctx context.Context, from *Manifest, f *File) (bool, error)
 	// Put copies a file from r, which fails when the bytes are not those of f. It is durable by Finish.
+	// Several files are put at once.
 	Put(ctx context.Context, f *File, r io.Reader) error
 	// Open reads back what Put has written.
 	Open(ctx context.Context, f *File) (io.ReadCloser, error)

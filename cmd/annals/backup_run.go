@@ -20,7 +20,7 @@ import (
 )
 
 // defaultThrottle leaves a node that backs itself up most of its speed, MiB/s.
-const defaultThrottle = 100
+const defaultThrottle = 50
 
 // backupPlace is where backups are kept.
 type backupPlace struct {

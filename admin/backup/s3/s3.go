@@ -296,6 +296,7 @@ func (t *Target) remove(ctx context.Context, key string) error {
 type writing struct {
 	*Target
 	id   string
+	mu   sync.Mutex
 	made []string // keys of objects that were written
 }
 
@@ -338,7 +339,9 @@ func (w *writing) Put(ctx context.Context, f *backup.File, r io.Reader) error {
 			return w.wrap("write "+f.Name, err)
 		}
 	}
+	w.mu.Lock()
 	w.made = append(w.made, key)
+	w.mu.Unlock()
 	return nil
 }
 
