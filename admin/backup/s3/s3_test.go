@@ -264,9 +264,10 @@ func TestListAfterKill(t *testing.T) {
 // TestTroubles: a store that answers some requests with errors, and breaks bodies off, is worked with all the same.
 func TestTroubles(t *testing.T) {
 	s, target, src := setup(t)
-	n := 0
+	asked := map[string]bool{}
 	s.refuse = func(r *http.Request) int {
-		if n++; n%2 == 1 {
+		what := r.Method + r.URL.String()
+		if asked[what] = !asked[what]; asked[what] { // every second time each
 			return http.StatusServiceUnavailable
 		}
 		return 0
