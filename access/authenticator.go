@@ -76,8 +76,7 @@ func (a *Authenticator) Close() { a.upgrades.close() }
 
 // Authenticate returns the caller of a request: who its Basic header says, else
 // the system account on a connection marked by WithNodeConn, else who its ES-TrustedAuth header says
-// if that is switched on, else the system account on a connection marked by
-// WithSystemConn, else Anonymous. The first that is there decides.
+// if that is switched on, else Anonymous. The first that is there decides.
 //
 // It fails with event.ErrNotAuthorized for credentials that are wrong, whatever
 // was asked for, with event.ErrNotInitialized when users cannot be read at the
@@ -101,9 +100,6 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 		case len(h) == 1 && h[0] != "":
 			return ParseTrusted(h[0])
 		}
-	}
-	if r.Context().Value(systemConn{}) != nil {
-		return System, nil
 	}
 	return Anonymous, nil
 }
@@ -257,12 +253,4 @@ type nodeConn struct{}
 // its certificate, to be a node of the cluster. Nodes are the system account.
 func WithNodeConn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, nodeConn{}, true)
-}
-
-type systemConn struct{}
-
-// WithSystemConn marks the context of a connection whose callers are the system
-// account, as on the node's unix socket, where the file's permissions decide who gets in.
-func WithSystemConn(ctx context.Context) context.Context {
-	return context.WithValue(ctx, systemConn{}, true)
 }

@@ -178,19 +178,15 @@ func TestAuthenticateOrder(t *testing.T) {
 			trusted: "proxy; a", unix: true, err: event.ErrNotAuthorized},
 		{name: "certificate second", opts: access.AuthenticatorOptions{TrustedAuth: true}, authorization: "Bearer x",
 			trusted: "proxy; a", node: true, want: access.System},
-		{name: "trusted third", opts: access.AuthenticatorOptions{TrustedAuth: true}, trusted: "proxy; a, b", unix: true, want: trusted},
+		{name: "trusted third", opts: access.AuthenticatorOptions{TrustedAuth: true}, trusted: "proxy; a, b", want: trusted},
 		{name: "malformed trusted", opts: access.AuthenticatorOptions{TrustedAuth: true}, trusted: "proxy; a; b", err: event.ErrNotAuthorized},
 		{name: "two trusted headers", opts: access.AuthenticatorOptions{TrustedAuth: true}, trusted: "proxy; a", second: "admin", err: event.ErrNotAuthorized},
 		{name: "trusted is off", trusted: "proxy; a"},
-		{name: "unix socket", trusted: "proxy; a", unix: true, want: access.System},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			a, _ := newAuthenticator(t, s, c.opts)
 			ctx := context.Background()
-			if c.unix {
-				ctx = access.WithSystemConn(ctx)
-			}
 			if c.node {
 				ctx = access.WithNodeConn(ctx)
 			}

@@ -54,16 +54,6 @@ func (p Principal) HasRole(role string) bool {
 	return role != "" && (role == RoleAll || role == p.Login || p.inGroup(role) || role == RoleOps && p.Login == LoginOps)
 }
 
-// Roles returns the caller's roles to be shown: its groups and its login.
-func (p Principal) Roles() []string {
-	roles := make([]string, 0, len(p.Groups)+1)
-	roles = append(roles, p.Groups...)
-	if p.Login != "" {
-		roles = append(roles, p.Login)
-	}
-	return roles
-}
-
 func (p Principal) inGroup(group string) bool {
 	if p.Login == "" { // Groups count only for somebody.
 		return false

@@ -100,7 +100,7 @@ func TestScavengedDecisions(t *testing.T) {
 	if err := l.log.Index().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.log.Index().MergeKeeping(context.Background(), func(e index.Entry) bool { return !removed[e.Position] }); err != nil {
+	if err := l.log.Index().Scavenge(context.Background(), index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}); err != nil {
 		t.Fatal(err)
 	}
 	same("without the entries", l.log)

@@ -23,16 +23,10 @@ func (l *Log) openIndex() error {
 		o.Logger = l.logger.Named("index")
 	}
 	o.OnFatal = func(err error) { _ = l.fail(fmt.Errorf("index: %w", err)) }
-	begin := o.Events.FlushBegin
-	o.Events.FlushBegin = func(info index.FlushInfo) {
-		// What the index is about to call durable must be so in the log, or a power cut
-		// would leave an index ahead of it that has to be built anew. The records of
-		// the table were written before they were indexed. An error stops the log.
-		_ = l.Sync()
-		if begin != nil {
-			begin(info)
-		}
-	}
+	// What the index is about to call durable must be so in the log, or a power cut
+	// would leave an index ahead of it that has to be built anew. The records of
+	// the table were written before they were indexed. An error stops the log.
+	o.BeforeFlush = func() { _ = l.Sync() }
 	o.Cluster, o.Belongs = l.cluster, l.endsAt
 	x, err := index.Open(o)
 	if err != nil {

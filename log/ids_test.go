@@ -121,7 +121,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			reopen()
 			same("merged and opened again", l)
 			must(t, l.index.Flush())
-			must(t, l.index.MergeKeeping(background, func(e index.Entry) bool { return !removed[e.Position] }))
+			must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 			same("without entries", l)
 			reopen()
 			same("opened again without entries", l)

@@ -79,7 +79,7 @@ func TestPinsAmongWriters(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					return l.index.Merge(background)
 				}
-				return l.index.MergeKeeping(background, func(index.Entry) bool { return true })
+				return l.index.Scavenge(background, index.ScavengeOptions{Keep: func(index.Entry) (bool, error) { return true, nil }})
 			})
 			var taken atomic.Int64
 			for w := range 3 { // One of them holds its pins long.

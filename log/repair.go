@@ -106,7 +106,6 @@ type repair struct {
 	ctx     context.Context // of this one call
 	o       RepairOptions
 	cluster event.ID // zero: no file tells
-	good    []header
 	wrong   []wrongFile
 }
 

@@ -234,9 +234,9 @@ func TestLastBelow(t *testing.T) {
 	must(t, l.index.Add(entries, m.tail.End, m.tail.Chain))
 	ask()
 	must(t, l.index.Flush())
-	must(t, l.index.MergeKeeping(background, func(e index.Entry) bool { return !removed[e.Position] || rng.IntN(2) == 0 }))
+	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position] || rng.IntN(2) == 0, nil }}))
 	ask()
-	must(t, l.index.MergeKeeping(background, func(e index.Entry) bool { return !removed[e.Position] }))
+	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 	ask()
 	closeLog(t, l)
 	if _, err := l.LastBelow("a0", 10); !errors.Is(err, event.ErrClosed) {

@@ -125,10 +125,10 @@ func TestScavengedReads(t *testing.T) {
 	same("all rewritten")
 	must(t, l.index.Flush())
 	half := 0
-	must(t, l.index.MergeKeeping(background, func(e index.Entry) bool { half++; return !removed[e.Position] || half%2 == 0 }))
+	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { half++; return !removed[e.Position] || half%2 == 0, nil }}))
 	l.streams.reset()
 	same("with half of the entries gone")
-	must(t, l.index.MergeKeeping(background, func(e index.Entry) bool { return !removed[e.Position] }))
+	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 	l.streams.reset()
 	same("with all of the entries gone")
 	closeLog(t, l)

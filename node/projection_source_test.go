@@ -157,7 +157,10 @@ func TestSourceOnLog(t *testing.T) {
 		}
 		for k, p := range before[i] {
 			// What is behind a position is what was there behind it before, as far as it still is.
-			at := slices.IndexFunc(behind, func(q position.Position) bool { return position.CompareMerged(q, p) > 0 })
+			at := slices.IndexFunc(behind, func(q position.Position) bool {
+				c, ok := position.Compare(q, p)
+				return ok && c > 0
+			})
 			if at < 0 {
 				at = len(behind)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
@@ -117,74 +116,4 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	})
 	r.Seconds = time.Since(r.Started).Seconds()
 	return r, err
-}
-
-// Job is a verification that runs in the background.
-type Job struct {
-	id     string
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	mu       sync.Mutex // guards what follows
-	progress Progress
-	report   *Report
-	err      error
-}
-
-// Start begins a verification. Whoever starts it calls Close.
-func Start(id string, o Options) *Job {
-	ctx, cancel := context.WithCancel(context.Background())
-	j := &Job{id: id, cancel: cancel, done: make(chan struct{})}
-	told := o.OnProgress
-	o.OnProgress = func(p Progress) {
-		j.mu.Lock()
-		j.progress = p
-		j.mu.Unlock()
-		if told != nil {
-			told(p)
-		}
-	}
-	go func() {
-		defer close(j.done)
-		report, err := Run(ctx, o)
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.report, j.err = report, err
-	}()
-	return j
-}
-
-// ID is the name that the job was given.
-func (j *Job) ID() string { return j.id }
-
-// Progress says how far the job is.
-func (j *Job) Progress() Progress {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.progress
-}
-
-// Done is closed when the job has ended.
-func (j *Job) Done() <-chan struct{} { return j.done }
-
-// Result waits for the end of the job and returns its outcome.
-func (j *Job) Result(ctx context.Context) (*Report, error) {
-	select {
-	case <-j.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.report, j.err
-}
-
-// Cancel asks the job to end.
-func (j *Job) Cancel() { j.cancel() }
-
-// Close ends the job and waits for it. It is idempotent.
-func (j *Job) Close() error {
-	j.cancel()
-	<-j.done
-	return nil
 }

@@ -144,36 +144,11 @@ func TestFindingsAreCapped(t *testing.T) {
 	}
 }
 
-func TestJob(t *testing.T) {
+func TestCancelled(t *testing.T) {
 	fsys := vfs.NewMem()
 	write(t, fsys, "/db", 10)
-	j := verify.Start("one", verify.Options{FS: fsys, Dir: "/db"})
-	r, err := j.Result(t.Context())
-	if err != nil || !r.Clean() || j.ID() != "one" || j.Progress().Records != 10 {
-		t.Fatal(r, err, j.Progress())
-	}
-	if err := errors.Join(j.Close(), j.Close()); err != nil {
-		t.Fatal(err)
-	}
-	<-j.Done()
-}
-
-func TestJobIsCancelled(t *testing.T) {
-	fsys := vfs.NewMem()
-	write(t, fsys, "/db", 10)
-	begun := make(chan struct{})
-	release := make(chan struct{})
-	j := verify.Start("two", verify.Options{FS: fsys, Dir: "/db", OnProgress: func(verify.Progress) {
-		close(begun)
-		<-release
-	}})
-	<-begun
-	j.Cancel()
-	close(release)
-	if _, err := j.Result(t.Context()); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := verify.Run(ctx, verify.Options{FS: fsys, Dir: "/db", OnProgress: func(verify.Progress) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

@@ -126,9 +126,6 @@ func Reload(f Files) (*Set, error) {
 	return Load(f)
 }
 
-// Check returns all that is wrong or doubtful, errors first.
-func Check(f Files) []Finding { return Inspect(f).Findings }
-
 // A Report is what is known of an operator's files, whether they can be loaded or not.
 type Report struct {
 	Certificate *x509.Certificate   // of the node, nil if it cannot be read

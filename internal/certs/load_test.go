@@ -316,7 +316,7 @@ func TestFindings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := newFolder(t)
 			f := c.files(d)
-			findings := certs.Check(f)
+			findings := certs.Inspect(f).Findings
 			got := d.lines(findings)
 			if len(got) != len(c.want) {
 				t.Fatalf("got\n%s", strings.Join(got, "\n"))

@@ -73,24 +73,3 @@ func appendLine(dst []byte, depth int) []byte {
 	}
 	return append(dst, spaces[:n]...)
 }
-
-// AppendCompact appends src without the white space outside its strings. The
-// text must be valid JSON; of other text nothing but such white space is lost.
-func AppendCompact(dst, src []byte) []byte {
-	run := 0
-	for i := 0; i < len(src); {
-		switch c := src[i]; {
-		case c == '"':
-			if i = stringEnd(src, i+1); i < 0 {
-				return append(dst, src[run:]...)
-			}
-		case isSpace(c):
-			dst = append(dst, src[run:i]...)
-			i = Space(src, i+1)
-			run = i
-		default:
-			i++
-		}
-	}
-	return append(dst, src[run:]...)
-}

@@ -38,18 +38,18 @@ func (x *Index) flusher() {
 	}
 }
 
-func (x *Index) flush(mem *memTable) (err error) {
-	info := FlushInfo{Entries: int64(mem.count), Checkpoint: mem.upTo}
+func (x *Index) flush(mem *memTable) error {
+	entries := int64(mem.count)
 	begun := x.metrics.flushes.Begin(time.Since(mem.frozen))
-	x.opt.Events.FlushBegin(info)
+	x.opt.BeforeFlush()
 	defer func() {
-		x.opt.Events.FlushEnd(info, err)
 		x.metrics.flushes.End(begun, 1)
 		x.metrics.flushTime.ObserveSince(begun)
 	}()
 	var t *table
+	file := "" // when there is no entry to write
 	if mem.count > 0 {
-		w, err := newTableWriter(x.opt.FS, x.opt.Dir, info.Entries, int64(mem.streams), x.opt.NoBloom)
+		w, err := newTableWriter(x.opt.FS, x.opt.Dir, entries, int64(mem.streams), x.opt.NoBloom)
 		if err != nil {
 			return err
 		}
@@ -57,13 +57,13 @@ func (x *Index) flush(mem *memTable) (err error) {
 			return err
 		}
 		x.adopt(t)
-		info.File = t.file
+		file = t.file
 	}
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
 	done, err := x.commit(change{add: t, mem: mem})
 	if err == nil && done {
-		err = x.saveExistence(info.Entries)
+		err = x.saveExistence(entries)
 	}
 	switch {
 	case t == nil:
@@ -82,8 +82,8 @@ func (x *Index) flush(mem *memTable) (err error) {
 	x.changed.Broadcast()
 	x.mu.Unlock()
 	if done {
-		x.metrics.flushed.Add(uint64(info.Entries))
-		x.opt.Logger.Debug("index flushed", "entries", info.Entries, "checkpoint", info.Checkpoint, "file", info.File)
+		x.metrics.flushed.Add(uint64(entries))
+		x.opt.Logger.Debug("index flushed", "entries", entries, "checkpoint", mem.upTo, "file", file)
 	}
 	select {
 	case x.mergeWork <- struct{}{}:
@@ -156,38 +156,32 @@ func (x *Index) mergeLevel() (bool, error) {
 	if !due {
 		return false, nil
 	}
-	info := MergeInfo{Level: s.tables[from].level + 1, Inputs: to - from}
-	return true, x.merge(x.ctx, s.tables[from:to], info, nil)
+	return true, x.merge(x.ctx, s.tables[from:to], s.tables[from].level+1)
 }
 
-// merge replaces neighbouring tables by one. The caller has the merge turn and
+// merge replaces neighbouring tables by one of a level. The caller has the merge turn and
 // a reference to a state that lists the tables.
-func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep func(Entry) bool) (err error) {
-	var hashes int64
+func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
+	var read, hashes int64
 	for _, t := range inputs {
-		info.Read += t.count
+		read += t.count
 		hashes += t.hashes
 	}
 	x.metrics.queue.Enter(1)
 	x.metrics.merging.Add(1)
 	begun := x.metrics.merges.Begin(0)
-	x.opt.Events.MergeBegin(info)
 	defer func() {
-		x.opt.Events.MergeEnd(info, err)
 		x.metrics.merges.End(begun, 1)
 		x.metrics.mergeTime.ObserveSince(begun)
 		x.metrics.merging.Add(-1)
 	}()
-	w, err := newTableWriter(x.opt.FS, x.opt.Dir, info.Read, hashes, x.opt.NoBloom)
+	w, err := newTableWriter(x.opt.FS, x.opt.Dir, read, hashes, x.opt.NoBloom)
 	if err != nil {
 		return err
 	}
-	t, err := writeTable(ctx, w, info.Level, func(emit func(Entry) error) error {
+	t, err := writeTable(ctx, w, level, func(emit func(Entry) error) error {
 		in := newMergeReader(inputs)
 		for in.next() {
-			if keep != nil && !keep(in.entry) {
-				continue
-			}
 			if err := emit(in.entry); err != nil {
 				return err
 			}
@@ -197,38 +191,28 @@ func (x *Index) merge(ctx context.Context, inputs []*table, info MergeInfo, keep
 	if err != nil {
 		return err
 	}
-	if t != nil {
-		x.adopt(t)
-		t.seenBy = x.scavenge.inherited(inputs)
-		info.Written, info.File = t.count, t.file
-	}
+	x.adopt(t)
+	t.seenBy = x.scavenge.inherited(inputs)
 	x.commitMu.Lock()
 	defer x.commitMu.Unlock()
 	done, err := x.commit(change{add: t, drop: inputs})
-	switch {
-	case t == nil:
-	case done || err != nil:
+	if done || err != nil {
 		t.release()
-	default:
+	} else {
 		t.discard()
 	}
 	if done {
-		x.metrics.mergeRead.Add(uint64(info.Read))
-		x.metrics.mergeWritten.Add(uint64(info.Written))
-		x.opt.Logger.Debug("index tables merged", "inputs", info.Inputs, "level", info.Level,
-			"read", info.Read, "written", info.Written, "file", info.File)
+		x.metrics.mergeRead.Add(uint64(read))
+		x.metrics.mergeWritten.Add(uint64(t.count))
+		x.opt.Logger.Debug("index tables merged", "inputs", len(inputs), "level", level,
+			"read", read, "written", t.count, "file", t.file)
 	}
 	return err
 }
 
 // Merge merges all tables into one. It waits for a merge that is under way.
 // When ctx ends first, everything stays as it was.
-func (x *Index) Merge(ctx context.Context) error { return x.MergeKeeping(ctx, nil) }
-
-// MergeKeeping is Merge that drops the entries for which keep returns false;
-// nil keeps all. With keep even a single table is written anew. Entries in memory
-// are not asked about.
-func (x *Index) MergeKeeping(ctx context.Context, keep func(Entry) bool) error {
+func (x *Index) Merge(ctx context.Context) error {
 	ctx, end, err := x.begin(ctx)
 	if err != nil {
 		return err
@@ -244,14 +228,14 @@ func (x *Index) MergeKeeping(ctx context.Context, keep func(Entry) bool) error {
 	}
 	defer s.release()
 	n := len(s.tables)
-	if n == 0 || n == 1 && keep == nil {
+	if n <= 1 {
 		return nil
 	}
-	info := MergeInfo{Manual: true, Level: s.tables[n-1].level, Inputs: n}
-	if n > 1 && s.tables[n-2].level == info.Level && info.Level < math.MaxInt32 {
-		info.Level++
+	level := s.tables[n-1].level
+	if s.tables[n-2].level == level && level < math.MaxInt32 {
+		level++
 	}
-	err = x.merge(ctx, s.tables, info, keep)
+	err = x.merge(ctx, s.tables, level)
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
 		err = tableFailure("merge index", err)
 		x.fail(err)

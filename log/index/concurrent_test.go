@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/stats"
+	"github.com/google/uuid"
 )
 
 // TestReadersDuringFlushAndMerge lets readers see every stream without gaps
@@ -23,15 +26,8 @@ func TestReadersDuringFlushAndMerge(t *testing.T) {
 	for name, inner := range map[string]vfs.FS{"memory": vfs.NewMem(), "mapped": vfs.OS} {
 		t.Run(name, func(t *testing.T) {
 			fsys := vfs.NewCounting(inner)
-			var merges atomic.Int64
-			x := open(t, index.Options{
-				FS: fsys, Dir: filepath.Join(t.TempDir(), "index"), MaxMemTable: 1000,
-				Events: index.EventListener{MergeEnd: func(i index.MergeInfo, err error) {
-					if err == nil && i.Read == i.Written {
-						merges.Add(1)
-					}
-				}},
-			})
+			r := new(stats.Registry)
+			x := open(t, index.Options{FS: fsys, Dir: filepath.Join(t.TempDir(), "index"), MaxMemTable: 1000, Stats: r})
 			var written atomic.Int64 // rounds that every stream has
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
@@ -81,8 +77,9 @@ func TestReadersDuringFlushAndMerge(t *testing.T) {
 			must(t, x.Merge(t.Context()))
 			close(stop)
 			wg.Wait()
-			if merges.Load() < 3 || len(x.Tables()) != 1 {
-				t.Errorf("%d merges, tables %+v", merges.Load(), x.Tables())
+			got := samples(r)
+			if n := got["annals_index_merge_seconds"]; n < 3 || len(x.Tables()) != 1 || got["annals_index_merge_read_entries_total"] != got["annals_index_merge_written_entries_total"] {
+				t.Errorf("%v merges, tables %+v, samples %v", n, x.Tables(), got)
 			}
 			must(t, x.Close())
 			if left := append(fsys.OpenFiles(), fsys.UsedAfterClose()...); len(left) > 0 {
@@ -98,7 +95,7 @@ func TestAddWaits(t *testing.T) {
 	var flushes atomic.Int64
 	x := open(t, index.Options{
 		FS: vfs.NewMem(), MaxMemTable: 10,
-		Events: index.EventListener{FlushBegin: func(index.FlushInfo) { flushes.Add(1); <-gate }},
+		BeforeFlush: func() { flushes.Add(1); <-gate },
 	})
 	m := &model{}
 	fill(t, x, m, 10, 2) // One frozen table may wait.
@@ -121,12 +118,23 @@ func TestAddWaits(t *testing.T) {
 	must(t, x.Close())
 }
 
+// atMerge calls do when the third table is begun, which is made of the first two.
+func atMerge(fsys vfs.FS, do func()) vfs.FS {
+	var tables atomic.Int64
+	return vfs.NewFaulty(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && uuid.Validate(strings.TrimSuffix(filepath.Base(op.Name), vfs.TempSuffix)) == nil && tables.Add(1) == 3 {
+			do()
+		}
+		return nil
+	})
+}
+
 // TestCloseCancelsMerge closes the index in the middle of a merge.
 func TestCloseCancelsMerge(t *testing.T) {
 	fsys := vfs.NewMem()
 	merging := make(chan struct{})
 	proceed := make(chan struct{})
-	x := open(t, index.Options{FS: fsys, Events: index.EventListener{MergeBegin: func(index.MergeInfo) { close(merging); <-proceed }}})
+	x := open(t, index.Options{FS: atMerge(fsys, func() { close(merging); <-proceed })})
 	m := &model{}
 	for range 2 {
 		fill(t, x, m, 100, 5)
@@ -166,7 +174,7 @@ func TestCloseCancelsMerge(t *testing.T) {
 
 func TestMergeHonoursItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	x := open(t, index.Options{FS: vfs.NewMem(), Events: index.EventListener{MergeBegin: func(index.MergeInfo) { cancel() }}})
+	x := open(t, index.Options{FS: atMerge(vfs.NewMem(), cancel)})
 	defer func() { must(t, x.Close()) }()
 	m := &model{}
 	for range 2 {

@@ -89,7 +89,7 @@ func runModel(t *rapid.T, fsys vfs.FS, dir string) {
 		"prune": func(t *rapid.T) {
 			must(t, x.Flush())
 			gone := hash.Draw(t, "gone")
-			must(t, x.MergeKeeping(t.Context(), func(e index.Entry) bool { return e.Hash != gone }))
+			must(t, x.Scavenge(t.Context(), index.ScavengeOptions{Keep: keeping(func(e index.Entry) bool { return e.Hash != gone })}))
 			var left []index.Entry
 			for _, e := range m.log {
 				if e.Hash != gone {

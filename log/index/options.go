@@ -76,7 +76,9 @@ type Options struct {
 	// of the index or of a reader and must not call Close, which waits for it.
 	OnFatal func(error)
 
-	Events EventListener
+	// BeforeFlush is called before entries in memory are written to a table. What they
+	// point to must be durable when it returns. It must not call the index.
+	BeforeFlush func()
 
 	// Progress is told during Open how much of the tables has been checked, in bytes.
 	// It is called often, from several goroutines, and must not block.
@@ -105,7 +107,9 @@ func (o *Options) EnsureDefaults() {
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
 	}
-	o.Events.ensureDefaults()
+	if o.BeforeFlush == nil {
+		o.BeforeFlush = func() {}
+	}
 }
 
 // Validate reports options that cannot work.
@@ -119,54 +123,4 @@ func (o *Options) Validate() error {
 		return errors.New("index: size of the table in memory is out of range")
 	}
 	return nil
-}
-
-// FlushInfo describes the writing of one table from memory.
-type FlushInfo struct {
-	Entries    int64
-	Checkpoint int64  // log position up to which the index is durable afterwards
-	File       string // of the new table, empty before the end and when there was no entry to write
-}
-
-// MergeInfo describes the merging of tables.
-type MergeInfo struct {
-	Manual  bool
-	Level   int   // of the result
-	Inputs  int   // tables merged
-	Read    int64 // entries of the inputs
-	Written int64 // entries of the result; known at the end
-	File    string
-}
-
-// EventListener is told of background work. Its functions run on the goroutine
-// that does the work and must not call the index. Nil functions are skipped.
-type EventListener struct {
-	FlushBegin func(FlushInfo)
-	FlushEnd   func(FlushInfo, error)
-	MergeBegin func(MergeInfo)
-	MergeEnd   func(MergeInfo, error)
-
-	ScavengeBegin func(ScavengedTable) // with the table's level, index and file
-	ScavengeEnd   func(ScavengedTable, error)
-}
-
-func (l *EventListener) ensureDefaults() {
-	if l.FlushBegin == nil {
-		l.FlushBegin = func(FlushInfo) {}
-	}
-	if l.FlushEnd == nil {
-		l.FlushEnd = func(FlushInfo, error) {}
-	}
-	if l.MergeBegin == nil {
-		l.MergeBegin = func(MergeInfo) {}
-	}
-	if l.MergeEnd == nil {
-		l.MergeEnd = func(MergeInfo, error) {}
-	}
-	if l.ScavengeBegin == nil {
-		l.ScavengeBegin = func(ScavengedTable) {}
-	}
-	if l.ScavengeEnd == nil {
-		l.ScavengeEnd = func(ScavengedTable, error) {}
-	}
 }

@@ -152,10 +152,8 @@ func (x *Index) scavengeTable(ctx context.Context, run *scavenge, t *table, plac
 	did := ScavengedTable{Level: t.level, Index: place, File: t.file, Before: t.fileBytes()}
 	x.metrics.queue.Enter(1)
 	begun := x.metrics.scavenges.Begin(0)
-	x.opt.Events.ScavengeBegin(did)
 	defer func() {
 		did.Took = time.Since(begun)
-		x.opt.Events.ScavengeEnd(did, err)
 		x.metrics.scavenges.End(begun, 1)
 		x.metrics.scavengeTime.Observe(did.Took.Seconds())
 	}()

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/bits"
-	"strings"
 )
 
 // ErrOtherSource says that a position is one of another kind of source, so that
@@ -45,46 +43,6 @@ func Compare(a, b Position) (c int, ok bool) {
 		}
 	}
 	return c, true
-}
-
-// CompareMerged is a total order over the positions of one definition: that of
-// Compare where there is one, and else by how many numbers were passed in all,
-// then by the first name whose numbers differ. The positions that a reader of several
-// streams goes through are ordered by Compare already.
-func CompareMerged(a, b Position) int {
-	if c, ok := Compare(a, b); ok {
-		return c
-	}
-	if a.Log != b.Log {
-		return cmp.Compare(asInt(a.Log), asInt(b.Log))
-	}
-	aHigh, aLow := a.sum()
-	bHigh, bLow := b.sum()
-	if c := cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow), cmp.Compare(len(a.Numbers), len(b.Numbers))); c != 0 {
-		return c
-	}
-	var first string // of the names whose numbers differ
-	c := 0
-	for _, n := range a.Numbers {
-		other, ok := b.Number(n.Name)
-		if !ok {
-			return strings.Compare(a.String(), b.String())
-		}
-		if n.Number != other && (c == 0 || n.Name < first) {
-			first, c = n.Name, cmp.Compare(n.Number, other)
-		}
-	}
-	return c
-}
-
-// sum adds up how many numbers were passed.
-func (p Position) sum() (high, low uint64) {
-	for _, n := range p.Numbers {
-		var carry uint64
-		low, carry = bits.Add64(low, uint64(max(n.Number, -1)+1), 0)
-		high += carry
-	}
-	return high, low
 }
 
 func asInt(b bool) int {

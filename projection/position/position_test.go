@@ -142,25 +142,24 @@ func TestVersion(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		a, b   position.Position
-		want   int
-		ok     bool
-		merged int
+		name string
+		a, b position.Position
+		want int
+		ok   bool
 	}{
-		{"log", inLog(5, 5), inLog(9, 9), -1, true, -1},
-		{"log by the second", inLog(5, -1), inLog(5, 5), -1, true, -1},
-		{"the numbers beside a place do not count", inLog(5, 5, "T"), inLog(5, 5), 0, true, 0},
-		{"a stream", streams("a", 2), streams("a", 1), 1, true, 1},
-		{"streams", streams("a", 1, "b", 2), streams("a", 1, "b", 3), -1, true, -1},
-		{"streams in another order", streams("a", 1, "b", 2), streams("b", 2, "a", 1), 0, true, 0},
-		{"ahead and behind", streams("a", 1, "b", 2), streams("a", 2, "b", 1), 0, false, -1},
-		{"ahead and behind by more", streams("a", 1, "b", 9), streams("a", 2, "b", 1), 0, false, 1},
-		{"beyond 64 bits in all", streams("a", math.MaxInt64, "b", 1), streams("a", 1, "b", math.MaxInt64), 0, false, 1},
-		{"other streams", streams("a", 1), streams("b", 1), 0, false, -1},
-		{"other kinds", streams("a", 1), inLog(1, 1), 0, false, -1},
-		{"phases", position.Finished(), inLog(1, 1), 1, true, 1},
-		{"second phases", position.Finished(), position.Position{Phase: 1}, 1, true, 1},
+		{"log", inLog(5, 5), inLog(9, 9), -1, true},
+		{"log by the second", inLog(5, -1), inLog(5, 5), -1, true},
+		{"the numbers beside a place do not count", inLog(5, 5, "T"), inLog(5, 5), 0, true},
+		{"a stream", streams("a", 2), streams("a", 1), 1, true},
+		{"streams", streams("a", 1, "b", 2), streams("a", 1, "b", 3), -1, true},
+		{"streams in another order", streams("a", 1, "b", 2), streams("b", 2, "a", 1), 0, true},
+		{"ahead and behind", streams("a", 1, "b", 2), streams("a", 2, "b", 1), 0, false},
+		{"ahead and behind by more", streams("a", 1, "b", 9), streams("a", 2, "b", 1), 0, false},
+		{"beyond 64 bits in all", streams("a", math.MaxInt64, "b", 1), streams("a", 1, "b", math.MaxInt64), 0, false},
+		{"other streams", streams("a", 1), streams("b", 1), 0, false},
+		{"other kinds", streams("a", 1), inLog(1, 1), 0, false},
+		{"phases", position.Finished(), inLog(1, 1), 1, true},
+		{"second phases", position.Finished(), position.Position{Phase: 1}, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got, ok := position.Compare(c.a, c.b); got != c.want || ok != c.ok {
@@ -168,12 +167,6 @@ func TestCompare(t *testing.T) {
 			}
 			if got, ok := position.Compare(c.b, c.a); got != -c.want || ok != c.ok {
 				t.Errorf("reversed %d, %t", got, ok)
-			}
-			if got := position.CompareMerged(c.a, c.b); got != c.merged {
-				t.Errorf("merged %d", got)
-			}
-			if got := position.CompareMerged(c.b, c.a); got != -c.merged {
-				t.Errorf("merged and reversed %d", got)
 			}
 			if c.a.Equal(c.b) != (c.ok && c.want == 0) {
 				t.Error("equal")
@@ -228,7 +221,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || w != v || !reflect.DeepEqual(back, p) {
 			t.Fatalf("%#v became %#v, %v", p, back, err)
 		}
-		if !p.Equal(back) || position.CompareMerged(p, back) != 0 {
+		if !p.Equal(back) {
 			t.Fatalf("%v is not %v", p, back)
 		}
 	})

@@ -107,17 +107,6 @@ func unwrap(c net.Conn) (*conn, bool) {
 	}
 }
 
-// PeerOf says who is on the other side of a connection that a Port accepted or
-// dialled; false for other connections. It looks through wrappers that have a
-// method NetConn, as tls.Conn does.
-func PeerOf(c net.Conn) (Identity, bool) {
-	ours, ok := unwrap(c)
-	if !ok {
-		return Identity{}, false
-	}
-	return ours.peer, true
-}
-
 // Due reports whether a connection of a Port has reached the age at which it is to be made
 // anew. Those who use HTTPServer and HTTPTransport need not ask; others close
 // such a connection between two messages.

@@ -37,8 +37,8 @@ func TestPeersKnowEachOther(t *testing.T) {
 			}
 			defer func() { _, _ = c[0].Close(), c[1].Close() }()
 			for i, want := range []Identity{{Node: node(2), Cluster: clusterA}, {Node: node(1), Cluster: clusterA}} {
-				if got, ok := PeerOf(tls.Client(c[i], &tls.Config{ServerName: "x"})); !ok || got != want {
-					t.Errorf("peer of side %d: %v, %t", i, got, ok)
+				if ours, ok := unwrap(tls.Client(c[i], &tls.Config{ServerName: "x"})); !ok || ours.peer != want {
+					t.Errorf("side %d is a connection of a port: %t", i, ok)
 				}
 				if Due(c[i]) {
 					t.Errorf("side %d is due", i)
@@ -55,8 +55,8 @@ func TestPeersKnowEachOther(t *testing.T) {
 	}
 	plain, other := net.Pipe()
 	defer func() { _, _ = plain.Close(), other.Close() }()
-	if _, ok := PeerOf(plain); ok || Due(plain) {
-		t.Error("a connection of somebody else has a peer")
+	if Due(plain) {
+		t.Error("a connection of somebody else is due")
 	}
 }
 

@@ -109,17 +109,6 @@ func (t *Decisions) Find(name []byte) (d Decision, ok bool) {
 	return Decision{}, false
 }
 
-// FindHash reports whether there is a decision about any stream whose name has a hash.
-func (t *Decisions) FindHash(hash uint64) bool {
-	s := t.search(hash)
-	for place := t.next(&s); place != 0; place = t.next(&s) {
-		if name, _, ok := t.record(place); ok && t.hash(name) == hash {
-			return true
-		}
-	}
-	return false
-}
-
 // ByHash appends to dst the decisions about all streams whose names have a hash.
 func (t *Decisions) ByHash(dst []NamedDecision, hash uint64) []NamedDecision {
 	s := t.search(hash)

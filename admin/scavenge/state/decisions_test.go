@@ -82,14 +82,11 @@ func TestDecisionsModel(t *testing.T) {
 					if d, ok := table.Find([]byte(name)); ok {
 						t.Fatalf("%q: %+v", name, d)
 					}
-					if hash := h.hash([]byte(name)); table.FindHash(hash) != (byHash[hash] != nil) {
+					if hash := h.hash([]byte(name)); (table.ByHash(nil, hash) != nil) != (byHash[hash] != nil) {
 						t.Fatalf("hash %x", hash)
 					}
 				}
 				for hash, all := range byHash {
-					if !table.FindHash(hash) {
-						t.Fatalf("hash %x is not found", hash)
-					}
 					if got := table.ByHash(nil, hash); !slices.EqualFunc(got, all, func(a, b NamedDecision) bool {
 						return a.Decision == b.Decision && bytes.Equal(a.Name, b.Name)
 					}) {
@@ -119,7 +116,7 @@ func TestDecisionsMany(t *testing.T) {
 		if d, ok := table.Find(scratch); !ok || d.Discard != int64(i)+1 {
 			t.Fatalf("%s: %+v %t", scratch, d, ok)
 		}
-		if scratch = name(scratch, n+i); table.FindHash(hashName(scratch)) {
+		if scratch = name(scratch, n+i); table.ByHash(nil, hashName(scratch)) != nil {
 			t.Fatalf("%s is found", scratch)
 		}
 	}
@@ -158,7 +155,7 @@ func TestDecisionsDamaged(t *testing.T) {
 				if d, ok := table.Find(name); ok && (i >= 40 || d.Discard != int64(i)+1) {
 					t.Fatalf("byte %d: %s: %+v", at, name, d)
 				}
-				table.FindHash(hashName(name))
+				table.ByHash(nil, hashName(name))
 			}
 			table.data[at] ^= bit
 		}

@@ -177,9 +177,6 @@ func step(r *rand.Rand, tx *Tx, c content) error {
 		c.Chunks[chunk] = was
 		return tx.SetTimes(chunk, was.Oldest, was.Newest)
 	case 5:
-		delete(c.Streams, name)
-		return tx.DeleteStream([]byte(name))
-	case 6:
 		if r.IntN(20) > 0 {
 			return nil
 		}

@@ -173,15 +173,6 @@ func (tx *Tx) PutStream(name []byte, s *Stream) error {
 	return tx.failed("put a stream", err)
 }
 
-// DeleteStream forgets a stream, if it is known.
-func (tx *Tx) DeleteStream(name []byte) error {
-	e, err := tx.at(name)
-	if err == nil && e.size > 0 {
-		tx.d.block.replace(e.size, nil)
-	}
-	return tx.failed("forget a stream", err)
-}
-
 // AddWeight adds to the weight of a logical chunk.
 func (tx *Tx) AddWeight(chunk int, by int64) error {
 	st := tx.d.st.addWeight
