@@ -16,18 +16,20 @@ budget=${FUZZTIME:-10000x}
 failed=0
 ran=0
 
-# Only packages whose tests mention a fuzz target are compiled for the listing.
-packages=$(grep -rlE --include='*_test.go' '^func Fuzz[A-Z]' . | xargs -r -n1 dirname | sort -u)
-for package in $packages; do
-	if ! targets=$("$go" test -list '^Fuzz' "$package"); then
-		printf '%s\n' "$targets"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# Each package is built and linked once, not for each of its targets.
+for package in $(grep -rlE --include='*_test.go' '^func Fuzz[A-Z]' . | xargs -r -n1 dirname | sort -u); do
+	if ! "$go" test -c -fuzz=. -o "$dir/fuzz.test" "$package" || ! targets=$(cd "$package" && "$dir/fuzz.test" -test.list '^Fuzz'); then
 		failed=1
 		continue
 	fi
-	for target in $(printf '%s\n' "$targets" | grep '^Fuzz' || true); do
+	for target in $targets; do
 		echo "== $package $target"
 		ran=$((ran + 1))
-		"$go" test -run '^$' -fuzz "^$target\$" -fuzztime "$budget" -fuzzminimizetime 500x "$package" || failed=1
+		(cd "$package" && "$dir/fuzz.test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$budget" \
+			-test.fuzzminimizetime 500x -test.fuzzcachedir "$dir/cache") || failed=1
 	done
 done
 echo "fuzz targets run: $ran"
