@@ -30,10 +30,15 @@ type example struct {
 }
 
 const (
-	readmePage      = "README.md"
-	projectionsPage = "docs/projections.md"
-	operationsPage  = "docs/operations.md"
+	readmePage     = "README.md"
+	clusterPage    = "docs/cluster.md"
+	operationsPage = "docs/operations.md"
 )
+
+// nodePages have examples for one node.
+var nodePages = []string{
+	readmePage, "docs/streams.md", "docs/users.md", "docs/watching.md", "docs/subscriptions.md", "docs/projections.md", "docs/scavenge.md",
+}
 
 // readExamples finds the blocks of a page: those to execute, and the
 // commands of those that are not.
@@ -91,22 +96,18 @@ func readExamples(t *testing.T, page string) (examples []example, commands []str
 	return examples, commands
 }
 
-// TestReadmeExamples runs the examples for one node as they stand, in order, against a fresh one.
+// TestReadmeExamples runs the examples of each page for one node as they stand, in order, against a fresh one.
 func TestReadmeExamples(t *testing.T) {
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
-	node := testkit.StartNode(t, t.TempDir(), "--run-projections=All")
-	runExamples(t, readmePage, false, os.Getenv("PATH"), strings.NewReplacer(readmeAddress, node.Host()))
-	node.Stop()
-}
-
-// TestProjectionExamples runs those of the page about projections as they stand, in order, against a fresh node.
-func TestProjectionExamples(t *testing.T) {
-	testkit.NeedTool(t, "curl")
-	testkit.NeedTool(t, "bash")
-	node := testkit.StartNode(t, t.TempDir(), "--run-projections=All")
-	runExamples(t, projectionsPage, false, pathWithAnnals(t), strings.NewReplacer(readmeAddress, node.Host()))
-	node.Stop()
+	path := pathWithAnnals(t)
+	for _, page := range nodePages {
+		t.Run(page, func(t *testing.T) {
+			node := testkit.StartNode(t, t.TempDir(), "--run-projections=All")
+			runExamples(t, page, false, path, strings.NewReplacer(readmeAddress, node.Host()))
+			node.Stop()
+		})
+	}
 }
 
 // pathWithAnnals returns a search path that has the command annals.
@@ -120,7 +121,7 @@ func pathWithAnnals(t *testing.T) string {
 }
 
 // TestReadmeCluster runs the examples for a cluster as they stand, in order,
-// against a fresh one of the command for that.
+// against a fresh one of the command for that. The two pages begin with the same writes, which are repeated.
 func TestReadmeCluster(t *testing.T) {
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
@@ -141,7 +142,9 @@ func TestReadmeCluster(t *testing.T) {
 	}
 	// Where a script counts ports, they are the nodes' too.
 	replacements = append(replacements, "2113 2114 2115", strings.Join([]string{portOf(served[0][1]), portOf(served[1][1]), portOf(served[2][1])}, " "))
-	runExamples(t, readmePage, true, pathWithAnnals(t), strings.NewReplacer(replacements...))
+	for _, page := range []string{readmePage, clusterPage} {
+		runExamples(t, page, true, pathWithAnnals(t), strings.NewReplacer(replacements...))
+	}
 	dev.Stop()
 }
 
