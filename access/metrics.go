@@ -9,7 +9,7 @@ type metrics struct {
 	entries                         *stats.Gauge
 	denied                          *stats.Counter
 	waiting                         *stats.Gauge
-	lineFull, pushedOut, tooLong    *stats.Counter
+	lineFull, noRoom, tooLong       *stats.Counter
 	hashing                         *stats.Histogram
 	renewed                         *stats.Counter
 }
@@ -24,23 +24,23 @@ func newMetrics(r *stats.Registry) *metrics {
 			stats.Label{Name: "reason", Value: reason})
 	}
 	refused := func(reason string) *stats.Counter {
-		return r.Counter("annals_access_checks_refused_total", "Waits for a hash that ended without it: the line was full, others needed the room more, or it took too long.",
+		return r.Counter("annals_access_checks_refused_total", "Waits for a hash that ended without it: the line was full, there was no room for more from that address, or it took too long.",
 			stats.Label{Name: "reason", Value: reason})
 	}
 	return &metrics{
-		cached:    login("cached"),
-		verified:  login("verified"),
-		refused:   login("refused"),
-		busy:      login("busy"),
-		absent:    miss("absent"),
-		changed:   miss("changed"),
-		entries:   r.Gauge("annals_access_cache_entries", "Logins in the cache."),
-		denied:    r.Counter("annals_access_stream_denied_total", "Requests refused because the caller lacks a right to the stream."),
-		waiting:   r.Gauge("annals_access_hash_waiting", "Passwords that wait to be hashed."),
-		lineFull:  refused("line_full"),
-		pushedOut: refused("pushed_out"),
-		tooLong:   refused("too_long"),
-		hashing:   r.Histogram("annals_access_hash_seconds", "Time taken by one hash of a password.", stats.DurationBounds),
-		renewed:   r.Counter("annals_access_upgrades_total", "Weak hashes of passwords made anew after a login."),
+		cached:   login("cached"),
+		verified: login("verified"),
+		refused:  login("refused"),
+		busy:     login("busy"),
+		absent:   miss("absent"),
+		changed:  miss("changed"),
+		entries:  r.Gauge("annals_access_cache_entries", "Logins in the cache."),
+		denied:   r.Counter("annals_access_stream_denied_total", "Requests refused because the caller lacks a right to the stream."),
+		waiting:  r.Gauge("annals_access_hash_waiting", "Passwords that wait to be hashed."),
+		lineFull: refused("line_full"),
+		noRoom:   refused("no_room"),
+		tooLong:  refused("too_long"),
+		hashing:  r.Histogram("annals_access_hash_seconds", "Time taken by one hash of a password.", stats.DurationBounds),
+		renewed:  r.Counter("annals_access_upgrades_total", "Weak hashes of passwords made anew after a login."),
 	}
 }

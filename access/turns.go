@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
 )
@@ -16,11 +18,11 @@ import (
 // Bounds of waiting for a hash. DESIGN.md says why they are what they are.
 const (
 	maxLine    = 16               // checks that wait in one line
-	maxWaiting = 1000             // checks that wait in all lines together
+	maxWaiting = 1000             // checks of one class, in all lines together
 	maxWait    = 10 * time.Second // how long a caller waits
 
 	knownPlaces = 4096 // lines in which somebody logged in, remembered to be preferred
-	knownTurns  = 3    // turns of known lines to one of the others while both wait
+	knownTurns  = 3    // checks of known lines in front of the hall to one of the others
 
 	failedPlaces  = 4096 // lines in which checks failed, remembered to be slowed
 	failureMemory = time.Minute
@@ -79,40 +81,29 @@ const (
 	wasWrong
 )
 
-// signal is what a waiting caller is told, once.
-type signal uint8
-
-const (
-	nothing   signal = iota
-	yourTurn         // compute
-	isChecked        // somebody else has; the check holds the verdict
-	pushedOut        // there was no room
-)
-
-// turns decides who computes the next hash. It is a fair waiting line in front
-// of a number of slots; its waiters are the callers' own goroutines.
-//
-// There is a line for every place. Within a line it is first come, first served,
-// one at a time; lines of one origin take turns, and so do origins. Those in
-// which somebody logged in before are preferred, knownTurns to one.
+// turns decides who computes the next hash. A check passes four gates, each a
+// semaphore that serves in order of arrival, and holds them until it ends: that of its line, with the
+// pause after failures behind it; that of its origin; that of its class; and
+// the slots. Nobody is more than once in front of the next gate, so lines of one origin take turns,
+// origins take turns, and of the two classes known lines have knownTurns to one.
 type turns struct {
 	seed    maphash.Seed // of the hashes of logins
 	queue   *stats.Queue
 	metrics *metrics
+	slots   int
+	hall    *semaphore.Weighted
+	classes [2]*semaphore.Weighted
 
-	mu      sync.Mutex // guards what follows and everything reachable from it; never held while anything is computed
-	free    int        // slots
-	waiting int        // checks
-	last    uint64     // number of the newest check
-	row     int        // turns of known lines since the last of another
-	lines   map[place]*line
-	sources map[origin]*source
-	ready   [2]ring[*source] // by class: those with ready lines, in the order of their turns
-	known   *lru[place, struct{}]
+	mu      sync.Mutex // guards what follows and everything reachable from it but gates; never held while anything is waited for
+	checks  [2]int     // by class
+	lines   map[place]*gate
+	sources map[source]*gate
+	shared  map[credentials]*check
+	known   *lru[place, struct{}] // lines in which somebody logged in
 	failed  *lru[place, failure]
 }
 
-// class says in which ring a line waits.
+// class says with whom a line competes.
 type class uint8
 
 const (
@@ -120,35 +111,31 @@ const (
 	known
 )
 
-// source is an origin with its lines.
+// source is what an origin has in one class.
 type source struct {
-	from    origin
-	lines   int
-	waiting int            // checks
-	ready   [2]ring[*line] // by class: lines whose first check only needs a slot, in the order of their turns
+	from  origin
+	class class
 }
 
-// line is a place where checks wait or are under way. It exists no longer than
-// that; what outlives it is in turns.known and turns.failed.
-type line struct {
-	at      place
-	source  *source
-	queue   []*check    // waiting, oldest first
-	running *check      // one at a time: a failure must be able to slow the next
-	class   class       // while it is ready
-	ready   bool        // it is in source.ready
-	rest    *time.Timer // while it is slowed and checks wait
+// credentials are what is checked once for all who wait for it.
+type credentials struct {
+	at     place
+	digest digest
 }
 
-// check is one computation, with everybody who waits for it.
+// gate is one of a line or of a source. It exists as long as checks are in front of it or behind it.
+type gate struct {
+	*semaphore.Weighted
+	checks int
+}
+
+// check is one computation.
 type check struct {
-	line    *line
-	number  uint64
-	entered time.Time
-	shared  bool // others with the same digest wait for this check
-	digest  digest
-	callers []chan signal // without the one who has the turn
-	verdict verdict       // before callers are told isChecked
+	line, source *gate
+	of           source
+	done         chan struct{} // closed when verdict and left are final
+	verdict      verdict
+	left         bool // the caller who would have computed it went away before its turn
 }
 
 // failure is what is remembered of a line's failed checks.
@@ -159,8 +146,9 @@ type failure struct {
 
 func newTurns(slots int, queue *stats.Queue, m *metrics) *turns {
 	return &turns{
-		seed: maphash.MakeSeed(), queue: queue, metrics: m, free: slots,
-		lines: make(map[place]*line), sources: make(map[origin]*source),
+		seed: maphash.MakeSeed(), queue: queue, metrics: m, slots: slots, hall: semaphore.NewWeighted(int64(slots)),
+		classes: [2]*semaphore.Weighted{unknown: semaphore.NewWeighted(int64(slots)), known: semaphore.NewWeighted(int64(knownTurns * slots))},
+		lines:   make(map[place]*gate), sources: make(map[source]*gate), shared: make(map[credentials]*check),
 		known: newLRU[place, struct{}](knownPlaces), failed: newLRU[place, failure](failedPlaces),
 	}
 }
@@ -170,121 +158,178 @@ func (t *turns) place(from origin, login string) place {
 	return place{from: from, login: maphash.String(t.seed, login)}
 }
 
+var (
+	errInterrupted = errors.New("the check of a password was interrupted")
+	errTooLong     = busy("waited too long")
+)
+
+func busy(why string) error {
+	return fmt.Errorf("wait for a password to be checked: %s: %w", why, event.ErrBusy)
+}
+
 // do waits for a turn and calls work with a slot held, or returns what
 // somebody else's work found in the meantime if that has the same digest; without
 // a digest nothing is shared. It fails with event.ErrBusy when there is no
 // room or the wait is too long, and with the error of ctx when that ends first:
 // nothing was checked then. Work under way is not interrupted.
 func (t *turns) do(ctx context.Context, at place, d *digest, kind *stats.Work, work func() result) (verdict, error) {
-	c, told, err := t.enter(at, d)
-	if err != nil {
-		return verdict{}, err
-	}
-	timer := time.NewTimer(maxWait)
-	defer timer.Stop()
-	var s signal
-	select {
-	case s = <-told:
-	case <-timer.C:
-		if s = t.leave(c, told, true); s == nothing {
-			t.metrics.tooLong.Inc()
-			return verdict{}, busy("waited too long")
+	entered := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, errTooLong)
+	defer cancel()
+	for {
+		c, first, err := t.enter(at, d)
+		switch {
+		case err != nil:
+			return verdict{}, err
+		case first:
+			return t.take(ctx, at, c, d, func() result {
+				begun := kind.Begin(time.Since(entered))
+				defer kind.End(begun, 1)
+				return work()
+			})
 		}
-	case <-ctx.Done():
-		if s = t.leave(c, told, false); s == nothing {
-			return verdict{}, fmt.Errorf("wait for a password to be checked: %w", ctx.Err())
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return verdict{}, t.gaveUp(ctx)
+		}
+		if !c.left {
+			return c.verdict, nil
 		}
 	}
-	switch s {
-	case isChecked:
-		return c.verdict, nil
-	case pushedOut:
-		return verdict{}, busy("pushed out")
+}
+
+// gaveUp is the error of a wait that ended with its context.
+func (t *turns) gaveUp(ctx context.Context) error {
+	if err := context.Cause(ctx); err != errTooLong {
+		return fmt.Errorf("wait for a password to be checked: %w", err)
 	}
+	t.metrics.tooLong.Inc()
+	return errTooLong
+}
+
+// enter puts a check in front of the gate of its line, or finds the one of the same credentials.
+func (t *turns) enter(at place, d *digest) (c *check, first bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d != nil {
+		if c := t.shared[credentials{at, *d}]; c != nil {
+			return c, false, nil
+		}
+	}
+	of := source{from: at.from}
+	if _, ok := t.known.get(at); ok || at.from.management {
+		of.class = known
+	}
+	if l := t.lines[at]; l != nil && l.checks > maxLine {
+		t.metrics.lineFull.Inc()
+		return nil, false, busy("line is full")
+	}
+	// As many as there is room left: who fills it leaves as much to each other origin.
+	if s := t.sources[of]; t.checks[of.class] >= maxWaiting || s != nil && s.checks >= maxWaiting-t.checks[of.class] {
+		t.metrics.noRoom.Inc()
+		return nil, false, busy("no room")
+	}
+	c = &check{of: of, line: reach(t.lines, at, 1), source: reach(t.sources, of, t.slots), done: make(chan struct{})}
+	t.checks[of.class]++
+	if d != nil {
+		t.shared[credentials{at, *d}] = c
+	}
+	t.queue.Enter(1)
+	t.metrics.waiting.Add(1)
+	return c, true, nil
+}
+
+// reach returns the gate of something with one more check.
+func reach[K comparable](gates map[K]*gate, of K, width int) *gate {
+	g := gates[of]
+	if g == nil {
+		g = &gate{Weighted: semaphore.NewWeighted(int64(width))}
+		gates[of] = g
+	}
+	g.checks++
+	return g
+}
+
+func leave[K comparable](gates map[K]*gate, of K) {
+	if gates[of].checks--; gates[of].checks == 0 {
+		delete(gates, of)
+	}
+}
+
+// take takes a check through the gates and does its work.
+func (t *turns) take(ctx context.Context, at place, c *check, d *digest, work func() result) (verdict, error) {
+	passed, err := t.pass(ctx, at, c)
+	t.metrics.waiting.Add(-1)
 	r := result{verdict: verdict{err: errInterrupted}} // Stands when work panics.
-	defer func() { t.finish(c, &r) }()
-	begun := kind.Begin(time.Since(c.entered))
-	defer kind.End(begun, 1)
+	defer func() {
+		t.finish(at, c, d, &r)
+		if r.keepsSlot {
+			passed = passed[:len(passed)-1]
+		}
+		for i := len(passed) - 1; i >= 0; i-- {
+			passed[i].Release(1)
+		}
+	}()
+	if err != nil {
+		c.left = true
+		t.queue.Leave(1)
+		return verdict{}, t.gaveUp(ctx)
+	}
 	r = work()
 	return r.verdict, nil
 }
 
-var errInterrupted = errors.New("the check of a password was interrupted")
-
-func busy(why string) error {
-	return fmt.Errorf("wait for a password to be checked: %s: %w", why, event.ErrBusy)
-}
-
-// enter puts a check into its line, or joins the one that computes the same.
-func (t *turns) enter(at place, d *digest) (*check, chan signal, error) {
-	told := make(chan signal, 1)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.lines[at]
-	if l != nil && d != nil {
-		if c := l.find(d); c != nil {
-			c.callers = append(c.callers, told)
-			return c, told, nil
+// pass waits at all gates and returns those that were passed.
+func (t *turns) pass(ctx context.Context, at place, c *check) (passed []*semaphore.Weighted, err error) {
+	for _, g := range [...]*semaphore.Weighted{c.line.Weighted, c.source.Weighted, t.classes[c.of.class], t.hall} {
+		if g == c.source.Weighted {
+			if err := sleep(ctx, t.pause(at)); err != nil {
+				return passed, err
+			}
 		}
+		if err := g.Acquire(ctx, 1); err != nil {
+			return passed, err
+		}
+		passed = append(passed, g)
 	}
-	if l != nil && len(l.queue) >= maxLine {
-		t.metrics.lineFull.Inc()
-		return nil, nil, busy("line is full")
-	}
-	if l == nil {
-		l = t.open(at)
-	}
-	t.last++
-	c := &check{line: l, number: t.last, entered: time.Now(), callers: []chan signal{told}}
-	if d != nil {
-		c.shared, c.digest = true, *d
-	}
-	t.queue.Enter(1)
-	l.queue = append(l.queue, c)
-	t.count(l, 1)
-	if l.running == nil && len(l.queue) == 1 {
-		t.arrange(l)
-	}
-	t.dispatch()
-	if t.waiting > maxWaiting {
-		t.pushOut()
-	}
-	return c, told, nil
+	return passed, nil
 }
 
-// leave takes away a caller who waits no longer, unless the caller was told
-// something at that moment. A turn given is kept, or else passed on.
-func (t *turns) leave(c *check, told chan signal, keepsTurn bool) signal {
+// pause returns how long a line must not go on because of its failures.
+func (t *turns) pause(at place) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	f, ok := t.failed.get(at)
+	if !ok {
+		return 0
+	}
+	since := time.Since(f.at)
+	if since >= failureMemory {
+		t.failed.remove(at)
+		return 0
+	}
+	return min(maxPause, pauseUnit<<min(f.row, 10)) - since
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case s := <-told:
-		if s != yourTurn || keepsTurn {
-			return s
-		}
-		if len(c.callers) > 0 {
-			c.tellNext()
-		} else {
-			t.queue.Leave(1)
-			t.end(c.line)
-			t.free++
-			t.dispatch()
-		}
-		return nothing
-	default:
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	c.drop(told)
-	if len(c.callers) == 0 && c.line.running != c {
-		t.remove(c)
-	}
-	return nothing
 }
 
-// finish gives the verdict to all who wait for it, and the slot to the next.
-func (t *turns) finish(c *check, r *result) {
+// finish gives the verdict to all who wait for it.
+func (t *turns) finish(at place, c *check, d *digest, r *result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := c.line.at
 	switch r.outcome {
 	case wasRight:
 		t.failed.remove(at)
@@ -297,20 +342,14 @@ func (t *turns) finish(c *check, r *result) {
 		t.failed.put(at, f)
 	}
 	c.verdict = r.verdict
-	for _, told := range c.callers {
-		told <- isChecked
+	close(c.done)
+	if d != nil {
+		delete(t.shared, credentials{at, *d})
 	}
-	t.end(c.line)
-	if !r.keepsSlot {
-		t.free++
-	}
-	t.dispatch()
+	leave(t.lines, at)
+	leave(t.sources, c.of)
+	t.checks[c.of.class]--
 }
 
 // release frees a slot that was kept by the result of a check.
-func (t *turns) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.free++
-	t.dispatch()
-}
+func (t *turns) release() { t.hall.Release(1) }

@@ -44,8 +44,11 @@ func inHall(t *testing.T, slots int, f func(h *hall)) {
 		w := h.turns
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.free != slots || w.waiting != 0 || len(w.lines) != 0 || len(w.sources) != 0 || len(w.ready[known]) != 0 || len(w.ready[unknown]) != 0 {
-			t.Errorf("left behind: %d of %d slots free, %d waiting, %d lines, %d sources", w.free, slots, w.waiting, len(w.lines), len(w.sources))
+		if len(w.lines)+len(w.sources)+len(w.shared)+w.checks[known]+w.checks[unknown] != 0 {
+			t.Errorf("left behind: %d lines, %d sources, %d shared, %d checks", len(w.lines), len(w.sources), len(w.shared), w.checks)
+		}
+		if !w.hall.TryAcquire(int64(slots)) || !w.classes[unknown].TryAcquire(int64(slots)) || !w.classes[known].TryAcquire(int64(knownTurns*slots)) {
+			t.Error("a gate is held")
 		}
 		if n := queue.Figures().Length; n != 0 || w.metrics.waiting.Value() != 0 {
 			t.Errorf("%d in the queue's figures, %d waiting in the metrics", n, w.metrics.waiting.Value())
@@ -226,23 +229,22 @@ func (h *hall) fill(n int, line func(i int) string) {
 
 func TestFullHall(t *testing.T) {
 	oneAddress := func(i int) string { return fmt.Sprint("192.0.2.1/", i) }
+	fiveAddresses := func(i int) string { return fmt.Sprintf("10.0.0.%d/%d", i%5, i) }
 	manyAddresses := func(i int) string { return fmt.Sprintf("10.0.%d.%d/x", i/256, i%256) }
 	cases := []struct {
 		name     string
-		line     func(i int) string // of the thousand that wait
+		line     func(i int) string
+		waiting  int // so many of a thousand stay, with the one that holds the slot
 		known    string
-		longer   string // a second check there, in place of one of the thousand
 		newcomer string
 		want     string
 	}{
-		{name: "the longest address makes room", line: oneAddress, newcomer: "192.0.2.2/x", want: "192.0.2.1/999 busy"},
-		{name: "and its longest line", line: oneAddress, longer: "192.0.2.1/7", newcomer: "192.0.2.2/x", want: "longer busy"},
-		{name: "the newcomer has the longest address", line: oneAddress, newcomer: "192.0.2.1/new", want: "newcomer busy"},
-		{name: "the newcomer has the longest address, another the longest line", line: oneAddress, longer: "192.0.2.1/7", newcomer: "192.0.2.1/new", want: "longer busy"},
-		{name: "known ones stay", line: oneAddress, known: "192.0.2.1/new", newcomer: "192.0.2.1/new", want: "192.0.2.1/999 busy"},
-		{name: "all alike", line: manyAddresses, newcomer: "192.0.2.2/x", want: "newcomer busy"},
-		{name: "all alike but known", line: manyAddresses, known: "192.0.2.2/x", newcomer: "192.0.2.2/x", want: "10.0.3.231/x busy"},
-		{name: "one with two", line: manyAddresses, longer: "10.0.0.5/y", newcomer: "192.0.2.2/x", want: "longer busy"},
+		{name: "one address leaves as much as it takes", line: oneAddress, waiting: 501, newcomer: "192.0.2.2/x"},
+		{name: "and has no more", line: oneAddress, waiting: 501, newcomer: "192.0.2.1/new", want: "newcomer busy"},
+		{name: "but where somebody logged in", line: oneAddress, waiting: 501, known: "192.0.2.1/new", newcomer: "192.0.2.1/new"},
+		{name: "five leave as much as each takes", line: fiveAddresses, waiting: 834, newcomer: "192.0.2.2/x"},
+		{name: "all alike", line: manyAddresses, waiting: 1000, newcomer: "192.0.2.2/x", want: "newcomer busy"},
+		{name: "all alike but known", line: manyAddresses, waiting: 1000, known: "192.0.2.2/x", newcomer: "192.0.2.2/x"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -251,17 +253,17 @@ func TestFullHall(t *testing.T) {
 					h.turns.known.put(h.at(c.known), struct{}{})
 				}
 				h.enter(context.Background(), "holder", "192.0.2.99/holder", nil, notChecked)
-				n := maxWaiting
-				if c.longer != "" {
-					n--
+				h.fill(maxWaiting, c.line)
+				if n := h.turns.checks[unknown]; n != c.waiting {
+					t.Errorf("%d wait, want %d", n, c.waiting)
 				}
-				h.fill(n, c.line)
-				if c.longer != "" {
-					h.enter(context.Background(), "longer", c.longer, nil, notChecked)
-				}
-				h.wantEnded()
+				h.ended = nil
 				h.enter(context.Background(), "newcomer", c.newcomer, nil, notChecked)
-				h.wantEnded(c.want)
+				var want []string
+				if c.want != "" {
+					want = append(want, c.want)
+				}
+				h.wantEnded(want...)
 			})
 		})
 	}
@@ -345,11 +347,11 @@ func TestSameCredentialsAreCheckedOnce(t *testing.T) {
 			h.enter(context.Background(), "follower", "192.0.2.1/x", right, wasRight)
 		}
 		h.enter(context.Background(), "other", "192.0.2.1/x", other, wasRight)
-		cancel() // The first one hands its turn on.
+		cancel() // One of the others enters in its place, behind those who are there.
 		synctest.Wait()
 		time.Sleep(3 * checkTime / 2)
 		h.enter(context.Background(), "latecomer", "192.0.2.1/x", right, wasRight)
-		h.wantServed("holder", "follower", "other")
+		h.wantServed("holder", "other", "follower")
 		if len(h.ended) != 103 {
 			t.Errorf("%d have ended: %q", len(h.ended), h.ended)
 		}
@@ -361,28 +363,26 @@ func TestSameCredentialsAreCheckedOnce(t *testing.T) {
 	})
 }
 
-// A caller who leaves at the moment of its turn passes it on.
+// What others wait for with a caller who leaves is checked for one of them, who enters anew.
 func TestTurnOfOneWhoLeaves(t *testing.T) {
 	for _, followers := range []int{0, 2} {
 		t.Run(fmt.Sprint(followers, " followers"), func(t *testing.T) {
 			inHall(t, 1, func(h *hall) {
 				d := &digest{1}
-				at := h.at("192.0.2.1/x")
-				c, told, err := h.turns.enter(at, d)
-				if err != nil {
-					t.Fatal(err)
-				}
+				ctx, cancel := context.WithCancel(context.Background())
+				h.enter(context.Background(), "holder", "192.0.2.9/x", nil, notChecked)
+				h.enter(ctx, "leaver", "192.0.2.1/x", d, wasRight)
 				for range followers {
 					h.enter(context.Background(), "follower", "192.0.2.1/x", d, wasRight)
 				}
 				h.enter(context.Background(), "next", "192.0.2.2/x", nil, wasRight)
 				h.wantEnded()
-				if s := h.turns.leave(c, told, false); s != nothing { // It had its turn all the time.
-					t.Fatalf("got %v", s)
-				}
-				want := []string{"next"}
+				cancel()
+				synctest.Wait()
+				h.wantEnded("leaver wait for a password to be checked: context canceled")
+				want := []string{"holder", "next"}
 				if followers > 0 {
-					want = []string{"follower", "next"}
+					want = append(want, "follower")
 				}
 				h.wantServed(want...)
 			})
