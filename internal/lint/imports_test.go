@@ -25,7 +25,9 @@ var imports = []row{
 	{"stats", nil},
 	{"config", nil},
 	{"web", nil},
-	{"internal/testkit", []string{"node", "config", "event", "internal/vfs"}},
+	// What Go programs import to use a cluster needs nothing of the server.
+	{"client", nil},
+	{"internal/testkit", []string{"node", "client", "config", "event", "internal/vfs"}},
 	// The translation between XML and JSON reads and writes JSON: one scanner for both.
 	{"internal/xmljson", []string{"internal/jsontext"}},
 	// Operations on a disk that hang are found in one place, those of the file system included.
@@ -43,8 +45,8 @@ var imports = []row{
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
 	// projection test runs a script over a file of events, without a node.
-	{"cmd", []string{"event", "node", "config", "admin", "projection", "internal/certs", "internal/jsontext", "internal/lab"}},
-	{"integration", []string{"event", "internal/testkit", "internal/lab"}},
+	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/jsontext", "internal/lab"}},
+	{"integration", []string{"event", "client", "internal/testkit", "internal/lab"}},
 }
 
 func with(folders ...string) []string { return slices.Concat(folders, tools) }

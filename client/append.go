@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Event is one event to append.
+type Event struct {
+	ID       string          `json:"eventId"` // a UUID; a new one if empty
+	Type     string          `json:"eventType"`
+	Data     json.RawMessage `json:"data"`
+	Metadata json.RawMessage `json:"metadata"`
+	// Binary says that Data is no JSON. Such an event is appended alone, and without metadata.
+	Binary bool `json:"-"`
+}
+
+// NewID returns a random UUID.
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Append writes events to a stream, all or none, and returns the number of the first. The
+// stream must have the expected version: the number of its last event, NoStream, AnyVersion or StreamExists.
+// What failed on the way is repeated with the same ids, and written once. When that does not
+// help, the same call with the same ids can be made later.
+func (c *Client) Append(ctx context.Context, stream string, expected int64, events ...Event) (first int64, err error) {
+	events = slices.Clone(events)
+	for i := range events {
+		if events[i].ID == "" {
+			events[i].ID = NewID()
+		}
+	}
+	q, err := AppendRequest(stream, expected, events...)
+	if err != nil {
+		return 0, fmt.Errorf("append to %s: %w", stream, err)
+	}
+	a, err := c.repeat(ctx, q)
+	if err == nil {
+		first, err = a.FirstNumber(stream)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("append to %s: %w", stream, err)
+	}
+	return first, nil
+}
+
+// AppendRequest is what Append sends. The events have their ids.
+func AppendRequest(stream string, expected int64, events ...Event) (Request, error) {
+	if len(events) == 1 && events[0].Binary {
+		return events[0].Request(stream, expected), nil
+	}
+	q := Request{Method: http.MethodPost, Path: StreamPath(stream), Header: map[string]string{
+		"Content-Type": MediaEvents, HeaderExpectedVersion: strconv.FormatInt(expected, 10),
+	}}
+	b := []byte{'['}
+	for i := range events {
+		e := &events[i]
+		if e.Binary {
+			return q, errors.New("an event that is no JSON is appended alone")
+		}
+		kind, err := json.Marshal(e.Type)
+		if err != nil {
+			return q, err
+		}
+		b = append(append(append(append(b, `{"eventId":"`...), e.ID...), `","eventType":`...), kind...)
+		// As it stands: json.Marshal would write it anew.
+		for _, member := range []struct {
+			name  string
+			value json.RawMessage
+		}{{"data", e.Data}, {"metadata", e.Metadata}} {
+			switch {
+			case member.value == nil:
+			case !json.Valid(member.value):
+				return q, fmt.Errorf("event %d of %d: its %s are no JSON", i+1, len(events), member.name)
+			default:
+				b = append(append(append(append(b, ',', '"'), member.name...), '"', ':'), member.value...)
+			}
+		}
+		b = append(b, '}', ',')
+	}
+	q.Body = append(b[:max(1, len(b)-1)], ']')
+	return q, nil
+}
+
+// Request appends one event with its data as the body, as they are.
+func (e *Event) Request(stream string, expected int64) Request {
+	media := MediaJSON
+	if e.Binary {
+		media = MediaBytes
+	}
+	return Request{Method: http.MethodPost, Path: StreamPath(stream), Body: e.Data, Header: map[string]string{
+		"Content-Type": media, HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderEventID: e.ID, HeaderEventType: e.Type,
+	}}
+}
+
+// FirstNumber is the event number that the Location of an acknowledged append names.
+func (a Response) FirstNumber(stream string) (int64, error) {
+	location := a.Header.Get("Location")
+	u, err := url.Parse(location)
+	if err == nil {
+		if _, number, ok := strings.Cut(u.Path, "/streams/"+stream+"/"); ok {
+			if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 {
+				return n, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("the Location %q is not that of an event of %s", location, stream)
+}
+
+// Delete deletes a stream that has the expected version. Its next append begins it anew, unless it is deleted for ever.
+func (c *Client) Delete(ctx context.Context, stream string, expected int64, forEver bool) error {
+	_, err := c.repeat(ctx, Request{Method: http.MethodDelete, Path: StreamPath(stream), Header: map[string]string{
+		HeaderExpectedVersion: strconv.FormatInt(expected, 10), HeaderHardDelete: strconv.FormatBool(forEver),
+	}})
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", stream, err)
+	}
+	return nil
+}
+
+// SetMetadata replaces the metadata of a stream by a value with the members $maxCount, $maxAge, $tb, $cacheControl,
+// $acl, or ones of your own. Call reads them at StreamPath(stream, "metadata").
+func (c *Client) SetMetadata(ctx context.Context, stream string, expected int64, metadata any) error {
+	data, err := json.Marshal(metadata)
+	if err == nil {
+		e := Event{ID: NewID(), Type: "$metadata", Data: data}
+		q := e.Request(stream, expected)
+		q.Path = StreamPath(stream, "metadata")
+		_, err = c.repeat(ctx, q)
+	}
+	if err != nil {
+		return fmt.Errorf("set the metadata of %s: %w", stream, err)
+	}
+	return nil
+}
+
+// StreamPath is the path of a stream, and of what lies below it.
+func StreamPath(stream string, below ...string) string {
+	return strings.Join(append([]string{"/streams", url.PathEscape(stream)}, below...), "/")
+}

@@ -1,0 +1,174 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	defaultNode     = "http://127.0.0.1:2113"
+	defaultTimeout  = 30 * time.Second
+	defaultRetryFor = 30 * time.Second
+	dialTimeout     = 10 * time.Second
+
+	// Pauses between repetitions.
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+// Options say whom a client asks, and how. The zero value asks a node of this machine.
+type Options struct {
+	// Nodes are addresses such as https://node1.example.com:2113.
+	Nodes []string
+	// Login is sent with each request: url.UserPassword(user, password).
+	Login *url.Userinfo
+	// TLS is for nodes with https. Authorities reads certificates into its RootCAs.
+	TLS *tls.Config
+	// Timeout is how long one node may take for one answer: by default 30 s, for ever if negative.
+	Timeout time.Duration
+	// RetryFor is how long appends and reads are repeated: by default 30 s, never if negative.
+	RetryFor time.Duration
+	// Transport carries requests in place of one of NewTransport.
+	Transport http.RoundTripper
+}
+
+// Client asks the nodes of one cluster. Any number of goroutines may use it.
+type Client struct {
+	o    Options
+	http *http.Client
+
+	mu    sync.Mutex
+	nodes []string
+	at    int // the node that is asked first
+}
+
+// New returns a client. It asks nobody yet.
+func New(o Options) (*Client, error) {
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.RetryFor = cmp.Or(o.RetryFor, defaultRetryFor)
+	if o.Transport == nil {
+		o.Transport = NewTransport(o.TLS)
+	}
+	c := &Client{o: o, http: &http.Client{
+		Transport: o.Transport,
+		// Followed by hand: the standard client would not send the password to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if len(o.Nodes) == 0 {
+		o.Nodes = []string{defaultNode}
+	}
+	for _, text := range o.Nodes {
+		address, err := Address(text)
+		if err != nil {
+			return nil, err
+		}
+		c.nodes = append(c.nodes, address)
+	}
+	return c, nil
+}
+
+// NewTransport returns the transport of a client that is given none.
+func NewTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, DisableCompression: true,
+		MaxIdleConnsPerHost: 256, IdleConnTimeout: 30 * time.Second, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+	}
+}
+
+// Close ends the connections that are kept for later requests.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Address returns the address of a node as a prefix of what is asked for. Without a scheme it is one of http.
+func Address(text string) (string, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("address of the node: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", fmt.Errorf("address of the node %q is not of the form http://host:port or https://host:port", u.Redacted())
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// Node is the address of the node that is asked next.
+func (c *Client) Node() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[c.at]
+}
+
+// prefer makes a node the one that is asked next.
+func (c *Client) prefer(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at = slices.Index(c.nodes, node); c.at < 0 {
+		c.nodes = append(c.nodes, node)
+		c.at = len(c.nodes) - 1
+	}
+}
+
+// leave goes to the next node after one that did not serve, and returns how many there are.
+func (c *Client) leave(node string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes[c.at] == node {
+		c.at = (c.at + 1) % len(c.nodes)
+	}
+	return len(c.nodes)
+}
+
+// repeat sends a request that may be done twice until it is answered, refused, or the time for it is over.
+func (c *Client) repeat(ctx context.Context, q Request) (Response, error) {
+	end := time.Now().Add(c.o.RetryFor)
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		node := c.Node()
+		a, err := c.Do(ctx, q)
+		if err == nil {
+			err = a.Err()
+		}
+		if err == nil || !mayPass(err) || time.Now().Add(pause).After(end) {
+			return a, err
+		}
+		c.leave(node)
+		if wait(ctx, pause) != nil {
+			return a, err
+		}
+	}
+}
+
+// mayPass says whether the same request can succeed later.
+func mayPass(err error) bool {
+	if _, ok := errors.AsType[*RedirectError](err); ok {
+		return true
+	}
+	if IsAway(err) {
+		return true
+	}
+	// A write of which this is said may have been done. A read that meets it will meet it again.
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.Status == http.StatusInternalServerError && refused.Method != http.MethodGet
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

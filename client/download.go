@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// stall is how long a node may send nothing of a file.
+	stall = 60 * time.Second
+	// A transfer that breaks is begun again so often without a byte between.
+	resumeTries = 8
+	resumePause = 250 * time.Millisecond
+)
+
+// Download reads a file from an offset on. A transfer that breaks goes on where it broke, on the same
+// node; Read returns an error when that does not help. A refusal at the beginning is an *Error.
+func (c *Client) Download(ctx context.Context, path string, offset int64) (io.ReadCloser, error) {
+	f := &download{c: c, ctx: ctx, node: c.Node(), path: path, at: offset}
+	if err := f.connect(); err != nil && !f.broke(err) {
+		return nil, err
+	}
+	return f, nil
+}
+
+// download is a file on its way.
+type download struct {
+	c     *Client
+	ctx   context.Context // of the whole file: the reader is gone when it ends
+	node  string
+	path  string
+	at    int64
+	body  *transfer // nil: not connected
+	tries int
+}
+
+func (f *download) connect() error {
+	if f.body != nil {
+		return nil
+	}
+	q := Request{Path: f.path, Header: map[string]string{}}
+	want := http.StatusOK
+	if f.at > 0 {
+		q.Header["Range"], want = fmt.Sprintf("bytes=%d-", f.at), http.StatusPartialContent
+	}
+	a, body, err := f.c.open(f.ctx, q, f.node, stall)
+	if err != nil {
+		return err
+	}
+	if a.Status == want {
+		body.moving = true
+		f.body = body
+		return nil
+	}
+	a.Body, err = io.ReadAll(io.LimitReader(body, maxText))
+	if e := body.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return body.failed(err)
+	}
+	return &Error{Node: a.Host(), Method: a.Method, Path: a.Path, Status: a.Status, Text: a.Text(), Header: a.Header}
+}
+
+// broke reports whether an error is one of the way to the node.
+func (f *download) broke(err error) bool { return f.ctx.Err() == nil && IsAway(err) }
+
+func (f *download) Read(b []byte) (int, error) {
+	for {
+		err := f.connect()
+		if err == nil {
+			n, e := f.body.Read(b)
+			f.at += int64(n)
+			if n > 0 {
+				f.tries = 0
+				return n, nil // What e says it says again.
+			}
+			if e == nil || e == io.EOF {
+				return 0, e
+			}
+			err = f.body.failed(e)
+		}
+		if f.ctx.Err() != nil {
+			return 0, f.ctx.Err()
+		}
+		if f.tries++; !f.broke(err) || f.tries > resumeTries {
+			return 0, err
+		}
+		f.drop()
+		_ = wait(f.ctx, time.Duration(f.tries)*resumePause) // What ends it shows above.
+	}
+}
+
+// drop lets go of a connection that broke. What closing it says was said before.
+func (f *download) drop() {
+	if f.body != nil {
+		_ = f.body.Close()
+		f.body = nil
+	}
+}
+
+// Close ends the transfer.
+func (f *download) Close() error {
+	f.drop()
+	return nil
+}

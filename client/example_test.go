@@ -1,0 +1,159 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/annalsdb/annals/client"
+)
+
+func Example() {
+	c, err := client.New(client.Options{
+		Nodes: []string{address}, // https://node1.example.com:2113, ...
+		Login: url.UserPassword("admin", "changeit"),
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	ctx := context.Background()
+
+	_, err = c.Append(ctx, "orders-1", client.NoStream,
+		client.Event{Type: "OrderPlaced", Data: []byte(`{"total":12}`)},
+		client.Event{Type: "OrderPaid", Data: []byte(`{}`)})
+	if err != nil {
+		panic(err)
+	}
+	for e, err := range c.Events(ctx, "orders-1", client.Reading{}) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(e.Number, e.Type, e.Data)
+	}
+	// Output:
+	// 0 OrderPlaced {"total":12}
+	// 1 OrderPaid {}
+}
+
+// A writer says which version of the stream it has seen. When another one was faster it
+// learns the version of now, reads what came, and decides again.
+func ExampleClient_Append_expectedVersion() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+	placed := client.Event{Type: "OrderPlaced", Data: []byte(`{"total":12}`)}
+	if _, err := c.Append(ctx, "orders-2", client.NoStream, placed); err != nil {
+		panic(err)
+	}
+	_, err := c.Append(ctx, "orders-2", client.NoStream, client.Event{Type: "OrderPlaced", Data: []byte(`{"total":30}`)})
+	if refused := new(client.Error); errors.Is(err, client.ErrWrongVersion) && errors.As(err, &refused) {
+		current, _ := refused.CurrentVersion()
+		fmt.Println("the stream is at version", current)
+	}
+	// Output: the stream is at version 0
+}
+
+// Subscribe goes on where a subscriber stopped, and waits for what comes.
+func ExampleClient_Subscribe() {
+	c := connect()
+	defer c.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for n := range 3 {
+		data := fmt.Appendf(nil, `{"celsius":%d}`, 20+n)
+		if _, err := c.Append(ctx, "readings", client.AnyVersion, client.Event{Type: "Read", Data: data}); err != nil {
+			panic(err)
+		}
+	}
+	const seen = 0 // the last event that was dealt with
+	for e, err := range c.Subscribe(ctx, "readings", client.Reading{From: seen + 1}) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(e.Number, e.Data)
+		if e.Number == 2 {
+			break // Else it waits for the next one.
+		}
+	}
+	// Output:
+	// 1 {"celsius":21}
+	// 2 {"celsius":22}
+}
+
+// All events of the database come from one stream. Where to go on is in the page.
+func ExampleClient_Pages() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+	next, wanted := "", 0
+	for page, err := range c.Pages(ctx, client.AllStream, client.Reading{At: next, Count: 100}) {
+		if err != nil {
+			panic(err)
+		}
+		for _, e := range page.Entries {
+			if e.Stream == "readings" {
+				wanted++
+			}
+		}
+		next = page.Next // Keep it with what came of the events.
+	}
+	fmt.Println(wanted >= 0, next != "")
+	// Output: true true
+}
+
+// The readers of a group share the events of a stream.
+func ExampleGroup() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+	for _, id := range []string{"a", "b"} {
+		data := fmt.Appendf(nil, `{"id":%q}`, id)
+		if _, err := c.Append(ctx, "shipments", client.AnyVersion, client.Event{Type: "Packed", Data: data}); err != nil {
+			panic(err)
+		}
+	}
+	labels := c.Group("shipments", "labels")
+	if err := labels.Create(ctx, map[string]any{"maxRetryCount": 3}); err != nil {
+		panic(err)
+	}
+	for left := 2; left > 0; {
+		messages, err := labels.Read(ctx, 10)
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range messages {
+			fmt.Println(m.Number, m.Type, m.Data)
+		}
+		if err := labels.Ack(ctx, messages...); err != nil {
+			panic(err)
+		}
+		left -= len(messages)
+	}
+	// Output:
+	// 0 Packed {"id":"a"}
+	// 1 Packed {"id":"b"}
+}
+
+// Call does everything that has no method of its own.
+func ExampleClient_Call() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+	jane := map[string]any{"loginName": "jane", "fullName": "Jane Doe", "password": "correct horse", "groups": []string{}}
+	if err := c.Call(ctx, http.MethodPost, "/users/", jane, nil); err != nil {
+		panic(err)
+	}
+	var user struct {
+		Data struct {
+			FullName string `json:"fullName"`
+		} `json:"data"`
+	}
+	if err := c.Call(ctx, http.MethodGet, "/users/jane", nil, &user); err != nil {
+		panic(err)
+	}
+	fmt.Println(user.Data.FullName)
+	// Output: Jane Doe
+}

@@ -1,0 +1,20 @@
+// Package onenode runs a node within a test, for examples and tests that want a real one at no cost.
+package onenode
+
+import (
+	"context"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/node"
+)
+
+// Start starts a node that keeps everything in memory, with the users admin and ops, and returns its address.
+func Start(ctx context.Context) (address string, stop func() error, err error) {
+	c := config.Default()
+	c.MemDb, c.NodePort = true, 0
+	n, err := node.Open(ctx, node.Options{Config: c, PasswordIterations: 10})
+	if err != nil {
+		return "", nil, err
+	}
+	return "http://" + n.Addr(), n.Close, nil
+}
