@@ -132,8 +132,8 @@ no node, or not permitted.`, func(ctx context.Context) error {
 		if err != nil {
 			return untriedError{err}
 		}
-		defer c.close()
-		source := &resuming{Source: nodeSource{c}}
+		defer c.Close()
+		source := &nodeSource{nodeClient: c}
 		bar := newBytesBar(stderr)
 		m, err := backup.Create(ctx, source, target, backup.CreateOptions{Full: full, Verify: verify, Throttle: int64(throttle) << 20, Progress: bar.backup})
 		bar.close()

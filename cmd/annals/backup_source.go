@@ -8,104 +8,74 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/client"
 )
 
 const sessionsPath = "/admin/backup/sessions"
 
-// sourceStall is how long a node may send nothing of a file.
-const sourceStall = 60 * time.Second
-
 // nodeSource reads the database of a running node by its backup sessions.
-type nodeSource struct{ *nodeClient }
+type nodeSource struct {
+	*nodeClient
+	begun bool // a session was: before that nothing was tried
+}
 
-var _ backup.Source = nodeSource{}
+var _ backup.Source = (*nodeSource)(nil)
 
 // Begin opens a session. A node may sync and read for it longer than it takes to answer anything else.
-func (s nodeSource) Begin(ctx context.Context) (session backup.Session, err error) {
-	body, err := s.ask(ctx, http.MethodPost, sessionsPath, "application/json")
+func (s *nodeSource) Begin(ctx context.Context) (session backup.Session, err error) {
+	body, err := s.ask(ctx, http.MethodPost, sessionsPath, client.MediaJSON)
 	if err != nil {
 		return session, err
 	}
 	if err := json.Unmarshal(body, &session); err != nil {
 		return session, fmt.Errorf("%s answers %s with something else than a session: %w", s.host, sessionsPath, err)
 	}
+	s.begun = true
 	return session, nil
 }
 
-// Open reads a file from an offset on.
-func (s nodeSource) Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	path := sessionsPath + "/" + url.PathEscape(session) + "/files/" + url.PathEscape(name)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address+path, nil)
+// Open reads a file from an offset on. A transfer that breaks goes on where it broke.
+func (s *nodeSource) Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error) {
+	body, err := s.Download(ctx, sessionsPath+"/"+url.PathEscape(session)+"/files/"+url.PathEscape(name), offset)
 	if err != nil {
-		cancel()
-		return nil, err
+		return nil, s.lost(err)
 	}
-	want := http.StatusOK
-	if offset > 0 {
-		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
-		want = http.StatusPartialContent
-	}
-	if s.flags.password != "" {
-		r.SetBasicAuth(s.flags.user, s.flags.password)
-	}
-	stalled := time.AfterFunc(sourceStall, cancel)
-	resp, err := s.http.Do(r)
-	if err != nil {
-		stalled.Stop()
-		cancel()
-		return nil, s.away(ctx, r.URL.Host, err)
-	}
-	body := &sourceBody{ReadCloser: resp.Body, cancel: cancel, stalled: stalled}
-	if resp.StatusCode == want {
-		return body, nil
-	}
-	text, readErr := io.ReadAll(io.LimitReader(body, maxRefusal))
-	if err := errors.Join(readErr, body.Close()); err != nil {
-		return nil, s.away(ctx, r.URL.Host, err)
-	}
-	refused := s.refused(&nodeAnswer{host: r.URL.Host, path: path, status: resp.StatusCode, header: resp.Header, body: text})
-	switch resp.StatusCode {
-	case http.StatusGone:
-		return nil, errors.Join(refused, &backup.Ended{Reason: refused.text})
-	case http.StatusNotFound:
-		return nil, errors.Join(refused, backup.ErrSessionGone)
-	}
-	return nil, refused
+	return sourceBody{body, s}, nil
 }
 
-// End lets go of a session.
-func (s nodeSource) End(ctx context.Context, session string) error {
-	answer, err := s.send(ctx, &nodeRequest{method: http.MethodDelete, path: sessionsPath + "/" + url.PathEscape(session)})
-	switch {
-	case err != nil:
-		return err
-	case answer.status == http.StatusOK, answer.status == http.StatusNotFound, answer.status == http.StatusGone:
-		return nil
-	}
-	return s.refused(answer)
-}
-
-// sourceBody ends a transfer in which nothing moves.
+// sourceBody is a file whose session may end on the way.
 type sourceBody struct {
 	io.ReadCloser
-	cancel  context.CancelFunc
-	stalled *time.Timer
+	source *nodeSource
 }
 
-func (b *sourceBody) Read(p []byte) (int, error) {
+func (b sourceBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		b.stalled.Reset(sourceStall)
+	if err != nil && err != io.EOF {
+		err = b.source.lost(err)
 	}
 	return n, err
 }
 
-func (b *sourceBody) Close() error {
-	defer b.cancel()
-	b.stalled.Stop()
-	return b.ReadCloser.Close()
+// lost says of an error whether the session has ended.
+func (s *nodeSource) lost(err error) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	switch {
+	case ok && refused.Status == http.StatusGone:
+		return errors.Join(s.explain(err), &backup.Ended{Reason: refused.Text})
+	case ok && refused.Status == http.StatusNotFound:
+		return errors.Join(s.explain(err), backup.ErrSessionGone)
+	}
+	return s.explain(err)
+}
+
+// End lets go of a session.
+func (s *nodeSource) End(ctx context.Context, session string) error {
+	answer, err := s.Do(ctx, client.Request{Method: http.MethodDelete, Path: sessionsPath + "/" + url.PathEscape(session), Stay: true})
+	if err == nil && answer.Status != http.StatusNotFound && answer.Status != http.StatusGone {
+		err = answer.Err()
+	}
+	return s.explain(err)
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const backupStatusHelp = `Show for each member of a cluster how its last backup of itself ended, and how far
@@ -94,9 +96,9 @@ func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
+	defer c.Close()
 	members, err := c.nodes(ctx)
-	if hasStatus(err, http.StatusNotFound) { // DisableGossipOnHttp.
+	if client.HasStatus(err, http.StatusNotFound) { // DisableGossipOnHttp.
 		n := c.backups(ctx)
 		n.State = "-"
 		return []backupNode{n}, nil
@@ -108,15 +110,15 @@ func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
 	var all []backupNode
 	for i := range members {
 		m := &members[i]
-		n := backupNode{Node: m.address(), State: m.State}
+		n := backupNode{Node: m.Address(), State: m.State}
 		if m.Alive {
-			one, err := f.connect(scheme + "://" + m.address())
+			one, err := f.connect(scheme + "://" + m.Address())
 			if err != nil {
 				return nil, err
 			}
 			n = one.backups(ctx)
 			n.State = m.State
-			one.close()
+			one.Close()
 		} else {
 			dead := "not alive as " + c.host + " sees it"
 			n.Error = &dead
@@ -142,7 +144,7 @@ func (c *nodeClient) backups(ctx context.Context) backupNode {
 	if err == nil {
 		err = get("last", &last)
 	}
-	if refused, ok := errors.AsType[*refusedError](err); ok && strings.Contains(refused.text, notConfigured) {
+	if refused, ok := errors.AsType[*client.Error](err); ok && strings.Contains(refused.Text, notConfigured) {
 		n.Backs = false
 		return n
 	}

@@ -4,22 +4,20 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const clusterHelp = `Show and change which nodes belong to a cluster, by asking one of its nodes.
@@ -116,56 +114,26 @@ func (f *clusterFlags) run(ctx context.Context, stdout io.Writer, method, path s
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	accept := "text/plain"
 	if f.json {
 		accept = "application/json"
 	}
-	answer, err := c.send(ctx, &nodeRequest{method: method, path: path, accept: accept, follow: true})
+	answer, err := c.send(ctx, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": accept}})
 	switch {
 	case err != nil:
 		return f.explain(ctx, err)
-	case answer.status != http.StatusOK:
+	case answer.Status != http.StatusOK:
 		return f.refused(answer)
-	case !strings.HasPrefix(answer.header.Get("Content-Type"), accept):
-		return fmt.Errorf("%s answered something that is no list of members: is it a node of a cluster?", answer.host)
+	case !strings.HasPrefix(answer.Header.Get("Content-Type"), accept):
+		return fmt.Errorf("%s answered something that is no list of members: is it a node of a cluster?", answer.Host())
 	}
-	body := answer.body
+	body := answer.Body
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		body = append(body, '\n')
 	}
 	_, err = stdout.Write(body)
 	return err
-}
-
-// nodeAddress is the address of a node as a prefix of what is asked for.
-func nodeAddress(text string) (string, error) {
-	if !strings.Contains(text, "://") {
-		text = "http://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("address of the node: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return "", fmt.Errorf("address of the node %q is not of the form http://host:port or https://host:port", u.Redacted())
-	}
-	return strings.TrimRight(u.String(), "/"), nil
-}
-
-// redirect reads where to ask instead. The password does not leave TLS once it was sent by it.
-func (f *clusterFlags) redirect(from *url.URL, resp *http.Response) (string, error) {
-	to, err := resp.Location()
-	if err != nil {
-		return "", fmt.Errorf("%s redirects to nowhere: %w", from.Host, err)
-	}
-	switch {
-	case to.Scheme != "http" && to.Scheme != "https":
-		return "", fmt.Errorf("%s redirects to %s, which is not followed", from.Host, to.Redacted())
-	case f.password != "" && from.Scheme == "https" && to.Scheme != "https":
-		return "", fmt.Errorf("%s redirects to %s: the password is not sent there without TLS", from.Host, to.Redacted())
-	}
-	return to.String(), nil
 }
 
 // explain turns the end of the time that was allowed into words.
@@ -180,19 +148,19 @@ func (f *clusterFlags) explain(ctx context.Context, err error) error {
 }
 
 // refused says why a node did not do what it was asked for.
-func (f *clusterFlags) refused(a *nodeAnswer) error {
-	switch a.status {
+func (f *clusterFlags) refused(a client.Response) error {
+	switch a.Status {
 	case http.StatusUnauthorized:
 		if f.password == "" {
-			return fmt.Errorf("%s asks for credentials: see --user and --password, or set %s", a.host, passwordVariable)
+			return fmt.Errorf("%s asks for credentials: see --user and --password, or set %s", a.Host(), passwordVariable)
 		}
-		return fmt.Errorf("%s does not accept user %q with this password, or the user may not operate the cluster", a.host, f.user)
+		return fmt.Errorf("%s does not accept user %q with this password, or the user may not operate the cluster", a.Host(), f.user)
 	case http.StatusNotFound:
-		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", a.host, membersPath)
+		return fmt.Errorf("%s does not serve %s: it has no cluster to show, or DisableAdminUi is set", a.Host(), membersPath)
 	case http.StatusRequestTimeout:
-		return fmt.Errorf("%s could not finish in time: whether anything was changed is shown by annals cluster list", a.host)
+		return fmt.Errorf("%s could not finish in time: whether anything was changed is shown by annals cluster list", a.Host())
 	}
-	return fmt.Errorf("%s refuses: %s (status %d)", a.host, cmp.Or(a.text(), http.StatusText(a.status)), a.status)
+	return fmt.Errorf("%s refuses: %s (status %d)", a.Host(), cmp.Or(a.Text(), http.StatusText(a.Status)), a.Status)
 }
 
 // tls returns the configuration for nodes that use TLS.
@@ -204,35 +172,7 @@ func (f *clusterFlags) tls() (*tls.Config, error) {
 	if f.skipVerify {
 		return nil, errors.New("--ca and --insecure-skip-verify exclude each other")
 	}
-	files, err := os.ReadDir(f.ca)
-	if err != nil {
-		return nil, fmt.Errorf("read certificates of authorities: %w", err)
-	}
-	c.RootCAs = x509.NewCertPool()
-	found := false
-	for _, file := range files {
-		if file.IsDir() || !slices.Contains(certificateFiles, strings.ToLower(filepath.Ext(file.Name()))) {
-			continue
-		}
-		name := filepath.Join(f.ca, file.Name())
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("read certificates of authorities: %w", err)
-		}
-		if !c.RootCAs.AppendCertsFromPEM(data) {
-			certificate, err := x509.ParseCertificate(data)
-			if err != nil {
-				return nil, fmt.Errorf("%s holds no certificate: %w", name, err)
-			}
-			c.RootCAs.AddCert(certificate)
-		}
-		found = true
-	}
-	if !found {
-		return nil, fmt.Errorf("%s holds no certificate of an authority", f.ca)
-	}
-	return c, nil
+	var err error
+	c.RootCAs, err = client.Authorities(f.ca)
+	return c, err
 }
-
-// certificateFiles are the endings by which nodes find certificates of authorities.
-var certificateFiles = []string{".crt", ".cert", ".cer", ".pem", ".der"}

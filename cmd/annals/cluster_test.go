@@ -247,7 +247,7 @@ func TestClusterRedirects(t *testing.T) {
 			t.Errorf("%s: code %d\nstdout: %s\nstderr: %s", c.name, code, stdout, stderr)
 		}
 	}
-	if asked := strings.Count(n.asked(), "GET"); asked != maxHops+2 {
+	if asked := strings.Count(n.asked(), "GET"); asked != 5+2 {
 		t.Errorf("asked %d times", asked)
 	}
 }

@@ -65,7 +65,7 @@ func (f *clusterFlags) doctor(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return &codedError{code: exitCannotBeTold, err: err}
 	}
-	defer c.close()
+	defer c.Close()
 	body, err := c.ask(ctx, http.MethodGet, doctorPath, "application/json")
 	if err != nil {
 		return &codedError{code: exitCannotBeTold, err: err}

@@ -113,7 +113,7 @@ func (f *projectionFlags) on(do func(ctx context.Context, c *projectionClient) e
 	if err != nil {
 		return err
 	}
-	defer node.close()
+	defer node.Close()
 	ctx, stop := interruptible()
 	defer stop()
 	err = do(ctx, &projectionClient{nodeClient: node})
@@ -161,7 +161,7 @@ func projectionShowCommand(f *projectionFlags, stdout io.Writer) *cobra.Command 
 					if err != nil {
 						return err
 					}
-					return printIndented(stdout, answer.body)
+					return printIndented(stdout, answer.Body)
 				}
 				p, err := c.statistics(ctx, name)
 				if err != nil {
@@ -368,7 +368,7 @@ func projectionReadCommand(f *projectionFlags, stdout io.Writer, what, short, lo
 				if f.json {
 					return printRead(stdout, name, partition, what, answer)
 				}
-				return printLine(stdout, answer.body)
+				return printLine(stdout, answer.Body)
 			})
 		},
 	}
@@ -389,13 +389,13 @@ func projectionQueryCommand(f *projectionFlags, stdout io.Writer) *cobra.Command
 					if err != nil {
 						return err
 					}
-					return printIndented(stdout, answer.body)
+					return printIndented(stdout, answer.Body)
 				}
 				answer, err := c.of(ctx, http.MethodGet, name, "/query", nil, nil)
 				if err != nil {
 					return err
 				}
-				_, err = stdout.Write(answer.body)
+				_, err = stdout.Write(answer.Body)
 				return err
 			})
 		},

@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // scriptType is the media type that scripts are sent as.
@@ -28,32 +30,28 @@ type content struct {
 }
 
 // ask sends a request. The answer has one of the 2xx status codes.
-func (c *projectionClient) ask(ctx context.Context, method, path string, query url.Values, body *content) (*nodeAnswer, error) {
+func (c *projectionClient) ask(ctx context.Context, method, path string, query url.Values, body *content) (answer client.Response, err error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	q := &nodeRequest{method: method, path: path, accept: "application/json", follow: true}
+	q := client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}
 	if body != nil {
-		q.body, q.contentType = body.data, body.mediaType
+		q.Body, q.Header["Content-Type"] = body.data, body.mediaType
 	}
-	answer, err := c.send(ctx, q)
-	if err != nil {
-		if _, broken := errors.AsType[*awayError](err); broken && method != http.MethodGet {
-			return nil, fmt.Errorf("%w; whether it was done is shown by annals projection list%s", err, c.nodeFlag())
-		}
-		return nil, err
+	if answer, err = c.Do(ctx, q); err == nil {
+		err = answer.Err()
 	}
-	if answer.status/100 != 2 {
-		return nil, c.refused(answer)
+	if _, broken := errors.AsType[*client.UnreachableError](err); broken && method != http.MethodGet {
+		err = fmt.Errorf("%w; whether it was done is shown by annals projection list%s", err, c.nodeFlag())
 	}
-	return answer, nil
+	return answer, c.explain(err)
 }
 
 // of sends a request about one projection.
-func (c *projectionClient) of(ctx context.Context, method, name, path string, query url.Values, body *content) (*nodeAnswer, error) {
+func (c *projectionClient) of(ctx context.Context, method, name, path string, query url.Values, body *content) (client.Response, error) {
 	answer, err := c.ask(ctx, method, "/projection/"+url.PathEscape(name)+path, query, body)
-	if hasStatus(err, http.StatusNotFound) {
-		return nil, fmt.Errorf("%s knows no projection %q, or runs none: see RunProjections", c.host, name)
+	if client.HasStatus(err, http.StatusNotFound) {
+		return answer, fmt.Errorf("%s knows no projection %q, or runs none: see RunProjections", c.host, name)
 	}
 	return answer, err
 }
@@ -61,7 +59,7 @@ func (c *projectionClient) of(ctx context.Context, method, name, path string, qu
 // list returns the projections of a kind.
 func (c *projectionClient) list(ctx context.Context, kind string) (projectionList, error) {
 	answer, err := c.ask(ctx, http.MethodGet, "/projections/"+kind, nil, nil)
-	if hasStatus(err, http.StatusNotFound) {
+	if client.HasStatus(err, http.StatusNotFound) {
 		return nil, fmt.Errorf("%s runs no projections: see RunProjections", c.host)
 	}
 	if err != nil {
@@ -70,8 +68,8 @@ func (c *projectionClient) list(ctx context.Context, kind string) (projectionLis
 	var list struct {
 		Projections projectionList `json:"projections"`
 	}
-	if err := json.Unmarshal(answer.body, &list); err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", answer.host, err)
+	if err := json.Unmarshal(answer.Body, &list); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", answer.Host(), err)
 	}
 	return list.Projections, nil
 }
@@ -83,8 +81,8 @@ func (c *projectionClient) statistics(ctx context.Context, name string) (*projec
 		return nil, err
 	}
 	p := &projectionFigures{}
-	if err := json.Unmarshal(answer.body, p); err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", answer.host, err)
+	if err := json.Unmarshal(answer.Body, p); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", answer.Host(), err)
 	}
 	return p, nil
 }
@@ -98,8 +96,8 @@ func (c *projectionClient) create(ctx context.Context, kind string, query url.Va
 	var made struct {
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal(answer.body, &made); err != nil || made.Name == "" {
-		return "", fmt.Errorf("%s does not say which projection it made: is it a node?", answer.host)
+	if err := json.Unmarshal(answer.Body, &made); err != nil || made.Name == "" {
+		return "", fmt.Errorf("%s does not say which projection it made: is it a node?", answer.Host())
 	}
 	return made.Name, nil
 }
@@ -255,7 +253,7 @@ func (l projectionList) print(w io.Writer, asJSON bool) error {
 }
 
 // printRead prints a state or result as an object.
-func printRead(w io.Writer, name, partition, what string, answer *nodeAnswer) error {
+func printRead(w io.Writer, name, partition, what string, answer client.Response) error {
 	member := func(text []byte) any {
 		if json.Valid(text) {
 			return json.RawMessage(text)
@@ -263,7 +261,7 @@ func printRead(w io.Writer, name, partition, what string, answer *nodeAnswer) er
 		return nil // There is none.
 	}
 	return printJSON(w, map[string]any{
-		"name": name, "partition": partition, "position": member([]byte(answer.header.Get("ES-Position"))), what: member(answer.body),
+		"name": name, "partition": partition, "position": member([]byte(answer.Header.Get("ES-Position"))), what: member(answer.Body),
 	})
 }
 

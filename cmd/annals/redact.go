@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -163,18 +164,23 @@ func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNo
 		return nil, cannot("there is no folder %s", f.db)
 	}
 	path := filepath.Join(f.db, node.SocketFile)
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
-	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, socketPatience)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://socket"+redactPath, bytes.NewReader(body))
+	c, err := client.New(client.Options{Nodes: []string{"socket"}, Timeout: socketPatience, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}})
 	if err != nil {
 		return nil, cannot("%w", err)
 	}
-	resp, err := client.Do(q)
+	defer c.Close()
+	a, err := c.Do(ctx, redactRequest(body))
+	away, ok := errors.AsType[*client.UnreachableError](err)
+	if ok {
+		err = away.Err
+	}
 	switch {
+	case ok && away.Sent:
+		return nil, fmt.Errorf("the node at %s broke off: %w; ask again, what is redacted stays so", path, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, cannot("%s has no socket %s: start the node on it with EnableUnixSocket, or ask it with --node", f.db, node.SocketFile)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -183,19 +189,22 @@ func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNo
 		return nil, cannot("%s may be used by the user of the node and by root alone", path)
 	case err != nil:
 		return nil, cannot("ask the node at %s: %w", path, err)
+	case a.Status != http.StatusOK:
+		return nil, redactionRefused(a, errors.New(strings.TrimSpace(string(a.Body))))
 	}
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxNodeAnswer))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, fmt.Errorf("the node at %s broke off: %w; ask again, what is redacted stays so", path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, redactionRefused(&nodeAnswer{status: resp.StatusCode, body: answer}, errors.New(strings.TrimSpace(string(answer))))
-	}
-	n, err := decodeRedaction("", answer)
+	n, err := decodeRedaction("", a.Body)
 	if err != nil {
 		return nil, err
 	}
 	return []redactedNode{n}, nil
+}
+
+// redactRequest asks a node itself, wherever the leader is.
+func redactRequest(body []byte) client.Request {
+	return client.Request{
+		Method: http.MethodPost, Path: redactPath, Body: body, Stay: true,
+		Header: map[string]string{"Accept": client.MediaJSON, "Content-Type": client.MediaJSON},
+	}
 }
 
 // overHTTP asks one node, or all of its cluster.
@@ -204,7 +213,7 @@ func (f *redactFlags) overHTTP(ctx context.Context, body []byte) ([]redactedNode
 	if err != nil {
 		return nil, &codedError{code: exitCannotBeTold, err: err}
 	}
-	defer c.close()
+	defer c.Close()
 	addresses := []string{c.address}
 	if f.allNodes {
 		if addresses, err = followersFirst(ctx, c); err != nil {
@@ -256,10 +265,10 @@ func followersFirst(ctx context.Context, c *nodeClient) (addresses []string, err
 	done := map[string]bool{}
 	for next, _ := nextNode(view, done); next != nil; next, _ = nextNode(view, done) {
 		if !next.Alive {
-			return nil, fmt.Errorf("%s is not alive as %s sees it: nothing was redacted", next.address(), c.host)
+			return nil, fmt.Errorf("%s is not alive as %s sees it: nothing was redacted", next.Address(), c.host)
 		}
-		done[next.address()] = true
-		addresses = append(addresses, scheme+"://"+next.address())
+		done[next.Address()] = true
+		addresses = append(addresses, scheme+"://"+next.Address())
 	}
 	return addresses, nil
 }
@@ -270,29 +279,29 @@ func (f *redactFlags) ask(ctx context.Context, address string, body []byte) (red
 	if err != nil {
 		return redactedNode{}, &codedError{code: exitCannotBeTold, err: err}
 	}
-	defer c.close()
-	answer, err := c.send(ctx, &nodeRequest{method: http.MethodPost, path: redactPath, accept: "application/json", body: body, contentType: "application/json"})
+	defer c.Close()
+	answer, err := c.send(ctx, redactRequest(body))
 	if err != nil {
 		return redactedNode{}, &codedError{code: exitCannotBeTold, err: err}
 	}
-	if answer.status != http.StatusOK {
-		text := strings.TrimSpace(strings.ToValidUTF8(string(answer.body), ""))
-		if answer.status != http.StatusBadRequest && answer.status != http.StatusInternalServerError || text == "" {
-			return redactedNode{}, redactionRefused(answer, c.refused(answer))
+	if answer.Status != http.StatusOK {
+		text := strings.TrimSpace(strings.ToValidUTF8(string(answer.Body), ""))
+		if answer.Status != http.StatusBadRequest && answer.Status != http.StatusInternalServerError || text == "" {
+			return redactedNode{}, redactionRefused(answer, c.explain(answer.Err()))
 		}
 		if f.allNodes {
 			text = c.host + ": " + strings.ReplaceAll(text, "\n", "\n"+c.host+": ")
 		}
 		return redactedNode{}, redactionRefused(answer, errors.New(text))
 	}
-	return decodeRedaction(c.host, answer.body)
+	return decodeRedaction(c.host, answer.Body)
 }
 
 // redactionRefused gives the answer of a node its exit code: the node has judged the events, or nothing was tried.
-func redactionRefused(a *nodeAnswer, err error) error {
-	switch a.status {
+func redactionRefused(a client.Response, err error) error {
+	switch a.Status {
 	case http.StatusBadRequest, http.StatusInternalServerError, http.StatusRequestTimeout:
-		if strings.HasPrefix(string(a.body), "Redaction is not supported") || strings.Contains(string(a.body), "is not of the form number@stream") {
+		if strings.HasPrefix(string(a.Body), "Redaction is not supported") || strings.Contains(string(a.Body), "is not of the form number@stream") {
 			break
 		}
 		return err

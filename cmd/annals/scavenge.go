@@ -207,7 +207,7 @@ func (f *scavengeFlags) stop(ctx context.Context, stdout io.Writer, id string) e
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	stopped, err := c.stop(ctx, id)
 	if err != nil {
 		return c.doubt(ctx, err, "whether it was stopped")
@@ -242,7 +242,7 @@ func (f *scavengeFlags) status(ctx context.Context, stdout, stderr io.Writer, wa
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	run, err := c.newest(ctx)
 	if err != nil {
 		return c.doubt(ctx, err, "")

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -44,8 +45,8 @@ func (c *scavengeClient) doubt(ctx context.Context, err error, what string) erro
 	if ctx.Err() != nil {
 		return &codedError{code: exitDetached, err: errors.New("interrupted" + what)}
 	}
-	_, broken := errors.AsType[*awayError](err)
-	if broken && !errors.Is(err, syscall.ECONNREFUSED) || hasStatus(err, http.StatusRequestTimeout) {
+	_, broken := errors.AsType[*client.UnreachableError](err)
+	if broken && !errors.Is(err, syscall.ECONNREFUSED) || client.HasStatus(err, http.StatusRequestTimeout) {
 		return fmt.Errorf("%w%s", err, what)
 	}
 	return err
@@ -78,7 +79,7 @@ func (c *scavengeClient) current(ctx context.Context) (scavengeRun, error) {
 // is none, and with nodes that do not tell.
 func (c *scavengeClient) last(ctx context.Context) (scavengeRun, error) {
 	run, err := c.get(ctx, "last")
-	if hasStatus(err, http.StatusNotFound, http.StatusMethodNotAllowed) {
+	if client.HasStatus(err, http.StatusNotFound, http.StatusMethodNotAllowed) {
 		run, err = scavengeRun{Node: c.host, Result: scavenge.ResultUnknown}, nil
 	}
 	if strings.Trim(run.ID, "0-") == "" {
@@ -101,7 +102,7 @@ func (c *scavengeClient) newest(ctx context.Context) (scavengeRun, error) {
 func (c *scavengeClient) recorded(ctx context.Context, id string) (scavengeRun, error) {
 	body, err := c.ask(ctx, http.MethodGet, "/streams/"+url.PathEscape("$scavenges-"+id)+"/head", "application/vnd.eventstore.event+json")
 	switch {
-	case isAway(err):
+	case client.IsAway(err):
 		return scavengeRun{}, err
 	case err != nil:
 		return scavengeRun{}, nil // Written as well as it can be, and readable to whom its ACL allows.
@@ -148,7 +149,7 @@ func (c *scavengeClient) start(ctx context.Context, query url.Values) (id string
 // stop stops a run, or the current one, and returns its id.
 func (c *scavengeClient) stop(ctx context.Context, id string) (stopped string, err error) {
 	body, err := c.ask(ctx, http.MethodDelete, scavengePath+"/"+url.PathEscape(id), "application/json")
-	if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusNotFound && strings.Contains(refused.text, noSuchScavenge) {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound && strings.Contains(refused.Text, noSuchScavenge) {
 		if id == "current" {
 			return "", fmt.Errorf("no scavenge is running on %s", c.host)
 		}

@@ -49,7 +49,7 @@ func (f *scavengeFlags) dryRun(ctx context.Context, stdout io.Writer, query url.
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	body, err := c.ask(ctx, http.MethodPost, scavengePath+"?"+query.Encode(), "application/json")
 	if err != nil {
 		return c.doubt(ctx, err, "")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/client"
 )
 
 // recordedWithin is how long the end of a run is looked for in its history after
@@ -42,7 +43,7 @@ func (f *scavengeFollower) follow(ctx context.Context, id string) (scavengeRun, 
 			return run, nil
 		case err == nil:
 			err = f.lost(id)
-		case isAway(err):
+		case client.IsAway(err):
 			err = f.away(err, id)
 		}
 		if err != nil {

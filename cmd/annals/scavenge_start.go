@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // alreadyScavenging is what a node says when it is asked to start a second run.
@@ -47,7 +49,7 @@ func (s *scavengeStart) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if s.all {
 		return s.runAll(ctx, c)
 	}
@@ -57,7 +59,7 @@ func (s *scavengeStart) run(ctx context.Context) error {
 // runOn scavenges one node.
 func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
 	id, err := c.start(ctx, s.query)
-	if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest && strings.Contains(refused.text, alreadyScavenging) {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusBadRequest && strings.Contains(refused.Text, alreadyScavenging) {
 		return fmt.Errorf("a scavenge is running on %s: follow it with annals scavenge status --watch%s", c.host, c.nodeFlag())
 	}
 	if err != nil {
@@ -85,7 +87,7 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 	// Half of a cluster is not what was asked for: better nothing is begun.
 	for i := range view {
 		if n := &view[i]; !n.Alive {
-			return fmt.Errorf("%s is not alive as %s sees it: nothing was started", n.address(), c.host)
+			return fmt.Errorf("%s is not alive as %s sees it: nothing was started", n.Address(), c.host)
 		}
 	}
 	scheme, _, _ := strings.Cut(c.address, "://")
@@ -95,13 +97,13 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 		if next == nil {
 			return nil
 		}
-		done[next.address()] = true
-		one, err := s.client(scheme + "://" + next.address())
+		done[next.Address()] = true
+		one, err := s.client(scheme + "://" + next.Address())
 		if err != nil {
 			return err
 		}
 		err = s.runOn(ctx, one)
-		one.close()
+		one.Close()
 		if err != nil {
 			return s.unfinished(err, left-1)
 		}

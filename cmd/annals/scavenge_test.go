@@ -381,7 +381,7 @@ func TestScavengeOverTLS(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, []string{"stop", "--node", s.URL}, 1, nil, []string{"the certificate of 127.0.0.1:1 is not believed, see --ca: tls: failed to verify certificate"})
+	expect(t, []string{"stop", "--node", s.URL}, 1, nil, []string{"the certificate of 127.0.0.1:1 is not trusted: tls: failed to verify certificate", "; see --ca"})
 	expect(t, []string{"stop", "--node", s.URL, "--ca", dir}, 0, []string{testRun}, nil)
 	expect(t, []string{"stop", "--node", s.URL, "--insecure-skip-verify"}, 0, []string{testRun}, nil)
 }

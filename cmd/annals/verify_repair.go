@@ -32,8 +32,8 @@ func (f *verifyFlags) repaired(ctx context.Context, stdout io.Writer) (list []ve
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	list, err = verify.Repair(ctx, verify.RepairOptions{Dir: f.Dir, IndexDir: f.IndexDir, Source: nodeSource{c}})
+	defer c.Close()
+	list, err = verify.Repair(ctx, verify.RepairOptions{Dir: f.Dir, IndexDir: f.IndexDir, Source: &nodeSource{nodeClient: c}})
 	for _, one := range list {
 		if f.json {
 			break
