@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,6 +50,7 @@ func TestNodeBackupKilled(t *testing.T) {
 			return err
 		})
 	}
+	createKilled(t, p)
 	var begun struct{ BackupID string }
 	if err := ask(p, "POST", "/admin/backup", &begun); err != nil {
 		t.Fatal(err)
@@ -93,4 +95,35 @@ func TestNodeBackupKilled(t *testing.T) {
 		t.Errorf("doctor: code %d\n%s", code, out.Output())
 	}
 	p.Stop()
+}
+
+// createKilled kills the command more often than a node has room for sessions. The next one ends what they left.
+func createKilled(t *testing.T, p *testkit.Process) {
+	t.Helper()
+	cache, to := t.TempDir(), filepath.Join(t.TempDir(), "backups")
+	create := testkit.Command{Env: []string{"XDG_CACHE_HOME=" + cache}, Args: []string{"backup", "create", "--node", p.URL(), "--to", to, "--throttle-mib", "1"}}
+	notes := filepath.Join(cache, "annals", "backups", "*.json")
+	before := ""
+	for range 6 {
+		c := testkit.Launch(t, create)
+		testkit.Eventually(t, time.Minute, func() error {
+			found, err := filepath.Glob(notes)
+			if err != nil || len(found) != 1 || found[0] == before {
+				return fmt.Errorf("noted: %v %v", found, err)
+			}
+			before = found[0]
+			return nil
+		})
+		c.Kill()
+	}
+	create.Args[len(create.Args)-1] = "0"
+	if out, code := testkit.Run(t, create); code != 0 {
+		t.Fatalf("behind killed ones: code %d\n%s", code, out.Output())
+	}
+	all, err := filepath.Glob(filepath.Join(to, "*"))
+	left, err2 := filepath.Glob(filepath.Join(to, ".*"))
+	noted, err3 := filepath.Glob(notes)
+	if len(all) != 1 || len(left) != 0 || len(noted) != 0 {
+		t.Errorf("there are %v, left are %v, noted %v, %v", all, left, noted, errors.Join(err, err2, err3))
+	}
 }

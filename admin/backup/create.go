@@ -246,6 +246,22 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Discard removes what a Create that was killed has written of the backup with an id, unless it is listed.
+func Discard(ctx context.Context, target Target, id string) error {
+	if !ValidID(id) {
+		return fmt.Errorf("%q is not the id of a backup", id)
+	}
+	all, err := target.List(ctx)
+	if err != nil || slices.ContainsFunc(all, func(m Manifest) bool { return m.ID == id }) {
+		return err
+	}
+	w, err := target.Begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	return w.Abort(ctx)
+}
+
 // Pruned is what Prune has removed, or would.
 type Pruned struct {
 	Removed    []string `json:"removed"`

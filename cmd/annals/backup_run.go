@@ -133,9 +133,14 @@ no node, or not permitted.`, func(ctx context.Context) error {
 			return untriedError{err}
 		}
 		defer c.Close()
+		id := backup.NewID(time.Now())
 		source := &nodeSource{nodeClient: c}
+		noted := newNoting(source, f.node, p.destination, id)
+		if err := noted.endLeftovers(ctx, target); err != nil {
+			return untriedError{err}
+		}
 		bar := newBytesBar(stderr)
-		m, err := backup.Create(ctx, source, target, backup.CreateOptions{Full: full, Verify: verify, Throttle: int64(throttle) << 20, Progress: bar.backup})
+		m, err := backup.Create(ctx, noted, target, backup.CreateOptions{ID: id, Full: full, Verify: verify, Throttle: int64(throttle) << 20, Progress: bar.backup})
 		bar.close()
 		if err != nil && !source.begun {
 			return untriedError{err}
