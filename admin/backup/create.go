@@ -246,8 +246,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Discard removes what a Create that was killed has written of the backup with an id, unless it is listed.
-func Discard(ctx context.Context, target Target, id string) error {
+// discard removes what a Create that was killed has written of the backup with an id, unless it is listed.
+func discard(ctx context.Context, target Target, id string) error {
 	if !ValidID(id) {
 		return fmt.Errorf("%q is not the id of a backup", id)
 	}

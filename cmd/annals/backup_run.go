@@ -135,8 +135,8 @@ no node, or not permitted.`, func(ctx context.Context) error {
 		defer c.Close()
 		id := backup.NewID(time.Now())
 		source := &nodeSource{nodeClient: c}
-		noted := newNoting(source, f.node, p.destination, id)
-		if err := noted.endLeftovers(ctx, target); err != nil {
+		noted := backup.NewNotedSource(source, backupNotes(), f.node, p.destination, id)
+		if err := noted.EndLeftovers(ctx, target); err != nil {
 			return untriedError{err}
 		}
 		bar := newBytesBar(stderr)
@@ -171,6 +171,15 @@ no node, or not permitted.`, func(ctx context.Context) error {
 	flags.IntVar(&throttle, "throttle-mib", defaultThrottle, "MiB that are read in a second at most, 0: any number")
 	cmd.PreRun = func(*cobra.Command, []string) { p.json = f.json }
 	return cmd
+}
+
+// backupNotes is the folder of this user in which backups under way are noted, empty where users have none.
+func backupNotes() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "annals", "backups")
 }
 
 // addTo is add for a command that has --json already.

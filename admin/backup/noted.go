@@ -1,4 +1,4 @@
-package main
+package backup
 
 import (
 	"context"
@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
-	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -29,41 +28,41 @@ const (
 	lockSuffix = ".lock"
 )
 
-// noting is a source whose sessions are noted.
-type noting struct {
-	backup.Source
-	dir  string // of the notes; empty: none are made
+// NotedSource is a source whose sessions are noted in a folder.
+type NotedSource struct {
+	Source
+	dir  string // empty: no note is made
 	note backupNote
 	lock io.Closer
 }
 
-// newNoting returns a source that notes its sessions in the cache folder of the user, if there is one.
-func newNoting(s backup.Source, node, to, id string) *noting {
-	dir, err := os.UserCacheDir()
-	if err == nil {
-		dir = filepath.Join(dir, "annals", "backups")
-	}
-	return &noting{Source: s, dir: dir, note: backupNote{Node: node, To: to, ID: id}}
+// NewNotedSource returns a source that notes its sessions in dir, unless that is empty. Node and to name
+// the source and the target, id is the backup's.
+func NewNotedSource(s Source, dir, node, to, id string) *NotedSource {
+	return &NotedSource{Source: s, dir: dir, note: backupNote{Node: node, To: to, ID: id}}
 }
 
-// endLeftovers ends what creates to the same target that were killed have left: the session at this node, and what they had written.
-func (n *noting) endLeftovers(ctx context.Context, target backup.Target) error {
+// EndLeftovers ends what creates to the same target that were killed have left: the session at this node, and what they had written.
+func (n *NotedSource) EndLeftovers(ctx context.Context, target Target) error {
 	if n.dir == "" {
 		return nil
 	}
-	names, err := filepath.Glob(filepath.Join(n.dir, "*"+noteSuffix))
-	if err != nil {
-		return err
+	names, err := vfs.OS.List(n.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for killed backups: %w", err)
 	}
 	for _, name := range names {
-		if err := n.endLeftover(ctx, target, name); err != nil {
+		if !strings.HasSuffix(name, noteSuffix) {
+			continue
+		}
+		if err := n.endLeftover(ctx, target, filepath.Join(n.dir, name)); err != nil {
 			return fmt.Errorf("end what a killed backup has left (%s): %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (n *noting) endLeftover(ctx context.Context, target backup.Target, name string) (err error) {
+func (n *NotedSource) endLeftover(ctx context.Context, target Target, name string) (err error) {
 	lockName := strings.TrimSuffix(name, noteSuffix) + lockSuffix
 	lock, err := vfs.OS.Lock(lockName)
 	if errors.Is(err, vfs.ErrLocked) {
@@ -74,7 +73,7 @@ func (n *noting) endLeftover(ctx context.Context, target backup.Target, name str
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	text, err := vfs.ReadFile(vfs.OS, name)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil // It has just ended.
 	}
 	if err != nil {
@@ -85,20 +84,20 @@ func (n *noting) endLeftover(ctx context.Context, target backup.Target, name str
 		if left.Node != n.note.Node || left.To != n.note.To {
 			return nil // of another create, to other places
 		}
-		if err := errors.Join(n.Source.End(ctx, left.Session), backup.Discard(ctx, target, left.ID)); err != nil {
+		if err := errors.Join(n.Source.End(ctx, left.Session), discard(ctx, target, left.ID)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(os.Remove(name), os.Remove(lockName))
+	return errors.Join(vfs.OS.Remove(name), vfs.OS.Remove(lockName))
 }
 
 // Begin notes the session.
-func (n *noting) Begin(ctx context.Context) (s backup.Session, err error) {
+func (n *NotedSource) Begin(ctx context.Context) (s Session, err error) {
 	if s, err = n.Source.Begin(ctx); err != nil || n.dir == "" {
 		return s, err
 	}
 	n.note.Session = s.ID
-	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+	if err := vfs.OS.MkdirAll(n.dir); err != nil {
 		n.dir = ""
 		return s, nil // The backup does not depend on it.
 	}
@@ -108,7 +107,7 @@ func (n *noting) Begin(ctx context.Context) (s backup.Session, err error) {
 	}
 	text, err := json.Marshal(n.note)
 	if err == nil {
-		err = os.WriteFile(n.path(noteSuffix), text, 0o600)
+		err = vfs.WriteFileAtomic(vfs.OS, n.path(noteSuffix), text)
 	}
 	if err != nil {
 		n.forget()
@@ -116,20 +115,20 @@ func (n *noting) Begin(ctx context.Context) (s backup.Session, err error) {
 	return s, nil
 }
 
-func (n *noting) path(suffix string) string {
+func (n *NotedSource) path(suffix string) string {
 	return filepath.Join(n.dir, filepath.Base(n.note.Session)+suffix)
 }
 
 // forget removes the note. One that stays is of no harm: the next create ends a session that is gone.
-func (n *noting) forget() {
-	_ = os.Remove(n.path(noteSuffix))
-	_ = os.Remove(n.path(lockSuffix))
+func (n *NotedSource) forget() {
+	_ = vfs.OS.Remove(n.path(noteSuffix))
+	_ = vfs.OS.Remove(n.path(lockSuffix))
 	_ = n.lock.Close()
 	n.lock = nil
 }
 
 // End ends the session and removes its note.
-func (n *noting) End(ctx context.Context, session string) error {
+func (n *NotedSource) End(ctx context.Context, session string) error {
 	err := n.Source.End(ctx, session)
 	if n.lock != nil && err == nil {
 		n.forget()
