@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -127,8 +128,16 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	watch := h.watchSignals(stop, reload.run, exit, logger)
 	defer watch.end()
 
+	now, err := clock.Open(os.Getenv(clock.Variable))
+	if err != nil {
+		return err
+	}
+	if now != nil {
+		logger.Warn("the clock is that of a test: it may be wrong", "file", os.Getenv(clock.Variable))
+	}
 	n, err := h.open(stopping, node.Options{
 		Config:   c,
+		Now:      now,
 		Logger:   logger,
 		Version:  buildVersion(),
 		Reload:   reload.run,

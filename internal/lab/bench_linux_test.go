@@ -2,7 +2,6 @@ package lab_test
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -58,32 +57,6 @@ func BenchmarkNew(b *testing.B) {
 				}
 				do(b, l.Close())
 			}
-		})
-	}
-}
-
-// BenchmarkClock reads the wall clock of a program that has its own.
-func BenchmarkClock(b *testing.B) {
-	l := openLab(b, lab.Options{Hosts: 1})
-	h := l.Host(0)
-	for _, own := range []bool{false, true} {
-		b.Run("own clock "+strconv.FormatBool(own), func(b *testing.B) {
-			if own {
-				do(b, h.SkewClock(time.Hour))
-			}
-			p := launch(b, h, "server", "ready")
-			c := connect(b, h)
-			const reads = 100000
-			var total int64
-			for b.Loop() {
-				took, err := strconv.ParseInt(c.must(b, "clock %d", reads), 10, 64)
-				if err != nil {
-					b.Fatal(err)
-				}
-				total += took
-			}
-			b.ReportMetric(float64(total)/float64(b.N)/reads, "ns/read")
-			do(b, p.Kill())
 		})
 	}
 }

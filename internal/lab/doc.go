@@ -1,5 +1,5 @@
 // Package lab runs programs as the hosts of a small network and breaks things
-// around them: links between hosts, processes, disks and clocks. It knows
+// around them: links between hosts, processes and disks. It knows
 // nothing of the programs that it runs.
 //
 // A host is a network namespace with an address of its own, a folder, and the
@@ -38,7 +38,7 @@
 //   - A program that listens on all addresses takes that port on all hosts.
 //   - Limited disks need the right to mount.
 //
-// Starting, killing, pausing and skewing the clock of processes work as ever.
+// Starting, killing and pausing processes work as ever.
 //
 // On systems other than Linux New returns [ErrNeedsLinux].
 package lab

@@ -129,8 +129,6 @@ func drain(c net.Conn) {
 
 // obey answers commands:
 //
-//	time              the wall clock in nanoseconds
-//	clock N           how many nanoseconds it took to read it N times
 //	ask HOST LINE     the answer of another host to a line
 //	try HOST LINE     the same, but an error if it does not come soon
 //	send HOST A B     datagrams numbered A to B to another host
@@ -151,15 +149,6 @@ func obey(c net.Conn, packets net.PacketConn, r *received) {
 
 func execute(words []string, packets net.PacketConn, r *received) (string, error) {
 	switch words[0] {
-	case "time":
-		return strconv.FormatInt(time.Now().UnixNano(), 10), nil
-	case "clock":
-		n, _ := strconv.Atoi(words[1])
-		start := time.Now()
-		for range n {
-			_ = time.Now()
-		}
-		return strconv.FormatInt(int64(time.Since(start)), 10), nil
 	case "ask":
 		return askHost(words[1], strings.Join(words[2:], " "), patience)
 	case "try":

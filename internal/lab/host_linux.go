@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Host is one machine of a lab: an address, a folder and processes.
@@ -18,10 +17,8 @@ type Host struct {
 	thread *thread // in the host's namespace; it starts all processes of the host
 
 	// Of the thread alone.
-	closed   bool
-	started  int           // processes ever started
-	ownClock bool          // processes get a clock of their own
-	offset   time.Duration // of these clocks
+	closed  bool
+	started int // processes ever started
 
 	mu        sync.Mutex // guards processes
 	processes []*Process // all that run, and some that have ended

@@ -17,9 +17,6 @@ type Host struct{}
 // Process needs Linux.
 type Process struct{}
 
-// MaxSkew bounds how far a clock may be off, either way.
-const MaxSkew = 100 * 365 * 24 * time.Hour
-
 // New returns ErrNeedsLinux. So there is no lab, and nothing below is ever called.
 func New(Options) (*Lab, error) { return nil, ErrNeedsLinux }
 
@@ -55,7 +52,6 @@ func (h *Host) FreezeDisk() error                                { return ErrNee
 func (h *Host) ThawDisk() error                                  { return ErrNeedsLinux }
 func (h *Host) FillDisk(int64) error                             { return ErrNeedsLinux }
 func (h *Host) FreeDisk() error                                  { return ErrNeedsLinux }
-func (h *Host) SkewClock(time.Duration) error                    { return ErrNeedsLinux }
 
 func (p *Process) Host() *Host                   { return nil }
 func (p *Process) Pid() int                      { return 0 }

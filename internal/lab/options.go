@@ -21,8 +21,6 @@ var (
 	ErrNoDiskLimit = errors.New("the disk of the host has no limit")
 	// ErrNoDevice is returned where a host cannot have, or has not, a disk that can hang.
 	ErrNoDevice = errors.New("no block device can be had")
-	// ErrNoClock is returned where processes cannot be given a clock of their own.
-	ErrNoClock = errors.New("processes cannot have a clock of their own here")
 )
 
 // MaxHosts is how many hosts fit into the network of a lab.

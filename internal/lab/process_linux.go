@@ -26,12 +26,11 @@ const (
 // Process is a program that was started on a host. It leads a process group,
 // which ends with it, and it is killed when this process dies.
 type Process struct {
-	host  *Host
-	cmd   *exec.Cmd
-	log   *processLog
-	clock *clock        // nil: that of the machine
-	done  chan struct{} // closed when the process is gone and its output read
-	err   error         // set before done is closed
+	host *Host
+	cmd  *exec.Cmd
+	log  *processLog
+	done chan struct{} // closed when the process is gone and its output read
+	err  error         // set before done is closed
 
 	mu     sync.Mutex // guards reaped
 	reaped bool       // the id may be another process's: send no signal
@@ -54,21 +53,15 @@ func (h *Host) launch(c Command) (*Process, error) {
 	// One writer for both: their lines stay in order.
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.WaitDelay = outputLimit
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Ptrace: h.ownClock}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(err, log.close())
-	}
-	if h.ownClock {
-		p.clock, err = startClock(p.Pid(), h.offset)
 	}
 	h.started++
 	h.mu.Lock()
 	h.processes = append(h.processes, p)
 	h.mu.Unlock()
 	go p.reap()
-	if err != nil {
-		return nil, errors.Join(err, p.Kill())
-	}
 	return p, nil
 }
 
@@ -94,7 +87,7 @@ func (p *Process) reap() {
 	p.err = errors.Join(err, waitErr, killErr, p.log.close())
 }
 
-// awaitState waits until a child ends or is what the options say, and leaves it to be waited for again.
+// awaitState waits until a child ends or stops, as the options say, and leaves it to be waited for again.
 func awaitState(pid, options int) (unix.Siginfo, error) {
 	for {
 		var info unix.Siginfo

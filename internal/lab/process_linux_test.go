@@ -168,15 +168,8 @@ func TestStartFails(t *testing.T) {
 	if _, err := h.Start(ctx, role("fail", h)); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	for _, ownClock := range []bool{false, true} {
-		if ownClock {
-			if err := h.SkewClock(0); errors.Is(err, lab.ErrNoClock) {
-				continue
-			}
-		}
-		if _, err := h.Start(t.Context(), lab.Command{Path: "/nowhere"}); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("without a program: %v", err)
-		}
+	if _, err := h.Start(t.Context(), lab.Command{Path: "/nowhere"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a program: %v", err)
 	}
 	if got := h.Processes(); len(got) != 0 {
 		t.Errorf("running are %v", got)
@@ -217,8 +210,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 	_, startErr := h.Start(t.Context(), role("fail", h))
 	_, addErr := l.Add()
-	for _, err := range []error{startErr, addErr, h.SkewClock(0)} {
-		if !errors.Is(err, lab.ErrClosed) && !errors.Is(err, lab.ErrNoClock) {
+	for _, err := range []error{startErr, addErr} {
+		if !errors.Is(err, lab.ErrClosed) {
 			t.Errorf("of a closed lab: %v", err)
 		}
 	}

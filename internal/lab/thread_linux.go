@@ -9,8 +9,8 @@ import (
 
 // thread runs functions, one after the other, on a thread of the operating
 // system that nobody else uses. A namespace that is entered there holds for
-// these functions alone, a process that is started there is killed when the
-// thread ends, and only it may trace that process.
+// these functions alone, and a process that is started there is killed when the
+// thread ends.
 type thread struct {
 	calls chan func()
 	quit  chan struct{}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/lab"
 )
 
@@ -41,7 +42,6 @@ type labCluster struct {
 	o       labOptions
 	members []*member
 	watches sync.WaitGroup
-	clocks  bool // they can be moved
 	hangs   bool // disks can hang
 }
 
@@ -80,11 +80,12 @@ func newLabCluster(o labOptions) (_ *labCluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &labCluster{lab: l, o: o, clocks: true, hangs: true}
+	c := &labCluster{lab: l, o: o, hangs: true}
 	chosen := slices.ContainsFunc(o.options, func(option string) bool { return strings.HasPrefix(option, storeOption) })
 	for i, h := range l.Hosts() {
-		// A clock can be moved later only if that was prepared before the first start.
-		c.clocks = c.clocks && h.SkewClock(0) == nil
+		if err := clock.Set(c.clock(i), 0); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
 		if err := c.giveDisk(h); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
@@ -120,7 +121,7 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 func (c *labCluster) voters() int { return c.o.nodes }
 
 func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1, clock: c.clocks, hang: c.hangs}
+	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1, clock: true, hang: c.hangs}
 }
 
 func (c *labCluster) targets() []target {
@@ -180,7 +181,7 @@ func (c *labCluster) start(ctx context.Context, i int) error {
 	if m.store != "" && m.process != nil && m.rng.IntN(convertOneIn) == 0 {
 		m.store = stores[(slices.Index(stores[:], m.store)+1)%len(stores)]
 	}
-	p, err := m.host.Start(ctx, lab.Command{Path: c.o.binary, Args: c.arguments(i)})
+	p, err := m.host.Start(ctx, lab.Command{Path: c.o.binary, Args: c.arguments(i), Env: []string{clock.Variable + "=" + c.clock(i)}})
 	if err != nil {
 		return err
 	}
@@ -308,8 +309,13 @@ func (c *labCluster) freeDisk(i int) error              { return c.members[i].ho
 func (c *labCluster) freezeDisk(i int) error { return c.members[i].host.FreezeDisk() }
 func (c *labCluster) thawDisk(i int) error   { return c.members[i].host.ThawDisk() }
 
+// clock is the file of a node's clock. It is not on the node's disk, which may be full or hang.
+func (c *labCluster) clock(i int) string {
+	return filepath.Join(c.lab.Dir(), fmt.Sprintf("clock-%d", i))
+}
+
 func (c *labCluster) setClock(i int, offset time.Duration) error {
-	return c.members[i].host.SkewClock(offset)
+	return clock.Set(c.clock(i), offset)
 }
 
 func (c *labCluster) verify(ctx context.Context, i int) error {
