@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +38,7 @@ func TestClusterRedaction(t *testing.T) {
 			}
 			leader.scavenge("") // Its point completes the chunk, everywhere.
 			c.level()
+			group := leader.readAhead("private")
 			before, err := contents(t.Context(), leader.Client)
 			if err != nil {
 				t.Fatal(err)
@@ -60,6 +63,9 @@ func TestClusterRedaction(t *testing.T) {
 						t.Errorf("%s: %s\nwas %s", m, is, was)
 					}
 				}
+			}
+			if handed := group(); strings.Contains(handed, needle) || !strings.Contains(handed, "0@private") {
+				t.Errorf("a group that had read ahead hands out %s", handed)
 			}
 			// The others one at a time over the socket, with the node killed in the middle.
 			victim := c.others(c.leader())[0]
@@ -95,10 +101,16 @@ func TestClusterRedaction(t *testing.T) {
 				m.stop()
 			}
 			gone()
+			// Without its Raft log it gets what it lacks from others, and may lack nothing of this.
+			if err := os.RemoveAll(filepath.Join(victim.db(), "raft")); err != nil {
+				t.Fatal(err)
+			}
 			for _, m := range c.members {
 				m.start()
 			}
 			c.settled()
+			c.quiet()
+			gone()
 			victim.wipe()
 			victim.start()
 			c.settled()
@@ -109,6 +121,34 @@ func TestClusterRedaction(t *testing.T) {
 			c.finish()
 			gone()
 		})
+	}
+}
+
+// readAhead makes a group that has read events of a stream, and returns what asks for them.
+func (m *member) readAhead(stream string) (read func() string) {
+	t := m.cluster.t
+	t.Helper()
+	path := "/subscriptions/" + stream + "/ahead"
+	ask := func(r testkit.Request, want int) (body string) {
+		testkit.Eventually(t, settleLimit, func() error {
+			answer, err := m.Do(t.Context(), r)
+			if err == nil && answer.Status != want {
+				err = fmt.Errorf("%s", answer)
+			}
+			body = string(answer.Body)
+			return err
+		})
+		return body
+	}
+	ask(testkit.Request{Method: http.MethodPut, Path: path, Header: map[string]string{"Content-Type": testkit.MediaJSON}, Body: []byte(`{"startFrom": 0}`)}, 200)
+	testkit.Eventually(t, settleLimit, func() error {
+		if info := ask(testkit.Request{Path: path + "/info"}, 200); strings.Contains(info, `"readBufferCount": 0`) {
+			return fmt.Errorf("nothing is read ahead: %s", info)
+		}
+		return nil
+	})
+	return func() string {
+		return ask(testkit.Request{Path: path + "/10?embed=body", Header: map[string]string{"Accept": "application/vnd.eventstore.competingatom+json"}}, 200)
 	}
 }
 

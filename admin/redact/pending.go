@@ -164,6 +164,7 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 	if err != nil {
 		return err
 	}
+	s.opts.Forget()
 	ctx, cancel := context.WithTimeout(s.ctx, erasePatience)
 	defer cancel()
 	// Behind the last record, so that its entry is among those that go.

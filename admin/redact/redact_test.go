@@ -35,11 +35,12 @@ type node struct {
 	lock    chunklock.Lock
 	service *redact.Service
 
-	mu      sync.Mutex
-	written []*event.Write
-	erased  []int64
-	ended   int // how often backups were ended
-	failing error
+	mu        sync.Mutex
+	written   []*event.Write
+	erased    []int64
+	ended     int // how often backups were ended
+	forgotten int // how often what is in memory was dropped
+	failing   error
 }
 
 func open(t testing.TB, fsys vfs.FS) (*node, error) {
@@ -57,6 +58,7 @@ func open(t testing.TB, fsys vfs.FS) (*node, error) {
 	n.service = redact.New(redact.Options{
 		Log: func() *eventlog.Log { return n.log }, FS: fsys, Dir: dir, Ledger: ledger, Lock: &n.lock,
 		EndBackups: func() func() { n.ended++; return func() {} },
+		Forget:     func() { n.forgotten++ },
 		Erase: func(_ context.Context, position int64) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -227,8 +229,8 @@ func TestRedact(t *testing.T) {
 	if files := holding(t, fsys, dir, secret); len(files) != 1 || !strings.Contains(files[0], "chunk-000003.") {
 		t.Errorf("the secret is in %v", files) // Of the event that was not named.
 	}
-	if n.ended != 1 || !slices.Equal(n.erased, []int64{got[4].Position + 1}) {
-		t.Errorf("backups were ended %d times, the Raft log erased up to %v", n.ended, n.erased)
+	if n.ended != 1 || n.forgotten != 1 || !slices.Equal(n.erased, []int64{got[4].Position + 1}) {
+		t.Errorf("backups were ended %d times, memory dropped %d times, the Raft log erased up to %v", n.ended, n.forgotten, n.erased)
 	}
 	n.recorded(len(all), "because", "admin")
 	again, err := n.service.Redact(t.Context(), redact.Request{Events: events(all...)})

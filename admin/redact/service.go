@@ -28,6 +28,8 @@ type Options struct {
 	// EndBackups ends what holds files of the database for a backup, and lets nothing
 	// hold them again until resume is called.
 	EndBackups func() (resume func())
+	// Forget drops what is kept of events in memory to be handed out later.
+	Forget func()
 	// Erase removes entries up to a position from the Raft log of this node.
 	Erase func(ctx context.Context, position int64) error
 	// Write does a write of the node's own, wherever the leader is, and tries again until ctx ends while there is none.
@@ -49,6 +51,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.EndBackups == nil {
 		o.EndBackups = func() func() { return func() {} }
+	}
+	if o.Forget == nil {
+		o.Forget = func() {}
 	}
 	if o.Erase == nil {
 		o.Erase = func(context.Context, int64) error { return nil }
