@@ -228,7 +228,7 @@ func (x *exchange) allFeed(page *event.AllPage, a *allRequest) feedDocument {
 	x.name(event.AllStream, false)
 	x.root = appendStreamURI(x.root[:0], x.origin(), x.names.uri)
 	if a.filtered {
-		x.root = append(append(x.root, '/'), segFiltered...)
+		x.root = append(append(x.root, '/'), "filtered"...)
 	}
 	d.root = x.root
 	d.add(link{rel: "self"})

@@ -75,7 +75,7 @@ func (x *exchange) append() error {
 // incoming writes one event whose id is in the path. Posting again to the same
 // address answers the same and writes nothing.
 func (x *exchange) incoming() error {
-	id, err := event.ParseID(x.route.from)
+	id, err := event.ParseID(x.route.id)
 	if err != nil || id.IsZero() {
 		return errBadGUID
 	}

@@ -5,36 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
-	"github.com/julienschmidt/httprouter"
 )
-
-const backupSessionsPath = "/admin/backup/sessions"
 
 // Backup sessions are of this node's files, whoever leads.
-var (
-	backupSessionsResource = newResource(
-		operate(http.MethodPost, beginBackupSession),
-		operate(http.MethodGet, listBackupSessions),
-	)
-	backupSessionResource = newResource(operate(http.MethodDelete, endBackupSession))
-	// Bytes have no form that could be chosen.
-	backupFileResource = newResource(operation{method: http.MethodGet, may: mayOps, serve: sendBackupFile})
-)
-
-func (s *Server) servesBackups() bool { return s.opts.Backups != nil && !s.opts.DisableAdminUI }
-
-func (s *Server) serveBackupSession(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
-	s.serve(w, r, &backupSessionResource, route{argument: placeholder(p)})
-}
-
-func (s *Server) serveBackupFile(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
-	// Names with slashes come as they are or encoded, and are the same to the router.
-	s.serve(w, r, &backupFileResource, route{argument: p.ByName("id"), file: strings.TrimPrefix(p.ByName("name"), "/")})
-}
 
 // beginBackupSession holds the files of the database and tells which they are.
 func beginBackupSession(x *exchange) error {
@@ -109,7 +85,7 @@ func listBackupSessions(x *exchange) error {
 
 // endBackupSession lets go of a session's files.
 func endBackupSession(x *exchange) error {
-	id := x.route.argument
+	id := x.route.id
 	if err := x.s.opts.Backups.Stop(id); err != nil {
 		return err
 	}
@@ -133,7 +109,7 @@ func endBackupSession(x *exchange) error {
 // sendBackupFile sends the pinned bytes of a file, or the part of them that is asked for. When the
 // session ends meanwhile the answer ends before its length.
 func sendBackupFile(x *exchange) error {
-	file, err := x.s.opts.Backups.File(x.route.argument, x.route.file)
+	file, err := x.s.opts.Backups.File(x.route.id, x.route.argument)
 	if err != nil {
 		return err
 	}
@@ -142,7 +118,7 @@ func sendBackupFile(x *exchange) error {
 	h[keyCacheControl] = cacheNever
 	http.ServeContent(x.w, x.r, "", time.Time{}, io.NewSectionReader(file, 0, file.Size()))
 	if err := file.Close(); err != nil {
-		x.s.log.Warn("file of a backup session could not be closed", "session", x.route.argument, "file", x.route.file, "error", err)
+		x.s.log.Warn("file of a backup session could not be closed", "session", x.route.id, "file", x.route.argument, "error", err)
 	}
 	return nil
 }

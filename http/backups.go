@@ -12,15 +12,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-const backupPath = "/admin/backup"
-
-// Backups are those of this node alone; they are started and stopped here, whoever leads.
-var (
-	backupResource        = newResource(operate(http.MethodPost, startBackup))
-	currentBackupResource = newResource(operate(http.MethodGet, currentBackup), operate(http.MethodDelete, stopBackup))
-	lastBackupResource    = newResource(operate(http.MethodGet, lastBackup))
-	backupListResource    = newResource(operate(http.MethodGet, listBackups))
-)
+// Backups are those of this node alone; they are started and stopped here, whoever
+// leads.
 
 // startBackup begins a run. Nothing of the request says where it goes.
 func startBackup(x *exchange) error {

@@ -17,8 +17,6 @@ var debuggerFiles = []string{
 	"es/js/projections/es.projections.environment.js",
 }
 
-var debuggerResource = newResource(operation{method: http.MethodGet, may: mayEverybody, serve: (*exchange).debuggerFile})
-
 // cacheFiles is the Cache-Control of files that are the same for everybody.
 var cacheFiles = []string{"max-age=3600, public"}
 

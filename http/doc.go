@@ -7,9 +7,10 @@
 // made here. Its parts, in the order a request meets them:
 //
 //	conn.go       the connection layer that puts texts into HTTP/1.1 status lines
-//	server.go     options and the top level router
-//	path.go       the escaped path to a route, decoded exactly once
-//	routes.go     the table of routes: methods, media types, rights, handlers
+//	server.go     options
+//	table.go      the table of routes: path, methods, media types, rights, handlers
+//	path.go       the escaped path to a row of the table, decoded exactly once
+//	routes.go     what a row is made of
 //	permission.go what an operation asks of its caller; endpoints.go shows it
 //	dispatch.go   the order of checks
 //	requestlog.go the log of requests and of refused logins

@@ -1,14 +1,8 @@
 package httpapi
 
 import (
-	"net/http"
-
 	"github.com/annalsdb/annals/admin/doctor"
 )
-
-const doctorPath = "/admin/doctor"
-
-var doctorResource = newResource(operate(http.MethodGet, examine))
 
 // examine answers with what is wrong with this node and what to do about it. That
 // something is wrong is no failure of the request.

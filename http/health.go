@@ -6,19 +6,12 @@ import (
 	"strconv"
 )
 
-// The probes of balancers and orchestrators. None of them looks at credentials,
+// probe is a path for balancers and orchestrators. None of them looks at credentials,
 // and all of them answer while the node is still starting.
-var (
-	readyResource   = probe((*exchange).ready)
-	startupResource = probe((*exchange).startup)
-)
-
-func probe(serve func(*exchange) error) resource {
-	return resource{
-		operations: []operation{{method: http.MethodGet, may: mayAnyone, serve: serve}},
-		methods:    []string{"GET, HEAD, OPTIONS"},
-		open:       true,
-	}
+func probe(path string, serve func(*exchange) error) row {
+	r := at(path, look(nil, mayAnyone, serve))
+	r.methods, r.open = []string{"GET, HEAD, OPTIONS"}, true
+	return r
 }
 
 var cacheProbe = []string{"no-cache"}

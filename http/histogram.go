@@ -1,11 +1,5 @@
 package httpapi
 
-import (
-	"net/http"
-)
-
-var histogramResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, may: mayOps, serve: (*exchange).histogram})
-
 // histogram answers with a table of percentiles. It is text whatever was accepted.
 func (x *exchange) histogram() error {
 	table, ok := x.s.opts.Statistics.Histogram(x.out[:0], x.route.argument)

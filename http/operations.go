@@ -5,13 +5,7 @@ import (
 	"time"
 )
 
-// What an operator does to this node alone; it is done here, whoever leads.
-var (
-	shutdownResource     = newResource(operate(http.MethodPost, (*exchange).shutdown))
-	reloadResource       = newResource(operate(http.MethodPost, (*exchange).reload))
-	mergeIndexesResource = newResource(operate(http.MethodPost, (*exchange).mergeIndexes))
-	loginResource        = newResource(operation{method: http.MethodGet, offer: adminOffer, may: mayUser, serve: (*exchange).login})
-)
+// What an operator does to this node alone is done here, whoever leads.
 
 // shutdown stops the node. The answer is sent before: nobody could send it later.
 func (x *exchange) shutdown() error {

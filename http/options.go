@@ -1,19 +1,11 @@
 package httpapi
 
 import (
-	"net/http"
-
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// What an operator may know of how the node is set up.
-var (
-	optionsResource    = newResource(operation{method: http.MethodGet, offer: nodeOffer, may: mayOps, serve: (*exchange).options})
-	subsystemsResource = newResource(operation{method: http.MethodGet, offer: jsonOffer, may: mayOps, serve: (*exchange).subsystems})
-
-	jsonOffer = newOffer(typeJSON, typeJSON)
-)
+var jsonOffer = newOffer(typeJSON, typeJSON)
 
 // options lists the options of the node. It is JSON whatever was accepted.
 func (x *exchange) options() error {

@@ -3,96 +3,151 @@ package httpapi
 import (
 	"net/url"
 	"strings"
-
-	"github.com/annalsdb/annals/event"
-)
-
-// kind is a form of path under /streams/.
-type kind uint8
-
-const (
-	kindStream           kind = iota // {s}
-	kindStreamSlash                  // {s}/
-	kindEvent                        // {s}/{n}
-	kindBackward                     // {s}/{n}/{c}, {s}/{n}/backward/{c}, $scavenges/{id}/{n}/{c}
-	kindForward                      // {s}/{n}/forward/{c}
-	kindIncoming                     // {s}/incoming/{guid}
-	kindMetadata                     // {s}/metadata
-	kindMetadataSlash                // {s}/metadata/
-	kindMetadataEvent                // {s}/metadata/{n}
-	kindMetaBackward                 // {s}/metadata/{n}/{c}, {s}/metadata/{n}/backward/{c}
-	kindMetaForward                  // {s}/metadata/{n}/forward/{c}
-	kindAll                          // $all
-	kindAllBackward                  // $all/{p}/{c}, $all/{p}/backward/{c}
-	kindAllForward                   // $all/{p}/forward/{c}
-	kindFiltered                     // $all/filtered
-	kindFilteredBackward             // $all/filtered/{p}/{c}, $all/filtered/{p}/backward/{c}
-	kindFilteredForward              // $all/filtered/{p}/forward/{c}
-	kinds                            // how many there are
 )
 
 // route is what the path of a request says. Placeholders are decoded, and not
 // yet checked.
 type route struct {
-	kind   kind
-	stream string // {s}
-	group  string // the group of subscribers of the stream
-	from   string // {n}, {p} or {guid}; empty: the head
-	count  string // {c}; empty: the default
+	stream   string // {stream}
+	group    string // {subscription}
+	from     string // {number} or {position}; empty: the head
+	count    string // {count}; empty: the default
+	id       string // {id}
+	argument string // any other placeholder
+}
 
-	argument string // the placeholder of a path outside /streams/, a login for one
-	file     string // of the backup session that argument names
+// slot is where the value of a placeholder goes.
+func (r *route) slot(placeholder string) *string {
+	switch placeholder {
+	case "stream":
+		return &r.stream
+	case "subscription":
+		return &r.group
+	case "number", "position":
+		return &r.from
+	case "count":
+		return &r.count
+	case "id":
+		return &r.id
+	}
+	return &r.argument
 }
 
 const (
-	segMetadata = "metadata"
-	segIncoming = "incoming"
-	segFiltered = "filtered"
-	segBackward = "backward"
-	segForward  = "forward"
-	segHead     = "head"
+	// maxSegments is more than any form of path has, but for those that end in a
+	// placeholder with dots.
+	maxSegments = 9
 
-	// scavengesStream holds links to the beginning and the end of each scavenge. The
-	// stream of one of them has its id and a dash more.
-	scavengesStream = "$scavenges"
-
-	// maxSegments is that of the longest path: $all/filtered/{p}/forward/{c}.
-	maxSegments = 5
+	restMark = "..."
 )
 
-// resolve reads the path of a URL under /streams/. Segments are cut at the
-// slashes of the escaped path and decoded once, so that a name may hold any
-// character, %2F included. Literal segments win over placeholders.
-func resolve(u *url.URL) (route, bool) {
-	var seg [maxSegments]string
-	n := segments(u, streamsPrefix, seg[:])
-	if n <= 0 {
-		return route{}, false
-	}
-	return resolveSegments(seg[:n])
+// router holds the table of routes by the first segment of their paths.
+type router map[string][]pattern
+
+// pattern is a form of path behind its first segment.
+type pattern struct {
+	row    *row
+	parts  []part
+	isOpen bool // the last placeholder takes all that is left
 }
 
-// segments puts the decoded segments of the path below a prefix, which stands
-// between slashes, into seg and returns how many there are: 0 for the prefix
-// without its last slash, -1 for another path and for one that is too long.
-func segments(u *url.URL, prefix string, seg []string) int {
+// part is one segment: a literal one or a placeholder.
+type part struct {
+	text          string
+	isPlaceholder bool
+}
+
+func newRouter(rows []row) router {
+	t := router{}
+	for i := range rows {
+		segments := strings.Split(rows[i].path[1:], "/")
+		p := pattern{row: &rows[i]}
+		for _, s := range segments[1:] {
+			name, isPlaceholder := strings.CutPrefix(s, "{")
+			if isPlaceholder {
+				name = strings.TrimSuffix(name, "}")
+				name, p.isOpen = strings.CutSuffix(name, restMark)
+			}
+			p.parts = append(p.parts, part{name, isPlaceholder})
+		}
+		t[segments[0]] = append(t[segments[0]], p)
+	}
+	return t
+}
+
+// match returns the first row of the table that the path of a URL fits, nil when
+// there is none, and what the path says. A placeholder stands for one segment that
+// is not empty, and holds any character, slashes included where the row lets it.
+func (t router) match(u *url.URL) (*row, route) {
+	var seg [maxSegments]string
+	n := split(u, seg[:])
+	if n == 0 {
+		return nil, route{}
+	}
+	patterns := t[seg[0]]
+	for i := range patterns {
+		if p := &patterns[i]; p.fits(seg[1:n]) {
+			return p.row, p.read(seg[1:n])
+		}
+	}
+	return nil, route{}
+}
+
+func (p *pattern) fits(seg []string) bool {
+	if len(seg) != len(p.parts) && (!p.isOpen || len(seg) < len(p.parts)) {
+		return false
+	}
+	for i := range p.parts {
+		switch part := &p.parts[i]; {
+		case !part.isPlaceholder:
+			if seg[i] != part.text {
+				return false
+			}
+		case p.isOpen && i == len(p.parts)-1:
+		case seg[i] == "", p.row.isPlain && strings.Contains(seg[i], "/"):
+			return false
+		}
+	}
+	return true
+}
+
+// read returns what segments say that fit.
+func (p *pattern) read(seg []string) route {
+	rt := route{stream: p.row.stream}
+	for i := range p.parts {
+		if !p.parts[i].isPlaceholder {
+			continue
+		}
+		value := seg[i]
+		if p.isOpen && i == len(p.parts)-1 {
+			value = strings.Join(seg[i:], "/")
+		}
+		*rt.slot(p.parts[i].text) = value
+	}
+	if p.row.isRun {
+		rt.stream += "-" + rt.id
+	}
+	return rt
+}
+
+// split puts the segments of a path into seg and returns how many there are; the
+// last element takes all that is left. Segments are cut at the slashes of the escaped
+// path and decoded once, so that a name may hold any character, %2F included.
+func split(u *url.URL, seg []string) int {
 	// Without RawPath the escaped form of Path is what the client sent, in which
 	// every slash is a separator and nothing but bytes that need escaping is escaped.
 	path, escaped := u.Path, false
 	if u.RawPath != "" {
 		path, escaped = u.RawPath, true
 	}
-	first, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if unescape(first, escaped) != prefix[1:len(prefix)-1] {
-		return -1
-	}
+	rest, more := strings.CutPrefix(path, "/")
 	n := 0
-	for ok {
-		if n == len(seg) {
-			return -1
-		}
-		seg[n], rest, ok = strings.Cut(rest, "/")
+	for ; more && n < len(seg)-1; n++ {
+		seg[n], rest, more = strings.Cut(rest, "/")
 		seg[n] = unescape(seg[n], escaped)
+	}
+	if more {
+		seg[n] = unescape(rest, escaped)
 		n++
 	}
 	return n
@@ -107,100 +162,4 @@ func unescape(segment string, escaped bool) string {
 		return s
 	}
 	return segment
-}
-
-func resolveSegments(seg []string) (route, bool) {
-	for i, s := range seg {
-		// An empty segment is a slash too much; only some at the end have a meaning.
-		if s == "" && (i == 0 || i != len(seg)-1) {
-			return route{}, false
-		}
-	}
-	rt := route{stream: seg[0]}
-	rest := seg[1:]
-	if len(rest) > 0 && rest[0] == segMetadata {
-		return rt.metadata(rest[1:])
-	}
-	if rt.stream == event.AllStream {
-		if r, ok := rt.all(rest); ok {
-			return r, true
-		}
-	}
-	switch {
-	case len(rest) == 0:
-		rt.kind = kindStream
-		return rt, true
-	case len(rest) == 1 && rest[0] == "":
-		rt.kind = kindStreamSlash
-		return rt, true
-	case rest[len(rest)-1] == "":
-		return route{}, false
-	case len(rest) == 1:
-		rt.kind, rt.from = kindEvent, rest[0]
-		return rt, true
-	case len(rest) == 2 && rest[0] == segIncoming:
-		rt.kind, rt.from = kindIncoming, rest[1]
-		return rt, true
-	}
-	if len(rest) == 3 && rt.stream == scavengesStream && rest[1] != segBackward && rest[1] != segForward {
-		// The web interface asks so for the history of one scavenge.
-		rt.stream += "-" + rest[0]
-		return rt.page(rest[1:], kindBackward, kindForward)
-	}
-	return rt.page(rest, kindBackward, kindForward)
-}
-
-// metadata reads what follows {s}/metadata.
-func (rt route) metadata(rest []string) (route, bool) {
-	switch {
-	case len(rest) == 0:
-		rt.kind = kindMetadata
-		return rt, true
-	case len(rest) == 1 && rest[0] == "":
-		rt.kind = kindMetadataSlash
-		return rt, true
-	case len(rest) == 1:
-		rt.kind, rt.from = kindMetadataEvent, rest[0]
-		return rt, true
-	}
-	return rt.page(rest, kindMetaBackward, kindMetaForward)
-}
-
-// all reads what follows $all, as far as $all differs from other names.
-func (rt route) all(rest []string) (route, bool) {
-	switch {
-	case len(rest) == 0:
-		rt.kind = kindAll
-		return rt, true
-	case rest[0] == segFiltered:
-		if len(rest) == 1 {
-			rt.kind = kindFiltered
-			return rt, true
-		}
-		if r, ok := rt.page(rest[1:], kindFilteredBackward, kindFilteredForward); ok {
-			return r, true
-		}
-	case rest[0] == segIncoming && len(rest) == 2:
-		return rt, false
-	}
-	return rt.page(rest, kindAllBackward, kindAllForward)
-}
-
-// page reads {n}/{c}, {n}/backward/{c} and {n}/forward/{c}.
-func (rt route) page(rest []string, backward, forward kind) (route, bool) {
-	n := len(rest)
-	if n < 2 || n > 3 || rest[n-1] == "" {
-		return rt, false
-	}
-	rt.from, rt.count, rt.kind = rest[0], rest[n-1], backward
-	if n == 3 {
-		switch rest[1] {
-		case segBackward:
-		case segForward:
-			rt.kind = forward
-		default:
-			return rt, false
-		}
-	}
-	return rt, true
 }

@@ -73,30 +73,27 @@ func (x *exchange) queryText() (string, error) {
 	return string(bytes.TrimPrefix(body, byteOrderMark)), nil
 }
 
-// projectionModes are the kinds of projections by how paths call them.
-var projectionModes = map[string]projection.Mode{
-	segTransient: projection.Transient, segOneTime: projection.OneTime, segContinuous: projection.Continuous,
-}
-
-// createProjection makes a projection of the kind that the path names.
-func (x *exchange) createProjection(ctx context.Context) error {
-	c := projection.Creation{
-		Mode: projectionModes[x.route.argument], Enabled: x.yes("enabled", true), Checkpoints: x.yes("checkpoints", false),
-		Emit: x.yes("emit", false), TrackEmittedStreams: x.yes("trackemittedstreams", false), By: x.identity(),
+// createProjection makes the handler that makes a projection of a kind.
+func createProjection(m projection.Mode) func(*exchange, context.Context) error {
+	return func(x *exchange, ctx context.Context) error {
+		c := projection.Creation{
+			Mode: m, Enabled: x.yes("enabled", true), Checkpoints: x.yes("checkpoints", false),
+			Emit: x.yes("emit", false), TrackEmittedStreams: x.yes("trackemittedstreams", false), By: x.identity(),
+		}
+		c.Name, _ = x.parameter("name")
+		c.Type, _ = x.parameter("type")
+		var err error
+		if c.Query, err = x.queryText(); err != nil {
+			return err
+		}
+		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
+			return projectionFailed(err)
+		}
+		b := appendProjectionURI(append(x.scratch[:0], x.origin()...), c.Name)
+		x.scratch = b
+		x.w.Header()[keyLocation] = []string{string(b)}
+		return x.projectionDone(http.StatusCreated, c.Name)
 	}
-	c.Name, _ = x.parameter("name")
-	c.Type, _ = x.parameter("type")
-	var err error
-	if c.Query, err = x.queryText(); err != nil {
-		return err
-	}
-	if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
-		return projectionFailed(err)
-	}
-	b := appendProjectionURI(append(x.scratch[:0], x.origin()...), c.Name)
-	x.scratch = b
-	x.w.Header()[keyLocation] = []string{string(b)}
-	return x.projectionDone(http.StatusCreated, c.Name)
 }
 
 // updateProjection replaces the text of a projection.

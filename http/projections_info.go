@@ -75,19 +75,15 @@ func (x *exchange) figuresOf(s *projection.Statistics) figuresOf {
 	return f
 }
 
-// projectionKinds are the lists by how paths call them.
-var projectionKinds = map[string]projection.Kinds{
-	segAny: projection.AllKinds, segNonTransient: projection.NonTransient, segTransient: projection.Transient.Only(),
-	segOneTime: projection.OneTime.Only(), segContinuous: projection.Continuous.Only(),
-}
-
-// listProjections answers with the projections of the kind that the path names.
-func (x *exchange) listProjections(context.Context) error {
-	list, err := x.s.opts.Projections.List(projectionKinds[x.route.argument])
-	if err != nil {
-		return projectionFailed(err)
+// listProjections makes the handler that answers with the projections of some kinds.
+func listProjections(kinds projection.Kinds) func(*exchange, context.Context) error {
+	return func(x *exchange, _ context.Context) error {
+		list, err := x.s.opts.Projections.List(kinds)
+		if err != nil {
+			return projectionFailed(err)
+		}
+		return x.listOf(list)
 	}
-	return x.listOf(list)
 }
 
 // projectionStatistics answers with a list of the one projection that the path names.

@@ -31,8 +31,6 @@ const (
 	maxRedactBody = 1 << 20
 )
 
-var redactResource = newResource(operation{method: http.MethodPost, offer: adminOffer, may: mayAdmin, serve: (*exchange).redact})
-
 var problemLargeRedaction = &problem{http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb", false}
 
 // redact redacts events of this node, whoever leads.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/annalsdb/annals/access"
 )
@@ -22,16 +23,47 @@ type operation struct {
 	serve      func(*exchange) error
 }
 
-// resource is a form of path with its operations, in the order in which the CORS
-// header lists their methods.
+// resource is what is at a path: operations, in the order in which the CORS header
+// lists their methods.
 type resource struct {
 	operations []operation
 	methods    []string
 	open       bool // credentials are not even looked at
 }
 
-func newResource(ops ...operation) resource {
-	return resource{operations: ops, methods: methodsHeader(ops)}
+// row is a form of path with what is there.
+type row struct {
+	// path has placeholders in braces for a segment each, and for all that is left
+	// with dots behind the name.
+	path string
+	// stream is what the path is about where it has no {stream}; the id of a run and a
+	// dash stand behind it with isRun.
+	stream  string
+	isRun   bool
+	isPlain bool // placeholders hold no slashes
+	resource
+}
+
+// at makes a row.
+func at(path string, ops ...operation) row {
+	return row{path: path, resource: resource{operations: ops, methods: methodsHeader(ops)}}
+}
+
+// about makes a row one of a certain stream.
+func about(stream string, r row) row {
+	r.stream = stream
+	return r
+}
+
+// methodsHeader spells the methods of a path as the CORS header does.
+func methodsHeader(ops []operation) []string {
+	var b strings.Builder
+	for i := range ops {
+		b.WriteString(ops[i].method)
+		b.WriteString(", ")
+	}
+	b.WriteString(http.MethodOptions)
+	return []string{b.String()}
 }
 
 // operation returns what a method does, nil when it does nothing. HEAD is GET
@@ -66,6 +98,11 @@ func slash(method string, o *offer, bodies uint32) operation {
 	return operation{method: method, offer: o, bodies: bodies, may: mayEverybody, serve: (*exchange).redirectSlash}
 }
 
+// look is a reading of something that is no stream.
+func look(o *offer, may requirement, serve func(*exchange) error) operation {
+	return operation{method: http.MethodGet, offer: o, may: may, serve: serve}
+}
+
 // operate is an operation of whoever operates the node. A body is not looked at.
 func operate(method string, serve func(*exchange) error) operation {
 	return operation{method: method, offer: adminOffer, may: mayOps, serve: serve}
@@ -75,61 +112,3 @@ func operate(method string, serve func(*exchange) error) operation {
 func remove() operation {
 	return operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: (*exchange).delete}
 }
-
-// streamResources is the table of everything under /streams/.
-var streamResources = [kinds]resource{
-	kindStream: newResource(
-		post(appendForms, access.WriteRight, (*exchange).append),
-		remove(),
-		get(feedOffer, access.ReadRight, (*exchange).backward),
-	),
-	kindStreamSlash: newResource(
-		slash(http.MethodPost, changeOffer, appendForms),
-		slash(http.MethodDelete, changeOffer, 0),
-		slash(http.MethodGet, feedOffer, 0),
-	),
-	kindEvent:    newResource(getSingle(access.ReadRight, (*exchange).single)),
-	kindBackward: newResource(get(feedOffer, access.ReadRight, (*exchange).backward)),
-	kindForward:  newResource(get(feedOffer, access.ReadRight, (*exchange).forward)),
-	kindIncoming: newResource(post(incomingForms, access.WriteRight, (*exchange).incoming)),
-	kindMetadata: newResource(
-		getSingle(access.MetaReadRight, (*exchange).metadata),
-		post(appendForms, access.MetaWriteRight, (*exchange).writeMetadata),
-	),
-	kindMetadataSlash: newResource(
-		slash(http.MethodGet, singleOffer, 0),
-		slash(http.MethodPost, changeOffer, appendForms),
-	),
-	kindMetadataEvent: newResource(getSingle(access.MetaReadRight, (*exchange).metadata)),
-	kindMetaBackward:  newResource(get(feedOffer, access.MetaReadRight, (*exchange).metaBackward)),
-	kindMetaForward:   newResource(get(feedOffer, access.MetaReadRight, (*exchange).metaForward)),
-	kindAll: newResource(
-		post(appendForms, access.WriteRight, (*exchange).append),
-		remove(),
-		get(feedOffer, access.ReadRight, (*exchange).allBackward),
-	),
-	kindAllBackward:      newResource(get(feedOffer, access.ReadRight, (*exchange).allBackward)),
-	kindAllForward:       newResource(get(feedOffer, access.ReadRight, (*exchange).allForward)),
-	kindFiltered:         newResource(get(feedOffer, access.ReadRight, (*exchange).filteredBackward)),
-	kindFilteredBackward: newResource(get(feedOffer, access.ReadRight, (*exchange).filteredBackward)),
-	kindFilteredForward:  newResource(get(feedOffer, access.ReadRight, (*exchange).filteredForward)),
-}
-
-// The paths outside /streams/.
-var (
-	pingResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, may: mayEverybody, serve: (*exchange).ping})
-	infoResource = newResource(operation{method: http.MethodGet, offer: nodeOffer, may: mayEverybody, serve: (*exchange).info})
-	webResource  = newResource(operation{method: http.MethodGet, may: mayEverybody, serve: (*exchange).web})
-
-	gossipResource = newResource(
-		operation{method: http.MethodGet, offer: gossipOffer, may: mayGossip, serve: (*exchange).gossip},
-		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, serve: (*exchange).hearGossip},
-	)
-
-	resignResource   = newResource(operate(http.MethodPost, (*exchange).resign))
-	priorityResource = newResource(operate(http.MethodPost, (*exchange).setPriority))
-	membersResource  = newResource(operate(http.MethodGet, (*exchange).members), operate(http.MethodPost, (*exchange).addMember))
-	memberResource   = newResource(operate(http.MethodDelete, (*exchange).removeMember))
-
-	healthResource = probe((*exchange).health)
-)

@@ -2,57 +2,14 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
-	"github.com/julienschmidt/httprouter"
 )
 
-const (
-	scavengePath   = "/admin/scavenge"
-	scavengePrefix = scavengePath + "/"
-
-	segCurrent = "current"
-	segLast    = "last"
-)
-
-// Scavenges are of this node alone; they are started and stopped here, whoever leads.
-var (
-	scavengeResource        = newResource(operate(http.MethodPost, (*exchange).startScavenge))
-	currentScavengeResource = newResource(
-		operate(http.MethodGet, (*exchange).currentScavenge),
-		operate(http.MethodDelete, (*exchange).stopScavenge),
-	)
-	lastScavengeResource = newResource(operate(http.MethodGet, (*exchange).lastScavenge))
-	scavengeRunResource  = newResource(operate(http.MethodDelete, (*exchange).stopScavenge))
-)
-
-// scavengePatterns are the forms of path below /admin/scavenge/. The router
-// cannot tell them apart.
-var scavengePatterns = []struct {
-	path string
-	res  *resource
-}{
-	{scavengePrefix + segCurrent, &currentScavengeResource},
-	{scavengePrefix + segLast, &lastScavengeResource},
-	{scavengePrefix + "{id}", &scavengeRunResource},
-}
-
-func (s *Server) servesScavenges() bool { return s.opts.Scavenges != nil && !s.opts.DisableAdminUI }
-
-func (s *Server) serveScavengeRun(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
-	res, id := &scavengeRunResource, placeholder(p)
-	switch id {
-	case segCurrent:
-		res = &currentScavengeResource
-	case segLast:
-		res = &lastScavengeResource
-	}
-	s.serve(w, r, res, route{argument: id})
-}
+const scavengePrefix = "/admin/scavenge/"
 
 // startScavenge starts a run, or finds out what one would do.
 func (x *exchange) startScavenge() error {
@@ -102,10 +59,10 @@ func (x *exchange) awaitScavenge(id event.ID) {
 // stopScavenge stops the run that the path names and answers when it has ended.
 func (x *exchange) stopScavenge() error {
 	var id event.ID // of whichever runs
-	if x.route.argument != segCurrent {
+	if text := x.route.id; text != "" {
 		var err error
 		// A zero id in the path is no run's, and does not mean whichever runs either.
-		if id, err = event.ParseID(x.route.argument); err != nil || id.IsZero() {
+		if id, err = event.ParseID(text); err != nil || id.IsZero() {
 			return problemNoScavenge
 		}
 	}

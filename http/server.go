@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
-	"github.com/julienschmidt/httprouter"
 )
 
 // Defaults of the waits. A write may wait for both its parts.
@@ -150,9 +148,10 @@ type Server struct {
 	access  Access
 	log     hclog.Logger
 	opts    Options
-	open    opening // of opts
-	router  *httprouter.Router
-	handler http.Handler // the router and what stands before it
+	open    opening      // of opts
+	table   []row        // everything that is served
+	routes  router       // of the table
+	handler http.Handler // which route is, and what stands before it
 
 	accessLog hclog.Logger
 	refused   refusedLogins
@@ -180,10 +179,11 @@ func New(o Options) *Server {
 		accessLog: o.Logger.Named(accessLogger),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	s.router = s.newRouter()
-	s.handler = s.router
+	s.table = s.rows()
+	s.routes = newRouter(s.table)
+	s.handler = http.HandlerFunc(s.route)
 	if o.LogRequests {
-		s.handler = &requestLog{log: s.accessLog, next: s.router}
+		s.handler = &requestLog{log: s.accessLog, next: s.handler}
 	}
 	return s
 }
@@ -200,163 +200,12 @@ func (s *Server) Drain() {
 	s.drain()
 }
 
-// newRouter builds the top level. Below it the table of routes decides: the
-// router knows decoded paths only and cannot tell a literal segment from a
-// placeholder, so everything under /streams/ is one route to it, everything under
-// /users/ another, and so on.
-func (s *Server) newRouter() *httprouter.Router {
-	r := &httprouter.Router{} // No redirects and no answers of its own.
-	for path, res := range s.fixedResources() {
-		handle := func(w http.ResponseWriter, req *http.Request, p httprouter.Params) {
-			s.serve(w, req, res, route{argument: placeholder(p)})
-		}
-		for _, method := range routedMethods {
-			r.Handle(method, path, handle)
-		}
-	}
-	for _, method := range routedMethods {
-		if s.servesStreams() {
-			r.Handle(method, streamsPrefix+"*rest", s.serveStreams)
-		}
-		if s.servesUsers() {
-			r.Handle(method, usersPath, s.serveUsers)
-			r.Handle(method, usersPrefix+"*rest", s.serveUsers)
-		}
-		if s.servesSubscriptions() {
-			r.Handle(method, subscriptionsPath, s.serveSubscriptions)
-			r.Handle(method, subscriptionsPrefix+"*rest", s.serveSubscriptions)
-		}
-		if s.servesProjections() {
-			r.Handle(method, projectionsPath, s.serveProjections)
-			r.Handle(method, projectionsPrefix+"*rest", s.serveProjections)
-			r.Handle(method, projectionPrefix+"*rest", s.serveProjection)
-		}
-		if s.servesScavenges() {
-			r.Handle(method, scavengePrefix+":id", s.serveScavengeRun)
-		}
-		if s.servesBackups() {
-			r.Handle(method, backupSessionsPath+"/:id", s.serveBackupSession)
-			r.Handle(method, backupSessionsPath+"/:id/files/*name", s.serveBackupFile)
-		}
-	}
-	// Whatever else comes here: a method that no route has, or no route at all.
-	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if handle, params, _ := r.Lookup(http.MethodGet, req.URL.Path); handle != nil {
-			handle(w, req, params)
-			return
-		}
-		s.serve(w, req, nil, route{})
-	})
-	return r
-}
-
-const streamsPrefix = "/streams/"
-
-// routedMethods are the methods that reach a route without a detour.
-var routedMethods = []string{
-	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
-	http.MethodPatch, http.MethodDelete, http.MethodOptions,
-}
-
-func (s *Server) servesStreams() bool { return !s.opts.DisableAtomPub }
-
-// servesUsers is false where there is nobody to manage: in insecure mode.
-func (s *Server) servesUsers() bool { return s.opts.Users != nil && !s.opts.Insecure }
-
-func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
-	rt, ok := resolve(r.URL)
-	if !ok {
-		s.serve(w, r, nil, route{})
+// route finds what is at the path and lets it answer.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	found, rt := s.routes.match(r.URL)
+	if found == nil {
+		s.serve(w, r, nil, rt)
 		return
 	}
-	s.serve(w, r, &streamResources[rt.kind], rt)
-}
-
-// placeholder returns what stands for the only placeholder of a path.
-func placeholder(p httprouter.Params) string {
-	if len(p) == 0 {
-		return ""
-	}
-	return p[0].Value
-}
-
-// fixedResources are the paths outside /streams/, /users, /subscriptions,
-// /projections, /projection/ and /admin/scavenge/.
-func (s *Server) fixedResources() map[string]*resource {
-	m := map[string]*resource{
-		"/ping":           &pingResource,
-		"/info":           &infoResource,
-		"/health/live":    &healthResource,
-		"/health/ready":   &readyResource,
-		"/health/startup": &startupResource,
-	}
-	if s.opts.Settings != nil {
-		m["/info/options"] = &optionsResource
-	}
-	if s.opts.Statistics != nil {
-		m["/histogram/:name"] = &histogramResource
-		if !s.opts.DisableStats {
-			m["/stats"] = &statsResource
-			m[statsPrefix+"*path"] = &statsResource
-			m["/metrics"] = &metricsResource
-		}
-	}
-	if !s.opts.DisableAdminUI {
-		m["/"] = &webResource
-		m["/web"] = &webResource
-		m["/sys/subsystems"] = &subsystemsResource
-		if s.servesProjections() {
-			for _, file := range debuggerFiles {
-				m[webPrefix+file] = &debuggerResource
-			}
-		}
-		m["/admin/login"] = &loginResource
-		if s.opts.Operations != nil {
-			m["/admin/shutdown"] = &shutdownResource
-			m["/admin/reloadconfig"] = &reloadResource
-			m["/admin/mergeindexes"] = &mergeIndexesResource
-		}
-	}
-	if s.servesScavenges() {
-		m[scavengePath] = &scavengeResource
-	}
-	if s.servesBackups() {
-		m[backupSessionsPath] = &backupSessionsResource
-	}
-	if s.opts.Redactions != nil && !s.opts.DisableAdminUI {
-		m[redactPath] = &redactResource
-	}
-	if s.opts.Doctor != nil && !s.opts.DisableAdminUI {
-		m[doctorPath] = &doctorResource
-	}
-	if s.opts.BackupRuns != nil && !s.opts.DisableAdminUI {
-		m[backupPath] = &backupResource
-		m[backupPath+"/"+segCurrent] = &currentBackupResource
-		m[backupPath+"/"+segLast] = &lastBackupResource
-		m[backupPath+"/list"] = &backupListResource
-	}
-	if s.opts.Membership == nil {
-		return m
-	}
-	if !s.opts.DisableGossip {
-		m["/gossip"] = &gossipResource
-	}
-	if !s.opts.DisableAdminUI {
-		m["/admin/node/resign"] = &resignResource
-		m["/admin/node/priority/:priority"] = &priorityResource
-		m["/admin/cluster/members"] = &membersResource
-		m["/admin/cluster/members/:node"] = &memberResource
-	}
-	return m
-}
-
-// methodsHeader spells the methods of a path as the CORS header does.
-func methodsHeader(ops []operation) []string {
-	var b strings.Builder
-	for i := range ops {
-		b.WriteString(ops[i].method)
-		b.WriteString(", ")
-	}
-	b.WriteString(http.MethodOptions)
-	return []string{b.String()}
+	s.serve(w, r, &found.resource, rt)
 }

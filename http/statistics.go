@@ -12,11 +12,6 @@ import (
 // What the statistics are offered as: there is no text of them.
 var statsOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML)
 
-var (
-	statsResource   = newResource(operation{method: http.MethodGet, offer: statsOffer, may: mayUserOrOpen, serve: (*exchange).stats})
-	metricsResource = newResource(operation{method: http.MethodGet, may: mayUserOrOpen, serve: (*exchange).metrics})
-)
-
 // metrics leaves it to the exporter which of its formats the caller gets.
 func (x *exchange) metrics() error {
 	x.s.opts.Statistics.Metrics().ServeHTTP(x.w, x.r)
@@ -80,8 +75,6 @@ func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) 
 }
 
 const (
-	statsPrefix = "/stats/"
-
 	// Paths below it that are no figures.
 	segReplication = "replication"
 	segTCP         = "tcp"
@@ -94,14 +87,14 @@ var errStatsPath = badRequest("Dynamic stats selection works only with grouping 
 
 // stats answers with the figures, or those below an object of them.
 func (x *exchange) stats() error {
-	var segment [maxStatsSegments]string
-	n := segments(x.r.URL, statsPrefix, segment[:])
-	if n < 0 {
+	var segment [1 + maxStatsSegments + 1]string // "stats" before, and what is too much
+	n := split(x.r.URL, segment[:])
+	if n == len(segment) {
 		return problemNoRoute
 	}
-	path := segment[:n]
-	if n > 0 && path[n-1] == "" { // A slash too much.
-		path = path[:n-1]
+	path := segment[1:n]
+	if n > 1 && segment[n-1] == "" { // A slash too much.
+		path = segment[1 : n-1]
 	}
 	if len(path) == 1 {
 		switch path[0] {

@@ -15,6 +15,9 @@ const (
 	maxCount     = 4096
 )
 
+// segHead is the number of the newest event as paths have it.
+const segHead = "head"
+
 // fromHead is the number of a page that begins at the newest event.
 const fromHead = event.Head
 

@@ -198,8 +198,8 @@ func (x *exchange) answer(do func(context.Context, []event.ID) error) error {
 
 // messageIDs returns the messages that the path or the query names.
 func (x *exchange) messageIDs() ([]event.ID, error) {
-	if x.route.from != "" {
-		id, ok := messageID(x.route.from)
+	if x.route.id != "" {
+		id, ok := messageID(x.route.id)
 		if !ok {
 			return nil, errMessageID
 		}

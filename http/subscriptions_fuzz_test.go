@@ -11,6 +11,7 @@ import (
 )
 
 func FuzzSubscriptionPath(f *testing.F) {
+	groups := newRouter(subscriptionRows())
 	for _, s := range []string{
 		"/subscriptions", "/subscriptions/", "/subscriptions/restart", "/subscriptions/a%2Fb/g/1", "/subscriptions/s/g/info", "/subscriptions/s/g/ack/x", "/subscriptions/s//1",
 		"/subscriptions/viewparkedmessages/s/g/head/backward/1", "/subscriptions/viewparkedmessages/s/g/0/forward/", "//subscriptions/", "/subscriptions/%00/\xff", "/subscriptions/a/b/c/d/e/f/g",
@@ -19,13 +20,12 @@ func FuzzSubscriptionPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s, group string) {
 		if u, err := url.ParseRequestURI(s); err == nil {
-			res, rt := resolveSubscription(u)
-			switch {
-			case res == nil, res == &groupsResource:
+			switch r, rt := groups.match(u); {
+			case r == nil, r.path == "/subscriptions":
 				if rt != (route{}) {
 					t.Fatalf("%q gave %+v", s, rt)
 				}
-			case rt.stream == "" || (rt.group == "") != (res == &streamGroupsResource || res == &restartResource):
+			case rt.stream == "" || (rt.group == "") == strings.Contains(r.path, "{subscription}"):
 				t.Fatalf("%q gave %+v", s, rt)
 			}
 		}
@@ -34,18 +34,17 @@ func FuzzSubscriptionPath(f *testing.F) {
 		}
 		// Whatever stream and group are called, their own addresses lead back to them.
 		home := string(appendGroupURI(nil, subscription.Key{Stream: s, Group: group}))
-		for path, want := range map[string]*resource{
-			home: &groupResource, home + "/1": &messagesResource, home + "/info": &groupInfoResource, home + "/replayParked": &replayResource,
-			home + ackPath + "1": &ackResource, home + nackPath + "1": &nackResource, home + "/ack": &ackResource,
-			strings.Replace(home, subscriptionsPrefix, subscriptionsPrefix+segViewParked+"/", 1) + "/head/backward/1": &parkedBackwardResource,
+		for path, want := range map[string]string{
+			home: "", home + "/1": "/{count}", home + "/info": "/info", home + "/replayParked": "/replayParked",
+			home + ackPath + "1": "/ack/{id}", home + nackPath + "1": "/nack/{id}", home + "/ack": "/ack",
 		} {
-			u, err := url.ParseRequestURI(path)
-			if err != nil {
-				t.Fatal(err)
+			if got, rt := find(t, subscriptionRows(), path); got != "/subscriptions/{stream}/{subscription}"+want || rt.stream != s || rt.group != group {
+				t.Fatalf("%q gave %q, %+v", path, got, rt)
 			}
-			if res, rt := resolveSubscription(u); res != want || rt.stream != s || rt.group != group {
-				t.Fatalf("%q gave %+v", path, rt)
-			}
+		}
+		parked := strings.Replace(home, subscriptionsPrefix, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
+		if got, rt := find(t, subscriptionRows(), parked); !strings.Contains(got, "/backward/") || rt.stream != s || rt.group != group {
+			t.Fatalf("%q gave %q, %+v", parked, got, rt)
 		}
 	})
 }

@@ -83,6 +83,8 @@ func appendInner(b []byte, s string) []byte {
 	return b[:len(b)-2]
 }
 
+const streamsPrefix = "/streams/"
+
 // appendStreamURI appends the address of a stream.
 func appendStreamURI(b, origin, name []byte) []byte {
 	b = append(b, origin...)

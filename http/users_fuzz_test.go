@@ -11,15 +11,15 @@ import (
 )
 
 func FuzzUserPath(f *testing.F) {
+	users := newRouter(userRows())
 	for _, s := range []string{"/users", "/users/", "/users/$current", "/users/a%2Fb/command/enable", "/users/a/command/reset-password/", "/users/a/command/", "//users/", "/users/%00", "/users/\xff"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if u, err := url.ParseRequestURI(s); err == nil {
-			res, login := resolveUser(u)
-			named := res != nil && res != &usersResource && res != &currentResource
-			if named == (login == "") {
-				t.Fatalf("%q gave login %q", s, login)
+			r, rt := users.match(u)
+			if named := r != nil && strings.Contains(r.path, "{login}"); named == (rt.argument == "") {
+				t.Fatalf("%q gave login %q", s, rt.argument)
 			}
 		}
 		if s == "" || s == currentLogin {
@@ -27,16 +27,9 @@ func FuzzUserPath(f *testing.F) {
 		}
 		// Whatever a user is called, its own addresses lead back to it.
 		home := string(appendUserURI(nil, s))
-		for path, want := range map[string]*resource{
-			home: &userResource, home + commandPath + "enable": &enableResource, home + commandPath + "disable": &disableResource,
-			home + commandPath + "reset-password": &resetResource, home + commandPath + "change-password": &changeResource,
-		} {
-			u, err := url.ParseRequestURI(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res, login := resolveUser(u); res != want || login != s {
-				t.Fatalf("%q gave login %q", path, login)
+		for _, command := range []string{"", "/command/enable", "/command/disable", "/command/reset-password", "/command/change-password"} {
+			if path, rt := find(t, userRows(), home+command); path != "/users/{login}"+command || rt.argument != s {
+				t.Fatalf("%q gave %q, login %q", home+command, path, rt.argument)
 			}
 		}
 	})

@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/projection"
+)
+
+// rows is the table of routes: everything that the server serves with its options. Of
+// rows that fit a path the first one counts.
+func (s *Server) rows() []row {
+	o := &s.opts
+	var rows []row
+	add := func(served bool, more ...row) {
+		if served {
+			rows = append(rows, more...)
+		}
+	}
+	isAdmin := !o.DisableAdminUI
+	add(true,
+		at("/ping", look(nodeOffer, mayEverybody, (*exchange).ping)),
+		at("/info", look(nodeOffer, mayEverybody, (*exchange).info)),
+		probe("/health/live", (*exchange).health),
+		probe("/health/ready", (*exchange).ready),
+		probe("/health/startup", (*exchange).startup),
+	)
+	add(o.Settings != nil, at("/info/options", look(nodeOffer, mayOps, (*exchange).options)))
+	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, mayOps, (*exchange).histogram)))
+	add(o.Statistics != nil && !o.DisableStats,
+		at("/stats", look(statsOffer, mayUserOrOpen, (*exchange).stats)),
+		at("/stats/{path...}", look(statsOffer, mayUserOrOpen, (*exchange).stats)),
+		at("/metrics", look(nil, mayUserOrOpen, (*exchange).metrics)),
+	)
+	add(isAdmin,
+		at("/", look(nil, mayEverybody, (*exchange).web)),
+		at("/web", look(nil, mayEverybody, (*exchange).web)),
+		at("/sys/subsystems", look(jsonOffer, mayOps, (*exchange).subsystems)),
+		at("/admin/login", look(adminOffer, mayUser, (*exchange).login)),
+	)
+	if isAdmin && s.servesProjections() {
+		for _, file := range debuggerFiles {
+			add(true, at(webPrefix+file, look(nil, mayEverybody, (*exchange).debuggerFile)))
+		}
+	}
+	add(isAdmin && o.Operations != nil,
+		at("/admin/shutdown", operate(http.MethodPost, (*exchange).shutdown)),
+		at("/admin/reloadconfig", operate(http.MethodPost, (*exchange).reload)),
+		at("/admin/mergeindexes", operate(http.MethodPost, (*exchange).mergeIndexes)),
+	)
+	add(isAdmin && o.Scavenges != nil,
+		at("/admin/scavenge", operate(http.MethodPost, (*exchange).startScavenge)),
+		at("/admin/scavenge/current", operate(http.MethodGet, (*exchange).currentScavenge), operate(http.MethodDelete, (*exchange).stopScavenge)),
+		at("/admin/scavenge/last", operate(http.MethodGet, (*exchange).lastScavenge)),
+		at("/admin/scavenge/{id}", operate(http.MethodDelete, (*exchange).stopScavenge)),
+	)
+	add(isAdmin && o.Backups != nil,
+		at("/admin/backup/sessions", operate(http.MethodPost, beginBackupSession), operate(http.MethodGet, listBackupSessions)),
+		at("/admin/backup/sessions/{id}", operate(http.MethodDelete, endBackupSession)),
+		at("/admin/backup/sessions/{id}/files/{name...}", look(nil, mayOps, sendBackupFile)), // Bytes have no form that could be chosen.
+	)
+	add(isAdmin && o.BackupRuns != nil,
+		at("/admin/backup", operate(http.MethodPost, startBackup)),
+		at("/admin/backup/current", operate(http.MethodGet, currentBackup), operate(http.MethodDelete, stopBackup)),
+		at("/admin/backup/last", operate(http.MethodGet, lastBackup)),
+		at("/admin/backup/list", operate(http.MethodGet, listBackups)),
+	)
+	add(isAdmin && o.Redactions != nil, at(redactPath, operation{method: http.MethodPost, offer: adminOffer, may: mayAdmin, serve: (*exchange).redact}))
+	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, examine)))
+	add(o.Membership != nil && !o.DisableGossip, at("/gossip",
+		look(gossipOffer, mayGossip, (*exchange).gossip),
+		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, serve: (*exchange).hearGossip},
+	))
+	add(isAdmin && o.Membership != nil,
+		at("/admin/node/resign", operate(http.MethodPost, (*exchange).resign)),
+		at("/admin/node/priority/{priority}", operate(http.MethodPost, (*exchange).setPriority)),
+		at("/admin/cluster/members", operate(http.MethodGet, (*exchange).members), operate(http.MethodPost, (*exchange).addMember)),
+		at("/admin/cluster/members/{node}", operate(http.MethodDelete, (*exchange).removeMember)),
+	)
+	for i := range rows {
+		rows[i].isPlain = true
+	}
+	add(!o.DisableAtomPub, streamRows()...)
+	add(s.servesUsers(), userRows()...)
+	add(s.servesSubscriptions(), subscriptionRows()...)
+	add(s.servesProjections(), projectionRows()...)
+	return rows
+}
+
+// servesUsers is false where there is nobody to manage: in insecure mode.
+func (s *Server) servesUsers() bool { return s.opts.Users != nil && !s.opts.Insecure }
+
+func (s *Server) servesSubscriptions() bool { return s.opts.Subscriptions != nil }
+
+func (s *Server) servesProjections() bool { return s.opts.Projections != nil }
+
+// scavengesStream holds links to the beginning and the end of each scavenge. The
+// stream of one of them has its id and a dash more.
+const scavengesStream = "$scavenges"
+
+// streamRows are the streams and the log. Literal segments come before placeholders,
+// and the metadata of a stream before the log.
+func streamRows() []row {
+	backward := get(feedOffer, access.ReadRight, (*exchange).backward)
+	metadata := getSingle(access.MetaReadRight, (*exchange).metadata)
+	metaBackward := get(feedOffer, access.MetaReadRight, (*exchange).metaBackward)
+	allBackward := get(feedOffer, access.ReadRight, (*exchange).allBackward)
+	filteredBackward := get(feedOffer, access.ReadRight, (*exchange).filteredBackward)
+	write, remove := post(appendForms, access.WriteRight, (*exchange).append), remove()
+	rows := []row{
+		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, (*exchange).writeMetadata)),
+		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
+		at("/streams/{stream}/metadata/{number}", metadata),
+		at("/streams/{stream}/metadata/{number}/{count}", metaBackward),
+		at("/streams/{stream}/metadata/{number}/backward/{count}", metaBackward),
+		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, (*exchange).metaForward)),
+		at("/streams/{stream}/incoming/{id}", post(incomingForms, access.WriteRight, (*exchange).incoming)),
+
+		about(event.AllStream, at("/streams/$all", write, remove, allBackward)),
+		about(event.AllStream, at("/streams/$all/filtered", filteredBackward)),
+		about(event.AllStream, at("/streams/$all/filtered/{position}/{count}", filteredBackward)),
+		about(event.AllStream, at("/streams/$all/filtered/{position}/backward/{count}", filteredBackward)),
+		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, (*exchange).filteredForward))),
+		about(event.AllStream, at("/streams/$all/{position}/{count}", allBackward)),
+		about(event.AllStream, at("/streams/$all/{position}/backward/{count}", allBackward)),
+		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, (*exchange).allForward))),
+
+		at("/streams/{stream}", write, remove, backward),
+		at("/streams/{stream}/", slash(http.MethodPost, changeOffer, appendForms), slash(http.MethodDelete, changeOffer, 0), slash(http.MethodGet, feedOffer, 0)),
+		at("/streams/{stream}/{number}", getSingle(access.ReadRight, (*exchange).single)),
+		at("/streams/{stream}/{number}/{count}", backward),
+		at("/streams/{stream}/{number}/backward/{count}", backward),
+		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, (*exchange).forward)),
+		// The web interface asks so for the history of one scavenge.
+		about(scavengesStream, at("/streams/$scavenges/{id}/{number}/{count}", backward)),
+	}
+	rows[len(rows)-1].isRun = true
+	return rows
+}
+
+// userRows are the users, which the leader alone reads and changes.
+func userRows() []row {
+	list := manage(http.MethodGet, mayAdmin, (*exchange).listUsers)
+	create := describe(http.MethodPost, mayAdmin, (*exchange).createUser)
+	return []row{
+		at("/users", list, create),
+		at("/users/", list, create),
+		at("/users/$current", manage(http.MethodGet, mayUser, (*exchange).currentUser)),
+		at("/users/{login}",
+			manage(http.MethodGet, mayAdminOrSelf, (*exchange).getUser),
+			describe(http.MethodPut, mayAdmin, (*exchange).updateUser),
+			manage(http.MethodDelete, mayAdmin, (*exchange).deleteUser)),
+		at("/users/{login}/command/enable", manage(http.MethodPost, mayAdmin, (*exchange).enableUser), manage(http.MethodPut, mayAdmin, (*exchange).enableUser)),
+		at("/users/{login}/command/disable", manage(http.MethodPost, mayAdmin, (*exchange).disableUser), manage(http.MethodPut, mayAdmin, (*exchange).disableUser)),
+		at("/users/{login}/command/reset-password", describe(http.MethodPost, mayAdmin, (*exchange).resetPassword)),
+		at("/users/{login}/command/change-password", describe(http.MethodPost, maySelf, (*exchange).changePassword)),
+	}
+}
+
+// subscriptionRows are the groups, which the leader alone knows, and the messages that
+// they gave up, which every node has.
+func subscriptionRows() []row {
+	ack, nack := respond((*exchange).ackMessages), respond((*exchange).nackMessages)
+	return []row{
+		at("/subscriptions", inform((*exchange).listGroups)),
+		// The groups of a stream of that name are here as well.
+		about(segRestart, at("/subscriptions/restart", inform((*exchange).listGroupsOfStream), order(http.MethodPost, writing, (*exchange).restartGroups))),
+		at("/subscriptions/{stream}", inform((*exchange).listGroupsOfStream)),
+		at("/subscriptions/{stream}/{subscription}",
+			define(http.MethodPut, (*exchange).createGroup),
+			define(http.MethodPost, (*exchange).updateGroup),
+			order(http.MethodDelete, deleting, (*exchange).deleteGroup),
+			consume()),
+		at("/subscriptions/{stream}/{subscription}/info", inform((*exchange).groupInfo)),
+		at("/subscriptions/{stream}/{subscription}/ack", ack),
+		at("/subscriptions/{stream}/{subscription}/nack", nack),
+		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, (*exchange).replayParked)),
+		at("/subscriptions/{stream}/{subscription}/{count}", consume()),
+		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
+		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", review((*exchange).parkedBackward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", review((*exchange).parkedForward)),
+	}
+}
+
+// projectionRows are the projections, which the leader alone runs.
+func projectionRows() []row {
+	list := func(kinds projection.Kinds) operation { return watch(listProjections(kinds)) }
+	create := func(m projection.Mode) operation { return script(http.MethodPost, mayUser, createProjection(m)) }
+	command := func(c projection.Command) operation { return instruct(http.MethodPost, mayUser, projectionCommand(c)) }
+	page, query, config := watch((*exchange).projectionsPage), watch((*exchange).projectionQuery), watch((*exchange).projectionConfig)
+	page.offer, query.offer = nil, nil // A page, and a script or a document, whatever the client accepts.
+	config.may = mayOps
+	return []row{
+		at("/projections", page),
+		at("/projections/any", list(projection.AllKinds)),
+		at("/projections/all-non-transient", list(projection.NonTransient)),
+		at("/projections/transient", list(projection.Transient.Only()), create(projection.Transient)),
+		at("/projections/onetime", list(projection.OneTime.Only()), create(projection.OneTime)),
+		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
+		at("/projections/read-events", document(http.MethodPost, mayUser, (*exchange).readEvents)),
+		at("/projections/restart", script(http.MethodPost, mayOps, (*exchange).restartProjections)),
+		at("/projection/{name}", watch((*exchange).projection), instruct(http.MethodDelete, mayOps, (*exchange).deleteProjection)),
+		at("/projection/{name}/statistics", watch((*exchange).projectionStatistics)),
+		at("/projection/{name}/state", watch((*exchange).projectionState)),
+		at("/projection/{name}/result", watch((*exchange).projectionResult)),
+		at("/projection/{name}/query", query, script(http.MethodPut, mayUser, (*exchange).updateProjection)),
+		at("/projection/{name}/config", config, document(http.MethodPut, mayOps, (*exchange).configureProjection)),
+		at("/projection/{name}/command/enable", command(projection.Enable)),
+		at("/projection/{name}/command/disable", command(projection.Disable)),
+		at("/projection/{name}/command/reset", command(projection.Reset)),
+		at("/projection/{name}/command/abort", command(projection.Abort)),
+	}
+}
