@@ -214,7 +214,7 @@ func TestDownloadGoesOn(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	body, err := open(t, client.Options{Nodes: []string{node}}).Download(t.Context(), "/file", 2)
+	body, err := open(t, client.Options{Nodes: []string{node}}).Download(t.Context(), client.Request{Path: "/file"}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestDownloadGoesOn(t *testing.T) {
 		t.Error(err)
 	}
 	gone := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such file", 404) })
-	if _, err := open(t, client.Options{Nodes: []string{gone}}).Download(t.Context(), "/file", 0); !errors.Is(err, client.ErrNotFound) {
+	if _, err := open(t, client.Options{Nodes: []string{gone}}).Download(t.Context(), client.Request{Path: "/file"}, 0); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 }

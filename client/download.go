@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 )
@@ -18,8 +20,12 @@ const (
 
 // Download reads a file from an offset on. A transfer that breaks goes on where it broke, on the same
 // node; Read returns an error when that does not help. A refusal at the beginning is an *Error.
-func (c *Client) Download(ctx context.Context, path string, offset int64) (io.ReadCloser, error) {
-	f := &download{c: c, ctx: ctx, node: c.Node(), path: path, at: offset}
+func (c *Client) Download(ctx context.Context, q Request, offset int64) (io.ReadCloser, error) {
+	q.Node, q.Header = cmp.Or(q.Node, c.Node()), maps.Clone(q.Header)
+	if q.Header == nil {
+		q.Header = map[string]string{}
+	}
+	f := &download{c: c, ctx: ctx, q: q, at: offset}
 	if err := f.connect(); err != nil && !f.broke(err) {
 		return nil, err
 	}
@@ -30,8 +36,7 @@ func (c *Client) Download(ctx context.Context, path string, offset int64) (io.Re
 type download struct {
 	c     *Client
 	ctx   context.Context // of the whole file: the reader is gone when it ends
-	node  string
-	path  string
+	q     Request
 	at    int64
 	body  *transfer // nil: not connected
 	tries int
@@ -41,12 +46,11 @@ func (f *download) connect() error {
 	if f.body != nil {
 		return nil
 	}
-	q := Request{Path: f.path, Header: map[string]string{}}
 	want := http.StatusOK
 	if f.at > 0 {
-		q.Header["Range"], want = fmt.Sprintf("bytes=%d-", f.at), http.StatusPartialContent
+		f.q.Header["Range"], want = fmt.Sprintf("bytes=%d-", f.at), http.StatusPartialContent
 	}
-	a, body, err := f.c.open(f.ctx, q, f.node, stall)
+	a, body, err := f.c.open(f.ctx, f.q, f.q.Node, stall)
 	if err != nil {
 		return err
 	}

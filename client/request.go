@@ -221,6 +221,7 @@ func (c *Client) exchange(t *transfer, q *Request, address string) (*http.Respon
 		return nil, err
 	}
 	t.body = resp.Body
+	resp.Request = r // Not every transport says so.
 	return resp, nil
 }
 

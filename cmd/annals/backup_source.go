@@ -38,7 +38,8 @@ func (s *nodeSource) Begin(ctx context.Context) (session backup.Session, err err
 
 // Open reads a file from an offset on. A transfer that breaks goes on where it broke.
 func (s *nodeSource) Open(ctx context.Context, session, name string, offset int64) (io.ReadCloser, error) {
-	body, err := s.Download(ctx, sessionsPath+"/"+url.PathEscape(session)+"/files/"+url.PathEscape(name), offset)
+	path := sessionsPath + "/" + url.PathEscape(session) + "/files/" + url.PathEscape(name)
+	body, err := s.Download(ctx, client.Request{Path: path}, offset)
 	if err != nil {
 		return nil, s.lost(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -50,7 +51,7 @@ func (f *backupFigures) text() string {
 type backer struct {
 	*load
 	rng    *rand.Rand
-	http   *http.Client
+	http   *client.Client
 	dir    string
 	number int
 	copies []*databaseCopy
@@ -68,7 +69,7 @@ type databaseCopy struct {
 	known int64
 }
 
-func newBacker(l *load, seed uint64, h *http.Client, dir string) *backer {
+func newBacker(l *load, seed uint64, h *client.Client, dir string) *backer {
 	return &backer{load: l, rng: rand.New(rand.NewPCG(seed, 9<<32)), http: h, dir: dir}
 }
 
@@ -108,18 +109,18 @@ func (b *backer) take(ctx context.Context, t target) (_ *databaseCopy, err error
 			return nil, errCut
 		}
 	}
-	a, err := exchange(ctx, b.http, t, request{method: http.MethodPost, path: backupSessions, header: [][2]string{{"Accept", mediaJSON}}}, copyLimit)
+	a, err := exchange(ctx, b.http, t, client.Request{Method: http.MethodPost, Path: backupSessions, Header: map[string]string{"Accept": client.MediaJSON}}, copyLimit)
 	var session backup.Session
 	switch {
-	case err != nil || a.status >= 500:
+	case err != nil || a.Status >= 500:
 		return nil, errCut
-	case a.status != http.StatusOK || json.Unmarshal(a.body, &session) != nil || session.ID == "":
+	case a.Status != http.StatusOK || json.Unmarshal(a.Body, &session) != nil || session.ID == "":
 		b.find.add(kindAnswer, "POST %s: %s", backupSessions, a)
 		return nil, nil
 	}
 	// A node that dies forgets it anyway.
 	defer func() {
-		_, _ = exchange(context.WithoutCancel(ctx), b.http, t, request{method: http.MethodDelete, path: backupSessions + "/" + session.ID}, b.timeout)
+		_, _ = exchange(context.WithoutCancel(ctx), b.http, t, client.Request{Method: http.MethodDelete, Path: backupSessions + "/" + session.ID}, b.timeout)
 	}()
 	if c.position = session.Position; c.position < end {
 		return nil, fmt.Errorf("a backup that began when the log ended at %d ends at position %d", end, c.position)
@@ -166,26 +167,18 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
 	path := backupSessions + "/" + session + "/files/" + url.PathEscape(f.Name)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base+path, nil)
-	if err != nil {
+	body, err := b.http.Download(ctx, client.Request{Path: path, Node: t.base, Login: t.login}, 0)
+	switch refused, ok := errors.AsType[*client.Error](err); {
+	case err == nil:
+	case ok && refused.Status < 500 && refused.Status != http.StatusGone && refused.Status != http.StatusNotFound:
 		return err
-	}
-	resp, err := b.http.Do(req)
-	if err != nil {
-		return errCut
+	default:
+		return errCut // A node that was started again knows no session.
 	}
 	// What a broken connection left is of no use.
-	defer func() { _ = resp.Body.Close() }()
-	switch {
-	case resp.StatusCode == http.StatusGone || resp.StatusCode >= 500:
-		return errCut
-	case resp.StatusCode == http.StatusNotFound:
-		return errCut // The node was started again and knows no session.
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("GET %s: %s", path, resp.Status)
-	}
+	defer func() { _ = body.Close() }()
 	sum := f.Sum()
-	n, err := io.Copy(io.MultiWriter(to, sum), resp.Body)
+	n, err := io.Copy(io.MultiWriter(to, sum), body)
 	b.sum.Bytes += n
 	if err != nil || n < f.Size {
 		return errCut

@@ -1,46 +1,21 @@
 package torture
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/client"
 )
 
-// Headers and media types as the wire spells them.
-const (
-	headerExpectedVersion = "ES-ExpectedVersion"
-	headerCurrentVersion  = "ES-CurrentVersion"
-	headerEventID         = "ES-EventId"
-	headerEventType       = "ES-EventType"
-	headerRequireLeader   = "ES-RequireLeader"
-	headerLongPoll        = "ES-LongPoll"
-	headerHardDelete      = "ES-HardDelete"
-	headerResolveLinks    = "ES-ResolveLinkTos"
-
-	mediaEvents = "application/vnd.eventstore.events+json"
-	mediaAtom   = "application/vnd.eventstore.atom+json"
-	mediaJSON   = "application/json"
-)
-
-const (
-	// maxAnswer bounds the body of an answer: pages ask for few enough events to stay below.
-	maxAnswer    = 64 << 20
-	maxRedirects = 4
-	dialTimeout  = 2 * time.Second
-)
+const dialTimeout = 2 * time.Second
 
 // target is one node as clients know it.
 type target struct {
@@ -76,44 +51,21 @@ func (t *targets) at(base string) (target, bool) {
 	return target{name: base, base: base, index: -1}, false
 }
 
-// request is one HTTP request.
-type request struct {
-	method string
-	path   string // with the query
-	header [][2]string
-	body   []byte
-}
-
 // answer is a whole answer.
 type answer struct {
-	status int
-	header http.Header
-	body   []byte
-	from   target   // the node that gave it
-	hops   []target // nodes that redirected on the way
+	client.Response
+	from target   // the node that gave it
+	hops []target // nodes that redirected on the way
 }
 
 func (a *answer) String() string {
-	return fmt.Sprintf("%d %.200q from %s", a.status, a.body, a.from.name)
+	return fmt.Sprintf("%d %.200q from %s", a.Status, a.Body, a.from.name)
 }
 
-// sendError is an exchange without a whole answer.
-type sendError struct {
-	to target
-	// sent says that the request may have reached the node.
-	sent bool
-	err  error
-}
-
-func (e *sendError) Error() string { return fmt.Sprintf("%s: %v", e.to.name, e.err) }
-func (e *sendError) Unwrap() error { return e.err }
-
-var errTooManyRedirects = errors.New("redirects go round in circles")
-
-// client sends requests for one worker and remembers which node it likes. It
+// caller sends requests for one worker and remembers which node it likes. It
 // repeats nothing by itself.
-type client struct {
-	http    *http.Client
+type caller struct {
+	http    *client.Client
 	targets *targets
 	rng     *rand.Rand
 	timeout time.Duration
@@ -122,29 +74,28 @@ type client struct {
 	redirects *atomic.Int64
 }
 
-func newClient(t *targets, rng *rand.Rand, timeout time.Duration, redirects *atomic.Int64) *client {
-	c := &client{http: newHTTP(), targets: t, rng: rng, timeout: timeout, redirects: redirects}
-	if t.wire != nil {
-		c.http.Transport = t.wire
+func newCaller(t *targets, rng *rand.Rand, timeout time.Duration, redirects *atomic.Int64) *caller {
+	return &caller{http: newHTTP(t.wire), targets: t, rng: rng, timeout: timeout, redirects: redirects}
+}
+
+// newHTTP returns a client that asks whom each request names, over a wire in place of the network if it is not nil.
+func newHTTP(wire http.RoundTripper) *client.Client {
+	if wire == nil {
+		network := client.NewTransport(nil)
+		network.Proxy, network.DialContext = nil, (&net.Dialer{Timeout: dialTimeout}).DialContext
+		wire = network
+	}
+	c, err := client.New(client.Options{Transport: wire})
+	if err != nil {
+		panic(err) // No option of a user is in it.
 	}
 	return c
 }
 
-func newHTTP() *http.Client {
-	transport := &http.Transport{
-		MaxIdleConnsPerHost: 4, DisableCompression: true, IdleConnTimeout: 30 * time.Second,
-		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
-	}
-	return &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-func (c *client) close() { c.http.CloseIdleConnections() }
+func (c *caller) close() { c.http.Close() }
 
 // choose returns the node to ask: the one that served before, else any.
-func (c *client) choose() target {
+func (c *caller) choose() target {
 	if t, ok := c.targets.at(c.current); ok {
 		return t
 	}
@@ -152,7 +103,7 @@ func (c *client) choose() target {
 }
 
 // wander moves to another node by chance and returns it.
-func (c *client) wander() target {
+func (c *caller) wander() target {
 	all := c.targets.all()
 	if len(all) == 0 {
 		return target{index: -1}
@@ -165,151 +116,87 @@ func (c *client) wander() target {
 	return all[i]
 }
 
-// do sends a request and follows redirects. An error is a *sendError.
-func (c *client) do(ctx context.Context, to target, r request) (*answer, error) {
+// do sends a request and follows redirects.
+func (c *caller) do(ctx context.Context, to target, r client.Request) (*answer, error) {
 	return c.follow(ctx, to, r, c.timeout)
 }
 
 // poll is do with more time, for an answer that the node may keep back.
-func (c *client) poll(ctx context.Context, to target, r request, wait time.Duration) (*answer, error) {
+func (c *caller) poll(ctx context.Context, to target, r client.Request, wait time.Duration) (*answer, error) {
 	return c.follow(ctx, to, r, c.timeout+wait)
 }
 
-func (c *client) follow(ctx context.Context, to target, r request, limit time.Duration) (*answer, error) {
-	var hops []target
-	for range maxRedirects + 1 {
-		a, err := exchange(ctx, c.http, to, r, limit)
-		if err != nil {
-			return nil, err
-		}
-		a.hops = hops
-		location := a.header.Get("Location")
-		if a.status != http.StatusTemporaryRedirect || location == "" {
-			if len(hops) > 0 {
-				c.current = to.base // Where redirects led is where the leader is.
-			}
-			return a, nil
-		}
-		base, path, err := splitURL(location)
-		if err != nil {
-			return nil, &sendError{to: to, err: err}
-		}
-		c.redirects.Add(1)
-		hops = append(hops, to)
-		to, _ = c.targets.at(base)
-		r.path = path
+func (c *caller) follow(ctx context.Context, to target, r client.Request, limit time.Duration) (*answer, error) {
+	r.Node, r.Login, r.Timeout = to.base, to.login, limit
+	resp, err := c.http.Do(ctx, r)
+	if err != nil {
+		return nil, err
 	}
-	return nil, &sendError{to: to, err: errTooManyRedirects}
+	a := &answer{Response: resp}
+	a.from, _ = c.targets.at(resp.Node)
+	for _, base := range resp.Via {
+		hop, _ := c.targets.at(base)
+		a.hops = append(a.hops, hop)
+	}
+	if len(a.hops) > 0 {
+		c.redirects.Add(int64(len(a.hops)))
+		c.current = a.from.base // Where redirects led is where the leader is.
+	}
+	return a, nil
 }
 
 // exchange sends one request to one node.
-func exchange(ctx context.Context, h *http.Client, to target, r request, limit time.Duration) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// From here on bytes may have been sent. Before, none can have been.
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	fail := func(err error) (*answer, error) { return nil, &sendError{to: to, sent: connected.Load(), err: err} }
-	var body io.Reader
-	if r.body != nil {
-		body = bytes.NewReader(r.body)
-	}
-	req, err := http.NewRequestWithContext(ctx, r.method, to.base+r.path, body)
+func exchange(ctx context.Context, h *client.Client, to target, r client.Request, limit time.Duration) (*answer, error) {
+	r.Node, r.Login, r.Timeout, r.Stay = to.base, to.login, limit, true
+	resp, err := h.Do(ctx, r)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	// Without this the transport repeats requests by itself on connections that proved to be closed.
-	req.GetBody = nil
-	for _, h := range r.header {
-		req.Header.Set(h[0], h[1])
-	}
-	if to.login != nil {
-		password, _ := to.login.Password()
-		req.SetBasicAuth(to.login.Username(), password)
-	}
-	resp, err := h.Do(req)
-	if err != nil {
-		return fail(err)
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
-	}
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return fail(err)
-	}
-	return &answer{status: resp.StatusCode, header: resp.Header, body: text, from: to}, nil
+	return &answer{Response: resp, from: to}, nil
 }
 
-func splitURL(text string) (base, path string, err error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "", "", fmt.Errorf("location: %w", err)
+// neverSent says that no node can have acted on a request.
+func neverSent(err error) bool {
+	if _, ok := errors.AsType[*client.RedirectError](err); ok {
+		return true
 	}
-	if u.Host == "" {
-		return "", "", fmt.Errorf("location %q names no host", text)
-	}
-	return u.Scheme + "://" + u.Host, u.RequestURI(), nil
+	failed, ok := errors.AsType[*client.UnreachableError](err)
+	return ok && !failed.Sent
 }
 
 // read asks for a page.
-func read(path string, leader bool, longPoll int) request {
-	r := request{method: http.MethodGet, path: path, header: [][2]string{{"Accept", mediaAtom}}}
+func read(path string, leader bool, longPoll int) client.Request {
+	r := client.Request{Method: http.MethodGet, Path: path, Header: map[string]string{"Accept": client.MediaAtom}}
 	if leader {
-		r.header = append(r.header, [2]string{headerRequireLeader, "True"})
+		r.Header[client.HeaderRequireLeader] = "True"
 	}
 	if longPoll > 0 {
-		r.header = append(r.header, [2]string{headerLongPoll, strconv.Itoa(longPoll)})
+		r.Header[client.HeaderLongPoll] = strconv.Itoa(longPoll)
 	}
 	return r
 }
 
 // write asks for an append of count events from a ref on. A single one may travel
 // with its id in a header and its data as it is.
-func write(ids identity, stream string, expected int64, first ref, count int, single bool) request {
-	r := request{method: http.MethodPost, path: "/streams/" + stream, header: [][2]string{{headerExpectedVersion, strconv.FormatInt(expected, 10)}}}
-	if single && count == 1 {
-		r.header = append(r.header, [2]string{"Content-Type", mediaJSON},
-			[2]string{headerEventID, ids.id(first).String()}, [2]string{headerEventType, eventType})
-		r.body = []byte(ids.data(first))
-		return r
-	}
-	r.header = append(r.header, [2]string{"Content-Type", mediaEvents})
-	b := []byte{'['}
-	for i := range count {
-		if i > 0 {
-			b = append(b, ',')
-		}
+func write(ids identity, stream string, expected int64, first ref, count int, single bool) client.Request {
+	events := make([]client.Event, count)
+	for i := range events {
 		one := first + ref(i)
-		b = append(b, `{"eventId":"`...)
-		b = event.ID.AppendTo(ids.id(one), b)
-		b = append(b, `","eventType":"`+ids.eventType(one)+`","data":`...)
-		if data := ids.data(one); ids.isLink(one) {
-			b = strconv.AppendQuote(b, data)
-		} else {
-			b = append(b, data...)
+		data := ids.data(one)
+		if ids.isLink(one) {
+			data = strconv.Quote(data)
 		}
-		b = append(b, '}')
+		events[i] = client.Event{ID: ids.id(one).String(), Type: ids.eventType(one), Data: []byte(data)}
 	}
-	r.body = append(b, ']')
-	return r
-}
-
-// firstNumber is the event number that the Location of an answer names.
-func firstNumber(a *answer, stream string) (int64, error) {
-	location := a.header.Get("Location")
-	plain, err := url.PathUnescape(location)
+	if single && count == 1 {
+		events[0].Data, events[0].Type = []byte(ids.data(first)), eventType
+		return events[0].Request(stream, expected)
+	}
+	r, err := client.AppendRequest(stream, expected, events...)
 	if err != nil {
-		return 0, fmt.Errorf("the Location %q: %w", location, err)
+		panic(err) // The data are made here, as JSON.
 	}
-	_, number, found := strings.Cut(plain, "/streams/"+stream+"/")
-	n, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil || n < 0 {
-		return 0, fmt.Errorf("the Location %q is not that of an event of %s", location, stream)
-	}
-	return n, nil
+	return r
 }
 
 // verdict sorts the result of one attempt to write.
@@ -323,32 +210,31 @@ type verdict struct {
 // acknowledges it.
 func judgeWrite(a *answer, err error, success int, stream string) verdict {
 	if err != nil {
-		var failed *sendError
-		if errors.As(err, &failed) && !failed.sent || errors.Is(err, errTooManyRedirects) {
+		if neverSent(err) {
 			return verdict{outcome: refused}
 		}
 		return verdict{outcome: pending}
 	}
 	switch {
-	case a.status == success && success == http.StatusCreated:
-		n, err := firstNumber(a, stream)
+	case a.Status == success && success == http.StatusCreated:
+		n, err := a.FirstNumber(stream)
 		if err != nil {
 			return verdict{outcome: pending, odd: err.Error()}
 		}
 		return verdict{outcome: done, number: n}
-	case a.status == success:
+	case a.Status == success:
 		return verdict{outcome: done}
-	case a.status == http.StatusBadRequest && a.header.Get(headerCurrentVersion) != "":
-		n, err := strconv.ParseInt(a.header.Get(headerCurrentVersion), 10, 64)
+	case a.Status == http.StatusBadRequest && a.Header.Get(client.HeaderCurrentVersion) != "":
+		n, err := strconv.ParseInt(a.Header.Get(client.HeaderCurrentVersion), 10, 64)
 		if err != nil {
 			return verdict{outcome: refused, odd: err.Error()}
 		}
 		return verdict{outcome: conflict, number: n}
-	case a.status == http.StatusServiceUnavailable, a.status == http.StatusTemporaryRedirect:
+	case a.Status == http.StatusServiceUnavailable, a.Status == http.StatusTemporaryRedirect:
 		return verdict{outcome: refused}
-	case a.status == http.StatusRequestTimeout, a.status >= 500:
+	case a.Status == http.StatusRequestTimeout, a.Status >= 500:
 		return verdict{outcome: pending}
-	case a.status >= 400:
+	case a.Status >= 400:
 		return verdict{outcome: refused, odd: a.String()}
 	}
 	return verdict{outcome: pending, odd: a.String()}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // servers starts one test server for each handler and returns them as targets.
@@ -28,9 +30,9 @@ func servers(t *testing.T, handlers ...http.HandlerFunc) *targets {
 	return nodes
 }
 
-func testClient(t *testing.T, nodes *targets, timeout time.Duration) *client {
+func testClient(t *testing.T, nodes *targets, timeout time.Duration) *caller {
 	t.Helper()
-	c := newClient(nodes, rand.New(rand.NewPCG(1, 1)), timeout, &atomic.Int64{})
+	c := newCaller(nodes, rand.New(rand.NewPCG(1, 1)), timeout, &atomic.Int64{})
 	t.Cleanup(c.close)
 	return c
 }
@@ -48,7 +50,7 @@ func TestFollowsRedirects(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			text := r.Method + " " + r.URL.Path + " " + r.Header.Get(headerExpectedVersion) + " " + string(body[:min(1, len(body))])
+			text := r.Method + " " + r.URL.Path + " " + r.Header.Get(client.HeaderExpectedVersion) + " " + string(body[:min(1, len(body))])
 			got.Store(&text)
 			w.Header().Set("Location", leader+"/streams/s/5")
 			w.WriteHeader(http.StatusCreated)
@@ -79,7 +81,7 @@ func TestJudgeWrite(t *testing.T) {
 		odd     bool
 	}{
 		{"wrong version", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(headerCurrentVersion, "7")
+			w.Header().Set(client.HeaderCurrentVersion, "7")
 			w.WriteHeader(http.StatusBadRequest)
 		}, conflict, false},
 		{"not ready", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, refused, false},
@@ -115,8 +117,8 @@ func TestJudgeWrite(t *testing.T) {
 		gone := httptest.NewServer(http.NotFoundHandler())
 		gone.Close()
 		_, err := testClient(t, nodes, time.Minute).do(t.Context(), target{base: gone.URL}, read("/x", true, 0))
-		var failed *sendError
-		if !errors.As(err, &failed) || failed.sent || judgeWrite(nil, err, 201, "s").outcome != refused {
+		var failed *client.UnreachableError
+		if !errors.As(err, &failed) || failed.Sent || judgeWrite(nil, err, 201, "s").outcome != refused {
 			t.Errorf("%v", err)
 		}
 	})
@@ -161,7 +163,7 @@ func TestWatch(t *testing.T) {
 	s := newScene(t)
 	line := &timeline{start: time.Now()}
 	w := newWatch(nodes.all, s.find, line)
-	defer w.http.CloseIdleConnections()
+	defer w.http.Close()
 	ctx := context.WithoutCancel(t.Context())
 	term.Store(2)
 	w.look(ctx)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -61,7 +62,7 @@ type consumer struct {
 	number int
 	index  int // of the group
 	group  *group
-	client *client
+	client *caller
 	rng    *rand.Rand
 	count  *groupCounters
 	held   []heldBack
@@ -87,7 +88,7 @@ func newConsumer(s *subscriptions, seed uint64, number int) *consumer {
 	index := number % len(s.groups)
 	return &consumer{
 		load: s.load, number: number, index: index, group: s.groups[index], rng: rng, count: &s.count,
-		client: newClient(s.targets, rng, s.load.timeout, &s.load.count.hops),
+		client: newCaller(s.targets, rng, s.load.timeout, &s.load.count.hops),
 	}
 }
 
@@ -149,7 +150,7 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 	if !c.usable(a, err) {
 		return nil
 	}
-	h, err := parseHandout(a.body)
+	h, err := parseHandout(a.Body)
 	if err != nil {
 		c.find.add(kindAnswer, "%s: %v", c.place(a.from), err)
 		return nil
@@ -184,18 +185,17 @@ func (c *consumer) usable(a *answer, err error) bool {
 // fault explains.
 func judgeCommand(a *answer, err error) outcome {
 	if err != nil {
-		var failed *sendError
-		if errors.As(err, &failed) && !failed.sent || errors.Is(err, errTooManyRedirects) {
+		if neverSent(err) {
 			return refused
 		}
 		return pending
 	}
 	switch {
-	case a.status >= 200 && a.status < 300:
+	case a.Status >= 200 && a.Status < 300:
 		return done
-	case a.status == http.StatusServiceUnavailable, a.status == http.StatusTemporaryRedirect:
+	case a.Status == http.StatusServiceUnavailable, a.Status == http.StatusTemporaryRedirect:
 		return refused
-	case a.status >= 500, a.status == http.StatusRequestTimeout:
+	case a.Status >= 500, a.Status == http.StatusRequestTimeout:
 		return pending
 	}
 	return conflict
@@ -296,7 +296,7 @@ func (c *consumer) answerHeld(ctx context.Context) {
 // send answers messages, once: what got lost is delivered again.
 func (c *consumer) send(ctx context.Context, as action, path string, list []event.ID) {
 	call := c.hist.now()
-	a, err := c.client.do(ctx, c.node(), request{method: http.MethodPost, path: path})
+	a, err := c.client.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
 	r := reply{call: call, ret: c.hist.now(), group: c.index, consumer: c.number, node: -1, action: as, outcome: judgeCommand(a, err)}
 	if a != nil {
 		r.node = a.from.index
@@ -313,13 +313,13 @@ func (c *consumer) send(ctx context.Context, as action, path string, list []even
 
 // info asks what a group still has to do.
 func (c *consumer) info(ctx context.Context) (*groupInfo, error) {
-	a, err := c.client.do(ctx, c.node(), request{method: http.MethodGet, path: c.group.path() + "/info", header: [][2]string{{"Accept", mediaJSON}}})
+	a, err := c.client.do(ctx, c.node(), client.Request{Method: http.MethodGet, Path: c.group.path() + "/info", Header: map[string]string{"Accept": client.MediaJSON}})
 	if err != nil {
 		return nil, err
 	}
-	if a.status != http.StatusOK {
+	if a.Status != http.StatusOK {
 		return nil, errors.New(a.String())
 	}
 	i := &groupInfo{}
-	return i, json.Unmarshal(a.body, i)
+	return i, json.Unmarshal(a.Body, i)
 }

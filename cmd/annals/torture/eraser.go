@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // eraser is a client that deletes streams and writes to them again. Its streams
@@ -95,7 +97,7 @@ func (e *eraser) extend(ctx context.Context, s *erased) bool {
 
 func (e *eraser) erase(ctx context.Context, s *erased) bool {
 	o := e.journal.at(e.journal.begin(op{kind: opDelete, call: e.hist.now(), ret: never, stream: s.id, expected: s.last, node: -1}))
-	req := request{method: http.MethodDelete, path: "/streams/" + s.name, header: [][2]string{{headerExpectedVersion, strconv.FormatInt(s.last, 10)}}}
+	req := client.Request{Method: http.MethodDelete, Path: "/streams/" + s.name, Header: map[string]string{client.HeaderExpectedVersion: strconv.FormatInt(s.last, 10)}}
 	_, a := e.insist(ctx, o, req, http.StatusNoContent, never/2)
 	switch o.outcome {
 	case done:
@@ -115,12 +117,12 @@ func (e *eraser) look(ctx context.Context, s *erased, to target, leader bool) {
 	case err != nil:
 		e.count.failed.Add(1)
 		e.client.wander()
-	case a.status == http.StatusNotFound:
+	case a.Status == http.StatusNotFound:
 		e.count.reads.Add(1)
 		if !s.deleted && s.last >= 0 {
 			e.find.add(kindDelete, "%s is not there for %s, though it has the events %d to %d", s.name, e.place(a.from), s.first, s.last)
 		}
-	case a.status == http.StatusOK:
+	case a.Status == http.StatusOK:
 		e.count.reads.Add(1)
 		e.compare(s, a)
 	default:
@@ -131,7 +133,7 @@ func (e *eraser) look(ctx context.Context, s *erased, to target, leader bool) {
 }
 
 func (e *eraser) compare(s *erased, a *answer) {
-	p, err := parsePage(a.body)
+	p, err := parsePage(a.Body)
 	if err != nil {
 		e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
 		return

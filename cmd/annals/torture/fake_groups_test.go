@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -183,10 +184,10 @@ func (f *fakeGroups) write(w http.ResponseWriter, r *http.Request) {
 		Data json.RawMessage `json:"data"`
 	}
 	var list []written
-	if id := r.Header.Get(headerEventID); id != "" {
+	if id := r.Header.Get(client.HeaderEventID); id != "" {
 		data, err := io.ReadAll(r.Body)
 		f.must(err)
-		list = []written{{id, r.Header.Get(headerEventType), data}}
+		list = []written{{id, r.Header.Get(client.HeaderEventType), data}}
 	} else {
 		f.must(json.NewDecoder(r.Body).Decode(&list))
 	}

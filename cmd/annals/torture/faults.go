@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // errNotNow says that a fault cannot strike in the present state.
@@ -280,11 +282,11 @@ func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context
 		if t.index != leader {
 			continue
 		}
-		a, err := exchange(ctx, n.http, t, request{method: http.MethodPost, path: "/admin/node/resign"}, 5*time.Second)
+		a, err := exchange(ctx, n.http, t, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
 		switch {
 		case err != nil:
 			return n.role(leader) + " was asked to resign: no answer", nil, nil
-		case a.status != http.StatusOK && a.status < 500:
+		case a.Status != http.StatusOK && a.Status < 500:
 			n.find.add(kindAnswer, "POST /admin/node/resign: %s", a)
 		}
 		return n.role(leader) + " was asked to resign", nil, nil
@@ -307,7 +309,7 @@ func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.
 	tries := 1 + n.rng.IntN(4)
 	for range tries {
 		// No answer is what is wanted; one that comes all the same tells nothing.
-		_, _ = exchange(ctx, n.http, list[i], request{method: http.MethodPost, path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
+		_, _ = exchange(ctx, n.http, list[i], client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
 	}
 	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader), tries, nodeName(stopped)),
 		func(context.Context) error { return n.c.resume(stopped) }, nil

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 // converge waits until every node has what the leader has. It returns what each
 // laggard lacks; nothing means that the cluster has healed. revive starts nodes
 // that have ended, as whoever looks after a cluster would.
-func converge(ctx context.Context, c cluster, w *watch, h *http.Client, revive func(context.Context), limit time.Duration) []string {
+func converge(ctx context.Context, c cluster, w *watch, h *client.Client, revive func(context.Context), limit time.Duration) []string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
@@ -43,17 +45,17 @@ func converge(ctx context.Context, c cluster, w *watch, h *http.Client, revive f
 // finalReader reads everything from one node.
 type finalReader struct {
 	*load
-	http *http.Client
+	http *client.Client
 	node target
 }
 
 // page reads one page, again and again while the node does not answer. It returns nil when there is no such stream.
 func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
 	a, err := r.answer(ctx, path)
-	if err != nil || a.status != http.StatusOK {
+	if err != nil || a.Status != http.StatusOK {
 		return nil, err
 	}
-	return parsePage(a.body)
+	return parsePage(a.Body)
 }
 
 // answer reads until there is a page or none.
@@ -64,7 +66,7 @@ func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) 
 		a, err := exchange(ctx, r.http, r.node, read(path, false, 0), finalPatience)
 		switch {
 		case err != nil:
-		case a.status == http.StatusOK, a.status == http.StatusNotFound, a.status == http.StatusGone:
+		case a.Status == http.StatusOK, a.Status == http.StatusNotFound, a.Status == http.StatusGone:
 			return a, nil
 		default:
 			err = errors.New(a.String())
@@ -136,7 +138,7 @@ func (b *book) logged(stream uint32) int64 {
 
 // readBack reads everything from every node, and returns the logs of those that can be
 // read. All nodes must show the same log to the same end.
-func readBack(ctx context.Context, l *load, h *http.Client, nodes []target, erasers []*eraser) (logs []nodeLog) {
+func readBack(ctx context.Context, l *load, h *client.Client, nodes []target, erasers []*eraser) (logs []nodeLog) {
 	ends := make([]int, len(nodes))
 	whole := make([]bool, len(nodes))
 	for i, t := range nodes {

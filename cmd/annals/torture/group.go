@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -60,9 +61,9 @@ func (g *group) parkedStream() string     { return groupPrefix(g.String()) + "-p
 func (g *group) checkpointStream() string { return groupPrefix(g.String()) + "-checkpoint" }
 
 // put creates the group or, with POST, gives it the settings it has.
-func (g *group) put(method string) (request, error) {
+func (g *group) put(method string) (client.Request, error) {
 	body, err := json.Marshal(&g.settings)
-	return request{method: method, path: g.path(), header: [][2]string{{"Content-Type", mediaJSON}}, body: body}, err
+	return client.Request{Method: method, Path: g.path(), Header: map[string]string{"Content-Type": client.MediaJSON}, Body: body}, err
 }
 
 // The streams of the workload, behind the prefix of the run.
@@ -84,8 +85,6 @@ func tormentedGroups(prefix string) []*group {
 	}
 }
 
-const mediaCompeting = "application/vnd.eventstore.competingatom+json"
-
 // message is one entry of a feed of messages.
 type message struct {
 	id      event.ID // by which it is answered
@@ -101,38 +100,34 @@ type handout struct {
 	ackAll   string
 }
 
-func (g *group) read(count int, embed string) request {
+func (g *group) read(count int, embed string) client.Request {
 	path := g.path() + "/" + strconv.Itoa(count)
 	if embed != "" {
 		path += "?embed=" + embed
 	}
-	return request{method: http.MethodGet, path: path, header: [][2]string{{"Accept", mediaCompeting}}}
+	return client.Request{Method: http.MethodGet, Path: path, Header: map[string]string{"Accept": client.MediaMessages}}
 }
 
-// linkList are links of a feed by relation.
-type linkList []struct {
-	URI      string `json:"uri"`
-	Relation string `json:"relation"`
-}
-
-// path returns the path and query of a link, empty when there is none.
-func (l linkList) path(relation string) (string, error) {
-	for _, one := range l {
-		if one.Relation == relation {
-			_, path, err := splitURL(one.URI)
-			return path, err
-		}
+// linkPath returns the path and query of a link, empty when there is none.
+func linkPath(links client.Links, relation string) (string, error) {
+	text := links.Of(relation)
+	if text == "" {
+		return "", nil
 	}
-	return "", nil
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return "", fmt.Errorf("the link %q is no whole address (%v)", text, err)
+	}
+	return u.RequestURI(), nil
 }
 
 func parseHandout(body []byte) (*handout, error) {
 	var feed struct {
-		Links   linkList `json:"links"`
+		Links   client.Links `json:"links"`
 		Entries []struct {
-			Title   string   `json:"title"`
-			Retries int      `json:"retryCount"`
-			Links   linkList `json:"links"`
+			Title   string       `json:"title"`
+			Retries int          `json:"retryCount"`
+			Links   client.Links `json:"links"`
 		} `json:"entries"`
 	}
 	if err := json.Unmarshal(body, &feed); err != nil {
@@ -140,7 +135,7 @@ func parseHandout(body []byte) (*handout, error) {
 	}
 	h := &handout{messages: make([]message, len(feed.Entries))}
 	var err error
-	if h.ackAll, err = feed.Links.path("ackAll"); err != nil {
+	if h.ackAll, err = linkPath(feed.Links, "ackAll"); err != nil {
 		return nil, err
 	}
 	if h.ackAll == "" && len(feed.Entries) > 0 {
@@ -148,10 +143,10 @@ func parseHandout(body []byte) (*handout, error) {
 	}
 	for i, e := range feed.Entries {
 		m := message{retries: e.Retries, title: e.Title}
-		if m.ack, err = e.Links.path("ack"); err != nil {
+		if m.ack, err = linkPath(e.Links, "ack"); err != nil {
 			return nil, err
 		}
-		if m.nack, err = e.Links.path("nack"); err != nil {
+		if m.nack, err = linkPath(e.Links, "nack"); err != nil {
 			return nil, err
 		}
 		if m.id, err = event.ParseID(m.ack[strings.LastIndexByte(m.ack, '/')+1:]); err != nil || m.nack == "" {

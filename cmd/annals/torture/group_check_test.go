@@ -109,7 +109,7 @@ func TestHandedTwice(t *testing.T) {
 			c.play(s)
 			s.said(actionAck, done, 300_000, 300_001)
 			w := newWatch(nil, s.find, &timeline{})
-			defer w.http.CloseIdleConnections()
+			defer w.http.Close()
 			w.calms = []calm{{from: ms(1000), to: ms(201_000)}, {from: ms(202_000), to: ms(400_000)}}
 			checkGroups(newLedger(s.hist, s.book), s.subs, w.wasCalm)
 			s.expect(c.want...)
@@ -186,7 +186,7 @@ func TestUnfinished(t *testing.T) {
 func TestCalm(t *testing.T) {
 	s := newScene(t)
 	w := newWatch(nil, s.find, &timeline{start: time.Now()})
-	defer w.http.CloseIdleConnections()
+	defer w.http.Close()
 	follows, leads := view{"Follower", 2}, view{"Leader", 2}
 	look := func(begun int64, views ...view) {
 		claims := map[int64][]int{}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -97,18 +99,18 @@ func (c *consumer) unfinished(ctx context.Context) string {
 	last := int64(-1)
 	// Not resolved: the end of a stream of links is a link.
 	req := read(streamHead(c.group.stream, 1), true, 0)
-	req.header = append(req.header, [2]string{headerResolveLinks, "false"})
+	req.Header[client.HeaderResolveLinks] = "false"
 	a, err := c.client.do(ctx, c.client.choose(), req)
 	switch {
 	case err != nil:
 		return err.Error()
-	case a.status == http.StatusOK:
-		p, err := parsePage(a.body)
+	case a.Status == http.StatusOK:
+		p, err := parsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
 			return fmt.Sprintf("the last event of %s: %s", c.group.stream, a)
 		}
 		last = p.Entries[0].Number
-	case a.status != http.StatusNotFound:
+	case a.Status != http.StatusNotFound:
 		return a.String()
 	}
 	i, err := c.info(ctx)

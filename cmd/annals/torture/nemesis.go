@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // cureLimit bounds how long the end of one fault may take.
@@ -22,7 +24,7 @@ type nemesis struct {
 	line   *timeline
 	find   *findings
 	rng    *rand.Rand
-	http   *http.Client
+	http   *client.Client
 	faults []fault
 	// changed is called when nodes come or go.
 	changed func()
@@ -43,7 +45,7 @@ type nemesis struct {
 
 func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
-		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), http: newHTTP(),
+		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), http: newHTTP(nil),
 		rebuilding: -1, wiped: map[int]int64{}, changed: changed,
 	}
 	for _, one := range faults {
@@ -66,7 +68,7 @@ type stroke struct {
 // run strikes until the context ends, and leaves no fault behind except nodes
 // that have ended by themselves.
 func (n *nemesis) run(ctx context.Context) {
-	defer n.http.CloseIdleConnections()
+	defer n.http.Close()
 	if len(n.faults) == 0 {
 		return
 	}
@@ -260,15 +262,15 @@ func (n *nemesis) rebuilt(ctx context.Context) bool {
 }
 
 // logEnd asks a node where its log ends.
-func logEnd(ctx context.Context, h *http.Client, t target, leader bool) (int64, error) {
+func logEnd(ctx context.Context, h *client.Client, t target, leader bool) (int64, error) {
 	a, err := exchange(ctx, h, t, read(allHead, leader, 0), 3*time.Second)
 	if err != nil {
 		return 0, err
 	}
-	if a.status != http.StatusOK {
+	if a.Status != http.StatusOK {
 		return 0, fmt.Errorf("read the end of the log: %s", a)
 	}
-	p, err := parsePage(a.body)
+	p, err := parsePage(a.Body)
 	if err != nil {
 		return 0, err
 	}
@@ -278,7 +280,7 @@ func logEnd(ctx context.Context, h *http.Client, t target, leader bool) (int64, 
 var errNotYet = errors.New("not yet")
 
 // caughtUp returns nil when a node has everything that the leader had a moment ago and says that it follows.
-func caughtUp(ctx context.Context, h *http.Client, list []target, w *watch, node int) error {
+func caughtUp(ctx context.Context, h *client.Client, list []target, w *watch, node int) error {
 	leader, _ := w.leading()
 	if leader < 0 {
 		return fmt.Errorf("%w: nobody leads", errNotYet)

@@ -159,7 +159,7 @@ func TestNemesis(t *testing.T) {
 				w.leader, w.term = 0, 2
 				n := newNemesis(c, w, line, s.find, 7, allFaults(), func() {})
 				// No wire: nobody ever catches up, and requests to resign go nowhere.
-				n.http = &http.Client{Transport: noWire{}}
+				n.http = newHTTP(noWire{})
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 				defer cancel()
 				n.run(ctx)
@@ -217,7 +217,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 			w := newWatch(c.targets, s.find, line)
 			w.leader, w.term = 1, 2
 			n := newNemesis(c, w, line, s.find, seed, allFaults(), func() {})
-			n.http = &http.Client{Transport: noWire{}}
+			n.http = newHTTP(noWire{})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			n.run(ctx)

@@ -164,7 +164,7 @@ func TestProjector(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.drain(t.Context())
-				p.read(t.Context(), &http.Client{Transport: fake}, node)
+				p.read(t.Context(), newHTTP(fake), node)
 				s.expect(c.kinds...)
 				if want := []copied{{0, copyType, 1, "0@a"}, {1, copyType, 2, "1@b"}}; fmt.Sprint(p.copies) != fmt.Sprint(want) {
 					t.Errorf("got %v", p.copies)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 // stops them in every way, and lets them go on.
 type projector struct {
 	*load
-	client *client
+	client *caller
 	rng    *rand.Rand
 	// linked says that the projection by category is ours as well.
 	linked bool
@@ -59,7 +61,7 @@ func (f *projectionFigures) text() string {
 func newProjector(l *load, seed uint64, linked bool) *projector {
 	rng := rand.New(rand.NewPCG(seed, 8<<32))
 	return &projector{
-		load: l, rng: rng, linked: linked, client: newClient(l.targets, rng, l.timeout, &l.count.hops),
+		load: l, rng: rng, linked: linked, client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
 		sum: projectionFigures{Acts: map[string]int64{}},
 	}
 }
@@ -105,16 +107,16 @@ func (p *projector) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startupLimit)
 	defer cancel()
 	// What it copies depends on nothing else, so its checkpoints can be close together: faults fall between them.
-	a, err := p.insist(ctx, request{
-		method: http.MethodPost, path: "/projections/continuous?emit=yes&enabled=no&name=" + url.QueryEscape(p.name()),
-		header: [][2]string{{"Content-Type", mediaJSON}}, body: []byte(p.script()),
+	a, err := p.insist(ctx, client.Request{
+		Method: http.MethodPost, Path: "/projections/continuous?emit=yes&enabled=no&name=" + url.QueryEscape(p.name()),
+		Header: map[string]string{"Content-Type": client.MediaJSON}, Body: []byte(p.script()),
 	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("create %s: %w", p.name(), err)
-	case a.status == http.StatusNotFound:
+	case a.Status == http.StatusNotFound:
 		return errNoProjections
-	case a.status/100 != 2 && a.status != http.StatusConflict: // The second comes of an earlier attempt.
+	case a.Status/100 != 2 && a.Status != http.StatusConflict: // The second comes of an earlier attempt.
 		return fmt.Errorf("create %s: %s", p.name(), a)
 	}
 	config, err := json.Marshal(map[string]any{
@@ -124,8 +126,8 @@ func (p *projector) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err = p.insist(ctx, request{method: http.MethodPut, path: projectionPath(p.name()) + "/config", header: [][2]string{{"Content-Type", mediaJSON}}, body: config})
-	if err == nil && a.status/100 != 2 {
+	a, err = p.insist(ctx, client.Request{Method: http.MethodPut, Path: projectionPath(p.name()) + "/config", Header: map[string]string{"Content-Type": client.MediaJSON}, Body: config})
+	if err == nil && a.Status/100 != 2 {
 		err = errors.New(a.String())
 	}
 	if err != nil {
@@ -140,7 +142,7 @@ func (p *projector) create(ctx context.Context) error {
 }
 
 // insist sends a request until it is answered by something that says whether it was done.
-func (p *projector) insist(ctx context.Context, r request) (*answer, error) {
+func (p *projector) insist(ctx context.Context, r client.Request) (*answer, error) {
 	for {
 		a, err := p.client.do(ctx, p.client.choose(), r)
 		if result := judgeCommand(a, err); result == done || result == conflict {
@@ -159,7 +161,7 @@ func (p *projector) insist(ctx context.Context, r request) (*answer, error) {
 // enable lets a projection go on, however often that must be asked for.
 func (p *projector) enable(ctx context.Context, name string) error {
 	a, err := p.insist(ctx, p.command(name, "enable"))
-	if err == nil && a.status/100 != 2 {
+	if err == nil && a.Status/100 != 2 {
 		err = errors.New(a.String())
 	}
 	if err != nil {
@@ -169,8 +171,8 @@ func (p *projector) enable(ctx context.Context, name string) error {
 	return nil
 }
 
-func (p *projector) command(name, what string) request {
-	return request{method: http.MethodPost, path: projectionPath(name) + "/command/" + what}
+func (p *projector) command(name, what string) client.Request {
+	return client.Request{Method: http.MethodPost, Path: projectionPath(name) + "/command/" + what}
 }
 
 func (p *projector) run(ctx context.Context) {
@@ -183,7 +185,7 @@ func (p *projector) run(ctx context.Context) {
 		case dice < 7:
 			p.act(ctx, "abort", p.command(name, "abort"))
 		case dice < 8:
-			p.act(ctx, "restart", request{method: http.MethodPost, path: "/projections/restart", header: [][2]string{{"Content-Type", mediaJSON}}})
+			p.act(ctx, "restart", client.Request{Method: http.MethodPost, Path: "/projections/restart", Header: map[string]string{"Content-Type": client.MediaJSON}})
 			continue
 		}
 		// It may also lie still from before: what is asked for in trouble may be done later.
@@ -193,14 +195,14 @@ func (p *projector) run(ctx context.Context) {
 }
 
 // act sends a command once.
-func (p *projector) act(ctx context.Context, what string, r request) {
+func (p *projector) act(ctx context.Context, what string, r client.Request) {
 	a, err := p.client.do(ctx, p.client.choose(), r)
 	switch judgeCommand(a, err) {
 	case done:
 		p.sum.Acts[what]++
 	case conflict:
-		if what != "restart" || a.status != http.StatusBadRequest { // It restarts already.
-			p.find.add(kindAnswer, "%s %s: %s", r.method, r.path, a)
+		if what != "restart" || a.Status != http.StatusBadRequest { // It restarts already.
+			p.find.add(kindAnswer, "%s %s: %s", r.Method, r.Path, a)
 		}
 	default:
 		p.client.wander()
@@ -248,7 +250,7 @@ func (p *projector) drain(ctx context.Context) {
 	defer cancel()
 	for _, name := range p.names() {
 		a, err := p.insist(limited, p.command(name, "disable"))
-		if err == nil && a.status/100 != 2 {
+		if err == nil && a.Status/100 != 2 {
 			err = errors.New(a.String())
 		}
 		if err != nil {
@@ -266,13 +268,13 @@ func (p *projector) finish(ctx context.Context, name string) error {
 	var since time.Time
 	at, why := "", "nothing was asked"
 	for {
-		a, err := p.client.do(ctx, p.client.choose(), request{method: http.MethodGet, path: projectionPath(name), header: [][2]string{{"Accept", mediaJSON}}})
+		a, err := p.client.do(ctx, p.client.choose(), client.Request{Method: http.MethodGet, Path: projectionPath(name), Header: map[string]string{"Accept": client.MediaJSON}})
 		var s projectionStatus
 		switch {
 		case err != nil:
 			why = err.Error()
 			p.client.wander()
-		case a.status != http.StatusOK || json.Unmarshal(a.body, &s) != nil:
+		case a.Status != http.StatusOK || json.Unmarshal(a.Body, &s) != nil:
 			why = a.String()
 			p.client.wander()
 		default:
@@ -292,24 +294,24 @@ func (p *projector) finish(ctx context.Context, name string) error {
 
 // counted returns how many events the projection has counted.
 func (p *projector) counted(ctx context.Context) (int64, error) {
-	a, err := p.insist(ctx, request{method: http.MethodGet, path: projectionPath(p.name()) + "/state", header: [][2]string{{"Accept", mediaJSON}}})
+	a, err := p.insist(ctx, client.Request{Method: http.MethodGet, Path: projectionPath(p.name()) + "/state", Header: map[string]string{"Accept": client.MediaJSON}})
 	switch {
 	case err != nil:
 		return 0, err
-	case a.status != http.StatusOK:
+	case a.Status != http.StatusOK:
 		return 0, errors.New(a.String())
-	case len(a.body) == 0:
+	case len(a.Body) == 0:
 		return 0, nil // It never saw an event.
 	}
 	var state struct {
 		N int64 `json:"n"`
 	}
-	return state.N, json.Unmarshal(a.body, &state)
+	return state.N, json.Unmarshal(a.Body, &state)
 }
 
 // remove deletes the projection from a cluster of somebody else.
 func (p *projector) remove(ctx context.Context) {
-	a, err := p.client.do(ctx, p.client.choose(), request{method: http.MethodDelete, path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
+	a, err := p.client.do(ctx, p.client.choose(), client.Request{Method: http.MethodDelete, Path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
 	if judgeCommand(a, err) == conflict {
 		p.find.add(kindAnswer, "delete %s: %s", p.name(), a)
 	}
@@ -331,7 +333,7 @@ type categoryLink struct {
 }
 
 // read reads from one node what the projections wrote.
-func (p *projector) read(ctx context.Context, h *http.Client, from target) {
+func (p *projector) read(ctx context.Context, h *client.Client, from target) {
 	r := finalReader{load: p.load, http: h, node: from}
 	err := projectedPages(ctx, &r, p.out(), func(e *projectedEntry, at int64) error {
 		var body struct {
@@ -382,14 +384,14 @@ func projectedPages(ctx context.Context, r *finalReader, stream string, take fun
 		if err != nil {
 			return fmt.Errorf("%s: %w", stream, err)
 		}
-		if a.status != http.StatusOK {
+		if a.Status != http.StatusOK {
 			return nil // There is none.
 		}
 		var p struct {
 			HeadOfStream bool             `json:"headOfStream"`
 			Entries      []projectedEntry `json:"entries"`
 		}
-		if err := json.Unmarshal(a.body, &p); err != nil {
+		if err := json.Unmarshal(a.Body, &p); err != nil {
 			return fmt.Errorf("%s: %w", stream, err)
 		}
 		for i := len(p.Entries) - 1; i >= 0; i-- {

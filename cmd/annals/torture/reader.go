@@ -12,13 +12,13 @@ import (
 // node has got. What it is shown must be a part of the one order.
 type visitor struct {
 	*load
-	client *client
+	client *caller
 	rng    *rand.Rand
 }
 
 func newVisitor(l *load, seed uint64, number int) *visitor {
 	rng := rand.New(rand.NewPCG(seed, 1<<32+uint64(number)))
-	return &visitor{load: l, rng: rng, client: newClient(l.targets, rng, l.timeout, &l.count.hops)}
+	return &visitor{load: l, rng: rng, client: newCaller(l.targets, rng, l.timeout, &l.count.hops)}
 }
 
 func (v *visitor) run(ctx context.Context) {
@@ -78,12 +78,12 @@ func (v *visitor) page(ctx context.Context, to target, path string) (*page, targ
 
 // pageOf takes the page out of an answer.
 func (l *load) pageOf(a *answer) *page {
-	switch a.status {
+	switch a.Status {
 	case http.StatusNotFound: // This node has not come to the stream yet.
 		l.count.pages.Add(1)
 		return nil
 	case http.StatusOK:
-		p, err := parsePage(a.body)
+		p, err := parsePage(a.Body)
 		if err != nil {
 			l.find.add(kindAnswer, "reading from %s: %v", l.place(a.from), err)
 			return nil
@@ -132,7 +132,7 @@ const (
 // event once and in order.
 type follower struct {
 	*load
-	client *client
+	client *caller
 	rng    *rand.Rand
 	// stream is what it follows, "" for the log.
 	stream string
@@ -145,7 +145,7 @@ type follower struct {
 
 func newFollower(l *load, seed uint64, number int, stream string) *follower {
 	rng := rand.New(rand.NewPCG(seed, 2<<32+uint64(number)))
-	f := &follower{load: l, rng: rng, stream: stream, at: l.book.start(), client: newClient(l.targets, rng, l.timeout, &l.count.hops)}
+	f := &follower{load: l, rng: rng, stream: stream, at: l.book.start(), client: newCaller(l.targets, rng, l.timeout, &l.count.hops)}
 	if stream != "" {
 		f.id, f.at = l.plainStream(stream), spot{}
 	}
@@ -192,7 +192,7 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	}
 	p := f.pageOf(a)
 	if p == nil {
-		return false, a.status == http.StatusNotFound
+		return false, a.Status == http.StatusNotFound
 	}
 	before := f.at
 	if f.stream == "" {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -45,7 +47,7 @@ func (f *redactionFigures) text() string {
 type redactor struct {
 	*load
 	rng  *rand.Rand
-	http *http.Client
+	http *client.Client
 	done []redaction
 	sum  redactionFigures
 }
@@ -58,7 +60,7 @@ type redaction struct {
 	at   int64
 }
 
-func newRedactor(l *load, seed uint64, h *http.Client) *redactor {
+func newRedactor(l *load, seed uint64, h *client.Client) *redactor {
 	return &redactor{load: l, rng: rand.New(rand.NewPCG(seed, 10<<32)), http: h}
 }
 
@@ -104,13 +106,13 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 	}
 	r.sum.Asked++
 	at := r.hist.now()
-	a, err := exchange(ctx, r.http, t, request{method: http.MethodPost, path: redactPath, header: [][2]string{{"Content-Type", mediaJSON}, {"Accept", mediaJSON}}, body: body}, redactLimit)
+	a, err := exchange(ctx, r.http, t, client.Request{Method: http.MethodPost, Path: redactPath, Header: map[string]string{"Content-Type": client.MediaJSON, "Accept": client.MediaJSON}, Body: body}, redactLimit)
 	switch {
-	case err != nil || a.status >= 500:
+	case err != nil || a.Status >= 500:
 		r.sum.Unknown++
-	case a.status == http.StatusBadRequest:
+	case a.Status == http.StatusBadRequest:
 		r.sum.Refused++
-	case a.status == http.StatusOK && (bytes.Contains(a.body, []byte(`"redacted"`)) || bytes.Contains(a.body, []byte(`"already"`))):
+	case a.Status == http.StatusOK && (bytes.Contains(a.Body, []byte(`"redacted"`)) || bytes.Contains(a.Body, []byte(`"already"`))):
 		r.sum.Done++
 		r.done = append(r.done, redaction{node: t.index, of: of, name: name, at: at})
 	default:

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -44,7 +45,7 @@ type round struct {
 	c     cluster
 	watch *watch
 	load  *load
-	http  *http.Client
+	http  *client.Client
 
 	writers   []*writer
 	erasers   []*eraser
@@ -64,13 +65,13 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 	start := time.Now()
 	return &round{
 		o: o, seed: seed, faults: faults, dir: dir, out: out, c: c, startup: startupLimit,
-		start: start, find: newFindings(start), line: &timeline{start: start}, http: newHTTP(),
+		start: start, find: newFindings(start), line: &timeline{start: start}, http: newHTTP(nil),
 	}
 }
 
 // run does everything. An error means that the round could not be run; violations are in the summary.
 func (r *round) run(ctx context.Context) (_ *summary, err error) {
-	defer r.http.CloseIdleConnections()
+	defer r.http.Close()
 	var nem *nemesis
 	var early sync.Mutex // guards nem until the nemesis exists
 	if r.c == nil {

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -83,8 +84,8 @@ func TestOneNode(t *testing.T) {
 // TestAttach runs clients and checks against a node that somebody else runs and writes to.
 func TestAttach(t *testing.T) {
 	p := testkit.StartNode(t, t.TempDir(), "--insecure")
-	h := newHTTP()
-	defer h.CloseIdleConnections()
+	h := newHTTP(nil)
+	defer h.Close()
 	for _, consumers := range []string{"0", "8"} { // The second time there is a log that is not ours.
 		s, err := torture(t, "--attach", p.URL(), "--seconds=2", "--consumers", consumers)
 		if err != nil {
@@ -94,8 +95,8 @@ func TestAttach(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		to := target{base: p.URL(), login: url.UserPassword("admin", "changeit")}
-		a, err := exchange(t.Context(), h, to, request{method: http.MethodGet, path: "/subscriptions"}, time.Minute)
-		if err != nil || string(a.body) != "[]" {
+		a, err := exchange(t.Context(), h, to, client.Request{Method: http.MethodGet, Path: "/subscriptions"}, time.Minute)
+		if err != nil || string(a.Body) != "[]" {
 			t.Errorf("groups are left: %v, %v", a, err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -323,7 +325,7 @@ func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, 
 	}
 	_, term := r.watch.leading()
 	// Without an answer it is asked again, if it still leads then.
-	_, _ = exchange(ctx, r.http, leader, request{method: http.MethodPost, path: "/admin/node/resign"}, 5*time.Second)
+	_, _ = exchange(ctx, r.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
 	for range 10 {
 		if now, next := r.watch.leading(); now >= 0 && next > term || !pause(ctx, watchEvery/2) {
 			break

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -72,7 +74,7 @@ func (f *scavengeFigures) text() string {
 type scavenger struct {
 	*load
 	rng  *rand.Rand
-	http *http.Client
+	http *client.Client
 	// told are the runs whose end was counted.
 	told map[string]bool
 	sum  scavengeFigures
@@ -80,7 +82,7 @@ type scavenger struct {
 	none bool
 }
 
-func newScavenger(l *load, seed uint64, h *http.Client) *scavenger {
+func newScavenger(l *load, seed uint64, h *client.Client) *scavenger {
 	return &scavenger{
 		load: l, rng: rand.New(rand.NewPCG(seed, 7<<32)), http: h, told: map[string]bool{},
 		sum: scavengeFigures{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
@@ -117,8 +119,8 @@ func (s *scavenger) query() string {
 
 // ask sends a request to one node. It returns nil when there is no answer, or one that faults explain.
 func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
-	a, err := exchange(ctx, s.http, t, request{method: method, path: path, header: [][2]string{{"Accept", mediaJSON}}}, limit)
-	if err != nil || a.status >= 500 || a.status == http.StatusRequestTimeout {
+	a, err := exchange(ctx, s.http, t, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}, limit)
+	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout {
 		s.count.failed.Add(1)
 		return nil
 	}
@@ -133,11 +135,11 @@ func (s *scavenger) start(ctx context.Context, t target, query string) string {
 	}
 	var begun scavengeStatus
 	switch {
-	case a.status == http.StatusOK && json.Unmarshal(a.body, &begun) == nil && begun.ID != "":
+	case a.Status == http.StatusOK && json.Unmarshal(a.Body, &begun) == nil && begun.ID != "":
 		s.sum.Started++
 		return begun.ID
-	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "already running"), beingFetched(a):
-	case a.status == http.StatusBadRequest && strings.Contains(string(a.body), "in-memory"):
+	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "already running"), beingFetched(a):
+	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "in-memory"):
 		s.none = true
 	default:
 		s.find.add(kindAnswer, "POST %s%s: %s", scavengePath, query, a)
@@ -149,9 +151,9 @@ func (s *scavenger) start(ctx context.Context, t target, query string) string {
 func (s *scavenger) stop(ctx context.Context, t target) {
 	a := s.ask(ctx, t, http.MethodDelete, currentScavenge, stopPatience)
 	switch {
-	case a == nil, a.status == http.StatusNotFound:
+	case a == nil, a.Status == http.StatusNotFound:
 		return
-	case a.status != http.StatusOK:
+	case a.Status != http.StatusOK:
 		s.find.add(kindAnswer, "DELETE %s: %s", currentScavenge, a)
 		return
 	}
@@ -165,18 +167,18 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 	if a == nil {
 		return
 	}
-	if a.status != http.StatusOK && !beingFetched(a) {
+	if a.Status != http.StatusOK && !beingFetched(a) {
 		s.find.add(kindAnswer, "POST %s%s right after a run was stopped: %s", scavengePath, query, a)
 		return
 	}
-	if a.status == http.StatusOK {
+	if a.Status == http.StatusOK {
 		s.sum.Started++
 	}
 }
 
 // beingFetched says whether a run was refused because chunk files come from another node just now.
 func beingFetched(a *answer) bool {
-	return a.status == http.StatusBadRequest && strings.Contains(string(a.body), "chunk switch lock")
+	return a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "chunk switch lock")
 }
 
 // last asks for the run that was started last. It returns nil when there is no answer.
@@ -186,7 +188,7 @@ func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
 		return nil
 	}
 	var status scavengeStatus
-	if a.status != http.StatusOK || json.Unmarshal(a.body, &status) != nil || status.Result == "" {
+	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &status) != nil || status.Result == "" {
 		s.find.add(kindAnswer, "GET %s: %s", lastScavenge, a)
 		return nil
 	}

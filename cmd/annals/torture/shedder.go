@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // shedder is a client that limits and deletes its streams, so that a scavenge has
@@ -104,9 +106,9 @@ func (e *shedder) limit(ctx context.Context, s *shed) bool {
 	o := e.journal.at(number)
 	s.tighten(e.rng)
 	id := e.ids.serverID(refOf(e.journal.client, number, 0))
-	req := request{
-		method: http.MethodPost, path: "/streams/" + s.name + "/metadata", body: []byte(s.metadata(e.rng)),
-		header: [][2]string{{"Content-Type", mediaJSON}, {headerEventID, id.String()}, {headerExpectedVersion, strconv.Itoa(anyVersion)}},
+	req := client.Request{
+		Method: http.MethodPost, Path: "/streams/" + s.name + "/metadata", Body: []byte(s.metadata(e.rng)),
+		Header: map[string]string{"Content-Type": client.MediaJSON, client.HeaderEventID: id.String(), client.HeaderExpectedVersion: strconv.Itoa(anyVersion)},
 	}
 	v, a := e.insist(ctx, o, req, http.StatusCreated, never/2)
 	switch o.outcome {
@@ -138,10 +140,10 @@ func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
 	return false
 }
 
-func deletion(stream string, expected int64, hard bool) request {
-	r := request{method: http.MethodDelete, path: "/streams/" + stream, header: [][2]string{{headerExpectedVersion, strconv.FormatInt(expected, 10)}}}
+func deletion(stream string, expected int64, hard bool) client.Request {
+	r := client.Request{Method: http.MethodDelete, Path: "/streams/" + stream, Header: map[string]string{client.HeaderExpectedVersion: strconv.FormatInt(expected, 10)}}
 	if hard {
-		r.header = append(r.header, [2]string{headerHardDelete, "True"})
+		r.Header[client.HeaderHardDelete] = "True"
 	}
 	return r
 }
@@ -174,16 +176,16 @@ func (e *shedder) look(ctx context.Context, s *shed, to target, leader bool) {
 func (e *shedder) judge(s *shed, a *answer, count int) {
 	from := e.place(a.from)
 	switch {
-	case a.status == http.StatusNotFound:
+	case a.Status == http.StatusNotFound:
 		e.count.reads.Add(1)
 		if s.hard || !s.deleted && s.last() >= 0 {
 			e.find.add(kindScavenged, "%s is not there for %s, though it has %d events", s.name, from, len(s.refs))
 		}
-	case a.status == http.StatusGone && s.hard:
+	case a.Status == http.StatusGone && s.hard:
 		e.count.reads.Add(1)
-	case a.status == http.StatusOK:
+	case a.Status == http.StatusOK:
 		e.count.reads.Add(1)
-		p, err := parsePage(a.body)
+		p, err := parsePage(a.Body)
 		if err != nil {
 			e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
 			return
@@ -243,7 +245,7 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 // question is something that a leader must answer in one way only, and that changes nothing.
 type question struct {
 	what    string
-	request request
+	request client.Request
 	// status is the one answer. 0 means that it is an acknowledgement under a number.
 	status int
 	number int64 // of the acknowledgement, or the current version that a refusal must name
@@ -282,7 +284,7 @@ func (e *shedder) questions(s *shed, retries int) []question {
 		list = append(list, e.retry(s, s.written[at]))
 	}
 	fresh := func() ref { return refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16)) }
-	attempt := func(expected int64) request {
+	attempt := func(expected int64) client.Request {
 		return write(e.ids, s.name, expected, fresh(), 1, e.rng.IntN(2) == 0)
 	}
 	if s.hard {
@@ -312,19 +314,19 @@ func (e *shedder) questions(s *shed, retries int) []question {
 // examine asks and judges the answer. It reports whether there was one, and who gave it.
 func (e *shedder) examine(ctx context.Context, s *shed, to target, q question) (int, bool) {
 	a, err := e.client.do(ctx, to, q.request)
-	if err != nil || a.status >= 500 || a.status == http.StatusRequestTimeout || a.status == http.StatusTemporaryRedirect {
+	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTemporaryRedirect {
 		e.client.wander()
 		return 0, false
 	}
-	current := a.header.Get(headerCurrentVersion)
+	current := a.Header.Get(client.HeaderCurrentVersion)
 	switch {
 	case q.status == 0:
-		if n, err := firstNumber(a, s.name); a.status != http.StatusCreated || err != nil || n != q.number {
-			e.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.header.Get("Location"), current)
+		if n, err := a.FirstNumber(s.name); a.Status != http.StatusCreated || err != nil || n != q.number {
+			e.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
 		} else {
 			e.count.replays.Add(1)
 		}
-	case a.status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
+	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
 		e.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
 	}
 	return a.from.index, true

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 // subscriptions is the workload of groups: streams, those who write to them,
@@ -76,10 +78,10 @@ func (s *subscriptions) create(ctx context.Context) error {
 		for {
 			a, err := s.operator.client.do(ctx, s.operator.client.choose(), req)
 			result := judgeCommand(a, err)
-			if result == done || a != nil && a.status == http.StatusConflict {
+			if result == done || a != nil && a.Status == http.StatusConflict {
 				break // The second comes of an earlier attempt.
 			}
-			if result == conflict && a.status == http.StatusNotFound {
+			if result == conflict && a.Status == http.StatusNotFound {
 				return errNoGroups
 			}
 			if result == conflict {
@@ -97,7 +99,7 @@ func (s *subscriptions) create(ctx context.Context) error {
 // remove deletes the groups.
 func (s *subscriptions) remove(ctx context.Context) {
 	for _, g := range s.groups {
-		a, err := s.operator.client.do(ctx, s.operator.client.choose(), request{method: http.MethodDelete, path: g.path()})
+		a, err := s.operator.client.do(ctx, s.operator.client.choose(), client.Request{Method: http.MethodDelete, Path: g.path()})
 		if judgeCommand(a, err) == conflict {
 			s.find.add(kindAnswer, "delete %s: %s", g, a)
 		}
@@ -130,14 +132,14 @@ type act struct {
 // operator replays parked messages, updates groups and restarts the subsystem now and then.
 type operator struct {
 	*subscriptions
-	client *client
+	client *caller
 	rng    *rand.Rand
 	acts   []act
 }
 
 func newOperator(s *subscriptions, seed uint64) *operator {
 	rng := rand.New(rand.NewPCG(seed, 6<<32))
-	return &operator{subscriptions: s, rng: rng, client: newClient(s.targets, rng, s.timeout, &s.load.count.hops)}
+	return &operator{subscriptions: s, rng: rng, client: newCaller(s.targets, rng, s.timeout, &s.load.count.hops)}
 }
 
 func (o *operator) run(ctx context.Context) {
@@ -152,10 +154,10 @@ func (o *operator) run(ctx context.Context) {
 func (o *operator) meddle(ctx context.Context) error {
 	index := o.rng.IntN(len(o.groups))
 	g := o.groups[index]
-	what, req := actReplay, request{method: http.MethodPost, path: g.path() + "/replayParked"}
+	what, req := actReplay, client.Request{Method: http.MethodPost, Path: g.path() + "/replayParked"}
 	switch dice := o.rng.IntN(10); {
 	case dice < 2:
-		req.path += fmt.Sprintf("?stopAt=%d", o.rng.IntN(20))
+		req.Path += fmt.Sprintf("?stopAt=%d", o.rng.IntN(20))
 	case dice < 5:
 	case dice < 8:
 		what = actUpdate
@@ -165,7 +167,7 @@ func (o *operator) meddle(ctx context.Context) error {
 		}
 	default:
 		what, index = actRestart, -1
-		req = request{method: http.MethodPost, path: "/subscriptions/restart"}
+		req = client.Request{Method: http.MethodPost, Path: "/subscriptions/restart"}
 	}
 	call := o.load.hist.now()
 	a, err := o.client.do(ctx, o.client.choose(), req)
@@ -173,13 +175,13 @@ func (o *operator) meddle(ctx context.Context) error {
 	if one.outcome != done {
 		o.client.wander()
 	}
-	odd := one.outcome == conflict && (what != actRestart || a.status != http.StatusBadRequest)
+	odd := one.outcome == conflict && (what != actRestart || a.Status != http.StatusBadRequest)
 	if one.outcome == conflict {
 		one.outcome = refused
 	}
 	o.acts = append(o.acts, one)
 	if odd {
-		return fmt.Errorf("%s, %s: %s", what, req.path, a)
+		return fmt.Errorf("%s, %s: %s", what, req.Path, a)
 	}
 	return nil
 }

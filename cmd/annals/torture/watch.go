@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -30,7 +32,7 @@ func (v view) leads() bool { return v.state == "Leader" }
 
 // watch asks all nodes again and again who they think they are.
 type watch struct {
-	http    *http.Client
+	http    *client.Client
 	targets func() []target
 	find    *findings
 	line    *timeline
@@ -57,11 +59,11 @@ type calm struct {
 type reign struct{ at, term int64 }
 
 func newWatch(targets func() []target, f *findings, line *timeline) *watch {
-	return &watch{http: newHTTP(), targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
+	return &watch{http: newHTTP(nil), targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
-	defer w.http.CloseIdleConnections()
+	defer w.http.Close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -203,15 +205,15 @@ type gossip struct {
 
 // ask returns what a node says of itself, the zero view when it does not.
 func (w *watch) ask(ctx context.Context, t target) view {
-	a, err := exchange(ctx, w.http, t, request{method: http.MethodGet, path: "/gossip", header: [][2]string{{"Accept", mediaJSON}}}, watchLimit)
+	a, err := exchange(ctx, w.http, t, client.Request{Method: http.MethodGet, Path: "/gossip", Header: map[string]string{"Accept": client.MediaJSON}}, watchLimit)
 	if err != nil {
 		return view{}
 	}
-	if a.status == http.StatusNotFound {
+	if a.Status == http.StatusNotFound {
 		return w.askInfo(ctx, t)
 	}
 	var g gossip
-	if a.status != http.StatusOK || json.Unmarshal(a.body, &g) != nil {
+	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &g) != nil {
 		return view{}
 	}
 	self := net.JoinHostPort(g.IP, strconv.Itoa(g.Port))
@@ -228,11 +230,11 @@ func (w *watch) ask(ctx context.Context, t target) view {
 
 // askInfo asks a node without /gossip for its state alone.
 func (w *watch) askInfo(ctx context.Context, t target) view {
-	a, err := exchange(ctx, w.http, t, request{method: http.MethodGet, path: "/info"}, watchLimit)
+	a, err := exchange(ctx, w.http, t, client.Request{Method: http.MethodGet, Path: "/info"}, watchLimit)
 	var info struct {
 		State string `json:"state"`
 	}
-	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &info) != nil || info.State == "" {
+	if err != nil || a.Status != http.StatusOK || json.Unmarshal(a.Body, &info) != nil || info.State == "" {
 		return view{}
 	}
 	return view{state: strings.ToUpper(info.State[:1]) + info.State[1:]}

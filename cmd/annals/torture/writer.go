@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // writer is one client that writes and asks the leader. It has one operation under way.
 type writer struct {
 	*load
-	client  *client
+	client  *caller
 	rng     *rand.Rand
 	journal *journal
 	known   map[uint32]int64 // last number that the client heard of
@@ -33,7 +35,7 @@ func newWriterOf(l *load, seed uint64, j *journal) *writer {
 	rng := rand.New(rand.NewPCG(seed, uint64(j.client)))
 	return &writer{
 		load: l, rng: rng, journal: j, known: map[uint32]int64{},
-		client: newClient(l.targets, rng, l.timeout, &l.count.hops),
+		client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
 	}
 }
 
@@ -135,7 +137,7 @@ func (w *writer) append(ctx context.Context, stream uint32, expected int64, coun
 // that one been written, the retry with the same ids would have been answered as
 // done; and it cannot be written any more, because versions only rise. The
 // callers that delete see to it that this holds for them too.
-func (w *writer) insist(ctx context.Context, o *op, req request, success int, limit time.Duration) (verdict, *answer) {
+func (w *writer) insist(ctx context.Context, o *op, req client.Request, success int, limit time.Duration) (verdict, *answer) {
 	uncertain := false
 	giveUp := o.call + int64(limit)
 	for {
@@ -213,10 +215,10 @@ func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 	}
 	ret := w.hist.now()
 	o.node = int8(a.from.index)
-	switch a.status {
+	switch a.Status {
 	case http.StatusNotFound:
 	case http.StatusOK:
-		p, err := parsePage(a.body)
+		p, err := parsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
 			w.find.add(kindAnswer, "reading of the last event of %s: %s", w.names.name(stream), a)
 			return o
@@ -239,7 +241,7 @@ func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 // oddRead reports answers to readings that no fault explains.
 func (l *load) oddRead(a *answer) {
 	switch {
-	case a.status >= 500, a.status == http.StatusRequestTimeout, a.status == http.StatusTemporaryRedirect:
+	case a.Status >= 500, a.Status == http.StatusRequestTimeout, a.Status == http.StatusTemporaryRedirect:
 	default:
 		l.find.add(kindAnswer, "reading: %s", a)
 	}
