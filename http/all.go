@@ -9,44 +9,8 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 )
-
-// positionDigits is the length of a position: 16 digits for the commit and 16
-// for the prepare position, which are the same here.
-const positionDigits = 32
-
-// appendPosition appends a position.
-func appendPosition(b []byte, p int64) []byte {
-	const digits = "0123456789ABCDEF"
-	for range 2 {
-		for shift := 60; shift >= 0; shift -= 4 {
-			b = append(b, digits[uint64(p)>>shift&15])
-		}
-	}
-	return b
-}
-
-// parsePosition reads a position. The commit position counts; the other one must
-// only be of the right shape.
-func parsePosition(s string) (int64, bool) {
-	if len(s) != positionDigits {
-		return 0, false
-	}
-	var p uint64
-	for i := range positionDigits {
-		d := unhex(s[i])
-		if d > 15 {
-			return 0, false
-		}
-		if i < positionDigits/2 {
-			p = p<<4 | uint64(d)
-		}
-	}
-	if p > math.MaxInt64 {
-		return 0, false
-	}
-	return int64(p), true
-}
 
 // allRequest is what a page of the log was asked for with.
 type allRequest struct {
@@ -83,7 +47,7 @@ func (x *exchange) allArguments(backward, filtered bool) (a allRequest, err erro
 	if from := x.route.from; from == "" || from == segHead {
 		a.fromHead = true
 	} else {
-		p, ok := parsePosition(from)
+		p, ok := atom.ParsePosition(from)
 		if !ok {
 			return a, invalidPosition(from)
 		}
@@ -165,7 +129,7 @@ func (x *exchange) all(backward, filtered bool) error {
 		}
 	}
 	x.logFreshness(&page, &a)
-	doc := x.allFeed(&page, &a)
+	doc := x.atom().All(&page, &a.AllRead, a.filtered)
 	return x.write(&doc)
 }
 
@@ -217,45 +181,6 @@ func (x *exchange) logFreshness(page *event.AllPage, a *allRequest) {
 		return
 	}
 	x.open(page.LogEnd, nil)
-}
-
-// allFeed computes the feed of a page of the log.
-func (x *exchange) allFeed(page *event.AllPage, a *allRequest) feedDocument {
-	d := feedDocument{
-		x: x, level: embedOf(x), isAll: true, count: a.Count,
-		events: page.Events, forward: !a.Backward,
-	}
-	x.name(event.AllStream, false)
-	x.root = appendStreamURI(x.root[:0], x.origin(), x.names.uri)
-	if a.filtered {
-		x.root = append(append(x.root, '/'), "filtered"...)
-	}
-	d.root = x.root
-	d.add(link{rel: "self"})
-	d.add(link{rel: "first", form: linkHead})
-	if a.Backward {
-		from := page.From
-		if from < 0 {
-			from = page.LogEnd
-		}
-		if len(page.Events) >= a.Count || page.More {
-			d.add(link{rel: "last", form: linkPosition, forward: true})
-			d.add(link{rel: "next", form: linkPosition, at: page.Next})
-		}
-		d.add(link{rel: "previous", form: linkPosition, at: from, forward: true})
-	} else {
-		if a.From > 0 {
-			d.add(link{rel: "last", form: linkPosition, forward: true})
-			d.add(link{rel: "next", form: linkPosition, at: a.From})
-		}
-		if len(page.Events) > 0 || page.More {
-			d.add(link{rel: "previous", form: linkPosition, at: page.Next, forward: true})
-		}
-	}
-	if !a.filtered {
-		d.add(link{rel: "metadata", form: linkMetadata})
-	}
-	return d
 }
 
 // parseFilter reads the filter parameters.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/google/uuid"
 )
 
@@ -133,7 +134,7 @@ func (w *write) setSingle(f form, id event.ID, eventType string, body []byte) er
 	e.ID, e.Type, e.Data = id, eventType, body
 	if f == formJSON || f == formAtomJSON {
 		switch {
-		case validJSON(body):
+		case jsontext.ValidUTF8(body):
 			e.Flags = event.FlagJSON
 		case eventType != event.TypeLink || len(body) == 0:
 			return problemInvalidBody
@@ -174,8 +175,7 @@ func (x *exchange) appended(w *write, status int) error {
 	if err != nil {
 		return err
 	}
-	x.name(w.Stream, false)
-	b := append(x.scratch[:0], x.names.home...)
+	b := x.atom().AppendHome(x.scratch[:0], w.Stream)
 	b = strconv.AppendInt(b, done.First, 10)
 	x.scratch = b
 	h := x.w.Header()
@@ -200,8 +200,7 @@ func (x *exchange) commit(w *write) (event.Written, error) {
 // redirectIncoming sends a client that gave no id to an address with one, where
 // its write can be repeated without being done twice.
 func (x *exchange) redirectIncoming() {
-	x.name(x.route.stream, false)
-	b := append(x.scratch[:0], x.names.home...)
+	b := x.atom().AppendHome(x.scratch[:0], x.route.stream)
 	b = append(b, "incoming/"...)
 	b = event.ID(uuid.New()).AppendTo(b)
 	x.scratch = b

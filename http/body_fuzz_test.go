@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 func FuzzJSONBatch(f *testing.F) {
@@ -29,8 +30,8 @@ func FuzzJSONBatch(f *testing.F) {
 			}
 			event.ParseMetadata(data)
 		}
-		if validJSON(body) != (json.Valid(body) && utf8.Valid(body)) {
-			t.Fatal("validJSON differs from encoding/json")
+		if jsontext.ValidUTF8(body) != (json.Valid(body) && utf8.Valid(body)) {
+			t.Fatal("jsontext.ValidUTF8 differs from encoding/json")
 		}
 	})
 }

@@ -243,7 +243,3 @@ func (b *writeBatch) addJSON(body []byte, at int) (end int, ok bool) {
 
 // maxGuess bounds what the first event of a body makes us allocate; a larger batch grows on.
 const maxGuess = 4096
-
-// validJSON reports whether the bytes may be stored, and handed out, as JSON. The
-// text must be UTF-8: readers of a document with other bytes in it refuse it whole.
-func validJSON(body []byte) bool { return jsontext.Valid(body) && utf8.Valid(body) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 // These tests look at the inside of the package: what a body means is easier to
@@ -164,8 +165,8 @@ func TestDecodeJSONBatchSize(t *testing.T) {
 
 func TestValidJSON(t *testing.T) {
 	for text, want := range map[string]bool{"": false, " ": false, `{}`: true, ` 1 `: true, `"x"`: true, `{`: false, `0@a`: false, "\ufeff{}": false, "\"\xe9\"": false, "\"é\"": true} {
-		if got := validJSON([]byte(text)); got != want {
-			t.Errorf("validJSON(%q) = %v", text, got)
+		if got := jsontext.ValidUTF8([]byte(text)); got != want {
+			t.Errorf("ValidUTF8(%q) = %v", text, got)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (v memberValue) text() string { return string(jsontext.Unquote(nil, v.raw))
 // the last; others are ignored. It reports false for anything but an object.
 func decodeObject(body []byte, names []string, values []memberValue) bool {
 	body = bytes.TrimPrefix(body, byteOrderMark)
-	if !validJSON(body) || !jsontext.IsObject(body) {
+	if !jsontext.ValidUTF8(body) || !jsontext.IsObject(body) {
 		return false
 	}
 	for m := jsontext.ObjectAt(body, jsontext.Space(body, 0)); m.Next(); {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 )
 
 // Keys of headers as the header map holds them.
@@ -64,12 +65,12 @@ type exchange struct {
 
 	bodyState bodyState
 
-	out     []byte // the answer's body
-	scratch []byte
-	prefix  []byte // base URI and forwarded prefix
-	baseLen int    // how much of prefix is the base URI
-	root    []byte // address of the feed
-	names   names
+	out        []byte // the answer's body
+	isPartSent bool   // the answer goes out piece by piece
+	scratch    []byte
+	prefix     []byte // base URI and forwarded prefix
+	baseLen    int    // how much of prefix is the base URI
+	writer     atom.Writer
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -97,15 +98,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 // release keeps the buffers and nothing else. After a panic it does not run: the
 // exchange is lost to the pool, which is harmless.
 func (x *exchange) release() {
-	out, scratch, prefix, root, n := x.out, x.scratch, x.prefix, x.root, x.names
+	out, scratch, prefix, writer := x.out, x.scratch, x.prefix, x.writer
 	if cap(out) > maxPooledBuffer {
 		out = nil
 	}
 	if cap(scratch) > maxPooledBuffer {
 		scratch = nil
 	}
-	n.reset()
-	*x = exchange{out: out[:0], scratch: scratch[:0], prefix: prefix[:0], root: root[:0], names: n}
+	writer.Reset()
+	*x = exchange{out: out[:0], scratch: scratch[:0], prefix: prefix[:0], writer: writer}
 	exchanges.Put(x)
 }
 

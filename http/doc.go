@@ -34,14 +34,14 @@
 //	              groups of competing consumers and what they are handed; with
 //	              subscriptions_routes.go, _body.go, _info.go and _result.go
 //	projections.go
-//	              projections and what is done to them; projections_routes.go their
-//	              paths, projections_info.go what is said of them, debugger.go the
+//	              projections and what is done to them; projections_routes.go what
+//	              is served, projections_info.go what is said of them, debugger.go the
 //	              files that their debugger loads
-//	feed.go       the fields and links of a feed; feed_json.go, feed_xml.go and
-//	              document.go the documents, feed_messages.go what is different
-//	              when messages are handed out; uri.go, text.go what they are made
-//	              of; outline.go documents that exist as JSON and as XML
-//	page.go       how a page is sent that is too large to be held whole
+//	page.go       how a page is sent, which package atom writes as a feed, and one
+//	              that is too large to be held whole
+//	document.go   what else a stream is answered with
+//	uri.go        addresses as the client knows them
+//	outline.go    documents that exist as JSON and as XML
 //	problem.go    the one table from errors to status, text and headers
 //
 // A request is checked in this order, and the first check that fails answers:

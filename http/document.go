@@ -4,7 +4,8 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/internal/xmljson"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -12,12 +13,11 @@ import (
 // event of a stream, or to the stream itself when number is below 0.
 func (x *exchange) appendPage(b []byte, stream string, number int64) []byte {
 	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
-	x.name(stream, true)
-	b = append(b, x.names.text...)
+	b = xmljson.AppendText(b, stream)
 	b = append(b, `</title><script>window.location.replace("`...)
 	b = append(b, x.pathPrefix()...)
 	b = append(b, `/web/index.html#/streams/`...)
-	b = append(b, x.names.uri...)
+	b = atom.AppendEscaped(b, stream)
 	if number >= 0 {
 		b = append(b, '/')
 		b = strconv.AppendInt(b, number, 10)
@@ -25,25 +25,15 @@ func (x *exchange) appendPage(b []byte, stream string, number int64) []byte {
 	return append(b, `");</script></head><body></body></html>`...)
 }
 
-// appendHTML appends the page for a feed.
-func (d *feedDocument) appendHTML(b []byte) []byte {
-	stream := d.stream
-	if d.isAll {
-		stream = event.AllStream
-	}
-	return d.x.appendPage(b, stream, -1)
-}
-
 // describe answers with the description document: what can be done with a
 // stream, which need not exist.
 func (x *exchange) describe(ctx context.Context, stream string) error {
-	x.name(stream, false)
 	b := append(x.out[:0], `{"title":"Description document for '`...)
-	b = append(b, x.names.text...)
+	b = atom.AppendInner(b, stream)
 	b = append(b, `'","description":"The description document will be presented when no accept header is present or it was requested",`...)
 	b = append(b, `"_links":{"self":{"href":"`...)
 	from := len(b)
-	b = appendStreamURI(b, x.pathPrefix(), x.names.uri)
+	b = atom.AppendEscaped(append(append(b, x.pathPrefix()...), streamsPrefix...), stream)
 	to := len(b)
 	b = append(b, `","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},"stream":{"href":"`...)
 	b = append(b, b[from:to]...)
@@ -57,7 +47,7 @@ func (x *exchange) describe(ctx context.Context, stream string) error {
 		}
 		b = append(b, `{"href":"`...)
 		b = append(b, x.pathPrefix()...)
-		b = appendGroupURI(b, groups[i].Key)
+		b = atom.AppendGroupURI(b, groups[i].Key)
 		b = append(b, `","supportedContentTypes":["application/vnd.eventstore.competingatom+xml","application/vnd.eventstore.competingatom+json"]}`...)
 	}
 	if len(groups) > 0 {

@@ -15,29 +15,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-func FuzzPosition(f *testing.F) {
-	for _, s := range []string{"", "0", strings.Repeat("0", 32), strings.Repeat("F", 32), "00000000000000640000000000000064", "zz"} {
-		f.Add(s, int64(len(s)))
-	}
-	f.Fuzz(func(t *testing.T, s string, n int64) {
-		if p, ok := parsePosition(s); ok {
-			if p < 0 || len(s) != positionDigits {
-				t.Fatalf("%q gave %d", s, p)
-			}
-			if again := string(appendPosition(nil, p)); !strings.EqualFold(again[:16], s[:16]) {
-				t.Fatalf("%q became %q", s, again)
-			}
-		}
-		if n < 0 {
-			return
-		}
-		if p, ok := parsePosition(string(appendPosition(nil, n))); !ok || p != n {
-			t.Fatalf("%d became %d, %v", n, p, ok)
-		}
-	})
-}
+	"github.com/annalsdb/annals/http/atom"
+)
 
 func FuzzAccept(f *testing.F) {
 	for _, s := range []string{"", "*/*", "application/json", "text/xml;q=0.3,application/*;q=.9", "a/b;q=x,,;;=", "text/*;q=1;q=0"} {
@@ -73,7 +53,7 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		// Whatever a stream is called, its own address leads back to it.
-		if path, rt := find(t, streamRows(), streamsPrefix+string(appendEscaped(nil, s))); path != "/streams/{stream}" || rt != (route{stream: s}) {
+		if path, rt := find(t, streamRows(), streamsPrefix+string(atom.AppendEscaped(nil, s))); path != "/streams/{stream}" || rt != (route{stream: s}) {
 			t.Fatalf("%q gave %q, %+v", s, path, rt)
 		}
 	})
@@ -90,18 +70,6 @@ func FuzzQuery(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestAppendTime(t *testing.T) {
-	for _, at := range []time.Time{
-		time.Unix(0, 0), time.Unix(0, 999), time.Unix(0, math.MaxInt64), time.Unix(0, -1), time.Date(1999, 12, 31, 23, 59, 59, 999999999, time.UTC),
-		time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC),
-	} {
-		want := at.UTC().Format("2006-01-02T15:04:05.000000Z")
-		if got := string(appendTime(nil, at.UnixNano())); got != want {
-			t.Errorf("%v: %s, want %s", at, got, want)
-		}
-	}
 }
 
 func TestParseNumber(t *testing.T) {

@@ -52,7 +52,7 @@ func (x *exchange) writeMetadata() error {
 		*e = events[len(events)-1]
 		id, hasID = e.ID, true
 	case f == formJSON || f == formAtomJSON:
-		if !validJSON(body) {
+		if !jsontext.ValidUTF8(body) {
 			return problemInvalidBody
 		}
 		e.Data = body

@@ -4,9 +4,12 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/internal/xmljson"
 )
+
+const xmlProlog = atom.Prolog
 
 // outline is a document that exists as JSON and as XML. Its elements of XML are
 // called as the members of JSON are, but with a capital.

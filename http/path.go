@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/url"
 	"strings"
+
+	"github.com/annalsdb/annals/http/atom"
 )
 
 // route is what the path of a request says. Placeholders are decoded, and not
@@ -15,6 +17,8 @@ type route struct {
 	id       string // {id}
 	argument string // any other placeholder
 }
+
+const streamsPrefix = atom.StreamsPath
 
 // slot is where the value of a placeholder goes.
 func (r *route) slot(placeholder string) *string {

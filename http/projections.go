@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/projection"
 )
 
@@ -179,7 +180,7 @@ func appendReadable(b []byte, name string) []byte {
 		if name[i] == '$' {
 			b = append(b, '$')
 		} else {
-			b = appendEscapedByte(b, name[i])
+			b = atom.AppendEscapedByte(b, name[i])
 		}
 	}
 	return b

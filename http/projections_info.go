@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection"
 	"github.com/google/uuid"
 )
@@ -232,7 +233,7 @@ func payloadOf(data []byte, isJSON bool) json.RawMessage {
 	case !isJSON:
 	case len(data) == 0:
 		return nil
-	case validJSON(data):
+	case jsontext.ValidUTF8(data):
 		return data
 	}
 	text, err := json.Marshal(string(data))

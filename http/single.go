@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 )
 
 var emptyObject = []byte("{}")
@@ -65,27 +66,21 @@ func (x *exchange) writeEvent(e *event.Resolved) {
 	b := x.out[:0]
 	switch x.media.form {
 	case formJSON:
-		b = appendValue(b, rec.Data, rec.IsJSON())
+		b = atom.AppendValue(b, rec.Data, rec.IsJSON())
 	case formTextXML, formAppXML:
-		if len(rec.Data) == 0 {
-			b = append(b, `<data />`...)
-		} else {
-			b = appendElement(b, "data", rec.Data, false)
-		}
+		b = atom.AppendDataXML(b, rec.Data)
 	case formEventJSON:
-		b = x.appendEventJSON(b, e)
+		b = atom.AppendEventJSON(b, e)
 	case formEventXML:
-		b = append(b, `<event>`...)
-		b = appendEventXML(b, e, false)
-		b = append(b, `</event>`...)
+		b = atom.AppendEventXML(b, e)
 	case formAtomJSON:
-		b = x.appendEntryJSON(b, e, nil, embedOf(x), true)
+		b = x.atom().AppendEntryJSON(b, e, embedOf(x))
 	case formRaw:
 		b = append(b, rec.Data...)
 	case formHTML:
 		b = x.appendPage(b, e.Stream, e.Number)
 	default:
-		b = x.appendEntryXML(b, e, nil, &singleEntry, true)
+		b = x.atom().AppendEntryXML(b, e)
 	}
 	x.out = b
 	x.ok()

@@ -202,7 +202,7 @@ func (x *exchange) feed(ctx context.Context, p *pageRequest) error {
 		return err
 	}
 	x.freshness(&page, p)
-	doc := x.streamFeed(&page, p)
+	doc := x.atom().Stream(&page, &p.StreamRead)
 	return x.write(&doc)
 }
 

@@ -29,14 +29,6 @@ func (x *exchange) key() subscription.Key {
 	return subscription.Key{Stream: x.route.stream, Group: x.route.group}
 }
 
-// appendGroupURI appends the path of a group behind the origin.
-func appendGroupURI(origin []byte, k subscription.Key) []byte {
-	b := append(origin, subscriptionsPrefix...)
-	b = appendEscaped(b, k.Stream)
-	b = append(b, '/')
-	return appendEscaped(b, k.Group)
-}
-
 // groupCommand does something to the group that the path names, on the leader, and
 // answers what came of it. Groups of the log are not offered here.
 func (x *exchange) groupCommand(status int, do func(context.Context, subscription.Key) error) error {
@@ -136,7 +128,7 @@ func (x *exchange) messages() error {
 		if err != nil {
 			return &groupError{isRead: true, err: err}
 		}
-		doc := x.messageFeed(messages, count)
+		doc := x.atom().Messages(messages, x.key(), count)
 		return x.write(&doc)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -33,10 +34,10 @@ func FuzzSubscriptionPath(f *testing.F) {
 			return
 		}
 		// Whatever stream and group are called, their own addresses lead back to them.
-		home := string(appendGroupURI(nil, subscription.Key{Stream: s, Group: group}))
+		home := string(atom.AppendGroupURI(nil, subscription.Key{Stream: s, Group: group}))
 		for path, want := range map[string]string{
 			home: "", home + "/1": "/{count}", home + "/info": "/info", home + "/replayParked": "/replayParked",
-			home + ackPath + "1": "/ack/{id}", home + nackPath + "1": "/nack/{id}", home + "/ack": "/ack",
+			home + "/ack/1": "/ack/{id}", home + "/nack/1": "/nack/{id}", home + "/ack": "/ack",
 		} {
 			if got, rt := find(t, subscriptionRows(), path); got != "/subscriptions/{stream}/{subscription}"+want || rt.stream != s || rt.group != group {
 				t.Fatalf("%q gave %q, %+v", path, got, rt)

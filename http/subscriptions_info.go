@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/subscription"
 )
 
@@ -144,13 +145,13 @@ func (o *outline) links(links []relatedLink) {
 
 // groupAddresses are what documents about a group link to.
 func (x *exchange) groupAddresses(k subscription.Key) (group, parked string) {
-	b := appendGroupURI(append(x.scratch[:0], x.origin()...), k)
+	b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), k)
 	group = string(b)
 	b = append(b[:0], x.origin()...)
 	b = append(b, streamsPrefix+"%24persistentsubscription-"...)
-	b = appendEscaped(b, k.Stream)
+	b = atom.AppendEscaped(b, k.Stream)
 	b = append(b, "::"...) // As clients know it.
-	b = appendEscaped(b, k.Group)
+	b = atom.AppendEscaped(b, k.Group)
 	b = append(b, "-parked"...)
 	x.scratch = b
 	return group, string(b)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/subscription"
 	"github.com/google/uuid"
 )
@@ -54,7 +55,7 @@ func (x *exchange) groupFailed(e *groupError, p *problem) bool {
 // to be defined the address is told as well.
 func (x *exchange) commandResult(status int, word, reason string) {
 	if x.op.bodies != 0 && status != http.StatusBadRequest {
-		b := appendGroupURI(append(x.scratch[:0], x.origin()...), x.key())
+		b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), x.key())
 		x.scratch = b
 		x.w.Header()[keyLocation] = []string{string(b)}
 	}

@@ -1,14 +1,16 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/http/atom"
+)
 
 const (
 	subscriptionsPath   = "/subscriptions"
-	subscriptionsPrefix = subscriptionsPath + "/"
+	subscriptionsPrefix = atom.GroupsPath
 
-	segAck     = "ack"
 	segInfo    = "info"
-	segNack    = "nack"
 	segReplay  = "replayParked"
 	segRestart = "restart"
 )

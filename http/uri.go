@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/annalsdb/annals/http/atom"
 )
 
 // Canonical keys of the headers that name the address a client believes in.
@@ -100,7 +102,7 @@ func appendPrefix(b []byte, r *http.Request) []byte {
 		if c := p[i]; c == '/' || c == '%' {
 			b = append(b, c)
 		} else {
-			b = appendEscapedByte(b, c)
+			b = atom.AppendEscapedByte(b, c)
 		}
 	}
 	return b
@@ -135,31 +137,11 @@ func isPort(p string) bool {
 // isAuthority reports whether s is fit to stand in an address as it is.
 func isAuthority(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; !isUnreserved(c) && c != ':' && c != '[' && c != ']' {
+		if c := s[i]; !atom.IsUnreserved(c) && c != ':' && c != '[' && c != ']' {
 			return false
 		}
 	}
 	return s != ""
-}
-
-func isUnreserved(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' || c == '~'
-}
-
-// appendEscaped appends a name with everything percent-encoded but the unreserved set.
-func appendEscaped(b []byte, name string) []byte {
-	for i := range len(name) {
-		b = appendEscapedByte(b, name[i])
-	}
-	return b
-}
-
-func appendEscapedByte(b []byte, c byte) []byte {
-	const digits = "0123456789ABCDEF"
-	if isUnreserved(c) {
-		return append(b, c)
-	}
-	return append(b, '%', digits[c>>4], digits[c&15])
 }
 
 // queryValue returns the value of a parameter of a raw query, empty when it is not there.

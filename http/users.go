@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
@@ -285,5 +286,5 @@ func (x *exchange) appendUser(b []byte, indent string, a *access.Account) []byte
 
 // appendUserURI appends the path of a user behind the origin.
 func appendUserURI(origin []byte, login string) []byte {
-	return appendEscaped(append(origin, usersPrefix...), login)
+	return atom.AppendEscaped(append(origin, usersPrefix...), login)
 }

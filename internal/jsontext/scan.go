@@ -3,6 +3,7 @@ package jsontext
 import (
 	"encoding/binary"
 	"math/bits"
+	"unicode/utf8"
 )
 
 // Valid reports whether b is one JSON value with nothing but white space around it.
@@ -10,6 +11,10 @@ func Valid(b []byte) bool {
 	end, kind := End(b, Space(b, 0))
 	return kind != Invalid && Space(b, end) == len(b)
 }
+
+// ValidUTF8 reports whether b is valid, and UTF-8 in its strings too: readers of a
+// document with other bytes in it refuse it whole.
+func ValidUTF8(b []byte) bool { return Valid(b) && utf8.Valid(b) }
 
 // IsObject reports whether b is one valid JSON object with nothing but white space around it.
 func IsObject(b []byte) bool {

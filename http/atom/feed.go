@@ -1,4 +1,4 @@
-package httpapi
+package atom
 
 import (
 	"strconv"
@@ -7,16 +7,15 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// feedDocument is a feed before it is written in one of its formats.
-type feedDocument struct {
-	x      *exchange
-	level  embed
+// Feed is a feed before it is written in one of its formats.
+type Feed struct {
+	w      *Writer
 	stream string // empty for the log
 	isAll  bool
-	// isGroup is set for messages that the group of the request was handed.
+	// isGroup is set for messages that were handed to a group, of the name.
 	isGroup bool
-	root    []byte // its address, which all its links begin with
-	count   int    // of the page's links
+	group   string
+	count   int // of the page's links
 	isXML   bool
 
 	head    bool  // the extension field headOfStream
@@ -24,13 +23,19 @@ type feedDocument struct {
 	tagged  bool  // the extension field eTag is there
 	version int64 // its number
 
-	isPartSent bool // what is written goes out piece by piece
-
 	links    [6]link
 	numLinks int
 	events   []event.Resolved       // in the order read
 	messages []subscription.Message // instead of events, in the order handed out
 	forward  bool                   // the order is oldest first
+}
+
+// Stream returns the name of the stream that the feed is of, that of the log too.
+func (d *Feed) Stream() string {
+	if d.isAll {
+		return event.AllStream
+	}
+	return d.stream
 }
 
 // link is a link of a feed.
@@ -54,23 +59,21 @@ const (
 	linkNackAll
 )
 
-// streamFeed computes the feed of a stream's page: fields and links follow from
+// Stream computes the feed of a page of a stream: fields and links follow from
 // where the page began, where the stream begins and ends, and whether more lies
 // behind the page.
-func (x *exchange) streamFeed(page *event.StreamPage, p *pageRequest) feedDocument {
-	d := feedDocument{
-		x: x, level: embedOf(x), stream: p.Stream, count: p.Count,
-		events: page.Events, forward: !p.Backward,
+func (w *Writer) Stream(page *event.StreamPage, p *event.StreamRead) Feed {
+	d := Feed{
+		w: w, stream: p.Stream, count: p.Count, events: page.Events, forward: !p.Backward,
 	}
-	x.name(p.Stream, false)
-	x.root = appendStreamURI(x.root[:0], x.origin(), x.names.uri)
-	d.root = x.root
+	w.name(p.Stream, false)
+	w.root = appendStreamURI(w.root[:0], w.Origin, w.names.uri)
 	d.add(link{rel: "self"})
 	d.add(link{rel: "first", form: linkHead})
 	count := int64(p.Count)
 	if p.Backward {
 		d.selfURL = true
-		if p.From == fromHead {
+		if p.From == event.Head {
 			d.head = true
 			d.tagged, d.version = true, page.Last
 		}
@@ -79,7 +82,7 @@ func (x *exchange) streamFeed(page *event.StreamPage, p *pageRequest) feedDocume
 			d.add(link{rel: "next", form: linkNumber, at: max(0, page.From-count)})
 		}
 		previous := min(page.From, page.Last) + 1
-		if p.From == fromHead && page.Min > page.Last {
+		if p.From == event.Head && page.Min > page.Last {
 			previous = 0 // All events are hidden: whoever waits begins at the beginning.
 		}
 		d.add(link{rel: "previous", form: linkNumber, at: previous, forward: true})
@@ -101,14 +104,49 @@ func (x *exchange) streamFeed(page *event.StreamPage, p *pageRequest) feedDocume
 	return d
 }
 
-func (d *feedDocument) add(l link) {
+// All computes the feed of a page of the log.
+func (w *Writer) All(page *event.AllPage, a *event.AllRead, isFiltered bool) Feed {
+	d := Feed{w: w, isAll: true, count: a.Count, events: page.Events, forward: !a.Backward}
+	w.name(event.AllStream, false)
+	w.root = appendStreamURI(w.root[:0], w.Origin, w.names.uri)
+	if isFiltered {
+		w.root = append(append(w.root, '/'), "filtered"...)
+	}
+	d.add(link{rel: "self"})
+	d.add(link{rel: "first", form: linkHead})
+	if a.Backward {
+		from := page.From
+		if from < 0 {
+			from = page.LogEnd
+		}
+		if len(page.Events) >= a.Count || page.More {
+			d.add(link{rel: "last", form: linkPosition, forward: true})
+			d.add(link{rel: "next", form: linkPosition, at: page.Next})
+		}
+		d.add(link{rel: "previous", form: linkPosition, at: from, forward: true})
+	} else {
+		if a.From > 0 {
+			d.add(link{rel: "last", form: linkPosition, forward: true})
+			d.add(link{rel: "next", form: linkPosition, at: a.From})
+		}
+		if len(page.Events) > 0 || page.More {
+			d.add(link{rel: "previous", form: linkPosition, at: page.Next, forward: true})
+		}
+	}
+	if !isFiltered {
+		d.add(link{rel: "metadata", form: linkMetadata})
+	}
+	return d
+}
+
+func (d *Feed) add(l link) {
 	d.links[d.numLinks] = l
 	d.numLinks++
 }
 
 // appendLink appends the address of a link.
-func (d *feedDocument) appendLink(b []byte, l *link) []byte {
-	b = append(b, d.root...)
+func (d *Feed) appendLink(b []byte, l *link) []byte {
+	b = append(b, d.w.root...)
 	switch l.form {
 	case linkSelf:
 		return b
@@ -127,7 +165,7 @@ func (d *feedDocument) appendLink(b []byte, l *link) []byte {
 		b = strconv.AppendInt(b, l.at, 10)
 	case linkPosition:
 		b = append(b, '/')
-		b = appendPosition(b, l.at)
+		b = AppendPosition(b, l.at)
 	}
 	if l.forward {
 		b = append(b, "/forward/"...)
@@ -139,7 +177,7 @@ func (d *feedDocument) appendLink(b []byte, l *link) []byte {
 
 // appendUpdated appends the time of the first event read, or of the last message
 // handed out.
-func (d *feedDocument) appendUpdated(b []byte) []byte {
+func (d *Feed) appendUpdated(b []byte) []byte {
 	if len(d.messages) > 0 {
 		return appendTime(b, d.messages[len(d.messages)-1].Event.Time)
 	}
@@ -150,10 +188,10 @@ func (d *feedDocument) appendUpdated(b []byte) []byte {
 }
 
 // size is how many entries there are.
-func (d *feedDocument) size() int { return len(d.events) + len(d.messages) }
+func (d *Feed) size() int { return len(d.events) + len(d.messages) }
 
 // entry returns the i-th event from the newest, and the message it was handed out as.
-func (d *feedDocument) entry(i int) (*event.Resolved, *subscription.Message) {
+func (d *Feed) entry(i int) (*event.Resolved, *subscription.Message) {
 	if d.forward {
 		i = d.size() - 1 - i
 	}
@@ -164,16 +202,16 @@ func (d *feedDocument) entry(i int) (*event.Resolved, *subscription.Message) {
 }
 
 // appendTitle appends the title, whose stream name was escaped before.
-func (d *feedDocument) appendTitle(b []byte) []byte {
+func (d *Feed) appendTitle(b []byte) []byte {
 	if d.isAll {
 		return append(b, "All events"...)
 	}
-	d.x.name(d.stream, d.isXML)
+	d.w.name(d.stream, d.isXML)
 	if d.isGroup {
 		return d.appendGroupTitle(b)
 	}
 	b = append(b, "Event stream '"...)
-	b = append(b, d.x.names.text...)
+	b = append(b, d.w.names.text...)
 	return append(b, '\'')
 }
 

@@ -1,4 +1,4 @@
-package httpapi
+package atom
 
 import (
 	"strings"
@@ -59,69 +59,63 @@ type names struct {
 // and keeps the buffers.
 func (n *names) reset() { *n = names{uri: n.uri[:0], text: n.text[:0], home: n.home[:0]} }
 
-// name makes x.names those of a stream.
-func (x *exchange) name(name string, isXML bool) {
-	n := &x.names
+// name makes w.names those of a stream.
+func (w *Writer) name(name string, isXML bool) {
+	n := &w.names
 	if n.known && n.isXML == isXML && n.name == name {
 		return
 	}
 	n.name, n.known, n.isXML = name, true, isXML
-	n.uri = appendEscaped(n.uri[:0], name)
-	n.home = append(appendStreamURI(n.home[:0], x.origin(), n.uri), '/')
+	n.uri = AppendEscaped(n.uri[:0], name)
+	n.home = append(appendStreamURI(n.home[:0], w.Origin, n.uri), '/')
 	if isXML {
 		n.text = xmljson.AppendText(n.text[:0], name)
 		return
 	}
-	n.text = appendInner(n.text[:0], name)
+	n.text = AppendInner(n.text[:0], name)
 }
 
-// appendInner appends s escaped for the inside of a JSON string.
-func appendInner(b []byte, s string) []byte {
+// AppendInner appends s escaped for the inside of a JSON string.
+func AppendInner(b []byte, s string) []byte {
 	start := len(b)
 	b = jsontext.AppendString(b, s)
 	copy(b[start:], b[start+1:])
 	return b[:len(b)-2]
 }
 
-const streamsPrefix = "/streams/"
-
 // appendStreamURI appends the address of a stream.
 func appendStreamURI(b, origin, name []byte) []byte {
 	b = append(b, origin...)
-	b = append(b, streamsPrefix...)
+	b = append(b, StreamsPath...)
 	return append(b, name...)
 }
 
-// embed is how much of an event an entry shows.
-type embed uint8
+// Level is how much of an event an entry shows.
+type Level uint8
 
 const (
-	embedNone embed = iota
-	embedContent
-	embedRich
-	embedBody
-	embedPretty
-	embedTryHarder
+	None Level = iota
+	Content
+	Rich
+	Body
+	Pretty
+	TryHarder
 )
 
-// embedOf reads the query parameter; unknown values show nothing more.
-func embedOf(x *exchange) embed {
-	if x.r.URL.RawQuery == "" {
-		return embedNone
-	}
-	v := queryValue(x.r.URL.RawQuery, "embed")
+// ParseLevel reads a level; one that is not known shows nothing more.
+func ParseLevel(v string) Level {
 	switch {
 	case v == "":
 	case strings.EqualFold(v, "content"):
-		return embedContent
+		return Content
 	case strings.EqualFold(v, "rich"):
-		return embedRich
+		return Rich
 	case strings.EqualFold(v, "body"):
-		return embedBody
+		return Body
 	case strings.EqualFold(v, "pretty"), strings.EqualFold(v, "prettybody"):
-		return embedPretty
+		return Pretty
 	case strings.EqualFold(v, "tryharder"):
-		return embedTryHarder
+		return TryHarder
 	}
-	return embedNone
+	return None
 }

@@ -1,4 +1,4 @@
-package httpapi
+package atom
 
 import (
 	"slices"
@@ -10,16 +10,17 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-const xmlProlog = `<?xml version="1.0" encoding="utf-8"?>`
+// Prolog begins every document of XML.
+const Prolog = `<?xml version="1.0" encoding="utf-8"?>`
 
-// appendXML appends the feed as an Atom document. The levels from rich on change
+// AppendXML appends the feed as an Atom document. The levels from rich on change
 // nothing in it.
-func (d *feedDocument) appendXML(b []byte) (_ []byte, err error) {
+func (d *Feed) AppendXML(b []byte, level Level) (_ []byte, err error) {
 	d.isXML = true
-	b = append(b, xmlProlog+`<feed xmlns="http://www.w3.org/2005/Atom"><title>`...)
+	b = append(b, Prolog+`<feed xmlns="http://www.w3.org/2005/Atom"><title>`...)
 	b = d.appendTitle(b)
 	b = append(b, `</title><id>`...)
-	b = append(b, d.root...)
+	b = append(b, d.w.root...)
 	b = append(b, `</id><updated>`...)
 	b = d.appendUpdated(b)
 	b = append(b, `</updated><author><name>EventStore</name></author>`...)
@@ -33,11 +34,11 @@ func (d *feedDocument) appendXML(b []byte) (_ []byte, err error) {
 	}
 	for i := range d.size() {
 		e, m := d.entry(i)
-		if e, err = d.whole(e); err != nil {
+		if e, err = d.whole(e, level); err != nil {
 			return b, err
 		}
-		b = d.x.appendEntryXML(b, e, m, &feedEntry, d.level == embedContent)
-		if b, err = d.sendPart(b); err != nil {
+		b = d.w.appendEntryXML(b, e, m, &feedEntry, level == Content)
+		if b, err = d.part(b); err != nil {
 			return b, err
 		}
 	}
@@ -54,7 +55,7 @@ type atomTags struct {
 
 var (
 	feedEntry   = newAtomTags("", `<entry>`, true)
-	singleEntry = newAtomTags("atom:", xmlProlog+`<atom:entry xmlns:atom="http://www.w3.org/2005/Atom">`, false)
+	singleEntry = newAtomTags("atom:", Prolog+`<atom:entry xmlns:atom="http://www.w3.org/2005/Atom">`, false)
 )
 
 func newAtomTags(p, open string, bare bool) atomTags {
@@ -76,18 +77,23 @@ func newAtomTags(p, open string, bare bool) atomTags {
 	}
 }
 
+// AppendEntryXML appends an entry alone, with its content.
+func (w *Writer) AppendEntryXML(b []byte, e *event.Resolved) []byte {
+	return w.appendEntryXML(b, e, nil, &singleEntry, true)
+}
+
 // appendEntryXML appends an entry, as appendEntryJSON does.
-func (x *exchange) appendEntryXML(b []byte, e *event.Resolved, m *subscription.Message, t *atomTags, content bool) []byte {
+func (w *Writer) appendEntryXML(b []byte, e *event.Resolved, m *subscription.Message, t *atomTags, content bool) []byte {
 	number, stream := shown(e)
-	x.name(stream, true)
+	w.name(stream, true)
 	b = append(b, t.open...)
 	b = append(b, t.title...)
 	b = strconv.AppendInt(b, number, 10)
 	b = append(b, '@')
-	b = append(b, x.names.text...)
+	b = append(b, w.names.text...)
 	b = append(b, t.titleID...)
 	from := len(b)
-	b = append(b, x.names.home...)
+	b = append(b, w.names.home...)
 	b = strconv.AppendInt(b, number, 10)
 	to := len(b)
 	b = append(b, t.idUpdated...)
@@ -106,7 +112,7 @@ func (x *exchange) appendEntryXML(b []byte, e *event.Resolved, m *subscription.M
 	b = append(b, b[from:to]...)
 	b = append(b, t.linkEnd...)
 	if m != nil {
-		b = x.appendAnswers(b, m, t.link, `" rel="ack" />`, `" rel="nack" />`)
+		b = w.appendAnswers(b, m, t.link, `" rel="ack" />`, `" rel="nack" />`)
 	}
 	if content && e.Link == event.NotLink && shownJSON(e) {
 		b = append(b, t.content...)
@@ -114,6 +120,21 @@ func (x *exchange) appendEntryXML(b []byte, e *event.Resolved, m *subscription.M
 		b = append(b, t.contentEnd...)
 	}
 	return append(b, t.close...)
+}
+
+// AppendEventXML appends an event as a document.
+func AppendEventXML(b []byte, e *event.Resolved) []byte {
+	b = append(b, `<event>`...)
+	b = appendEventXML(b, e, false)
+	return append(b, `</event>`...)
+}
+
+// AppendDataXML appends stored bytes as a document.
+func AppendDataXML(b, data []byte) []byte {
+	if len(data) == 0 {
+		return append(b, `<data />`...)
+	}
+	return appendElement(b, "data", data, false)
 }
 
 // appendEventXML appends the elements of an event. With bare each of them leaves

@@ -1,17 +1,16 @@
-package httpapi
+package atom
 
 import (
 	"github.com/annalsdb/annals/internal/xmljson"
 	"github.com/annalsdb/annals/subscription"
 )
 
-// messageFeed computes the feed of messages that a group handed out, in the order
+// Messages computes the feed of messages that a group handed out, in the order
 // in which they are to be processed.
-func (x *exchange) messageFeed(messages []subscription.Message, count int) feedDocument {
-	x.root = appendGroupURI(append(x.root[:0], x.origin()...), x.key())
-	d := feedDocument{
-		x: x, level: embedOf(x), isGroup: true, stream: x.route.stream, count: count, root: x.root,
-		messages: messages, forward: true,
+func (w *Writer) Messages(messages []subscription.Message, k subscription.Key, count int) Feed {
+	w.root = AppendGroupURI(append(w.root[:0], w.Origin...), k)
+	d := Feed{
+		w: w, isGroup: true, stream: k.Stream, group: k.Group, count: count, messages: messages, forward: true,
 	}
 	if len(messages) > 0 {
 		d.add(link{rel: "ackAll", form: linkAckAll})
@@ -23,7 +22,7 @@ func (x *exchange) messageFeed(messages []subscription.Message, count int) feedD
 }
 
 // appendIDs appends the ids by which the messages are answered, in the order of delivery.
-func (d *feedDocument) appendIDs(b []byte) []byte {
+func (d *Feed) appendIDs(b []byte) []byte {
 	for i := range d.messages {
 		if i > 0 {
 			b = append(b, ',')
@@ -34,31 +33,31 @@ func (d *feedDocument) appendIDs(b []byte) []byte {
 }
 
 // appendGroupTitle appends the title of a feed of messages.
-func (d *feedDocument) appendGroupTitle(b []byte) []byte {
+func (d *Feed) appendGroupTitle(b []byte) []byte {
 	b = append(b, "Messages for '"...)
-	b = append(b, d.x.names.text...)
+	b = append(b, d.w.names.text...)
 	b = append(b, '/')
 	if d.isXML {
-		b = xmljson.AppendText(b, d.x.route.group)
+		b = xmljson.AppendText(b, d.group)
 	} else {
-		b = appendInner(b, d.x.route.group)
+		b = AppendInner(b, d.group)
 	}
 	return append(b, '\'')
 }
 
 // appendAnswers appends the links by which a message is answered, each between
 // what stands before an address and what stands behind it. The feed that the
-// message is in has put the group's address into x.root.
-func (x *exchange) appendAnswers(b []byte, m *subscription.Message, before, ack, nack string) []byte {
+// message is in has put the group's address into w.root.
+func (w *Writer) appendAnswers(b []byte, m *subscription.Message, before, ack, nack string) []byte {
 	b = append(b, before...)
-	b = append(b, x.root...)
+	b = append(b, w.root...)
 	b = append(b, ackPath...)
 	from := len(b)
 	b = m.ID.AppendTo(b)
 	to := len(b)
 	b = append(b, ack...)
 	b = append(b, before...)
-	b = append(b, x.root...)
+	b = append(b, w.root...)
 	b = append(b, nackPath...)
 	b = append(b, b[from:to]...)
 	return append(b, nack...)
@@ -66,6 +65,6 @@ func (x *exchange) appendAnswers(b []byte, m *subscription.Message, before, ack,
 
 // How messages are answered, behind the address of their group. Clients append to it.
 const (
-	ackPath  = "/" + segAck + "/"
-	nackPath = "/" + segNack + "/"
+	ackPath  = "/ack/"
+	nackPath = "/nack/"
 )

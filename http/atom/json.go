@@ -1,4 +1,4 @@
-package httpapi
+package atom
 
 import (
 	"strconv"
@@ -8,28 +8,30 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// appendJSON appends the feed as JSON.
-func (d *feedDocument) appendJSON(b []byte) (_ []byte, err error) {
+// AppendJSON appends the feed as JSON. The tag of its version names the type.
+func (d *Feed) AppendJSON(b []byte, level Level, tag string) (_ []byte, err error) {
 	b = append(b, `{"title":"`...)
 	b = d.appendTitle(b)
 	b = append(b, `","id":"`...)
-	b = append(b, d.root...)
+	b = append(b, d.w.root...)
 	b = append(b, `","updated":"`...)
 	b = d.appendUpdated(b)
 	if !d.isAll && !d.isGroup {
 		b = append(b, `","streamId":"`...)
-		b = append(b, d.x.names.text...)
+		b = append(b, d.w.names.text...)
 	}
 	b = append(b, `","author":{"name":"EventStore"},"headOfStream":`...)
 	b = strconv.AppendBool(b, d.head)
 	if d.selfURL {
 		b = append(b, `,"selfUrl":"`...)
-		b = append(b, d.root...)
+		b = append(b, d.w.root...)
 		b = append(b, '"')
 	}
 	if d.tagged { // Whatever type is answered, the tag is that of one type.
 		b = append(b, `,"eTag":"`...)
-		b = appendETag(b, d.version, typeAtomJSON)
+		b = strconv.AppendInt(b, d.version, 10)
+		b = append(b, ';')
+		b = append(b, tag...)
 		b = append(b, '"')
 	}
 	b = append(b, `,"links":[`...)
@@ -50,29 +52,34 @@ func (d *feedDocument) appendJSON(b []byte) (_ []byte, err error) {
 			b = append(b, ',')
 		}
 		e, m := d.entry(i)
-		if e, err = d.whole(e); err != nil {
+		if e, err = d.whole(e, level); err != nil {
 			return b, err
 		}
-		b = d.x.appendEntryJSON(b, e, m, d.level, d.level == embedContent)
-		if b, err = d.sendPart(b); err != nil {
+		b = d.w.appendEntryJSON(b, e, m, level, level == Content)
+		if b, err = d.part(b); err != nil {
 			return b, err
 		}
 	}
 	return append(b, `]}`...), nil
 }
 
+// AppendEntryJSON appends an entry alone, with its content.
+func (w *Writer) AppendEntryJSON(b []byte, e *event.Resolved, level Level) []byte {
+	return w.appendEntryJSON(b, e, nil, level, true)
+}
+
 // appendEntryJSON appends an entry. The message is that which the event was handed
 // out as, nil where it is read.
-func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Message, level embed, content bool) []byte {
+func (w *Writer) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.Message, level Level, content bool) []byte {
 	number, stream := shown(e)
-	x.name(stream, false)
+	w.name(stream, false)
 	b = append(b, `{"title":"`...)
 	b = strconv.AppendInt(b, number, 10)
 	b = append(b, '@')
-	b = append(b, x.names.text...)
+	b = append(b, w.names.text...)
 	b = append(b, `","id":"`...)
 	from := len(b)
-	b = append(b, x.names.home...)
+	b = append(b, w.names.home...)
 	b = strconv.AppendInt(b, number, 10)
 	to := len(b)
 	b = append(b, `","updated":"`...)
@@ -83,12 +90,12 @@ func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.
 		b = append(b, `,"retryCount":`...)
 		b = strconv.AppendInt(b, int64(m.Retries), 10)
 	}
-	if level >= embedRich && e.Link != event.LinkDead {
-		b = x.appendRich(b, e, level)
+	if level >= Rich && e.Link != event.LinkDead {
+		b = w.appendRich(b, e, level)
 	}
 	if content && e.Link == event.NotLink && shownJSON(e) {
 		b = append(b, `,"content":`...)
-		b = x.appendEventJSON(b, e)
+		b = AppendEventJSON(b, e)
 	}
 	b = append(b, `,"links":[{"uri":"`...)
 	b = append(b, b[from:to]...)
@@ -96,13 +103,13 @@ func (x *exchange) appendEntryJSON(b []byte, e *event.Resolved, m *subscription.
 	b = append(b, b[from:to]...)
 	b = append(b, `","relation":"alternate"}`...)
 	if m != nil {
-		b = x.appendAnswers(b, m, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
+		b = w.appendAnswers(b, m, `,{"uri":"`, `","relation":"ack"}`, `","relation":"nack"}`)
 	}
 	return append(b, `]}`...)
 }
 
 // appendRich appends the members that the levels from rich on add to an entry.
-func (x *exchange) appendRich(b []byte, e *event.Resolved, level embed) []byte {
+func (w *Writer) appendRich(b []byte, e *event.Resolved, level Level) []byte {
 	rec := e.Event()
 	isJSON := shownJSON(e)
 	resolved := e.Link == event.LinkResolved
@@ -112,33 +119,33 @@ func (x *exchange) appendRich(b []byte, e *event.Resolved, level embed) []byte {
 	b = jsontext.AppendString(b, rec.Type)
 	b = append(b, `,"eventNumber":`...)
 	b = strconv.AppendInt(b, rec.Number, 10)
-	if level >= embedBody {
-		if isJSON || level == embedTryHarder {
+	if level >= Body {
+		if isJSON || level == TryHarder {
 			isJSON = isJSON || isStructure(rec.Data)
 			b = append(b, `,"data":`...)
-			b = x.appendBody(b, rec.Data, level)
+			b = w.appendBody(b, rec.Data, level)
 		}
 		if len(rec.Metadata) > 0 {
 			b = append(b, `,"metaData":`...)
-			b = x.appendBody(b, rec.Metadata, level)
+			b = w.appendBody(b, rec.Metadata, level)
 		}
 		if resolved {
 			b = append(b, `,"linkMetaData":`...)
-			b = x.appendBody(b, e.Metadata, level)
+			b = w.appendBody(b, e.Metadata, level)
 		}
 	}
-	x.name(rec.Stream, false)
+	w.name(rec.Stream, false)
 	b = append(b, `,"streamId":"`...)
-	b = append(b, x.names.text...)
+	b = append(b, w.names.text...)
 	b = append(b, `","isJson":`...)
 	b = strconv.AppendBool(b, isJSON)
 	if len(rec.Metadata) == 0 && !resolved && !rec.IsRedacted() { // As most are.
 		b = append(b, `,"isMetaData":false,"isLinkMetaData":false,"isRedacted":false,"positionEventNumber":`...)
 	} else {
 		b = append(b, `,"isMetaData":`...)
-		b = strconv.AppendBool(b, level >= embedBody && len(rec.Metadata) > 0)
+		b = strconv.AppendBool(b, level >= Body && len(rec.Metadata) > 0)
 		b = append(b, `,"isLinkMetaData":`...)
-		b = strconv.AppendBool(b, level >= embedBody && resolved && len(e.Metadata) > 0)
+		b = strconv.AppendBool(b, level >= Body && resolved && len(e.Metadata) > 0)
 		b = append(b, `,"isRedacted":`...)
 		b = strconv.AppendBool(b, rec.IsRedacted())
 		b = append(b, `,"positionEventNumber":`...)
@@ -147,26 +154,26 @@ func (x *exchange) appendRich(b []byte, e *event.Resolved, level embed) []byte {
 	b = append(b, `,"positionStreamId":`...)
 	if e.Stream == rec.Stream {
 		b = append(b, '"')
-		b = append(b, x.names.text...)
+		b = append(b, w.names.text...)
 		return append(b, '"')
 	}
 	return jsontext.AppendString(b, e.Stream)
 }
 
 // appendBody appends stored bytes as a JSON string, indented where the level asks for it.
-func (x *exchange) appendBody(b, data []byte, level embed) []byte {
-	if level >= embedPretty {
-		if indented, ok := jsontext.AppendIndent(x.scratch[:0], data); ok {
-			x.scratch = indented
+func (w *Writer) appendBody(b, data []byte, level Level) []byte {
+	if level >= Pretty {
+		if indented, ok := jsontext.AppendIndent(w.scratch[:0], data); ok {
+			w.scratch = indented
 			data = indented
 		}
 	}
 	return jsontext.AppendString(b, data)
 }
 
-// appendEventJSON appends an event with its data and metadata as JSON values:
+// AppendEventJSON appends an event with its data and metadata as JSON values:
 // the content of an entry, and the event itself as a document.
-func (x *exchange) appendEventJSON(b []byte, e *event.Resolved) []byte {
+func AppendEventJSON(b []byte, e *event.Resolved) []byte {
 	rec := e.Event()
 	b = append(b, `{"eventStreamId":`...)
 	b = jsontext.AppendString(b, rec.Stream)
@@ -177,16 +184,16 @@ func (x *exchange) appendEventJSON(b []byte, e *event.Resolved) []byte {
 	b = append(b, `,"eventId":"`...)
 	b = rec.ID.AppendTo(b)
 	b = append(b, `","data":`...)
-	b = appendValue(b, rec.Data, rec.IsJSON())
+	b = AppendValue(b, rec.Data, rec.IsJSON())
 	b = append(b, `,"metadata":`...)
-	b = appendValue(b, rec.Metadata, rec.IsJSON())
+	b = AppendValue(b, rec.Metadata, rec.IsJSON())
 	return append(b, '}')
 }
 
-// appendValue appends stored bytes as a JSON value. What is not JSON is a string
+// AppendValue appends stored bytes as a JSON value. What is not JSON is a string
 // of its text; so is a number or word that nobody said was JSON.
-func appendValue(b, data []byte, isJSON bool) []byte {
-	if isJSON && validJSON(data) || !isJSON && isStructure(data) {
+func AppendValue(b, data []byte, isJSON bool) []byte {
+	if isJSON && jsontext.ValidUTF8(data) || !isJSON && isStructure(data) {
 		return append(b, data...)
 	}
 	return jsontext.AppendString(b, data)
@@ -195,5 +202,5 @@ func appendValue(b, data []byte, isJSON bool) []byte {
 // isStructure reports whether the bytes are a JSON object or array.
 func isStructure(data []byte) bool {
 	i := jsontext.Space(data, 0)
-	return i < len(data) && (data[i] == '{' || data[i] == '[') && validJSON(data)
+	return i < len(data) && (data[i] == '{' || data[i] == '[') && jsontext.ValidUTF8(data)
 }

@@ -1,0 +1,100 @@
+// Package atom writes pages of events as Atom feeds, and single events as entries, in
+// JSON and in XML: a page comes in, bytes go out. It calls back for two things alone, a
+// payload that the page was read without, and room when there is much of the text.
+//
+// Documents are appended by hand into buffers that are used again: no reflection, no
+// encoding/json and no fmt.
+package atom
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// MaxText is how much of a feed is written before Source is asked to take it.
+const MaxText = 8 << 20
+
+// Source is where a page is from and where its text goes.
+type Source interface {
+	// ReadPayload reads the data and metadata of a record that is bare.
+	ReadPayload(r *event.Record) error
+	// Take takes what there is of a feed that goes on, and returns a buffer for the rest.
+	Take(b []byte) ([]byte, error)
+}
+
+// Writer writes the documents of one request after the other. It keeps buffers; feeds
+// that it made are good until the next one.
+type Writer struct {
+	Source Source
+	// Origin is what addresses begin with: scheme, host and port, and a proxy's prefix.
+	Origin []byte
+
+	root    []byte // address of the feed, which all its links begin with
+	scratch []byte
+	names   names
+}
+
+// maxBuffer bounds the buffer that is kept.
+const maxBuffer = 1 << 20
+
+// Reset forgets the request and keeps the buffers.
+func (w *Writer) Reset() {
+	root, scratch, n := w.root[:0], w.scratch[:0], w.names
+	if cap(scratch) > maxBuffer {
+		scratch = nil
+	}
+	n.reset()
+	*w = Writer{root: root, scratch: scratch, names: n}
+}
+
+// AppendHome appends the address of a stream with a slash behind it.
+func (w *Writer) AppendHome(b []byte, stream string) []byte {
+	w.name(stream, false)
+	return append(b, w.names.home...)
+}
+
+// part gives to the source what there is of a feed when that is much.
+func (d *Feed) part(b []byte) ([]byte, error) {
+	if len(b) < MaxText {
+		return b, nil
+	}
+	return d.w.Source.Take(b)
+}
+
+// whole returns an event of the page with its payload, where it was left out and
+// the entry shows it. The page keeps the bare one, so that the payload goes when
+// the entry was written.
+func (d *Feed) whole(e *event.Resolved, level Level) (*event.Resolved, error) {
+	isBare := e.Bare || e.Target != nil && e.Target.Bare
+	if !isBare || level < Body && level != Content && e.Type != event.TypeLink {
+		return e, nil
+	}
+	full := *e
+	err := d.w.payload(&full.Record)
+	if e.Target != nil && err == nil {
+		target := *e.Target
+		full.Target = &target
+		err = d.w.payload(full.Target)
+	}
+	switch {
+	case err == nil:
+		return &full, nil
+	case d.isGroup && errors.Is(err, event.ErrEventNotFound):
+		// The messages are handed out already, and it may have been read long ago: it is
+		// what a link to it would be now.
+		of := e.Event()
+		return &event.Resolved{Record: e.Record, Link: event.LinkDead, TargetStream: of.Stream, TargetNumber: of.Number}, nil
+	case errors.Is(err, event.ErrEventNotFound):
+		return nil, fmt.Errorf("%w: event %d of stream %q was removed while its page was read", event.ErrNotReady, e.Number, e.Stream)
+	}
+	return nil, err
+}
+
+func (w *Writer) payload(r *event.Record) error {
+	if !r.Bare {
+		return nil
+	}
+	return w.Source.ReadPayload(r)
+}
