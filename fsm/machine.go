@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/sabotage"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
 )
@@ -87,9 +86,6 @@ func (m *Machine) applyBatch(logs []*raft.Log, answers []any) error {
 
 // apply puts an entry into the log's buffer if the fence lets it through.
 func (m *Machine) apply(l *raft.Log) error {
-	if sabotage.On(sabotage.Fence) || sabotage.On(sabotage.Drop) {
-		return m.applyAnywhere(l)
-	}
 	tail := m.log.Appended()
 	if l.Index <= tail.Index {
 		if l.Index == tail.Index && l.Term != tail.Term {

@@ -1,3 +1,5 @@
+//go:build sabotage
+
 package fsm
 
 import (
@@ -7,11 +9,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/sabotage"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
-// dropEvery is how many Raft entries lie between two that sabotage.Drop loses.
+// dropEvery is how many Raft entries lie between two that are lost.
 const dropEvery = 500
 
 // Where fields of a record stand that change with its position (the log's format).
@@ -20,30 +21,52 @@ const (
 	recordFoot     = 8 // checksum and length behind the content
 )
 
-// applyAnywhere is apply with its promises broken; only a build for tests of tests gets here.
+// Sabotage returns a machine that breaks its promises, to show that tests notice.
 //
-// Without the fence every entry is appended wherever the log ends, whatever it was decided on,
-// and once more when it is replayed. With entries dropped one in dropEvery is passed over, and those
-// behind it are appended where it would have been.
-func (m *Machine) applyAnywhere(l *raft.Log) error {
-	tail := m.log.Appended()
-	e, err := parseEntry(l.Data)
-	if err != nil {
-		return err
-	}
-	if sabotage.On(sabotage.Drop) && (l.Index <= tail.Index || l.Index%dropEvery == 0) {
-		return nil
-	}
-	f := eventlog.Frame{
-		First: eventlog.Place(tail.End, len(e.records)), Records: e.records, Completes: e.completes,
-		Index: max(l.Index, tail.Index+1), Term: max(l.Term, tail.Term),
-	}
-	if f.First != e.first {
-		if f.Records = rebased(e.records, f.First); f.Records == nil {
-			return event.ErrEntryRefused
+// It appends every entry wherever the log ends, whatever the entry was decided on,
+// and once more when it is replayed. With drop it passes over one in dropEvery, and those
+// behind that are appended where it would have been.
+func Sabotage(m *Machine, drop bool) raft.BatchingFSM { return saboteur{m, drop} }
+
+type saboteur struct {
+	*Machine
+	drop bool
+}
+
+func (s saboteur) Apply(l *raft.Log) any { return s.ApplyBatch([]*raft.Log{l})[0] }
+
+func (s saboteur) ApplyBatch(logs []*raft.Log) []any {
+	answers := make([]any, len(logs))
+	for i, l := range logs {
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		moved, err := s.moved(l)
+		if err != nil {
+			answers[i] = err
+		} else if moved != nil {
+			answers[i] = s.Machine.Apply(moved)
 		}
 	}
-	return m.log.Append(f)
+	return answers
+}
+
+// moved returns an entry as if it had been decided on the end of the log; nil if it is dropped.
+func (s saboteur) moved(l *raft.Log) (*raft.Log, error) {
+	tail := s.log.Appended()
+	e, err := parseEntry(l.Data)
+	if err != nil || s.drop && (l.Index <= tail.Index || l.Index%dropEvery == 0) {
+		return nil, err
+	}
+	e.end, e.chain, e.applied = tail.End, tail.Chain, 0
+	if first := eventlog.Place(tail.End, len(e.records)); first != e.first {
+		if e.first, e.records = first, rebased(e.records, first); e.records == nil {
+			return nil, event.ErrEntryRefused
+		}
+	}
+	b := append(make([]byte, entryHead), e.records...)
+	e.seal(b)
+	return &raft.Log{Type: l.Type, Data: b, Index: max(l.Index, tail.Index+1), Term: max(l.Term, tail.Term)}, nil
 }
 
 // rebased returns a copy of records as they would lie at another position, nil if they are not whole.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/annalsdb/annals/internal/sabotage"
+	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -15,24 +15,23 @@ func TestSabotaged(t *testing.T) {
 	l := startLeader(t)
 	x := entriesOf(l, appending("x", -2, 1), appending("x", -2, 2))
 	y := entriesOf(l, appending("y", -2, 1), appending("y", -2, 2))
-	t.Run(sabotage.Fence, func(t *testing.T) {
-		t.Setenv("ANNALS_SABOTAGE", sabotage.Fence)
+	t.Run("fence", func(t *testing.T) {
 		n := startNode(t, vfs.NewMem())
+		m := fsm.Sabotage(n.m, false)
 		batch := commands(1, 1, y[0], x[0], x[1], y[1])
-		mustAnswer(t, n.m.ApplyBatch(batch), "ok ok ok ok")
-		mustAnswer(t, n.m.ApplyBatch(batch[2:]), "ok ok")
+		mustAnswer(t, m.ApplyBatch(batch), "ok ok ok ok")
+		mustAnswer(t, m.ApplyBatch(batch[2:]), "ok ok")
 		if got := len(n.all()); got != 6 {
 			t.Fatalf("%d records, want 6", got)
 		}
 	})
-	t.Run(sabotage.Drop, func(t *testing.T) {
-		t.Setenv("ANNALS_SABOTAGE", sabotage.Drop)
+	t.Run("drop", func(t *testing.T) {
 		n := startNode(t, vfs.NewMem())
 		for i := range 600 {
 			l.write(appending("s", -2, i))
 			l.flush()
 		}
-		mustAnswer(t, n.m.ApplyBatch(l.history), strings.TrimSpace(strings.Repeat("ok ", 600)))
+		mustAnswer(t, fsm.Sabotage(n.m, true).ApplyBatch(l.history), strings.TrimSpace(strings.Repeat("ok ", 600)))
 		if got := len(n.all()); got != 599 {
 			t.Fatalf("%d records, want 599", got)
 		}

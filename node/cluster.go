@@ -136,10 +136,10 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 		return replication.Materials{}, err
 	}
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
-	return replication.Materials{
+	return sabotaged(replication.Materials{
 		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log,
 		Data: data{log, machine, n.chunksForFetching}, Healer: healer{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
-	}, nil
+	}), nil
 }
 
 // data is the log as catching up sees it. What comes from other nodes goes through

@@ -302,7 +302,7 @@ func filterSize(option int64) int64 {
 func (n *Node) serve() error {
 	c := n.config
 	options := httpapi.Options{
-		Store: n.store, Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
+		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
 		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Doctor: (&examination{n: n}).examine, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
 		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/sabotage"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -124,7 +123,6 @@ type group struct {
 	gains    bool      // the barrier after an election; no requests
 	entry    bool      // its bytes are in an entry
 	quorum   quorum    // before it was proposed
-	early    bool      // it was answered before it was proposed, which only sabotage does
 	counted  bool      // its requests are out of the figures of the queue
 	since    time.Time // when the first of its requests came
 	begun    time.Time
@@ -459,10 +457,7 @@ func (p *pipeline) decideWaiting() {
 
 // launch seals and proposes the entry being built, if nothing is under way.
 func (p *pipeline) launch() {
-	if sabotage.On(sabotage.Early) {
-		p.answerEarly()
-	}
-	if p.underWay != nil || len(p.building.requests) == 0 && !p.building.early {
+	if p.underWay != nil || len(p.building.requests) == 0 {
 		return
 	}
 	now := p.env.quorum()
@@ -500,14 +495,6 @@ func (p *pipeline) refuseFew() {
 	p.takeBack()
 	p.refuseWaiting(event.ErrNotReady)
 	p.reset()
-}
-
-// answerEarly breaks the promise that what is acknowledged is committed.
-func (p *pipeline) answerEarly() {
-	if len(p.building.requests) > 0 {
-		p.answer(p.building.requests, decidedAnswer)
-		p.building.requests, p.building.early = p.building.requests[:0], true
-	}
 }
 
 // fresh returns an empty group.

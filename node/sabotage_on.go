@@ -1,0 +1,81 @@
+//go:build sabotage
+
+package node
+
+import (
+	"context"
+	"os"
+	"sync"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/fsm"
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/replication"
+)
+
+// The environment variable ANNALS_SABOTAGE names a promise to be broken, so that the
+// tests which watch over these promises can be shown to notice.
+const (
+	fence = "fence" // apply entries that were decided on another end of the log
+	drop  = "drop"  // lose a frame now and then when applying
+	early = "early" // acknowledge before the entry is committed
+)
+
+func broken() string { return os.Getenv("ANNALS_SABOTAGE") }
+
+func sabotaged(m replication.Materials) replication.Materials {
+	switch broken() {
+	case fence, drop:
+		m.FSM = fsm.Sabotage(m.FSM.(*fsm.Machine), broken() == drop)
+	case early:
+		m.Decider = earlyDecider{m.Decider}
+	}
+	return m
+}
+
+func sabotagedStore(s *store) httpapi.Store {
+	if broken() == early {
+		return earlyStore{s}
+	}
+	return s
+}
+
+// decided has a channel of event.Written for each *event.Write under way.
+var decided sync.Map
+
+// earlyDecider tells what it decided.
+type earlyDecider struct{ replication.Decider }
+
+func (e earlyDecider) Decide(w *event.Write) event.Decision {
+	d := e.Decider.Decide(w)
+	if told, ok := decided.Load(w); ok && d.Err == nil && !d.Full {
+		select {
+		case told.(chan event.Written) <- d.Written:
+		default: // It is decided anew.
+		}
+	}
+	return d
+}
+
+// earlyStore answers as soon as a write is decided.
+type earlyStore struct{ *store }
+
+func (e earlyStore) Write(ctx context.Context, w *event.Write) (event.Written, error) {
+	type answer struct {
+		event.Written
+		error
+	}
+	told, done := make(chan event.Written, 1), make(chan answer, 1)
+	decided.Store(w, told)
+	go func() {
+		defer decided.Delete(w)
+		written, err := e.store.Write(context.WithoutCancel(ctx), w)
+		done <- answer{written, err}
+	}()
+	select {
+	case written := <-told:
+		return written, nil
+	case a := <-done:
+		return a.Written, a.error
+	}
+}
