@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -284,8 +285,10 @@ func (t *turns) take(ctx context.Context, at place, c *check, d *digest, work fu
 func (t *turns) pass(ctx context.Context, at place, c *check) (passed []*semaphore.Weighted, err error) {
 	for _, g := range [...]*semaphore.Weighted{c.line.Weighted, c.source.Weighted, t.classes[c.of.class], t.hall} {
 		if g == c.source.Weighted {
-			if err := sleep(ctx, t.pause(at)); err != nil {
-				return passed, err
+			if pause := t.pause(at); pause > 0 {
+				if err := clock.Sleep(ctx, pause); err != nil {
+					return passed, err
+				}
 			}
 		}
 		if err := g.Acquire(ctx, 1); err != nil {
@@ -310,20 +313,6 @@ func (t *turns) pause(at place) time.Duration {
 		return 0
 	}
 	return min(maxPause, pauseUnit<<min(f.row, 10)) - since
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // finish gives the verdict to all who wait for it.

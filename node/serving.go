@@ -18,15 +18,15 @@ type cluster struct{ n *Node }
 func (c cluster) Role() string { return strings.ToLower(string(c.n.State())) }
 
 func (c cluster) Redirect() (string, bool) {
-	if c := c.n.cluster.Load(); c != nil {
-		return c.Redirect()
+	if r := c.n.cluster.Load(); r != nil {
+		return r.Redirect()
 	}
 	return "", false
 }
 
 func (c cluster) Confirm(ctx context.Context) error {
-	if c := c.n.cluster.Load(); c != nil {
-		return c.Confirm(ctx)
+	if r := c.n.cluster.Load(); r != nil {
+		return r.Confirm(ctx)
 	}
 	return event.ErrNotReady
 }
@@ -80,8 +80,8 @@ func (m membership) View() event.ClusterView {
 func (m membership) State() event.NodeState { return m.n.State() }
 
 func (m membership) SetPriority(priority int) error {
-	if c := m.n.cluster.Load(); c != nil {
-		return c.SetPriority(priority)
+	if r := m.n.cluster.Load(); r != nil {
+		return r.SetPriority(priority)
 	}
 	return event.ErrNotReady
 }
@@ -99,15 +99,15 @@ func (m membership) Resign(ctx context.Context) error {
 }
 
 func (m membership) AddMember(ctx context.Context, node string) error {
-	if c := m.n.cluster.Load(); c != nil {
-		return c.AddMember(ctx, node)
+	if r := m.n.cluster.Load(); r != nil {
+		return r.AddMember(ctx, node)
 	}
 	return event.ErrNotReady
 }
 
 func (m membership) RemoveMember(ctx context.Context, node string) error {
-	if c := m.n.cluster.Load(); c != nil {
-		return c.RemoveMember(ctx, node)
+	if r := m.n.cluster.Load(); r != nil {
+		return r.RemoveMember(ctx, node)
 	}
 	return event.ErrNotReady
 }

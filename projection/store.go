@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/projection/run"
 )
 
@@ -27,15 +28,9 @@ type pauser struct{ failures uint }
 
 // pause returns false when the context ends first.
 func (p *pauser) pause(ctx context.Context) bool {
-	timer := time.NewTimer(min(pauseMax, pauseMin<<min(p.failures, 10)))
+	d := min(pauseMax, pauseMin<<min(p.failures, 10))
 	p.failures++
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, d) == nil
 }
 
 // isUnknown reports whether a write with that error may have been done.

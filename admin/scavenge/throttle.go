@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // leastPause is how long the run must owe before it pauses: short pauses would
@@ -37,12 +39,7 @@ func (p *pacer) wait(ctx context.Context) error {
 		return nil
 	}
 	begun := time.Now()
-	timer := time.NewTimer(owed)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = clock.Sleep(ctx, owed) // How long it slept counts, and ctx says the rest.
 	p.mu.Lock()
 	p.paused += time.Since(begun)
 	p.mu.Unlock()

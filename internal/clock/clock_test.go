@@ -1,8 +1,11 @@
 package clock_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
@@ -32,4 +35,19 @@ func TestClock(t *testing.T) {
 			t.Errorf("%s: it is %s, not from %s to %s", offset, got, before, after)
 		}
 	}
+}
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		if err := clock.Sleep(t.Context(), time.Hour); err != nil || time.Since(begun) != time.Hour {
+			t.Errorf("slept %s, %v", time.Since(begun), err)
+		}
+		why := errors.New("because")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		if err := clock.Sleep(ctx, time.Hour); !errors.Is(err, why) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+	})
 }

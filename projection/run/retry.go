@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/source"
@@ -31,7 +32,7 @@ func (r *Run) retry(ctx context.Context, do func() error) error {
 			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
 		}
 		r.opts.Logger.Debug("store refused a projection", "attempt", try+1, "error", err)
-		if pause(ctx, pauses[try]) != nil {
+		if clock.Sleep(ctx, pauses[try]) != nil {
 			return err
 		}
 	}
@@ -42,15 +43,4 @@ func final(err error) bool {
 	var fault *handler.Fault
 	return errors.As(err, &fault) || errors.Is(err, source.ErrEnd) || errors.Is(err, output.ErrRestart) ||
 		errors.Is(err, event.ErrNotAuthorized) || output.IsLost(err)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -227,7 +228,7 @@ func (r *Run) again() error {
 		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
 	}
 	r.opts.Logger.Info("projection begins again from its checkpoint", "reason", output.ErrRestart)
-	if err := pause(r.wanted, pauses[r.restarts-1]); err != nil {
+	if err := clock.Sleep(r.wanted, pauses[r.restarts-1]); err != nil {
 		return err
 	}
 	h, err := r.opts.Again()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // Pauses after a failure to accept or receive, doubling from the first to the last.
@@ -22,19 +23,7 @@ const (
 // pauseAfter waits and returns the next pause; false says that the transport has ended.
 func (t *transport) pauseAfter(pause time.Duration) (time.Duration, bool) {
 	pause = max(failurePause, min(2*pause, failurePauseMax))
-	return pause, wait(t.ctx, pause)
-}
-
-// wait waits for a time; false says that the context ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause, clock.Sleep(t.ctx, pause) == nil
 }
 
 // accept takes the connections of others.
@@ -211,7 +200,7 @@ func (t *transport) received(b []byte, from netip.AddrPort, now time.Time) {
 // keepKeys renews the sending key and forgets old ones.
 func (t *transport) keepKeys() {
 	defer t.wg.Done()
-	for wait(t.ctx, min(t.o.timing.rekey, t.o.timing.overlap)/4) {
+	for clock.Sleep(t.ctx, min(t.o.timing.rekey, t.o.timing.overlap)/4) == nil {
 		if err := t.keys.tick(time.Now()); err != nil {
 			t.complain("cannot renew the gossip key", t.bound.String(), err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -163,12 +164,7 @@ func (p *Port) accept() {
 			// For instance no more file descriptors: that passes.
 			p.warnings.warn(p.Addr(), "accept", "accept a connection of another node", keyError, err)
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-p.ctx.Done():
-				timer.Stop()
-			}
+			_ = clock.Sleep(p.ctx, pause) // If it ends, the next turn sees it.
 			continue
 		}
 		pause = 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 var errStopped = errors.New("the backup was stopped")
@@ -140,12 +141,8 @@ func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 		}
 		m.opts.Logger.Info("backup begins again soon", "backup", r.id, "in", pauses[try], "error", err)
 		m.progress(r, backup.Progress{Phase: PhaseWait})
-		timer := time.NewTimer(pauses[try])
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return backup.Manifest{}, context.Cause(ctx)
+		if err := clock.Sleep(ctx, pauses[try]); err != nil {
+			return backup.Manifest{}, err
 		}
 	}
 }
@@ -224,11 +221,7 @@ func (m *Manager) follow(ctx context.Context) {
 		if !due.IsZero() {
 			wait = min(wait, due.Sub(now))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if clock.Sleep(ctx, wait) != nil {
 			return
 		}
 	}

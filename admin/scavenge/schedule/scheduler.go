@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // Keys of log lines.
@@ -108,7 +109,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 		s.publish(err)
 		if err != nil {
 			s.failed(err)
-			sleep(ctx, s.retry)
+			_ = clock.Sleep(ctx, s.retry)
 			continue
 		}
 		s.retry = 0

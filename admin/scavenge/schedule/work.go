@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // How long a turn waits for what keeps its scavenge from starting.
@@ -77,7 +78,7 @@ func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) outcom
 		default:
 			return outcome{result: scavenge.ResultErrored, err: fmt.Sprintf("start the scavenge: %v", err)}
 		}
-		sleep(ctx, startPace)
+		_ = clock.Sleep(ctx, startPace)
 	}
 	return outcome{result: scavenge.ResultStopped}
 }
@@ -103,16 +104,4 @@ func (s *Scheduler) await(ctx context.Context, id event.ID) outcome {
 
 func ended(s scavenge.Status) outcome {
 	return outcome{result: s.Result, scavenge: s.ID, err: s.Error}
-}
-
-// sleep waits for a time; false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -276,7 +277,7 @@ func (f *fillOp) do(ctx context.Context, c *client) (outcome, error) {
 	if !ok {
 		return outcome{}, errFinished
 	}
-	n, err := f.writer.write(ctx, c, name, f.from, to, func(attempt int) bool { return pause(ctx, backoff(attempt)) })
+	n, err := f.writer.write(ctx, c, name, f.from, to, func(attempt int) bool { return clock.Sleep(ctx, backoff(attempt)) == nil })
 	if err != nil {
 		return outcome{}, err
 	}

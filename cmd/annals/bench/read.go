@@ -11,18 +11,6 @@ import (
 	"time"
 )
 
-// pause waits and reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // readKind is which of the reads of a known layout a workload does.
 type readKind int
 

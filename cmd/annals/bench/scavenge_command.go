@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const scavengeHelp = `Measure what a scavenge costs a node that serves, and how fast the scavenge is. Each round
@@ -251,7 +253,7 @@ func (b *scavengeBench) round(ctx context.Context, n int) (r *scavengeRound, err
 		return nil, err
 	}
 	defer m.close()
-	if !pause(ctx, b.o.settle) {
+	if clock.Sleep(ctx, b.o.settle) != nil {
 		return nil, ctx.Err()
 	}
 	r = &scavengeRound{Round: n, Removable: limits.removable()}

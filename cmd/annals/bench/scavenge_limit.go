@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // limiting is the workload that makes about half of the events of a layout removable.
@@ -123,7 +125,7 @@ func (l *limitOp) do(ctx context.Context, c *client) (outcome, error) {
 			return outcome{}, errCut
 		case attempt >= maxAttempts:
 			return outcome{}, &fatalError{err}
-		case !pause(ctx, backoff(attempt)):
+		case clock.Sleep(ctx, backoff(attempt)) != nil:
 			return outcome{}, errCut
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // phaseStarting is what the node calls idle: the run has begun, and no phase yet.
@@ -185,7 +187,7 @@ func (w *runWatch) untilEnd(ctx context.Context) error {
 			break
 		}
 		w.note(&s)
-		if !pause(ctx, w.b.o.poll) {
+		if clock.Sleep(ctx, w.b.o.poll) != nil {
 			return ctx.Err()
 		}
 	}

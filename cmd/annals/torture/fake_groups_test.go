@@ -18,6 +18,7 @@ import (
 
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // Promises that a fake breaks.
@@ -89,7 +90,7 @@ func (f *fakeWire) delay() time.Duration {
 
 func (f *fakeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
-	if !pause(r.Context(), f.delay()) {
+	if clock.Sleep(r.Context(), f.delay()) != nil {
 		return nil, r.Context().Err()
 	}
 	w := httptest.NewRecorder()
@@ -99,7 +100,7 @@ func (f *fakeWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		f.leader.ServeHTTP(w, r)
 	}
-	if !pause(r.Context(), f.delay()) {
+	if clock.Sleep(r.Context(), f.delay()) != nil {
 		return nil, r.Context().Err()
 	}
 	return w.Result(), nil

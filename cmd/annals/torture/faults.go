@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // errNotNow says that a fault cannot strike in the present state.
@@ -149,7 +150,7 @@ func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Durati
 		if caughtUp(ctx, n.http, n.c.targets(), n.watch, node) == nil {
 			return true
 		}
-		if !n.c.running(node) || !pause(ctx, 100*time.Millisecond) {
+		if !n.c.running(node) || clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -36,7 +37,7 @@ func converge(ctx context.Context, c cluster, w *watch, h *client.Client, revive
 		if len(missing) == 0 {
 			return nil
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
 			return missing
 		}
 	}
@@ -71,7 +72,7 @@ func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) 
 		default:
 			err = errors.New(a.String())
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -58,7 +59,7 @@ func (s *subscriptions) drain(ctx context.Context, seed uint64) (finished bool) 
 	}
 	if !finished {
 		// What is still outstanding may be parked yet; then nothing is written any more.
-		pause(ctx, longest+tickSlack)
+		_ = clock.Sleep(ctx, longest+tickSlack)
 	}
 	return finished
 }
@@ -86,7 +87,7 @@ func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string 
 			return why
 		}
 		if h == nil || len(h.messages) == 0 {
-			pause(ctx, 50*time.Millisecond)
+			_ = clock.Sleep(ctx, 50*time.Millisecond)
 		}
 		if err := ctx.Err(); err != nil {
 			return err.Error()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // cureLimit bounds how long the end of one fault may take.
@@ -76,7 +77,7 @@ func (n *nemesis) run(ctx context.Context) {
 		n.revive(ctx)
 		strokes := []*stroke{n.strike(ctx, nil)}
 		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
-			if pause(ctx, time.Duration(n.rng.IntN(1500))*time.Millisecond) {
+			if clock.Sleep(ctx, time.Duration(n.rng.IntN(1500))*time.Millisecond) == nil {
 				strokes = append(strokes, n.strike(ctx, strokes[0].fault))
 			}
 		}
@@ -86,7 +87,7 @@ func (n *nemesis) run(ctx context.Context) {
 
 // calm waits between faults.
 func (n *nemesis) calm(ctx context.Context) bool {
-	return pause(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond)
+	return clock.Sleep(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond) == nil
 }
 
 // strike begins a fault of another kind than the one under way.
@@ -144,7 +145,7 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 		if s == nil {
 			continue
 		}
-		pause(ctx, s.length)
+		_ = clock.Sleep(ctx, s.length)
 		if s.cure != nil {
 			// Not the run's context: a fault is always ended.
 			cureCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cureLimit)

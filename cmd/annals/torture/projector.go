@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -152,7 +153,7 @@ func (p *projector) insist(ctx context.Context, r client.Request) (*answer, erro
 			err = errors.New(a.String())
 		}
 		p.client.wander()
-		if !pause(ctx, 100*time.Millisecond) {
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
@@ -286,7 +287,7 @@ func (p *projector) finish(ctx context.Context, name string) error {
 		if why == "" && time.Since(since) >= settled {
 			return nil
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return errors.Join(ctx.Err(), errors.New(why))
 		}
 	}

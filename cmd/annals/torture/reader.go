@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // visitor is a client that reads here and there from any node, as far as that
@@ -163,20 +165,8 @@ func (f *follower) run(ctx context.Context) {
 		}
 		if !progress {
 			// Not rest: a subscriber outlives the writers.
-			pause(ctx, time.Duration(10+f.rng.IntN(60))*time.Millisecond)
+			_ = clock.Sleep(ctx, time.Duration(10+f.rng.IntN(60))*time.Millisecond)
 		}
-	}
-}
-
-// pause waits a moment. It reports whether the context still runs.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

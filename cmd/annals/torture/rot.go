@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // rotMargin is left alone at both ends of a file: without what stands there a node does not start.
@@ -129,7 +131,7 @@ func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
 				return err
 			}
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
 			n.find.add(kindHeal, "%s has not healed %s, whose byte %d changed at %s; it logged last:\n%s", nodeName(n.rot.node), n.rot.file,
 				n.rot.at, seconds(n.rot.struck), n.c.logTail(n.rot.node))
 			return nil

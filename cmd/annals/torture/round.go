@@ -14,6 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -294,7 +295,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	}
 	nem.changed()
 	r.line.add(happenedPhase, "faults are over")
-	pause(ctx, afterwards)
+	_ = clock.Sleep(ctx, afterwards)
 	r.line.add(happenedPhase, "clients end")
 	// A cluster that never came back has its last gap until here.
 	r.load.gaps.success(r.load.hist.now())
@@ -516,7 +517,7 @@ func (r *round) verify(ctx context.Context) (int, error) {
 
 // progress prints a line now and then.
 func (r *round) progress(ctx context.Context) {
-	for pause(ctx, r.o.every) {
+	for clock.Sleep(ctx, r.o.every) == nil {
 		count := &r.load.count
 		leader, term := r.watch.leading()
 		// A line that nobody sees is no reason to stop.

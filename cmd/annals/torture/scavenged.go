@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -89,7 +90,7 @@ func (s *scavenger) newestPoint(ctx context.Context, t target) (int64, error) {
 func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus) bool, query string) *scavengeStatus {
 	tries := 0
 	last := "it was never started"
-	for pause(ctx, 20*time.Millisecond) {
+	for clock.Sleep(ctx, 20*time.Millisecond) == nil {
 		at := s.last(ctx, t)
 		switch {
 		case at == nil:
@@ -301,7 +302,7 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 				tries++
 			}
 		}
-		if !pause(ctx, watchEvery) {
+		if clock.Sleep(ctx, watchEvery) != nil {
 			break
 		}
 	}
@@ -327,7 +328,7 @@ func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, 
 	// Without an answer it is asked again, if it still leads then.
 	_, _ = exchange(ctx, r.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
 	for range 10 {
-		if now, next := r.watch.leading(); now >= 0 && next > term || !pause(ctx, watchEvery/2) {
+		if now, next := r.watch.leading(); now >= 0 && next > term || clock.Sleep(ctx, watchEvery/2) != nil {
 			break
 		}
 	}

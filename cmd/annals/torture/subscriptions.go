@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/client"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // subscriptions is the workload of groups: streams, those who write to them,
@@ -88,7 +89,7 @@ func (s *subscriptions) create(ctx context.Context) error {
 				return fmt.Errorf("create %s: %s", g, a)
 			}
 			s.operator.client.wander()
-			if !pause(ctx, 100*time.Millisecond) {
+			if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 				return fmt.Errorf("create %s: %w", g, errors.Join(ctx.Err(), err))
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // TestGroups lets all clients of groups work against a server that keeps its promises, and
@@ -83,7 +85,7 @@ func runGroups(t *testing.T, promise string) (*scene, *groupFigures) {
 	for _, run := range subs.clients() {
 		working.Go(func() { run(t.Context()) })
 	}
-	pause(t.Context(), 30*time.Second)
+	_ = clock.Sleep(t.Context(), 30*time.Second)
 	close(l.stop)
 	working.Wait()
 	drained := subs.drain(context.WithoutCancel(t.Context()), 1)
