@@ -458,6 +458,21 @@ func TestPowerCuts(t *testing.T) {
 				t.Fatalf("restore %d, cut %d: %d events", i, j, strings.Count(text, "\n"))
 			}
 		}
+		// The first start and writes behind it.
+		restored, _ := content(t, left[len(left)-1], o.Dir)
+		left = nil
+		arm(true)
+		l, err := eventlog.Open(logOptions(faulty, o.Dir))
+		must(t, err)
+		(&database{Log: l, t: t}).write(2, false)
+		must(t, errors.Join(l.Sync(), l.Close()))
+		arm(false)
+		for j, fsys := range left {
+			if text, _ := content(t, fsys, o.Dir); !strings.HasPrefix(text, restored) {
+				t.Fatalf("restore %d, cut %d of the first start: %d events of %d", i, j, strings.Count(text, "\n"), strings.Count(restored, "\n"))
+			}
+		}
+		t.Logf("restore %d: %d cuts of the first start", i, len(left))
 		left = nil
 		arm(true)
 	}
