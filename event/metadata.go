@@ -29,11 +29,9 @@ const (
 
 // Metadata is what the database reads out of a stream's metadata. Zero fields are absent.
 type Metadata struct {
-	MaxCount       int64         // only the last so many events are visible
-	MaxAge         time.Duration // older events are invisible
-	TruncateBefore int64         // events below are invisible; TombstoneNumber: soft-deleted
-	CacheControl   time.Duration // max-age of the head feed
-	ACL            ACL
+	Retention
+	CacheControl time.Duration // max-age of the head feed
+	ACL          ACL
 }
 
 // Roles is the list of one right. Nil: the list does not mention the right.
@@ -42,19 +40,6 @@ type Roles []string
 // ACL is the access list of a stream.
 type ACL struct {
 	Read, Write, Delete, MetaRead, MetaWrite Roles
-}
-
-// SoftDeleted reports whether the stream is soft-deleted.
-func (m *Metadata) SoftDeleted() bool { return m.TruncateBefore == TombstoneNumber }
-
-// MinVisible returns the lowest event number not hidden by $tb and $maxCount, for
-// a stream whose last event has the number last.
-func (m *Metadata) MinVisible(last int64) int64 {
-	low := max(0, m.TruncateBefore)
-	if m.MaxCount > 0 {
-		low = max(low, last-m.MaxCount+1)
-	}
-	return low
 }
 
 // ParseMetadata reads the data of a metadata event. Values out of range count

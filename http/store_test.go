@@ -86,7 +86,7 @@ func (s *memStore) hardDeleted(stream string) bool {
 
 func (s *memStore) metadata(stream string) event.Metadata {
 	if event.IsMetaStream(stream) {
-		return event.Metadata{MaxCount: 1}
+		return event.Metadata{Retention: event.Retention{MaxCount: 1}}
 	}
 	places := s.streams[event.MetaStreamOf(stream)]
 	if len(places) == 0 {

@@ -83,14 +83,6 @@ func visible(info *event.StreamInfo) error {
 	return nil
 }
 
-// oldest returns the time before which events of a stream are expired.
-func (l *Log) oldest(m *event.Metadata) int64 {
-	if m.MaxAge <= 0 {
-		return math.MinInt64
-	}
-	return l.opts.Now().Add(-m.MaxAge).UnixNano()
-}
-
 // ReadStream reads a page of a stream as its metadata lets it be seen.
 func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) {
 	// The facts first: whatever they name is in every view taken later.
@@ -168,7 +160,7 @@ func (l *Log) readForward(v view, a *arena, r event.StreamRead, page *event.Stre
 		if err != nil {
 			return err
 		}
-		page.End = it == nil || it.time() < l.oldest(&page.Metadata)
+		page.End = it == nil || it.time() < page.Metadata.Oldest(l.opts.Now())
 	}
 	return nil
 }
@@ -183,7 +175,7 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 		return nil
 	}
 	hash := HashStream(page.Stream)
-	oldest := l.oldest(&page.Metadata)
+	oldest := page.Metadata.Oldest(l.opts.Now())
 	var room [32]index.Entry
 	var scratch []byte
 	page.Events = make([]event.Resolved, 0, min(count, 4096))
@@ -266,7 +258,7 @@ func (l *Log) readEvent(a *arena, stream string, number int64) (rec event.Record
 		return rec, err
 	}
 	defer v.release()
-	return l.readRecord(v, a, stream, number, l.oldest(&info.Metadata))
+	return l.readRecord(v, a, stream, number, info.Metadata.Oldest(l.opts.Now()))
 }
 
 // readRecord reads an event unless it is older than a time.

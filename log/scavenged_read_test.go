@@ -55,7 +55,7 @@ func scavengeable(m *model) (removed map[int64]bool) {
 			}
 			md := event.ParseMetadata([]byte(limits[e.stream]))
 			if event.IsMetaStream(e.stream) {
-				md = event.Metadata{MaxCount: 1}
+				md = event.Metadata{Retention: event.Retention{MaxCount: 1}}
 			}
 			if e.number < md.MinVisible(m.last[e.stream]) || md.MaxAge > 0 && e.time < now-int64(md.MaxAge) {
 				removed[e.position] = true

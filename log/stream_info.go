@@ -67,7 +67,7 @@ func (l *Log) complete(v view, hash uint64, stream string, s *cachedStream, know
 // streams have no tombstones of their own, so that those between need no look.
 func (l *Log) metaStreamFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast = -1
-	s.metadata = &event.Metadata{MaxCount: 1}
+	s.metadata = &event.Metadata{Retention: event.Retention{MaxCount: 1}}
 	root := stream
 	for event.IsMetaStream(root) {
 		root = event.OriginalOf(root)

@@ -111,7 +111,7 @@ type noted struct {
 	position  int64
 	tombstone bool
 
-	limits // of the newest of it
+	retention event.Retention // of the newest of it
 }
 
 func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
@@ -143,10 +143,10 @@ func (a *accumulator) add(ctx context.Context, rec *eventlog.Stored) error {
 		n.metadata, n.first = true, rec.Number
 	}
 	n.number, n.position = rec.Number, rec.Position
-	n.limits = limits{}
+	n.retention = event.Retention{}
 	// What is said about a metadata stream has no effect.
 	if !bytes.HasPrefix(name, []byte("$$")) {
-		n.limits = limitsOf(rec.Data)
+		n.retention = event.ParseRetention(rec.Data)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (a *accumulator) flush(ctx context.Context) error {
 			void += n.replaced
 			s.MetaNumber, s.MetaPosition = n.number, n.position
 			s.MetaDiscard = max(s.MetaDiscard, n.number)
-			s.MaxCount, s.MaxAge, s.TruncateBefore = n.maxCount, n.maxAge, n.truncateBefore
+			s.Retention = n.retention
 		}
 		if n.tombstone {
 			if err := a.voidMetadata(&s, name, math.MaxInt64); err != nil {
@@ -186,7 +186,7 @@ func (a *accumulator) flush(ctx context.Context) error {
 			// Metadata are void from here on, and all of them go.
 			s.Tombstone = true
 			s.MetaNumber, s.MetaPosition, s.MetaDiscard = -1, -1, math.MaxInt64
-			s.MaxCount, s.MaxAge, s.TruncateBefore = 0, 0, 0
+			s.Retention = event.Retention{}
 		}
 		s.Status = state.Active
 		if err := a.tx.PutStream([]byte(name), &s); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sort"
-	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/event"
@@ -130,12 +129,8 @@ func (k *calculator) limited(ctx context.Context, name string, s *state.Stream) 
 	if last < 0 {
 		return nil
 	}
-	low := s.TruncateBefore
-	if s.MaxCount > 0 {
-		low = max(low, last-s.MaxCount+1)
-	}
 	// Never back: entries of the index are gone up to here, whatever metadata say now.
-	s.Discard = max(before, min(low, last))
+	s.Discard = max(before, min(s.MinVisible(last), last))
 	if s.MaxAge > 0 {
 		if err := k.aged(name, s, last); err != nil {
 			return err
@@ -152,11 +147,10 @@ func (k *calculator) limited(ctx context.Context, name string, s *state.Stream) 
 // whose newest event is too old everything is, and only where the age falls inside a
 // chunk each event has to be looked at when the chunk is executed.
 func (k *calculator) aged(name string, s *state.Stream, last int64) error {
-	now := k.r.point.EffectiveNow
-	if s.MaxAge >= time.Duration(now.UnixNano()) {
+	cutoff := s.Oldest(k.r.point.EffectiveNow)
+	if cutoff <= 0 {
 		return nil
 	}
-	cutoff := now.Add(-s.MaxAge).UnixNano()
 	certain, err := k.r.log.LastBelow(name, k.firstChunk(func(c *state.Chunk) bool { return c.Newest >= cutoff }))
 	if err != nil {
 		return err

@@ -140,17 +140,16 @@ func (e *estimator) verdict(stream []byte) (*verdict, error) {
 	case deleted:
 		v.below, v.why = event.TombstoneNumber, "deleted"
 	default:
-		v.below, v.why = m.TruncateBefore, "$tb"
-		if m.SoftDeleted() {
+		v.below = m.MinVisible(info.Last)
+		switch {
+		case m.SoftDeleted():
 			v.why = "deleted"
+		case v.below > m.TruncateBefore:
+			v.why = "$maxCount"
+		default:
+			v.why = "$tb"
 		}
-		if m.MaxCount > 0 && info.Last-m.MaxCount+1 > v.below {
-			v.below, v.why = info.Last-m.MaxCount+1, "$maxCount"
-		}
-		v.below = min(v.below, info.Last)
-		if m.MaxAge > 0 && m.MaxAge < time.Duration(e.now.UnixNano()) {
-			v.oldest = e.now.Add(-m.MaxAge).UnixNano()
-		}
+		v.below, v.oldest = min(v.below, info.Last), m.Oldest(e.now)
 	}
 	*slot = v
 	return v, nil

@@ -175,7 +175,7 @@ func (m *model) read(stream string, now int64) view {
 	if len(all) == 0 {
 		return view{err: event.ErrStreamNotFound}
 	}
-	meta := event.Metadata{MaxCount: 1}
+	meta := event.Metadata{Retention: event.Retention{MaxCount: 1}}
 	if !event.IsMetaStream(stream) {
 		meta = event.Metadata{}
 		if metas := m.streams[event.MetaStreamOf(stream)]; len(metas) > 0 {

@@ -439,12 +439,12 @@ func TestMetadata(t *testing.T) {
 		w.nodes[0].duration = func() time.Duration { return time.Second }
 		w.startAll()
 		w.pass(2 * time.Hour)
-		want := event.Metadata{MaxCount: keptEvents}
+		want := event.Metadata{Retention: event.Retention{MaxCount: keptEvents}}
 		if w.metadata.MaxCount != want.MaxCount || !slices.Equal(w.metadata.ACL.Read, []string{"$ops"}) || w.metadata.ACL.Write == nil {
 			w.errorf("%+v", w.metadata)
 		}
 		w.mu.Lock()
-		w.metadata = event.Metadata{MaxCount: 3}
+		w.metadata = event.Metadata{Retention: event.Retention{MaxCount: 3}}
 		w.metaLast++
 		w.mu.Unlock()
 		w.pass(2 * time.Hour)

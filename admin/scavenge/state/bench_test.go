@@ -16,6 +16,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -72,7 +73,7 @@ func fillNamed(tb testing.TB, d *DB, from, to int, nameOf func([]byte, int) []by
 }
 
 func benchStream(i int) Stream {
-	return Stream{MetaNumber: 0, MetaPosition: int64(i) * 700, MaxCount: 100, Discard: 17}
+	return Stream{MetaNumber: 0, MetaPosition: int64(i) * 700, Retention: event.Retention{MaxCount: 100}, Discard: 17}
 }
 
 // BenchmarkPutStream stores metadata of new streams, as the accumulation does: what is known is read first.

@@ -3,7 +3,8 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
-	"time"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // Status says whether the discard points of a stream can still move.
@@ -19,17 +20,15 @@ const (
 // Stream is what is known of a stream. The zero value, but for MetaNumber and
 // MetaPosition, which are -1 then, is a stream of which nothing is known.
 type Stream struct {
-	Status         Status
-	MetaNumber     int64 // of the newest metadata record, -1: none
-	MetaPosition   int64 // of the newest metadata record, -1: none
-	MaxCount       int64
-	MaxAge         time.Duration
-	TruncateBefore int64
-	Tombstone      bool
-	Discard        int64 // events with lower numbers are removed
-	Maybe          int64 // events with lower numbers are removed if their time is before Cutoff
-	Cutoff         int64 // nanoseconds since 1970
-	MetaDiscard    int64 // records of `$$name` with lower numbers are removed
+	Status       Status
+	MetaNumber   int64 // of the newest metadata record, -1: none
+	MetaPosition int64 // of the newest metadata record, -1: none
+	event.Retention
+	Tombstone   bool
+	Discard     int64 // events with lower numbers are removed
+	Maybe       int64 // events with lower numbers are removed if their time is before Cutoff
+	Cutoff      int64 // nanoseconds since 1970
+	MetaDiscard int64 // records of `$$name` with lower numbers are removed
 }
 
 // fields lists what a row holds behind its flags, in the order of the bits that

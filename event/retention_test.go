@@ -1,4 +1,4 @@
-package scavenge
+package event_test
 
 import (
 	"testing"
@@ -18,34 +18,33 @@ var metadataTexts = []string{
 	``, ` `, `[]`, `5`, `"x"`, `null`, `{`, `{"$tb":1`, `{"$tb":1,}`, `{,}`, `{"$tb":1}x`, `{"$tb":1} {}`, `{"$tb"}`, `{"$tb":}`, `{"$TB":3}`, "{\"$tb\":1}\x00", "\ufeff{\"$tb\":1}", `no metadata`,
 }
 
-func checkLimits(t *testing.T, text []byte) {
+func checkRetention(t *testing.T, text []byte) {
 	t.Helper()
-	m := event.ParseMetadata(text)
-	want := limits{maxCount: m.MaxCount, truncateBefore: m.TruncateBefore, maxAge: m.MaxAge}
-	if got := limitsOf(text); got != want {
+	want := event.ParseMetadata(text).Retention
+	if got := event.ParseRetention(text); got != want {
 		t.Errorf("%q: %+v, want %+v", text, got, want)
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestParseRetention(t *testing.T) {
 	for _, text := range metadataTexts {
-		checkLimits(t, []byte(text))
+		checkRetention(t, []byte(text))
 	}
 }
 
-func FuzzLimits(f *testing.F) {
+func FuzzParseRetention(f *testing.F) {
 	for _, text := range metadataTexts {
 		f.Add([]byte(text))
 	}
-	f.Fuzz(func(t *testing.T, text []byte) { checkLimits(t, text) })
+	f.Fuzz(func(t *testing.T, text []byte) { checkRetention(t, text) })
 }
 
-func BenchmarkLimits(b *testing.B) {
+func BenchmarkParseRetention(b *testing.B) {
 	for name, text := range map[string]string{"plain": `{"$maxCount":10}`, "acl": `{"$maxCount":10,"$acl":{"$r":"x","$w":["a","b"]}}`, "parsed": `{"$maxCount":10,"owner":"x"}`} {
 		b.Run(name, func(b *testing.B) {
 			data := []byte(text)
 			for b.Loop() {
-				limitsOf(data)
+				event.ParseRetention(data)
 			}
 		})
 	}
