@@ -32,6 +32,7 @@ var (
 	errClosing = fmt.Errorf("port between nodes: %w", net.ErrClosed)
 	errSilent  = errors.New("no complete request in time")
 	errEvicted = errors.New("too many connections at once that say nothing")
+	errEnded   = errors.New("what takes connections of its kind has just ended")
 )
 
 // Port is the one address at which a node talks with the other nodes of its
@@ -260,6 +261,8 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	case errors.Is(err, io.EOF):
 		// A port scan, or a load balancer that looks whether somebody is there.
 		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())
+	case errors.Is(err, errEnded): // Its peer tries again.
+		p.logger.Info("dropped a connection", keyPeer, peer.String(), keyReason, err)
 	case errors.Is(err, errSilent), errors.Is(err, errEvicted), errors.Is(err, errNotOurs):
 		p.warnings.warn(peer, err.Error(), "dropped a connection", keyReason, err)
 	default:
@@ -363,7 +366,7 @@ func (p *Port) deliver(ctx context.Context, c *conn, release func() bool) error 
 	case l.queue <- c:
 		return nil
 	case <-l.closed:
-		return fmt.Errorf("listener: %w", net.ErrClosed)
+		return errEnded
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

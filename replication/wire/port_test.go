@@ -635,3 +635,27 @@ func TestRateOfLines(t *testing.T) {
 		t.Errorf("%d peers remembered after a minute", len(l.last))
 	}
 }
+
+// A connection that nobody has accepted yet when its listener ends is dropped, and worth no warning: a node that starts raft anew does that.
+func TestListenerEndsBeforeAccept(t *testing.T) {
+	var log lines
+	to := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Info)})
+	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	l := to.Listener(KindService)
+	c, err := from.Dial(t.Context(), KindService, to.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection lives on")
+	}
+	if err := errors.Join(c.Close(), to.Close()); err != nil { // Behind it all that was to be logged is.
+		t.Error(err)
+	}
+	if len(log.with("has just ended")) != 1 || len(log.with("[WARN]")) != 0 {
+		t.Errorf("logged\n%s", log.String())
+	}
+}
