@@ -21,10 +21,10 @@ type allRequest struct {
 	poll     time.Duration
 }
 
-func (x *exchange) allBackward() error      { return x.all(true, false) }
-func (x *exchange) allForward() error       { return x.all(false, false) }
-func (x *exchange) filteredBackward() error { return x.all(true, true) }
-func (x *exchange) filteredForward() error  { return x.all(false, true) }
+func allBackward(x *exchange) error      { return servePageOfAll(x, true, false) }
+func allForward(x *exchange) error       { return servePageOfAll(x, false, false) }
+func filteredBackward(x *exchange) error { return servePageOfAll(x, true, true) }
+func filteredForward(x *exchange) error  { return servePageOfAll(x, false, true) }
 
 // isShown tells the streams that $all leaves out: the reference's record of
 // elections, and what subscriptions to $all write for themselves, which they
@@ -41,7 +41,7 @@ func isShown(stream, _ string) bool {
 const maxFilteredScan = 50_000
 
 // allArguments reads the arguments of a page of the log.
-func (x *exchange) allArguments(backward, filtered bool) (a allRequest, err error) {
+func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error) {
 	a.Backward, a.filtered = backward, filtered
 	a.From, a.MaxPayload = event.End, maxPagePayload
 	if from := x.route.from; from == "" || from == segHead {
@@ -86,9 +86,9 @@ func (x *exchange) allArguments(backward, filtered bool) (a allRequest, err erro
 
 func invalidPosition(p string) error { return badRequest("Invalid position argument: " + p) }
 
-// all answers with a page of the log.
-func (x *exchange) all(backward, filtered bool) error {
-	a, err := x.allArguments(backward, filtered)
+// servePageOfAll answers with a page of the log.
+func servePageOfAll(x *exchange, backward, filtered bool) error {
+	a, err := allArguments(x, backward, filtered)
 	if err != nil {
 		return err
 	}
@@ -113,12 +113,12 @@ func (x *exchange) all(backward, filtered bool) error {
 			return nil
 		}
 	}
-	page, err := x.readLog(ctx, &a)
+	page, err := readLog(x, ctx, &a)
 	if err != nil {
 		return err
 	}
 	if len(page.Events) == 0 && !page.More && a.poll > 0 {
-		if page, err = x.awaitLog(&a, page); err != nil {
+		if page, err = awaitLog(x, &a, page); err != nil {
 			return err
 		}
 		if match != nil && len(page.Events) == 0 {
@@ -128,7 +128,7 @@ func (x *exchange) all(backward, filtered bool) error {
 			}
 		}
 	}
-	x.logFreshness(&page, &a)
+	logFreshness(x, &page, &a)
 	doc := x.atom().All(&page, &a.AllRead, a.filtered)
 	return x.write(&doc)
 }
@@ -136,7 +136,7 @@ func (x *exchange) all(backward, filtered bool) error {
 // readLog reads a page. A position above this node's end, which another node may
 // have given the client, is a page without events when reading forward. Reading
 // backward the store begins at its end then, of which it alone knows where it is.
-func (x *exchange) readLog(ctx context.Context, a *allRequest) (event.AllPage, error) {
+func readLog(x *exchange, ctx context.Context, a *allRequest) (event.AllPage, error) {
 	end := x.s.store.LogEnd()
 	read := a.AllRead
 	if read.From >= end && !read.Backward {
@@ -151,15 +151,15 @@ func (x *exchange) readLog(ctx context.Context, a *allRequest) (event.AllPage, e
 
 // awaitLog waits until the log has an event that belongs to the page, at most
 // for the time the client gave. What did not pass the filter is not read again.
-func (x *exchange) awaitLog(a *allRequest, page event.AllPage) (event.AllPage, error) {
+func awaitLog(x *exchange, a *allRequest, page event.AllPage) (event.AllPage, error) {
 	from := *a
-	err := x.wait(a.poll, func(ctx context.Context) error {
+	err := longWait(x, a.poll, func(ctx context.Context) error {
 		for len(page.Events) == 0 && !page.More {
 			from.From = page.Next
 			if err := x.s.waiter.WaitLog(ctx, page.Next); err != nil {
 				return err
 			}
-			next, err := x.readLog(ctx, &from)
+			next, err := readLog(x, ctx, &from)
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func (x *exchange) awaitLog(a *allRequest, page event.AllPage) (event.AllPage, e
 }
 
 // logFreshness sets the caching headers of a page of the log.
-func (x *exchange) logFreshness(page *event.AllPage, a *allRequest) {
+func logFreshness(x *exchange, page *event.AllPage, a *allRequest) {
 	isClosed := !a.fromHead && a.From < page.LogEnd
 	if !a.Backward {
 		isClosed = len(page.Events) >= a.Count

@@ -34,8 +34,8 @@ func (f form) isBatch() bool {
 	return false
 }
 
-// append writes one event or a batch to a stream.
-func (x *exchange) append() error {
+// appendEvents writes one event or a batch to a stream.
+func appendEvents(x *exchange) error {
 	m := x.r.Header
 	isBatch := x.body.form.isBatch()
 	eventType, _ := headerEventType.in(m)
@@ -47,15 +47,15 @@ func (x *exchange) append() error {
 		return err
 	}
 	if !hasID && !isBatch {
-		x.redirectIncoming()
+		redirectIncoming(x)
 		return nil
 	}
-	w, err := x.newWrite(x.route.stream)
+	w, err := newWrite(x, x.route.stream)
 	if err != nil {
 		return err
 	}
 	w.hasIDs = true // Each event of a batch must have one.
-	if done, err := x.passOn(w); done || err != nil {
+	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody)
@@ -70,12 +70,12 @@ func (x *exchange) append() error {
 	if err != nil {
 		return err
 	}
-	return x.appended(w, http.StatusCreated)
+	return sendAppended(x, w, http.StatusCreated)
 }
 
-// incoming writes one event whose id is in the path. Posting again to the same
+// incomingEvent writes one event whose id is in the path. Posting again to the same
 // address answers the same and writes nothing.
-func (x *exchange) incoming() error {
+func incomingEvent(x *exchange) error {
 	id, err := event.ParseID(x.route.id)
 	if err != nil || id.IsZero() {
 		return errBadGUID
@@ -84,12 +84,12 @@ func (x *exchange) incoming() error {
 	if eventType == "" {
 		return problemEmptyType
 	}
-	w, err := x.newWrite(x.route.stream)
+	w, err := newWrite(x, x.route.stream)
 	if err != nil {
 		return err
 	}
 	w.hasIDs = true
-	if done, err := x.passOn(w); done || err != nil {
+	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody)
@@ -100,9 +100,9 @@ func (x *exchange) incoming() error {
 		return err
 	}
 	if x.s.opts.ReferenceStatusCodes {
-		return x.appended(w, http.StatusCreated)
+		return sendAppended(x, w, http.StatusCreated)
 	}
-	return x.appended(w, http.StatusOK)
+	return sendAppended(x, w, http.StatusOK)
 }
 
 // write is a write under construction, with room for the usual single event.
@@ -114,7 +114,7 @@ type write struct {
 }
 
 // newWrite reads the headers that all writes have.
-func (x *exchange) newWrite(stream string) (*write, error) {
+func newWrite(x *exchange, stream string) (*write, error) {
 	expected, err := expectedVersion(x.r.Header)
 	if err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func decodeBatch(f form, body []byte) ([]event.Proposed, error) {
 	return decodeXMLBatch(body)
 }
 
-// appended commits an append and answers with the address of its first event.
-func (x *exchange) appended(w *write, status int) error {
+// sendAppended commits an append and answers with the address of its first event.
+func sendAppended(x *exchange, w *write, status int) error {
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}
@@ -171,7 +171,7 @@ func (x *exchange) appended(w *write, status int) error {
 	if most := x.s.opts.MaxAppendBytes; most > 0 && all > most {
 		return &problem{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("Too large events received. All events of one write together are limited to %d bytes", most)}
 	}
-	done, err := x.commit(w)
+	done, err := commitWrite(x, w)
 	if err != nil {
 		return err
 	}
@@ -185,12 +185,12 @@ func (x *exchange) appended(w *write, status int) error {
 	return nil
 }
 
-// commit has a write done. Should another node lead by now, the store says so.
-func (x *exchange) commit(w *write) (event.Written, error) {
+// commitWrite has a write done. Should another node lead by now, the store says so.
+func commitWrite(x *exchange, w *write) (event.Written, error) {
 	ctx := newDeadline(x.r.Context(), x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)
 	defer ctx.release()
 	done, err := x.s.store.Write(ctx, &w.Write)
-	x.noteNotDone(err)
+	noteNotDone(x, err)
 	if errors.Is(err, event.ErrTooLarge) { // Each event was within its limit.
 		err = problemLargeWrite
 	}
@@ -199,7 +199,7 @@ func (x *exchange) commit(w *write) (event.Written, error) {
 
 // redirectIncoming sends a client that gave no id to an address with one, where
 // its write can be repeated without being done twice.
-func (x *exchange) redirectIncoming() {
+func redirectIncoming(x *exchange) {
 	b := x.atom().AppendHome(x.scratch[:0], x.route.stream)
 	b = append(b, "incoming/"...)
 	b = event.ID(uuid.New()).AppendTo(b)

@@ -22,7 +22,7 @@ func startBackup(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("backup asked for", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
-	return x.sendFields("BackupResultDto", []field{backupIDField(id)})
+	return sendFields(x, "BackupResultDto", []field{backupIDField(id)})
 }
 
 // stopBackup stops the run that is under way and answers when it has ended.
@@ -57,7 +57,7 @@ func currentBackup(x *exchange) error {
 		fields = append(fields, backupProgressFields(&s)...)
 		fields = append(fields, textField("started", "Started", s.Started.Format(tickTime)), secondsField(s.Seconds(time.Now())))
 	}
-	return x.sendFields("BackupGetCurrentResultDto", fields)
+	return sendFields(x, "BackupGetCurrentResultDto", fields)
 }
 
 // lastBackup answers with the run that was started last, whether it has ended or not.
@@ -80,7 +80,7 @@ func lastBackup(x *exchange) error {
 			intField("bytes", "Bytes", s.Bytes), intField("bytesCopied", "BytesCopied", s.BytesCopied), secondsField(s.Seconds(time.Now())),
 			boolField("checked", "Checked", s.Verified), textField("started", "Started", s.Started.Format(tickTime)), ended)
 	}
-	return x.sendFields("BackupGetLastResultDto", fields)
+	return sendFields(x, "BackupGetLastResultDto", fields)
 }
 
 // listBackups answers with what stands where the backups go. What is wrong there is
@@ -114,7 +114,7 @@ func listBackups(x *exchange) error {
 }
 
 // sendFields answers with the members of one object, each on a line of its own in text.
-func (x *exchange) sendFields(root string, fields []field) error {
+func sendFields(x *exchange, root string, fields []field) error {
 	b := x.out[:0]
 	switch x.media.form {
 	case formJSON:

@@ -69,7 +69,7 @@ func lists(list string, tag []byte) bool {
 // open says of an answer that it holds for version n only.
 func (x *exchange) open(n int64, m *event.Metadata) {
 	h := x.w.Header()
-	h[keyCacheControl] = x.openControl(m)
+	h[keyCacheControl] = openControl(x, m)
 	var buf [64]byte
 	tag := appendETag(append(buf[:0], '"'), n, x.media)
 	h[keyETag] = []string{string(append(tag, '"'))}
@@ -77,7 +77,7 @@ func (x *exchange) open(n int64, m *event.Metadata) {
 
 // openControl is the Cache-Control of what may change: the stream's metadata may
 // allow some age.
-func (x *exchange) openControl(m *event.Metadata) []string {
+func openControl(x *exchange, m *event.Metadata) []string {
 	if m == nil || m.CacheControl <= 0 || x.s.opts.DisableHTTPCaching {
 		return cacheNever
 	}
@@ -106,14 +106,14 @@ func (x *exchange) closed() {
 func (x *exchange) notModified(tag []string, m *event.Metadata) {
 	h := x.w.Header()
 	h[keyETag] = tag[:1:1]
-	h[keyCacheControl] = x.openControl(m)
+	h[keyCacheControl] = openControl(x, m)
 	h[keyVary] = varyAccept
 	x.send(http.StatusNotModified, nil)
 }
 
-// freshness sets the caching headers of a page: closed pages are full, and lie
+// pageFreshness sets the caching headers of a page: closed pages are full, and lie
 // below the last event.
-func (x *exchange) freshness(page *event.StreamPage, p *pageRequest) {
+func pageFreshness(x *exchange, page *event.StreamPage, p *pageRequest) {
 	isClosed := p.From != fromHead && p.From <= page.Last
 	if !p.Backward {
 		isClosed = p.From <= page.Last+1-int64(p.Count)

@@ -21,7 +21,7 @@ var debuggerFiles = []string{
 var cacheFiles = []string{"max-age=3600, public"}
 
 // debuggerFile answers with one of the files of the debugger.
-func (x *exchange) debuggerFile() error {
+func debuggerFile(x *exchange) error {
 	b, err := web.Debugger.ReadFile(strings.TrimPrefix(x.r.URL.Path, webPrefix))
 	if err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// delete hides or ends a stream.
-func (x *exchange) delete() error {
-	w, err := x.newWrite(x.route.stream)
+// deleteStream hides or ends a stream.
+func deleteStream(x *exchange) error {
+	w, err := newWrite(x, x.route.stream)
 	if err != nil {
 		return err
 	}
@@ -20,13 +20,13 @@ func (x *exchange) delete() error {
 	if hard {
 		w.Kind = event.HardDelete
 	}
-	if done, err := x.passOn(w); done || err != nil {
+	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
 	if len(w.Stream) > event.MaxNameBytes {
 		return problemLongName
 	}
-	if _, err := x.commit(w); err != nil {
+	if _, err := commitWrite(x, w); err != nil {
 		return err
 	}
 	x.phrase(http.StatusNoContent, textGone)

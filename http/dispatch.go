@@ -193,7 +193,7 @@ func (x *exchange) logLogin() {
 
 // send writes the answer in one Write. The header map holds all but the length.
 func (x *exchange) send(status int, body []byte) {
-	x.noteLogEnd()
+	noteLogEnd(x)
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
 	// net/http counts short bodies itself, without two allocations, unless they go out early.
 	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 || hasBody && x.isLeft() {

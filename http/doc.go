@@ -12,7 +12,8 @@
 //	path.go       the escaped path to a row of the table, decoded exactly once
 //	routes.go     what a row is made of
 //	permission.go what an operation asks of its caller; endpoints.go shows it
-//	dispatch.go   the order of checks
+//	dispatch.go   the order of checks, and the exchange: a request, its answer and the
+//	              server's services, of which every handler is a function
 //	requestlog.go the log of requests and of refused logins
 //	linger.go     what is left of a body that nobody read
 //	media.go      media types; accept.go their negotiation

@@ -11,7 +11,7 @@ import (
 
 // appendPage appends a page that sends a browser to the web interface: to an
 // event of a stream, or to the stream itself when number is below 0.
-func (x *exchange) appendPage(b []byte, stream string, number int64) []byte {
+func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
 	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
 	b = xmljson.AppendText(b, stream)
 	b = append(b, `</title><script>window.location.replace("`...)
@@ -25,9 +25,9 @@ func (x *exchange) appendPage(b []byte, stream string, number int64) []byte {
 	return append(b, `");</script></head><body></body></html>`...)
 }
 
-// describe answers with the description document: what can be done with a
+// describeStream answers with the description document: what can be done with a
 // stream, which need not exist.
-func (x *exchange) describe(ctx context.Context, stream string) error {
+func describeStream(x *exchange, ctx context.Context, stream string) error {
 	b := append(x.out[:0], `{"title":"Description document for '`...)
 	b = atom.AppendInner(b, stream)
 	b = append(b, `'","description":"The description document will be presented when no accept header is present or it was requested",`...)
@@ -38,7 +38,7 @@ func (x *exchange) describe(ctx context.Context, stream string) error {
 	b = append(b, `","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},"stream":{"href":"`...)
 	b = append(b, b[from:to]...)
 	b = append(b, `","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`...)
-	groups := x.knownGroups(ctx, stream)
+	groups := knownGroups(x, ctx, stream)
 	for i := range groups {
 		if i == 0 {
 			b = append(b, `,"streamSubscription":[`...)
@@ -61,7 +61,7 @@ func (x *exchange) describe(ctx context.Context, stream string) error {
 
 // knownGroups returns the groups of a stream as far as this node knows them: none
 // unless it leads.
-func (x *exchange) knownGroups(ctx context.Context, stream string) []subscription.Info {
+func knownGroups(x *exchange, ctx context.Context, stream string) []subscription.Info {
 	if !x.s.servesSubscriptions() || x.s.cluster.Role() != roleLeader {
 		return nil
 	}

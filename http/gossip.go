@@ -23,8 +23,8 @@ var (
 	problemLargeGossip = &problem{http.StatusRequestEntityTooLarge, "Too large a view of the cluster. Limit is 1mb", false}
 )
 
-// gossip answers with the cluster as this node sees it.
-func (x *exchange) gossip() error {
+// serveGossip answers with the cluster as this node sees it.
+func serveGossip(x *exchange) error {
 	view := x.s.opts.Membership.View()
 	switch x.media.form {
 	case formTextXML, formAppXML:
@@ -41,7 +41,7 @@ func (x *exchange) gossip() error {
 
 // hearGossip answers as gossip does. The body must be a view of the cluster, and
 // nothing is taken from it: members are found by other means.
-func (x *exchange) hearGossip() error {
+func hearGossip(x *exchange) error {
 	body, err := x.readBody(maxGossip)
 	switch {
 	case errors.Is(err, problemTooLarge):
@@ -52,7 +52,7 @@ func (x *exchange) hearGossip() error {
 	if x.body.form == formJSON && !isGossipJSON(body) || x.body.form != formJSON && !isGossipXML(body) {
 		return errBadGossip
 	}
-	return x.gossip()
+	return serveGossip(x)
 }
 
 // isGossipJSON reports whether body is an object with a list of objects as members.

@@ -16,9 +16,9 @@ func probe(path string, serve func(*exchange) error) row {
 
 var cacheProbe = []string{"no-cache"}
 
-// ready tells whether the node should be sent requests: it serves them, and what
+// healthReady tells whether the node should be sent requests: it serves them, and what
 // it reads is as new as the leader's but for a moment.
-func (x *exchange) ready() error {
+func healthReady(x *exchange) error {
 	x.w.Header()[keyCacheControl] = cacheProbe
 	if reason := x.s.Unready(); reason != "" {
 		return &problem{status: http.StatusServiceUnavailable, text: reason}
@@ -54,8 +54,8 @@ func (s *Server) knowsLeader() bool {
 	return other || s.cluster.Role() == roleLeader
 }
 
-// startup tells how far the node is with starting.
-func (x *exchange) startup() error {
+// healthStartup tells how far the node is with starting.
+func healthStartup(x *exchange) error {
 	progress := x.s.progress()
 	status, b := http.StatusOK, append(x.out[:0], "{\n"...)
 	fields := []field{boolField("started", "", progress.Started)}

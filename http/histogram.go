@@ -1,7 +1,7 @@
 package httpapi
 
-// histogram answers with a table of percentiles. It is text whatever was accepted.
-func (x *exchange) histogram() error {
+// serveHistogram answers with a table of percentiles. It is text whatever was accepted.
+func serveHistogram(x *exchange) error {
 	table, ok := x.s.opts.Statistics.Histogram(x.out[:0], x.route.argument)
 	if !ok {
 		return problemNoRoute

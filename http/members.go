@@ -16,18 +16,18 @@ var (
 	errNoNode   = badRequest("node must be the id of a node or its host:port for replication.")
 )
 
-// resign hands leadership over if this node has it.
-func (x *exchange) resign() error {
+// resignLeadership hands leadership over if this node has it.
+func resignLeadership(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.release()
 	if err := x.s.opts.Membership.Resign(ctx); err != nil {
 		return err
 	}
-	return x.accepted()
+	return sendAccepted(x)
 }
 
 // setPriority changes how much this node wants to lead.
-func (x *exchange) setPriority() error {
+func setPriority(x *exchange) error {
 	n, err := strconv.ParseInt(x.route.argument, 10, 32)
 	if err != nil {
 		return errPriority
@@ -35,18 +35,18 @@ func (x *exchange) setPriority() error {
 	if err := x.s.opts.Membership.SetPriority(int(n)); err != nil {
 		return err
 	}
-	return x.accepted()
+	return sendAccepted(x)
 }
 
-// accepted answers an order that gives nothing back.
-func (x *exchange) accepted() error {
+// sendAccepted answers an order that gives nothing back.
+func sendAccepted(x *exchange) error {
 	x.w.Header()[keyContentType] = typeText.contentType
 	x.send(http.StatusOK, nil)
 	return nil
 }
 
 // addMember makes a node a member. Only the leader can do it.
-func (x *exchange) addMember() error {
+func addMember(x *exchange) error {
 	node := strings.TrimSpace(queryValue(x.r.URL.RawQuery, "node"))
 	if node == "" {
 		return errNoNode
@@ -56,11 +56,11 @@ func (x *exchange) addMember() error {
 	if err := x.s.opts.Membership.AddMember(ctx, node); err != nil {
 		return err
 	}
-	return x.members()
+	return listMembers(x)
 }
 
 // removeMember makes a node no member. Only the leader can do it.
-func (x *exchange) removeMember() error {
+func removeMember(x *exchange) error {
 	node := strings.TrimSpace(x.route.argument)
 	if node == "" {
 		return errNoNode
@@ -70,11 +70,11 @@ func (x *exchange) removeMember() error {
 	if err := x.s.opts.Membership.RemoveMember(ctx, node); err != nil {
 		return err
 	}
-	return x.members()
+	return listMembers(x)
 }
 
-// members answers with what an operator wants to know of each node.
-func (x *exchange) members() error {
+// listMembers answers with what an operator wants to know of each node.
+func listMembers(x *exchange) error {
 	view := x.s.opts.Membership.View()
 	switch x.media.form {
 	case formJSON:

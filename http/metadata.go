@@ -18,7 +18,7 @@ var (
 
 // writeMetadata writes the metadata of a stream: the last event of its metadata
 // stream.
-func (x *exchange) writeMetadata() error {
+func writeMetadata(x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errWriteMeta
 	}
@@ -30,12 +30,12 @@ func (x *exchange) writeMetadata() error {
 	if err != nil {
 		return err
 	}
-	w, err := x.newWrite(event.MetaStreamOf(x.route.stream))
+	w, err := newWrite(x, event.MetaStreamOf(x.route.stream))
 	if err != nil {
 		return err
 	}
 	w.hasIDs = hasID || x.body.form.isBatch()
-	if done, err := x.passOn(w); done || err != nil {
+	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody)
@@ -73,11 +73,11 @@ func (x *exchange) writeMetadata() error {
 		e.Flags = event.FlagJSON
 	}
 	w.Events = w.one[:]
-	return x.appended(w, http.StatusCreated)
+	return sendAppended(x, w, http.StatusCreated)
 }
 
-// metadata answers with the current metadata of a stream, or an earlier event of it.
-func (x *exchange) metadata() error {
+// streamMetadata answers with the current metadata of a stream, or an earlier event of it.
+func streamMetadata(x *exchange) error {
 	stream := x.route.stream
 	if event.IsMetaStream(stream) {
 		return errMetaOfMeta
@@ -108,12 +108,12 @@ func (x *exchange) metadata() error {
 	case info.HardDeleted:
 		return event.ErrStreamDeleted
 	case info.MetaLast < 0:
-		return x.noMetadata(ctx, stream, event.ErrStreamNotFound)
+		return noMetadata(x, ctx, stream, event.ErrStreamNotFound)
 	}
 	e, err := x.s.store.ReadEvent(ctx, event.MetaStreamOf(stream), number, false)
 	switch {
 	case errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound):
-		return x.noMetadata(ctx, stream, err)
+		return noMetadata(x, ctx, stream, err)
 	case err != nil:
 		return err
 	}
@@ -122,13 +122,13 @@ func (x *exchange) metadata() error {
 	} else {
 		x.open(e.Number, nil)
 	}
-	x.writeEvent(&e)
+	writeEvent(x, &e)
 	return nil
 }
 
 // noMetadata answers for metadata that is not there: an empty document when the
 // stream that it would describe exists, else the error.
-func (x *exchange) noMetadata(ctx context.Context, original string, missing error) error {
+func noMetadata(x *exchange, ctx context.Context, original string, missing error) error {
 	info, err := x.s.store.StreamInfo(ctx, original)
 	switch {
 	case err != nil:
@@ -138,12 +138,12 @@ func (x *exchange) noMetadata(ctx context.Context, original string, missing erro
 	case !info.Exists():
 		return missing
 	}
-	x.writeEmpty()
+	writeEmpty(x)
 	return nil
 }
 
 // writeEmpty answers with the empty document of the negotiated type.
-func (x *exchange) writeEmpty() {
+func writeEmpty(x *exchange) {
 	x.out = x.out[:0]
 	if x.media.form.isJSON() {
 		x.out = append(x.out, emptyObject...)

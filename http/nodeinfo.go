@@ -19,8 +19,8 @@ const SubsystemProjections = "Projections"
 
 const pingText = "Ping request successfully handled"
 
-// ping answers that the node is there.
-func (x *exchange) ping() error {
+// servePing answers that the node is there.
+func servePing(x *exchange) error {
 	b := x.out[:0]
 	switch x.media.form {
 	case formTextXML, formAppXML:
@@ -35,8 +35,8 @@ func (x *exchange) ping() error {
 	return nil
 }
 
-// info tells what the node is and can do. It is JSON whatever was accepted.
-func (x *exchange) info() error {
+// nodeInfo tells what the node is and can do. It is JSON whatever was accepted.
+func nodeInfo(x *exchange) error {
 	authentication, userManagement := "internal", "true"
 	if x.s.opts.Insecure {
 		authentication, userManagement = "insecure", "false"
@@ -65,8 +65,8 @@ func (x *exchange) info() error {
 	return nil
 }
 
-// health tells whether the node serves requests.
-func (x *exchange) health() error {
+// healthLive tells whether the node serves requests.
+func healthLive(x *exchange) error {
 	if x.s.drained.Load() || !x.s.cluster.Ready() {
 		return problemNotReady
 	}
@@ -74,8 +74,8 @@ func (x *exchange) health() error {
 	return nil
 }
 
-// web sends a browser to the web interface.
-func (x *exchange) web() error {
+// webInterface sends a browser to the web interface.
+func webInterface(x *exchange) error {
 	b := append(x.scratch[:0], x.origin()...)
 	b = append(b, "/web/index.html"...)
 	x.scratch = b

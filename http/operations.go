@@ -7,12 +7,12 @@ import (
 
 // What an operator does to this node alone is done here, whoever leads.
 
-// shutdown stops the node. The answer is sent before: nobody could send it later.
-func (x *exchange) shutdown() error {
+// shutdownNode stops the node. The answer is sent before: nobody could send it later.
+func shutdownNode(x *exchange) error {
 	h := x.w.Header()
 	h["Connection"] = []string{"close"}
 	h[keyContentLength] = []string{"0"} // Or flushing would begin a body of unknown length.
-	if err := x.accepted(); err != nil {
+	if err := sendAccepted(x); err != nil {
 		return err
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
@@ -22,14 +22,14 @@ func (x *exchange) shutdown() error {
 	return nil
 }
 
-// reload reads the configuration again. What comes of it is in the log.
-func (x *exchange) reload() error {
+// reloadConfig reads the configuration again. What comes of it is in the log.
+func reloadConfig(x *exchange) error {
 	x.s.opts.Operations.Reload()
-	return x.accepted()
+	return sendAccepted(x)
 }
 
 // mergeIndexes merges the tables of the index.
-func (x *exchange) mergeIndexes() error {
+func mergeIndexes(x *exchange) error {
 	id, err := x.s.opts.Operations.MergeIndexes()
 	if err != nil {
 		return err
@@ -50,9 +50,9 @@ func (x *exchange) mergeIndexes() error {
 	return nil
 }
 
-// login tells the caller who it is, by which interfaces check credentials. It is
+// serveLogin tells the caller who it is, by which interfaces check credentials. It is
 // JSON whatever was accepted: those that sign in so do not all ask for it.
-func (x *exchange) login() error {
+func serveLogin(x *exchange) error {
 	b := append(x.out[:0], "{\n  \"data\": {\n"...)
 	b = appendMembers(b, "    ", []field{
 		{json: "loginName", value: x.who.Login},

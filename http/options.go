@@ -7,8 +7,8 @@ import (
 
 var jsonOffer = newOffer(typeJSON, typeJSON)
 
-// options lists the options of the node. It is JSON whatever was accepted.
-func (x *exchange) options() error {
+// listOptions lists the options of the node. It is JSON whatever was accepted.
+func listOptions(x *exchange) error {
 	x.out = appendObjects(x.out[:0], "", x.s.opts.Settings(), optionFields)
 	x.media = typeJSON
 	x.ok()
@@ -34,8 +34,8 @@ func optionFields(v *config.Value) []field {
 	}
 }
 
-// subsystems lists the parts of the node that may be switched off.
-func (x *exchange) subsystems() error {
+// listSubsystems lists the parts of the node that may be switched off.
+func listSubsystems(x *exchange) error {
 	x.out = appendStrings(x.out[:0], "", x.s.subsystems())
 	x.ok()
 	return nil

@@ -23,7 +23,7 @@ type outline struct {
 	full func([]byte) []byte
 }
 
-func (x *exchange) newOutline() outline {
+func newOutline(x *exchange) outline {
 	o := outline{b: x.out[:0], isXML: !x.media.form.isJSON()}
 	if o.isXML {
 		o.b = append(o.b, xmlProlog...)

@@ -23,7 +23,7 @@ func (x *exchange) write(doc *atom.Feed) error {
 	var err error
 	switch form := x.media.form; {
 	case form == formHTML:
-		x.out = x.appendPage(x.out[:0], doc.Stream(), -1)
+		x.out = appendPage(x, x.out[:0], doc.Stream(), -1)
 	case form.isJSON(): // Whatever type is answered, the tag is that of one type.
 		x.out, err = doc.AppendJSON(x.out[:0], embedOf(x), typeAtomJSON.etag)
 	default:

@@ -239,11 +239,11 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	if isUser && userFailures[p.status] != "" {
-		x.userFailed(user, p)
+		userFailed(x, user, p)
 		return
 	}
 	var group *groupError
-	if errors.As(err, &group) && x.groupFailed(group, p) {
+	if errors.As(err, &group) && groupFailed(x, group, p) {
 		return
 	}
 	var said *phrased

@@ -21,14 +21,14 @@ var problemLargeQuery = &problem{http.StatusRequestEntityTooLarge, "Too large a 
 // quoted, is one event.
 const maxQuery = event.MaxEventBytes / 2
 
-// identity is the caller as projections see it.
-func (x *exchange) identity() projection.Identity {
+// callerIdentity is the caller as projections see it.
+func callerIdentity(x *exchange) projection.Identity {
 	return projection.Identity{Name: x.who.Login, Roles: x.who.Groups, Operator: access.CheckLevel(x.who, access.Ops) == nil}
 }
 
-// parameter returns the value of a parameter of the query. Names of parameters of
+// projectionParameter returns the value of a parameter of the query. Names of parameters of
 // projections match as they are written, and the first one counts.
-func (x *exchange) parameter(name string) (value string, ok bool) {
+func projectionParameter(x *exchange, name string) (value string, ok bool) {
 	for raw := x.r.URL.RawQuery; raw != ""; {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -39,9 +39,9 @@ func (x *exchange) parameter(name string) (value string, ok bool) {
 	return "", false
 }
 
-// yes reads a parameter that is yes or no. Whatever does not say yes says no.
-func (x *exchange) yes(name string, absent bool) bool {
-	text, ok := x.parameter(name)
+// yesParameter reads a parameter that is yes or no. Whatever does not say yes says no.
+func yesParameter(x *exchange, name string, absent bool) bool {
+	text, ok := projectionParameter(x, name)
 	if !ok {
 		return absent
 	}
@@ -52,9 +52,9 @@ func isYes(text string) bool {
 	return strings.EqualFold(text, "yes") || strings.EqualFold(text, "true") || text == "1"
 }
 
-// choice reads a parameter that may leave things as they are: nil.
-func (x *exchange) choice(name string) *bool {
-	text, _ := x.parameter(name)
+// choiceParameter reads a parameter that may leave things as they are: nil.
+func choiceParameter(x *exchange, name string) *bool {
+	text, _ := projectionParameter(x, name)
 	yes := isYes(text)
 	if yes || strings.EqualFold(text, "no") || strings.EqualFold(text, "false") || text == "0" {
 		return &yes
@@ -63,7 +63,7 @@ func (x *exchange) choice(name string) *bool {
 }
 
 // queryText reads the text of a projection.
-func (x *exchange) queryText() (string, error) {
+func queryText(x *exchange) (string, error) {
 	body, err := x.readBody(maxQuery)
 	switch {
 	case errors.Is(err, problemTooLarge):
@@ -78,13 +78,13 @@ func (x *exchange) queryText() (string, error) {
 func createProjection(m projection.Mode) func(*exchange, context.Context) error {
 	return func(x *exchange, ctx context.Context) error {
 		c := projection.Creation{
-			Mode: m, Enabled: x.yes("enabled", true), Checkpoints: x.yes("checkpoints", false),
-			Emit: x.yes("emit", false), TrackEmittedStreams: x.yes("trackemittedstreams", false), By: x.identity(),
+			Mode: m, Enabled: yesParameter(x, "enabled", true), Checkpoints: yesParameter(x, "checkpoints", false),
+			Emit: yesParameter(x, "emit", false), TrackEmittedStreams: yesParameter(x, "trackemittedstreams", false), By: callerIdentity(x),
 		}
-		c.Name, _ = x.parameter("name")
-		c.Type, _ = x.parameter("type")
+		c.Name, _ = projectionParameter(x, "name")
+		c.Type, _ = projectionParameter(x, "type")
 		var err error
-		if c.Query, err = x.queryText(); err != nil {
+		if c.Query, err = queryText(x); err != nil {
 			return err
 		}
 		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
@@ -93,23 +93,23 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 		b := appendProjectionURI(append(x.scratch[:0], x.origin()...), c.Name)
 		x.scratch = b
 		x.w.Header()[keyLocation] = []string{string(b)}
-		return x.projectionDone(http.StatusCreated, c.Name)
+		return projectionDone(x, http.StatusCreated, c.Name)
 	}
 }
 
 // updateProjection replaces the text of a projection.
-func (x *exchange) updateProjection(ctx context.Context) error {
-	text, err := x.queryText()
+func updateProjection(x *exchange, ctx context.Context) error {
+	text, err := queryText(x)
 	if err != nil {
 		return err
 	}
-	return x.projectionChange(http.StatusOK, func(name string) error {
-		return x.s.opts.Projections.UpdateQuery(ctx, name, text, x.choice("emit"), x.identity())
+	return projectionChange(x, http.StatusOK, func(name string) error {
+		return x.s.opts.Projections.UpdateQuery(ctx, name, text, choiceParameter(x, "emit"), callerIdentity(x))
 	})
 }
 
 // configureProjection replaces the settings of a projection.
-func (x *exchange) configureProjection(ctx context.Context) error {
+func configureProjection(x *exchange, ctx context.Context) error {
 	body, err := x.readBody(maxSettings)
 	if errors.Is(err, problemTooLarge) {
 		return problemLargeSettings
@@ -121,36 +121,36 @@ func (x *exchange) configureProjection(ctx context.Context) error {
 	if err != nil {
 		return projectionFailed(err)
 	}
-	return x.projectionChange(http.StatusOK, func(name string) error {
-		return x.s.opts.Projections.SetConfig(ctx, name, config, x.identity())
+	return projectionChange(x, http.StatusOK, func(name string) error {
+		return x.s.opts.Projections.SetConfig(ctx, name, config, callerIdentity(x))
 	})
 }
 
-func (x *exchange) deleteProjection(ctx context.Context) error {
+func deleteProjection(x *exchange, ctx context.Context) error {
 	status := http.StatusNoContent
 	if x.s.opts.ReferenceStatusCodes {
 		status = http.StatusOK
 	}
 	o := projection.DeleteOptions{
-		StateStream: x.yes("deleteStateStream", false), CheckpointStream: x.yes("deleteCheckpointStream", false),
-		EmittedStreams: x.yes("deleteEmittedStreams", false),
+		StateStream: yesParameter(x, "deleteStateStream", false), CheckpointStream: yesParameter(x, "deleteCheckpointStream", false),
+		EmittedStreams: yesParameter(x, "deleteEmittedStreams", false),
 	}
-	return x.projectionChange(status, func(name string) error {
-		return x.s.opts.Projections.Delete(ctx, name, o, x.identity())
+	return projectionChange(x, status, func(name string) error {
+		return x.s.opts.Projections.Delete(ctx, name, o, callerIdentity(x))
 	})
 }
 
 // projectionCommand makes the handler of a command.
 func projectionCommand(c projection.Command) func(*exchange, context.Context) error {
 	return func(x *exchange, ctx context.Context) error {
-		return x.projectionChange(http.StatusOK, func(name string) error {
-			return x.s.opts.Projections.Command(ctx, name, c, x.identity())
+		return projectionChange(x, http.StatusOK, func(name string) error {
+			return x.s.opts.Projections.Command(ctx, name, c, callerIdentity(x))
 		})
 	}
 }
 
 // restartProjections loads all projections again.
-func (x *exchange) restartProjections(ctx context.Context) error {
+func restartProjections(x *exchange, ctx context.Context) error {
 	if err := x.s.opts.Projections.Restart(ctx); err != nil {
 		return projectionFailed(err)
 	}
@@ -161,11 +161,11 @@ func (x *exchange) restartProjections(ctx context.Context) error {
 }
 
 // projectionChange does something to the projection that the path names and says so.
-func (x *exchange) projectionChange(status int, do func(name string) error) error {
+func projectionChange(x *exchange, status int, do func(name string) error) error {
 	if err := do(x.route.argument); err != nil {
 		return projectionFailed(err)
 	}
-	return x.projectionDone(status, x.route.argument)
+	return projectionDone(x, status, x.route.argument)
 }
 
 // appendProjectionURI appends the path of a projection behind the origin.

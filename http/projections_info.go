@@ -19,7 +19,7 @@ const commandMessage = 293
 const keyPosition = "Es-Position"
 
 // projectionsPage sends a browser to the page of projections.
-func (x *exchange) projectionsPage(context.Context) error {
+func projectionsPage(x *exchange, _ context.Context) error {
 	x.w.Header()[keyLocation] = []string{string(x.origin()) + "/web/projections.htm"}
 	x.text(http.StatusFound, "Moved")
 	return nil
@@ -55,7 +55,7 @@ type figuresOf struct {
 	ResultStreamURL  *string         `json:"resultStreamUrl"`
 }
 
-func (x *exchange) figuresOf(s *projection.Statistics) figuresOf {
+func projectionFigures(x *exchange, s *projection.Statistics) figuresOf {
 	status := string(appendProjectionURI(append(x.scratch[:0], x.origin()...), s.Name))
 	f := figuresOf{
 		Name: s.Name, EffectiveName: s.Name, Mode: s.Mode, Status: s.Status, StateReason: s.StateReason,
@@ -83,48 +83,48 @@ func listProjections(kinds projection.Kinds) func(*exchange, context.Context) er
 		if err != nil {
 			return projectionFailed(err)
 		}
-		return x.listOf(list)
+		return listOf(x, list)
 	}
 }
 
 // projectionStatistics answers with a list of the one projection that the path names.
-func (x *exchange) projectionStatistics(context.Context) error {
+func projectionStatistics(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
 		return projectionFailed(err)
 	}
-	return x.listOf([]projection.Statistics{s})
+	return listOf(x, []projection.Statistics{s})
 }
 
-func (x *exchange) listOf(list []projection.Statistics) error {
+func listOf(x *exchange, list []projection.Statistics) error {
 	shown := make([]figuresOf, len(list))
 	for i := range list {
-		shown[i] = x.figuresOf(&list[i])
+		shown[i] = projectionFigures(x, &list[i])
 	}
-	return x.fresh(map[string]any{"projections": shown})
+	return sendJSON(x, map[string]any{"projections": shown})
 }
 
-// projection answers with what is known of the projection that the path names.
-func (x *exchange) projection(context.Context) error {
+// oneProjection answers with what is known of the projection that the path names.
+func oneProjection(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
 		return projectionFailed(err)
 	}
-	return x.fresh(x.figuresOf(&s))
+	return sendJSON(x, projectionFigures(x, &s))
 }
 
-func (x *exchange) projectionState(ctx context.Context) error {
-	return x.content(ctx, x.s.opts.Projections.State)
+func projectionState(x *exchange, ctx context.Context) error {
+	return sendContent(x, ctx, x.s.opts.Projections.State)
 }
 
-func (x *exchange) projectionResult(ctx context.Context) error {
-	return x.content(ctx, x.s.opts.Projections.Result)
+func projectionResult(x *exchange, ctx context.Context) error {
+	return sendContent(x, ctx, x.s.opts.Projections.Result)
 }
 
-// content answers with the state or the result of a partition, which is sent as it
+// sendContent answers with the state or the result of a partition, which is sent as it
 // is. There may be none.
-func (x *exchange) content(ctx context.Context, read func(ctx context.Context, name, partition string) (projection.Content, error)) error {
-	partition, _ := x.parameter("partition")
+func sendContent(x *exchange, ctx context.Context, read func(ctx context.Context, name, partition string) (projection.Content, error)) error {
+	partition, _ := projectionParameter(x, "partition")
 	c, err := read(ctx, x.route.argument, partition)
 	if err != nil {
 		return projectionFailed(err)
@@ -132,7 +132,7 @@ func (x *exchange) content(ctx context.Context, read func(ctx context.Context, n
 	if c.Position != nil {
 		x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
 	}
-	x.sendFresh(c.Text)
+	sendFresh(x, c.Text)
 	return nil
 }
 
@@ -154,30 +154,30 @@ type outputOf struct {
 }
 
 // projectionQuery answers with the text of a projection, or with what comes of it.
-func (x *exchange) projectionQuery(context.Context) error {
+func projectionQuery(x *exchange, _ context.Context) error {
 	q, err := x.s.opts.Projections.Query(x.route.argument)
 	if err != nil {
 		return projectionFailed(err)
 	}
-	if x.yes("config", false) {
-		return x.fresh(queryOf{
+	if yesParameter(x, "config", false) {
+		return sendJSON(x, queryOf{
 			Name: q.Name, Query: q.Text, EmitEnabled: q.EmitEnabled, TrackEmittedStreams: q.TrackEmittedStreams,
 			CheckpointsEnabled: q.CheckpointsEnabled, Type: q.Mode, Definition: projection.DefinitionJSON(q.Definition),
 			OutputConfig: outputOf{q.ResultStream}, MsgTypeID: commandMessage,
 		})
 	}
 	x.media = typeJavaScript
-	x.sendFresh([]byte(q.Text))
+	sendFresh(x, []byte(q.Text))
 	return nil
 }
 
 // projectionConfig answers with the settings of a projection.
-func (x *exchange) projectionConfig(context.Context) error {
+func projectionConfig(x *exchange, _ context.Context) error {
 	c, err := x.s.opts.Projections.Config(x.route.argument)
 	if err != nil {
 		return projectionFailed(err)
 	}
-	return x.fresh(c)
+	return sendJSON(x, c)
 }
 
 // eventOf is an event as the debugger gets it. Its names are part of the wire: do not change.
@@ -193,12 +193,12 @@ type eventOf struct {
 }
 
 // readEvents answers with events that a definition selects.
-func (x *exchange) readEvents(ctx context.Context) error {
+func readEvents(x *exchange, ctx context.Context) error {
 	body, err := x.readBody(maxQuery)
 	if err != nil {
 		return err
 	}
-	page, err := x.s.opts.Projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), x.identity())
+	page, err := x.s.opts.Projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), callerIdentity(x))
 	if err != nil {
 		return projectionFailed(err)
 	}
@@ -206,7 +206,7 @@ func (x *exchange) readEvents(ctx context.Context) error {
 	for i := range page.Events {
 		events[i] = shownEvent(&page.Events[i])
 	}
-	return x.fresh(struct {
+	return sendJSON(x, struct {
 		CorrelationID  string          `json:"correlationId"`
 		ReaderPosition json.RawMessage `json:"readerPosition"`
 		Events         []eventOf       `json:"events"`
@@ -243,8 +243,8 @@ func payloadOf(data []byte, isJSON bool) json.RawMessage {
 	return text
 }
 
-// fresh answers with a document that may be another at the next moment.
-func (x *exchange) fresh(document any) error {
+// sendJSON answers with a document that may be another at the next moment.
+func sendJSON(x *exchange, document any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -253,19 +253,19 @@ func (x *exchange) fresh(document any) error {
 		return err
 	}
 	x.media = typeJSON
-	x.sendFresh(b.Bytes())
+	sendFresh(x, b.Bytes())
 	return nil
 }
 
 // sendFresh answers with a text that may be another at the next moment.
-func (x *exchange) sendFresh(body []byte) {
+func sendFresh(x *exchange, body []byte) {
 	x.typed()
 	x.w.Header()[keyCacheControl] = cacheNever
 	x.send(http.StatusOK, body)
 }
 
 // projectionDone answers that a command was done.
-func (x *exchange) projectionDone(status int, name string) error {
+func projectionDone(x *exchange, status int, name string) error {
 	if status == http.StatusNoContent {
 		x.send(status, nil)
 		return nil

@@ -33,8 +33,8 @@ const (
 
 var problemLargeRedaction = &problem{http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb", false}
 
-// redact redacts events of this node, whoever leads.
-func (x *exchange) redact() error {
+// redactEvents redacts events of this node, whoever leads.
+func redactEvents(x *exchange) error {
 	body, err := x.readBody(maxRedactBody)
 	switch {
 	case errors.Is(err, problemTooLarge):

@@ -38,7 +38,7 @@ var once = []string{"1"}
 // request was relayed and answered when done is true; otherwise the error is
 // *event.NotLeader, or event.ErrNotReady when the client insists on a leader and
 // none is known. Whether this node can write at all is for the store to say.
-func (x *exchange) passOn(w *write) (done bool, err error) {
+func passOn(x *exchange, w *write) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
 	if ok && !w.leader && x.s.opts.RelayWrites {
 		if x.r.ContentLength > maxBody {
@@ -49,7 +49,7 @@ func (x *exchange) passOn(w *write) (done bool, err error) {
 		}
 		address, ok = x.s.cluster.Redirect() // Another node may lead by now, and this one may.
 	}
-	defer func() { x.noteNotDone(err) }()
+	defer func() { noteNotDone(x, err) }()
 	switch {
 	case ok && !w.leader && x.s.cluster.Role() == roleReadOnly:
 		return false, &event.NotLeader{Address: address, ReadOnly: true}
@@ -66,7 +66,7 @@ func (x *exchange) passOn(w *write) (done bool, err error) {
 // follows a redirect to another host leaves its credentials behind. The request
 // was relayed and answered when done is true; otherwise the error is
 // *event.NotLeader, or event.ErrNotReady when no leader is known.
-func (x *exchange) toLeader() (done bool, err error) {
+func toLeader(x *exchange) (done bool, err error) {
 	address, ok := x.s.cluster.Redirect()
 	if ok && (x.isRead() && !x.op.redirected || x.s.opts.RelayWrites) {
 		if done, err := x.relay(x.isRead() && !x.op.once); done || err != nil {
@@ -74,7 +74,7 @@ func (x *exchange) toLeader() (done bool, err error) {
 		}
 		address, ok = x.s.cluster.Redirect()
 	}
-	defer func() { x.noteNotDone(err) }()
+	defer func() { noteNotDone(x, err) }()
 	switch {
 	case ok:
 		return false, &event.NotLeader{Address: address}
@@ -87,7 +87,7 @@ func (x *exchange) toLeader() (done bool, err error) {
 // lead answers a request on the leader alone: another node passes it on before it
 // looks at its body.
 func (x *exchange) lead(answer func(context.Context) error) error {
-	if done, err := x.toLeader(); done || err != nil {
+	if done, err := toLeader(x); done || err != nil {
 		return err
 	}
 	ctx := x.reads()
@@ -100,7 +100,7 @@ func (x *exchange) isRead() bool {
 }
 
 // noteNotDone tells a node that relayed the request that it was not begun.
-func (x *exchange) noteNotDone(err error) {
+func noteNotDone(x *exchange, err error) {
 	var elsewhere *event.NotLeader
 	if x.r.Header[keyRelayed] != nil && (errors.As(err, &elsewhere) || errors.Is(err, event.ErrNotReady)) {
 		x.w.Header()[HeaderNotDone] = once
@@ -109,7 +109,7 @@ func (x *exchange) noteNotDone(err error) {
 
 // noteLogEnd tells a node that relayed the request how far its log must reach to
 // show what was done.
-func (x *exchange) noteLogEnd() {
+func noteLogEnd(x *exchange) {
 	if x.r.Header[keyRelayed] != nil && !x.isRead() {
 		x.w.Header()[keyLogEnd] = []string{strconv.FormatInt(x.s.store.LogEnd(), 10)}
 	}
@@ -185,14 +185,14 @@ func (w relayWriter) WriteHeader(status int) {
 	}
 	if end := h[keyLogEnd]; end != nil {
 		delete(h, keyLogEnd)
-		w.x.catchUp(end[0], w.begun)
+		catchUp(w.x, end[0], w.begun)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // catchUp waits until this node's log reaches the leader's, but no longer than a
 // write may take: it is done, and better answered early than with an error.
-func (x *exchange) catchUp(leader string, begun time.Time) {
+func catchUp(x *exchange, leader string, begun time.Time) {
 	end, err := strconv.ParseInt(leader, 10, 64)
 	if err != nil || end <= x.s.store.LogEnd() {
 		return

@@ -110,5 +110,5 @@ func operate(method string, serve func(*exchange) error) operation {
 
 // remove is the deletion of a stream.
 func remove() operation {
-	return operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: (*exchange).delete}
+	return operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: deleteStream}
 }

@@ -12,20 +12,20 @@ import (
 const scavengePrefix = "/admin/scavenge/"
 
 // startScavenge starts a run, or finds out what one would do.
-func (x *exchange) startScavenge() error {
+func startScavenge(x *exchange) error {
 	o, err := parseScavenge(x.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
 	if o.dryRun {
-		return x.estimateScavenge(o.EstimateOptions())
+		return estimateScavenge(x, o.EstimateOptions())
 	}
 	id, err := x.s.opts.Scavenges.Start(o.Request)
 	if err != nil {
 		return err
 	}
 	x.s.log.Info("scavenge asked for", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
-	x.awaitScavenge(id)
+	awaitScavenge(x, id)
 	fields := []field{scavengeIDField(id.String())}
 	b := x.out[:0]
 	switch x.media.form {
@@ -47,7 +47,7 @@ const announcePatience = 2 * time.Second
 
 // awaitScavenge waits until clients can read that a run has begun: what they ask for
 // next is its stream. As long as nobody leads nothing is written, and the answer does not wait.
-func (x *exchange) awaitScavenge(id event.ID) {
+func awaitScavenge(x *exchange, id event.ID) {
 	if !x.s.knowsLeader() {
 		return
 	}
@@ -57,7 +57,7 @@ func (x *exchange) awaitScavenge(id event.ID) {
 }
 
 // stopScavenge stops the run that the path names and answers when it has ended.
-func (x *exchange) stopScavenge() error {
+func stopScavenge(x *exchange) error {
 	var id event.ID // of whichever runs
 	if text := x.route.id; text != "" {
 		var err error
@@ -90,21 +90,21 @@ func (x *exchange) stopScavenge() error {
 
 // currentScavenge answers with the run that is under way. When there is none the
 // members that clients know are there, and empty.
-func (x *exchange) currentScavenge() error {
+func currentScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Current()
 	d := statusDocument{root: "ScavengeGetCurrentResultDto", status: &s}
 	if s.ID.IsZero() {
 		d.known = []field{scavengeIDField(""), scavengeLinkField("")}
-		return x.sendStatus(&d)
+		return sendStatus(x, &d)
 	}
 	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
 	d.more = append(progressFields(&s), textField("started", "Started", s.Started.UTC().Format(tickTime)))
 	d.more = append(d.more, requestFields(&s)...)
-	return x.sendStatus(&d)
+	return sendStatus(x, &d)
 }
 
 // lastScavenge answers with the run that was started last, whether it has ended or not.
-func (x *exchange) lastScavenge() error {
+func lastScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Last()
 	d := statusDocument{root: "ScavengeGetLastResultDto", status: &s}
 	link := ""
@@ -113,7 +113,7 @@ func (x *exchange) lastScavenge() error {
 	}
 	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(link), textField("scavengeResult", "ScavengeResult", string(s.Result))}
 	if s.ID.IsZero() {
-		return x.sendStatus(&d)
+		return sendStatus(x, &d)
 	}
 	failure, ended := nullField("error", "Error"), nullField("ended", "Ended")
 	if s.Error != "" {
@@ -124,7 +124,7 @@ func (x *exchange) lastScavenge() error {
 	}
 	d.more = append([]field{failure, textField("started", "Started", s.Started.UTC().Format(tickTime)), ended}, progressFields(&s)...)
 	d.more = append(d.more, requestFields(&s)...)
-	return x.sendStatus(&d)
+	return sendStatus(x, &d)
 }
 
 func scavengeIDField(id string) field { return textField("scavengeId", "ScavengeId", id) }
@@ -179,7 +179,7 @@ type statusDocument struct {
 	status *scavenge.Status
 }
 
-func (x *exchange) sendStatus(d *statusDocument) error {
+func sendStatus(x *exchange, d *statusDocument) error {
 	switch x.media.form {
 	case formJSON:
 		x.out = d.appendJSON(x.out[:0])

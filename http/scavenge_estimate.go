@@ -14,7 +14,7 @@ import (
 
 // estimateScavenge answers with what a run would do. It may read the whole
 // database: only the client's going and the end of the server limit it.
-func (x *exchange) estimateScavenge(o scavenge.EstimateOptions) error {
+func estimateScavenge(x *exchange, o scavenge.EstimateOptions) error {
 	// net/http notices that a client goes away only when the body has been read.
 	if _, err := io.Copy(io.Discard, x.r.Body); err != nil {
 		return problemInvalidBody
@@ -33,7 +33,7 @@ func (x *exchange) estimateScavenge(o scavenge.EstimateOptions) error {
 		answer.send(appendEstimateText(x.out[:0], e, answer.full))
 		return nil
 	}
-	doc := x.newOutline()
+	doc := newOutline(x)
 	doc.full = answer.full
 	doc.estimate(e)
 	answer.send(doc.b)

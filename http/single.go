@@ -9,8 +9,8 @@ import (
 
 var emptyObject = []byte("{}")
 
-// single answers with one event of a stream.
-func (x *exchange) single() error {
+// singleEvent answers with one event of a stream.
+func singleEvent(x *exchange) error {
 	stream := x.route.stream
 	number := event.Head
 	var err error
@@ -40,7 +40,7 @@ func (x *exchange) single() error {
 	e, err := x.s.store.ReadEvent(ctx, stream, number, resolve)
 	if err != nil {
 		if event.IsMetaStream(stream) && (errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamNotFound)) {
-			return x.noMetadata(ctx, event.OriginalOf(stream), err)
+			return noMetadata(x, ctx, event.OriginalOf(stream), err)
 		}
 		return err
 	}
@@ -56,12 +56,12 @@ func (x *exchange) single() error {
 		}
 		x.open(e.Number, &info.Metadata)
 	}
-	x.writeEvent(&e)
+	writeEvent(x, &e)
 	return nil
 }
 
 // writeEvent answers with an event in the negotiated type.
-func (x *exchange) writeEvent(e *event.Resolved) {
+func writeEvent(x *exchange, e *event.Resolved) {
 	rec := e.Event()
 	b := x.out[:0]
 	switch x.media.form {
@@ -78,7 +78,7 @@ func (x *exchange) writeEvent(e *event.Resolved) {
 	case formRaw:
 		b = append(b, rec.Data...)
 	case formHTML:
-		b = x.appendPage(b, e.Stream, e.Number)
+		b = appendPage(x, b, e.Stream, e.Number)
 	default:
 		b = x.atom().AppendEntryXML(b, e)
 	}

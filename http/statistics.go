@@ -12,8 +12,8 @@ import (
 // What the statistics are offered as: there is no text of them.
 var statsOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML)
 
-// metrics leaves it to the exporter which of its formats the caller gets.
-func (x *exchange) metrics() error {
+// serveMetrics leaves it to the exporter which of its formats the caller gets.
+func serveMetrics(x *exchange) error {
 	x.s.opts.Statistics.Metrics().ServeHTTP(x.w, x.r)
 	return nil
 }
@@ -26,7 +26,7 @@ var (
 )
 
 // sendStats answers with a document of statistics, which it leaves as it is.
-func (x *exchange) sendStats(document []byte) error {
+func sendStats(x *exchange, document []byte) error {
 	h := x.w.Header()
 	switch {
 	case x.s.opts.DisableHTTPCaching:
@@ -43,7 +43,7 @@ func (x *exchange) sendStats(document []byte) error {
 }
 
 // replicationStats lists the nodes that follow this one.
-func (x *exchange) replicationStats() error {
+func replicationStats(x *exchange) error {
 	return sendConnections(x, "ReplicationStats", x.s.opts.Statistics.Replication(), func(c *ReplicationConnection) []field {
 		return []field{
 			textField("subscriptionId", "SubscriptionId", c.SubscriptionID.String()),
@@ -59,7 +59,7 @@ func (x *exchange) replicationStats() error {
 }
 
 // tcpStats lists the clients that are connected by TCP: there is no such protocol.
-func (x *exchange) tcpStats() error {
+func tcpStats(x *exchange) error {
 	return sendConnections[struct{}](x, "TcpConnectionStats", nil, nil)
 }
 
@@ -71,7 +71,7 @@ func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) 
 	} else {
 		x.out = appendElements(append(x.out[:0], xmlProlog...), "ArrayOf"+name, name, list, fields)
 	}
-	return x.sendStats(x.out)
+	return sendStats(x, x.out)
 }
 
 const (
@@ -85,8 +85,8 @@ const (
 
 var errStatsPath = badRequest("Dynamic stats selection works only with grouping enabled")
 
-// stats answers with the figures, or those below an object of them.
-func (x *exchange) stats() error {
+// serveStats answers with the figures, or those below an object of them.
+func serveStats(x *exchange) error {
 	var segment [1 + maxStatsSegments + 1]string // "stats" before, and what is too much
 	n := split(x.r.URL, segment[:])
 	if n == len(segment) {
@@ -99,9 +99,9 @@ func (x *exchange) stats() error {
 	if len(path) == 1 {
 		switch path[0] {
 		case segReplication:
-			return x.replicationStats()
+			return replicationStats(x)
 		case segTCP:
-			return x.tcpStats()
+			return tcpStats(x)
 		}
 	}
 	shape := statsShape{
@@ -111,7 +111,7 @@ func (x *exchange) stats() error {
 	}
 	switch {
 	case len(path) == 0:
-		return x.sendStats(x.s.figures().document(shape))
+		return sendStats(x, x.s.figures().document(shape))
 	case shape.flat:
 		return errStatsPath
 	}
@@ -120,7 +120,7 @@ func (x *exchange) stats() error {
 		return problemNoRoute
 	}
 	x.out = shape.append(x.out[:0], node)
-	return x.sendStats(x.out)
+	return sendStats(x, x.out)
 }
 
 // queryFlag reads a boolean of a query; whatever is none counts as absent.

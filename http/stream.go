@@ -54,8 +54,8 @@ type pageRequest struct {
 	poll   time.Duration
 }
 
-// page reads the arguments of a page, in the order of the contract.
-func (x *exchange) page(stream string, backward bool) (p pageRequest, err error) {
+// pageArguments reads the arguments of a page, in the order of the contract.
+func pageArguments(x *exchange, stream string, backward bool) (p pageRequest, err error) {
 	p.Stream, p.Backward, p.MaxPayload = stream, backward, maxPagePayload
 	switch {
 	case backward && (x.route.from == "" || x.route.from == segHead):
@@ -80,26 +80,26 @@ func (x *exchange) page(stream string, backward bool) (p pageRequest, err error)
 	return p, err
 }
 
-func (x *exchange) backward() error { return x.serveBackward(x.route.stream) }
+func streamBackward(x *exchange) error { return serveBackward(x, x.route.stream) }
 
-func (x *exchange) forward() error { return x.serveForward(x.route.stream) }
+func streamForward(x *exchange) error { return serveForward(x, x.route.stream) }
 
-func (x *exchange) metaBackward() error {
+func metaBackward(x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errMetaOfMeta
 	}
-	return x.serveBackward(event.MetaStreamOf(x.route.stream))
+	return serveBackward(x, event.MetaStreamOf(x.route.stream))
 }
 
-func (x *exchange) metaForward() error {
+func metaForward(x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errMetaOfMeta
 	}
-	return x.serveForward(event.MetaStreamOf(x.route.stream))
+	return serveForward(x, event.MetaStreamOf(x.route.stream))
 }
 
-func (x *exchange) serveBackward(stream string) error {
-	p, err := x.page(stream, true)
+func serveBackward(x *exchange, stream string) error {
+	p, err := pageArguments(x, stream, true)
 	if err != nil {
 		return err
 	}
@@ -111,13 +111,13 @@ func (x *exchange) serveBackward(stream string) error {
 		}
 	}
 	if x.media.form == formDescription {
-		return x.describe(ctx, stream)
+		return describeStream(x, ctx, stream)
 	}
-	return x.feed(ctx, &p)
+	return sendFeed(x, ctx, &p)
 }
 
-func (x *exchange) serveForward(stream string) error {
-	p, err := x.page(stream, false)
+func serveForward(x *exchange, stream string) error {
+	p, err := pageArguments(x, stream, false)
 	if err != nil {
 		return err
 	}
@@ -132,13 +132,13 @@ func (x *exchange) serveForward(stream string) error {
 		x.media = x.media.feedInstead()
 	}
 	if p.poll > 0 {
-		if err := x.awaitStream(&p); err != nil {
+		if err := awaitStream(x, &p); err != nil {
 			return err
 		}
 		ctx.release() // The wait was not the request's fault.
 		ctx = x.reads()
 	}
-	return x.feed(ctx, &p)
+	return sendFeed(x, ctx, &p)
 }
 
 // feedInstead is the type of a feed where the description document does not exist.
@@ -151,7 +151,7 @@ func (t *mediaType) feedInstead() *mediaType {
 
 // awaitStream waits until an event arrives in a stream whose page begins above
 // its last event, at most for the time the client gave.
-func (x *exchange) awaitStream(p *pageRequest) error {
+func awaitStream(x *exchange, p *pageRequest) error {
 	info, err := x.s.store.StreamInfo(x.r.Context(), p.Stream)
 	if err != nil {
 		return err
@@ -159,15 +159,15 @@ func (x *exchange) awaitStream(p *pageRequest) error {
 	if info.HardDeleted || info.Exists() && p.From <= info.Last {
 		return nil
 	}
-	return x.wait(p.poll, func(ctx context.Context) error {
+	return longWait(x, p.poll, func(ctx context.Context) error {
 		return x.s.waiter.WaitStream(ctx, p.Stream, info.Last)
 	})
 }
 
-// wait runs a long poll. Its end by time, or by the end of the server, is no
+// longWait runs a long poll. Its end by time, or by the end of the server, is no
 // error: the answer is then what there is. The context of the request frees the
 // waiter when the client goes away.
-func (x *exchange) wait(d time.Duration, until func(context.Context) error) error {
+func longWait(x *exchange, d time.Duration, until func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(x.r.Context(), d)
 	defer cancel()
 	stop := context.AfterFunc(x.s.draining, cancel)
@@ -184,9 +184,9 @@ func (x *exchange) wait(d time.Duration, until func(context.Context) error) erro
 	return err
 }
 
-// feed answers with one page. Whether the client's copy is still good is known
+// sendFeed answers with one page. Whether the client's copy is still good is known
 // without reading an event.
-func (x *exchange) feed(ctx context.Context, p *pageRequest) error {
+func sendFeed(x *exchange, ctx context.Context, p *pageRequest) error {
 	if match := x.r.Header[keyIfNoneMatch]; match != nil {
 		info, err := x.s.store.StreamInfo(ctx, p.Stream)
 		if err != nil {
@@ -201,7 +201,7 @@ func (x *exchange) feed(ctx context.Context, p *pageRequest) error {
 	if err != nil {
 		return err
 	}
-	x.freshness(&page, p)
+	pageFreshness(x, &page, p)
 	doc := x.atom().Stream(&page, &p.StreamRead)
 	return x.write(&doc)
 }

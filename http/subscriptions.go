@@ -24,37 +24,37 @@ var (
 	errNotRunning = badRequest("Persistent subscriptions are not running.")
 )
 
-// key is the group that the path names.
-func (x *exchange) key() subscription.Key {
+// groupKey is the group that the path names.
+func groupKey(x *exchange) subscription.Key {
 	return subscription.Key{Stream: x.route.stream, Group: x.route.group}
 }
 
 // groupCommand does something to the group that the path names, on the leader, and
 // answers what came of it. Groups of the log are not offered here.
-func (x *exchange) groupCommand(status int, do func(context.Context, subscription.Key) error) error {
+func groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
 	if x.route.stream == event.AllStream {
 		return &groupError{err: subscription.ErrAll}
 	}
 	return x.lead(func(ctx context.Context) error {
-		if err := do(ctx, x.key()); err != nil {
+		if err := do(ctx, groupKey(x)); err != nil {
 			return &groupError{err: err}
 		}
-		x.commandResult(status, commandSuccess, "")
+		commandResult(x, status, commandSuccess, "")
 		return nil
 	})
 }
 
 // createGroup makes a group, unless its own streams would have names that are too long.
-func (x *exchange) createGroup() error {
-	if len(event.MetaStreamOf(x.key().CheckpointStream())) > event.MaxNameBytes {
+func createGroup(x *exchange) error {
+	if len(event.MetaStreamOf(groupKey(x).CheckpointStream())) > event.MaxNameBytes {
 		return problemLongName
 	}
 	status := http.StatusOK
 	if x.s.opts.ReferenceStatusCodes {
 		status = http.StatusCreated
 	}
-	return x.groupCommand(status, func(ctx context.Context, k subscription.Key) error {
-		settings, err := x.settings()
+	return groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
+		settings, err := readSettings(x)
 		if err != nil {
 			return err
 		}
@@ -63,9 +63,9 @@ func (x *exchange) createGroup() error {
 }
 
 // updateGroup replaces all settings of a group.
-func (x *exchange) updateGroup() error {
-	return x.groupCommand(http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-		settings, err := x.settings()
+func updateGroup(x *exchange) error {
+	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+		settings, err := readSettings(x)
 		if err != nil {
 			return err
 		}
@@ -73,14 +73,14 @@ func (x *exchange) updateGroup() error {
 	})
 }
 
-func (x *exchange) deleteGroup() error {
-	return x.groupCommand(http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+func deleteGroup(x *exchange) error {
+	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
 		return x.s.opts.Subscriptions.Delete(ctx, k, x.who.Login)
 	})
 }
 
 // replayParked hands parked messages out again.
-func (x *exchange) replayParked() error {
+func replayParked(x *exchange) error {
 	stopAt := int64(-1)
 	if text, ok := queryLookup(x.r.URL.RawQuery, "stopAt"); ok {
 		if stopAt, ok = parseNumber(text, math.MaxInt64); !ok {
@@ -88,16 +88,16 @@ func (x *exchange) replayParked() error {
 		}
 	}
 	return x.lead(func(ctx context.Context) error {
-		if err := x.s.opts.Subscriptions.Replay(ctx, x.key(), stopAt); err != nil {
+		if err := x.s.opts.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
 			return &groupError{isReplay: true, err: err}
 		}
-		x.commandResult(http.StatusOK, commandSuccess, "")
+		commandResult(x, http.StatusOK, commandSuccess, "")
 		return nil
 	})
 }
 
 // restartGroups loads all groups again.
-func (x *exchange) restartGroups() error {
+func restartGroups(x *exchange) error {
 	return x.lead(func(ctx context.Context) error {
 		switch err := x.s.opts.Subscriptions.Restart(ctx); {
 		case errors.Is(err, event.ErrNotReady):
@@ -105,13 +105,13 @@ func (x *exchange) restartGroups() error {
 		case err != nil:
 			return err
 		}
-		x.word(http.StatusOK, "Restarting")
+		sendWord(x, http.StatusOK, "Restarting")
 		return nil
 	})
 }
 
-// messages hands out messages to whoever asks. Nobody waits here.
-func (x *exchange) messages() error {
+// handOutMessages hands out messages to whoever asks. Nobody waits here.
+func handOutMessages(x *exchange) error {
 	count := 1
 	if text := x.route.count; text != "" {
 		n, ok := parseNumber(text, maxMessages)
@@ -124,34 +124,34 @@ func (x *exchange) messages() error {
 		return &groupError{err: subscription.ErrAll}
 	}
 	return x.lead(func(ctx context.Context) error {
-		messages, err := x.take(ctx, count)
+		messages, err := takeMessages(x, ctx, count)
 		if err != nil {
 			return &groupError{isRead: true, err: err}
 		}
-		doc := x.atom().Messages(messages, x.key(), count)
+		doc := x.atom().Messages(messages, groupKey(x), count)
 		return x.write(&doc)
 	})
 }
 
-// take takes messages, but none for an answer without a body, which would lose them.
-func (x *exchange) take(ctx context.Context, count int) ([]subscription.Message, error) {
+// takeMessages takes messages, but none for an answer without a body, which would lose them.
+func takeMessages(x *exchange, ctx context.Context, count int) ([]subscription.Message, error) {
 	if x.r.Method == http.MethodHead {
-		_, err := x.s.opts.Subscriptions.Info(ctx, x.key())
+		_, err := x.s.opts.Subscriptions.Info(ctx, groupKey(x))
 		return nil, err
 	}
-	return x.s.opts.Subscriptions.Read(ctx, x.key(), count)
+	return x.s.opts.Subscriptions.Read(ctx, groupKey(x), count)
 }
 
-func (x *exchange) ackMessages() error {
-	return x.answer(func(ctx context.Context, ids []event.ID) error {
-		return x.s.opts.Subscriptions.Ack(ctx, x.key(), ids)
+func ackMessages(x *exchange) error {
+	return answerMessages(x, func(ctx context.Context, ids []event.ID) error {
+		return x.s.opts.Subscriptions.Ack(ctx, groupKey(x), ids)
 	})
 }
 
-func (x *exchange) nackMessages() error {
+func nackMessages(x *exchange) error {
 	action := nackAction(queryValue(x.r.URL.RawQuery, "action"))
-	return x.answer(func(ctx context.Context, ids []event.ID) error {
-		return x.s.opts.Subscriptions.Nack(ctx, x.key(), ids, action, nackReason)
+	return answerMessages(x, func(ctx context.Context, ids []event.ID) error {
+		return x.s.opts.Subscriptions.Nack(ctx, groupKey(x), ids, action, nackReason)
 	})
 }
 
@@ -168,9 +168,9 @@ func nackAction(word string) subscription.Action {
 	return subscription.Retry
 }
 
-// answer answers messages. Whether they were known is not told.
-func (x *exchange) answer(do func(context.Context, []event.ID) error) error {
-	ids, err := x.messageIDs()
+// answerMessages answers messages. Whether they were known is not told.
+func answerMessages(x *exchange, do func(context.Context, []event.ID) error) error {
+	ids, err := messageIDs(x)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (x *exchange) answer(do func(context.Context, []event.ID) error) error {
 }
 
 // messageIDs returns the messages that the path or the query names.
-func (x *exchange) messageIDs() ([]event.ID, error) {
+func messageIDs(x *exchange) ([]event.ID, error) {
 	if x.route.id != "" {
 		id, ok := messageID(x.route.id)
 		if !ok {
@@ -222,6 +222,6 @@ func messageID(text string) (event.ID, bool) {
 
 // parkedBackward and parkedForward show the messages that a group gave up. Every
 // node has them.
-func (x *exchange) parkedBackward() error { return x.serveBackward(x.key().ParkedStream()) }
+func parkedBackward(x *exchange) error { return serveBackward(x, groupKey(x).ParkedStream()) }
 
-func (x *exchange) parkedForward() error { return x.serveForward(x.key().ParkedStream()) }
+func parkedForward(x *exchange) error { return serveForward(x, groupKey(x).ParkedStream()) }

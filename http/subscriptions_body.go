@@ -61,8 +61,8 @@ var settingNames = [settingCount]string{
 // settingValues are the properties that a body gives.
 type settingValues [settingCount]memberValue
 
-// settings reads the body of the request. What it leaves out has its default.
-func (x *exchange) settings() (s subscription.Settings, err error) {
+// readSettings reads the body of the request. What it leaves out has its default.
+func readSettings(x *exchange) (s subscription.Settings, err error) {
 	body, err := x.readBody(maxSettings)
 	switch {
 	case errors.Is(err, problemTooLarge):

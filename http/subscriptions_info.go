@@ -39,7 +39,7 @@ func groupPageOf(query string) (p groupPage, err error) {
 }
 
 // listGroups answers with all groups, or a page of them.
-func (x *exchange) listGroups() error {
+func listGroups(x *exchange) error {
 	page, err := groupPageOf(x.r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -50,9 +50,9 @@ func (x *exchange) listGroups() error {
 			return err
 		}
 		if page.count == 0 {
-			x.summaries(http.StatusOK, list)
+			summaries(x, http.StatusOK, list)
 		} else {
-			x.pageOfSummaries(page, list)
+			pageOfSummaries(x, page, list)
 		}
 		return nil
 	})
@@ -60,46 +60,46 @@ func (x *exchange) listGroups() error {
 
 // listGroupsOfStream answers with the groups of one stream. When there is none,
 // that is not found, and an empty list says so.
-func (x *exchange) listGroupsOfStream() error {
+func listGroupsOfStream(x *exchange) error {
 	return x.lead(func(ctx context.Context) error {
 		list, err := x.s.opts.Subscriptions.List(ctx, x.route.stream)
 		switch {
 		case err != nil && !errors.Is(err, subscription.ErrNotFound):
 			return err
 		case len(list) == 0:
-			x.summaries(http.StatusNotFound, nil)
+			summaries(x, http.StatusNotFound, nil)
 		default:
-			x.summaries(http.StatusOK, list)
+			summaries(x, http.StatusOK, list)
 		}
 		return nil
 	})
 }
 
 // groupInfo answers with all that is known of a group.
-func (x *exchange) groupInfo() error {
+func groupInfo(x *exchange) error {
 	return x.lead(func(ctx context.Context) error {
-		info, err := x.s.opts.Subscriptions.Info(ctx, x.key())
+		info, err := x.s.opts.Subscriptions.Info(ctx, groupKey(x))
 		switch {
 		case errors.Is(err, subscription.ErrNotFound):
 			return problemNoRoute
 		case err != nil:
 			return err
 		}
-		o := x.newOutline()
-		o.root("subscriptionInfo", func() { x.detailGroup(&o, &info) })
-		x.sendOutline(http.StatusOK, &o)
+		o := newOutline(x)
+		o.root("subscriptionInfo", func() { detailGroup(x, &o, &info) })
+		sendOutline(x, http.StatusOK, &o)
 		return nil
 	})
 }
 
-func (x *exchange) summaries(status int, list []subscription.Info) {
-	o := x.newOutline()
-	o.rootList("arrayOfSubscriptionSummary", "subscriptionSummary", len(list), func(i int) { x.summary(&o, &list[i]) })
-	x.sendOutline(status, &o)
+func summaries(x *exchange, status int, list []subscription.Info) {
+	o := newOutline(x)
+	o.rootList("arrayOfSubscriptionSummary", "subscriptionSummary", len(list), func(i int) { groupSummary(x, &o, &list[i]) })
+	sendOutline(x, status, &o)
 }
 
 // pageOfSummaries answers with the groups of some of the streams.
-func (x *exchange) pageOfSummaries(p groupPage, list []subscription.Info) {
+func pageOfSummaries(x *exchange, p groupPage, list []subscription.Info) {
 	var starts []int // of the groups of each stream
 	for i := range list {
 		if i == 0 || list[i].Stream != list[i-1].Stream {
@@ -110,26 +110,26 @@ func (x *exchange) pageOfSummaries(p groupPage, list []subscription.Info) {
 	starts = append(starts, len(list))
 	list = list[starts[min(p.offset, total)]:starts[min(p.offset+p.count, total)]]
 
-	links := []relatedLink{{x.pageURI(p.offset, p.count), "self"}, {x.pageURI(0, p.count), "first"}}
+	links := []relatedLink{{pageURI(x, p.offset, p.count), "self"}, {pageURI(x, 0, p.count), "first"}}
 	if p.offset > 0 {
-		links = append(links, relatedLink{x.pageURI(max(0, p.offset-p.count), p.count), "previous"})
+		links = append(links, relatedLink{pageURI(x, max(0, p.offset-p.count), p.count), "previous"})
 	}
 	if p.offset+p.count < total {
-		links = append(links, relatedLink{x.pageURI(p.offset+p.count, p.count), "next"})
+		links = append(links, relatedLink{pageURI(x, p.offset+p.count, p.count), "next"})
 	}
-	o := x.newOutline()
+	o := newOutline(x)
 	o.root("pagedSubscriptionInfo", func() {
 		o.links(links)
 		o.integer("offset", p.offset)
 		o.integer("count", p.count)
 		o.integer("total", total)
-		o.list("subscriptions", "subscriptionSummary", len(list), func(i int) { x.summary(&o, &list[i]) })
+		o.list("subscriptions", "subscriptionSummary", len(list), func(i int) { groupSummary(x, &o, &list[i]) })
 	})
-	x.sendOutline(http.StatusOK, &o)
+	sendOutline(x, http.StatusOK, &o)
 }
 
 // pageURI is the address of a page of the list of groups.
-func (x *exchange) pageURI(offset, count int64) string {
+func pageURI(x *exchange, offset, count int64) string {
 	return string(x.origin()) + subscriptionsPath + "?offset=" + strconv.FormatInt(offset, 10) + "&count=" + strconv.FormatInt(count, 10)
 }
 
@@ -144,7 +144,7 @@ func (o *outline) links(links []relatedLink) {
 }
 
 // groupAddresses are what documents about a group link to.
-func (x *exchange) groupAddresses(k subscription.Key) (group, parked string) {
+func groupAddresses(x *exchange, k subscription.Key) (group, parked string) {
 	b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), k)
 	group = string(b)
 	b = append(b[:0], x.origin()...)
@@ -157,9 +157,9 @@ func (x *exchange) groupAddresses(k subscription.Key) (group, parked string) {
 	return group, string(b)
 }
 
-// summary writes what lists tell of a group.
-func (x *exchange) summary(o *outline, g *subscription.Info) {
-	group, parked := x.groupAddresses(g.Key)
+// groupSummary writes what lists tell of a group.
+func groupSummary(x *exchange, o *outline, g *subscription.Info) {
+	group, parked := groupAddresses(x, g.Key)
 	o.links([]relatedLink{{group + "/" + segInfo, "detail"}})
 	o.text("eventStreamId", g.Stream)
 	o.text("groupName", g.Group)
@@ -177,8 +177,8 @@ func (x *exchange) summary(o *outline, g *subscription.Info) {
 }
 
 // detailGroup writes all that is known of a group.
-func (x *exchange) detailGroup(o *outline, g *subscription.Info) {
-	group, parked := x.groupAddresses(g.Key)
+func detailGroup(x *exchange, o *outline, g *subscription.Info) {
+	group, parked := groupAddresses(x, g.Key)
 	o.links([]relatedLink{{group + "/" + segInfo, "detail"}, {group + "/" + segReplay, segReplay}})
 	o.object("config", func() { o.settings(&g.Settings) })
 	o.text("eventStreamId", g.Stream)

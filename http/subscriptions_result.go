@@ -30,15 +30,15 @@ var commandFailures = map[int]string{
 }
 
 // groupFailed answers for what was not done, if there is a word for it.
-func (x *exchange) groupFailed(e *groupError, p *problem) bool {
+func groupFailed(x *exchange, e *groupError, p *problem) bool {
 	reason := p.text
 	var settings *subscription.SettingsError
 	switch isNone := errors.Is(e, subscription.ErrNotFound); {
 	case isNone && e.isRead:
-		x.word(p.status, p.text)
+		sendWord(x, p.status, p.text)
 		return true
 	case isNone && e.isReplay:
-		reason = "Unable to locate '" + x.key().String() + "'"
+		reason = "Unable to locate '" + groupKey(x).String() + "'"
 	case isNone:
 		reason = "Group '" + x.route.group + "' does not exist."
 	case errors.Is(e, subscription.ErrExists):
@@ -47,30 +47,30 @@ func (x *exchange) groupFailed(e *groupError, p *problem) bool {
 	default:
 		return false
 	}
-	x.commandResult(p.status, commandFailures[p.status], reason)
+	commandResult(x, p.status, commandFailures[p.status], reason)
 	return true
 }
 
 // commandResult answers with what came of a command. Of groups that are or were
 // to be defined the address is told as well.
-func (x *exchange) commandResult(status int, word, reason string) {
+func commandResult(x *exchange, status int, word, reason string) {
 	if x.op.bodies != 0 && status != http.StatusBadRequest {
-		b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), x.key())
+		b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), groupKey(x))
 		x.scratch = b
 		x.w.Header()[keyLocation] = []string{string(b)}
 	}
-	o := x.newOutline()
+	o := newOutline(x)
 	o.root("subscriptionResult", func() {
 		o.text("correlationId", event.ID(uuid.New()).String())
 		o.text("reason", reason)
 		o.text("result", word)
 	})
-	x.sendOutline(status, &o)
+	sendOutline(x, status, &o)
 }
 
-// word answers with a text as a document.
-func (x *exchange) word(status int, text string) {
-	o := x.newOutline()
+// sendWord answers with a text as a document.
+func sendWord(x *exchange, status int, text string) {
+	o := newOutline(x)
 	if o.isXML {
 		o.b = append(o.b, "<string>"...)
 	}
@@ -78,11 +78,11 @@ func (x *exchange) word(status int, text string) {
 	if o.isXML {
 		o.b = append(o.b, "</string>"...)
 	}
-	x.sendOutline(status, &o)
+	sendOutline(x, status, &o)
 }
 
 // sendOutline answers with a document in the plain type of the answer's format.
-func (x *exchange) sendOutline(status int, o *outline) {
+func sendOutline(x *exchange, status int, o *outline) {
 	x.out = o.b
 	t := typeJSON
 	if o.isXML {

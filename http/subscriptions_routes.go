@@ -41,7 +41,7 @@ func define(method string, serve func(*exchange) error) operation {
 
 // consume hands out messages: asking twice is not asking once.
 func consume() operation {
-	return operation{method: http.MethodGet, offer: competingOffer, may: mayReader, once: true, serve: (*exchange).messages}
+	return operation{method: http.MethodGet, offer: competingOffer, may: mayReader, once: true, serve: handOutMessages}
 }
 
 // respond answers messages. Nothing is sent back, so the request may accept what it likes.

@@ -20,40 +20,40 @@ func (s *Server) rows() []row {
 	}
 	isAdmin := !o.DisableAdminUI
 	add(true,
-		at("/ping", look(nodeOffer, mayEverybody, (*exchange).ping)),
-		at("/info", look(nodeOffer, mayEverybody, (*exchange).info)),
-		probe("/health/live", (*exchange).health),
-		probe("/health/ready", (*exchange).ready),
-		probe("/health/startup", (*exchange).startup),
+		at("/ping", look(nodeOffer, mayEverybody, servePing)),
+		at("/info", look(nodeOffer, mayEverybody, nodeInfo)),
+		probe("/health/live", healthLive),
+		probe("/health/ready", healthReady),
+		probe("/health/startup", healthStartup),
 	)
-	add(o.Settings != nil, at("/info/options", look(nodeOffer, mayOps, (*exchange).options)))
-	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, mayOps, (*exchange).histogram)))
+	add(o.Settings != nil, at("/info/options", look(nodeOffer, mayOps, listOptions)))
+	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, mayOps, serveHistogram)))
 	add(o.Statistics != nil && !o.DisableStats,
-		at("/stats", look(statsOffer, mayUserOrOpen, (*exchange).stats)),
-		at("/stats/{path...}", look(statsOffer, mayUserOrOpen, (*exchange).stats)),
-		at("/metrics", look(nil, mayUserOrOpen, (*exchange).metrics)),
+		at("/stats", look(statsOffer, mayUserOrOpen, serveStats)),
+		at("/stats/{path...}", look(statsOffer, mayUserOrOpen, serveStats)),
+		at("/metrics", look(nil, mayUserOrOpen, serveMetrics)),
 	)
 	add(isAdmin,
-		at("/", look(nil, mayEverybody, (*exchange).web)),
-		at("/web", look(nil, mayEverybody, (*exchange).web)),
-		at("/sys/subsystems", look(jsonOffer, mayOps, (*exchange).subsystems)),
-		at("/admin/login", look(adminOffer, mayUser, (*exchange).login)),
+		at("/", look(nil, mayEverybody, webInterface)),
+		at("/web", look(nil, mayEverybody, webInterface)),
+		at("/sys/subsystems", look(jsonOffer, mayOps, listSubsystems)),
+		at("/admin/login", look(adminOffer, mayUser, serveLogin)),
 	)
 	if isAdmin && s.servesProjections() {
 		for _, file := range debuggerFiles {
-			add(true, at(webPrefix+file, look(nil, mayEverybody, (*exchange).debuggerFile)))
+			add(true, at(webPrefix+file, look(nil, mayEverybody, debuggerFile)))
 		}
 	}
 	add(isAdmin && o.Operations != nil,
-		at("/admin/shutdown", operate(http.MethodPost, (*exchange).shutdown)),
-		at("/admin/reloadconfig", operate(http.MethodPost, (*exchange).reload)),
-		at("/admin/mergeindexes", operate(http.MethodPost, (*exchange).mergeIndexes)),
+		at("/admin/shutdown", operate(http.MethodPost, shutdownNode)),
+		at("/admin/reloadconfig", operate(http.MethodPost, reloadConfig)),
+		at("/admin/mergeindexes", operate(http.MethodPost, mergeIndexes)),
 	)
 	add(isAdmin && o.Scavenges != nil,
-		at("/admin/scavenge", operate(http.MethodPost, (*exchange).startScavenge)),
-		at("/admin/scavenge/current", operate(http.MethodGet, (*exchange).currentScavenge), operate(http.MethodDelete, (*exchange).stopScavenge)),
-		at("/admin/scavenge/last", operate(http.MethodGet, (*exchange).lastScavenge)),
-		at("/admin/scavenge/{id}", operate(http.MethodDelete, (*exchange).stopScavenge)),
+		at("/admin/scavenge", operate(http.MethodPost, startScavenge)),
+		at("/admin/scavenge/current", operate(http.MethodGet, currentScavenge), operate(http.MethodDelete, stopScavenge)),
+		at("/admin/scavenge/last", operate(http.MethodGet, lastScavenge)),
+		at("/admin/scavenge/{id}", operate(http.MethodDelete, stopScavenge)),
 	)
 	add(isAdmin && o.Backups != nil,
 		at("/admin/backup/sessions", operate(http.MethodPost, beginBackupSession), operate(http.MethodGet, listBackupSessions)),
@@ -66,17 +66,17 @@ func (s *Server) rows() []row {
 		at("/admin/backup/last", operate(http.MethodGet, lastBackup)),
 		at("/admin/backup/list", operate(http.MethodGet, listBackups)),
 	)
-	add(isAdmin && o.Redactions != nil, at(redactPath, operation{method: http.MethodPost, offer: adminOffer, may: mayAdmin, serve: (*exchange).redact}))
+	add(isAdmin && o.Redactions != nil, at(redactPath, operation{method: http.MethodPost, offer: adminOffer, may: mayAdmin, serve: redactEvents}))
 	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, examine)))
 	add(o.Membership != nil && !o.DisableGossip, at("/gossip",
-		look(gossipOffer, mayGossip, (*exchange).gossip),
-		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, serve: (*exchange).hearGossip},
+		look(gossipOffer, mayGossip, serveGossip),
+		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, serve: hearGossip},
 	))
 	add(isAdmin && o.Membership != nil,
-		at("/admin/node/resign", operate(http.MethodPost, (*exchange).resign)),
-		at("/admin/node/priority/{priority}", operate(http.MethodPost, (*exchange).setPriority)),
-		at("/admin/cluster/members", operate(http.MethodGet, (*exchange).members), operate(http.MethodPost, (*exchange).addMember)),
-		at("/admin/cluster/members/{node}", operate(http.MethodDelete, (*exchange).removeMember)),
+		at("/admin/node/resign", operate(http.MethodPost, resignLeadership)),
+		at("/admin/node/priority/{priority}", operate(http.MethodPost, setPriority)),
+		at("/admin/cluster/members", operate(http.MethodGet, listMembers), operate(http.MethodPost, addMember)),
+		at("/admin/cluster/members/{node}", operate(http.MethodDelete, removeMember)),
 	)
 	for i := range rows {
 		rows[i].isPlain = true
@@ -102,36 +102,36 @@ const scavengesStream = "$scavenges"
 // streamRows are the streams and the log. Literal segments come before placeholders,
 // and the metadata of a stream before the log.
 func streamRows() []row {
-	backward := get(feedOffer, access.ReadRight, (*exchange).backward)
-	metadata := getSingle(access.MetaReadRight, (*exchange).metadata)
-	metaBackward := get(feedOffer, access.MetaReadRight, (*exchange).metaBackward)
-	allBackward := get(feedOffer, access.ReadRight, (*exchange).allBackward)
-	filteredBackward := get(feedOffer, access.ReadRight, (*exchange).filteredBackward)
-	write, remove := post(appendForms, access.WriteRight, (*exchange).append), remove()
+	backward := get(feedOffer, access.ReadRight, streamBackward)
+	metadata := getSingle(access.MetaReadRight, streamMetadata)
+	metaBackward := get(feedOffer, access.MetaReadRight, metaBackward)
+	allBackward := get(feedOffer, access.ReadRight, allBackward)
+	filteredBackward := get(feedOffer, access.ReadRight, filteredBackward)
+	write, remove := post(appendForms, access.WriteRight, appendEvents), remove()
 	rows := []row{
-		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, (*exchange).writeMetadata)),
+		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, writeMetadata)),
 		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
 		at("/streams/{stream}/metadata/{number}", metadata),
 		at("/streams/{stream}/metadata/{number}/{count}", metaBackward),
 		at("/streams/{stream}/metadata/{number}/backward/{count}", metaBackward),
-		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, (*exchange).metaForward)),
-		at("/streams/{stream}/incoming/{id}", post(incomingForms, access.WriteRight, (*exchange).incoming)),
+		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, metaForward)),
+		at("/streams/{stream}/incoming/{id}", post(incomingForms, access.WriteRight, incomingEvent)),
 
 		about(event.AllStream, at("/streams/$all", write, remove, allBackward)),
 		about(event.AllStream, at("/streams/$all/filtered", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/backward/{count}", filteredBackward)),
-		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, (*exchange).filteredForward))),
+		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, filteredForward))),
 		about(event.AllStream, at("/streams/$all/{position}/{count}", allBackward)),
 		about(event.AllStream, at("/streams/$all/{position}/backward/{count}", allBackward)),
-		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, (*exchange).allForward))),
+		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, allForward))),
 
 		at("/streams/{stream}", write, remove, backward),
 		at("/streams/{stream}/", slash(http.MethodPost, changeOffer, appendForms), slash(http.MethodDelete, changeOffer, 0), slash(http.MethodGet, feedOffer, 0)),
-		at("/streams/{stream}/{number}", getSingle(access.ReadRight, (*exchange).single)),
+		at("/streams/{stream}/{number}", getSingle(access.ReadRight, singleEvent)),
 		at("/streams/{stream}/{number}/{count}", backward),
 		at("/streams/{stream}/{number}/backward/{count}", backward),
-		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, (*exchange).forward)),
+		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, streamForward)),
 		// The web interface asks so for the history of one scavenge.
 		about(scavengesStream, at("/streams/$scavenges/{id}/{number}/{count}", backward)),
 	}
@@ -141,46 +141,46 @@ func streamRows() []row {
 
 // userRows are the users, which the leader alone reads and changes.
 func userRows() []row {
-	list := manage(http.MethodGet, mayAdmin, (*exchange).listUsers)
-	create := describe(http.MethodPost, mayAdmin, (*exchange).createUser)
+	list := manage(http.MethodGet, mayAdmin, listUsers)
+	create := describe(http.MethodPost, mayAdmin, createUser)
 	return []row{
 		at("/users", list, create),
 		at("/users/", list, create),
-		at("/users/$current", manage(http.MethodGet, mayUser, (*exchange).currentUser)),
+		at("/users/$current", manage(http.MethodGet, mayUser, currentUser)),
 		at("/users/{login}",
-			manage(http.MethodGet, mayAdminOrSelf, (*exchange).getUser),
-			describe(http.MethodPut, mayAdmin, (*exchange).updateUser),
-			manage(http.MethodDelete, mayAdmin, (*exchange).deleteUser)),
-		at("/users/{login}/command/enable", manage(http.MethodPost, mayAdmin, (*exchange).enableUser), manage(http.MethodPut, mayAdmin, (*exchange).enableUser)),
-		at("/users/{login}/command/disable", manage(http.MethodPost, mayAdmin, (*exchange).disableUser), manage(http.MethodPut, mayAdmin, (*exchange).disableUser)),
-		at("/users/{login}/command/reset-password", describe(http.MethodPost, mayAdmin, (*exchange).resetPassword)),
-		at("/users/{login}/command/change-password", describe(http.MethodPost, maySelf, (*exchange).changePassword)),
+			manage(http.MethodGet, mayAdminOrSelf, getUser),
+			describe(http.MethodPut, mayAdmin, updateUser),
+			manage(http.MethodDelete, mayAdmin, deleteUser)),
+		at("/users/{login}/command/enable", manage(http.MethodPost, mayAdmin, enableUser), manage(http.MethodPut, mayAdmin, enableUser)),
+		at("/users/{login}/command/disable", manage(http.MethodPost, mayAdmin, disableUser), manage(http.MethodPut, mayAdmin, disableUser)),
+		at("/users/{login}/command/reset-password", describe(http.MethodPost, mayAdmin, resetPassword)),
+		at("/users/{login}/command/change-password", describe(http.MethodPost, maySelf, changePassword)),
 	}
 }
 
 // subscriptionRows are the groups, which the leader alone knows, and the messages that
 // they gave up, which every node has.
 func subscriptionRows() []row {
-	ack, nack := respond((*exchange).ackMessages), respond((*exchange).nackMessages)
+	ack, nack := respond(ackMessages), respond(nackMessages)
 	return []row{
-		at("/subscriptions", inform((*exchange).listGroups)),
+		at("/subscriptions", inform(listGroups)),
 		// The groups of a stream of that name are here as well.
-		about(segRestart, at("/subscriptions/restart", inform((*exchange).listGroupsOfStream), order(http.MethodPost, writing, (*exchange).restartGroups))),
-		at("/subscriptions/{stream}", inform((*exchange).listGroupsOfStream)),
+		about(segRestart, at("/subscriptions/restart", inform(listGroupsOfStream), order(http.MethodPost, writing, restartGroups))),
+		at("/subscriptions/{stream}", inform(listGroupsOfStream)),
 		at("/subscriptions/{stream}/{subscription}",
-			define(http.MethodPut, (*exchange).createGroup),
-			define(http.MethodPost, (*exchange).updateGroup),
-			order(http.MethodDelete, deleting, (*exchange).deleteGroup),
+			define(http.MethodPut, createGroup),
+			define(http.MethodPost, updateGroup),
+			order(http.MethodDelete, deleting, deleteGroup),
 			consume()),
-		at("/subscriptions/{stream}/{subscription}/info", inform((*exchange).groupInfo)),
+		at("/subscriptions/{stream}/{subscription}/info", inform(groupInfo)),
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
-		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, (*exchange).replayParked)),
+		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, replayParked)),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume()),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
 		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", review((*exchange).parkedBackward)),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", review((*exchange).parkedForward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", review(parkedBackward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", review(parkedForward)),
 	}
 }
 
@@ -189,7 +189,7 @@ func projectionRows() []row {
 	list := func(kinds projection.Kinds) operation { return watch(listProjections(kinds)) }
 	create := func(m projection.Mode) operation { return script(http.MethodPost, mayUser, createProjection(m)) }
 	command := func(c projection.Command) operation { return instruct(http.MethodPost, mayUser, projectionCommand(c)) }
-	page, query, config := watch((*exchange).projectionsPage), watch((*exchange).projectionQuery), watch((*exchange).projectionConfig)
+	page, query, config := watch(projectionsPage), watch(projectionQuery), watch(projectionConfig)
 	page.offer, query.offer = nil, nil // A page, and a script or a document, whatever the client accepts.
 	config.may = mayOps
 	return []row{
@@ -199,14 +199,14 @@ func projectionRows() []row {
 		at("/projections/transient", list(projection.Transient.Only()), create(projection.Transient)),
 		at("/projections/onetime", list(projection.OneTime.Only()), create(projection.OneTime)),
 		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
-		at("/projections/read-events", document(http.MethodPost, mayUser, (*exchange).readEvents)),
-		at("/projections/restart", script(http.MethodPost, mayOps, (*exchange).restartProjections)),
-		at("/projection/{name}", watch((*exchange).projection), instruct(http.MethodDelete, mayOps, (*exchange).deleteProjection)),
-		at("/projection/{name}/statistics", watch((*exchange).projectionStatistics)),
-		at("/projection/{name}/state", watch((*exchange).projectionState)),
-		at("/projection/{name}/result", watch((*exchange).projectionResult)),
-		at("/projection/{name}/query", query, script(http.MethodPut, mayUser, (*exchange).updateProjection)),
-		at("/projection/{name}/config", config, document(http.MethodPut, mayOps, (*exchange).configureProjection)),
+		at("/projections/read-events", document(http.MethodPost, mayUser, readEvents)),
+		at("/projections/restart", script(http.MethodPost, mayOps, restartProjections)),
+		at("/projection/{name}", watch(oneProjection), instruct(http.MethodDelete, mayOps, deleteProjection)),
+		at("/projection/{name}/statistics", watch(projectionStatistics)),
+		at("/projection/{name}/state", watch(projectionState)),
+		at("/projection/{name}/result", watch(projectionResult)),
+		at("/projection/{name}/query", query, script(http.MethodPut, mayUser, updateProjection)),
+		at("/projection/{name}/config", config, document(http.MethodPut, mayOps, configureProjection)),
 		at("/projection/{name}/command/enable", command(projection.Enable)),
 		at("/projection/{name}/command/disable", command(projection.Disable)),
 		at("/projection/{name}/command/reset", command(projection.Reset)),

@@ -51,7 +51,7 @@ var userFailures = map[int]string{
 }
 
 // listUsers answers with all users.
-func (x *exchange) listUsers(ctx context.Context) error {
+func listUsers(x *exchange, ctx context.Context) error {
 	accounts, err := x.s.opts.Users.List(ctx)
 	if err != nil {
 		return err
@@ -62,37 +62,37 @@ func (x *exchange) listUsers(ctx context.Context) error {
 			b = append(b, ',')
 		}
 		b = append(b, "\n    "...)
-		b = x.appendUser(b, "    ", &accounts[i])
+		b = appendUser(x, b, "    ", &accounts[i])
 	}
 	if len(accounts) > 0 {
 		b = append(b, "\n  "...)
 	}
-	x.details(append(b, ']'))
+	sendUserDetails(x, append(b, ']'))
 	return nil
 }
 
 // getUser answers with the user that the path names.
-func (x *exchange) getUser(ctx context.Context) error { return x.detail(ctx, x.route.argument) }
+func getUser(x *exchange, ctx context.Context) error { return sendUser(x, ctx, x.route.argument) }
 
 // currentUser answers with the caller. The system account is nobody's.
-func (x *exchange) currentUser(ctx context.Context) error {
+func currentUser(x *exchange, ctx context.Context) error {
 	if x.who.IsSystem() {
 		return event.ErrUserNotFound
 	}
-	return x.detail(ctx, x.who.Login)
+	return sendUser(x, ctx, x.who.Login)
 }
 
-func (x *exchange) detail(ctx context.Context, login string) error {
+func sendUser(x *exchange, ctx context.Context, login string) error {
 	account, err := x.s.opts.Users.Get(ctx, login)
 	if err != nil {
 		return err
 	}
-	x.details(x.appendUser(append(x.out[:0], "{\n  \"data\": "...), "  ", &account))
+	sendUserDetails(x, appendUser(x, append(x.out[:0], "{\n  \"data\": "...), "  ", &account))
 	return nil
 }
 
-// details sends a document whose data was appended already.
-func (x *exchange) details(b []byte) {
+// sendUserDetails sends a document whose data was appended already.
+func sendUserDetails(x *exchange, b []byte) {
 	b = append(b, ",\n"...)
 	x.out = appendOutcome(b, userSuccess)
 	x.w.Header()[keyCacheControl] = cacheNever
@@ -100,9 +100,9 @@ func (x *exchange) details(b []byte) {
 }
 
 // createUser makes a user. That it exists with the same password is no matter.
-func (x *exchange) createUser(ctx context.Context) error {
+func createUser(x *exchange, ctx context.Context) error {
 	var fields userFields
-	if err := x.userBody(&fields); err != nil {
+	if err := userBody(x, &fields); err != nil {
 		return err
 	}
 	account, err := fields.newAccount()
@@ -116,14 +116,14 @@ func (x *exchange) createUser(ctx context.Context) error {
 	b := appendUserURI(append(x.scratch[:0], x.origin()...), account.Login)
 	x.scratch = b
 	x.w.Header()[keyLocation] = []string{string(b)}
-	x.commanded(http.StatusCreated)
+	sendCommanded(x, http.StatusCreated)
 	return nil
 }
 
 // updateUser replaces name and groups.
-func (x *exchange) updateUser(ctx context.Context) error {
+func updateUser(x *exchange, ctx context.Context) error {
 	var fields userFields
-	if err := x.userBody(&fields); err != nil {
+	if err := userBody(x, &fields); err != nil {
 		return err
 	}
 	fullName, err := fields.text(userFullName)
@@ -134,44 +134,44 @@ func (x *exchange) updateUser(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return x.command(func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
+	return userCommand(x, func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
 }
 
-func (x *exchange) deleteUser(ctx context.Context) error {
+func deleteUser(x *exchange, ctx context.Context) error {
 	if err := x.s.opts.Users.Delete(ctx, x.route.argument); err != nil {
 		return err
 	}
 	if x.s.opts.ReferenceStatusCodes {
-		x.commanded(http.StatusOK)
+		sendCommanded(x, http.StatusOK)
 	} else {
 		x.send(http.StatusNoContent, nil)
 	}
 	return nil
 }
 
-func (x *exchange) enableUser(ctx context.Context) error {
-	return x.command(func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, false) })
+func enableUser(x *exchange, ctx context.Context) error {
+	return userCommand(x, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, false) })
 }
 
-func (x *exchange) disableUser(ctx context.Context) error {
-	return x.command(func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, true) })
+func disableUser(x *exchange, ctx context.Context) error {
+	return userCommand(x, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, true) })
 }
 
-func (x *exchange) resetPassword(ctx context.Context) error {
+func resetPassword(x *exchange, ctx context.Context) error {
 	var fields userFields
-	if err := x.userBody(&fields); err != nil {
+	if err := userBody(x, &fields); err != nil {
 		return err
 	}
 	password, err := fields.required(userNewPassword)
 	if err != nil {
 		return err
 	}
-	return x.command(func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
+	return userCommand(x, func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
 }
 
-func (x *exchange) changePassword(ctx context.Context) error {
+func changePassword(x *exchange, ctx context.Context) error {
 	var fields userFields
-	if err := x.userBody(&fields); err != nil {
+	if err := userBody(x, &fields); err != nil {
 		return err
 	}
 	current, err := fields.given(userCurrentPassword)
@@ -182,36 +182,36 @@ func (x *exchange) changePassword(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return x.command(func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
+	return userCommand(x, func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
 }
 
-// command does something to the user that the path names and says so.
-func (x *exchange) command(do func(login string) error) error {
+// userCommand does something to the user that the path names and says so.
+func userCommand(x *exchange, do func(login string) error) error {
 	if err := do(x.route.argument); err != nil {
 		return err
 	}
-	x.commanded(http.StatusOK)
+	sendCommanded(x, http.StatusOK)
 	return nil
 }
 
-// commanded answers that a command was done.
-func (x *exchange) commanded(status int) {
+// sendCommanded answers that a command was done.
+func sendCommanded(x *exchange, status int) {
 	x.out = appendCommand(x.out[:0], x.route.argument, userSuccess)
-	x.envelope(status)
+	sendEnvelope(x, status)
 }
 
 // userFailed answers with the envelope of a failure.
-func (x *exchange) userFailed(e *userError, p *problem) {
+func userFailed(x *exchange, e *userError, p *problem) {
 	x.phrase(p.status, p.text)
 	if e.isDetail {
 		x.out = appendOutcome(append(x.out[:0], "{\n  \"data\": null,\n"...), userFailures[p.status])
 	} else {
 		x.out = appendCommand(x.out[:0], e.login, userFailures[p.status])
 	}
-	x.envelope(p.status)
+	sendEnvelope(x, p.status)
 }
 
-func (x *exchange) envelope(status int) {
+func sendEnvelope(x *exchange, status int) {
 	x.w.Header()[keyContentType] = typeJSON.contentType
 	x.send(status, x.out)
 }
@@ -240,7 +240,7 @@ func appendOutcome(b []byte, outcome string) []byte {
 const userTime = "2006-01-02T15:04:05.000000-07:00"
 
 // appendUser appends the object of a user that begins on an indented line.
-func (x *exchange) appendUser(b []byte, indent string, a *access.Account) []byte {
+func appendUser(x *exchange, b []byte, indent string, a *access.Account) []byte {
 	next := ",\n" + indent + "  "
 	b = append(b, "{\n"+indent+"  \"loginName\": "...)
 	b = jsontext.AppendString(b, a.Login)

@@ -39,7 +39,7 @@ var userFieldNames = [userFieldCount]string{"loginName", "fullName", "groups", "
 type userFields [userFieldCount]memberValue
 
 // userBody reads the body of the request.
-func (x *exchange) userBody(f *userFields) error {
+func userBody(x *exchange, f *userFields) error {
 	body, err := x.readBody(maxUserBody)
 	switch {
 	case errors.Is(err, problemTooLarge):
