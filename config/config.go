@@ -16,141 +16,86 @@ const MaxAppendSizeLimit = 16<<20 - 10_000
 
 // Config holds the effective value of every option that the product acts on. Its
 // fields are named as the options are; only a field of type time.Duration leaves
-// out the unit (Ms, Sec) that the option's name carries. Load fills it, Default
+// out the unit (Ms, Sec) that the option's name carries. The table in table.go says what
+// each is for; comments here say what it does not. Load fills it, Default
 // gives one for tests and embedding. Nobody changes a Config once a node runs by it.
 type Config struct {
-	// Help, Version and WhatIf ask for a text instead of a node.
-	Help    bool
-	Version bool
-	WhatIf  bool
-	// Config names the YAML file. File tells which one was read, if any.
-	Config string
-	// AllowUnknownOptions turns unknown options into warnings.
-	AllowUnknownOptions bool
-	// DisableHttpCaching makes every answer say that it must not be cached.
-	DisableHttpCaching bool
-	// StatsPeriod is the time between two statistics events.
-	StatsPeriod time.Duration
-	// EnableHistograms serves /histogram.
-	EnableHistograms bool
-	// LogHttpRequests logs every request when it is answered.
-	LogHttpRequests bool
-	// LogFailedAuthenticationAttempts logs who was refused with wrong credentials.
+	Help                            bool
+	Version                         bool
+	WhatIf                          bool
+	Config                          string
+	AllowUnknownOptions             bool
+	DisableHttpCaching              bool
+	StatsPeriod                     time.Duration
+	EnableHistograms                bool
+	LogHttpRequests                 bool
 	LogFailedAuthenticationAttempts bool
 	// MaxAppendSize bounds the bytes of all events of one append, when it is set: see AppendLimit.
-	MaxAppendSize int64
-	// Insecure switches TLS, authentication and authorisation off.
-	Insecure bool
-	// DisableHttps serves plain HTTP with authentication on any address, behind a proxy that does TLS.
-	DisableHttps bool
-	// AllowAnonymousEndpointAccess opens /stats and the like to callers without credentials.
-	AllowAnonymousEndpointAccess bool
-	// AllowAnonymousStreamAccess lets the access list judge callers without credentials; else they are refused.
-	AllowAnonymousStreamAccess bool
-	// OverrideAnonymousEndpointAccessForGossip opens /gossip whatever AllowAnonymousEndpointAccess says.
+	MaxAppendSize                            int64
+	Insecure                                 bool
+	DisableHttps                             bool
+	AllowAnonymousEndpointAccess             bool
+	AllowAnonymousStreamAccess               bool
 	OverrideAnonymousEndpointAccessForGossip bool
-	// ReferenceStatusCodes answers with the reference's status codes where ours differ.
-	ReferenceStatusCodes bool
-	// FollowerWrites is what a follower does with a request that needs the leader.
-	FollowerWrites FollowerWriteMode
+	ReferenceStatusCodes                     bool
+	FollowerWrites                           FollowerWriteMode
 
 	// Dev makes a node for development, which needs no certificate: see SelfMadeCertificate.
 	Dev bool
 
-	// DefaultAdminPassword and DefaultOpsPassword are given to the built-in accounts when these are created.
 	DefaultAdminPassword string
 	DefaultOpsPassword   string
 
 	// Log is the folder of the log files; empty: log lines go to standard error only.
-	Log string
-	// LogLevel is the least severity logged.
-	LogLevel LogLevel
-	// LogConsoleFormat is the form of the lines on standard error and in log files.
-	LogConsoleFormat LogFormat
-	// LogFileSize is the size at which a new log file is begun.
-	LogFileSize int64
-	// LogFileInterval is how often a new log file is begun.
-	LogFileInterval LogInterval
-	// LogFileRetentionCount is how many finished log files are kept.
+	Log                   string
+	LogLevel              LogLevel
+	LogConsoleFormat      LogFormat
+	LogFileSize           int64
+	LogFileInterval       LogInterval
 	LogFileRetentionCount int
-	// DisableLogFile keeps log lines off the disk even when Log is set.
-	DisableLogFile bool
+	DisableLogFile        bool
 
-	// CertificateReservedNodeCommonName is the pattern that the name of a node's certificate matches.
 	CertificateReservedNodeCommonName string
-	// TrustedRootCertificatesPath is the folder of the trusted root certificates.
-	TrustedRootCertificatesPath string
-	// CertificateFile is a PKCS#12 bundle or an X.509 certificate in PEM or DER form.
-	CertificateFile string
-	// CertificatePrivateKeyFile is the key of an X.509 certificate.
-	CertificatePrivateKeyFile string
-	// CertificatePassword opens a PKCS#12 bundle.
-	CertificatePassword string
-	// CertificatePrivateKeyPassword opens an encrypted key file.
-	CertificatePrivateKeyPassword string
+	TrustedRootCertificatesPath       string
+	CertificateFile                   string
+	CertificatePrivateKeyFile         string
+	CertificatePassword               string
+	CertificatePrivateKeyPassword     string
 
-	// ClusterSize is the number of voting nodes.
-	ClusterSize int
-	// NodePriority makes this node stand earlier in elections when higher.
-	NodePriority int
-	// ReadOnlyReplica makes this node receive the log without vote.
-	ReadOnlyReplica bool
-	// DiscoverViaDns finds the other nodes by the name ClusterDns instead of GossipSeed.
-	DiscoverViaDns bool
-	ClusterDns     string
-	// GossipSeed lists host:port of other nodes.
-	GossipSeed []string
-	// ClusterGossipPort is the port at which nodes found by DNS gossip.
-	ClusterGossipPort int
-	// GossipPort is the port of gossip on ReplicationIp, TCP and UDP.
-	GossipPort int
-	// GossipPortAdvertiseAs is what other nodes are told instead of GossipPort; 0: GossipPort.
-	GossipPortAdvertiseAs int
-	// CatchUpThrottleMiB bounds, in MiB a second, what a node that lags fetches while
-	// the cluster is being written to; 0: no bound.
-	CatchUpThrottleMiB int
-	// GossipInterval and GossipTimeout pace the gossip between nodes.
-	GossipInterval time.Duration
-	GossipTimeout  time.Duration
-	// DeadMemberRemovalPeriod is how long a dead node stays visible in gossip.
+	ClusterSize             int
+	NodePriority            int
+	ReadOnlyReplica         bool
+	DiscoverViaDns          bool
+	ClusterDns              string
+	GossipSeed              []string
+	ClusterGossipPort       int
+	GossipPort              int
+	GossipPortAdvertiseAs   int
+	CatchUpThrottleMiB      int
+	GossipInterval          time.Duration
+	GossipTimeout           time.Duration
 	DeadMemberRemovalPeriod time.Duration
-	// LeaderElectionTimeout is how long a follower waits for a sign of its leader.
-	LeaderElectionTimeout time.Duration
-	// DiskHangTimeout is how long one operation on the disk may take before the node takes no part
-	// in its cluster; 0: follows from LeaderElectionTimeout.
-	DiskHangTimeout time.Duration
-	// ClockTolerance is how far the node's clock may be from those of most members, or behind the log; 0: any clock is right.
-	ClockTolerance time.Duration
-	// UnsafeAllowSurplusNodes lets more nodes join than ClusterSize says.
+	LeaderElectionTimeout   time.Duration
+	DiskHangTimeout         time.Duration
+	ClockTolerance          time.Duration
 	UnsafeAllowSurplusNodes bool
-	// StreamInfoCacheCapacity is the number of streams whose facts are cached; 0: chosen by the node.
 	StreamInfoCacheCapacity int
-	// RaftLogStore is the library that keeps the Raft log.
-	RaftLogStore LogStore
+	RaftLogStore            LogStore
 
-	// Db is the data folder.
 	Db string
 	// Index is the folder of the index. After Load it is never empty: the default is the folder index in Db.
-	Index string
-	// MemDb keeps everything in memory; no file is made.
-	MemDb bool
-	// PrepareTimeout and CommitTimeout together are how long a write may take before its client is told.
-	PrepareTimeout time.Duration
-	CommitTimeout  time.Duration
-	// WriteTimeout bounds the node's own writes, such as statistics and scavenge history.
-	WriteTimeout time.Duration
-	// MaxTruncation is how many bytes truncate.chk may cut at start; -1: any.
-	MaxTruncation int64
-	// DisableScavengeMerging leaves small chunks as they are after a scavenge.
-	DisableScavengeMerging bool
-	// ScavengeHistoryMaxAge is how long the history of scavenges is kept.
-	ScavengeHistoryMaxAge time.Duration
-	// ScavengeBackendPageSize and ScavengeBackendCacheSize shape the scavenge database, in bytes.
+	Index                    string
+	MemDb                    bool
+	PrepareTimeout           time.Duration
+	CommitTimeout            time.Duration
+	WriteTimeout             time.Duration
+	MaxTruncation            int64
+	DisableScavengeMerging   bool
+	ScavengeHistoryMaxAge    time.Duration
 	ScavengeBackendPageSize  int
 	ScavengeBackendCacheSize int64
 	// ScavengeSchedule is the cron expression by which the cluster scavenges; empty: it does not by itself.
-	ScavengeSchedule string
-	// ScavengeScheduleThreshold and ScavengeScheduleThrottle are those of such scavenges, the latter in percent.
+	ScavengeSchedule          string
 	ScavengeScheduleThreshold int
 	ScavengeScheduleThrottle  int
 	// BackupTo is where the node backs itself up to: a folder or s3://bucket/prefix; empty: nowhere.
@@ -158,35 +103,22 @@ type Config struct {
 	// BackupS3Endpoint is the URL of the object store; empty: that of the region.
 	BackupS3Endpoint string
 	// BackupSchedule is the cron expression by which the node backs itself up; empty: only when asked to.
-	BackupSchedule string
-	// BackupKeep is how many backups stay; 0: all.
-	BackupKeep int
-	// BackupThrottleMiB is how many MiB a second a backup reads at most; 0: no limit.
-	BackupThrottleMiB int
-	// BackupVerify reads back what a backup has written.
-	BackupVerify bool
-	// SkipDbVerify and SkipIndexVerify leave out the checksums of chunks and index tables at start.
-	SkipDbVerify    bool
-	SkipIndexVerify bool
-	// ChunkCheckDays is after how many days all complete chunks are compared with their checksums again; 0: only at start.
-	ChunkCheckDays int
-	// MaxMemTableSize is the number of index entries held in memory before a table is written.
-	MaxMemTableSize int
-	// MaxAutoMergeIndexLevel is the highest level of index tables merged without being asked to.
-	MaxAutoMergeIndexLevel int
-	// UseIndexBloomFilters writes a bloom filter beside each index table.
-	UseIndexBloomFilters bool
-	// StreamExistenceFilterSize is the size in bytes of the filter of known streams; 0: none.
+	BackupSchedule            string
+	BackupKeep                int
+	BackupThrottleMiB         int
+	BackupVerify              bool
+	SkipDbVerify              bool
+	SkipIndexVerify           bool
+	ChunkCheckDays            int
+	MaxMemTableSize           int
+	MaxAutoMergeIndexLevel    int
+	UseIndexBloomFilters      bool
 	StreamExistenceFilterSize int64
-	// UnsafeDisableFlushToDisk leaves out every fsync.
-	UnsafeDisableFlushToDisk bool
-	// WriteStatsToDb writes statistics events into the database.
-	WriteStatsToDb bool
+	UnsafeDisableFlushToDisk  bool
+	WriteStatsToDb            bool
 
-	// NodeIp and NodePort are where HTTP is served. Port 0 takes a free one.
-	NodeIp   netip.Addr
-	NodePort int
-	// ReplicationIp and ReplicationPort are where the other nodes connect to.
+	NodeIp          netip.Addr
+	NodePort        int
 	ReplicationIp   netip.Addr
 	ReplicationPort int
 	// The addresses told to nodes and clients instead of the ones listened on; empty and 0: the latter.
@@ -196,32 +128,21 @@ type Config struct {
 	ReplicationTcpPortAdvertiseAs int
 	AdvertiseHostToClientAs       string
 	AdvertiseNodePortToClientAs   int
-	// EnableUnixSocket offers redaction at a local socket, eventstore.sock, in the data folder.
-	EnableUnixSocket bool
-	// DisableAdminUi, DisableStatsOnHttp and DisableGossipOnHttp remove those routes.
-	DisableAdminUi      bool
-	DisableStatsOnHttp  bool
-	DisableGossipOnHttp bool
-	// EnableAtomPubOverHttp serves /streams.
-	EnableAtomPubOverHttp bool
-	// EnableTrustedAuth believes the header ES-TrustedAuth of an intermediary.
-	EnableTrustedAuth bool
+	EnableUnixSocket              bool
+	DisableAdminUi                bool
+	DisableStatsOnHttp            bool
+	DisableGossipOnHttp           bool
+	EnableAtomPubOverHttp         bool
+	EnableTrustedAuth             bool
 
-	// RunProjections says which projections run.
-	RunProjections ProjectionMode
-	// StartStandardProjections enables the system projections at start.
-	StartStandardProjections bool
-	// ProjectionThreads is how many projections are worked on at once.
-	ProjectionThreads int
-	// ProjectionsQueryExpiry is how long an unused transient query lives.
-	ProjectionsQueryExpiry time.Duration
-	// FaultOutOfOrderProjections faults a projection that meets an unexpected event number.
-	FaultOutOfOrderProjections bool
-	// ProjectionCompilationTimeout and ProjectionExecutionTimeout bound one compilation and one handler call.
+	RunProjections               ProjectionMode
+	StartStandardProjections     bool
+	ProjectionThreads            int
+	ProjectionsQueryExpiry       time.Duration
+	FaultOutOfOrderProjections   bool
 	ProjectionCompilationTimeout time.Duration
 	ProjectionExecutionTimeout   time.Duration
-	// MaxProjectionStateSize bounds the bytes of a projection's state and its result, of each partition alone.
-	MaxProjectionStateSize int64
+	MaxProjectionStateSize       int64
 
 	// given holds, by option name, what the strongest source said. Options not in it have their default.
 	given map[string]setting

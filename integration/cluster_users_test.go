@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-
 	"fmt"
 	"net/http"
 	"slices"

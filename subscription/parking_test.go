@@ -1,14 +1,14 @@
 package subscription_test
 
 import (
-	"github.com/google/uuid"
-
 	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/subscription"

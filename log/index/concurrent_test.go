@@ -9,11 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
-	"github.com/google/uuid"
 )
 
 // TestReadersDuringFlushAndMerge lets readers see every stream without gaps

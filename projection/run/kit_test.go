@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-
 	"slices"
 	"strconv"
 	"strings"
