@@ -40,16 +40,7 @@ func TestNodeBackupKilled(t *testing.T) {
 		return len(names)
 	}
 	p := start("1")
-	large := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
-	for i := range 8 {
-		testkit.Eventually(t, time.Minute, func() error { // The node may be about to lead.
-			answer, err := p.Append(t.Context(), "large", -2, true, testkit.Event{ID: fmt.Sprintf("fbf4a1a1-b4a3-4dfe-a01f-00000000000%d", i), Type: "t", Data: large})
-			if err == nil && answer.Status != 201 {
-				err = fmt.Errorf("%s", answer)
-			}
-			return err
-		})
-	}
+	writeMiB(t, p, 8)
 	createKilled(t, p)
 	var begun struct{ BackupID string }
 	if err := ask(p, "POST", "/admin/backup", &begun); err != nil {

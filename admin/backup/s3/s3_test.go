@@ -1,127 +1,21 @@
 package s3_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"sort"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/s3"
+	"github.com/annalsdb/annals/internal/testkit"
 	eventlog "github.com/annalsdb/annals/log"
 )
-
-// fake is an object store in memory, with one bucket.
-type fake struct {
-	mu     sync.Mutex
-	objs   map[string][]byte
-	log    []string
-	refuse func(r *http.Request) int
-	cut    func(key string) bool // break the body of an answer off
-}
-
-func (s *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/bucket"), "/")
-	s.log = append(s.log, r.Method+" "+key)
-	if s.refuse != nil {
-		if c := s.refuse(r); c != 0 {
-			w.WriteHeader(c)
-			return
-		}
-	}
-	switch {
-	case r.Method == "GET" && key == "":
-		q := r.URL.Query()
-		type content struct {
-			Key                string
-			Size               int
-			LastModified, ETag string
-		}
-		type pre struct{ Prefix string }
-		out := struct {
-			XMLName        xml.Name `xml:"ListBucketResult"`
-			IsTruncated    bool
-			Contents       []content
-			CommonPrefixes []pre
-		}{}
-		seen := map[string]bool{}
-		var keys []string
-		for k := range s.objs {
-			keys = append(keys, k)
-		}
-		sort.Strings(keys)
-		for _, k := range keys {
-			if !strings.HasPrefix(k, q.Get("prefix")) {
-				continue
-			}
-			rest := k[len(q.Get("prefix")):]
-			if d := q.Get("delimiter"); d != "" {
-				if i := strings.Index(rest, d); i >= 0 {
-					p := q.Get("prefix") + rest[:i+1]
-					if !seen[p] {
-						seen[p] = true
-						out.CommonPrefixes = append(out.CommonPrefixes, pre{p})
-					}
-					continue
-				}
-			}
-			out.Contents = append(out.Contents, content{k, len(s.objs[k]), "2026-01-01T00:00:00.000Z", `"x"`})
-		}
-		w.Header().Set("Content-Type", "application/xml")
-		_ = xml.NewEncoder(w).Encode(out) // As above.
-	case r.Method == "PUT":
-		b, _ := io.ReadAll(r.Body) // What is missing is not there.
-		if strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING") {
-			b = unchunk(b)
-		}
-		s.objs[key] = b
-		w.Header().Set("ETag", `"x"`)
-	case r.Method == "DELETE":
-		delete(s.objs, key)
-		w.WriteHeader(204)
-	default:
-		b, ok := s.objs[key]
-		if !ok {
-			w.WriteHeader(404)
-			_, _ = fmt.Fprint(w, `<Error><Code>NoSuchKey</Code></Error>`)
-			return
-		}
-		w.Header().Set("ETag", `"x"`)
-		if r.Method == "GET" && s.cut != nil && s.cut(key) {
-			w.Header().Set("Content-Length", fmt.Sprint(len(b)))
-			_, _ = w.Write(b[:len(b)/2]) // The client sees what comes of it.
-			panic(http.ErrAbortHandler)
-		}
-		http.ServeContent(w, r, "", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), bytes.NewReader(b))
-	}
-}
-
-func unchunk(b []byte) (out []byte) {
-	s := string(b)
-	for {
-		i := strings.Index(s, "\r\n")
-		size, _, _ := strings.Cut(s[:i], ";")
-		long, err := strconv.ParseInt(size, 16, 32)
-		n := int(long)
-		if err != nil || n == 0 {
-			return out
-		}
-		out = append(out, s[i+2:i+2+n]...)
-		s = s[i+2+n+2:]
-	}
-}
 
 // source has two files of fixed bytes; one of them can fail.
 type source struct {
@@ -154,19 +48,17 @@ func (s source) Open(_ context.Context, _, name string, at int64) (io.ReadCloser
 }
 func (source) End(context.Context, string) error { return nil }
 
-func setup(t *testing.T) (*fake, *s3.Target, source) {
-	s := &fake{objs: map[string][]byte{}}
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
+func setup(t *testing.T) (*testkit.ObjectStore, *s3.Target, source) {
+	s := testkit.StartObjectStore(t)
 	env := map[string]string{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-	target, err := s3.New(s3.Options{URL: "s3://bucket/p", Endpoint: srv.URL, Getenv: func(k string) string { return env[k] }, Retries: 2})
+	target, err := s3.New(s3.Options{URL: s.Bucket + "p", Endpoint: s.URL, Getenv: func(k string) string { return env[k] }, Retries: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, target, source{files: map[string]string{"a": strings.Repeat("a", 100), "b": strings.Repeat("b", 100)}, order: []string{"a", "b"}}
 }
 
-func check(t *testing.T, s *fake, target *s3.Target) {
+func check(t *testing.T, s *testkit.ObjectStore, target *s3.Target) {
 	all, err := target.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +68,7 @@ func check(t *testing.T, s *fake, target *s3.Target) {
 	}
 	for _, m := range all {
 		for _, f := range m.Files {
-			if _, ok := s.objs["p/objects/"+f.Checksum+"-"+f.Name]; !ok {
+			if !s.Has("p/objects/" + f.Checksum + "-" + f.Name) {
 				t.Errorf("%s is listed and lacks %s", m.ID, f.Name)
 			}
 		}
@@ -211,16 +103,14 @@ func TestPruneBesideCreate(t *testing.T) {
 	}
 	// The third one, of the first's files, is made when prune lists the objects, behind its look for backups at work.
 	started := false
-	s.refuse = func(r *http.Request) int {
+	s.Refuse(func(r *http.Request) int {
 		if r.Method == "DELETE" && strings.Contains(r.URL.Path, "manifest") && !started {
 			started = true
-			s.mu.Unlock()
 			_, err := backup.Create(t.Context(), src, target, backup.CreateOptions{Now: clock})
-			s.mu.Lock()
 			t.Logf("create during prune: %v", err)
 		}
 		return 0
-	}
+	})
 	p, err := backup.Prune(t.Context(), target, 1, 0, now, false)
 	t.Logf("prune: %+v %v", p, err)
 	check(t, s, target)
@@ -233,18 +123,18 @@ func TestForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refuse = func(r *http.Request) int {
+	s.Refuse(func(r *http.Request) int {
 		if r.Method == "GET" && strings.Contains(r.URL.Path, "objects") {
 			return 403
 		}
 		return 0
-	}
-	n := len(s.log)
+	})
+	n := s.Requests()
 	r, err := target.Open(t.Context(), &m, &m.Files[0])
 	if err == nil {
 		_, err = io.ReadAll(r)
 	}
-	if k := len(s.log) - n; k > 3 {
+	if k := s.Requests() - n; k > 3 {
 		t.Errorf("403: asked %d times: %v", k, err)
 	}
 }
@@ -264,14 +154,17 @@ func TestListAfterKill(t *testing.T) {
 // TestTroubles: a store that answers some requests with errors, and breaks bodies off, is worked with all the same.
 func TestTroubles(t *testing.T) {
 	s, target, src := setup(t)
+	var mu sync.Mutex
 	asked := map[string]bool{}
-	s.refuse = func(r *http.Request) int {
+	s.Refuse(func(r *http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
 		what := r.Method + r.URL.String()
 		if asked[what] = !asked[what]; asked[what] { // every second time each
 			return http.StatusServiceUnavailable
 		}
 		return 0
-	}
+	})
 	m, err := backup.Create(t.Context(), src, target, backup.CreateOptions{Verify: true})
 	if err != nil {
 		t.Fatal(err)
@@ -280,26 +173,23 @@ func TestTroubles(t *testing.T) {
 	if err != nil || again.Kind != backup.KindIncremental || again.BytesCopied != 0 {
 		t.Fatalf("%+v, %v", again, err)
 	}
-	s.refuse = nil
-	cuts := 0
-	s.cut = func(key string) bool {
-		cuts++
-		return strings.Contains(key, "objects/") && cuts%2 == 1
-	}
+	s.Refuse(nil)
+	var answers atomic.Int64
+	s.Cut(func(key string) bool { return strings.Contains(key, "objects/") && answers.Add(1)%2 == 1 })
 	r, err := target.Open(t.Context(), &m, &m.Files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, err := io.ReadAll(r)
-	if err = errors.Join(err, r.Close()); err != nil || string(b) != src.files["a"] || cuts < 2 {
-		t.Errorf("%q after %d answers, %v", b, cuts, err)
+	if err = errors.Join(err, r.Close()); err != nil || string(b) != src.files["a"] || answers.Load() < 2 {
+		t.Errorf("%q after %d answers, %v", b, answers.Load(), err)
 	}
-	s.cut = nil
-	s.refuse = func(*http.Request) int { return http.StatusInternalServerError }
+	s.Cut(nil)
+	s.Refuse(func(*http.Request) int { return http.StatusInternalServerError })
 	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{}); err == nil {
 		t.Error("made a backup in a store that refuses everything")
 	}
-	s.refuse = nil
+	s.Refuse(nil)
 	check(t, s, target)
 }
 
