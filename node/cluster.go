@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats/latency"
 )
 
@@ -28,9 +29,9 @@ func (n *Node) https() bool { return n.security != nil && !n.config.DisableHttps
 
 func (n *Node) clusterOptions() replication.ClusterOptions {
 	c := n.config
-	store := replication.BoltDB
+	store := raftdisk.BoltDB
 	if c.RaftLogStore == config.LogStoreWal {
-		store = replication.Wal
+		store = raftdisk.Wal
 	}
 	host, port := n.clientEndpoint()
 	o := replication.ClusterOptions{

@@ -6,7 +6,7 @@ import (
 
 	httpapi "github.com/annalsdb/annals/http"
 	eventlog "github.com/annalsdb/annals/log"
-	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats/tree"
 )
 
@@ -24,7 +24,7 @@ func (s *statistics) Figures() tree.Figures {
 	for _, q := range s.registry.Queues() {
 		all = append(all, tree.Queue(q.Figures())...)
 	}
-	var flushes replication.Flushes
+	var flushes raftdisk.Flushes
 	if c := s.n.cluster.Load(); c != nil {
 		flushes = c.Flushes()
 	}
@@ -61,7 +61,7 @@ func es(all tree.Figures, key string, value int64) tree.Figures {
 }
 
 // writerFigures are those of what a write waits for: the Raft log.
-func writerFigures(all tree.Figures, f *replication.Flushes) tree.Figures {
+func writerFigures(all tree.Figures, f *raftdisk.Flushes) tree.Figures {
 	add := func(key, title string, value any) {
 		all = append(all, tree.Figure{Path: []string{"es", "writer", key}, Value: value, About: &tree.About{Category: "Writer", Title: "Writer: " + title, DrawChart: true}})
 	}

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
 // BenchmarkRaftSingleNode measures acknowledged writes through the whole write
 // path of one node, with a state machine in memory.
 func BenchmarkRaftSingleNode(b *testing.B) {
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		for _, writers := range []int{1, 32, 256} {
 			b.Run(fmt.Sprintf("%s/writers=%d", kind, writers), func(b *testing.B) {
 				y := newToy()

@@ -18,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -29,7 +30,7 @@ type Security = wire.Security
 type Materials struct {
 	FSM         raft.FSM
 	Decider     Decider
-	Log         Log
+	Log         raftdisk.Log
 	Data        Data
 	Healer      Healer // nil: damaged chunk files stay
 	ClusterID   event.ID
@@ -298,27 +299,27 @@ func (c *Cluster) settle() (*Replica, error) {
 	if c.opts.Replica.InMemory {
 		return nil, c.promise(&memoryRecord{})
 	}
-	record := bootstrap.FileStore(filepath.Join(dir, raftDir, promiseFile))
-	if c.made, err = settleCreation(dir); err != nil {
+	record := bootstrap.FileStore(filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
+	if c.made, err = raftdisk.SettleCreation(dir); err != nil {
 		return nil, err
 	}
 	if c.made {
 		prepared, err := c.prepareExisting(m)
-		var behind *behindError
+		var behind *raftdisk.BehindError
 		if err == nil || errors.As(err, &behind) { // What is missing is fetched later.
 			err := c.promise(record)
 			if err == nil && prepared != nil {
-				err = prepared.state.settlePulled(m.Log.Tail())
+				err = prepared.state.SettlePulled(m.Log.Tail())
 			}
 			if err != nil && prepared != nil {
 				err = errors.Join(err, prepared.abandon())
 			}
 			return prepared, err
 		}
-		if !errors.Is(err, ErrStateLost) {
+		if !errors.Is(err, raftdisk.ErrStateLost) {
 			return nil, err
 		}
-		aside, failed := setAside(dir, asideLost)
+		aside, failed := raftdisk.SetAside(dir, raftdisk.AsideLost)
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
@@ -326,7 +327,7 @@ func (c *Cluster) settle() (*Replica, error) {
 		c.made, c.node = false, event.ID{}
 		c.lineage.Store(nil)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, raftdisk.Dir), 0o700); err != nil {
 		return nil, err
 	}
 	return nil, c.promise(record)
@@ -336,9 +337,9 @@ func (c *Cluster) settle() (*Replica, error) {
 // no Replica yet: live fetches them first.
 func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
 	if m == nil {
-		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", ErrStateLost)
+		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", raftdisk.ErrStateLost)
 	}
-	id, err := readIdentity(filepath.Join(c.opts.Replica.Dir, raftDir))
+	id, err := raftdisk.ReadIdentity(filepath.Join(c.opts.Replica.Dir, raftdisk.Dir))
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +366,7 @@ func (c *Cluster) promise(store bootstrap.Store) (err error) {
 	o := bootstrap.Options{
 		Node: c.node, ClusterSize: c.opts.Size, ReadOnly: c.opts.ReadOnly, Store: store,
 		View: (*bootstrapView)(c), Caller: (*bootstrapCaller)(c), Logger: c.logger,
-		RecordPlace: filepath.Join(c.opts.Replica.Dir, raftDir),
+		RecordPlace: filepath.Join(c.opts.Replica.Dir, raftdisk.Dir),
 	}
 	if m := c.materials.Load(); m != nil && (c.made || m.Log.Tail().End > 0) {
 		o.Cluster = m.ClusterID

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -177,7 +178,7 @@ func TestCatchingUpWithoutAFileFetchedInPart(t *testing.T) {
 // starts: started at once, it would acknowledge and vote for data that it does not have.
 func TestRule12DataIsFetchedBeforeRaftStarts(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
 			h := startHouse(t, 3, onDisk, short, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
 			records := h.outrun(nil, 40, "s", 0)
@@ -215,7 +216,7 @@ const forgedEntries = 20_000
 // the last of them, and the leader and the node would refuse each other for ever.
 func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
 			h := startHouse(t, 3, onDisk, short)
 			h.writes("s", 0, 10)
@@ -223,7 +224,7 @@ func TestRule13ConflictingEntriesBeyondAManifest(t *testing.T) {
 			n := h.others(h.leader())[0]
 			id := n.id()
 			n.stop()
-			last, err := replication.ForgeEntries(n.dir, replication.BoltDB, forgedEntries)
+			last, err := replication.ForgeEntries(n.dir, raftdisk.BoltDB, forgedEntries)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +303,7 @@ func TestCatchingUpWhileWriting(t *testing.T) {
 }
 
 // kinds are both Raft logs.
-var kinds = []replication.LogStore{replication.BoltDB, replication.Wal}
+var kinds = []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal}
 
 // What a node stored behind a manifest that it received is its own part of a majority: it
 // is still there, and the node is who it was, when it is killed before it wrote a manifest itself.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
 )
 
@@ -60,4 +61,25 @@ func (c *Cluster) Hangs() error {
 		return *err
 	}
 	return nil
+}
+
+// watchedDecider is the decider, which reads the event log and its index.
+type watchedDecider struct {
+	Decider
+	watch *hang.Watch
+	read  hang.Op
+}
+
+func watchDecider(d Decider, dir string, w *hang.Watch) *watchedDecider {
+	return &watchedDecider{Decider: d, watch: w, read: hang.Op{Doing: "read what a write depends on", File: dir}}
+}
+
+func (w *watchedDecider) Reset() error {
+	defer w.watch.End(w.watch.Begin(&w.read))
+	return w.Decider.Reset()
+}
+
+func (w *watchedDecider) Decide(write *event.Write) event.Decision {
+	defer w.watch.End(w.watch.Begin(&w.read))
+	return w.Decider.Decide(write)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -31,7 +32,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 	}
 	for {
 		for prepared == nil {
-			var behind *behindError
+			var behind *raftdisk.BehindError
 			r, err := c.prepareExisting(c.materials.Load())
 			if err != nil && !errors.As(err, &behind) {
 				return err
@@ -42,7 +43,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 			}
 			c.state.Store(event.StateCatchingUp)
 			c.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", keyError, err)
-			if err := c.pull.until(ctx, behind.end); err != nil {
+			if err := c.pull.until(ctx, behind.End); err != nil {
 				return err
 			}
 		}
@@ -83,7 +84,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 			return m.ReplicationAddress, ok
 		},
 		Prepare: c.prepareInstall,
-		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.snaps.newest) },
+		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
 		Silent:  c.Hangs,
 		Logger:  quiet{c.opts.Replica.Logger},
 
@@ -129,7 +130,7 @@ func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
 	o.Transport = addressOnly{address: raft.ServerAddress(c.opts.Advertise)}
 	r, err := prepare(o)
 	if err == nil {
-		c.fix(r.state.id.Lineage)
+		c.fix(r.state.ID.Lineage)
 	}
 	return r, err
 }
@@ -171,7 +172,7 @@ func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 	if reason := c.readOnly.Load(); reason != nil {
 		r.SetReadOnly(*reason)
 	}
-	r.state.logs.full.Store(c.full.Load())
+	r.state.Logs.Full.Store(c.full.Load())
 	c.replica.Store(r)
 	c.warn("see who is to lead", r.Rank())
 	done := make(chan struct{})
@@ -308,7 +309,7 @@ func (c *Cluster) SetFull(full bool) {
 		return
 	}
 	if r := c.replica.Load(); r != nil {
-		r.state.logs.full.Store(full)
+		r.state.Logs.Full.Store(full)
 	}
 }
 
@@ -323,16 +324,12 @@ func (c *Cluster) look() {
 // markPulled records that the event log may be ahead of the Raft log. There need not be a Raft log yet.
 func (c *Cluster) markPulled() error {
 	if r := c.replica.Load(); r != nil {
-		return r.state.mark(pulledFile)
+		return r.state.Mark(raftdisk.PulledFile)
 	}
 	if c.opts.Replica.InMemory {
 		return nil
 	}
-	dir := filepath.Join(c.opts.Replica.Dir, raftDir)
-	if made, err := exists(filepath.Join(dir, identityFile)); err != nil || !made {
-		return err
-	}
-	return (&state{dir: dir}).mark(pulledFile)
+	return raftdisk.MarkPulled(c.opts.Replica.Dir)
 }
 
 // Recover makes consensus state in a data directory that has an event log and
@@ -345,18 +342,18 @@ func Recover(o ClusterOptions) error {
 	if err != nil {
 		return err
 	}
-	made, err := settleCreation(o.Replica.Dir)
+	made, err := raftdisk.SettleCreation(o.Replica.Dir)
 	if err != nil {
 		return err
 	}
 	if made {
-		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node", filepath.Join(o.Replica.Dir, raftDir))
+		return fmt.Errorf("%s has consensus state: it must be moved away first, and with it every vote of this node", filepath.Join(o.Replica.Dir, raftdisk.Dir))
 	}
 	if m.Log.Tail().End == 0 {
 		return errors.New("the event log is empty: there is nothing to recover")
 	}
 	// What this node had promised before it had data means nothing any more.
-	if err := os.RemoveAll(filepath.Join(o.Replica.Dir, raftDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(o.Replica.Dir, raftdisk.Dir)); err != nil {
 		return err
 	}
 	options := o.Replica

@@ -156,7 +156,7 @@ func (r *Replica) watchRaft(registry *stats.Registry) {
 	gauge("annals_raft_last_index", "Index of the Raft log's last entry.", r.raft.LastIndex)
 	gauge("annals_raft_commit_index", "Index of the last entry known to be committed.", r.raft.CommitIndex)
 	gauge("annals_raft_applied_index", "Index of the last entry handed to the state machine.", r.raft.AppliedIndex)
-	gauge("annals_raft_snapshot_index", "Index of the last entry that the newest manifest covers.", func() uint64 { index, _ := r.state.snaps.newest(); return index })
+	gauge("annals_raft_snapshot_index", "Index of the last entry that the newest manifest covers.", func() uint64 { index, _ := r.state.Snapshots.Newest(); return index })
 	registry.GaugeFunc("annals_raft_last_contact_seconds", "Time since this node heard the leader; 0 on the leader.", func() float64 {
 		if at := r.raft.LastContact(); !at.IsZero() && r.raft.State() != raft.Leader {
 			return time.Since(at).Seconds()

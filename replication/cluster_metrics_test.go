@@ -8,6 +8,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -117,7 +118,7 @@ func wrongFigures(f map[string]float64) (err error) {
 	return err
 }
 
-func wrongFlushes(f replication.Flushes) error {
+func wrongFlushes(f raftdisk.Flushes) error {
 	if f.Count == 0 || f.LastSize > f.MaxSize || f.MeanSize > f.MaxSize || f.MaxSize == 0 ||
 		f.LastTime > f.MaxTime || f.MeanTime > f.MaxTime || f.MaxTime == 0 || f.Queued != 0 {
 		return fmt.Errorf("%+v", f)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
 // erasePace is how often is looked at what an erasure waits for.
@@ -127,12 +128,12 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 	if err := r.cover(ctx, through); err != nil {
 		return err
 	}
-	stalled, err := r.state.logs.Rewrite(through, r.logger)
+	stalled, err := r.state.Logs.Rewrite(through, r.logger)
 	if err != nil {
 		return err
 	}
 	r.metrics.erased(stalled)
-	if left, err := asides(&r.opts); err != nil || len(left) > 0 {
+	if left, err := raftdisk.Asides(r.opts.disk()); err != nil || len(left) > 0 {
 		r.logger.Warn("consensus state that was set aside may hold what is erased now: remove those folders", "folders", left, keyError, err)
 	}
 	r.logger.Info("the Raft log was rewritten, without what is applied", keyIndex, through, "stalled", stalled.Round(time.Microsecond))
@@ -145,14 +146,14 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 // started: then there are entries up to the index on their way to the state machine.
 func (r *Replica) cover(ctx context.Context, through uint64) error {
 	for {
-		if index, _ := r.state.snaps.newest(); index >= through {
+		if index, _ := r.state.Snapshots.Newest(); index >= through {
 			return ctx.Err()
 		}
 		err := r.snaps.take(uint64(r.opts.TrailingEntries))
-		if index, _ := r.state.snaps.newest(); index >= through {
+		if index, _ := r.state.Snapshots.Newest(); index >= through {
 			return ctx.Err()
 		}
-		if failed := r.fail.check(); failed != nil {
+		if failed := r.fail.Check(); failed != nil {
 			return failed
 		}
 		if errors.Is(err, raft.ErrRaftShutdown) {
@@ -193,7 +194,7 @@ func (c *Cluster) awaited() (need uint64) {
 	if r == nil || c.gossip == nil {
 		return 0
 	}
-	first, err := r.state.logs.FirstIndex()
+	first, err := r.state.Logs.FirstIndex()
 	if err != nil || first == 0 {
 		return 0
 	}

@@ -18,11 +18,12 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
-var bothStores = []replication.LogStore{replication.BoltDB, replication.Wal}
+var bothStores = []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal}
 
-func eachStore(t *testing.T, test func(t *testing.T, kind replication.LogStore)) {
+func eachStore(t *testing.T, test func(t *testing.T, kind raftdisk.LogStore)) {
 	t.Parallel()
 	for _, kind := range bothStores {
 		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
@@ -63,7 +64,7 @@ func gone(t *testing.T, when, dir, text string) {
 // After erasing, nothing that was applied is left in any file: while the node runs, when it
 // was closed, and when it was killed. What comes afterwards is kept.
 func TestRule21ErasedFromEveryFile(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind replication.LogStore) {
+	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		y, dir := newToy(), t.TempDir()
 		other := bothStores[1-slices.Index(bothStores, kind)]
 		o := toyOptions(y, dir, other)
@@ -113,7 +114,7 @@ func TestRule21ErasedFromEveryFile(t *testing.T) {
 
 // Erasing while the node is being written to: all writes are done, once, and hardly one waits.
 func TestRule21EraseWhileWriting(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind replication.LogStore) {
+	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		y, dir := newToy(), t.TempDir()
 		r := open(t, toyOptions(y, dir, kind))
 		for i := range int64(50) {
@@ -199,7 +200,7 @@ func TestEraseLogReturns(t *testing.T) {
 // Each node erases its own: leader, follower and read-only replica, also one that was started on
 // a quiet cluster and has applied nothing since.
 func TestRule21EveryRoleErases(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind replication.LogStore) {
+	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		with := func(o *replication.ClusterOptions) { o.Replica.LogStore = kind }
 		h := startHouse(t, 3, onDisk, with)
 		replica := h.add(onDisk, with, func(o *replication.ClusterOptions) { o.ReadOnly = true })
@@ -245,7 +246,7 @@ func TestRule21EveryRoleErases(t *testing.T) {
 
 // A follower that hears nothing of raft while the others erase gets what it lacks afterwards.
 func TestRule21FollowerThatWasAwayWhileErased(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind replication.LogStore) {
+	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) {
 			o.Replica.LogStore, o.Replica.HoldTime = kind, 100*time.Millisecond
 		})
@@ -283,7 +284,7 @@ func TestRule21FollowerThatWasAwayWhileErased(t *testing.T) {
 // A leader that lost its followers has entries that nobody else has when it erases. The next
 // leader may know nothing beyond what was erased there: it begins right behind.
 func TestRule21DeposedLeaderErases(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind replication.LogStore) {
+	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) { o.Replica.LogStore = kind })
 		h.writes("s", 0, 5)
 		h.alike()
@@ -325,7 +326,7 @@ func TestRule21DeposedLeaderErases(t *testing.T) {
 
 // All nodes erase again and again while leadership moves and writes come.
 func TestRule21EraseWhileLeadersChange(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind replication.LogStore) {
+	eachStore(t, func(t *testing.T, kind raftdisk.LogStore) {
 		h := startHouse(t, 3, onDisk, func(o *replication.ClusterOptions) {
 			o.Replica.LogStore, o.Replica.SnapshotEntries, o.Replica.TrailingEntries = kind, 40, 5
 		})

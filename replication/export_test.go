@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -23,7 +24,7 @@ func StopSnapshots(r *Replica) { r.snaps.stop() }
 // left then is what a crash would leave.
 func Abandon(r *Replica) {
 	r.snaps.stop()
-	r.state.logs.frozen.Store(true)
+	r.state.Logs.Frozen.Store(true)
 }
 
 // GossipAddress is where a node's gossip is reached.
@@ -63,9 +64,8 @@ func ServersOf(c *Cluster) []raft.Server {
 
 // ForgeEntries appends so many entries to the Raft log of a stopped node, in the
 // term of its last one: a leader had stored them and no other node got them.
-func ForgeEntries(dir string, kind LogStore, count int) (last uint64, err error) {
-	k := kindOf(kind)
-	store, err := k.open(filepath.Join(dir, raftDir, k.name), hclog.NewNullLogger())
+func ForgeEntries(dir string, kind raftdisk.LogStore, count int) (last uint64, err error) {
+	store, err := raftdisk.OpenBacking(filepath.Join(dir, raftdisk.Dir), kind, hclog.NewNullLogger())
 	if err != nil {
 		return 0, err
 	}
@@ -89,11 +89,11 @@ func forged(last, term uint64, count int) (list []*raft.Log) {
 }
 
 // FirstIndex is the first entry in a running node's Raft log.
-func FirstIndex(c *Cluster) (uint64, error) { return c.replica.Load().state.logs.FirstIndex() }
+func FirstIndex(c *Cluster) (uint64, error) { return c.replica.Load().state.Logs.FirstIndex() }
 
 // ForgeRunning does the same to a running node in memory that hears no other.
 func ForgeRunning(c *Cluster, count int) (last uint64, err error) {
-	logs := c.replica.Load().state.logs
+	logs := c.replica.Load().state.Logs
 	if last, err = logs.LastIndex(); err != nil {
 		return 0, err
 	}
@@ -106,7 +106,7 @@ func ForgeRunning(c *Cluster, count int) (last uint64, err error) {
 
 // heldLog stores nothing until it is released.
 type heldLog struct {
-	logBacking
+	raftdisk.Backing
 	entered, release chan struct{}
 	once             sync.Once
 }
@@ -114,17 +114,17 @@ type heldLog struct {
 func (h *heldLog) StoreLogs(logs []*raft.Log) error {
 	h.once.Do(func() { close(h.entered) })
 	<-h.release
-	return h.logBacking.StoreLogs(logs)
+	return h.Backing.StoreLogs(logs)
 }
 
 // HoldStores has the next entry of a node's Raft log wait for the disk: entered is
 // closed when it does, and closing release lets it go on.
 func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
-	logs := c.replica.Load().state.logs
-	logs.mu.Lock()
-	defer logs.mu.Unlock()
-	h := &heldLog{logBacking: logs.inner, entered: make(chan struct{}), release: make(chan struct{})}
-	logs.inner = h
+	h := &heldLog{entered: make(chan struct{}), release: make(chan struct{})}
+	c.replica.Load().state.Logs.Wrap(func(inner raftdisk.Backing) raftdisk.Backing {
+		h.Backing = inner
+		return h
+	})
 	return h.entered, h.release
 }
 

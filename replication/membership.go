@@ -13,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
 // joinRequest is what a node says that wants to be admitted, or to get its vote.
@@ -51,11 +52,11 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 		pace := settledPace
 		if r := c.replica.Load(); r != nil {
 			voter, present := c.suffrage(r)
-			if r.state.joining() && c.admitted(r) {
-				c.warn("record that the cluster admitted this node", r.state.unmark(joiningFile))
+			if r.state.Joining() && c.admitted(r) {
+				c.warn("record that the cluster admitted this node", r.state.Unmark(raftdisk.JoiningFile))
 			}
 			var hindered *string
-			if !voter && (r.state.joining() || present && !c.opts.ReadOnly) {
+			if !voter && (r.state.Joining() || present && !c.opts.ReadOnly) {
 				pace = joinPace
 				err := c.askToJoin(ctx, r)
 				if err != nil && !present {
@@ -80,7 +81,7 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 // admitted reports whether a configuration with this node is committed: one that is not may go with
 // its leader, and the node must ask again.
 func (c *Cluster) admitted(r *Replica) bool {
-	return slices.ContainsFunc(r.machine.configured.Load().servers, func(s raft.Server) bool { return string(s.ID) == c.name })
+	return slices.ContainsFunc(r.machine.Configured.Load().Servers, func(s raft.Server) bool { return string(s.ID) == c.name })
 }
 
 func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
@@ -485,7 +486,7 @@ func (c *Cluster) spare(configuration raft.Configuration, gone raft.Server) erro
 // noteRemoval notices that the leader's configuration goes on without this node.
 func (c *Cluster) noteRemoval() {
 	r := c.replica.Load()
-	if r == nil || r.state.joining() || r.raft.State() == raft.Leader {
+	if r == nil || r.state.Joining() || r.raft.State() == raft.Leader {
 		return
 	}
 	removed := false

@@ -3,6 +3,7 @@ package replication
 import (
 	"time"
 
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -31,14 +32,14 @@ type metrics struct {
 	snapshots *stats.Counter
 	queue     *stats.Queue
 	writes    *stats.Work // of that queue
-	flushes   *flushes
+	flushes   *raftdisk.FlushMeter
 	erasures  *stats.Histogram
 }
 
 func newMetrics(r *stats.Registry) *metrics {
 	queue := r.Queue("StorageWriterQueue", "", 1)
 	return &metrics{
-		queue: queue, writes: queue.Work("WritePrepares"), flushes: newFlushes(r),
+		queue: queue, writes: queue.Work("WritePrepares"), flushes: raftdisk.NewFlushMeter(r),
 		requests: r.Counter("annals_replication_requests_total", "Requests that went into Raft entries."),
 		size:     r.Histogram("annals_replication_entry_bytes", "Size of the Raft entries proposed.", sizeBounds),
 		commit:   r.Histogram("annals_replication_commit_seconds", "Time from proposing a Raft entry until it was applied.", stats.DurationBounds),
@@ -103,4 +104,19 @@ func (m *metrics) stats() Stats {
 		Busy: m.busy.Value(), Timeouts: m.timeouts.Value(), Manifests: m.snapshots.Value(),
 		CommitTime: seconds(commit.Sum), SlowestCommit: seconds(commit.RecentMax),
 	}
+}
+
+// Flushes returns figures of storing entries in the Raft log.
+func (r *Replica) Flushes() raftdisk.Flushes {
+	f := r.metrics.flushes.Flushes()
+	f.Queued, _ = r.pipeline.queue.depth()
+	return f
+}
+
+// Flushes returns figures of storing entries in the Raft log, zeros while raft does not run.
+func (c *Cluster) Flushes() raftdisk.Flushes {
+	if r := c.replica.Load(); r != nil {
+		return r.Flushes()
+	}
+	return raftdisk.Flushes{}
 }

@@ -7,26 +7,18 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
-// Log is what replication needs to know of the event log.
-type Log interface {
-	// Tail describes the end of the log: what is applied and readable.
-	Tail() event.Tail
-	// ChainAt returns the chain of the log at a position where a frame ends, and
-	// whether one ends there. An error says that this cannot be read.
-	ChainAt(position int64) (chain event.Chain, ok bool, err error)
-}
-
 // Options of a Replica. FSM, Decider and Log must be given, and Dir unless
 // InMemory is set; what else is zero gets a default.
 type Options struct {
-	Dir      string   // the data directory; everything lies in its folder raft
-	InMemory bool     // keep nothing on disk
-	LogStore LogStore // kind of Raft log; default BoltDB
+	Dir      string            // the data directory; everything lies in its folder raft
+	InMemory bool              // keep nothing on disk
+	LogStore raftdisk.LogStore // kind of Raft log; default BoltDB
 
 	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
 	DirectoryID event.ID // of the data directory; raft/ belongs to one directory
@@ -37,7 +29,7 @@ type Options struct {
 	// is the JSON of an event.Manifest. A raft.BatchingFSM gets batches.
 	FSM     raft.FSM
 	Decider Decider
-	Log     Log
+	Log     raftdisk.Log
 
 	// Transport connects the nodes. The default connects this one to nobody.
 	// Close closes it if it has a method Close.
@@ -130,7 +122,7 @@ func (o *Options) EnsureDefaults() {
 	def(&o.CloseTimeout, 20*time.Second)
 	def(&o.HoldTime, 30*time.Second)
 	if o.LogStore == "" {
-		o.LogStore = BoltDB
+		o.LogStore = raftdisk.BoltDB
 	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -187,7 +179,7 @@ func (o *Options) Validate() error {
 	bad(o.FSM == nil || o.Decider == nil || o.Log == nil, "FSM, Decider and Log must be given")
 	bad(o.Dir == "" && !o.InMemory, "Dir must be given unless InMemory is set")
 	bad(!o.InMemory && (o.ClusterID.IsZero() || o.DirectoryID.IsZero()), "ClusterID and DirectoryID must be given")
-	bad(o.LogStore != BoltDB && o.LogStore != Wal, "LogStore %q: must be %s or %s", o.LogStore, BoltDB, Wal)
+	bad(o.LogStore != raftdisk.BoltDB && o.LogStore != raftdisk.Wal, "LogStore %q: must be %s or %s", o.LogStore, raftdisk.BoltDB, raftdisk.Wal)
 	bad(o.ElectionTimeout < 10*time.Millisecond || o.LoneElectionTimeout < 10*time.Millisecond,
 		"election timeouts must be 10ms at least")
 	bad(o.DrainTimeout < 0 || o.CloseTimeout < 0, "timeouts must not be negative")
@@ -197,4 +189,16 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("replication options: %w", err)
 	}
 	return nil
+}
+
+// disk is what consensus state is opened or made with.
+func (o *Options) disk() *raftdisk.Options {
+	d := &raftdisk.Options{
+		Dir: o.Dir, InMemory: o.InMemory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
+		Node: o.Node, Joining: o.Joining, Lineage: o.Lineage, Log: o.Log, TrailingEntries: o.TrailingEntries,
+	}
+	if o.Transport != nil {
+		d.Address = o.Transport.LocalAddr()
+	}
+	return d
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -21,9 +22,9 @@ const maxAppendEntries = 64
 type Replica struct {
 	opts     Options
 	logger   hclog.Logger
-	fail     *failStop
-	state    *state
-	machine  *stateMachine
+	fail     *raftdisk.FailStop
+	state    *raftdisk.State
+	machine  *raftdisk.Machine
 	raft     *raft.Raft
 	pipeline *pipeline
 	snaps    *snapshotter
@@ -43,7 +44,7 @@ type Replica struct {
 // against the event log, and starts raft and the write pipeline.
 func Open(o Options) (*Replica, error) {
 	r, err := prepare(o)
-	if errors.Is(err, ErrStateLost) && o.Transport == nil {
+	if errors.Is(err, raftdisk.ErrStateLost) && o.Transport == nil {
 		err = fmt.Errorf("%w; restore what belongs together, or move the folder raft away to start this single node anew from its event log", err)
 	}
 	if err != nil {
@@ -58,47 +59,47 @@ func prepare(o Options) (*Replica, error) { return prepareOn(o, nil) }
 
 // prepareOn does the same on consensus state in memory that an earlier Replica
 // left behind; nil: on what the directory holds.
-func prepareOn(o Options, left *state) (*Replica, error) {
+func prepareOn(o Options, left *raftdisk.State) (*Replica, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	r := &Replica{
 		opts: o, logger: o.Logger.Named("replication"), metrics: newMetrics(o.Stats), anew: make(chan struct{}), closed: make(chan struct{}),
-		fail: &failStop{onFatal: o.OnFatal, disk: o.Disk},
+		fail: &raftdisk.FailStop{OnFatal: o.OnFatal, Disk: o.Disk},
 	}
 	var err error
 	if left != nil {
-		r.state = left.again(r.fail)
-	} else if r.state, err = openState(&o, r.logger, r.fail); err != nil {
+		r.state = left.Again(r.fail)
+	} else if r.state, err = raftdisk.Open(o.disk(), r.logger, r.fail); err != nil {
 		return nil, err
 	}
-	r.state.logs.covered = r.state.snaps.newest
+	r.state.Logs.Covered = r.state.Snapshots.Newest
 	r.erasures.ctx, r.erasures.stop = context.WithCancel(context.Background())
 	r.erasures.turn = make(chan struct{}, 1)
-	r.state.logs.flushes, r.metrics.flushes.told = r.metrics.flushes, r.opts.OnFlush
-	if r.begin, err = r.state.checkStart(o.Log); err != nil {
-		return nil, errors.Join(err, r.state.close())
+	r.state.Logs.Flushes, r.metrics.flushes.Told = r.metrics.flushes, r.opts.OnFlush
+	if r.begin, err = r.state.CheckStart(o.Log); err != nil {
+		return nil, errors.Join(err, r.state.Close())
 	}
 	return r, nil
 }
 
 // abandon closes what prepare opened.
-func (r *Replica) abandon() error { return r.state.close() }
+func (r *Replica) abandon() error { return r.state.Close() }
 
 // start starts raft. When it fails, everything is closed.
 func (r *Replica) start(trans raft.Transport) (err error) {
 	r.opts.Transport = trans
-	r.machine = newStateMachine(&r.opts, r.state, r.fail, r.metrics, func() { r.voided.Do(func() { close(r.anew) }) })
+	r.machine = raftdisk.NewMachine(r.opts.FSM, r.state, r.fail, r.metrics.snapshots, r.opts.Behind, func() { r.voided.Do(func() { close(r.anew) }) })
 	if t, ok := trans.(interface{ Committed(index, term uint64) }); ok {
-		r.machine.committed = t.Committed
+		r.machine.Committed = t.Committed
 	}
 	r.snaps = newSnapshotter(r)
 	if trans == nil {
-		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.id.Node.String()))
+		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.ID.Node.String()))
 	}
-	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, watchLogs(r.state.logs, r.opts.Disk), watchStable(r.state.stable, r.opts.Disk), r.state.snaps, trans); err != nil {
-		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.close())
+	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, raftdisk.WatchLogs(r.state.Logs, r.opts.Disk), raftdisk.WatchStable(r.state.Stable, r.opts.Disk), r.state.Snapshots, trans); err != nil {
+		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
 	r.pipeline = newPipeline(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), &r.opts, r.logger, r.metrics)
 	r.snaps.start()
@@ -109,7 +110,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 // config is raft's configuration.
 func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	c := raft.DefaultConfig()
-	c.LocalID = raft.ServerID(r.state.id.Node.String())
+	c.LocalID = raft.ServerID(r.state.ID.Node.String())
 	c.Logger = quiet{r.opts.Logger.Named("raft")}
 	c.HeartbeatTimeout = r.patience()
 	c.LeaderLeaseTimeout = r.opts.ElectionTimeout * 45 / 100
@@ -177,7 +178,7 @@ func lone(c raft.Configuration, node raft.ServerID) bool {
 }
 
 func (r *Replica) surroundings() surroundings {
-	self := raft.ServerID(r.state.id.Node.String())
+	self := raft.ServerID(r.state.ID.Node.String())
 	return surroundings{
 		propose: func(entry []byte) future { return r.raft.Apply(entry, 0) },
 		barrier: func() future { return r.raft.Barrier(0) },
@@ -195,12 +196,12 @@ func (r *Replica) surroundings() surroundings {
 			}
 			return r.opts.LeaderAddress(string(node), string(address))
 		},
-		fatal: func(err error) { _ = r.fail.fail(err) },
+		fatal: func(err error) { _ = r.fail.Fail(err) },
 	}
 }
 
 // Identity says who this node is.
-func (r *Replica) Identity() Identity { return r.state.id }
+func (r *Replica) Identity() raftdisk.Identity { return r.state.ID }
 
 // Submit has a write decided by the leader, replicated and applied, and
 // returns the answer. On another node than the leader it fails with
@@ -248,7 +249,7 @@ type State struct {
 func (r *Replica) State() State {
 	address, leader := r.raft.LeaderWithID()
 	s := State{
-		Role: strings.ToLower(r.raft.State().String()), Node: r.state.id.Node.String(),
+		Role: strings.ToLower(r.raft.State().String()), Node: r.state.ID.Node.String(),
 		Leader: string(leader), LeaderAddress: string(address), Term: r.raft.CurrentTerm(),
 		LastIndex: r.raft.LastIndex(), CommitIndex: r.raft.CommitIndex(), AppliedIndex: r.raft.AppliedIndex(),
 	}
@@ -268,7 +269,7 @@ func (r *Replica) Ready() bool {
 		return true
 	}
 	_, leader := r.raft.LeaderWithID()
-	return leader != "" && string(leader) != r.state.id.Node.String()
+	return leader != "" && string(leader) != r.state.ID.Node.String()
 }
 
 // Configuration returns the latest configuration, committed or not, and the index of
@@ -276,13 +277,13 @@ func (r *Replica) Ready() bool {
 // index if its latest configuration is another one.
 func (r *Replica) Configuration() (raft.Configuration, uint64, error) {
 	for {
-		index := r.machine.configured.Load()
+		index := r.machine.Configured.Load()
 		f := r.raft.GetConfiguration() // does not wait; the index that it gives is always 0
 		if err := f.Error(); err != nil {
 			return raft.Configuration{}, 0, fmt.Errorf("read configuration: %w", err)
 		}
-		if r.machine.configured.Load() == index {
-			return f.Configuration(), index.index, nil
+		if r.machine.Configured.Load() == index {
+			return f.Configuration(), index.Index, nil
 		}
 	}
 }
@@ -320,11 +321,11 @@ func (r *Replica) shutdown() error {
 	}
 	r.snaps.stop()
 	r.erasures.end()
-	if r.fail.check() == nil && r.machine.dirty() && !r.state.logs.frozen.Load() {
+	if r.fail.Check() == nil && r.machine.Dirty() && !r.state.Logs.Frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
 			r.logger.Warn("no manifest was written at shutdown, the next start replays more", keyError, err)
 		}
 	}
 	err := r.raft.Shutdown().Error()
-	return errors.Join(err, r.state.close())
+	return errors.Join(err, r.state.Close())
 }

@@ -14,10 +14,11 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/hashicorp/raft"
 )
 
-func toyOptions(y *toy, dir string, kind replication.LogStore) replication.Options {
+func toyOptions(y *toy, dir string, kind raftdisk.LogStore) replication.Options {
 	return replication.Options{
 		Dir: dir, InMemory: dir == "", LogStore: kind, ClusterID: event.ID{1}, DirectoryID: event.ID{2},
 		FSM: y, Decider: y, Log: y, OnFatal: func(err error) { panic(err) },
@@ -92,7 +93,7 @@ func copyDir(t testing.TB, from string) string {
 
 func TestSingleNode(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
 			y, dir := newToy(), t.TempDir()
 			o := toyOptions(y, dir, kind)
@@ -150,7 +151,7 @@ func TestSingleNode(t *testing.T) {
 func TestRule15RestoredDirectory(t *testing.T) {
 	t.Parallel()
 	y, dir := newToy(), t.TempDir()
-	r := open(t, toyOptions(y, dir, replication.BoltDB))
+	r := open(t, toyOptions(y, dir, raftdisk.BoltDB))
 	for i := range int64(5) {
 		write(t, r, "a", i-1, i)
 	}
@@ -158,7 +159,7 @@ func TestRule15RestoredDirectory(t *testing.T) {
 	closeReplica(t, r)
 	before := y.Tail()
 
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		copied := y.crashed(100)
 		r = open(t, toyOptions(copied, t.TempDir(), kind)) // the log without its raft/
 		if r.Identity().Node == old.Node {
@@ -175,12 +176,12 @@ func TestRule15RestoredDirectory(t *testing.T) {
 func TestLogOfAnotherHistoryIsRefused(t *testing.T) {
 	t.Parallel()
 	y, dir := newToy(), t.TempDir()
-	r := open(t, toyOptions(y, dir, replication.BoltDB))
+	r := open(t, toyOptions(y, dir, raftdisk.BoltDB))
 	write(t, r, "a", -1, 0)
 	write(t, r, "a", 0, 1)
 	closeReplica(t, r)
 	other := newToy()
-	r = open(t, toyOptions(other, t.TempDir(), replication.BoltDB))
+	r = open(t, toyOptions(other, t.TempDir(), raftdisk.BoltDB))
 	write(t, r, "x", -1, 0)
 	write(t, r, "y", -1, 0)
 	closeReplica(t, r)
@@ -189,7 +190,7 @@ func TestLogOfAnotherHistoryIsRefused(t *testing.T) {
 		longer.append([]byte{1, 'z'}, 1000, 9)
 		return longer
 	}()} {
-		if r, err := replication.Open(toyOptions(log, dir, replication.BoltDB)); !errors.Is(err, replication.ErrStateLost) {
+		if r, err := replication.Open(toyOptions(log, dir, raftdisk.BoltDB)); !errors.Is(err, raftdisk.ErrStateLost) {
 			t.Errorf("%s: error %v", name, err)
 			if err == nil {
 				closeReplica(t, r)
@@ -200,7 +201,7 @@ func TestLogOfAnotherHistoryIsRefused(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "raft")); err != nil {
 		t.Fatal(err)
 	}
-	r = open(t, toyOptions(other, dir, replication.BoltDB))
+	r = open(t, toyOptions(other, dir, raftdisk.BoltDB))
 	closeReplica(t, r)
 }
 
@@ -208,7 +209,7 @@ func TestSwitchingTheLogStore(t *testing.T) {
 	t.Parallel()
 	y, dir := newToy(), t.TempDir()
 	n := int64(0)
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal, replication.Wal, replication.BoltDB} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal, raftdisk.Wal, raftdisk.BoltDB} {
 		r := open(t, toyOptions(y, dir, kind))
 		for range 3 {
 			write(t, r, "a", n-1, n)
@@ -223,7 +224,7 @@ func TestSwitchingTheLogStore(t *testing.T) {
 // Manifests are written as the Raft log grows, and cut it: otherwise it would grow for ever.
 func TestRule10ManifestsFollowTheLog(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
 			y, dir := newToy(), t.TempDir()
 			o := toyOptions(y, dir, kind)
@@ -253,7 +254,7 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 func TestRule10ManifestsFollowBytes(t *testing.T) {
 	t.Parallel()
 	y := newToy()
-	o := toyOptions(y, "", replication.BoltDB)
+	o := toyOptions(y, "", raftdisk.BoltDB)
 	o.SnapshotEntries, o.SnapshotBytes = 1<<40, 1_000
 	r := open(t, o)
 	stream := strings.Repeat("s", 200)
@@ -268,7 +269,7 @@ func TestRule10ManifestsFollowBytes(t *testing.T) {
 // erased from the event log must not live on there.
 func TestRule21EraseLog(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []replication.LogStore{replication.BoltDB, replication.Wal} {
+	for _, kind := range []raftdisk.LogStore{raftdisk.BoltDB, raftdisk.Wal} {
 		t.Run(string(kind), func(t *testing.T) {
 			y, dir := newToy(), t.TempDir()
 			r := open(t, toyOptions(y, dir, kind))
@@ -325,7 +326,7 @@ func TestConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	y := newToy()
 	y.limit = 200
-	r := open(t, toyOptions(y, t.TempDir(), replication.Wal))
+	r := open(t, toyOptions(y, t.TempDir(), raftdisk.Wal))
 	const writers, writes = 16, 25
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -419,7 +420,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"empty queue":   func(o *replication.Options) { o.QueueRequests = -1 },
 		"no snapshots":  func(o *replication.Options) { o.TrailingEntries = -1 },
 	} {
-		o := toyOptions(y, t.TempDir(), replication.BoltDB)
+		o := toyOptions(y, t.TempDir(), raftdisk.BoltDB)
 		spoil(&o)
 		if _, err := replication.Open(o); err == nil {
 			t.Errorf("%s: started", name)

@@ -30,14 +30,11 @@ type snapshotter struct {
 // node that is killed again and again must not gather more each time.
 func newSnapshotter(r *Replica) *snapshotter {
 	s := &snapshotter{replica: r, kick: make(chan struct{}, 1), quit: make(chan struct{})}
-	newest := uint64(0)
-	if list := r.state.snaps.list; len(list) > 0 {
-		newest = list[0].meta.Index
-	}
-	if last, err := r.state.logs.LastIndex(); err == nil && last > newest {
+	newest, _ := r.state.Snapshots.Newest()
+	if last, err := r.state.Logs.LastIndex(); err == nil && last > newest {
 		s.entries.Store(last - newest)
 	}
-	r.state.logs.stored = s.stored
+	r.state.Logs.Stored = s.stored
 	return s
 }
 
@@ -83,11 +80,11 @@ func (s *snapshotter) take(maxTrailing uint64) error {
 	r := s.replica
 	entries, bytes := s.entries.Load(), s.bytes.Load()
 	last := r.raft.LastIndex()
-	keep := min(maxTrailing, r.state.logs.sizes.trailing(last, r.opts.TrailingBytes))
+	keep := min(maxTrailing, r.state.Logs.Trailing(last, r.opts.TrailingBytes))
 	if err := r.keepTrailing(keep); err != nil {
 		return err
 	}
-	r.state.logs.needed.Store(s.hold(last, keep, bytes+int64(entries)*entryCost))
+	r.state.Logs.Needed.Store(s.hold(last, keep, bytes+int64(entries)*entryCost))
 	err := r.raft.Snapshot().Error()
 	// What this attempt saw does not count any more even if it failed, or each
 	// entry would cause the next attempt.
@@ -103,9 +100,9 @@ const entryCost = 1 << 10
 // there is none, if it is kept anyway, or if that has gone on for too long. stored is
 // what came since it was asked last.
 func (s *snapshotter) hold(last, keep uint64, stored int64) uint64 {
-	logs, o := s.replica.state.logs, &s.replica.opts
+	logs, o := s.replica.state.Logs, &s.replica.opts
 	need := o.Awaited()
-	if need == 0 || need+keep > last || logs.full.Load() {
+	if need == 0 || need+keep > last || logs.Full.Load() {
 		s.held = 0
 		return 0
 	}

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/raft"
 )
 
@@ -35,28 +36,28 @@ func (f *plainFSM) Persist(sink raft.SnapshotSink) error {
 
 func (f *plainFSM) Release() {}
 
-func testMachine(f *plainFSM, snaps *snapshotStore, fail *failStop) *stateMachine {
-	s := &state{snaps: snaps, logs: &logStore{kind: memKind, fail: fail, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
-	return newStateMachine(&Options{FSM: f, Behind: func() {}}, s, fail, newMetrics(nil), func() {})
+func testMachine(f *plainFSM, snaps *Snapshots, fail *FailStop) *Machine {
+	s := &State{Snapshots: snaps, Logs: &RaftLog{kind: memKind, fail: fail, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
+	return NewMachine(f, s, fail, new(stats.Counter), func() {}, func() {})
 }
 
 func TestStateMachineWithoutBatches(t *testing.T) {
 	f := &plainFSM{}
-	s := testMachine(f, testSnapshots(t), &failStop{})
+	s := testMachine(f, testSnapshots(t), &FailStop{})
 	answers := s.ApplyBatch([]*raft.Log{
 		{Index: 3, Type: raft.LogCommand}, {Index: 4, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n"}}})}, {Index: 5, Type: raft.LogCommand},
 	})
-	if !equal(f.applied, 3, 5) || answers[0] != uint64(3) || answers[1] != nil || answers[2] != uint64(5) || !s.dirty() {
+	if !equal(f.applied, 3, 5) || answers[0] != uint64(3) || answers[1] != nil || answers[2] != uint64(5) || !s.Dirty() {
 		t.Errorf("applied %v, answered %v", f.applied, answers)
 	}
-	if c := s.configured.Load(); c.index != 4 || len(c.servers) != 1 {
+	if c := s.Configured.Load(); c.Index != 4 || len(c.Servers) != 1 {
 		t.Errorf("configured %+v", c)
 	}
 }
 
 // Of two configurations that are applied at once the later one counts: changes are made against its index.
 func TestTwoConfigurationsInOneBatch(t *testing.T) {
-	s := testMachine(&plainFSM{}, testSnapshots(t), &failStop{})
+	s := testMachine(&plainFSM{}, testSnapshots(t), &FailStop{})
 	of := func(index uint64, ids ...raft.ServerID) *raft.Log {
 		var c raft.Configuration
 		for _, id := range ids {
@@ -65,7 +66,7 @@ func TestTwoConfigurationsInOneBatch(t *testing.T) {
 		return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)}
 	}
 	s.ApplyBatch([]*raft.Log{of(6, "a", "b"), of(7, "a", "b", "c")})
-	if c := s.configured.Load(); c.index != 7 || len(c.servers) != 3 {
+	if c := s.Configured.Load(); c.Index != 7 || len(c.Servers) != 3 {
 		t.Errorf("configured %+v", c)
 	}
 }
@@ -81,7 +82,7 @@ func TestPersist(t *testing.T) {
 			var fatal error
 			snaps := testSnapshots(t)
 			f := &plainFSM{persist: c.err}
-			s := testMachine(f, snaps, &failStop{onFatal: func(err error) { fatal = err }})
+			s := testMachine(f, snaps, &FailStop{OnFatal: func(err error) { fatal = err }})
 			s.Apply(&raft.Log{Index: 7})
 			snap, err := s.Snapshot()
 			mustNot(t, err)
@@ -97,7 +98,7 @@ func TestPersist(t *testing.T) {
 			if got := listed(t, snaps); (len(got) == 1) != (c.err == nil) {
 				t.Errorf("manifests %v", got)
 			}
-			if !s.dirty() {
+			if !s.Dirty() {
 				t.Error("an entry behind the manifest counts as covered")
 			}
 		})
@@ -107,7 +108,7 @@ func TestPersist(t *testing.T) {
 func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 	for _, failure := range []error{nil, errors.New("data is missing")} {
 		snaps := testSnapshots(t)
-		s := testMachine(&plainFSM{restore: failure}, snaps, &failStop{})
+		s := testMachine(&plainFSM{restore: failure}, snaps, &FailStop{})
 		sink := take(t, snaps, 9, false, "received")
 		_, source, err := snaps.Open(sink.ID())
 		mustNot(t, err)
@@ -125,9 +126,8 @@ func TestRestoreDecidesWhetherAManifestCounts(t *testing.T) {
 func TestRule11MissingDataIsFetchedBehind(t *testing.T) {
 	behind := 0
 	snaps := testSnapshots(t)
-	s := &state{snaps: snaps, logs: &logStore{kind: memKind, fail: &failStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
-	o := &Options{FSM: &plainFSM{restore: event.ErrDataMissing}, Behind: func() { behind++ }}
-	machine := newStateMachine(o, s, &failStop{}, newMetrics(nil), func() { t.Error("raft is started anew") })
+	s := &State{Snapshots: snaps, Logs: &RaftLog{kind: memKind, fail: &FailStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}}
+	machine := NewMachine(&plainFSM{restore: event.ErrDataMissing}, s, &FailStop{}, new(stats.Counter), func() { behind++ }, func() { t.Error("raft is started anew") })
 	sink := take(t, snaps, 9, false, "received")
 	_, source, err := snaps.Open(sink.ID())
 	mustNot(t, err)
@@ -156,9 +156,9 @@ func TestRule13WhatIsBeyondAManifest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			snaps, anew := testSnapshots(t), false
-			logs := &logStore{kind: memKind, fail: &failStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}
+			logs := &RaftLog{kind: memKind, fail: &FailStop{}, sizes: newEntrySizes(16), inner: memoryLog{raft.NewInmemStore()}}
 			mustNot(t, logs.StoreLogs(entries(c.first, c.last)))
-			machine := newStateMachine(&Options{FSM: &plainFSM{}}, &state{snaps: snaps, logs: logs}, &failStop{}, newMetrics(nil), func() { anew = true })
+			machine := NewMachine(&plainFSM{}, &State{Snapshots: snaps, Logs: logs}, &FailStop{}, new(stats.Counter), func() {}, func() { anew = true })
 			sink, err := snaps.Create(1, 9, c.term, raft.Configuration{}, 1, nil)
 			mustNot(t, err)
 			mustNot(t, sink.Close())

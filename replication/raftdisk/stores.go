@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -13,19 +13,19 @@ import (
 	"github.com/annalsdb/annals/internal/hang"
 )
 
-// failStop is shared by all stores of a node. The first write or sync that
+// FailStop is shared by all stores of a node. The first write or sync that
 // fails ends the node: raft itself would step down and go on, and a disk that
 // lost a write once must never be asked to sync it again.
-type failStop struct {
+type FailStop struct {
 	failed  atomic.Bool
 	mu      sync.Mutex // guards err
 	err     error
-	onFatal func(error)
-	disk    *hang.Watch
+	OnFatal func(error)
+	Disk    *hang.Watch
 }
 
-// check returns the error that stopped the node, if one did.
-func (f *failStop) check() error {
+// Check returns the error that stopped the node, if one did.
+func (f *FailStop) Check() error {
 	if !f.failed.Load() {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (f *failStop) check() error {
 	return f.err
 }
 
-// fail records the first error, reports it before it returns, and returns the first error ever after.
-func (f *failStop) fail(err error) error {
+// Fail records the first error, reports it before it returns, and returns the first error ever after.
+func (f *FailStop) Fail(err error) error {
 	f.mu.Lock()
 	first := f.err == nil
 	if first {
@@ -45,57 +45,57 @@ func (f *failStop) fail(err error) error {
 	err = f.err
 	f.mu.Unlock()
 	if first {
-		f.onFatal(err)
+		f.OnFatal(err)
 	}
 	return err
 }
 
-// logBacking is one kind of Raft log on disk or in memory. Set and Get hold
+// Backing is one kind of Raft log on disk or in memory. Set and Get hold
 // the creation id that ties it to the other parts.
-type logBacking interface {
+type Backing interface {
 	raft.LogStore
 	Set(key, value []byte) error
 	Get(key []byte) ([]byte, error)
 	Close() error
 }
 
-// logStore is the Raft log as raft sees it.
+// RaftLog is the Raft log as raft sees it.
 //
 // It stops the node on the first failed write, deletes in slices, keeps recent
 // entries in memory, and can be rewritten into a fresh file.
-type logStore struct {
+type RaftLog struct {
 	kind    *logKind
 	path    string
-	fail    *failStop
+	fail    *FailStop
 	cache   *entryCache
 	sizes   *entrySizes
-	flushes *flushes // nil: not measured
-	// stored is called after entries were stored, with the bytes they carry. It must not block.
-	stored func(entries, bytes int)
+	Flushes *FlushMeter // nil: not measured
+	// Stored is called after entries were stored, with the bytes they carry. It must not block.
+	Stored func(entries, bytes int)
 	// open opens a backing of this kind; Rewrite needs it.
-	open func(path string) (logBacking, error)
+	open func(path string) (Backing, error)
 
-	// covered is the newest manifest: its entry may be gone while others behind it are
+	// Covered is the newest manifest: its entry may be gone while others behind it are
 	// there, and raft asks for its term. nil: there is none.
-	covered func() (index, term uint64)
+	Covered func() (index, term uint64)
 
 	// mu is held for reading by each operation, although that does I/O: bbolt and
 	// the WAL order readers and writers themselves. It is held for writing only
 	// while Rewrite or Close exchanges the backing under everybody's feet.
 	mu     sync.RWMutex
-	inner  logBacking
+	inner  Backing
 	closed bool
 	cuts   atomic.Uint64 // deletions; raised within mu, after each
 
 	rewriting sync.Mutex // held by Rewrite; mu nests in it
 
-	// frozen: what the log holds is void, and raft is about to be started anew on an empty one.
-	frozen atomic.Bool
-	// needed is the first entry that another node needs to catch up; 0: there is none. raft
+	// Frozen: what the log holds is void, and raft is about to be started anew on an empty one.
+	Frozen atomic.Bool
+	// Needed is the first entry that another node needs to catch up; 0: there is none. raft
 	// counts what it keeps from the end, which moves on, so that it cannot be told exactly.
-	needed atomic.Uint64
-	// full: the disk has no room for entries with data. What raft needs for itself still goes.
-	full atomic.Bool
+	Needed atomic.Uint64
+	// Full: the disk has no room for entries with data. What raft needs for itself still goes.
+	Full atomic.Bool
 }
 
 var (
@@ -106,7 +106,7 @@ var (
 
 // conflicts reports whether the log holds entries beyond a snapshot that are of
 // another history. Entries of the same history mean that the snapshot is stale.
-func (s *logStore) conflicts(meta *raft.SnapshotMeta) (bool, error) {
+func (s *RaftLog) conflicts(meta *raft.SnapshotMeta) (bool, error) {
 	if meta == nil {
 		return false, nil
 	}
@@ -125,22 +125,22 @@ func (s *logStore) conflicts(meta *raft.SnapshotMeta) (bool, error) {
 }
 
 var (
-	_ raft.LogStore          = (*logStore)(nil)
-	_ raft.MonotonicLogStore = (*logStore)(nil)
+	_ raft.LogStore          = (*RaftLog)(nil)
+	_ raft.MonotonicLogStore = (*RaftLog)(nil)
 )
 
 // IsMonotonic has raft empty the log when it has installed a manifest, whatever the
 // store could do. With older entries left in it there would be a gap up to the manifest, and
 // what lies before a gap may be of another history: as a leader the node would send it.
-func (s *logStore) IsMonotonic() bool { return true }
+func (s *RaftLog) IsMonotonic() bool { return true }
 
-func (s *logStore) FirstIndex() (uint64, error) {
+func (s *RaftLog) FirstIndex() (uint64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.inner.FirstIndex()
 }
 
-func (s *logStore) LastIndex() (uint64, error) {
+func (s *RaftLog) LastIndex() (uint64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.inner.LastIndex()
@@ -151,10 +151,10 @@ func (s *logStore) LastIndex() (uint64, error) {
 // Of the entry that the newest manifest ends with, index and term are known even if
 // it was deleted. A follower needs them to take what comes next. A leader never
 // sends it: what is before it is gone too, and so a manifest goes out instead.
-func (s *logStore) GetLog(index uint64, log *raft.Log) error {
+func (s *RaftLog) GetLog(index uint64, log *raft.Log) error {
 	err := s.read(index, log)
-	if err == raft.ErrLogNotFound && s.covered != nil {
-		if last, term := s.covered(); index == last && index > 0 {
+	if err == raft.ErrLogNotFound && s.Covered != nil {
+		if last, term := s.Covered(); index == last && index > 0 {
 			*log = raft.Log{Index: index, Term: term, Type: raft.LogNoop}
 			return nil
 		}
@@ -163,7 +163,7 @@ func (s *logStore) GetLog(index uint64, log *raft.Log) error {
 }
 
 // read reads one entry that is there.
-func (s *logStore) read(index uint64, log *raft.Log) error {
+func (s *RaftLog) read(index uint64, log *raft.Log) error {
 	if s.cache.get(index, log) {
 		return nil
 	}
@@ -172,16 +172,16 @@ func (s *logStore) read(index uint64, log *raft.Log) error {
 	return s.inner.GetLog(index, log)
 }
 
-func (s *logStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+func (s *RaftLog) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	if err := s.fail.check(); err != nil {
+func (s *RaftLog) StoreLogs(logs []*raft.Log) error {
+	if err := s.fail.Check(); err != nil {
 		return err
 	}
-	if s.frozen.Load() {
+	if s.Frozen.Load() {
 		return errFrozen
 	}
-	if s.full.Load() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
+	if s.Full.Load() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogCommand }) {
 		return errFull
 	}
 	begun := time.Now()
@@ -190,13 +190,13 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.mu.RUnlock()
 	took := time.Since(begun)
 	if err != nil {
-		return s.fail.fail(fmt.Errorf("store entries in %s: %w", s.path, err))
+		return s.fail.Fail(fmt.Errorf("store entries in %s: %w", s.path, err))
 	}
 	s.cache.put(logs)
 	bytes := s.sizes.put(logs)
-	s.flushes.note(bytes, took)
-	if s.stored != nil {
-		s.stored(len(logs), bytes)
+	s.Flushes.note(bytes, took)
+	if s.Stored != nil {
+		s.Stored(len(logs), bytes)
 	}
 	return nil
 }
@@ -207,11 +207,11 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 // slices there: appends go in between, and a crash in the middle leaves fewer
 // entries deleted. The order of the slices keeps the rest without a gap: from
 // the front when the head is cut, from the back when the tail is.
-func (s *logStore) DeleteRange(low, high uint64) error {
-	if err := s.fail.check(); err != nil {
+func (s *RaftLog) DeleteRange(low, high uint64) error {
+	if err := s.fail.Check(); err != nil {
 		return err
 	}
-	if s.frozen.Load() {
+	if s.Frozen.Load() {
 		return errFrozen
 	}
 	high, err := s.spare(low, high)
@@ -220,7 +220,7 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	}
 	s.cache.drop(low, high)
 	if err := s.deleteRange(low, high); err != nil {
-		return s.fail.fail(fmt.Errorf("delete entries from %s: %w", s.path, err))
+		return s.fail.Fail(fmt.Errorf("delete entries from %s: %w", s.path, err))
 	}
 	return nil
 }
@@ -228,8 +228,8 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 // spare returns up to where a range may be deleted. What is cut off the front ends
 // before what another node needs, and the entry before that, whose term belongs to it. Deleting the
 // end, or everything, is never about that.
-func (s *logStore) spare(low, high uint64) (uint64, error) {
-	needed := s.needed.Load()
+func (s *RaftLog) spare(low, high uint64) (uint64, error) {
+	needed := s.Needed.Load()
 	if needed == 0 || high+1 < needed {
 		return high, nil
 	}
@@ -244,7 +244,7 @@ func (s *logStore) spare(low, high uint64) (uint64, error) {
 	return max(needed, 2) - 2, nil
 }
 
-func (s *logStore) deleteRange(low, high uint64) error {
+func (s *RaftLog) deleteRange(low, high uint64) error {
 	if s.kind.deleteSlice == 0 {
 		return s.deleteSlice(low, high)
 	}
@@ -279,15 +279,27 @@ func (s *logStore) deleteRange(low, high uint64) error {
 	return nil
 }
 
-func (s *logStore) deleteSlice(low, high uint64) error {
+func (s *RaftLog) deleteSlice(low, high uint64) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	defer s.cuts.Add(1)
 	return s.inner.DeleteRange(low, high)
 }
 
+// Wrap puts something between the Raft log and its disk.
+func (s *RaftLog) Wrap(wrap func(Backing) Backing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inner = wrap(s.inner)
+}
+
+// Trailing returns how many of the newest entries carry at most so many bytes together.
+func (s *RaftLog) Trailing(last uint64, maxBytes int64) uint64 {
+	return s.sizes.trailing(last, maxBytes)
+}
+
 // Close closes the backing. Nothing may be asked of the store afterwards.
-func (s *logStore) Close() error {
+func (s *RaftLog) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -297,33 +309,33 @@ func (s *logStore) Close() error {
 	return nil
 }
 
-// stableStore holds votes and the current term.
-type stableStore struct {
+// StableStore holds votes and the current term.
+type StableStore struct {
 	raft.StableStore
 	path  string
-	fail  *failStop
+	fail  *FailStop
 	close func() error
 }
 
-func (s *stableStore) Set(key, value []byte) error {
+func (s *StableStore) Set(key, value []byte) error {
 	return s.write(func() error { return s.StableStore.Set(key, value) })
 }
 
-func (s *stableStore) SetUint64(key []byte, value uint64) error {
+func (s *StableStore) SetUint64(key []byte, value uint64) error {
 	return s.write(func() error { return s.StableStore.SetUint64(key, value) })
 }
 
-func (s *stableStore) write(do func() error) error {
-	if err := s.fail.check(); err != nil {
+func (s *StableStore) write(do func() error) error {
+	if err := s.fail.Check(); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
-		return s.fail.fail(fmt.Errorf("store vote or term in %s: %w", s.path, err))
+		return s.fail.Fail(fmt.Errorf("store vote or term in %s: %w", s.path, err))
 	}
 	return nil
 }
 
-func (s *stableStore) Close() error {
+func (s *StableStore) Close() error {
 	if err := s.close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}

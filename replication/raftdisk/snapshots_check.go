@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -8,19 +8,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// checkStart makes sure that event log, manifests and Raft log fit together,
+// CheckStart makes sure that event log, manifests and Raft log fit together,
 // before raft runs on them, and returns the configuration that raft will begin with.
 //
 // The manifest that raft begins with must name a position and chain of the
 // event log. Manifests beyond the log's end promise data that is not there; they
 // are dropped if an older one fits and the Raft log can replay everything from
 // there. Otherwise the node refuses to start.
-func (s *state) checkStart(log Log) (raft.Configuration, error) {
-	first, err := s.logs.FirstIndex()
+func (s *State) CheckStart(log Log) (raft.Configuration, error) {
+	first, err := s.Logs.FirstIndex()
 	if err != nil {
 		return raft.Configuration{}, err
 	}
-	last, err := s.logs.LastIndex()
+	last, err := s.Logs.LastIndex()
 	if err != nil {
 		return raft.Configuration{}, err
 	}
@@ -33,29 +33,29 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 		if first == 0 || first > base.meta.Index+1 || last < beyond[0].meta.Index {
 			kind := ErrStateLost
 			if end := manifestEnd(beyond); end > tail.End {
-				kind = &behindError{end: end}
+				kind = &BehindError{End: end}
 			}
 			return raft.Configuration{}, fmt.Errorf("%w: %s cannot be used (%w), and the Raft log, which holds entries %d to %d, "+
 				"does not replace it", kind, beyond[0].describe(), why, first, last)
 		}
-		s.snaps.logger.Warn("manifests that the event log does not reach are dropped, the Raft log replays the rest",
+		s.Snapshots.logger.Warn("manifests that the event log does not reach are dropped, the Raft log replays the rest",
 			"dropped", len(beyond), keyIndex, base.meta.Index, keyError, why)
 	}
 	switch {
 	case last > 0 && base.meta.Index > last:
 		// A manifest was installed and the entries it replaced were not deleted yet.
 		// The WAL would refuse to append behind the gap for ever.
-		if err := s.logs.DeleteRange(first, last); err != nil {
+		if err := s.Logs.DeleteRange(first, last); err != nil {
 			return raft.Configuration{}, err
 		}
 		first, last = 0, 0
 	case first > 0 && first <= base.meta.Index && base.meta.Index <= last:
 		var entry raft.Log
-		switch err := s.logs.read(base.meta.Index, &entry); {
+		switch err := s.Logs.read(base.meta.Index, &entry); {
 		case errors.Is(err, raft.ErrLogNotFound) && base.meta.Index < last:
 			// A gap up to the manifest, as earlier versions left in bbolt. All that counts is
 			// behind it, which is read below.
-			if err := s.logs.DeleteRange(first, base.meta.Index); err != nil {
+			if err := s.Logs.DeleteRange(first, base.meta.Index); err != nil {
 				return raft.Configuration{}, err
 			}
 			first = base.meta.Index + 1
@@ -64,12 +64,12 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 		case entry.Term != base.meta.Term:
 			// A manifest was installed over entries of a leader that lost: they are of another
 			// history. raft would go on from the last of them for ever.
-			if err := s.logs.DeleteRange(first, last); err != nil {
+			if err := s.Logs.DeleteRange(first, last); err != nil {
 				return raft.Configuration{}, err
 			}
 			first, last = 0, 0
 		}
-	case last == 0 && base.meta.Index == 0 && s.joining():
+	case last == 0 && base.meta.Index == 0 && s.Joining():
 		// Nothing was received yet.
 	case last == 0 && base.meta.Index == 0:
 		return raft.Configuration{}, fmt.Errorf("%w: there is neither a manifest nor an entry in the Raft log", ErrStateLost)
@@ -85,20 +85,20 @@ func (s *state) checkStart(log Log) (raft.Configuration, error) {
 		return raft.Configuration{}, err
 	}
 	if len(beyond) > 0 {
-		return configuration, s.snaps.drop(beyond)
+		return configuration, s.Snapshots.drop(beyond)
 	}
 	return configuration, nil
 }
 
-// behindError says that a node's event log lacks data which the node has
+// BehindError says that a node's event log lacks data which the node has
 // promised to hold: they have to be fetched from other nodes before raft may start.
-type behindError struct{ end int64 }
+type BehindError struct{ End int64 }
 
-func (e *behindError) Error() string {
-	return fmt.Sprintf("the event log must reach %d before this node can take part again", e.end)
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("the event log must reach %d before this node can take part again", e.End)
 }
 
-func (e *behindError) Is(target error) bool { return target == ErrStateLost }
+func (e *BehindError) Is(target error) bool { return target == ErrStateLost }
 
 // manifestEnd is the highest end of the manifests that can be read.
 func manifestEnd(snaps []*snapshot) (end int64) {
@@ -112,8 +112,8 @@ func manifestEnd(snaps []*snapshot) (end int64) {
 
 // chooseManifest returns the newest manifest that fits the event log (an empty
 // one when there is none), those beyond the log's end, and what is wrong with the newest.
-func (s *state) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
-	for _, snap := range s.snaps.list {
+func (s *State) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond []*snapshot, why, err error) {
+	for _, snap := range s.Snapshots.list {
 		manifest, err := snap.manifest()
 		at := manifest.Tail.End
 		switch {
@@ -147,25 +147,25 @@ func (s *state) chooseManifest(log Log, tail event.Tail) (base *snapshot, beyond
 	return &snapshot{}, beyond, why, nil
 }
 
-// settlePulled forgets that data was fetched once the Raft log has caught up with
+// SettlePulled forgets that data was fetched once the Raft log has caught up with
 // it. Nothing may be fetched meanwhile.
-func (s *state) settlePulled(tail event.Tail) error {
-	last, err := s.logs.LastIndex()
+func (s *State) SettlePulled(tail event.Tail) error {
+	last, err := s.Logs.LastIndex()
 	if err != nil {
 		return err
 	}
-	if len(s.snaps.list) > 0 {
-		last = max(last, s.snaps.list[0].meta.Index)
+	if len(s.Snapshots.list) > 0 {
+		last = max(last, s.Snapshots.list[0].meta.Index)
 	}
 	if tail.Index > last {
 		return nil
 	}
-	return s.unmark(pulledFile)
+	return s.Unmark(PulledFile)
 }
 
 // checkTail refuses a Raft log that is older than the event log: entries that
 // it would append anew would be skipped as applied before.
-func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) error {
+func (s *State) checkTail(tail event.Tail, base *snapshot, first, last uint64) error {
 	if end := max(last, base.meta.Index); tail.Index > end && !s.pulled() {
 		return fmt.Errorf("%w: the event log holds Raft entries up to %d, raft/ knows them up to %d only", ErrStateLost, tail.Index, end)
 	}
@@ -173,7 +173,7 @@ func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 	if !s.pulled() {
 		known = max(known, tail.Term)
 	}
-	if current, err := s.stable.GetUint64(keyCurrentTerm); err != nil || current < known {
+	if current, err := s.Stable.GetUint64(keyCurrentTerm); err != nil || current < known {
 		return errors.Join(err, fmt.Errorf("%w: the current term in raft/%s is %d, the event log has term %d",
 			ErrStateLost, stableFile, current, known))
 	}
@@ -184,7 +184,7 @@ func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 		term = base.meta.Term
 	case first <= tail.Index && tail.Index <= last:
 		var entry raft.Log
-		err := s.logs.read(tail.Index, &entry)
+		err := s.Logs.read(tail.Index, &entry)
 		if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 			return err
 		}
@@ -201,11 +201,11 @@ func (s *state) checkTail(tail event.Tail, base *snapshot, first, last uint64) e
 
 // scan reads the entries that raft will replay, so that a missing one is an
 // error rather than raft's panic, and returns the latest configuration.
-func (s *state) scan(base *snapshot, last uint64) (raft.Configuration, error) {
+func (s *State) scan(base *snapshot, last uint64) (raft.Configuration, error) {
 	configuration := base.meta.Configuration
 	var entry raft.Log
 	for index := base.meta.Index + 1; index <= last; index++ {
-		if err := s.logs.read(index, &entry); err != nil {
+		if err := s.Logs.read(index, &entry); err != nil {
 			return configuration, fmt.Errorf("%w: entry %d of the Raft log: %w", ErrStateLost, index, err)
 		}
 		if entry.Type == raft.LogConfiguration {

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"bytes"
@@ -121,14 +121,14 @@ func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, err
 	}}, nil
 }
 
-// snapshotStore keeps manifests. One that this node wrote counts as soon as its
+// Snapshots keeps manifests. One that this node wrote counts as soon as its
 // file is durable. One received from the leader counts only after the state
 // machine restored it: raft would take it for this node's state at the next start.
-type snapshotStore struct {
+type Snapshots struct {
 	dir    string // empty: in memory only
 	id     Identity
 	logger hclog.Logger
-	fail   *failStop
+	fail   *FailStop
 
 	mu       sync.Mutex // guards what follows; writing a file happens outside
 	list     []*snapshot
@@ -136,12 +136,12 @@ type snapshotStore struct {
 	opened   *snapshot // received, and opened last: being restored
 }
 
-var _ raft.SnapshotStore = (*snapshotStore)(nil)
+var _ raft.SnapshotStore = (*Snapshots)(nil)
 
 // openSnapshots reads all manifests. Damaged ones are kept in the list until
-// checkStart knows whether the node can do without them.
-func openSnapshots(dir string, id Identity, logger hclog.Logger, fail *failStop) (*snapshotStore, error) {
-	s := &snapshotStore{dir: dir, id: id, logger: logger, fail: fail}
+// CheckStart knows whether the node can do without them.
+func openSnapshots(dir string, id Identity, logger hclog.Logger, fail *FailStop) (*Snapshots, error) {
+	s := &Snapshots{dir: dir, id: id, logger: logger, fail: fail}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, snapshotsDir)
@@ -185,10 +185,10 @@ func newestFirst(a, b *snapshot) int {
 }
 
 // Create begins a manifest.
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
-	if err := s.fail.check(); err != nil {
+	if err := s.fail.Check(); err != nil {
 		return nil, err
 	}
 	if version != raft.SnapshotVersionMax {
@@ -201,7 +201,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 }
 
 // List returns the manifests that count, the newest first.
-func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metas := make([]*raft.SnapshotMeta, len(s.list))
@@ -213,7 +213,7 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 }
 
 // Open returns a manifest that counts, or one that was received and is to be restored.
-func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := s.received[id]
@@ -230,7 +230,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 
 // restoring returns what is known of the received manifest that was opened last,
 // nil when there is none.
-func (s *snapshotStore) restoring() *raft.SnapshotMeta {
+func (s *Snapshots) restoring() *raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened == nil {
@@ -242,7 +242,7 @@ func (s *snapshotStore) restoring() *raft.SnapshotMeta {
 // restored tells what became of the received manifest that was opened last.
 // One that was restored counts from now on: its file is durable when this
 // returns, before raft deletes the entries that it replaces.
-func (s *snapshotStore) restored(ok bool) error {
+func (s *Snapshots) restored(ok bool) error {
 	s.mu.Lock()
 	snap := s.opened
 	s.opened = nil
@@ -255,14 +255,14 @@ func (s *snapshotStore) restored(ok bool) error {
 }
 
 // publish makes a manifest durable and lets it count, and removes old ones.
-func (s *snapshotStore) publish(snap *snapshot) error {
-	if err := s.fail.check(); err != nil {
+func (s *Snapshots) publish(snap *snapshot) error {
+	if err := s.fail.Check(); err != nil {
 		return err
 	}
 	if s.dir != "" {
-		defer s.fail.disk.End(s.fail.disk.Begin(manifestOp(s.dir, snap.meta.ID)))
+		defer s.fail.Disk.End(s.fail.Disk.Begin(manifestOp(s.dir, snap.meta.ID)))
 		if err := snap.write(s.dir, s.id); err != nil {
-			return s.fail.fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
+			return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
 		}
 	}
 	s.mu.Lock()
@@ -282,9 +282,9 @@ func (s *snapshotStore) publish(snap *snapshot) error {
 	return nil
 }
 
-// newest is the index of the newest manifest and its term, 0 when there is none.
+// Newest is the index of the newest manifest and its term, 0 when there is none.
 // All entries up to there are committed and applied here.
-func (s *snapshotStore) newest() (index, term uint64) {
+func (s *Snapshots) Newest() (index, term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
@@ -294,7 +294,7 @@ func (s *snapshotStore) newest() (index, term uint64) {
 }
 
 // configuration is that of the newest manifest that counts; empty without one.
-func (s *snapshotStore) configuration() *configured {
+func (s *Snapshots) configuration() *configured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
@@ -303,7 +303,7 @@ func (s *snapshotStore) configuration() *configured {
 	return &configured{s.list[0].meta.Configuration.Servers, s.list[0].meta.ConfigurationIndex}
 }
 
-func (s *snapshotStore) removeFile(snap *snapshot) error {
+func (s *Snapshots) removeFile(snap *snapshot) error {
 	if s.dir == "" {
 		return nil
 	}
@@ -311,7 +311,7 @@ func (s *snapshotStore) removeFile(snap *snapshot) error {
 }
 
 // drop removes manifests that the event log does not reach.
-func (s *snapshotStore) drop(snaps []*snapshot) error {
+func (s *Snapshots) drop(snaps []*snapshot) error {
 	for _, snap := range snaps {
 		if err := s.removeFile(snap); err != nil {
 			return err
@@ -328,7 +328,7 @@ func (s *snapshotStore) drop(snaps []*snapshot) error {
 
 // snapshotSink gathers one manifest.
 type snapshotSink struct {
-	store *snapshotStore
+	store *Snapshots
 	snap  *snapshot
 	local bool // this node writes it, rather than receives it
 	done  bool

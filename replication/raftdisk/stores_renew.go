@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"sync/atomic"
@@ -7,9 +7,9 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// flushes measures what a write waits for on each node: storing entries in the
+// FlushMeter measures what a write waits for on each node: storing entries in the
 // Raft log, with the sync. Raft stores from one goroutine.
-type flushes struct {
+type FlushMeter struct {
 	count, bytes, nanos  atomic.Int64
 	lastBytes, lastNanos atomic.Int64
 	maxBytes, maxNanos   atomic.Int64
@@ -17,11 +17,11 @@ type flushes struct {
 	size  *stats.Max
 	delay *stats.Max
 	took  *stats.Histogram
-	told  func(took time.Duration) // may be nil
+	Told  func(took time.Duration) // may be nil
 }
 
-func newFlushes(r *stats.Registry) *flushes {
-	return &flushes{
+func NewFlushMeter(r *stats.Registry) *FlushMeter {
+	return &FlushMeter{
 		size:  r.Max("eventstore_writer_flush_size_max", "Greatest number of bytes stored in the Raft log with one sync, of late."),
 		delay: r.Max("eventstore_writer_flush_duration_max_seconds", "Longest time to store entries in the Raft log with its sync, of late."),
 		took:  r.Histogram("annals_raft_log_store_seconds", "Time taken to store entries in the Raft log, with its sync.", stats.DurationBounds),
@@ -29,7 +29,7 @@ func newFlushes(r *stats.Registry) *flushes {
 }
 
 // note takes note of entries that were stored; nil: nobody wants to know.
-func (f *flushes) note(bytes int, took time.Duration) {
+func (f *FlushMeter) note(bytes int, took time.Duration) {
 	if f == nil {
 		return
 	}
@@ -43,8 +43,8 @@ func (f *flushes) note(bytes int, took time.Duration) {
 	f.size.Observe(float64(bytes))
 	f.delay.Observe(took.Seconds())
 	f.took.Observe(took.Seconds())
-	if f.told != nil {
-		f.told(took)
+	if f.Told != nil {
+		f.Told(took)
 	}
 }
 
@@ -57,26 +57,11 @@ type Flushes struct {
 	Queued                      int // writes not yet answered
 }
 
-func (f *flushes) figures() Flushes {
+func (f *FlushMeter) Flushes() Flushes {
 	n := f.count.Load()
 	each := max(n, 1)
 	return Flushes{
 		Count: n, LastSize: f.lastBytes.Load(), MeanSize: f.bytes.Load() / each, MaxSize: f.maxBytes.Load(),
 		LastTime: time.Duration(f.lastNanos.Load()), MeanTime: time.Duration(f.nanos.Load() / each), MaxTime: time.Duration(f.maxNanos.Load()),
 	}
-}
-
-// Flushes returns figures of storing entries in the Raft log.
-func (r *Replica) Flushes() Flushes {
-	f := r.metrics.flushes.figures()
-	f.Queued, _ = r.pipeline.queue.depth()
-	return f
-}
-
-// Flushes returns figures of storing entries in the Raft log, zeros while raft does not run.
-func (c *Cluster) Flushes() Flushes {
-	if r := c.replica.Load(); r != nil {
-		return r.Flushes()
-	}
-	return Flushes{}
 }

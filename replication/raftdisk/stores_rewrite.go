@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -23,13 +23,13 @@ import (
 // and for the exchange only, for as long as it returns; the old files are removed
 // when they go on. An error before the exchange leaves all as it was; one during or after
 // the exchange stops the node.
-func (s *logStore) Rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
-	if err := s.fail.check(); err != nil {
+func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
+	if err := s.fail.Check(); err != nil {
 		return 0, err
 	}
 	s.rewriting.Lock()
 	defer s.rewriting.Unlock()
-	if s.frozen.Load() {
+	if s.Frozen.Load() {
 		through = math.MaxUint64 - 1 // It is void altogether.
 	}
 	s.cache.drop(0, through)
@@ -42,13 +42,13 @@ func (s *logStore) Rewrite(through uint64, logger hclog.Logger) (stalled time.Du
 	}
 	dir := filepath.Dir(s.path)
 	if err := errors.Join(syncDir(dir), os.RemoveAll(s.path+oldSuffix), syncDir(dir)); err != nil {
-		return stalled, s.fail.fail(fmt.Errorf("rewrite %s: %w", s.path, err))
+		return stalled, s.fail.Fail(fmt.Errorf("rewrite %s: %w", s.path, err))
 	}
 	return stalled, nil
 }
 
 // forget is Rewrite in memory.
-func (s *logStore) forget(through uint64) error {
+func (s *RaftLog) forget(through uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil || first == 0 || first > through {
 		return err
@@ -60,9 +60,9 @@ func (s *logStore) forget(through uint64) error {
 	return s.deleteSlice(first, min(through, last))
 }
 
-func (s *logStore) rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
+func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
 	defer func() {
-		if err != nil && s.fail.check() == nil {
+		if err != nil && s.fail.Check() == nil {
 			err = fmt.Errorf("rewrite %s: %w", s.path, errors.Join(err, os.RemoveAll(s.path+newSuffix)))
 		}
 	}()
@@ -100,12 +100,12 @@ func (s *logStore) rewrite(through uint64, logger hclog.Logger) (stalled time.Du
 		return 0, err
 	}
 	if err := s.exchange(); err != nil {
-		return 0, s.fail.fail(fmt.Errorf("rewrite %s: %w", s.path, err))
+		return 0, s.fail.Fail(fmt.Errorf("rewrite %s: %w", s.path, err))
 	}
 	return 0, nil
 }
 
-func closeIf(store logBacking) error {
+func closeIf(store Backing) error {
 	if store == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func closeIf(store logBacking) error {
 // exchange puts X.new in the place of X. What it leaves to be done is to make
 // the second renaming durable and to remove X.old: with both names there, a start
 // takes X.new for the Raft log, and what was appended since is in it.
-func (s *logStore) exchange() error {
+func (s *RaftLog) exchange() error {
 	if err := s.inner.Close(); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ type entrySource interface {
 }
 
 // shared is a Raft log that is in use while it is copied.
-type shared struct{ s *logStore }
+type shared struct{ s *RaftLog }
 
 func (h shared) FirstIndex() (uint64, error)              { return h.s.FirstIndex() }
 func (h shared) LastIndex() (uint64, error)               { return h.s.LastIndex() }
@@ -159,7 +159,7 @@ func (h shared) Get(key []byte) ([]byte, error) {
 
 // fillNew makes path.new, a complete and durable copy of the live entries from
 // an index on, with the creation id, and returns it open.
-func fillNew(kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ logBacking, err error) {
+func fillNew(kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ Backing, err error) {
 	fresh := path + newSuffix
 	if err := os.RemoveAll(fresh); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func fillNew(kind *logKind, path string, src entrySource, from uint64, logger hc
 var errGap = errors.New("the entries do not follow those that are there")
 
 // topUp copies what src has got since, none of which may be missing.
-func topUp(dst logBacking, src entrySource, from uint64) error {
+func topUp(dst Backing, src entrySource, from uint64) error {
 	have, err := dst.LastIndex()
 	if err != nil {
 		return err

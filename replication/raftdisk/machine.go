@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -7,52 +7,53 @@ import (
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/raft"
 )
 
-// stateMachine stands between raft and the state machine it was given. It
+// Machine stands between raft and the state machine it was given. It
 // knows whether something was applied since the last manifest, tells the
 // snapshot store which manifests are this node's own and which ones were
 // restored, and stops the node when one cannot be written.
-type stateMachine struct {
+type Machine struct {
 	raft.FSM
 	batching raft.BatchingFSM // nil if the state machine takes entries one by one
-	snaps    *snapshotStore
-	logs     *logStore
-	fail     *failStop
-	metrics  *metrics
-	behind   func() // a snapshot came whose data is not here; must not block
-	anew     func() // raft has to be started anew; must not block
+	snaps    *Snapshots
+	logs     *RaftLog
+	fail     *FailStop
+	written  *stats.Counter // manifests
+	behind   func()         // a snapshot came whose data is not here; must not block
+	anew     func()         // raft has to be started anew; must not block
 
-	committed func(index, term uint64) // called before entries are applied; must not block
+	Committed func(index, term uint64) // called before entries are applied; must not block
 
 	applied atomic.Uint64 // commands applied since the start
 	covered atomic.Uint64 // how many of them the newest manifest covers
 
-	// configured is the newest configuration that is applied here, or in the manifest
+	// Configured is the newest configuration that is applied here, or in the manifest
 	// that raft began with. raft tells the latest configuration, but not its index.
-	configured atomic.Pointer[configured]
+	Configured atomic.Pointer[configured]
 }
 
-// configured is a committed configuration and the index of its entry.
+// Configured is a committed configuration and the index of its entry.
 type configured struct {
-	servers []raft.Server
-	index   uint64
+	Servers []raft.Server
+	Index   uint64
 }
 
-var _ raft.BatchingFSM = (*stateMachine)(nil)
+var _ raft.BatchingFSM = (*Machine)(nil)
 
-func newStateMachine(o *Options, s *state, fail *failStop, m *metrics, anew func()) *stateMachine {
-	machine := &stateMachine{FSM: o.FSM, snaps: s.snaps, logs: s.logs, fail: fail, metrics: m, behind: o.Behind, anew: anew, committed: func(uint64, uint64) {}}
-	machine.batching, _ = o.FSM.(raft.BatchingFSM)
-	machine.configured.Store(s.snaps.configuration())
+func NewMachine(fsm raft.FSM, s *State, fail *FailStop, written *stats.Counter, behind, anew func()) *Machine {
+	machine := &Machine{FSM: fsm, snaps: s.Snapshots, logs: s.Logs, fail: fail, written: written, behind: behind, anew: anew, Committed: func(uint64, uint64) {}}
+	machine.batching, _ = fsm.(raft.BatchingFSM)
+	machine.Configured.Store(s.Snapshots.configuration())
 	return machine
 }
 
-// dirty reports whether a manifest would cover more than the newest one.
-func (s *stateMachine) dirty() bool { return s.applied.Load() != s.covered.Load() }
+// Dirty reports whether a manifest would cover more than the newest one.
+func (s *Machine) Dirty() bool { return s.applied.Load() != s.covered.Load() }
 
-func (s *stateMachine) Apply(log *raft.Log) any {
+func (s *Machine) Apply(log *raft.Log) any {
 	answer := s.FSM.Apply(log)
 	s.applied.Add(1)
 	return answer
@@ -60,9 +61,9 @@ func (s *stateMachine) Apply(log *raft.Log) any {
 
 // ApplyBatch also gets configuration entries. A batching state machine is
 // handed them as raft does; one that is not sees commands only.
-func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
+func (s *Machine) ApplyBatch(logs []*raft.Log) []any {
 	commands := uint64(0)
-	newest := s.configured.Load() // of several configurations in one batch the last one counts
+	newest := s.Configured.Load() // of several configurations in one batch the last one counts
 	for _, log := range logs {
 		switch log.Type {
 		case raft.LogCommand:
@@ -72,11 +73,11 @@ func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	defer func() {
-		s.configured.Store(newest)
+		s.Configured.Store(newest)
 		s.applied.Add(commands)
 	}()
 	last := logs[len(logs)-1]
-	s.committed(last.Index, last.Term)
+	s.Committed(last.Index, last.Term)
 	if s.batching != nil {
 		return s.batching.ApplyBatch(logs)
 	}
@@ -90,7 +91,7 @@ func (s *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 }
 
 // Snapshot runs on the goroutine that applies, so that applied is what the snapshot covers.
-func (s *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
+func (s *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	snap, err := s.FSM.Snapshot()
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (s *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 // or the manifest is an old one that comes late. In the first case raft has to be
 // started anew on an empty Raft log, since it would keep counting from the last
 // of these entries; until then nothing more is stored.
-func (s *stateMachine) Restore(source io.ReadCloser) error {
+func (s *Machine) Restore(source io.ReadCloser) error {
 	meta := s.snaps.restoring()
 	conflict, err := s.logs.conflicts(meta)
 	if err != nil {
@@ -116,11 +117,11 @@ func (s *stateMachine) Restore(source io.ReadCloser) error {
 		s.behind()
 	}
 	if err == nil && conflict {
-		s.logs.frozen.Store(true)
+		s.logs.Frozen.Store(true)
 	}
 	err = errors.Join(err, s.snaps.restored(err == nil))
 	if err == nil && meta != nil {
-		s.configured.Store(&configured{meta.Configuration.Servers, meta.ConfigurationIndex})
+		s.Configured.Store(&configured{meta.Configuration.Servers, meta.ConfigurationIndex})
 	}
 	if err == nil && conflict {
 		s.anew()
@@ -130,7 +131,7 @@ func (s *stateMachine) Restore(source io.ReadCloser) error {
 
 type machineSnapshot struct {
 	raft.FSMSnapshot
-	machine *stateMachine
+	machine *Machine
 	covers  uint64
 }
 
@@ -147,10 +148,10 @@ func (m *machineSnapshot) Persist(sink raft.SnapshotSink) error {
 	switch {
 	case err == nil:
 		m.machine.covered.Store(m.covers)
-		m.machine.metrics.snapshots.Add(1)
+		m.machine.written.Add(1)
 		return nil
 	case errors.Is(err, event.ErrClosed), errors.Is(err, errCancelled):
 		return err
 	}
-	return m.machine.fail.fail(fmt.Errorf("write manifest: %w", err))
+	return m.machine.fail.Fail(fmt.Errorf("write manifest: %w", err))
 }

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"encoding/json"
@@ -30,30 +30,29 @@ var restoredTail = event.Tail{End: 5000, Chain: event.Chain{5}, Index: 77, Term:
 
 func testOptions(dir string, tail event.Tail) *Options {
 	o := &Options{
-		Dir: dir, ClusterID: event.ID{1}, DirectoryID: event.ID{2},
+		Dir: dir, LogStore: BoltDB, ClusterID: event.ID{1}, DirectoryID: event.ID{2}, TrailingEntries: 1024,
 		Log: &fixedLog{tail: tail, chains: map[int64]event.Chain{}},
 	}
-	o.EnsureDefaults()
 	return o
 }
 
-func openTestState(t *testing.T, o *Options) (*state, error) {
+func openTestState(t *testing.T, o *Options) (*State, error) {
 	t.Helper()
-	return openState(o, hclog.NewNullLogger(), &failStop{onFatal: func(err error) { t.Error(err) }})
+	return Open(o, hclog.NewNullLogger(), &FailStop{OnFatal: func(err error) { t.Error(err) }})
 }
 
-func checkFresh(t *testing.T, s *state, o *Options) {
+func checkFresh(t *testing.T, s *State, o *Options) {
 	t.Helper()
-	configuration, err := s.checkStart(o.Log)
+	configuration, err := s.CheckStart(o.Log)
 	mustNot(t, err)
-	if !lone(configuration, raft.ServerID(s.id.Node.String())) {
+	if len(configuration.Servers) != 1 || configuration.Servers[0].ID != raft.ServerID(s.ID.Node.String()) || configuration.Servers[0].Suffrage != raft.Voter {
 		t.Errorf("configuration %+v", configuration)
 	}
 	tail := o.Log.Tail()
-	if term, err := s.stable.GetUint64(keyCurrentTerm); err != nil || term != firstTerm(tail) {
+	if term, err := s.Stable.GetUint64(keyCurrentTerm); err != nil || term != firstTerm(tail) {
 		t.Errorf("current term %d, %v", term, err)
 	}
-	list, err := s.snaps.List()
+	list, err := s.Snapshots.List()
 	mustNot(t, err)
 	if tail.End == 0 {
 		if len(list) != 0 {
@@ -72,17 +71,17 @@ func TestIdentityStays(t *testing.T) {
 		first, err := openTestState(t, o)
 		mustNot(t, err)
 		checkFresh(t, first, o)
-		mustNot(t, first.close())
+		mustNot(t, first.Close())
 		second, err := openTestState(t, o)
 		mustNot(t, err)
-		if second.id != first.id || second.id.Node.IsZero() || second.id.Creation.IsZero() {
-			t.Errorf("identity %+v became %+v", first.id, second.id)
+		if second.ID != first.ID || second.ID.Node.IsZero() || second.ID.Creation.IsZero() {
+			t.Errorf("identity %+v became %+v", first.ID, second.ID)
 		}
 		// What goes on from a copy is another history than that of the nodes it was copied from.
-		if restored := o.Log.Tail().End > 0; first.id.Lineage.IsZero() == restored {
-			t.Errorf("restored: %t, lineage %s", restored, first.id.Lineage)
+		if restored := o.Log.Tail().End > 0; first.ID.Lineage.IsZero() == restored {
+			t.Errorf("restored: %t, lineage %s", restored, first.ID.Lineage)
 		}
-		mustNot(t, second.close())
+		mustNot(t, second.Close())
 	}
 }
 
@@ -104,8 +103,8 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 					t.Fatalf("%s, %s, after %d steps: %v", name, kind, steps, err)
 				}
 				checkFresh(t, s, o)
-				mustNot(t, s.close())
-				if got := names(t, o.Dir); got != raftDir {
+				mustNot(t, s.Close())
+				if got := names(t, o.Dir); got != Dir {
 					t.Errorf("folder holds %s", got)
 				}
 			}
@@ -113,11 +112,11 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 	}
 	t.Run("an empty folder counts as none", func(t *testing.T) {
 		o := testOptions(t.TempDir(), restoredTail)
-		mustNot(t, os.Mkdir(filepath.Join(o.Dir, raftDir), 0o700))
+		mustNot(t, os.Mkdir(filepath.Join(o.Dir, Dir), 0o700))
 		s, err := openTestState(t, o)
 		mustNot(t, err)
 		checkFresh(t, s, o)
-		mustNot(t, s.close())
+		mustNot(t, s.Close())
 	})
 	t.Run("a log without Raft entries is refused", func(t *testing.T) {
 		o := testOptions(t.TempDir(), event.Tail{End: 10})
@@ -131,7 +130,7 @@ func TestRule15CrashAnywhereInCreation(t *testing.T) {
 // a node that forgot its log and kept its votes, or the reverse, must never vote.
 func TestRule14MissingOrForeignPartIsRefused(t *testing.T) {
 	t.Parallel()
-	part := func(o *Options, name string) string { return filepath.Join(o.Dir, raftDir, name) }
+	part := func(o *Options, name string) string { return filepath.Join(o.Dir, Dir, name) }
 	for _, name := range []string{identityFile, stableFile, boltKind.name, snapshotsDir} {
 		t.Run("missing "+name, func(t *testing.T) {
 			o := testOptions(t.TempDir(), restoredTail)
@@ -178,19 +177,19 @@ func makeState(t *testing.T, o *Options) {
 	t.Helper()
 	s, err := openTestState(t, o)
 	mustNot(t, err)
-	mustNot(t, s.close())
+	mustNot(t, s.Close())
 }
 
 // refused expects that nothing starts, that the error says why and what to do,
 // and that trying left everything as it was.
 func refused(t *testing.T, o *Options, why string) {
 	t.Helper()
-	before := names(t, filepath.Join(o.Dir, raftDir))
+	before := names(t, filepath.Join(o.Dir, Dir))
 	_, err := openTestState(t, o)
 	if !errors.Is(err, ErrStateLost) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "move ") {
 		t.Errorf("error %v", err)
 	}
-	if after := names(t, filepath.Join(o.Dir, raftDir)); after != before {
+	if after := names(t, filepath.Join(o.Dir, Dir)); after != before {
 		t.Errorf("folder held %s, holds %s", before, after)
 	}
 }

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"bytes"
@@ -49,13 +49,13 @@ func entries(first, last uint64) []*raft.Log {
 func TestRule20FailStop(t *testing.T) {
 	t.Parallel()
 	disk := errors.New("input/output error")
-	for name, call := range map[string]func(*logStore, *stableStore, *snapshotStore) error{
-		"StoreLog":    func(l *logStore, _ *stableStore, _ *snapshotStore) error { return l.StoreLog(entries(1, 1)[0]) },
-		"StoreLogs":   func(l *logStore, _ *stableStore, _ *snapshotStore) error { return l.StoreLogs(entries(1, 2)) },
-		"DeleteRange": func(l *logStore, _ *stableStore, _ *snapshotStore) error { return l.DeleteRange(1, 2) },
-		"Set":         func(_ *logStore, s *stableStore, _ *snapshotStore) error { return s.Set([]byte("k"), []byte("v")) },
-		"SetUint64":   func(_ *logStore, s *stableStore, _ *snapshotStore) error { return s.SetUint64([]byte("k"), 1) },
-		"manifest": func(_ *logStore, _ *stableStore, s *snapshotStore) error {
+	for name, call := range map[string]func(*RaftLog, *StableStore, *Snapshots) error{
+		"StoreLog":    func(l *RaftLog, _ *StableStore, _ *Snapshots) error { return l.StoreLog(entries(1, 1)[0]) },
+		"StoreLogs":   func(l *RaftLog, _ *StableStore, _ *Snapshots) error { return l.StoreLogs(entries(1, 2)) },
+		"DeleteRange": func(l *RaftLog, _ *StableStore, _ *Snapshots) error { return l.DeleteRange(1, 2) },
+		"Set":         func(_ *RaftLog, s *StableStore, _ *Snapshots) error { return s.Set([]byte("k"), []byte("v")) },
+		"SetUint64":   func(_ *RaftLog, s *StableStore, _ *Snapshots) error { return s.SetUint64([]byte("k"), 1) },
+		"manifest": func(_ *RaftLog, _ *StableStore, s *Snapshots) error {
 			sink, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
 			if err != nil {
 				return err
@@ -66,15 +66,15 @@ func TestRule20FailStop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fatal []error
-			fail := &failStop{onFatal: func(err error) { fatal = append(fatal, err) }}
+			fail := &FailStop{OnFatal: func(err error) { fatal = append(fatal, err) }}
 			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
 			if err := inner.StoreLogs(entries(1, 5)); err != nil {
 				t.Fatal(err)
 			}
 			inner.err, inner.calls = disk, 0
-			logs := &logStore{kind: boltKind, path: "x/log.db", fail: fail, inner: inner, sizes: newEntrySizes(8)}
-			stable := &stableStore{StableStore: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
-			snaps := &snapshotStore{dir: filepath.Join(t.TempDir(), "missing"), fail: fail, logger: hclog.NewNullLogger()}
+			logs := &RaftLog{kind: boltKind, path: "x/log.db", fail: fail, inner: inner, sizes: newEntrySizes(8)}
+			stable := &StableStore{StableStore: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
+			snaps := &Snapshots{dir: filepath.Join(t.TempDir(), "missing"), fail: fail, logger: hclog.NewNullLogger()}
 			first := call(logs, stable, snaps)
 			if first == nil || len(fatal) != 1 || fatal[0] != first {
 				t.Fatalf("returned %v, reported %v", first, fatal)
@@ -123,7 +123,7 @@ func TestDeleteRangeRunsInSlices(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
-			s := &logStore{kind: c.kind, fail: &failStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
+			s := &RaftLog{kind: c.kind, fail: &FailStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
 			if err := s.StoreLogs(entries(1, 1500)); err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestDeleteRangeRunsInSlices(t *testing.T) {
 func TestEntryCache(t *testing.T) {
 	t.Parallel()
 	inner := &brokenLog{memoryLog: memoryLog{raft.NewInmemStore()}}
-	s := &logStore{kind: boltKind, fail: &failStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
+	s := &RaftLog{kind: boltKind, fail: &FailStop{}, inner: inner, sizes: newEntrySizes(8), cache: &entryCache{}}
 	if err := s.StoreLogs(entries(1, 2000)); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestRule10TrailingFollowsBytes(t *testing.T) {
 var testID = []byte("0123456789abcdef")
 
 // openTestLog opens the Raft log in dir, making it when it is not there.
-func openTestLog(t *testing.T, dir string, kind *logKind) *logStore {
+func openTestLog(t *testing.T, dir string, kind *logKind) *RaftLog {
 	t.Helper()
 	if found, err := os.ReadDir(dir); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *logStore {
 			t.Fatal(err)
 		}
 	}
-	fail := &failStop{onFatal: func(err error) { t.Error(err) }}
+	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
 	s, err := openLogStore(dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
 	if err != nil {
 		t.Fatal(err)
@@ -226,14 +226,14 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *logStore {
 	return s
 }
 
-func closeLog(t *testing.T, s *logStore) {
+func closeLog(t *testing.T, s *RaftLog) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func checkEntries(t *testing.T, s *logStore, first, last uint64) {
+func checkEntries(t *testing.T, s *RaftLog, first, last uint64) {
 	t.Helper()
 	gotFirst, err1 := s.FirstIndex()
 	gotLast, err2 := s.LastIndex()
@@ -256,13 +256,13 @@ func checkEntries(t *testing.T, s *logStore, first, last uint64) {
 	}
 }
 
-func rewritten(s *logStore, through uint64) error {
+func rewritten(s *RaftLog, through uint64) error {
 	_, err := s.Rewrite(through, hclog.NewNullLogger())
 	return err
 }
 
 // filled makes path.new as Rewrite does, and closes it.
-func filled(s *logStore, path string) error {
+func filled(s *RaftLog, path string) error {
 	fresh, err := fillNew(s.kind, path, s.inner, 0, hclog.NewNullLogger())
 	if err != nil {
 		return err
@@ -383,10 +383,10 @@ func TestRule10EntriesThatANodeNeeds(t *testing.T) {
 			s := openTestLog(t, t.TempDir(), kind)
 			defer closeLog(t, s)
 			mustNot(t, s.StoreLogs(entries(1, 100)))
-			s.needed.Store(1)
+			s.Needed.Store(1)
 			mustNot(t, s.DeleteRange(1, 50))
 			checkEntries(t, s, 1, 100)
-			s.needed.Store(31)
+			s.Needed.Store(31)
 			mustNot(t, s.DeleteRange(1, 20))
 			checkEntries(t, s, 21, 100)
 			mustNot(t, s.DeleteRange(21, 60))
@@ -395,10 +395,10 @@ func TestRule10EntriesThatANodeNeeds(t *testing.T) {
 			checkEntries(t, s, 30, 100)
 			mustNot(t, s.DeleteRange(91, 100)) // of another history
 			checkEntries(t, s, 30, 90)
-			s.needed.Store(0)
+			s.Needed.Store(0)
 			mustNot(t, s.DeleteRange(30, 80))
 			checkEntries(t, s, 81, 90)
-			s.needed.Store(82)
+			s.Needed.Store(82)
 			mustNot(t, s.DeleteRange(81, 90))
 			checkEntries(t, s, 0, 0)
 		})
@@ -518,7 +518,7 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		mustNot(t, s.StoreLogs(entries(5, 31)))
 		closeLog(t, s)
 		mustNot(t, os.Rename(filepath.Join(other, walKind.name), filepath.Join(dir, walKind.name)))
-		_, err := openLogStore(dir, walKind, testID, hclog.NewNullLogger(), &failStop{}, newEntrySizes(8))
+		_, err := openLogStore(dir, walKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
 		if !errors.Is(err, ErrStateLost) {
 			t.Errorf("error %v", err)
 		}

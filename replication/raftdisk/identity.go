@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"encoding/json"
@@ -23,11 +23,11 @@ var ErrStateLost = errors.New("consensus state is lost")
 
 // Names on disk: do not change.
 const (
-	raftDir       = "raft"
+	Dir           = "raft"
 	identityFile  = "identity"
-	promiseFile   = "bootstrap" // what the node promised before there was a cluster; may be there before anything else
-	joiningFile   = "joining"   // there until the cluster admitted the node
-	pulledFile    = "pulled"    // data was fetched from other nodes: the event log may be ahead of the Raft log
+	PromiseFile   = "bootstrap" // what the node promised before there was a cluster; may be there before anything else
+	JoiningFile   = "joining"   // there until the cluster admitted the node
+	PulledFile    = "pulled"    // data was fetched from other nodes: the event log may be ahead of the Raft log
 	stableFile    = "stable.db"
 	snapshotsDir  = "snapshots"
 	identityBuild = 1 // format of the identity file
@@ -106,25 +106,25 @@ func newIdentity(o *Options) Identity {
 	return id
 }
 
-// state is a node's consensus state, open.
-type state struct {
-	dir    string   // empty: in memory only
-	marks  sync.Map // those of a state in memory, by name
-	id     Identity
-	stable *stableStore
-	logs   *logStore
-	snaps  *snapshotStore
+// State is a node's consensus state, open.
+type State struct {
+	dir       string   // empty: in memory only
+	marks     sync.Map // those of a state in memory, by name
+	ID        Identity
+	Stable    *StableStore
+	Logs      *RaftLog
+	Snapshots *Snapshots
 }
 
-func (s *state) close() error { return errors.Join(s.logs.Close(), s.stable.Close()) }
+func (s *State) Close() error { return errors.Join(s.Logs.Close(), s.Stable.Close()) }
 
-// openState opens the consensus state of a data directory, making it when there is none.
-func openState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) {
+// Open opens the consensus state of a data directory, making it when there is none.
+func Open(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 	if o.InMemory {
 		return memoryState(o, logger, fail)
 	}
-	dir := filepath.Join(o.Dir, raftDir)
-	made, err := settleCreation(o.Dir)
+	dir := filepath.Join(o.Dir, Dir)
+	made, err := SettleCreation(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -141,13 +141,13 @@ func openState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) 
 	return s, err
 }
 
-// settleCreation finishes or throws away a creation that a crash ended, and
+// SettleCreation finishes or throws away a creation that a crash ended, and
 // reports whether the directory has consensus state.
-func settleCreation(dir string) (made bool, err error) {
-	final := filepath.Join(dir, raftDir)
+func SettleCreation(dir string) (made bool, err error) {
+	final := filepath.Join(dir, Dir)
 	begun := final + newSuffix
 	// The promise moves into the new folder when that is complete, in the last step but one.
-	complete, err := exists(filepath.Join(begun, promiseFile))
+	complete, err := exists(filepath.Join(begun, PromiseFile))
 	if err != nil {
 		return false, err
 	}
@@ -163,7 +163,7 @@ func settleCreation(dir string) (made bool, err error) {
 		return false, err
 	}
 	for _, name := range names {
-		if name.Name() != promiseFile && name.Name() != promiseFile+tmpSuffix {
+		if name.Name() != PromiseFile && name.Name() != PromiseFile+tmpSuffix {
 			return true, nil
 		}
 	}
@@ -172,18 +172,18 @@ func settleCreation(dir string) (made bool, err error) {
 
 // Why consensus state is set aside: a part of the name it gets.
 const (
-	asideLost    = "lost"
+	AsideLost    = "lost"
 	asideRestore = "before-restore"
 )
 
-// setAside takes consensus state out of use, all at once. It is never removed: what it holds may be nowhere else.
+// SetAside takes consensus state out of use, all at once. It is never removed: what it holds may be nowhere else.
 // It returns the folder that it lies in from now on, empty if there was none.
-func setAside(dir, why string) (aside string, err error) {
-	if made, err := settleCreation(dir); err != nil || !made {
+func SetAside(dir, why string) (aside string, err error) {
+	if made, err := SettleCreation(dir); err != nil || !made {
 		return "", err
 	}
-	aside = filepath.Join(dir, raftDir+"."+why+"-"+time.Now().UTC().Format("20060102T150405.000Z"))
-	return aside, errors.Join(os.Rename(filepath.Join(dir, raftDir), aside), syncDir(dir))
+	aside = filepath.Join(dir, Dir+"."+why+"-"+time.Now().UTC().Format("20060102T150405.000Z"))
+	return aside, errors.Join(os.Rename(filepath.Join(dir, Dir), aside), syncDir(dir))
 }
 
 // Restored sets the consensus state of a data directory aside before its event log is cut, because its
@@ -191,7 +191,7 @@ func setAside(dir, why string) (aside string, err error) {
 // restore is to take back, and a majority that this node counts for could miss what it had acknowledged.
 // It has no vote then, and joins by its data.
 func Restored(dir string, logger hclog.Logger) error {
-	aside, err := setAside(dir, asideRestore)
+	aside, err := SetAside(dir, asideRestore)
 	if err != nil {
 		return fmt.Errorf("set consensus state aside: %w", err)
 	}
@@ -201,15 +201,15 @@ func Restored(dir string, logger hclog.Logger) error {
 	return nil
 }
 
-// asides are the folders of consensus state that was set aside.
-func asides(o *Options) (found []string, err error) {
+// Asides are the folders of consensus state that was set aside.
+func Asides(o *Options) (found []string, err error) {
 	if o.InMemory {
 		return nil, nil
 	}
 	entries, err := os.ReadDir(o.Dir)
 	for _, entry := range entries {
-		for _, why := range []string{asideLost, asideRestore} {
-			if strings.HasPrefix(entry.Name(), raftDir+"."+why+"-") {
+		for _, why := range []string{AsideLost, asideRestore} {
+			if strings.HasPrefix(entry.Name(), Dir+"."+why+"-") {
 				found = append(found, filepath.Join(o.Dir, entry.Name()))
 			}
 		}
@@ -217,8 +217,8 @@ func asides(o *Options) (found []string, err error) {
 	return found, err
 }
 
-func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (_ *state, err error) {
-	id, err := readIdentity(dir)
+func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (_ *State, err error) {
+	id, err := ReadIdentity(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -228,24 +228,24 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *failStop) (
 	if id.Directory != o.DirectoryID {
 		return nil, fmt.Errorf("%w: raft/ belongs to data directory %s, this is %s", ErrStateLost, id.Directory, o.DirectoryID)
 	}
-	s := &state{dir: dir, id: id}
-	if s.stable, err = openStable(dir, id, fail); err != nil {
+	s := &State{dir: dir, ID: id}
+	if s.Stable, err = openStable(dir, id, fail); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.stable.Close())
+			err = errors.Join(err, s.Stable.Close())
 		}
 	}()
-	if s.snaps, err = openSnapshots(filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
+	if s.Snapshots, err = openSnapshots(filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
 		return nil, err
 	}
-	s.logs, err = openLogStore(dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
+	s.Logs, err = openLogStore(dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
 	return s, err
 }
 
-// readIdentity reads who the node of a folder raft is.
-func readIdentity(dir string) (Identity, error) {
+// ReadIdentity reads who the node of a folder raft is.
+func ReadIdentity(dir string) (Identity, error) {
 	data, err := os.ReadFile(filepath.Join(dir, identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Identity{}, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, identityFile)
@@ -260,7 +260,7 @@ func readIdentity(dir string) (Identity, error) {
 	return id, nil
 }
 
-func openStable(dir string, id Identity, fail *failStop) (*stableStore, error) {
+func openStable(dir string, id Identity, fail *FailStop) (*StableStore, error) {
 	path := filepath.Join(dir, stableFile)
 	store, err := openExistingBolt(path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -273,7 +273,7 @@ func openStable(dir string, id Identity, fail *failStop) (*stableStore, error) {
 		err = fmt.Errorf("%w: raft/%s was not made together with raft/%s", ErrStateLost, stableFile, identityFile)
 		return nil, errors.Join(err, store.Close())
 	}
-	return &stableStore{StableStore: store, path: path, fail: fail, close: store.Close}, nil
+	return &StableStore{StableStore: store, path: path, fail: fail, close: store.Close}, nil
 }
 
 // making is a creation of consensus state in progress, in the folder raft.new.
@@ -302,7 +302,7 @@ var creation = []func(*making) error{
 
 // create runs the first so many steps.
 func create(o *Options, logger hclog.Logger, steps int) error {
-	final := filepath.Join(o.Dir, raftDir)
+	final := filepath.Join(o.Dir, Dir)
 	m := &making{o: o, dir: final + newSuffix, final: final, id: newIdentity(o), tail: o.Log.Tail(), logger: logger}
 	if m.restored() && (m.tail.Index == 0 || m.tail.Term == 0) {
 		return fmt.Errorf("the event log ends at %d, but its last frame names no Raft entry", m.tail.End)
@@ -379,7 +379,7 @@ func (m *making) makeIdentity() error {
 	}
 	if m.o.Joining {
 		// What is fetched goes on coming in while this is made.
-		if err := errors.Join(writeFile(filepath.Join(m.dir, joiningFile), nil), writeFile(filepath.Join(m.dir, pulledFile), nil)); err != nil {
+		if err := errors.Join(writeFile(filepath.Join(m.dir, JoiningFile), nil), writeFile(filepath.Join(m.dir, PulledFile), nil)); err != nil {
 			return err
 		}
 	}
@@ -387,10 +387,10 @@ func (m *making) makeIdentity() error {
 }
 
 func (m *making) makeReal() error {
-	if promised, err := exists(filepath.Join(m.final, promiseFile)); err != nil {
+	if promised, err := exists(filepath.Join(m.final, PromiseFile)); err != nil {
 		return err
 	} else if promised {
-		if err := os.Rename(filepath.Join(m.final, promiseFile), filepath.Join(m.dir, promiseFile)); err != nil {
+		if err := os.Rename(filepath.Join(m.final, PromiseFile), filepath.Join(m.dir, PromiseFile)); err != nil {
 			return err
 		}
 		if err := errors.Join(syncDir(m.dir), syncDir(m.final)); err != nil {
@@ -425,8 +425,8 @@ func firstConfiguration(o *Options, id Identity) raft.Configuration {
 	}
 	node := raft.ServerID(id.Node.String())
 	address := raft.ServerAddress(node)
-	if o.Transport != nil {
-		address = o.Transport.LocalAddr()
+	if o.Address != "" {
+		address = o.Address
 	}
 	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: node, Address: address}}}
 }
@@ -438,27 +438,27 @@ func firstEntry(o *Options, id Identity) *raft.Log {
 	}
 }
 
-// again is the state of a database in memory for its next Replica; its votes are
+// Again is the state of a database in memory for its next Replica; its votes are
 // not to be forgotten.
-func (s *state) again(fail *failStop) *state {
-	s.stable.fail, s.logs.fail, s.snaps.fail = fail, fail, fail
-	s.logs.frozen.Store(false)
-	s.logs.closed = false
+func (s *State) Again(fail *FailStop) *State {
+	s.Stable.fail, s.Logs.fail, s.Snapshots.fail = fail, fail, fail
+	s.Logs.Frozen.Store(false)
+	s.Logs.closed = false
 	return s
 }
 
 // memoryState makes the state of a database in memory, which starts anew each time.
-func memoryState(o *Options, logger hclog.Logger, fail *failStop) (*state, error) {
+func memoryState(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 	id, tail, store := newIdentity(o), o.Log.Tail(), raft.NewInmemStore()
-	s := &state{
-		id:     id,
-		stable: &stableStore{StableStore: store, path: "memory", fail: fail, close: func() error { return nil }},
-		logs:   &logStore{kind: memKind, path: "memory", fail: fail, sizes: newEntrySizes(o.TrailingEntries), inner: memoryLog{store}},
-		snaps:  &snapshotStore{id: id, logger: logger, fail: fail},
+	s := &State{
+		ID:        id,
+		Stable:    &StableStore{StableStore: store, path: "memory", fail: fail, close: func() error { return nil }},
+		Logs:      &RaftLog{kind: memKind, path: "memory", fail: fail, sizes: newEntrySizes(o.TrailingEntries), inner: memoryLog{store}},
+		Snapshots: &Snapshots{id: id, logger: logger, fail: fail},
 	}
 	if o.Joining {
-		s.marks.Store(joiningFile, nil)
-		s.marks.Store(pulledFile, nil)
+		s.marks.Store(JoiningFile, nil)
+		s.marks.Store(PulledFile, nil)
 	}
 	if err := store.SetUint64(keyCurrentTerm, firstTerm(tail)); err != nil {
 		return nil, err
@@ -473,6 +473,6 @@ func memoryState(o *Options, logger hclog.Logger, fail *failStop) (*state, error
 	if err != nil {
 		return nil, err
 	}
-	s.snaps.list = append(s.snaps.list, snap)
+	s.Snapshots.list = append(s.Snapshots.list, snap)
 	return s, nil
 }

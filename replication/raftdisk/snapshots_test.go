@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -13,22 +13,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-func testSnapshots(t *testing.T) *snapshotStore {
+func testSnapshots(t *testing.T) *Snapshots {
 	t.Helper()
 	dir := t.TempDir()
 	return reopenSnapshots(t, dir)
 }
 
-func reopenSnapshots(t *testing.T, dir string) *snapshotStore {
+func reopenSnapshots(t *testing.T, dir string) *Snapshots {
 	t.Helper()
-	fail := &failStop{onFatal: func(err error) { t.Error(err) }}
+	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
 	s, err := openSnapshots(dir, Identity{Creation: event.ID{3}}, hclog.NewNullLogger(), fail)
 	mustNot(t, err)
 	return s
 }
 
 // take writes a manifest as raft does: Persist writes and closes, raft closes again.
-func take(t *testing.T, s *snapshotStore, index uint64, local bool, content string) raft.SnapshotSink {
+func take(t *testing.T, s *Snapshots, index uint64, local bool, content string) raft.SnapshotSink {
 	t.Helper()
 	sink, err := s.Create(1, index, 2, raft.Configuration{}, 1, nil)
 	mustNot(t, err)
@@ -41,7 +41,7 @@ func take(t *testing.T, s *snapshotStore, index uint64, local bool, content stri
 	return sink
 }
 
-func listed(t *testing.T, s *snapshotStore) (indexes []uint64) {
+func listed(t *testing.T, s *Snapshots) (indexes []uint64) {
 	t.Helper()
 	list, err := s.List()
 	mustNot(t, err)
@@ -205,31 +205,31 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			o := testOptions(t.TempDir(), event.Tail{})
 			s, err := openTestState(t, o)
 			mustNot(t, err)
-			defer func() { mustNot(t, s.close()) }()
-			mustNot(t, s.logs.DeleteRange(1, 1))
+			defer func() { mustNot(t, s.Close()) }()
+			mustNot(t, s.Logs.DeleteRange(1, 1))
 			for _, log := range entries(c.first, c.last) {
 				if log.Term = 2; c.first > 0 && (log.Index < c.gap[0] || log.Index > c.gap[1]) {
-					mustNot(t, s.logs.StoreLog(log))
+					mustNot(t, s.Logs.StoreLog(log))
 				}
 			}
-			mustNot(t, s.stable.SetUint64(keyCurrentTerm, 3))
+			mustNot(t, s.Stable.SetUint64(keyCurrentTerm, 3))
 			for i, m := range c.manifests {
-				snap := manifestOf(t, s.id, m.index, 2, m.tail)
-				mustNot(t, snap.write(s.snaps.dir, s.id))
-				if path := filepath.Join(s.snaps.dir, snap.meta.ID+manifestSuffix); c.damage && i == len(c.manifests)-1 {
+				snap := manifestOf(t, s.ID, m.index, 2, m.tail)
+				mustNot(t, snap.write(s.Snapshots.dir, s.ID))
+				if path := filepath.Join(s.Snapshots.dir, snap.meta.ID+manifestSuffix); c.damage && i == len(c.manifests)-1 {
 					mustNot(t, os.Truncate(path, 20))
 				}
 			}
-			if s.snaps, err = openSnapshots(s.snaps.dir, s.id, hclog.NewNullLogger(), s.snaps.fail); err != nil {
+			if s.Snapshots, err = openSnapshots(s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail); err != nil {
 				t.Fatal(err)
 			}
-			before := names(t, s.snaps.dir)
-			_, err = s.checkStart(&fixedLog{tail: c.tail, chains: startChains})
+			before := names(t, s.Snapshots.dir)
+			_, err = s.CheckStart(&fixedLog{tail: c.tail, chains: startChains})
 			if c.refused != "" {
 				if !errors.Is(err, ErrStateLost) || !strings.Contains(err.Error(), c.refused) {
 					t.Errorf("error %v", err)
 				}
-				if names(t, s.snaps.dir) != before {
+				if names(t, s.Snapshots.dir) != before {
 					t.Error("manifests were removed although the start was refused")
 				}
 				return
@@ -238,21 +238,21 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			if got := listed(t, reopenSnapshots2(t, s)); !equal(got, c.kept...) {
 				t.Errorf("manifests %v are left, expected %v", got, c.kept)
 			}
-			last, err := s.logs.LastIndex()
+			last, err := s.Logs.LastIndex()
 			mustNot(t, err)
 			if (last == 0) != c.empty {
 				t.Errorf("Raft log ends at %d", last)
 			}
-			if _, err := s.checkStart(&fixedLog{tail: c.tail, chains: startChains}); err != nil {
+			if _, err := s.CheckStart(&fixedLog{tail: c.tail, chains: startChains}); err != nil {
 				t.Errorf("the next start: %v", err)
 			}
 		})
 	}
 }
 
-func reopenSnapshots2(t *testing.T, s *state) *snapshotStore {
+func reopenSnapshots2(t *testing.T, s *State) *Snapshots {
 	t.Helper()
-	again, err := openSnapshots(s.snaps.dir, s.id, hclog.NewNullLogger(), s.snaps.fail)
+	again, err := openSnapshots(s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail)
 	mustNot(t, err)
 	return again
 }

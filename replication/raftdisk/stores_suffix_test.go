@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"fmt"
@@ -20,12 +20,12 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d-%d+%d", kind.name, c.entries, c.cut, c.more), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), kind.name)
 				mustNot(t, kind.create(path))
-				open := func() *logStore {
+				open := func() *RaftLog {
 					inner, err := kind.open(path, hclog.NewNullLogger())
 					mustNot(t, err)
-					return &logStore{
-						kind: kind, path: path, fail: &failStop{onFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
-						open: func(p string) (logBacking, error) { return kind.open(p, hclog.NewNullLogger()) },
+					return &RaftLog{
+						kind: kind, path: path, fail: &FailStop{OnFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
+						open: func(p string) (Backing, error) { return kind.open(p, hclog.NewNullLogger()) },
 					}
 				}
 				s := open()

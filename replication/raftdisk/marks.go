@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 // Marks are empty files in the folder raft. Each tells one thing that must
 // survive a restart.
 
-func (s *state) marked(name string) bool {
+func (s *State) marked(name string) bool {
 	if s.dir == "" {
 		_, marked := s.marks.Load(name)
 		return marked
@@ -19,7 +19,7 @@ func (s *state) marked(name string) bool {
 	return found || err != nil // What cannot be read is the safer of both.
 }
 
-func (s *state) mark(name string) error {
+func (s *State) Mark(name string) error {
 	if s.dir == "" {
 		s.marks.Store(name, nil)
 		return nil
@@ -30,7 +30,7 @@ func (s *state) mark(name string) error {
 	return writeFile(filepath.Join(s.dir, name), nil)
 }
 
-func (s *state) unmark(name string) error {
+func (s *State) Unmark(name string) error {
 	if s.dir == "" {
 		s.marks.Delete(name)
 		return nil
@@ -44,9 +44,18 @@ func (s *state) unmark(name string) error {
 	return syncDir(s.dir)
 }
 
-// joining reports whether the cluster has not yet admitted this node.
-func (s *state) joining() bool { return s.marked(joiningFile) }
+// Joining reports whether the cluster has not yet admitted this node.
+func (s *State) Joining() bool { return s.marked(JoiningFile) }
 
 // pulled reports whether data was fetched from other nodes, so that the event log may
 // be ahead of the Raft log. It was committed before; raft catches up by and by.
-func (s *state) pulled() bool { return s.marked(pulledFile) }
+func (s *State) pulled() bool { return s.marked(PulledFile) }
+
+// MarkPulled marks the consensus state of a data directory, if there is any, while it is not open.
+func MarkPulled(dataDir string) error {
+	dir := filepath.Join(dataDir, Dir)
+	if made, err := exists(filepath.Join(dir, identityFile)); err != nil || !made {
+		return err
+	}
+	return (&State{dir: dir}).Mark(PulledFile)
+}

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ const (
 // logKind says how one kind of Raft log is opened and treated.
 type logKind struct {
 	name        string // of the file or folder below raft/; part of the disk format, do not change
-	open        func(path string, logger hclog.Logger) (logBacking, error)
+	open        func(path string, logger hclog.Logger) (Backing, error)
 	create      func(path string) error // makes what open needs to find
 	deleteSlice uint64                  // DeleteRange runs in slices of so many entries; 0: at once
 }
@@ -48,6 +48,12 @@ func kindOf(s LogStore) *logKind {
 		return walKind
 	}
 	return boltKind
+}
+
+// OpenBacking opens the entries of a Raft log in a folder raft.
+func OpenBacking(dir string, s LogStore, logger hclog.Logger) (Backing, error) {
+	kind := kindOf(s)
+	return kind.open(filepath.Join(dir, kind.name), logger)
 }
 
 // A second process on the same directory is kept out by the data directory's
@@ -87,7 +93,7 @@ func openExistingBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
 // logMmap is mapped at once, or bbolt would stop all readers to map anew while the file grows.
 const logMmap = 1 << 30
 
-func openBoltLog(path string, _ hclog.Logger) (logBacking, error) {
+func openBoltLog(path string, _ hclog.Logger) (Backing, error) {
 	store, err := openExistingBolt(path, logMmap)
 	if err != nil {
 		return nil, err
@@ -124,11 +130,11 @@ func (w *walStore) GetLog(index uint64, log *raft.Log) error {
 
 func (w *walStore) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
 
-func openWalLog(path string, logger hclog.Logger) (logBacking, error) {
+func openWalLog(path string, logger hclog.Logger) (Backing, error) {
 	return openWal(path, walfs.New(), logger)
 }
 
-func openWal(path string, files types.VFS, logger hclog.Logger) (logBacking, error) {
+func openWal(path string, files types.VFS, logger hclog.Logger) (Backing, error) {
 	if err := renewHead(filepath.Join(path, metadb.FileName)); err != nil {
 		return nil, err // if it is missing the WAL would begin an empty one
 	}
@@ -163,12 +169,12 @@ func (memoryLog) Close() error { return nil }
 // left of the old one is removed. So X.new is complete if and only if X is
 // missing and X.old is there, and of two kinds under their own names both hold
 // the same entries, since raft is started only after the last step.
-func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fail *failStop, sizes *entrySizes) (*logStore, error) {
+func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fail *FailStop, sizes *entrySizes) (*RaftLog, error) {
 	found, err := settleExchange(dir)
 	if err != nil {
 		return nil, err
 	}
-	open := func(kind *logKind, path string) (logBacking, error) {
+	open := func(kind *logKind, path string) (Backing, error) {
 		store, err := kind.open(path, logger)
 		if err != nil {
 			return nil, err
@@ -200,9 +206,9 @@ func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fai
 	if err != nil {
 		return nil, err
 	}
-	return &logStore{
+	return &RaftLog{
 		kind: want, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
-		open: func(path string) (logBacking, error) { return open(want, path) },
+		open: func(path string) (Backing, error) { return open(want, path) },
 	}, nil
 }
 
@@ -246,7 +252,7 @@ func settleExchange(dir string) (found []*logKind, err error) {
 
 // dropTwin removes the kind that is not wanted after a conversion that was
 // complete but for the removal.
-func dropTwin(dir string, want *logKind, open func(*logKind, string) (logBacking, error)) error {
+func dropTwin(dir string, want *logKind, open func(*logKind, string) (Backing, error)) error {
 	var ends [2][2]uint64
 	for i, kind := range allKinds {
 		store, err := open(kind, filepath.Join(dir, kind.name))
@@ -273,7 +279,7 @@ func dropTwin(dir string, want *logKind, open func(*logKind, string) (logBacking
 	return nil
 }
 
-func convertLog(dir string, from, to *logKind, open func(*logKind, string) (logBacking, error), logger hclog.Logger) error {
+func convertLog(dir string, from, to *logKind, open func(*logKind, string) (Backing, error), logger hclog.Logger) error {
 	oldPath, newPath := filepath.Join(dir, from.name), filepath.Join(dir, to.name)
 	src, err := open(from, oldPath)
 	if err != nil {

@@ -1,4 +1,4 @@
-package replication
+package raftdisk
 
 import (
 	"bytes"
@@ -69,7 +69,7 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	path := filepath.Join(t.TempDir(), walKind.name)
 	mustNot(t, walKind.create(path))
 	cache := &pageCache{VFS: walfs.New(), disk: map[string][]byte{}}
-	open := func() logBacking {
+	open := func() Backing {
 		t.Helper()
 		s, err := openWal(path, cache, hclog.NewNullLogger())
 		mustNot(t, err)
@@ -133,7 +133,7 @@ func TestRule20BoltAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), boltKind.name)
 	mustNot(t, boltKind.create(path))
-	open := func() logBacking {
+	open := func() Backing {
 		t.Helper()
 		s, err := boltKind.open(path, hclog.NewNullLogger())
 		mustNot(t, err)
