@@ -17,8 +17,8 @@ import (
 type Event struct {
 	ID       string          `json:"eventId"` // a UUID; a new one if empty
 	Type     string          `json:"eventType"`
-	Data     json.RawMessage `json:"data"`
-	Metadata json.RawMessage `json:"metadata"`
+	Data     json.RawMessage `json:"data,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 	// Binary says that Data is no JSON. Such an event is appended alone, and without metadata.
 	Binary bool `json:"-"`
 }

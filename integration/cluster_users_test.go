@@ -173,7 +173,7 @@ func (c *cluster) hashUpgrade(follower *member) {
 		if err := follower.letsIn("veteran", "of old", "crew"); err != nil {
 			return err
 		}
-		entries, err := follower.ReadStream(t.Context(), "%24user-veteran", 0)
+		entries, err := follower.ReadStream(t.Context(), "$user-veteran", 0)
 		if err != nil {
 			return err
 		}

@@ -302,7 +302,7 @@ func contents(ctx context.Context, c *testkit.Client) (lines []string, err error
 		for _, e := range slices.Backward(feed.Entries) {
 			lines = append(lines, fmt.Sprintf("%s: %d@%s %s %s %x", page, e.Number, e.Stream, e.ID, e.Type, sha256.Sum256([]byte(e.Data))))
 		}
-		page = strings.TrimPrefix(feed.Link("previous"), c.URL())
+		page = strings.TrimPrefix(feed.Links.Of("previous"), c.URL())
 	}
 }
 

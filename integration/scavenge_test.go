@@ -129,7 +129,7 @@ func (s *scavenged) numbers() map[string][]int64 {
 		if len(feed.Entries) == 0 {
 			return found
 		}
-		page = strings.TrimPrefix(feed.Link("previous"), s.URL())
+		page = strings.TrimPrefix(feed.Links.Of("previous"), s.URL())
 	}
 }
 

@@ -302,7 +302,7 @@ func xmlNames(text []byte) (root string, all []string, err error) {
 func (m *member) statisticsWritten() {
 	t := m.cluster.t
 	t.Helper()
-	stream := "%24stats-" + m.Host()
+	stream := "$stats-" + m.Host()
 	testkit.Eventually(t, settleLimit, func() error {
 		entries, err := m.ReadStream(t.Context(), stream, 0)
 		if err != nil || len(entries) < 2 {
