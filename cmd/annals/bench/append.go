@@ -104,7 +104,7 @@ type appendOp struct {
 	resp response
 }
 
-func (a *appendOp) do(ctx context.Context, c *client) (outcome, error) {
+func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 	share := a.rng.IntN(a.count)
 	a.req.path = append(a.req.path[:0], c.prefix...)
 	a.req.path = append(a.req.path, "/streams/"...)
@@ -130,7 +130,7 @@ func (a *appendOp) do(ctx context.Context, c *client) (outcome, error) {
 	return outcome{part: a.w.part, events: int64(a.events), bytes: int64(a.events) * int64(a.w.o.size)}, nil
 }
 
-func (a *appendOp) send(ctx context.Context, c *client) error {
+func (a *appendOp) send(ctx context.Context, c *sender) error {
 	if err := c.do(ctx, &a.req, &a.resp); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (a *appendOp) send(ctx context.Context, c *client) error {
 // sendChecked sends the version that the stream must have. Of a stream that this run has not
 // touched it is not known; then it is tried as a new one, and the refusal
 // tells the version for a second attempt within the same operation.
-func (a *appendOp) sendChecked(ctx context.Context, c *client, head, share int) error {
+func (a *appendOp) sendChecked(ctx context.Context, c *sender, head, share int) error {
 	known := a.versions[share] != unknownVersion
 	expected := a.versions[share]
 	if !known {
@@ -201,7 +201,7 @@ const maxAttempts = 12
 
 // write makes the stream have the events from up to, and without, to; at most one batch. It returns how many were
 // written or already there by an earlier run of the same layout.
-func (l *layoutWriter) write(ctx context.Context, c *client, stream string, from, to int64, wait func(int) bool) (int64, error) {
+func (l *layoutWriter) write(ctx context.Context, c *sender, stream string, from, to int64, wait func(int) bool) (int64, error) {
 	asked := to - from
 	hash := hashOf(stream)
 	for attempt := 0; ; attempt++ {
@@ -272,7 +272,7 @@ type fillOp struct {
 	from         int64
 }
 
-func (f *fillOp) do(ctx context.Context, c *client) (outcome, error) {
+func (f *fillOp) do(ctx context.Context, c *sender) (outcome, error) {
 	name, to, ok := f.next()
 	if !ok {
 		return outcome{}, errFinished

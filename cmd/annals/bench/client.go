@@ -3,17 +3,17 @@ package bench
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -90,16 +90,25 @@ type dialing struct {
 func newDialing(o *options) (*dialing, error) {
 	d := &dialing{timeout: o.timeout, tls: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.tlsInsecure}}
 	if o.tlsCA != "" {
-		pem, err := os.ReadFile(o.tlsCA)
-		if err != nil {
-			return nil, fmt.Errorf("read certificates of authorities: %w", err)
-		}
-		d.tls.RootCAs = x509.NewCertPool()
-		if !d.tls.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read certificates of authorities: %s holds none", o.tlsCA)
+		var err error
+		if d.tls.RootCAs, err = client.Authorities(o.tlsCA); err != nil {
+			return nil, err
 		}
 	}
 	return d, nil
+}
+
+// control returns a client for what is not measured.
+func (o *options) control() (*client.Client, error) {
+	how, err := newDialing(o)
+	if err != nil {
+		return nil, err
+	}
+	co := client.Options{Nodes: o.bases[:1], TLS: how.tls, Timeout: o.timeout, RetryFor: -1}
+	if o.user != "" {
+		co.Login = url.UserPassword(o.user, o.password)
+	}
+	return client.New(co)
 }
 
 // basicAuth returns the header line of the credentials, nothing without a user.
@@ -125,8 +134,9 @@ type conn struct {
 	cut bool
 }
 
-// client is a worker's way to the servers.
-type client struct {
+// sender is a worker's way to the servers: a connection of its own in place of the package client, because
+// the driver shares the machine with what it measures.
+type sender struct {
 	how    *dialing
 	prefix string
 	home   *conn
@@ -139,9 +149,9 @@ type client struct {
 	redirects, reconnects int64
 }
 
-func newClient(to endpoint, prefix string, how *dialing) *client {
+func newSender(to endpoint, prefix string, how *dialing) *sender {
 	home := newConn(to, how)
-	return &client{how: how, prefix: prefix, home: home, cur: home, conns: map[endpoint]*conn{to: home}}
+	return &sender{how: how, prefix: prefix, home: home, cur: home, conns: map[endpoint]*conn{to: home}}
 }
 
 func newConn(to endpoint, how *dialing) *conn {
@@ -151,7 +161,7 @@ func newConn(to endpoint, how *dialing) *conn {
 // do sends the request and reads the answer. Redirects that keep the method are
 // followed; one that leads to another node makes that node the place of the
 // requests to come, as a client of a cluster finds its leader.
-func (c *client) do(ctx context.Context, req *request, resp *response) error {
+func (c *sender) do(ctx context.Context, req *request, resp *response) error {
 	err := c.cur.roundTrip(ctx, c, req, req.path, resp)
 	if err != nil {
 		c.cur = c.home
@@ -163,7 +173,7 @@ func (c *client) do(ctx context.Context, req *request, resp *response) error {
 	return nil
 }
 
-func (c *client) follow(ctx context.Context, req *request, resp *response) error {
+func (c *sender) follow(ctx context.Context, req *request, resp *response) error {
 	at := c.cur
 	for range maxRedirects {
 		if len(resp.location) == 0 {
@@ -197,7 +207,7 @@ func (c *client) follow(ctx context.Context, req *request, resp *response) error
 	return errTooManyRedirects
 }
 
-func (c *client) connTo(to endpoint) *conn {
+func (c *sender) connTo(to endpoint) *conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cn := c.conns[to]; cn != nil {
@@ -218,7 +228,7 @@ func (c *client) connTo(to endpoint) *conn {
 
 // interrupt makes the request under way fail soon, and all later ones until resume.
 // Any goroutine may call it.
-func (c *client) interrupt() {
+func (c *sender) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cn := range c.conns {
@@ -233,7 +243,7 @@ func (c *client) interrupt() {
 }
 
 // resume undoes interrupt. No request may be under way.
-func (c *client) resume() {
+func (c *sender) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cn := range c.conns {
@@ -244,7 +254,7 @@ func (c *client) resume() {
 	}
 }
 
-func (c *client) close() {
+func (c *sender) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cn := range c.conns {
@@ -255,7 +265,7 @@ func (c *client) close() {
 // roundTrip sends one request over the connection and reads the answer. A connection
 // that proves to have been closed while idle is replaced once: nothing of an
 // answer had come, and every request of the driver may be repeated.
-func (cn *conn) roundTrip(ctx context.Context, c *client, req *request, path []byte, resp *response) error {
+func (cn *conn) roundTrip(ctx context.Context, c *sender, req *request, path []byte, resp *response) error {
 	if cn.nc != nil && cn.reader.buffered() > 0 {
 		cn.drop() // Bytes nobody asked for: what follows could not be told apart.
 	}

@@ -55,12 +55,12 @@ func (s *script) close() {
 	s.wg.Wait()
 }
 
-func (s *script) client(timeout time.Duration) *client {
+func (s *script) client(timeout time.Duration) *sender {
 	to, prefix, err := parseBase(s.listener.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return newClient(to, prefix, &dialing{timeout: timeout})
+	return newSender(to, prefix, &dialing{timeout: timeout})
 }
 
 // take reads one request and returns its body.
@@ -241,7 +241,7 @@ func TestEncryptedConnection(t *testing.T) {
 			if err != nil || prefix != "/under" {
 				t.Fatal(prefix, err)
 			}
-			cl := newClient(to, prefix, how)
+			cl := newSender(to, prefix, how)
 			defer cl.close()
 			var resp response
 			err = cl.do(context.Background(), &request{method: "GET", path: []byte(prefix + "/a"), keep: true}, &resp)

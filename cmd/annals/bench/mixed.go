@@ -93,7 +93,7 @@ type mixedOp struct {
 	ops []operation
 }
 
-func (op *mixedOp) do(ctx context.Context, c *client) (outcome, error) {
+func (op *mixedOp) do(ctx context.Context, c *sender) (outcome, error) {
 	draw := op.rng.IntN(op.m.weights[len(op.m.weights)-1])
 	for i, upTo := range op.m.weights {
 		if draw < upTo {

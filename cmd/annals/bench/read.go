@@ -53,14 +53,14 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 		op := w.operation(0, 1).(*readOp)
 		op.req.keep = true
 		op.target(s.clients[0], 1)
-		err := withInterrupt(ctx, s, func(ctx context.Context, c *client) error { return op.expect(ctx, c, 200) })
+		err := withInterrupt(ctx, s, func(ctx context.Context, c *sender) error { return op.expect(ctx, c, 200) })
 		if err != nil {
 			return fmt.Errorf("read a page of %s: %w", (&layout{prefix: w.o.prefix}).stream(1), err)
 		}
 		w.perPage = int64(countEntries(op.resp.body))
 	case notModified:
 		w.tags = make([]atomic.Pointer[[]byte], w.o.streams+1)
-		return s.each(ctx, func(ctx context.Context, worker int, c *client) error {
+		return s.each(ctx, func(ctx context.Context, worker int, c *sender) error {
 			op := w.operation(worker, len(s.clients)).(*readOp)
 			for i := worker + 1; i <= w.o.streams && ctx.Err() == nil; i += len(s.clients) {
 				op.target(c, i)
@@ -84,7 +84,7 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 		return prepare(ctx, s, &filling{l: l})
 	}
 	rng := newRand(s.o, 0, 200)
-	return withInterrupt(ctx, s, func(ctx context.Context, c *client) error {
+	return withInterrupt(ctx, s, func(ctx context.Context, c *sender) error {
 		req := request{method: "GET", head: []byte("Accept: " + typeJSON + "\r\n" + string(basicAuth(s.o.user, s.o.password)))}
 		var resp response
 		for n := range samples {
@@ -110,8 +110,8 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 }
 
 // withInterrupt calls f with the first client and ends it when ctx does.
-func withInterrupt(ctx context.Context, s *session, f func(ctx context.Context, c *client) error) error {
-	return s.each(ctx, func(ctx context.Context, worker int, c *client) error {
+func withInterrupt(ctx context.Context, s *session, f func(ctx context.Context, c *sender) error) error {
+	return s.each(ctx, func(ctx context.Context, worker int, c *sender) error {
 		if worker > 0 {
 			return nil
 		}
@@ -177,7 +177,7 @@ type readOp struct {
 }
 
 // target makes the request read a stream.
-func (r *readOp) target(c *client, stream int) {
+func (r *readOp) target(c *sender, stream int) {
 	p := append(r.req.path[:0], c.prefix...)
 	p = append(p, "/streams/"...)
 	p = appendStream(p, r.names, stream)
@@ -192,7 +192,7 @@ func (r *readOp) target(c *client, stream int) {
 }
 
 // expect sends the request and wants the given status.
-func (r *readOp) expect(ctx context.Context, c *client, status int) error {
+func (r *readOp) expect(ctx context.Context, c *sender, status int) error {
 	if err := c.do(ctx, &r.req, &r.resp); err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (r *readOp) expect(ctx context.Context, c *client, status int) error {
 	return nil
 }
 
-func (r *readOp) do(ctx context.Context, c *client) (outcome, error) {
+func (r *readOp) do(ctx context.Context, c *sender) (outcome, error) {
 	stream := 1 + r.rng.IntN(r.w.o.streams)
 	r.target(c, stream)
 	out := outcome{part: r.w.part}

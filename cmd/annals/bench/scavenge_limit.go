@@ -82,7 +82,7 @@ type limitOp struct {
 	resp response
 }
 
-func (l *limitOp) do(ctx context.Context, c *client) (outcome, error) {
+func (l *limitOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if l.stream > l.w.limited {
 		return outcome{}, errFinished
 	}
@@ -157,7 +157,7 @@ type keptOp struct {
 	resp response
 }
 
-func (k *keptOp) do(ctx context.Context, c *client) (outcome, error) {
+func (k *keptOp) do(ctx context.Context, c *sender) (outcome, error) {
 	w := k.r.w
 	stream := 1 + k.rng.IntN(k.r.o.streams)
 	for f := w.fateOf(stream); f == fateDeleted || f == fateGone; f = w.fateOf(stream) {

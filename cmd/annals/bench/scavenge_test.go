@@ -226,7 +226,7 @@ func TestScavengeThatFails(t *testing.T) {
 		t.Errorf("running: %v", err)
 	}
 	n.fail = http.StatusUnauthorized
-	if _, _, err := execute(t, context.Background(), args...); err == nil || !strings.HasPrefix(err.Error(), "start a scavenge: status 401") {
+	if _, _, err := execute(t, context.Background(), args...); err == nil || !strings.HasPrefix(err.Error(), "start a scavenge: ") || !strings.Contains(err.Error(), "(status 401)") {
 		t.Errorf("refused: %v", err)
 	}
 }

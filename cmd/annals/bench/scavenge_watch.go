@@ -2,15 +2,18 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
 )
+
+const scavengePath = "/admin/scavenge"
 
 // phaseStarting is what the node calls idle: the run has begun, and no phase yet.
 const phaseStarting = "Starting"
@@ -63,8 +66,7 @@ type runFigures struct {
 // runWatch follows a run by asking the node now and then.
 type runWatch struct {
 	b     *scavengeBench
-	c     *client
-	auth  string
+	c     *client.Client
 	id    string
 	stop  context.CancelFunc
 	owned sync.WaitGroup
@@ -78,28 +80,15 @@ type runWatch struct {
 	err    error          // why it cannot be followed
 }
 
-// watcher returns what asks for runs, and follows none yet.
-func (b *scavengeBench) watcher() (*runWatch, error) {
-	how, err := newDialing(b.o.options)
-	if err != nil {
-		return nil, err
-	}
-	to, prefix, err := parseBase(b.o.bases[0])
-	if err != nil {
-		return nil, err
-	}
-	return &runWatch{b: b, c: newClient(to, prefix, how), auth: string(basicAuth(b.o.user, b.o.password))}, nil
-}
-
 // check proves that the node can be scavenged by the caller, before anything takes its time.
 func (b *scavengeBench) check(ctx context.Context) error {
-	w, err := b.watcher()
+	c, err := b.o.control()
 	if err != nil {
 		return err
 	}
-	defer w.c.close()
+	defer c.Close()
 	var s scavengeStatus
-	if err := w.ask(ctx, "GET", "/current", &s); err != nil {
+	if err := c.Call(ctx, http.MethodGet, scavengePath+"/current", nil, &s); err != nil {
 		return fmt.Errorf("ask for scavenges, which takes an operator's --user and --password: %w", err)
 	}
 	if s.ID != "" {
@@ -110,13 +99,14 @@ func (b *scavengeBench) check(ctx context.Context) error {
 
 // start starts a run and follows it until it has ended or close.
 func (b *scavengeBench) start(ctx context.Context) (*runWatch, error) {
-	w, err := b.watcher()
+	c, err := b.o.control()
 	if err != nil {
 		return nil, err
 	}
+	w := &runWatch{b: b, c: c}
 	var answer scavengeStatus
-	if err := w.ask(ctx, "POST", "?"+b.o.query(), &answer); err != nil {
-		w.c.close()
+	if err := c.Call(ctx, http.MethodPost, scavengePath+"?"+b.o.query(), nil, &answer); err != nil {
+		c.Close()
 		return nil, fmt.Errorf("start a scavenge: %w", err)
 	}
 	w.id = answer.ID
@@ -125,24 +115,6 @@ func (b *scavengeBench) start(ctx context.Context) (*runWatch, error) {
 	w.enter(phaseStarting, time.Now())
 	w.owned.Go(func() { w.follow(own) })
 	return w, nil
-}
-
-func (w *runWatch) ask(ctx context.Context, method, rest string, into any) error {
-	req := request{method: method, path: []byte(w.c.prefix + "/admin/scavenge" + rest), head: []byte("Accept: " + typeJSON + "\r\n" + w.auth), keep: true}
-	if method != "GET" {
-		req.body = []byte{}
-	}
-	var resp response
-	if err := w.c.do(ctx, &req, &resp); err != nil {
-		return err
-	}
-	if resp.status != 200 {
-		return refused(&resp)
-	}
-	if err := json.Unmarshal(resp.body, into); err != nil {
-		return fmt.Errorf("%w: %.80q", errMalformed, resp.body)
-	}
-	return nil
 }
 
 // enter begins a phase. It runs before the follower does, or in it.
@@ -180,7 +152,7 @@ func (w *runWatch) follow(ctx context.Context) {
 func (w *runWatch) untilEnd(ctx context.Context) error {
 	for {
 		var s scavengeStatus
-		if err := w.ask(ctx, "GET", "/current", &s); err != nil {
+		if err := w.c.Call(ctx, http.MethodGet, scavengePath+"/current", nil, &s); err != nil {
 			return fmt.Errorf("ask for the scavenge: %w", err)
 		}
 		if s.ID != w.id {
@@ -192,7 +164,7 @@ func (w *runWatch) untilEnd(ctx context.Context) error {
 		}
 	}
 	var s scavengeStatus
-	if err := w.ask(ctx, "GET", "/last", &s); err != nil {
+	if err := w.c.Call(ctx, http.MethodGet, scavengePath+"/last", nil, &s); err != nil {
 		return fmt.Errorf("ask for the scavenge: %w", err)
 	}
 	switch {
@@ -254,18 +226,14 @@ func (w *runWatch) result() (*runFigures, error) {
 // close stops the run if it has not ended, and waits for the follower.
 func (w *runWatch) close() error {
 	w.stop()
-	w.c.interrupt()
 	w.owned.Wait()
-	w.c.resume()
-	defer w.c.close()
+	defer w.c.Close()
 	if w.last.ID != "" {
 		return nil
 	}
 	// An interrupt leaves no run behind.
-	var id string
-	err := w.ask(context.Background(), "DELETE", "/"+w.id, &id)
-	var status *statusError
-	if errors.As(err, &status) && status.status == 404 { // It has ended meanwhile.
+	err := w.c.Call(context.Background(), http.MethodDelete, scavengePath+"/"+w.id, nil, nil)
+	if errors.Is(err, client.ErrNotFound) { // It has ended meanwhile.
 		return nil
 	}
 	return err

@@ -17,7 +17,7 @@ const grace = 2 * time.Second
 type operation interface {
 	// do performs one operation. It returns errFinished when there is nothing
 	// left to do, and a fatalError when the whole run has no sense any more.
-	do(ctx context.Context, c *client) (outcome, error)
+	do(ctx context.Context, c *sender) (outcome, error)
 }
 
 // beginner is an operation that starts anew with each phase.
@@ -43,7 +43,7 @@ type session struct {
 	work     workload
 	partName []string
 	beside   bool // the first part is what is measured, the others are load beside it
-	clients  []*client
+	clients  []*sender
 	ops      []operation
 	recs     []*recorder
 	log      io.Writer // progress
@@ -61,7 +61,7 @@ func newSession(o *options, name string, work workload, log io.Writer) (*session
 		if err != nil {
 			return nil, err
 		}
-		s.clients = append(s.clients, newClient(to, prefix, how))
+		s.clients = append(s.clients, newSender(to, prefix, how))
 		s.recs = append(s.recs, newRecorder(len(s.partName)))
 	}
 	return s, nil
@@ -90,7 +90,7 @@ func (s *session) close() {
 }
 
 // each calls f once for every worker's client, at the same time, and returns the first error.
-func (s *session) each(ctx context.Context, f func(ctx context.Context, worker int, c *client) error) error {
+func (s *session) each(ctx context.Context, f func(ctx context.Context, worker int, c *sender) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, c := range s.clients {

@@ -2,12 +2,14 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -48,12 +50,12 @@ func newSubscribing(o *options, stream, group string) *subscribing {
 func (w *subscribing) parts() []string { return []string{"read", "read empty", "ack"} }
 
 // setup creates the group. The stream is there.
-func (w *subscribing) setup(ctx context.Context, s *session) error {
-	settings := "{}"
+func (w *subscribing) setup(ctx context.Context, _ *session) error {
+	settings := json.RawMessage("{}")
 	if !w.o.defaultSettings {
-		settings = fmt.Sprintf(`{"bufferSize":%d,"readBatchSize":%d,"maxCheckPointCount":%d}`, w.o.bufferSize, w.o.readBatchSize, w.o.maxCheckpoint)
+		settings = fmt.Appendf(nil, `{"bufferSize":%d,"readBatchSize":%d,"maxCheckPointCount":%d}`, w.o.bufferSize, w.o.readBatchSize, w.o.maxCheckpoint)
 	}
-	if err := w.command(ctx, s, "PUT", []byte(settings)); err != nil {
+	if err := w.control(func(g *client.Group) error { return g.Create(ctx, settings) }); err != nil {
 		return fmt.Errorf("create the group %s (it takes an operator's --user and --password): %w", w.group, err)
 	}
 	w.got.touch(time.Now())
@@ -61,29 +63,21 @@ func (w *subscribing) setup(ctx context.Context, s *session) error {
 }
 
 // remove deletes the group.
-func (w *subscribing) remove(ctx context.Context, s *session) error {
-	if err := w.command(ctx, s, "DELETE", []byte{}); err != nil {
+func (w *subscribing) remove(ctx context.Context) error {
+	if err := w.control(func(g *client.Group) error { return g.Delete(ctx) }); err != nil {
 		return fmt.Errorf("delete the group %s: %w", w.group, err)
 	}
 	return nil
 }
 
-// command does something to the group as a whole.
-func (w *subscribing) command(ctx context.Context, s *session, method string, body []byte) error {
-	return withInterrupt(ctx, s, func(ctx context.Context, c *client) error {
-		req := request{
-			method: method, path: []byte(c.prefix + w.path()), body: body,
-			head: []byte("Content-Type: " + typeJSON + "\r\n" + string(basicAuth(w.o.user, w.o.password))),
-		}
-		var resp response
-		if err := c.do(ctx, &req, &resp); err != nil {
-			return err
-		}
-		if resp.status != 200 && resp.status != 201 {
-			return refused(&resp)
-		}
-		return nil
-	})
+// control does something to the group as a whole.
+func (w *subscribing) control(do func(*client.Group) error) error {
+	c, err := w.o.control()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c.Group(w.stream, w.group))
 }
 
 func (w *subscribing) path() string {
@@ -110,7 +104,7 @@ type subscribeOp struct {
 	resp      response
 }
 
-func (r *subscribeOp) do(ctx context.Context, c *client) (outcome, error) {
+func (r *subscribeOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if len(r.pending) > 0 {
 		return r.acknowledge(ctx, c)
 	}
@@ -136,7 +130,7 @@ func (r *subscribeOp) do(ctx context.Context, c *client) (outcome, error) {
 }
 
 // take reads messages.
-func (r *subscribeOp) take(ctx context.Context, c *client) (outcome, error) {
+func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
 	r.read.path = append(append(r.read.path[:0], c.prefix...), r.target...)
 	if err := c.do(ctx, &r.read, &r.resp); err != nil {
 		return outcome{}, err
@@ -161,7 +155,7 @@ func (r *subscribeOp) take(ctx context.Context, c *client) (outcome, error) {
 
 // acknowledge acknowledges what was read. An attempt that did not succeed is repeated
 // with the next operation: it does no harm when the first one did.
-func (r *subscribeOp) acknowledge(ctx context.Context, c *client) (outcome, error) {
+func (r *subscribeOp) acknowledge(ctx context.Context, c *sender) (outcome, error) {
 	if err := c.do(ctx, &r.ack, &r.resp); err != nil {
 		return outcome{}, err
 	}

@@ -128,7 +128,7 @@ func measureGroup(ctx context.Context, o *options, stream, group string, log io.
 		return nil, err
 	}
 	// An interrupt leaves no group behind.
-	defer func() { err = errors.Join(err, w.remove(context.WithoutCancel(ctx), s)) }()
+	defer func() { err = errors.Join(err, w.remove(context.WithoutCancel(ctx))) }()
 	if r, err = s.measure(ctx, o.duration, o.warmup, o.count); r == nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ type pageOp struct {
 	resp response
 }
 
-func (p *pageOp) do(ctx context.Context, c *client) (outcome, error) {
+func (p *pageOp) do(ctx context.Context, c *sender) (outcome, error) {
 	total, size := p.w.o.streamEvents, int64(p.w.o.page)
 	from := (p.w.read.Add(1) - 1) % ((total + size - 1) / size) * size
 	n := min(size, total-from)

@@ -32,7 +32,7 @@ func (w *tailing) setup(ctx context.Context, s *session) error {
 		return prepare(ctx, s, &filling{l: layout{prefix: w.o.prefix, streams: 1, events: w.o.streamEvents}, only: name})
 	}
 	op := w.operation(0, 1).(*tailOp)
-	return withInterrupt(ctx, s, func(ctx context.Context, c *client) error {
+	return withInterrupt(ctx, s, func(ctx context.Context, c *sender) error {
 		op.begin()
 		_, err := op.do(ctx, c)
 		if err == errFinished {
@@ -72,7 +72,7 @@ type tailOp struct {
 
 func (t *tailOp) begin() { t.next, t.done = "", false }
 
-func (t *tailOp) do(ctx context.Context, c *client) (outcome, error) {
+func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if t.done {
 		if !t.w.o.repeat {
 			return outcome{}, errFinished

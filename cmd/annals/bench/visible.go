@@ -46,7 +46,7 @@ type watchOp struct {
 
 // watchedNode waits for the event at one node.
 type watchedNode struct {
-	client *client
+	client *sender
 	req    request
 	resp   response
 	seen   time.Time
@@ -69,7 +69,7 @@ func (v *watchOp) connect(how *dialing) error {
 			return err
 		}
 		v.nodes = append(v.nodes, &watchedNode{
-			client: newClient(to, prefix, how),
+			client: newSender(to, prefix, how),
 			req: request{method: "GET", keep: true, head: []byte("Accept: " + typeAtom + "\r\nES-LongPoll: " + strconv.Itoa(longPoll) + "\r\n" +
 				string(basicAuth(v.w.o.user, v.w.o.password)))},
 		})
@@ -84,7 +84,7 @@ func (v *watchOp) close() {
 	}
 }
 
-func (v *watchOp) do(ctx context.Context, c *client) (outcome, error) {
+func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if v.nodes == nil {
 		if err := v.connect(c.how); err != nil {
 			return outcome{}, &fatalError{err}
