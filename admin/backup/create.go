@@ -98,7 +98,7 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 	}()
 	// Behind Begin: who removes backups sees this one, or this one sees that they are removed.
 	earlier, err := target.List(ctx)
-	if err != nil {
+	if err != nil && !isDamaged(err) { // What cannot be read is not relied on.
 		return m, err
 	}
 	c := &creation{source: source, session: session, w: w, o: &o, total: m.Bytes()}
@@ -300,13 +300,16 @@ func Prune(ctx context.Context, target Target, keep int, maxAge time.Duration, n
 // Find returns a listed backup, the newest one if id is empty.
 func Find(ctx context.Context, target Target, id string) (Manifest, error) {
 	all, err := target.List(ctx)
-	if err != nil {
+	if err != nil && (id == "" || !isDamaged(err)) { // The newest may be one of the damaged.
 		return Manifest{}, err
 	}
 	if id == "" && len(all) > 0 {
 		return all[len(all)-1], nil
 	}
 	i := slices.IndexFunc(all, func(m Manifest) bool { return m.ID == id })
+	if i < 0 && err != nil {
+		return Manifest{}, err
+	}
 	if i < 0 || id == "" {
 		return Manifest{}, fmt.Errorf("%w: %s", ErrNoBackup, cmp.Or(id, "none at all"))
 	}

@@ -58,6 +58,7 @@ func (t *Folder) List(ctx context.Context) ([]Manifest, error) {
 		return nil, fmt.Errorf("list backups: %w", err)
 	}
 	var all []Manifest
+	var damaged error
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -74,20 +75,21 @@ func (t *Folder) List(ctx context.Context) ([]Manifest, error) {
 		}
 		m, err := ParseManifest(name, text)
 		if err != nil {
-			return nil, err
+			damaged = errors.Join(damaged, err)
+			continue
 		}
 		all = append(all, m)
 	}
-	return all, nil
+	return all, damaged
 }
 
-// ParseManifest understands the manifest of the backup with an id.
+// ParseManifest understands the manifest of the backup with an id. It fails with Damaged.
 func ParseManifest(id string, text []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, &Damaged{fmt.Errorf("manifest of backup %s: %w", id, err)}
 	}
 	if err := m.Check(); err != nil {
-		return m, err
+		return m, &Damaged{err}
 	}
 	if m.ID != id {
 		return m, &Damaged{fmt.Errorf("the manifest of backup %s is that of %s", id, m.ID)}
@@ -103,6 +105,9 @@ func (t *Folder) Open(_ context.Context, m *Manifest, f *File) (io.ReadCloser, e
 // Begin begins a backup.
 func (t *Folder) Begin(_ context.Context, id string) (Writing, error) {
 	w := &folderWriting{t: t, id: id, partial: partialPrefix + id + partialSuffix, dirs: map[string]bool{}}
+	if err := vfs.MkdirAllSync(t.fsys, t.dir); err != nil {
+		return nil, fmt.Errorf("begin a backup: %w", err)
+	}
 	if err := t.fsys.MkdirAll(filepath.Join(t.dir, w.partial)); err != nil {
 		return nil, fmt.Errorf("begin a backup: %w", err)
 	}
@@ -220,6 +225,9 @@ func (w *folderWriting) Reuse(ctx context.Context, from *Manifest, f *File) (boo
 		return true, nil
 	}
 	r, err := openFile(w.t.fsys, old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // That backup has been removed meanwhile.
+	}
 	if err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -47,6 +48,7 @@ type Restored struct {
 var (
 	ErrNotEmpty = errors.New("the folder is not empty")
 	ErrTooLate  = errors.New("no backup reaches that far")
+	ErrVolume   = errors.New("the folder is where a volume is mounted, and a restored one takes its place: name a folder inside it")
 )
 
 // CutInside says that a restore cannot end where it was asked to: the file there was
@@ -82,6 +84,9 @@ func Restore(ctx context.Context, target Target, o RestoreOptions) (r Restored, 
 	o.Dir = filepath.Clean(o.Dir)
 	for _, dir := range []string{o.Dir, o.IndexDir} {
 		if err := checkEmpty(o.FS, dir); err != nil {
+			if _, e := o.FS.Stat(o.Dir + restoringSuffix); dir == o.IndexDir && e == nil && errors.Is(err, ErrNotEmpty) {
+				err = fmt.Errorf("%w (a restore to %s was killed: if this is the index that it made, remove it)", err, o.Dir)
+			}
 			return r, err
 		}
 	}
@@ -130,6 +135,18 @@ func checkEmpty(fsys vfs.FS, dir string) error {
 		return fmt.Errorf("restore: %w", err)
 	case len(names) > 0:
 		return fmt.Errorf("%w: %s", ErrNotEmpty, dir)
+	}
+	here, err := fsys.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	above, err := fsys.Stat(filepath.Dir(dir))
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	a, ok := here.Sys().(*syscall.Stat_t)
+	if b, also := above.Sys().(*syscall.Stat_t); ok && also && a.Dev != b.Dev {
+		return fmt.Errorf("%w: %s", ErrVolume, dir)
 	}
 	return nil
 }
@@ -200,7 +217,7 @@ func fill(ctx context.Context, target Target, m *Manifest, o *RestoreOptions, p 
 	done, total := int64(0), m.Bytes()
 	dirs := map[string]bool{p.dir: true, p.index: true}
 	for dir := range dirs {
-		if err := o.FS.MkdirAll(dir); err != nil {
+		if err := vfs.MkdirAllSync(o.FS, dir); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
 	}

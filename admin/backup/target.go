@@ -12,7 +12,7 @@ import (
 
 // Target is where backups are kept.
 type Target interface {
-	// List returns the listed backups, the oldest first.
+	// List returns the listed backups, the oldest first. Beside an error that is Damaged it returns those whose manifests are whole.
 	List(ctx context.Context) ([]Manifest, error)
 	// Begin begins a backup. Nothing of it is listed before Finish.
 	Begin(ctx context.Context, id string) (Writing, error)
@@ -156,3 +156,8 @@ type Damaged struct{ Err error }
 
 func (e *Damaged) Error() string { return e.Err.Error() }
 func (e *Damaged) Unwrap() error { return e.Err }
+
+func isDamaged(err error) bool {
+	_, ok := errors.AsType[*Damaged](err)
+	return ok
+}

@@ -103,7 +103,7 @@ func untried(err error) bool {
 	if _, ok := errors.AsType[*backup.CutInside](err); ok {
 		return true
 	}
-	return errors.Is(err, backup.ErrNoBackup) || errors.Is(err, backup.ErrTooLate) || errors.Is(err, backup.ErrNotEmpty)
+	return errors.Is(err, backup.ErrNoBackup) || errors.Is(err, backup.ErrTooLate) || errors.Is(err, backup.ErrVolume) || errors.Is(err, backup.ErrNotEmpty)
 }
 
 // backupCreate is annals backup create.
@@ -210,14 +210,14 @@ type listedBackup struct {
 
 func backupList(stdout io.Writer) *cobra.Command {
 	var p backupPlace
-	cmd := backupSubcommand("list --from destination", "List backups, the oldest first", "List backups, the oldest first.", func(ctx context.Context) error {
+	cmd := backupSubcommand("list --from destination", "List backups, the oldest first", "List backups, the oldest first. Damaged ones are named behind the others: exit code 1.", func(ctx context.Context) error {
 		target, err := p.open("from", false)
 		if err != nil {
 			return untriedError{err}
 		}
-		all, err := target.List(ctx)
-		if err != nil {
-			return err
+		all, damaged := target.List(ctx)
+		if _, ok := errors.AsType[*backup.Damaged](damaged); damaged != nil && !ok {
+			return damaged
 		}
 		list := make([]listedBackup, 0, len(all))
 		for i := range all {
@@ -225,7 +225,7 @@ func backupList(stdout io.Writer) *cobra.Command {
 			list = append(list, listedBackup{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds, m.Verified, m.NodeID, m.ClusterID})
 		}
 		if p.json {
-			return printJSON(stdout, map[string]any{"backups": list})
+			return errors.Join(damaged, printJSON(stdout, map[string]any{"backups": list}))
 		}
 		for i := range list {
 			b := &list[i]
@@ -233,7 +233,7 @@ func backupList(stdout io.Writer) *cobra.Command {
 				return err
 			}
 		}
-		return nil
+		return damaged
 	})
 	p.add(cmd.Flags(), "from", "where backups are kept")
 	return cmd

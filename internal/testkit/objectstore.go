@@ -23,6 +23,7 @@ type ObjectStore struct {
 
 	mu       sync.Mutex // guards what follows
 	objects  map[string]storedObject
+	uploads  []string // keys of objects that are sent in parts
 	requests int
 	refuse   func(r *http.Request) int
 	cut      func(key string) bool
@@ -85,7 +86,9 @@ func (s *ObjectStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	switch {
+	switch q := r.URL.Query(); {
+	case q.Has("uploads") || q.Has("uploadId"):
+		s.upload(w, r, key)
 	case r.Method == http.MethodGet && key == "":
 		s.list(w, r.URL.Query().Get("prefix"), r.URL.Query().Get("delimiter"))
 	case r.Method == http.MethodPut:
@@ -123,6 +126,35 @@ func (s *ObjectStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		http.ServeContent(w, r, "", o.at, bytes.NewReader(o.data))
 	}
+}
+
+// upload begins, lists and ends objects that are sent in parts. It takes no parts.
+func (s *ObjectStore) upload(w http.ResponseWriter, r *http.Request, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch r.Method {
+	case http.MethodPost:
+		s.uploads = append(s.uploads, key)
+	case http.MethodGet:
+		w.Header().Set("Content-Type", "application/xml")
+		_, _ = fmt.Fprint(w, "<ListMultipartUploadsResult>") // The client sees what comes of it.
+		for _, key := range s.uploads {
+			_, _ = fmt.Fprintf(w, "<Upload><Key>%s</Key><UploadId>%s</UploadId></Upload>", key, key) // As above.
+		}
+		_, _ = fmt.Fprint(w, "</ListMultipartUploadsResult>") // As above.
+	case http.MethodDelete:
+		s.uploads = slices.DeleteFunc(s.uploads, func(k string) bool { return k == key })
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.WriteHeader(http.StatusNotImplemented)
+	}
+}
+
+// Uploads are the keys of objects that are being sent in parts.
+func (s *ObjectStore) Uploads() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.uploads)
 }
 
 func (s *ObjectStore) list(w http.ResponseWriter, prefix, delimiter string) {

@@ -110,7 +110,7 @@ func (t *Target) object(f *backup.File) string { return t.key(objectsDir, f.Chec
 // missing reports whether an error says that there is no such object.
 func missing(err error) bool {
 	r, ok := errors.AsType[minio.ErrorResponse](err) // ToErrorResponse looks into no wrapped error.
-	return ok && (r.Code == minio.NoSuchKey || r.StatusCode == http.StatusNotFound && r.Code != minio.NoSuchBucket)
+	return ok && (r.Code == minio.NoSuchKey || r.Code == minio.NoSuchUpload || r.StatusCode == http.StatusNotFound && r.Code != minio.NoSuchBucket)
 }
 
 func (t *Target) wrap(what string, err error) error {
@@ -158,6 +158,7 @@ func (t *Target) List(ctx context.Context) ([]backup.Manifest, error) {
 		return nil, err
 	}
 	var all []backup.Manifest
+	var damaged error
 	for _, id := range ids {
 		text, err := t.read(ctx, t.key(id, manifestName))
 		if missing(err) {
@@ -168,11 +169,12 @@ func (t *Target) List(ctx context.Context) ([]backup.Manifest, error) {
 		}
 		m, err := backup.ParseManifest(id, text)
 		if err != nil {
-			return nil, err
+			damaged = errors.Join(damaged, err)
+			continue
 		}
 		all = append(all, m)
 	}
-	return all, nil
+	return all, damaged
 }
 
 func (t *Target) read(ctx context.Context, key string) (text []byte, err error) {
@@ -500,5 +502,26 @@ func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, lef
 			return 0, err
 		}
 	}
-	return freed, nil
+	return freed, t.removeParts(ctx)
+}
+
+// removeParts removes what killed backups have sent of objects that never got their names: no list of objects
+// shows it, and it takes its space all the same. No backup may be being made.
+func (t *Target) removeParts(ctx context.Context) error {
+	core := minio.Core{Client: t.client}
+	for key, upload := "", ""; ; {
+		page, err := core.ListMultipartUploads(ctx, t.bucket, t.key(objectsDir)+"/", key, upload, "", 1000)
+		if err != nil {
+			return t.wrap("list uploads that were broken off", err)
+		}
+		for i := range page.Uploads {
+			if err := core.AbortMultipartUpload(ctx, t.bucket, page.Uploads[i].Key, page.Uploads[i].UploadID); err != nil && !missing(err) {
+				return t.wrap("remove an upload that was broken off", err)
+			}
+		}
+		if !page.IsTruncated {
+			return nil
+		}
+		key, upload = page.NextKeyMarker, page.NextUploadIDMarker
+	}
 }

@@ -116,6 +116,24 @@ func TestPruneBesideCreate(t *testing.T) {
 	check(t, s, target)
 }
 
+// TestPruneParts: what a killed backup has sent of a large file takes no space for ever.
+func TestPruneParts(t *testing.T) {
+	s, target, src := setup(t)
+	if _, err := backup.Create(t.Context(), src, target, backup.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Post(s.URL+"/bucket/p/objects/x?uploads", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil || len(s.Uploads()) != 1 {
+		t.Fatal(s.Uploads(), err)
+	}
+	if _, err := backup.Prune(t.Context(), target, 1, 0, time.Now(), false); err != nil || len(s.Uploads()) != 0 {
+		t.Errorf("left: %v, %v", s.Uploads(), err)
+	}
+}
+
 // TestForbidden: a key that is refused is no connection that broke.
 func TestForbidden(t *testing.T) {
 	s, target, src := setup(t)

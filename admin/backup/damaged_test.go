@@ -1,0 +1,72 @@
+package backup_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/internal/vfs"
+)
+
+// TestDamagedManifest: one damaged manifest hides no other backup, is named, and is never taken for missing.
+func TestDamagedManifest(t *testing.T) {
+	fsys := vfs.NewMem()
+	d := open(t, fsys)
+	d.write(5, true)
+	target := backup.NewFolder(fsys, "/backups")
+	now := clock()
+	first := d.create(target, backup.CreateOptions{Now: now})
+	second := d.create(target, backup.CreateOptions{Now: now})
+	must(t, vfs.WriteFileAtomic(fsys, "/backups/"+second.ID+"/manifest.json", []byte("{")))
+	all, err := target.List(t.Context())
+	if _, ok := errors.AsType[*backup.Damaged](err); !ok || !strings.Contains(err.Error(), second.ID) || len(all) != 1 || all[0].ID != first.ID {
+		t.Errorf("listed %v, %v", all, err)
+	}
+	for _, c := range []struct {
+		name, id string
+		found    bool
+	}{
+		{"the newest", "", false},
+		{"the damaged one", second.ID, false},
+		{"the whole one", first.ID, true},
+	} {
+		if m, err := backup.Find(t.Context(), target, c.id); (err == nil) != c.found || errors.Is(err, backup.ErrNoBackup) {
+			t.Errorf("%s: %s, %v", c.name, m.ID, err)
+		}
+	}
+	if _, err := backup.Prune(t.Context(), target, 1, 0, now(), false); err == nil {
+		t.Error("pruned beside a backup of which nobody knows what it needs")
+	}
+	d.create(target, backup.CreateOptions{Now: now})
+}
+
+// TestReuseVanishes: a file that is removed between the look for it and its link is copied from the source.
+func TestReuseVanishes(t *testing.T) {
+	mem := vfs.NewMem()
+	d := open(t, mem)
+	d.write(5, true)
+	target := backup.NewFolder(mem, "/backups")
+	now := clock()
+	first := d.create(target, backup.CreateOptions{Now: now})
+	var file *backup.File
+	for i := range first.Files {
+		if first.Files[i].Complete && strings.HasPrefix(first.Files[i].Name, "chunk") {
+			file = &first.Files[i]
+		}
+	}
+	gone := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, file.Name) {
+			return &fs.PathError{Op: "open", Path: op.Name, Err: fs.ErrNotExist}
+		}
+		return nil
+	})
+	w, err := backup.NewFolder(gone, "/backups").Begin(context.Background(), backup.NewID(now()))
+	must(t, err)
+	if reused, err := w.Reuse(t.Context(), &first, file); reused || err != nil {
+		t.Errorf("reused %v, %v", reused, err)
+	}
+	must(t, w.Abort(t.Context()))
+}
