@@ -137,7 +137,7 @@ type Log struct {
 	chunks        []*chunk
 	chunksChanged bool // the published set holds other chunks
 
-	switchMu   sync.Mutex // one SwitchChunk at a time
+	switchMu   sync.Mutex // one switchChunk at a time
 	chk        *checkpoints
 	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
 	dirty      dirtyFiles

@@ -29,7 +29,7 @@ const (
 )
 
 // Rewrite writes the events to be kept, unchanged, and every trailer into a temporary
-// file `<uuid>.scavenge.tmp`, makes it durable and puts it in the place of the files, as SwitchChunk does. Rewrites
+// file `<uuid>.scavenge.tmp`, makes it durable and puts it in the place of the files, as switchChunk does. Rewrites
 // of different files may run at the same time. Whatever goes wrong before the
 // switch, ctx included, which is looked at as often as by Scan, leaves the log as it was and the temporary file removed. If the
 // files were replaced meanwhile that is event.ErrChunkReplaced.

@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// SwitchChunk puts a rewritten chunk file in the place of the complete chunks
+// switchChunk puts a rewritten chunk file in the place of the complete chunks
 // that it covers. tmp is its name in the log's folder; it must be complete,
 // synced, and cover exactly the logical chunks of one or several files in use.
 //
@@ -22,15 +22,9 @@ import (
 // An error after the rename is final, as with Append: what the folder holds is
 // then not known. So is one of making the log durable, which comes first. Any
 // other leaves the log and the file as they were.
-func (l *Log) SwitchChunk(tmp string) error {
-	l.jobs.RLock() // Close waits for it.
-	defer l.jobs.RUnlock()
-	_, err := l.switchChunk(tmp, nil)
-	return err
-}
-
-// switchChunk is SwitchChunk for a file that was made out of sources, if that is
-// not nil: they must still be in use. The caller holds them, so that none of them can come back under a
+//
+// sources are the chunks that the file was made of: they must still be in use. nil stands for
+// those that it covers. The caller holds them, so that none of them can come back under a
 // new name, and l.jobs.
 func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err error) {
 	l.switchMu.Lock()

@@ -20,9 +20,6 @@ type (
 // DefaultMaxFindings is how many findings a report holds unless told otherwise.
 const DefaultMaxFindings = 1000
 
-// ErrNoDataFolder says that a folder holds no log at all.
-var ErrNoDataFolder = eventlog.ErrNoDataFolder
-
 // Options say what to verify. Dir is needed; the zero value of everything else works.
 type Options struct {
 	FS       vfs.FS // default: the real file system
