@@ -90,20 +90,7 @@ func endBackupSession(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("backup session ended on demand", "session", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
-	fields := []field{textField("backupId", "BackupId", id)}
-	b := x.out[:0]
-	switch x.media.form {
-	case formJSON:
-		b = append(b, "{\n"...)
-		b = append(appendMembers(b, "  ", fields), "\n}"...)
-	case formTextXML, formAppXML:
-		b = appendRoot(b, "BackupSessionDto", fields)
-	default:
-		b = appendTextFields(b, fields)
-	}
-	x.out = b
-	x.ok()
-	return nil
+	return sendFields(x, "BackupSessionDto", []field{backupIDField(id)})
 }
 
 // sendBackupFile sends the pinned bytes of a file, or the part of them that is asked for. When the

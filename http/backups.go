@@ -22,6 +22,7 @@ func startBackup(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("backup asked for", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupResultDto", []field{backupIDField(id)})
 }
 
@@ -34,16 +35,7 @@ func stopBackup(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("backup stopped on demand", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
-	switch x.media.form {
-	case formJSON:
-		x.out = strconv.AppendQuote(x.out[:0], id)
-	case formTextXML, formAppXML:
-		x.out = appendRoot(x.out[:0], "BackupResultDto", []field{backupIDField(id)})
-	default:
-		x.out = append(x.out[:0], id...)
-	}
-	x.ok()
-	return nil
+	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 
 // currentBackup answers with the run that is under way; when there is none the id is empty.
@@ -57,6 +49,7 @@ func currentBackup(x *exchange) error {
 		fields = append(fields, backupProgressFields(&s)...)
 		fields = append(fields, textField("started", "Started", s.Started.Format(tickTime)), secondsField(s.Seconds(time.Now())))
 	}
+	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupGetCurrentResultDto", fields)
 }
 
@@ -80,6 +73,7 @@ func lastBackup(x *exchange) error {
 			intField("bytes", "Bytes", s.Bytes), intField("bytesCopied", "BytesCopied", s.BytesCopied), secondsField(s.Seconds(time.Now())),
 			boolField("checked", "Checked", s.Verified), textField("started", "Started", s.Started.Format(tickTime)), ended)
 	}
+	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupGetLastResultDto", fields)
 }
 
@@ -108,28 +102,6 @@ func listBackups(x *exchange) error {
 			x.out = append(appendTextFields(x.out, backupFields(&list[i])), '\n')
 		}
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
-}
-
-// sendFields answers with the members of one object, each on a line of its own in text.
-func sendFields(x *exchange, root string, fields []field) error {
-	b := x.out[:0]
-	switch x.media.form {
-	case formJSON:
-		b = append(appendMembers(append(b, "{\n"...), "  ", fields), "\n}"...)
-	case formTextXML, formAppXML:
-		b = appendRoot(b, root, fields)
-	default:
-		for i := range fields {
-			if i > 0 {
-				b = append(b, '\n')
-			}
-			b = appendTextFields(b, fields[i:i+1])
-		}
-	}
-	x.out = b
 	x.w.Header()[keyCacheControl] = cacheNever
 	x.ok()
 	return nil

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 var (
@@ -42,6 +43,41 @@ func setPriority(x *exchange) error {
 func sendAccepted(x *exchange) error {
 	x.w.Header()[keyContentType] = typeText.contentType
 	x.send(http.StatusOK, nil)
+	return nil
+}
+
+// sendFields answers with the members of one object, each on a line of its own in text.
+func sendFields(x *exchange, root string, fields []field) error {
+	b := x.out[:0]
+	switch x.media.form {
+	case formJSON:
+		b = append(appendMembers(append(b, "{\n"...), "  ", fields), "\n}"...)
+	case formTextXML, formAppXML:
+		b = appendRoot(b, root, fields)
+	default:
+		for i := range fields {
+			if i > 0 {
+				b = append(b, '\n')
+			}
+			b = appendTextFields(b, fields[i:i+1])
+		}
+	}
+	x.out = b
+	x.ok()
+	return nil
+}
+
+// sendID answers with an id, which XML alone gives its name.
+func sendID(x *exchange, root string, id field) error {
+	switch x.media.form {
+	case formJSON:
+		x.out = jsontext.AppendString(x.out[:0], id.value)
+	case formTextXML, formAppXML:
+		x.out = appendRoot(x.out[:0], root, []field{id})
+	default:
+		x.out = append(x.out[:0], id.value...)
+	}
+	x.ok()
 	return nil
 }
 

@@ -34,20 +34,7 @@ func mergeIndexes(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	b, fields := x.out[:0], []field{textField("mergeIndexesId", "MergeIndexesId", id.String())}
-	switch x.media.form {
-	case formJSON:
-		b = append(b, "{\n"...)
-		b = append(appendMembers(b, "  ", fields), "\n}"...)
-	case formTextXML, formAppXML:
-		b = append(b, xmlProlog+"<MergeIndexesResultDto>"...)
-		b = append(appendLeaves(b, fields), "</MergeIndexesResultDto>"...)
-	default:
-		b = append(b, fields[0].xml+": "+fields[0].value...)
-	}
-	x.out = b
-	x.ok()
-	return nil
+	return sendFields(x, "MergeIndexesResultDto", []field{textField("mergeIndexesId", "MergeIndexesId", id.String())})
 }
 
 // serveLogin tells the caller who it is, by which interfaces check credentials. It is

@@ -26,20 +26,7 @@ func startScavenge(x *exchange) error {
 	}
 	x.s.log.Info("scavenge asked for", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
 	awaitScavenge(x, id)
-	fields := []field{scavengeIDField(id.String())}
-	b := x.out[:0]
-	switch x.media.form {
-	case formJSON:
-		b = append(b, "{\n"...)
-		b = append(appendMembers(b, "  ", fields), "\n}"...)
-	case formTextXML, formAppXML:
-		b = appendRoot(b, "ScavengeResultDto", fields)
-	default:
-		b = appendTextFields(b, fields)
-	}
-	x.out = b
-	x.ok()
-	return nil
+	return sendFields(x, "ScavengeResultDto", []field{scavengeIDField(id.String())})
 }
 
 // announcePatience bounds how long the answer to a start waits for its record.
@@ -73,19 +60,7 @@ func stopScavenge(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("scavenge stopped on demand", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
-	b := x.out[:0]
-	switch x.media.form {
-	case formJSON:
-		b = append(b, '"')
-		b = append(id.AppendTo(b), '"')
-	case formTextXML, formAppXML:
-		b = appendRoot(b, "ScavengeResultDto", []field{scavengeIDField(id.String())})
-	default:
-		b = id.AppendTo(b)
-	}
-	x.out = b
-	x.ok()
-	return nil
+	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 
 // currentScavenge answers with the run that is under way. When there is none the
