@@ -270,7 +270,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
 		OnDamage: func(error) { n.heal() },
 		BeforeCut: func(at int64) error {
-			return errors.Join(raftdisk.Restored(c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
+			return errors.Join(raftdisk.Restored(vfs.OS, c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
 		},
 		Redacted: n.redact.ledger.Between,
 		Progress: n.start.note,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -300,7 +299,7 @@ func (c *Cluster) settle() (*Replica, error) {
 		return nil, c.promise(&memoryRecord{})
 	}
 	record := bootstrap.FileStore(filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
-	if c.made, err = raftdisk.SettleCreation(dir); err != nil {
+	if c.made, err = raftdisk.SettleCreation(c.opts.Replica.Files, dir); err != nil {
 		return nil, err
 	}
 	if c.made {
@@ -319,7 +318,7 @@ func (c *Cluster) settle() (*Replica, error) {
 		if !errors.Is(err, raftdisk.ErrStateLost) {
 			return nil, err
 		}
-		aside, failed := raftdisk.SetAside(dir, raftdisk.AsideLost)
+		aside, failed := raftdisk.SetAside(c.opts.Replica.Files, dir, raftdisk.AsideLost)
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
@@ -327,7 +326,7 @@ func (c *Cluster) settle() (*Replica, error) {
 		c.made, c.node = false, event.ID{}
 		c.lineage.Store(nil)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, raftdisk.Dir), 0o700); err != nil {
+	if err := c.opts.Replica.Files.MkdirAll(filepath.Join(dir, raftdisk.Dir)); err != nil {
 		return nil, err
 	}
 	return nil, c.promise(record)
@@ -339,7 +338,7 @@ func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", raftdisk.ErrStateLost)
 	}
-	id, err := raftdisk.ReadIdentity(filepath.Join(c.opts.Replica.Dir, raftdisk.Dir))
+	id, err := raftdisk.ReadIdentity(c.opts.Replica.Files, filepath.Join(c.opts.Replica.Dir, raftdisk.Dir))
 	if err != nil {
 		return nil, err
 	}

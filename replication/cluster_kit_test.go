@@ -23,6 +23,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/testkit"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
@@ -193,7 +194,7 @@ func (n *node) options() replication.ClusterOptions {
 		OpenLog: func(cluster event.ID) (replication.Materials, error) {
 			if n.data.fromCopy {
 				n.data.fromCopy = false
-				if err := raftdisk.Restored(n.dir, logger); err != nil {
+				if err := raftdisk.Restored(vfs.OS, n.dir, logger); err != nil {
 					return replication.Materials{}, err
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -329,7 +328,7 @@ func (c *Cluster) markPulled() error {
 	if c.opts.Replica.InMemory {
 		return nil
 	}
-	return raftdisk.MarkPulled(c.opts.Replica.Dir)
+	return raftdisk.MarkPulled(c.opts.Replica.Files, c.opts.Replica.Dir)
 }
 
 // Recover makes consensus state in a data directory that has an event log and
@@ -342,7 +341,7 @@ func Recover(o ClusterOptions) error {
 	if err != nil {
 		return err
 	}
-	made, err := raftdisk.SettleCreation(o.Replica.Dir)
+	made, err := raftdisk.SettleCreation(o.Replica.Files, o.Replica.Dir)
 	if err != nil {
 		return err
 	}
@@ -353,7 +352,7 @@ func Recover(o ClusterOptions) error {
 		return errors.New("the event log is empty: there is nothing to recover")
 	}
 	// What this node had promised before it had data means nothing any more.
-	if err := os.RemoveAll(filepath.Join(o.Replica.Dir, raftdisk.Dir)); err != nil {
+	if err := o.Replica.Files.RemoveAll(filepath.Join(o.Replica.Dir, raftdisk.Dir)); err != nil {
 		return err
 	}
 	options := o.Replica

@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
@@ -18,6 +19,7 @@ import (
 type Options struct {
 	Dir      string            // the data directory; everything lies in its folder raft
 	InMemory bool              // keep nothing on disk
+	Files    vfs.FS            // where the folder raft lies; default: the operating system. bbolt goes past it
 	LogStore raftdisk.LogStore // kind of Raft log; default BoltDB
 
 	ClusterID   event.ID // of the event log in Dir; raft/ belongs to one cluster
@@ -121,6 +123,9 @@ func (o *Options) EnsureDefaults() {
 	def(&o.DrainTimeout, 5*time.Second)
 	def(&o.CloseTimeout, 20*time.Second)
 	def(&o.HoldTime, 30*time.Second)
+	if o.Files == nil {
+		o.Files = vfs.OS
+	}
 	if o.LogStore == "" {
 		o.LogStore = raftdisk.BoltDB
 	}
@@ -194,7 +199,7 @@ func (o *Options) Validate() error {
 // disk is what consensus state is opened or made with.
 func (o *Options) disk() *raftdisk.Options {
 	d := &raftdisk.Options{
-		Dir: o.Dir, InMemory: o.InMemory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
+		Files: o.Files, Dir: o.Dir, InMemory: o.InMemory, LogStore: o.LogStore, ClusterID: o.ClusterID, DirectoryID: o.DirectoryID,
 		Node: o.Node, Joining: o.Joining, Lineage: o.Lineage, Log: o.Log, TrailingEntries: o.TrailingEntries,
 	}
 	if o.Transport != nil {

@@ -36,7 +36,7 @@ var imports = []row{
 	{"log", with("event", "stats", "internal/vfs")},
 	{"access", with("event", "stats", "internal/vfs")},
 	{"fsm", with("event", "log", "stats")},
-	{"replication", with("event", "stats")},
+	{"replication", with("event", "stats", "internal/vfs")},
 	{"subscription", with("event", "stats")},
 	{"projection", with("event", "stats")},
 	{"admin", with("event", "log", "stats", "internal/vfs")},

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -108,6 +108,7 @@ func newIdentity(o *Options) Identity {
 
 // State is a node's consensus state, open.
 type State struct {
+	files     vfs.FS
 	dir       string   // empty: in memory only
 	marks     sync.Map // those of a state in memory, by name
 	ID        Identity
@@ -124,7 +125,7 @@ func Open(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 		return memoryState(o, logger, fail)
 	}
 	dir := filepath.Join(o.Dir, Dir)
-	made, err := SettleCreation(o.Dir)
+	made, err := SettleCreation(o.Files, o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -143,27 +144,27 @@ func Open(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 
 // SettleCreation finishes or throws away a creation that a crash ended, and
 // reports whether the directory has consensus state.
-func SettleCreation(dir string) (made bool, err error) {
+func SettleCreation(files vfs.FS, dir string) (made bool, err error) {
 	final := filepath.Join(dir, Dir)
 	begun := final + newSuffix
 	// The promise moves into the new folder when that is complete, in the last step but one.
-	complete, err := exists(filepath.Join(begun, PromiseFile))
+	complete, err := exists(files, filepath.Join(begun, PromiseFile))
 	if err != nil {
 		return false, err
 	}
 	if complete {
-		if err := errors.Join(os.RemoveAll(final), os.Rename(begun, final), syncDir(dir)); err != nil {
+		if err := errors.Join(files.RemoveAll(final), files.Rename(begun, final), files.SyncDir(dir)); err != nil {
 			return false, err
 		}
-	} else if err := os.RemoveAll(begun); err != nil {
+	} else if err := files.RemoveAll(begun); err != nil {
 		return false, err
 	}
-	names, err := os.ReadDir(final)
+	names, err := files.List(final)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	for _, name := range names {
-		if name.Name() != PromiseFile && name.Name() != PromiseFile+tmpSuffix {
+		if name != PromiseFile && name != PromiseFile+vfs.TempSuffix {
 			return true, nil
 		}
 	}
@@ -178,20 +179,20 @@ const (
 
 // SetAside takes consensus state out of use, all at once. It is never removed: what it holds may be nowhere else.
 // It returns the folder that it lies in from now on, empty if there was none.
-func SetAside(dir, why string) (aside string, err error) {
-	if made, err := SettleCreation(dir); err != nil || !made {
+func SetAside(files vfs.FS, dir, why string) (aside string, err error) {
+	if made, err := SettleCreation(files, dir); err != nil || !made {
 		return "", err
 	}
 	aside = filepath.Join(dir, Dir+"."+why+"-"+time.Now().UTC().Format("20060102T150405.000Z"))
-	return aside, errors.Join(os.Rename(filepath.Join(dir, Dir), aside), syncDir(dir))
+	return aside, errors.Join(files.Rename(filepath.Join(dir, Dir), aside), files.SyncDir(dir))
 }
 
 // Restored sets the consensus state of a data directory aside before its event log is cut, because its
 // files come from a copy. The node's votes and entries are of a later life: raft would replay what the
 // restore is to take back, and a majority that this node counts for could miss what it had acknowledged.
 // It has no vote then, and joins by its data.
-func Restored(dir string, logger hclog.Logger) error {
-	aside, err := SetAside(dir, asideRestore)
+func Restored(files vfs.FS, dir string, logger hclog.Logger) error {
+	aside, err := SetAside(files, dir, asideRestore)
 	if err != nil {
 		return fmt.Errorf("set consensus state aside: %w", err)
 	}
@@ -206,11 +207,11 @@ func Asides(o *Options) (found []string, err error) {
 	if o.InMemory {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(o.Dir)
-	for _, entry := range entries {
+	names, err := o.Files.List(o.Dir)
+	for _, name := range names {
 		for _, why := range []string{AsideLost, asideRestore} {
-			if strings.HasPrefix(entry.Name(), Dir+"."+why+"-") {
-				found = append(found, filepath.Join(o.Dir, entry.Name()))
+			if strings.HasPrefix(name, Dir+"."+why+"-") {
+				found = append(found, filepath.Join(o.Dir, name))
 			}
 		}
 	}
@@ -218,7 +219,7 @@ func Asides(o *Options) (found []string, err error) {
 }
 
 func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (_ *State, err error) {
-	id, err := ReadIdentity(dir)
+	id, err := ReadIdentity(o.Files, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (
 	if id.Directory != o.DirectoryID {
 		return nil, fmt.Errorf("%w: raft/ belongs to data directory %s, this is %s", ErrStateLost, id.Directory, o.DirectoryID)
 	}
-	s := &State{dir: dir, ID: id}
+	s := &State{files: o.Files, dir: dir, ID: id}
 	if s.Stable, err = openStable(dir, id, fail); err != nil {
 		return nil, err
 	}
@@ -237,16 +238,16 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (
 			err = errors.Join(err, s.Stable.Close())
 		}
 	}()
-	if s.Snapshots, err = openSnapshots(filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
+	if s.Snapshots, err = openSnapshots(o.Files, filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
 		return nil, err
 	}
-	s.Logs, err = openLogStore(dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
+	s.Logs, err = openLogStore(o.Files, o.segments, dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
 	return s, err
 }
 
 // ReadIdentity reads who the node of a folder raft is.
-func ReadIdentity(dir string) (Identity, error) {
-	data, err := os.ReadFile(filepath.Join(dir, identityFile))
+func ReadIdentity(files vfs.FS, dir string) (Identity, error) {
+	data, err := vfs.ReadFile(files, filepath.Join(dir, identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Identity{}, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, identityFile)
 	}
@@ -307,7 +308,7 @@ func create(o *Options, logger hclog.Logger, steps int) error {
 	if m.restored() && (m.tail.Index == 0 || m.tail.Term == 0) {
 		return fmt.Errorf("the event log ends at %d, but its last frame names no Raft entry", m.tail.End)
 	}
-	if err := os.Mkdir(m.dir, 0o700); err != nil {
+	if err := o.Files.MkdirAll(m.dir); err != nil {
 		return err
 	}
 	for _, step := range creation[:steps] {
@@ -337,7 +338,7 @@ func firstTerm(tail event.Tail) uint64 { return max(tail.Term, 1) }
 
 func (m *making) makeManifest() error {
 	dir := filepath.Join(m.dir, snapshotsDir)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := m.o.Files.MkdirAll(dir); err != nil {
 		return err
 	}
 	if !m.restored() {
@@ -347,7 +348,7 @@ func (m *making) makeManifest() error {
 	if err != nil {
 		return err
 	}
-	return snap.write(dir, m.id)
+	return snap.write(m.o.Files, dir, m.id)
 }
 
 // makeLog makes the Raft log: empty behind a manifest, else with the one entry
@@ -355,10 +356,10 @@ func (m *making) makeManifest() error {
 func (m *making) makeLog() (err error) {
 	kind := kindOf(m.o.LogStore)
 	path := filepath.Join(m.dir, kind.name)
-	if err := kind.create(path); err != nil {
+	if err := kind.create(m.o.Files, path); err != nil {
 		return err
 	}
-	store, err := kind.open(path, m.logger)
+	store, err := kind.open(m.o.segments, path, m.logger)
 	if err != nil {
 		return err
 	}
@@ -379,31 +380,31 @@ func (m *making) makeIdentity() error {
 	}
 	if m.o.Joining {
 		// What is fetched goes on coming in while this is made.
-		if err := errors.Join(writeFile(filepath.Join(m.dir, JoiningFile), nil), writeFile(filepath.Join(m.dir, PulledFile), nil)); err != nil {
+		if err := errors.Join(vfs.WriteFileAtomic(m.o.Files, filepath.Join(m.dir, JoiningFile), nil), vfs.WriteFileAtomic(m.o.Files, filepath.Join(m.dir, PulledFile), nil)); err != nil {
 			return err
 		}
 	}
-	return writeFile(filepath.Join(m.dir, identityFile), data)
+	return vfs.WriteFileAtomic(m.o.Files, filepath.Join(m.dir, identityFile), data)
 }
 
 func (m *making) makeReal() error {
-	if promised, err := exists(filepath.Join(m.final, PromiseFile)); err != nil {
+	if promised, err := exists(m.o.Files, filepath.Join(m.final, PromiseFile)); err != nil {
 		return err
 	} else if promised {
-		if err := os.Rename(filepath.Join(m.final, PromiseFile), filepath.Join(m.dir, PromiseFile)); err != nil {
+		if err := m.o.Files.Rename(filepath.Join(m.final, PromiseFile), filepath.Join(m.dir, PromiseFile)); err != nil {
 			return err
 		}
-		if err := errors.Join(syncDir(m.dir), syncDir(m.final)); err != nil {
+		if err := errors.Join(m.o.Files.SyncDir(m.dir), m.o.Files.SyncDir(m.final)); err != nil {
 			return err
 		}
 	}
-	if err := os.RemoveAll(m.final); err != nil { // It holds nothing any more.
+	if err := m.o.Files.RemoveAll(m.final); err != nil { // It holds nothing any more.
 		return err
 	}
-	if err := os.Rename(m.dir, m.final); err != nil {
+	if err := m.o.Files.Rename(m.dir, m.final); err != nil {
 		return err
 	}
-	if err := syncDir(m.o.Dir); err != nil {
+	if err := m.o.Files.SyncDir(m.o.Dir); err != nil {
 		return err
 	}
 	if m.o.Joining {

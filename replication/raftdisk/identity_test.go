@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -30,7 +31,7 @@ var restoredTail = event.Tail{End: 5000, Chain: event.Chain{5}, Index: 77, Term:
 
 func testOptions(dir string, tail event.Tail) *Options {
 	o := &Options{
-		Dir: dir, LogStore: BoltDB, ClusterID: event.ID{1}, DirectoryID: event.ID{2}, TrailingEntries: 1024,
+		Files: vfs.OS, Dir: dir, LogStore: BoltDB, ClusterID: event.ID{1}, DirectoryID: event.ID{2}, TrailingEntries: 1024,
 		Log: &fixedLog{tail: tail, chains: map[int64]event.Chain{}},
 	}
 	return o

@@ -3,8 +3,9 @@ package raftdisk
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Marks are empty files in the folder raft. Each tells one thing that must
@@ -15,7 +16,7 @@ func (s *State) marked(name string) bool {
 		_, marked := s.marks.Load(name)
 		return marked
 	}
-	found, err := exists(filepath.Join(s.dir, name))
+	found, err := exists(s.files, filepath.Join(s.dir, name))
 	return found || err != nil // What cannot be read is the safer of both.
 }
 
@@ -27,7 +28,7 @@ func (s *State) Mark(name string) error {
 	if s.marked(name) {
 		return nil
 	}
-	return writeFile(filepath.Join(s.dir, name), nil)
+	return vfs.WriteFileAtomic(s.files, filepath.Join(s.dir, name), nil)
 }
 
 func (s *State) Unmark(name string) error {
@@ -35,13 +36,13 @@ func (s *State) Unmark(name string) error {
 		s.marks.Delete(name)
 		return nil
 	}
-	if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
+	if err := s.files.Remove(filepath.Join(s.dir, name)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err
 	}
-	return syncDir(s.dir)
+	return s.files.SyncDir(s.dir)
 }
 
 // Joining reports whether the cluster has not yet admitted this node.
@@ -52,10 +53,10 @@ func (s *State) Joining() bool { return s.marked(JoiningFile) }
 func (s *State) pulled() bool { return s.marked(PulledFile) }
 
 // MarkPulled marks the consensus state of a data directory, if there is any, while it is not open.
-func MarkPulled(dataDir string) error {
+func MarkPulled(files vfs.FS, dataDir string) error {
 	dir := filepath.Join(dataDir, Dir)
-	if made, err := exists(filepath.Join(dir, identityFile)); err != nil || !made {
+	if made, err := exists(files, filepath.Join(dir, identityFile)); err != nil || !made {
 		return err
 	}
-	return (&State{dir: dir}).Mark(PulledFile)
+	return (&State{files: files, dir: dir}).Mark(PulledFile)
 }

@@ -2,7 +2,9 @@ package raftdisk
 
 import (
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
 )
 
 // Log is what consensus state needs to know of the event log.
@@ -16,6 +18,7 @@ type Log interface {
 
 // Options say where consensus state lies and what it is made with.
 type Options struct {
+	Files    vfs.FS // default: those of the operating system
 	Dir      string // the data directory; everything lies in its folder raft
 	InMemory bool   // keep nothing on disk
 	LogStore LogStore
@@ -28,6 +31,10 @@ type Options struct {
 	Joining bool               // state that is made now is of a node that others are to admit
 	Lineage event.ID           // of a node whose state is made now
 	Address raft.ServerAddress // where the other nodes reach this one; default: its id
+
+	// segments holds the segment files of the WAL; default: the WAL's own way to the disk,
+	// which allocates a file as a whole when it makes it.
+	segments types.VFS
 
 	TrailingEntries int // so many sizes of entries are remembered
 }

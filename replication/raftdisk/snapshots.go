@@ -11,13 +11,13 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -81,12 +81,12 @@ func decodeSnapshot(file []byte) (s *snapshot, creation string, err error) {
 }
 
 // write makes the manifest's file durable.
-func (s *snapshot) write(dir string, id Identity) error {
+func (s *snapshot) write(files vfs.FS, dir string, id Identity) error {
 	data, err := s.encode(id)
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, s.meta.ID+manifestSuffix), data)
+	return vfs.WriteFileAtomic(files, filepath.Join(dir, s.meta.ID+manifestSuffix), data)
 }
 
 // manifest returns what the state machine wrote.
@@ -125,6 +125,7 @@ func syntheticSnapshot(o *Options, id Identity, tail event.Tail) (*snapshot, err
 // file is durable. One received from the leader counts only after the state
 // machine restored it: raft would take it for this node's state at the next start.
 type Snapshots struct {
+	files  vfs.FS
 	dir    string // empty: in memory only
 	id     Identity
 	logger hclog.Logger
@@ -140,27 +141,27 @@ var _ raft.SnapshotStore = (*Snapshots)(nil)
 
 // openSnapshots reads all manifests. Damaged ones are kept in the list until
 // CheckStart knows whether the node can do without them.
-func openSnapshots(dir string, id Identity, logger hclog.Logger, fail *FailStop) (*Snapshots, error) {
-	s := &Snapshots{dir: dir, id: id, logger: logger, fail: fail}
-	entries, err := os.ReadDir(dir)
+func openSnapshots(files vfs.FS, dir string, id Identity, logger hclog.Logger, fail *FailStop) (*Snapshots, error) {
+	s := &Snapshots{files: files, dir: dir, id: id, logger: logger, fail: fail}
+	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: raft/%s is missing", ErrStateLost, snapshotsDir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, entry := range entries {
-		name := filepath.Join(dir, entry.Name())
-		id, isManifest := strings.CutSuffix(entry.Name(), manifestSuffix)
+	for _, base := range names {
+		name := filepath.Join(dir, base)
+		id, isManifest := strings.CutSuffix(base, manifestSuffix)
 		if !isManifest {
-			if strings.HasSuffix(name, tmpSuffix) {
-				if err := os.Remove(name); err != nil {
+			if strings.HasSuffix(name, vfs.TempSuffix) {
+				if err := files.Remove(name); err != nil {
 					return nil, err
 				}
 			}
 			continue
 		}
-		data, err := os.ReadFile(name)
+		data, err := vfs.ReadFile(files, name)
 		if err != nil {
 			return nil, err
 		}
@@ -261,7 +262,7 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	}
 	if s.dir != "" {
 		defer s.fail.Disk.End(s.fail.Disk.Begin(manifestOp(s.dir, snap.meta.ID)))
-		if err := snap.write(s.dir, s.id); err != nil {
+		if err := snap.write(s.files, s.dir, s.id); err != nil {
 			return s.fail.Fail(fmt.Errorf("write manifest in %s: %w", s.dir, err))
 		}
 	}
@@ -307,7 +308,7 @@ func (s *Snapshots) removeFile(snap *snapshot) error {
 	if s.dir == "" {
 		return nil
 	}
-	return os.Remove(filepath.Join(s.dir, snap.meta.ID+manifestSuffix))
+	return s.files.Remove(filepath.Join(s.dir, snap.meta.ID+manifestSuffix))
 }
 
 // drop removes manifests that the event log does not reach.
@@ -323,7 +324,7 @@ func (s *Snapshots) drop(snaps []*snapshot) error {
 	if s.dir == "" {
 		return nil
 	}
-	return syncDir(s.dir)
+	return s.files.SyncDir(s.dir)
 }
 
 // snapshotSink gathers one manifest.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -22,7 +23,7 @@ func testSnapshots(t *testing.T) *Snapshots {
 func reopenSnapshots(t *testing.T, dir string) *Snapshots {
 	t.Helper()
 	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
-	s, err := openSnapshots(dir, Identity{Creation: event.ID{3}}, hclog.NewNullLogger(), fail)
+	s, err := openSnapshots(vfs.OS, dir, Identity{Creation: event.ID{3}}, hclog.NewNullLogger(), fail)
 	mustNot(t, err)
 	return s
 }
@@ -215,12 +216,12 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 			mustNot(t, s.Stable.SetUint64(keyCurrentTerm, 3))
 			for i, m := range c.manifests {
 				snap := manifestOf(t, s.ID, m.index, 2, m.tail)
-				mustNot(t, snap.write(s.Snapshots.dir, s.ID))
+				mustNot(t, snap.write(vfs.OS, s.Snapshots.dir, s.ID))
 				if path := filepath.Join(s.Snapshots.dir, snap.meta.ID+manifestSuffix); c.damage && i == len(c.manifests)-1 {
 					mustNot(t, os.Truncate(path, 20))
 				}
 			}
-			if s.Snapshots, err = openSnapshots(s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail); err != nil {
+			if s.Snapshots, err = openSnapshots(vfs.OS, s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail); err != nil {
 				t.Fatal(err)
 			}
 			before := names(t, s.Snapshots.dir)
@@ -252,7 +253,7 @@ func TestRule12StartChecksManifestAgainstLog(t *testing.T) {
 
 func reopenSnapshots2(t *testing.T, s *State) *Snapshots {
 	t.Helper()
-	again, err := openSnapshots(s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail)
+	again, err := openSnapshots(vfs.OS, s.Snapshots.dir, s.ID, hclog.NewNullLogger(), s.Snapshots.fail)
 	mustNot(t, err)
 	return again
 }

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // FailStop is shared by all stores of a node. The first write or sync that
@@ -65,6 +67,7 @@ type Backing interface {
 // entries in memory, and can be rewritten into a fresh file.
 type RaftLog struct {
 	kind    *logKind
+	files   vfs.FS
 	path    string
 	fail    *FailStop
 	cache   *entryCache
@@ -72,8 +75,9 @@ type RaftLog struct {
 	Flushes *FlushMeter // nil: not measured
 	// Stored is called after entries were stored, with the bytes they carry. It must not block.
 	Stored func(entries, bytes int)
-	// open opens a backing of this kind; Rewrite needs it.
-	open func(path string) (Backing, error)
+	// segments, and open, which opens a backing of this kind: Rewrite needs them.
+	segments types.VFS
+	open     func(path string) (Backing, error)
 
 	// Covered is the newest manifest: its entry may be gone while others behind it are
 	// there, and raft asks for its term. nil: there is none.

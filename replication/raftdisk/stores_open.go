@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // LogStore names a kind of Raft log.
@@ -31,9 +33,9 @@ const (
 // logKind says how one kind of Raft log is opened and treated.
 type logKind struct {
 	name        string // of the file or folder below raft/; part of the disk format, do not change
-	open        func(path string, logger hclog.Logger) (Backing, error)
-	create      func(path string) error // makes what open needs to find
-	deleteSlice uint64                  // DeleteRange runs in slices of so many entries; 0: at once
+	open        func(segments types.VFS, path string, logger hclog.Logger) (Backing, error)
+	create      func(files vfs.FS, path string) error // makes what open needs to find
+	deleteSlice uint64                                // DeleteRange runs in slices of so many entries; 0: at once
 }
 
 var (
@@ -53,13 +55,16 @@ func kindOf(s LogStore) *logKind {
 // OpenBacking opens the entries of a Raft log in a folder raft.
 func OpenBacking(dir string, s LogStore, logger hclog.Logger) (Backing, error) {
 	kind := kindOf(s)
-	return kind.open(filepath.Join(dir, kind.name), logger)
+	return kind.open(nil, filepath.Join(dir, kind.name), logger)
 }
 
 // A second process on the same directory is kept out by the data directory's
 // own lock; the timeout only keeps a mistake from hanging for ever.
 const boltLockTimeout = 5 * time.Second
 
+// bbolt opens its files itself, by the operating system: what is asked of a bbolt file
+// by name goes past the file system that the rest of raft/ is given.
+//
 // openBolt opens or makes a bbolt file. A file is made only within a folder or
 // under a name that a crash leaves unfinished as a whole: bbolt cannot tell a
 // half-made file from a damaged one.
@@ -93,7 +98,7 @@ func openExistingBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
 // logMmap is mapped at once, or bbolt would stop all readers to map anew while the file grows.
 const logMmap = 1 << 30
 
-func openBoltLog(path string, _ hclog.Logger) (Backing, error) {
+func openBoltLog(_ types.VFS, path string, _ hclog.Logger) (Backing, error) {
 	store, err := openExistingBolt(path, logMmap)
 	if err != nil {
 		return nil, err
@@ -101,7 +106,7 @@ func openBoltLog(path string, _ hclog.Logger) (Backing, error) {
 	return store, nil
 }
 
-func createBoltLog(path string) error {
+func createBoltLog(_ vfs.FS, path string) error {
 	store, err := openBolt(path, logMmap)
 	if err != nil {
 		return err
@@ -130,8 +135,11 @@ func (w *walStore) GetLog(index uint64, log *raft.Log) error {
 
 func (w *walStore) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
 
-func openWalLog(path string, logger hclog.Logger) (Backing, error) {
-	return openWal(path, walfs.New(), logger)
+func openWalLog(segments types.VFS, path string, logger hclog.Logger) (Backing, error) {
+	if segments == nil {
+		segments = walfs.New()
+	}
+	return openWal(path, segments, logger)
 }
 
 func openWal(path string, files types.VFS, logger hclog.Logger) (Backing, error) {
@@ -146,8 +154,8 @@ func openWal(path string, files types.VFS, logger hclog.Logger) (Backing, error)
 	return &walStore{WAL: w, meta: meta}, nil
 }
 
-func createWalLog(path string) error {
-	if err := os.Mkdir(path, 0o700); err != nil {
+func createWalLog(files vfs.FS, path string) error {
+	if err := files.MkdirAll(path); err != nil {
 		return err
 	}
 	meta := &metadb.BoltMetaDB{}
@@ -169,13 +177,13 @@ func (memoryLog) Close() error { return nil }
 // left of the old one is removed. So X.new is complete if and only if X is
 // missing and X.old is there, and of two kinds under their own names both hold
 // the same entries, since raft is started only after the last step.
-func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fail *FailStop, sizes *entrySizes) (*RaftLog, error) {
-	found, err := settleExchange(dir)
+func openLogStore(files vfs.FS, segments types.VFS, dir string, want *logKind, id []byte, logger hclog.Logger, fail *FailStop, sizes *entrySizes) (*RaftLog, error) {
+	found, err := settleExchange(files, dir)
 	if err != nil {
 		return nil, err
 	}
 	open := func(kind *logKind, path string) (Backing, error) {
-		store, err := kind.open(path, logger)
+		store, err := kind.open(segments, path, logger)
 		if err != nil {
 			return nil, err
 		}
@@ -192,12 +200,12 @@ func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fai
 	case len(found) == 0:
 		return nil, fmt.Errorf("%w: the Raft log (raft/%s or raft/%s) is missing", ErrStateLost, boltKind.name, walKind.name)
 	case len(found) == 2:
-		if err := dropTwin(dir, want, open); err != nil {
+		if err := dropTwin(files, dir, want, open); err != nil {
 			return nil, err
 		}
 	case found[0] != want:
 		logger.Info("converting the raft log", "from", found[0].name, "to", want.name)
-		if err := convertLog(dir, found[0], want, open, logger); err != nil {
+		if err := convertLog(files, segments, dir, found[0], want, open, logger); err != nil {
 			return nil, fmt.Errorf("convert the Raft log from %s to %s: %w", found[0].name, want.name, err)
 		}
 	}
@@ -207,29 +215,29 @@ func openLogStore(dir string, want *logKind, id []byte, logger hclog.Logger, fai
 		return nil, err
 	}
 	return &RaftLog{
-		kind: want, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
+		kind: want, files: files, segments: segments, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
 		open: func(path string) (Backing, error) { return open(want, path) },
 	}, nil
 }
 
 // settleExchange finishes or undoes an exchange of the Raft log, and returns the kinds present.
-func settleExchange(dir string) (found []*logKind, err error) {
+func settleExchange(files vfs.FS, dir string) (found []*logKind, err error) {
 	for _, kind := range allKinds {
 		path := filepath.Join(dir, kind.name)
-		have, err := exists(path)
+		have, err := exists(files, path)
 		if err != nil {
 			return nil, err
 		}
-		haveNew, err := exists(path + newSuffix)
+		haveNew, err := exists(files, path+newSuffix)
 		if err != nil {
 			return nil, err
 		}
-		haveOld, err := exists(path + oldSuffix)
+		haveOld, err := exists(files, path+oldSuffix)
 		if err != nil {
 			return nil, err
 		}
 		if !have && haveNew && haveOld {
-			if err := os.Rename(path+newSuffix, path); err != nil {
+			if err := files.Rename(path+newSuffix, path); err != nil {
 				return nil, err
 			}
 			have = true
@@ -240,10 +248,10 @@ func settleExchange(dir string) (found []*logKind, err error) {
 		if !haveNew && !haveOld {
 			continue
 		}
-		if err := errors.Join(os.RemoveAll(path+newSuffix), syncDir(dir)); err != nil {
+		if err := errors.Join(files.RemoveAll(path+newSuffix), files.SyncDir(dir)); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(os.RemoveAll(path+oldSuffix), syncDir(dir)); err != nil {
+		if err := errors.Join(files.RemoveAll(path+oldSuffix), files.SyncDir(dir)); err != nil {
 			return nil, err
 		}
 	}
@@ -252,7 +260,7 @@ func settleExchange(dir string) (found []*logKind, err error) {
 
 // dropTwin removes the kind that is not wanted after a conversion that was
 // complete but for the removal.
-func dropTwin(dir string, want *logKind, open func(*logKind, string) (Backing, error)) error {
+func dropTwin(files vfs.FS, dir string, want *logKind, open func(*logKind, string) (Backing, error)) error {
 	var ends [2][2]uint64
 	for i, kind := range allKinds {
 		store, err := open(kind, filepath.Join(dir, kind.name))
@@ -273,30 +281,30 @@ func dropTwin(dir string, want *logKind, open func(*logKind, string) (Backing, e
 	}
 	for _, kind := range allKinds {
 		if kind != want {
-			return remove(filepath.Join(dir, kind.name))
+			return remove(files, filepath.Join(dir, kind.name))
 		}
 	}
 	return nil
 }
 
-func convertLog(dir string, from, to *logKind, open func(*logKind, string) (Backing, error), logger hclog.Logger) error {
+func convertLog(files vfs.FS, segments types.VFS, dir string, from, to *logKind, open func(*logKind, string) (Backing, error), logger hclog.Logger) error {
 	oldPath, newPath := filepath.Join(dir, from.name), filepath.Join(dir, to.name)
 	src, err := open(from, oldPath)
 	if err != nil {
 		return err
 	}
-	fresh, err := fillNew(to, newPath, src, 0, logger)
+	fresh, err := fillNew(files, segments, to, newPath, src, 0, logger)
 	if err == nil {
-		err = errors.Join(fresh.Close(), syncDir(dir))
+		err = errors.Join(fresh.Close(), files.SyncDir(dir))
 	}
 	if err = errors.Join(err, src.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(newPath+newSuffix, newPath); err != nil {
+	if err := files.Rename(newPath+newSuffix, newPath); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := files.SyncDir(dir); err != nil {
 		return err
 	}
-	return remove(oldPath)
+	return remove(files, oldPath)
 }

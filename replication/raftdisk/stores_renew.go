@@ -33,7 +33,7 @@ func (r renewing) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return f, nil
 }
 
-// renewHead writes the two pages again of which one says what is valid in a bbolt file, however large its pages are.
+// renewHead, past the file system like bbolt itself, writes the two pages again of which one says what is valid in a bbolt file, however large its pages are.
 func renewHead(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -3,6 +3,7 @@ package raftdisk
 import (
 	"bytes"
 	"errors"
+	"github.com/annalsdb/annals/internal/vfs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -67,7 +68,7 @@ func (f *cachedFile) Sync() error {
 func TestRule20RestartAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), walKind.name)
-	mustNot(t, walKind.create(path))
+	mustNot(t, walKind.create(vfs.OS, path))
 	cache := &pageCache{VFS: walfs.New(), disk: map[string][]byte{}}
 	open := func() Backing {
 		t.Helper()
@@ -106,8 +107,8 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 func TestRule20SegmentsAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), walKind.name)
-	mustNot(t, walKind.create(path))
-	s, err := walKind.open(path, hclog.NewNullLogger())
+	mustNot(t, walKind.create(vfs.OS, path))
+	s, err := walKind.open(nil, path, hclog.NewNullLogger())
 	mustNot(t, err)
 	mustNot(t, s.StoreLogs(entries(1, 5)))
 	mustNot(t, s.Close())
@@ -115,7 +116,7 @@ func TestRule20SegmentsAfterFailedSync(t *testing.T) {
 	content, err := os.ReadFile(file)
 	mustNot(t, err)
 	mustNot(t, os.Chtimes(file, before, before))
-	s, err = walKind.open(path, hclog.NewNullLogger())
+	s, err = walKind.open(nil, path, hclog.NewNullLogger())
 	mustNot(t, err)
 	defer func() { mustNot(t, s.Close()) }()
 	info, err := os.Stat(file)
@@ -132,10 +133,10 @@ func TestRule20SegmentsAfterFailedSync(t *testing.T) {
 func TestRule20BoltAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), boltKind.name)
-	mustNot(t, boltKind.create(path))
+	mustNot(t, boltKind.create(vfs.OS, path))
 	open := func() Backing {
 		t.Helper()
-		s, err := boltKind.open(path, hclog.NewNullLogger())
+		s, err := boltKind.open(nil, path, hclog.NewNullLogger())
 		mustNot(t, err)
 		return s
 	}

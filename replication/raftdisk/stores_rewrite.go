@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Rewrite copies the entries behind an index into a fresh store and deletes the
@@ -41,7 +42,7 @@ func (s *RaftLog) Rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 		return stalled, err
 	}
 	dir := filepath.Dir(s.path)
-	if err := errors.Join(syncDir(dir), os.RemoveAll(s.path+oldSuffix), syncDir(dir)); err != nil {
+	if err := errors.Join(s.files.SyncDir(dir), s.files.RemoveAll(s.path+oldSuffix), s.files.SyncDir(dir)); err != nil {
 		return stalled, s.fail.Fail(fmt.Errorf("rewrite %s: %w", s.path, err))
 	}
 	return stalled, nil
@@ -63,11 +64,11 @@ func (s *RaftLog) forget(through uint64) error {
 func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Duration, err error) {
 	defer func() {
 		if err != nil && s.fail.Check() == nil {
-			err = fmt.Errorf("rewrite %s: %w", s.path, errors.Join(err, os.RemoveAll(s.path+newSuffix)))
+			err = fmt.Errorf("rewrite %s: %w", s.path, errors.Join(err, s.files.RemoveAll(s.path+newSuffix)))
 		}
 	}()
 	cuts := s.cuts.Load()
-	fresh, err := fillNew(s.kind, s.path, shared{s}, through+1, logger)
+	fresh, err := fillNew(s.files, s.segments, s.kind, s.path, shared{s}, through+1, logger)
 	if err != nil {
 		logger.Debug("the Raft log could not be copied while it was in use", keyError, err)
 	}
@@ -91,7 +92,7 @@ func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 		if err := closeIf(fresh); err != nil {
 			return 0, err
 		}
-		fresh, err = fillNew(s.kind, s.path, s.inner, through+1, logger)
+		fresh, err = fillNew(s.files, s.segments, s.kind, s.path, s.inner, through+1, logger)
 	}
 	if err != nil {
 		return 0, errors.Join(err, closeIf(fresh))
@@ -119,13 +120,13 @@ func (s *RaftLog) exchange() error {
 	if err := s.inner.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(s.path, s.path+oldSuffix); err != nil {
+	if err := s.files.Rename(s.path, s.path+oldSuffix); err != nil {
 		return err
 	}
-	if err := syncDir(filepath.Dir(s.path)); err != nil {
+	if err := s.files.SyncDir(filepath.Dir(s.path)); err != nil {
 		return err
 	}
-	if err := os.Rename(s.path+newSuffix, s.path); err != nil {
+	if err := s.files.Rename(s.path+newSuffix, s.path); err != nil {
 		return err
 	}
 	inner, err := s.open(s.path)
@@ -159,24 +160,24 @@ func (h shared) Get(key []byte) ([]byte, error) {
 
 // fillNew makes path.new, a complete and durable copy of the live entries from
 // an index on, with the creation id, and returns it open.
-func fillNew(kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ Backing, err error) {
+func fillNew(files vfs.FS, segments types.VFS, kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ Backing, err error) {
 	fresh := path + newSuffix
-	if err := os.RemoveAll(fresh); err != nil {
+	if err := files.RemoveAll(fresh); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(fresh))
+			err = errors.Join(err, files.RemoveAll(fresh))
 		}
 	}()
 	id, err := src.Get(keyCreation)
 	if err != nil {
 		return nil, err
 	}
-	if err := kind.create(fresh); err != nil {
+	if err := kind.create(files, fresh); err != nil {
 		return nil, err
 	}
-	dst, err := kind.open(fresh, logger)
+	dst, err := kind.open(segments, fresh, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func fillNew(kind *logKind, path string, src entrySource, from uint64, logger hc
 		err = copyEntries(dst, src, from)
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = files.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, errors.Join(err, dst.Close())

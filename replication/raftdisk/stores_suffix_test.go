@@ -2,6 +2,7 @@ package raftdisk
 
 import (
 	"fmt"
+	"github.com/annalsdb/annals/internal/vfs"
 	"path/filepath"
 	"testing"
 
@@ -19,13 +20,13 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/%d-%d+%d", kind.name, c.entries, c.cut, c.more), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), kind.name)
-				mustNot(t, kind.create(path))
+				mustNot(t, kind.create(vfs.OS, path))
 				open := func() *RaftLog {
-					inner, err := kind.open(path, hclog.NewNullLogger())
+					inner, err := kind.open(nil, path, hclog.NewNullLogger())
 					mustNot(t, err)
 					return &RaftLog{
-						kind: kind, path: path, fail: &FailStop{OnFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
-						open: func(p string) (Backing, error) { return kind.open(p, hclog.NewNullLogger()) },
+						kind: kind, files: vfs.OS, path: path, fail: &FailStop{OnFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
+						open: func(p string) (Backing, error) { return kind.open(nil, p, hclog.NewNullLogger()) },
 					}
 				}
 				s := open()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/annalsdb/annals/internal/vfs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,9 +73,9 @@ func TestRule20FailStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			inner.err, inner.calls = disk, 0
-			logs := &RaftLog{kind: boltKind, path: "x/log.db", fail: fail, inner: inner, sizes: newEntrySizes(8)}
+			logs := &RaftLog{files: vfs.OS, kind: boltKind, path: "x/log.db", fail: fail, inner: inner, sizes: newEntrySizes(8)}
 			stable := &StableStore{StableStore: brokenStable{err: disk}, path: "x/stable.db", fail: fail}
-			snaps := &Snapshots{dir: filepath.Join(t.TempDir(), "missing"), fail: fail, logger: hclog.NewNullLogger()}
+			snaps := &Snapshots{files: vfs.OS, dir: filepath.Join(t.TempDir(), "missing"), fail: fail, logger: hclog.NewNullLogger()}
 			first := call(logs, stable, snaps)
 			if first == nil || len(fatal) != 1 || fatal[0] != first {
 				t.Fatalf("returned %v, reported %v", first, fatal)
@@ -207,10 +208,10 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *RaftLog {
 		t.Fatal(err)
 	} else if len(found) == 0 {
 		path := filepath.Join(dir, kind.name)
-		if err := kind.create(path); err != nil {
+		if err := kind.create(vfs.OS, path); err != nil {
 			t.Fatal(err)
 		}
-		store, err := kind.open(path, hclog.NewNullLogger())
+		store, err := kind.open(nil, path, hclog.NewNullLogger())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +220,7 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *RaftLog {
 		}
 	}
 	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
-	s, err := openLogStore(dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
+	s, err := openLogStore(vfs.OS, nil, dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +264,7 @@ func rewritten(s *RaftLog, through uint64) error {
 
 // filled makes path.new as Rewrite does, and closes it.
 func filled(s *RaftLog, path string) error {
-	fresh, err := fillNew(s.kind, path, s.inner, 0, hclog.NewNullLogger())
+	fresh, err := fillNew(s.files, nil, s.kind, path, s.inner, 0, hclog.NewNullLogger())
 	if err != nil {
 		return err
 	}
@@ -518,7 +519,7 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		mustNot(t, s.StoreLogs(entries(5, 31)))
 		closeLog(t, s)
 		mustNot(t, os.Rename(filepath.Join(other, walKind.name), filepath.Join(dir, walKind.name)))
-		_, err := openLogStore(dir, walKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
+		_, err := openLogStore(vfs.OS, nil, dir, walKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
 		if !errors.Is(err, ErrStateLost) {
 			t.Errorf("error %v", err)
 		}

@@ -1,0 +1,181 @@
+package raftdisk
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// segments has the WAL keep its segment files in a file system of ours.
+type segments struct{ vfs.FS }
+
+type segmentFile struct {
+	vfs.File
+	files vfs.FS
+	dir   string // to sync with the file for the first time
+}
+
+func (s segments) ListDir(dir string) ([]string, error) { return s.List(dir) }
+
+func (s segments) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := s.FS.Create(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	return &segmentFile{File: f, files: s.FS, dir: dir}, f.Truncate(int64(size))
+}
+
+func (s segments) Delete(dir, name string) error {
+	if err := s.Remove(filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	return s.SyncDir(dir)
+}
+
+func (s segments) OpenReader(dir, name string) (types.ReadableFile, error) {
+	return s.Open(filepath.Join(dir, name))
+}
+
+func (s segments) OpenWriter(dir, name string) (types.WritableFile, error) {
+	return s.OpenReadWrite(filepath.Join(dir, name))
+}
+
+func (f *segmentFile) Sync() error {
+	if err := f.File.Sync(); err != nil || f.dir == "" {
+		return err
+	}
+	dir := f.dir
+	f.dir = ""
+	return f.files.SyncDir(dir)
+}
+
+// isBolt reports whether bbolt opens a file, past the file system.
+func isBolt(path string) bool { return strings.HasSuffix(path, ".db") }
+
+// moveToMemory copies a folder into memory, but for what bbolt opens.
+func moveToMemory(t *testing.T, to vfs.FS, dir string) {
+	t.Helper()
+	mustNot(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || isBolt(path) {
+			return err
+		}
+		if d.IsDir() {
+			return vfs.MkdirAllSync(to, path)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := to.Create(path)
+		if err != nil {
+			return err
+		}
+		mustNot(t, f.Truncate(int64(len(data)))) // What is zero in a segment stays a hole.
+		_, err = f.WriteAt([]byte(strings.TrimRight(string(data), "\x00")), 0)
+		mustNot(t, err)
+		mustNot(t, f.Sync())
+		mustNot(t, f.Close())
+		return to.SyncDir(filepath.Dir(path))
+	}))
+}
+
+// boltFiles reads what bbolt has on disk: each transaction is there when it returns.
+func boltFiles(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	mustNot(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && isBolt(path) {
+			found[path], err = os.ReadFile(path)
+		}
+		return err
+	}))
+	return found
+}
+
+// powerCut is what is left before an operation on files, and what had been acknowledged by then.
+type powerCut struct {
+	op           string
+	files        []*vfs.Mem // without anything that was not durable, and with some of it
+	bolt         map[string][]byte
+	last, covers uint64 // the last entry, the newest manifest
+}
+
+// Whenever the power fails, the entries and the manifests that were acknowledged are there at the next start, and
+// fit together.
+func TestPowerCutBeforeAnyOperation(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t.TempDir(), event.Tail{})
+	o.LogStore = Wal
+	makeState(t, o)
+	mem := vfs.NewCrashMem()
+	moveToMemory(t, mem, o.Dir)
+
+	var cuts []powerCut
+	var last, covers uint64
+	o.Files = vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if op.Kind.Mutates() {
+			some := rand.New(rand.NewPCG(uint64(len(cuts)), 7))
+			cuts = append(cuts, powerCut{
+				op:    fmt.Sprintf("%d: %s %s", len(cuts), op.Kind, filepath.Base(op.Name)),
+				files: []*vfs.Mem{mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: some})},
+				bolt:  boltFiles(t, o.Dir), last: last, covers: covers,
+			})
+		}
+		return nil
+	})
+	o.segments = segments{o.Files}
+	s, err := openTestState(t, o)
+	mustNot(t, err)
+	last = 1 // that names this node as the only voter
+	for index := uint64(2); index <= 13; index++ {
+		mustNot(t, s.Logs.StoreLog(&raft.Log{Index: index, Term: 1, Data: fmt.Appendf(nil, "entry %d", index)}))
+		last = index
+		if index%4 == 0 {
+			mustNot(t, s.Snapshots.publish(manifestOf(t, s.ID, index, 1, event.Tail{})))
+			covers = index
+			mustNot(t, s.Logs.DeleteRange(1, index-2))
+		}
+	}
+	mustNot(t, s.Mark(PulledFile))
+	mustNot(t, s.Unmark(PulledFile))
+	mustNot(t, s.Close())
+
+	for _, cut := range cuts {
+		for _, files := range cut.files {
+			for path, data := range cut.bolt {
+				mustNot(t, os.WriteFile(path, data, 0o600))
+			}
+			o.Files, o.segments = files, segments{files}
+			s, err := openTestState(t, o)
+			if err != nil {
+				t.Fatalf("before %s: %v", cut.op, err)
+			}
+			if _, err := s.CheckStart(o.Log); err != nil {
+				t.Errorf("before %s: %v", cut.op, err)
+			}
+			newest, _ := s.Snapshots.Newest()
+			if newest < cut.covers {
+				t.Errorf("before %s: the newest manifest ends at %d, one that ends at %d was acknowledged", cut.op, newest, cut.covers)
+			}
+			for index := max(newest+1, 2); index <= cut.last; index++ {
+				var entry raft.Log
+				if err := s.Logs.GetLog(index, &entry); err != nil || string(entry.Data) != fmt.Sprintf("entry %d", index) {
+					t.Errorf("before %s: entry %d was acknowledged and is %q, %v", cut.op, index, entry.Data, err)
+				}
+			}
+			mustNot(t, s.Close())
+		}
+	}
+	if len(cuts) < 40 {
+		t.Errorf("the power was cut %d times only", len(cuts))
+	}
+}
