@@ -17,8 +17,8 @@ const MaxEvents = 10_000
 
 // What keeps a redaction from being made. The texts are part of the interface.
 var (
-	ErrLocked   = errors.New("Failed to acquire lock for redaction.")                 //nolint:staticcheck // text of the contract
-	ErrInMemory = errors.New("Redaction is not supported on in-memory databases")     //nolint:staticcheck // text of the contract
+	ErrLocked   = errors.New("Failed to acquire lock for redaction.")                 //lint:ignore ST1005 the text is that of the wire
+	ErrInMemory = errors.New("Redaction is not supported on in-memory databases")     //lint:ignore ST1005 the text is that of the wire
 	ErrTooMany  = fmt.Errorf("at most %d events are redacted in one call", MaxEvents) // ask again for the rest
 	ErrNoEvents = errors.New("no events are named")
 )

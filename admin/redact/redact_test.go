@@ -249,7 +249,7 @@ func TestRedact(t *testing.T) {
 	if err := fsys.Remove(dir + "/redactions"); err != nil {
 		t.Fatal(err)
 	}
-	n = mustOpen(t, fsys)
+	mustOpen(t, fsys)
 	for {
 		b, err := vfs.ReadFile(fsys, dir+"/redactions")
 		if err == nil {
