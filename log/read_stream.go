@@ -316,7 +316,7 @@ func (l *Log) ReadPayload(r *event.Record) (err error) {
 	}
 	a := newSingleArena()
 	full := a.record(it, r.Position, r.Stream)
-	r.Data, r.Metadata, r.Bare = full.Data, full.Metadata, false
+	r.Data, r.Metadata, r.Flags, r.Bare = full.Data, full.Metadata, full.Flags, false // It may have been redacted since.
 	return nil
 }
 

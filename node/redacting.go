@@ -14,7 +14,6 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/redact"
-	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	eventlog "github.com/annalsdb/annals/log"
 )
@@ -47,13 +46,7 @@ func newRedacting(n *Node) (*redacting, error) {
 			_, resume := n.backups.Suspend(backup.EndedByRedaction)
 			return resume
 		},
-		Forget: func() {
-			// Groups hold what they have read ahead, and what is to be handed out again, for any time.
-			if err := n.groups.Restart(context.Background()); err != nil && !errors.Is(err, event.ErrNotReady) { // Another node leads.
-				n.logger.Warn("persistent subscriptions could not be loaded anew after a redaction", "error", err)
-			}
-		},
-		Erase: n.scavenge.erase, Write: n.store.WriteOwn, Endpoint: n.scavenge.endpoint,
+		Forget: n.groups.Forget, Erase: n.scavenge.erase, Write: n.store.WriteOwn, Endpoint: n.scavenge.endpoint,
 		DiskReserve: n.opts.DiskReserve, Now: n.opts.Now, Logger: n.logger.Named("redact"),
 	})
 	return r, nil

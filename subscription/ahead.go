@@ -76,6 +76,7 @@ func (g *group) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	forgotten := g.forgets()
 	replays, err := g.readReplays(ctx)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (g *group) load(ctx context.Context) error {
 	g.checkpoint, g.last, g.next, g.checkpointTime = checkpoint, checkpoint, next, g.now()
 	g.known = checkpoint
 	g.newest = checkpoint
-	g.addReplays(replays)
+	g.addReplays(replays, forgotten)
 	g.loaded = true
 	g.settle()
 	return nil
@@ -186,6 +187,7 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	}
 	from, count := g.next, max(min(g.Settings.batch(), room), g.stride)
 	g.reading = true
+	forgotten := g.forgotten
 	g.mu.Unlock()
 
 	page, err := g.readPage(ctx, from, count)
@@ -202,6 +204,11 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 		return false, err
 	}
 	before, wasLive := g.next, g.live
+	if g.forgotten != forgotten {
+		for i := range page.Events {
+			page.Events[i] = *withoutPayload(&page.Events[i])
+		}
+	}
 	g.add(page, from, count, room)
 	g.settle()
 	return g.next > before || g.live != wasLive || !g.more, nil

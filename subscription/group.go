@@ -46,6 +46,8 @@ type group struct {
 	mu     sync.Mutex // guards what follows
 	closed bool
 
+	forgotten uint64 // how often payloads were
+
 	// Reading ahead.
 	loaded  bool
 	next    int64 // number of the next event to read

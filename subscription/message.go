@@ -21,7 +21,7 @@ const (
 // very many of them.
 type message struct {
 	id     event.ID
-	event  *event.Resolved // never changed
+	event  *event.Resolved // another one when payloads are forgotten, but never changed itself
 	number int64           // in the subscribed stream, or in the stream of replays
 	before int64           // number of the message before it, -1: none
 	seq    int64           // how many messages were read since the group was loaded, with this one

@@ -78,3 +78,38 @@ func TestLargeEvents(t *testing.T) {
 		})
 	})
 }
+
+// TestForget: after a redaction no message bears data that were read before it, wherever the message is, and each is handed out as often as without.
+func TestForget(t *testing.T) {
+	run(t, func(b *bench) {
+		write := func(count int) {
+			w := event.Write{Stream: "s", ExpectedVersion: event.AnyVersion}
+			for range count {
+				w.Events = append(w.Events, event.Proposed{ID: event.ID(uuid.New()), Type: "t", Data: []byte("data"), Metadata: []byte("metadata")})
+			}
+			b.store.put(w)
+		}
+		write(8)
+		b.create(func(s *subscription.Settings) { s.StartFrom = 0 })
+		all := b.take(4, upTo(0, 3)...) // 4 to 7 are read ahead.
+		b.nack(subscription.Park, all[0])
+		b.nack(subscription.Retry, all[1])
+		b.is("parked", len(b.parked()), 1)
+		b.replay(-1)
+		b.pass(0)
+		b.Forget()
+		again := b.take(10, 1, 0, 4, 5, 6, 7)
+		for i := range again {
+			if e := again[i].Event.Event(); !e.Bare || len(e.Data)+len(e.Metadata) > 0 || e.Type != "t" {
+				t.Errorf("message %d: %d@%s bears %d bytes", i, e.Number, e.Stream, len(e.Data))
+			}
+		}
+		b.ack(again...)
+		b.ack(all[2:]...)
+		write(1)
+		b.pass(0)
+		if last := b.take(1, 8); last[0].Event.Bare {
+			t.Error("an event that came later is bare")
+		}
+	})
+}

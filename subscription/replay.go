@@ -107,6 +107,7 @@ func (g *group) replaysLow() bool {
 func (g *group) fetchPage(from, target int64) (next int64, err error) {
 	ctx, cancel := context.WithTimeout(g.ctx, g.timeout)
 	defer cancel()
+	forgotten := g.forgets()
 	page, err := g.store.ReadStream(ctx, event.StreamRead{
 		Stream: g.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), ResolveLinks: true, MaxPayload: groupPayload,
 	})
@@ -142,7 +143,7 @@ func (g *group) fetchPage(from, target int64) (next int64, err error) {
 		return from, err
 	}
 	g.mu.Lock()
-	g.addReplays(batch)
+	g.addReplays(batch, forgotten)
 	g.settle()
 	g.mu.Unlock()
 	return next, nil
@@ -172,9 +173,12 @@ func withParkedNumber(e *event.Record) []byte {
 	return out
 }
 
-// addReplays puts messages behind all that are to be handed out again. The caller holds mu.
-func (g *group) addReplays(batch []replayed) {
+// addReplays puts messages, read when payloads had been forgotten so often, behind all that are to be handed out again. The caller holds mu.
+func (g *group) addReplays(batch []replayed, forgotten uint64) {
 	for _, r := range batch {
+		if g.forgotten != forgotten {
+			r.event = *withoutPayload(&r.event)
+		}
 		g.replayEnd = max(g.replayEnd, r.number+1)
 		if g.tracked[r.event.ID] != nil {
 			continue // It was fetched by a try that was thought to have failed.

@@ -1,0 +1,51 @@
+package subscription
+
+import "github.com/annalsdb/annals/event"
+
+// Forget drops the data and metadata of all events that groups hold in memory. Those
+// who hand them to a consumer read them again, as they are in the log by then: what
+// was redacted before the call is not handed out any more. Nothing else changes for anybody.
+func (s *Service) Forget() {
+	t := s.term.Load()
+	if t == nil {
+		return
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, g := range t.groups {
+		g.forgetPayloads()
+	}
+}
+
+func (g *group) forgetPayloads() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forgotten++
+	for _, l := range []*list{&g.buffer, &g.retry, &g.replays, &g.out, &g.parking} {
+		for m := l.head; m != nil; m = m.links[l.use].next {
+			m.event = withoutPayload(m.event)
+		}
+	}
+}
+
+// forgets returns how often payloads were forgotten: what was read before the next time is not to be kept.
+func (g *group) forgets() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.forgotten
+}
+
+// withoutPayload returns an event bare. Links stay whole: they are never redacted, and the group needs what they say.
+func withoutPayload(e *event.Resolved) *event.Resolved {
+	bare := *e
+	of := &bare.Record
+	if e.Target != nil {
+		target := *e.Target
+		bare.Target, of = &target, &target
+	}
+	if of.Type == event.TypeLink {
+		return e
+	}
+	of.Data, of.Metadata, of.Bare = nil, nil, true
+	return &bare
+}
