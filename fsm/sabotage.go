@@ -13,7 +13,7 @@ import (
 )
 
 // dropEvery is how many Raft entries lie between two that are lost.
-const dropEvery = 500
+const dropEvery = 100
 
 // Where fields of a record stand that change with its position (the log's format).
 const (
