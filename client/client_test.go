@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,8 +60,11 @@ func TestAddress(t *testing.T) {
 
 // TestAppendRepeats: what got no answer is sent again with the same ids, to another node.
 func TestAppendRepeats(t *testing.T) {
+	var mu sync.Mutex
 	var ids []string
 	take := func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		var events []client.Event
 		if err := json.NewDecoder(r.Body).Decode(&events); err != nil || len(events) != 1 {
 			t.Errorf("%v: %+v", err, events)
@@ -94,6 +98,8 @@ func TestAppendRepeats(t *testing.T) {
 				w.WriteHeader(201)
 			})
 			number, err := open(t, client.Options{Nodes: []string{first, second}}).Append(t.Context(), "a b", 6, client.Event{Type: "t", Data: []byte("{}")})
+			mu.Lock()
+			defer mu.Unlock()
 			if err != nil || number != 7 || len(ids) != c.sent || len(slices.Compact(ids)) != 1 || len(ids[0]) != 36 {
 				t.Errorf("%d, %v, sent with %q", number, err, ids)
 			}
