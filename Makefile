@@ -16,10 +16,10 @@ help: ## list the targets
 build: ## build the static binary bin/annals
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
-# Tests of clusters wait more than they compute: of four packages at once two work.
+# Tests of clusters wait more than they compute: of four packages at once two work. The longest is begun first.
 .PHONY: test
 test: ## run all tests, with the costly checks of invariants
-	$(GO) test -p 4 -timeout 20m -tags invariants ./...
+	$(GO) test -p 4 -timeout 20m -tags invariants ./integration ./log ./replication ./...
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built
