@@ -78,8 +78,7 @@ func (a *Authenticator) Close() { a.upgrades.close() }
 // the system account on a connection marked by WithNodeConn, else who its ES-TrustedAuth header says
 // if that is switched on, else Anonymous. The first that is there decides.
 //
-// It fails with event.ErrNotAuthorized for credentials that are wrong, whatever
-// was asked for, with event.ErrNotInitialized when users cannot be read at the
+// It fails with event.ErrNotAuthorized for wrong credentials on any request, with event.ErrNotInitialized when users cannot be read at the
 // moment, with event.ErrBusy when too many others wait to have passwords
 // checked, and with the error of the request's context. The last three say nothing
 // about the credentials.

@@ -15,7 +15,7 @@ import (
 )
 
 // Two hundred wrong passwords arrive every second, and ten can be checked. Who
-// has the right one is served within so many turns, whoever the others are.
+// has the right one is served within so many turns, in spite of all others.
 func TestFlood(t *testing.T) {
 	const (
 		hashTime  = 100 * time.Millisecond
@@ -34,7 +34,7 @@ func TestFlood(t *testing.T) {
 	}{
 		{name: "one login from one address", elsewhere: 2, sameLogin: 2, proxied: 2, proxiedIn: 2,
 			from: func(int) string { return attacker }, who: func(int) string { return "admin" }},
-		// Names never seen from the attacker's own address cannot be told from its attempts.
+		// Names never seen from the attacker's own address look like its attempts.
 		{name: "many logins from one address", elsewhere: 2, sameLogin: 2, proxied: -1, proxiedIn: 2,
 			from: func(int) string { return attacker }, who: func(i int) string { return fmt.Sprint("user", i) }},
 		{name: "one login from twenty addresses", elsewhere: 21, sameLogin: 21, proxied: 22, proxiedIn: 2,

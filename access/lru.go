@@ -2,7 +2,7 @@ package access
 
 import "container/list"
 
-// lru remembers so many values, those put last. Whoever owns it guards it.
+// lru remembers so many values, those put last. Its owner guards it.
 type lru[K comparable, V any] struct {
 	size   int
 	places map[K]*list.Element // of order

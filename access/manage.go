@@ -36,8 +36,8 @@ type ManagerOptions struct {
 //
 // All fail with event.ErrUserNotFound when there is no such user, with
 // event.ErrUserConflict when others change it all the time, with event.ErrBusy
-// when too many passwords wait to be hashed, and otherwise with what the store
-// says. Whatever failed can be repeated. Logins and passwords must not be empty,
+// when too many passwords wait to be hashed, and otherwise with the store's
+// error. A call that failed can be repeated. Logins and passwords must not be empty,
 // and logins not longer than MaxLoginBytes; it is for the caller to see to that.
 type Manager struct {
 	store  ManagerStore
@@ -209,7 +209,7 @@ func (m *Manager) Delete(ctx context.Context, login string) error {
 	}
 	u, record, err := lastUser(ctx, m.store, login)
 	if err == nil && u != nil && u.leaving() {
-		// Whoever is faster has deleted it too, or created another.
+		// A faster caller has deleted it too, or created another.
 		changed = nil
 		_, err = writeOnce(ctx, m.store, &event.Write{Kind: event.SoftDelete, Stream: UserStream(login), ExpectedVersion: record.Number})
 	}
@@ -304,7 +304,7 @@ func (m *Manager) change(ctx context.Context, login string, notify bool, edit fu
 	return fmt.Errorf("change user %q: %w", login, event.ErrUserConflict)
 }
 
-// notify tells whoever follows the stream that a user is being changed.
+// notify tells those that follow the stream that a user is being changed.
 func (m *Manager) notify(ctx context.Context, login string) error {
 	data, err := notification(login)
 	if err != nil {

@@ -2,7 +2,7 @@ package access
 
 import "github.com/annalsdb/annals/stats"
 
-// metrics are the figures of this package. Registering them more than once gives the same ones.
+// metrics are those of this package. Registering them more than once gives the same ones.
 type metrics struct {
 	cached, verified, refused, busy *stats.Counter
 	absent, changed                 *stats.Counter

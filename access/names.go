@@ -40,7 +40,7 @@ const (
 
 // MaxLoginBytes is the length of the longest login there can be: the name of the
 // user's stream, which the login ends, must not be longer than the log can
-// store. Whoever creates a user has to refuse longer ones as a bad request.
+// store. A caller that creates a user must refuse longer ones as a bad request.
 const MaxLoginBytes = event.MaxNameBytes - len(UserStreamPrefix)
 
 // UserStream returns the name of the stream that holds a user.

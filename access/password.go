@@ -96,7 +96,7 @@ func (h *Hasher) Verify(ctx context.Context, login, password string, p PasswordH
 	return right, cmp.Or(err, v.err)
 }
 
-// management is where those come from who change users, on whatever connection.
+// management is the origin of those who change users, on any connection.
 var management = origin{management: true}
 
 // make makes a hash. The caller holds a slot.
@@ -116,7 +116,7 @@ func (h *Hasher) outdated(p PasswordHash) bool {
 }
 
 // matches compares in constant time. A refusal takes as long as hashing with
-// today's parameters does, whatever is stored, so that its time does not tell
+// today's parameters does, with any stored hash, so that its time does not tell
 // whether there is such a user. The caller holds a slot.
 func (h *Hasher) matches(password string, p PasswordHash) (bool, error) {
 	algorithm, iterations, size := p.Algorithm, p.Iterations, sha256HashSize

@@ -7,8 +7,8 @@ const (
 	RoleOps    = "$ops"    // operates the node, no special right to streams
 	RoleAll    = "$all"    // the role everybody has
 
-	LoginAdmin  = "admin"  // has the rights of $admins whatever its groups
-	LoginOps    = "ops"    // has the rights of $ops whatever its groups
+	LoginAdmin  = "admin"  // has the rights of $admins, in any groups or none
+	LoginOps    = "ops"    // has the rights of $ops, in any groups or none
 	LoginSystem = "system" // how the system account is called; a user of that name gains nothing
 )
 
@@ -42,7 +42,7 @@ func (p Principal) IsAdmin() bool {
 	return p.system || p.Login == LoginAdmin || p.inGroup(RoleAdmins)
 }
 
-// IsOps reports whether the caller may operate the node: whoever IsAdmin, the user ops, and $ops.
+// IsOps reports whether the caller may operate the node: an administrator (IsAdmin), the user ops, and $ops.
 func (p Principal) IsOps() bool {
 	return p.Login == LoginOps || p.inGroup(RoleOps) || p.IsAdmin()
 }

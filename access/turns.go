@@ -40,10 +40,10 @@ type place struct {
 // origin is what callers from one network address have in common.
 type origin struct {
 	// addr is the address of an IPv4 client, and the first 64 bits of an IPv6 one:
-	// whoever has one of those has as many addresses as he likes. It is zero for
+	// who has one of those has as many addresses as he likes. It is zero for
 	// callers without an address, on a unix socket for example.
 	addr       netip.Addr
-	management bool // user management, whatever its address
+	management bool // user management, from any address
 }
 
 // originOf reads the RemoteAddr of a request.

@@ -63,7 +63,7 @@ func (l Links) Of(relation string) string {
 // Page is a part of a stream.
 type Page struct {
 	HeadOfStream bool       `json:"headOfStream"` // nothing newer was there
-	Entries      []Recorded `json:"entries"`      // the newest comes first, whatever the direction
+	Entries      []Recorded `json:"entries"`      // the newest comes first, in both directions
 	Links        Links      `json:"links"`
 	// Next is the path of the page that follows in the direction of reading, empty if there is none.
 	Next string `json:"-"`

@@ -39,7 +39,7 @@ type Request struct {
 	Stay    bool          // a redirect is an answer like others
 }
 
-// Response is what a node answers, whatever its status.
+// Response is what a node answers, with any status.
 type Response struct {
 	Node   string   // address of the node that answered
 	Via    []string // addresses of the nodes that redirected to it

@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 )
 
-// Backup sessions are of this node's files, whoever leads.
+// Backup sessions are of this node's files, on a leader and a follower alike.
 
 // beginBackupSession holds the files of the database and tells which they are.
 func beginBackupSession(x *exchange) error {
@@ -55,7 +55,7 @@ func listBackupSessions(x *exchange) error {
 		for i, s := range sessions {
 			list[i] = struct {
 				backup.Session
-				Files any `json:"files,omitempty"` // hides the one that is not told here
+				Files any `json:"files,omitempty"` // hides the one that is not shown here
 			}{Session: s}
 		}
 		var err error

@@ -17,7 +17,7 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 )
 
-// memBackups has the sessions and files that it is told to have.
+// memBackups has the sessions and files that a test sets.
 type memBackups struct {
 	fail  error
 	open  []backup.Session

@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Backups are those of this node alone; they are started and stopped here, whoever
-// leads.
+// Backups are those of this node alone. They are started and stopped here, on a
+// leader and a follower alike.
 
 // startBackup begins a run. Nothing of the request says where it goes.
 func startBackup(x *exchange) error {

@@ -15,7 +15,7 @@ import (
 
 const someBackupID = "20260301T020000.000Z-00c0ffee"
 
-// memBackupRuns says what it is told to say.
+// memBackupRuns answers what a test sets.
 type memBackupRuns struct {
 	fail          error
 	current, last manager.Status

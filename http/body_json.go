@@ -36,7 +36,7 @@ const (
 	fieldMetadata
 )
 
-// fieldNamed finds a member by its name, whatever its case.
+// fieldNamed finds a member by its name, ignoring case.
 func fieldNamed[T ~string | ~[]byte](name T) bodyField {
 	switch len(name) {
 	case len("data"):

@@ -7,8 +7,8 @@ import (
 	"github.com/annalsdb/annals/internal/xmljson"
 )
 
-// decodeXMLBatch reads a list of events: the root's child elements, whatever
-// they are called. Data and metadata with elements or attributes become JSON;
+// decodeXMLBatch reads a list of events: the root's child elements, of
+// any name. Data and metadata with elements or attributes become JSON;
 // text alone is stored by the rule for strings in JSON batches.
 func decodeXMLBatch(body []byte) ([]event.Proposed, error) {
 	doc, err := xmljson.Parse(body)

@@ -25,7 +25,7 @@ func appendETag(b []byte, n int64, t *mediaType) []byte {
 
 // matched returns the version n of the type being answered as ETag has it, if one
 // of the values of If-None-Match means it; else nil. Tags are compared weakly, as
-// RFC 9110 has it: a proxy that compresses makes them weak. * is whatever exists.
+// RFC 9110 demands: a proxy that compresses makes them weak. * matches all that exists.
 func (x *exchange) matched(match []string, n int64) []string {
 	var buf [64]byte
 	tag := appendETag(append(buf[:0], '"'), n, x.media)

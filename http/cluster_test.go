@@ -16,7 +16,7 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 )
 
-// memMembership says what it is told to say and remembers what it was asked for.
+// memMembership answers what a test sets and remembers what it was asked for.
 type memMembership struct {
 	mu    sync.Mutex
 	view  event.ClusterView
@@ -416,7 +416,7 @@ func TestMembers(t *testing.T) {
 			equal(t, "text", a.is(t, c.status).says(t, c.text).body, c.text)
 		}
 	}
-	n.get(list, "").is(t, 200) // The list is this node's own, whoever leads.
+	n.get(list, "").is(t, 200) // The list is this node's own, also on a follower.
 }
 
 func TestMembershipTimeouts(t *testing.T) {

@@ -36,8 +36,8 @@
 //	              subscriptions_routes.go, _body.go, _info.go and _result.go
 //	projections.go
 //	              projections and what is done to them; projections_routes.go what
-//	              is served, projections_info.go what is said of them, debugger.go the
-//	              files that their debugger loads
+//	              is served, projections_info.go the answers about them, debugger.go
+//	              the files that their debugger loads
 //	page.go       how a page is sent, which package atom writes as a feed, and one
 //	              that is too large to be held whole
 //	document.go   what else a stream is answered with
@@ -47,7 +47,7 @@
 //
 // A request is checked in this order, and the first check that fails answers:
 //
-//  1. credentials: wrong ones are 401 on every path, known or not, whatever the
+//  1. credentials: wrong ones are 401 on every path, known or not, with any
 //     method; 503 while they cannot be checked. Probes of health and OPTIONS do not
 //     look at them
 //  2. the route: 404. Then OPTIONS is answered

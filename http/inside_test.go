@@ -52,7 +52,7 @@ func FuzzPath(f *testing.F) {
 		if s == "" || s == "$all" {
 			return
 		}
-		// Whatever a stream is called, its own address leads back to it.
+		// The address of a stream of any name leads back to it.
 		if path, rt := find(t, streamRows(), streamsPrefix+string(atom.AppendEscaped(nil, s))); path != "/streams/{stream}" || rt != (route{stream: s}) {
 			t.Fatalf("%q gave %q, %+v", s, path, rt)
 		}

@@ -290,7 +290,7 @@ func TestSystemIsNotRelayed(t *testing.T) {
 	equal(t, "relayed without security", relay.asked, 1)
 }
 
-// The client is given the addresses that it can reach, whatever stands between.
+// The client gets addresses that it can reach, also in a relayed answer.
 func TestRelayedAddresses(t *testing.T) {
 	behind := newNode(t, func(o *httpapi.Options) { o.AdvertiseHost, o.AdvertisePort = "leader.example", 9 })
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ const (
 )
 
 // isLeft reports whether the client may still be sending a body that nobody reads.
-// One that waits to be told to go on is not.
+// A client that waits for 100 Continue is not.
 func (x *exchange) isLeft() bool {
 	n := x.r.ContentLength
 	if x.bodyState == bodyDone || n == 0 || 0 < n && n <= smallRest && x.r.ProtoMajor == 1 {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// After a body it did not read to its end, net/http lingers for half a second
-	// before it closes the connection, whatever is closed meanwhile.
+	// before it closes the connection, even if the server is closed meanwhile.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
@@ -37,7 +37,7 @@ const (
 	streamDesc = "application/vnd.eventstore.streamdesc+json"
 )
 
-// memCluster says what it is told to say.
+// memCluster answers what a test sets.
 type memCluster struct {
 	mu      sync.Mutex
 	role    string

@@ -35,7 +35,7 @@ func servePing(x *exchange) error {
 	return nil
 }
 
-// nodeInfo tells what the node is and can do. It is JSON whatever was accepted.
+// nodeInfo answers what the node is and can do. It is JSON, whichever types are accepted.
 func nodeInfo(x *exchange) error {
 	authentication, userManagement := "internal", "true"
 	if x.s.opts.Insecure {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What an operator does to this node alone is done here, whoever leads.
+// Operations on this node alone are done here, on a leader and a follower alike.
 
 // shutdownNode stops the node. The answer is sent before: nobody could send it later.
 func shutdownNode(x *exchange) error {
@@ -38,7 +38,7 @@ func mergeIndexes(x *exchange) error {
 }
 
 // serveLogin tells the caller who it is, by which interfaces check credentials. It is
-// JSON whatever was accepted: those that sign in so do not all ask for it.
+// JSON, whichever types are accepted: not all clients that sign in so ask for it.
 func serveLogin(x *exchange) error {
 	b := append(x.out[:0], "{\n  \"data\": {\n"...)
 	b = appendMembers(b, "    ", []field{

@@ -208,7 +208,7 @@ func TestLogin(t *testing.T) {
 	equal(t, "without security", a.Data.LoginName, "system")
 }
 
-// TestDisableAdminUI removes what the interface uses, for whoever asks.
+// TestDisableAdminUI removes what the interface uses, for all callers.
 func TestDisableAdminUI(t *testing.T) {
 	n := newOperator(t, func(o *httpapi.Options) { o.DisableAdminUI = true })
 	for _, path := range []string{"/", "/web", "/sys/subsystems", "/admin/login", "/admin/shutdown", "/admin/reloadconfig", "/admin/mergeindexes",

@@ -37,7 +37,7 @@ func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 	return o
 }
 
-// memStatistics says what it is told to say and counts how often it is asked.
+// memStatistics answers what a test sets and counts how often it is asked.
 type memStatistics struct {
 	figures     tree.Figures
 	replication []httpapi.ReplicationConnection
@@ -96,7 +96,7 @@ func (o *memOperations) MergeIndexes() (event.ID, error) {
 	return event.ID{0xab, 15: o.ids}, o.fail
 }
 
-// memStartup is as far as it is told to be.
+// memStartup is as far as a test sets.
 type memStartup struct {
 	progress httpapi.Progress
 	caughtUp bool
@@ -106,7 +106,7 @@ func (s *memStartup) Starting() httpapi.Progress { return s.progress }
 
 func (s *memStartup) CaughtUp() bool { return s.caughtUp }
 
-// someFigures are figures of every kind.
+// someFigures are statistics of every kind.
 func someFigures() tree.Figures {
 	at := func(value any, path ...string) tree.Figure { return tree.Figure{Path: path, Value: value} }
 	return tree.Figures{

@@ -7,7 +7,7 @@ import (
 
 var jsonOffer = newOffer(typeJSON, typeJSON)
 
-// listOptions lists the options of the node. It is JSON whatever was accepted.
+// listOptions lists the options of the node. It is JSON, whichever types are accepted.
 func listOptions(x *exchange) error {
 	x.out = appendObjects(x.out[:0], "", x.s.opts.Settings(), optionFields)
 	x.media = typeJSON

@@ -24,7 +24,7 @@ func (x *exchange) write(doc *atom.Feed) error {
 	switch form := x.media.form; {
 	case form == formHTML:
 		x.out = appendPage(x, x.out[:0], doc.Stream(), -1)
-	case form.isJSON(): // Whatever type is answered, the tag is that of one type.
+	case form.isJSON(): // The tag is that of one type, also if another is answered.
 		x.out, err = doc.AppendJSON(x.out[:0], embedOf(x), typeAtomJSON.etag)
 	default:
 		x.out, err = doc.AppendXML(x.out[:0], embedOf(x))

@@ -92,8 +92,8 @@ func (x *exchange) permit(m *requirement) error {
 	return event.ErrNotAuthorized
 }
 
-// wantsUser reports whether callers without credentials are refused whatever is
-// asked for. Streams say for themselves how long their pages hold.
+// wantsUser reports whether all callers without credentials are refused.
+// Streams set themselves how long their pages may be cached.
 func (m *requirement) wantsUser(open opening) bool {
 	switch m.rule {
 	case byLevel:

@@ -115,8 +115,8 @@ func newGuarded(t testing.TB, m mode) *node {
 	return o.node
 }
 
-// caller is somebody who asks for everything. Whoever is refused gets 401
-// whatever is asked for; the others are who, or nobody when that is empty.
+// caller is somebody who asks for everything. One who is refused gets 401 for
+// every request; the others are who, or nobody when that is empty.
 type caller struct {
 	name    string
 	header  http.Header
@@ -409,7 +409,7 @@ func (n *node) ask(c *caller, method, path string) answer {
 	}
 	r.Header.Set("Content-Type", appJSON)
 	r.Header.Set("ES-EventType", "t")
-	// Whoever fails again and again from one address is slowed.
+	// Repeated failures from one address are slowed.
 	n.ids++
 	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", n.ids>>16&0xff, n.ids>>8&0xff, n.ids&0xff)
 	return n.serve(r)

@@ -256,7 +256,7 @@ func (x *exchange) fail(err error) {
 }
 
 // missing answers for a single event that is not there: JSON clients parse the
-// body whatever the status, so they get an empty object.
+// body at any status, so they get an empty object.
 func (x *exchange) missing(p *problem) {
 	if x.media == nil || !x.media.form.isJSON() {
 		x.refuse(&problem{status: p.status, text: p.text, silent: true})

@@ -39,7 +39,7 @@ func projectionParameter(x *exchange, name string) (value string, ok bool) {
 	return "", false
 }
 
-// yesParameter reads a parameter that is yes or no. Whatever does not say yes says no.
+// yesParameter reads a parameter that is yes or no. Other values mean no.
 func yesParameter(x *exchange, name string, absent bool) bool {
 	text, ok := projectionParameter(x, name)
 	if !ok {

@@ -11,8 +11,7 @@ import (
 	"github.com/annalsdb/annals/projection"
 )
 
-// memProjections say what they are told to say, and remember what they were
-// asked for.
+// memProjections answer what a test sets, and remember what they were asked for.
 type memProjections struct {
 	mu    sync.Mutex
 	list  []projection.Statistics

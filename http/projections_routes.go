@@ -13,7 +13,7 @@ const (
 	segState  = "state"
 )
 
-// What projections answer with. A query is a script, whatever the client accepts.
+// What projections answer with. A query is a script, whichever types are accepted.
 var projectionsOffer = newOffer(typeJSON, typeJSON)
 
 // projecting makes of a handler of projections one that runs on the leader only.

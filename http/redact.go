@@ -18,7 +18,7 @@ import (
 type Redactions interface {
 	// Redact redacts all events or none. It goes on when ctx ends once it has begun.
 	Redact(ctx context.Context, r redact.Request) ([]redact.Outcome, error)
-	// Positions says where an event lies, whatever hides it.
+	// Positions returns where an event lies, even if it is hidden.
 	Positions(stream string, number int64) ([]redact.Position, error)
 	// Session takes the lock of those that switch chunk files, for a user.
 	Session(user string) (redact.Session, error)
@@ -33,7 +33,7 @@ const (
 
 var problemLargeRedaction = &problem{http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb", false}
 
-// redactEvents redacts events of this node, whoever leads.
+// redactEvents redacts events of this node, on a leader and a follower alike.
 func redactEvents(x *exchange) error {
 	body, err := x.readBody(maxRedactBody)
 	switch {

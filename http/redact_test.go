@@ -17,7 +17,7 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 )
 
-// memRedactions remembers what it was asked for and says what it is told to say.
+// memRedactions remembers what it was asked for and answers what a test sets.
 type memRedactions struct {
 	fail  error
 	asked []redact.Request

@@ -12,8 +12,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// keyRelayed marks a request that a node relayed. Whoever gets one and does not
-// lead redirects it, so that nodes that disagree on who leads cannot pass a
+// keyRelayed marks a request that a node relayed. A node that gets one and does
+// not lead redirects it, so that nodes that disagree on who leads cannot pass a
 // request round between them. A client that sets it asks for the same.
 const keyRelayed = "Annals-Relayed"
 

@@ -15,8 +15,8 @@ type operation struct {
 	bodies uint32 // forms of the request's body; 0: not looked at
 	may    requirement
 	single bool // reads one event
-	once   bool // changes something although it is a read: whoever passes it on must not repeat it
-	typed  bool // the request must have a Content-Type, whatever it says
+	once   bool // changes something although it is a read: a node that relays it must not repeat it
+	typed  bool // the request must have a Content-Type, of any value
 	// redirected says that a read is the leader's business as a write is: another
 	// node redirects it, and relays it only where it relays writes.
 	redirected bool
@@ -103,7 +103,7 @@ func look(o *offer, may requirement, serve func(*exchange) error) operation {
 	return operation{method: http.MethodGet, offer: o, may: may, serve: serve}
 }
 
-// operate is an operation of whoever operates the node. A body is not looked at.
+// operate is an operation of the node's operators. A body is ignored.
 func operate(method string, serve func(*exchange) error) operation {
 	return operation{method: method, offer: adminOffer, may: mayOps, serve: serve}
 }

@@ -145,8 +145,8 @@ func pointFields(p *scavenge.Point) []field {
 	}
 }
 
-// statusDocument is what is told of a run. Clients take the text of what they
-// know apart, hence it stands alone on the first line.
+// statusDocument is the status of a run. Clients parse the text that they know,
+// hence it stands alone on the first line.
 type statusDocument struct {
 	root   string
 	known  []field // what the reference has too

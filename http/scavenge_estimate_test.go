@@ -38,7 +38,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-// TestScavengeEstimateOfMuch sends a long answer in parts, whatever its format.
+// TestScavengeEstimateOfMuch sends a long answer in parts, in every format.
 func TestScavengeEstimateOfMuch(t *testing.T) {
 	const chunks, streams = 20_000, 1000
 	n := newOperator(t)

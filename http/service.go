@@ -194,8 +194,8 @@ type Backups interface {
 	List(ctx context.Context) ([]backup.Manifest, error)
 }
 
-// BackupSessions hold the files of this node's database still for whoever copies
-// them. Errors are those of package backup and event.ErrNotReady.
+// BackupSessions hold the files of this node's database still while they
+// are copied. Errors are those of package backup and event.ErrNotReady.
 type BackupSessions interface {
 	// Begin opens a session.
 	Begin(ctx context.Context) (backup.Session, error)
@@ -207,7 +207,7 @@ type BackupSessions interface {
 	Stop(session string) error
 }
 
-// Statistics are the figures of this node.
+// Statistics are those of this node.
 type Statistics interface {
 	// Figures are those of /stats, at most a second old.
 	Figures() tree.Figures

@@ -18,7 +18,7 @@ func serveMetrics(x *exchange) error {
 	return nil
 }
 
-// Cache-Control of figures, which are renewed once a second. A shared cache may
+// Cache-Control of statistics, which are renewed once a second. A shared cache may
 // keep only what it may show to everybody.
 var (
 	cacheStats       = []string{"max-age=1, private"}
@@ -75,17 +75,17 @@ func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) 
 }
 
 const (
-	// Paths below it that are no figures.
+	// Paths below it that are no statistics.
 	segReplication = "replication"
 	segTCP         = "tcp"
 
-	// maxStatsSegments is more than figures are deep.
+	// maxStatsSegments is more than the depth of the statistics.
 	maxStatsSegments = 8
 )
 
 var errStatsPath = badRequest("Dynamic stats selection works only with grouping enabled")
 
-// serveStats answers with the figures, or those below an object of them.
+// serveStats answers with the statistics, or those below an object of them.
 func serveStats(x *exchange) error {
 	var segment [1 + maxStatsSegments + 1]string // "stats" before, and what is too much
 	n := split(x.r.URL, segment[:])
@@ -123,7 +123,7 @@ func serveStats(x *exchange) error {
 	return sendStats(x, x.out)
 }
 
-// queryFlag reads a boolean of a query; whatever is none counts as absent.
+// queryFlag reads a boolean of a query; any other value counts as absent.
 func queryFlag(raw, name string, absent bool) bool {
 	if v, ok := parseFlag(strings.TrimSpace(queryValue(raw, name))); ok {
 		return v
@@ -131,7 +131,7 @@ func queryFlag(raw, name string, absent bool) bool {
 	return absent
 }
 
-// statsShape is how figures are shown.
+// statsShape is how statistics are shown.
 type statsShape struct {
 	xml, flat bool
 	full      bool // with what is known about each
@@ -144,11 +144,11 @@ func (s statsShape) append(b []byte, n *tree.Node) []byte {
 	return n.AppendJSON(b, s.full)
 }
 
-// figuresAge is for how long figures are shown again.
+// figuresAge is for how long statistics are shown again.
 const figuresAge = time.Second
 
-// figures are those of one moment, with the documents they were rendered to.
-// Everything is made when it is first asked for, and once.
+// figures are the statistics of one moment, with the documents they were rendered
+// to. Everything is made once, when it is first asked for.
 type figures struct {
 	taken time.Time
 	list  tree.Figures
@@ -158,8 +158,8 @@ type figures struct {
 	documents map[statsShape][]byte
 }
 
-// figures returns the latest figures. Callers that come at the same moment may
-// take them at the same time; those of one of them stay.
+// figures returns the latest statistics. Concurrent callers may each collect them;
+// those of one caller are kept.
 func (s *Server) figures() *figures {
 	if f := s.latest.Load(); f != nil && time.Since(f.taken) < figuresAge {
 		return f
@@ -170,7 +170,7 @@ func (s *Server) figures() *figures {
 	return f
 }
 
-// document returns all figures. It must not be changed.
+// document returns all statistics. It must not be changed.
 func (f *figures) document(shape statsShape) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -119,7 +119,7 @@ func TestConnectionStats(t *testing.T) {
 	equal(t, "figures", n.statistics.taken.Load(), 0)
 }
 
-// TestStatsNotToBeKept: where nothing may be kept, figures may not either.
+// TestStatsNotToBeKept: where nothing may be cached, statistics may not either.
 func TestStatsNotToBeKept(t *testing.T) {
 	n := newOperator(t, func(o *httpapi.Options) { o.DisableHTTPCaching = true })
 	for _, path := range []string{"/stats", "/stats/proc", "/stats/replication", "/stats/tcp"} {
@@ -155,8 +155,8 @@ func TestStatsNegotiation(t *testing.T) {
 	}
 }
 
-// TestStatsKept takes the figures once a second, however often and in however
-// many forms they are asked for.
+// TestStatsKept collects the statistics once a second, for any number of requests
+// and forms.
 func TestStatsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newOperator(t)
@@ -221,7 +221,7 @@ func TestHistogram(t *testing.T) {
 	n.do("GET", "/histogram/no-such-thing", "", nil).is(t, 401)
 }
 
-// TestDisableStats removes the figures, for whoever asks, and leaves histograms.
+// TestDisableStats removes the statistics, for all callers, and leaves histograms.
 func TestDisableStats(t *testing.T) {
 	n := newOperator(t, func(o *httpapi.Options) { o.DisableStats = true })
 	bare := newNode(t)
@@ -253,7 +253,7 @@ func TestAnswered(t *testing.T) {
 	})
 }
 
-// manyFigures are as many as a node has.
+// manyFigures are as many statistics as a node has.
 func manyFigures() tree.Figures {
 	var f tree.Figures
 	for queue := range 25 {
@@ -265,7 +265,7 @@ func manyFigures() tree.Figures {
 	return f
 }
 
-// BenchmarkStats answers with 400 figures: as rendered before, rendered once for
+// BenchmarkStats answers with 400 statistics: as rendered before, rendered once for
 // each answer, and below a path.
 func BenchmarkStats(b *testing.B) {
 	for _, c := range []struct {

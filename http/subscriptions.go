@@ -110,7 +110,7 @@ func restartGroups(x *exchange) error {
 	})
 }
 
-// handOutMessages hands out messages to whoever asks. Nobody waits here.
+// handOutMessages hands out messages to the caller. Nobody waits here.
 func handOutMessages(x *exchange) error {
 	count := 1
 	if text := x.route.count; text != "" {
@@ -168,7 +168,7 @@ func nackAction(word string) subscription.Action {
 	return subscription.Retry
 }
 
-// answerMessages answers messages. Whether they were known is not told.
+// answerMessages answers messages. The caller does not learn whether they were known.
 func answerMessages(x *exchange, do func(context.Context, []event.ID) error) error {
 	ids, err := messageIDs(x)
 	if err != nil {

@@ -122,7 +122,7 @@ func TestParkedMessages(t *testing.T) {
 	n.get(view+"3/forward/2", competingXML, "If-None-Match", etag).is(t, 200)
 	equal(t, "groups are not asked", subs.made(), "")
 
-	// What is shown are events of the source: whoever may not read it is refused.
+	// What is shown are events of the source: a caller that may not read it is refused.
 	n.do("GET", view+"head/backward/1", "", nil).is(t, 401)
 	n.do("GET", view+"head/backward/1", "", as("jane", "changeit")).is(t, 200)
 	n.do("GET", strings.Replace(view, "a%20b", "$x", 1)+"head/backward/1", "", as("jane", "changeit")).is(t, 401)

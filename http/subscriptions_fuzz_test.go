@@ -33,7 +33,7 @@ func FuzzSubscriptionPath(f *testing.F) {
 		if s == "" || group == "" {
 			return
 		}
-		// Whatever stream and group are called, their own addresses lead back to them.
+		// The addresses of a stream and a group of any name lead back to them.
 		home := string(atom.AppendGroupURI(nil, subscription.Key{Stream: s, Group: group}))
 		for path, want := range map[string]string{
 			home: "", home + "/1": "/{count}", home + "/info": "/info", home + "/replayParked": "/replayParked",

@@ -46,7 +46,7 @@ func busyGroup(subs *memSubscriptions) {
 	}
 }
 
-// TestGoldenGroups compares what is told of groups with files.
+// TestGoldenGroups compares the documents about groups with files.
 func TestGoldenGroups(t *testing.T) {
 	n, subs := newSubscriber(t)
 	for short, accept := range map[string]string{"json": appJSON, "xml": textXML} {

@@ -51,8 +51,8 @@ func groupFailed(x *exchange, e *groupError, p *problem) bool {
 	return true
 }
 
-// commandResult answers with what came of a command. Of groups that are or were
-// to be defined the address is told as well.
+// commandResult answers with the outcome of a command. If a group was or should be
+// defined, the answer has its address too.
 func commandResult(x *exchange, status int, word, reason string) {
 	if x.op.bodies != 0 && status != http.StatusBadRequest {
 		b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), groupKey(x))

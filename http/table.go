@@ -190,7 +190,7 @@ func projectionRows() []row {
 	create := func(m projection.Mode) operation { return script(http.MethodPost, mayUser, createProjection(m)) }
 	command := func(c projection.Command) operation { return instruct(http.MethodPost, mayUser, projectionCommand(c)) }
 	page, query, config := watch(projectionsPage), watch(projectionQuery), watch(projectionConfig)
-	page.offer, query.offer = nil, nil // A page, and a script or a document, whatever the client accepts.
+	page.offer, query.offer = nil, nil // A page, and a script or a document, whichever types are accepted.
 	config.may = mayOps
 	return []row{
 		at("/projections", page),

@@ -25,7 +25,7 @@ func FuzzUserPath(f *testing.F) {
 		if s == "" || s == currentLogin {
 			return
 		}
-		// Whatever a user is called, its own addresses lead back to it.
+		// The addresses of a user of any name lead back to it.
 		home := string(appendUserURI(nil, s))
 		for _, command := range []string{"", "/command/enable", "/command/disable", "/command/reset-password", "/command/change-password"} {
 			if path, rt := find(t, userRows(), home+command); path != "/users/{login}"+command || rt.argument != s {

@@ -380,7 +380,7 @@ func TestUserTimeouts(t *testing.T) {
 	})
 }
 
-// Whatever of users is asked for is the leader's to answer.
+// The leader answers all requests about users.
 func TestUsersOnFollower(t *testing.T) {
 	reads := []string{"/users/", "/users", "/users/admin", "/users/$current?a=%2F", "/users/a%2Fb"}
 	writes := []struct{ method, path, body string }{

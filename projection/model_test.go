@@ -275,7 +275,7 @@ func (m *model) fault(after bool) error {
 
 // reload is what another leader finds.
 func (m *model) reload() {
-	time.Sleep(time.Minute) // Whatever was tried again has been.
+	time.Sleep(time.Minute) // All that is tried again has been.
 	synctest.Wait()
 	for name, p := range m.all {
 		if p.mode == projection.Transient {

@@ -310,7 +310,7 @@ func (p *projection) options(h handler.Handler) run.Options {
 		Again:   func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
 		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
 		MayWrite: func(ctx context.Context, stream string) error {
-			if isResultStream(p.name, stream) { // It is the projection's own, whoever made the projection.
+			if isResultStream(p.name, stream) { // It is the projection's own, no matter who made the projection.
 				return nil
 			}
 			return o.May(ctx, who, stream, true)

@@ -123,7 +123,7 @@ type Statistics struct {
 // Content is a state or a result.
 type Content struct {
 	Text     []byte             // JSON; empty: there is none
-	Position *position.Position // nil: it is not told
+	Position *position.Position // nil: it is not reported
 }
 
 // Query is the text of a projection and what comes of it.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Counter is a figure that only grows.
+// Counter is a metric that only grows.
 type Counter struct{ n atomic.Uint64 }
 
 // Inc adds one.
@@ -21,7 +21,7 @@ func (c *Counter) Add(n uint64) { c.n.Add(n) }
 // Value returns the count.
 func (c *Counter) Value() uint64 { return c.n.Load() }
 
-// Gauge is a figure that goes up and down.
+// Gauge is a metric that goes up and down.
 type Gauge struct{ n atomic.Int64 }
 
 // Set replaces the value.
@@ -160,7 +160,7 @@ func (h *Histogram) Observe(v float64) {
 // ObserveSince counts the seconds since begin.
 func (h *Histogram) ObserveSince(begin time.Time) { h.Observe(time.Since(begin).Seconds()) }
 
-// Snapshot returns the distribution. Values that arrive meanwhile may be in some of its figures only.
+// Snapshot returns the distribution. Values that arrive meanwhile may be in some of its numbers only.
 func (h *Histogram) Snapshot() *Distribution {
 	d := &Distribution{Bounds: h.bounds, Counts: make([]uint64, len(h.counts))}
 	for i := range h.counts {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// queueWindow is the least time between two refreshes of the figures that a queue
-// shows of late; until then they stay as they are, so that two readers at the same
+// queueWindow is the least time between two refreshes of a queue's recent
+// statistics. Until then they stay as they are, so that two readers at the same
 // time do not halve each other's window.
 const queueWindow = 100 * time.Millisecond
 
@@ -51,8 +51,8 @@ type Work struct {
 	took  *Histogram
 }
 
-// QueueFigures are the figures of a queue at one moment. Those of late are about
-// the time between the last two refreshes.
+// QueueFigures are the statistics of a queue at one moment. The recent ones are
+// about the time between the last two refreshes.
 type QueueFigures struct {
 	Name, Group string // the group is empty for a queue that stands alone
 
@@ -70,12 +70,12 @@ type QueueFigures struct {
 }
 
 // Queue registers a queue worked on by so many workers. Registering the same name
-// again returns the same queue. Besides the figures it registers metrics of its name.
+// again returns the same queue. It also registers metrics of its name.
 func (r *Registry) Queue(name, group string, workers int) *Queue {
 	if r == nil {
 		return newQueue(nil, name, group, workers)
 	}
-	// Whoever finds the queue here finds it whole.
+	// A caller that finds the queue here finds it complete.
 	r.queueMu.Lock()
 	defer r.queueMu.Unlock()
 	for _, q := range r.queues {
@@ -153,7 +153,7 @@ func (w *Work) End(begun time.Time, n int) {
 			break
 		}
 	}
-	took := max(0, time.Since(begun)) // Not less than whoever saw the slot has counted.
+	took := max(0, time.Since(begun)) // Not less than a reader that saw the slot has counted.
 	w.took.Observe(took.Seconds())
 	q.busy.Add(int64(took))
 	q.items.Add(uint64(n))
@@ -197,8 +197,8 @@ func (q *Queue) busySoFar(now int64) int64 {
 	return q.busyShown.Load()
 }
 
-// Figures returns the figures of the queue. Those of late are refreshed at most
-// ten times a second.
+// Figures returns the statistics of the queue. The recent ones are refreshed at
+// most ten times a second.
 func (q *Queue) Figures() QueueFigures {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -222,7 +222,7 @@ func (q *Queue) Figures() QueueFigures {
 	return *f
 }
 
-// refresh renews the figures of late. The caller holds mu.
+// refresh renews the recent statistics. The caller holds mu.
 func (q *Queue) refresh(now int64) {
 	f := &q.shown
 	elapsed, items := float64(now-q.at), float64(f.Items-q.itemsThen)

@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// checkQueue compares all figures of a queue named "q" in group "g".
+// checkQueue compares all statistics of a queue named "q" in group "g".
 func checkQueue(t *testing.T, q *stats.Queue, when string, want stats.QueueFigures) {
 	t.Helper()
 	want.Name, want.Group = "q", "g"

@@ -1,10 +1,9 @@
-// Package stats is where packages declare their metrics and keep their figures:
-// counters, gauges and histograms in a registry that exporters walk later. It
-// knows no exporter.
+// Package stats is where packages declare and keep their metrics: counters, gauges
+// and histograms in a registry that exporters read later. It knows no exporter.
 //
 // Every update is a few atomic operations without a lock or an allocation, so
 // metrics may sit on the hottest paths. Labels are fixed when a metric is
-// registered; a package that needs one figure per value of a label registers
+// registered; a package that needs one number per value of a label registers
 // one metric per value and keeps them.
 //
 // A nil *Registry is valid: it hands out working metrics that nobody sees, so
@@ -69,7 +68,7 @@ type Registry struct {
 	queues  []*Queue   // only appended to
 }
 
-// metric is one registered metric: its description and where its figures are.
+// metric is one registered metric: its description and where its numbers are.
 type metric struct {
 	name, help, key string
 	kind            Kind
@@ -119,12 +118,12 @@ func (r *Registry) GaugeFunc(name, help string, f func() float64, labels ...Labe
 	r.function(name, help, GaugeKind, f, labels)
 }
 
-// CounterFunc is GaugeFunc for a figure that only grows.
+// CounterFunc is GaugeFunc for a number that only grows.
 func (r *Registry) CounterFunc(name, help string, f func() float64, labels ...Label) {
 	r.function(name, help, CounterKind, f, labels)
 }
 
-// MaxFunc is GaugeFunc for a figure that is the greatest value of the last 16 to 20 seconds.
+// MaxFunc is GaugeFunc for the greatest value of the last 16 to 20 seconds.
 func (r *Registry) MaxFunc(name, help string, f func() float64, labels ...Label) {
 	r.function(name, help, MaxKind, f, labels)
 }

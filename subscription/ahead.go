@@ -162,7 +162,7 @@ func (g *group) refill(ctx context.Context) bool {
 }
 
 // fill reads one page into the buffer. It reports whether the group got any
-// further. Only one page is read at a time, whoever asks for it.
+// further. Only one page is read at a time, also for several callers.
 func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	select {
 	case g.token <- struct{}{}:
@@ -216,8 +216,8 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 
 // groupPayload bounds the data and metadata that a group holds of messages that it
 // read ahead: each page gets a share of it as large as its share of the buffer.
-// Events beyond that stay bare, and whoever hands them to a consumer reads the
-// rest then. Events are far smaller as a rule, and all of them are whole.
+// Events beyond that stay bare, and their rest is read when they are handed to a
+// consumer. Events are far smaller as a rule, and all of them are whole.
 const groupPayload = 16 << 20
 
 // readPage reads a page of the stream. Of a stream that is deleted, and may come

@@ -125,7 +125,7 @@ func (g *group) connect(o ConnectOptions) (*Connection, error) {
 	return c, nil
 }
 
-// end ends whoever waits to receive. The caller holds the group's mutex.
+// end ends all that wait to receive. The caller holds the group's mutex.
 func (c *Connection) end() {
 	if !c.ended {
 		c.ended, c.unread = true, nil

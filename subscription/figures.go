@@ -12,7 +12,7 @@ import (
 // stallAfter is the least time without progress that counts as a stall.
 const stallAfter = 30 * time.Second
 
-// figures are what is counted of a group since it was loaded, guarded by the
+// figures are the statistics of a group since it was loaded, guarded by the
 // group's mutex but for the counters.
 type figures struct {
 	total, sinceLast int64

@@ -19,8 +19,8 @@ const tick = time.Second
 // no answer. Beyond it nothing new is handed out: retries go on.
 const maxUnanswered = 100_000
 
-// group runs one subscription group. Whoever has something to do with it locks
-// mu, changes its state, and calls settle, which starts what follows from that;
+// group runs one subscription group. A caller with something to do locks mu,
+// changes its state, and calls settle, which starts what follows from that;
 // mu is never held while a stream is read or written, nor while anybody waits.
 //
 // Its goroutines: one that reads ahead (run), and for as long as there is
@@ -109,7 +109,7 @@ func newGroup(t *term, d *definition) *group {
 // start begins to load the group and to read ahead.
 func (g *group) start() { g.work.Go(g.run) }
 
-// stop ends the group: whoever is connected is dropped, and all that is in memory is forgotten.
+// stop ends the group: connections are dropped, and all that is in memory is forgotten.
 func (g *group) stop() {
 	g.cancel()
 	g.mu.Lock()

@@ -23,7 +23,7 @@ func (l *latencies) add(d time.Duration) {
 	l.at = (l.at + 1) % latencyWindow
 }
 
-// latencyFigures are the figures in the order in which they are shown, as parts
+// latencyFigures are the percentiles in the order in which they are shown, as parts
 // of all answers that took no longer. The names are part of the wire: do not change.
 var latencyFigures = []struct {
 	name string

@@ -217,7 +217,7 @@ func (m *model) check(*rapid.T) {
 
 // drain answers everything, and looks whether everything was there.
 func (m *model) drain() {
-	m.pass(time.Minute) // Whatever is tried again has been.
+	m.pass(time.Minute) // All that is tried again has been.
 	m.replay(-1)
 	for quiet := 0; quiet < 3; {
 		all := m.readSome(100)

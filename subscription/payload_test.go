@@ -79,7 +79,8 @@ func TestLargeEvents(t *testing.T) {
 	})
 }
 
-// TestForget: after a redaction no message bears data that were read before it, wherever the message is, and each is handed out as often as without.
+// TestForget: after a redaction no message has data that were read before it,
+// wherever the message is. Each is handed out as often as without a redaction.
 func TestForget(t *testing.T) {
 	run(t, func(b *bench) {
 		write := func(count int) {

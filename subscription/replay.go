@@ -52,7 +52,7 @@ func (g *group) replay(ctx context.Context, stopAt int64) error {
 	g.begin(&g.replaying, func() { g.fetchParked(from, target, tried) })
 	g.mu.Unlock()
 	select {
-	case <-tried: // Whoever reads now finds the first of them.
+	case <-tried: // A reader now finds the first of them.
 	case <-g.ctx.Done():
 	case <-ctx.Done(): // It goes on all the same.
 	}

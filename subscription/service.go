@@ -73,7 +73,7 @@ func (s *Service) Start(ctx context.Context) {
 	t.work.Go(t.run)
 }
 
-// Stop drops all groups and whoever is connected, and waits for all goroutines.
+// Stop drops all groups and connections, and waits for all goroutines.
 // The service can be started again.
 func (s *Service) Stop() {
 	s.life.Lock()
@@ -207,7 +207,7 @@ func (s *Service) Restart(context.Context) error {
 	return nil
 }
 
-// Info returns what is known of a group. The figures since somebody asked last begin anew.
+// Info returns what is known of a group. The statistics since the last call begin anew.
 func (s *Service) Info(ctx context.Context, k Key) (Info, error) {
 	t, err := s.running()
 	if err != nil {

@@ -2,7 +2,7 @@ package subscription
 
 import "fmt"
 
-// maxBatch bounds one read of the stream, whatever ReadBatchSize says.
+// maxBatch bounds one read of the stream, also if ReadBatchSize is larger.
 const maxBatch = 100
 
 // Known reports whether there is a strategy of that name.

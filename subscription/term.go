@@ -13,8 +13,8 @@ import (
 
 // term is the time during which this node leads, with all the groups that run in it.
 //
-// changing is held by whoever changes the set of groups, in the stream or in
-// memory, so that changes come one after the other. mu guards what readers look at.
+// changing is held while the set of groups is changed, in the stream or in memory,
+// so that changes come one after the other. mu guards what readers look at.
 type term struct {
 	opts    Options
 	metrics *metrics
@@ -226,8 +226,8 @@ func (t *term) drop(g *group) {
 	}
 }
 
-// end ends a group that another one with the same key is about to take the place
-// of. Until then it is found, and whoever wants something of it is to come again.
+// end ends a group that another one with the same key is about to replace. Until
+// then it is found, and its callers must try again.
 func (t *term) end(g *group) {
 	g.stop()
 	t.metrics.removed(g.Key)

@@ -12,7 +12,7 @@ import (
 )
 
 // Strategy is how messages are spread over consumers that are pushed to. Readers
-// that pull take what comes next, whatever the strategy.
+// that pull take what comes next, with any strategy.
 type Strategy string
 
 // The strategies. Names are stored and compared by case: do not change.
@@ -102,7 +102,7 @@ type ConnectionInfo struct {
 	AvailableSlots, InFlight int
 }
 
-// Latency is one figure of how long a consumer takes, in milliseconds.
+// Latency is one statistic of how long a consumer takes, in milliseconds.
 type Latency struct {
 	Name  string
 	Value float64
@@ -119,7 +119,7 @@ var (
 // SettingsError says what is wrong with settings.
 type SettingsError struct {
 	Text string
-	// Plain is set for what is said in a text rather than in a result.
+	// Plain is set for an answer that is a text rather than a result.
 	Plain bool
 }
 

@@ -83,7 +83,7 @@ func (w *Writer) Stream(page *event.StreamPage, p *event.StreamRead) Feed {
 		}
 		previous := min(page.From, page.Last) + 1
 		if p.From == event.Head && page.Min > page.Last {
-			previous = 0 // All events are hidden: whoever waits begins at the beginning.
+			previous = 0 // All events are hidden: a caller that waits begins at the beginning.
 		}
 		d.add(link{rel: "previous", form: linkNumber, at: previous, forward: true})
 	} else {

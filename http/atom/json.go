@@ -27,7 +27,7 @@ func (d *Feed) AppendJSON(b []byte, level Level, tag string) (_ []byte, err erro
 		b = append(b, d.w.root...)
 		b = append(b, '"')
 	}
-	if d.tagged { // Whatever type is answered, the tag is that of one type.
+	if d.tagged { // The tag is that of one type, also if another is answered.
 		b = append(b, `,"eTag":"`...)
 		b = strconv.AppendInt(b, d.version, 10)
 		b = append(b, ';')

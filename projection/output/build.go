@@ -87,7 +87,7 @@ func (b *builder) id(e *handler.Emission, ordinal int) (id event.ID) {
 	t = binary.LittleEndian.AppendUint64(t, uint64(run))
 	b.scratch = t
 	id = xxh3.Hash128(t).Bytes()
-	id[6] = id[6]&0x0f | 0x80 // Version 8: made by the rules of whoever made it.
+	id[6] = id[6]&0x0f | 0x80 // Version 8: made by rules of our own.
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }

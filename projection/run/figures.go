@@ -27,7 +27,7 @@ const (
 	resultsSuffix = "/Writing results"
 )
 
-// Figures are what is shown of a run. They may lag by a quarter of a second.
+// Figures are the statistics of a run. They may lag by a quarter of a second.
 type Figures struct {
 	// Status is the runner's part of the status: "Running/Paused",
 	// "Stopped/Writing results". Ending is how it ended.
@@ -55,7 +55,7 @@ type Figures struct {
 	PendingAfter     int // and those behind it
 }
 
-// board is where a run shows its figures.
+// board is where a run shows its statistics.
 type board struct {
 	mu              sync.Mutex // held for a moment only
 	figures         Figures

@@ -14,7 +14,7 @@ import (
 // maxPendingBytes is how much may wait to be written, however few events it is.
 const maxPendingBytes = 64 << 20
 
-// turnTime is how long a turn is used at most. Figures are published at its end.
+// turnTime is how long a turn is used at most. Statistics are published at its end.
 const turnTime = 50 * time.Millisecond
 
 // step is what a turn ended for.

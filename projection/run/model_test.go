@@ -304,7 +304,7 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 	want := p.fold(s)
 	got := see(t, s, r, want)
 	r.Close()
-	// Results of no partition are not told apart from empty ones.
+	// A missing result and an empty one look the same.
 	maps.DeleteFunc(want, func(_, v string) bool { return v == "" })
 	maps.DeleteFunc(got, func(_, v string) bool { return v == "" })
 	mustBeSame(t, got, want)

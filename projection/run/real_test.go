@@ -50,7 +50,7 @@ type op func(s *memStore)
 var streamNames = []string{"a-1", "a-2", "b-1"}
 
 // history returns random things that clients do, links of categories included.
-// Deletions are told of in the log alone, so only some projections may meet them.
+// Deletions are reported by the log alone, so only some projections may meet them.
 func history(rng *rand.Rand, n int, deletes bool) []op {
 	var ops []op
 	for range n {

@@ -177,7 +177,7 @@ func (r *Run) try() error {
 	}
 	over()
 	err = r.finish(err)
-	r.fail(err) // Whoever watches or saves for this attempt ends.
+	r.fail(err) // Goroutines that watch or save for this attempt end.
 	if r.out != nil {
 		r.out.Close()
 	}

@@ -556,7 +556,7 @@ func TestRestartThatFails(t *testing.T) {
 	})
 }
 
-// Whatever hangs, a run ends when it is stopped.
+// A run ends when it is stopped, also while something hangs.
 func TestCloseWhileWritesHang(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -30,7 +30,7 @@ const (
 // linear time. The engine takes an expired match for one that found nothing.
 var setMatchTimeout = sync.OnceFunc(func() { regexp2.DefaultMatchTimeout = matchTimeout })
 
-// arrayMethods go through an array of whatever length it says it has.
+// arrayMethods go through an array of the length that it claims.
 const arrayMethods = "copyWithin every fill filter find findIndex findLast findLastIndex flatMap forEach includes indexOf lastIndexOf " +
 	"map pop push reduce reduceRight reverse shift slice some sort splice unshift toReversed toSorted toSpliced with"
 
@@ -386,7 +386,7 @@ func (h *Handler) timeMatches() {
 	}
 }
 
-// bufferClasses make arrays of bytes of the length that they are told.
+// bufferClasses make arrays of bytes of a given length.
 const bufferClasses = "ArrayBuffer Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array " +
 	"Float32Array Float64Array"
 

@@ -17,7 +17,7 @@ const (
 
 // expressionHelpers match, replace and split with expressions in JavaScript, one match
 // after the other, so that interrupts are seen. The engine's own functions do all in a
-// loop that calls whatever the expression says is its exec.
+// loop that calls the expression's exec, which a script can replace.
 var expressionHelpers = sync.OnceValue(func() *goja.Program {
 	return goja.MustCompile("helpers", `(function(most, replaceOne) {
 	"use strict";
@@ -279,7 +279,7 @@ func (h *Handler) isPlainExpression(x *expressions, o *goja.Object) bool {
 	return v.ToBoolean()
 }
 
-// flagsOf returns the flags that an expression has, whatever the script says of them.
+// flagsOf returns the flags that an expression has, even if the script redefines them.
 func (h *Handler) flagsOf(x *expressions) native {
 	return func(call goja.FunctionCall) goja.Value {
 		if o, ok := call.This.(*goja.Object); !ok || o.ClassName() != "RegExp" {

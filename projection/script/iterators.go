@@ -193,7 +193,7 @@ func (h *Handler) boundSets(named func(string) bool) {
 
 func isNothing(v goja.Value) bool { return goja.IsUndefined(v) || goja.IsNull(v) }
 
-// isPlain says whether the engine walks an array in its own way, whatever the script did.
+// isPlain reports whether the engine still walks an array in its own way.
 func (h *Handler) isPlain(v goja.Value) bool {
 	o, ok := v.(*goja.Object)
 	return ok && o.ClassName() == "Array" && o.Prototype() == h.arrays && len(o.Symbols()) == 0

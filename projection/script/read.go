@@ -13,7 +13,7 @@ import (
 )
 
 // maxValues bounds what one JSON text may become in memory. Objects are the costliest:
-// some 400 bytes each, whatever their text.
+// some 400 bytes each, with any text.
 const maxValues = 1 << 20
 
 // A reader makes values of the engine out of JSON text. The text was found valid before.

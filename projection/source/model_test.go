@@ -178,7 +178,7 @@ func randomDefinition(rnd *rand.Rand) (d handler.Definition) {
 	return d
 }
 
-// TestModel: whatever was done to the streams, a reader that begins anew at random
+// TestModel: after any changes of the streams, a reader that begins anew at random
 // gets what the fold says, with the same positions.
 func TestModel(t *testing.T) {
 	seeds := []uint64{*seedFlag}

@@ -43,7 +43,7 @@ type selection struct {
 	one      string
 	types    map[string]bool // nil when there is at most one
 	links    bool            // unresolved links of the log too
-	deleted  bool            // deletions are told
+	deleted  bool            // deletions are reported
 	tombs    bool            // $streamDeleted is named
 	category bool
 }

@@ -95,7 +95,7 @@ func (s *Set) AppendText(dst []byte, name string) ([]byte, bool) {
 		if names[i] == name {
 			h := &s.histograms[i]
 			h.mu.Lock()
-			copied := h.of.Clone() // Formatting takes long enough to hold up whoever records.
+			copied := h.of.Clone() // Formatting takes long enough to hold up recording.
 			h.mu.Unlock()
 			return appendTable(dst, copied), true
 		}

@@ -1,4 +1,4 @@
-// Package prom exports a registry of figures as Prometheus text and OpenMetrics.
+// Package prom exports a registry of metrics as Prometheus text and OpenMetrics.
 package prom
 
 import (
@@ -25,7 +25,7 @@ func Handler(r *stats.Registry) http.Handler {
 	return promhttp.HandlerFor(exported, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.HTTPErrorOnError})
 }
 
-// collector hands the figures of a registry to the exporter.
+// collector hands the metrics of a registry to the exporter.
 type collector struct {
 	registry  *stats.Registry
 	described sync.Map // series to *prometheus.Desc: building one costs more than all the rest of a scrape

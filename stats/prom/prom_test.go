@@ -83,7 +83,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// withoutRuntime leaves out the figures of the Go runtime.
+// withoutRuntime leaves out the metrics of the Go runtime.
 func withoutRuntime(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
@@ -155,7 +155,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// BenchmarkGoCollector is what the figures of the Go runtime add to a scrape.
+// BenchmarkGoCollector is what the metrics of the Go runtime add to a scrape.
 func BenchmarkGoCollector(b *testing.B) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector())

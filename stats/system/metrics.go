@@ -7,7 +7,7 @@ import (
 )
 
 // register registers the metrics. They read the sample that everybody shares, and
-// those of figures that this system does not offer are left out.
+// those that this system does not offer are left out.
 func (s *Sampler) register(r *stats.Registry) {
 	type read = func(*Sample) float64
 	figure := func(f read) func() float64 {

@@ -13,7 +13,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// Sample holds the figures of one moment. Those that could not be read are as in
+// Sample holds the statistics of one moment. Those that could not be read are as in
 // the sample before; those that never could be are 0, or nil where they are left out.
 type Sample struct {
 	at, began time.Time     // when it was taken, and when the process began
@@ -85,7 +85,7 @@ func (s *Sampler) take(now time.Time, last *Sample) Sample {
 	if m, err := mem.VirtualMemory(); err == nil {
 		n.freeMemory, n.totalMemory = m.Available, m.Total
 	}
-	// Windows has no such figure, and emulating it would leave a goroutine behind.
+	// Windows has no such number, and emulating it would leave a goroutine behind.
 	if runtime.GOOS != "windows" {
 		if l, err := load.Avg(); err == nil {
 			n.load = l
@@ -136,7 +136,7 @@ type runtimeSample struct {
 	lockWait        float64 // seconds that goroutines waited for locks
 }
 
-// newRuntimeFigures and readRuntime name the figures in the same order.
+// newRuntimeFigures and readRuntime name the metrics in the same order.
 func newRuntimeFigures() []runtimeFigure {
 	return []runtimeFigure{
 		{Name: "/gc/heap/allocs:bytes"},

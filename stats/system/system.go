@@ -1,4 +1,4 @@
-// Package system reads the figures of the process and of the machine it runs on.
+// Package system reads statistics of the process and of the machine it runs on.
 package system
 
 import (
@@ -20,7 +20,7 @@ type Options struct {
 	DataDir  string           // on the volume whose space is shown; default: the working directory
 	Network  func() Network   // asked once a sample, by one goroutine at a time; default: no connections
 	Now      func() time.Time // default: time.Now
-	Registry *stats.Registry  // where metrics of the figures are registered; default: nowhere
+	Registry *stats.Registry  // where the metrics are registered; default: nowhere
 }
 
 // Network is the traffic of all connections of clients and between nodes together.
@@ -38,7 +38,7 @@ type Sampler struct {
 
 	current atomic.Pointer[reading]
 
-	runtime []runtimeFigure // scratch of whoever takes a sample
+	runtime []runtimeFigure // scratch of the one that takes a sample
 	gc      debug.GCStats   // likewise
 }
 
@@ -76,7 +76,7 @@ func New(o Options) *Sampler {
 	return s
 }
 
-// Sample returns the figures, which are at most a second old. Those who ask while
+// Sample returns the statistics, which are at most a second old. Those who ask while
 // a sample is being taken wait for it and share it. Rates are about the time since
 // the sample before, or since the process began.
 func (s *Sampler) Sample() Sample {

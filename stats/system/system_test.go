@@ -20,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/stats/tree"
 )
 
-// shown returns the figures by their flat keys.
+// shown returns the statistics by their flat keys.
 func shown(f tree.Figures) map[string]any {
 	all := map[string]any{}
 	for _, figure := range f {

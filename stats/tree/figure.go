@@ -1,5 +1,5 @@
-// Package tree shapes statistics as operators are shown them: a flat map of
-// figures, grouped into a tree, as JSON or XML.
+// Package tree formats statistics for operators: a flat map of values, grouped into
+// a tree, as JSON or XML.
 package tree
 
 // Figure is one statistic: its place in the tree and its value.
@@ -9,7 +9,7 @@ type Figure struct {
 	About *About   // nil: nothing is known beyond the value
 }
 
-// About tells what a figure is, for interfaces that draw it.
+// About describes a statistic, for interfaces that draw it.
 type About struct {
 	Category, Title string
 	DrawChart       bool

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// AppendFlatJSON appends one object with the figures under their paths joined by
-// "-", letters as they are. With metadata, a figure that something is known about
-// becomes an object of its value and what is known. Of two figures with the same
-// key the later one counts.
+// AppendFlatJSON appends one object with the statistics under their paths joined by
+// "-", letters as they are. With metadata, a statistic that has a description
+// becomes an object of its value and the description. If two have the same key,
+// the later one counts.
 func (f Figures) AppendFlatJSON(dst []byte, metadata bool) []byte {
 	flat := &Node{isObject: true}
 	at := make(map[string]*Node, len(f))
@@ -27,8 +27,8 @@ func (f Figures) AppendFlatJSON(dst []byte, metadata bool) []byte {
 }
 
 // AppendJSON appends the node as JSON, indented by two spaces. With metadata, a
-// figure that something is known about becomes an object of its value and what
-// is known.
+// statistic that has a description becomes an object of its value and the
+// description.
 func (n *Node) AppendJSON(dst []byte, metadata bool) []byte { return n.appendJSON(dst, metadata, 0) }
 
 func (n *Node) appendJSON(dst []byte, metadata bool, depth int) []byte {
@@ -51,7 +51,7 @@ func (n *Node) appendJSON(dst []byte, metadata bool, depth int) []byte {
 }
 
 // shown returns what is below a node in JSON and XML alike. With metadata there
-// is something below a figure, too.
+// is something below a statistic, too.
 func (n *Node) shown(metadata bool) []*Node {
 	about := n.figure.About
 	if n.isObject || !metadata || about == nil {

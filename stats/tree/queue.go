@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Queue returns the figures of a queue, in the group es.queue.<name>.
+// Queue returns the statistics of a queue, in the group es.queue.<name>.
 func Queue(f stats.QueueFigures) Figures {
 	all := make(Figures, 0, 13)
 	add := func(key string, value any) {

@@ -2,7 +2,7 @@ package tree
 
 import "strings"
 
-// Node is an object or, at the end of a path, a figure.
+// Node is an object or, at the end of a path, a statistic.
 type Node struct {
 	key      string // as in JSON
 	figure   Figure // of a leaf
@@ -10,10 +10,10 @@ type Node struct {
 	isObject bool
 }
 
-// Tree groups the figures by their paths. Keys are the same when their JSON forms
-// are. Of two figures in the same place the later one counts, and where one path
-// is the beginning of another the longer one does: what has figures below it
-// cannot be one.
+// Tree groups the statistics by their paths. Keys are the same when their JSON forms
+// are. If two statistics have the same place, the later one counts. Where one path
+// is the beginning of another, the longer one counts: an object cannot also be a
+// statistic.
 func (f Figures) Tree() *Node {
 	root := &Node{isObject: true}
 	for _, figure := range f {
@@ -42,7 +42,7 @@ func (n *Node) child(key string) *Node {
 }
 
 // Find descends by keys, whose letters may be of either case. It finds objects
-// only, no figures. Where two keys differ in case alone, the exact one counts.
+// only, no statistics. Where two keys differ in case alone, the exact one counts.
 func (n *Node) Find(path []string) (*Node, bool) {
 	for _, name := range path {
 		var found *Node

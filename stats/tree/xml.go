@@ -7,10 +7,10 @@ import (
 )
 
 // AppendXML appends the node as an XML document with the root element Stats,
-// whatever the node's own key. Elements are named like the keys in JSON;
+// for any key of the node. Elements are named like the keys in JSON;
 // characters that the name of an element may not hold are replaced by "_", a
-// digit in front gets one before it, and such an element carries the key in the
-// attribute name. A figure without a value is an empty element.
+// digit in front gets one before it, and such an element has the key in the
+// attribute name. A statistic without a value is an empty element.
 func (n *Node) AppendXML(dst []byte, metadata bool) []byte {
 	w := bytes.NewBuffer(dst)
 	w.WriteString(`<?xml version="1.0" encoding="utf-8"?><Stats>`)
