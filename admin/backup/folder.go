@@ -264,12 +264,12 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 		n, err := readFull(r, buf)
 		if n > 0 {
 			if _, e := file.WriteAt(buf[:n], at); e != nil {
-				return fmt.Errorf("write %s: %w", name, e)
+				return e
 			}
 			at += int64(n)
 			if at-synced >= syncEvery {
 				if e := file.Sync(); e != nil {
-					return fmt.Errorf("sync %s: %w", name, e)
+					return e
 				}
 				synced = at
 			}
@@ -279,7 +279,7 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 			continue
 		case io.EOF:
 			if err := file.Sync(); err != nil {
-				return fmt.Errorf("sync %s: %w", name, err)
+				return err
 			}
 			return nil
 		}
