@@ -228,11 +228,11 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, place *list.Element) {
 		p.metrics.accepted.Inc()
 		return
 	}
+	p.notice(ctx, raw.RemoteAddr(), err) // before the other side can see the end
 	if c != nil {
 		_ = c.Close()
 	}
 	_ = raw.Close()
-	p.notice(ctx, raw.RemoteAddr(), err)
 }
 
 // notice counts and logs a connection that came to nothing.
@@ -258,6 +258,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 		err = context.Cause(ctx)
 	}
 	switch {
+	case errors.Is(err, errClosing): // just now
 	case errors.Is(err, io.EOF):
 		// A port scan, or a load balancer that looks whether somebody is there.
 		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())
