@@ -414,12 +414,6 @@ func (c *Cluster) connect() (err error) {
 	o.Advertise = c.port.Advertised()
 	c.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
 	c.server = c.port.HTTPServer(c.services())
-	listener := c.port.Listener(wire.KindService)
-	c.owned.Go(func() {
-		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.stopping.Load() {
-			c.logger.Error("other nodes are no longer served", keyError, err)
-		}
-	})
 	phase := phaseFresh
 	if c.made || c.materials.Load() != nil {
 		phase = phaseJoining
@@ -434,7 +428,16 @@ func (c *Cluster) connect() (err error) {
 			ReadOnly: o.ReadOnly, Priority: o.Priority, ClusterSize: o.Size, Version: o.Version, Format: dataFormat, Phase: phase,
 		},
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	listener := c.port.Listener(wire.KindService) // What it serves asks gossip.
+	c.owned.Go(func() {
+		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.stopping.Load() {
+			c.logger.Error("other nodes are no longer served", keyError, err)
+		}
+	})
+	return nil
 }
 
 // dataFormat is the version of what nodes send each other of their logs,
