@@ -349,7 +349,7 @@ func TestPendingIsForgotten(t *testing.T) {
 	l.flush()
 }
 
-// Times never fall, whatever the clock does and whoever leads.
+// Times never fall, whatever the clock does, whatever node leads.
 func TestTimes(t *testing.T) {
 	l := startLeader(t)
 	for i, clock := range []int64{5000, 3000, 4000, 6000} {

@@ -34,10 +34,10 @@ type Machine struct {
 
 var _ raft.BatchingFSM = (*Machine)(nil)
 
-// NewMachine returns the state machine over a log. fatal is told of an error
+// NewMachine returns the state machine over a log. fatal gets an error
 // after which the process must stop; the entry it concerns is never acknowledged.
 //
-// Its figures are registered where the log's are.
+// Its metrics are registered where the log's are.
 func NewMachine(log *eventlog.Log, logger hclog.Logger, fatal func(error)) *Machine {
 	queue := log.Stats().Queue("Storage Chaser", "", 1)
 	return &Machine{log: log, logger: logger, fatal: fatal, queue: queue, work: queue.Work("ApplyEntries")}
@@ -98,7 +98,7 @@ func (m *Machine) apply(l *raft.Log) error {
 		return fmt.Errorf("entry %d: %w", l.Index, err)
 	}
 	if e.end != tail.End || e.chain != tail.Chain {
-		// A refusal must never hide a hole: whoever decided had applied more than we have.
+		// A refusal must never hide a hole: the one that decided had applied more than we have.
 		if tail.End < e.applied {
 			return fmt.Errorf("entry %d was decided on a log of %d bytes, but this node's ends at %d: it has lost data", l.Index, e.applied, tail.End)
 		}
@@ -180,7 +180,7 @@ func (m *Machine) stopped() error {
 //
 // The log may be ahead of what Raft has applied here, because data were fetched from
 // other nodes: the manifest then describes more than its index says. That is no harm. All of it was
-// committed, and whoever restores the snapshot is given the entries behind its index and skips those that the
+// committed, and a restore of the snapshot is given the entries behind its index and skips those that the
 // log holds, as this node does.
 func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
@@ -197,7 +197,7 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore accepts a snapshot whose data the node already has. It never waits
 // for data and never cuts the log: data that are missing (event.ErrDataMissing)
-// have to be fetched first, by whoever installs the snapshot. A log that is not the
+// have to be fetched first, by the one that installs the snapshot. A log that is not the
 // snapshot's is event.ErrOtherHistory. Restore runs beside AppendFrames and
 // InstallChunk: while it waits Raft does nothing else.
 func (m *Machine) Restore(r io.ReadCloser) (err error) {

@@ -177,8 +177,8 @@ func (m *member) diverge() {
 
 // TestClusterCopyElsewhere runs a copy of the database elsewhere, as for trials,
 // on as many nodes as the cluster has, and gives them the cluster's gossip seeds by
-// mistake, while one of the members is away: those who are no members do not make the
-// members doubt.
+// mistake, while one of the members is away: nodes that are no members do not disturb
+// the members.
 func TestClusterCopyElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{hosts: 6})

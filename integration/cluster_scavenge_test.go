@@ -349,7 +349,7 @@ func TestClusterScavenge(t *testing.T) {
 	}
 	c.sameStreams(before)
 
-	// A leader that runs resigns and goes on; another node is told to end.
+	// A leader that runs resigns and goes on; another node is ended.
 	shed.write(20)
 	leader = c.leader()
 	before = leader.randomStreams()

@@ -179,7 +179,7 @@ func batch(from, count int) (events []testkit.Event) {
 }
 
 // consumeWhile has readers compete at all nodes while a writer appends and the
-// leader is lost. Everything is acknowledged in the end, and nobody is told that
+// leader is lost. Everything is acknowledged in the end, and nobody gets the answer that
 // a group is not there.
 func (c *cluster) consumeWhile(base uint64, stream string, lose func(*member) (back func())) {
 	t := c.t

@@ -174,7 +174,7 @@ func TestClusterTLS(t *testing.T) {
 		}
 	})
 
-	// The command asks with credentials, and trusts the authority that it is told of.
+	// The command asks with credentials, and trusts the authority that it is given.
 	run := func(code int, args ...string) string {
 		t.Helper()
 		p, got := testkit.Run(t, testkit.Command{

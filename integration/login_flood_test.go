@@ -27,7 +27,7 @@ const (
 // On a quiet one of two processors they keep more than half of their rate, which is thousands a second.
 const leastWrites = 100
 
-// TestLoginFlood: whoever guesses passwords gets nothing but refusals, and keeps
+// TestLoginFlood: who guesses passwords gets nothing but refusals, and keeps
 // nobody from working.
 func TestLoginFlood(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir(), "--mem-db") // Of a disk others decide how fast it is.

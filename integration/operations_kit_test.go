@@ -30,7 +30,7 @@ type operator struct {
 	jobs    chan job
 
 	reloads  int       // of certificates, of all nodes
-	reloaded func(int) // is told after each, and may be nil
+	reloaded func(int) // is called after each, and may be nil
 }
 
 // job is what a command has the test do to a machine.

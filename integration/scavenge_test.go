@@ -133,7 +133,7 @@ func (s *scavenged) numbers() map[string][]int64 {
 	}
 }
 
-// answers returns what readers of streams are told.
+// answers returns what readers of streams get.
 func (s *scavenged) answers(streams []string) map[string]string {
 	s.t.Helper()
 	told := map[string]string{}

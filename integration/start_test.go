@@ -10,8 +10,8 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// TestStartRefused: whatever keeps a node from starting is told in one line that
-// says what to do, with exit code 1.
+// TestStartRefused: a node that cannot start says why and what to do, in one line,
+// with exit code 1.
 func TestStartRefused(t *testing.T) {
 	cases := []struct {
 		name string

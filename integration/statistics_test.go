@@ -17,7 +17,7 @@ import (
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-// What figures are in JSON.
+// What statistics are in JSON.
 var figureKinds = map[string]*regexp.Regexp{
 	"int":      regexp.MustCompile(`^\d+$`),
 	"number":   regexp.MustCompile(`^-?\d+(\.\d+)?([eE][-+]?\d+)?$`),

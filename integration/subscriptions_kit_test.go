@@ -200,7 +200,7 @@ func (g *group) park(ids ...string) {
 	g.must(http.MethodPost, nil, "nack?ids="+strings.Join(ids, ",")+"&action=park")
 }
 
-// groupInfo is what is told of a group, as far as tests are about it.
+// groupInfo is what is reported of a group, as far as tests are about it.
 type groupInfo struct {
 	Status      string
 	Stream      string  `json:"eventStreamId"`
@@ -229,7 +229,7 @@ func (g *group) info() (i groupInfo) {
 	return i
 }
 
-// await waits until what is told of the group is as it should be.
+// await waits until the group is as it should be.
 func (g *group) await(what string, is func(i *groupInfo) bool) {
 	g.t.Helper()
 	testkit.Eventually(g.t, settleLimit, func() error {

@@ -234,7 +234,7 @@ func subscriptionLinks(t *testing.T) {
 		t.Fatalf("the ids to answer are %q, want those of the links", got.ids())
 	}
 	for i, m := range got.all {
-		// Of a dead link nothing is told but where it leads.
+		// A dead link shows nothing but where it leads.
 		if m.Title != strings.Trim(string(links[i].Data), `"`) || m.Subscribed != "" && (m.Position != int64(i) || m.Subscribed != "links") {
 			t.Errorf("message %d is %+v", i, m)
 		}

@@ -328,7 +328,7 @@ func (w *folderWriting) Finish(ctx context.Context, m *Manifest) error {
 }
 
 func (w *folderWriting) Abort(context.Context) error {
-	// Also if the name was given and could not be made durable: then nobody was told of it.
+	// Also if the name was given and could not be made durable: then nobody knows it.
 	if err := w.t.fsys.Remove(w.t.path(w.id, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -20,7 +20,7 @@ type Facts struct {
 	Leading     bool // groups and projections run here
 	Groups      []Stalled
 	Projections []Faulted
-	Unloaded    string // why groups or projections cannot be told of; empty: they can
+	Unloaded    string // why groups or projections are not known; empty: they are
 
 	Backup   *Backup // nil: the node does not back itself up
 	InMemory bool

@@ -40,7 +40,7 @@ func New(logger hclog.Logger) *Jobs {
 	return j
 }
 
-// Start begins to merge the index and returns the id of the order. Whoever orders
+// Start begins to merge the index and returns the id of the order. Who orders
 // a merge while one runs gets an id too, and the tables that this one leaves. It
 // fails with event.ErrClosed.
 func (j *Jobs) Start(index Index) (event.ID, error) {

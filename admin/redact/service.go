@@ -143,7 +143,7 @@ func (s *Service) Positions(stream string, number int64) ([]Position, error) {
 }
 
 // Redact blanks the data of events, all of them or none. Once the work has begun
-// it goes on when ctx ends. What cannot be redacted is told by a Refused, ErrLocked says that another
+// it goes on when ctx ends. A Refused says what cannot be redacted, ErrLocked says that another
 // job is switching chunk files, and an Unfinished what is still to be done.
 func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 	switch {

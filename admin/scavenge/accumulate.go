@@ -87,7 +87,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 	return err
 }
 
-// notedMost is how many streams are noted before the database is told: in the
+// notedMost is how many streams are noted before the database gets them: in the
 // order of their names, because it is slow at jumping about in a file that is larger than its cache.
 const notedMost = 1 << 16
 

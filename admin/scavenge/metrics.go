@@ -10,7 +10,7 @@ import (
 // phaseBounds are buckets for the time that a phase takes, in seconds.
 var phaseBounds = []float64{0.1, 1, 10, 60, 300, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
 
-// metrics are the figures of scavenging since the process started.
+// metrics are the numbers of scavenging since the process started.
 type metrics struct {
 	results    map[Result]*stats.Counter
 	phases     map[Phase]*stats.Histogram

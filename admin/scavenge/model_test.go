@@ -63,7 +63,7 @@ func (m *model) id() (id event.ID) {
 	return id
 }
 
-// write makes a frame of events and returns it; whoever holds a log appends it.
+// write makes a frame of events and returns it; the holder of a log appends it.
 func (m *model) write(events ...proposed) eventlog.Frame {
 	size := 0
 	made := make([]event.Proposed, len(events))

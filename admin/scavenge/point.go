@@ -86,7 +86,7 @@ func (r *run) newestPoint(ctx context.Context) (*Point, error) {
 		if p != nil {
 			return p, nil
 		}
-		below = position // Whoever may write to this stream may write anything.
+		below = position // Who may write to this stream may write anything.
 	}
 }
 

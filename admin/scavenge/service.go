@@ -117,7 +117,7 @@ func New(o Options) *Service {
 	return s
 }
 
-// Start begins a run and returns its id at once. What goes wrong later is told by Last.
+// Start begins a run and returns its id at once. Last reports what goes wrong later.
 func (s *Service) Start(r Request) (event.ID, error) {
 	if s.opts.InMemory {
 		return event.ID{}, ErrInMemory
@@ -183,8 +183,8 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 	}
 }
 
-// finish makes a run that has ended the last one, and lets go of what it held. Whoever
-// sees that it has ended can start the next one.
+// finish makes a run that has ended the last one, and lets go of what it held. A
+// caller that sees the end can start the next one.
 func (s *Service) finish(r *run, err error, stopped bool, hold *chunklock.Hold) {
 	hold.Unlock()
 	s.mu.Lock()

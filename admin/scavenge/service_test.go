@@ -457,7 +457,7 @@ func TestPointsHiddenByMetadata(t *testing.T) {
 	}
 }
 
-// Whoever asks may do so all the time.
+// It may be asked all the time.
 func TestStatusWhileItRuns(t *testing.T) {
 	h := opened(t, nil)
 	stop := make(chan struct{})
@@ -558,7 +558,7 @@ func TestEraseIsAwaitedOnce(t *testing.T) {
 type recorded struct {
 	noStore
 	once   sync.Once
-	failed chan struct{} // closed when an event told of a bad block
+	failed chan struct{} // closed when an event reported a bad block
 
 	mu     sync.Mutex
 	events []event.Proposed

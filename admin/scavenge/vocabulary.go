@@ -89,7 +89,7 @@ type Status struct {
 }
 
 // Estimate is what a run would do now, if its scavenge point were the end of the
-// log. Figures of bytes are estimates: of records, their trailers stay.
+// log. Numbers of bytes are estimates: of records, their trailers stay.
 type Estimate struct {
 	End       int64 // of the log, where the point would be
 	Threshold int

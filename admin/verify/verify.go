@@ -29,9 +29,9 @@ type Options struct {
 
 	MaxFindings int // that the report holds, default DefaultMaxFindings; all are counted
 
-	// OnFinding is told of every finding as it is made, on the goroutine of the job.
+	// OnFinding gets every finding as it is made, on the goroutine of the job.
 	OnFinding func(Finding)
-	// OnProgress is told how far the job is, several times for each GiB, on the goroutine of the job.
+	// OnProgress gets the progress, several times for each GiB, on the goroutine of the job.
 	OnProgress func(Progress)
 }
 

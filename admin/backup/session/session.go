@@ -1,5 +1,5 @@
 // Package session keeps the backup sessions of one node: each holds the files
-// that make up the database at one moment until whoever copies them is done.
+// that make up the database at one moment until their copy is done.
 package session
 
 import (
@@ -321,7 +321,7 @@ func (s *Service) letGo(one *session) {
 	}
 }
 
-// EndAll ends all sessions for a reason, which their owners are told with their next
+// EndAll ends all sessions for a reason, which their owners get with their next
 // request, and lets go of their files before it returns. Later sessions may begin. It returns how many there were.
 func (s *Service) EndAll(reason string) int {
 	ended, resume := s.Suspend(reason)

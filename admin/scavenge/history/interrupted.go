@@ -20,8 +20,8 @@ const pageSize = 100
 // It goes on after a run that cannot be completed, and returns what went wrong.
 //
 // It reads this node's log, which has to have caught up. As long as the cluster
-// takes no writes it waits, until ctx ends or the Writer is closed; whoever calls
-// it waits for it.
+// takes no writes it waits, until ctx ends or the Writer is closed; so does its
+// caller.
 func (w *Writer) CloseInterrupted(ctx context.Context, running func(id event.ID) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// linkIDs is the name space of the ids of links: a link has the same id whoever
+// linkIDs is the name space of the ids of links: a link has the same id whatever node
 // writes it, so that it is written once.
 var linkIDs = uuid.MustParse("5d1c3f0a-6f2b-4f43-9a4e-3f6c0b1d7e92")
 

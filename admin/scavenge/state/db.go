@@ -86,7 +86,7 @@ type DB struct {
 	alive context.Context // ends when Close begins, and interrupts what is under way
 	kill  context.CancelFunc
 
-	// turn holds a token that whoever uses what is below has taken. It is no mutex,
+	// turn holds a token that a user of what is below has taken. It is no mutex,
 	// because waiting for it ends with a context, and it is held during I/O.
 	turn    chan struct{}
 	conn    *sqlite3.Conn

@@ -32,7 +32,7 @@ type NamedDecision struct {
 // streams, at one moment. It never changes and is safe for concurrent use.
 //
 // Looking something up touches the file, mapped into memory, in one place for a
-// miss and in two for a hit. Whoever does so must run under Guard.
+// miss and in two for a hit. A lookup must run under Guard.
 type Decisions struct {
 	data    []byte // the file
 	table   []byte // of data: the slots

@@ -86,7 +86,7 @@ func (d *DB) Chunks() (chunks []Chunk, err error) {
 var errEnough = errors.New("enough")
 
 // walk gives f all streams by rising name, from the first of the row of a name on.
-// They are borrowed until it returns. It is for whoever has the turn.
+// They are borrowed until it returns. It is for the holder of the turn.
 func (d *DB) walk(from []byte, f func(e *entry) error) error {
 	st := d.st.rowsFrom
 	if err := st.BindBlob(1, from); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// errTxOver is met by whoever keeps a Tx.
+// errTxOver is met by a caller that keeps a Tx.
 var errTxOver = errors.New("the transaction is over")
 
 // Tx is a transaction under way. It is valid until the function given to Update
