@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/fsm"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/pipeline"
 )
 
 // The environment variable ANNALS_SABOTAGE names a promise to be broken, so that the
@@ -44,7 +45,7 @@ func sabotagedStore(s *store) httpapi.Store {
 var decided sync.Map
 
 // earlyDecider tells what it decided.
-type earlyDecider struct{ replication.Decider }
+type earlyDecider struct{ pipeline.Decider }
 
 func (e earlyDecider) Decide(w *event.Write) event.Decision {
 	d := e.Decider.Decide(w)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/raftdisk"
+	"github.com/annalsdb/annals/stats"
 )
 
 // BenchmarkRaftSingleNode measures acknowledged writes through the whole write
@@ -18,7 +19,9 @@ func BenchmarkRaftSingleNode(b *testing.B) {
 		for _, writers := range []int{1, 32, 256} {
 			b.Run(fmt.Sprintf("%s/writers=%d", kind, writers), func(b *testing.B) {
 				y := newToy()
-				r := open(b, toyOptions(y, b.TempDir(), kind))
+				o := toyOptions(y, b.TempDir(), kind)
+				o.Stats = new(stats.Registry)
+				r := open(b, o)
 				defer closeReplica(b, r)
 				b.ReportAllocs()
 				b.ResetTimer()
@@ -28,7 +31,7 @@ func BenchmarkRaftSingleNode(b *testing.B) {
 					wg.Go(func() {
 						w := &event.Write{Stream: fmt.Sprintf("%0250d", i), ExpectedVersion: event.AnyVersion}
 						for begun.Add(1) <= int64(b.N) {
-							if _, err := r.Submit(context.Background(), w); err != nil {
+							if _, err := r.Pipeline().Submit(context.Background(), w); err != nil {
 								b.Error(err)
 								return
 							}
@@ -37,8 +40,8 @@ func BenchmarkRaftSingleNode(b *testing.B) {
 				}
 				wg.Wait()
 				b.StopTimer()
-				s := r.Stats()
-				b.ReportMetric(float64(s.Requests)/float64(max(s.Entries, 1)), "requests/entry")
+				s := samples(o.Stats)
+				b.ReportMetric(s["annals_replication_requests_total"]/max(s["annals_replication_entry_bytes"], 1), "requests/entry")
 			})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -28,7 +29,7 @@ type Security = wire.Security
 // Materials are the event log and what stands on it, once that is open.
 type Materials struct {
 	FSM         raft.FSM
-	Decider     Decider
+	Decider     pipeline.Decider
 	Log         raftdisk.Log
 	Data        Data
 	Healer      Healer // nil: damaged chunk files stay
@@ -168,7 +169,7 @@ type Cluster struct {
 
 	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
 	mu         sync.Mutex // guards what follows
-	leadership Leadership
+	leadership pipeline.Leadership
 	changed    chan struct{}
 	refused    refusal
 	twins      map[Twin]twinNote
@@ -504,7 +505,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, c.port.Close())
 		}
 		c.owned.Wait()
-		c.publish(Leadership{})
+		c.publish(pipeline.Leadership{})
 		c.err = errors.Join(errs...)
 	})
 	return c.err

@@ -80,7 +80,7 @@ func TestRule18NothingIsAcknowledgedBeforeAMajorityVotes(t *testing.T) {
 	a, b := h.nodes[0], h.nodes[1]
 	a.start()
 	eventually(t, "the only voter leads its raft", func() bool { r := a.raft(); return r != nil && r.State() == raft.Leader })
-	eventually(t, "raft's barrier is applied", func() bool { l, _ := a.cluster.Load().Replica().Leadership(); return l.Leading })
+	eventually(t, "raft's barrier is applied", func() bool { l, _ := a.cluster.Load().Replica().Pipeline().Leadership(); return l.Leading })
 	if l, _ := a.cluster.Load().Leadership(); l.Leading || a.cluster.Load().Ready() {
 		t.Error("one voter of three serves")
 	}

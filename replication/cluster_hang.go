@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/replication/pipeline"
 )
 
 // errHangs says that an operation on a disk of this node does not return.
@@ -65,12 +66,12 @@ func (c *Cluster) Hangs() error {
 
 // watchedDecider is the decider, which reads the event log and its index.
 type watchedDecider struct {
-	Decider
+	pipeline.Decider
 	watch *hang.Watch
 	read  hang.Op
 }
 
-func watchDecider(d Decider, dir string, w *hang.Watch) *watchedDecider {
+func watchDecider(d pipeline.Decider, dir string, w *hang.Watch) *watchedDecider {
 	return &watchedDecider{Decider: d, watch: w, read: hang.Op{Doing: "read what a write depends on", File: dir}}
 }
 

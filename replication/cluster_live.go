@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -169,7 +170,7 @@ func (c *Cluster) warn(doing string, err error) {
 // whichever is first, as a Replica whose disk hangs never ends.
 func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 	if reason := c.readOnly.Load(); reason != nil {
-		r.SetReadOnly(*reason)
+		r.pipeline.SetReadOnly(*reason)
 	}
 	r.state.Logs.Full.Store(c.full.Load())
 	c.replica.Store(r)
@@ -186,7 +187,7 @@ func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 			case <-r.closed:
 			case <-ctx.Done():
 			}
-			c.publish(Leadership{})
+			c.publish(pipeline.Leadership{})
 			return
 		}
 	})
@@ -195,10 +196,10 @@ func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 
 // noteLeadership publishes a Replica's leadership. Two goroutines do: one at a time,
 // or the one that looked first might have the last word.
-func (c *Cluster) noteLeadership(r *Replica) (Leadership, <-chan struct{}) {
+func (c *Cluster) noteLeadership(r *Replica) (pipeline.Leadership, <-chan struct{}) {
 	c.noting.Lock()
 	defer c.noting.Unlock()
-	l, changed := r.Leadership()
+	l, changed := r.pipeline.Leadership()
 	c.publish(c.counts(r, l))
 	return l, changed
 }
@@ -206,18 +207,18 @@ func (c *Cluster) noteLeadership(r *Replica) (Leadership, <-chan struct{}) {
 // counts says whether leadership counts: as long as a cluster that is being
 // formed has fewer voters than a majority of its size, an answer would promise
 // more than is so.
-func (c *Cluster) counts(r *Replica, l Leadership) Leadership {
+func (c *Cluster) counts(r *Replica, l pipeline.Leadership) pipeline.Leadership {
 	if !l.Leading || c.opts.Size == 1 {
 		return l
 	}
 	if c.hangs.Load() != nil {
-		return Leadership{} // Another node may lead already.
+		return pipeline.Leadership{} // Another node may lead already.
 	}
 	configuration, _, err := r.Configuration()
 	few := err != nil || voters(configuration) < c.opts.majority()
 	c.few.Store(few)
 	if few {
-		return Leadership{}
+		return pipeline.Leadership{}
 	}
 	return l
 }
@@ -231,7 +232,7 @@ func voters(configuration raft.Configuration) (n int) {
 	return n
 }
 
-func (c *Cluster) publish(l Leadership) {
+func (c *Cluster) publish(l pipeline.Leadership) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leadership != l {
@@ -243,28 +244,28 @@ func (c *Cluster) publish(l Leadership) {
 
 // Leadership says whether this node leads and may acknowledge writes, and returns
 // a channel that is closed when that changes.
-func (c *Cluster) Leadership() (Leadership, <-chan struct{}) {
+func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.leadership, c.changed
 }
 
-// Submit does what Replica.Submit does, also while there is no Replica.
+// Submit does what Pipeline.Submit does, also while there is no Replica.
 func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
 	r, err := c.serving()
 	if err != nil {
 		return event.Written{}, err
 	}
-	return r.Submit(ctx, w)
+	return r.pipeline.Submit(ctx, w)
 }
 
-// Confirm does what Replica.Confirm does, also while there is no Replica.
+// Confirm does what Pipeline.Confirm does, also while there is no Replica.
 func (c *Cluster) Confirm(ctx context.Context) error {
 	r, err := c.serving()
 	if err != nil {
 		return err
 	}
-	return r.Confirm(ctx)
+	return r.pipeline.Confirm(ctx)
 }
 
 func (c *Cluster) serving() (*Replica, error) {
@@ -296,7 +297,7 @@ func (c *Cluster) SetReadOnly(reason error) {
 		c.readOnly.Store(&reason)
 	}
 	if r := c.replica.Load(); r != nil {
-		r.SetReadOnly(reason)
+		r.pipeline.SetReadOnly(reason)
 	}
 	c.look()
 }

@@ -132,7 +132,7 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 	if err != nil {
 		return err
 	}
-	r.metrics.erased(stalled)
+	r.metrics.erasures.Observe(stalled.Seconds())
 	if left, err := raftdisk.Asides(r.opts.disk()); err != nil || len(left) > 0 {
 		r.logger.Warn("consensus state that was set aside may hold what is erased now: remove those folders", "folders", left, keyError, err)
 	}

@@ -28,7 +28,7 @@ func BenchmarkEraseLog(b *testing.B) {
 				wg.Go(func() {
 					for ctx.Err() == nil {
 						begun := time.Now()
-						if _, err := r.Submit(context.Background(), &event.Write{Stream: fmt.Sprintf("%0200d", w), ExpectedVersion: event.AnyVersion}); err != nil {
+						if _, err := r.Pipeline().Submit(context.Background(), &event.Write{Stream: fmt.Sprintf("%0200d", w), ExpectedVersion: event.AnyVersion}); err != nil {
 							b.Error(err)
 							return
 						}

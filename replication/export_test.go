@@ -131,19 +131,22 @@ func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
 // Pause has a leader take writes and decide none until resume is called.
 func Pause(ctx context.Context, c *Cluster) (resume func()) {
 	p := c.replica.Load().pipeline
-	if err := p.pause(ctx); err != nil {
+	if err := p.Pause(ctx); err != nil {
 		panic(err)
 	}
-	return sync.OnceFunc(p.resume)
+	return sync.OnceFunc(p.Resume)
 }
 
 // Queued is how many requests a node's pipeline has not answered.
 func Queued(c *Cluster) int {
-	n, _ := c.replica.Load().pipeline.queue.depth()
+	n, _ := c.replica.Load().pipeline.Depth()
 	return n
 }
 
-// StatsOf is where a node registers its figures.
+// Manifests is how many a Replica has written.
+func Manifests(r *Replica) uint64 { return r.metrics.snapshots.Value() }
+
+// StatsOf is where a node registers its metrics.
 func StatsOf(c *Cluster) *stats.Registry { return c.opts.Replica.Stats }
 
 // RewriteStalls is how long the Raft log was closed to everybody while it was rewritten.

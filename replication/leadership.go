@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/pipeline"
 )
 
 // leader returns the leader's node id, empty when it is not known. A node without
@@ -112,10 +113,10 @@ func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) b
 	if len(c.successors(ctx, r, suits)) == 0 {
 		return errNobody
 	}
-	if err := r.pipeline.pause(ctx); err != nil {
+	if err := r.pipeline.Pause(ctx); err != nil {
 		return fmt.Errorf("wait for the writes under way: %w", err)
 	}
-	defer r.pipeline.resume()
+	defer r.pipeline.Resume()
 	last := errNobody
 	// They are asked again: what was under way has reached a quorum meanwhile.
 	for _, s := range c.successors(ctx, r, suits) {
@@ -199,7 +200,7 @@ const stayPace = 10 * time.Second
 // leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock, or
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
-func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l Leadership) {
+func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l pipeline.Leadership) {
 	if !l.Leading || c.hangs.Load() != nil || c.readOnly.Load() == nil && c.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
@@ -224,7 +225,7 @@ func (c *Cluster) State() event.NodeState {
 	if c.hangs.Load() != nil && c.opts.Size > 1 {
 		return event.StateUnknown
 	}
-	own, _ := r.Leadership()
+	own, _ := r.pipeline.Leadership()
 	switch {
 	case own.Leading && c.few.Load():
 		return event.StatePreLeader

@@ -13,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/gossip"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
@@ -170,7 +171,7 @@ func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
 	leading := false
 	if r != nil {
 		// Its barrier is done: it has applied the newest configuration.
-		own, _ := r.Leadership()
+		own, _ := r.pipeline.Leadership()
 		leading = own.Leading && r.raft.State() == raft.Leader
 	}
 	if !leading {
@@ -318,7 +319,7 @@ func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft
 // nothing happened and another node may be asked, or that nobody knows.
 func changeFailed(err error) error {
 	switch {
-	case notWritten(err), strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no error of its own for it
+	case pipeline.NotWritten(err), strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no error of its own for it
 		return fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown):
 		return fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)

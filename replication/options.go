@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats"
-	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 )
 
 // Options of a Replica. FSM, Decider and Log must be given, and Dir unless
@@ -30,7 +32,7 @@ type Options struct {
 	// appended with nil, and any other answer ends the node. What Persist writes
 	// is the JSON of an event.Manifest. A raft.BatchingFSM gets batches.
 	FSM     raft.FSM
-	Decider Decider
+	Decider pipeline.Decider
 	Log     raftdisk.Log
 
 	// Transport connects the nodes. The default connects this one to nobody.
@@ -85,7 +87,7 @@ type Options struct {
 	Disk *hang.Watch
 
 	Logger hclog.Logger    // default: none
-	Stats  *stats.Registry // where the figures are registered; default: nowhere
+	Stats  *stats.Registry // where the metrics are registered; default: nowhere
 
 	ElectionTimeout     time.Duration // several voters: without a leader for so long, a node stands for election; default 1 s
 	LoneElectionTimeout time.Duration // the same for an only voter, which has nobody to wait for; default 50 ms
@@ -150,12 +152,6 @@ func (o *Options) EnsureDefaults() {
 	if o.LeaderAddress == nil {
 		o.LeaderAddress = func(string, string) string { return "" }
 	}
-	if o.QueueRequests == 0 {
-		o.QueueRequests = 8192
-	}
-	if o.QueueBytes == 0 {
-		o.QueueBytes = 64 << 20
-	}
 	if o.SnapshotBytes == 0 {
 		o.SnapshotBytes = 64 << 20
 	}
@@ -188,7 +184,7 @@ func (o *Options) Validate() error {
 	bad(o.ElectionTimeout < 10*time.Millisecond || o.LoneElectionTimeout < 10*time.Millisecond,
 		"election timeouts must be 10ms at least")
 	bad(o.DrainTimeout < 0 || o.CloseTimeout < 0, "timeouts must not be negative")
-	bad(o.QueueRequests < 1 || o.QueueBytes < 1, "bounds of the queue must be positive")
+	bad(o.QueueRequests < 0 || o.QueueBytes < 0, "bounds of the queue must not be negative")
 	bad(o.SnapshotBytes < 1 || o.TrailingBytes < 1 || o.TrailingEntries < 1 || o.HoldBytes < 1, "bounds of snapshots must be positive")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("replication options: %w", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
@@ -125,7 +126,7 @@ func repeatable(w *event.Write) bool {
 // As with Submit, the write must not be changed before Write returns, and after
 // event.ErrWriteTimeout never.
 func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
-	if write.Size() > maxEntryBytes {
+	if write.Size() > pipeline.MaxEntryBytes {
 		return event.Written{}, event.ErrTooLarge
 	}
 	repeat, try := repeatable(write), writeTry

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/replication/pipeline"
+	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
 // Entries of one batch to apply, and of one message to a follower.
@@ -26,7 +26,7 @@ type Replica struct {
 	state    *raftdisk.State
 	machine  *raftdisk.Machine
 	raft     *raft.Raft
-	pipeline *pipeline
+	pipeline *pipeline.Pipeline
 	snaps    *snapshotter
 	metrics  *metrics
 	begin    raft.Configuration // that raft began with
@@ -101,9 +101,11 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 	if r.raft, err = raft.NewRaft(r.config(r.begin), r.machine, raftdisk.WatchLogs(r.state.Logs, r.opts.Disk), raftdisk.WatchStable(r.state.Stable, r.opts.Disk), r.state.Snapshots, trans); err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), r.state.Close())
 	}
-	r.pipeline = newPipeline(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), &r.opts, r.logger, r.metrics)
+	r.pipeline = pipeline.New(r.surroundings(), watchDecider(r.opts.Decider, r.opts.Dir, r.opts.Disk), pipeline.Options{
+		Logger: r.logger, Stats: r.opts.Stats, QueueRequests: r.opts.QueueRequests, QueueBytes: r.opts.QueueBytes, DrainTimeout: r.opts.DrainTimeout,
+	})
 	r.snaps.start()
-	r.watch(r.opts.Stats)
+	r.watchRaft(r.opts.Stats)
 	return nil
 }
 
@@ -177,100 +179,34 @@ func lone(c raft.Configuration, node raft.ServerID) bool {
 	return voters == 1 && self
 }
 
-func (r *Replica) surroundings() surroundings {
+func (r *Replica) surroundings() pipeline.Surroundings {
 	self := raft.ServerID(r.state.ID.Node.String())
-	return surroundings{
-		propose: func(entry []byte) future { return r.raft.Apply(entry, 0) },
-		barrier: func() future { return r.raft.Barrier(0) },
-		term:    r.raft.CurrentTerm,
-		leader:  func() bool { return r.raft.State() == raft.Leader },
-		quorum: func() quorum {
+	return pipeline.Surroundings{
+		Propose: func(entry []byte) pipeline.Future { return r.raft.Apply(entry, 0) },
+		Barrier: func() pipeline.Future { return r.raft.Barrier(0) },
+		Term:    r.raft.CurrentTerm,
+		Leader:  func() bool { return r.raft.State() == raft.Leader },
+		Quorum: func() pipeline.Quorum {
 			c, index, err := r.Configuration()
-			return quorum{configuration: index, enough: err == nil && voters(c) >= r.opts.LeastVoters, alone: err == nil && lone(c, self)}
+			return pipeline.Quorum{Configuration: index, Enough: err == nil && voters(c) >= r.opts.LeastVoters, Alone: err == nil && lone(c, self)}
 		},
-		hint: r.raft.LeaderCh(),
-		redirect: func() string {
+		Hint: r.raft.LeaderCh(),
+		Redirect: func() string {
 			address, node := r.raft.LeaderWithID()
 			if node == "" || node == self {
 				return ""
 			}
 			return r.opts.LeaderAddress(string(node), string(address))
 		},
-		fatal: func(err error) { _ = r.fail.Fail(err) },
+		Fatal: func(err error) { _ = r.fail.Fail(err) },
 	}
 }
 
 // Identity says who this node is.
 func (r *Replica) Identity() raftdisk.Identity { return r.state.ID }
 
-// Submit has a write decided by the leader, replicated and applied, and
-// returns the answer. On another node than the leader it fails with
-// *event.NotLeader, or event.ErrNotReady when no leader is known.
-//
-// The write must not be changed before Submit returns. After ErrWriteTimeout it
-// must never be changed: it may still be in the queue of the entry under way.
-func (r *Replica) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
-	return r.pipeline.submit(ctx, w)
-}
-
-// Confirm returns nil once this node's applied state is known to hold every
-// write that was acknowledged anywhere in the cluster before the call.
-func (r *Replica) Confirm(ctx context.Context) error { return r.pipeline.confirm(ctx) }
-
-// SetReadOnly makes Submit fail with the reason; nil lifts it. Writes that
-// are in the queue already go on.
-func (r *Replica) SetReadOnly(reason error) {
-	if reason == nil {
-		r.pipeline.readOnly.Store(nil)
-		return
-	}
-	r.pipeline.readOnly.Store(&reason)
-}
-
-// Leadership says whether this node leads, and returns a channel that is
-// closed when that changes. A node leads once everything committed before is
-// applied. When leadership was lost and won again quickly, the term tells.
-func (r *Replica) Leadership() (Leadership, <-chan struct{}) { return r.pipeline.lead() }
-
-// State is what a node knows of the cluster, for display.
-type State struct {
-	Role          string // leader, follower, candidate or shutdown
-	Node          string // this node's id
-	Leader        string // the leader's node id, empty when not known
-	LeaderAddress string // the leader's address between nodes
-	Term          uint64
-	LastIndex     uint64 // of the Raft log
-	CommitIndex   uint64
-	AppliedIndex  uint64 // handed to the state machine
-	Voters        int
-}
-
-// State returns what this node knows of the cluster at this moment.
-func (r *Replica) State() State {
-	address, leader := r.raft.LeaderWithID()
-	s := State{
-		Role: strings.ToLower(r.raft.State().String()), Node: r.state.ID.Node.String(),
-		Leader: string(leader), LeaderAddress: string(address), Term: r.raft.CurrentTerm(),
-		LastIndex: r.raft.LastIndex(), CommitIndex: r.raft.CommitIndex(), AppliedIndex: r.raft.AppliedIndex(),
-	}
-	if f := r.raft.GetConfiguration(); f.Error() == nil {
-		for _, server := range f.Configuration().Servers {
-			if server.Suffrage == raft.Voter {
-				s.Voters++
-			}
-		}
-	}
-	return s
-}
-
-// Ready reports whether requests can be served: this node leads, or knows another one that does.
-func (r *Replica) Ready() bool {
-	if l, _ := r.pipeline.lead(); l.Leading {
-		return true
-	}
-	_, leader := r.raft.LeaderWithID()
-	return leader != "" && string(leader) != r.state.ID.Node.String()
-}
+// Pipeline is the write path. It leads, and answers, only while this node does.
+func (r *Replica) Pipeline() *pipeline.Pipeline { return r.pipeline }
 
 // Configuration returns the latest configuration, committed or not, and the index of
 // the newest one that was applied by then. raft refuses a change that builds on that
@@ -286,13 +222,6 @@ func (r *Replica) Configuration() (raft.Configuration, uint64, error) {
 			return f.Configuration(), index.Index, nil
 		}
 	}
-}
-
-// Stats returns figures of the write path. They count from the registry's beginning.
-func (r *Replica) Stats() Stats {
-	s := r.metrics.stats()
-	s.QueueRequests, s.QueueBytes = r.pipeline.queue.depth()
-	return s
 }
 
 // Close answers every waiting request, lets the entry under way resolve, writes
@@ -316,7 +245,7 @@ func (r *Replica) Close() error {
 }
 
 func (r *Replica) shutdown() error {
-	if !r.pipeline.close() {
+	if !r.pipeline.Close() {
 		r.logger.Warn("the entry under way did not resolve before shutdown")
 	}
 	r.snaps.stop()

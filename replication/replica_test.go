@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
-	"github.com/hashicorp/raft"
+	"github.com/annalsdb/annals/stats"
 )
 
 func toyOptions(y *toy, dir string, kind raftdisk.LogStore) replication.Options {
@@ -40,14 +42,14 @@ func awaitLeader(t testing.TB, r *replication.Replica) {
 	t.Helper()
 	late := time.After(patience)
 	for {
-		l, changed := r.Leadership()
+		l, changed := r.Pipeline().Leadership()
 		if l.Leading {
 			return
 		}
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("no leader: %+v", r.State())
+			t.Fatal("no leader")
 		}
 	}
 }
@@ -61,7 +63,7 @@ func closeReplica(t testing.TB, r *replication.Replica) {
 
 func write(t testing.TB, r *replication.Replica, stream string, expected, want int64) {
 	t.Helper()
-	written, err := r.Submit(t.Context(), &event.Write{Stream: stream, ExpectedVersion: expected})
+	written, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: stream, ExpectedVersion: expected})
 	if err != nil || written.Last != want {
 		t.Fatalf("write to %s: %+v, %v; expected %d", stream, written, err, want)
 	}
@@ -103,19 +105,19 @@ func TestSingleNode(t *testing.T) {
 				write(t, r, "a", i-1, i)
 			}
 			var conflict *event.WrongExpectedVersion
-			if _, err := r.Submit(t.Context(), &event.Write{Stream: "a", ExpectedVersion: 3}); !errors.As(err, &conflict) || conflict.Current != 19 {
+			if _, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: "a", ExpectedVersion: 3}); !errors.As(err, &conflict) || conflict.Current != 19 {
 				t.Errorf("conflict: %v", err)
 			}
-			if err := r.Confirm(t.Context()); err != nil {
+			if err := r.Pipeline().Confirm(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if s := r.State(); s.Role != "leader" || s.Voters != 1 || s.Leader != s.Node || !r.Ready() {
-				t.Errorf("state %+v", s)
+			if c, _, err := r.Configuration(); err != nil || len(c.Servers) != 1 || c.Servers[0].Suffrage != raft.Voter {
+				t.Errorf("configuration %+v, %v", c, err)
 			}
 			id := r.Identity()
 			closeReplica(t, r)
 			closeReplica(t, r)
-			if _, err := r.Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrClosed) {
+			if _, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrClosed) {
 				t.Errorf("write after Close: %v", err)
 			}
 
@@ -231,9 +233,9 @@ func TestRule10ManifestsFollowTheLog(t *testing.T) {
 			o.SnapshotEntries, o.TrailingEntries = 20, 10
 			r := open(t, o)
 			records := int64(0)
-			for ; records < 80 || r.Stats().Manifests < 2; records++ {
+			for ; records < 80 || replication.Manifests(r) < 2; records++ {
 				if write(t, r, "a", records-1, records); records > 100_000 {
-					t.Fatalf("%d manifests", r.Stats().Manifests)
+					t.Fatalf("%d manifests", replication.Manifests(r))
 				}
 			}
 			replication.StopSnapshots(r)
@@ -261,7 +263,7 @@ func TestRule10ManifestsFollowBytes(t *testing.T) {
 	for i := range int64(10) {
 		write(t, r, stream, i-1, i)
 	}
-	eventually(t, "a manifest for 2,000 bytes", func() bool { return r.Stats().Manifests > 0 })
+	eventually(t, "a manifest for 2,000 bytes", func() bool { return replication.Manifests(r) > 0 })
 	closeReplica(t, r)
 }
 
@@ -326,14 +328,16 @@ func TestConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	y := newToy()
 	y.limit = 200
-	r := open(t, toyOptions(y, t.TempDir(), raftdisk.Wal))
+	o := toyOptions(y, t.TempDir(), raftdisk.Wal)
+	o.Stats = new(stats.Registry)
+	r := open(t, o)
 	const writers, writes = 16, 25
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
 			stream := fmt.Sprint("s", w)
 			for i := range int64(writes) {
-				if _, err := r.Submit(context.Background(), &event.Write{Stream: stream, ExpectedVersion: i - 1}); err != nil {
+				if _, err := r.Pipeline().Submit(context.Background(), &event.Write{Stream: stream, ExpectedVersion: i - 1}); err != nil {
 					t.Errorf("%s %d: %v", stream, i, err)
 					return
 				}
@@ -347,8 +351,8 @@ func TestConcurrentWriters(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := r.Stats(); s.Entries >= writers*writes || s.QueueRequests != 0 || s.Requests != writers*writes {
-		t.Errorf("stats %+v", s)
+	if s := samples(o.Stats); s["annals_replication_entry_bytes"] >= writers*writes || s["annals_replication_queue_requests"] != 0 || s["annals_replication_requests_total"] != writers*writes {
+		t.Errorf("metrics %+v", s)
 	}
 	closeReplica(t, r)
 }
@@ -358,14 +362,14 @@ func TestReadOnlyReplica(t *testing.T) {
 	y := newToy()
 	r := open(t, toyOptions(y, "", ""))
 	defer closeReplica(t, r)
-	r.SetReadOnly(event.ErrDiskFull)
-	if _, err := r.Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrDiskFull) {
+	r.Pipeline().SetReadOnly(event.ErrDiskFull)
+	if _, err := r.Pipeline().Submit(t.Context(), &event.Write{Stream: "a"}); !errors.Is(err, event.ErrDiskFull) {
 		t.Errorf("error %v", err)
 	}
-	if err := r.Confirm(t.Context()); err != nil {
+	if err := r.Pipeline().Confirm(t.Context()); err != nil {
 		t.Error(err)
 	}
-	r.SetReadOnly(nil)
+	r.Pipeline().SetReadOnly(nil)
 	write(t, r, "a", -1, 0)
 }
 
@@ -394,7 +398,7 @@ func TestCloseReturnsThoughApplyHangs(t *testing.T) {
 	r := open(t, o)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := r.Submit(context.Background(), &event.Write{Stream: "a", ExpectedVersion: event.AnyVersion})
+		_, err := r.Pipeline().Submit(context.Background(), &event.Write{Stream: "a", ExpectedVersion: event.AnyVersion})
 		answered <- err
 	}()
 	<-h.entered

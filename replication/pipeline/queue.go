@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type queue struct {
 	wake     chan struct{} // capacity 1; signalled when the first request begins to wait
 	pool     sync.Pool
 
-	figures *stats.Queue // counts every request from when it came until its caller has its answer
+	lengths *stats.Queue // counts every request from when it came until its caller has its answer
 
 	mu      sync.Mutex // guards what follows
 	waiting []*request
@@ -50,9 +50,9 @@ type queue struct {
 	closed  error
 }
 
-func newQueue(maxCount int, maxBytes int64, figures *stats.Queue) *queue {
+func newQueue(maxCount int, maxBytes int64, lengths *stats.Queue) *queue {
 	return &queue{
-		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1), figures: figures,
+		maxCount: maxCount, maxBytes: maxBytes, wake: make(chan struct{}, 1), lengths: lengths,
 		pool: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 	}
 }
@@ -89,7 +89,7 @@ func (q *queue) push(r *request) error {
 		q.since = time.Now()
 	}
 	q.mu.Unlock()
-	q.figures.Enter(1)
+	q.lengths.Enter(1)
 	if first {
 		q.signal()
 	}
@@ -168,7 +168,7 @@ func (q *queue) withdraw(r *request) bool {
 		q.waiting = slices.Delete(q.waiting, at, at+1)
 		q.count--
 		q.bytes -= r.bytes
-		q.figures.Leave(1)
+		q.lengths.Leave(1)
 		q.recycle(r)
 	}
 	return true

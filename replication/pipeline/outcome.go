@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 // resolve handles the outcome of what was under way.
-func (p *pipeline) resolve(res result) {
+func (p *Pipeline) resolve(res result) {
 	g := p.underWay
 	p.underWay = nil
 	if g.gains {
@@ -18,29 +18,29 @@ func (p *pipeline) resolve(res result) {
 		return
 	}
 	refusal, isError := res.response.(error)
-	now := p.env.quorum()
+	now := p.env.Quorum()
 	p.ended(g, res.err == nil && !isError && g.certain(now))
 	switch {
 	case res.err == nil && !isError:
 		p.refusals = 0
 		if g.entry {
 			p.decider.Applied()
-			p.metrics.committed(time.Since(g.begun))
-		} else if p.env.term() != g.term {
+			p.metrics.commit.ObserveSince(g.begun)
+		} else if p.env.Term() != g.term {
 			p.lose()
 			p.redo(p.settleUnknown(g, errTerm))
 			return
 		}
-		if !now.enough {
+		if !now.Enough {
 			p.redo(p.settleUnknown(g, errFew))
 			p.refuseFew()
 			return
 		}
 		if !g.certain(now) {
 			// A barrier that is committed now has everything before it on enough nodes.
-			g.entry, g.term, g.quorum = false, p.env.term(), now
+			g.entry, g.term, g.quorum = false, p.env.Term(), now
 			p.metrics.barriers.Add(1)
-			p.start(g, p.env.barrier())
+			p.start(g, p.env.Barrier())
 			return
 		}
 		if p.leading && !p.paused {
@@ -62,7 +62,7 @@ func (p *pipeline) resolve(res result) {
 		p.fail(g, fmt.Errorf("apply entry: %w", refusal))
 	default:
 		p.lose()
-		if !g.entry || !notWritten(res.err) {
+		if !g.entry || !NotWritten(res.err) {
 			g = p.settleUnknown(g, res.err)
 		}
 		p.redo(g)
@@ -78,14 +78,14 @@ var (
 // certain reports whether what was committed is on as many nodes as an answer
 // promises: there were enough voters all the while. If there were when it was proposed and are
 // now, one may have been removed and another one added between, which may not have it.
-func (g *group) certain(now quorum) bool {
-	return now.enough && now.configuration == g.quorum.configuration
+func (g *group) certain(now Quorum) bool {
+	return now.Enough && now.Configuration == g.quorum.Configuration
 }
 
 // settleUnknown answers the requests whose bytes may or may not have been
 // written. The others of the group wrote nothing whatever became of the entry,
 // and are returned to be decided again.
-func (p *pipeline) settleUnknown(g *group, why error) (again *group) {
+func (p *Pipeline) settleUnknown(g *group, why error) (again *group) {
 	var lost []*request
 	again = &group{since: g.since}
 	for _, r := range g.requests {
@@ -103,15 +103,15 @@ func (p *pipeline) settleUnknown(g *group, why error) (again *group) {
 	return again
 }
 
-// notWritten reports whether a raft error means that the entry is in no log and never will be.
-func notWritten(err error) bool {
+// NotWritten reports whether a raft error means that the entry is in no log and never will be.
+func NotWritten(err error) bool {
 	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipTransferInProgress) ||
 		errors.Is(err, raft.ErrEnqueueTimeout)
 }
 
-func (p *pipeline) resolveGain(g *group, err error) {
+func (p *Pipeline) resolveGain(g *group, err error) {
 	switch {
-	case err != nil || p.env.term() != g.term || !p.env.leader():
+	case err != nil || p.env.Term() != g.term || !p.env.Leader():
 		p.tryAgain() // Without delay this would spin while leadership is being handed over.
 	default:
 		if err := p.decider.Reset(); err != nil {
@@ -127,17 +127,17 @@ func (p *pipeline) resolveGain(g *group, err error) {
 }
 
 // fail ends the write path because the node cannot be trusted any more.
-func (p *pipeline) fail(g *group, cause error) {
+func (p *Pipeline) fail(g *group, cause error) {
 	p.failed = true
 	p.queue.close(fmt.Errorf("%w: %w", event.ErrNotReady, cause))
-	p.env.fatal(cause) // before anybody is answered
+	p.env.Fatal(cause) // before anybody is answered
 	p.lose()
 	p.redo(p.settleUnknown(g, cause))
 	p.refuseWaiting(event.ErrNotReady)
 }
 
 // drain ends the goroutine: nothing more is proposed, what is under way is waited for with patience.
-func (p *pipeline) drain() {
+func (p *Pipeline) drain() {
 	if p.retry != nil {
 		p.retry.Stop()
 	}
@@ -154,7 +154,7 @@ func (p *pipeline) drain() {
 	select {
 	case res := <-p.results:
 		refusal, isError := res.response.(error)
-		done := res.err == nil && !isError && g.certain(p.env.quorum())
+		done := res.err == nil && !isError && g.certain(p.env.Quorum())
 		p.ended(g, done)
 		switch {
 		case done:
@@ -163,14 +163,14 @@ func (p *pipeline) drain() {
 			}
 			p.answerGroup(g, decidedAnswer)
 			return
-		case g.entry && (errors.Is(refusal, event.ErrEntryRefused) || notWritten(res.err)):
+		case g.entry && (errors.Is(refusal, event.ErrEntryRefused) || NotWritten(res.err)):
 			p.answer(g.requests, func(*request) (event.Written, error) { return event.Written{}, event.ErrNotReady })
 			return
 		case res.err != nil:
 			outcome = res.err
 		case isError:
 			outcome = refusal
-			p.env.fatal(fmt.Errorf("apply entry: %w", refusal))
+			p.env.Fatal(fmt.Errorf("apply entry: %w", refusal))
 		default:
 			outcome = errors.New("the cluster's configuration has changed")
 		}

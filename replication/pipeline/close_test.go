@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -8,14 +8,13 @@ import (
 	"testing/synctest"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
 func TestClose(t *testing.T) {
 	closing := func(r *rig) chan bool {
 		c := make(chan bool, 1)
-		go func() { c <- r.p.close() }()
+		go func() { c <- r.p.Close() }()
 		synctest.Wait()
 		return c
 	}
@@ -31,7 +30,7 @@ func TestClose(t *testing.T) {
 			r.answered(r.submit("c"), 0, event.ErrClosed)
 			f.resolve(nil, nil)
 			r.answered(a, 0, nil)
-			if !<-c || !r.p.close() {
+			if !<-c || !r.p.Close() {
 				t.Error("something did not resolve")
 			}
 		})
@@ -62,11 +61,9 @@ func TestClose(t *testing.T) {
 }
 
 func TestNothingIsLostOrDoubledUnderLoad(t *testing.T) {
-	o := Options{}
-	o.EnsureDefaults()
 	f := newFakeRaft()
 	decider := &fakeDecider{room: 8, version: map[string]int64{}}
-	p := newPipeline(f.surroundings(), decider, &o, hclog.NewNullLogger(), newMetrics(nil))
+	p := New(f.surroundings(), decider, Options{})
 	applied := map[string]int64{}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() { // refuses some entries, applies the others
@@ -97,7 +94,7 @@ func TestNothingIsLostOrDoubledUnderLoad(t *testing.T) {
 				if i%9 == 0 {
 					cancel()
 				}
-				if _, err := p.submit(ctx, &event.Write{Stream: fmt.Sprint("s", w)}); err == nil {
+				if _, err := p.Submit(ctx, &event.Write{Stream: fmt.Sprint("s", w)}); err == nil {
 					done++
 				}
 				cancel()
@@ -109,7 +106,7 @@ func TestNothingIsLostOrDoubledUnderLoad(t *testing.T) {
 	for range writers {
 		sum += <-counts
 	}
-	p.close()
+	p.Close()
 	close(stop)
 	<-ended
 	total := int64(0)

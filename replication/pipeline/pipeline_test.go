@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -42,7 +41,7 @@ type fakeRaft struct {
 	proposals chan *fakeFuture
 	termNow   atomic.Uint64
 	leaderNow atomic.Bool
-	quorumNow atomic.Pointer[quorum]
+	quorumNow atomic.Pointer[Quorum]
 	address   atomic.Value
 	hint      chan bool
 	fatal     chan error
@@ -52,27 +51,27 @@ func newFakeRaft() *fakeRaft {
 	f := &fakeRaft{proposals: make(chan *fakeFuture, 16), hint: make(chan bool, 1), fatal: make(chan error, 16)}
 	f.termNow.Store(3)
 	f.leaderNow.Store(true)
-	f.quorumNow.Store(&quorum{enough: true})
+	f.quorumNow.Store(&Quorum{Enough: true})
 	f.address.Store("")
 	return f
 }
 
-func (f *fakeRaft) start(entry string) future {
+func (f *fakeRaft) start(entry string) Future {
 	next := &fakeFuture{entry: entry, resolved: make(chan struct{})}
 	f.proposals <- next
 	return next
 }
 
-func (f *fakeRaft) surroundings() surroundings {
-	return surroundings{
-		propose:  func(entry []byte) future { return f.start(string(entry)) },
-		barrier:  func() future { return f.start("") },
-		term:     f.termNow.Load,
-		leader:   f.leaderNow.Load,
-		quorum:   func() quorum { return *f.quorumNow.Load() },
-		hint:     f.hint,
-		redirect: func() string { return f.address.Load().(string) },
-		fatal:    func(err error) { f.fatal <- err },
+func (f *fakeRaft) surroundings() Surroundings {
+	return Surroundings{
+		Propose:  func(entry []byte) Future { return f.start(string(entry)) },
+		Barrier:  func() Future { return f.start("") },
+		Term:     f.termNow.Load,
+		Leader:   f.leaderNow.Load,
+		Quorum:   func() Quorum { return *f.quorumNow.Load() },
+		Hint:     f.hint,
+		Redirect: func() string { return f.address.Load().(string) },
+		Fatal:    func(err error) { f.fatal <- err },
 	}
 }
 
@@ -116,7 +115,7 @@ func (d *fakeDecider) Seal() []byte {
 	entry := strings.Join(d.building, " ")
 	d.building = nil
 	if d.blow {
-		return make([]byte, maxEntryBytes+1)
+		return make([]byte, MaxEntryBytes+1)
 	}
 	return []byte(entry)
 }
@@ -127,7 +126,7 @@ func (d *fakeDecider) Applied() { d.applied++ }
 type rig struct {
 	*fakeRaft
 	t       *testing.T
-	p       *pipeline
+	p       *Pipeline
 	decider *fakeDecider
 	stats   *stats.Registry
 }
@@ -137,9 +136,9 @@ func inRig(t *testing.T, test func(*rig)) { inRigWith(t, Options{}, test) }
 func inRigWith(t *testing.T, o Options, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o.EnsureDefaults()
 		r := &rig{fakeRaft: newFakeRaft(), t: t, decider: &fakeDecider{room: 100, version: map[string]int64{}}, stats: new(stats.Registry)}
-		r.p = newPipeline(r.surroundings(), r.decider, &o, hclog.NewNullLogger(), newMetrics(r.stats))
+		o.Stats = r.stats
+		r.p = New(r.surroundings(), r.decider, o)
 		defer func() {
 			synctest.Wait()
 			for {
@@ -147,7 +146,7 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 				case f := <-r.proposals:
 					f.resolve(raft.ErrLeadershipLost, nil)
 				default:
-					r.p.close()
+					r.p.Close()
 					r.emptyQueue()
 					return
 				}
@@ -157,14 +156,14 @@ func inRigWith(t *testing.T, o Options, test func(*rig)) {
 	})
 }
 
-// emptyQueue checks that every request has left the figures, once, and that nothing is under way.
+// emptyQueue checks that every request has left the length of the queue, once, and that nothing is under way.
 func (r *rig) emptyQueue() {
 	r.t.Helper()
 	synctest.Wait()
-	queue := r.p.queue.figures
+	queue := r.p.queue.lengths
 	queue.Enter(1) // It would hide a negative length.
 	if f := queue.Figures(); f.Length != 1 || f.Doing != "" {
-		r.t.Errorf("the figures show %d requests too many, and %q under way", f.Length-1, f.Doing)
+		r.t.Errorf("the queue shows %d requests too many, and %q under way", f.Length-1, f.Doing)
 	}
 	queue.Leave(1)
 }
@@ -174,7 +173,7 @@ func (r *rig) lead() {
 	r.t.Helper()
 	r.next("").resolve(nil, nil)
 	synctest.Wait()
-	if l, _ := r.p.lead(); !l.Leading {
+	if l, _ := r.p.Leadership(); !l.Leading {
 		r.t.Fatal("not leading after the barrier")
 	}
 }
@@ -216,7 +215,7 @@ func (r *rig) submit(stream string) chan answer { return r.submitCtx(context.Bac
 func (r *rig) submitCtx(ctx context.Context, stream string) chan answer {
 	c := make(chan answer, 1)
 	go func() {
-		written, err := r.p.submit(ctx, &event.Write{Stream: stream})
+		written, err := r.p.Submit(ctx, &event.Write{Stream: stream})
 		c <- answer{written, err}
 	}()
 	synctest.Wait()
@@ -225,7 +224,7 @@ func (r *rig) submitCtx(ctx context.Context, stream string) chan answer {
 
 func (r *rig) confirm() chan answer {
 	c := make(chan answer, 1)
-	go func() { c <- answer{err: r.p.confirm(context.Background())} }()
+	go func() { c <- answer{err: r.p.Confirm(context.Background())} }()
 	synctest.Wait()
 	return c
 }
@@ -314,7 +313,7 @@ func TestFullEntryLeavesTheRestForTheNext(t *testing.T) {
 func TestRule22TooLargeEntryIsNotProposed(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()
-		r.answered(r.submit(strings.Repeat("x", maxEntryBytes+1)), 0, event.ErrTooLarge)
+		r.answered(r.submit(strings.Repeat("x", MaxEntryBytes+1)), 0, event.ErrTooLarge)
 		r.decider.blow = true
 		r.answered(r.submit("a"), 0, event.ErrTooLarge)
 		r.nothing()
@@ -377,7 +376,7 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 	})
 	t.Run("the only voter needs none", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.quorumNow.Store(&quorum{enough: true, alone: true})
+			r.quorumNow.Store(&Quorum{Enough: true, Alone: true})
 			r.lead()
 			r.answered(r.submit("idem"), 7, nil)
 			r.answered(r.confirm(), 0, nil)
@@ -580,7 +579,7 @@ func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
 func TestRule03LeadershipIsKnownByTerm(t *testing.T) {
 	inRig(t, func(r *rig) {
 		barrier := r.next("")
-		_, before := r.p.lead()
+		_, before := r.p.Leadership()
 		r.termNow.Store(4) // lost and won again while the barrier passed
 		barrier.resolve(nil, nil)
 		synctest.Wait()
@@ -594,7 +593,7 @@ func TestRule03LeadershipIsKnownByTerm(t *testing.T) {
 		time.Sleep(2 * gainRetry)
 		r.lead()
 		f := r.next("a")
-		_, changed := r.p.lead()
+		_, changed := r.p.Leadership()
 		r.termNow.Store(9)
 		r.hint <- true
 		synctest.Wait()
@@ -607,7 +606,7 @@ func TestRule03LeadershipIsKnownByTerm(t *testing.T) {
 		f.resolve(nil, nil) // committed in its own term all the same
 		r.answered(a, 0, nil)
 		r.lead()
-		if l, _ := r.p.lead(); !reflect.DeepEqual(l, Leadership{Leading: true, Term: 9}) {
+		if l, _ := r.p.Leadership(); !reflect.DeepEqual(l, Leadership{Leading: true, Term: 9}) {
 			t.Errorf("leadership %+v", l)
 		}
 		r.next("b").resolve(nil, nil)
@@ -745,9 +744,9 @@ func TestReadOnly(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.lead()
 		reason := fmt.Errorf("%w: 1 MiB left", event.ErrDiskFull)
-		r.p.readOnly.Store(&reason)
+		r.p.SetReadOnly(reason)
 		r.answered(r.submit("a"), 0, event.ErrDiskFull)
-		r.p.readOnly.Store(nil)
+		r.p.SetReadOnly(nil)
 		a := r.submit("a")
 		r.next("a").resolve(nil, nil)
 		r.answered(a, 0, nil)

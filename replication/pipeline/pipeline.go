@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -33,46 +33,48 @@ type Leadership struct {
 	Term    uint64 // 0 when not leading
 }
 
-// future is what raft returns for something under way. One that came from
-// propose also has a method Response, as raft.ApplyFuture does.
-type future interface{ Error() error }
+// Future is what raft returns for something under way. One that came from
+// Propose also has a method Response, as raft.ApplyFuture does.
+type Future interface{ Error() error }
 
-// surroundings are what the pipeline needs of raft, so that it can be tested without.
-type surroundings struct {
-	propose  func(entry []byte) future // must not block
-	barrier  func() future             // must not block
-	term     func() uint64             // current term
-	leader   func() bool               // raft considers this node the leader
-	quorum   func() quorum             // must not block
-	hint     <-chan bool               // leadership may have changed
-	redirect func() string             // the leader's address for clients; empty when not known
-	fatal    func(error)               // the node must end
+// Surroundings are what a pipeline needs of raft. A pipeline is tested without raft.
+type Surroundings struct {
+	Propose  func(entry []byte) Future // must not block
+	Barrier  func() Future             // must not block
+	Term     func() uint64             // current term
+	Leader   func() bool               // raft considers this node the leader
+	Quorum   func() Quorum             // must not block
+	Hint     <-chan bool               // leadership may have changed
+	Redirect func() string             // the leader's address for clients; empty when not known
+	Fatal    func(error)               // the node must end
 }
 
-// quorum is what raft's configuration says of an answer.
-type quorum struct {
-	configuration uint64 // which one was applied last: one is, before the next change is made
-	enough        bool   // it has the voters for an answer
-	alone         bool   // this node is the only one
+// Quorum is what raft's configuration says of an answer.
+type Quorum struct {
+	Configuration uint64 // which one was applied last: one is, before the next change is made
+	Enough        bool   // it has the voters for an answer
+	Alone         bool   // this node is the only one
 }
+
+// MaxEntryBytes bounds an entry: segment files read back very large ones as damaged.
+const MaxEntryBytes = 16 << 20
 
 // Bounds that are no options: they only have to be sane.
 const (
-	maxGroup      = 8192 // requests answered together
-	maxRefusals   = 8    // entries refused in a row before the node gives up
-	gainRetry     = 20 * time.Millisecond
-	maxEntryBytes = 16 << 20 // of one entry; the WAL reads back very large ones as damaged
+	maxGroup    = 8192 // requests answered together
+	maxRefusals = 8    // entries refused in a row before the node gives up
+	gainRetry   = 20 * time.Millisecond
 )
 
-// pipeline is the leader's write path. One goroutine decides requests in the
+// Pipeline is the leader's write path. One goroutine decides requests in the
 // order they come into the entry being built, and proposes an entry when none
 // is under way. A second goroutine waits for what is under way, since raft's
 // futures can only be waited for by blocking.
 //
 // What is under way is an entry, a barrier that confirms a group in which
 // nothing wrote, or the barrier that ends an election.
-type pipeline struct {
-	env     surroundings
+type Pipeline struct {
+	env     Surroundings
 	decider Decider
 	logger  hclog.Logger
 	queue   *queue
@@ -97,7 +99,7 @@ type pipeline struct {
 	drained  chan<- struct{} // closed when nothing is under way any more; nil unless that is waited for
 
 	orders    chan order
-	proposals chan future // capacity 1, as results: at most one thing is under way
+	proposals chan Future // capacity 1, as results: at most one thing is under way
 	results   chan result
 	stop      chan struct{}
 	stopped   sync.Once
@@ -122,8 +124,8 @@ type group struct {
 	term     uint64
 	gains    bool      // the barrier after an election; no requests
 	entry    bool      // its bytes are in an entry
-	quorum   quorum    // before it was proposed
-	counted  bool      // its requests are out of the figures of the queue
+	quorum   Quorum    // before it was proposed
+	counted  bool      // its requests are out of the length of the queue
 	since    time.Time // when the first of its requests came
 	begun    time.Time
 }
@@ -133,13 +135,16 @@ type result struct {
 	response any
 }
 
-func newPipeline(env surroundings, decider Decider, o *Options, logger hclog.Logger, m *metrics) *pipeline {
-	p := &pipeline{
-		env: env, decider: decider, logger: logger, metrics: m,
+// New starts a pipeline.
+func New(env Surroundings, decider Decider, o Options) *Pipeline {
+	o.ensureDefaults()
+	m := newMetrics(o.Stats)
+	p := &Pipeline{
+		env: env, decider: decider, logger: o.Logger, metrics: m,
 		queue:     newQueue(o.QueueRequests, o.QueueBytes, m.queue),
 		building:  &group{},
 		orders:    make(chan order),
-		proposals: make(chan future, 1),
+		proposals: make(chan Future, 1),
 		results:   make(chan result, 1),
 		stop:      make(chan struct{}),
 		patience:  o.DrainTimeout,
@@ -147,18 +152,23 @@ func newPipeline(env surroundings, decider Decider, o *Options, logger hclog.Log
 		resolved:  make(chan struct{}),
 		changed:   make(chan struct{}),
 	}
+	p.watch(o.Stats)
 	go p.run()
 	go p.resolver()
 	return p
 }
 
-// submit has a write decided, replicated and applied, and returns the answer.
-func (p *pipeline) submit(ctx context.Context, w *event.Write) (event.Written, error) {
+// Submit has a write decided by the leader, replicated and applied, and returns the answer. On
+// another node than the leader it fails with *event.NotLeader, or event.ErrNotReady when no leader is known.
+//
+// The write must not be changed before Submit returns. After ErrWriteTimeout it
+// must never be changed: it may still be in the queue of the entry under way.
+func (p *Pipeline) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
 	if reason := p.readOnly.Load(); reason != nil {
 		return event.Written{}, *reason
 	}
 	size := w.Size()
-	if size > maxEntryBytes {
+	if size > MaxEntryBytes {
 		return event.Written{}, event.ErrTooLarge
 	}
 	if ctx.Err() != nil {
@@ -181,9 +191,22 @@ func (p *pipeline) submit(ctx context.Context, w *event.Write) (event.Written, e
 	return written, err
 }
 
-// pause stops deciding and returns when nothing is under way any more. What
-// comes meanwhile waits in the queue, until resume. When it fails the pipeline goes on.
-func (p *pipeline) pause(ctx context.Context) error {
+// SetReadOnly makes Submit fail with the reason; nil lifts it. Writes that
+// are in the queue already go on.
+func (p *Pipeline) SetReadOnly(reason error) {
+	if reason == nil {
+		p.readOnly.Store(nil)
+		return
+	}
+	p.readOnly.Store(&reason)
+}
+
+// Depth is what is not yet answered: how many requests, and the bytes of their data.
+func (p *Pipeline) Depth() (count int, bytes int64) { return p.queue.depth() }
+
+// Pause stops deciding and returns when nothing is under way any more. What
+// comes meanwhile waits in the queue, until Resume. When it fails the pipeline goes on.
+func (p *Pipeline) Pause(ctx context.Context) error {
 	drained := make(chan struct{})
 	select {
 	case p.orders <- order{pause: true, drained: drained}:
@@ -198,13 +221,13 @@ func (p *pipeline) pause(ctx context.Context) error {
 	case <-p.finished:
 		return event.ErrClosed
 	case <-ctx.Done():
-		p.resume()
+		p.Resume()
 		return ctx.Err()
 	}
 }
 
-// resume has what waited decided, or refused when this node does not lead any more.
-func (p *pipeline) resume() {
+// Resume has what waited decided, or refused when this node does not lead any more.
+func (p *Pipeline) Resume() {
 	select {
 	case p.orders <- order{}:
 	case <-p.finished:
@@ -214,21 +237,21 @@ func (p *pipeline) resume() {
 // obey leaves alone what is decided and not proposed: if this node leads on in the same
 // term it is proposed as it is, and otherwise lose takes it back. To decide it
 // again the decider would have to be reset, and with an entry under way it must not be.
-func (p *pipeline) obey(o order) {
+func (p *Pipeline) obey(o order) {
 	p.paused, p.drained = o.pause, o.drained
 	p.reportDrained()
 }
 
-func (p *pipeline) reportDrained() {
+func (p *Pipeline) reportDrained() {
 	if p.drained != nil && p.underWay == nil {
 		close(p.drained)
 		p.drained = nil
 	}
 }
 
-// confirm returns nil once it is certain that this node's applied state holds
-// every write that was acknowledged before the call.
-func (p *pipeline) confirm(ctx context.Context) error {
+// Confirm returns nil once this node's applied state is known to hold every
+// write that was acknowledged anywhere in the cluster before the call.
+func (p *Pipeline) Confirm(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("confirm leadership: %w", err)
 	}
@@ -244,14 +267,16 @@ func (p *pipeline) confirm(ctx context.Context) error {
 	return err
 }
 
-// lead returns the leadership and a channel that is closed when it changes.
-func (p *pipeline) lead() (Leadership, <-chan struct{}) {
+// Leadership says whether this node leads, and returns a channel that is
+// closed when that changes. A node leads once everything committed before is
+// applied. When leadership was lost and won again quickly, the term tells.
+func (p *Pipeline) Leadership() (Leadership, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leadership, p.changed
 }
 
-func (p *pipeline) publish(l Leadership) {
+func (p *Pipeline) publish(l Leadership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leadership != l {
@@ -261,11 +286,11 @@ func (p *pipeline) publish(l Leadership) {
 	}
 }
 
-// close stops accepting, answers what was not proposed, gives what is under
+// Close stops accepting, answers what was not proposed, gives what is under
 // way some time to resolve, and answers that too. It reports false when that
 // did not resolve: raft never resolves what its buffers hold at shutdown, and
 // the waiting goroutine cannot be stopped then.
-func (p *pipeline) close() bool {
+func (p *Pipeline) Close() bool {
 	p.stopped.Do(func() {
 		p.queue.close(event.ErrClosed)
 		close(p.stop)
@@ -287,7 +312,7 @@ func (p *pipeline) close() bool {
 }
 
 // resolver waits for what is under way.
-func (p *pipeline) resolver() {
+func (p *Pipeline) resolver() {
 	defer close(p.resolved)
 	for f := range p.proposals {
 		res := result{err: f.Error()}
@@ -298,7 +323,7 @@ func (p *pipeline) resolver() {
 	}
 }
 
-func (p *pipeline) run() {
+func (p *Pipeline) run() {
 	defer close(p.finished)
 	for {
 		p.advance()
@@ -313,7 +338,7 @@ func (p *pipeline) run() {
 			p.reportDrained()
 		case o := <-p.orders:
 			p.obey(o)
-		case <-p.env.hint:
+		case <-p.env.Hint:
 		case <-retry:
 			p.retry = nil
 		case <-p.stop:
@@ -325,11 +350,11 @@ func (p *pipeline) run() {
 
 // advance looks after leadership, decides what waits, and proposes what was
 // decided when nothing is under way.
-func (p *pipeline) advance() {
+func (p *Pipeline) advance() {
 	if p.failed {
 		return
 	}
-	leader, term := p.env.leader(), p.env.term()
+	leader, term := p.env.Leader(), p.env.Term()
 	if p.leading && (!leader || term != p.term) {
 		p.lose()
 	}
@@ -345,14 +370,14 @@ func (p *pipeline) advance() {
 		// everything committed before it is applied here, and that this node led
 		// in this term when it was committed.
 		p.term = term
-		p.start(&group{gains: true, term: term}, p.env.barrier())
+		p.start(&group{gains: true, term: term}, p.env.Barrier())
 		p.metrics.barriers.Add(1)
 	}
 }
 
 // lose ends deciding. What was decided and not proposed is decided again, by
 // this node after it won again, or by nobody.
-func (p *pipeline) lose() {
+func (p *Pipeline) lose() {
 	if p.leading {
 		p.leading = false
 		p.publish(Leadership{})
@@ -362,14 +387,14 @@ func (p *pipeline) lose() {
 }
 
 // takeBack makes everything decided and not proposed undecided.
-func (p *pipeline) takeBack() {
+func (p *Pipeline) takeBack() {
 	p.redo(p.building)
 	p.building.requests = p.building.requests[:0]
 	p.full = false
 }
 
 // redo puts the requests of a group back in front of the backlog, undecided.
-func (p *pipeline) redo(g *group) {
+func (p *Pipeline) redo(g *group) {
 	if len(g.requests) == 0 {
 		return
 	}
@@ -386,22 +411,22 @@ func (p *pipeline) redo(g *group) {
 }
 
 // drop takes an abandoned request out.
-func (p *pipeline) drop(r *request) {
-	p.queue.figures.Leave(1)
+func (p *Pipeline) drop(r *request) {
+	p.queue.lengths.Leave(1)
 	p.queue.release(1, r.bytes)
 	p.queue.recycle(r)
 }
 
 // elsewhere is the error of a request that this node cannot decide.
-func (p *pipeline) elsewhere() error {
-	if address := p.env.redirect(); address != "" {
+func (p *Pipeline) elsewhere() error {
+	if address := p.env.Redirect(); address != "" {
 		return &event.NotLeader{Address: address}
 	}
 	return event.ErrNotReady
 }
 
 // refuseWaiting answers everything that is not decided.
-func (p *pipeline) refuseWaiting(err error) {
+func (p *Pipeline) refuseWaiting(err error) {
 	for {
 		p.answer(p.backlog[p.next:], func(*request) (event.Written, error) { return event.Written{}, err })
 		p.takeWaiting()
@@ -412,13 +437,13 @@ func (p *pipeline) refuseWaiting(err error) {
 }
 
 // takeWaiting makes what waits the backlog, which is done with.
-func (p *pipeline) takeWaiting() {
+func (p *Pipeline) takeWaiting() {
 	p.backlog, p.since = p.queue.take(p.backlog[:0])
 	p.next = 0
 }
 
 // decideWaiting decides in order until nothing waits or the entry is full.
-func (p *pipeline) decideWaiting() {
+func (p *Pipeline) decideWaiting() {
 	for !p.full {
 		if p.next == len(p.backlog) {
 			p.takeWaiting()
@@ -456,12 +481,12 @@ func (p *pipeline) decideWaiting() {
 }
 
 // launch seals and proposes the entry being built, if nothing is under way.
-func (p *pipeline) launch() {
+func (p *Pipeline) launch() {
 	if p.underWay != nil || len(p.building.requests) == 0 {
 		return
 	}
-	now := p.env.quorum()
-	if !now.enough {
+	now := p.env.Quorum()
+	if !now.Enough {
 		p.refuseFew()
 		return
 	}
@@ -470,14 +495,14 @@ func (p *pipeline) launch() {
 	g.term, g.quorum = p.term, now
 	entry := p.decider.Seal()
 	switch {
-	case len(entry) > maxEntryBytes:
+	case len(entry) > MaxEntryBytes:
 		p.reuse(g, func(*request) (event.Written, error) { return event.Written{}, event.ErrTooLarge })
 		p.reset()
 	case entry != nil:
 		g.entry = true
 		p.metrics.entry(len(g.requests), len(entry))
-		p.start(g, p.env.propose(entry))
-	case now.alone && p.env.leader() && p.env.term() == g.term:
+		p.start(g, p.env.Propose(entry))
+	case now.Alone && p.env.Leader() && p.env.Term() == g.term:
 		// While no other node has a vote, none can have become leader behind our
 		// back, so that the applied state is the newest there is. This saves a
 		// lone node the sync of a barrier.
@@ -485,20 +510,20 @@ func (p *pipeline) launch() {
 		p.queue.signal() // come back for what still waits, but look at the other channels first
 	default:
 		p.metrics.barriers.Add(1)
-		p.start(g, p.env.barrier())
+		p.start(g, p.env.Barrier())
 	}
 }
 
 // refuseFew refuses what waits: the cluster has fewer voters than it needs to answer anything.
 // Nothing is under way.
-func (p *pipeline) refuseFew() {
+func (p *Pipeline) refuseFew() {
 	p.takeBack()
 	p.refuseWaiting(event.ErrNotReady)
 	p.reset()
 }
 
 // fresh returns an empty group.
-func (p *pipeline) fresh() *group {
+func (p *Pipeline) fresh() *group {
 	if n := len(p.spare); n > 0 {
 		g := p.spare[n-1]
 		p.spare = p.spare[:n-1]
@@ -507,7 +532,7 @@ func (p *pipeline) fresh() *group {
 	return &group{}
 }
 
-func (p *pipeline) start(g *group, f future) {
+func (p *Pipeline) start(g *group, f Future) {
 	if g.entry {
 		g.begun = p.metrics.writes.Begin(time.Since(g.since))
 	}
@@ -519,7 +544,7 @@ func (p *pipeline) start(g *group, f future) {
 func decidedAnswer(r *request) (event.Written, error) { return r.written, r.err }
 
 // reuse answers a group and keeps its memory for the next one.
-func (p *pipeline) reuse(g *group, answer func(*request) (event.Written, error)) {
+func (p *Pipeline) reuse(g *group, answer func(*request) (event.Written, error)) {
 	p.answerGroup(g, answer)
 	clear(g.requests)
 	*g = group{requests: g.requests[:0]}
@@ -530,7 +555,7 @@ func (p *pipeline) reuse(g *group, answer func(*request) (event.Written, error))
 
 // ended notes that a group is not under way any more: all of it is done, or what
 // becomes of its requests is still to be seen.
-func (p *pipeline) ended(g *group, done bool) {
+func (p *Pipeline) ended(g *group, done bool) {
 	switch {
 	case !g.entry:
 	case done:
@@ -542,7 +567,7 @@ func (p *pipeline) ended(g *group, done bool) {
 }
 
 // answerGroup answers the requests of a group.
-func (p *pipeline) answerGroup(g *group, answer func(*request) (event.Written, error)) {
+func (p *Pipeline) answerGroup(g *group, answer func(*request) (event.Written, error)) {
 	if g.counted {
 		p.give(g.requests, answer)
 	} else {
@@ -550,15 +575,15 @@ func (p *pipeline) answerGroup(g *group, answer func(*request) (event.Written, e
 	}
 }
 
-// answer takes requests out of the figures of the queue and answers them.
-func (p *pipeline) answer(list []*request, answer func(*request) (event.Written, error)) {
-	p.queue.figures.Leave(len(list))
+// answer takes requests out of the length of the queue and answers them.
+func (p *Pipeline) answer(list []*request, answer func(*request) (event.Written, error)) {
+	p.queue.lengths.Leave(len(list))
 	p.give(list, answer)
 }
 
 // give gives each request its answer and wakes its caller. Room in the queue
 // is made first, for the callers may be back at once.
-func (p *pipeline) give(list []*request, answer func(*request) (event.Written, error)) {
+func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, error)) {
 	if len(list) == 0 {
 		return
 	}
@@ -584,8 +609,8 @@ func (p *pipeline) give(list []*request, answer func(*request) (event.Written, e
 }
 
 // reset has the decider begin anew from the applied state. When that state
-// cannot be read, nothing can be decided: what waits is told so, and it is tried again.
-func (p *pipeline) reset() {
+// cannot be read, nothing can be decided: what waits is refused, and it is tried again.
+func (p *Pipeline) reset() {
 	if err := p.decider.Reset(); err != nil {
 		p.logger.Error("the applied state cannot be read, no writes are decided", keyError, err)
 		p.lose()
@@ -594,4 +619,4 @@ func (p *pipeline) reset() {
 	}
 }
 
-func (p *pipeline) tryAgain() { p.retry = time.NewTimer(gainRetry) }
+func (p *Pipeline) tryAgain() { p.retry = time.NewTimer(gainRetry) }

@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/hashicorp/go-hclog"
 )
 
 // instantFuture has resolved already.
@@ -36,13 +35,11 @@ func (d *countingDecider) Applied()     {}
 func BenchmarkPipeline(b *testing.B) {
 	for _, writers := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			o := Options{}
-			o.EnsureDefaults()
 			env := newFakeRaft().surroundings()
-			env.propose = func([]byte) future { return instantFuture{} }
-			env.barrier = func() future { return instantFuture{} }
-			p := newPipeline(env, &countingDecider{}, &o, hclog.NewNullLogger(), newMetrics(nil))
-			defer p.close()
+			env.Propose = func([]byte) Future { return instantFuture{} }
+			env.Barrier = func() Future { return instantFuture{} }
+			p := New(env, &countingDecider{}, Options{})
+			defer p.Close()
 			b.ReportAllocs()
 			b.ResetTimer()
 			var wg sync.WaitGroup
@@ -51,7 +48,7 @@ func BenchmarkPipeline(b *testing.B) {
 				wg.Go(func() {
 					w := &event.Write{Stream: "s"}
 					for begun.Add(1) <= int64(b.N) {
-						if _, err := p.submit(context.Background(), w); err != nil {
+						if _, err := p.Submit(context.Background(), w); err != nil {
 							b.Error(err)
 							return
 						}
@@ -60,7 +57,7 @@ func BenchmarkPipeline(b *testing.B) {
 			}
 			wg.Wait()
 			b.StopTimer()
-			b.ReportMetric(float64(p.metrics.requests.Value())/float64(max(p.metrics.stats().Entries, 1)), "requests/entry")
+			b.ReportMetric(float64(p.metrics.requests.Value())/float64(max(p.metrics.size.Snapshot().Count, 1)), "requests/entry")
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// pause has the pipeline pause, as handing leadership over does.
+// Pause has the pipeline pause, as handing leadership over does.
 func (r *rig) pause(ctx context.Context) chan error {
 	c := make(chan error, 1)
-	go func() { c <- r.p.pause(ctx) }()
+	go func() { c <- r.p.Pause(ctx) }()
 	synctest.Wait()
 	return c
 }
@@ -63,7 +63,7 @@ func TestRule23PauseDrains(t *testing.T) {
 				r.nothing()
 				r.waits(b)
 				r.waits(d)
-				r.p.resume()
+				r.p.Resume()
 				if c.err != nil {
 					r.lead()
 				}
@@ -90,7 +90,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 			r.t.Fatal(err)
 		}
 		r.answered(first, 0, nil)
-		r.p.resume() // leadership was not handed over: this node leads on in the same term
+		r.p.Resume() // leadership was not handed over: this node leads on in the same term
 		r.next("s s").resolve(nil, nil)
 		r.answered(b, 0, nil)
 		r.answered(again, 1, nil)
@@ -112,7 +112,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 			r.hint <- false
 			c := r.submit("c")
 			r.waits(b)
-			r.p.resume()
+			r.p.Resume()
 			for _, answer := range []chan answer{b, c} {
 				if got := <-answer; !errors.As(got.err, new(*event.NotLeader)) {
 					r.t.Errorf("answered %v, another node leads", got.err)

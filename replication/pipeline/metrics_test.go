@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func TestWriterQueueFigures(t *testing.T) {
 		if a := <-gone; a.err != event.ErrWriteTimeout {
 			t.Errorf("%+v", a)
 		}
-		f := r.p.queue.figures.Figures()
+		f := r.p.queue.lengths.Figures()
 		// The one that went is decided already, and leaves with its group.
 		if f.Name != "StorageWriterQueue" || f.Group != "" || f.Length != 4 || f.LifetimePeakLength != 4 || f.Doing != "WritePrepares" || f.Items != 0 {
 			t.Errorf("while one is under way: %+v", f)
@@ -39,7 +39,7 @@ func TestWriterQueueFigures(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if f := r.p.queue.figures.Figures(); f.Length != 0 || f.Items != 4 || f.Doing != "" || f.Done != "WritePrepares" {
+		if f := r.p.queue.lengths.Figures(); f.Length != 0 || f.Items != 4 || f.Doing != "" || f.Done != "WritePrepares" {
 			t.Errorf("at the end: %+v", f)
 		}
 		longest := r.stats.Max("eventstore_queue_queueing_duration_max_seconds", "", stats.Label{Name: "name", Value: "StorageWriterQueue"})

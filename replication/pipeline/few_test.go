@@ -1,4 +1,4 @@
-package replication
+package pipeline
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 
 // A leader whose cluster has too few voters answers nothing: what it alone holds would be lost with it.
 func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
-	three, few, other := &quorum{1, true, false}, &quorum{2, false, true}, &quorum{3, true, false}
+	three, few, other := &Quorum{1, true, false}, &Quorum{2, false, true}, &Quorum{3, true, false}
 	t.Run("before it is proposed", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.lead()
@@ -84,7 +84,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 			a := r.submit("a")
 			f := r.next("a")
 			done := make(chan bool, 1)
-			go func() { done <- r.p.close() }()
+			go func() { done <- r.p.Close() }()
 			synctest.Wait()
 			r.quorumNow.Store(few)
 			f.resolve(nil, nil)
