@@ -150,13 +150,17 @@ func TestDamageAlone(t *testing.T) {
 	if _, err := contents(t.Context(), node.Client); err == nil || !strings.Contains(err.Error(), filepath.Base(file)+" at offset ") {
 		t.Errorf("what is damaged was read: %v", err)
 	}
-	testkit.Eventually(t, settleLimit, func() error {
-		answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodGet, Path: "/health/ready"})
-		if err == nil && (answer.Status != http.StatusServiceUnavailable || !strings.Contains(answer.Reason+string(answer.Body), filepath.Base(file))) {
-			err = fmt.Errorf("%s", answer)
-		}
-		return err
-	})
+	notReady := func() {
+		t.Helper()
+		testkit.Eventually(t, settleLimit, func() error {
+			answer, err := node.Do(t.Context(), testkit.Request{Method: http.MethodGet, Path: "/health/ready"})
+			if err == nil && (answer.Status != http.StatusServiceUnavailable || !strings.Contains(answer.Reason+string(answer.Body), filepath.Base(file))) {
+				err = fmt.Errorf("%s", answer)
+			}
+			return err
+		})
+	}
+	notReady()
 	mustAppend(t, node, "late", 2, 3)
 	testkit.Eventually(t, settleLimit, func() error {
 		if !strings.Contains(node.Output(), "a damaged chunk could not be replaced") {
@@ -164,5 +168,9 @@ func TestDamageAlone(t *testing.T) {
 		}
 		return nil
 	})
+	node.Stop()
+	node = testkit.StartNode(t, dir) // It is live, for a restart would mend nothing.
+	notReady()
+	mustAppend(t, node, "after", -1, 3)
 	node.Stop()
 }

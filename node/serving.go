@@ -31,14 +31,16 @@ func (c cluster) Confirm(ctx context.Context) error {
 	return event.ErrNotReady
 }
 
-func (c cluster) Ready() bool {
+func (c cluster) Ready() bool { return c.serves() && c.n.log.Load().Unhealthy() == nil }
+
+// serves reports whether this node has all that requests need, but for what is damaged.
+func (c cluster) serves() bool {
 	log, cluster := c.n.log.Load(), c.n.cluster.Load()
 	if log == nil || cluster == nil {
 		return false
 	}
 	doubt, diverged := cluster.Healthy()
-	return doubt == nil && diverged == nil && cluster.Ready() && c.n.users.ready() == nil &&
-		log.Unhealthy() == nil && log.Failed() == nil && c.n.load.done()
+	return doubt == nil && diverged == nil && cluster.Ready() && c.n.users.ready() == nil && log.Failed() == nil && c.n.load.done()
 }
 
 // Unhealthy says what is wrong with this node's disk, data or clock, nothing when all is well.

@@ -36,13 +36,13 @@ type progress struct{ n *Node }
 
 var _ httpapi.Startup = progress{}
 
-// Starting says what the node does as long as it has never been ready.
+// Starting says what the node does as long as it has never served.
 func (p progress) Starting() httpapi.Progress {
 	n := p.n
 	if n.start.started.Load() {
 		return httpapi.Progress{Started: true}
 	}
-	if (cluster{n}).Ready() {
+	if (cluster{n}).serves() {
 		n.start.started.Store(true)
 		return httpapi.Progress{Started: true}
 	}
