@@ -153,12 +153,12 @@ func TestClusterLeaderIsolated(t *testing.T) {
 			newest.Store(feed.Entries[0].Number)
 			for _, m := range followers {
 				if v.out {
-					if err := c.lab.Cut(leader.host, m.host); err != nil {
+					if err := c.lab.Link(leader.host, m.host).Cut(); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if v.in {
-					if err := c.lab.Cut(m.host, leader.host); err != nil {
+					if err := c.lab.Link(m.host, leader.host).Cut(); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -81,7 +81,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 			t.Error(err)
 		}
 	})
-	if o.links && !l.CanCut() {
+	if o.links && l.NoLinks() != nil {
 		t.Skip(l.NoLinks())
 	}
 	for _, h := range l.Hosts() {

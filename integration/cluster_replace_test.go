@@ -134,7 +134,7 @@ func TestClusterRestoreNode(t *testing.T) {
 	m.restore(copied)
 	received := func() (sum uint64) {
 		for _, o := range c.others(m) {
-			traffic, err := c.lab.Traffic(o.host, m.host)
+			traffic, err := c.lab.Link(o.host, m.host).Traffic()
 			if err != nil {
 				t.Fatal(err)
 			}

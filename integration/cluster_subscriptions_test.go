@@ -34,7 +34,7 @@ func TestClusterSubscriptions(t *testing.T) {
 		{"leader resigned", func(m *member) func() { m.order("/admin/node/resign"); return func() {} }, false},
 		{"leader isolated", func(m *member) func() {
 			for _, other := range c.others(m) { // Clients reach it all the time.
-				if err := errors.Join(c.lab.Cut(m.host, other.host), c.lab.Cut(other.host, m.host)); err != nil {
+				if err := errors.Join(c.lab.Link(m.host, other.host).Cut(), c.lab.Link(other.host, m.host).Cut()); err != nil {
 					c.t.Fatal(err)
 				}
 			}
@@ -46,7 +46,7 @@ func TestClusterSubscriptions(t *testing.T) {
 		}, true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			if v.links && !c.lab.CanCut() {
+			if v.links && c.lab.NoLinks() != nil {
 				t.Skip(c.lab.NoLinks())
 			}
 			c.in(t)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
@@ -239,7 +240,7 @@ func TestClusterHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range c.others(away) {
-		if err := c.lab.Bandwidth(m.host, away.host, slowBandwidth); err != nil {
+		if err := c.lab.Link(m.host, away.host).Set(lab.Rule{BytesPerSecond: slowBandwidth}); err != nil {
 			t.Fatal(err)
 		}
 	}

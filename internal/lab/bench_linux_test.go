@@ -29,7 +29,7 @@ func BenchmarkThroughput(b *testing.B) {
 		}
 	})
 	b.Run("host to host, 1 ms", func(b *testing.B) {
-		do(b, l.Delay(l.Host(0), to, time.Millisecond, 0))
+		do(b, l.Link(l.Host(0), to).Set(lab.Rule{Delay: time.Millisecond}))
 		b.SetBytes(size)
 		for b.Loop() {
 			c[0].must(b, "push %s %d", to.Addr(), size)

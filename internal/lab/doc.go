@@ -31,8 +31,8 @@
 // /dev/net/tun. Where they are not allowed the hosts are loopback addresses,
 // 127.x.y.1 and up, and much is missing:
 //
-//   - Links cannot be changed: [Lab.CanCut] is false, [Lab.NoLinks] says why,
-//     and all methods that change a link return [ErrNoLinks].
+//   - Links cannot be changed: [Lab.NoLinks] says why, and what is asked of a
+//     [Link] returns [ErrNoLinks].
 //   - A host's programs must listen on the host's address themselves, and what they
 //     dial without binding a local address comes from 127.0.0.1.
 //   - A program that listens on all addresses takes that port on all hosts.

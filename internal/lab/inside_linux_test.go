@@ -8,6 +8,14 @@ import (
 	"testing/synctest"
 )
 
+// ClientAddr is the address by which the hosts see this process.
+func (l *Lab) ClientAddr() string {
+	if l.network == nil {
+		return "127.0.0.1"
+	}
+	return address(l.subnet, clientNumber).String()
+}
+
 func TestTail(t *testing.T) {
 	cases := []struct {
 		name   string

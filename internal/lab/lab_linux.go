@@ -175,14 +175,6 @@ func (l *Lab) Hosts() []*Host {
 	return slices.Clone(l.hosts)
 }
 
-// ClientAddr is the address by which the hosts see this process.
-func (l *Lab) ClientAddr() string {
-	if l.network == nil {
-		return "127.0.0.1"
-	}
-	return address(l.subnet, clientNumber).String()
-}
-
 // Dir is the folder that holds those of the hosts and their log files.
 func (l *Lab) Dir() string { return l.folder }
 

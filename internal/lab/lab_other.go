@@ -14,31 +14,28 @@ type Lab struct{}
 // Host needs Linux.
 type Host struct{}
 
+// Link needs Linux.
+type Link struct{}
+
 // Process needs Linux.
 type Process struct{}
 
 // New returns ErrNeedsLinux. So there is no lab, and nothing below is ever called.
 func New(Options) (*Lab, error) { return nil, ErrNeedsLinux }
 
-func (l *Lab) Add() (*Host, error)                                     { return nil, ErrNeedsLinux }
-func (l *Lab) Host(int) *Host                                          { return nil }
-func (l *Lab) Hosts() []*Host                                          { return nil }
-func (l *Lab) ClientAddr() string                                      { return "" }
-func (l *Lab) Dir() string                                             { return "" }
-func (l *Lab) Close() error                                            { return ErrNeedsLinux }
-func (l *Lab) CanCut() bool                                            { return false }
-func (l *Lab) NoLinks() error                                          { return ErrNeedsLinux }
-func (l *Lab) SetRule(from, to *Host, r Rule) error                    { return ErrNeedsLinux }
-func (l *Lab) Rule(from, to *Host) (Rule, error)                       { return Rule{}, ErrNeedsLinux }
-func (l *Lab) Cut(from, to *Host) error                                { return ErrNeedsLinux }
-func (l *Lab) Heal(from, to *Host) error                               { return ErrNeedsLinux }
-func (l *Lab) Delay(from, to *Host, delay, jitter time.Duration) error { return ErrNeedsLinux }
-func (l *Lab) Drop(from, to *Host, probability float64) error          { return ErrNeedsLinux }
-func (l *Lab) Bandwidth(from, to *Host, bytesPerSecond int64) error    { return ErrNeedsLinux }
-func (l *Lab) HealAll() error                                          { return ErrNeedsLinux }
-func (l *Lab) Isolate(*Host) error                                     { return ErrNeedsLinux }
-func (l *Lab) Partition(...[]*Host) error                              { return ErrNeedsLinux }
-func (l *Lab) Traffic(from, to *Host) (Traffic, error)                 { return Traffic{}, ErrNeedsLinux }
+func (l *Lab) Add() (*Host, error)      { return nil, ErrNeedsLinux }
+func (l *Lab) Host(int) *Host           { return nil }
+func (l *Lab) Hosts() []*Host           { return nil }
+func (l *Lab) Dir() string              { return "" }
+func (l *Lab) Close() error             { return ErrNeedsLinux }
+func (l *Lab) NoLinks() error           { return ErrNeedsLinux }
+func (l *Lab) Link(from, to *Host) Link { return Link{} }
+func (l *Lab) HealAll() error           { return ErrNeedsLinux }
+
+func (l Link) Set(Rule) error            { return ErrNeedsLinux }
+func (l Link) Rule() (Rule, error)       { return Rule{}, ErrNeedsLinux }
+func (l Link) Cut() error                { return ErrNeedsLinux }
+func (l Link) Traffic() (Traffic, error) { return Traffic{}, ErrNeedsLinux }
 
 func (h *Host) Index() int                                       { return 0 }
 func (h *Host) Addr() string                                     { return "" }

@@ -62,7 +62,7 @@ func TestHostsReachEachOther(t *testing.T) {
 	if got := c[2].must(t, "ask %s client", l.ClientAddr()); got != "client" {
 		t.Errorf("host 2 asked the client: %q", got)
 	}
-	if r, err := l.Traffic(l.Host(0), l.Host(1)); err != nil || r.Packets == 0 || r.Bytes < 20*r.Packets || r.Dropped != 0 {
+	if r, err := l.Link(l.Host(0), l.Host(1)).Traffic(); err != nil || r.Packets == 0 || r.Bytes < 20*r.Packets || r.Dropped != 0 {
 		t.Errorf("traffic %+v, %v", r, err)
 	}
 }
@@ -76,7 +76,7 @@ func TestAddedHostTakesPart(t *testing.T) {
 	if got := c[0].must(t, "ask %s new", l.Host(1).Addr()); got != "new" {
 		t.Errorf("got %q", got)
 	}
-	do(t, l.Cut(l.Host(1), l.Host(0)))
+	do(t, l.Link(l.Host(1), l.Host(0)).Cut())
 	if _, err := c[0].ask("try "+l.Host(1).Addr()+" cut", patience); err == nil {
 		t.Error("a cut link carried an answer")
 	}
@@ -86,18 +86,18 @@ func TestCutIsOneWay(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 2})
 	a, b := l.Host(0), l.Host(1)
 	c := serveAll(t, l)
-	do(t, l.Cut(a, b))
+	do(t, l.Link(a, b).Cut())
 	c[0].must(t, "send %s 1 10", b.Addr())
 	c[1].must(t, "send %s 11 20", a.Addr())
 	if got := settle(t, c[1], c[0], a.Addr()); got != numbers(11, 20) {
 		t.Errorf("the whole direction carried %q", got)
 	}
-	do(t, l.Heal(a, b))
+	do(t, l.Link(a, b).Set(lab.Rule{}))
 	c[0].must(t, "send %s 21 30", b.Addr())
 	if got := settle(t, c[0], c[1], b.Addr()); got != numbers(21, 30) {
 		t.Errorf("of what was sent while the link was cut and after it %q arrived", got)
 	}
-	if r, err := l.Traffic(a, b); err != nil || r.Dropped != 10 {
+	if r, err := l.Link(a, b).Traffic(); err != nil || r.Dropped != 10 {
 		t.Errorf("traffic %+v, %v", r, err)
 	}
 }
@@ -111,11 +111,11 @@ func TestCutStallsAConnection(t *testing.T) {
 			if way == "from the host" {
 				from, to = to, from
 			}
-			do(t, l.Cut(from, to))
+			do(t, l.Link(from, to).Cut())
 			if got, err := c.ask("stalled", 300*time.Millisecond); !isTimeout(err) {
 				t.Fatalf("got %q, %v", got, err)
 			}
-			do(t, l.Heal(from, to))
+			do(t, l.Link(from, to).Set(lab.Rule{}))
 			if got, err := c.answer(patience); got != "stalled" || err != nil {
 				t.Fatalf("got %q, %v", got, err)
 			}
@@ -133,13 +133,13 @@ func TestDelay(t *testing.T) {
 		c.must(t, "ping")
 		return time.Since(start)
 	}
-	do(t, l.Delay(nil, h, delay, 0), l.Delay(h, nil, delay, jitter))
+	do(t, l.Link(nil, h).Set(lab.Rule{Delay: delay}), l.Link(h, nil).Set(lab.Rule{Delay: delay, Jitter: jitter}))
 	for range 3 {
 		if took := roundTrip(); took < 2*delay {
 			t.Errorf("a round trip took %s", took)
 		}
 	}
-	do(t, l.Delay(nil, h, 0, 0), l.Delay(h, nil, 0, 0))
+	do(t, l.Link(nil, h).Set(lab.Rule{}), l.Link(h, nil).Set(lab.Rule{}))
 	eventually(t, "a round trip is quick again", func() bool { return roundTrip() < delay })
 }
 
@@ -147,11 +147,11 @@ func TestDelayKeepsOrder(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 2})
 	a, b := l.Host(0), l.Host(1)
 	c := serveAll(t, l)
-	do(t, l.Delay(a, b, 50*time.Millisecond, 0))
+	do(t, l.Link(a, b).Set(lab.Rule{Delay: 50 * time.Millisecond}))
 	c[0].must(t, "send %s 1 20", b.Addr())
-	do(t, l.Delay(a, b, 10*time.Millisecond, 0))
+	do(t, l.Link(a, b).Set(lab.Rule{Delay: 10 * time.Millisecond}))
 	c[0].must(t, "send %s 21 40", b.Addr())
-	do(t, l.Heal(a, b))
+	do(t, l.Link(a, b).Set(lab.Rule{}))
 	c[0].must(t, "send %s 41 60", b.Addr())
 	if got := settle(t, c[0], c[1], b.Addr()); got != numbers(1, 60) {
 		t.Errorf("got %q", got)
@@ -161,11 +161,11 @@ func TestDelayKeepsOrder(t *testing.T) {
 func TestHealEndsALongDelay(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 1})
 	c := serveAll(t, l)[0]
-	do(t, l.Delay(nil, l.Host(0), time.Hour, 0))
+	do(t, l.Link(nil, l.Host(0)).Set(lab.Rule{Delay: time.Hour}))
 	if got, err := c.ask("late", 100*time.Millisecond); !isTimeout(err) {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	do(t, l.Heal(nil, l.Host(0)))
+	do(t, l.Link(nil, l.Host(0)).Set(lab.Rule{}))
 	if got, err := c.answer(patience); got != "late" || err != nil {
 		t.Fatalf("got %q, %v", got, err)
 	}
@@ -175,14 +175,14 @@ func TestCutLosesWhatIsOnTheWay(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 2})
 	a, b := l.Host(0), l.Host(1)
 	c := serveAll(t, l)
-	do(t, l.Delay(a, b, time.Hour, 0))
+	do(t, l.Link(a, b).Set(lab.Rule{Delay: time.Hour}))
 	c[0].must(t, "send %s 1 10", b.Addr())
 	eventually(t, "the link is cut with ten packets on the way", func() bool {
-		do(t, l.Cut(a, b))
-		r, err := l.Traffic(a, b)
+		do(t, l.Link(a, b).Cut())
+		r, err := l.Link(a, b).Traffic()
 		return err == nil && r.Dropped == 10
 	})
-	do(t, l.Heal(a, b))
+	do(t, l.Link(a, b).Set(lab.Rule{}))
 	if got := settle(t, c[0], c[1], b.Addr()); got != "" {
 		t.Errorf("got %q", got)
 	}
@@ -194,7 +194,7 @@ func TestDrop(t *testing.T) {
 		l := newLab(t, lab.Options{Hosts: 2, Seed: 42})
 		a, b := l.Host(0), l.Host(1)
 		c := serveAll(t, l)
-		do(t, l.Drop(a, b, probability))
+		do(t, l.Link(a, b).Set(lab.Rule{Drop: probability}))
 		var got string
 		// Few at a time, and then until the program has them: a socket that is
 		// full loses datagrams, too.
@@ -202,7 +202,7 @@ func TestDrop(t *testing.T) {
 			c[0].must(t, "send %s %d %d", b.Addr(), i, i+49)
 			eventually(t, "all are judged and read", func() bool {
 				got = c[1].must(t, "received")
-				r, err := l.Traffic(a, b)
+				r, err := l.Link(a, b).Traffic()
 				return err == nil && r.Packets+r.Dropped == uint64(i+49) && r.Packets == uint64(len(strings.Fields(got)))
 			})
 		}
@@ -224,7 +224,7 @@ func TestBandwidth(t *testing.T) {
 	const size, perSecond = 1 << 20, 2 << 20
 	l := newLab(t, lab.Options{Hosts: 1})
 	serveAll(t, l)
-	do(t, l.Bandwidth(nil, l.Host(0), perSecond))
+	do(t, l.Link(nil, l.Host(0)).Set(lab.Rule{BytesPerSecond: perSecond}))
 	took, err := push(l.Host(0).Addr(), size)
 	if err != nil {
 		t.Fatal(err)
@@ -267,14 +267,14 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 		if random.IntN(2) == 0 {
 			from, to = b, a
 		}
-		do(t, l.SetRule(from, to, rule))
+		do(t, l.Link(from, to).Set(rule))
 		<-tick.C
 	}
 	do(t, l.HealAll())
 	do(t, <-done)
 }
 
-func TestPartition(t *testing.T) {
+func TestCutIsOfOneLink(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 4})
 	h := append(l.Hosts(), nil)
 	names := "0123c"
@@ -285,7 +285,7 @@ func TestPartition(t *testing.T) {
 				if i == j {
 					continue
 				}
-				if r, err := l.Rule(from, to); err != nil {
+				if r, err := l.Link(from, to).Rule(); err != nil {
 					t.Fatal(err)
 				} else if r.Cut {
 					all = append(all, names[i:i+1]+names[j:j+1])
@@ -300,11 +300,8 @@ func TestPartition(t *testing.T) {
 		want string
 	}{
 		{"nothing", func() error { return nil }, ""},
-		{"groups", func() error { return l.Partition(h[:2], h[2:3]) }, "02 12 20 21"},
-		{"with the client", func() error { return l.Partition(h[:1], h[3:]) }, "03 0c 30 c0"},
-		{"one host", func() error { return l.Isolate(h[1]) }, "01 10 12 13 1c 21 31 c1"},
-		{"one way", func() error { return l.Cut(h[0], nil) }, "0c"},
-		{"cut and healed", func() error { do(t, l.Cut(h[0], h[1])); return l.Heal(h[0], h[1]) }, ""},
+		{"one way", func() error { return l.Link(h[0], nil).Cut() }, "0c"},
+		{"cut and healed", func() error { do(t, l.Link(h[0], h[1]).Cut()); return l.Link(h[0], h[1]).Set(lab.Rule{}) }, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -324,20 +321,20 @@ func TestRulesAreChecked(t *testing.T) {
 	l, other := newLab(t, lab.Options{Hosts: 2}), newLab(t, lab.Options{Hosts: 1})
 	a, b := l.Host(0), l.Host(1)
 	cases := map[string]error{
-		"a probability above 1": l.Drop(a, b, 1.1),
-		"a negative delay":      l.Delay(a, b, -1, 0),
-		"a negative jitter":     l.Delay(a, b, 0, -1),
-		"a negative bandwidth":  l.Bandwidth(a, b, -1),
-		"a host to itself":      l.Cut(a, a),
-		"the client to itself":  l.Cut(nil, nil),
-		"a host of another lab": l.Cut(a, other.Host(0)),
+		"a probability above 1": l.Link(a, b).Set(lab.Rule{Drop: 1.1}),
+		"a negative delay":      l.Link(a, b).Set(lab.Rule{Delay: -1}),
+		"a negative jitter":     l.Link(a, b).Set(lab.Rule{Jitter: -1}),
+		"a negative bandwidth":  l.Link(a, b).Set(lab.Rule{BytesPerSecond: -1}),
+		"a host to itself":      l.Link(a, a).Cut(),
+		"the client to itself":  l.Link(nil, nil).Cut(),
+		"a host of another lab": l.Link(a, other.Host(0)).Cut(),
 	}
 	for name, err := range cases {
 		if err == nil {
 			t.Errorf("%s is no error", name)
 		}
 	}
-	if r, err := l.Rule(a, b); err != nil || r != (lab.Rule{}) {
+	if r, err := l.Link(a, b).Rule(); err != nil || r != (lab.Rule{}) {
 		t.Errorf("the rule became %+v, %v", r, err)
 	}
 }

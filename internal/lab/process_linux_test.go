@@ -215,7 +215,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Errorf("of a closed lab: %v", err)
 		}
 	}
-	if err := l.Cut(h, nil); l.CanCut() && !errors.Is(err, lab.ErrClosed) {
+	if err := l.Link(h, nil).Cut(); l.NoLinks() == nil && !errors.Is(err, lab.ErrClosed) {
 		t.Errorf("cut in a closed lab: %v", err)
 	}
 }
@@ -240,12 +240,12 @@ func TestFolders(t *testing.T) {
 
 func TestLoopbackHasNoLinks(t *testing.T) {
 	l := openLab(t, lab.Options{Hosts: 2, Loopback: true})
-	if l.CanCut() {
+	if l.NoLinks() == nil {
 		t.Error("links can be cut")
 	}
-	_, ruleErr := l.Rule(l.Host(0), nil)
-	_, trafficErr := l.Traffic(l.Host(0), nil)
-	for i, err := range []error{l.NoLinks(), l.Cut(l.Host(0), nil), l.HealAll(), l.Isolate(l.Host(1)), ruleErr, trafficErr} {
+	_, ruleErr := l.Link(l.Host(0), nil).Rule()
+	_, trafficErr := l.Link(l.Host(0), nil).Traffic()
+	for i, err := range []error{l.NoLinks(), l.Link(l.Host(0), nil).Cut(), l.HealAll(), ruleErr, trafficErr} {
 		if !errors.Is(err, lab.ErrNoLinks) {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -260,7 +260,7 @@ func TestLabsSideBySide(t *testing.T) {
 		var group sync.WaitGroup
 		for range labs {
 			group.Go(func() {
-				l, err := lab.New(lab.Options{Hosts: 2, Loopback: !first.CanCut()})
+				l, err := lab.New(lab.Options{Hosts: 2, Loopback: first.NoLinks() != nil})
 				if err != nil {
 					t.Error(err)
 					return

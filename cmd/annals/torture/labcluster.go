@@ -121,7 +121,7 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 func (c *labCluster) voters() int { return c.o.nodes }
 
 func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.CanCut(), disk: c.o.disks, replica: c.o.nodes > 1, clock: true, hang: c.hangs}
+	return abilities{processes: true, network: c.lab.NoLinks() == nil, disk: c.o.disks, replica: c.o.nodes > 1, clock: true, hang: c.hangs}
 }
 
 func (c *labCluster) targets() []target {
@@ -293,11 +293,11 @@ func (c *labCluster) end(i int) *lab.Host {
 }
 
 func (c *labCluster) shape(from, to int, s shape) error {
-	return c.lab.SetRule(c.end(from), c.end(to), lab.Rule{Cut: s.cut, Delay: s.delay, Jitter: s.jitter, Drop: s.drop})
+	return c.lab.Link(c.end(from), c.end(to)).Set(lab.Rule{Cut: s.cut, Delay: s.delay, Jitter: s.jitter, Drop: s.drop})
 }
 
 func (c *labCluster) healNetwork() error {
-	if !c.lab.CanCut() {
+	if c.lab.NoLinks() != nil {
 		return nil
 	}
 	return c.lab.HealAll()
