@@ -16,18 +16,18 @@ const maxCalls = 2000
 
 // run lets f run the script within its bounds. What f returns or panics with becomes
 // a *handler.Fault of the function called name, or handler.ErrInterrupted.
-func (h *Handler) run(name string, f func() error) error {
-	h.dog.start()
+func (e *engine) run(name string, f func() error) error {
+	e.dog.start()
 	err := catch(f)
-	h.nested = 0
-	cause := h.dog.stop()
+	e.nested = 0
+	cause := e.dog.stop()
 	if err == nil && cause == "" {
 		return nil
 	}
 	if cause == ended {
 		return handler.ErrInterrupted
 	}
-	fault := h.describe(err)
+	fault := e.describe(err)
 	fault.Handler = name
 	if cause != "" {
 		fault.Message = cause
@@ -51,8 +51,8 @@ func catch(f func() error) (err error) {
 }
 
 // try runs f, which may panic with exceptions of the script.
-func (h *Handler) try(f func()) error {
-	if ex := h.rt.Try(f); ex != nil {
+func (e *engine) try(f func()) error {
+	if ex := e.rt.Try(f); ex != nil {
 		return ex
 	}
 	return nil
@@ -60,7 +60,7 @@ func (h *Handler) try(f func()) error {
 
 // describe says what went wrong. To read the message of an error may run the script
 // again, which gets the same bounds.
-func (h *Handler) describe(err error) *handler.Fault {
+func (e *engine) describe(err error) *handler.Fault {
 	var (
 		fault *handler.Fault
 		ex    *goja.Exception
@@ -79,9 +79,9 @@ func (h *Handler) describe(err error) *handler.Fault {
 	case errors.As(err, &ex):
 		fault = &handler.Fault{Message: "an exception without a text"}
 		place(fault, ex.Stack())
-		h.dog.start()
-		told := catch(func() error { return h.try(func() { fault.Message = messageOf(ex.Value()) }) })
-		if h.dog.stop() != "" || told != nil {
+		e.dog.start()
+		told := catch(func() error { return e.try(func() { fault.Message = messageOf(ex.Value()) }) })
+		if e.dog.stop() != "" || told != nil {
 			fault.Message = "an exception whose text cannot be read"
 		}
 	case err != nil:
@@ -137,23 +137,23 @@ func tooLong(verb string, took, allowed time.Duration) string {
 }
 
 // throw throws a TypeError with the text.
-func (h *Handler) throw(format string, args ...any) {
-	panic(h.rt.NewTypeError(append([]any{format}, args...)...))
+func (e *engine) throw(format string, args ...any) {
+	panic(e.rt.NewTypeError(append([]any{format}, args...)...))
 }
 
 // throwError throws an error of another kind.
-func (h *Handler) throwError(kind, format string, args ...any) {
-	o, err := h.rt.New(h.rt.Get(kind), h.rt.ToValue(fmt.Sprintf(format, args...)))
+func (e *engine) throwError(kind, format string, args ...any) {
+	o, err := e.rt.New(e.rt.Get(kind), e.rt.ToValue(fmt.Sprintf(format, args...)))
 	if err != nil {
-		h.throw(format, args...)
+		e.throw(format, args...)
 	}
 	panic(o)
 }
 
 // alive gives up when the call was interrupted. Functions of ours ask it: the engine
 // looks only between its own instructions.
-func (h *Handler) alive() {
-	if h.dog.fired() {
-		h.throw("interrupted")
+func (e *engine) alive() {
+	if e.dog.fired() {
+		e.throw("interrupted")
 	}
 }

@@ -17,10 +17,12 @@ const sourceName = "projection"
 // Compile runs the text of a script and returns what it defines. Every error is a
 // *handler.Fault with Definition set.
 func Compile(source string, o Options) (*Handler, error) {
-	h := &Handler{o: o, named: map[string]goja.Callable{}}
+	e := &engine{o: o}
+	c := &codec{e: e}
+	h := &Handler{e: e, codec: c, emitter: &emitter{e: e, codec: c}, named: map[string]goja.Callable{}}
 	if err := h.compile(source); err != nil {
-		if h.dog != nil {
-			h.dog.close()
+		if h.e.dog != nil {
+			h.e.dog.close()
 		}
 		f := err.(*handler.Fault)
 		f.Definition, f.Known = true, isKnown(f.Message)
@@ -35,26 +37,26 @@ func (h *Handler) compile(source string) error {
 	if err != nil {
 		return err
 	}
-	if took := time.Since(began); h.o.CompileTimeout > 0 && took > h.o.CompileTimeout {
-		return &handler.Fault{Message: tooLong("compile", took, h.o.CompileTimeout)}
+	if took := time.Since(began); h.e.o.CompileTimeout > 0 && took > h.e.o.CompileTimeout {
+		return &handler.Fault{Message: tooLong("compile", took, h.e.o.CompileTimeout)}
 	}
-	h.rt, h.iterables = goja.New(), it
-	h.rt.SetMaxCallStackSize(maxCalls)
-	h.dog = newWatchdog(h.rt)
-	if err := h.restrict(source); err != nil {
+	h.e.rt = goja.New()
+	h.e.rt.SetMaxCallStackSize(maxCalls)
+	h.e.dog = newWatchdog(h.e.rt)
+	if err := restrict(h.codec, source, it); err != nil {
 		return &handler.Fault{Message: err.Error()}
 	}
 	b := &builder{h: h}
 	b.begin()
-	h.dog.bound(h.o.CompileTimeout, "compile")
-	err = h.run("", func() error {
-		_, err := h.rt.RunProgram(program)
+	h.e.dog.bound(h.e.o.CompileTimeout, "compile")
+	err = h.e.run("", func() error {
+		_, err := h.e.rt.RunProgram(program)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	h.dog.bound(h.o.ExecutionTimeout, "execute")
+	h.e.dog.bound(h.e.o.ExecutionTimeout, "execute")
 	return b.end()
 }
 

@@ -57,15 +57,15 @@ func (b *builder) begin() {
 		"options": b.options, "fromAll": b.fromAll, "fromStream": b.fromStream, "fromStreams": b.fromStreams,
 		"fromCategory": b.fromCategory, "fromCategories": b.fromCategories, "on_event": b.onEvent, "on_any": b.onAny,
 	} {
-		b.globals[name] = b.h.global(name, fn)
+		b.globals[name] = b.h.e.global(name, fn)
 	}
-	b.h.global("log", b.h.log)
+	b.h.e.global("log", b.h.emitter.log)
 }
 
 // end takes them away again, judges what was defined, and puts in the functions that emit. What
 // the script itself defined under one of these names stays.
 func (b *builder) end() error {
-	global := b.h.rt.GlobalObject()
+	global := b.h.e.rt.GlobalObject()
 	for name, ours := range b.globals {
 		if v := global.Get(name); v != nil && v.SameAs(ours) {
 			if err := global.Delete(name); err != nil {
@@ -73,9 +73,9 @@ func (b *builder) end() error {
 			}
 		}
 	}
-	for name, fn := range map[string]native{"emit": b.h.emit, "linkTo": b.h.linkTo, "linkStreamTo": b.h.linkStreamTo, "copyTo": b.h.copyTo} {
+	for name, fn := range map[string]native{"emit": b.h.emitter.emit, "linkTo": b.h.emitter.linkTo, "linkStreamTo": b.h.emitter.linkStreamTo, "copyTo": b.h.emitter.copyTo} {
 		if global.Get(name) == nil {
-			b.h.global(name, fn)
+			b.h.e.global(name, fn)
 		}
 	}
 	d := &b.h.d
@@ -115,27 +115,9 @@ func check(d *handler.Definition) string {
 	return ""
 }
 
-// global defines a function of the global object.
-func (h *Handler) global(name string, fn native) goja.Value {
-	v := h.function(name, fn)
-	if err := h.rt.GlobalObject().DefineDataProperty(name, v, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE); err != nil {
-		panic(err)
-	}
-	return v
-}
-
-// function makes a function that says its name.
-func (h *Handler) function(name string, fn native) *goja.Object {
-	o := h.rt.ToValue(fn).(*goja.Object)
-	if err := o.DefineDataProperty("name", h.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE); err != nil {
-		panic(err)
-	}
-	return o
-}
-
 // next is the object that a function of the chain returns: it has just these functions.
 func (b *builder) next(names ...string) goja.Value {
-	o := b.h.rt.NewObject()
+	o := b.h.e.rt.NewObject()
 	for _, name := range names {
 		var fn native
 		switch name {
@@ -156,7 +138,7 @@ func (b *builder) next(names ...string) goja.Value {
 		case "$defines_state_transform":
 			fn = b.definesStateTransform
 		}
-		if err := o.Set(name, b.h.function(name, fn)); err != nil {
+		if err := o.Set(name, b.h.e.function(name, fn)); err != nil {
 			panic(err)
 		}
 	}
@@ -218,7 +200,7 @@ func (b *builder) partitionBy(call goja.FunctionCall) goja.Value {
 func (b *builder) when(call goja.FunctionCall) goja.Value {
 	handlers, ok := call.Argument(0).(*goja.Object)
 	if !ok {
-		b.h.throw("object expected")
+		b.h.e.throw("object expected")
 	}
 	b.h.d.DefinesFold = true
 	for _, name := range handlers.Keys() {
@@ -253,7 +235,7 @@ func (b *builder) add(name string, fn goja.Callable) {
 		h.deleted, h.d.HandlesDeleted = fn, true
 	case "$any":
 		if len(h.d.Events) > 0 {
-			h.throw(anyAfterNamed)
+			h.e.throw(anyAfterNamed)
 		}
 		h.any = fn
 	default:
@@ -294,7 +276,7 @@ func (b *builder) outputTo(call goja.FunctionCall) goja.Value {
 func (b *builder) options(call goja.FunctionCall) goja.Value {
 	given, ok := call.Argument(0).(*goja.Object)
 	if !ok {
-		b.h.throw("object expected")
+		b.h.e.throw("object expected")
 	}
 	d := &b.h.d
 	for _, name := range given.Keys() {
@@ -302,7 +284,7 @@ func (b *builder) options(call goja.FunctionCall) goja.Value {
 		switch strings.ToLower(name) {
 		case "resultstreamname":
 			if !goja.IsString(v) {
-				b.h.throw(wrongOption)
+				b.h.e.throw(wrongOption)
 			}
 			d.ResultStream = v.String()
 		case "$includelinks":
@@ -317,11 +299,11 @@ func (b *builder) options(call goja.FunctionCall) goja.Value {
 				f = v.ToFloat()
 			}
 			if !(f >= math.MinInt32 && f <= math.MaxInt32) {
-				b.h.throw(wrongOption)
+				b.h.e.throw(wrongOption)
 			}
 			d.ProcessingLagMs = int(f)
 		default:
-			b.h.throw(unknownOption+"%s", name)
+			b.h.e.throw(unknownOption+"%s", name)
 		}
 	}
 	return goja.Undefined()
@@ -330,7 +312,7 @@ func (b *builder) options(call goja.FunctionCall) goja.Value {
 func (b *builder) boolean(v goja.Value) bool {
 	t, ok := v.Export().(bool)
 	if _, boxed := v.(*goja.Object); boxed || !ok {
-		b.h.throw(wrongOption)
+		b.h.e.throw(wrongOption)
 	}
 	return t
 }
@@ -339,7 +321,7 @@ func (b *builder) boolean(v goja.Value) bool {
 func (b *builder) text(call goja.FunctionCall, i int) string {
 	v := call.Argument(i)
 	if !goja.IsString(v) {
-		b.h.throw("string expected")
+		b.h.e.throw("string expected")
 	}
 	return v.String()
 }
@@ -351,19 +333,19 @@ func (b *builder) texts(call goja.FunctionCall) []string {
 		args = nil
 		n := list.Get("length").ToInteger()
 		if n > maxSources {
-			b.h.throw("more than %d sources", maxSources)
+			b.h.e.throw("more than %d sources", maxSources)
 		}
 		for i := range n {
 			args = append(args, list.Get(strconv.FormatInt(i, 10)))
 		}
 	}
 	if len(args) == 0 {
-		b.h.throw("string expected")
+		b.h.e.throw("string expected")
 	}
 	names := make([]string, len(args))
 	for i, v := range args {
 		if v == nil || !goja.IsString(v) {
-			b.h.throw("string expected")
+			b.h.e.throw("string expected")
 		}
 		names[i] = v.String()
 	}
@@ -377,7 +359,7 @@ const maxSources = 100_000
 func (b *builder) fn(call goja.FunctionCall, i int) goja.Callable {
 	fn, ok := goja.AssertFunction(call.Argument(i))
 	if !ok {
-		b.h.throw("function expected")
+		b.h.e.throw("function expected")
 	}
 	return fn
 }

@@ -24,98 +24,106 @@ const (
 	maxEmissionText = 64 << 20 // of all that one call emits
 )
 
+// emitter takes what a script emits and logs.
+type emitter struct {
+	e           *engine
+	codec       *codec
+	emitted     []handler.Emission // by the call under way
+	emittedText int                // about how many bytes these are
+}
+
 // emit(stream, type, body[, metadata])
-func (h *Handler) emit(call goja.FunctionCall) goja.Value {
-	h.mayEmit(call, 3)
-	e := handler.Emission{Stream: h.name(call, 0, "streamId"), Type: h.name(call, 1, "eventName"), JSON: true}
+func (m *emitter) emit(call goja.FunctionCall) goja.Value {
+	m.mayEmit(call, 3)
+	e := handler.Emission{Stream: m.name(call, 0, "streamId"), Type: m.name(call, 1, "eventName"), JSON: true}
 	body := call.Argument(2)
 	if goja.IsUndefined(body) || goja.IsNull(body) {
-		h.throw("Value cannot be null. (Parameter 'eventBody')")
+		m.e.throw("Value cannot be null. (Parameter 'eventBody')")
 	}
 	if !isObject(body) {
-		h.throw(objectExpected)
+		m.e.throw(objectExpected)
 	}
-	text, ok := h.write(body, "the emitted event", maxDepth)
+	text, ok := m.codec.write(body, "the emitted event", maxDepth)
 	if !ok {
-		h.throw("the body of the emitted event has no JSON text")
+		m.e.throw("the body of the emitted event has no JSON text")
 	}
 	e.Data = bytes.Clone(text)
-	e.Metadata = h.metadata(call, 3)
-	return h.emits(e)
+	e.Metadata = m.metadata(call, 3)
+	return m.emits(e)
 }
 
 // linkTo(stream, event[, metadata])
-func (h *Handler) linkTo(call goja.FunctionCall) goja.Value {
-	h.mayEmit(call, 2)
-	e := handler.Emission{Stream: h.name(call, 0, "streamId"), Type: event.TypeLink}
-	e.Data, e.To = h.target(call.Argument(1))
-	e.Metadata = h.metadata(call, 2)
-	return h.emits(e)
+func (m *emitter) linkTo(call goja.FunctionCall) goja.Value {
+	m.mayEmit(call, 2)
+	e := handler.Emission{Stream: m.name(call, 0, "streamId"), Type: event.TypeLink}
+	e.Data, e.To = m.target(call.Argument(1))
+	e.Metadata = m.metadata(call, 2)
+	return m.emits(e)
 }
 
 // linkStreamTo(stream, linkedStream[, metadata])
-func (h *Handler) linkStreamTo(call goja.FunctionCall) goja.Value {
-	h.mayEmit(call, 2)
-	e := handler.Emission{Stream: h.name(call, 0, "streamId"), Type: typeStreamLink}
-	e.Data = []byte(h.name(call, 1, "linkedStreamId"))
-	e.Metadata = h.metadata(call, 2)
-	return h.emits(e)
+func (m *emitter) linkStreamTo(call goja.FunctionCall) goja.Value {
+	m.mayEmit(call, 2)
+	e := handler.Emission{Stream: m.name(call, 0, "streamId"), Type: typeStreamLink}
+	e.Data = []byte(m.name(call, 1, "linkedStreamId"))
+	e.Metadata = m.metadata(call, 2)
+	return m.emits(e)
 }
 
 // copyTo does nothing.
-func (h *Handler) copyTo(goja.FunctionCall) goja.Value { return goja.Undefined() }
+func (m *emitter) copyTo(goja.FunctionCall) goja.Value { return goja.Undefined() }
 
 // log(values...)
-func (h *Handler) log(call goja.FunctionCall) goja.Value {
-	if h.o.Log == nil {
+func (m *emitter) log(call goja.FunctionCall) goja.Value {
+	if m.e.o.Log == nil {
 		return goja.Undefined()
 	}
 	words := make([]string, len(call.Arguments))
 	for i, v := range call.Arguments {
 		words[i] = v.String()
 		if isObject(v) {
-			if text, ok := h.write(v, "the logged value", maxDepth); ok {
+			if text, ok := m.codec.write(v, "the logged value", maxDepth); ok {
 				words[i] = string(text)
 			}
 		}
 	}
-	h.o.Log(strings.Join(words, " "))
+	m.e.o.Log(strings.Join(words, " "))
 	return goja.Undefined()
 }
 
-func (h *Handler) mayEmit(call goja.FunctionCall, atLeast int) {
-	if !h.o.MayEmit {
-		h.throw(mayNotEmit)
+func (m *emitter) mayEmit(call goja.FunctionCall, atLeast int) {
+	if !m.e.o.MayEmit {
+		m.e.throw(mayNotEmit)
 	}
 	if len(call.Arguments) < atLeast {
-		h.throw(wrongCount)
+		m.e.throw(wrongCount)
 	}
 }
 
-func (h *Handler) emits(e handler.Emission) goja.Value {
-	h.emittedText += len(e.Data) + 256
+func (m *emitter) emits(e handler.Emission) goja.Value {
+	m.emittedText += len(e.Data) + 256
 	for _, f := range e.Metadata {
-		h.emittedText += len(f.Value)
+		m.emittedText += len(f.Value)
 	}
-	if h.emittedText > maxEmissionText {
-		h.throwError("RangeError", "more than %d bytes emitted for one event", maxEmissionText)
+	if m.emittedText > maxEmissionText {
+		m.e.throwError("RangeError", "more than %d bytes emitted for one event", maxEmissionText)
 	}
-	h.emitted = append(h.emitted, e)
+	m.emitted = append(m.emitted, e)
 	return goja.Undefined()
 }
 
 // name is an argument that must be a text with more than white space.
-func (h *Handler) name(call goja.FunctionCall, i int, what string) string {
+func (m *emitter) name(call goja.FunctionCall, i int, what string) string {
 	v := call.Argument(i)
 	switch {
 	case goja.IsUndefined(v) || goja.IsNull(v):
-		h.throw("Value cannot be null. (Parameter '%s')", what)
+		m.e.throw("Value cannot be null. (Parameter '%s')", what)
 	case !goja.IsString(v):
-		h.throw(stringExpected)
+		m.e.throw(stringExpected)
 	}
 	s := v.String()
 	if strings.TrimSpace(s) == "" {
-		h.throw("Value cannot be null. (Parameter '%s')", what)
+		m.e.throw("Value cannot be null. (Parameter '%s')", what)
 	}
 	return s
 }
@@ -127,10 +135,10 @@ func isObject(v goja.Value) bool {
 
 // target is what a link to an event says and names. The number of an event of ours is
 // exact, also where numbers of the language are not.
-func (h *Handler) target(v goja.Value) ([]byte, *handler.Target) {
+func (m *emitter) target(v goja.Value) ([]byte, *handler.Target) {
 	o, ok := v.(*goja.Object)
 	if !ok {
-		h.throw("Invalid link to event undefined@undefined")
+		m.e.throw("Invalid link to event undefined@undefined")
 	}
 	if e, ok := exported(o).(*eventObject); ok {
 		return fmt.Appendf(nil, "%d@%s", e.e.Number, e.e.Stream), &handler.Target{Stream: e.e.Stream, Number: e.e.Number}
@@ -146,7 +154,7 @@ func (h *Handler) target(v goja.Value) ([]byte, *handler.Target) {
 		err = strconv.ErrSyntax
 	}
 	if err != nil || stream == nil || !goja.IsString(stream) || stream.String() == "" {
-		h.throw("Invalid link to event %s@%s", textOf(number), textOf(stream))
+		m.e.throw("Invalid link to event %s@%s", textOf(number), textOf(stream))
 	}
 	return fmt.Appendf(nil, "%d@%s", n, stream.String()), &handler.Target{Stream: stream.String(), Number: n}
 }
@@ -159,12 +167,12 @@ func textOf(v goja.Value) string {
 }
 
 // metadata are the entries of the argument with that number.
-func (h *Handler) metadata(call goja.FunctionCall, i int) []handler.Field {
+func (m *emitter) metadata(call goja.FunctionCall, i int) []handler.Field {
 	if len(call.Arguments) <= i {
 		return nil
 	}
 	if !isObject(call.Argument(i)) {
-		h.throw(objectExpected)
+		m.e.throw(objectExpected)
 	}
 	o := call.Argument(i).(*goja.Object)
 	var fields []handler.Field
@@ -172,7 +180,7 @@ func (h *Handler) metadata(call goja.FunctionCall, i int) []handler.Field {
 		if key == keyCausedBy {
 			continue
 		}
-		if text, ok := h.write(o.Get(key), "the metadata of the emitted event", maxDepth); ok {
+		if text, ok := m.codec.write(o.Get(key), "the metadata of the emitted event", maxDepth); ok {
 			fields = append(fields, handler.Field{Name: key, Value: bytes.Clone(text)})
 		}
 	}

@@ -25,12 +25,12 @@ type eventObject struct {
 var _ goja.DynamicObject = (*eventObject)(nil)
 
 func (h *Handler) eventOf(e *handler.Event) *goja.Object {
-	return h.rt.NewDynamicObject(&eventObject{h: h, e: *e})
+	return h.e.rt.NewDynamicObject(&eventObject{h: h, e: *e})
 }
 
 // Get returns a property; nil: there is none of that name.
 func (o *eventObject) Get(key string) goja.Value {
-	rt := o.h.rt
+	rt := o.h.e.rt
 	switch key {
 	case "body", "data":
 		if !o.e.IsJSON() {
@@ -79,7 +79,7 @@ func (o *eventObject) raw(text []byte) goja.Value {
 	if len(text) == 0 {
 		return goja.Null()
 	}
-	return o.h.text(text)
+	return o.h.e.text(text)
 }
 
 // parsed is the value of a JSON text, which is parsed once.
@@ -89,9 +89,9 @@ func (o *eventObject) parsed(at *goja.Value, text []byte, what string, of *event
 			return goja.Null()
 		}
 		if !jsontext.Valid(text) {
-			o.h.throw("the %s of event %d@%s is not JSON", what, of.Number, of.Stream)
+			o.h.e.throw("the %s of event %d@%s is not JSON", what, of.Number, of.Stream)
 		}
-		*at = o.h.read(text)
+		*at = o.h.codec.read(text)
 	}
 	return *at
 }

@@ -153,6 +153,10 @@ var expressionHelpers = sync.OnceValue(func() *goja.Program {
 // expressions are the functions of the engine that go through a text with an expression,
 // and ours, which do so where the engine would be in a loop without end or too long.
 type expressions struct {
+	e         *engine
+	natives   *natives
+	iterables *iterables
+
 	prototype *goja.Object
 	class     *goja.Object
 	intact    goja.Callable
@@ -165,91 +169,91 @@ const flagLetters = "gimsuy"
 
 // boundExpressions has what goes through a text with an expression bounded, if the
 // script may have one.
-func (h *Handler) boundExpressions(source string) {
+func (x *expressions) boundExpressions(source string) {
 	named := naming(source)
-	texts := h.prototype("String")
+	texts := x.e.prototype("String")
 	for _, name := range []string{"match", "matchAll", "search"} {
 		if !named(name) {
-			h.must(texts.Delete(name))
+			x.e.must(texts.Delete(name))
 			continue
 		}
-		h.checked(texts, name, func(call goja.FunctionCall) { h.checkPattern(call.Argument(0)) })
+		x.natives.checked(texts, name, func(call goja.FunctionCall) { x.checkPattern(call.Argument(0)) })
 	}
-	timed := h.o.ExecutionTimeout <= 0 || h.o.ExecutionTimeout > matchTimeout || h.o.CompileTimeout <= 0 || h.o.CompileTimeout > matchTimeout
-	if timed {
-		h.timeMatches()
+	x.timed = x.e.o.ExecutionTimeout <= 0 || x.e.o.ExecutionTimeout > matchTimeout || x.e.o.CompileTimeout <= 0 || x.e.o.CompileTimeout > matchTimeout
+	if x.timed {
+		x.timeMatches()
 	}
-	if !h.iterables.expressions && !named("RegExp") && !reachesGlobal(source) {
+	if !x.iterables.expressions && !named("RegExp") && !reachesGlobal(source) {
 		return
 	}
-	x := &expressions{prototype: h.prototype("RegExp"), timed: timed}
+	x.prototype = x.e.prototype("RegExp")
 	builtin := map[*goja.Symbol]goja.Callable{}
 	for _, symbol := range []*goja.Symbol{goja.SymMatch, goja.SymReplace, goja.SymSplit} {
 		builtin[symbol], _ = goja.AssertFunction(x.prototype.GetSymbol(symbol))
 	}
-	v, err := h.rt.RunProgram(expressionHelpers())
-	h.must(err)
+	v, err := x.e.rt.RunProgram(expressionHelpers())
+	x.e.must(err)
 	begin, _ := goja.AssertFunction(v)
-	v, err = begin(goja.Undefined(), h.rt.ToValue(maxUnits), h.rt.ToValue(h.replaceOne(builtin[goja.SymReplace])))
-	h.must(err)
+	v, err = begin(goja.Undefined(), x.e.rt.ToValue(maxUnits), x.e.rt.ToValue(x.replaceOne(builtin[goja.SymReplace])))
+	x.e.must(err)
 	ours := v.(*goja.Object)
 	x.intact, _ = goja.AssertFunction(ours.Get("intact"))
 
 	// The engine asks for flags and source by name: these are what they are.
 	getters := ours.Get("getters").(*goja.Object)
 	for i := range len(flagLetters) + 1 {
-		fn, _ := goja.AssertFunction(h.index(getters, int64(i)))
+		fn, _ := goja.AssertFunction(x.e.index(getters, int64(i)))
 		x.getters = append(x.getters, fn)
 	}
 	last := len(flagLetters)
 	x.flags, x.getters = x.getters[last], x.getters[:last]
-	h.must(x.prototype.DefineAccessorProperty("flags", h.function("get flags", h.flagsOf(x)), nil, goja.FLAG_FALSE, goja.FLAG_FALSE))
-	h.must(x.prototype.DefineAccessorProperty("source", h.index(getters, int64(last+1)), nil, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	x.e.must(x.prototype.DefineAccessorProperty("flags", x.e.function("get flags", x.flagsOf()), nil, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	x.e.must(x.prototype.DefineAccessorProperty("source", x.e.index(getters, int64(last+1)), nil, goja.FLAG_FALSE, goja.FLAG_FALSE))
 
 	pattern := func(args []goja.Value) []goja.Value {
 		for _, v := range args[:min(1, len(args))] {
-			h.checkPattern(v)
+			x.checkPattern(v)
 		}
 		return args
 	}
-	h.replaceConstructor("RegExp", h.object("RegExp"), pattern)
-	if x.class = h.object("RegExp"); named("compile") {
-		h.checked(x.prototype, "compile", func(call goja.FunctionCall) { h.checkPattern(call.Argument(0)) })
+	x.natives.replaceConstructor("RegExp", x.e.object("RegExp"), pattern)
+	if x.class = x.e.object("RegExp"); named("compile") {
+		x.natives.checked(x.prototype, "compile", func(call goja.FunctionCall) { x.checkPattern(call.Argument(0)) })
 	} else {
-		h.must(x.prototype.Delete("compile"))
+		x.e.must(x.prototype.Delete("compile"))
 	}
 	// What is derived has species of its own.
-	h.must(x.class.DefineAccessorPropertySymbol(goja.SymSpecies, h.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
+	x.e.must(x.class.DefineAccessorPropertySymbol(goja.SymSpecies, x.e.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
 		nil, goja.FLAG_FALSE, goja.FLAG_FALSE))
 
 	for symbol, name := range map[*goja.Symbol]string{goja.SymMatch: "match", goja.SymReplace: "replace", goja.SymSplit: "split"} {
 		fn, _ := goja.AssertFunction(ours.Get(name))
 		old := x.prototype.GetSymbol(symbol).(*goja.Object)
-		method := h.function("[Symbol."+name+"]", h.going(x, symbol, builtin[symbol], fn))
-		h.must(method.DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-		h.must(x.prototype.DefineDataPropertySymbol(symbol, method, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		method := x.e.function("[Symbol."+name+"]", x.going(symbol, builtin[symbol], fn))
+		x.e.must(method.DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		x.e.must(x.prototype.DefineDataPropertySymbol(symbol, method, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	}
 }
 
 // going is a method of expressions that goes through a text: the engine's where that is
 // sure to end soon, and else ours.
-func (h *Handler) going(x *expressions, symbol *goja.Symbol, builtin, ours goja.Callable) native {
+func (x *expressions) going(symbol *goja.Symbol, builtin, ours goja.Callable) native {
 	return func(call goja.FunctionCall) goja.Value {
 		o, ok := call.This.(*goja.Object)
 		if !ok {
-			h.throw("the method of an expression needs an object")
+			x.e.throw("the method of an expression needs an object")
 		}
-		if h.nested >= maxNested {
-			h.throwError("RangeError", "more than %d functions of the engine within each other", maxNested)
+		if x.e.nested >= maxNested {
+			x.e.throwError("RangeError", "more than %d functions of the engine within each other", maxNested)
 		}
-		h.nested++
-		defer func() { h.nested-- }()
-		h.alive()
+		x.e.nested++
+		defer func() { x.e.nested-- }()
+		x.e.alive()
 		text, with := call.Argument(0).ToString(), call.Argument(1)
 		if symbol == goja.SymReplace {
-			with = h.replacement(with)
+			with = x.replacement(with)
 		}
-		plain := h.isPlainExpression(x, o)
+		plain := x.isPlainExpression(o)
 		fits := plain && !x.timed && units(text)*(1+strings.Count(o.Get("source").String(), "(")) <= maxMatches
 		if s, ok := with.(goja.String); ok && symbol == goja.SymReplace && units(text) > maxContext && strings.ContainsAny(s.String(), "`'") {
 			fits = false // Each match may bring the whole text with it.
@@ -259,9 +263,9 @@ func (h *Handler) going(x *expressions, symbol *goja.Symbol, builtin, ours goja.
 		if fits {
 			v, err = builtin(o, text, with)
 		} else {
-			v, err = ours(goja.Undefined(), o, text, with, h.rt.ToValue(plain))
+			v, err = ours(goja.Undefined(), o, text, with, x.e.rt.ToValue(plain))
 		}
-		h.must(err)
+		x.e.must(err)
 		return v
 	}
 }
@@ -270,72 +274,72 @@ func (h *Handler) going(x *expressions, symbol *goja.Symbol, builtin, ours goja.
 const maxContext = 1000
 
 // isPlainExpression says whether an expression is the engine's own in all that it does.
-func (h *Handler) isPlainExpression(x *expressions, o *goja.Object) bool {
+func (x *expressions) isPlainExpression(o *goja.Object) bool {
 	if o.ClassName() != "RegExp" || o.Prototype() != x.prototype || len(o.GetOwnPropertyNames()) != 1 || x.prototype.Get("constructor") != x.class {
 		return false
 	}
 	v, err := x.intact(goja.Undefined())
-	h.must(err)
+	x.e.must(err)
 	return v.ToBoolean()
 }
 
 // flagsOf returns the flags that an expression has, even if the script redefines them.
-func (h *Handler) flagsOf(x *expressions) native {
+func (x *expressions) flagsOf() native {
 	return func(call goja.FunctionCall) goja.Value {
 		if o, ok := call.This.(*goja.Object); !ok || o.ClassName() != "RegExp" {
 			v, err := x.flags(call.This)
-			h.must(err)
+			x.e.must(err)
 			return v
 		}
 		var flags []byte
 		for i, get := range x.getters {
 			v, err := get(call.This)
-			h.must(err)
+			x.e.must(err)
 			if v.ToBoolean() {
 				flags = append(flags, flagLetters[i])
 			}
 		}
-		return h.rt.ToValue(string(flags))
+		return x.e.rt.ToValue(string(flags))
 	}
 }
 
 // replaceOne has the engine make what stands for one match.
-func (h *Handler) replaceOne(replace goja.Callable) native {
+func (x *expressions) replaceOne(replace goja.Callable) native {
 	return func(call goja.FunctionCall) goja.Value {
 		match := call.Argument(0).(*goja.Object)
-		h.must(match.Set("index", call.Argument(1)))
-		h.must(match.Set("groups", call.Argument(2)))
-		of := h.rt.NewObject()
-		h.must(of.Set("flags", ""))
-		h.must(of.Set("exec", func(goja.FunctionCall) goja.Value { return match }))
+		x.e.must(match.Set("index", call.Argument(1)))
+		x.e.must(match.Set("groups", call.Argument(2)))
+		of := x.e.rt.NewObject()
+		x.e.must(of.Set("flags", ""))
+		x.e.must(of.Set("exec", func(goja.FunctionCall) goja.Value { return match }))
 		v, err := replace(of, call.Argument(3), call.Argument(4))
-		h.must(err)
+		x.e.must(err)
 		return v
 	}
 }
 
 // replacement is what matches are replaced by: a text, or a function whose texts together
 // are bounded.
-func (h *Handler) replacement(v goja.Value) goja.Value {
+func (x *expressions) replacement(v goja.Value) goja.Value {
 	fn, ok := goja.AssertFunction(v)
 	if !ok {
 		return v.ToString()
 	}
 	total := 0
-	return h.rt.ToValue(func(call goja.FunctionCall) goja.Value {
-		h.alive()
+	return x.e.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		x.e.alive()
 		v, err := fn(goja.Undefined(), call.Arguments...)
-		h.must(err)
+		x.e.must(err)
 		text := v.ToString()
 		total += units(text)
-		h.checkUnits(float64(total))
+		x.natives.checkUnits(float64(total))
 		return text
 	})
 }
 
 // checkPattern bounds the text of an expression.
-func (h *Handler) checkPattern(v goja.Value) {
+func (x *expressions) checkPattern(v goja.Value) {
 	if n := units(v); n > maxPattern {
-		h.throwError("RangeError", "an expression of %d characters is too long: at most %d", n, maxPattern)
+		x.e.throwError("RangeError", "an expression of %d characters is too long: at most %d", n, maxPattern)
 	}
 }

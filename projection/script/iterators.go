@@ -13,129 +13,140 @@ import (
 // handed is an array that the script has not, or one that is walked at once; the way in
 // which arrays are walked cannot be changed.
 
+// lists makes arrays of iterables.
+type lists struct {
+	e          *engine
+	natives    *natives
+	iterables  *iterables    // how the script goes through them
+	arrays     *goja.Object  // Array.prototype
+	enumerable goja.Callable // Object.prototype.propertyIsEnumerable
+	has        goja.Callable // Reflect.has
+	locked     bool          // nothing changes how arrays are walked
+}
+
 // boundIterables has what goes through iterables collect them before.
-func (h *Handler) boundIterables(source string) {
+func (l *lists) boundIterables(source string) {
 	named, reachable := naming(source), reachesGlobal(source)
-	if h.iterables.spreads {
-		h.lockArrays()
-		h.hidden(spreadName, func(call goja.FunctionCall) goja.Value {
-			if h.isPlain(call.Argument(0)) {
+	if l.iterables.spreads {
+		l.lockArrays()
+		l.e.hidden(spreadName, func(call goja.FunctionCall) goja.Value {
+			if l.isPlain(call.Argument(0)) {
 				return call.Argument(0)
 			}
-			return h.rt.NewArray(h.collect(call.Argument(0), -1)...)
+			return l.e.rt.NewArray(l.collect(call.Argument(0), -1)...)
 		})
 	}
-	if len(h.iterables.shapes) > 0 {
-		h.lockArrays()
-		h.enumerable, _ = goja.AssertFunction(h.objects.Get("propertyIsEnumerable"))
-		h.hidden(patternName, func(call goja.FunctionCall) goja.Value {
-			s, v := h.iterables.shapes[call.Argument(0).ToInteger()], call.Argument(1)
-			if s.isFlat() && h.isPlain(v) {
+	if len(l.iterables.shapes) > 0 {
+		l.lockArrays()
+		l.enumerable, _ = goja.AssertFunction(l.e.objects.Get("propertyIsEnumerable"))
+		l.e.hidden(patternName, func(call goja.FunctionCall) goja.Value {
+			s, v := l.iterables.shapes[call.Argument(0).ToInteger()], call.Argument(1)
+			if s.isFlat() && l.isPlain(v) {
 				return v
 			}
-			return h.shaped(s, v)
+			return l.shaped(s, v)
 		})
 	}
-	if h.iterables.scopes {
-		h.has, _ = goja.AssertFunction(h.object("Reflect").Get("has"))
-		h.hidden(scopeName, h.scope)
+	if l.iterables.scopes {
+		l.has, _ = goja.AssertFunction(l.e.object("Reflect").Get("has"))
+		l.e.hidden(scopeName, l.scope)
 	}
 
-	h.listed(h.object("Array"), "from", named)
-	h.listed(h.object("Object"), "fromEntries", named)
+	l.listed(l.e.object("Array"), "from", named)
+	l.listed(l.e.object("Object"), "fromEntries", named)
 	if named("Promise") || named("async") || reachable {
 		for _, name := range []string{"all", "allSettled", "any", "race"} {
-			h.listed(h.object("Promise"), name, named)
+			l.listed(l.e.object("Promise"), name, named)
 		}
 	}
-	global := h.rt.GlobalObject()
+	global := l.e.rt.GlobalObject()
 	for _, name := range []string{"Map", "Set", "WeakMap", "WeakSet", "AggregateError"} {
 		if !named(name) {
 			if reachable {
-				h.must(global.Delete(name))
+				l.e.must(global.Delete(name))
 			}
 			continue
 		}
-		h.lockArrays()
-		class := h.object(name)
+		l.lockArrays()
+		class := l.e.object(name)
 		if name == "Set" {
-			h.boundSets(named)
+			l.boundSets(named)
 		}
 		if name == "Set" || name == "Map" {
-			h.boundCallbacks(h.prototype(name), "forEach", 0, named)
+			l.natives.boundCallbacks(l.e.prototype(name), "forEach", 0, named)
 		}
-		h.replaceConstructor(name, class, h.listArgument)
+		l.natives.replaceConstructor(name, class, l.listArgument)
 	}
 }
 
 // lockArrays makes the way in which arrays are walked last. One array, or a class of them,
 // may still be given another one: a property that is only read would not let that be.
-func (h *Handler) lockArrays() {
-	if h.locked {
+func (l *lists) lockArrays() {
+	if l.locked {
 		return
 	}
-	h.locked = true
-	values := h.arrays.GetSymbol(goja.SymIterator)
-	get := h.function("get [Symbol.iterator]", func(goja.FunctionCall) goja.Value { return values })
-	set := h.function("set [Symbol.iterator]", func(call goja.FunctionCall) goja.Value {
+	l.locked = true
+	values := l.arrays.GetSymbol(goja.SymIterator)
+	get := l.e.function("get [Symbol.iterator]", func(goja.FunctionCall) goja.Value { return values })
+	set := l.e.function("set [Symbol.iterator]", func(call goja.FunctionCall) goja.Value {
 		o, ok := call.This.(*goja.Object)
-		if !ok || o == h.arrays {
-			h.throw("how arrays are walked cannot be changed")
+		if !ok || o == l.arrays {
+			l.e.throw("how arrays are walked cannot be changed")
 		}
-		h.must(o.DefineDataPropertySymbol(goja.SymIterator, call.Argument(0), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
+		l.e.must(o.DefineDataPropertySymbol(goja.SymIterator, call.Argument(0), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
 		return goja.Undefined()
 	})
-	h.must(h.arrays.DefineAccessorPropertySymbol(goja.SymIterator, get, set, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	l.e.must(l.arrays.DefineAccessorPropertySymbol(goja.SymIterator, get, set, goja.FLAG_FALSE, goja.FLAG_FALSE))
 	walk, _ := goja.AssertFunction(values)
-	iterator, err := walk(h.rt.NewArray())
-	h.must(err)
+	iterator, err := walk(l.e.rt.NewArray())
+	l.e.must(err)
 	steps := iterator.(*goja.Object).Prototype()
-	h.must(steps.DefineDataProperty("next", steps.Get("next"), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	l.e.must(steps.DefineDataProperty("next", steps.Get("next"), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
 }
 
 // scope is what a with statement puts in scope: names of ours are not looked up in it.
-func (h *Handler) scope(call goja.FunctionCall) goja.Value {
-	return h.rt.ToValue(h.rt.NewProxy(call.Argument(0).ToObject(h.rt), &goja.ProxyTrapConfig{Has: func(o *goja.Object, name string) bool {
+func (l *lists) scope(call goja.FunctionCall) goja.Value {
+	return l.e.rt.ToValue(l.e.rt.NewProxy(call.Argument(0).ToObject(l.e.rt), &goja.ProxyTrapConfig{Has: func(o *goja.Object, name string) bool {
 		if strings.HasPrefix(name, "\x00") {
 			return false
 		}
-		has, err := h.has(goja.Undefined(), o, h.rt.ToValue(name))
-		h.must(err)
+		has, err := l.has(goja.Undefined(), o, l.e.rt.ToValue(name))
+		l.e.must(err)
 		return has.ToBoolean()
 	}}))
 }
 
 // listed has a method collect its first argument.
-func (h *Handler) listed(o *goja.Object, name string, named func(string) bool) {
+func (l *lists) listed(o *goja.Object, name string, named func(string) bool) {
 	if !named(name) {
-		h.must(o.Delete(name))
+		l.e.must(o.Delete(name))
 		return
 	}
-	h.lockArrays()
-	h.knowTexts()
-	h.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
-		call.Arguments = h.interruptible(h.listArgument(call.Arguments), 1)
+	l.lockArrays()
+	l.natives.knowTexts()
+	l.natives.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+		call.Arguments = l.natives.interruptible(l.listArgument(call.Arguments), 1)
 		return call
 	})
 }
 
-func (h *Handler) listArgument(args []goja.Value) []goja.Value {
+func (l *lists) listArgument(args []goja.Value) []goja.Value {
 	if len(args) == 0 || isNothing(args[0]) {
 		return args
 	}
-	return withArgument(args, 0, h.list(args[0]))
+	return withArgument(args, 0, l.list(args[0]))
 }
 
 // boundSets has the methods of sets that take another set look at the interrupt: they
 // walk what its keys method returns.
-func (h *Handler) boundSets(named func(string) bool) {
-	sets := h.prototype("Set")
+func (l *lists) boundSets(named func(string) bool) {
+	sets := l.e.prototype("Set")
 	for name := range strings.FieldsSeq("union intersection difference symmetricDifference isSubsetOf isSupersetOf isDisjointFrom") {
 		if !named(name) {
-			h.must(sets.Delete(name))
+			l.e.must(sets.Delete(name))
 			continue
 		}
-		h.changed(sets, name, func(call goja.FunctionCall) goja.FunctionCall {
+		l.natives.changed(sets, name, func(call goja.FunctionCall) goja.FunctionCall {
 			o, ok := call.Argument(0).(*goja.Object)
 			if !ok {
 				return call
@@ -145,41 +156,41 @@ func (h *Handler) boundSets(named func(string) bool) {
 				return call
 			}
 			has, size := o.Get("has"), o.Get("size")
-			other := h.rt.NewObject()
-			h.must(other.Set("size", size))
-			h.must(other.Set("has", h.function("has", func(call goja.FunctionCall) goja.Value {
-				h.alive()
+			other := l.e.rt.NewObject()
+			l.e.must(other.Set("size", size))
+			l.e.must(other.Set("has", l.e.function("has", func(call goja.FunctionCall) goja.Value {
+				l.e.alive()
 				fn, ok := goja.AssertFunction(has)
 				if !ok {
-					h.throw("has is not a function")
+					l.e.throw("has is not a function")
 				}
 				v, err := fn(o, call.Arguments...)
-				h.must(err)
+				l.e.must(err)
 				return v
 			})))
-			h.must(other.Set("keys", h.function("keys", func(goja.FunctionCall) goja.Value {
+			l.e.must(other.Set("keys", l.e.function("keys", func(goja.FunctionCall) goja.Value {
 				// An iterator is walked as it is: the methods end before its end.
 				from, err := keys(o)
-				h.must(err)
+				l.e.must(err)
 				it, ok := from.(*goja.Object)
 				if !ok {
-					h.throw("keys did not return an iterator")
+					l.e.throw("keys did not return an iterator")
 				}
 				next, ok := goja.AssertFunction(it.Get("next"))
 				if !ok {
-					h.throw("next is not a function")
+					l.e.throw("next is not a function")
 				}
-				steps := h.rt.NewObject()
-				h.method(steps, "next", func(goja.FunctionCall) goja.Value {
-					h.alive()
+				steps := l.e.rt.NewObject()
+				l.e.method(steps, "next", func(goja.FunctionCall) goja.Value {
+					l.e.alive()
 					v, err := next(it)
-					h.must(err)
+					l.e.must(err)
 					return v
 				})
 				if end, ok := goja.AssertFunction(it.Get("return")); ok {
-					h.method(steps, "return", func(goja.FunctionCall) goja.Value {
+					l.e.method(steps, "return", func(goja.FunctionCall) goja.Value {
 						v, err := end(it)
-						h.must(err)
+						l.e.must(err)
 						return v
 					})
 				}
@@ -194,24 +205,24 @@ func (h *Handler) boundSets(named func(string) bool) {
 func isNothing(v goja.Value) bool { return goja.IsUndefined(v) || goja.IsNull(v) }
 
 // isPlain reports whether the engine still walks an array in its own way.
-func (h *Handler) isPlain(v goja.Value) bool {
+func (l *lists) isPlain(v goja.Value) bool {
 	o, ok := v.(*goja.Object)
-	return ok && o.ClassName() == "Array" && o.Prototype() == h.arrays && len(o.Symbols()) == 0
+	return ok && o.ClassName() == "Array" && o.Prototype() == l.arrays && len(o.Symbols()) == 0
 }
 
 // collect is what an iterable yields, at most so many values; -1: all.
-func (h *Handler) collect(v goja.Value, most int) []any {
-	if h.nested >= maxNested {
-		h.throwError("RangeError", "more than %d functions of the engine within each other", maxNested)
+func (l *lists) collect(v goja.Value, most int) []any {
+	if l.e.nested >= maxNested {
+		l.e.throwError("RangeError", "more than %d functions of the engine within each other", maxNested)
 	}
-	h.nested++
-	defer func() { h.nested-- }()
-	h.alive()
+	l.e.nested++
+	defer func() { l.e.nested-- }()
+	l.e.alive()
 	var items []any
-	h.rt.ForOf(v, func(item goja.Value) bool {
-		h.alive()
+	l.e.rt.ForOf(v, func(item goja.Value) bool {
+		l.e.alive()
 		if len(items) >= maxItems {
-			h.throwError("RangeError", "an iterator of more than %d values is too long", maxItems)
+			l.e.throwError("RangeError", "an iterator of more than %d values is too long", maxItems)
 		}
 		items = append(items, item)
 		return len(items) != most
@@ -220,28 +231,28 @@ func (h *Handler) collect(v goja.Value, most int) []any {
 }
 
 // list makes an array of the script's iterable, or of its array-like.
-func (h *Handler) list(v goja.Value) goja.Value {
+func (l *lists) list(v goja.Value) goja.Value {
 	o, ok := v.(*goja.Object)
 	if !ok || !isNothing(orUndefined(o.GetSymbol(goja.SymIterator))) {
 		if _, isText := v.(goja.String); ok || isText {
-			return h.rt.NewArray(h.collect(v, -1)...)
+			return l.e.rt.NewArray(l.collect(v, -1)...)
 		}
 		return v
 	}
-	return h.copied(o)
+	return l.copied(o)
 }
 
 // copied is an array of the elements of an array-like, whose length is asked for once.
-func (h *Handler) copied(o *goja.Object) goja.Value {
-	n := h.length(o)
+func (l *lists) copied(o *goja.Object) goja.Value {
+	n := l.natives.length(o)
 	var items []any
 	for i := range n {
 		if i&0xff == 0 {
-			h.alive()
+			l.e.alive()
 		}
-		items = append(items, orUndefined(h.index(o, i)))
+		items = append(items, orUndefined(l.e.index(o, i)))
 	}
-	return h.rt.NewArray(items...)
+	return l.e.rt.NewArray(items...)
 }
 
 func orUndefined(v goja.Value) goja.Value {
@@ -253,7 +264,7 @@ func orUndefined(v goja.Value) goja.Value {
 
 // shaped is a value as a pattern may take it apart: what its rest elements take are
 // arrays that nobody else has.
-func (h *Handler) shaped(s *shape, v goja.Value) goja.Value {
+func (l *lists) shaped(s *shape, v goja.Value) goja.Value {
 	switch {
 	case s == nil || isNothing(v):
 		return v
@@ -262,16 +273,16 @@ func (h *Handler) shaped(s *shape, v goja.Value) goja.Value {
 		if s.rest {
 			most = -1
 		}
-		items := h.collect(v, most)
+		items := l.collect(v, most)
 		for i, inner := range s.items {
 			if i < len(items) {
-				items[i] = h.shaped(inner, items[i].(goja.Value))
+				items[i] = l.shaped(inner, items[i].(goja.Value))
 			}
 		}
-		return h.rt.NewArray(items...)
+		return l.e.rt.NewArray(items...)
 	}
-	o, view := v.ToObject(h.rt), h.rt.CreateObject(nil)
-	set := func(name string) { h.must(view.Set(name, h.shaped(s.keys[name], orUndefined(o.Get(name))))) }
+	o, view := v.ToObject(l.e.rt), l.e.rt.CreateObject(nil)
+	set := func(name string) { l.e.must(view.Set(name, l.shaped(s.keys[name], orUndefined(o.Get(name))))) }
 	for _, name := range s.names {
 		set(name)
 	}
@@ -284,9 +295,9 @@ func (h *Handler) shaped(s *shape, v goja.Value) goja.Value {
 		}
 	}
 	for _, symbol := range o.Symbols() {
-		counts, err := h.enumerable(o, symbol)
-		if h.must(err); counts.ToBoolean() {
-			h.must(view.SetSymbol(symbol, o.GetSymbol(symbol)))
+		counts, err := l.enumerable(o, symbol)
+		if l.e.must(err); counts.ToBoolean() {
+			l.e.must(view.SetSymbol(symbol, o.GetSymbol(symbol)))
 		}
 	}
 	return view

@@ -22,60 +22,55 @@ var helpers = sync.OnceValue(func() *goja.Program {
 
 // restrict takes away what a script must not have, and bounds what could take time or
 // memory without end inside of one function of the engine, where no interrupt is seen.
-func (h *Handler) restrict(source string) error {
+func restrict(c *codec, source string, it *iterables) error {
 	setMatchTimeout()
+	e := c.e
 	return catch(func() error {
-		v, err := h.rt.RunProgram(helpers())
+		v, err := e.rt.RunProgram(helpers())
 		if err != nil {
 			return err
 		}
 		help := v.(*goja.Object)
-		h.put, _ = goja.AssertFunction(help.Get("put"))
-		h.odd, _ = goja.AssertFunction(help.Get("odd"))
-		h.objects = h.prototype("Object")
-		h.noEvaluation(help)
-		h.ownJSON()
-		h.boundBuiltins(source)
-		h.boundIterables(source)
+		c.put, _ = goja.AssertFunction(help.Get("put"))
+		c.odd, _ = goja.AssertFunction(help.Get("odd"))
+		e.objects = e.prototype("Object")
+		e.noEvaluation(help)
+		c.ownJSON()
+		na := &natives{e: e}
+		l := &lists{e: e, natives: na, iterables: it}
+		b := &bounds{e: e, natives: na, lists: l, expressions: &expressions{e: e, natives: na, iterables: it}}
+		b.boundBuiltins(source)
+		l.boundIterables(source)
 		return nil
 	})
 }
 
-// prototype is the prototype property of a global constructor.
-func (h *Handler) prototype(class string) *goja.Object {
-	return h.rt.Get(class).(*goja.Object).Get("prototype").(*goja.Object)
-}
-
 // noEvaluation makes eval and Function throw, whichever way they are reached.
-func (h *Handler) noEvaluation(help *goja.Object) {
+func (e *engine) noEvaluation(help *goja.Object) {
 	refuse := func(goja.FunctionCall) goja.Value {
-		h.throwError("EvalError", "code from texts is not allowed")
+		e.throwError("EvalError", "code from texts is not allowed")
 		return nil
 	}
-	h.global("eval", refuse)
-	functions := h.prototype("Function")
-	fn := h.rt.ToValue(func(goja.ConstructorCall) *goja.Object {
+	e.global("eval", refuse)
+	functions := e.prototype("Function")
+	fn := e.rt.ToValue(func(goja.ConstructorCall) *goja.Object {
 		refuse(goja.FunctionCall{})
 		return nil
 	}).(*goja.Object)
-	h.must(fn.DefineDataProperty("name", h.rt.ToValue("Function"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	h.must(fn.DefineDataProperty("prototype", functions, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-	h.must(h.rt.GlobalObject().DefineDataProperty("Function", fn, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	e.must(fn.DefineDataProperty("name", e.rt.ToValue("Function"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	e.must(fn.DefineDataProperty("prototype", functions, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	e.must(e.rt.GlobalObject().DefineDataProperty("Function", fn, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	for _, o := range []*goja.Object{functions, help.Get("generator").(*goja.Object), help.Get("async").(*goja.Object)} {
-		h.must(o.DefineDataProperty("constructor", fn, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+		e.must(o.DefineDataProperty("constructor", fn, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
 	}
 }
 
 // ownJSON puts this package's reader and writer in the place of the engine's, which
 // know no bounds.
-func (h *Handler) ownJSON() {
-	json := h.rt.Get("JSON").(*goja.Object)
-	h.method(json, "parse", h.parseJSON)
-	h.method(json, "stringify", h.stringify)
-	h.must(json.Delete("rawJSON"))
-	h.must(json.Delete("isRawJSON"))
-}
-
-func (h *Handler) method(o *goja.Object, name string, fn native) {
-	h.must(o.DefineDataProperty(name, h.function(name, fn), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+func (j *codec) ownJSON() {
+	json := j.e.rt.Get("JSON").(*goja.Object)
+	j.e.method(json, "parse", j.parseJSON)
+	j.e.method(json, "stringify", j.stringify)
+	j.e.must(json.Delete("rawJSON"))
+	j.e.must(json.Delete("isRawJSON"))
 }

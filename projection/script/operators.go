@@ -176,17 +176,12 @@ func call(name string, args ...ast.Expression) ast.Expression {
 	}
 }
 
-// hidden defines a function that only what was put into the script calls.
-func (h *Handler) hidden(name string, fn native) {
-	h.must(h.rt.GlobalObject().DefineDataProperty(name, h.rt.ToValue(fn), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-}
-
 // boundTexts defines what checkText has called.
-func (h *Handler) boundTexts() {
-	h.hidden(textName, func(call goja.FunctionCall) goja.Value {
+func (b *bounds) boundTexts() {
+	b.e.hidden(textName, func(call goja.FunctionCall) goja.Value {
 		v := call.Argument(0)
 		if s, ok := v.(goja.String); ok && s.Length() > maxAdded {
-			h.throwError("RangeError", "a text of %d characters is too long to be added to another: at most %d", s.Length(), maxAdded)
+			b.e.throwError("RangeError", "a text of %d characters is too long to be added to another: at most %d", s.Length(), maxAdded)
 		}
 		return v
 	})
@@ -195,40 +190,40 @@ func (h *Handler) boundTexts() {
 // maxDigits bounds a text that may become a BigInt, which takes the square of its length.
 const maxDigits = 100_000
 
-func (h *Handler) checkDigits(v goja.Value) {
+func (b *bounds) checkDigits(v goja.Value) {
 	if n := units(v); n > maxDigits {
-		h.throwError("RangeError", "a text of %d characters is too long where there are BigInts: at most %d", n, maxDigits)
+		b.e.throwError("RangeError", "a text of %d characters is too long where there are BigInts: at most %d", n, maxDigits)
 	}
 }
 
 // boundDigits bounds the texts that BigInts are made of.
-func (h *Handler) boundDigits() {
-	h.hidden(digitsName, func(call goja.FunctionCall) goja.Value {
-		h.checkDigits(call.Argument(0))
+func (b *bounds) boundDigits() {
+	b.e.hidden(digitsName, func(call goja.FunctionCall) goja.Value {
+		b.checkDigits(call.Argument(0))
 		return call.Argument(0)
 	})
-	class := h.object("BigInt")
+	class := b.e.object("BigInt")
 	fn, _ := goja.AssertFunction(class)
-	checked := h.function("BigInt", func(call goja.FunctionCall) goja.Value {
+	checked := b.e.function("BigInt", func(call goja.FunctionCall) goja.Value {
 		args := call.Arguments
 		if len(args) > 0 {
 			v := args[0]
 			if o, ok := v.(*goja.Object); ok {
 				v = o.ToString()
 			}
-			h.checkDigits(v)
+			b.checkDigits(v)
 			args = withArgument(args, 0, v)
 		}
 		v, err := fn(goja.Undefined(), args...)
-		h.must(err)
+		b.e.must(err)
 		return v
 	})
-	h.replaceClass("BigInt", class, checked)
+	b.natives.replaceClass("BigInt", class, checked)
 }
 
 // boundBigInts defines what checkOperands has called.
-func (h *Handler) boundBigInts() {
-	refuse := func() { h.throwError("RangeError", "a BigInt of more than %d bits is too large", maxBits) }
+func (b *bounds) boundBigInts() {
+	refuse := func() { b.e.throwError("RangeError", "a BigInt of more than %d bits is too large", maxBits) }
 	power := func(by, of goja.Value) goja.Value {
 		n, ok := bigOf(by)
 		if !ok {
@@ -241,30 +236,30 @@ func (h *Handler) boundBigInts() {
 		}
 		return by
 	}
-	h.hidden(powerName, func(call goja.FunctionCall) goja.Value { return power(call.Argument(0), call.Argument(1)) })
+	b.e.hidden(powerName, func(call goja.FunctionCall) goja.Value { return power(call.Argument(0), call.Argument(1)) })
 	var bases []goja.Value
-	h.hidden(baseName, func(call goja.FunctionCall) goja.Value {
+	b.e.hidden(baseName, func(call goja.FunctionCall) goja.Value {
 		if len(bases) > maxBases { // left behind by operands that threw
 			bases = bases[:0]
 		}
 		bases = append(bases, call.Argument(0))
 		return call.Argument(0)
 	})
-	h.hidden(powerOfName, func(call goja.FunctionCall) goja.Value {
+	b.e.hidden(powerOfName, func(call goja.FunctionCall) goja.Value {
 		var of goja.Value
 		if n := len(bases); n > 0 {
 			of, bases = bases[n-1], bases[:n-1]
 		}
 		return power(call.Argument(0), of)
 	})
-	h.hidden(shiftName, func(call goja.FunctionCall) goja.Value {
+	b.e.hidden(shiftName, func(call goja.FunctionCall) goja.Value {
 		if n, ok := bigOf(call.Argument(0)); ok && (!n.IsInt64() || n.Int64() > maxBits || n.Int64() < -maxBits) {
 			refuse()
 		}
 		return call.Argument(0)
 	})
 	for _, name := range []string{"asIntN", "asUintN"} {
-		h.checked(h.object("BigInt"), name, func(call goja.FunctionCall) {
+		b.natives.checked(b.e.object("BigInt"), name, func(call goja.FunctionCall) {
 			if call.Argument(0).ToFloat() > maxBits {
 				refuse()
 			}

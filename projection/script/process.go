@@ -51,7 +51,7 @@ func (h *Handler) PartitionOf(e *handler.Event) (partition string, ok bool, err 
 	}
 	ev := *e
 	ev.Partition = ""
-	err = h.run("partitionBy", func() error {
+	err = h.e.run("partitionBy", func() error {
 		v, err := h.partitionBy(goja.Undefined(), h.eventOf(&ev))
 		if ok = err == nil && (goja.IsString(v) || goja.IsNumber(v)); ok {
 			partition = v.String()
@@ -77,7 +77,7 @@ func (h *Handler) Process(e *handler.Event) (handler.Outcome, error) {
 	if fn == nil && folds {
 		return handler.Outcome{Skipped: true}, nil
 	}
-	h.emitted, h.emittedText = nil, 0
+	h.emitter.emitted, h.emitter.emittedText = nil, 0
 	object := h.eventOf(e)
 	if err := h.begin(object); err != nil {
 		return handler.Outcome{}, err
@@ -85,7 +85,7 @@ func (h *Handler) Process(e *handler.Event) (handler.Outcome, error) {
 	if !folds {
 		text := bytes.Clone(e.Data)
 		if !e.IsJSON() {
-			text = quote(nil, h.text(e.Data).String())
+			text = quote(nil, h.e.text(e.Data).String())
 		}
 		h.own.load(text)
 		return h.outcome()
@@ -113,12 +113,12 @@ func (h *Handler) Deleted(e *handler.Event) (handler.Outcome, error) {
 	if h.deleted == nil {
 		return handler.Outcome{Skipped: true}, nil
 	}
-	h.emitted, h.emittedText = nil, 0
+	h.emitter.emitted, h.emitter.emittedText = nil, 0
 	if err := h.begin(nil); err != nil {
 		return handler.Outcome{}, err
 	}
 	err := h.change("$deleted", func() error {
-		_, err := h.deleted(goja.Undefined(), h.argument(), goja.Null(), h.rt.ToValue(h.partition), h.rt.ToValue(false))
+		_, err := h.deleted(goja.Undefined(), h.argument(), goja.Null(), h.e.rt.ToValue(h.partition), h.e.rt.ToValue(false))
 		if err != nil {
 			return err
 		}
@@ -132,9 +132,9 @@ func (h *Handler) Deleted(e *handler.Event) (handler.Outcome, error) {
 
 // change runs f, which changes the states. What it did before it failed is forgotten.
 func (h *Handler) change(name string, f func() error) error {
-	err := h.run(name, f)
+	err := h.e.run(name, f)
 	if err != nil {
-		h.own.value, h.shared.value, h.emitted = nil, nil, nil
+		h.own.value, h.shared.value, h.emitter.emitted = nil, nil, nil
 	}
 	return err
 }
@@ -150,12 +150,12 @@ func (h *Handler) begin(e *goja.Object) error {
 		if err := h.revivify(&h.shared, "$initShared", h.initShared); err != nil {
 			return err
 		}
-		h.pair = h.rt.NewArray(h.own.value, h.shared.value)
+		h.pair = h.e.rt.NewArray(h.own.value, h.shared.value)
 	}
 	if !fresh || h.created == nil || e == nil {
 		return nil
 	}
-	return h.run("$created", func() error {
+	return h.e.run("$created", func() error {
 		_, err := h.created(goja.Undefined(), h.argument(), e)
 		return err
 	})
@@ -166,16 +166,16 @@ func (h *Handler) revivify(s *state, name string, init goja.Callable) error {
 		return nil
 	}
 	if s.text != nil {
-		return h.run("", func() (err error) {
+		return h.e.run("", func() (err error) {
 			s.value, err = h.parse(s.text)
 			return err
 		})
 	}
 	if init == nil {
-		s.value = h.rt.NewObject()
+		s.value = h.e.rt.NewObject()
 		return nil
 	}
-	return h.run(name, func() (err error) {
+	return h.e.run(name, func() (err error) {
 		s.value, err = init(goja.Undefined())
 		return err
 	})
@@ -186,7 +186,7 @@ func (h *Handler) parse(text []byte) (v goja.Value, err error) {
 	if !jsontext.Valid(text) {
 		return nil, &handler.Fault{Message: fmt.Sprintf("the state%s is not JSON", h.inPartition())}
 	}
-	err = h.try(func() { v = h.read(text) })
+	err = h.e.try(func() { v = h.codec.read(text) })
 	return v, err
 }
 
@@ -208,7 +208,7 @@ func (h *Handler) replace(v goja.Value) error {
 	case !h.d.IsBiState:
 		h.own.value = v
 	case goja.IsNull(v):
-		return h.try(func() { h.must(h.pair.Set("0", goja.Null())) })
+		return h.e.try(func() { h.e.must(h.pair.Set("0", goja.Null())) })
 	case !isObject || o.ClassName() != "Array":
 		return &handler.Fault{Message: "the state of a bi-state projection must be an array of its own and the shared state"}
 	default:
@@ -230,7 +230,7 @@ func exported(o *goja.Object) any {
 
 // save writes the states as text.
 func (h *Handler) save() error {
-	return h.try(func() {
+	return h.e.try(func() {
 		if h.d.IsBiState {
 			h.own.value, h.shared.value = h.pair.Get("0"), h.pair.Get("1")
 			h.saveOne(&h.shared)
@@ -240,7 +240,7 @@ func (h *Handler) save() error {
 }
 
 func (h *Handler) saveOne(s *state) {
-	text, ok := h.write(s.value, "the state", maxStateDepth)
+	text, ok := h.codec.write(s.value, "the state", maxStateDepth)
 	switch {
 	case !ok || string(text) == "null":
 		*s = state{}
@@ -254,17 +254,17 @@ func (h *Handler) outcome() (handler.Outcome, error) {
 	if err := h.checkSize(len(h.own.text) + len(h.shared.text)); err != nil {
 		return handler.Outcome{}, err
 	}
-	out := handler.Outcome{State: h.own.text, Shared: h.shared.text, Emitted: h.emitted}
-	h.emitted = nil
+	out := handler.Outcome{State: h.own.text, Shared: h.shared.text, Emitted: h.emitter.emitted}
+	h.emitter.emitted = nil
 	return out, nil
 }
 
 func (h *Handler) checkSize(n int) error {
-	if h.o.MaxState == 0 || n <= h.o.MaxState {
+	if h.e.o.MaxState == 0 || n <= h.e.o.MaxState {
 		return nil
 	}
 	return &handler.Fault{Message: fmt.Sprintf("The state size of projection '%s'%s is %d bytes which exceeds the configured MaxProjectionStateSize of %d bytes.",
-		h.o.Name, h.inPartition(), n, h.o.MaxState)}
+		h.e.o.Name, h.inPartition(), n, h.e.o.MaxState)}
 }
 
 func (h *Handler) inPartition() string {
@@ -281,7 +281,7 @@ func (h *Handler) Result() ([]byte, error) {
 		return h.own.text, nil
 	}
 	var v goja.Value
-	err := h.run("", func() (err error) {
+	err := h.e.run("", func() (err error) {
 		v, err = h.parse(h.own.text)
 		return err
 	})
@@ -293,14 +293,14 @@ func (h *Handler) Result() ([]byte, error) {
 		if t.filter {
 			name = "filterBy"
 		}
-		err := h.run(name, func() error {
+		err := h.e.run(name, func() error {
 			r, err := t.fn(goja.Undefined(), v)
 			switch {
 			case err != nil:
 				return err
 			case !t.filter:
 				v = r
-			case !r.StrictEquals(h.rt.ToValue(true)):
+			case !r.StrictEquals(h.e.rt.ToValue(true)):
 				v = goja.Null()
 			}
 			return nil
@@ -313,9 +313,9 @@ func (h *Handler) Result() ([]byte, error) {
 		}
 	}
 	var result []byte
-	err = h.run("transformBy", func() error {
-		return h.try(func() {
-			if text, ok := h.write(v, "the result", maxStateDepth); ok && string(text) != "null" {
+	err = h.e.run("transformBy", func() error {
+		return h.e.try(func() {
+			if text, ok := h.codec.write(v, "the result", maxStateDepth); ok && string(text) != "null" {
 				result = bytes.Clone(text)
 			}
 		})

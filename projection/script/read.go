@@ -16,17 +16,24 @@ import (
 // some 400 bytes each, with any text.
 const maxValues = 1 << 20
 
+// codec makes values of the engine out of JSON text, and JSON text out of them.
+type codec struct {
+	e        *engine
+	put, odd goja.Callable // set and get properties whose names no Go string can hold
+	buf      []byte        // of the JSON text that is written
+}
+
 // A reader makes values of the engine out of JSON text. The text was found valid before.
 type reader struct {
-	h     *Handler
+	j     *codec
 	text  []byte
 	at    int
 	items int // objects and arrays so far
 }
 
 // read returns the value of a valid JSON text. It may panic with an exception of the script.
-func (h *Handler) read(text []byte) goja.Value {
-	r := reader{h: h, text: text}
+func (j *codec) read(text []byte) goja.Value {
+	r := reader{j: j, text: text}
 	return r.value()
 }
 
@@ -51,10 +58,10 @@ func (r *reader) value() goja.Value {
 		return r.string()
 	case 't':
 		r.at += 4
-		return r.h.rt.ToValue(true)
+		return r.j.e.rt.ToValue(true)
 	case 'f':
 		r.at += 5
-		return r.h.rt.ToValue(false)
+		return r.j.e.rt.ToValue(false)
 	case 'n':
 		r.at += 4
 		return goja.Null()
@@ -64,10 +71,10 @@ func (r *reader) value() goja.Value {
 
 func (r *reader) count() {
 	if r.items&0x3ff == 0x3ff {
-		r.h.alive()
+		r.j.e.alive()
 	}
 	if r.items++; r.items > maxValues {
-		r.h.throw("JSON with more than %d objects and arrays", maxValues)
+		r.j.e.throw("JSON with more than %d objects and arrays", maxValues)
 	}
 }
 
@@ -75,7 +82,7 @@ func (r *reader) count() {
 // script has put there, nor the setter of __proto__, sees them.
 func (r *reader) object() goja.Value {
 	r.count()
-	o := r.h.rt.CreateObject(nil)
+	o := r.j.e.rt.CreateObject(nil)
 	r.at++
 	for r.space() != '}' {
 		if r.text[r.at] == ',' {
@@ -86,20 +93,20 @@ func (r *reader) object() goja.Value {
 		r.space()
 		r.at++ // the colon
 		if name, ok := plain(raw); ok {
-			r.h.must(o.Set(name, r.value()))
+			r.j.e.must(o.Set(name, r.value()))
 		} else {
 			r.odd(o, raw, r.value())
 		}
 	}
 	r.at++
-	r.h.must(o.SetPrototype(r.h.objects))
+	r.j.e.must(o.SetPrototype(r.j.e.objects))
 	return o
 }
 
 // odd sets a property whose name has escapes or is not text.
 func (r *reader) odd(o *goja.Object, raw []byte, v goja.Value) {
-	name := r.h.decode(raw)
-	if _, err := r.h.put(goja.Undefined(), o, name, v); err != nil {
+	name := r.j.decode(raw)
+	if _, err := r.j.put(goja.Undefined(), o, name, v); err != nil {
 		panic(err)
 	}
 }
@@ -116,7 +123,7 @@ func (r *reader) array() goja.Value {
 		list = append(list, r.value())
 	}
 	r.at++
-	return r.h.rt.NewArray(list...)
+	return r.j.e.rt.NewArray(list...)
 }
 
 // span returns what is between the quotes of the string that begins here, and goes behind it.
@@ -139,9 +146,9 @@ func (r *reader) span() []byte {
 func (r *reader) string() goja.Value {
 	raw := r.span()
 	if s, ok := plain(raw); ok {
-		return r.h.rt.ToValue(s)
+		return r.j.e.rt.ToValue(s)
 	}
-	return r.h.decode(raw)
+	return r.j.decode(raw)
 }
 
 // plain returns a string that needs no decoding.
@@ -152,16 +159,8 @@ func plain(raw []byte) (string, bool) {
 	return string(raw), true
 }
 
-// text is a text of bytes, of which those that are no UTF-8 become U+FFFD.
-func (h *Handler) text(b []byte) goja.Value {
-	if utf8.Valid(b) {
-		return h.rt.ToValue(string(b))
-	}
-	return h.rt.ToValue(string([]rune(string(b))))
-}
-
 // decode returns a string with escapes. Halves of surrogate pairs stay what they are.
-func (h *Handler) decode(raw []byte) goja.Value {
+func (j *codec) decode(raw []byte) goja.Value {
 	units := make([]uint16, 0, len(raw))
 	for i := 0; i < len(raw); {
 		c := raw[i]
@@ -219,56 +218,49 @@ loop:
 		if negative {
 			n = -n
 		}
-		return r.h.rt.ToValue(n)
+		return r.j.e.rt.ToValue(n)
 	}
 	// A number out of range is infinite or zero, as everywhere in the language.
 	f, _ := strconv.ParseFloat(unsafe.String(&r.text[from], i-from), 64)
-	return r.h.rt.ToValue(f)
-}
-
-// must throws what a script caused.
-func (h *Handler) must(err error) {
-	if err != nil {
-		panic(err)
-	}
+	return r.j.e.rt.ToValue(f)
 }
 
 // parseJSON is JSON.parse.
-func (h *Handler) parseJSON(call goja.FunctionCall) goja.Value {
-	h.alive()
+func (j *codec) parseJSON(call goja.FunctionCall) goja.Value {
+	j.e.alive()
 	text := []byte(call.Argument(0).String())
 	if !jsontext.Valid(text) {
-		h.throwError("SyntaxError", "the text is not JSON, or nested deeper than %d levels", jsontext.MaxDepth)
+		j.e.throwError("SyntaxError", "the text is not JSON, or nested deeper than %d levels", jsontext.MaxDepth)
 	}
-	v := h.read(text)
+	v := j.read(text)
 	revive, ok := goja.AssertFunction(call.Argument(1))
 	if !ok {
 		return v
 	}
-	root := h.rt.NewObject()
-	h.must(root.Set("", v))
-	return h.revive(revive, root, "", 0)
+	root := j.e.rt.NewObject()
+	j.e.must(root.Set("", v))
+	return j.revive(revive, root, "", 0)
 }
 
-func (h *Handler) revive(fn goja.Callable, holder *goja.Object, key string, depth int) goja.Value {
+func (j *codec) revive(fn goja.Callable, holder *goja.Object, key string, depth int) goja.Value {
 	if depth > maxDepth {
-		h.throwError("RangeError", "JSON nested deeper than %d levels cannot be revived", maxDepth)
+		j.e.throwError("RangeError", "JSON nested deeper than %d levels cannot be revived", maxDepth)
 	}
 	v := holder.Get(key)
 	if o, ok := v.(*goja.Object); ok {
 		for _, k := range o.Keys() {
-			item := h.revive(fn, o, k, depth+1)
+			item := j.revive(fn, o, k, depth+1)
 			if goja.IsUndefined(item) {
-				h.must(o.Delete(k))
+				j.e.must(o.Delete(k))
 			} else {
-				h.must(o.DefineDataProperty(k, item, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
+				j.e.must(o.DefineDataProperty(k, item, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
 			}
 		}
 	}
 	if v == nil {
 		v = goja.Undefined()
 	}
-	v, err := fn(holder, h.rt.ToValue(key), v)
-	h.must(err)
+	v, err := fn(holder, j.e.rt.ToValue(key), v)
+	j.e.must(err)
 	return v
 }

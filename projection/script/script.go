@@ -35,35 +35,19 @@ type Options struct {
 
 // Handler is a compiled script. It belongs to one goroutine at a time.
 type Handler struct {
-	o   Options
-	d   handler.Definition
-	rt  *goja.Runtime
-	dog *watchdog
+	d       handler.Definition
+	e       *engine
+	codec   *codec
+	emitter *emitter
 
 	init, initShared, created, any, deleted, partitionBy goja.Callable
 	named                                                map[string]goja.Callable
 	transforms                                           []transform
 
-	partition  string // the one that is loaded
-	own        state
-	shared     state          // of a bi-state projection
-	pair       *goja.Object   // what handlers of a bi-state projection see: own and shared
-	objects    *goja.Object   // Object.prototype
-	arrays     *goja.Object   // Array.prototype
-	enumerable goja.Callable  // Object.prototype.propertyIsEnumerable
-	has        goja.Callable  // Reflect.has
-	iterables  *iterables     // how the script goes through them
-	bytes      bool           // typed arrays are bounded
-	locked     bool           // nothing changes how arrays are walked
-	isArray    goja.Callable  // Array.isArray
-	textOf     goja.Callable  // Function.prototype.toString
-	joined     []*goja.Object // whose elements are being made a text
-	put, odd   goja.Callable  // set and get properties whose names no Go string can hold
-	buf        []byte         // of the JSON text that is written
-	nested     int            // how many functions of ours that bound others are under way within each other
-
-	emitted     []handler.Emission // by the call under way
-	emittedText int                // about how many bytes these are
+	partition string // the one that is loaded
+	own       state
+	shared    state        // of a bi-state projection
+	pair      *goja.Object // what handlers of a bi-state projection see: own and shared
 }
 
 // A transform is a function that was given to transformBy or filterBy.
@@ -81,10 +65,10 @@ var (
 func (h *Handler) Definition() *handler.Definition { return &h.d }
 
 // Interrupt has calls end soon. It must have returned before Close is called.
-func (h *Handler) Interrupt() { h.dog.end() }
+func (h *Handler) Interrupt() { h.e.dog.end() }
 
 // Close lets the engine go.
 func (h *Handler) Close() {
-	h.dog.close()
-	*h = Handler{o: h.o, d: h.d, dog: h.dog}
+	h.e.dog.close()
+	*h = Handler{d: h.d, e: &engine{o: h.e.o, dog: h.e.dog}}
 }

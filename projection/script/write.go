@@ -20,7 +20,7 @@ const (
 // A writer makes JSON text out of values of the engine, as JSON.stringify does except
 // that BigInts become strings. All it does may panic with an exception of the script.
 type writer struct {
-	h     *Handler
+	j     *codec
 	buf   []byte
 	stack []*goja.Object // what is open
 	depth int            // how deep it may nest
@@ -36,11 +36,11 @@ type writer struct {
 
 // write returns the JSON text of a value, which stays valid until the next write; not
 // ok: it has none.
-func (h *Handler) write(v goja.Value, what string, depth int) (text []byte, ok bool) {
-	w := writer{h: h, buf: h.buf[:0], depth: depth, what: what}
+func (j *codec) write(v goja.Value, what string, depth int) (text []byte, ok bool) {
+	w := writer{j: j, buf: j.buf[:0], depth: depth, what: what}
 	ok = w.value(v, "", nil)
-	if h.buf = w.buf; cap(h.buf) > maxKept {
-		h.buf = nil
+	if j.buf = w.buf; cap(j.buf) > maxKept {
+		j.buf = nil
 	}
 	return w.buf, ok
 }
@@ -51,17 +51,17 @@ const maxKept = 64 << 10
 // value appends a value. Not ok: it has no text, and nothing was appended.
 func (w *writer) value(v goja.Value, key string, holder *goja.Object) bool {
 	if len(w.buf) > maxText {
-		w.h.throwError("RangeError", "%s is larger than %d bytes", w.what, maxText)
+		w.j.e.throwError("RangeError", "%s is larger than %d bytes", w.what, maxText)
 	}
 	o, isObject := v.(*goja.Object)
 	if isObject {
 		if fn, ok := goja.AssertFunction(o.Get("toJSON")); ok {
-			v = w.call(fn, o, w.h.rt.ToValue(key))
+			v = w.call(fn, o, w.j.e.rt.ToValue(key))
 			o, isObject = v.(*goja.Object)
 		}
 	}
 	if w.replace != nil {
-		v = w.call(w.replace, holder, w.h.rt.ToValue(key), v)
+		v = w.call(w.replace, holder, w.j.e.rt.ToValue(key), v)
 		o, isObject = v.(*goja.Object)
 	}
 	if isObject {
@@ -74,7 +74,7 @@ func (w *writer) value(v goja.Value, key string, holder *goja.Object) bool {
 		case "String":
 			v = o.ToString()
 		case "Boolean":
-			v = w.h.rt.ToValue(o.Export() == any(true))
+			v = w.j.e.rt.ToValue(o.Export() == any(true))
 		default:
 			if _, ok := goja.AssertFunction(o); ok {
 				return false
@@ -115,7 +115,7 @@ func (w *writer) value(v goja.Value, key string, holder *goja.Object) bool {
 
 func (w *writer) call(fn goja.Callable, this goja.Value, args ...goja.Value) goja.Value {
 	v, err := fn(this, args...)
-	w.h.must(err)
+	w.j.e.must(err)
 	return v
 }
 
@@ -123,15 +123,15 @@ func (w *writer) call(fn goja.Callable, this goja.Value, args ...goja.Value) goj
 func (w *writer) open(o *goja.Object) {
 	for _, other := range w.stack {
 		if other == o {
-			w.h.throw("Converting circular structure to JSON")
+			w.j.e.throw("Converting circular structure to JSON")
 		}
 	}
 	if len(w.stack) >= w.depth {
-		w.h.throwError("RangeError", "%s is nested deeper than %d levels", w.what, w.depth)
+		w.j.e.throwError("RangeError", "%s is nested deeper than %d levels", w.what, w.depth)
 	}
 	w.stack = append(w.stack, o)
 	if w.count++; w.count&0x3ff == 0 {
-		w.h.alive()
+		w.j.e.alive()
 	}
 }
 
@@ -158,7 +158,7 @@ func (w *writer) array(o *goja.Object) {
 			w.buf = append(w.buf, "null"...)
 		}
 		if i&0xfff == 0xfff {
-			w.h.alive()
+			w.j.e.alive()
 		}
 	}
 	if n > 0 {
@@ -192,7 +192,7 @@ func (w *writer) object(o *goja.Object) {
 			w.buf = w.buf[:mark]
 		}
 		if i&0xfff == 0xfff {
-			w.h.alive()
+			w.j.e.alive()
 		}
 	}
 	if len(w.buf) > begin {
@@ -204,14 +204,14 @@ func (w *writer) object(o *goja.Object) {
 // get is the property of a key.
 func (w *writer) get(o *goja.Object, i int, key string) goja.Value {
 	if !w.allowed && strings.Contains(key, "\ufffd") {
-		return w.call(w.h.odd, goja.Undefined(), o, w.h.rt.ToValue(i), w.h.rt.ToValue(true))
+		return w.call(w.j.odd, goja.Undefined(), o, w.j.e.rt.ToValue(i), w.j.e.rt.ToValue(true))
 	}
 	return o.Get(key)
 }
 
 // oddKey writes a key that may hold half of a surrogate pair, which no Go string can.
 func (w *writer) oddKey(o *goja.Object, i int, key string) {
-	if s, ok := w.call(w.h.odd, goja.Undefined(), o, w.h.rt.ToValue(i)).(goja.String); ok {
+	if s, ok := w.call(w.j.odd, goja.Undefined(), o, w.j.e.rt.ToValue(i)).(goja.String); ok {
 		w.string(s)
 		return
 	}
@@ -236,7 +236,7 @@ const hexDigits = "0123456789abcdef"
 func (w *writer) string(s goja.String) {
 	text := s.String()
 	if len(text) > maxText {
-		w.h.throwError("RangeError", "%s is larger than %d bytes", w.what, maxText)
+		w.j.e.throwError("RangeError", "%s is larger than %d bytes", w.what, maxText)
 	}
 	if !strings.Contains(text, "\ufffd") {
 		w.buf = quote(w.buf, text)
@@ -299,9 +299,9 @@ func quoteRune(dst []byte, r rune) []byte {
 }
 
 // stringify is JSON.stringify.
-func (h *Handler) stringify(call goja.FunctionCall) goja.Value {
-	h.alive()
-	w := writer{h: h, depth: maxDepth, what: "the value"}
+func (j *codec) stringify(call goja.FunctionCall) goja.Value {
+	j.e.alive()
+	w := writer{j: j, depth: maxDepth, what: "the value"}
 	if by, ok := call.Argument(1).(*goja.Object); ok {
 		if fn, ok := goja.AssertFunction(by); ok {
 			w.replace = fn
@@ -328,10 +328,10 @@ func (h *Handler) stringify(call goja.FunctionCall) goja.Value {
 			w.gap = s.String()
 		}
 	}
-	holder := h.rt.NewObject()
-	h.must(holder.Set("", call.Argument(0)))
+	holder := j.e.rt.NewObject()
+	j.e.must(holder.Set("", call.Argument(0)))
 	if !w.value(call.Argument(0), "", holder) {
 		return goja.Undefined()
 	}
-	return h.rt.ToValue(string(w.buf))
+	return j.e.rt.ToValue(string(w.buf))
 }
