@@ -45,7 +45,7 @@ func (r *Run) find(ctx context.Context, partition string) (found, error) {
 	if ok || err != nil {
 		return f, err
 	}
-	p, err := r.stored(ctx, f.checkpoints, partition)
+	p, err := r.def.stored(ctx, f.checkpoints, partition)
 	if err != nil {
 		return found{}, err
 	}
@@ -77,10 +77,10 @@ func (r *Run) look(ctx context.Context, partition string) (f found, ok bool, err
 	}
 	if r.ending != Unfinished && resumes {
 		if partition == "" {
-			f.state, f.result = rootOf(r.def, &r.saved)
+			f.state, f.result = rootOf(r.def.Definition, &r.saved)
 			return f, true, nil
 		}
-		return f, !r.partitioned(), nil
+		return f, !r.def.partitioned(), nil
 	}
 	if r.cache == nil { // It ended before it began.
 		return f, true, nil
@@ -95,7 +95,7 @@ func (r *Run) look(ctx context.Context, partition string) (f found, ok bool, err
 	case p != nil:
 		f.state, f.result = p.state, p.result
 	default:
-		return f, partition == "" || !resumes || !r.partitioned(), nil
+		return f, partition == "" || !resumes || !r.def.partitioned(), nil
 	}
 	return f, true, nil
 }
@@ -110,15 +110,6 @@ func rootOf(d *handler.Definition, c *output.Checkpoint) (state, result []byte) 
 		result = c.Result
 	}
 	return state, result
-}
-
-// stored returns what the checkpoint of a partition says.
-func (r *Run) stored(ctx context.Context, from checkpoints, partition string) (*entry, error) {
-	p, known, err := from.LoadPartition(ctx, partition)
-	if err != nil {
-		return nil, err
-	}
-	return &entry{name: partition, state: p.State, result: r.resultOf(p.State, p.Result), known: known}, nil
 }
 
 var errNoHandler = errors.New("a projection without a handler has no states")

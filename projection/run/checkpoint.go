@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/annalsdb/annals/projection/output"
 )
@@ -21,25 +20,11 @@ type snapshot struct {
 	entries    []*entry
 }
 
-// due says that as much was passed since the last checkpoint that another is due.
-func (r *Run) due() bool {
-	return (r.handled >= r.opts.Config.CheckpointHandledThreshold || r.unhandled >= r.opts.Config.CheckpointUnhandledBytesThreshold) &&
-		r.opts.writesCheckpoints()
-}
-
-// mayCheckpoint says that a checkpoint that is due can be begun, or that it must be waited for.
-func (r *Run) mayCheckpoint(now time.Time) bool {
-	if r.saving.Load() {
-		return r.cache.full()
-	}
-	return r.opts.Config.CheckpointAfter <= 0 || now.Sub(r.savedAt) >= r.opts.Config.CheckpointAfter
-}
-
 // checkpoint waits until everything emitted so far is stored, and begins to
 // write a checkpoint. It is written beside the events that are handled next. The
 // loop calls it, without a turn and the lock.
 func (r *Run) checkpoint() error {
-	if err := r.settled(); err != nil {
+	if err := r.saver.settled(r.reading); err != nil {
 		return err
 	}
 	s, err := r.prepare(r.reading)
@@ -47,30 +32,15 @@ func (r *Run) checkpoint() error {
 		return err
 	}
 	r.board.checkpoint(checkpointWriting)
-	r.saving.Store(true)
-	saved, fail := make(chan struct{}), r.fail
-	r.wasSaved = saved
-	r.work.Go(func() {
-		defer close(saved)
-		if r.saveFailed = r.save(s); r.saveFailed != nil {
-			fail(r.saveFailed)
+	fail := r.fail
+	r.saver.begin(&r.work, func() error {
+		err := r.save(s)
+		if err != nil {
+			fail(err)
 		}
-		r.saving.Store(false)
+		return err
 	})
 	return nil
-}
-
-// settled waits for a checkpoint that is being written.
-func (r *Run) settled() error {
-	if r.wasSaved == nil {
-		return nil
-	}
-	select {
-	case <-r.wasSaved:
-		return context.Cause(r.reading)
-	case <-r.reading.Done():
-		return context.Cause(r.reading)
-	}
 }
 
 // prepare waits until everything emitted is stored, and takes a snapshot.
@@ -87,14 +57,13 @@ func (r *Run) prepare(ctx context.Context) (*snapshot, error) {
 	s.entries = r.cache.take()
 	for _, e := range s.entries {
 		if e.name != "" {
-			s.partitions = append(s.partitions, output.PartitionState{Partition: e.name, State: e.state, Result: r.storedResult(e)})
+			s.partitions = append(s.partitions, output.PartitionState{Partition: e.name, State: e.state, Result: r.def.storedResult(e)})
 		}
 	}
 	if root := r.cache.entries[""]; root != nil {
-		s.root.State, s.root.Result = root.state, r.storedResult(root)
+		s.root.State, s.root.Result = root.state, r.def.storedResult(root)
 	}
-	r.handled, r.unhandled, r.passed, r.handledAt = 0, 0, r.reader.Passed(), r.processed
-	r.savedAt = r.opts.Now()
+	r.saver.restart(r.reader.Passed(), r.processed, r.opts.Now())
 	return s, nil
 }
 
@@ -115,22 +84,6 @@ func (r *Run) save(s *snapshot) error {
 	return nil
 }
 
-// storedResult is the result as a checkpoint has it: without a transformation it is the state.
-func (r *Run) storedResult(e *entry) []byte {
-	if r.def.DefinesStateTransform {
-		return e.result
-	}
-	return nil
-}
-
-// resultOf is the other way round.
-func (r *Run) resultOf(state, result []byte) []byte {
-	if r.def.DefinesStateTransform {
-		return result
-	}
-	return state
-}
-
 // finish ends an attempt: unless nothing may be written any more, what was
 // emitted is written, and a checkpoint.
 func (r *Run) finish(err error) error {
@@ -141,9 +94,9 @@ func (r *Run) finish(err error) error {
 	case r.out.Err() != nil: // Nothing can be written.
 		return r.out.Err()
 	case stopped:
-		r.status(statusStopping)
+		r.board.show(statusStopping)
 	default:
-		r.status(statusFaultedStopping)
+		r.board.show(statusFaultedStopping)
 	}
 	if last := r.last(); last != nil && (stopped || errors.Is(last, output.ErrRestart)) {
 		return last
@@ -153,12 +106,10 @@ func (r *Run) finish(err error) error {
 
 // last writes the last checkpoint of an attempt, if it is another than the one before.
 func (r *Run) last() error {
-	if r.wasSaved != nil {
-		<-r.wasSaved
-	}
+	failed := r.saver.wait()
 	switch {
-	case r.saveFailed != nil: // Another one would lack what this one was to hold.
-		return r.saveFailed
+	case failed != nil: // Another one would lack what this one was to hold.
+		return failed
 	case !r.opts.writesCheckpoints(), r.saved.Found && r.saved.At.Equal(r.at) && len(r.cache.changed) == 0:
 		return r.out.Flush(r.all)
 	}

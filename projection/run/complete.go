@@ -7,23 +7,23 @@ import (
 
 // complete writes the results of a projection that has read all, and returns errCompleted.
 func (r *Run) complete() error {
-	r.status(statusCompleting)
-	if err := r.settled(); err != nil {
+	r.board.show(statusCompleting)
+	if err := r.saver.settled(r.reading); err != nil {
 		return err
 	}
 	if err := r.out.Flush(r.reading); err != nil {
 		return r.cause(err)
 	}
-	r.status(statusPhaseCompleted)
+	r.board.show(statusPhaseCompleted)
 	r.board.secondPhase()
-	r.changed()
+	r.board.changed()
 
 	at := position.Finished()
 	emit := func(e handler.Emission) error {
 		r.emitting()
 		r.emitted++
 		r.out.Emit(at, nil, []handler.Emission{e})
-		if r.tooMuch() {
+		if r.opts.tooMuch(r.out) {
 			return r.hold()
 		}
 		return nil
@@ -52,7 +52,7 @@ func (r *Run) complete() error {
 
 // writeResults emits the result of each state, in the order in which they began.
 func (r *Run) writeResults(emit func(handler.Emission) error) error {
-	if r.shared != nil && r.partitioned() {
+	if r.shared != nil && r.def.partitioned() {
 		if err := emit(r.names.QueryResult(r.shared)); err != nil {
 			return err
 		}

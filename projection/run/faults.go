@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/position"
 )
 
 const lineEnd = "\r\n"
@@ -14,13 +15,13 @@ const lineEnd = "\r\n"
 // faulted makes of a fault of the handler one that tells of the event, too. what is
 // what it failed to do. Clients know the text and expect nothing behind the message:
 // the place in the script stands beside the handler.
-func (r *Run) faulted(err error, e *handler.Event, what string) error {
+func faulted(name string, at position.Position, err error, e *handler.Event, what string) error {
 	var f *handler.Fault
 	if !errors.As(err, &f) || f.Handler == "" { // Not of one of its functions.
 		return err
 	}
 	var b strings.Builder
-	b.WriteString("The " + r.opts.Name + " projection failed to " + what + "." + lineEnd)
+	b.WriteString("The " + name + " projection failed to " + what + "." + lineEnd)
 	b.WriteString("Handler: " + f.Handler + ", event " + strconv.FormatInt(e.Number, 10) + "@" + e.Stream + " (" + e.Type + ")")
 	if f.Line > 0 {
 		fmt.Fprintf(&b, ", line %d, column %d", f.Line, f.Column)
@@ -28,7 +29,7 @@ func (r *Run) faulted(err error, e *handler.Event, what string) error {
 	if stack := strings.Fields(f.Stack); len(stack) > 0 {
 		b.WriteString(", " + strings.Join(stack, " "))
 	}
-	b.WriteString(lineEnd + "Event Position: " + r.at.String() + lineEnd + lineEnd)
+	b.WriteString(lineEnd + "Event Position: " + at.String() + lineEnd + lineEnd)
 	b.WriteString("Message:" + lineEnd + lineEnd + f.Message)
 	return &eventFault{text: b.String(), fault: f}
 }

@@ -62,6 +62,7 @@ type board struct {
 	status          string
 	paused, results bool
 	out             writer // nil: none
+	changed         func() // reports that the status did
 }
 
 // Figures returns what is known of the run. It does not wait for the handler.
@@ -109,18 +110,12 @@ func (r *Run) publish() {
 	}
 }
 
-// status is what the run does now.
-func (r *Run) status(s string) {
-	r.board.mu.Lock()
-	r.board.status = s
-	r.board.mu.Unlock()
-	r.changed()
-}
-
-func (r *Run) changed() {
-	if r.opts.Changed != nil {
-		r.opts.Changed()
-	}
+// show says what the run does now.
+func (b *board) show(status string) {
+	b.mu.Lock()
+	b.status = status
+	b.mu.Unlock()
+	b.changed()
 }
 
 func (b *board) set(out writer) {
@@ -188,7 +183,7 @@ func (e *eventFault) Error() string { return e.text }
 func (e *eventFault) Unwrap() error { return e.fault }
 
 // reasonOf is why a run is faulted, for people.
-func (r *Run) reasonOf(err error) string {
+func reasonOf(err error) string {
 	var event *eventFault
 	var fault *handler.Fault
 	switch {

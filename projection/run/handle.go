@@ -2,50 +2,36 @@ package run
 
 import (
 	"bytes"
-	"fmt"
 
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 )
-
-// linkedStream is the member of a link's metadata that names the stream that it stands for.
-const linkedStream = "$o"
-
-// partitioned says that events have partitions other than the root.
-func (r *Run) partitioned() bool { return r.def.ByStreams || r.def.ByCustomPartitions }
-
-// runningResults says that results are written as they change.
-func (r *Run) runningResults() bool {
-	return r.opts.Mode == Continuous && (r.def.ProducesResults || r.def.DefinesStateTransform)
-}
 
 // handle hands one event to the handler and takes in what comes of it. The
 // caller has a turn and the lock.
 func (r *Run) handle(e *handler.Event) error {
 	e.Partition = ""
-	name, ok, err := r.partitionOf(e)
+	name, ok, err := r.def.partitionOf(r.handler, e)
 	if err != nil {
-		return r.faulted(err, e, "process an event")
+		return faulted(r.opts.Name, r.at, err, e, "process an event")
 	}
 	if !ok {
 		return nil
 	}
 	if err := r.load(name); err != nil {
-		return r.faulted(err, e, "process an event")
+		return faulted(r.opts.Name, r.at, err, e, "process an event")
 	}
 	e.Partition = name
 	o := handler.Outcome{Skipped: true}
 	if !e.GoneOnly {
 		if o, err = r.handler.Process(e); err != nil {
-			return r.faulted(err, e, "process an event")
+			return faulted(r.opts.Name, r.at, err, e, "process an event")
 		}
 	}
 	if e.Gone != "" {
 		gone, err := r.handler.Deleted(e)
 		if err != nil {
-			return r.faulted(err, e, "process a delete partition notification")
+			return faulted(r.opts.Name, r.at, err, e, "process a delete partition notification")
 		}
 		if !gone.Skipped { // Both together are the outcome: all of the event is taken in, or nothing.
 			gone.Emitted = append(o.Emitted, gone.Emitted...)
@@ -69,10 +55,10 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 		if r.def.DefinesStateTransform {
 			var err error
 			if result, err = r.handler.Result(); err != nil {
-				return r.faulted(err, e, "process an event")
+				return faulted(r.opts.Name, r.at, err, e, "process an event")
 			}
 		}
-		if err := r.fits(p.name, o.State, result, o.Shared); err != nil {
+		if err := r.def.fits(p.name, o.State, result, o.Shared); err != nil {
 			return err
 		}
 	}
@@ -83,7 +69,7 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 		r.out.Emit(r.at, e, o.Emitted)
 	}
 	switch {
-	case r.runningResults():
+	case r.def.runningResults():
 		if own || shared {
 			r.result(e, p, result)
 		}
@@ -98,7 +84,7 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 		r.shared = o.Shared
 	}
 	r.processed++
-	r.handled++
+	r.saver.handled++
 	return nil
 }
 
@@ -119,28 +105,6 @@ func (r *Run) result(e *handler.Event, p *entry, result []byte) {
 
 // same says that two states are of the same text, or both are not there.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
-
-// partitionOf returns the partition of an event. It is not ok when the event has none.
-func (r *Run) partitionOf(e *handler.Event) (name string, ok bool, err error) {
-	switch {
-	case e.Gone != "":
-		return e.Gone, true, nil
-	case r.def.ByCustomPartitions:
-		return r.handler.PartitionOf(e)
-	case !r.def.ByStreams:
-		return "", true, nil
-	}
-	name = e.Stream
-	if e.Link != nil {
-		if text, ok := jsontext.MemberText(e.Link.Metadata, linkedStream); ok {
-			name = text
-		}
-	}
-	if event.IsMetaStream(name) {
-		name = event.OriginalOf(name)
-	}
-	return name, true, nil
-}
 
 // load makes a partition the one that the handler works on.
 func (r *Run) load(name string) error {
@@ -167,39 +131,13 @@ func (r *Run) fetch(name string) (*entry, error) {
 	if !r.opts.resumes() {
 		return &entry{name: name}, nil
 	}
-	r.giveTurn()
-	p, err := r.stored(r.reading, r.checkpoints, name)
+	r.turn.give()
+	p, err := r.def.stored(r.reading, r.checkpoints, name)
 	if err == nil {
-		err = r.takeTurn(r.reading)
+		err = r.turn.take(r.reading)
 	}
 	r.clock = r.opts.Now()
 	return p, err
-}
-
-// fits checks the size of a state that is about to be taken in.
-func (r *Run) fits(partition string, state, result, shared []byte) error {
-	limit := r.opts.MaxStateSize
-	if limit <= 0 {
-		return nil
-	}
-	size := int64(len(state))
-	if r.def.DefinesStateTransform {
-		size += int64(len(result))
-	}
-	if size > limit && partition != "" {
-		return r.tooLarge(fmt.Sprintf(" in partition '%s'", partition), size)
-	} else if size > limit {
-		return r.tooLarge("", size)
-	}
-	if size = int64(len(shared)); size > limit {
-		return r.tooLarge("", size)
-	}
-	return nil
-}
-
-func (r *Run) tooLarge(where string, size int64) error {
-	return &handler.Fault{Message: fmt.Sprintf("The state size of projection '%s'%s is %d bytes which exceeds the configured MaxProjectionStateSize of %d bytes.",
-		r.opts.Name, where, size, r.opts.MaxStateSize)}
 }
 
 // mark emits what tells how far a handler came that wants that.

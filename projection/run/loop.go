@@ -29,10 +29,10 @@ const (
 
 // begin loads the checkpoint and opens input and output.
 func (r *Run) begin() error {
-	r.status(statusLoading)
-	zero := source.Zero(r.def)
+	r.board.show(statusLoading)
+	zero := source.Zero(r.def.Definition)
 	from := output.Checkpoint{At: zero}
-	kept := r.parts.keep(r.opts.checkpointOptions(r.def))
+	kept := r.parts.keep(r.opts.checkpointOptions(r.def.Definition))
 	r.lock.work()
 	r.checkpoints = kept
 	r.lock.release()
@@ -49,15 +49,15 @@ func (r *Run) begin() error {
 	if err != nil {
 		return &handler.Fault{Message: "The projection cannot go on from its checkpoint: " + err.Error() + ". Reset it to read its sources from the start."}
 	}
-	r.status(statusLoaded)
+	r.board.show(statusLoaded)
 
-	o := source.Options{Store: r.opts.Store, Definition: r.def, From: at, Once: r.opts.Mode != Continuous,
+	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous,
 		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead}
-	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.runningResults()) {
+	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
 		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version, Writer: r.opts.Store}
 	}
 	var in reader
-	err = r.retry(r.reading, func() (err error) {
+	err = retry(r.reading, r.opts.Logger, func() (err error) {
 		in, err = r.parts.read(r.reading, o)
 		return err
 	})
@@ -68,7 +68,7 @@ func (r *Run) begin() error {
 		MaxBatch: r.opts.Config.MaxWriteBatchLength, MaxInFlight: r.opts.Config.MaxAllowedWritesInFlight,
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
 		Volatile: r.opts.Mode == Transient, Streams: r.names, Logger: r.opts.Logger})
-	r.status(statusSubscribed)
+	r.board.show(statusSubscribed)
 	return r.enter(in, out, from, at)
 }
 
@@ -79,17 +79,17 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 	r.reader, r.out, r.entered = in, out, true
 	r.cache = newCache(r.opts.CachedPartitions, !r.opts.resumes())
 	r.saved, r.at, r.before, r.shared = from, at, at, from.Shared
-	r.savedAt = r.opts.Now()
-	if from.State != nil || !r.partitioned() {
-		r.cache.add(&entry{state: from.State, result: r.resultOf(from.State, from.Result), known: from.State != nil})
+	r.saver.savedAt = r.opts.Now()
+	if from.State != nil || !r.def.partitioned() {
+		r.cache.add(&entry{state: from.State, result: r.def.resultOf(from.State, from.Result), known: from.State != nil})
 	}
 	r.board.set(out)
 	if r.def.IsBiState {
-		if err := r.takeTurn(r.reading); err != nil {
+		if err := r.turn.take(r.reading); err != nil {
 			return err
 		}
 		err := r.handler.LoadShared(from.Shared)
-		r.giveTurn()
+		r.turn.give()
 		if err != nil {
 			return err
 		}
@@ -101,20 +101,20 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 
 // loop reads and handles events until something ends that, and says what.
 func (r *Run) loop() error {
-	r.status(statusRunning)
+	r.board.show(statusRunning)
 	for {
 		if r.reader.Buffered() == 0 {
 			if err := r.fill(); err != nil {
 				return r.cause(err)
 			}
 		}
-		if err := r.takeTurn(r.reading); err != nil {
+		if err := r.turn.take(r.reading); err != nil {
 			return err
 		}
 		r.lock.work()
 		next, err := r.use()
 		r.lock.release()
-		r.giveTurn()
+		r.turn.give()
 		if err != nil {
 			return r.cause(err)
 		}
@@ -147,11 +147,11 @@ func (r *Run) cause(err error) error {
 func (r *Run) fill() error {
 	for {
 		ctx, cancel := r.reading, context.CancelFunc(nil)
-		if r.due() {
-			if err := r.settled(); err != nil {
+		if r.saver.due(&r.opts) {
+			if err := r.saver.settled(r.reading); err != nil {
 				return err
 			}
-			wait := r.savedAt.Add(r.opts.Config.CheckpointAfter).Sub(r.opts.Now())
+			wait := r.saver.savedAt.Add(r.opts.Config.CheckpointAfter).Sub(r.opts.Now())
 			if wait <= 0 {
 				if err := r.checkpoint(); err != nil {
 					return err
@@ -161,7 +161,7 @@ func (r *Run) fill() error {
 			ctx, cancel = context.WithTimeout(ctx, wait)
 		}
 		r.board.reading(true)
-		err := r.retry(ctx, func() error { return r.reader.Fill(ctx) })
+		err := retry(ctx, r.opts.Logger, func() error { return r.reader.Fill(ctx) })
 		r.board.reading(false)
 		late := cancel != nil && ctx.Err() != nil && r.reading.Err() == nil
 		if cancel != nil {
@@ -173,19 +173,6 @@ func (r *Run) fill() error {
 		if r.reader.Buffered() > 0 {
 			return nil
 		}
-	}
-}
-
-func (r *Run) takeTurn(ctx context.Context) error {
-	var err error
-	r.turn, err = r.opts.Turns.take(ctx)
-	return err
-}
-
-func (r *Run) giveTurn() {
-	if r.turn != nil {
-		r.opts.Turns.give(r.turn)
-		r.turn = nil
 	}
 }
 
@@ -202,7 +189,11 @@ func (r *Run) use() (step, error) {
 		if !ok {
 			r.at = r.reader.Position()
 			r.before = r.at
-			return r.passedOver(), nil
+			r.saver.passedOver(r.reader.Passed(), r.processed)
+			if r.saver.due(&r.opts) && r.saver.may(&r.opts, r.opts.Now(), r.cache.full) {
+				return toCheckpoint, nil
+			}
+			return toRead, nil
 		}
 		r.before, r.at = r.at, r.reader.Position()
 		if err := r.handle(e); err != nil {
@@ -213,9 +204,9 @@ func (r *Run) use() (step, error) {
 		r.spent += now.Sub(r.clock)
 		r.clock = now
 		switch {
-		case r.emissions && r.tooMuch():
+		case r.emissions && r.opts.tooMuch(r.out):
 			return toPause, nil
-		case r.due() && r.mayCheckpoint(now):
+		case r.saver.due(&r.opts) && r.saver.may(&r.opts, now, r.cache.full):
 			return toCheckpoint, nil
 		case r.lock.asked.Load() > 0, now.Sub(began) >= turnTime:
 			return toYield, nil
@@ -223,30 +214,12 @@ func (r *Run) use() (step, error) {
 	}
 }
 
-// passedOver looks at what was read without an event that was handled.
-func (r *Run) passedOver() step {
-	passed := r.reader.Passed()
-	if r.handledAt != r.processed {
-		r.handledAt, r.passed = r.processed, passed
-	}
-	r.unhandled = passed - r.passed
-	if r.due() && r.mayCheckpoint(r.opts.Now()) {
-		return toCheckpoint
-	}
-	return toRead
-}
-
-// tooMuch says that so much waits to be written that nothing more is to be handled.
-func (r *Run) tooMuch() bool {
-	return r.out.Pending() > r.opts.Config.PendingEventsThreshold || r.out.Bytes() > maxPendingBytes
-}
-
 // hold stops reading until half of what waits is written, or less than half of what may wait is left.
 func (r *Run) hold() error {
 	r.board.pause(true)
-	r.changed()
+	r.board.changed()
 	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), r.opts.Config.PendingEventsThreshold)/2)
 	r.board.pause(false)
-	r.changed()
+	r.board.changed()
 	return err
 }

@@ -77,6 +77,9 @@ func (o *Options) ensureDefaults() {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -103,4 +106,9 @@ func (o *Options) writesCheckpoints() bool {
 // checkpointOptions are those of the projection's checkpoints.
 func (o *Options) checkpointOptions(d *handler.Definition) output.CheckpointOptions {
 	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: d.IsBiState, Logger: o.Logger}
+}
+
+// tooMuch says that so much waits to be written that nothing more is to be handled.
+func (o *Options) tooMuch(out writer) bool {
+	return out.Pending() > o.Config.PendingEventsThreshold || out.Bytes() > maxPendingBytes
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/projection/handler"
@@ -22,7 +24,7 @@ var pauses = [...]time.Duration{
 
 // retry does what may fail for a reason of the store that passes: again with
 // growing pauses, and then returns the error.
-func (r *Run) retry(ctx context.Context, do func() error) error {
+func retry(ctx context.Context, logger hclog.Logger, do func() error) error {
 	for try := 0; ; try++ {
 		err := do()
 		if err == nil || final(err) || ctx.Err() != nil {
@@ -31,7 +33,7 @@ func (r *Run) retry(ctx context.Context, do func() error) error {
 		if try == len(pauses) {
 			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
 		}
-		r.opts.Logger.Debug("store refused a projection", "attempt", try+1, "error", err)
+		logger.Debug("store refused a projection", "attempt", try+1, "error", err)
 		if clock.Sleep(ctx, pauses[try]) != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
@@ -78,7 +77,7 @@ type Run struct {
 // attempt is what begins anew when a run goes back to its checkpoint.
 type attempt struct {
 	handler handler.Handler
-	def     *handler.Definition
+	def     definition
 	reader  reader
 	out     writer
 
@@ -93,16 +92,13 @@ type attempt struct {
 	at, before position.Position // behind the last event that was handled, and the one before it
 	emissions  bool              // something was emitted, so that the output is watched
 
-	handled    int   // events, since the last checkpoint
-	unhandled  int64 // bytes of the log, since the last event or checkpoint
-	passed     int64 // bytes of the log, up to that
-	handledAt  int64 // the count of processed events when passed was set
-	savedAt    time.Time
-	saving     atomic.Bool   // a checkpoint is being written, in a goroutine of its own
-	wasSaved   chan struct{} // closed when it is, or saveFailed says why it is not
-	saveFailed error
-	turn       *turn     // that the loop has; nil: none
-	clock      time.Time // when the last event was handled
+	saver saver
+	turn  hold      // of the loop
+	clock time.Time // when the last event was handled
+}
+
+func (o *Options) attempt(h handler.Handler, at position.Position) attempt {
+	return attempt{handler: h, def: definition{h.Definition(), o}, at: at, turn: hold{turns: o.Turns}}
 }
 
 // Start begins a run, which goes on until it is stopped or ends by itself. The
@@ -114,12 +110,11 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock()}
 	r.all, r.endAll = context.WithCancelCause(ctx)
 	r.wanted, r.halt = context.WithCancelCause(r.all)
-	r.handler, r.def = o.Handler, o.Handler.Definition()
+	r.attempt = r.opts.attempt(o.Handler, source.Zero(o.Handler.Definition()))
 	r.names = output.StreamsOf(o.Name, &r.def.Options)
-	r.at = source.Zero(r.def)
 	r.saved.At = r.at
 	r.board.figures = Figures{Progress: -1}
-	r.board.status = statusInitial
+	r.board.status, r.board.changed = statusInitial, o.Changed
 	go r.run()
 	return r
 }
@@ -238,8 +233,7 @@ func (r *Run) again() error {
 	r.lock.work()
 	defer r.lock.release()
 	r.letGo()
-	r.attempt = attempt{at: r.saved.At}
-	r.handler, r.def = h, h.Definition()
+	r.attempt = r.opts.attempt(h, r.saved.At)
 	return nil
 }
 
@@ -272,11 +266,11 @@ func (r *Run) end(err error) {
 	switch ending {
 	case Faulted:
 		r.opts.Logger.Warn("projection faulted", "reason", err)
-		r.board.end(ending, statusFaulted, r.reasonOf(err))
+		r.board.end(ending, statusFaulted, reasonOf(err))
 	default:
 		r.board.end(ending, statusStopped, "")
 	}
-	r.changed()
+	r.board.changed()
 }
 
 // endingOf says what ended a run.
