@@ -89,7 +89,7 @@ func (c *Cluster) judgeClock() {
 	var ahead []time.Duration
 	// What this node's clock said when it was compared first: it may have been set since.
 	var found agreed
-	members := c.members()
+	members := c.self.members()
 	for _, m := range c.others() {
 		if p, ok := c.peers.get(m.Node); ok && p.status.Clock != 0 && members[m.Node.String()] && time.Since(p.at) < 2*peerTimeout {
 			ahead = append(ahead, p.ahead)
@@ -99,21 +99,21 @@ func (c *Cluster) judgeClock() {
 		}
 	}
 	behind := time.Duration(0)
-	if m := c.materials.Load(); m != nil {
-		behind = time.Duration(m.Log.Tail().Time - c.opts.Now().UnixNano())
+	if m := c.self.materials.Load(); m != nil {
+		behind = time.Duration(m.Log.Tail().Time - c.self.opts.Now().UnixNano())
 	}
 	k.behind.Store(int64(behind))
 	middle := append([]time.Duration{0}, ahead...)
 	slices.Sort(middle)
 	k.offset.Store(-int64(middle[len(middle)/2]))
-	tolerance := c.opts.ClockTolerance
+	tolerance := c.self.opts.ClockTolerance
 	if tolerance <= 0 {
 		return
 	}
 	if k.now != clockRight {
 		tolerance -= tolerance / 4 // Right again is what is so by more than a little.
 	}
-	state, most := judgeClocks(ahead, behind, tolerance, c.opts.Size == 1)
+	state, most := judgeClocks(ahead, behind, tolerance, c.self.opts.Size == 1)
 	if len(ahead) > 0 && (state == clockRight || state == logAhead) {
 		if k.agreed.Swap(&found) == nil {
 			close(k.known)
@@ -138,7 +138,7 @@ func (c *Cluster) sayClock(state clockState, ahead, behind time.Duration, member
 	var wrong error
 	switch state {
 	case clockRight:
-		c.logger.Info("this node's clock is right again: it agrees with those of most members and with the log")
+		c.self.logger.Info("this node's clock is right again: it agrees with those of most members and with the log")
 	case clockOdd:
 		where := "ahead of"
 		if ahead < 0 {
@@ -149,16 +149,16 @@ func (c *Cluster) sayClock(state clockState, ahead, behind time.Duration, member
 		wrong = fmt.Errorf("this node's clock is %v behind the newest event of its log: set it right; if it is right, it was wrong when that event was written, "+
 			"and ClockToleranceSec 0 has that accepted: events bear the time of the newest until the clock has reached it", behind.Round(time.Second))
 	case clockDiffers:
-		c.logger.Error("the clocks of the members differ, and there is no majority that agrees: set them right", "members", members, "tolerance", c.opts.ClockTolerance)
+		c.self.logger.Error("the clocks of the members differ, and there is no majority that agrees: set them right", "members", members, "tolerance", c.self.opts.ClockTolerance)
 	case logAhead:
-		c.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
+		c.self.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
 	}
 	if wrong == nil {
 		c.clocks.wrong.Store(nil)
 		return
 	}
 	c.clocks.wrong.Store(&wrong)
-	c.logger.Error(wrong.Error())
+	c.self.logger.Error(wrong.Error())
 }
 
 // watchClock looks at the clock of a node that has no others to ask.
@@ -180,14 +180,14 @@ func (c *Cluster) ClockWrong() error {
 }
 
 // comparable reports whether this node's clock is compared with others'.
-func (c *Cluster) comparable() bool { return c.opts.Size > 1 && c.opts.ClockTolerance > 0 }
+func (c *Cluster) comparable() bool { return c.self.opts.Size > 1 && c.self.opts.ClockTolerance > 0 }
 
 // Now is the time by which ages are judged, and never later than it is: what a scavenge
 // removes by its word is gone. On a node on its own it is its clock. In a cluster that counts
 // as far as most members agree with it: one that was set forward since counts as if it had not
 // been, and until they agree for the first time nothing is of any age.
 func (c *Cluster) Now() time.Time {
-	now := c.opts.Now()
+	now := c.self.opts.Now()
 	if !c.comparable() {
 		return now
 	}
@@ -195,7 +195,7 @@ func (c *Cluster) Now() time.Time {
 	if a == nil {
 		return time.Unix(0, 0)
 	}
-	if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > c.opts.ClockTolerance {
+	if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > c.self.opts.ClockTolerance {
 		return steady
 	}
 	return now

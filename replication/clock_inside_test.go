@@ -65,7 +65,7 @@ func TestClockOffset(t *testing.T) {
 func TestClockThatLeaps(t *testing.T) {
 	right := time.Now()
 	now := right
-	c := &Cluster{opts: ClusterOptions{Size: 3, Now: func() time.Time { return now }, ClockTolerance: time.Minute}}
+	c := &Cluster{self: &self{opts: ClusterOptions{Size: 3, Now: func() time.Time { return now }, ClockTolerance: time.Minute}}}
 	if age := right.Sub(c.Now()); age < 365*24*time.Hour {
 		t.Errorf("nobody has agreed yet, and ages are judged by the clock less %s", age)
 	}

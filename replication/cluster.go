@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
@@ -124,11 +123,8 @@ const (
 // joins a cluster with them, keeps the Replica running, and fetches data that
 // this node lacks. A node of a cluster of one is its own, and talks to nobody.
 type Cluster struct {
-	opts   ClusterOptions
-	logger hclog.Logger
-	node   event.ID
-	name   string // the node's id as text, as raft has it
-	made   bool   // there was consensus state at the start
+	self *self
+	made bool // there was consensus state at the start
 
 	port    *wire.Port // these are nil in a cluster of one
 	gossip  *gossip.Gossip
@@ -137,25 +133,18 @@ type Cluster struct {
 	client  *http.Client
 	changes chan struct{} // capacity 1: held while the configuration is changed
 
-	id        atomic.Pointer[event.ID] // of the cluster, once known
-	materials atomic.Pointer[Materials]
-	replica   atomic.Pointer[Replica]
 	state     atomic.Value // event.NodeState while there is no Replica
 	priority  atomic.Int64
 	resigning atomic.Bool
-	stopping  atomic.Bool
-	readOnly  atomic.Pointer[error]
-	full      atomic.Bool
-	strangers atomic.Int64            // other nodes that hold another history
-	lineage   atomic.Pointer[lineage] // nil: none yet
-	apart     atomic.Int64            // other nodes that follow another lineage
-	waiting   atomic.Pointer[string]  // why this node does not get on with joining; nil: it does
-	doubt     atomic.Pointer[error]   // this node may be the one whose history is wrong
-	diverged  atomic.Pointer[error]   // it is
-	hangs     atomic.Pointer[error]   // an operation on the disk does not return
-	hung      atomic.Int64            // since when, Unix time in ns
-	few       atomic.Bool             // fewer voters than a majority of the cluster's size are known
-	removed   atomic.Bool             // the cluster goes on without this node
+	strangers atomic.Int64           // other nodes that hold another history
+	apart     atomic.Int64           // other nodes that follow another lineage
+	waiting   atomic.Pointer[string] // why this node does not get on with joining; nil: it does
+	doubt     atomic.Pointer[error]  // this node may be the one whose history is wrong
+	diverged  atomic.Pointer[error]  // it is
+	hangs     atomic.Pointer[error]  // an operation on the disk does not return
+	hung      atomic.Int64           // since when, Unix time in ns
+	few       atomic.Bool            // fewer voters than a majority of the cluster's size are known
+	removed   atomic.Bool            // the cluster goes on without this node
 
 	clocks clocks
 	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
@@ -189,7 +178,7 @@ type Cluster struct {
 func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	o.EnsureDefaults()
 	c := &Cluster{
-		opts: o, logger: o.Replica.Logger.Named("cluster"),
+		self:    &self{opts: o, logger: o.Replica.Logger.Named("cluster")},
 		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), changed: make(chan struct{}),
 		clocks: clocks{known: make(chan struct{})},
 	}
@@ -228,7 +217,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.watch()
 	c.owned.Go(func() {
 		if err := c.live(ctx, prepared); err != nil && ctx.Err() == nil {
-			c.opts.Replica.OnFatal(err)
+			c.self.opts.Replica.OnFatal(err)
 		}
 	})
 	c.owned.Go(func() { c.watchPeers(ctx) })
@@ -240,7 +229,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 
 // openAlone starts the node of a cluster of one.
 func (c *Cluster) openAlone(ctx context.Context) error {
-	m, err := c.openLog(event.ID{})
+	m, err := c.self.openLog(event.ID{})
 	if err != nil {
 		return err
 	}
@@ -248,33 +237,23 @@ func (c *Cluster) openAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.node = r.Identity().Node
-	c.name = c.node.String()
-	c.fix(r.Identity().Lineage)
+	c.self.node = r.Identity().Node
+	c.self.name = c.self.node.String()
+	c.self.fix(r.Identity().Lineage)
 	c.follow(ctx, r)
 	return nil
 }
 
-func (c *Cluster) openLog(cluster event.ID) (*Materials, error) {
-	m, err := c.opts.OpenLog(cluster)
-	if err != nil {
-		return nil, err
-	}
-	c.id.Store(&m.ClusterID)
-	c.materials.Store(&m)
-	return &m, nil
-}
-
 func (c *Cluster) replicaOptions(m *Materials) Options {
-	o := c.opts.Replica
+	o := c.self.opts.Replica
 	o.FSM, o.Decider, o.Log = m.FSM, m.Decider, m.Log
-	if l := c.lineage.Load(); l != nil {
+	if l := c.self.lineage.Load(); l != nil {
 		o.Lineage = l.id
 	}
-	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.node
+	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.self.node
 	o.LeaderAddress = func(node, _ string) string { return c.clientAddress(node) }
 	o.Outranked = c.outranked
-	o.LeastVoters = c.opts.majority()
+	o.LeastVoters = c.self.opts.majority()
 	o.Awaited = c.awaited
 	o.Behind = c.pull.kick
 	return o
@@ -285,22 +264,22 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 // or foreign is set aside: the node takes a new id, keeps its data, and is
 // admitted anew, for a node that forgot its votes must not vote.
 func (c *Cluster) settle() (*Replica, error) {
-	dir := c.opts.Replica.Dir
-	hasLog, err := c.opts.HasLog()
+	dir := c.self.opts.Replica.Dir
+	hasLog, err := c.self.opts.HasLog()
 	if err != nil {
 		return nil, err
 	}
 	var m *Materials
 	if hasLog {
-		if m, err = c.openLog(event.ID{}); err != nil {
+		if m, err = c.self.openLog(event.ID{}); err != nil {
 			return nil, err
 		}
 	}
-	if c.opts.Replica.InMemory {
+	if c.self.opts.Replica.InMemory {
 		return nil, c.promise(&memoryRecord{})
 	}
 	record := bootstrap.FileStore(filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
-	if c.made, err = raftdisk.SettleCreation(c.opts.Replica.Files, dir); err != nil {
+	if c.made, err = raftdisk.SettleCreation(c.self.opts.Replica.Files, dir); err != nil {
 		return nil, err
 	}
 	if c.made {
@@ -319,15 +298,15 @@ func (c *Cluster) settle() (*Replica, error) {
 		if !errors.Is(err, raftdisk.ErrStateLost) {
 			return nil, err
 		}
-		aside, failed := raftdisk.SetAside(c.opts.Replica.Files, dir, raftdisk.AsideLost)
+		aside, failed := raftdisk.SetAside(c.self.opts.Replica.Files, dir, raftdisk.AsideLost)
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
-		c.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", "folder", aside, keyError, err)
-		c.made, c.node = false, event.ID{}
-		c.lineage.Store(nil)
+		c.self.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", "folder", aside, keyError, err)
+		c.made, c.self.node = false, event.ID{}
+		c.self.lineage.Store(nil)
 	}
-	if err := c.opts.Replica.Files.MkdirAll(filepath.Join(dir, raftdisk.Dir)); err != nil {
+	if err := c.self.opts.Replica.Files.MkdirAll(filepath.Join(dir, raftdisk.Dir)); err != nil {
 		return nil, err
 	}
 	return nil, c.promise(record)
@@ -339,36 +318,36 @@ func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", raftdisk.ErrStateLost)
 	}
-	id, err := raftdisk.ReadIdentity(c.opts.Replica.Files, filepath.Join(c.opts.Replica.Dir, raftdisk.Dir))
+	id, err := raftdisk.ReadIdentity(c.self.opts.Replica.Files, filepath.Join(c.self.opts.Replica.Dir, raftdisk.Dir))
 	if err != nil {
 		return nil, err
 	}
-	if c.node.IsZero() { // Later it is read by many goroutines, and does not change.
-		c.node = id.Node
+	if c.self.node.IsZero() { // Later it is read by many goroutines, and does not change.
+		c.self.node = id.Node
 	}
-	c.fix(id.Lineage)
+	c.self.fix(id.Lineage)
 	return prepare(c.replicaOptions(m))
 }
 
 // promise makes what takes part in forming a cluster. A node without consensus
 // state takes its id from what it promised before, or makes and records one.
 func (c *Cluster) promise(store bootstrap.Store) (err error) {
-	if c.node.IsZero() {
-		if c.node, err = bootstrap.Identify(store); err != nil {
+	if c.self.node.IsZero() {
+		if c.self.node, err = bootstrap.Identify(store); err != nil {
 			return err
 		}
 	} else if _, err := store.Load(); errors.Is(err, fs.ErrNotExist) {
 		// It was a cluster of one before, or was recovered from a copy: it has promised nothing.
-		if err := store.Save(bootstrap.Record{Node: c.node}); err != nil {
+		if err := store.Save(bootstrap.Record{Node: c.self.node}); err != nil {
 			return err
 		}
 	}
 	o := bootstrap.Options{
-		Node: c.node, ClusterSize: c.opts.Size, ReadOnly: c.opts.ReadOnly, Store: store,
-		View: (*bootstrapView)(c), Caller: (*bootstrapCaller)(c), Logger: c.logger,
-		RecordPlace: filepath.Join(c.opts.Replica.Dir, raftdisk.Dir),
+		Node: c.self.node, ClusterSize: c.self.opts.Size, ReadOnly: c.self.opts.ReadOnly, Store: store,
+		View: (*bootstrapView)(c), Caller: (*bootstrapCaller)(c), Logger: c.self.logger,
+		RecordPlace: filepath.Join(c.self.opts.Replica.Dir, raftdisk.Dir),
 	}
-	if m := c.materials.Load(); m != nil && (c.made || m.Log.Tail().End > 0) {
+	if m := c.self.materials.Load(); m != nil && (c.made || m.Log.Tail().End > 0) {
 		o.Cluster = m.ClusterID
 	}
 	c.engine, err = bootstrap.New(o)
@@ -399,14 +378,14 @@ func (m *memoryRecord) Save(r bootstrap.Record) error {
 
 // connect opens the port between nodes and gossip.
 func (c *Cluster) connect() (err error) {
-	o := &c.opts
-	c.name = c.node.String()
+	o := &c.self.opts
+	c.self.name = c.self.node.String()
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_histories", "Nodes of this cluster whose log differs from this node's.",
 		func() float64 { return float64(c.strangers.Load()) })
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that follow another history of this node's cluster.",
 		func() float64 { return float64(c.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
-		Bind: o.Bind, Advertise: o.Advertise, Node: c.node, Cluster: c.ID, Lineage: c.mark, Security: o.Security, Logger: c.logger,
+		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Lineage: c.self.mark, Security: o.Security, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 	})
 	if err != nil {
@@ -416,15 +395,15 @@ func (c *Cluster) connect() (err error) {
 	c.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
 	c.server = c.port.HTTPServer(c.services())
 	phase := phaseFresh
-	if c.made || c.materials.Load() != nil {
+	if c.made || c.self.materials.Load() != nil {
 		phase = phaseJoining
 	}
 	c.gossip, err = gossip.Open(gossip.Options{
 		Bind: o.GossipBind, Advertise: o.GossipAdvertise, Security: o.Security, Seeds: o.Seeds,
-		Interval: o.GossipInterval, Timeout: o.GossipTimeout, DeadRemoval: o.DeadRemoval, Logger: c.logger,
+		Interval: o.GossipInterval, Timeout: o.GossipTimeout, DeadRemoval: o.DeadRemoval, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 		Self: gossip.Self{
-			Node: c.node, Cluster: c.ID(), ReplicationAddress: o.Advertise,
+			Node: c.self.node, Cluster: c.self.clusterID(), ReplicationAddress: o.Advertise,
 			HTTPHost: o.ClientHost, HTTPPort: o.ClientPort, HTTPSecure: o.ClientSecure,
 			ReadOnly: o.ReadOnly, Priority: o.Priority, ClusterSize: o.Size, Version: o.Version, Format: dataFormat, Phase: phase,
 		},
@@ -434,8 +413,8 @@ func (c *Cluster) connect() (err error) {
 	}
 	listener := c.port.Listener(wire.KindService) // What it serves asks gossip.
 	c.owned.Go(func() {
-		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.stopping.Load() {
-			c.logger.Error("other nodes are no longer served", keyError, err)
+		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.self.stopping.Load() {
+			c.self.logger.Error("other nodes are no longer served", keyError, err)
 		}
 	})
 	return nil
@@ -446,16 +425,8 @@ func (c *Cluster) connect() (err error) {
 // change without changing the format.
 const dataFormat = 1
 
-// ID is the id of the cluster, zero as long as it is not known.
-func (c *Cluster) ID() event.ID {
-	if id := c.id.Load(); id != nil {
-		return *id
-	}
-	return event.ID{}
-}
-
 // Node is the id of this node.
-func (c *Cluster) Node() event.ID { return c.node }
+func (c *Cluster) Node() event.ID { return c.self.node }
 
 // GossipAddr is the address of gossip, empty in a cluster of one.
 func (c *Cluster) GossipAddr() string {
@@ -469,18 +440,18 @@ func (c *Cluster) GossipAddr() string {
 func (c *Cluster) Port() *wire.Port { return c.port }
 
 // Replica returns the running Replica, nil while there is none.
-func (c *Cluster) Replica() *Replica { return c.replica.Load() }
+func (c *Cluster) Replica() *Replica { return c.self.replica.Load() }
 
 // Leave hands leadership over if this node leads, and tells the others that it
 // goes. It is the first step of Close, and may be taken before.
 func (c *Cluster) Leave() {
 	c.leaving.Do(func() {
 		if c.port != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), c.opts.Replica.DrainTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), c.self.opts.Replica.DrainTimeout)
 			defer cancel()
-			c.warn("hand leadership over", c.Resign(ctx))
+			c.self.warn("hand leadership over", c.Resign(ctx))
 		}
-		c.stopping.Store(true)
+		c.self.stopping.Store(true)
 	})
 }
 
@@ -491,7 +462,7 @@ func (c *Cluster) Close() error {
 		c.Leave()
 		c.cancel()
 		var errs []error
-		if r := c.replica.Swap(nil); r != nil {
+		if r := c.self.replica.Swap(nil); r != nil {
 			errs = append(errs, r.Close())
 		}
 		if c.gossip != nil {
@@ -510,3 +481,6 @@ func (c *Cluster) Close() error {
 	})
 	return c.err
 }
+
+// ID is the id of the cluster, zero as long as it is not known.
+func (c *Cluster) ID() event.ID { return c.self.clusterID() }

@@ -16,12 +16,12 @@ var errHangs = errors.New("the disk of this node hangs")
 
 // watchDisk looks for operations on the disk that hang.
 func (c *Cluster) watchDisk(ctx context.Context) {
-	tick := time.NewTicker(max(c.opts.HangTimeout/16, time.Millisecond))
+	tick := time.NewTicker(max(c.self.opts.HangTimeout/16, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			c.noteHang(c.opts.Replica.Disk.Overdue(c.opts.HangTimeout))
+			c.noteHang(c.self.opts.Replica.Disk.Overdue(c.self.opts.HangTimeout))
 		case <-ctx.Done():
 			return
 		}
@@ -45,12 +45,12 @@ func (c *Cluster) noteHang(op *hang.Op, since time.Duration) {
 		c.hung.Store(time.Now().Add(-since).UnixNano())
 		c.hangs.Store(&err)
 		c.metrics.hangs.Inc()
-		c.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, "file", op.File, "since", since.Round(time.Millisecond))
+		c.self.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, "file", op.File, "since", since.Round(time.Millisecond))
 	} else {
 		c.hangs.Store(nil)
-		c.logger.Warn("the disk goes on", "hung", time.Since(time.Unix(0, c.hung.Load())).Round(time.Millisecond))
+		c.self.logger.Warn("the disk goes on", "hung", time.Since(time.Unix(0, c.hung.Load())).Round(time.Millisecond))
 	}
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		c.noteLeadership(r)
 	}
 	c.look()

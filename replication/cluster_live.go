@@ -21,7 +21,7 @@ import (
 func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 	defer func() {
 		if prepared != nil {
-			c.warn("close consensus state", prepared.abandon())
+			c.self.warn("close consensus state", prepared.abandon())
 		}
 	}()
 	if !c.made {
@@ -33,7 +33,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 	for {
 		for prepared == nil {
 			var behind *raftdisk.BehindError
-			r, err := c.prepareExisting(c.materials.Load())
+			r, err := c.prepareExisting(c.self.materials.Load())
 			if err != nil && !errors.As(err, &behind) {
 				return err
 			}
@@ -42,12 +42,12 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 				break
 			}
 			c.state.Store(event.StateCatchingUp)
-			c.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", keyError, err)
+			c.self.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", keyError, err)
 			if err := c.pull.until(ctx, behind.End); err != nil {
 				return err
 			}
 		}
-		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.ID(), phaseMember })
+		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.self.clusterID(), phaseMember })
 		r := prepared
 		prepared = nil
 		if err := r.start(c.transport(r)); err != nil {
@@ -60,15 +60,15 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 			<-done
 			return err
 		case <-r.anew:
-			c.logger.Warn("raft is started anew: its log held entries that no quorum had")
-			c.replica.CompareAndSwap(r, nil)
+			c.self.logger.Warn("raft is started anew: its log held entries that no quorum had")
+			c.self.replica.CompareAndSwap(r, nil)
 			if err := r.Close(); err != nil {
 				return err
 			}
 			<-done
-			if c.opts.Replica.InMemory {
+			if c.self.opts.Replica.InMemory {
 				var err error
-				if prepared, err = prepareOn(c.replicaOptions(c.materials.Load()), r.state); err != nil {
+				if prepared, err = prepareOn(c.replicaOptions(c.self.materials.Load()), r.state); err != nil {
 					return err
 				}
 			}
@@ -86,7 +86,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Prepare: c.prepareInstall,
 		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
 		Silent:  c.Hangs,
-		Logger:  quiet{c.opts.Replica.Logger},
+		Logger:  quiet{c.self.opts.Replica.Logger},
 
 		Candidate: c.candidate,
 	})
@@ -99,7 +99,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
 	c.state.Store(event.StateDiscoverLeader)
 	form := false
-	m := c.materials.Load()
+	m := c.self.materials.Load()
 	if m == nil || m.Log.Tail().End == 0 {
 		// The cluster's id was agreed upon before the log was made with it.
 		outcome, err := c.engine.Run(ctx)
@@ -107,7 +107,7 @@ func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
 			return nil, err
 		}
 		if m == nil {
-			if m, err = c.openLog(outcome.Cluster); err != nil {
+			if m, err = c.self.openLog(outcome.Cluster); err != nil {
 				return nil, err
 			}
 		}
@@ -118,19 +118,19 @@ func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
 		form = outcome.Form
 	}
 	if !form {
-		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.ID(), phaseJoining })
-		c.state.Store(c.replicaState(event.StateCatchingUp, event.StatePreReadOnlyReplica))
+		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.self.clusterID(), phaseJoining })
+		c.state.Store(c.self.replicaState(event.StateCatchingUp, event.StatePreReadOnlyReplica))
 		if err := c.pull.level(ctx); err != nil {
 			return nil, err
 		}
-		c.state.Store(c.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica))
+		c.state.Store(c.self.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica))
 	}
 	o := c.replicaOptions(m)
 	o.Joining = !form
-	o.Transport = addressOnly{address: raft.ServerAddress(c.opts.Advertise)}
+	o.Transport = addressOnly{address: raft.ServerAddress(c.self.opts.Advertise)}
 	r, err := prepare(o)
 	if err == nil {
-		c.fix(r.state.ID.Lineage)
+		c.self.fix(r.state.ID.Lineage)
 	}
 	return r, err
 }
@@ -143,38 +143,24 @@ type addressOnly struct {
 
 func (a addressOnly) LocalAddr() raft.ServerAddress { return a.address }
 
-// replicaState returns the first state for a node that votes and the second for one that does not.
-func (c *Cluster) replicaState(voter, readOnly event.NodeState) event.NodeState {
-	if c.opts.ReadOnly {
-		return readOnly
-	}
-	return voter
-}
-
 // tell changes what gossip says of this node.
 func (c *Cluster) tell(change func(*gossip.Self)) {
 	if c.gossip == nil {
 		return
 	}
-	c.warn("tell the other nodes about this one", c.gossip.Update(change))
-}
-
-func (c *Cluster) warn(doing string, err error) {
-	if err != nil {
-		c.logger.Warn(doing, keyError, err)
-	}
+	c.self.warn("tell the other nodes about this one", c.gossip.Update(change))
 }
 
 // follow makes a running Replica the one that serves, and passes its leadership
 // on. The channel is closed when that has ended: with the Replica or the context,
 // whichever is first, as a Replica whose disk hangs never ends.
 func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
-	if reason := c.readOnly.Load(); reason != nil {
+	if reason := c.self.readOnly.Load(); reason != nil {
 		r.pipeline.SetReadOnly(*reason)
 	}
-	r.state.Logs.Full.Store(c.full.Load())
-	c.replica.Store(r)
-	c.warn("see who is to lead", r.Rank())
+	r.state.Logs.Full.Store(c.self.full.Load())
+	c.self.replica.Store(r)
+	c.self.warn("see who is to lead", r.Rank())
 	done := make(chan struct{})
 	c.owned.Go(func() {
 		defer close(done)
@@ -208,14 +194,14 @@ func (c *Cluster) noteLeadership(r *Replica) (pipeline.Leadership, <-chan struct
 // formed has fewer voters than a majority of its size, an answer would promise
 // more than is so.
 func (c *Cluster) counts(r *Replica, l pipeline.Leadership) pipeline.Leadership {
-	if !l.Leading || c.opts.Size == 1 {
+	if !l.Leading || c.self.opts.Size == 1 {
 		return l
 	}
 	if c.hangs.Load() != nil {
 		return pipeline.Leadership{} // Another node may lead already.
 	}
 	configuration, _, err := r.Configuration()
-	few := err != nil || voters(configuration) < c.opts.majority()
+	few := err != nil || voters(configuration) < c.self.opts.majority()
 	c.few.Store(few)
 	if few {
 		return pipeline.Leadership{}
@@ -269,7 +255,7 @@ func (c *Cluster) Confirm(ctx context.Context) error {
 }
 
 func (c *Cluster) serving() (*Replica, error) {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil {
 		if address, ok := c.Redirect(); ok {
 			return nil, &event.NotLeader{Address: address}
@@ -279,7 +265,7 @@ func (c *Cluster) serving() (*Replica, error) {
 	if err := c.diverged.Load(); err != nil {
 		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
-	if err := c.hangs.Load(); err != nil && c.opts.Size > 1 {
+	if err := c.hangs.Load(); err != nil && c.self.opts.Size > 1 {
 		if address, ok := c.Redirect(); ok {
 			return nil, &event.NotLeader{Address: address}
 		}
@@ -292,11 +278,11 @@ func (c *Cluster) serving() (*Replica, error) {
 // refuse writes hands over to a node that need not.
 func (c *Cluster) SetReadOnly(reason error) {
 	if reason == nil {
-		c.readOnly.Store(nil)
+		c.self.readOnly.Store(nil)
 	} else {
-		c.readOnly.Store(&reason)
+		c.self.readOnly.Store(&reason)
 	}
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		r.pipeline.SetReadOnly(reason)
 	}
 	c.look()
@@ -305,10 +291,10 @@ func (c *Cluster) SetReadOnly(reason error) {
 // SetFull says that this node has no room for more entries from a leader. It lags
 // behind then, until there is room again.
 func (c *Cluster) SetFull(full bool) {
-	if c.full.Swap(full) == full {
+	if c.self.full.Swap(full) == full {
 		return
 	}
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		r.state.Logs.Full.Store(full)
 	}
 }
@@ -319,17 +305,6 @@ func (c *Cluster) look() {
 	case c.poke <- struct{}{}:
 	default:
 	}
-}
-
-// markPulled records that the event log may be ahead of the Raft log. There need not be a Raft log yet.
-func (c *Cluster) markPulled() error {
-	if r := c.replica.Load(); r != nil {
-		return r.state.Mark(raftdisk.PulledFile)
-	}
-	if c.opts.Replica.InMemory {
-		return nil
-	}
-	return raftdisk.MarkPulled(c.opts.Replica.Files, c.opts.Replica.Dir)
 }
 
 // Recover makes consensus state in a data directory that has an event log and

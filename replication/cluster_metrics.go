@@ -114,7 +114,7 @@ func (c *Cluster) membersIn(state event.NodeState) (n int) {
 		return n
 	}
 	for _, m := range c.gossip.Members() {
-		if m.Node != c.node && c.stateOf(m) == state {
+		if m.Node != c.self.node && c.stateOf(m) == state {
 			n++
 		}
 	}

@@ -18,7 +18,7 @@ type Connection struct {
 // Connections describes the leader's connections, one for each other node in
 // Raft's configuration, in its order. It is empty on a node that does not lead.
 func (c *Cluster) Connections() []Connection {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if l, _ := c.Leadership(); !l.Leading || r == nil || c.port == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (c *Cluster) Connections() []Connection {
 	var list []Connection
 	for _, server := range configuration.Servers {
 		id, err := event.ParseID(string(server.ID))
-		if err != nil || id == c.node {
+		if err != nil || id == c.self.node {
 			continue
 		}
 		peer := c.port.Peer(id)

@@ -57,7 +57,7 @@ func (e *erasures) begin() bool {
 // The error is event.ErrNotReady as long as no Replica runs. When the context ends the call
 // returns at once; what it has begun is finished.
 func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil {
 		return fmt.Errorf("erase the Raft log: %w", event.ErrNotReady)
 	}
@@ -171,7 +171,7 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 // awaitOthers waits until no other node that is catching up needs entries up to
 // an index, at most HoldTime.
 func (c *Cluster) awaitOthers(ctx context.Context, index uint64) {
-	hold := c.opts.Replica.HoldTime
+	hold := c.self.opts.Replica.HoldTime
 	if c.gossip == nil || hold <= 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (c *Cluster) awaitOthers(ctx context.Context, index uint64) {
 // that was heard of late, and got on within HoldTime. Nodes for which the Raft
 // log reaches back no more need a manifest instead, and nothing of what is older.
 func (c *Cluster) awaited() (need uint64) {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil || c.gossip == nil {
 		return 0
 	}
@@ -198,12 +198,12 @@ func (c *Cluster) awaited() (need uint64) {
 	if err != nil || first == 0 {
 		return 0
 	}
-	last, members := r.raft.LastIndex(), c.members()
+	last, members := r.raft.LastIndex(), c.self.members()
 	now := time.Now()
 	for _, m := range c.others() {
 		p, ok := c.peers.get(m.Node)
 		next := p.status.Last + 1
-		if !ok || !p.status.Running || !members[m.Node.String()] || now.Sub(p.at) > heardFor || now.Sub(p.moved) > c.opts.Replica.HoldTime {
+		if !ok || !p.status.Running || !members[m.Node.String()] || now.Sub(p.at) > heardFor || now.Sub(p.moved) > c.self.opts.Replica.HoldTime {
 			continue
 		}
 		if next >= first && next <= last && (need == 0 || next < need) {

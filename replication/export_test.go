@@ -43,7 +43,7 @@ func Asks(ctx context.Context, c *Cluster, address string) error {
 
 // RaftOf returns a node's raft; one that never started has no leader and no servers.
 func RaftOf(c *Cluster) *raft.Raft {
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		return r.raft
 	}
 	return nil
@@ -51,7 +51,7 @@ func RaftOf(c *Cluster) *raft.Raft {
 
 // ServersOf is raft's latest configuration; none while raft does not run.
 func ServersOf(c *Cluster) []raft.Server {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil {
 		return nil
 	}
@@ -89,11 +89,11 @@ func forged(last, term uint64, count int) (list []*raft.Log) {
 }
 
 // FirstIndex is the first entry in a running node's Raft log.
-func FirstIndex(c *Cluster) (uint64, error) { return c.replica.Load().state.Logs.FirstIndex() }
+func FirstIndex(c *Cluster) (uint64, error) { return c.self.replica.Load().state.Logs.FirstIndex() }
 
 // ForgeRunning does the same to a running node in memory that hears no other.
 func ForgeRunning(c *Cluster, count int) (last uint64, err error) {
-	logs := c.replica.Load().state.Logs
+	logs := c.self.replica.Load().state.Logs
 	if last, err = logs.LastIndex(); err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func (h *heldLog) StoreLogs(logs []*raft.Log) error {
 // closed when it does, and closing release lets it go on.
 func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
 	h := &heldLog{entered: make(chan struct{}), release: make(chan struct{})}
-	c.replica.Load().state.Logs.Wrap(func(inner raftdisk.Backing) raftdisk.Backing {
+	c.self.replica.Load().state.Logs.Wrap(func(inner raftdisk.Backing) raftdisk.Backing {
 		h.Backing = inner
 		return h
 	})
@@ -130,7 +130,7 @@ func HoldStores(c *Cluster) (entered <-chan struct{}, release chan<- struct{}) {
 
 // Pause has a leader take writes and decide none until resume is called.
 func Pause(ctx context.Context, c *Cluster) (resume func()) {
-	p := c.replica.Load().pipeline
+	p := c.self.replica.Load().pipeline
 	if err := p.Pause(ctx); err != nil {
 		panic(err)
 	}
@@ -139,7 +139,7 @@ func Pause(ctx context.Context, c *Cluster) (resume func()) {
 
 // Queued is how many requests a node's pipeline has not answered.
 func Queued(c *Cluster) int {
-	n, _ := c.replica.Load().pipeline.Depth()
+	n, _ := c.self.replica.Load().pipeline.Depth()
 	return n
 }
 
@@ -147,7 +147,7 @@ func Queued(c *Cluster) int {
 func Manifests(r *Replica) uint64 { return r.metrics.snapshots.Value() }
 
 // StatsOf is where a node registers its metrics.
-func StatsOf(c *Cluster) *stats.Registry { return c.opts.Replica.Stats }
+func StatsOf(c *Cluster) *stats.Registry { return c.self.opts.Replica.Stats }
 
 // RewriteStalls is how long the Raft log was closed to everybody while it was rewritten.
 func RewriteStalls(r *Replica) (mean, most time.Duration) {
@@ -156,7 +156,7 @@ func RewriteStalls(r *Replica) (mean, most time.Duration) {
 }
 
 // LineageOf is the history that a node follows.
-func LineageOf(c *Cluster) event.ID { return c.lineage.Load().id }
+func LineageOf(c *Cluster) event.ID { return c.self.lineage.Load().id }
 
 // HoldChanges has nobody admitted to the cluster by a node until release is called.
 func HoldChanges(c *Cluster) (release func()) {

@@ -91,7 +91,7 @@ func (h *healer) run(ctx context.Context) {
 
 // attempt heals what is damaged, and returns how long to wait before the next, 0 when nothing is left to do.
 func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Duration) {
-	m := h.c.materials.Load()
+	m := h.c.self.materials.Load()
 	if m == nil {
 		return healOpening
 	}
@@ -106,11 +106,11 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 			return 0
 		case err == nil:
 			h.c.metrics.healed.Inc()
-			h.c.logger.Info("a damaged chunk was fetched anew", "file", d.File, "from", from, "took", time.Since(begun).Round(time.Millisecond))
+			h.c.self.logger.Info("a damaged chunk was fetched anew", "file", d.File, "from", from, "took", time.Since(begun).Round(time.Millisecond))
 		case errors.Is(err, event.ErrChunkReplaced):
 		default:
 			wait = pause
-			h.c.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", "file", d.File, "again_in", pause, keyError, err)
+			h.c.self.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", "file", d.File, "again_in", pause, keyError, err)
 		}
 	}
 	return wait
@@ -120,7 +120,7 @@ var errNoCopy = errors.New("there is no other node to fetch it from: stop this n
 
 // heal fetches a damaged file from one node after the other until one has it whole.
 func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
-	if h.c.opts.Size == 1 {
+	if h.c.self.opts.Size == 1 {
 		return "", errNoCopy
 	}
 	sources, err := h.c.pull.sources(ctx)
@@ -177,7 +177,7 @@ func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (file
 	if err != nil {
 		return nil, err
 	}
-	defer func() { h.c.warnDebug(resp.Body.Close()) }()
+	defer func() { h.c.self.warnDebug(resp.Body.Close()) }()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&files); err != nil {
 		return nil, fmt.Errorf("list of chunk files: %w", err)
 	}
@@ -211,7 +211,7 @@ func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into
 	if err != nil {
 		return err
 	}
-	defer func() { h.c.warnDebug(resp.Body.Close()) }()
+	defer func() { h.c.self.warnDebug(resp.Body.Close()) }()
 	buf := make([]byte, fileBlock)
 	for offset := int64(0); offset < file.Size; {
 		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
@@ -234,7 +234,7 @@ func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into
 
 // serveChunkFiles lists the complete files that cover a range of chunks.
 func (c *Cluster) serveChunkFiles(w http.ResponseWriter, r *http.Request) {
-	m := c.materials.Load()
+	m := c.self.materials.Load()
 	first, err := strconv.Atoi(r.URL.Query().Get("first"))
 	last, lastErr := strconv.Atoi(r.URL.Query().Get("last"))
 	if err = errors.Join(err, lastErr); err != nil || m == nil || m.Healer == nil {
@@ -251,7 +251,7 @@ func (c *Cluster) serveChunkFiles(w http.ResponseWriter, r *http.Request) {
 
 // serveChunkFile sends one of them, once it has been verified: that takes as long as reading it.
 func (c *Cluster) serveChunkFile(w http.ResponseWriter, r *http.Request) {
-	m := c.materials.Load()
+	m := c.self.materials.Load()
 	first, err := strconv.Atoi(r.URL.Query().Get("first"))
 	if err != nil || m == nil || m.Healer == nil {
 		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
@@ -266,11 +266,11 @@ func (c *Cluster) serveChunkFile(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), status)
 		return
 	}
-	defer func() { c.warnDebug(file.Close()) }()
+	defer func() { c.self.warnDebug(file.Close()) }()
 	w.Header().Set("Content-Length", strconv.FormatInt(file.Size(), 10))
 	n, err := io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
 	c.metrics.shipped.Add(uint64(n))
 	if err != nil {
-		c.logger.Debug("chunk file was not sent whole", keyError, err)
+		c.self.logger.Debug("chunk file was not sent whole", keyError, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // leader returns the leader's node id, empty when it is not known. A node without
 // raft of its own, or one that takes no part because its disk hangs, goes by what the others say.
 func (c *Cluster) leader() string {
-	if r := c.replica.Load(); r != nil && c.hangs.Load() == nil {
+	if r := c.self.replica.Load(); r != nil && c.hangs.Load() == nil {
 		if _, node := r.raft.LeaderWithID(); node != "" {
 			return string(node)
 		}
@@ -33,11 +33,11 @@ func (c *Cluster) leader() string {
 // Redirect returns the leader's address for clients; ok is false when this node
 // leads or does not know who does.
 func (c *Cluster) Redirect() (address string, ok bool) {
-	if c.opts.Size == 1 {
+	if c.self.opts.Size == 1 {
 		return "", false
 	}
 	node := c.leader()
-	if node == "" || node == c.name {
+	if node == "" || node == c.self.name {
 		return "", false
 	}
 	address = c.clientAddress(node)
@@ -52,12 +52,12 @@ func (c *Cluster) Ready() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil || c.removed.Load() {
 		return false
 	}
 	_, leader := r.raft.LeaderWithID()
-	return leader != "" && string(leader) != c.name
+	return leader != "" && string(leader) != c.self.name
 }
 
 // SetPriority changes the node's priority until it is restarted.
@@ -90,18 +90,18 @@ var errNobody = errors.New("no other voter that has everything answers")
 // and is then sent to the new leader. It returns nil as well when this node does not
 // lead, or nobody could take over: then it goes on leading.
 func (c *Cluster) Resign(ctx context.Context) error {
-	r := c.replica.Load()
-	if r == nil || c.opts.Size == 1 || c.hangs.Load() != nil || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
+	r := c.self.replica.Load()
+	if r == nil || c.self.opts.Size == 1 || c.hangs.Load() != nil || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
 		return nil
 	}
 	defer c.resigning.Store(false)
 	err := c.handOver(ctx, r, func(Status) bool { return true })
 	if errors.Is(err, errNobody) { // Nothing is wrong with that when a cluster is stopped.
-		c.logger.Info("nobody can take leadership over: this node goes on leading")
+		c.self.logger.Info("nobody can take leadership over: this node goes on leading")
 		return nil
 	}
 	if err != nil && !errors.Is(err, event.ErrClosed) {
-		c.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
+		c.self.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
 		return nil
 	}
 	return err
@@ -128,13 +128,13 @@ func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) b
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
 			if r.raft.State() == raft.Leader {
-				c.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
+				c.self.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
 				continue
 			}
 			// It took longer than raft waits, and came to pass.
 		}
 		c.awaitLeader(ctx, r)
-		c.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
+		c.self.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
 		return nil
 	}
 	return last
@@ -178,10 +178,10 @@ func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
 	})
 	r.raft.RegisterObserver(observer)
 	defer r.raft.DeregisterObserver(observer)
-	timer := time.NewTimer(c.opts.Replica.ElectionTimeout)
+	timer := time.NewTimer(c.self.opts.Replica.ElectionTimeout)
 	defer timer.Stop()
 	for {
-		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != c.name {
+		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != c.self.name {
 			return
 		}
 		select {
@@ -201,28 +201,28 @@ const stayPace = 10 * time.Second
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l pipeline.Leadership) {
-	if !l.Leading || c.hangs.Load() != nil || c.readOnly.Load() == nil && c.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+	if !l.Leading || c.hangs.Load() != nil || c.self.readOnly.Load() == nil && c.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Replica.DrainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.self.opts.Replica.DrainTimeout)
 	defer cancel()
 	if err := c.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
 		c.stayed = time.Now()
-		c.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
+		c.self.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
 	}
 }
 
 // State is the state of this node.
 func (c *Cluster) State() event.NodeState {
-	if c.stopping.Load() {
+	if c.self.stopping.Load() {
 		return event.StateShuttingDown
 	}
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil {
 		return c.state.Load().(event.NodeState)
 	}
-	if c.hangs.Load() != nil && c.opts.Size > 1 {
+	if c.hangs.Load() != nil && c.self.opts.Size > 1 {
 		return event.StateUnknown
 	}
 	own, _ := r.pipeline.Leadership()
@@ -239,32 +239,18 @@ func (c *Cluster) State() event.NodeState {
 		return event.StateUnknown
 	}
 	_, leader := r.raft.LeaderWithID()
-	voter, present := c.suffrage(r)
+	voter, present := c.self.suffrage()
 	switch {
 	case leader == "":
-		return c.replicaState(event.StateUnknown, event.StateReadOnlyLeaderless)
+		return c.self.replicaState(event.StateUnknown, event.StateReadOnlyLeaderless)
 	case !present:
-		return c.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica)
+		return c.self.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica)
 	case voter:
 		return event.StateFollower
-	case c.opts.ReadOnly:
+	case c.self.opts.ReadOnly:
 		return event.StateReadOnlyReplica
 	case c.pull.busy():
 		return event.StateCatchingUp
 	}
 	return event.StateClone
-}
-
-// suffrage is this node's place in raft's configuration, as far as it knows.
-func (c *Cluster) suffrage(r *Replica) (voter, present bool) {
-	configuration, _, err := r.Configuration()
-	if err != nil {
-		return false, false
-	}
-	for _, server := range configuration.Servers {
-		if string(server.ID) == c.name {
-			return server.Suffrage == raft.Voter, true
-		}
-	}
-	return false, false
 }

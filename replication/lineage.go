@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,17 +21,6 @@ type lineage struct {
 
 // headerLineage carries the lineage of a node that asks, in all that it asks of others.
 const headerLineage = "Annals-Lineage"
-
-// mark is what tells lineages apart in preambles.
-func (c *Cluster) mark() uint32 {
-	if l := c.lineage.Load(); l != nil {
-		return binary.BigEndian.Uint32(l.id[:])
-	}
-	return 0
-}
-
-// fix notes the lineage that consensus state names.
-func (c *Cluster) fix(id event.ID) { c.lineage.Store(&lineage{id: id, fixed: true}) }
 
 // follows returns the lineage of a node; known is false for one that has none yet.
 func (s *Status) follows() (id event.ID, known bool) {
@@ -81,13 +69,13 @@ const apartRemedy = "decide which history is to go on, stop the nodes of the oth
 // join. A node that follows no history yet goes with the leader that acknowledges, and does not
 // choose where there is a choice.
 func (c *Cluster) guide() (*Status, error) {
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		_, node := r.raft.LeaderWithID()
 		if p, ok := c.heard(string(node)); ok {
 			return &p.status, nil
 		}
 	}
-	own := c.lineage.Load()
+	own := c.self.lineage.Load()
 	fixed := own != nil && own.fixed
 	var all []Status
 	var best *Status
@@ -107,7 +95,7 @@ func (c *Cluster) guide() (*Status, error) {
 	for _, s := range all {
 		if !fixed && apart(best, &s) && (!best.acknowledges() || s.acknowledges()) {
 			return nil, fmt.Errorf("%s and %s follow different histories of cluster %s, and this node chooses none of them: %s",
-				c.where(best.Node.String()), c.where(s.Node.String()), c.ID(), apartRemedy)
+				c.where(best.Node.String()), c.where(s.Node.String()), c.self.clusterID(), apartRemedy)
 		}
 	}
 	return best, nil
@@ -125,14 +113,14 @@ func (s *Status) acknowledges() bool {
 // consensus state goes by those that count both it and themselves.
 func (c *Cluster) origin() (func(*Status) bool, error) {
 	leader, err := c.guide()
-	own := c.lineage.Load()
+	own := c.self.lineage.Load()
 	switch {
 	case err == nil:
 		id, _ := leader.follows()
 		if own == nil || !own.fixed {
 			next := &lineage{id: id}
-			if !c.lineage.CompareAndSwap(own, next) { // It has just got its consensus state.
-				next = c.lineage.Load()
+			if !c.self.lineage.CompareAndSwap(own, next) { // It has just got its consensus state.
+				next = c.self.lineage.Load()
 			}
 			own = next
 		}
@@ -145,13 +133,13 @@ func (c *Cluster) origin() (func(*Status) bool, error) {
 	}
 	return func(s *Status) bool {
 		theirs, known := s.follows()
-		return known && theirs == own.id && s.names(s.Node.String()) && s.names(c.name)
+		return known && theirs == own.id && s.names(s.Node.String()) && s.names(c.self.name)
 	}, nil
 }
 
 // noteApart says, once a minute for each, which nodes follow another history of this cluster.
 func (c *Cluster) noteApart(said map[event.ID]time.Time) {
-	if l := c.lineage.Load(); l == nil || !l.fixed {
+	if l := c.self.lineage.Load(); l == nil || !l.fixed {
 		return
 	}
 	own, count := c.status(), 0
@@ -166,9 +154,9 @@ func (c *Cluster) noteApart(said map[event.ID]time.Time) {
 		said[s.Node] = time.Now()
 		theirs, _ := s.follows()
 		m, _ := c.member(s.Node.String())
-		c.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
+		c.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
 			keyNode, s.Node.String(), "address", m.ReplicationAddress, "theirs", theirs.String(), "ours", own.Lineage.String(),
-			"their-state", string(s.State), "this-node", c.opts.Advertise)
+			"their-state", string(s.State), "this-node", c.self.opts.Advertise)
 	}
 	c.apart.Store(int64(count))
 }
@@ -180,12 +168,12 @@ const sayEvery = time.Minute
 // a majority, and another node of its cluster is alive that belongs to somebody else's: with the next
 // voter there might be two clusters that acknowledge.
 func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.ID) error {
-	if voters(configuration) >= c.opts.majority() {
+	if voters(configuration) >= c.self.opts.majority() {
 		return nil
 	}
 	own := c.status()
 	for _, m := range c.others() {
-		if m.Node == joiner || m.Cluster != c.ID() || m.Phase != phaseMember {
+		if m.Node == joiner || m.Cluster != c.self.clusterID() || m.Phase != phaseMember {
 			continue
 		}
 		where := c.where(m.Node.String())
@@ -194,7 +182,7 @@ func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.I
 			return fmt.Errorf("%s is alive and has not said yet whose configuration it follows", where)
 		case apart(&own, &p.status):
 			return refuse("this leader, at %s, has too few voters to acknowledge, and %s is alive, which follows another history of cluster %s: %s",
-				c.opts.Advertise, where, c.ID(), apartRemedy)
+				c.self.opts.Advertise, where, c.self.clusterID(), apartRemedy)
 		}
 	}
 	return nil
@@ -202,7 +190,7 @@ func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.I
 
 // sameLineage refuses what nodes of another history ask for. They may still ask what this node is.
 func (c *Cluster) sameLineage(r *http.Request) error {
-	own := c.lineage.Load()
+	own := c.self.lineage.Load()
 	text := r.Header.Get(headerLineage)
 	if own == nil || text == "" {
 		return nil // It has none yet, or is of a version that knew none.
@@ -219,5 +207,5 @@ func (c *Cluster) sameLineage(r *http.Request) error {
 
 func (c *Cluster) otherLineage(theirs event.ID) error {
 	return refuse("the node at %s follows lineage %s of cluster %s, the one that asks follows lineage %s: %s",
-		c.opts.Advertise, c.lineage.Load().id, c.ID(), theirs, apartRemedy)
+		c.self.opts.Advertise, c.self.lineage.Load().id, c.self.clusterID(), theirs, apartRemedy)
 }

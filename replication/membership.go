@@ -51,22 +51,22 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 	said := time.Now() // So long an ordinary start may take.
 	for {
 		pace := settledPace
-		if r := c.replica.Load(); r != nil {
-			voter, present := c.suffrage(r)
+		if r := c.self.replica.Load(); r != nil {
+			voter, present := c.self.suffrage()
 			if r.state.Joining() && c.admitted(r) {
-				c.warn("record that the cluster admitted this node", r.state.Unmark(raftdisk.JoiningFile))
+				c.self.warn("record that the cluster admitted this node", r.state.Unmark(raftdisk.JoiningFile))
 			}
 			var hindered *string
-			if !voter && (r.state.Joining() || present && !c.opts.ReadOnly) {
+			if !voter && (r.state.Joining() || present && !c.self.opts.ReadOnly) {
 				pace = joinPace
 				err := c.askToJoin(ctx, r)
 				if err != nil && !present {
 					text := "waiting to be admitted: " + err.Error()
 					hindered = &text
 				}
-				if err != nil && ctx.Err() == nil && time.Since(said) > c.opts.AdviceEvery {
+				if err != nil && ctx.Err() == nil && time.Since(said) > c.self.opts.AdviceEvery {
 					said = time.Now()
-					c.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
+					c.self.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
 				}
 			}
 			c.waiting.Store(hindered)
@@ -82,7 +82,7 @@ func (c *Cluster) seekAdmission(ctx context.Context) {
 // admitted reports whether a configuration with this node is committed: one that is not may go with
 // its leader, and the node must ask again.
 func (c *Cluster) admitted(r *Replica) bool {
-	return slices.ContainsFunc(r.machine.Configured.Load().Servers, func(s raft.Server) bool { return string(s.ID) == c.name })
+	return slices.ContainsFunc(r.machine.Configured.Load().Servers, func(s raft.Server) bool { return string(s.ID) == c.self.name })
 }
 
 func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
@@ -94,8 +94,8 @@ func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
 	defer cancel()
 	var a joinAnswer
 	return c.call(ctx, address, http.MethodPost, "/join", joinRequest{
-		Node: c.node, Address: c.opts.Advertise, Cluster: c.ID(), Format: dataFormat, Lineage: c.status().Lineage, ReadOnly: c.opts.ReadOnly,
-		Tail: c.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
+		Node: c.self.node, Address: c.self.opts.Advertise, Cluster: c.self.clusterID(), Format: dataFormat, Lineage: c.status().Lineage, ReadOnly: c.self.opts.ReadOnly,
+		Tail: c.self.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
 	}, &a)
 }
 
@@ -127,7 +127,7 @@ func (c *Cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, &refused) {
 			status = http.StatusConflict
 			if c.sayRefusal(q.Node, err.Error()) {
-				c.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
+				c.self.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
 			}
 		}
 		http.Error(w, err.Error(), status)
@@ -141,7 +141,7 @@ func (c *Cluster) sayRefusal(node event.ID, why string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if c.refused.node == node && c.refused.why == why && now.Sub(c.refused.at) < c.opts.AdviceEvery {
+	if c.refused.node == node && c.refused.why == why && now.Sub(c.refused.at) < c.self.opts.AdviceEvery {
 		return false
 	}
 	c.refused = refusal{node, why, now}
@@ -167,7 +167,7 @@ func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
 		return nil, nil, ctx.Err()
 	}
 	done := func() { <-c.changes }
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	leading := false
 	if r != nil {
 		// Its barrier is done: it has applied the newest configuration.
@@ -206,7 +206,7 @@ func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err e
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return s.ID == id })
 	if at >= 0 {
 		a.Present, a.Voter = true, configuration.Servers[at].Suffrage == raft.Voter
-		if a.Voter || q.ReadOnly || voters(configuration) >= c.opts.Size || q.Last+voteNear < r.raft.CommitIndex() {
+		if a.Voter || q.ReadOnly || voters(configuration) >= c.self.opts.Size || q.Last+voteNear < r.raft.CommitIndex() {
 			return a, nil
 		}
 		if err := c.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, raft.ServerAddress(q.Address), index, changeTimeout)); err != nil {
@@ -221,8 +221,8 @@ func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err e
 	if configuration, index, err = r.Configuration(); err != nil {
 		return a, err
 	}
-	if !q.ReadOnly && !c.opts.Surplus && voters(configuration) >= c.opts.Size {
-		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", c.opts.Size, q.Node)
+	if !q.ReadOnly && !c.self.opts.Surplus && voters(configuration) >= c.self.opts.Size {
+		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", c.self.opts.Size, q.Node)
 	}
 	err = c.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
 	a.Present = err == nil
@@ -232,8 +232,8 @@ func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err e
 // checkJoiner compares a node's history with this node's.
 func (c *Cluster) checkJoiner(q joinRequest) error {
 	switch {
-	case q.Cluster != c.ID():
-		return refuse("this is cluster %s, the node belongs to cluster %s", c.ID(), q.Cluster)
+	case q.Cluster != c.self.clusterID():
+		return refuse("this is cluster %s, the node belongs to cluster %s", c.self.clusterID(), q.Cluster)
 	case q.Format != dataFormat:
 		return refuse("the nodes here use data format %d, the node uses %d", dataFormat, q.Format)
 	}
@@ -241,10 +241,10 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 	if q.Lineage != nil {
 		theirs = *q.Lineage
 	}
-	if own := c.lineage.Load(); theirs != own.id {
+	if own := c.self.lineage.Load(); theirs != own.id {
 		return c.otherLineage(theirs)
 	}
-	log := c.materials.Load().Log
+	log := c.self.materials.Load().Log
 	if end := log.Tail().End; q.Tail.End > end {
 		// It may have pulled from a node that is ahead of this one for a moment.
 		return fmt.Errorf("the node's log ends at %d, the leader's at %d: try again, or it holds data that this cluster does not have", q.Tail.End, end)
@@ -285,7 +285,7 @@ func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error
 		if now := raft.ServerAddress(m.ReplicationAddress); moved && !slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool { return s.Address == now }) {
 			address = now
 		}
-		c.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+		c.self.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
 		// raft changes the address of a voter by this, and not its vote.
 		return c.change(ctx, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
 	}
@@ -294,7 +294,7 @@ func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error
 			return err
 		}
 	}
-	c.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+	c.self.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
 	return c.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
 }
 
@@ -307,7 +307,7 @@ func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, changeFailed(err))
 		}
-		c.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
+		c.self.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
 		c.look()
 		return nil
 	case <-ctx.Done():
@@ -358,7 +358,7 @@ func (c *Cluster) addMember(ctx context.Context, node string) error {
 		return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
 	}
 	for {
-		if m.Node == c.node {
+		if m.Node == c.self.node {
 			return nil // It leads, so that it has a vote.
 		}
 		var s Status
@@ -420,7 +420,7 @@ func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 func (c *Cluster) persist(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(changePersist); ; {
 		err := do()
-		if !errors.Is(err, event.ErrNotReady) || c.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
+		if !errors.Is(err, event.ErrNotReady) || c.self.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
 			return err
 		}
 	}
@@ -451,7 +451,7 @@ func (c *Cluster) removeMember(ctx context.Context, node string) error {
 			return err
 		}
 	}
-	if string(gone.ID) == c.name {
+	if string(gone.ID) == c.self.name {
 		if err := c.Resign(ctx); err != nil {
 			return err
 		}
@@ -471,40 +471,40 @@ func (c *Cluster) spare(configuration raft.Configuration, gone raft.Server) erro
 			continue
 		}
 		rest++
-		if m, ok := c.member(string(s.ID)); string(s.ID) == c.name || ok && m.Alive {
+		if m, ok := c.member(string(s.ID)); string(s.ID) == c.self.name || ok && m.Alive {
 			alive++
 		}
 	}
 	if rest == 0 || alive < rest/2+1 {
 		return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", gone.ID, rest, alive)
 	}
-	if least := c.opts.Size/2 + 1; rest < least {
-		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, c.opts.Size)
+	if least := c.self.opts.Size/2 + 1; rest < least {
+		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, c.self.opts.Size)
 	}
 	return nil
 }
 
 // noteRemoval notices that the leader's configuration goes on without this node.
 func (c *Cluster) noteRemoval() {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil || r.state.Joining() || r.raft.State() == raft.Leader {
 		return
 	}
 	removed := false
 	term := uint64(0)
-	lineage := c.lineage.Load().id
+	lineage := c.self.lineage.Load().id
 	for _, m := range c.others() {
 		p, ok := c.peers.get(m.Node)
-		if !ok || p.status.State != event.StateLeader || p.status.Cluster != c.ID() || p.status.Term < term {
+		if !ok || p.status.State != event.StateLeader || p.status.Cluster != c.self.clusterID() || p.status.Term < term {
 			continue
 		}
 		if theirs, _ := p.status.follows(); theirs != lineage {
 			continue // It leads others.
 		}
 		term = p.status.Term
-		removed = term >= r.raft.CurrentTerm() && !slices.ContainsFunc(p.status.Servers, func(s Server) bool { return s.Node == c.name })
+		removed = term >= r.raft.CurrentTerm() && !slices.ContainsFunc(p.status.Servers, func(s Server) bool { return s.Node == c.self.name })
 	}
 	if removed != c.removed.Swap(removed) && removed {
-		c.logger.Error("this node was removed from the cluster: it gets no more writes. Stop it, or admit it again with: annals cluster add " + c.name)
+		c.self.logger.Error("this node was removed from the cluster: it gets no more writes. Stop it, or admit it again with: annals cluster add " + c.self.name)
 	}
 }

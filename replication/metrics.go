@@ -37,7 +37,7 @@ func (r *Replica) Flushes() raftdisk.Flushes {
 
 // Flushes returns statistics of storing entries in the Raft log, zeros while raft does not run.
 func (c *Cluster) Flushes() raftdisk.Flushes {
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		return r.Flushes()
 	}
 	return raftdisk.Flushes{}

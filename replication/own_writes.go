@@ -80,7 +80,7 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 
 // serveWrite does a write for a node of the cluster that does not lead.
 func (c *Cluster) serveWrite(w http.ResponseWriter, r *http.Request) {
-	if peer, ok := wire.PeerFrom(r.Context()); !ok || !c.members()[peer.Node.String()] {
+	if peer, ok := wire.PeerFrom(r.Context()); !ok || !c.self.members()[peer.Node.String()] {
 		http.Error(w, "that node is not a member of this cluster", http.StatusForbidden)
 		return
 	}
@@ -155,7 +155,7 @@ func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written,
 		if unknown != nil {
 			err = unknown
 		}
-		if !again || c.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
+		if !again || c.self.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
 			return event.Written{}, err
 		}
 	}

@@ -26,7 +26,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
-	own := c.end()
+	own := c.self.end()
 	done, total = own, own
 	if wanted, ok := c.wanted(); ok && wanted > own {
 		// What there is of a file becomes part of the log when it is whole.
@@ -45,7 +45,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "waiting for a leader"
 	case c.waiting.Load() != nil:
 		return *c.waiting.Load(), 0, 0
-	case c.pull.busy(), c.replica.Load() == nil && done < total:
+	case c.pull.busy(), c.self.replica.Load() == nil && done < total:
 		doing = "fetching the log from other nodes"
 	case c.CaughtUp():
 		return "", done, total
@@ -67,11 +67,11 @@ func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	if c.replica.Load() == nil || c.removed.Load() || c.diverged.Load() != nil {
+	if c.self.replica.Load() == nil || c.removed.Load() || c.diverged.Load() != nil {
 		return false
 	}
 	p, ok := c.heard(c.leader())
-	return ok && c.end() >= min(p.status.Tail.End, p.before.end)
+	return ok && c.self.end() >= min(p.status.Tail.End, p.before.end)
 }
 
 // heard is what a node of this cluster said lately.
@@ -81,7 +81,7 @@ func (c *Cluster) heard(node string) (peer, bool) {
 		return peer{}, false
 	}
 	p, ok := c.peers.get(id)
-	return p, ok && time.Since(p.at) < heardFor && p.status.HasLog && p.status.Cluster == c.ID()
+	return p, ok && time.Since(p.at) < heardFor && p.status.HasLog && p.status.Cluster == c.self.clusterID()
 }
 
 // wanted is how long the log of the leader is, or as long as none is known the
@@ -102,7 +102,7 @@ func (c *Cluster) wanted() (end int64, ok bool) {
 // acknowledged before the call lies below that. Without a leader it is event.ErrNotReady.
 func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 	if l, _ := c.Leadership(); l.Leading {
-		return c.end(), nil
+		return c.self.end(), nil
 	}
 	m, ok := c.member(c.leader())
 	if !ok {

@@ -45,7 +45,7 @@ func (c *Cluster) serveFrames(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	defer func() { c.warnDebug(next.Close()) }()
+	defer func() { c.self.warnDebug(next.Close()) }()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	out := bufio.NewWriterSize(w, 64<<10)
 	send := func(position int64, data []byte) error {
@@ -68,7 +68,7 @@ func (c *Cluster) serveFrames(w http.ResponseWriter, r *http.Request) {
 				break
 			}
 			if err != nil {
-				c.logger.Error("log could not be read for another node", keyError, err)
+				c.self.logger.Error("log could not be read for another node", keyError, err)
 				return // The stream lacks its last block.
 			}
 			if err := send(first, raw); err != nil {
@@ -80,17 +80,17 @@ func (c *Cluster) serveFrames(w http.ResponseWriter, r *http.Request) {
 	end.Tail = m.Log.Tail()
 	data, err := json.Marshal(end)
 	if err != nil {
-		c.logger.Error("describe the log's end", keyError, err)
+		c.self.logger.Error("describe the log's end", keyError, err)
 		return
 	}
 	if err := send(-1, data); err == nil {
-		c.warnDebug(out.Flush())
+		c.self.warnDebug(out.Flush())
 	}
 }
 
 // continuation finds what the request asks for, or answers why not.
 func (c *Cluster) continuation(w http.ResponseWriter, r *http.Request) (Continuation, *Materials, bool) {
-	m := c.materials.Load()
+	m := c.self.materials.Load()
 	query := r.URL.Query()
 	end, err := strconv.ParseInt(query.Get("end"), 10, 64)
 	chain, chainErr := event.ParseChain(query.Get("chain"))
@@ -118,7 +118,7 @@ func (c *Cluster) serveChunk(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	defer func() { c.warnDebug(next.Close()) }()
+	defer func() { c.self.warnDebug(next.Close()) }()
 	file, isFile := next.File()
 	offset, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
 	if !isFile || err != nil || offset < 0 || offset > file.Size || file.Checksum != r.URL.Query().Get("checksum") {
@@ -129,7 +129,7 @@ func (c *Cluster) serveChunk(w http.ResponseWriter, r *http.Request) {
 	n, err := io.Copy(w, io.NewSectionReader(next, offset, file.Size-offset))
 	c.metrics.shipped.Add(uint64(n))
 	if err != nil {
-		c.logger.Debug("chunk file was not sent whole", keyError, err)
+		c.self.logger.Debug("chunk file was not sent whole", keyError, err)
 	}
 }
 
@@ -196,7 +196,7 @@ func (p *puller) level(ctx context.Context) error {
 	defer p.c.waiting.Store(nil)
 	next := time.Now().Add(waitSilently)
 	return p.wait(ctx, func(r *pullRound) bool {
-		own := p.c.end()
+		own := p.c.self.end()
 		if r.asked {
 			p.c.waiting.Store(nil)
 			return own >= r.end
@@ -205,7 +205,7 @@ func (p *puller) level(ctx context.Context) error {
 		p.c.waiting.Store(&text)
 		if time.Now().After(next) {
 			next = time.Now().Add(sayEvery)
-			p.c.logger.Warn(text, "db", p.c.opts.Replica.Dir)
+			p.c.self.logger.Warn(text, "db", p.c.self.opts.Replica.Dir)
 		}
 		return false
 	})
@@ -218,13 +218,13 @@ func (c *Cluster) alone(end int64, why error) string {
 	running := slices.ContainsFunc(c.heardOthers(), func(s Status) bool { return s.Running })
 	switch {
 	case end > 0 && !running:
-		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", c.ID(), end)
+		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", c.self.clusterID(), end)
 	case errors.As(why, &beyond):
 		return fmt.Sprintf("restored data of cluster %s, end %d, which is more than the cluster has: the log of the node at %s ends at %d. "+
 			"To keep what is beyond, stop the others, rename their folders raft, and run annals cluster recover here; to give it up, remove this data directory",
-			c.ID(), end, beyond.address, beyond.end)
+			c.self.clusterID(), end, beyond.address, beyond.end)
 	}
-	return fmt.Sprintf("waiting to join cluster %s: %v", c.ID(), cmp.Or(why, errNoSource))
+	return fmt.Sprintf("waiting to join cluster %s: %v", c.self.clusterID(), cmp.Or(why, errNoSource))
 }
 
 var errNoSource = errors.New("no member of the leader's configuration answers")
@@ -241,7 +241,7 @@ func (e *beyondError) Error() string {
 
 // until returns when this node's log reaches a position.
 func (p *puller) until(ctx context.Context, end int64) error {
-	return p.wait(ctx, func(*pullRound) bool { return p.c.materials.Load().Log.Tail().End >= end })
+	return p.wait(ctx, func(*pullRound) bool { return p.c.self.materials.Load().Log.Tail().End >= end })
 }
 
 func (p *puller) wait(ctx context.Context, enough func(*pullRound) bool) error {
@@ -280,15 +280,15 @@ func (p *puller) run(ctx context.Context) {
 		}
 		p.active.Store(true)
 		begun := time.Now()
-		before := p.c.end()
+		before := p.c.self.end()
 		progress, err := p.attempt(ctx)
-		if fetched := p.c.end() - before; fetched > worthALine {
-			p.c.logger.Info("data was fetched from other nodes", "bytes", fetched, "end", p.c.end(), "took", time.Since(begun).Round(time.Millisecond))
+		if fetched := p.c.self.end() - before; fetched > worthALine {
+			p.c.self.logger.Info("data was fetched from other nodes", "bytes", fetched, "end", p.c.self.end(), "took", time.Since(begun).Round(time.Millisecond))
 		}
 		p.active.Store(false)
-		if err != nil && ctx.Err() == nil && time.Since(said) > p.c.opts.AdviceEvery {
+		if err != nil && ctx.Err() == nil && time.Since(said) > p.c.self.opts.AdviceEvery {
 			said = time.Now()
-			p.c.logger.Warn("data could not be fetched from other nodes; it is tried again", keyError, err)
+			p.c.self.logger.Warn("data could not be fetched from other nodes; it is tried again", keyError, err)
 		}
 		if p.wanted.Load() > 0 && !progress {
 			if waitSome(ctx, pullPace, nil) != nil {
@@ -301,18 +301,10 @@ func (p *puller) run(ctx context.Context) {
 	}
 }
 
-// end is where this node's event log ends.
-func (c *Cluster) end() int64 {
-	if m := c.materials.Load(); m != nil {
-		return m.Log.Tail().End
-	}
-	return 0
-}
-
 // attempt asks one node after the other until one sends something or has nothing
 // more. It reports whether the log grew.
 func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
-	m := p.c.materials.Load()
+	m := p.c.self.materials.Load()
 	end, answered, why := int64(0), false, error(nil)
 	defer func() {
 		old := p.round.Swap(&pullRound{done: make(chan struct{})})
@@ -326,7 +318,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 	refusals, asked := 0, 0
 	var refusal error
 	sources, why := p.sources(ctx)
-	if l := p.c.lineage.Load(); why != nil && l != nil && l.fixed {
+	if l := p.c.self.lineage.Load(); why != nil && l != nil && l.fixed {
 		err = why // Else the node has not joined yet, and says it itself.
 	}
 	for _, s := range sources {
@@ -350,7 +342,7 @@ func (p *puller) attempt(ctx context.Context) (progress bool, err error) {
 		}
 	}
 	// One node alone may be the one that is wrong. A replica that runs leaves the judgement to the comparison of histories.
-	if refusals > 0 && refusals == asked && p.c.replica.Load() == nil {
+	if refusals > 0 && refusals == asked && p.c.self.replica.Load() == nil {
 		fatal := fmt.Errorf("this node's data are not those of its cluster, and it cannot join: %w; "+
 			"remove its data directory to have it fetch everything anew", refusal)
 		p.err.Store(&fatal)
@@ -380,7 +372,7 @@ func (p *puller) sources(ctx context.Context) ([]source, error) {
 	if len(list) == 0 {
 		return nil, errNoSource
 	}
-	own := p.c.materials.Load().Log.Tail().End
+	own := p.c.self.materials.Load().Log.Tail().End
 	rank := func(s source) int {
 		switch {
 		case s.status.Tail.End <= own && s.status.State != event.StateLeader:
@@ -422,7 +414,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 	if err != nil {
 		return last, err
 	}
-	defer func() { p.c.warnDebug(resp.Body.Close()) }()
+	defer func() { p.c.self.warnDebug(resp.Body.Close()) }()
 	in := bufio.NewReaderSize(resp.Body, 256<<10)
 	var head [blockHead]byte
 	var block []byte
@@ -449,7 +441,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 			return last, err
 		}
 		stall.moved()
-		if err := p.c.markPulled(); err != nil {
+		if err := p.c.self.markPulled(); err != nil {
 			return last, err
 		}
 		fresh, err := m.Data.AppendFrames(position, block)
@@ -494,7 +486,7 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := p.c.markPulled(); err != nil {
+	if err := p.c.self.markPulled(); err != nil {
 		return err
 	}
 	p.partial = partial{}
@@ -528,7 +520,7 @@ func (p *puller) tempFile(m *Materials, file *ChunkFile) (TempFile, error) {
 // dropPassed removes a chunk file that was fetched in part when this node has got on
 // without it: by frames of another node, or because raft had the entries.
 func (p *puller) dropPassed() {
-	if m := p.c.materials.Load(); m != nil && m.Log.Tail().End >= p.partial.end {
+	if m := p.c.self.materials.Load(); m != nil && m.Log.Tail().End >= p.partial.end {
 		p.dropPartial(m)
 	}
 }
@@ -536,7 +528,7 @@ func (p *puller) dropPassed() {
 func (p *puller) dropPartial(m *Materials) {
 	if p.partial.name != "" {
 		p.partly.Store(0)
-		p.c.warn("remove a chunk file that was fetched in part", m.Data.DropTemp(p.partial.name))
+		p.c.self.warn("remove a chunk file that was fetched in part", m.Data.DropTemp(p.partial.name))
 		p.partial = partial{}
 	}
 }
@@ -553,7 +545,7 @@ func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, f
 	if err != nil {
 		return err
 	}
-	defer func() { p.c.warnDebug(resp.Body.Close()) }()
+	defer func() { p.c.self.warnDebug(resp.Body.Close()) }()
 	buf := make([]byte, fileBlock)
 	for offset < file.Size {
 		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
@@ -582,7 +574,7 @@ func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, f
 func (p *puller) throttle(ctx context.Context, n int) error {
 	want := rate.Inf
 	growth, known := p.c.growth.rate()
-	if most := p.c.opts.CatchUpRate; most > 0 && (!known || growth > busyBytes) {
+	if most := p.c.self.opts.CatchUpRate; most > 0 && (!known || growth > busyBytes) {
 		want = rate.Limit(max(float64(most), 2*growth))
 	}
 	if p.limit.Limit() != want {

@@ -108,8 +108,8 @@ func (c *Cluster) request(ctx context.Context, address, method, path string, ask
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set(headerAddress, c.opts.Advertise)
-	if l := c.lineage.Load(); l != nil {
+	req.Header.Set(headerAddress, c.self.opts.Advertise)
+	if l := c.self.lineage.Load(); l != nil {
 		req.Header.Set(headerLineage, l.id.String())
 	}
 	resp, err := c.client.Do(req)
@@ -156,7 +156,7 @@ type bootstrapView Cluster
 func (c *bootstrapView) Peers() []bootstrap.Peer {
 	var list []bootstrap.Peer
 	for _, m := range c.gossip.Members() {
-		if m.Node != c.node {
+		if m.Node != c.self.node {
 			list = append(list, bootstrap.Peer{
 				Node: m.Node, Cluster: m.Cluster, Address: m.ReplicationAddress, ReadOnly: m.ReadOnly,
 				Alive: m.Alive, ClusterSize: m.ClusterSize, Since: m.Since,
@@ -172,7 +172,7 @@ func (c *bootstrapView) Changed() <-chan struct{} { return c.gossip.Changed() }
 // this node leads or does not know who does.
 func (c *Cluster) LeaderAddress() (string, bool) {
 	node := c.leader()
-	if node == "" || node == c.name {
+	if node == "" || node == c.self.name {
 		return "", false
 	}
 	m, ok := c.member(node)

@@ -68,15 +68,15 @@ type ChainAt struct {
 // status describes this node.
 func (c *Cluster) status() Status {
 	s := Status{
-		Node: c.node, Cluster: c.ID(), Address: c.opts.Advertise, State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.opts.ReadOnly,
-		LastRecord: -1, Epoch: -1, Full: c.readOnly.Load() != nil, Twins: c.metTwins(),
-		Clock: c.opts.Now().UnixNano(), WrongClock: c.ClockWrong() != nil,
+		Node: c.self.node, Cluster: c.self.clusterID(), Address: c.self.opts.Advertise, State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.self.opts.ReadOnly,
+		LastRecord: -1, Epoch: -1, Full: c.self.readOnly.Load() != nil, Twins: c.metTwins(),
+		Clock: c.self.opts.Now().UnixNano(), WrongClock: c.ClockWrong() != nil,
 	}
-	if m := c.materials.Load(); m != nil {
+	if m := c.self.materials.Load(); m != nil {
 		s.HasLog, s.Tail = true, m.Log.Tail()
 		s.LastRecord, s.Epoch = m.Data.LastRecord(), m.Data.Epoch()
 	}
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		address, leader := r.raft.LeaderWithID()
 		s.Running, s.Leader, s.LeaderAddress, s.Term = true, string(leader), string(address), r.raft.CurrentTerm()
 		s.Last, s.Commit, s.Applied = r.raft.LastIndex(), r.raft.CommitIndex(), r.raft.AppliedIndex()
@@ -87,7 +87,7 @@ func (c *Cluster) status() Status {
 		}
 	}
 	// Behind Running: a node that runs and names no lineage counts as one of the first.
-	if l := c.lineage.Load(); l != nil {
+	if l := c.self.lineage.Load(); l != nil {
 		s.Lineage = &l.id
 	}
 	return s
@@ -105,7 +105,7 @@ func (c *Cluster) serveStatus(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if position <= s.Tail.End {
-			chain, _, err := c.materials.Load().Log.ChainAt(position)
+			chain, _, err := c.self.materials.Load().Log.ChainAt(position)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
@@ -216,8 +216,8 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		c.judgeHistories()
 		c.judgeClock()
 		c.noteRemoval()
-		if r := c.replica.Load(); r != nil {
-			c.warn("see who is to lead", r.Rank())
+		if r := c.self.replica.Load(); r != nil {
+			c.self.warn("see who is to lead", r.Rank())
 			l, _ := c.noteLeadership(r)
 			c.leaveUnfit(ctx, r, l)
 		}
@@ -241,7 +241,7 @@ func (c *Cluster) others() []gossip.Member {
 	}
 	var list []gossip.Member
 	for _, m := range c.gossip.Members() {
-		if m.Node != c.node && m.Alive {
+		if m.Node != c.self.node && m.Alive {
 			list = append(list, m)
 		}
 	}
@@ -273,7 +273,7 @@ func (c *Cluster) askPeers(ctx context.Context) {
 			took := time.Since(begun).Seconds()
 			if err != nil {
 				c.metrics.failed.Observe(took)
-				c.logger.Debug("node did not answer", keyNode, m.Node.String(), keyError, err)
+				c.self.logger.Debug("node did not answer", keyNode, m.Node.String(), keyError, err)
 				return
 			}
 			c.metrics.asked.Observe(took)
@@ -289,7 +289,7 @@ func (c *Cluster) askPeers(ctx context.Context) {
 	c.peers.keep(c.gossip.Members())
 	longest, found := int64(0), false
 	for _, m := range c.others() {
-		if p, ok := c.peers.get(m.Node); ok && p.status.HasLog && p.status.Cluster == c.ID() {
+		if p, ok := c.peers.get(m.Node); ok && p.status.HasLog && p.status.Cluster == c.self.clusterID() {
 			longest, found = max(longest, p.status.Tail.End), true
 		}
 	}
@@ -302,26 +302,26 @@ func (c *Cluster) askPeers(ctx context.Context) {
 // the end of the shorter one.
 func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 	query := ""
-	m := c.materials.Load()
+	m := c.self.materials.Load()
 	var own event.Tail
 	if m != nil {
 		own = m.Log.Tail()
 		query = "?at=" + strconv.FormatInt(own.End, 10)
 	}
 	var s Status
-	asked, begun := c.opts.Now(), time.Now()
+	asked, begun := c.self.opts.Now(), time.Now()
 	if err := c.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
 		return peer{}, err
 	}
 	p := peer{status: s, at: time.Now(), ours: own.End, level: true, ahead: clockOffset(s.Clock, asked, time.Since(begun)), clock: agreed{asked, begun}}
 	p.moved = p.at
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		p.level = s.Last >= r.raft.LastIndex()
 	}
-	if own := c.lineage.Load(); own != nil && s.Lineage != nil && *s.Lineage != own.id {
+	if own := c.self.lineage.Load(); own != nil && s.Lineage != nil && *s.Lineage != own.id {
 		return p, nil // That is another history, and is said as such.
 	}
-	if m == nil || !s.HasLog || s.Cluster != c.ID() {
+	if m == nil || !s.HasLog || s.Cluster != c.self.clusterID() {
 		return p, nil
 	}
 	theirs, ours := s.Tail.Chain, own.Chain
@@ -339,7 +339,7 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 		if before, _ := c.peers.get(s.Node); before.agrees == disagrees {
 			return p, nil // It has been said.
 		}
-		c.logger.Error("this node and another one hold different histories", keyNode, s.Node.String(), "address", address,
+		c.self.logger.Error("this node and another one hold different histories", keyNode, s.Node.String(), "address", address,
 			"end", min(own.End, s.Tail.End), "chain", ours.String(), "theirs", theirs.String())
 	}
 	return p, nil
@@ -352,8 +352,8 @@ func (c *Cluster) askPeer(ctx context.Context, address string) (peer, error) {
 // reaches the gossip port with a copy of the data must not be able to silence a cluster.
 func (c *Cluster) judgeHistories() {
 	same, other := 1, 0
-	members := c.members()
-	if !members[c.name] {
+	members := c.self.members()
+	if !members[c.self.name] {
 		return
 	}
 	for _, m := range c.others() {
@@ -379,21 +379,8 @@ func (c *Cluster) judgeHistories() {
 	}
 	err := errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
 	if c.diverged.Swap(&err) == nil {
-		c.logger.Error(err.Error())
+		c.self.logger.Error(err.Error())
 	}
-}
-
-// members are the ids of the nodes in raft's configuration.
-func (c *Cluster) members() map[string]bool {
-	list := make(map[string]bool)
-	if r := c.replica.Load(); r != nil {
-		if configuration, _, err := r.Configuration(); err == nil {
-			for _, server := range configuration.Servers {
-				list[string(server.ID)] = true
-			}
-		}
-	}
-	return list
 }
 
 // Healthy returns why this node's data are not to be trusted, or nil. doubt: as
@@ -416,7 +403,7 @@ func (c *Cluster) call(ctx context.Context, address, method, path string, ask, i
 	if err != nil {
 		return err
 	}
-	defer func() { c.warnDebug(resp.Body.Close()) }()
+	defer func() { c.self.warnDebug(resp.Body.Close()) }()
 	if into == nil {
 		return nil
 	}
@@ -424,12 +411,6 @@ func (c *Cluster) call(ctx context.Context, address, method, path string, ask, i
 		return fmt.Errorf("answer of %s to %s: %w", address, path, err)
 	}
 	return nil
-}
-
-func (c *Cluster) warnDebug(err error) {
-	if err != nil {
-		c.logger.Debug("connection between nodes", keyError, err)
-	}
 }
 
 // clientAddress is where clients reach a node, scheme://host:port, empty when not known.

@@ -90,7 +90,7 @@ func (c *Cluster) noteTwin(t Twin, met bool) {
 	c.twins[t] = note
 	c.mu.Unlock()
 	if say {
-		c.logger.Error(t.Error())
+		c.self.logger.Error(t.Error())
 	}
 }
 
@@ -108,5 +108,5 @@ func (c *Cluster) metTwins() (list []Twin) {
 
 // endTwin ends this node because others know its id elsewhere.
 func (c *Cluster) endTwin(why string) {
-	c.twinned.Do(func() { c.opts.Replica.OnFatal(errors.New(why)) })
+	c.twinned.Do(func() { c.self.opts.Replica.OnFatal(errors.New(why)) })
 }

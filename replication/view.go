@@ -15,15 +15,15 @@ import (
 // View is the cluster as this node sees it: gossip's members joined with what they
 // last said of themselves. It waits for nobody.
 func (c *Cluster) View() event.ClusterView {
-	view := event.ClusterView{ServerHost: c.opts.ClientHost, ServerPort: c.opts.ClientPort}
+	view := event.ClusterView{ServerHost: c.self.opts.ClientHost, ServerPort: c.self.opts.ClientPort}
 	if c.gossip == nil {
 		s := c.status()
 		m := event.Member{
-			Node: c.node, Alive: true, HTTPHost: c.opts.ClientHost, HTTPPort: c.opts.ClientPort, Voter: true,
-			Priority: int(c.priority.Load()), Version: c.opts.Version, Time: time.Now(),
-			ReplicationSecure: c.opts.Security != nil,
+			Node: c.self.node, Alive: true, HTTPHost: c.self.opts.ClientHost, HTTPPort: c.self.opts.ClientPort, Voter: true,
+			Priority: int(c.priority.Load()), Version: c.self.opts.Version, Time: time.Now(),
+			ReplicationSecure: c.self.opts.Security != nil,
 		}
-		setAddress(&m, c.opts.Advertise)
+		setAddress(&m, c.self.opts.Advertise)
 		fill(&m, &s)
 		view.Members = []event.Member{m}
 		return view
@@ -31,27 +31,27 @@ func (c *Cluster) View() event.ClusterView {
 	leader, term := c.known()
 	own := c.status()
 	for _, g := range c.gossip.Members() {
-		if p, ok := c.peers.get(g.Node); ok && g.Node != c.node && apart(&own, &p.status) {
+		if p, ok := c.peers.get(g.Node); ok && g.Node != c.self.node && apart(&own, &p.status) {
 			continue // It is not of the cluster that clients of this node mean.
 		}
 		m := event.Member{
 			Node: g.Node, Alive: g.Alive, ReadOnly: g.ReadOnly, Priority: g.Priority, Version: g.Version,
-			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: c.opts.Security != nil,
+			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: c.self.opts.Security != nil,
 			Time: g.Since, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
 		}
 		setAddress(&m, g.ReplicationAddress)
 		switch p, ok := c.peers.get(g.Node); {
-		case g.Node == c.node:
+		case g.Node == c.self.node:
 			m.Time, m.Voter = time.Now(), c.votes(g)
 			fill(&m, &own)
 		case ok:
 			m.Time, m.Voter = p.at, c.votes(g)
 			fill(&m, &p.status)
 		}
-		if g.Node != c.node || !g.Alive {
+		if g.Node != c.self.node || !g.Alive {
 			m.State = c.stateOf(g)
 		}
-		if g.Node != c.node && g.Alive {
+		if g.Node != c.self.node && g.Alive {
 			follow(&m, leader, term)
 		}
 		view.Members = append(view.Members, m)
@@ -77,12 +77,12 @@ func (c *Cluster) stateOf(g gossip.Member) event.NodeState {
 // sooner than others are asked what they are: clients who look for the leader
 // in the view find it. Nobody leads a cluster that has fewer voters than it needs.
 func (c *Cluster) known() (leader string, term uint64) {
-	r := c.replica.Load()
+	r := c.self.replica.Load()
 	if r == nil {
 		return "", 0
 	}
 	configuration, _, err := r.Configuration()
-	if err != nil || voters(configuration) < c.opts.Size/2+1 {
+	if err != nil || voters(configuration) < c.self.opts.Size/2+1 {
 		return "", 0
 	}
 	return c.leader(), r.raft.CurrentTerm()
@@ -103,7 +103,7 @@ func follow(m *event.Member, leader string, term uint64) {
 
 // votes reports whether a member counts in the quorum, as far as this node knows.
 func (c *Cluster) votes(g gossip.Member) bool {
-	if r := c.replica.Load(); r != nil {
+	if r := c.self.replica.Load(); r != nil {
 		configuration, _, err := r.Configuration()
 		if err != nil {
 			return false
