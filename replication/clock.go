@@ -90,7 +90,7 @@ func (c *Cluster) judgeClock() {
 	// What this node's clock said when it was compared first: it may have been set since.
 	var found agreed
 	members := c.self.members()
-	for _, m := range c.others() {
+	for _, m := range c.peers.others() {
 		if p, ok := c.peers.get(m.Node); ok && p.status.Clock != 0 && members[m.Node.String()] && time.Since(p.at) < 2*peerTimeout {
 			ahead = append(ahead, p.ahead)
 			if found.at.IsZero() || p.clock.at.Before(found.at) {

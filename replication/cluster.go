@@ -130,7 +130,6 @@ type Cluster struct {
 	gossip  *gossip.Gossip
 	engine  *bootstrap.Engine
 	server  *http.Server
-	client  *http.Client
 	changes chan struct{} // capacity 1: held while the configuration is changed
 
 	state     atomic.Value // event.NodeState while there is no Replica
@@ -149,12 +148,11 @@ type Cluster struct {
 	clocks clocks
 	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
 
-	poke    chan struct{} // capacity 1: look at the other nodes now
 	pull    *puller
 	heal    *healer
 	metrics *clusterMetrics
-	growth  growth
-	peers   peers
+	caller  *caller
+	peers   *peers
 
 	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
 	mu         sync.Mutex // guards what follows
@@ -179,14 +177,20 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	o.EnsureDefaults()
 	c := &Cluster{
 		self:    &self{opts: o, logger: o.Replica.Logger.Named("cluster")},
-		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), changed: make(chan struct{}),
+		changes: make(chan struct{}, 1), changed: make(chan struct{}),
 		clocks: clocks{known: make(chan struct{})},
 	}
 	c.priority.Store(int64(o.Priority))
 	c.state.Store(event.StateInitializing)
 	c.few.Store(o.Size > 1)
-	c.pull, c.heal = newPuller(c), newHealer(c)
+	c.caller = &caller{self: c.self, twin: c.endTwin}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
+	c.peers = &peers{
+		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(chan struct{}, 1), byID: make(map[event.ID]peer),
+		answered: func(node event.ID) { c.metrics.watchPeer(c, node) },
+		twin:     func(t Twin) { c.noteTwin(t, false) },
+	}
+	c.pull, c.heal = newPuller(c), newHealer(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer func() {
@@ -251,7 +255,7 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 		o.Lineage = l.id
 	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.self.node
-	o.LeaderAddress = func(node, _ string) string { return c.clientAddress(node) }
+	o.LeaderAddress = func(node, _ string) string { return c.peers.clientAddress(node) }
 	o.Outranked = c.outranked
 	o.LeastVoters = c.self.opts.majority()
 	o.Awaited = c.awaited
@@ -344,7 +348,7 @@ func (c *Cluster) promise(store bootstrap.Store) (err error) {
 	}
 	o := bootstrap.Options{
 		Node: c.self.node, ClusterSize: c.self.opts.Size, ReadOnly: c.self.opts.ReadOnly, Store: store,
-		View: (*bootstrapView)(c), Caller: (*bootstrapCaller)(c), Logger: c.self.logger,
+		View: (*bootstrapView)(c.peers), Caller: (*bootstrapCaller)(c.caller), Logger: c.self.logger,
 		RecordPlace: filepath.Join(c.self.opts.Replica.Dir, raftdisk.Dir),
 	}
 	if m := c.self.materials.Load(); m != nil && (c.made || m.Log.Tail().End > 0) {
@@ -392,7 +396,7 @@ func (c *Cluster) connect() (err error) {
 		return err
 	}
 	o.Advertise = c.port.Advertised()
-	c.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
+	c.caller.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
 	c.server = c.port.HTTPServer(c.services())
 	phase := phaseFresh
 	if c.made || c.self.materials.Load() != nil {
@@ -411,6 +415,7 @@ func (c *Cluster) connect() (err error) {
 	if err != nil {
 		return err
 	}
+	c.peers.gossip = c.gossip
 	listener := c.port.Listener(wire.KindService) // What it serves asks gossip.
 	c.owned.Go(func() {
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.self.stopping.Load() {
@@ -470,7 +475,7 @@ func (c *Cluster) Close() error {
 		}
 		if c.server != nil {
 			errs = append(errs, c.server.Close())
-			c.client.CloseIdleConnections()
+			c.caller.client.CloseIdleConnections()
 		}
 		if c.port != nil {
 			errs = append(errs, c.port.Close())

@@ -53,7 +53,7 @@ func (c *Cluster) noteHang(op *hang.Op, since time.Duration) {
 	if r := c.self.replica.Load(); r != nil {
 		c.noteLeadership(r)
 	}
-	c.look()
+	c.peers.look()
 }
 
 // Hangs returns what a disk of this node hangs in, nil when it does not.

@@ -47,7 +47,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 				return err
 			}
 		}
-		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.self.clusterID(), phaseMember })
+		c.peers.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.self.clusterID(), phaseMember })
 		r := prepared
 		prepared = nil
 		if err := r.start(c.transport(r)); err != nil {
@@ -80,7 +80,7 @@ func (c *Cluster) live(ctx context.Context, prepared *Replica) error {
 func (c *Cluster) transport(r *Replica) raft.Transport {
 	return c.port.Raft(wire.RaftOptions{
 		Address: func(id raft.ServerID) (string, bool) {
-			m, ok := c.member(string(id))
+			m, ok := c.peers.member(string(id))
 			return m.ReplicationAddress, ok
 		},
 		Prepare: c.prepareInstall,
@@ -118,7 +118,7 @@ func (c *Cluster) begin(ctx context.Context) (*Replica, error) {
 		form = outcome.Form
 	}
 	if !form {
-		c.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.self.clusterID(), phaseJoining })
+		c.peers.tell(func(s *gossip.Self) { s.Cluster, s.Phase = c.self.clusterID(), phaseJoining })
 		c.state.Store(c.self.replicaState(event.StateCatchingUp, event.StatePreReadOnlyReplica))
 		if err := c.pull.level(ctx); err != nil {
 			return nil, err
@@ -143,14 +143,6 @@ type addressOnly struct {
 
 func (a addressOnly) LocalAddr() raft.ServerAddress { return a.address }
 
-// tell changes what gossip says of this node.
-func (c *Cluster) tell(change func(*gossip.Self)) {
-	if c.gossip == nil {
-		return
-	}
-	c.self.warn("tell the other nodes about this one", c.gossip.Update(change))
-}
-
 // follow makes a running Replica the one that serves, and passes its leadership
 // on. The channel is closed when that has ended: with the Replica or the context,
 // whichever is first, as a Replica whose disk hangs never ends.
@@ -166,7 +158,7 @@ func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 		defer close(done)
 		for {
 			_, changed := c.noteLeadership(r)
-			c.look()
+			c.peers.look()
 			select {
 			case <-changed:
 				continue
@@ -285,7 +277,7 @@ func (c *Cluster) SetReadOnly(reason error) {
 	if r := c.self.replica.Load(); r != nil {
 		r.pipeline.SetReadOnly(reason)
 	}
-	c.look()
+	c.peers.look()
 }
 
 // SetFull says that this node has no room for more entries from a leader. It lags
@@ -296,14 +288,6 @@ func (c *Cluster) SetFull(full bool) {
 	}
 	if r := c.self.replica.Load(); r != nil {
 		r.state.Logs.Full.Store(full)
-	}
-}
-
-// look has the other nodes looked at now.
-func (c *Cluster) look() {
-	select {
-	case c.poke <- struct{}{}:
-	default:
 	}
 }
 

@@ -110,11 +110,11 @@ func (c *Cluster) membersIn(state event.NodeState) (n int) {
 	if c.State() == state {
 		n++
 	}
-	if c.gossip == nil {
+	if c.peers.gossip == nil {
 		return n
 	}
-	for _, m := range c.gossip.Members() {
-		if m.Node != c.self.node && c.stateOf(m) == state {
+	for _, m := range c.peers.members() {
+		if m.Node != c.self.node && c.peers.stateOf(m) == state {
 			n++
 		}
 	}
@@ -134,7 +134,7 @@ func (m *clusterMetrics) watchPeer(c *Cluster, node event.ID) {
 	label := stats.Label{Name: "node", Value: node.String()}
 	leading := func(f func(peer) float64) func() float64 {
 		return func() float64 {
-			p, ok := c.heard(node.String())
+			p, ok := c.peers.heard(node.String())
 			if l, _ := c.Leadership(); !ok || !l.Leading {
 				return 0
 			}

@@ -38,10 +38,10 @@ func (c *Cluster) Connections() []Connection {
 			Node: id, Connection: peer.Connection, Sent: peer.Sent, Received: peer.Received,
 			PendingSend: peer.PendingSend, PendingReceived: peer.PendingReceived,
 		}
-		if m, ok := c.member(string(server.ID)); ok {
+		if m, ok := c.peers.member(string(server.ID)); ok {
 			one.Endpoint = m.ReplicationAddress
 		}
-		if p, ok := c.heard(string(server.ID)); ok && p.status.Running && p.status.Last < last {
+		if p, ok := c.peers.heard(string(server.ID)); ok && p.status.Running && p.status.Last < last {
 			one.SendQueue = int64(last - p.status.Last)
 		}
 		list = append(list, one)

@@ -172,13 +172,13 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 // an index, at most HoldTime.
 func (c *Cluster) awaitOthers(ctx context.Context, index uint64) {
 	hold := c.self.opts.Replica.HoldTime
-	if c.gossip == nil || hold <= 0 {
+	if c.peers.gossip == nil || hold <= 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()
 	for {
-		c.askPeers(ctx)
+		c.peers.askAll(ctx)
 		need := c.awaited()
 		if need == 0 || need > index || waitSome(ctx, erasePace, nil) != nil {
 			return
@@ -191,7 +191,7 @@ func (c *Cluster) awaitOthers(ctx context.Context, index uint64) {
 // log reaches back no more need a manifest instead, and nothing of what is older.
 func (c *Cluster) awaited() (need uint64) {
 	r := c.self.replica.Load()
-	if r == nil || c.gossip == nil {
+	if r == nil || c.peers.gossip == nil {
 		return 0
 	}
 	first, err := r.state.Logs.FirstIndex()
@@ -200,7 +200,7 @@ func (c *Cluster) awaited() (need uint64) {
 	}
 	last, members := r.raft.LastIndex(), c.self.members()
 	now := time.Now()
-	for _, m := range c.others() {
+	for _, m := range c.peers.others() {
 		p, ok := c.peers.get(m.Node)
 		next := p.status.Last + 1
 		if !ok || !p.status.Running || !members[m.Node.String()] || now.Sub(p.at) > heardFor || now.Sub(p.moved) > c.self.opts.Replica.HoldTime {

@@ -32,12 +32,12 @@ func GossipAddress(c *Cluster) string { return c.gossip.Addr() }
 
 // GossipsAddress has gossip say that a node is reached elsewhere.
 func GossipsAddress(c *Cluster, address string) {
-	c.tell(func(s *gossip.Self) { s.ReplicationAddress = address })
+	c.peers.tell(func(s *gossip.Self) { s.ReplicationAddress = address })
 }
 
 // Asks asks the node at an address what it is.
 func Asks(ctx context.Context, c *Cluster, address string) error {
-	_, err := c.askPeer(ctx, address)
+	_, err := c.peers.ask(ctx, address)
 	return err
 }
 

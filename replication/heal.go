@@ -173,7 +173,7 @@ func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (file
 	asking, cancel := context.WithTimeout(ctx, stallAfter)
 	defer cancel()
 	query := url.Values{"first": {strconv.Itoa(d.First)}, "last": {strconv.Itoa(d.Last)}}
-	resp, err := h.c.request(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil)
+	resp, err := h.c.caller.request(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into
 	stall := stall{time.AfterFunc(healVerify, cancel)}
 	defer stall.stop()
 	query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
-	resp, err := h.c.request(ctx, address, http.MethodGet, "/chunk-file?"+query.Encode(), nil)
+	resp, err := h.c.caller.request(ctx, address, http.MethodGet, "/chunk-file?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (c *Cluster) Redirect() (address string, ok bool) {
 	if node == "" || node == c.self.name {
 		return "", false
 	}
-	address = c.clientAddress(node)
+	address = c.peers.clientAddress(node)
 	return address, address != ""
 }
 
@@ -63,10 +63,10 @@ func (c *Cluster) Ready() bool {
 // SetPriority changes the node's priority until it is restarted.
 func (c *Cluster) SetPriority(priority int) error {
 	c.priority.Store(int64(priority))
-	if c.gossip == nil {
+	if c.peers.gossip == nil {
 		return nil
 	}
-	return c.gossip.Update(func(s *gossip.Self) { s.Priority = priority })
+	return c.peers.gossip.Update(func(s *gossip.Self) { s.Priority = priority })
 }
 
 // outranked reports whether another voter has a higher priority than this node.
@@ -74,7 +74,7 @@ func (c *Cluster) outranked() bool {
 	if c.diverged.Load() != nil || c.ClockWrong() != nil {
 		return true // It must not lead.
 	}
-	for _, m := range c.others() {
+	for _, m := range c.peers.others() {
 		if !m.ReadOnly && m.Priority > int(c.priority.Load()) {
 			return true
 		}
@@ -123,7 +123,7 @@ func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) b
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		address, _ := c.member(s.Node.String())
+		address, _ := c.peers.member(s.Node.String())
 		begun := time.Now()
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
@@ -142,7 +142,7 @@ func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) b
 
 // successors are the other voters that answer and suit, the best first.
 func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status) bool) []Status {
-	c.askPeers(ctx)
+	c.peers.askAll(ctx)
 	configuration, _, err := r.Configuration()
 	if err != nil {
 		return nil
@@ -152,7 +152,7 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 	last := r.raft.LastIndex()
 	odd := c.diverged.Load() != nil // the others are right, and any of them will do
 	var list []Status
-	for _, m := range c.others() {
+	for _, m := range c.peers.others() {
 		p, ok := c.peers.get(m.Node)
 		voter := slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool {
 			return s.Suffrage == raft.Voter && string(s.ID) == m.Node.String()

@@ -47,22 +47,6 @@ func apart(a, b *Status) bool {
 	return len(a.Servers) > 0 && len(b.Servers) > 0 && !slices.ContainsFunc(a.Servers, func(s Server) bool { return b.names(s.Node) })
 }
 
-// heardOthers are the other nodes of this cluster that said something of themselves lately.
-func (c *Cluster) heardOthers() (list []Status) {
-	for _, m := range c.others() {
-		if p, ok := c.heard(m.Node.String()); ok {
-			list = append(list, p.status)
-		}
-	}
-	return list
-}
-
-// where names a node for an operator.
-func (c *Cluster) where(node string) string {
-	m, _ := c.member(node)
-	return fmt.Sprintf("node %s at %s", node, m.ReplicationAddress)
-}
-
 const apartRemedy = "decide which history is to go on, stop the nodes of the other, rename their folders raft, and start them: they join with their data if these fit"
 
 // guide returns the leader by which this node goes: its own, or the one of the cluster that it is to
@@ -71,7 +55,7 @@ const apartRemedy = "decide which history is to go on, stop the nodes of the oth
 func (c *Cluster) guide() (*Status, error) {
 	if r := c.self.replica.Load(); r != nil {
 		_, node := r.raft.LeaderWithID()
-		if p, ok := c.heard(string(node)); ok {
+		if p, ok := c.peers.heard(string(node)); ok {
 			return &p.status, nil
 		}
 	}
@@ -79,7 +63,7 @@ func (c *Cluster) guide() (*Status, error) {
 	fixed := own != nil && own.fixed
 	var all []Status
 	var best *Status
-	for _, s := range c.heardOthers() {
+	for _, s := range c.peers.heardOthers() {
 		if theirs, known := s.follows(); !known || fixed && theirs != own.id || !s.Running {
 			continue
 		}
@@ -95,7 +79,7 @@ func (c *Cluster) guide() (*Status, error) {
 	for _, s := range all {
 		if !fixed && apart(best, &s) && (!best.acknowledges() || s.acknowledges()) {
 			return nil, fmt.Errorf("%s and %s follow different histories of cluster %s, and this node chooses none of them: %s",
-				c.where(best.Node.String()), c.where(s.Node.String()), c.self.clusterID(), apartRemedy)
+				c.peers.where(best.Node.String()), c.peers.where(s.Node.String()), c.self.clusterID(), apartRemedy)
 		}
 	}
 	return best, nil
@@ -143,7 +127,7 @@ func (c *Cluster) noteApart(said map[event.ID]time.Time) {
 		return
 	}
 	own, count := c.status(), 0
-	for _, s := range c.heardOthers() {
+	for _, s := range c.peers.heardOthers() {
 		if _, known := s.follows(); !known || !apart(&own, &s) {
 			continue
 		}
@@ -153,7 +137,7 @@ func (c *Cluster) noteApart(said map[event.ID]time.Time) {
 		}
 		said[s.Node] = time.Now()
 		theirs, _ := s.follows()
-		m, _ := c.member(s.Node.String())
+		m, _ := c.peers.member(s.Node.String())
 		c.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
 			keyNode, s.Node.String(), "address", m.ReplicationAddress, "theirs", theirs.String(), "ours", own.Lineage.String(),
 			"their-state", string(s.State), "this-node", c.self.opts.Advertise)
@@ -172,12 +156,12 @@ func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.I
 		return nil
 	}
 	own := c.status()
-	for _, m := range c.others() {
+	for _, m := range c.peers.others() {
 		if m.Node == joiner || m.Cluster != c.self.clusterID() || m.Phase != phaseMember {
 			continue
 		}
-		where := c.where(m.Node.String())
-		switch p, heard := c.heard(m.Node.String()); {
+		where := c.peers.where(m.Node.String())
+		switch p, heard := c.peers.heard(m.Node.String()); {
 		case !heard:
 			return fmt.Errorf("%s is alive and has not said yet whose configuration it follows", where)
 		case apart(&own, &p.status):

@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
@@ -93,7 +92,7 @@ func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*changeTimeout)
 	defer cancel()
 	var a joinAnswer
-	return c.call(ctx, address, http.MethodPost, "/join", joinRequest{
+	return c.caller.call(ctx, address, http.MethodPost, "/join", joinRequest{
 		Node: c.self.node, Address: c.self.opts.Advertise, Cluster: c.self.clusterID(), Format: dataFormat, Lineage: c.status().Lineage, ReadOnly: c.self.opts.ReadOnly,
 		Tail: c.self.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
 	}, &a)
@@ -108,7 +107,7 @@ func (c *Cluster) leaderForJoin() (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	m, ok := c.member(s.Node.String())
+	m, ok := c.peers.member(s.Node.String())
 	return m.ReplicationAddress, ok
 }
 
@@ -274,7 +273,7 @@ func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error
 		return nil
 	}
 	old := configuration.Servers[at]
-	m, known := c.member(string(old.ID))
+	m, known := c.peers.member(string(old.ID))
 	moved := known && m.ReplicationAddress != q.Address
 	if known && m.Alive && !moved { // Of one whose directory was replaced gossip says so soon.
 		return fmt.Errorf("node %s is alive at %s: each node needs an address of its own", old.ID, q.Address)
@@ -308,7 +307,7 @@ func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft
 			return fmt.Errorf("%s: %w", what, changeFailed(err))
 		}
 		c.self.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
-		c.look()
+		c.peers.look()
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -327,19 +326,6 @@ func changeFailed(err error) error {
 	return err
 }
 
-// find returns the member that an operator means: by node id, or by an address of it.
-func (c *Cluster) find(node string) (gossip.Member, bool) {
-	if c.gossip == nil {
-		return gossip.Member{}, false
-	}
-	for _, m := range c.gossip.Members() {
-		if m.Node.String() == node || m.ReplicationAddress == node || joinHostPort(m.HTTPHost, m.HTTPPort) == node {
-			return m, true
-		}
-	}
-	return gossip.Member{}, false
-}
-
 // AddMember admits a node that is running and known to gossip, also beyond the
 // cluster's size, and gives it a vote unless it is a read-only replica. It
 // returns when that is done, which takes as long as the node needs to catch up.
@@ -353,7 +339,7 @@ func (c *Cluster) addMember(ctx context.Context, node string) error {
 		return err
 	}
 	done()
-	m, ok := c.find(node)
+	m, ok := c.peers.find(node)
 	if !ok || !m.Alive {
 		return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
 	}
@@ -362,7 +348,7 @@ func (c *Cluster) addMember(ctx context.Context, node string) error {
 			return nil // It leads, so that it has a vote.
 		}
 		var s Status
-		if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
+		if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
 			return refuse("node %s does not answer: %v", node, err)
 		}
 		if s.Running || s.Tail.End > 0 {
@@ -436,7 +422,7 @@ func (c *Cluster) removeMember(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if m, ok := c.find(node); ok {
+	if m, ok := c.peers.find(node); ok {
 		node = m.Node.String()
 	}
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool {
@@ -471,7 +457,7 @@ func (c *Cluster) spare(configuration raft.Configuration, gone raft.Server) erro
 			continue
 		}
 		rest++
-		if m, ok := c.member(string(s.ID)); string(s.ID) == c.self.name || ok && m.Alive {
+		if m, ok := c.peers.member(string(s.ID)); string(s.ID) == c.self.name || ok && m.Alive {
 			alive++
 		}
 	}
@@ -493,7 +479,7 @@ func (c *Cluster) noteRemoval() {
 	removed := false
 	term := uint64(0)
 	lineage := c.self.lineage.Load().id
-	for _, m := range c.others() {
+	for _, m := range c.peers.others() {
 		p, ok := c.peers.get(m.Node)
 		if !ok || p.status.State != event.StateLeader || p.status.Cluster != c.self.clusterID() || p.status.Term < term {
 			continue

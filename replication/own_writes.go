@@ -178,7 +178,7 @@ func (c *Cluster) writeOnce(ctx context.Context, write *event.Write) (event.Writ
 		return event.Written{}, event.ErrNotReady
 	}
 	var a writeAnswer
-	err := c.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
+	err := c.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
 	var refused *callError
 	var unwelcome *wire.RefusedError
 	switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -70,28 +69,18 @@ func (c *Cluster) CaughtUp() bool {
 	if c.self.replica.Load() == nil || c.removed.Load() || c.diverged.Load() != nil {
 		return false
 	}
-	p, ok := c.heard(c.leader())
+	p, ok := c.peers.heard(c.leader())
 	return ok && c.self.end() >= min(p.status.Tail.End, p.before.end)
-}
-
-// heard is what a node of this cluster said lately.
-func (c *Cluster) heard(node string) (peer, bool) {
-	id, err := event.ParseID(node)
-	if err != nil {
-		return peer{}, false
-	}
-	p, ok := c.peers.get(id)
-	return p, ok && time.Since(p.at) < heardFor && p.status.HasLog && p.status.Cluster == c.self.clusterID()
 }
 
 // wanted is how long the log of the leader is, or as long as none is known the
 // longest of the cluster, as the nodes said last.
 func (c *Cluster) wanted() (end int64, ok bool) {
-	if p, known := c.heard(c.leader()); known {
+	if p, known := c.peers.heard(c.leader()); known {
 		return p.status.Tail.End, true
 	}
-	for _, m := range c.others() {
-		if p, known := c.heard(m.Node.String()); known && p.status.Running {
+	for _, m := range c.peers.others() {
+		if p, known := c.peers.heard(m.Node.String()); known && p.status.Running {
 			end, ok = max(end, p.status.Tail.End), true
 		}
 	}
@@ -104,12 +93,12 @@ func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 	if l, _ := c.Leadership(); l.Leading {
 		return c.self.end(), nil
 	}
-	m, ok := c.member(c.leader())
+	m, ok := c.peers.member(c.leader())
 	if !ok {
 		return 0, event.ErrNotReady
 	}
 	var s Status
-	if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
+	if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
 		return 0, fmt.Errorf("ask the leader for the end of its log: %w", err)
 	}
 	return s.Tail.End, nil

@@ -215,7 +215,7 @@ func (p *puller) level(ctx context.Context) error {
 // the cluster that it is to join.
 func (c *Cluster) alone(end int64, why error) string {
 	var beyond *beyondError
-	running := slices.ContainsFunc(c.heardOthers(), func(s Status) bool { return s.Running })
+	running := slices.ContainsFunc(c.peers.heardOthers(), func(s Status) bool { return s.Running })
 	switch {
 	case end > 0 && !running:
 		return fmt.Sprintf("restored data of cluster %s, end %d, and no member of that cluster answers: run annals cluster recover on the node with the newest copy", c.self.clusterID(), end)
@@ -358,14 +358,14 @@ type source struct {
 // sources are the members of the leader's configuration that can be asked, the best first: those that have more
 // than this node, and of these rather one that does not lead.
 func (p *puller) sources(ctx context.Context) ([]source, error) {
-	p.c.askPeers(ctx)
+	p.c.peers.askAll(ctx)
 	belongs, err := p.c.origin()
 	if err != nil {
 		return nil, err
 	}
 	var list []source
-	for _, m := range p.c.others() {
-		if s, ok := p.c.heard(m.Node.String()); ok && s.status.Running && belongs(&s.status) {
+	for _, m := range p.c.peers.others() {
+		if s, ok := p.c.peers.heard(m.Node.String()); ok && s.status.Running && belongs(&s.status) {
 			list = append(list, source{m.ReplicationAddress, s.status})
 		}
 	}
@@ -410,7 +410,7 @@ func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) 
 	defer cancel()
 	stall := newStall(cancel)
 	defer stall.stop()
-	resp, err := p.c.request(ctx, address, http.MethodGet, "/frames?"+place(m.Log.Tail()).Encode(), nil)
+	resp, err := p.c.caller.request(ctx, address, http.MethodGet, "/frames?"+place(m.Log.Tail()).Encode(), nil)
 	if err != nil {
 		return last, err
 	}
@@ -541,7 +541,7 @@ func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, f
 	query := place(m.Log.Tail())
 	query.Set("offset", strconv.FormatInt(offset, 10))
 	query.Set("checksum", file.Checksum)
-	resp, err := p.c.request(ctx, address, http.MethodGet, "/chunk?"+query.Encode(), nil)
+	resp, err := p.c.caller.request(ctx, address, http.MethodGet, "/chunk?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
@@ -573,7 +573,7 @@ func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, f
 // is written, or this node would not catch up.
 func (p *puller) throttle(ctx context.Context, n int) error {
 	want := rate.Inf
-	growth, known := p.c.growth.rate()
+	growth, known := p.c.peers.growth.rate()
 	if most := p.c.self.opts.CatchUpRate; most > 0 && (!known || growth > busyBytes) {
 		want = rate.Limit(max(float64(most), 2*growth))
 	}

@@ -45,11 +45,11 @@ func (c *Cluster) checkTwin(r *http.Request) error {
 	if !ok || address == "" || c.candidate(peer.Node.String(), address) == nil {
 		return nil
 	}
-	m, _ := c.member(peer.Node.String())
+	m, _ := c.peers.member(peer.Node.String())
 	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout/2)
 	defer cancel()
 	var s Status
-	if err := c.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
+	if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
 		return nil
 	}
 	t := Twin{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
@@ -60,7 +60,7 @@ func (c *Cluster) checkTwin(r *http.Request) error {
 // candidate refuses a node that stands for election at an address where it is not known: two with
 // one id could both win.
 func (c *Cluster) candidate(node, address string) error {
-	m, ok := c.member(node)
+	m, ok := c.peers.member(node)
 	if !ok || !m.Alive || m.ReplicationAddress == address {
 		return nil
 	}

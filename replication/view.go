@@ -16,7 +16,7 @@ import (
 // last said of themselves. It waits for nobody.
 func (c *Cluster) View() event.ClusterView {
 	view := event.ClusterView{ServerHost: c.self.opts.ClientHost, ServerPort: c.self.opts.ClientPort}
-	if c.gossip == nil {
+	if c.peers.gossip == nil {
 		s := c.status()
 		m := event.Member{
 			Node: c.self.node, Alive: true, HTTPHost: c.self.opts.ClientHost, HTTPPort: c.self.opts.ClientPort, Voter: true,
@@ -30,7 +30,7 @@ func (c *Cluster) View() event.ClusterView {
 	}
 	leader, term := c.known()
 	own := c.status()
-	for _, g := range c.gossip.Members() {
+	for _, g := range c.peers.members() {
 		if p, ok := c.peers.get(g.Node); ok && g.Node != c.self.node && apart(&own, &p.status) {
 			continue // It is not of the cluster that clients of this node mean.
 		}
@@ -49,7 +49,7 @@ func (c *Cluster) View() event.ClusterView {
 			fill(&m, &p.status)
 		}
 		if g.Node != c.self.node || !g.Alive {
-			m.State = c.stateOf(g)
+			m.State = c.peers.stateOf(g)
 		}
 		if g.Node != c.self.node && g.Alive {
 			follow(&m, leader, term)
@@ -57,20 +57,6 @@ func (c *Cluster) View() event.ClusterView {
 		view.Members = append(view.Members, m)
 	}
 	return view
-}
-
-// stateOf is the state of another member, as far as this node knows.
-func (c *Cluster) stateOf(g gossip.Member) event.NodeState {
-	switch {
-	case !g.Alive && g.Left:
-		return event.StateShuttingDown
-	case !g.Alive:
-		return event.StateShutdown
-	}
-	if p, ok := c.peers.get(g.Node); ok {
-		return p.status.State
-	}
-	return event.StateUnknown
 }
 
 // known returns who leads and in which term, as this node's raft knows. It knows

@@ -1,0 +1,331 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/bootstrap"
+	"github.com/annalsdb/annals/replication/gossip"
+)
+
+// gossiping is gossip as far as the rest of a Cluster needs it.
+type gossiping interface {
+	Members() []gossip.Member
+	Changed() <-chan struct{}
+	Update(change func(*gossip.Self)) error
+}
+
+// peers is who the other nodes are: those that gossip knows, and what they said of themselves last.
+type peers struct {
+	self    *self
+	caller  *caller
+	gossip  gossiping // nil in a cluster of one
+	metrics *clusterMetrics
+	growth  growth
+	poke    chan struct{} // capacity 1: ask the other nodes now
+
+	answered func(event.ID) // a node did
+	twin     func(Twin)     // a node said that it refused one
+
+	mu   sync.Mutex // guards byID; nests no other lock
+	byID map[event.ID]peer
+}
+
+const (
+	peerPace    = time.Second // between two looks at the other nodes
+	peerTimeout = 2 * time.Second
+)
+
+type peer struct {
+	status Status
+	at     time.Time
+	ours   int64   // where this node's log ended when it was asked
+	agrees verdict // whether its log and ours are of one history
+
+	before, mark heardEnd
+
+	ahead time.Duration // its clock, less this node's
+	clock agreed        // this node's, when the other was asked
+
+	level bool      // its Raft log was as long as this node's
+	moved time.Time // when it was level last, or got entries
+}
+
+// heardEnd is where a node's log ended at some time. A peer's before is at least half of
+// peerPace older than the newest one, if the node was known that long; mark becomes before.
+type heardEnd struct {
+	end int64
+	at  time.Time
+}
+
+type verdict int8
+
+const (
+	unknown verdict = iota
+	agrees
+	disagrees
+)
+
+// since goes on from what was known of the node.
+func (p *peer) since(old peer) {
+	p.before, p.mark = old.before, old.mark
+	if !p.level && p.status.Last <= old.status.Last {
+		p.moved = old.moved
+	}
+	if p.at.Sub(old.mark.at) >= peerPace/2 {
+		p.before, p.mark = old.mark, heardEnd{p.status.Tail.End, p.at}
+	}
+}
+
+// members are all nodes that gossip knows, this one included; none in a cluster of one.
+func (p *peers) members() []gossip.Member {
+	if p.gossip == nil {
+		return nil
+	}
+	return p.gossip.Members()
+}
+
+// others are the members that can be asked: alive, of this cluster, and not this node.
+func (p *peers) others() []gossip.Member {
+	var list []gossip.Member
+	for _, m := range p.members() {
+		if m.Node != p.self.node && m.Alive {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// member finds a member in gossip by its id.
+func (p *peers) member(node string) (gossip.Member, bool) {
+	for _, m := range p.members() {
+		if m.Node.String() == node {
+			return m, true
+		}
+	}
+	return gossip.Member{}, false
+}
+
+// find returns the member that an operator means: by node id, or by an address of it.
+func (p *peers) find(node string) (gossip.Member, bool) {
+	for _, m := range p.members() {
+		if m.Node.String() == node || m.ReplicationAddress == node || joinHostPort(m.HTTPHost, m.HTTPPort) == node {
+			return m, true
+		}
+	}
+	return gossip.Member{}, false
+}
+
+// tell changes what gossip says of this node.
+func (p *peers) tell(change func(*gossip.Self)) {
+	if p.gossip == nil {
+		return
+	}
+	p.self.warn("tell the other nodes about this one", p.gossip.Update(change))
+}
+
+// look has the other nodes looked at now.
+func (p *peers) look() {
+	select {
+	case p.poke <- struct{}{}:
+	default:
+	}
+}
+
+// askAll asks all other nodes at once.
+func (p *peers) askAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, m := range p.others() {
+		wg.Go(func() {
+			begun := time.Now()
+			said, err := p.ask(ctx, m.ReplicationAddress)
+			took := time.Since(begun).Seconds()
+			if err != nil {
+				p.metrics.failed.Observe(took)
+				p.self.logger.Debug("node did not answer", keyNode, m.Node.String(), keyError, err)
+				return
+			}
+			p.metrics.asked.Observe(took)
+			p.metrics.latency.Observe(took)
+			p.answered(m.Node)
+			p.put(m.Node, said)
+			for _, t := range said.status.Twins {
+				p.twin(t)
+			}
+		})
+	}
+	wg.Wait()
+	p.keep(p.members())
+	longest, found := int64(0), false
+	for _, m := range p.others() {
+		if said, ok := p.get(m.Node); ok && said.status.HasLog && said.status.Cluster == p.self.clusterID() {
+			longest, found = max(longest, said.status.Tail.End), true
+		}
+	}
+	if found {
+		p.growth.saw(longest, time.Now())
+	}
+}
+
+// ask asks one node for its status, and compares its log with this node's at
+// the end of the shorter one.
+func (p *peers) ask(ctx context.Context, address string) (peer, error) {
+	query := ""
+	m := p.self.materials.Load()
+	var own event.Tail
+	if m != nil {
+		own = m.Log.Tail()
+		query = "?at=" + strconv.FormatInt(own.End, 10)
+	}
+	var s Status
+	asked, begun := p.self.opts.Now(), time.Now()
+	if err := p.caller.call(ctx, address, http.MethodGet, "/status"+query, nil, &s); err != nil {
+		return peer{}, err
+	}
+	said := peer{status: s, at: time.Now(), ours: own.End, level: true, ahead: clockOffset(s.Clock, asked, time.Since(begun)), clock: agreed{asked, begun}}
+	said.moved = said.at
+	if r := p.self.replica.Load(); r != nil {
+		said.level = s.Last >= r.raft.LastIndex()
+	}
+	if own := p.self.lineage.Load(); own != nil && s.Lineage != nil && *s.Lineage != own.id {
+		return said, nil // That is another history, and is said as such.
+	}
+	if m == nil || !s.HasLog || s.Cluster != p.self.clusterID() {
+		return said, nil
+	}
+	theirs, ours := s.Tail.Chain, own.Chain
+	if s.At != nil {
+		theirs = s.At.Chain
+	} else {
+		var err error
+		if ours, _, err = m.Log.ChainAt(s.Tail.End); err != nil {
+			return said, nil // The log says so itself to whoever reads it.
+		}
+	}
+	said.agrees = agrees
+	if ours != theirs {
+		said.agrees = disagrees
+		if before, _ := p.get(s.Node); before.agrees == disagrees {
+			return said, nil // It has been said.
+		}
+		p.self.logger.Error("this node and another one hold different histories", keyNode, s.Node.String(), "address", address,
+			"end", min(own.End, s.Tail.End), "chain", ours.String(), "theirs", theirs.String())
+	}
+	return said, nil
+}
+
+func (p *peers) put(id event.ID, s peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old, ok := p.byID[id]; ok {
+		s.since(old)
+	} else {
+		s.mark = heardEnd{s.status.Tail.End, s.at}
+		s.before = s.mark
+	}
+	p.byID[id] = s
+}
+
+func (p *peers) get(id event.ID) (peer, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.byID[id]
+	return s, ok
+}
+
+// keep forgets all others.
+func (p *peers) keep(members []gossip.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := make(map[event.ID]bool, len(members))
+	for i := range members {
+		known[members[i].Node] = true
+	}
+	for id := range p.byID {
+		if !known[id] {
+			delete(p.byID, id)
+		}
+	}
+}
+
+// heard is what a node of this cluster said lately.
+func (p *peers) heard(node string) (peer, bool) {
+	id, err := event.ParseID(node)
+	if err != nil {
+		return peer{}, false
+	}
+	said, ok := p.get(id)
+	return said, ok && time.Since(said.at) < heardFor && said.status.HasLog && said.status.Cluster == p.self.clusterID()
+}
+
+// heardOthers are the other nodes of this cluster that said something of themselves lately.
+func (p *peers) heardOthers() (list []Status) {
+	for _, m := range p.others() {
+		if said, ok := p.heard(m.Node.String()); ok {
+			list = append(list, said.status)
+		}
+	}
+	return list
+}
+
+// where names a node for an operator.
+func (p *peers) where(node string) string {
+	m, _ := p.member(node)
+	return fmt.Sprintf("node %s at %s", node, m.ReplicationAddress)
+}
+
+// clientAddress is where clients reach a node, scheme://host:port, empty when not known.
+func (p *peers) clientAddress(node string) string {
+	m, ok := p.member(node)
+	if !ok || m.HTTPHost == "" {
+		return ""
+	}
+	u := url.URL{Scheme: "http", Host: joinHostPort(m.HTTPHost, m.HTTPPort)}
+	if m.HTTPSecure {
+		u.Scheme = "https"
+	}
+	return u.String()
+}
+
+// stateOf is the state of another member, as far as this node knows.
+func (p *peers) stateOf(g gossip.Member) event.NodeState {
+	switch {
+	case !g.Alive && g.Left:
+		return event.StateShuttingDown
+	case !g.Alive:
+		return event.StateShutdown
+	}
+	if said, ok := p.get(g.Node); ok {
+		return said.status.State
+	}
+	return event.StateUnknown
+}
+
+// bootstrapView is gossip as the bootstrap sees it.
+type bootstrapView peers
+
+func (p *bootstrapView) Peers() []bootstrap.Peer {
+	var list []bootstrap.Peer
+	for _, m := range p.gossip.Members() {
+		if m.Node != p.self.node {
+			list = append(list, bootstrap.Peer{
+				Node: m.Node, Cluster: m.Cluster, Address: m.ReplicationAddress, ReadOnly: m.ReadOnly,
+				Alive: m.Alive, ClusterSize: m.ClusterSize, Since: m.Since,
+			})
+		}
+	}
+	return list
+}
+
+func (p *bootstrapView) Changed() <-chan struct{} { return p.gossip.Changed() }
+
+func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
