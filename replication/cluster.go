@@ -135,11 +135,7 @@ type Cluster struct {
 	state     atomic.Value // event.NodeState while there is no Replica
 	priority  atomic.Int64
 	resigning atomic.Bool
-	strangers atomic.Int64           // other nodes that hold another history
-	apart     atomic.Int64           // other nodes that follow another lineage
 	waiting   atomic.Pointer[string] // why this node does not get on with joining; nil: it does
-	doubt     atomic.Pointer[error]  // this node may be the one whose history is wrong
-	diverged  atomic.Pointer[error]  // it is
 	hangs     atomic.Pointer[error]  // an operation on the disk does not return
 	hung      atomic.Int64           // since when, Unix time in ns
 	few       atomic.Bool            // fewer voters than a majority of the cluster's size are known
@@ -148,23 +144,23 @@ type Cluster struct {
 	clocks clocks
 	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
 
-	pull    *puller
-	heal    *healer
-	metrics *clusterMetrics
-	caller  *caller
-	peers   *peers
+	pull      *puller
+	heal      *healer
+	metrics   *clusterMetrics
+	caller    *caller
+	peers     *peers
+	twins     *twins
+	histories *histories
 
 	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
 	mu         sync.Mutex // guards what follows
 	leadership pipeline.Leadership
 	changed    chan struct{}
 	refused    refusal
-	twins      map[Twin]twinNote
 
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
 	leaving sync.Once
-	twinned sync.Once
 	closing sync.Once
 	err     error
 }
@@ -183,13 +179,16 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.priority.Store(int64(o.Priority))
 	c.state.Store(event.StateInitializing)
 	c.few.Store(o.Size > 1)
-	c.caller = &caller{self: c.self, twin: c.endTwin}
+	c.twins = &twins{self: c.self, seen: make(map[Twin]twinNote)}
+	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
 	c.peers = &peers{
 		self: c.self, caller: c.caller, metrics: c.metrics, poke: make(chan struct{}, 1), byID: make(map[event.ID]peer),
 		answered: func(node event.ID) { c.metrics.watchPeer(c, node) },
-		twin:     func(t Twin) { c.noteTwin(t, false) },
+		twin:     func(t Twin) { c.twins.note(t, false) },
 	}
+	c.twins.peers = c.peers
+	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
 	c.pull, c.heal = newPuller(c), newHealer(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -385,9 +384,9 @@ func (c *Cluster) connect() (err error) {
 	o := &c.self.opts
 	c.self.name = c.self.node.String()
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_histories", "Nodes of this cluster whose log differs from this node's.",
-		func() float64 { return float64(c.strangers.Load()) })
+		func() float64 { return float64(c.histories.others.Load()) })
 	o.Replica.Stats.GaugeFunc("annals_cluster_other_lineages", "Nodes that follow another history of this node's cluster.",
-		func() float64 { return float64(c.apart.Load()) })
+		func() float64 { return float64(c.histories.apart.Load()) })
 	c.port, err = wire.Open(wire.Options{
 		Bind: o.Bind, Advertise: o.Advertise, Node: c.self.node, Cluster: c.self.clusterID, Lineage: c.self.mark, Security: o.Security, Logger: c.self.logger,
 		Stats: o.Replica.Stats,

@@ -88,7 +88,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Silent:  c.Hangs,
 		Logger:  quiet{c.self.opts.Replica.Logger},
 
-		Candidate: c.candidate,
+		Candidate: c.twins.candidate,
 	})
 }
 
@@ -254,7 +254,7 @@ func (c *Cluster) serving() (*Replica, error) {
 		}
 		return nil, event.ErrNotReady
 	}
-	if err := c.diverged.Load(); err != nil {
+	if err := c.histories.diverged.Load(); err != nil {
 		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
 	if err := c.hangs.Load(); err != nil && c.self.opts.Size > 1 {

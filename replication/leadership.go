@@ -24,7 +24,7 @@ func (c *Cluster) leader() string {
 		}
 		return ""
 	}
-	if s, err := c.guide(); err == nil {
+	if s, err := c.histories.guide(); err == nil {
 		return s.Node.String()
 	}
 	return ""
@@ -71,7 +71,7 @@ func (c *Cluster) SetPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (c *Cluster) outranked() bool {
-	if c.diverged.Load() != nil || c.ClockWrong() != nil {
+	if c.histories.diverged.Load() != nil || c.ClockWrong() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range c.peers.others() {
@@ -150,7 +150,7 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
 	const near = 1024
 	last := r.raft.LastIndex()
-	odd := c.diverged.Load() != nil // the others are right, and any of them will do
+	odd := c.histories.diverged.Load() != nil // the others are right, and any of them will do
 	var list []Status
 	for _, m := range c.peers.others() {
 		p, ok := c.peers.get(m.Node)
@@ -201,7 +201,7 @@ const stayPace = 10 * time.Second
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l pipeline.Leadership) {
-	if !l.Leading || c.hangs.Load() != nil || c.self.readOnly.Load() == nil && c.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+	if !l.Leading || c.hangs.Load() != nil || c.self.readOnly.Load() == nil && c.histories.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)

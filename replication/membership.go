@@ -93,7 +93,7 @@ func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
 	defer cancel()
 	var a joinAnswer
 	return c.caller.call(ctx, address, http.MethodPost, "/join", joinRequest{
-		Node: c.self.node, Address: c.self.opts.Advertise, Cluster: c.self.clusterID(), Format: dataFormat, Lineage: c.status().Lineage, ReadOnly: c.self.opts.ReadOnly,
+		Node: c.self.node, Address: c.self.opts.Advertise, Cluster: c.self.clusterID(), Format: dataFormat, Lineage: c.self.status().Lineage, ReadOnly: c.self.opts.ReadOnly,
 		Tail: c.self.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
 	}, &a)
 }
@@ -103,7 +103,7 @@ func (c *Cluster) leaderForJoin() (string, bool) {
 	if address, ok := c.LeaderAddress(); ok {
 		return address, true
 	}
-	s, err := c.guide()
+	s, err := c.histories.guide()
 	if err != nil {
 		return "", false
 	}
@@ -198,7 +198,7 @@ func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err e
 	if err != nil {
 		return a, err
 	}
-	if err := c.settledVoters(configuration, q.Node); err != nil {
+	if err := c.histories.settledVoters(configuration, q.Node); err != nil {
 		return a, err
 	}
 	id := raft.ServerID(q.Node.String())
@@ -241,7 +241,7 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 		theirs = *q.Lineage
 	}
 	if own := c.self.lineage.Load(); theirs != own.id {
-		return c.otherLineage(theirs)
+		return c.histories.otherLineage(theirs)
 	}
 	log := c.self.materials.Load().Log
 	if end := log.Tail().End; q.Tail.End > end {
@@ -379,7 +379,7 @@ func (c *Cluster) admitAnyway(ctx context.Context, q joinRequest) (voter bool, e
 	if err != nil {
 		return false, err
 	}
-	if err := c.settledVoters(configuration, q.Node); err != nil {
+	if err := c.histories.settledVoters(configuration, q.Node); err != nil {
 		return false, err
 	}
 	id, address := raft.ServerID(q.Node.String()), raft.ServerAddress(q.Address)

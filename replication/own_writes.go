@@ -163,7 +163,7 @@ func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written,
 
 // writeOnce does a write here, or has the leader do it.
 func (c *Cluster) writeOnce(ctx context.Context, write *event.Write) (event.Written, error) {
-	if err := c.diverged.Load(); err != nil {
+	if err := c.histories.diverged.Load(); err != nil {
 		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
 	if l, _ := c.Leadership(); l.Leading {

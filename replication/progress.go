@@ -34,7 +34,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	switch {
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
-	case state == event.StatePreLeader && c.few.Load() && c.apart.Load() > 0:
+	case state == event.StatePreLeader && c.few.Load() && c.histories.apart.Load() > 0:
 		doing = "waiting for enough nodes to form the cluster, and admitting none while others follow another history of it"
 	case state == event.StatePreLeader && c.few.Load():
 		doing = "waiting for enough nodes to form the cluster"
@@ -66,7 +66,7 @@ func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	if c.self.replica.Load() == nil || c.removed.Load() || c.diverged.Load() != nil {
+	if c.self.replica.Load() == nil || c.removed.Load() || c.histories.diverged.Load() != nil {
 		return false
 	}
 	p, ok := c.peers.heard(c.leader())

@@ -359,7 +359,7 @@ type source struct {
 // than this node, and of these rather one that does not lead.
 func (p *puller) sources(ctx context.Context) ([]source, error) {
 	p.c.peers.askAll(ctx)
-	belongs, err := p.c.origin()
+	belongs, err := p.c.histories.origin()
 	if err != nil {
 		return nil, err
 	}

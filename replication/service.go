@@ -27,12 +27,12 @@ func (c *Cluster) services() http.Handler {
 // only the question what this node is, and the request to join, which has its own answer.
 func (c *Cluster) fenced(services http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := c.checkTwin(r); err != nil {
+		if err := c.twins.check(r); err != nil {
 			http.Error(w, err.Error(), statusTwin)
 			return
 		}
 		if r.URL.Path != "/status" && r.URL.Path != "/join" {
-			if err := c.sameLineage(r); err != nil {
+			if err := c.histories.sameLineage(r); err != nil {
 				http.Error(w, err.Error(), http.StatusForbidden)
 				return
 			}

@@ -2,8 +2,6 @@ package replication
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -63,29 +61,10 @@ type ChainAt struct {
 
 // status describes this node.
 func (c *Cluster) status() Status {
-	s := Status{
-		Node: c.self.node, Cluster: c.self.clusterID(), Address: c.self.opts.Advertise, State: c.State(), Priority: int(c.priority.Load()), ReadOnly: c.self.opts.ReadOnly,
-		LastRecord: -1, Epoch: -1, Full: c.self.readOnly.Load() != nil, Twins: c.metTwins(),
-		Clock: c.self.opts.Now().UnixNano(), WrongClock: c.ClockWrong() != nil,
-	}
-	if m := c.self.materials.Load(); m != nil {
-		s.HasLog, s.Tail = true, m.Log.Tail()
-		s.LastRecord, s.Epoch = m.Data.LastRecord(), m.Data.Epoch()
-	}
-	if r := c.self.replica.Load(); r != nil {
-		address, leader := r.raft.LeaderWithID()
-		s.Running, s.Leader, s.LeaderAddress, s.Term = true, string(leader), string(address), r.raft.CurrentTerm()
-		s.Last, s.Commit, s.Applied = r.raft.LastIndex(), r.raft.CommitIndex(), r.raft.AppliedIndex()
-		if configuration, _, err := r.Configuration(); err == nil {
-			for _, server := range configuration.Servers {
-				s.Servers = append(s.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
-			}
-		}
-	}
-	// Behind Running: a node that runs and names no lineage counts as one of the first.
-	if l := c.self.lineage.Load(); l != nil {
-		s.Lineage = &l.id
-	}
+	state := c.State()
+	s := c.self.status()
+	s.State, s.Priority = state, int(c.priority.Load())
+	s.Twins, s.WrongClock = c.twins.met(), c.ClockWrong() != nil
 	return s
 }
 
@@ -116,11 +95,10 @@ func (c *Cluster) serveStatus(w http.ResponseWriter, r *http.Request) {
 // watchPeers keeps what is known of the other nodes fresh, compares histories,
 // and does what follows from it.
 func (c *Cluster) watchPeers(ctx context.Context) {
-	said := make(map[event.ID]time.Time)
 	for {
 		c.peers.askAll(ctx)
-		c.noteApart(said)
-		c.judgeHistories()
+		c.histories.noteApart()
+		c.histories.judge()
 		c.judgeClock()
 		c.noteRemoval()
 		if r := c.self.replica.Load(); r != nil {
@@ -141,53 +119,34 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 	}
 }
 
-// judgeHistories raises the alarm when logs differ. The node that is alone with
-// its history stops serving it.
-//
-// Only members that raft counts have a say, and only among themselves: whoever
-// reaches the gossip port with a copy of the data must not be able to silence a cluster.
-func (c *Cluster) judgeHistories() {
-	same, other := 1, 0
-	members := c.self.members()
-	if !members[c.self.name] {
-		return
+// status describes what this node is and holds.
+func (s *self) status() Status {
+	is := Status{
+		Node: s.node, Cluster: s.clusterID(), Address: s.opts.Advertise, ReadOnly: s.opts.ReadOnly,
+		LastRecord: -1, Epoch: -1, Full: s.readOnly.Load() != nil, Clock: s.opts.Now().UnixNano(),
 	}
-	for _, m := range c.peers.others() {
-		if !members[m.Node.String()] {
-			continue
-		}
-		switch p, _ := c.peers.get(m.Node); p.agrees {
-		case agrees:
-			same++
-		case disagrees:
-			other++
+	if m := s.materials.Load(); m != nil {
+		is.HasLog, is.Tail = true, m.Log.Tail()
+		is.LastRecord, is.Epoch = m.Data.LastRecord(), m.Data.Epoch()
+	}
+	if r := s.replica.Load(); r != nil {
+		address, leader := r.raft.LeaderWithID()
+		is.Running, is.Leader, is.LeaderAddress, is.Term = true, string(leader), string(address), r.raft.CurrentTerm()
+		is.Last, is.Commit, is.Applied = r.raft.LastIndex(), r.raft.CommitIndex(), r.raft.AppliedIndex()
+		if configuration, _, err := r.Configuration(); err == nil {
+			for _, server := range configuration.Servers {
+				is.Servers = append(is.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
+			}
 		}
 	}
-	c.strangers.Store(int64(other))
-	if other < same {
-		c.doubt.Store(nil)
-		return
+	// Behind Running: a node that runs and names no lineage counts as one of the first.
+	if l := s.lineage.Load(); l != nil {
+		is.Lineage = &l.id
 	}
-	doubt := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
-	c.doubt.Store(&doubt)
-	if other == same {
-		return
-	}
-	err := errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
-	if c.diverged.Swap(&err) == nil {
-		c.self.logger.Error(err.Error())
-	}
+	return is
 }
 
 // Healthy returns why this node's data are not to be trusted, or nil. doubt: as
 // many nodes hold another history as hold this node's. diverged: more do, so that this
 // node must serve nothing.
-func (c *Cluster) Healthy() (doubt, diverged error) {
-	if err := c.doubt.Load(); err != nil {
-		doubt = *err
-	}
-	if err := c.diverged.Load(); err != nil {
-		diverged = *err
-	}
-	return doubt, diverged
-}
+func (c *Cluster) Healthy() (doubt, diverged error) { return c.histories.healthy() }

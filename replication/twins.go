@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -17,6 +18,16 @@ type Twin struct {
 	Node    event.ID `json:"node"`
 	Address string   `json:"address"` // of the node that is known
 	Copy    string   `json:"copy"`    // of the newcomer
+}
+
+// twins are the processes that show another node's id, as this node or another one found out.
+type twins struct {
+	self  *self
+	peers *peers
+	ended sync.Once // this node is one of them
+
+	mu   sync.Mutex // guards seen; nests no other lock
+	seen map[Twin]twinNote
 }
 
 // twinNote is what a node remembers of a twin.
@@ -37,41 +48,41 @@ func (t Twin) Error() string {
 		"rename the folder raft in it to have it join as a node of its own", t.Node, t.Address, t.Copy)
 }
 
-// checkTwin refuses a node that asks from an address at which it is not known, if another process
+// check refuses a node that asks from an address at which it is not known, if another process
 // answers at the one where it is. Of a node that has moved none does, or itself.
-func (c *Cluster) checkTwin(r *http.Request) error {
+func (t *twins) check(r *http.Request) error {
 	peer, ok := wire.PeerFrom(r.Context())
 	address := r.Header.Get(headerAddress)
-	if !ok || address == "" || c.candidate(peer.Node.String(), address) == nil {
+	if !ok || address == "" || t.candidate(peer.Node.String(), address) == nil {
 		return nil
 	}
-	m, _ := c.peers.member(peer.Node.String())
+	m, _ := t.peers.member(peer.Node.String())
 	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout/2)
 	defer cancel()
 	var s Status
-	if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
+	if err := t.peers.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil || s.Node != peer.Node || s.Address == address {
 		return nil
 	}
-	t := Twin{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
-	c.noteTwin(t, true)
-	return t
+	twin := Twin{Node: peer.Node, Address: m.ReplicationAddress, Copy: address}
+	t.note(twin, true)
+	return twin
 }
 
 // candidate refuses a node that stands for election at an address where it is not known: two with
 // one id could both win.
-func (c *Cluster) candidate(node, address string) error {
-	m, ok := c.peers.member(node)
+func (t *twins) candidate(node, address string) error {
+	m, ok := t.peers.member(node)
 	if !ok || !m.Alive || m.ReplicationAddress == address {
 		return nil
 	}
 	return fmt.Errorf("node %s is known at %s, and not at %s", node, m.ReplicationAddress, address)
 }
 
-// noteTwin logs a twin, once a minute. Those met here are passed on in this node's status.
-func (c *Cluster) noteTwin(t Twin, met bool) {
-	c.mu.Lock()
+// note logs a twin, once a minute. Those met here are passed on in this node's status.
+func (t *twins) note(twin Twin, met bool) {
+	t.mu.Lock()
 	now := time.Now()
-	note := c.twins[t]
+	note := t.seen[twin]
 	if met {
 		note.met = now
 	}
@@ -79,34 +90,31 @@ func (c *Cluster) noteTwin(t Twin, met bool) {
 	if say {
 		note.said = now
 	}
-	if c.twins == nil {
-		c.twins = make(map[Twin]twinNote)
-	}
-	for other, old := range c.twins {
+	for other, old := range t.seen {
 		if now.Sub(old.said) >= 2*sayEvery {
-			delete(c.twins, other)
+			delete(t.seen, other)
 		}
 	}
-	c.twins[t] = note
-	c.mu.Unlock()
+	t.seen[twin] = note
+	t.mu.Unlock()
 	if say {
-		c.self.logger.Error(t.Error())
+		t.self.logger.Error(twin.Error())
 	}
 }
 
-// metTwins are those that were refused here within the last minute.
-func (c *Cluster) metTwins() (list []Twin) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for t, note := range c.twins {
+// met are those that were refused here within the last minute.
+func (t *twins) met() (list []Twin) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for twin, note := range t.seen {
 		if time.Since(note.met) < sayEvery {
-			list = append(list, t)
+			list = append(list, twin)
 		}
 	}
 	return list
 }
 
-// endTwin ends this node because others know its id elsewhere.
-func (c *Cluster) endTwin(why string) {
-	c.twinned.Do(func() { c.self.opts.Replica.OnFatal(errors.New(why)) })
+// end ends this node because others know its id elsewhere.
+func (t *twins) end(why string) {
+	t.ended.Do(func() { t.self.opts.Replica.OnFatal(errors.New(why)) })
 }

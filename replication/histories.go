@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,6 +18,19 @@ import (
 type lineage struct {
 	id    event.ID
 	fixed bool // it is in raft/; until then the node may still go with another one
+}
+
+// histories compares the history that this node follows, and what its log holds, with the others'.
+type histories struct {
+	self  *self
+	peers *peers
+
+	others   atomic.Int64          // other nodes whose log differs from this node's
+	apart    atomic.Int64          // other nodes that follow another lineage
+	doubt    atomic.Pointer[error] // this node may be the one whose history is wrong
+	diverged atomic.Pointer[error] // it is
+
+	said map[event.ID]time.Time // when a node was named last that follows another lineage; belongs to the goroutine that looks
 }
 
 // headerLineage carries the lineage of a node that asks, in all that it asks of others.
@@ -52,18 +66,18 @@ const apartRemedy = "decide which history is to go on, stop the nodes of the oth
 // guide returns the leader by which this node goes: its own, or the one of the cluster that it is to
 // join. A node that follows no history yet goes with the leader that acknowledges, and does not
 // choose where there is a choice.
-func (c *Cluster) guide() (*Status, error) {
-	if r := c.self.replica.Load(); r != nil {
+func (h *histories) guide() (*Status, error) {
+	if r := h.self.replica.Load(); r != nil {
 		_, node := r.raft.LeaderWithID()
-		if p, ok := c.peers.heard(string(node)); ok {
+		if p, ok := h.peers.heard(string(node)); ok {
 			return &p.status, nil
 		}
 	}
-	own := c.self.lineage.Load()
+	own := h.self.lineage.Load()
 	fixed := own != nil && own.fixed
 	var all []Status
 	var best *Status
-	for _, s := range c.peers.heardOthers() {
+	for _, s := range h.peers.heardOthers() {
 		if theirs, known := s.follows(); !known || fixed && theirs != own.id || !s.Running {
 			continue
 		}
@@ -79,7 +93,7 @@ func (c *Cluster) guide() (*Status, error) {
 	for _, s := range all {
 		if !fixed && apart(best, &s) && (!best.acknowledges() || s.acknowledges()) {
 			return nil, fmt.Errorf("%s and %s follow different histories of cluster %s, and this node chooses none of them: %s",
-				c.peers.where(best.Node.String()), c.peers.where(s.Node.String()), c.self.clusterID(), apartRemedy)
+				h.peers.where(best.Node.String()), h.peers.where(s.Node.String()), h.self.clusterID(), apartRemedy)
 		}
 	}
 	return best, nil
@@ -95,16 +109,16 @@ func (s *Status) acknowledges() bool {
 // origin returns which nodes this one may fetch data from: the members of the leader's
 // configuration. While nobody leads, as when this node's data are needed for that, a node with
 // consensus state goes by those that count both it and themselves.
-func (c *Cluster) origin() (func(*Status) bool, error) {
-	leader, err := c.guide()
-	own := c.self.lineage.Load()
+func (h *histories) origin() (func(*Status) bool, error) {
+	leader, err := h.guide()
+	own := h.self.lineage.Load()
 	switch {
 	case err == nil:
 		id, _ := leader.follows()
 		if own == nil || !own.fixed {
 			next := &lineage{id: id}
-			if !c.self.lineage.CompareAndSwap(own, next) { // It has just got its consensus state.
-				next = c.self.lineage.Load()
+			if !h.self.lineage.CompareAndSwap(own, next) { // It has just got its consensus state.
+				next = h.self.lineage.Load()
 			}
 			own = next
 		}
@@ -117,32 +131,32 @@ func (c *Cluster) origin() (func(*Status) bool, error) {
 	}
 	return func(s *Status) bool {
 		theirs, known := s.follows()
-		return known && theirs == own.id && s.names(s.Node.String()) && s.names(c.self.name)
+		return known && theirs == own.id && s.names(s.Node.String()) && s.names(h.self.name)
 	}, nil
 }
 
 // noteApart says, once a minute for each, which nodes follow another history of this cluster.
-func (c *Cluster) noteApart(said map[event.ID]time.Time) {
-	if l := c.self.lineage.Load(); l == nil || !l.fixed {
+func (h *histories) noteApart() {
+	if l := h.self.lineage.Load(); l == nil || !l.fixed {
 		return
 	}
-	own, count := c.status(), 0
-	for _, s := range c.peers.heardOthers() {
+	own, count := h.self.status(), 0
+	for _, s := range h.peers.heardOthers() {
 		if _, known := s.follows(); !known || !apart(&own, &s) {
 			continue
 		}
 		count++
-		if time.Since(said[s.Node]) < sayEvery {
+		if time.Since(h.said[s.Node]) < sayEvery {
 			continue
 		}
-		said[s.Node] = time.Now()
+		h.said[s.Node] = time.Now()
 		theirs, _ := s.follows()
-		m, _ := c.peers.member(s.Node.String())
-		c.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
+		m, _ := h.peers.member(s.Node.String())
+		h.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
 			keyNode, s.Node.String(), "address", m.ReplicationAddress, "theirs", theirs.String(), "ours", own.Lineage.String(),
-			"their-state", string(s.State), "this-node", c.self.opts.Advertise)
+			"their-state", string(s.State), "this-node", h.self.opts.Advertise)
 	}
-	c.apart.Store(int64(count))
+	h.apart.Store(int64(count))
 }
 
 // sayEvery is how often a state is said again that an operator must end.
@@ -151,30 +165,30 @@ const sayEvery = time.Minute
 // settledVoters refuses a change of the configuration as long as this leader has fewer voters than
 // a majority, and another node of its cluster is alive that belongs to somebody else's: with the next
 // voter there might be two clusters that acknowledge.
-func (c *Cluster) settledVoters(configuration raft.Configuration, joiner event.ID) error {
-	if voters(configuration) >= c.self.opts.majority() {
+func (h *histories) settledVoters(configuration raft.Configuration, joiner event.ID) error {
+	if voters(configuration) >= h.self.opts.majority() {
 		return nil
 	}
-	own := c.status()
-	for _, m := range c.peers.others() {
-		if m.Node == joiner || m.Cluster != c.self.clusterID() || m.Phase != phaseMember {
+	own := h.self.status()
+	for _, m := range h.peers.others() {
+		if m.Node == joiner || m.Cluster != h.self.clusterID() || m.Phase != phaseMember {
 			continue
 		}
-		where := c.peers.where(m.Node.String())
-		switch p, heard := c.peers.heard(m.Node.String()); {
+		where := h.peers.where(m.Node.String())
+		switch p, heard := h.peers.heard(m.Node.String()); {
 		case !heard:
 			return fmt.Errorf("%s is alive and has not said yet whose configuration it follows", where)
 		case apart(&own, &p.status):
 			return refuse("this leader, at %s, has too few voters to acknowledge, and %s is alive, which follows another history of cluster %s: %s",
-				c.self.opts.Advertise, where, c.self.clusterID(), apartRemedy)
+				h.self.opts.Advertise, where, h.self.clusterID(), apartRemedy)
 		}
 	}
 	return nil
 }
 
 // sameLineage refuses what nodes of another history ask for. They may still ask what this node is.
-func (c *Cluster) sameLineage(r *http.Request) error {
-	own := c.self.lineage.Load()
+func (h *histories) sameLineage(r *http.Request) error {
+	own := h.self.lineage.Load()
 	text := r.Header.Get(headerLineage)
 	if own == nil || text == "" {
 		return nil // It has none yet, or is of a version that knew none.
@@ -186,10 +200,61 @@ func (c *Cluster) sameLineage(r *http.Request) error {
 	if theirs == own.id {
 		return nil
 	}
-	return c.otherLineage(theirs)
+	return h.otherLineage(theirs)
 }
 
-func (c *Cluster) otherLineage(theirs event.ID) error {
+func (h *histories) otherLineage(theirs event.ID) error {
 	return refuse("the node at %s follows lineage %s of cluster %s, the one that asks follows lineage %s: %s",
-		c.self.opts.Advertise, c.self.lineage.Load().id, c.self.clusterID(), theirs, apartRemedy)
+		h.self.opts.Advertise, h.self.lineage.Load().id, h.self.clusterID(), theirs, apartRemedy)
+}
+
+// judge raises the alarm when logs differ. The node that is alone with
+// its history stops serving it.
+//
+// Only members that raft counts have a say, and only among themselves: whoever
+// reaches the gossip port with a copy of the data must not be able to silence a cluster.
+func (h *histories) judge() {
+	same, other := 1, 0
+	members := h.self.members()
+	if !members[h.self.name] {
+		return
+	}
+	for _, m := range h.peers.others() {
+		if !members[m.Node.String()] {
+			continue
+		}
+		switch p, _ := h.peers.get(m.Node); p.agrees {
+		case agrees:
+			same++
+		case disagrees:
+			other++
+		}
+	}
+	h.others.Store(int64(other))
+	if other < same {
+		h.doubt.Store(nil)
+		return
+	}
+	doubt := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
+	h.doubt.Store(&doubt)
+	if other == same {
+		return
+	}
+	err := errors.New("this node's history is not that of the other nodes: it serves nothing until its data directory is replaced")
+	if h.diverged.Swap(&err) == nil {
+		h.self.logger.Error(err.Error())
+	}
+}
+
+// healthy returns why this node's data are not to be trusted, or nil. doubt: as
+// many nodes hold another history as hold this node's. diverged: more do, so that this
+// node must serve nothing.
+func (h *histories) healthy() (doubt, diverged error) {
+	if err := h.doubt.Load(); err != nil {
+		doubt = *err
+	}
+	if err := h.diverged.Load(); err != nil {
+		diverged = *err
+	}
+	return doubt, diverged
 }
