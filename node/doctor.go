@@ -76,7 +76,7 @@ func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *do
 	f.Leading = l.Leading
 	if e.n.config.ClusterSize > 1 {
 		f.Clock = &doctor.Clock{Ahead: figures[0], BehindLog: figures[1], Tolerance: e.n.config.ClockTolerance}
-		if err := c.ClockWrong(); err != nil {
+		if err := c.Clock.Wrong(); err != nil {
 			f.Clock.Wrong = err.Error()
 		}
 		view := c.View()

@@ -59,7 +59,7 @@ func (s *scavenging) endpoint() string { return endpoint(s.n.clientEndpoint()) }
 // now is the time by which ages are judged. Before there is a cluster nothing is of any age.
 func (s *scavenging) now() time.Time {
 	if c := s.n.cluster.Load(); c != nil {
-		return c.Now()
+		return c.Clock.Now()
 	}
 	return time.Unix(0, 0)
 }
@@ -69,7 +69,7 @@ func (s *scavenging) awaitNow(ctx context.Context) error {
 	if c == nil {
 		return event.ErrNotReady
 	}
-	return c.AwaitClock(ctx)
+	return c.Clock.Await(ctx)
 }
 
 // erase has the Raft log forget what lies below a position.

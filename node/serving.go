@@ -54,7 +54,7 @@ func (c cluster) Unhealthy() string {
 	if log := c.n.log.Load(); log != nil {
 		damaged = log.Unhealthy()
 	}
-	if err := cmp.Or(cluster.Hangs(), diverged, doubt, cluster.ClockWrong(), damaged); err != nil {
+	if err := cmp.Or(cluster.Hangs(), diverged, doubt, cluster.Clock.Wrong(), damaged); err != nil {
 		return err.Error()
 	}
 	return ""

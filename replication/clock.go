@@ -6,14 +6,23 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // clockLooks is how many looks in a row must find the same before it counts.
 const clockLooks = 3
 
-// clocks is what is known of this node's clock. Readers of data go by the clock of
+// Clock is what is known of this node's clock. Readers of data go by the clock of
 // their node, and what a leader writes bears its time.
-type clocks struct {
+type Clock struct {
+	now       func() time.Time     // what it says
+	tolerance time.Duration        // 0 or less: any clock is right
+	alone     bool                 // this is the only node of its cluster
+	members   func() []looked      // what is known of the clocks of the other members that answered lately
+	newest    func() (int64, bool) // time of the log's newest event; false without a log
+	logger    hclog.Logger
+
 	wrong  atomic.Pointer[error] // why it is the one that is wrong; nil: it is not
 	offset atomic.Int64          // how far it is ahead of the middle one, below 0: behind; nanoseconds
 	behind atomic.Int64          // how far it is behind the newest event of the log, below 0: it is not; nanoseconds
@@ -23,9 +32,15 @@ type clocks struct {
 	known  chan struct{} // closed when agreed is there
 
 	// What follows belongs to the goroutine that looks.
-	now  clockState
-	next clockState // what the last looks found, if it is not now
-	seen int        // so often in a row
+	state clockState
+	next  clockState // what the last looks found, if it is not state
+	seen  int        // so often in a row
+}
+
+// looked is another node's clock.
+type looked struct {
+	ahead time.Duration // of this node's
+	own   agreed        // this node's, when the other was asked
 }
 
 // agreed is what this node's clock said, and when by a clock that nobody sets.
@@ -82,44 +97,40 @@ func judgeClocks(ahead []time.Duration, behind, tolerance time.Duration, alone b
 	return clockRight, 0
 }
 
-// judgeClock compares this node's clock with those of the members that answered of
+// judge compares this node's clock with those of the members that answered of
 // late, and with the log. A clock that is wrong is said once, and once when it is right again.
-func (c *Cluster) judgeClock() {
-	k := &c.clocks
+func (k *Clock) judge() {
 	var ahead []time.Duration
 	// What this node's clock said when it was compared first: it may have been set since.
 	var found agreed
-	members := c.self.members()
-	for _, m := range c.peers.others() {
-		if p, ok := c.peers.get(m.Node); ok && p.status.Clock != 0 && members[m.Node.String()] && time.Since(p.at) < 2*peerTimeout {
-			ahead = append(ahead, p.ahead)
-			if found.at.IsZero() || p.clock.at.Before(found.at) {
-				found = p.clock
-			}
+	for _, m := range k.members() {
+		ahead = append(ahead, m.ahead)
+		if found.at.IsZero() || m.own.at.Before(found.at) {
+			found = m.own
 		}
 	}
 	behind := time.Duration(0)
-	if m := c.self.materials.Load(); m != nil {
-		behind = time.Duration(m.Log.Tail().Time - c.self.opts.Now().UnixNano())
+	if newest, ok := k.newest(); ok {
+		behind = time.Duration(newest - k.now().UnixNano())
 	}
 	k.behind.Store(int64(behind))
 	middle := append([]time.Duration{0}, ahead...)
 	slices.Sort(middle)
 	k.offset.Store(-int64(middle[len(middle)/2]))
-	tolerance := c.self.opts.ClockTolerance
+	tolerance := k.tolerance
 	if tolerance <= 0 {
 		return
 	}
-	if k.now != clockRight {
+	if k.state != clockRight {
 		tolerance -= tolerance / 4 // Right again is what is so by more than a little.
 	}
-	state, most := judgeClocks(ahead, behind, tolerance, c.self.opts.Size == 1)
+	state, most := judgeClocks(ahead, behind, tolerance, k.alone)
 	if len(ahead) > 0 && (state == clockRight || state == logAhead) {
 		if k.agreed.Swap(&found) == nil {
 			close(k.known)
 		}
 	}
-	if state == k.now {
+	if state == k.state {
 		k.seen = 0
 		return
 	}
@@ -129,16 +140,16 @@ func (c *Cluster) judgeClock() {
 	if k.seen++; k.seen < clockLooks {
 		return
 	}
-	k.now, k.seen = state, 0
-	c.sayClock(state, -most, behind, len(ahead)+1)
+	k.state, k.seen = state, 0
+	k.say(state, -most, behind, len(ahead)+1)
 }
 
-// sayClock makes what was found of this node's clock known.
-func (c *Cluster) sayClock(state clockState, ahead, behind time.Duration, members int) {
+// say makes what was found of this node's clock known.
+func (k *Clock) say(state clockState, ahead, behind time.Duration, members int) {
 	var wrong error
 	switch state {
 	case clockRight:
-		c.self.logger.Info("this node's clock is right again: it agrees with those of most members and with the log")
+		k.logger.Info("this node's clock is right again: it agrees with those of most members and with the log")
 	case clockOdd:
 		where := "ahead of"
 		if ahead < 0 {
@@ -149,53 +160,53 @@ func (c *Cluster) sayClock(state clockState, ahead, behind time.Duration, member
 		wrong = fmt.Errorf("this node's clock is %v behind the newest event of its log: set it right; if it is right, it was wrong when that event was written, "+
 			"and ClockToleranceSec 0 has that accepted: events bear the time of the newest until the clock has reached it", behind.Round(time.Second))
 	case clockDiffers:
-		c.self.logger.Error("the clocks of the members differ, and there is no majority that agrees: set them right", "members", members, "tolerance", c.self.opts.ClockTolerance)
+		k.logger.Error("the clocks of the members differ, and there is no majority that agrees: set them right", "members", members, "tolerance", k.tolerance)
 	case logAhead:
-		c.self.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
+		k.logger.Error("the newest event of the log is later than the clocks of most members: a clock was wrong when it was written. Events bear its time until the clocks have reached it", "by", behind.Round(time.Second))
 	}
 	if wrong == nil {
-		c.clocks.wrong.Store(nil)
+		k.wrong.Store(nil)
 		return
 	}
-	c.clocks.wrong.Store(&wrong)
-	c.self.logger.Error(wrong.Error())
+	k.wrong.Store(&wrong)
+	k.logger.Error(wrong.Error())
 }
 
-// watchClock looks at the clock of a node that has no others to ask.
-func (c *Cluster) watchClock(ctx context.Context) {
+// watch looks at the clock of a node that has no others to ask.
+func (k *Clock) watch(ctx context.Context) {
 	for {
-		c.judgeClock()
+		k.judge()
 		if waitSome(ctx, peerPace, nil) != nil {
 			return
 		}
 	}
 }
 
-// ClockWrong returns why this node's clock is the one that is wrong, nil when it is not known to be.
-func (c *Cluster) ClockWrong() error {
-	if wrong := c.clocks.wrong.Load(); wrong != nil {
+// Wrong returns why this node's clock is the one that is wrong, nil when it is not known to be.
+func (k *Clock) Wrong() error {
+	if wrong := k.wrong.Load(); wrong != nil {
 		return *wrong
 	}
 	return nil
 }
 
 // comparable reports whether this node's clock is compared with others'.
-func (c *Cluster) comparable() bool { return c.self.opts.Size > 1 && c.self.opts.ClockTolerance > 0 }
+func (k *Clock) comparable() bool { return !k.alone && k.tolerance > 0 }
 
 // Now is the time by which ages are judged, and never later than it is: what a scavenge
 // removes by its word is gone. On a node on its own it is its clock. In a cluster that counts
 // as far as most members agree with it: one that was set forward since counts as if it had not
 // been, and until they agree for the first time nothing is of any age.
-func (c *Cluster) Now() time.Time {
-	now := c.self.opts.Now()
-	if !c.comparable() {
+func (k *Clock) Now() time.Time {
+	now := k.now()
+	if !k.comparable() {
 		return now
 	}
-	a := c.clocks.agreed.Load()
+	a := k.agreed.Load()
 	if a == nil {
 		return time.Unix(0, 0)
 	}
-	if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > c.self.opts.ClockTolerance {
+	if steady := a.clock.Add(time.Since(a.at)); now.Sub(steady) > k.tolerance {
 		return steady
 	}
 	return now
@@ -204,13 +215,13 @@ func (c *Cluster) Now() time.Time {
 // clockWait bounds how long one waits for others to agree: they are asked every second.
 const clockWait = 5 * time.Second
 
-// AwaitClock returns when this node's clock was compared with others' since its start,
+// Await returns when this node's clock was compared with others' since its start,
 // or when that takes too long. Now tells what is known then.
-func (c *Cluster) AwaitClock(ctx context.Context) error {
-	if !c.comparable() {
+func (k *Clock) Await(ctx context.Context) error {
+	if !k.comparable() {
 		return ctx.Err()
 	}
-	return waitSome(ctx, clockWait, c.clocks.known)
+	return waitSome(ctx, clockWait, k.known)
 }
 
 // clockOffset is how far another node's clock is ahead, given its answer and when it was

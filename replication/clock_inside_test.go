@@ -3,6 +3,8 @@ package replication
 import (
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // Who is wrong is what most clocks say, this node's among them. Nobody is where there is no majority.
@@ -65,11 +67,11 @@ func TestClockOffset(t *testing.T) {
 func TestClockThatLeaps(t *testing.T) {
 	right := time.Now()
 	now := right
-	c := &Cluster{self: &self{opts: ClusterOptions{Size: 3, Now: func() time.Time { return now }, ClockTolerance: time.Minute}}}
+	c := &Clock{now: func() time.Time { return now }, tolerance: time.Minute}
 	if age := right.Sub(c.Now()); age < 365*24*time.Hour {
 		t.Errorf("nobody has agreed yet, and ages are judged by the clock less %s", age)
 	}
-	c.clocks.agreed.Store(&agreed{clock: right, at: time.Now()})
+	c.agreed.Store(&agreed{clock: right, at: time.Now()})
 	for _, leap := range []time.Duration{0, 30 * time.Second, -30 * time.Second, -time.Hour} {
 		if now = right.Add(leap); !c.Now().Equal(now) {
 			t.Errorf("set by %s, ages are judged by %s", leap, c.Now().Sub(right))
@@ -79,8 +81,48 @@ func TestClockThatLeaps(t *testing.T) {
 	if off := c.Now().Sub(right); off < 0 || off > time.Hour {
 		t.Errorf("set by ten years, ages are judged by %s", off)
 	}
-	c.clocks.agreed.Store(&agreed{clock: now, at: time.Now()})
+	c.agreed.Store(&agreed{clock: now, at: time.Now()})
 	if !c.Now().Equal(now) {
 		t.Errorf("the others agree, and ages are judged by %s", c.Now().Sub(right))
 	}
+}
+
+// What a look finds counts when three in a row find it, and others' agreement is known at once.
+func TestClockIsJudgedByThreeLooks(t *testing.T) {
+	others := []time.Duration{0, 0}
+	k := &Clock{
+		now: time.Now, tolerance: time.Minute, logger: hclog.NewNullLogger(), known: make(chan struct{}),
+		newest: func() (int64, bool) { return 0, false },
+		members: func() (list []looked) {
+			for _, ahead := range others {
+				list = append(list, looked{ahead, agreed{time.Now(), time.Now()}})
+			}
+			return list
+		},
+	}
+	look := func(times int, wrong bool) {
+		t.Helper()
+		for range times {
+			k.judge()
+		}
+		if err := k.Wrong(); (err != nil) != wrong {
+			t.Errorf("after %d looks: %v", times, err)
+		}
+	}
+	look(1, false)
+	if err := k.Await(t.Context()); err != nil || k.agreed.Load() == nil {
+		t.Errorf("they agree: %v", err)
+	}
+	others = []time.Duration{time.Hour, time.Hour}
+	look(clockLooks-1, false)
+	look(1, true)
+	others = []time.Duration{50 * time.Second, 50 * time.Second} // within the tolerance, and not by a quarter of it
+	look(clockLooks, true)
+	others = []time.Duration{0, 0}
+	look(clockLooks-1, true)
+	others = []time.Duration{time.Hour, time.Hour}
+	look(1, true)
+	others = []time.Duration{0, 0}
+	look(clockLooks-1, true)
+	look(1, false)
 }

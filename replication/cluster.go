@@ -123,6 +123,8 @@ const (
 // joins a cluster with them, keeps the Replica running, and fetches data that
 // this node lacks. A node of a cluster of one is its own, and talks to nobody.
 type Cluster struct {
+	Clock *Clock // this node's
+
 	self *self
 	made bool // there was consensus state at the start
 
@@ -141,7 +143,6 @@ type Cluster struct {
 	few       atomic.Bool            // fewer voters than a majority of the cluster's size are known
 	removed   atomic.Bool            // the cluster goes on without this node
 
-	clocks clocks
 	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
 
 	pull      *puller
@@ -174,7 +175,6 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c := &Cluster{
 		self:    &self{opts: o, logger: o.Replica.Logger.Named("cluster")},
 		changes: make(chan struct{}, 1), changed: make(chan struct{}),
-		clocks: clocks{known: make(chan struct{})},
 	}
 	c.priority.Store(int64(o.Priority))
 	c.state.Store(event.StateInitializing)
@@ -188,6 +188,10 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		twin:     func(t Twin) { c.twins.note(t, false) },
 	}
 	c.twins.peers = c.peers
+	c.Clock = &Clock{
+		now: o.Now, tolerance: o.ClockTolerance, alone: o.Size == 1, members: c.peers.clocks, newest: c.self.newest, logger: c.self.logger,
+		known: make(chan struct{}),
+	}
 	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
 	c.pull, c.heal = newPuller(c), newHealer(c)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -203,7 +207,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 			return nil, err
 		}
 		c.watch()
-		c.owned.Go(func() { c.watchClock(ctx) })
+		c.owned.Go(func() { c.Clock.watch(ctx) })
 		c.owned.Go(func() { c.heal.run(ctx) })
 		return c, nil
 	}

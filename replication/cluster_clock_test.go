@@ -33,24 +33,24 @@ func TestLeaderWithAWrongClock(t *testing.T) {
 			clocks[i].Store(int64(time.Hour))
 		}
 	}
-	eventually(t, "the clock is found to be wrong", func() bool { return odd.cluster.Load().ClockWrong() != nil })
-	if err := odd.cluster.Load().ClockWrong(); !strings.Contains(err.Error(), "1h0m0s ahead of") {
+	eventually(t, "the clock is found to be wrong", func() bool { return odd.cluster.Load().Clock.Wrong() != nil })
+	if err := odd.cluster.Load().Clock.Wrong(); !strings.Contains(err.Error(), "1h0m0s ahead of") {
 		t.Error(err)
 	}
-	if off := time.Since(odd.cluster.Load().Now()).Abs(); off > time.Minute {
+	if off := time.Since(odd.cluster.Load().Clock.Now()).Abs(); off > time.Minute {
 		t.Errorf("the clock that ages are judged by is off by %v", off)
 	}
 	eventually(t, "another node leads", func() bool { return h.leader() != odd })
 	h.writes("s", 0, 10)
 	for _, n := range h.others(odd) {
-		if err := n.cluster.Load().ClockWrong(); err != nil {
+		if err := n.cluster.Load().Clock.Wrong(); err != nil {
 			t.Errorf("node %s: %v", n.name, err)
 		}
 	}
 	for i := range clocks {
 		clocks[i].Store(0)
 	}
-	eventually(t, "the clock is right again", func() bool { return odd.cluster.Load().ClockWrong() == nil })
+	eventually(t, "the clock is right again", func() bool { return odd.cluster.Load().Clock.Wrong() == nil })
 	odd.says("this node's clock is right again")
 	if lines := strings.Count(odd.lines.String(), "set it right"); lines != 1 {
 		t.Errorf("it was said %d times that the clock is wrong", lines)
@@ -69,7 +69,7 @@ func TestTwoClocksThatDiffer(t *testing.T) {
 	h.settled()
 	for _, n := range h.nodes {
 		n.says("the clocks of the members differ")
-		if err := n.cluster.Load().ClockWrong(); err != nil {
+		if err := n.cluster.Load().Clock.Wrong(); err != nil {
 			t.Errorf("node %s: %v", n.name, err)
 		}
 	}

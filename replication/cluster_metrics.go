@@ -91,10 +91,10 @@ func (c *Cluster) watch() {
 	seconds := func(of *atomic.Int64) func() float64 {
 		return func() float64 { return time.Duration(of.Load()).Seconds() }
 	}
-	r.GaugeFunc("annals_clock_offset_seconds", "How far this node's clock is ahead of the middle one of the members' clocks, below 0: behind.", seconds(&c.clocks.offset))
-	r.GaugeFunc("annals_clock_behind_log_seconds", "How far this node's clock is behind the newest event of the log, below 0: it is not.", seconds(&c.clocks.behind))
+	r.GaugeFunc("annals_clock_offset_seconds", "How far this node's clock is ahead of the middle one of the members' clocks, below 0: behind.", seconds(&c.Clock.offset))
+	r.GaugeFunc("annals_clock_behind_log_seconds", "How far this node's clock is behind the newest event of the log, below 0: it is not.", seconds(&c.Clock.behind))
 	r.GaugeFunc("annals_clock_wrong", "1 while this node's clock is known to be wrong.", func() float64 {
-		if c.ClockWrong() != nil {
+		if c.Clock.Wrong() != nil {
 			return 1
 		}
 		return 0

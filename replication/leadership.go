@@ -71,7 +71,7 @@ func (c *Cluster) SetPriority(priority int) error {
 
 // outranked reports whether another voter has a higher priority than this node.
 func (c *Cluster) outranked() bool {
-	if c.histories.diverged.Load() != nil || c.ClockWrong() != nil {
+	if c.histories.diverged.Load() != nil || c.Clock.Wrong() != nil {
 		return true // It must not lead.
 	}
 	for _, m := range c.peers.others() {
@@ -201,7 +201,7 @@ const stayPace = 10 * time.Second
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l pipeline.Leadership) {
-	if !l.Leading || c.hangs.Load() != nil || c.self.readOnly.Load() == nil && c.histories.diverged.Load() == nil && c.ClockWrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+	if !l.Leading || c.hangs.Load() != nil || c.self.readOnly.Load() == nil && c.histories.diverged.Load() == nil && c.Clock.Wrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)

@@ -329,3 +329,14 @@ func (p *bootstrapView) Peers() []bootstrap.Peer {
 func (p *bootstrapView) Changed() <-chan struct{} { return p.gossip.Changed() }
 
 func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// clocks are those of the members of raft's configuration that answered of late.
+func (p *peers) clocks() (list []looked) {
+	members := p.self.members()
+	for _, m := range p.others() {
+		if said, ok := p.get(m.Node); ok && said.status.Clock != 0 && members[m.Node.String()] && time.Since(said.at) < 2*peerTimeout {
+			list = append(list, looked{said.ahead, said.clock})
+		}
+	}
+	return list
+}

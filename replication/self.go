@@ -123,3 +123,11 @@ func (s *self) warnDebug(err error) {
 		s.logger.Debug("connection between nodes", keyError, err)
 	}
 }
+
+// newest is the time of the newest event of the log.
+func (s *self) newest() (nanoseconds int64, ok bool) {
+	if m := s.materials.Load(); m != nil {
+		return m.Log.Tail().Time, true
+	}
+	return 0, false
+}

@@ -64,7 +64,7 @@ func (c *Cluster) status() Status {
 	state := c.State()
 	s := c.self.status()
 	s.State, s.Priority = state, int(c.priority.Load())
-	s.Twins, s.WrongClock = c.twins.met(), c.ClockWrong() != nil
+	s.Twins, s.WrongClock = c.twins.met(), c.Clock.Wrong() != nil
 	return s
 }
 
@@ -99,7 +99,7 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		c.peers.askAll(ctx)
 		c.histories.noteApart()
 		c.histories.judge()
-		c.judgeClock()
+		c.Clock.judge()
 		c.noteRemoval()
 		if r := c.self.replica.Load(); r != nil {
 			c.self.warn("see who is to lead", r.Rank())
