@@ -138,8 +138,6 @@ type Cluster struct {
 	priority  atomic.Int64
 	resigning atomic.Bool
 	waiting   atomic.Pointer[string] // why this node does not get on with joining; nil: it does
-	hangs     atomic.Pointer[error]  // an operation on the disk does not return
-	hung      atomic.Int64           // since when, Unix time in ns
 	few       atomic.Bool            // fewer voters than a majority of the cluster's size are known
 	removed   atomic.Bool            // the cluster goes on without this node
 
@@ -151,6 +149,7 @@ type Cluster struct {
 	caller    *caller
 	peers     *peers
 	twins     *twins
+	disk      *disk
 	histories *histories
 
 	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
@@ -188,6 +187,12 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		twin:     func(t Twin) { c.twins.note(t, false) },
 	}
 	c.twins.peers = c.peers
+	c.disk = &disk{watch: o.Replica.Disk, limit: o.HangTimeout, logger: c.self.logger, count: c.metrics.hangs, changed: func() {
+		if r := c.self.replica.Load(); r != nil {
+			c.noteLeadership(r)
+		}
+		c.peers.look()
+	}}
 	c.Clock = &Clock{
 		now: o.Now, tolerance: o.ClockTolerance, alone: o.Size == 1, members: c.peers.clocks, newest: c.self.newest, logger: c.self.logger,
 		known: make(chan struct{}),
@@ -201,7 +206,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	c.owned.Go(func() { c.watchDisk(ctx) })
+	c.owned.Go(func() { c.disk.run(ctx) })
 	if o.Size == 1 {
 		if err := c.openAlone(ctx); err != nil {
 			return nil, err
@@ -492,3 +497,17 @@ func (c *Cluster) Close() error {
 
 // ID is the id of the cluster, zero as long as it is not known.
 func (c *Cluster) ID() event.ID { return c.self.clusterID() }
+
+// Hangs returns what a disk of this node hangs in, nil when it does not.
+func (c *Cluster) Hangs() error { return c.disk.hanging() }
+
+// View is the cluster as this node sees it: gossip's members joined with what they
+// last said of themselves. It waits for nobody.
+func (c *Cluster) View() event.ClusterView {
+	s := sight{now: time.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
+	for _, server := range c.self.configuration().Servers {
+		s.voters[string(server.ID)] = server.Suffrage == raft.Voter
+	}
+	s.leader, s.term = c.known()
+	return s.view()
+}

@@ -85,7 +85,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		},
 		Prepare: c.prepareInstall,
 		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
-		Silent:  c.Hangs,
+		Silent:  c.disk.hanging,
 		Logger:  quiet{c.self.opts.Replica.Logger},
 
 		Candidate: c.twins.candidate,
@@ -189,7 +189,7 @@ func (c *Cluster) counts(r *Replica, l pipeline.Leadership) pipeline.Leadership 
 	if !l.Leading || c.self.opts.Size == 1 {
 		return l
 	}
-	if c.hangs.Load() != nil {
+	if c.disk.hanging() != nil {
 		return pipeline.Leadership{} // Another node may lead already.
 	}
 	configuration, _, err := r.Configuration()
@@ -257,11 +257,11 @@ func (c *Cluster) serving() (*Replica, error) {
 	if err := c.histories.diverged.Load(); err != nil {
 		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
-	if err := c.hangs.Load(); err != nil && c.self.opts.Size > 1 {
+	if err := c.disk.hanging(); err != nil && c.self.opts.Size > 1 {
 		if address, ok := c.Redirect(); ok {
 			return nil, &event.NotLeader{Address: address}
 		}
-		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
 	return r, nil
 }

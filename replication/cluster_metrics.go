@@ -77,7 +77,7 @@ func (c *Cluster) watch() {
 	r.CounterFunc("annals_catchup_throttled_seconds_total", "Time that fetching waited so as not to slow down a cluster that is written to.",
 		func() float64 { return time.Duration(m.throttled.Load()).Seconds() })
 	r.GaugeFunc("annals_disk_hung", "1 while an operation on the disk hangs and this node takes no part in its cluster.", func() float64 {
-		if c.hangs.Load() != nil {
+		if c.disk.hanging() != nil {
 			return 1
 		}
 		return 0

@@ -18,7 +18,7 @@ import (
 // leader returns the leader's node id, empty when it is not known. A node without
 // raft of its own, or one that takes no part because its disk hangs, goes by what the others say.
 func (c *Cluster) leader() string {
-	if r := c.self.replica.Load(); r != nil && c.hangs.Load() == nil {
+	if r := c.self.replica.Load(); r != nil && c.disk.hanging() == nil {
 		if _, node := r.raft.LeaderWithID(); node != "" {
 			return string(node)
 		}
@@ -46,7 +46,7 @@ func (c *Cluster) Redirect() (address string, ok bool) {
 
 // Ready reports whether requests can be served: this node leads, or knows another one that does, and its disk works.
 func (c *Cluster) Ready() bool {
-	if c.hangs.Load() != nil {
+	if c.disk.hanging() != nil {
 		return false
 	}
 	if l, _ := c.Leadership(); l.Leading {
@@ -91,7 +91,7 @@ var errNobody = errors.New("no other voter that has everything answers")
 // lead, or nobody could take over: then it goes on leading.
 func (c *Cluster) Resign(ctx context.Context) error {
 	r := c.self.replica.Load()
-	if r == nil || c.self.opts.Size == 1 || c.hangs.Load() != nil || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
+	if r == nil || c.self.opts.Size == 1 || c.disk.hanging() != nil || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
 		return nil
 	}
 	defer c.resigning.Store(false)
@@ -201,7 +201,7 @@ const stayPace = 10 * time.Second
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
 func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l pipeline.Leadership) {
-	if !l.Leading || c.hangs.Load() != nil || c.self.readOnly.Load() == nil && c.histories.diverged.Load() == nil && c.Clock.Wrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+	if !l.Leading || c.disk.hanging() != nil || c.self.readOnly.Load() == nil && c.histories.diverged.Load() == nil && c.Clock.Wrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
 		return
 	}
 	defer c.resigning.Store(false)
@@ -222,7 +222,7 @@ func (c *Cluster) State() event.NodeState {
 	if r == nil {
 		return c.state.Load().(event.NodeState)
 	}
-	if c.hangs.Load() != nil && c.self.opts.Size > 1 {
+	if c.disk.hanging() != nil && c.self.opts.Size > 1 {
 		return event.StateUnknown
 	}
 	own, _ := r.pipeline.Leadership()
@@ -253,4 +253,19 @@ func (c *Cluster) State() event.NodeState {
 		return event.StateCatchingUp
 	}
 	return event.StateClone
+}
+
+// known returns who leads and in which term, as this node's raft knows. It knows
+// sooner than others are asked what they are: clients who look for the leader
+// in the view find it. Nobody leads a cluster that has fewer voters than it needs.
+func (c *Cluster) known() (leader string, term uint64) {
+	r := c.self.replica.Load()
+	if r == nil {
+		return "", 0
+	}
+	configuration, _, err := r.Configuration()
+	if err != nil || voters(configuration) < c.self.opts.Size/2+1 {
+		return "", 0
+	}
+	return c.leader(), r.raft.CurrentTerm()
 }

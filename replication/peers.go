@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -296,20 +297,6 @@ func (p *peers) clientAddress(node string) string {
 	return u.String()
 }
 
-// stateOf is the state of another member, as far as this node knows.
-func (p *peers) stateOf(g gossip.Member) event.NodeState {
-	switch {
-	case !g.Alive && g.Left:
-		return event.StateShuttingDown
-	case !g.Alive:
-		return event.StateShutdown
-	}
-	if said, ok := p.get(g.Node); ok {
-		return said.status.State
-	}
-	return event.StateUnknown
-}
-
 // bootstrapView is gossip as the bootstrap sees it.
 type bootstrapView peers
 
@@ -339,4 +326,17 @@ func (p *peers) clocks() (list []looked) {
 		}
 	}
 	return list
+}
+
+// all is what each node said last.
+func (p *peers) all() map[event.ID]peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.byID)
+}
+
+// stateOf is the state of another member, as far as this node knows.
+func (p *peers) stateOf(g gossip.Member) event.NodeState {
+	said, heard := p.get(g.Node)
+	return stateOf(g, said, heard)
 }

@@ -12,66 +12,79 @@ import (
 	"github.com/annalsdb/annals/replication/gossip"
 )
 
-// View is the cluster as this node sees it: gossip's members joined with what they
-// last said of themselves. It waits for nobody.
-func (c *Cluster) View() event.ClusterView {
-	view := event.ClusterView{ServerHost: c.self.opts.ClientHost, ServerPort: c.self.opts.ClientPort}
-	if c.peers.gossip == nil {
-		s := c.status()
-		m := event.Member{
-			Node: c.self.node, Alive: true, HTTPHost: c.self.opts.ClientHost, HTTPPort: c.self.opts.ClientPort, Voter: true,
-			Priority: int(c.priority.Load()), Version: c.self.opts.Version, Time: time.Now(),
-			ReplicationSecure: c.self.opts.Security != nil,
-		}
-		setAddress(&m, c.self.opts.Advertise)
-		fill(&m, &s)
-		view.Members = []event.Member{m}
+// sight is all that a view of the cluster is made of: what this node is, gossip's members and what
+// they last said of themselves, and what raft here knows.
+type sight struct {
+	now     time.Time
+	opts    *ClusterOptions
+	own     Status
+	members []gossip.Member // none in a cluster of one
+	said    map[event.ID]peer
+	voters  map[string]bool // by node
+	leader  string          // node, and its term; empty when not known
+	term    uint64
+}
+
+// view shows the cluster.
+func (s *sight) view() event.ClusterView {
+	view := event.ClusterView{ServerHost: s.opts.ClientHost, ServerPort: s.opts.ClientPort}
+	if s.members == nil {
+		view.Members = []event.Member{s.alone()}
 		return view
 	}
-	leader, term := c.known()
-	own := c.status()
-	for _, g := range c.peers.members() {
-		if p, ok := c.peers.get(g.Node); ok && g.Node != c.self.node && apart(&own, &p.status) {
+	for _, g := range s.members {
+		said, heard := s.said[g.Node]
+		self := g.Node == s.own.Node
+		if heard && !self && apart(&s.own, &said.status) {
 			continue // It is not of the cluster that clients of this node mean.
 		}
 		m := event.Member{
 			Node: g.Node, Alive: g.Alive, ReadOnly: g.ReadOnly, Priority: g.Priority, Version: g.Version,
-			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: c.self.opts.Security != nil,
+			HTTPHost: g.HTTPHost, HTTPPort: g.HTTPPort, ReplicationSecure: s.opts.Security != nil,
 			Time: g.Since, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
 		}
 		setAddress(&m, g.ReplicationAddress)
-		switch p, ok := c.peers.get(g.Node); {
-		case g.Node == c.self.node:
-			m.Time, m.Voter = time.Now(), c.votes(g)
-			fill(&m, &own)
-		case ok:
-			m.Time, m.Voter = p.at, c.votes(g)
-			fill(&m, &p.status)
+		switch {
+		case self:
+			m.Time, m.Voter = s.now, s.voters[g.Node.String()]
+			fill(&m, &s.own)
+		case heard:
+			m.Time, m.Voter = said.at, s.voters[g.Node.String()]
+			fill(&m, &said.status)
 		}
-		if g.Node != c.self.node || !g.Alive {
-			m.State = c.peers.stateOf(g)
+		if !self || !g.Alive {
+			m.State = stateOf(g, said, heard)
 		}
-		if g.Node != c.self.node && g.Alive {
-			follow(&m, leader, term)
+		if !self && g.Alive {
+			follow(&m, s.leader, s.term)
 		}
 		view.Members = append(view.Members, m)
 	}
 	return view
 }
 
-// known returns who leads and in which term, as this node's raft knows. It knows
-// sooner than others are asked what they are: clients who look for the leader
-// in the view find it. Nobody leads a cluster that has fewer voters than it needs.
-func (c *Cluster) known() (leader string, term uint64) {
-	r := c.self.replica.Load()
-	if r == nil {
-		return "", 0
+// alone is the node of a cluster of one.
+func (s *sight) alone() event.Member {
+	m := event.Member{
+		Node: s.own.Node, Alive: true, HTTPHost: s.opts.ClientHost, HTTPPort: s.opts.ClientPort, Voter: true,
+		Priority: s.own.Priority, Version: s.opts.Version, Time: s.now, ReplicationSecure: s.opts.Security != nil,
 	}
-	configuration, _, err := r.Configuration()
-	if err != nil || voters(configuration) < c.self.opts.Size/2+1 {
-		return "", 0
+	setAddress(&m, s.own.Address)
+	fill(&m, &s.own)
+	return m
+}
+
+// stateOf is the state of another member, given what it said last if it was heard.
+func stateOf(g gossip.Member, said peer, heard bool) event.NodeState {
+	switch {
+	case !g.Alive && g.Left:
+		return event.StateShuttingDown
+	case !g.Alive:
+		return event.StateShutdown
+	case heard:
+		return said.status.State
 	}
-	return c.leader(), r.raft.CurrentTerm()
+	return event.StateUnknown
 }
 
 // follow corrects what another node last said of itself by who leads now.
@@ -85,22 +98,6 @@ func follow(m *event.Member, leader string, term uint64) {
 	case m.EpochNumber < int64(term) && (m.State == event.StateLeader || m.State == event.StateResigningLeader):
 		m.State = event.StateUnknown // It led before.
 	}
-}
-
-// votes reports whether a member counts in the quorum, as far as this node knows.
-func (c *Cluster) votes(g gossip.Member) bool {
-	if r := c.self.replica.Load(); r != nil {
-		configuration, _, err := r.Configuration()
-		if err != nil {
-			return false
-		}
-		for _, server := range configuration.Servers {
-			if string(server.ID) == g.Node.String() {
-				return server.Suffrage == 0
-			}
-		}
-	}
-	return false
 }
 
 func setAddress(m *event.Member, address string) {

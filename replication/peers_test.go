@@ -1,0 +1,51 @@
+package replication
+
+import (
+	"testing"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/gossip"
+)
+
+// known is gossip that knows the same members all the time.
+type known []gossip.Member
+
+func (k known) Members() []gossip.Member      { return k }
+func (known) Changed() <-chan struct{}        { return nil }
+func (known) Update(func(*gossip.Self)) error { return nil }
+func peersOf(own *self, members ...gossip.Member) *peers {
+	return &peers{self: own, gossip: known(members), poke: make(chan struct{}, 1), byID: make(map[event.ID]peer)}
+}
+
+// What a node said counts for five seconds, and where its log ended is known for a moment before.
+func TestPeersThatWereHeard(t *testing.T) {
+	cluster, a := event.ID{7}, event.ID{2}
+	own := &self{node: event.ID{1}}
+	own.id.Store(&cluster)
+	p := peersOf(own, gossip.Member{Self: gossip.Self{Node: own.node}, Alive: true}, gossip.Member{Self: gossip.Self{Node: a, ReplicationAddress: "a:1"}, Alive: true}, gossip.Member{Self: gossip.Self{Node: event.ID{3}}})
+	if others := p.others(); len(others) != 1 || others[0].Node != a {
+		t.Errorf("others: %+v", others)
+	}
+	if m, ok := p.find("a:1"); !ok || m.Node != a {
+		t.Errorf("found %+v", m)
+	}
+	say := func(end int64, at time.Time) {
+		p.put(a, peer{at: at, status: Status{Node: a, Cluster: cluster, HasLog: true, Tail: event.Tail{End: end}}})
+	}
+	now := time.Now()
+	say(10, now.Add(-2*peerPace))
+	say(20, now.Add(-peerPace))
+	say(30, now)
+	said, ok := p.heard(a.String())
+	if !ok || said.status.Tail.End != 30 || said.before.end != 20 || len(p.heardOthers()) != 1 {
+		t.Errorf("heard %t: %+v", ok, said)
+	}
+	say(30, now.Add(-2*heardFor))
+	if _, ok := p.heard(a.String()); ok {
+		t.Error("what it said long ago counts")
+	}
+	if p.keep(nil); len(p.all()) != 0 {
+		t.Errorf("kept %+v", p.all())
+	}
+}
