@@ -43,7 +43,7 @@ func (g *group) run() {
 	for first := true; ; first = false {
 		err := g.load(g.ctx)
 		if g.ctx.Err() == nil {
-			g.note(troubleLoading, err)
+			g.troubles.note(troubleLoading, err)
 		}
 		if first {
 			close(g.tried)
@@ -61,7 +61,7 @@ func (g *group) run() {
 		if err != nil && g.ctx.Err() != nil {
 			return
 		}
-		g.note(troubleReading, err)
+		g.troubles.note(troubleReading, err)
 		if err == nil && progress {
 			p.failures = 0
 		} else if !p.pause(g.ctx) {
@@ -72,12 +72,12 @@ func (g *group) run() {
 
 // load reads how far the group got, and what is being replayed.
 func (g *group) load(ctx context.Context) error {
-	checkpoint, err := g.readCheckpoint(ctx)
+	checkpoint, err := g.streams.checkpoint(ctx)
 	if err != nil {
 		return err
 	}
 	forgotten := g.forgets()
-	replays, err := g.readReplays(ctx)
+	replays, trimmed, end, err := g.streams.replays(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,8 @@ func (g *group) load(ctx context.Context) error {
 	if g.closed {
 		return context.Canceled
 	}
-	g.checkpoint, g.last, g.next, g.checkpointTime = checkpoint, checkpoint, next, g.now()
+	g.checkpoint.number, g.checkpoint.at, g.last, g.next = checkpoint, g.now(), checkpoint, next
+	g.trimmed, g.replayEnd = trimmed, end
 	g.known = checkpoint
 	g.newest = checkpoint
 	g.addReplays(replays, forgotten)
@@ -190,7 +191,7 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 	forgotten := g.forgotten
 	g.mu.Unlock()
 
-	page, err := g.readPage(ctx, from, count)
+	page, err := g.streams.page(ctx, from, count)
 	compact(page.Events)
 
 	g.mu.Lock()
@@ -219,30 +220,6 @@ func (g *group) fill(ctx context.Context) (progress bool, err error) {
 // Events beyond that stay bare, and their rest is read when they are handed to a
 // consumer. Events are far smaller as a rule, and all of them are whole.
 const groupPayload = 16 << 20
-
-// readPage reads a page of the stream. Of a stream that is deleted, and may come
-// again, it returns an empty page that ends behind what is deleted.
-func (g *group) readPage(ctx context.Context, from int64, count int) (event.StreamPage, error) {
-	read := event.StreamRead{
-		Stream: g.Stream, From: from, Count: count, ResolveLinks: g.Settings.ResolveLinks,
-		MaxPayload: max(1, groupPayload/max(1, g.Settings.BufferSize)*min(count, g.Settings.batch())),
-	}
-	page, err := g.store.ReadStream(ctx, read)
-	if !errors.Is(err, event.ErrStreamNotFound) {
-		return page, err
-	}
-	// All that is there while it is found deleted is gone for good. Its number must
-	// be known before that, or what is appended in between would be passed over.
-	info, err := g.store.StreamInfo(ctx, g.Stream)
-	if err != nil {
-		return page, err
-	}
-	page, err = g.store.ReadStream(ctx, read)
-	if errors.Is(err, event.ErrStreamNotFound) {
-		return event.StreamPage{Stream: g.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true}, nil
-	}
-	return page, err
-}
 
 // add puts the events of a page into the buffer, at most room of them, and moves
 // on behind it. Numbers without an event are passed over. The caller holds mu.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/stats"
 )
@@ -19,7 +22,6 @@ type figures struct {
 	measured         time.Time // when somebody asked last
 	asked            time.Time // when a reader that pulls asked for messages last
 	answered         time.Time // when a message was answered last
-	some             bool      // some were since then
 
 	parked, replays stats.Counter
 
@@ -63,31 +65,49 @@ type trouble struct {
 	err   error // nil: all is well
 }
 
+// troubles are those of a group, by kind.
+type troubles struct {
+	logger hclog.Logger
+	now    func() time.Time
+	mu     sync.Mutex
+	all    [troubleKinds]trouble
+}
+
 // note remembers how something went, and logs when it begins to fail and when it is over.
-func (g *group) note(kind int, err error) {
-	g.mu.Lock()
-	t := &g.troubles[kind]
+func (s *troubles) note(kind int, err error) {
+	s.mu.Lock()
+	t := &s.all[kind]
 	was := t.err
 	t.err = err
 	if was == nil {
-		t.since = g.now()
+		t.since = s.now()
 	}
-	g.mu.Unlock()
+	s.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		g.logger.Warn(troubleTexts[kind]+", it is tried again", "error", err)
+		s.logger.Warn(troubleTexts[kind]+", it is tried again", "error", err)
 	case err == nil && was != nil:
-		g.logger.Info("what failed works again", "failed", troubleTexts[kind])
+		s.logger.Info("what failed works again", "failed", troubleTexts[kind])
 	}
+}
+
+// since returns one that is there since a time or longer; empty: there is none.
+func (s *troubles) since(at time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, t := range s.all {
+		if t.err != nil && !t.since.After(at) {
+			return fmt.Sprintf("%s: %v", troubleTexts[kind], t.err)
+		}
+	}
+	return ""
 }
 
 // stalled says why the group makes no progress, if it should and does not. The caller holds mu.
 func (g *group) stalled(now time.Time) string {
 	limit := max(stallAfter, 3*g.Settings.MessageTimeout)
-	for kind := range g.troubles {
-		if t := &g.troubles[kind]; t.err != nil && now.Sub(t.since) >= limit {
-			return fmt.Sprintf("%s: %v", troubleTexts[kind], t.err)
-		}
+	if text := g.troubles.since(now.Add(-limit)); text != "" {
+		return text
 	}
 	unanswered := g.unanswered.n + g.unansweredReplays.n
 	wanted := len(g.connections) > 0 || !g.figures.asked.IsZero() && now.Sub(g.figures.asked) < limit
@@ -102,17 +122,6 @@ func (g *group) stalled(now time.Time) string {
 		return fmt.Sprintf("all %d messages that may be handed out are unanswered", unanswered)
 	}
 	return fmt.Sprintf("all %d messages handed out are unanswered", unanswered)
-}
-
-// oldestOutstanding returns when the oldest message without an answer was handed
-// out first; zero: there is none. The caller holds mu.
-func (g *group) oldestOutstanding() (oldest time.Time) {
-	for _, m := range []*message{g.unanswered.head, g.unansweredReplays.head} {
-		if m != nil && !m.first.IsZero() && (oldest.IsZero() || m.first.Before(oldest)) {
-			oldest = m.first
-		}
-	}
-	return oldest
 }
 
 // status is the group's status in words. The caller holds mu.
@@ -148,7 +157,7 @@ func (g *group) info(ctx context.Context) Info {
 	now := g.now()
 	i := Info{
 		Key: g.Key, Settings: g.Settings, Status: g.status(),
-		Total: g.figures.total, Checkpoint: g.checkpoint, LastKnown: max(g.known, last),
+		Total: g.figures.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, last),
 		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
 	}

@@ -29,11 +29,11 @@ const maxUnanswered = 100_000
 type group struct {
 	Key
 	*definition
+	streams ownStreams
 	store   Store
 	logger  hclog.Logger
 	metrics *metrics
 	now     func() time.Time
-	timeout time.Duration // of one write
 
 	ctx    context.Context // of the group's own life
 	cancel context.CancelFunc
@@ -45,8 +45,6 @@ type group struct {
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-
-	forgotten uint64 // how often payloads were
 
 	// Reading ahead.
 	loaded  bool
@@ -60,26 +58,13 @@ type group struct {
 	gone    bool  // the stream was hard-deleted: nothing can come any more
 	stride  int   // how many numbers to look at after pages without events; 0: a batch
 
-	// Messages, each in one of these by its state.
-	buffer            list // read ahead, in order
-	retry             list // to be handed out again, by number
-	replays           list // likewise, of replayed messages: those come behind
-	out               list // handed out; the timeout is the same for all, so this is the order of deadlines
-	parking           list // to be written to the parked stream, in the order in which that was decided
-	tracked           map[event.ID]*message
-	unanswered        list  // by number: handed out and not answered, wherever they are
-	unansweredReplays list  // by their number in the stream of replays
-	newest, newestSeq int64 // of the newest message that was handed out, -1: none
+	messages
 
-	checkpoint     int64 // number written last, -1: none
-	checkpointSeq  int64
-	checkpointTime time.Time // when, or when the group was loaded
-	checkpointPast time.Time // when this one wrote one; zero: never
+	checkpoint checkpoint
 
 	replaying    bool  // parked messages are being fetched
 	replayTarget int64 // parked messages below are not counted any more
 	trimmed      int64 // the stream of replays is truncated before this number
-	replayEnd    int64 // number behind the last in the stream of replays
 
 	tasks   tasks
 	alarm   *time.Timer // nil: not set
@@ -89,19 +74,21 @@ type group struct {
 	strategy    strategy
 
 	figures  figures
-	troubles [troubleKinds]trouble
+	troubles troubles
 }
 
 func newGroup(t *term, d *definition) *group {
 	g := &group{
 		Key: d.Key, definition: d, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
-		now: t.opts.Now, timeout: t.opts.WriteTimeout,
+		now: t.opts.Now, checkpoint: checkpoint{number: -1},
 		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
-		known: -1, last: -1, newest: -1, checkpoint: -1,
+		known: -1, last: -1,
 	}
-	g.unanswered.use, g.unansweredReplays.use = byNumber, byNumber
+	g.messages.begin()
 	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
+	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
+	g.troubles.logger, g.troubles.now = g.logger, g.now
 	g.figures.measured = g.now()
 	return g
 }
@@ -139,13 +126,13 @@ func (g *group) settle() {
 		signal(g.space)
 	}
 	now := g.now()
-	if g.figures.some {
-		g.figures.answered, g.figures.some = now, false
+	if g.answered {
+		g.figures.answered, g.answered = now, false
 	}
 	if g.parking.n > 0 {
 		g.begin(&g.tasks.parking, g.park)
 	}
-	if g.forced() {
+	if _, seq := g.position(); g.checkpoint.forced(seq, &g.Settings) {
 		g.begin(&g.tasks.checkpointing, g.writeCheckpoints)
 	}
 	if g.trimDue() {
@@ -226,20 +213,6 @@ func (g *group) ring() {
 // deadline returns when the time of a message that was handed out is over.
 func (g *group) deadline(m *message) time.Time { return m.given.Add(g.Settings.MessageTimeout) }
 
-// takeNext returns the message to be handed out next: what is tried again first,
-// oldest first, then what was replayed, then what is new. The caller holds mu.
-func (g *group) takeNext() *message {
-	for _, l := range []*list{&g.retry, &g.replays, &g.buffer} {
-		if m := l.head; m != nil && (l != &g.buffer || g.mayHandOut()) {
-			return m
-		}
-	}
-	return nil
-}
-
-// mayHandOut reports whether another new message may go out.
-func (g *group) mayHandOut() bool { return g.unanswered.n+g.unansweredReplays.n < maxUnanswered }
-
 // handOut gives a message away. The caller holds mu.
 func (g *group) handOut(m *message, to *Connection, now time.Time) {
 	fresh := m.state == buffered
@@ -267,69 +240,10 @@ func (g *group) handOut(m *message, to *Connection, now time.Time) {
 	}
 }
 
-// track remembers a message until it is answered. The caller holds mu.
-func (g *group) track(m *message) {
-	if g.tracked == nil {
-		g.tracked = make(map[event.ID]*message)
-	}
-	g.tracked[m.id] = m
-	if m.replayed {
-		g.unansweredReplays.insertByNumber(m)
-	} else {
-		g.unanswered.insertByNumber(m)
-	}
-}
-
-// listOf returns the list that a message is in by its state.
-func (g *group) listOf(m *message) *list {
-	switch m.state {
-	case outstanding:
-		return &g.out
-	case waiting:
-		if m.replayed {
-			return &g.replays
-		}
-		return &g.retry
-	case parking:
-		return &g.parking
-	}
-	return &g.buffer
-}
-
-// takeBack takes a message that is outstanding away from who has it. The caller holds mu.
-func (g *group) takeBack(m *message) {
-	g.out.remove(m)
-	if m.to != nil {
-		m.to.returned(m, g.now())
-		m.to = nil
-	}
-}
-
-// forget ends a message that is in no list by its place any more. The caller holds mu.
-func (g *group) forget(m *message) {
-	m.state = done
-	delete(g.tracked, m.id)
-	if len(g.tracked) == 0 {
-		g.tracked = nil // An idle group keeps no large map.
-	}
-	if m.replayed {
-		g.unansweredReplays.remove(m)
-	} else {
-		g.unanswered.remove(m)
-	}
-	g.figures.some = true
-}
-
-// wait puts a message that is in no list by its place where retries wait. The caller holds mu.
-func (g *group) wait(m *message) {
-	m.state = waiting
-	g.listOf(m).insertByNumber(m)
-}
-
 // again has an outstanding message handed out once more, or parks it when that
 // was done often enough. The caller holds mu.
 func (g *group) again(m *message) {
-	g.takeBack(m)
+	g.takeBack(m, g.now())
 	if m.retries >= g.Settings.MaxRetryCount {
 		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
 		return
@@ -392,7 +306,7 @@ func (g *group) ack(ids []event.ID) {
 			}
 		}
 		next = g.out.next(m)
-		g.takeBack(m)
+		g.takeBack(m, g.now())
 		g.forget(m)
 		acknowledged++
 	}
@@ -411,10 +325,10 @@ func (g *group) nack(ids []event.ID, action Action, reason string) {
 		}
 		switch action {
 		case Park:
-			g.takeBack(m)
+			g.takeBack(m, g.now())
 			g.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
 		case Skip, Stop:
-			g.takeBack(m)
+			g.takeBack(m, g.now())
 			g.forget(m)
 		default:
 			g.again(m)

@@ -77,10 +77,10 @@ var groupMetrics = []struct {
 		func(_ context.Context, g *group) float64 {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return g.age(g.oldestOutstanding())
+			return age(g.oldestOutstanding(), g.now())
 		}},
 	{"annals_subscription_oldest_parked_seconds", "Age of the oldest parked message.", false,
-		func(ctx context.Context, g *group) float64 { at, _ := g.oldestParked(ctx); return g.age(at) }},
+		func(ctx context.Context, g *group) float64 { at, _ := g.oldestParked(ctx); return age(at, g.now()) }},
 	{"annals_subscription_stalled", "1 while a group with messages and readers makes no progress.", false,
 		func(_ context.Context, g *group) float64 {
 			g.mu.Lock()
@@ -147,7 +147,7 @@ func lag(ctx context.Context, g *group) float64 {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	from := g.checkpoint
+	from := g.checkpoint.number
 	if from < 0 { // Nothing before the start is to be handed out.
 		if from = g.Settings.StartFrom - 1; g.Settings.StartFrom < 0 {
 			from = g.startAt - 1
@@ -157,9 +157,9 @@ func lag(ctx context.Context, g *group) float64 {
 }
 
 // age returns the seconds since a time, 0 for the zero time.
-func (g *group) age(at time.Time) float64 {
+func age(at, now time.Time) float64 {
 	if at.IsZero() {
 		return 0
 	}
-	return max(0, g.now().Sub(at).Seconds())
+	return max(0, now.Sub(at).Seconds())
 }

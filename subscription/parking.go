@@ -3,7 +3,6 @@ package subscription
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -49,14 +48,14 @@ func (g *group) park() {
 			g.mu.Unlock()
 			return
 		}
-		w := event.Write{Stream: g.ParkedStream(), ExpectedVersion: event.AnyVersion, Events: g.parkedEvents(batch)}
+		w := event.Write{Stream: g.ParkedStream(), ExpectedVersion: event.AnyVersion, Events: parkedEvents(batch, g.now())}
 		g.mu.Unlock()
 
-		err := g.parkNow(&w)
+		err := g.streams.park(&w, g.metrics.failed.Inc)
 		if g.ctx.Err() != nil {
 			return
 		}
-		g.note(troubleParking, err)
+		g.troubles.note(troubleParking, err)
 		g.mu.Lock()
 		for _, m := range batch {
 			g.parking.remove(m)
@@ -76,32 +75,9 @@ func (g *group) park() {
 	}
 }
 
-// parkNow tries the write several times. The ids stay the same, so that a try
-// whose outcome was not known is not written twice.
-func (g *group) parkNow(w *event.Write) (err error) {
-	var p pauser
-	for try := range parkTries {
-		if try > 0 && !p.pause(g.ctx) {
-			return g.ctx.Err()
-		}
-		if _, err = g.write(w); err == nil {
-			return nil
-		}
-		g.metrics.failed.Inc()
-	}
-	return fmt.Errorf("write to stream %s: %w", w.Stream, err)
-}
-
-// write does a write within the time allowed.
-func (g *group) write(w *event.Write) (event.Written, error) {
-	ctx, cancel := context.WithTimeout(g.ctx, g.timeout)
-	defer cancel()
-	return g.store.Write(ctx, w)
-}
-
-func (g *group) parkedEvents(batch []*message) []event.Proposed {
+func parkedEvents(batch []*message, now time.Time) []event.Proposed {
 	all := make([]event.Proposed, len(batch))
-	added := g.now().UTC().Format("2006-01-02T15:04:05.0000000Z07:00")
+	added := now.UTC().Format("2006-01-02T15:04:05.0000000Z07:00")
 	for i, m := range batch {
 		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.givenUp.reason, Number: subscribedNumber(m)})
 		if err != nil {
@@ -134,22 +110,13 @@ func subscribedNumber(m *message) int64 {
 	return was.Number
 }
 
-// parkedCount returns how many messages are parked, and the number of the oldest.
-// Those that are being replayed do not count any more.
-func (g *group) parkedCount(ctx context.Context) (count, oldest int64) {
-	info, err := g.store.StreamInfo(ctx, g.ParkedStream())
-	if err != nil || !info.Exists() {
-		return 0, 0
-	}
-	g.mu.Lock()
-	oldest = max(g.replayTarget, info.Metadata.MinVisible(info.Last))
-	g.mu.Unlock()
-	return max(0, info.Last-oldest+1), oldest
-}
-
 // oldestParked returns when the oldest parked message was parked.
 func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
-	count, oldest := g.parkedCount(ctx)
+	count, oldest := g.streams.parkedCount(ctx, func() int64 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.replayTarget
+	})
 	if count == 0 {
 		return at, 0
 	}

@@ -19,7 +19,7 @@ type pinned struct {
 
 func (p *pinned) choose(m *message) (to *Connection, full bool) {
 	if m.bucket < 0 {
-		m.bucket = int16(hash32([]byte(p.text(p.g.whole(m.event)))) % buckets)
+		m.bucket = int16(hash32([]byte(p.text(p.g.streams.whole(m.event)))) % buckets)
 	}
 	c := p.owner[m.bucket]
 	if c == nil {
@@ -86,23 +86,6 @@ func (p *pinned) left(c *Connection) {
 
 func (p *pinned) handed(m *message)   { p.inFlight[m.bucket]++ }
 func (p *pinned) returned(m *message) { p.inFlight[m.bucket]-- }
-
-// whole returns the event that consumers are after with its payload, where that
-// was left out. One whose payload is gone is as good as one without.
-func (g *group) whole(e *event.Resolved) *event.Resolved {
-	of := e.Event()
-	if !of.Bare {
-		return e
-	}
-	full := *of
-	if err := g.store.ReadPayload(g.ctx, &full); err != nil {
-		return e
-	}
-	if e.Target == nil {
-		return &event.Resolved{Record: full}
-	}
-	return &event.Resolved{Record: e.Record, Link: e.Link, Target: &full, TargetStream: e.TargetStream, TargetNumber: e.TargetNumber}
-}
 
 // sourceStream returns the stream that an event came from: that of the target of
 // a link, also where the link was not resolved.

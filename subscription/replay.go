@@ -73,7 +73,7 @@ func (g *group) fetchParked(from, target int64, tried chan<- struct{}) {
 		if g.ctx.Err() != nil {
 			return
 		}
-		g.note(troubleReplay, err)
+		g.troubles.note(troubleReplay, err)
 		if err != nil {
 			g.metrics.failed.Inc()
 			if !p.pause(g.ctx) {
@@ -105,7 +105,7 @@ func (g *group) replaysLow() bool {
 
 // fetchPage moves one page and returns the number of the parked event behind it.
 func (g *group) fetchPage(from, target int64) (next int64, err error) {
-	ctx, cancel := context.WithTimeout(g.ctx, g.timeout)
+	ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
 	defer cancel()
 	forgotten := g.forgets()
 	page, err := g.store.ReadStream(ctx, event.StreamRead{
@@ -126,7 +126,7 @@ func (g *group) fetchPage(from, target int64) (next int64, err error) {
 		w := event.Write{Stream: g.replayingStream(), ExpectedVersion: event.AnyVersion, Events: make([]event.Proposed, len(page.Events))}
 		for i := range page.Events {
 			e := &page.Events[i].Record
-			if err := g.complete(ctx, e); err != nil {
+			if err := g.streams.complete(ctx, e); err != nil {
 				return from, err
 			}
 			w.Events[i] = event.Proposed{ID: e.ID, Type: e.Type, Data: e.Data, Metadata: withParkedNumber(e)}
@@ -147,17 +147,6 @@ func (g *group) fetchPage(from, target int64) (next int64, err error) {
 	g.settle()
 	g.mu.Unlock()
 	return next, nil
-}
-
-// complete reads what a page left out of a record that the group itself needs.
-func (g *group) complete(ctx context.Context, r *event.Record) error {
-	if !r.Bare {
-		return nil
-	}
-	if err := g.store.ReadPayload(ctx, r); err != nil {
-		return fmt.Errorf("read event %d of stream %s: %w", r.Number, r.Stream, err)
-	}
-	return nil
 }
 
 func withParkedNumber(e *event.Record) []byte {
@@ -189,59 +178,6 @@ func (g *group) addReplays(batch []replayed, forgotten uint64) {
 	}
 }
 
-// readReplays returns what was being replayed when the group was loaded the last
-// time, and completes the move that a crash may have cut short.
-func (g *group) readReplays(ctx context.Context) (all []replayed, err error) {
-	stream := g.replayingStream()
-	info, err := g.store.StreamInfo(ctx, stream)
-	if err != nil {
-		return nil, fmt.Errorf("look at stream %s: %w", stream, err)
-	}
-	if !info.Exists() {
-		return nil, nil
-	}
-	from := info.Metadata.MinVisible(info.Last)
-	g.trimmed, g.replayEnd = from, info.Last+1 // Nobody else looks at them before the group is loaded.
-	moved := int64(-1)
-	for from <= info.Last {
-		page, err := g.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: from, Count: replayBatch, ResolveLinks: true, MaxPayload: groupPayload})
-		if err != nil {
-			return nil, fmt.Errorf("read stream %s: %w", stream, err)
-		}
-		for _, e := range page.Events {
-			number := e.Number
-			if err := g.complete(ctx, &e.Record); err != nil {
-				return nil, err
-			}
-			var was struct {
-				Number *int64 `json:"parkedEventNumber"`
-			}
-			if json.Unmarshal(e.Metadata, &was) == nil && was.Number != nil {
-				moved = max(moved, *was.Number)
-				e.Stream, e.Number = g.ParkedStream(), *was.Number
-			}
-			all = append(all, replayed{number, e})
-		}
-		from += replayBatch
-	}
-	if moved >= 0 {
-		ctx, cancel := context.WithTimeout(ctx, g.timeout)
-		defer cancel()
-		if err := truncate(ctx, g.store, g.ParkedStream(), moved+1); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// answeredReplays returns the number before which all replayed messages are answered. The caller holds mu.
-func (g *group) answeredReplays() int64 {
-	if m := g.unansweredReplays.head; m != nil {
-		return m.number
-	}
-	return g.replayEnd
-}
-
 // trimDue reports whether the stream of replays is to be truncated. The caller holds mu.
 func (g *group) trimDue() bool {
 	gain := g.answeredReplays() - g.trimmed
@@ -260,13 +196,13 @@ func (g *group) trim() {
 			return
 		}
 		g.mu.Unlock()
-		ctx, cancel := context.WithTimeout(g.ctx, g.timeout)
+		ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
 		err := truncate(ctx, g.store, g.replayingStream(), before)
 		cancel()
 		if g.ctx.Err() != nil {
 			return
 		}
-		g.note(troubleReplay, err)
+		g.troubles.note(troubleReplay, err)
 		if err == nil {
 			p.failures = 0
 			g.mu.Lock()

@@ -1,0 +1,212 @@
+package subscription
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// ownStreams reads and writes the streams of a group: the one that it subscribes to, and
+// those of its checkpoints, of parked messages and of replays.
+type ownStreams struct {
+	*definition
+	ctx     context.Context // of the group's own life
+	store   Store
+	logger  hclog.Logger
+	timeout time.Duration // of one write
+}
+
+func (s *ownStreams) writeCheckpoint(number int64) error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	stream := s.CheckpointStream()
+	// Read each time: an operator may have deleted the stream, which the event
+	// below brings back without what was said about it.
+	info, err := s.store.StreamInfo(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	if info.Metadata.MaxCount == 0 {
+		document := []byte(`{"$maxCount":2,"$acl":` + accessList + `}`)
+		if err := writeMetadata(ctx, s.store, stream, event.AnyVersion, document); err != nil {
+			return err
+		}
+	}
+	data := []byte(`"` + strconv.FormatInt(number, 10) + `"`)
+	_, err = s.store.Write(ctx, &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion,
+		Events: []event.Proposed{{ID: newID(), Type: typeCheckpoint, Flags: event.FlagJSON, Data: data}}})
+	if err != nil {
+		return fmt.Errorf("write checkpoint %d: %w", number, err)
+	}
+	return nil
+}
+
+// checkpoint returns the number of the last checkpoint, -1 when there is none.
+func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
+	page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: s.CheckpointStream(), From: event.Head, Count: 2, Backward: true})
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
+		return -1, nil
+	case err != nil:
+		return -1, fmt.Errorf("read the checkpoint: %w", err)
+	}
+	for i := range page.Events {
+		e := &page.Events[i].Record
+		if n, ok := parseCheckpoint(e); ok {
+			return n, nil
+		}
+		// What was processed behind an older checkpoint comes again, which is allowed.
+		s.logger.Warn("an event is not a checkpoint and is passed over", "stream", e.Stream, "number", e.Number, "type", e.Type)
+	}
+	return -1, nil
+}
+
+// parseCheckpoint reads the number, which is in a JSON string, or bare in older data.
+func parseCheckpoint(e *event.Record) (int64, bool) {
+	if e.Type != typeCheckpoint && e.Type != typeCheckpointNew {
+		return 0, false
+	}
+	var text string
+	if json.Unmarshal(e.Data, &text) != nil {
+		text = string(e.Data)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// park tries the write several times. The ids stay the same, so that a try
+// whose outcome was not known is not written twice.
+func (s *ownStreams) park(w *event.Write, failed func()) (err error) {
+	var p pauser
+	for try := range parkTries {
+		if try > 0 && !p.pause(s.ctx) {
+			return s.ctx.Err()
+		}
+		if _, err = s.write(w); err == nil {
+			return nil
+		}
+		failed()
+	}
+	return fmt.Errorf("write to stream %s: %w", w.Stream, err)
+}
+
+// write does a write within the time allowed.
+func (s *ownStreams) write(w *event.Write) (event.Written, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	return s.store.Write(ctx, w)
+}
+
+// parkedCount returns how many messages are parked, and the number of the oldest.
+// Those before the number replayed do not count any more: they are being replayed.
+func (s *ownStreams) parkedCount(ctx context.Context, replayed func() int64) (count, oldest int64) {
+	info, err := s.store.StreamInfo(ctx, s.ParkedStream())
+	if err != nil || !info.Exists() {
+		return 0, 0
+	}
+	oldest = max(replayed(), info.Metadata.MinVisible(info.Last))
+	return max(0, info.Last-oldest+1), oldest
+}
+
+// complete reads what a page left out of a record that the group itself needs.
+func (s *ownStreams) complete(ctx context.Context, r *event.Record) error {
+	if !r.Bare {
+		return nil
+	}
+	if err := s.store.ReadPayload(ctx, r); err != nil {
+		return fmt.Errorf("read event %d of stream %s: %w", r.Number, r.Stream, err)
+	}
+	return nil
+}
+
+// replays returns what was being replayed when the group was loaded the last
+// time, the numbers of the first and behind the last, and completes the move that a
+// crash may have cut short.
+func (s *ownStreams) replays(ctx context.Context) (all []replayed, from, end int64, err error) {
+	stream := s.replayingStream()
+	info, err := s.store.StreamInfo(ctx, stream)
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	if !info.Exists() {
+		return nil, 0, 0, nil
+	}
+	from, end = info.Metadata.MinVisible(info.Last), info.Last+1
+	moved := int64(-1)
+	for at := from; at < end; at += replayBatch {
+		page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: at, Count: replayBatch, ResolveLinks: true, MaxPayload: groupPayload})
+		if err != nil {
+			return nil, 0, 0, fmt.Errorf("read stream %s: %w", stream, err)
+		}
+		for _, e := range page.Events {
+			number := e.Number
+			if err := s.complete(ctx, &e.Record); err != nil {
+				return nil, 0, 0, err
+			}
+			var was struct {
+				Number *int64 `json:"parkedEventNumber"`
+			}
+			if json.Unmarshal(e.Metadata, &was) == nil && was.Number != nil {
+				moved = max(moved, *was.Number)
+				e.Stream, e.Number = s.ParkedStream(), *was.Number
+			}
+			all = append(all, replayed{number, e})
+		}
+	}
+	if moved >= 0 {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		if err := truncate(ctx, s.store, s.ParkedStream(), moved+1); err != nil {
+			return nil, 0, 0, err
+		}
+	}
+	return all, from, end, nil
+}
+
+// page reads a page of the stream. Of a stream that is deleted, and may come
+// again, it returns an empty page that ends behind what is deleted.
+func (s *ownStreams) page(ctx context.Context, from int64, count int) (event.StreamPage, error) {
+	read := event.StreamRead{
+		Stream: s.Stream, From: from, Count: count, ResolveLinks: s.Settings.ResolveLinks,
+		MaxPayload: max(1, groupPayload/max(1, s.Settings.BufferSize)*min(count, s.Settings.batch())),
+	}
+	page, err := s.store.ReadStream(ctx, read)
+	if !errors.Is(err, event.ErrStreamNotFound) {
+		return page, err
+	}
+	// All that is there while it is found deleted is gone for good. Its number must
+	// be known before that, or what is appended in between would be passed over.
+	info, err := s.store.StreamInfo(ctx, s.Stream)
+	if err != nil {
+		return page, err
+	}
+	page, err = s.store.ReadStream(ctx, read)
+	if errors.Is(err, event.ErrStreamNotFound) {
+		return event.StreamPage{Stream: s.Stream, From: from, Last: info.Last, Min: info.Last + 1, End: true}, nil
+	}
+	return page, err
+}
+
+// whole returns the event that consumers are after with its payload, where that
+// was left out. One whose payload is gone is as good as one without.
+func (s *ownStreams) whole(e *event.Resolved) *event.Resolved {
+	of := e.Event()
+	if !of.Bare {
+		return e
+	}
+	full := *of
+	if err := s.store.ReadPayload(s.ctx, &full); err != nil {
+		return e
+	}
+	if e.Target == nil {
+		return &event.Resolved{Record: full}
+	}
+	return &event.Resolved{Record: e.Record, Link: e.Link, Target: &full, TargetStream: e.TargetStream, TargetNumber: e.TargetNumber}
+}
