@@ -198,7 +198,8 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		known: make(chan struct{}),
 	}
 	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
-	c.pull, c.heal = newPuller(c), newHealer(c)
+	c.pull = newPuller(c.histories, c.metrics)
+	c.heal = newHealer(c.pull)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer func() {
@@ -266,7 +267,7 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 	o.LeaderAddress = func(node, _ string) string { return c.peers.clientAddress(node) }
 	o.Outranked = c.outranked
 	o.LeastVoters = c.self.opts.majority()
-	o.Awaited = c.awaited
+	o.Awaited = c.peers.awaited
 	o.Behind = c.pull.kick
 	return o
 }
@@ -511,3 +512,6 @@ func (c *Cluster) View() event.ClusterView {
 	s.leader, s.term = c.known()
 	return s.view()
 }
+
+// Heal has damaged chunk files fetched anew. It does not wait.
+func (c *Cluster) Heal() { c.heal.kick() }

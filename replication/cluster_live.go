@@ -83,7 +83,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 			m, ok := c.peers.member(string(id))
 			return m.ReplicationAddress, ok
 		},
-		Prepare: c.prepareInstall,
+		Prepare: c.pull.install,
 		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
 		Silent:  c.disk.hanging,
 		Logger:  quiet{c.self.opts.Replica.Logger},

@@ -61,7 +61,7 @@ func (c *Cluster) EraseLog(ctx context.Context, upTo int64) error {
 	if r == nil {
 		return fmt.Errorf("erase the Raft log: %w", event.ErrNotReady)
 	}
-	return r.erase(ctx, upTo, c.awaitOthers)
+	return r.erase(ctx, upTo, c.peers.awaitOthers)
 }
 
 // EraseLog does what Cluster.EraseLog does, without waiting for other nodes.
@@ -166,51 +166,6 @@ func (r *Replica) cover(ctx context.Context, through uint64) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// awaitOthers waits until no other node that is catching up needs entries up to
-// an index, at most HoldTime.
-func (c *Cluster) awaitOthers(ctx context.Context, index uint64) {
-	hold := c.self.opts.Replica.HoldTime
-	if c.peers.gossip == nil || hold <= 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, hold)
-	defer cancel()
-	for {
-		c.peers.askAll(ctx)
-		need := c.awaited()
-		if need == 0 || need > index || waitSome(ctx, erasePace, nil) != nil {
-			return
-		}
-	}
-}
-
-// awaited is the index of the first entry that a member which is catching up needs: one
-// that was heard of late, and got on within HoldTime. Nodes for which the Raft
-// log reaches back no more need a manifest instead, and nothing of what is older.
-func (c *Cluster) awaited() (need uint64) {
-	r := c.self.replica.Load()
-	if r == nil || c.peers.gossip == nil {
-		return 0
-	}
-	first, err := r.state.Logs.FirstIndex()
-	if err != nil || first == 0 {
-		return 0
-	}
-	last, members := r.raft.LastIndex(), c.self.members()
-	now := time.Now()
-	for _, m := range c.peers.others() {
-		p, ok := c.peers.get(m.Node)
-		next := p.status.Last + 1
-		if !ok || !p.status.Running || !members[m.Node.String()] || now.Sub(p.at) > heardFor || now.Sub(p.moved) > c.self.opts.Replica.HoldTime {
-			continue
-		}
-		if next >= first && next <= last && (need == 0 || next < need) {
-			need = next
-		}
-	}
-	return need
 }
 
 // trimAppend cuts off a message of entries what the newest manifest covers.

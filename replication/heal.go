@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,21 +52,25 @@ const (
 
 // healer replaces damaged chunk files by what other nodes have of their range. One goroutine does.
 type healer struct {
-	c    *Cluster
-	wake chan struct{} // capacity 1
+	self    *self
+	pull    *puller
+	metrics *clusterMetrics
+	wake    chan struct{} // capacity 1
 }
 
-func newHealer(c *Cluster) *healer { return &healer{c: c, wake: make(chan struct{}, 1)} }
+func newHealer(p *puller) *healer {
+	return &healer{self: p.self, pull: p, metrics: p.metrics, wake: make(chan struct{}, 1)}
+}
 
-// Heal has damaged chunk files fetched anew. It does not wait.
-func (c *Cluster) Heal() {
+// kick has damaged chunk files fetched anew. It does not wait.
+func (h *healer) kick() {
 	select {
-	case c.heal.wake <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run heals whenever it is told of damage, and tries again by growing pauses.
+// run heals when the log found damage, and tries again by growing pauses.
 func (h *healer) run(ctx context.Context) {
 	pause := healPause
 	for ctx.Err() == nil {
@@ -91,7 +94,7 @@ func (h *healer) run(ctx context.Context) {
 
 // attempt heals what is damaged, and returns how long to wait before the next, 0 when nothing is left to do.
 func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Duration) {
-	m := h.c.self.materials.Load()
+	m := h.self.materials.Load()
 	if m == nil {
 		return healOpening
 	}
@@ -105,12 +108,12 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 		case ctx.Err() != nil:
 			return 0
 		case err == nil:
-			h.c.metrics.healed.Inc()
-			h.c.self.logger.Info("a damaged chunk was fetched anew", "file", d.File, "from", from, "took", time.Since(begun).Round(time.Millisecond))
+			h.metrics.healed.Inc()
+			h.self.logger.Info("a damaged chunk was fetched anew", "file", d.File, "from", from, "took", time.Since(begun).Round(time.Millisecond))
 		case errors.Is(err, event.ErrChunkReplaced):
 		default:
 			wait = pause
-			h.c.self.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", "file", d.File, "again_in", pause, keyError, err)
+			h.self.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", "file", d.File, "again_in", pause, keyError, err)
 		}
 	}
 	return wait
@@ -120,10 +123,10 @@ var errNoCopy = errors.New("there is no other node to fetch it from: stop this n
 
 // heal fetches a damaged file from one node after the other until one has it whole.
 func (h *healer) heal(ctx context.Context, m *Materials, d DamagedChunk) (from string, err error) {
-	if h.c.self.opts.Size == 1 {
+	if h.self.opts.Size == 1 {
 		return "", errNoCopy
 	}
-	sources, err := h.c.pull.sources(ctx)
+	sources, err := h.pull.sources(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -173,11 +176,11 @@ func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (file
 	asking, cancel := context.WithTimeout(ctx, stallAfter)
 	defer cancel()
 	query := url.Values{"first": {strconv.Itoa(d.First)}, "last": {strconv.Itoa(d.Last)}}
-	resp, err := h.c.caller.request(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil)
+	resp, err := h.pull.peers.caller.request(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { h.c.self.warnDebug(resp.Body.Close()) }()
+	defer func() { h.self.warnDebug(resp.Body.Close()) }()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&files); err != nil {
 		return nil, fmt.Errorf("list of chunk files: %w", err)
 	}
@@ -207,11 +210,11 @@ func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into
 	stall := stall{time.AfterFunc(healVerify, cancel)}
 	defer stall.stop()
 	query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
-	resp, err := h.c.caller.request(ctx, address, http.MethodGet, "/chunk-file?"+query.Encode(), nil)
+	resp, err := h.pull.peers.caller.request(ctx, address, http.MethodGet, "/chunk-file?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	defer func() { h.c.self.warnDebug(resp.Body.Close()) }()
+	defer func() { h.self.warnDebug(resp.Body.Close()) }()
 	buf := make([]byte, fileBlock)
 	for offset := int64(0); offset < file.Size; {
 		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
@@ -223,54 +226,11 @@ func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into
 			return err
 		}
 		offset += int64(n)
-		h.c.pull.fetched(n)
-		if err := h.c.pull.throttle(ctx, n); err != nil {
+		h.pull.fetched(n)
+		if err := h.pull.throttle(ctx, n); err != nil {
 			return err
 		}
 		stall.moved()
 	}
 	return nil
-}
-
-// serveChunkFiles lists the complete files that cover a range of chunks.
-func (c *Cluster) serveChunkFiles(w http.ResponseWriter, r *http.Request) {
-	m := c.self.materials.Load()
-	first, err := strconv.Atoi(r.URL.Query().Get("first"))
-	last, lastErr := strconv.Atoi(r.URL.Query().Get("last"))
-	if err = errors.Join(err, lastErr); err != nil || m == nil || m.Healer == nil {
-		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
-		return
-	}
-	files, err := m.Healer.ChunkFiles(first, last)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	reply(w, files)
-}
-
-// serveChunkFile sends one of them, once it has been verified: that takes as long as reading it.
-func (c *Cluster) serveChunkFile(w http.ResponseWriter, r *http.Request) {
-	m := c.self.materials.Load()
-	first, err := strconv.Atoi(r.URL.Query().Get("first"))
-	if err != nil || m == nil || m.Healer == nil {
-		http.Error(w, fmt.Sprintf("no data, or a wrong request: %v", err), http.StatusBadRequest)
-		return
-	}
-	file, err := m.Healer.OpenChunkFile(first, r.URL.Query().Get("checksum"))
-	if err != nil {
-		status := http.StatusInternalServerError
-		if errors.Is(err, fs.ErrNotExist) {
-			status = http.StatusGone
-		}
-		http.Error(w, err.Error(), status)
-		return
-	}
-	defer func() { c.self.warnDebug(file.Close()) }()
-	w.Header().Set("Content-Length", strconv.FormatInt(file.Size(), 10))
-	n, err := io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
-	c.metrics.shipped.Add(uint64(n))
-	if err != nil {
-		c.self.logger.Debug("chunk file was not sent whole", keyError, err)
-	}
 }

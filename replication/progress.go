@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -25,6 +26,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
+	hindered := cmp.Or(c.pull.waiting.Load(), c.waiting.Load())
 	own := c.self.end()
 	done, total = own, own
 	if wanted, ok := c.wanted(); ok && wanted > own {
@@ -42,8 +44,8 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 		doing = "taking the lead"
 	case state == event.StateUnknown, state == event.StateReadOnlyLeaderless:
 		doing = "waiting for a leader"
-	case c.waiting.Load() != nil:
-		return *c.waiting.Load(), 0, 0
+	case hindered != nil:
+		return *hindered, 0, 0
 	case c.pull.busy(), c.self.replica.Load() == nil && done < total:
 		doing = "fetching the log from other nodes"
 	case c.CaughtUp():

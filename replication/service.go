@@ -11,15 +11,16 @@ import (
 // services are what this node does for others, on the port between nodes. Whoever
 // gets here has proved to be a node, and is not of another cluster.
 func (c *Cluster) services() http.Handler {
+	send := &sender{self: c.self, metrics: c.metrics}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", c.serveStatus)
 	mux.HandleFunc("POST /bootstrap", c.serveBootstrap)
 	mux.HandleFunc("POST /join", c.serveJoin)
 	mux.HandleFunc("POST /write", c.serveWrite)
-	mux.HandleFunc("GET /frames", c.serveFrames)
-	mux.HandleFunc("GET /chunk", c.serveChunk)
-	mux.HandleFunc("GET /chunk-files", c.serveChunkFiles)
-	mux.HandleFunc("GET /chunk-file", c.serveChunkFile)
+	mux.HandleFunc("GET /frames", send.frames)
+	mux.HandleFunc("GET /chunk", send.chunk)
+	mux.HandleFunc("GET /chunk-files", send.chunkFiles)
+	mux.HandleFunc("GET /chunk-file", send.chunkFile)
 	return c.fenced(mux)
 }
 
