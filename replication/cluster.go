@@ -128,35 +128,24 @@ type Cluster struct {
 	self *self
 	made bool // there was consensus state at the start
 
-	port    *wire.Port // these are nil in a cluster of one
-	gossip  *gossip.Gossip
-	engine  *bootstrap.Engine
-	server  *http.Server
-	changes chan struct{} // capacity 1: held while the configuration is changed
+	port   *wire.Port // these are nil in a cluster of one
+	gossip *gossip.Gossip
+	engine *bootstrap.Engine
+	server *http.Server
 
-	state     atomic.Value // event.NodeState while there is no Replica
-	priority  atomic.Int64
-	resigning atomic.Bool
-	waiting   atomic.Pointer[string] // why this node does not get on with joining; nil: it does
-	few       atomic.Bool            // fewer voters than a majority of the cluster's size are known
-	removed   atomic.Bool            // the cluster goes on without this node
+	state atomic.Value // event.NodeState while there is no Replica
 
-	stayed time.Time // when leaveUnfit failed last; only watchPeers uses it
-
-	pull      *puller
-	heal      *healer
-	metrics   *clusterMetrics
-	caller    *caller
-	peers     *peers
-	twins     *twins
-	disk      *disk
-	histories *histories
-
-	noting     sync.Mutex // held while leadership is looked at and published; mu nests in it
-	mu         sync.Mutex // guards what follows
-	leadership pipeline.Leadership
-	changed    chan struct{}
-	refused    refusal
+	pull       *puller
+	heal       *healer
+	metrics    *clusterMetrics
+	caller     *caller
+	peers      *peers
+	twins      *twins
+	disk       *disk
+	lead       *leadership
+	membership *membership
+	join       *joiner
+	histories  *histories
 
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
@@ -172,12 +161,9 @@ type Cluster struct {
 func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	o.EnsureDefaults()
 	c := &Cluster{
-		self:    &self{opts: o, logger: o.Replica.Logger.Named("cluster")},
-		changes: make(chan struct{}, 1), changed: make(chan struct{}),
+		self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")},
 	}
-	c.priority.Store(int64(o.Priority))
 	c.state.Store(event.StateInitializing)
-	c.few.Store(o.Size > 1)
 	c.twins = &twins{self: c.self, seen: make(map[Twin]twinNote)}
 	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
@@ -189,7 +175,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.twins.peers = c.peers
 	c.disk = &disk{watch: o.Replica.Disk, limit: o.HangTimeout, logger: c.self.logger, count: c.metrics.hangs, changed: func() {
 		if r := c.self.replica.Load(); r != nil {
-			c.noteLeadership(r)
+			c.lead.note(r)
 		}
 		c.peers.look()
 	}}
@@ -198,6 +184,11 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		known: make(chan struct{}),
 	}
 	c.histories = &histories{self: c.self, peers: c.peers, said: make(map[event.ID]time.Time)}
+	c.lead = &leadership{self: c.self, peers: c.peers, histories: c.histories, disk: c.disk, clock: c.Clock, changed: make(chan struct{})}
+	c.lead.priority.Store(int64(o.Priority))
+	c.lead.few.Store(o.Size > 1)
+	c.membership = &membership{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, changes: make(chan struct{}, 1), owned: &c.owned}
+	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = newHealer(c.pull)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -234,7 +225,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		}
 	})
 	c.owned.Go(func() { c.watchPeers(ctx) })
-	c.owned.Go(func() { c.seekAdmission(ctx) })
+	c.owned.Go(func() { c.join.run(ctx) })
 	c.owned.Go(func() { c.pull.run(ctx) })
 	c.owned.Go(func() { c.heal.run(ctx) })
 	return c, nil
@@ -265,7 +256,7 @@ func (c *Cluster) replicaOptions(m *Materials) Options {
 	}
 	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.self.node
 	o.LeaderAddress = func(node, _ string) string { return c.peers.clientAddress(node) }
-	o.Outranked = c.outranked
+	o.Outranked = c.lead.outranked
 	o.LeastVoters = c.self.opts.majority()
 	o.Awaited = c.peers.awaited
 	o.Behind = c.pull.kick
@@ -463,7 +454,7 @@ func (c *Cluster) Leave() {
 		if c.port != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), c.self.opts.Replica.DrainTimeout)
 			defer cancel()
-			c.self.warn("hand leadership over", c.Resign(ctx))
+			c.self.warn("hand leadership over", c.lead.resign(ctx))
 		}
 		c.self.stopping.Store(true)
 	})
@@ -490,7 +481,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, c.port.Close())
 		}
 		c.owned.Wait()
-		c.publish(pipeline.Leadership{})
+		c.lead.publish(pipeline.Leadership{})
 		c.err = errors.Join(errs...)
 	})
 	return c.err
@@ -509,9 +500,43 @@ func (c *Cluster) View() event.ClusterView {
 	for _, server := range c.self.configuration().Servers {
 		s.voters[string(server.ID)] = server.Suffrage == raft.Voter
 	}
-	s.leader, s.term = c.known()
+	s.leader, s.term = c.lead.known()
 	return s.view()
 }
 
 // Heal has damaged chunk files fetched anew. It does not wait.
 func (c *Cluster) Heal() { c.heal.kick() }
+
+// Leadership says whether this node leads and may acknowledge writes, and returns
+// a channel that is closed when that changes.
+func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c.lead.current() }
+
+// LeaderAddress is where the leader is reached by other nodes; ok is false when
+// this node leads or does not know who does.
+func (c *Cluster) LeaderAddress() (string, bool) { return c.lead.address() }
+
+// Redirect returns the leader's address for clients; ok is false when this node
+// leads or does not know who does.
+func (c *Cluster) Redirect() (address string, ok bool) { return c.lead.redirect() }
+
+// Resign hands leadership to the voter with the highest priority among those that
+// have everything. What is under way finishes first; what comes meanwhile waits,
+// and is then sent to the new leader. It returns nil as well when this node does not
+// lead, or nobody could take over: then it goes on leading.
+func (c *Cluster) Resign(ctx context.Context) error { return c.lead.resign(ctx) }
+
+// SetPriority changes the node's priority until it is restarted.
+func (c *Cluster) SetPriority(priority int) error { return c.lead.setPriority(priority) }
+
+// AddMember admits a node that is running and known to gossip, also beyond the
+// cluster's size, and gives it a vote unless it is a read-only replica. It
+// returns when that is done, which takes as long as the node needs to catch up.
+func (c *Cluster) AddMember(ctx context.Context, node string) error {
+	return c.membership.add(ctx, node)
+}
+
+// RemoveMember removes a node from the cluster, dead or alive. It refuses what
+// would leave the others without a majority.
+func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
+	return c.membership.remove(ctx, node)
+}

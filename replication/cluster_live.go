@@ -157,7 +157,7 @@ func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 	c.owned.Go(func() {
 		defer close(done)
 		for {
-			_, changed := c.noteLeadership(r)
+			_, changed := c.lead.note(r)
 			c.peers.look()
 			select {
 			case <-changed:
@@ -165,40 +165,11 @@ func (c *Cluster) follow(ctx context.Context, r *Replica) <-chan struct{} {
 			case <-r.closed:
 			case <-ctx.Done():
 			}
-			c.publish(pipeline.Leadership{})
+			c.lead.publish(pipeline.Leadership{})
 			return
 		}
 	})
 	return done
-}
-
-// noteLeadership publishes a Replica's leadership. Two goroutines do: one at a time,
-// or the one that looked first might have the last word.
-func (c *Cluster) noteLeadership(r *Replica) (pipeline.Leadership, <-chan struct{}) {
-	c.noting.Lock()
-	defer c.noting.Unlock()
-	l, changed := r.pipeline.Leadership()
-	c.publish(c.counts(r, l))
-	return l, changed
-}
-
-// counts says whether leadership counts: as long as a cluster that is being
-// formed has fewer voters than a majority of its size, an answer would promise
-// more than is so.
-func (c *Cluster) counts(r *Replica, l pipeline.Leadership) pipeline.Leadership {
-	if !l.Leading || c.self.opts.Size == 1 {
-		return l
-	}
-	if c.disk.hanging() != nil {
-		return pipeline.Leadership{} // Another node may lead already.
-	}
-	configuration, _, err := r.Configuration()
-	few := err != nil || voters(configuration) < c.self.opts.majority()
-	c.few.Store(few)
-	if few {
-		return pipeline.Leadership{}
-	}
-	return l
 }
 
 func voters(configuration raft.Configuration) (n int) {
@@ -208,24 +179,6 @@ func voters(configuration raft.Configuration) (n int) {
 		}
 	}
 	return n
-}
-
-func (c *Cluster) publish(l pipeline.Leadership) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.leadership != l {
-		c.leadership = l
-		close(c.changed)
-		c.changed = make(chan struct{})
-	}
-}
-
-// Leadership says whether this node leads and may acknowledge writes, and returns
-// a channel that is closed when that changes.
-func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.leadership, c.changed
 }
 
 // Submit does what Pipeline.Submit does, also while there is no Replica.

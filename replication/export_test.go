@@ -160,6 +160,6 @@ func LineageOf(c *Cluster) event.ID { return c.self.lineage.Load().id }
 
 // HoldChanges has nobody admitted to the cluster by a node until release is called.
 func HoldChanges(c *Cluster) (release func()) {
-	c.changes <- struct{}{}
-	return func() { <-c.changes }
+	c.membership.changes <- struct{}{}
+	return func() { <-c.membership.changes }
 }

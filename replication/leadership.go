@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -15,67 +17,143 @@ import (
 	"github.com/annalsdb/annals/replication/pipeline"
 )
 
+// leadership is who leads, as this node knows it, and how this node comes to lead and hands over.
+type leadership struct {
+	self      *self
+	peers     *peers
+	histories *histories
+	disk      *disk
+	clock     *Clock
+
+	priority  atomic.Int64
+	resigning atomic.Bool
+	few       atomic.Bool // fewer voters than a majority of the cluster's size are known
+	stayed    time.Time   // when leaveUnfit failed last; belongs to the goroutine that looks
+
+	noting  sync.Mutex // held while leadership is looked at and published; mu nests in it
+	mu      sync.Mutex // guards what follows
+	now     pipeline.Leadership
+	changed chan struct{}
+}
+
+// note publishes a Replica's leadership. Two goroutines do: one at a time,
+// or the one that looked first might have the last word.
+func (l *leadership) note(r *Replica) (pipeline.Leadership, <-chan struct{}) {
+	l.noting.Lock()
+	defer l.noting.Unlock()
+	own, changed := r.pipeline.Leadership()
+	l.publish(l.counts(r, own))
+	return own, changed
+}
+
+// counts says whether leadership counts: as long as a cluster that is being
+// formed has fewer voters than a majority of its size, an answer would promise
+// more than is so.
+func (l *leadership) counts(r *Replica, own pipeline.Leadership) pipeline.Leadership {
+	if !own.Leading || l.self.opts.Size == 1 {
+		return own
+	}
+	if l.disk.hanging() != nil {
+		return pipeline.Leadership{} // Another node may lead already.
+	}
+	configuration, _, err := r.Configuration()
+	few := err != nil || voters(configuration) < l.self.opts.majority()
+	l.few.Store(few)
+	if few {
+		return pipeline.Leadership{}
+	}
+	return own
+}
+
+func (l *leadership) publish(now pipeline.Leadership) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.now != now {
+		l.now = now
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+}
+
+// current says whether this node leads and may acknowledge writes, and returns
+// a channel that is closed when that changes.
+func (l *leadership) current() (pipeline.Leadership, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now, l.changed
+}
+
 // leader returns the leader's node id, empty when it is not known. A node without
 // raft of its own, or one that takes no part because its disk hangs, goes by what the others say.
-func (c *Cluster) leader() string {
-	if r := c.self.replica.Load(); r != nil && c.disk.hanging() == nil {
+func (l *leadership) leader() string {
+	if r := l.self.replica.Load(); r != nil && l.disk.hanging() == nil {
 		if _, node := r.raft.LeaderWithID(); node != "" {
 			return string(node)
 		}
 		return ""
 	}
-	if s, err := c.histories.guide(); err == nil {
+	if s, err := l.histories.guide(); err == nil {
 		return s.Node.String()
 	}
 	return ""
 }
 
-// Redirect returns the leader's address for clients; ok is false when this node
+// redirect returns the leader's address for clients; ok is false when this node
 // leads or does not know who does.
-func (c *Cluster) Redirect() (address string, ok bool) {
-	if c.self.opts.Size == 1 {
+func (l *leadership) redirect() (address string, ok bool) {
+	if l.self.opts.Size == 1 {
 		return "", false
 	}
-	node := c.leader()
-	if node == "" || node == c.self.name {
+	node := l.leader()
+	if node == "" || node == l.self.name {
 		return "", false
 	}
-	address = c.peers.clientAddress(node)
+	address = l.peers.clientAddress(node)
 	return address, address != ""
 }
 
-// Ready reports whether requests can be served: this node leads, or knows another one that does, and its disk works.
-func (c *Cluster) Ready() bool {
-	if c.disk.hanging() != nil {
-		return false
+// address is where the leader is reached by other nodes; ok is false when
+// this node leads or does not know who does.
+func (l *leadership) address() (string, bool) {
+	node := l.leader()
+	if node == "" || node == l.self.name {
+		return "", false
 	}
-	if l, _ := c.Leadership(); l.Leading {
-		return true
-	}
-	r := c.self.replica.Load()
-	if r == nil || c.removed.Load() {
-		return false
-	}
-	_, leader := r.raft.LeaderWithID()
-	return leader != "" && string(leader) != c.self.name
+	m, ok := l.peers.member(node)
+	return m.ReplicationAddress, ok
 }
 
-// SetPriority changes the node's priority until it is restarted.
-func (c *Cluster) SetPriority(priority int) error {
-	c.priority.Store(int64(priority))
-	if c.peers.gossip == nil {
+// known returns who leads and in which term, as this node's raft knows. It knows
+// sooner than others are asked what they are: clients who look for the leader
+// in the view find it. Nobody leads a cluster that has fewer voters than it needs.
+func (l *leadership) known() (leader string, term uint64) {
+	r := l.self.replica.Load()
+	if r == nil {
+		return "", 0
+	}
+	configuration, _, err := r.Configuration()
+	if err != nil || voters(configuration) < l.self.opts.Size/2+1 {
+		return "", 0
+	}
+	return l.leader(), r.raft.CurrentTerm()
+}
+
+// setPriority changes the node's priority until it is restarted.
+func (l *leadership) setPriority(priority int) error {
+	l.priority.Store(int64(priority))
+	if l.peers.gossip == nil {
 		return nil
 	}
-	return c.peers.gossip.Update(func(s *gossip.Self) { s.Priority = priority })
+	return l.peers.gossip.Update(func(s *gossip.Self) { s.Priority = priority })
 }
 
 // outranked reports whether another voter has a higher priority than this node.
-func (c *Cluster) outranked() bool {
-	if c.histories.diverged.Load() != nil || c.Clock.Wrong() != nil {
+func (l *leadership) outranked() bool {
+	if l.histories.diverged.Load() != nil || l.clock.Wrong() != nil {
 		return true // It must not lead.
 	}
-	for _, m := range c.peers.others() {
-		if !m.ReadOnly && m.Priority > int(c.priority.Load()) {
+	for _, m := range l.peers.others() {
+		if !m.ReadOnly && m.Priority > int(l.priority.Load()) {
 			return true
 		}
 	}
@@ -85,23 +163,23 @@ func (c *Cluster) outranked() bool {
 // errNobody says that no other node could take over.
 var errNobody = errors.New("no other voter that has everything answers")
 
-// Resign hands leadership to the voter with the highest priority among those that
+// resign hands leadership to the voter with the highest priority among those that
 // have everything. What is under way finishes first; what comes meanwhile waits,
 // and is then sent to the new leader. It returns nil as well when this node does not
 // lead, or nobody could take over: then it goes on leading.
-func (c *Cluster) Resign(ctx context.Context) error {
-	r := c.self.replica.Load()
-	if r == nil || c.self.opts.Size == 1 || c.disk.hanging() != nil || r.raft.State() != raft.Leader || !c.resigning.CompareAndSwap(false, true) {
+func (l *leadership) resign(ctx context.Context) error {
+	r := l.self.replica.Load()
+	if r == nil || l.self.opts.Size == 1 || l.disk.hanging() != nil || r.raft.State() != raft.Leader || !l.resigning.CompareAndSwap(false, true) {
 		return nil
 	}
-	defer c.resigning.Store(false)
-	err := c.handOver(ctx, r, func(Status) bool { return true })
+	defer l.resigning.Store(false)
+	err := l.handOver(ctx, r, func(Status) bool { return true })
 	if errors.Is(err, errNobody) { // Nothing is wrong with that when a cluster is stopped.
-		c.self.logger.Info("nobody can take leadership over: this node goes on leading")
+		l.self.logger.Info("nobody can take leadership over: this node goes on leading")
 		return nil
 	}
 	if err != nil && !errors.Is(err, event.ErrClosed) {
-		c.self.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
+		l.self.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
 		return nil
 	}
 	return err
@@ -109,8 +187,8 @@ func (c *Cluster) Resign(ctx context.Context) error {
 
 // handOver pauses the pipeline, and transfers leadership to one of those nodes
 // that suit after the other, until one of them leads.
-func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) bool) error {
-	if len(c.successors(ctx, r, suits)) == 0 {
+func (l *leadership) handOver(ctx context.Context, r *Replica, suits func(Status) bool) error {
+	if len(l.successors(ctx, r, suits)) == 0 {
 		return errNobody
 	}
 	if err := r.pipeline.Pause(ctx); err != nil {
@@ -119,30 +197,30 @@ func (c *Cluster) handOver(ctx context.Context, r *Replica, suits func(Status) b
 	defer r.pipeline.Resume()
 	last := errNobody
 	// They are asked again: what was under way has reached a quorum meanwhile.
-	for _, s := range c.successors(ctx, r, suits) {
+	for _, s := range l.successors(ctx, r, suits) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		address, _ := c.peers.member(s.Node.String())
+		address, _ := l.peers.member(s.Node.String())
 		begun := time.Now()
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
 			if r.raft.State() == raft.Leader {
-				c.self.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
+				l.self.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
 				continue
 			}
 			// It took longer than raft waits, and came to pass.
 		}
-		c.awaitLeader(ctx, r)
-		c.self.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
+		l.awaitLeader(ctx, r)
+		l.self.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
 		return nil
 	}
 	return last
 }
 
 // successors are the other voters that answer and suit, the best first.
-func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status) bool) []Status {
-	c.peers.askAll(ctx)
+func (l *leadership) successors(ctx context.Context, r *Replica, suits func(Status) bool) []Status {
+	l.peers.askAll(ctx)
 	configuration, _, err := r.Configuration()
 	if err != nil {
 		return nil
@@ -150,10 +228,10 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 	// A node that lacks more than a moment's entries would hold up everybody while it is brought up to date.
 	const near = 1024
 	last := r.raft.LastIndex()
-	odd := c.histories.diverged.Load() != nil // the others are right, and any of them will do
+	odd := l.histories.diverged.Load() != nil // the others are right, and any of them will do
 	var list []Status
-	for _, m := range c.peers.others() {
-		p, ok := c.peers.get(m.Node)
+	for _, m := range l.peers.others() {
+		p, ok := l.peers.get(m.Node)
 		voter := slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool {
 			return s.Suffrage == raft.Voter && string(s.ID) == m.Node.String()
 		})
@@ -170,7 +248,7 @@ func (c *Cluster) successors(ctx context.Context, r *Replica, suits func(Status)
 
 // awaitLeader waits until this node knows who leads now, so that what waits in
 // the queue can be sent there. It gives up after an election timeout.
-func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
+func (l *leadership) awaitLeader(ctx context.Context, r *Replica) {
 	observed := make(chan raft.Observation, 4)
 	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -178,10 +256,10 @@ func (c *Cluster) awaitLeader(ctx context.Context, r *Replica) {
 	})
 	r.raft.RegisterObserver(observer)
 	defer r.raft.DeregisterObserver(observer)
-	timer := time.NewTimer(c.self.opts.Replica.ElectionTimeout)
+	timer := time.NewTimer(l.self.opts.Replica.ElectionTimeout)
 	defer timer.Stop()
 	for {
-		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != c.self.name {
+		if _, node := r.raft.LeaderWithID(); node != "" && string(node) != l.self.name {
 			return
 		}
 		select {
@@ -200,72 +278,15 @@ const stayPace = 10 * time.Second
 // leaveUnfit hands leadership over when this node must not serve its history, has a wrong clock, or
 // refuses writes for want of space and another does not. What failed is tried again after a
 // while: each try stops the writes for a moment.
-func (c *Cluster) leaveUnfit(ctx context.Context, r *Replica, l pipeline.Leadership) {
-	if !l.Leading || c.disk.hanging() != nil || c.self.readOnly.Load() == nil && c.histories.diverged.Load() == nil && c.Clock.Wrong() == nil || time.Since(c.stayed) < stayPace || c.self.stopping.Load() || !c.resigning.CompareAndSwap(false, true) {
+func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Leadership) {
+	if !own.Leading || l.disk.hanging() != nil || l.self.readOnly.Load() == nil && l.histories.diverged.Load() == nil && l.clock.Wrong() == nil || time.Since(l.stayed) < stayPace || l.self.stopping.Load() || !l.resigning.CompareAndSwap(false, true) {
 		return
 	}
-	defer c.resigning.Store(false)
-	ctx, cancel := context.WithTimeout(ctx, c.self.opts.Replica.DrainTimeout)
+	defer l.resigning.Store(false)
+	ctx, cancel := context.WithTimeout(ctx, l.self.opts.Replica.DrainTimeout)
 	defer cancel()
-	if err := c.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
-		c.stayed = time.Now()
-		c.self.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
+	if err := l.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
+		l.stayed = time.Now()
+		l.self.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
 	}
-}
-
-// State is the state of this node.
-func (c *Cluster) State() event.NodeState {
-	if c.self.stopping.Load() {
-		return event.StateShuttingDown
-	}
-	r := c.self.replica.Load()
-	if r == nil {
-		return c.state.Load().(event.NodeState)
-	}
-	if c.disk.hanging() != nil && c.self.opts.Size > 1 {
-		return event.StateUnknown
-	}
-	own, _ := r.pipeline.Leadership()
-	switch {
-	case own.Leading && c.few.Load():
-		return event.StatePreLeader
-	case own.Leading && c.resigning.Load():
-		return event.StateResigningLeader
-	case own.Leading:
-		return event.StateLeader
-	case r.raft.State() == raft.Leader:
-		return event.StatePreLeader
-	case c.removed.Load():
-		return event.StateUnknown
-	}
-	_, leader := r.raft.LeaderWithID()
-	voter, present := c.self.suffrage()
-	switch {
-	case leader == "":
-		return c.self.replicaState(event.StateUnknown, event.StateReadOnlyLeaderless)
-	case !present:
-		return c.self.replicaState(event.StatePreReplica, event.StatePreReadOnlyReplica)
-	case voter:
-		return event.StateFollower
-	case c.self.opts.ReadOnly:
-		return event.StateReadOnlyReplica
-	case c.pull.busy():
-		return event.StateCatchingUp
-	}
-	return event.StateClone
-}
-
-// known returns who leads and in which term, as this node's raft knows. It knows
-// sooner than others are asked what they are: clients who look for the leader
-// in the view find it. Nobody leads a cluster that has fewer voters than it needs.
-func (c *Cluster) known() (leader string, term uint64) {
-	r := c.self.replica.Load()
-	if r == nil {
-		return "", 0
-	}
-	configuration, _, err := r.Configuration()
-	if err != nil || voters(configuration) < c.self.opts.Size/2+1 {
-		return "", 0
-	}
-	return c.leader(), r.raft.CurrentTerm()
 }

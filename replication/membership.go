@@ -7,31 +7,27 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/replication/pipeline"
-	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
-// joinRequest is what a node says that wants to be admitted, or to get its vote.
-type joinRequest struct {
-	Node     event.ID   `json:"node"`
-	Address  string     `json:"address"`
-	Cluster  event.ID   `json:"cluster"`
-	Format   int        `json:"format"`
-	Lineage  *event.ID  `json:"lineage,omitempty"` // nil: the node is of a version that knew only one
-	ReadOnly bool       `json:"readOnly"`
-	Tail     event.Tail `json:"tail"`
-	Last     uint64     `json:"last"` // index of its Raft log's last entry
-}
+// membership changes who belongs to the cluster, while this node leads.
+type membership struct {
+	self      *self
+	peers     *peers
+	histories *histories
+	lead      *leadership
 
-// joinAnswer tells a node its place in the configuration.
-type joinAnswer struct {
-	Present bool `json:"present"`
-	Voter   bool `json:"voter"`
+	changes chan struct{}   // capacity 1: held while the configuration is changed
+	owned   *sync.WaitGroup // of the Cluster: changes whose callers have gone are waited for
+
+	mu      sync.Mutex // guards refused; nests no other lock
+	refused refusal
 }
 
 const (
@@ -43,90 +39,22 @@ const (
 	voteNear      = 256                   // entries that a node may lack when it gets its vote
 )
 
-// seekAdmission asks the leader for this node's place: to be admitted if it never
-// was, and to get a vote once it has caught up. A node that was a member once and
-// is not any more does not ask: an operator removed it.
-func (c *Cluster) seekAdmission(ctx context.Context) {
-	said := time.Now() // So long an ordinary start may take.
-	for {
-		pace := settledPace
-		if r := c.self.replica.Load(); r != nil {
-			voter, present := c.self.suffrage()
-			if r.state.Joining() && c.admitted(r) {
-				c.self.warn("record that the cluster admitted this node", r.state.Unmark(raftdisk.JoiningFile))
-			}
-			var hindered *string
-			if !voter && (r.state.Joining() || present && !c.self.opts.ReadOnly) {
-				pace = joinPace
-				err := c.askToJoin(ctx, r)
-				if err != nil && !present {
-					text := "waiting to be admitted: " + err.Error()
-					hindered = &text
-				}
-				if err != nil && ctx.Err() == nil && time.Since(said) > c.self.opts.AdviceEvery {
-					said = time.Now()
-					c.self.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
-				}
-			}
-			c.waiting.Store(hindered)
-		} else {
-			pace = joinPace
-		}
-		if waitSome(ctx, pace, nil) != nil {
-			return
-		}
-	}
-}
-
-// admitted reports whether a configuration with this node is committed: one that is not may go with
-// its leader, and the node must ask again.
-func (c *Cluster) admitted(r *Replica) bool {
-	return slices.ContainsFunc(r.machine.Configured.Load().Servers, func(s raft.Server) bool { return string(s.ID) == c.self.name })
-}
-
-func (c *Cluster) askToJoin(ctx context.Context, r *Replica) error {
-	address, ok := c.leaderForJoin()
-	if !ok {
-		return errors.New("no leader is known")
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*changeTimeout)
-	defer cancel()
-	var a joinAnswer
-	return c.caller.call(ctx, address, http.MethodPost, "/join", joinRequest{
-		Node: c.self.node, Address: c.self.opts.Advertise, Cluster: c.self.clusterID(), Format: dataFormat, Lineage: c.self.status().Lineage, ReadOnly: c.self.opts.ReadOnly,
-		Tail: c.self.materials.Load().Log.Tail(), Last: r.raft.LastIndex(),
-	}, &a)
-}
-
-// leaderForJoin finds the leader also when it has not spoken to this node yet.
-func (c *Cluster) leaderForJoin() (string, bool) {
-	if address, ok := c.LeaderAddress(); ok {
-		return address, true
-	}
-	s, err := c.histories.guide()
-	if err != nil {
-		return "", false
-	}
-	m, ok := c.peers.member(s.Node.String())
-	return m.ReplicationAddress, ok
-}
-
-// serveJoin admits a node or gives it its vote, if this node leads.
-func (c *Cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
+// serve admits a node or gives it its vote, if this node leads.
+func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 	var q joinRequest
 	if !question(w, r, &q) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
 	defer cancel()
-	a, err := c.admit(ctx, q)
+	a, err := m.admit(ctx, q, false)
 	if err != nil {
 		var refused *event.MemberError
 		status := http.StatusServiceUnavailable
 		if errors.As(err, &refused) {
 			status = http.StatusConflict
-			if c.sayRefusal(q.Node, err.Error()) {
-				c.self.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
+			if m.sayRefusal(q.Node, err.Error()) {
+				m.self.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
 			}
 		}
 		http.Error(w, err.Error(), status)
@@ -136,14 +64,14 @@ func (c *Cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
 }
 
 // sayRefusal reports whether a refusal is news: a node that is refused asks again and again.
-func (c *Cluster) sayRefusal(node event.ID, why string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (m *membership) sayRefusal(node event.ID, why string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	now := time.Now()
-	if c.refused.node == node && c.refused.why == why && now.Sub(c.refused.at) < c.self.opts.AdviceEvery {
+	if m.refused.node == node && m.refused.why == why && now.Sub(m.refused.at) < m.self.opts.AdviceEvery {
 		return false
 	}
-	c.refused = refusal{node, why, now}
+	m.refused = refusal{node, why, now}
 	return true
 }
 
@@ -159,14 +87,14 @@ func refuse(format string, args ...any) error {
 }
 
 // changing lets one change of the configuration happen at a time.
-func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
+func (m *membership) changing(ctx context.Context) (*Replica, func(), error) {
 	select {
-	case c.changes <- struct{}{}:
+	case m.changes <- struct{}{}:
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
-	done := func() { <-c.changes }
-	r := c.self.replica.Load()
+	done := func() { <-m.changes }
+	r := m.self.replica.Load()
 	leading := false
 	if r != nil {
 		// Its barrier is done: it has applied the newest configuration.
@@ -175,7 +103,7 @@ func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
 	}
 	if !leading {
 		done()
-		if address, ok := c.Redirect(); ok {
+		if address, ok := m.lead.redirect(); ok {
 			return nil, nil, &event.NotLeader{Address: address}
 		}
 		return nil, nil, event.ErrNotReady
@@ -183,56 +111,60 @@ func (c *Cluster) changing(ctx context.Context) (*Replica, func(), error) {
 	return r, done, nil
 }
 
-// admit does the next step for a node that asked. Everything that it may not be
+// admit does the next step for a node that asked, or for which an operator did: then its vote does
+// not depend on the cluster's size, and nobody makes room for it. Everything that it may not be
 // admitted for is found out before the configuration is touched.
-func (c *Cluster) admit(ctx context.Context, q joinRequest) (a joinAnswer, err error) {
-	r, done, err := c.changing(ctx)
+func (m *membership) admit(ctx context.Context, q joinRequest, anyway bool) (a joinAnswer, err error) {
+	r, done, err := m.changing(ctx)
 	if err != nil {
 		return a, err
 	}
 	defer done()
-	if err := c.checkJoiner(q); err != nil {
+	if err := m.checkJoiner(q); err != nil {
 		return a, err
 	}
 	configuration, index, err := r.Configuration()
 	if err != nil {
 		return a, err
 	}
-	if err := c.histories.settledVoters(configuration, q.Node); err != nil {
+	if err := m.histories.settledVoters(configuration, q.Node); err != nil {
 		return a, err
 	}
+	full := func() bool { return !anyway && voters(configuration) >= m.self.opts.Size }
 	id := raft.ServerID(q.Node.String())
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return s.ID == id })
 	if at >= 0 {
 		a.Present, a.Voter = true, configuration.Servers[at].Suffrage == raft.Voter
-		if a.Voter || q.ReadOnly || voters(configuration) >= c.self.opts.Size || q.Last+voteNear < r.raft.CommitIndex() {
+		if a.Voter || q.ReadOnly || full() || q.Last+voteNear < r.raft.CommitIndex() {
 			return a, nil
 		}
-		if err := c.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, raft.ServerAddress(q.Address), index, changeTimeout)); err != nil {
+		if err := m.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, raft.ServerAddress(q.Address), index, changeTimeout)); err != nil {
 			return a, err
 		}
 		a.Voter = true
 		return a, nil
 	}
-	if err := c.makeRoom(ctx, r, q); err != nil {
-		return a, err
+	if !anyway {
+		if err := m.makeRoom(ctx, r, q); err != nil {
+			return a, err
+		}
+		if configuration, index, err = r.Configuration(); err != nil {
+			return a, err
+		}
 	}
-	if configuration, index, err = r.Configuration(); err != nil {
-		return a, err
+	if !q.ReadOnly && !m.self.opts.Surplus && full() {
+		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", m.self.opts.Size, q.Node)
 	}
-	if !q.ReadOnly && !c.self.opts.Surplus && voters(configuration) >= c.self.opts.Size {
-		return a, refuse("the cluster has its %d voters: remove one that is gone for good, or admit this node with: annals cluster add %s", c.self.opts.Size, q.Node)
-	}
-	err = c.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
+	err = m.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, raft.ServerAddress(q.Address), index, changeTimeout))
 	a.Present = err == nil
 	return a, err
 }
 
 // checkJoiner compares a node's history with this node's.
-func (c *Cluster) checkJoiner(q joinRequest) error {
+func (m *membership) checkJoiner(q joinRequest) error {
 	switch {
-	case q.Cluster != c.self.clusterID():
-		return refuse("this is cluster %s, the node belongs to cluster %s", c.self.clusterID(), q.Cluster)
+	case q.Cluster != m.self.clusterID():
+		return refuse("this is cluster %s, the node belongs to cluster %s", m.self.clusterID(), q.Cluster)
 	case q.Format != dataFormat:
 		return refuse("the nodes here use data format %d, the node uses %d", dataFormat, q.Format)
 	}
@@ -240,10 +172,10 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 	if q.Lineage != nil {
 		theirs = *q.Lineage
 	}
-	if own := c.self.lineage.Load(); theirs != own.id {
-		return c.histories.otherLineage(theirs)
+	if own := m.self.lineage.Load(); theirs != own.id {
+		return m.histories.otherLineage(theirs)
 	}
-	log := c.self.materials.Load().Log
+	log := m.self.materials.Load().Log
 	if end := log.Tail().End; q.Tail.End > end {
 		// It may have pulled from a node that is ahead of this one for a moment.
 		return fmt.Errorf("the node's log ends at %d, the leader's at %d: try again, or it holds data that this cluster does not have", q.Tail.End, end)
@@ -263,7 +195,7 @@ func (c *Cluster) checkJoiner(q joinRequest) error {
 // replaced, so that it cannot come back. It never happens for mere absence, nor to one that is alive, and a read-only replica
 // takes the place of a read-only replica alone. Every other one stays a member, with the address
 // where gossip has it, or none: addresses are given out anew, to nodes that have nothing to do with each other.
-func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error {
+func (m *membership) makeRoom(ctx context.Context, r *Replica, q joinRequest) error {
 	configuration, index, err := r.Configuration()
 	if err != nil {
 		return err
@@ -273,41 +205,41 @@ func (c *Cluster) makeRoom(ctx context.Context, r *Replica, q joinRequest) error
 		return nil
 	}
 	old := configuration.Servers[at]
-	m, known := c.peers.member(string(old.ID))
-	moved := known && m.ReplicationAddress != q.Address
-	if known && m.Alive && !moved { // Of one whose directory was replaced gossip says so soon.
+	seen, known := m.peers.member(string(old.ID))
+	moved := known && seen.ReplicationAddress != q.Address
+	if known && seen.Alive && !moved { // Of one whose directory was replaced gossip says so soon.
 		return fmt.Errorf("node %s is alive at %s: each node needs an address of its own", old.ID, q.Address)
 	}
-	replica := known && m.ReadOnly && old.Suffrage != raft.Voter
+	replica := known && seen.ReadOnly && old.Suffrage != raft.Voter
 	if moved || q.ReadOnly && !replica {
 		address := raft.ServerAddress(old.ID) // No node is reached by that.
-		if now := raft.ServerAddress(m.ReplicationAddress); moved && !slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool { return s.Address == now }) {
+		if now := raft.ServerAddress(seen.ReplicationAddress); moved && !slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool { return s.Address == now }) {
 			address = now
 		}
-		c.self.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+		m.self.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
 		// raft changes the address of a voter by this, and not its vote.
-		return c.change(ctx, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
+		return m.change(ctx, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
 	}
 	if old.Suffrage == raft.Voter {
-		if err := c.spare(configuration, old); err != nil {
+		if err := m.spare(configuration, old); err != nil {
 			return err
 		}
 	}
-	c.self.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
-	return c.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
+	m.self.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+	return m.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
 }
 
 // change waits for a change of the configuration.
-func (c *Cluster) change(ctx context.Context, what string, q joinRequest, f raft.IndexFuture) error {
+func (m *membership) change(ctx context.Context, what string, q joinRequest, f raft.IndexFuture) error {
 	done := make(chan error, 1)
-	c.owned.Go(func() { done <- f.Error() }) // raft resolves it at the latest when it shuts down
+	m.owned.Go(func() { done <- f.Error() }) // raft resolves it at the latest when it shuts down
 	select {
 	case err := <-done:
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, changeFailed(err))
 		}
-		c.self.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
-		c.peers.look()
+		m.self.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
+		m.peers.look()
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -326,36 +258,36 @@ func changeFailed(err error) error {
 	return err
 }
 
-// AddMember admits a node that is running and known to gossip, also beyond the
+// add admits a node that is running and known to gossip, also beyond the
 // cluster's size, and gives it a vote unless it is a read-only replica. It
 // returns when that is done, which takes as long as the node needs to catch up.
-func (c *Cluster) AddMember(ctx context.Context, node string) error {
-	return c.persist(ctx, func() error { return c.addMember(ctx, node) })
+func (m *membership) add(ctx context.Context, node string) error {
+	return m.persist(ctx, func() error { return m.addOnce(ctx, node) })
 }
 
-func (c *Cluster) addMember(ctx context.Context, node string) error {
-	_, done, err := c.changing(ctx)
+func (m *membership) addOnce(ctx context.Context, node string) error {
+	_, done, err := m.changing(ctx)
 	if err != nil {
 		return err
 	}
 	done()
-	m, ok := c.peers.find(node)
-	if !ok || !m.Alive {
+	seen, ok := m.peers.find(node)
+	if !ok || !seen.Alive {
 		return refuse("no running node %q is known: start it with this cluster's gossip seeds first", node)
 	}
 	for {
-		if m.Node == c.self.node {
+		if seen.Node == m.self.node {
 			return nil // It leads, so that it has a vote.
 		}
 		var s Status
-		if err := c.caller.call(ctx, m.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
+		if err := m.peers.caller.call(ctx, seen.ReplicationAddress, http.MethodGet, "/status", nil, &s); err != nil {
 			return refuse("node %s does not answer: %v", node, err)
 		}
 		if s.Running || s.Tail.End > 0 {
-			voter, err := c.admitAnyway(ctx, joinRequest{
-				Node: m.Node, Address: m.ReplicationAddress, Cluster: s.Cluster, Format: m.Format, Lineage: s.Lineage, ReadOnly: m.ReadOnly, Tail: s.Tail, Last: s.Last,
-			})
-			if err != nil || voter || m.ReadOnly {
+			a, err := m.admit(ctx, joinRequest{
+				Node: seen.Node, Address: seen.ReplicationAddress, Cluster: s.Cluster, Format: seen.Format, Lineage: s.Lineage, ReadOnly: seen.ReadOnly, Tail: s.Tail, Last: s.Last,
+			}, true)
+			if err != nil || a.Voter || seen.ReadOnly {
 				return err
 			}
 		}
@@ -365,55 +297,25 @@ func (c *Cluster) addMember(ctx context.Context, node string) error {
 	}
 }
 
-// admitAnyway does the next step towards a vote, whatever the cluster's size.
-func (c *Cluster) admitAnyway(ctx context.Context, q joinRequest) (voter bool, err error) {
-	r, done, err := c.changing(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer done()
-	if err := c.checkJoiner(q); err != nil {
-		return false, err
-	}
-	configuration, index, err := r.Configuration()
-	if err != nil {
-		return false, err
-	}
-	if err := c.histories.settledVoters(configuration, q.Node); err != nil {
-		return false, err
-	}
-	id, address := raft.ServerID(q.Node.String()), raft.ServerAddress(q.Address)
-	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool { return s.ID == id })
-	switch {
-	case at < 0:
-		return false, c.change(ctx, "node is admitted", q, r.raft.AddNonvoter(id, address, index, changeTimeout))
-	case configuration.Servers[at].Suffrage == raft.Voter:
-		return true, nil
-	case q.ReadOnly || q.Last+voteNear < r.raft.CommitIndex():
-		return false, nil
-	}
-	return false, c.change(ctx, "node gets its vote", q, r.raft.AddVoter(id, address, index, changeTimeout))
-}
-
-// RemoveMember removes a node from the cluster, dead or alive. It refuses what
+// remove removes a node from the cluster, dead or alive. It refuses what
 // would leave the others without a majority.
-func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
-	return c.persist(ctx, func() error { return c.removeMember(ctx, node) })
+func (m *membership) remove(ctx context.Context, node string) error {
+	return m.persist(ctx, func() error { return m.removeOnce(ctx, node) })
 }
 
 // persist does what an operator asks for again, for a while, when nothing was done because leadership or
 // the configuration had changed a moment ago. Each attempt decides anew on what there is then.
-func (c *Cluster) persist(ctx context.Context, do func() error) error {
+func (m *membership) persist(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(changePersist); ; {
 		err := do()
-		if !errors.Is(err, event.ErrNotReady) || c.self.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
+		if !errors.Is(err, event.ErrNotReady) || m.self.stopping.Load() || time.Now().After(until) || waitSome(ctx, changePace, nil) != nil {
 			return err
 		}
 	}
 }
 
-func (c *Cluster) removeMember(ctx context.Context, node string) error {
-	r, done, err := c.changing(ctx)
+func (m *membership) removeOnce(ctx context.Context, node string) error {
+	r, done, err := m.changing(ctx)
 	if err != nil {
 		return err
 	}
@@ -422,8 +324,8 @@ func (c *Cluster) removeMember(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if m, ok := c.peers.find(node); ok {
-		node = m.Node.String()
+	if seen, ok := m.peers.find(node); ok {
+		node = seen.Node.String()
 	}
 	at := slices.IndexFunc(configuration.Servers, func(s raft.Server) bool {
 		return string(s.ID) == node || string(s.Address) == node
@@ -433,64 +335,39 @@ func (c *Cluster) removeMember(ctx context.Context, node string) error {
 	}
 	gone := configuration.Servers[at]
 	if gone.Suffrage == raft.Voter {
-		if err := c.spare(configuration, gone); err != nil {
+		if err := m.spare(configuration, gone); err != nil {
 			return err
 		}
 	}
-	if string(gone.ID) == c.self.name {
-		if err := c.Resign(ctx); err != nil {
+	if string(gone.ID) == m.self.name {
+		if err := m.lead.resign(ctx); err != nil {
 			return err
 		}
-		if address, ok := c.Redirect(); ok {
+		if address, ok := m.lead.redirect(); ok {
 			return &event.NotLeader{Address: address}
 		}
 		return refuse("this node leads and nobody could take over")
 	}
-	return c.change(ctx, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
+	return m.change(ctx, "node is removed", joinRequest{Address: string(gone.Address)}, r.raft.RemoveServer(gone.ID, index, changeTimeout))
 }
 
 // spare refuses to remove a voter without which there would be no majority.
-func (c *Cluster) spare(configuration raft.Configuration, gone raft.Server) error {
+func (m *membership) spare(configuration raft.Configuration, gone raft.Server) error {
 	rest, alive := 0, 0
 	for _, s := range configuration.Servers {
 		if s.Suffrage != raft.Voter || s.ID == gone.ID {
 			continue
 		}
 		rest++
-		if m, ok := c.peers.member(string(s.ID)); string(s.ID) == c.self.name || ok && m.Alive {
+		if seen, ok := m.peers.member(string(s.ID)); string(s.ID) == m.self.name || ok && seen.Alive {
 			alive++
 		}
 	}
 	if rest == 0 || alive < rest/2+1 {
 		return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", gone.ID, rest, alive)
 	}
-	if least := c.self.opts.Size/2 + 1; rest < least {
-		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, c.self.opts.Size)
+	if least := m.self.opts.Size/2 + 1; rest < least {
+		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, m.self.opts.Size)
 	}
 	return nil
-}
-
-// noteRemoval notices that the leader's configuration goes on without this node.
-func (c *Cluster) noteRemoval() {
-	r := c.self.replica.Load()
-	if r == nil || r.state.Joining() || r.raft.State() == raft.Leader {
-		return
-	}
-	removed := false
-	term := uint64(0)
-	lineage := c.self.lineage.Load().id
-	for _, m := range c.peers.others() {
-		p, ok := c.peers.get(m.Node)
-		if !ok || p.status.State != event.StateLeader || p.status.Cluster != c.self.clusterID() || p.status.Term < term {
-			continue
-		}
-		if theirs, _ := p.status.follows(); theirs != lineage {
-			continue // It leads others.
-		}
-		term = p.status.Term
-		removed = term >= r.raft.CurrentTerm() && !slices.ContainsFunc(p.status.Servers, func(s Server) bool { return s.Node == c.self.name })
-	}
-	if removed != c.removed.Swap(removed) && removed {
-		c.self.logger.Error("this node was removed from the cluster: it gets no more writes. Stop it, or admit it again with: annals cluster add " + c.self.name)
-	}
 }

@@ -26,7 +26,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	case event.StateShuttingDown, event.StateShutdown:
 		return "shutting down", 0, 0
 	}
-	hindered := cmp.Or(c.pull.waiting.Load(), c.waiting.Load())
+	hindered := cmp.Or(c.pull.waiting.Load(), c.join.waiting.Load())
 	own := c.self.end()
 	done, total = own, own
 	if wanted, ok := c.wanted(); ok && wanted > own {
@@ -36,9 +36,9 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	switch {
 	case state == event.StateLeader, state == event.StateResigningLeader:
 		return "", own, own
-	case state == event.StatePreLeader && c.few.Load() && c.histories.apart.Load() > 0:
+	case state == event.StatePreLeader && c.lead.few.Load() && c.histories.apart.Load() > 0:
 		doing = "waiting for enough nodes to form the cluster, and admitting none while others follow another history of it"
-	case state == event.StatePreLeader && c.few.Load():
+	case state == event.StatePreLeader && c.lead.few.Load():
 		doing = "waiting for enough nodes to form the cluster"
 	case state == event.StatePreLeader:
 		doing = "taking the lead"
@@ -68,17 +68,17 @@ func (c *Cluster) CaughtUp() bool {
 	if l, _ := c.Leadership(); l.Leading {
 		return true
 	}
-	if c.self.replica.Load() == nil || c.removed.Load() || c.histories.diverged.Load() != nil {
+	if c.self.replica.Load() == nil || c.join.removed.Load() || c.histories.diverged.Load() != nil {
 		return false
 	}
-	p, ok := c.peers.heard(c.leader())
+	p, ok := c.peers.heard(c.lead.leader())
 	return ok && c.self.end() >= min(p.status.Tail.End, p.before.end)
 }
 
 // wanted is how long the log of the leader is, or as long as none is known the
 // longest of the cluster, as the nodes said last.
 func (c *Cluster) wanted() (end int64, ok bool) {
-	if p, known := c.peers.heard(c.leader()); known {
+	if p, known := c.peers.heard(c.lead.leader()); known {
 		return p.status.Tail.End, true
 	}
 	for _, m := range c.peers.others() {
@@ -95,7 +95,7 @@ func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 	if l, _ := c.Leadership(); l.Leading {
 		return c.self.end(), nil
 	}
-	m, ok := c.peers.member(c.leader())
+	m, ok := c.peers.member(c.lead.leader())
 	if !ok {
 		return 0, event.ErrNotReady
 	}

@@ -15,7 +15,7 @@ func (c *Cluster) services() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", c.serveStatus)
 	mux.HandleFunc("POST /bootstrap", c.serveBootstrap)
-	mux.HandleFunc("POST /join", c.serveJoin)
+	mux.HandleFunc("POST /join", c.membership.serve)
 	mux.HandleFunc("POST /write", c.serveWrite)
 	mux.HandleFunc("GET /frames", send.frames)
 	mux.HandleFunc("GET /chunk", send.chunk)
@@ -75,15 +75,4 @@ func (c *Cluster) serveBootstrap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, c.engine.Handle(q))
-}
-
-// LeaderAddress is where the leader is reached by other nodes; ok is false when
-// this node leads or does not know who does.
-func (c *Cluster) LeaderAddress() (string, bool) {
-	node := c.leader()
-	if node == "" || node == c.self.name {
-		return "", false
-	}
-	m, ok := c.peers.member(node)
-	return m.ReplicationAddress, ok
 }

@@ -63,7 +63,7 @@ type ChainAt struct {
 func (c *Cluster) status() Status {
 	state := c.State()
 	s := c.self.status()
-	s.State, s.Priority = state, int(c.priority.Load())
+	s.State, s.Priority = state, int(c.lead.priority.Load())
 	s.Twins, s.WrongClock = c.twins.met(), c.Clock.Wrong() != nil
 	return s
 }
@@ -100,11 +100,11 @@ func (c *Cluster) watchPeers(ctx context.Context) {
 		c.histories.noteApart()
 		c.histories.judge()
 		c.Clock.judge()
-		c.noteRemoval()
+		c.join.noteRemoval()
 		if r := c.self.replica.Load(); r != nil {
 			c.self.warn("see who is to lead", r.Rank())
-			l, _ := c.noteLeadership(r)
-			c.leaveUnfit(ctx, r, l)
+			l, _ := c.lead.note(r)
+			c.lead.leaveUnfit(ctx, r, l)
 		}
 		wait, stop := context.WithTimeout(ctx, peerPace)
 		select {
