@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -112,13 +108,6 @@ func (o *ClusterOptions) EnsureDefaults() {
 // majority is how many voters must be there for anything to be acknowledged.
 func (o *ClusterOptions) majority() int { return o.Size/2 + 1 }
 
-// phase is how far a node has come; gossip tells it to the others.
-const (
-	phaseFresh   = "fresh"   // has no consensus state
-	phaseJoining = "joining" // has data, and is not admitted yet
-	phaseMember  = "member"
-)
-
 // Cluster is this node's part in its cluster: it finds the other nodes, forms or
 // joins a cluster with them, keeps the Replica running, and fetches data that
 // this node lacks. A node of a cluster of one is its own, and talks to nobody.
@@ -126,14 +115,10 @@ type Cluster struct {
 	Clock *Clock // this node's
 
 	self *self
-	made bool // there was consensus state at the start
 
 	port   *wire.Port // these are nil in a cluster of one
 	gossip *gossip.Gossip
-	engine *bootstrap.Engine
 	server *http.Server
-
-	state atomic.Value // event.NodeState while there is no Replica
 
 	pull       *puller
 	heal       *healer
@@ -146,6 +131,8 @@ type Cluster struct {
 	membership *membership
 	join       *joiner
 	histories  *histories
+	life       *life
+	writes     *ownWrites
 
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
@@ -160,10 +147,7 @@ type Cluster struct {
 // which the node cannot go on is told to OnFatal.
 func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	o.EnsureDefaults()
-	c := &Cluster{
-		self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")},
-	}
-	c.state.Store(event.StateInitializing)
+	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
 	c.twins = &twins{self: c.self, seen: make(map[Twin]twinNote)}
 	c.caller = &caller{self: c.self, twin: c.twins.end}
 	c.metrics = newClusterMetrics(o.Replica.Stats)
@@ -191,6 +175,9 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.join = &joiner{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead}
 	c.pull = newPuller(c.histories, c.metrics)
 	c.heal = newHealer(c.pull)
+	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
+	c.life.state.Store(event.StateInitializing)
+	c.writes = &ownWrites{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, submit: c.Submit}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer func() {
@@ -200,7 +187,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	}()
 	c.owned.Go(func() { c.disk.run(ctx) })
 	if o.Size == 1 {
-		if err := c.openAlone(ctx); err != nil {
+		if err := c.life.openAlone(ctx); err != nil {
 			return nil, err
 		}
 		c.watch()
@@ -208,7 +195,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 		c.owned.Go(func() { c.heal.run(ctx) })
 		return c, nil
 	}
-	prepared, err := c.settle()
+	prepared, err := c.life.settle()
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +207,7 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	}
 	c.watch()
 	c.owned.Go(func() {
-		if err := c.live(ctx, prepared); err != nil && ctx.Err() == nil {
+		if err := c.life.run(ctx, prepared); err != nil && ctx.Err() == nil {
 			c.self.opts.Replica.OnFatal(err)
 		}
 	})
@@ -229,155 +216,6 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.owned.Go(func() { c.pull.run(ctx) })
 	c.owned.Go(func() { c.heal.run(ctx) })
 	return c, nil
-}
-
-// openAlone starts the node of a cluster of one.
-func (c *Cluster) openAlone(ctx context.Context) error {
-	m, err := c.self.openLog(event.ID{})
-	if err != nil {
-		return err
-	}
-	r, err := Open(c.replicaOptions(m))
-	if err != nil {
-		return err
-	}
-	c.self.node = r.Identity().Node
-	c.self.name = c.self.node.String()
-	c.self.fix(r.Identity().Lineage)
-	c.follow(ctx, r)
-	return nil
-}
-
-func (c *Cluster) replicaOptions(m *Materials) Options {
-	o := c.self.opts.Replica
-	o.FSM, o.Decider, o.Log = m.FSM, m.Decider, m.Log
-	if l := c.self.lineage.Load(); l != nil {
-		o.Lineage = l.id
-	}
-	o.ClusterID, o.DirectoryID, o.Node = m.ClusterID, m.DirectoryID, c.self.node
-	o.LeaderAddress = func(node, _ string) string { return c.peers.clientAddress(node) }
-	o.Outranked = c.lead.outranked
-	o.LeastVoters = c.self.opts.majority()
-	o.Awaited = c.peers.awaited
-	o.Behind = c.pull.kick
-	return o
-}
-
-// settle finds out what this node is, without any other: it opens the event log
-// if there is one, and the consensus state. Consensus state that is incomplete
-// or foreign is set aside: the node takes a new id, keeps its data, and is
-// admitted anew, for a node that forgot its votes must not vote.
-func (c *Cluster) settle() (*Replica, error) {
-	dir := c.self.opts.Replica.Dir
-	hasLog, err := c.self.opts.HasLog()
-	if err != nil {
-		return nil, err
-	}
-	var m *Materials
-	if hasLog {
-		if m, err = c.self.openLog(event.ID{}); err != nil {
-			return nil, err
-		}
-	}
-	if c.self.opts.Replica.InMemory {
-		return nil, c.promise(&memoryRecord{})
-	}
-	record := bootstrap.FileStore(filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
-	if c.made, err = raftdisk.SettleCreation(c.self.opts.Replica.Files, dir); err != nil {
-		return nil, err
-	}
-	if c.made {
-		prepared, err := c.prepareExisting(m)
-		var behind *raftdisk.BehindError
-		if err == nil || errors.As(err, &behind) { // What is missing is fetched later.
-			err := c.promise(record)
-			if err == nil && prepared != nil {
-				err = prepared.state.SettlePulled(m.Log.Tail())
-			}
-			if err != nil && prepared != nil {
-				err = errors.Join(err, prepared.abandon())
-			}
-			return prepared, err
-		}
-		if !errors.Is(err, raftdisk.ErrStateLost) {
-			return nil, err
-		}
-		aside, failed := raftdisk.SetAside(c.self.opts.Replica.Files, dir, raftdisk.AsideLost)
-		if failed != nil {
-			return nil, errors.Join(err, failed)
-		}
-		c.self.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", "folder", aside, keyError, err)
-		c.made, c.self.node = false, event.ID{}
-		c.self.lineage.Store(nil)
-	}
-	if err := c.self.opts.Replica.Files.MkdirAll(filepath.Join(dir, raftdisk.Dir)); err != nil {
-		return nil, err
-	}
-	return nil, c.promise(record)
-}
-
-// prepareExisting opens consensus state that is there. A node that lacks data gets
-// no Replica yet: live fetches them first.
-func (c *Cluster) prepareExisting(m *Materials) (*Replica, error) {
-	if m == nil {
-		return nil, fmt.Errorf("%w: there is a folder raft, and no event log", raftdisk.ErrStateLost)
-	}
-	id, err := raftdisk.ReadIdentity(c.self.opts.Replica.Files, filepath.Join(c.self.opts.Replica.Dir, raftdisk.Dir))
-	if err != nil {
-		return nil, err
-	}
-	if c.self.node.IsZero() { // Later it is read by many goroutines, and does not change.
-		c.self.node = id.Node
-	}
-	c.self.fix(id.Lineage)
-	return prepare(c.replicaOptions(m))
-}
-
-// promise makes what takes part in forming a cluster. A node without consensus
-// state takes its id from what it promised before, or makes and records one.
-func (c *Cluster) promise(store bootstrap.Store) (err error) {
-	if c.self.node.IsZero() {
-		if c.self.node, err = bootstrap.Identify(store); err != nil {
-			return err
-		}
-	} else if _, err := store.Load(); errors.Is(err, fs.ErrNotExist) {
-		// It was a cluster of one before, or was recovered from a copy: it has promised nothing.
-		if err := store.Save(bootstrap.Record{Node: c.self.node}); err != nil {
-			return err
-		}
-	}
-	o := bootstrap.Options{
-		Node: c.self.node, ClusterSize: c.self.opts.Size, ReadOnly: c.self.opts.ReadOnly, Store: store,
-		View: (*bootstrapView)(c.peers), Caller: (*bootstrapCaller)(c.caller), Logger: c.self.logger,
-		RecordPlace: filepath.Join(c.self.opts.Replica.Dir, raftdisk.Dir),
-	}
-	if m := c.self.materials.Load(); m != nil && (c.made || m.Log.Tail().End > 0) {
-		o.Cluster = m.ClusterID
-	}
-	c.engine, err = bootstrap.New(o)
-	return err
-}
-
-// memoryRecord is the record of a database in memory.
-type memoryRecord struct {
-	mu     sync.Mutex // guards record
-	record *bootstrap.Record
-}
-
-func (m *memoryRecord) Load() (bootstrap.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.record == nil {
-		return bootstrap.Record{}, fs.ErrNotExist
-	}
-	return *m.record, nil
-}
-
-func (m *memoryRecord) Save(r bootstrap.Record) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.record = &r
-	return nil
 }
 
 // connect opens the port between nodes and gossip.
@@ -399,7 +237,7 @@ func (c *Cluster) connect() (err error) {
 	c.caller.client = &http.Client{Transport: c.port.HTTPTransport(wire.KindService)}
 	c.server = c.port.HTTPServer(c.services())
 	phase := phaseFresh
-	if c.made || c.self.materials.Load() != nil {
+	if c.life.made || c.self.materials.Load() != nil {
 		phase = phaseJoining
 	}
 	c.gossip, err = gossip.Open(gossip.Options{
@@ -539,4 +377,98 @@ func (c *Cluster) AddMember(ctx context.Context, node string) error {
 // would leave the others without a majority.
 func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
 	return c.membership.remove(ctx, node)
+}
+
+// Submit does what Pipeline.Submit does, also while there is no Replica.
+func (c *Cluster) Submit(ctx context.Context, w *event.Write) (event.Written, error) {
+	r, err := c.serving()
+	if err != nil {
+		return event.Written{}, err
+	}
+	return r.pipeline.Submit(ctx, w)
+}
+
+// Confirm does what Pipeline.Confirm does, also while there is no Replica.
+func (c *Cluster) Confirm(ctx context.Context) error {
+	r, err := c.serving()
+	if err != nil {
+		return err
+	}
+	return r.pipeline.Confirm(ctx)
+}
+
+func (c *Cluster) serving() (*Replica, error) {
+	r := c.self.replica.Load()
+	if r == nil {
+		if address, ok := c.Redirect(); ok {
+			return nil, &event.NotLeader{Address: address}
+		}
+		return nil, event.ErrNotReady
+	}
+	if err := c.histories.diverged.Load(); err != nil {
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
+	}
+	if err := c.disk.hanging(); err != nil && c.self.opts.Size > 1 {
+		if address, ok := c.Redirect(); ok {
+			return nil, &event.NotLeader{Address: address}
+		}
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
+	}
+	return r, nil
+}
+
+// SetReadOnly makes Submit fail with the reason; nil lifts it. A leader that must
+// refuse writes hands over to a node that need not.
+func (c *Cluster) SetReadOnly(reason error) {
+	if reason == nil {
+		c.self.readOnly.Store(nil)
+	} else {
+		c.self.readOnly.Store(&reason)
+	}
+	if r := c.self.replica.Load(); r != nil {
+		r.pipeline.SetReadOnly(reason)
+	}
+	c.peers.look()
+}
+
+// SetFull says that this node has no room for more entries from a leader. It lags
+// behind then, until there is room again.
+func (c *Cluster) SetFull(full bool) {
+	if c.self.full.Swap(full) == full {
+		return
+	}
+	if r := c.self.replica.Load(); r != nil {
+		r.state.Logs.Full.Store(full)
+	}
+}
+
+// transport is what connects the raft of a Replica.
+func (c *Cluster) transport(r *Replica) raft.Transport {
+	return c.port.Raft(wire.RaftOptions{
+		Address: func(id raft.ServerID) (string, bool) {
+			m, ok := c.peers.member(string(id))
+			return m.ReplicationAddress, ok
+		},
+		Prepare: c.pull.install,
+		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
+		Silent:  c.disk.hanging,
+		Logger:  quiet{c.self.opts.Replica.Logger},
+
+		Candidate: c.twins.candidate,
+	})
+}
+
+// Write does a write of the node's own, wherever the leader is: here, or over the
+// port between nodes. Errors are those of Submit, but for *event.NotLeader.
+//
+// As long as there is no leader, and nothing was written, it tries again until
+// ctx is over; that is then event.ErrNotReady. A write whose outcome is not known
+// is sent again only if it is an append whose events all have ids, so that it cannot
+// be done twice; else, and when the time is over, the outcome stays unknown
+// (event.ErrOutcomeUnknown or event.ErrWriteTimeout).
+//
+// As with Submit, the write must not be changed before Write returns, and after
+// event.ErrWriteTimeout never.
+func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
+	return c.writes.write(ctx, write)
 }

@@ -101,24 +101,14 @@ func (c *Cluster) watch() {
 	})
 	for _, state := range shownStates {
 		r.GaugeFunc("annals_cluster_members", "Members of the cluster that this node knows, by their state.",
-			func() float64 { return float64(c.membersIn(state)) }, stats.Label{Name: "state", Value: string(state)})
+			func() float64 {
+				n := c.peers.othersIn(state)
+				if c.State() == state {
+					n++
+				}
+				return float64(n)
+			}, stats.Label{Name: "state", Value: string(state)})
 	}
-}
-
-// membersIn counts the members in a state, as View shows it.
-func (c *Cluster) membersIn(state event.NodeState) (n int) {
-	if c.State() == state {
-		n++
-	}
-	if c.peers.gossip == nil {
-		return n
-	}
-	for _, m := range c.peers.members() {
-		if m.Node != c.self.node && c.peers.stateOf(m) == state {
-			n++
-		}
-	}
-	return n
 }
 
 // watchPeer registers the figures of another node, once. They are zero unless this node leads and

@@ -290,3 +290,17 @@ func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Le
 		l.self.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
 	}
 }
+
+// wanted is how long the log of the leader is, or as long as none is known the
+// longest of the cluster, as the nodes said last.
+func (l *leadership) wanted() (end int64, ok bool) {
+	if p, known := l.peers.heard(l.leader()); known {
+		return p.status.Tail.End, true
+	}
+	for _, m := range l.peers.others() {
+		if p, known := l.peers.heard(m.Node.String()); known && p.status.Running {
+			end, ok = max(end, p.status.Tail.End), true
+		}
+	}
+	return end, ok
+}

@@ -12,6 +12,15 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
+// ownWrites does the writes of nodes of the cluster, wherever the leader is.
+type ownWrites struct {
+	self      *self
+	peers     *peers
+	histories *histories
+	lead      *leadership
+	submit    func(context.Context, *event.Write) (event.Written, error)
+}
+
 // writeRequest is a write of a node's own that travels to the leader.
 type writeRequest struct {
 	Write event.Write `json:"write"`
@@ -78,9 +87,9 @@ func (a *writeAnswer) result(write *event.Write) (event.Written, error) {
 	return event.Written{}, fmt.Errorf("%w: the leader says %q", event.ErrOutcomeUnknown, a.Error)
 }
 
-// serveWrite does a write for a node of the cluster that does not lead.
-func (c *Cluster) serveWrite(w http.ResponseWriter, r *http.Request) {
-	if peer, ok := wire.PeerFrom(r.Context()); !ok || !c.self.members()[peer.Node.String()] {
+// serve does a write for a node of the cluster that does not lead.
+func (o *ownWrites) serve(w http.ResponseWriter, r *http.Request) {
+	if peer, ok := wire.PeerFrom(r.Context()); !ok || !o.self.members()[peer.Node.String()] {
 		http.Error(w, "that node is not a member of this cluster", http.StatusForbidden)
 		return
 	}
@@ -88,11 +97,11 @@ func (c *Cluster) serveWrite(w http.ResponseWriter, r *http.Request) {
 	if !question(w, r, &q) {
 		return
 	}
-	if l, _ := c.Leadership(); !l.Leading {
+	if l, _ := o.lead.current(); !l.Leading {
 		http.Error(w, "this node does not lead", http.StatusMisdirectedRequest)
 		return
 	}
-	reply(w, answerOf(c.Submit(r.Context(), &q.Write)))
+	reply(w, answerOf(o.submit(r.Context(), &q.Write)))
 }
 
 const (
@@ -114,18 +123,8 @@ func repeatable(w *event.Write) bool {
 	return true
 }
 
-// Write does a write of the node's own, wherever the leader is: here, or over the
-// port between nodes. Errors are those of Submit, but for *event.NotLeader.
-//
-// As long as there is no leader, and nothing was written, it tries again until
-// ctx is over; that is then event.ErrNotReady. A write whose outcome is not known
-// is sent again only if it is an append whose events all have ids, so that it cannot
-// be done twice; else, and when the time is over, the outcome stays unknown
-// (event.ErrOutcomeUnknown or event.ErrWriteTimeout).
-//
-// As with Submit, the write must not be changed before Write returns, and after
-// event.ErrWriteTimeout never.
-func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
+// write does what Cluster.Write promises.
+func (o *ownWrites) write(ctx context.Context, write *event.Write) (event.Written, error) {
 	if write.Size() > pipeline.MaxEntryBytes {
 		return event.Written{}, event.ErrTooLarge
 	}
@@ -137,7 +136,7 @@ func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written,
 			attempt, stop = context.WithTimeout(ctx, try)
 			try *= 2
 		}
-		written, err := c.writeOnce(attempt, write)
+		written, err := o.once(attempt, write)
 		stop()
 		again := false
 		switch {
@@ -155,30 +154,30 @@ func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written,
 		if unknown != nil {
 			err = unknown
 		}
-		if !again || c.self.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
+		if !again || o.self.stopping.Load() || waitSome(ctx, writePace, nil) != nil || ctx.Err() != nil {
 			return event.Written{}, err
 		}
 	}
 }
 
-// writeOnce does a write here, or has the leader do it.
-func (c *Cluster) writeOnce(ctx context.Context, write *event.Write) (event.Written, error) {
-	if err := c.histories.diverged.Load(); err != nil {
+// once does a write here, or has the leader do it.
+func (o *ownWrites) once(ctx context.Context, write *event.Write) (event.Written, error) {
+	if err := o.histories.diverged.Load(); err != nil {
 		return event.Written{}, fmt.Errorf("%w: %w", event.ErrNotReady, *err)
 	}
-	if l, _ := c.Leadership(); l.Leading {
-		written, err := c.Submit(ctx, write)
+	if l, _ := o.lead.current(); l.Leading {
+		written, err := o.submit(ctx, write)
 		if _, ok := errors.AsType[*event.NotLeader](err); ok {
 			err = event.ErrNotReady // Somebody took over just now.
 		}
 		return written, err
 	}
-	address, ok := c.LeaderAddress()
+	address, ok := o.lead.address()
 	if !ok {
 		return event.Written{}, event.ErrNotReady
 	}
 	var a writeAnswer
-	err := c.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
+	err := o.peers.caller.call(ctx, address, http.MethodPost, "/write", writeRequest{Write: *write}, &a)
 	var refused *callError
 	var unwelcome *wire.RefusedError
 	switch {

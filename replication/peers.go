@@ -340,3 +340,13 @@ func (p *peers) stateOf(g gossip.Member) event.NodeState {
 	said, heard := p.get(g.Node)
 	return stateOf(g, said, heard)
 }
+
+// othersIn counts the other members in a state, as a view shows them.
+func (p *peers) othersIn(state event.NodeState) (n int) {
+	for _, m := range p.members() {
+		if m.Node != p.self.node && p.stateOf(m) == state {
+			n++
+		}
+	}
+	return n
+}

@@ -29,7 +29,7 @@ func (c *Cluster) Progress() (doing string, done, total int64) {
 	hindered := cmp.Or(c.pull.waiting.Load(), c.join.waiting.Load())
 	own := c.self.end()
 	done, total = own, own
-	if wanted, ok := c.wanted(); ok && wanted > own {
+	if wanted, ok := c.lead.wanted(); ok && wanted > own {
 		// What there is of a file becomes part of the log when it is whole.
 		done, total = min(own+c.pull.partly.Load(), wanted), wanted
 	}
@@ -73,20 +73,6 @@ func (c *Cluster) CaughtUp() bool {
 	}
 	p, ok := c.peers.heard(c.lead.leader())
 	return ok && c.self.end() >= min(p.status.Tail.End, p.before.end)
-}
-
-// wanted is how long the log of the leader is, or as long as none is known the
-// longest of the cluster, as the nodes said last.
-func (c *Cluster) wanted() (end int64, ok bool) {
-	if p, known := c.peers.heard(c.lead.leader()); known {
-		return p.status.Tail.End, true
-	}
-	for _, m := range c.peers.others() {
-		if p, known := c.peers.heard(m.Node.String()); known && p.status.Running {
-			end, ok = max(end, p.status.Tail.End), true
-		}
-	}
-	return end, ok
 }
 
 // LeaderEnd asks the leader how far its log reaches that is applied: whatever was

@@ -1,8 +1,10 @@
 package replication
 
 import (
+	"context"
 	"encoding/binary"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -130,4 +132,27 @@ func (s *self) newest() (nanoseconds int64, ok bool) {
 		return m.Log.Tail().Time, true
 	}
 	return 0, false
+}
+
+func voters(configuration raft.Configuration) (n int) {
+	for _, server := range configuration.Servers {
+		if server.Suffrage == raft.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// waitSome waits a moment, or until the context ends.
+func waitSome(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

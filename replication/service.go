@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-
-	"github.com/annalsdb/annals/replication/bootstrap"
 )
 
 // services are what this node does for others, on the port between nodes. Whoever
@@ -14,26 +12,26 @@ func (c *Cluster) services() http.Handler {
 	send := &sender{self: c.self, metrics: c.metrics}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", c.serveStatus)
-	mux.HandleFunc("POST /bootstrap", c.serveBootstrap)
+	mux.HandleFunc("POST /bootstrap", c.life.serveBootstrap)
 	mux.HandleFunc("POST /join", c.membership.serve)
-	mux.HandleFunc("POST /write", c.serveWrite)
+	mux.HandleFunc("POST /write", c.writes.serve)
 	mux.HandleFunc("GET /frames", send.frames)
 	mux.HandleFunc("GET /chunk", send.chunk)
 	mux.HandleFunc("GET /chunk-files", send.chunkFiles)
 	mux.HandleFunc("GET /chunk-file", send.chunkFile)
-	return c.fenced(mux)
+	return fenced(c.twins, c.histories, mux)
 }
 
 // fenced refuses what comes from a twin, and from nodes that follow another history: of them
 // only the question what this node is, and the request to join, which has its own answer.
-func (c *Cluster) fenced(services http.Handler) http.Handler {
+func fenced(twins *twins, histories *histories, services http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := c.twins.check(r); err != nil {
+		if err := twins.check(r); err != nil {
 			http.Error(w, err.Error(), statusTwin)
 			return
 		}
 		if r.URL.Path != "/status" && r.URL.Path != "/join" {
-			if err := c.histories.sameLineage(r); err != nil {
+			if err := histories.sameLineage(r); err != nil {
 				http.Error(w, err.Error(), http.StatusForbidden)
 				return
 			}
@@ -65,14 +63,4 @@ func question(w http.ResponseWriter, r *http.Request, into any) bool {
 		return false
 	}
 	return true
-}
-
-// serveBootstrap answers a node that wants to form a cluster.
-func (c *Cluster) serveBootstrap(w http.ResponseWriter, r *http.Request) {
-	var q bootstrap.Request
-	r.Body = http.MaxBytesReader(w, r.Body, bootstrap.MaxMessageBytes)
-	if !question(w, r, &q) {
-		return
-	}
-	reply(w, c.engine.Handle(q))
 }

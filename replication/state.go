@@ -13,7 +13,7 @@ func (c *Cluster) State() event.NodeState {
 	}
 	r := c.self.replica.Load()
 	if r == nil {
-		return c.state.Load().(event.NodeState)
+		return c.life.state.Load().(event.NodeState)
 	}
 	if c.disk.hanging() != nil && c.self.opts.Size > 1 {
 		return event.StateUnknown
