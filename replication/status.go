@@ -133,11 +133,9 @@ func (s *self) status() Status {
 		address, leader := r.raft.LeaderWithID()
 		is.Running, is.Leader, is.LeaderAddress, is.Term = true, string(leader), string(address), r.raft.CurrentTerm()
 		is.Last, is.Commit, is.Applied = r.raft.LastIndex(), r.raft.CommitIndex(), r.raft.AppliedIndex()
-		if configuration, _, err := r.Configuration(); err == nil {
-			for _, server := range configuration.Servers {
-				is.Servers = append(is.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
-			}
-		}
+	}
+	for _, server := range s.configuration().Servers {
+		is.Servers = append(is.Servers, Server{string(server.ID), string(server.Address), server.Suffrage == raft.Voter})
 	}
 	// Behind Running: a node that runs and names no lineage counts as one of the first.
 	if l := s.lineage.Load(); l != nil {

@@ -1,0 +1,91 @@
+package replication
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/pipeline"
+)
+
+func leadershipOf(own *self, p *peers) *leadership {
+	return &leadership{self: own, peers: p, histories: &histories{self: own, peers: p}, disk: new(disk), clock: new(Clock), changed: make(chan struct{})}
+}
+
+// Who waits for leadership hears of each change, and of nothing else.
+func TestLeadershipIsPublished(t *testing.T) {
+	own := selfOf(1)
+	l := leadershipOf(own, peersOf(own))
+	_, changed := l.current()
+	l.publish(pipeline.Leadership{})
+	select {
+	case <-changed:
+		t.Error("nothing has changed")
+	default:
+	}
+	l.publish(pipeline.Leadership{Leading: true, Term: 3})
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody heard of it")
+	}
+	if now, _ := l.current(); !now.Leading || now.Term != 3 {
+		t.Errorf("%+v", now)
+	}
+}
+
+// A node whose raft does not run goes by what the others say of the leader.
+func TestLeaderAsOthersSay(t *testing.T) {
+	own := selfOf(1)
+	l := leadershipOf(own, heardOf(own, follower(2, 3, 0), said(3, 0, event.StateLeader, 4)))
+	if at, ok := l.address(); !ok || at != "10.0.0.1:1112" {
+		t.Errorf("it is at %q, %t", at, ok)
+	}
+	if at, ok := l.redirect(); !ok || at != "https://10.0.0.1:2113" {
+		t.Errorf("clients reach it at %q, %t", at, ok)
+	}
+	if leader, term := l.known(); leader != "" || term != 0 {
+		t.Errorf("raft here knows %s, term %d", leader, term)
+	}
+	l = leadershipOf(own, heardOf(own, follower(2, 3, 0)))
+	if at, ok := l.redirect(); ok {
+		t.Errorf("nobody leads, and clients are sent to %q", at)
+	}
+}
+
+// A node stands aside for one with a higher priority, and always when it must not lead.
+func TestOutranked(t *testing.T) {
+	wrong := errors.New("wrong")
+	for _, c := range []struct {
+		name        string
+		priority    int64
+		others      int
+		clock, data bool // it is wrong
+		want        bool
+	}{
+		{name: "alike"},
+		{name: "higher", priority: 2, others: 1},
+		{name: "lower", others: 1, want: true},
+		{name: "wrong clock", priority: 2, clock: true, want: true},
+		{name: "another history", priority: 2, data: true, want: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			own := selfOf(1)
+			other := follower(2, 3, 0)
+			other.Priority = c.others
+			l := leadershipOf(own, heardOf(own, other))
+			if err := l.setPriority(int(c.priority)); err != nil {
+				t.Fatal(err)
+			}
+			if c.clock {
+				l.clock.wrong.Store(&wrong)
+			}
+			if c.data {
+				l.histories.diverged.Store(&wrong)
+			}
+			if l.outranked() != c.want {
+				t.Errorf("outranked %t", !c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package replication
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// A twin that was refused here is passed on for a minute; of others it is only said.
+func TestTwinsThatWereMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := selfOf(1)
+		tw := &twins{self: own, peers: heardOf(own, follower(2, 3, 0)), seen: make(map[Twin]twinNote)}
+		met, heard := Twin{Node: event.ID{2}, Copy: "x:1"}, Twin{Node: event.ID{3}, Copy: "y:1"}
+		tw.note(met, true)
+		tw.note(heard, false)
+		if list := tw.met(); len(list) != 1 || list[0] != met {
+			t.Errorf("met %+v", list)
+		}
+		time.Sleep(3 * sayEvery) // of the bubble
+		tw.note(heard, false)
+		if len(tw.met()) != 0 || len(tw.seen) != 1 {
+			t.Errorf("met %+v, remembered %+v", tw.met(), tw.seen)
+		}
+		node := event.ID{2}.String()
+		if tw.candidate(node, "10.0.0.1:1112") != nil || tw.candidate(node, "10.0.0.9:1112") == nil || tw.candidate(event.ID{9}.String(), "z:1") != nil {
+			t.Error("only a known node at another address is refused")
+		}
+	})
+}
