@@ -22,13 +22,9 @@ func (c *Cluster) Connections() []Connection {
 	if l, _ := c.Leadership(); !l.Leading || r == nil || c.port == nil {
 		return nil
 	}
-	configuration, _, err := r.Configuration()
-	if err != nil {
-		return nil // Raft has ended.
-	}
 	last := r.raft.LastIndex()
 	var list []Connection
-	for _, server := range configuration.Servers {
+	for _, server := range c.self.configuration().Servers {
 		id, err := event.ParseID(string(server.ID))
 		if err != nil || id == c.self.node {
 			continue

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -163,7 +162,9 @@ func (h *healer) healFrom(ctx context.Context, m *Materials, d DamagedChunk, add
 			return err
 		}
 		names = append(names, name)
-		if err := errors.Join(h.fetch(ctx, address, file, f), f.Close()); err != nil {
+		query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
+		err = h.pull.receive(ctx, address, "/chunk-file?"+query.Encode(), file, f, 0, healVerify, func(int64) {})
+		if err := errors.Join(err, f.Close()); err != nil { // That it is what was written is for Heal to verify.
 			return err
 		}
 	}
@@ -176,13 +177,8 @@ func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (file
 	asking, cancel := context.WithTimeout(ctx, stallAfter)
 	defer cancel()
 	query := url.Values{"first": {strconv.Itoa(d.First)}, "last": {strconv.Itoa(d.Last)}}
-	resp, err := h.pull.peers.caller.request(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil)
-	if err != nil {
+	if err := h.pull.peers.caller.call(asking, address, http.MethodGet, "/chunk-files?"+query.Encode(), nil, &files); err != nil {
 		return nil, err
-	}
-	defer func() { h.self.warnDebug(resp.Body.Close()) }()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&files); err != nil {
-		return nil, fmt.Errorf("list of chunk files: %w", err)
 	}
 	if len(files) == 0 {
 		return nil, errors.New("it does not have these chunks whole")
@@ -202,35 +198,3 @@ func (h *healer) list(ctx context.Context, address string, d DamagedChunk) (file
 
 // plausible reports whether a file can be what another node says that it is.
 func (f *ChunkFile) plausible() bool { return f.Size > 0 && f.Size <= 5<<30 && len(f.Checksum) == 32 }
-
-// fetch gets one file whole. That it is what was written is for Heal to verify.
-func (h *healer) fetch(ctx context.Context, address string, file ChunkFile, into TempFile) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stall := stall{time.AfterFunc(healVerify, cancel)}
-	defer stall.stop()
-	query := url.Values{"first": {strconv.Itoa(file.First)}, "checksum": {file.Checksum}}
-	resp, err := h.pull.peers.caller.request(ctx, address, http.MethodGet, "/chunk-file?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	defer func() { h.self.warnDebug(resp.Body.Close()) }()
-	buf := make([]byte, fileBlock)
-	for offset := int64(0); offset < file.Size; {
-		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
-		if err != nil {
-			return fmt.Errorf("chunk file ends at %d of %d: %w", offset+int64(n), file.Size, err)
-		}
-		stall.moved()
-		if _, err := into.WriteAt(buf[:n], offset); err != nil {
-			return err
-		}
-		offset += int64(n)
-		h.pull.fetched(n)
-		if err := h.pull.throttle(ctx, n); err != nil {
-			return err
-		}
-		stall.moved()
-	}
-	return nil
-}

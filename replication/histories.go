@@ -245,16 +245,3 @@ func (h *histories) judge() {
 		h.self.logger.Error(err.Error())
 	}
 }
-
-// healthy returns why this node's data are not to be trusted, or nil. doubt: as
-// many nodes hold another history as hold this node's. diverged: more do, so that this
-// node must serve nothing.
-func (h *histories) healthy() (doubt, diverged error) {
-	if err := h.doubt.Load(); err != nil {
-		doubt = *err
-	}
-	if err := h.diverged.Load(); err != nil {
-		diverged = *err
-	}
-	return doubt, diverged
-}

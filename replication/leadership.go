@@ -75,8 +75,7 @@ func (l *leadership) publish(now pipeline.Leadership) {
 	}
 }
 
-// current says whether this node leads and may acknowledge writes, and returns
-// a channel that is closed when that changes.
+// current does what Cluster.Leadership promises.
 func (l *leadership) current() (pipeline.Leadership, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,8 +97,7 @@ func (l *leadership) leader() string {
 	return ""
 }
 
-// redirect returns the leader's address for clients; ok is false when this node
-// leads or does not know who does.
+// redirect returns the leader's address for clients, as Cluster.Redirect does.
 func (l *leadership) redirect() (address string, ok bool) {
 	if l.self.opts.Size == 1 {
 		return "", false
@@ -112,8 +110,7 @@ func (l *leadership) redirect() (address string, ok bool) {
 	return address, address != ""
 }
 
-// address is where the leader is reached by other nodes; ok is false when
-// this node leads or does not know who does.
+// address is where other nodes reach the leader, as Cluster.LeaderAddress says.
 func (l *leadership) address() (string, bool) {
 	node := l.leader()
 	if node == "" || node == l.self.name {
@@ -128,11 +125,7 @@ func (l *leadership) address() (string, bool) {
 // in the view find it. Nobody leads a cluster that has fewer voters than it needs.
 func (l *leadership) known() (leader string, term uint64) {
 	r := l.self.replica.Load()
-	if r == nil {
-		return "", 0
-	}
-	configuration, _, err := r.Configuration()
-	if err != nil || voters(configuration) < l.self.opts.Size/2+1 {
+	if r == nil || voters(l.self.configuration()) < l.self.opts.majority() {
 		return "", 0
 	}
 	return l.leader(), r.raft.CurrentTerm()
@@ -163,10 +156,7 @@ func (l *leadership) outranked() bool {
 // errNobody says that no other node could take over.
 var errNobody = errors.New("no other voter that has everything answers")
 
-// resign hands leadership to the voter with the highest priority among those that
-// have everything. What is under way finishes first; what comes meanwhile waits,
-// and is then sent to the new leader. It returns nil as well when this node does not
-// lead, or nobody could take over: then it goes on leading.
+// resign does what Cluster.Resign promises.
 func (l *leadership) resign(ctx context.Context) error {
 	r := l.self.replica.Load()
 	if r == nil || l.self.opts.Size == 1 || l.disk.hanging() != nil || r.raft.State() != raft.Leader || !l.resigning.CompareAndSwap(false, true) {

@@ -258,9 +258,7 @@ func changeFailed(err error) error {
 	return err
 }
 
-// add admits a node that is running and known to gossip, also beyond the
-// cluster's size, and gives it a vote unless it is a read-only replica. It
-// returns when that is done, which takes as long as the node needs to catch up.
+// add does what Cluster.AddMember promises.
 func (m *membership) add(ctx context.Context, node string) error {
 	return m.persist(ctx, func() error { return m.addOnce(ctx, node) })
 }
@@ -297,8 +295,7 @@ func (m *membership) addOnce(ctx context.Context, node string) error {
 	}
 }
 
-// remove removes a node from the cluster, dead or alive. It refuses what
-// would leave the others without a majority.
+// remove does what Cluster.RemoveMember promises.
 func (m *membership) remove(ctx context.Context, node string) error {
 	return m.persist(ctx, func() error { return m.removeOnce(ctx, node) })
 }
@@ -366,7 +363,7 @@ func (m *membership) spare(configuration raft.Configuration, gone raft.Server) e
 	if rest == 0 || alive < rest/2+1 {
 		return refuse("without %s the cluster has %d voters, of which %d are alive: no majority", gone.ID, rest, alive)
 	}
-	if least := m.self.opts.Size/2 + 1; rest < least {
+	if rest < m.self.opts.majority() {
 		return refuse("without %s the cluster has %d voters: no majority of the %d that ClusterSize says, so that nothing would be written", gone.ID, rest, m.self.opts.Size)
 	}
 	return nil

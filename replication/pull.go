@@ -285,7 +285,7 @@ func place(tail event.Tail) url.Values {
 func (p *puller) fetchFrames(ctx context.Context, m *Materials, address string) (last framesEnd, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stall := newStall(cancel)
+	stall := stall{time.AfterFunc(stallAfter, cancel)}
 	defer stall.stop()
 	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, "/frames?"+place(m.Log.Tail()).Encode(), nil)
 	if err != nil {
@@ -355,7 +355,10 @@ func (p *puller) fetchFile(ctx context.Context, m *Materials, address string, fi
 		p.metrics.resumed.Inc()
 	}
 	if offset < file.Size {
-		if err := p.fetchBytes(ctx, m, address, file, f, offset); err != nil {
+		query := place(m.Log.Tail())
+		query.Set("offset", strconv.FormatInt(offset, 10))
+		query.Set("checksum", file.Checksum)
+		if err := p.receive(ctx, address, "/chunk?"+query.Encode(), file, f, offset, stallAfter, p.partly.Store); err != nil {
 			return err
 		}
 	}
@@ -410,41 +413,6 @@ func (p *puller) dropPartial(m *Materials) {
 	}
 }
 
-func (p *puller) fetchBytes(ctx context.Context, m *Materials, address string, file ChunkFile, f TempFile, offset int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stall := newStall(cancel)
-	defer stall.stop()
-	query := place(m.Log.Tail())
-	query.Set("offset", strconv.FormatInt(offset, 10))
-	query.Set("checksum", file.Checksum)
-	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, "/chunk?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	defer func() { p.self.warnDebug(resp.Body.Close()) }()
-	buf := make([]byte, fileBlock)
-	for offset < file.Size {
-		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
-		if n > 0 {
-			stall.moved()
-			if _, err := f.WriteAt(buf[:n], offset); err != nil {
-				return err
-			}
-			offset += int64(n)
-			p.partly.Store(offset)
-			p.fetched(n)
-		}
-		if err != nil {
-			return fmt.Errorf("chunk file from %s ends at %d of %d: %w", address, offset, file.Size, err)
-		}
-		if err := p.throttle(ctx, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // throttle slows fetching down while the cluster is being written to: the nodes
 // that send need their disk and processor for that. It never goes below twice what
 // is written, or this node would not catch up.
@@ -470,9 +438,8 @@ type stall struct{ timer *time.Timer }
 
 const stallAfter = 15 * time.Second
 
-func newStall(cancel func()) stall { return stall{time.AfterFunc(stallAfter, cancel)} }
-func (s stall) moved()             { s.timer.Reset(stallAfter) }
-func (s stall) stop()              { s.timer.Stop() }
+func (s stall) moved() { s.timer.Reset(stallAfter) }
+func (s stall) stop()  { s.timer.Stop() }
 
 // alone says why a node with data and without consensus state, or with nothing, does not find
 // the cluster that it is to join.
@@ -498,4 +465,38 @@ func (p *puller) install(ctx context.Context, _, _ uint64, manifest []byte) erro
 		return fmt.Errorf("read manifest: %w", err)
 	}
 	return p.until(ctx, m.Tail.End)
+}
+
+// receive gets a chunk file from an offset on. The other node may take as long as first before it begins to send.
+func (p *puller) receive(ctx context.Context, address, path string, file ChunkFile, into TempFile, offset int64, first time.Duration, got func(offset int64)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stall := stall{time.AfterFunc(first, cancel)}
+	defer stall.stop()
+	resp, err := p.peers.caller.request(ctx, address, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { p.self.warnDebug(resp.Body.Close()) }()
+	buf := make([]byte, fileBlock)
+	for offset < file.Size {
+		n, err := io.ReadFull(resp.Body, buf[:min(int64(len(buf)), file.Size-offset)])
+		if n > 0 {
+			stall.moved()
+			if _, err := into.WriteAt(buf[:n], offset); err != nil {
+				return err
+			}
+			offset += int64(n)
+			got(offset)
+			p.fetched(n)
+		}
+		if err != nil {
+			return fmt.Errorf("chunk file from %s ends at %d of %d: %w", address, offset, file.Size, err)
+		}
+		if err := p.throttle(ctx, n); err != nil {
+			return err
+		}
+		stall.moved()
+	}
+	return nil
 }

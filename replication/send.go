@@ -123,12 +123,7 @@ func (s *sender) chunk(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such chunk file any more", http.StatusGone)
 		return
 	}
-	w.Header().Set("Content-Length", strconv.FormatInt(file.Size-offset, 10))
-	n, err := io.Copy(w, io.NewSectionReader(next, offset, file.Size-offset))
-	s.metrics.shipped.Add(uint64(n))
-	if err != nil {
-		s.self.logger.Debug("chunk file was not sent whole", keyError, err)
-	}
+	s.copy(w, io.NewSectionReader(next, offset, file.Size-offset))
 }
 
 // chunkFiles lists the complete files that cover a range of chunks.
@@ -166,8 +161,13 @@ func (s *sender) chunkFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { s.self.warnDebug(file.Close()) }()
-	w.Header().Set("Content-Length", strconv.FormatInt(file.Size(), 10))
-	n, err := io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
+	s.copy(w, io.NewSectionReader(file, 0, file.Size()))
+}
+
+// copy sends a chunk file, or what is left of it.
+func (s *sender) copy(w http.ResponseWriter, from *io.SectionReader) {
+	w.Header().Set("Content-Length", strconv.FormatInt(from.Size(), 10))
+	n, err := io.Copy(w, from)
 	s.metrics.shipped.Add(uint64(n))
 	if err != nil {
 		s.self.logger.Debug("chunk file was not sent whole", keyError, err)

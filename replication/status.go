@@ -147,4 +147,12 @@ func (s *self) status() Status {
 // Healthy returns why this node's data are not to be trusted, or nil. doubt: as
 // many nodes hold another history as hold this node's. diverged: more do, so that this
 // node must serve nothing.
-func (c *Cluster) Healthy() (doubt, diverged error) { return c.histories.healthy() }
+func (c *Cluster) Healthy() (doubt, diverged error) {
+	if err := c.histories.doubt.Load(); err != nil {
+		doubt = *err
+	}
+	if err := c.histories.diverged.Load(); err != nil {
+		diverged = *err
+	}
+	return doubt, diverged
+}
