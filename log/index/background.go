@@ -130,14 +130,14 @@ func (x *Index) merger() {
 }
 
 // dueMerge finds the lowest level that is full: its tables are from..to-1 of the list.
-func (x *Index) dueMerge(s *state) (from, to int, due bool) {
+func (s *state) dueMerge(most int) (from, to int, due bool) {
 	for from < len(s.tables) {
 		level := s.tables[from].level
 		to = from
 		for to < len(s.tables) && s.tables[to].level == level {
 			to++
 		}
-		if to-from >= tablesPerLevel && level < x.opt.MaxAutoMergeLevel {
+		if to-from >= tablesPerLevel && level < most {
 			return from, to, true
 		}
 		from = to
@@ -152,7 +152,7 @@ func (x *Index) mergeLevel() (bool, error) {
 		return false, nil
 	}
 	defer s.release()
-	from, to, due := x.dueMerge(s)
+	from, to, due := s.dueMerge(x.opt.MaxAutoMergeLevel)
 	if !due {
 		return false, nil
 	}

@@ -6,7 +6,7 @@ func (x *Index) WaitMerges() {
 		<-x.mergeTurn
 		due := false
 		if s := x.acquire(); s != nil {
-			_, _, due = x.dueMerge(s)
+			_, _, due = s.dueMerge(x.opt.MaxAutoMergeLevel)
 			s.release()
 		}
 		x.mergeTurn <- struct{}{}

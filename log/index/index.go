@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
 )
 
 // ErrReadOnly says that the index was opened for reading only.
@@ -234,7 +235,7 @@ func (x *Index) reset() error {
 	for _, t := range s.tables {
 		t.doomed.Store(true)
 	}
-	x.forgetFrozen(s)
+	s.forgetFrozen(x.metrics.queue)
 	// A flush or merge under way finds its input gone and throws its result away.
 	old := x.install(newState([]*memTable{newMemTable()}, nil))
 	x.changed.Broadcast()
@@ -243,12 +244,12 @@ func (x *Index) reset() error {
 	return nil
 }
 
-// forgetFrozen takes tables that will never be written out of the figures. mu must be held.
-func (x *Index) forgetFrozen(s *state) {
+// forgetFrozen takes tables that will never be written out of the statistics. mu must be held.
+func (s *state) forgetFrozen(queue *stats.Queue) {
 	for _, m := range s.mems[1:] {
 		if !m.taken {
 			m.taken = true
-			x.metrics.queue.Leave(1)
+			queue.Leave(1)
 		}
 	}
 }
@@ -267,7 +268,7 @@ func (x *Index) Close() error {
 		x.mu.Lock()
 		s := x.current.Swap(nil)
 		if s != nil {
-			x.forgetFrozen(s)
+			s.forgetFrozen(x.metrics.queue)
 		}
 		x.mu.Unlock()
 		if s != nil {

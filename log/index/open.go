@@ -27,7 +27,8 @@ func Open(opt Options) (*Index, error) {
 	if err := vfs.MkdirAllSync(opt.FS, filepath.Join(opt.Dir, existenceFolder)); err != nil {
 		return nil, fmt.Errorf("make index folder: %w", err)
 	}
-	m, tables, err := x.openSet()
+	o := x.opening()
+	m, tables, err := o.openSet()
 	if err != nil {
 		if !isDamage(err) {
 			return nil, fmt.Errorf("open index: %w", err)
@@ -47,7 +48,7 @@ func Open(opt Options) (*Index, error) {
 	for _, t := range tables {
 		t.release() // The state has its own reference.
 	}
-	if err := errors.Join(x.removeLeftovers(tables), x.openExistence(m.checkpoint, tables)); err != nil {
+	if err := errors.Join(o.removeLeftovers(tables), x.openExistence(m.checkpoint, tables)); err != nil {
 		return nil, errors.Join(fmt.Errorf("open index: %w", err), x.Close())
 	}
 	x.mergeTurn <- struct{}{}
@@ -79,18 +80,27 @@ func isDamage(err error) bool {
 
 var errOtherLog = errors.New("it is not of this log")
 
+// opening is an index that is being opened.
+type opening struct {
+	*Options
+	readOnly bool
+	adopt    func(*table)
+}
+
+func (x *Index) opening() *opening { return &opening{&x.opt, x.readOnly, x.adopt} }
+
 // belongs returns an error unless what a map names is the index of the log that this one is opened for.
 // Where both end says nothing about that.
-func (x *Index) belongs(m *indexMap) error {
+func (o *opening) belongs(m *indexMap) error {
 	switch {
-	case x.opt.Belongs == nil:
+	case o.Belongs == nil:
 		return nil
 	case m.version == mapVersionWithoutLog:
 		return fmt.Errorf("%w, or was written before indexes said of which they are", errOtherLog)
-	case m.cluster != x.opt.Cluster:
+	case m.cluster != o.Cluster:
 		return fmt.Errorf("%w but of one of cluster %s", errOtherLog, m.cluster)
 	}
-	ok, err := x.opt.Belongs(m.checkpoint, m.chain)
+	ok, err := o.Belongs(m.checkpoint, m.chain)
 	if err != nil {
 		return fmt.Errorf("compare with the log at %d: %w", m.checkpoint, err)
 	}
@@ -101,23 +111,23 @@ func (x *Index) belongs(m *indexMap) error {
 }
 
 // openSet opens what indexmap names. On an error nothing stays open.
-func (x *Index) openSet() (*indexMap, []*table, error) {
-	m, err := readMap(x.opt.FS, x.opt.Dir)
+func (o *opening) openSet() (*indexMap, []*table, error) {
+	m, err := readMap(o.FS, o.Dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := x.belongs(m); err != nil {
+	if err := o.belongs(m); err != nil {
 		return nil, nil, err
 	}
 	var total int64
 	for _, line := range m.tables {
 		// A file that is not there is met again when it is opened.
-		if info, err := x.opt.FS.Stat(filepath.Join(x.opt.Dir, line.file)); err == nil {
+		if info, err := o.FS.Stat(filepath.Join(o.Dir, line.file)); err == nil {
 			total += info.Size()
 		}
 	}
 	var checked atomic.Int64
-	told := func(n int64) { x.opt.Progress(checked.Add(n), total) }
+	told := func(n int64) { o.Progress(checked.Add(n), total) }
 	tables := make([]*table, len(m.tables))
 	errs := make([]error, len(m.tables))
 	var wg sync.WaitGroup
@@ -125,7 +135,7 @@ func (x *Index) openSet() (*indexMap, []*table, error) {
 	for i, line := range m.tables {
 		wg.Go(func() {
 			turns <- struct{}{}
-			tables[i], errs[i] = x.openListed(line, told)
+			tables[i], errs[i] = o.openListed(line, told)
 			<-turns
 		})
 	}
@@ -146,29 +156,29 @@ func (x *Index) openSet() (*indexMap, []*table, error) {
 	return m, tables, nil
 }
 
-func (x *Index) openListed(line mapLine, told func(bytes int64)) (*table, error) {
-	t, err := openTable(x.opt.FS, x.opt.Dir, line.file, line.level)
+func (o *opening) openListed(line mapLine, told func(bytes int64)) (*table, error) {
+	t, err := openTable(o.FS, o.Dir, line.file, line.level)
 	if err != nil {
 		return nil, err
 	}
-	x.adopt(t)
-	if err := x.checkListed(t, told); err != nil {
+	o.adopt(t)
+	if err := o.checkListed(t, told); err != nil {
 		t.release()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (x *Index) checkListed(t *table, told func(bytes int64)) error {
-	if !x.opt.SkipVerify && !x.readOnly {
+func (o *opening) checkListed(t *table, told func(bytes int64)) error {
+	if !o.SkipVerify && !o.readOnly {
 		if err := t.verify(told); err != nil {
 			return err
 		}
 	}
 	switch {
-	case x.opt.NoBloom:
+	case o.NoBloom:
 		return nil
-	case x.readOnly:
+	case o.readOnly:
 		b, err := openBloom(t.fsys, t.path+bloomSuffix, t.sum)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // Written without filters.
@@ -178,7 +188,7 @@ func (x *Index) checkListed(t *table, told func(bytes int64)) error {
 	}
 	reason, err := t.attachFilter()
 	if reason != nil && !errors.Is(reason, fs.ErrNotExist) {
-		x.opt.Logger.Warn("bloom filter of an index table was made anew", "file", t.file, "reason", reason)
+		o.Logger.Warn("bloom filter of an index table was made anew", "file", t.file, "reason", reason)
 	}
 	return err
 }
@@ -193,24 +203,24 @@ func leftovers(fsys vfs.FS, dir string, keep ...string) ([]string, error) {
 }
 
 // removeLeftovers removes what crashes left behind.
-func (x *Index) removeLeftovers(tables []*table) error {
+func (o *opening) removeLeftovers(tables []*table) error {
 	keep := []string{mapName}
 	for _, t := range tables {
 		keep = append(keep, t.file, t.file+bloomSuffix)
 	}
-	names, err := leftovers(x.opt.FS, x.opt.Dir, keep...)
+	names, err := leftovers(o.FS, o.Dir, keep...)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		x.opt.Logger.Debug("removing file that the index does not name", "file", name)
-		if err := x.opt.FS.Remove(filepath.Join(x.opt.Dir, name)); err != nil {
+		o.Logger.Debug("removing file that the index does not name", "file", name)
+		if err := o.FS.Remove(filepath.Join(o.Dir, name)); err != nil {
 			return err
 		}
 	}
-	folder := filepath.Join(x.opt.Dir, existenceFolder)
+	folder := filepath.Join(o.Dir, existenceFolder)
 	for _, name := range []string{existenceName, existenceChk} {
-		if err := removeIfThere(x.opt.FS, filepath.Join(folder, name)+tempSuffix); err != nil {
+		if err := removeIfThere(o.FS, filepath.Join(folder, name)+tempSuffix); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,7 @@ type ScavengeOptions struct {
 
 // scavenge is one call of Scavenge.
 type scavenge struct {
+	x    *Index
 	opt  ScavengeOptions
 	from int64 // tables whose entries all lie at or behind this position were added since and are not looked at
 }
@@ -93,90 +94,90 @@ func (x *Index) Scavenge(ctx context.Context, o ScavengeOptions) error {
 	if err := x.flushWithin(ctx); err != nil {
 		return err
 	}
-	run := &scavenge{opt: o, from: x.Checkpoint()}
+	run := &scavenge{x: x, opt: o, from: x.Checkpoint()}
 	for {
-		if more, err := x.scavengeNext(ctx, run); !more || err != nil {
+		if more, err := run.next(ctx); !more || err != nil {
 			return err
 		}
 	}
 }
 
-// scavengeNext scavenges the oldest table that the run has not looked at. It
+// next scavenges the oldest table that the run has not looked at. It
 // reports false when there is none.
-func (x *Index) scavengeNext(ctx context.Context, run *scavenge) (bool, error) {
-	if err := take(ctx, x.mergeTurn); err != nil {
+func (s *scavenge) next(ctx context.Context) (bool, error) {
+	if err := take(ctx, s.x.mergeTurn); err != nil {
 		return false, err
 	}
-	x.scavenge = run
+	s.x.scavenge = s
 	did, found, err := func() (*ScavengedTable, bool, error) {
 		// The turn goes to who waited first, before this scavenge asks for it again, and
 		// also when Keep panics, which its caller may recover from.
-		defer func() { x.mergeTurn <- struct{}{} }()
-		return x.scavengeOldest(ctx, run)
+		defer func() { s.x.mergeTurn <- struct{}{} }()
+		return s.oldest(ctx)
 	}()
 	if err != nil || !found {
 		return false, err
 	}
-	if did != nil && run.opt.Done != nil {
-		run.opt.Done(*did)
+	if did != nil && s.opt.Done != nil {
+		s.opt.Done(*did)
 	}
 	return true, nil
 }
 
-// scavengeOldest looks for a table, the oldest first, so that of a stream the lowest
+// oldest looks for a table, the oldest first, so that of a stream the lowest
 // numbers go first and what is left of it never has a hole. It returns nothing done when the
 // table was taken away by a Reset. The merge turn must be held.
-func (x *Index) scavengeOldest(ctx context.Context, run *scavenge) (did *ScavengedTable, found bool, err error) {
-	s := x.acquire()
-	if s == nil {
+func (s *scavenge) oldest(ctx context.Context) (did *ScavengedTable, found bool, err error) {
+	state := s.x.acquire()
+	if state == nil {
 		return nil, false, event.ErrClosed
 	}
-	defer s.release()
-	for i, t := range slices.Backward(s.tables) {
-		if run.settled(t) {
+	defer state.release()
+	for i, t := range slices.Backward(state.tables) {
+		if s.settled(t) {
 			continue
 		}
 		place := 0
-		for place < i && s.tables[i-place-1].level == t.level {
+		for place < i && state.tables[i-place-1].level == t.level {
 			place++
 		}
-		did, err = x.scavengeTable(ctx, run, t, place)
+		did, err = s.scavenge(ctx, t, place)
 		return did, true, err
 	}
 	return nil, false, nil
 }
 
-// scavengeTable replaces a table by one without the entries that must go. The merge
+// scavenge replaces a table by one without the entries that must go. The merge
 // turn and a reference to a state that lists the table must be held.
-func (x *Index) scavengeTable(ctx context.Context, run *scavenge, t *table, place int) (_ *ScavengedTable, err error) {
+func (s *scavenge) scavenge(ctx context.Context, t *table, place int) (_ *ScavengedTable, err error) {
 	did := ScavengedTable{Level: t.level, Index: place, File: t.file, Before: t.fileBytes()}
-	x.metrics.queue.Enter(1)
-	begun := x.metrics.scavenges.Begin(0)
+	s.x.metrics.queue.Enter(1)
+	begun := s.x.metrics.scavenges.Begin(0)
 	defer func() {
 		did.Took = time.Since(begun)
-		x.metrics.scavenges.End(begun, 1)
-		x.metrics.scavengeTime.Observe(did.Took.Seconds())
+		s.x.metrics.scavenges.End(begun, 1)
+		s.x.metrics.scavengeTime.Observe(did.Took.Seconds())
 	}()
-	p := pass{x: x, ctx: ctx, opt: &run.opt, t: t}
+	p := pass{x: s.x, ctx: ctx, opt: &s.opt, t: t}
 	left, err := p.run()
 	if err != nil {
 		return nil, err
 	}
 	did.Kept, did.Dropped, did.After = p.kept, p.dropped, did.Before
-	x.metrics.scavengeRead.Add(uint64(t.count))
+	s.x.metrics.scavengeRead.Add(uint64(t.count))
 	if p.dropped == 0 {
-		t.seenBy = run
+		t.seenBy = s
 		return &did, nil
 	}
 	did.Rewritten, did.File, did.After = true, "", 0
 	if left != nil {
-		x.adopt(left)
-		left.seenBy = run
+		s.x.adopt(left)
+		left.seenBy = s
 		did.File, did.After = left.file, left.fileBytes()
 	}
-	x.commitMu.Lock()
-	defer x.commitMu.Unlock()
-	done, err := x.commit(change{add: left, drop: []*table{t}})
+	s.x.commitMu.Lock()
+	defer s.x.commitMu.Unlock()
+	done, err := s.x.commit(change{add: left, drop: []*table{t}})
 	switch {
 	case left == nil:
 	case done || err != nil:
@@ -190,8 +191,8 @@ func (x *Index) scavengeTable(ctx context.Context, run *scavenge, t *table, plac
 	if !done {
 		return nil, nil
 	}
-	x.metrics.scavengeDropped.Add(uint64(did.Dropped))
-	x.opt.Logger.Debug("index table scavenged", "table", t.file, "level", did.Level,
+	s.x.metrics.scavengeDropped.Add(uint64(did.Dropped))
+	s.x.opt.Logger.Debug("index table scavenged", "table", t.file, "level", did.Level,
 		"kept", did.Kept, "dropped", did.Dropped, "file", did.File)
 	return &did, nil
 }

@@ -20,7 +20,7 @@ func OpenReadOnly(fsys vfs.FS, dir string) (*Index, error) {
 	opt.EnsureDefaults()
 	x := newIndex(opt)
 	x.readOnly = true
-	m, tables, err := x.openSet()
+	m, tables, err := x.opening().openSet()
 	if err != nil {
 		return nil, fmt.Errorf("open index: %w", err)
 	}
