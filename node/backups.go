@@ -17,9 +17,9 @@ import (
 func newBackupSessions(n *Node) *session.Service {
 	return session.New(session.Options{
 		Pin: func() (*eventlog.Pin, error) {
-			log := n.log.Load()
-			if log == nil {
-				return nil, event.ErrNotReady
+			log, err := n.store.Log()
+			if err != nil {
+				return nil, err
 			}
 			return log.Pin()
 		},
@@ -36,9 +36,10 @@ func newBackupSessions(n *Node) *session.Service {
 
 // awaitAcknowledged returns when this node can read what the leader could when it was asked.
 func (n *Node) awaitAcknowledged(ctx context.Context) error {
-	c, log := n.cluster.Load(), n.log.Load()
-	if c == nil || log == nil {
-		return nil // There is nothing to be pinned.
+	log, err := n.store.Log()
+	c := n.cluster.Load()
+	if err != nil || c == nil {
+		return event.ErrNotReady
 	}
 	end, err := c.LeaderEnd(ctx)
 	if err != nil {

@@ -53,7 +53,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	}
 	e.certificates(f)
 	e.backup(f)
-	if log := n.log.Load(); log != nil {
+	if log, err := n.store.Log(); err == nil {
 		for _, d := range log.Damaged() {
 			f.Damaged = append(f.Damaged, doctor.Damaged{File: d.File, Alone: n.config.ClusterSize == 1})
 		}

@@ -15,9 +15,11 @@ func (s *statistics) Figures() tree.Figures {
 	s.questions.Enter(1)
 	defer s.gathering.End(s.gathering.Begin(0), 1)
 	all := s.machine.Sample().Figures()
-	var log eventlog.Figures
-	if l := s.n.log.Load(); l != nil {
-		log = l.Figures()
+	var log eventlog.Figures // Zeros while it is not open.
+	var check eventlog.CheckProgress
+	damaged := 0
+	if l, err := s.n.store.Log(); err == nil {
+		log, check, damaged = l.Figures(), l.CheckProgress(), len(l.Damaged())
 	}
 	all = es(all, "checksum", log.Writer)
 	all = es(all, "checksumNonFlushed", log.NonFlushed)
@@ -28,16 +30,12 @@ func (s *statistics) Figures() tree.Figures {
 	if c := s.n.cluster.Load(); c != nil {
 		flushes = c.Flushes()
 	}
-	return readIndexFigures(writerFigures(checkFigures(all, s.n.log.Load()), &flushes), &log)
+	return readIndexFigures(writerFigures(checkFigures(all, check, damaged), &flushes), &log)
 }
 
 // checkFigures are those of the check of complete chunks.
-func checkFigures(all tree.Figures, log *eventlog.Log) tree.Figures {
-	var p eventlog.CheckProgress
-	damaged, ended := 0, ""
-	if log != nil {
-		p, damaged = log.CheckProgress(), len(log.Damaged())
-	}
+func checkFigures(all tree.Figures, p eventlog.CheckProgress, damaged int) tree.Figures {
+	ended := ""
 	if !p.Ended.IsZero() {
 		ended = p.Ended.UTC().Format(time.RFC3339)
 	}

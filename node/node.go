@@ -78,7 +78,6 @@ type Node struct {
 	logger  hclog.Logger
 	started time.Time
 
-	log        atomic.Pointer[eventlog.Log]        // nil until the cluster's id is known
 	cluster    atomic.Pointer[replication.Cluster] // nil until it was opened
 	relay      atomic.Pointer[relay]               // nil in a cluster of one
 	security   *certificates                       // nil without
@@ -281,7 +280,7 @@ func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.log.Store(log)
+	n.store.log.Store(log)
 	if err := n.redact.service.Resume(); err != nil { // Before anybody reads what was to be blanked.
 		return nil, errors.Join(err, log.Close())
 	}
@@ -453,7 +452,7 @@ func (n *Node) close() (err error) {
 		err = errors.Join(err, cluster.Close())
 	}
 	n.owned.Wait()
-	if log := n.log.Load(); log != nil {
+	if log, none := n.store.Log(); none == nil {
 		err = errors.Join(err, log.Close())
 	}
 	return err

@@ -29,9 +29,9 @@ func (o operations) Reload() {
 
 // MergeIndexes begins to merge the tables of the index.
 func (o operations) MergeIndexes() (event.ID, error) {
-	log := o.n.log.Load()
-	if log == nil {
-		return event.ID{}, event.ErrNotReady
+	log, err := o.n.store.Log()
+	if err != nil {
+		return event.ID{}, err
 	}
 	return o.n.merges.Start(log.Index())
 }

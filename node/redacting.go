@@ -15,7 +15,6 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/redact"
 	httpapi "github.com/annalsdb/annals/http"
-	eventlog "github.com/annalsdb/annals/log"
 )
 
 // SocketFile is the name of the local socket in the data folder.
@@ -41,7 +40,7 @@ func newRedacting(n *Node) (*redacting, error) {
 	}
 	r := &redacting{ledger: ledger}
 	r.service = redact.New(redact.Options{
-		Log: func() *eventlog.Log { return n.log.Load() }, FS: n.opts.FS, Dir: c.Db, InMemory: c.MemDb, Ledger: ledger, Lock: &n.chunks,
+		Log: n.store.Log, FS: n.opts.FS, Dir: c.Db, InMemory: c.MemDb, Ledger: ledger, Lock: &n.chunks,
 		EndBackups: func() func() {
 			_, resume := n.backups.Suspend(backup.EndedByRedaction)
 			return resume

@@ -34,7 +34,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 		Store: n.store, Logger: logger, Endpoint: s.endpoint, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
 	})
 	s.runs = scavenge.New(scavenge.Options{
-		Log: n.log.Load, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
+		Log: n.store.Log, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
 		Write: n.store.WriteOwn, Erase: s.erase, PendingDir: c.Db, Now: s.now, AwaitNow: s.awaitNow, History: s.history, Lock: &n.chunks,
 		// More than the node keeps for itself: a run ends before writes are refused.
 		DiskReserve:    2 * n.opts.DiskReserve,

@@ -31,12 +31,13 @@ func (c cluster) Confirm(ctx context.Context) error {
 	return event.ErrNotReady
 }
 
-func (c cluster) Ready() bool { return c.serves() && c.n.log.Load().Unhealthy() == nil }
+func (c cluster) Ready() bool { return c.serves() && c.n.store.log.Load().Unhealthy() == nil }
 
 // serves reports whether this node has all that requests need, but for what is damaged.
 func (c cluster) serves() bool {
-	log, cluster := c.n.log.Load(), c.n.cluster.Load()
-	if log == nil || cluster == nil {
+	log, err := c.n.store.Log()
+	cluster := c.n.cluster.Load()
+	if err != nil || cluster == nil {
 		return false
 	}
 	doubt, diverged := cluster.Healthy()
@@ -51,7 +52,7 @@ func (c cluster) Unhealthy() string {
 	}
 	doubt, diverged := cluster.Healthy()
 	var damaged error
-	if log := c.n.log.Load(); log != nil {
+	if log, err := c.n.store.Log(); err == nil {
 		damaged = log.Unhealthy()
 	}
 	if err := cmp.Or(cluster.Hangs(), diverged, doubt, cluster.Clock.Wrong(), damaged); err != nil {

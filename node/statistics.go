@@ -66,9 +66,9 @@ const (
 )
 
 func (s *statistics) indexState() string {
-	log := s.n.log.Load()
+	log, err := s.n.store.Log()
 	switch {
-	case log == nil:
+	case err != nil:
 		return indexOpening
 	case log.Index().Scavenging():
 		return indexScavenging

@@ -18,14 +18,14 @@ import (
 // replication, reads to this node's log. A node that has no log yet, or whose log
 // is not to be trusted, answers event.ErrNotReady.
 type store struct {
-	log       *atomic.Pointer[eventlog.Log]
+	log       atomic.Pointer[eventlog.Log] // nil until the id of the cluster is known
 	cluster   *atomic.Pointer[replication.Cluster]
 	reads     readFigures
 	latencies *latency.Set // may be nil
 }
 
 func newStore(n *Node) *store {
-	s := &store{log: &n.log, cluster: &n.cluster}
+	s := &store{cluster: &n.cluster}
 	s.reads.register(n.opts.Stats)
 	if n.figures != nil {
 		s.latencies = n.figures.latencies
@@ -40,11 +40,19 @@ var (
 	_ access.Streams = (*store)(nil)
 )
 
+// Log returns this node's log, event.ErrNotReady as long as there is none.
+func (s *store) Log() (*eventlog.Log, error) {
+	if log := s.log.Load(); log != nil {
+		return log, nil
+	}
+	return nil, event.ErrNotReady
+}
+
 // readable returns the log that reads are answered from.
 func (s *store) readable() (*eventlog.Log, error) {
-	log := s.log.Load()
-	if log == nil {
-		return nil, event.ErrNotReady
+	log, err := s.Log()
+	if err != nil {
+		return nil, err
 	}
 	if c := s.cluster.Load(); c != nil {
 		if _, err := c.Healthy(); err != nil {
@@ -136,10 +144,11 @@ func (s *store) LastEvent(ctx context.Context, stream string) (event.Record, err
 }
 
 func (s *store) LogEnd() int64 {
-	if log := s.log.Load(); log != nil {
-		return log.Settled()
+	log, err := s.Log()
+	if err != nil {
+		return 0
 	}
-	return 0
+	return log.Settled()
 }
 
 func (s *store) WaitStream(ctx context.Context, stream string, after int64) error {

@@ -56,7 +56,7 @@ func open(t testing.TB, fsys vfs.FS) (*node, error) {
 		return nil, err
 	}
 	n.service = redact.New(redact.Options{
-		Log: func() *eventlog.Log { return n.log }, FS: fsys, Dir: dir, Ledger: ledger, Lock: &n.lock,
+		Log: func() (*eventlog.Log, error) { return n.log, nil }, FS: fsys, Dir: dir, Ledger: ledger, Lock: &n.lock,
 		EndBackups: func() func() { n.ended++; return func() {} },
 		Forget:     func() { n.forgotten++ },
 		Erase: func(_ context.Context, position int64) error {

@@ -18,7 +18,7 @@ import (
 
 // Options of a Service. Log, Dir, Ledger and Write are needed.
 type Options struct {
-	Log      func() *eventlog.Log // nil as long as it is not open
+	Log      func() (*eventlog.Log, error) // event.ErrNotReady as long as it is not open
 	FS       vfs.FS
 	Dir      string // the data folder
 	InMemory bool
@@ -127,10 +127,7 @@ func (s *Service) log() (*eventlog.Log, error) {
 	if s.opts.InMemory {
 		return nil, ErrInMemory
 	}
-	if l := s.opts.Log(); l != nil {
-		return l, nil
-	}
-	return nil, event.ErrNotReady
+	return s.opts.Log()
 }
 
 // Positions says where an event lies in the files of this node. It sees what metadata and deletion hide.

@@ -48,7 +48,7 @@ func newClocked(t *testing.T) *clocked {
 	}
 	h := history.New(history.Options{Store: noStore{}, Endpoint: func() string { return "test" }})
 	o := scavenge.Options{
-		Log: func() *eventlog.Log { return c.log }, FS: disk, Dir: filepath.Join("db", "index", scavenge.Folder), Write: c.write, History: h,
+		Log: func() (*eventlog.Log, error) { return c.log, nil }, FS: disk, Dir: filepath.Join("db", "index", scavenge.Folder), Write: c.write, History: h,
 		DatabasePageSize: 512, Now: own,
 	}
 	c.service = scavenge.New(o)

@@ -16,9 +16,9 @@ func (s *Service) Estimate(ctx context.Context, o EstimateOptions) (*Estimate, e
 	if s.opts.InMemory {
 		return nil, ErrInMemory
 	}
-	log := s.opts.Log()
-	if log == nil {
-		return nil, event.ErrNotReady
+	log, err := s.opts.Log()
+	if err != nil {
+		return nil, err
 	}
 	if !s.estimating.TryLock() {
 		return nil, fmt.Errorf("another estimate is being made: %w", event.ErrBusy)

@@ -86,7 +86,7 @@ func (h *house) open() {
 	h.replay()
 	h.history = history.New(history.Options{Store: noStore{}, Endpoint: func() string { return "test" }})
 	o := scavenge.Options{
-		Log: func() *eventlog.Log { return h.log }, FS: h.fsys, Dir: filepath.Join(dir, "index", scavenge.Folder), Write: h.writePoint, History: h.history,
+		Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.fsys, Dir: filepath.Join(dir, "index", scavenge.Folder), Write: h.writePoint, History: h.history,
 		DatabasePageSize: 512, Logger: hclog.NewNullLogger(), Now: func() time.Time { return time.Unix(0, h.m.clock) },
 	}
 	if testing.Verbose() && os.Getenv("ANNALS_SCAVENGE_LOG") != "" {

@@ -216,7 +216,7 @@ func scavengeOnce(b *testing.B, dir string, meter *phaseMeter, total *time.Durat
 	g := openGrown(b, dir)
 	writer := history.New(history.Options{Store: noStore{}, Endpoint: func() string { return "bench" }})
 	service := scavenge.New(scavenge.Options{
-		Log: func() *eventlog.Log { return g.log }, FS: vfs.OS, Dir: filepath.Join(dir, "index", scavenge.Folder),
+		Log: func() (*eventlog.Log, error) { return g.log, nil }, FS: vfs.OS, Dir: filepath.Join(dir, "index", scavenge.Folder),
 		Write: func(context.Context, *event.Write) (event.Written, error) {
 			return event.Written{}, errors.New("there is a point")
 		},

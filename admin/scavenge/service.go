@@ -20,8 +20,8 @@ import (
 
 // Options of a Service. Log, Dir, Write and History are needed.
 type Options struct {
-	// Log returns the node's event log, nil as long as it is not open.
-	Log func() *eventlog.Log
+	// Log returns the node's event log, event.ErrNotReady as long as it is not open.
+	Log func() (*eventlog.Log, error)
 	// FS and Dir say where the scavenge database is kept: `<index>/scavenging`. FS defaults to the real one.
 	FS  vfs.FS
 	Dir string
@@ -122,9 +122,9 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	if s.opts.InMemory {
 		return event.ID{}, ErrInMemory
 	}
-	log := s.opts.Log()
-	if log == nil {
-		return event.ID{}, event.ErrNotReady
+	log, err := s.opts.Log()
+	if err != nil {
+		return event.ID{}, err
 	}
 	if r.Threads > MaxThreads {
 		s.logger.Warn("a scavenge uses fewer threads than it was asked to", "asked", r.Threads, "threads", MaxThreads)

@@ -87,7 +87,7 @@ func TestStartRefused(t *testing.T) {
 		want    error
 	}{
 		{"in memory", func(o *scavenge.Options) { o.InMemory = true }, scavenge.ErrInMemory},
-		{"no log yet", func(o *scavenge.Options) { o.Log = func() *eventlog.Log { return nil } }, event.ErrNotReady},
+		{"no log yet", func(o *scavenge.Options) { o.Log = func() (*eventlog.Log, error) { return nil, event.ErrNotReady } }, event.ErrNotReady},
 		{"another job", func(o *scavenge.Options) { o.Lock = &lock }, event.ErrChunksLocked},
 	}
 	for _, c := range cases {
@@ -610,7 +610,7 @@ func TestOneChunkFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.service = scavenge.New(scavenge.Options{
-		Log: func() *eventlog.Log { return h.log }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
+		Log: func() (*eventlog.Log, error) { return h.log, nil }, FS: h.disk, Dir: "db/index/scavenging", Write: h.writePoint, History: h.history, DisableMerging: true,
 	})
 	if got := h.run(scavenge.Request{Threads: 4}); got.Result != scavenge.ResultErrored || !strings.Contains(got.Error, "a bad block") {
 		t.Fatalf("%+v", got)
