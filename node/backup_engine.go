@@ -6,7 +6,6 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/backup/s3"
-	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // backupEngine makes backups of this node at BackupTo.
@@ -17,10 +16,10 @@ type backupEngine struct {
 
 var _ manager.Engine = (*backupEngine)(nil)
 
-func newBackupEngine(n *Node, fs vfs.FS) (*backupEngine, error) {
+func newBackupEngine(n *Node) (*backupEngine, error) {
 	c := n.config
 	if !s3.IsURL(c.BackupTo) {
-		return &backupEngine{n, backup.NewFolder(fs, c.BackupTo)}, nil
+		return &backupEngine{n, backup.NewFolder(n.fs, c.BackupTo)}, nil
 	}
 	target, err := s3.New(s3.Options{URL: c.BackupTo, Endpoint: c.BackupS3Endpoint})
 	if err != nil {

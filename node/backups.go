@@ -8,8 +8,6 @@ import (
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/cron"
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -23,13 +21,8 @@ func newBackupSessions(n *Node) *session.Service {
 			}
 			return log.Pin()
 		},
-		Await: n.awaitAcknowledged,
-		NodeID: func() string {
-			if c := n.cluster.Load(); c != nil {
-				return c.Node().String()
-			}
-			return ""
-		},
+		Await:    n.awaitAcknowledged,
+		NodeID:   func() string { return n.cluster.Node().String() },
 		InMemory: n.config.MemDb, Logger: n.logger.Named("backup"), Stats: n.opts.Stats,
 	})
 }
@@ -37,11 +30,10 @@ func newBackupSessions(n *Node) *session.Service {
 // awaitAcknowledged returns when this node can read what the leader could when it was asked.
 func (n *Node) awaitAcknowledged(ctx context.Context) error {
 	log, err := n.store.Log()
-	c := n.cluster.Load()
-	if err != nil || c == nil {
-		return event.ErrNotReady
+	if err != nil {
+		return nil // There is nothing to be pinned.
 	}
-	end, err := c.LeaderEnd(ctx)
+	end, err := n.cluster.LeaderEnd(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,12 +45,12 @@ func (n *Node) endBackups() bool { return n.backups.EndAll(backup.EndedByFullDis
 
 // newBackupManager returns what backs this node up, which is nothing as long as BackupTo is not set. The
 // backups lie in a file system of their own: when that hangs the node does not hang.
-func newBackupManager(n *Node, fs vfs.FS) (*manager.Manager, error) {
+func newBackupManager(n *Node) (*manager.Manager, error) {
 	c := n.config
 	o := manager.Options{
 		To: c.BackupTo, Keep: c.BackupKeep, InMemory: c.MemDb, FS: n.opts.FS, Dir: c.Db,
 		Records: n.store, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout,
-		Endpoint: func() string { return endpoint(n.clientEndpoint()) },
+		Endpoint: n.endpoint,
 		Logger:   n.logger.Named("backup"), Stats: n.opts.Stats,
 	}
 	var err error
@@ -66,7 +58,7 @@ func newBackupManager(n *Node, fs vfs.FS) (*manager.Manager, error) {
 		return nil, fmt.Errorf("option BackupSchedule: %w", err)
 	}
 	if c.BackupTo != "" && !c.MemDb {
-		if o.Engine, err = newBackupEngine(n, fs); err != nil {
+		if o.Engine, err = newBackupEngine(n); err != nil {
 			return nil, fmt.Errorf("option BackupTo: %w", err)
 		}
 	}

@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/config"
@@ -89,6 +84,9 @@ func (n *Node) clientEndpoint() (host string, port int) {
 	return host, or(c.AdvertiseNodePortToClientAs, or(c.NodePortAdvertiseAs, port))
 }
 
+// endpoint is where clients reach this node, as host:port.
+func (n *Node) endpoint() string { return endpoint(n.clientEndpoint()) }
+
 func endpoint(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func or[T comparable](value, otherwise T) T {
@@ -114,33 +112,6 @@ func seeds(c *config.Config) func(context.Context) ([]string, error) {
 		}
 		return addresses, nil
 	}
-}
-
-// hasLog reports whether there is a log in the data folder.
-func (n *Node) hasLog() (bool, error) {
-	names, err := n.opts.FS.List(n.config.Db)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	for _, name := range names {
-		if strings.HasPrefix(filepath.Base(name), "chunk-") {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// materials opens the log and gives replication what stands on it.
-func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
-	log, err := n.openLog(cluster)
-	if err != nil {
-		return replication.Materials{}, err
-	}
-	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
-	return sabotaged(replication.Materials{
-		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log,
-		Data: data{log, machine, n.chunksForFetching}, Healer: healer{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
-	}), nil
 }
 
 // data is the log as catching up sees it. What comes from other nodes goes through
@@ -191,9 +162,7 @@ func (n *Node) chunksForFetching() (*chunklock.Hold, error) {
 		if hold, err := n.chunks.TryLock(); err == nil {
 			return hold, nil
 		}
-		if n.scavenge != nil {
-			n.scavenge.runs.Interrupt(event.ErrChunksFetched)
-		}
+		n.scavenge.runs.Interrupt(event.ErrChunksFetched)
 		waiting, cancel := context.WithTimeout(n.running, chunkLockPatience)
 		hold, err := n.chunks.Lock(waiting)
 		cancel()
@@ -236,26 +205,17 @@ func (c continuation) Next(most int) (int64, []byte, error) {
 // data, which the others then join: for restoring a whole cluster from copies. The
 // node must not run; Config says where the data are and how the node is reached.
 func Recover(o Options) (err error) {
-	if o.OnFatal == nil {
-		o.OnFatal = func(err error) { panic(err) }
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
 	o.FS = vfs.OS
+	c := *o.Config
+	c.BackupTo, o.Config = "", &c // It backs nothing up.
 	n := newNode(o)
-	n.store = newStore(n)
-	defer func() { err = errors.Join(err, n.Close()) }()
-	// Opening the log finishes what the node was about to do to it.
-	n.backups = newBackupSessions(n)
-	if n.scavenge, err = newScavenging(n); err != nil {
-		return fmt.Errorf("option ScavengeSchedule: %w", err)
-	}
-	if n.redact, err = newRedacting(n); err != nil {
+	if err := n.build(); err != nil {
 		return err
 	}
+	// Opening the log finishes what the node was about to do to it.
+	defer func() { err = errors.Join(err, n.Close()) }()
 	if found, err := n.hasLog(); err != nil || !found {
-		return errors.Join(err, fmt.Errorf("%s holds no event log", o.Config.Db))
+		return errors.Join(err, fmt.Errorf("%s holds no event log", c.Db))
 	}
 	return replication.Recover(n.clusterOptions())
 }

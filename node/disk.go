@@ -28,6 +28,13 @@ type diskGuard struct {
 	release func() bool        // lets go of files that are kept for others; false: there were none
 }
 
+func newDiskGuard(n *Node) *diskGuard {
+	return &diskGuard{
+		fs: n.fs, dirs: []string{n.config.Db, n.config.Index}, reserve: n.opts.DiskReserve, logger: n.logger.Named("disk"),
+		refuse: n.cluster.SetReadOnly, full: n.cluster.SetFull, release: n.endBackups,
+	}
+}
+
 const (
 	diskCheckNear = 100 * time.Millisecond // with less than diskNear free above the reserve
 	diskCheckFar  = time.Second

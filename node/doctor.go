@@ -39,12 +39,12 @@ func (e *examination) examine(ctx context.Context) []doctor.Line {
 
 func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	n := e.n
-	starting := progress{n}.Starting()
+	part := part{n.cluster, n}
 	f := &doctor.Facts{
-		Now: n.opts.Now(), Ready: (cluster{n}).Ready(), Doing: starting.Doing, Insecure: n.config.Insecure, InMemory: n.config.MemDb, Limits: systemLimits(),
+		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, InMemory: n.config.MemDb, Limits: systemLimits(),
 	}
-	if c := n.cluster.Load(); c != nil {
-		e.cluster(ctx, c, f)
+	if n.cluster.Started() {
+		e.cluster(ctx, n.cluster, f)
 	} else {
 		f.Lag = &doctor.Lag{}
 	}

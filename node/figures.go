@@ -26,10 +26,7 @@ func (s *statistics) Figures() tree.Figures {
 	for _, q := range s.registry.Queues() {
 		all = append(all, tree.Queue(q.Figures())...)
 	}
-	var flushes raftdisk.Flushes
-	if c := s.n.cluster.Load(); c != nil {
-		flushes = c.Flushes()
-	}
+	flushes := s.n.cluster.Flushes()
 	return readIndexFigures(writerFigures(checkFigures(all, check, damaged), &flushes), &log)
 }
 
@@ -92,12 +89,8 @@ func readIndexFigures(all tree.Figures, f *eventlog.Figures) tree.Figures {
 
 // Replication returns the nodes that follow this one.
 func (s *statistics) Replication() []httpapi.ReplicationConnection {
-	c := s.n.cluster.Load()
-	if c == nil {
-		return nil
-	}
 	var all []httpapi.ReplicationConnection
-	for _, one := range c.Connections() {
+	for _, one := range s.n.cluster.Connections() {
 		all = append(all, httpapi.ReplicationConnection{
 			SubscriptionID: one.Node, ConnectionID: cmp.Or(one.Connection, one.Node), Endpoint: one.Endpoint,
 			Sent: int64(one.Sent), Received: int64(one.Received),

@@ -10,13 +10,6 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// heal has damaged chunks fetched from other nodes.
-func (n *Node) heal() {
-	if c := n.cluster.Load(); c != nil { // Else it looks for damage when it is there.
-		c.Heal()
-	}
-}
-
 // healer is the log as replacing damaged chunks sees it.
 type healer struct {
 	log     *eventlog.Log

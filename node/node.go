@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,75 +17,31 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/annalsdb/annals/internal/certs"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
-	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/replication"
-	"github.com/annalsdb/annals/replication/raftdisk"
-	"github.com/annalsdb/annals/stats"
-	"github.com/annalsdb/annals/stats/latency"
 	"github.com/annalsdb/annals/subscription"
 )
-
-// Options of a node. Config is needed; the rest has defaults.
-type Options struct {
-	Config  *config.Config
-	Logger  hclog.Logger // default: none
-	Version string       // of the product, for /info
-
-	// OnFatal is told once of an error after which nothing more may be
-	// acknowledged: a failed write or sync. It should end the process. The default panics.
-	OnFatal func(error)
-
-	FS vfs.FS // of the log and the index; default: the real one, or memory with MemDb
-
-	// Certificates, when given, are used in place of the files that Config names.
-	Certificates *certs.Set
-	Stats        *stats.Registry // where figures are registered; default: one of the node's own
-
-	// LinesDropped is how many lines of the log were dropped because what they are
-	// written to did not take them. Default: none ever.
-	LinesDropped func() uint64
-
-	// Reload reads the configuration again when a client asks for it and takes over
-	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
-	Reload func()
-	// Settings returns the options in force, for /info/options. Default: those of Config.
-	Settings func() []config.Value
-
-	// Seeds, when given, is asked for the gossip addresses of other nodes in place of
-	// what Config says.
-	Seeds func(context.Context) ([]string, error)
-
-	// PasswordIterations is the cost of hashing a password, default as package access says.
-	PasswordIterations int
-	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica may take to close.
-	ClosePatience time.Duration
-	Now           func() time.Time // the clock by which events are written and ages are judged, default time.Now
-	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default 128 MiB.
-	DiskReserve int64
-}
 
 // Node is one running node.
 type Node struct {
 	opts    Options
+	fs      vfs.FS // as that of opts, which is watched; for what may hang without the node
 	config  *config.Config
 	logger  hclog.Logger
 	started time.Time
 
-	cluster    atomic.Pointer[replication.Cluster] // nil until it was opened
-	relay      atomic.Pointer[relay]               // nil in a cluster of one
-	security   *certificates                       // nil without
-	users      *users
-	store      *store
+	security   *certificates // nil without
+	http       *httpServer   // nil while a cluster is recovered
+	relayed    *httpServer   // requests that other nodes pass on; nil in a cluster of one
 	figures    *statistics
-	start      startup
+	cluster    *replication.Cluster
+	store      *store
+	users      *users
+	startup    startup
 	api        *httpapi.Server
-	http       *httpServer
-	relayed    *httpServer // requests that other nodes pass on; nil in a cluster of one
+	relay      *relay
 	merges     *indexmerge.Jobs
 	chunks     chunklock.Lock // of the one job that may rewrite chunk files
 	scavenge   *scavenging
@@ -116,91 +70,93 @@ type Node struct {
 // it leads and the built-in users exist. A node of a cluster of several is
 // returned when it listens: what it can serve then depends on the others, and
 // /health/live and /gossip tell how far it is.
-func Open(ctx context.Context, o Options) (_ *Node, err error) {
+func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Config == nil {
 		return nil, errors.New("open node: no configuration")
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
+	n := newNode(o)
+	if err := n.openSecurity(); err != nil {
+		return nil, err
 	}
-	if o.OnFatal == nil {
-		o.OnFatal = func(err error) { panic(err) }
+	var err error
+	if n.http, err = listen(n.config.ListenAddr(), &n.figures.traffic, n.logger.Named("http")); err != nil {
+		return nil, err
 	}
-	if o.FS == nil {
-		o.FS = vfs.OS
-		if o.Config.MemDb {
-			o.FS = vfs.NewMem()
-		}
+	if err := n.build(); err != nil {
+		return nil, errors.Join(err, n.http.close())
 	}
-	if o.DiskReserve == 0 {
-		o.DiskReserve = 128 << 20
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
 	}
-	if o.ClosePatience == 0 {
-		o.ClosePatience = 25 * time.Second
+	return n, nil
+}
+
+// newNode returns a node without its parts.
+func newNode(o Options) *Node {
+	o.EnsureDefaults()
+	n := &Node{
+		opts: o, fs: o.FS, config: o.Config, logger: o.Logger, started: time.Now(),
+		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
 	}
-	if o.Stats == nil {
-		o.Stats = new(stats.Registry)
-	}
+	n.opts.FS = vfs.NewWatched(o.FS, n.disk)
 	if o.LinesDropped != nil {
 		o.Stats.CounterFunc("annals_log_lines_dropped_total", "Lines of the log that were dropped because what they are written to did not take them.",
 			func() float64 { return float64(o.LinesDropped()) })
 	}
-	if o.Settings == nil {
-		o.Settings = o.Config.Values
-	}
-	n := newNode(o)
-	n.opts.FS = vfs.NewWatched(o.FS, n.disk)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}()
-	if err := n.openSecurity(); err != nil {
-		return nil, err
-	}
+	n.running, n.cancel = context.WithCancel(context.Background())
 	n.figures = newStatistics(n)
-	if n.http, err = listen(n.config.ListenAddr(), &n.figures.traffic, n.logger.Named("http")); err != nil {
-		return nil, err
-	}
+	return n
+}
+
+// build makes all parts. They have no log yet and nobody leads: what is asked of
+// them is event.ErrNotReady until start has got that far.
+func (n *Node) build() (err error) {
+	c := n.config
+	n.cluster = replication.NewCluster(n.clusterOptions())
+	n.relay = newRelay(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
 	n.store = newStore(n)
 	if n.users, err = newUsers(n); err != nil {
-		return nil, err
+		return err
 	}
-	n.policy = access.NewPolicy(n.store, access.PolicyOptions{Insecure: n.config.Insecure, AllowAnonymousStreamAccess: n.config.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
+	n.policy = access.NewPolicy(n.store, access.PolicyOptions{Insecure: c.Insecure, AllowAnonymousStreamAccess: c.AllowAnonymousStreamAccess, Stats: n.opts.Stats})
 	n.queries = newProjections(n)
 	n.groups = subscription.New(subscription.Options{
-		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: n.config.WriteTimeout,
+		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: c.WriteTimeout,
 		CorrelationMember: (&correlations{projections: n.queries}).member,
 	})
 	n.leading.services = []service{n.groups}
 	if n.queries != nil {
 		n.leading.services = append(n.leading.services, n.queries)
 	}
-	if n.config.ClusterSize == 1 {
+	if c.ClusterSize == 1 {
 		n.load.queries = n.queries
 	}
-	if n.scavenge, err = newScavenging(n); err != nil {
-		return nil, fmt.Errorf("option ScavengeSchedule: %w", err)
-	}
 	n.backups = newBackupSessions(n)
-	if n.backupRuns, err = newBackupManager(n, o.FS); err != nil {
-		return nil, err
+	if n.backupRuns, err = newBackupManager(n); err != nil {
+		return err
 	}
 	if n.redact, err = newRedacting(n); err != nil {
-		return nil, err
+		return err
 	}
-	// From here on clients are answered, most of them with a 503, and are told how far the start is.
-	if err := n.serve(); err != nil {
-		return nil, err
+	if n.scavenge, err = newScavenging(n); err != nil {
+		return fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
-	cluster, err := replication.OpenCluster(n.clusterOptions())
-	if err != nil {
-		return nil, err
+	if n.api, err = newAPI(n); err != nil {
+		n.scavenge.close()
 	}
-	n.cluster.Store(cluster)
-	n.serveNodes(cluster)
-	n.owned.Go(func() { n.users.run(n.running, cluster) })
-	n.owned.Go(func() { n.leading.follow(n.running, cluster) })
+	return err
+}
+
+// start has the parts begin, and returns when the node may be used.
+func (n *Node) start(ctx context.Context) error {
+	// From here on clients are answered, most of them with a 503, and learn how far the start is.
+	n.serve()
+	if err := n.cluster.Start(); err != nil {
+		return err
+	}
+	n.serveNodes()
+	n.owned.Go(func() { n.users.run(n.running, n.cluster) })
+	n.owned.Go(func() { n.leading.follow(n.running, n.cluster) })
 	n.owned.Go(func() { n.figures.run(n.running) })
 	if n.security != nil {
 		n.owned.Go(func() { n.security.watch(n.running, n.opts.Now) })
@@ -209,33 +165,19 @@ func Open(ctx context.Context, o Options) (_ *Node, err error) {
 	n.owned.Go(func() { n.backUp(n.running) })
 	if n.config.EnableUnixSocket && !n.config.MemDb {
 		if err := n.redact.listen(n); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !n.config.MemDb {
-		guard := diskGuard{fs: o.FS, dirs: []string{n.config.Db, n.config.Index}, reserve: o.DiskReserve, logger: n.logger.Named("disk"), refuse: cluster.SetReadOnly, full: cluster.SetFull, release: n.endBackups}
-		n.owned.Go(func() { guard.run(n.running) })
+		n.owned.Go(func() { newDiskGuard(n).run(n.running) })
 	}
 	if n.config.ClusterSize == 1 {
-		if err := errors.Join(awaitLeadership(ctx, cluster), n.users.wait(ctx), n.load.wait(ctx)); err != nil {
-			return nil, fmt.Errorf("open node: %w", err)
+		if err := errors.Join(awaitLeadership(ctx, n.cluster), n.users.wait(ctx), n.load.wait(ctx)); err != nil {
+			return fmt.Errorf("open node: %w", err)
 		}
 	}
-	n.logger.Info("node started", "address", n.Addr(), "node", cluster.Node().String(), "end", n.store.LogEnd(), "took", time.Since(n.started).Round(time.Millisecond))
-	return n, nil
-}
-
-// newNode returns a node of which nothing was opened. Its options are complete.
-func newNode(o Options) *Node {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	n := &Node{
-		opts: o, config: o.Config, logger: o.Logger, started: time.Now(),
-		done: make(chan struct{}), closed: make(chan struct{}), disk: new(hang.Watch), merges: indexmerge.New(o.Logger.Named("admin")),
-	}
-	n.running, n.cancel = context.WithCancel(context.Background())
-	return n
+	n.logger.Info("node started", "address", n.Addr(), "node", n.cluster.Node().String(), "end", n.store.LogEnd(), "took", time.Since(n.started).Round(time.Millisecond))
+	return nil
 }
 
 // awaitLeadership returns when this node leads.
@@ -251,97 +193,6 @@ func awaitLeadership(ctx context.Context, c *replication.Cluster) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// openLog opens the event log, or makes one of the given cluster, and starts
-// what works on it.
-func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
-	c := n.config
-	log, err := eventlog.Open(eventlog.Options{
-		Dir: c.Db, IndexDir: c.Index, FS: n.opts.FS, ClusterID: cluster,
-		Index: index.Options{
-			MaxMemTable: c.MaxMemTableSize, MaxAutoMergeLevel: c.MaxAutoMergeIndexLevel,
-			NoBloom: !c.UseIndexBloomFilters, ExistenceFilterMax: filterSize(c.StreamExistenceFilterSize), SkipVerify: c.SkipIndexVerify,
-		},
-		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
-		SkipVerify: c.SkipDbVerify, CheckEvery: time.Duration(c.ChunkCheckDays) * 24 * time.Hour, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
-		OnFatal:  n.stopHard,
-		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
-		OnDamage: func(error) { n.heal() },
-		BeforeCut: func(at int64) error {
-			return errors.Join(raftdisk.Restored(vfs.OS, c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
-		},
-		Redacted: n.redact.ledger.Between,
-		Progress: n.start.note,
-	})
-	if event.IsCorruption(err) || errors.Is(err, event.ErrDataMissing) {
-		return nil, fmt.Errorf("%w (annals verify --db %s tells more, and with --repair-from and the address of another node it fetches complete chunks from there)", err, c.Db)
-	}
-	if err != nil {
-		return nil, err
-	}
-	n.store.log.Store(log)
-	if err := n.redact.service.Resume(); err != nil { // Before anybody reads what was to be blanked.
-		return nil, errors.Join(err, log.Close())
-	}
-	if !c.MemDb {
-		n.owned.Go(func() { n.keepCheckpoints(n.running, log) })
-	}
-	return log, nil
-}
-
-// filterSize turns the option's 0 for "none" into the index's way of saying so.
-func filterSize(option int64) int64 {
-	if option == 0 {
-		return -1
-	}
-	return option
-}
-
-// serve starts the HTTP interface.
-func (n *Node) serve() error {
-	c := n.config
-	options := httpapi.Options{
-		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: cluster{n}, Access: gate{n.users.logins, n.policy},
-		Membership: membership{n}, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Doctor: (&examination{n: n}).examine, Statistics: n.figures, Startup: progress{n}, Settings: n.opts.Settings,
-		Relay: relayWhenThere{n}, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
-		Logger: n.logger.Named("http"), Version: n.opts.Version,
-		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
-		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
-		DisableHTTPCaching: c.DisableHttpCaching, DisableAtomPub: !c.EnableAtomPubOverHttp,
-		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp, Insecure: c.Insecure,
-		LogRequests: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
-		ReferenceStatusCodes:                     c.ReferenceStatusCodes,
-		OverrideAnonymousEndpointAccessForGossip: c.OverrideAnonymousEndpointAccessForGossip,
-		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,
-	}
-	if n.queries != nil {
-		options.Projections, options.ProjectionsMode = n.queries, string(c.RunProjections)
-		options.Subsystems = func() []string { return []string{httpapi.SubsystemProjections} }
-	}
-	if err := options.Validate(); err != nil {
-		return err
-	}
-	n.api = httpapi.New(options)
-	if n.https() {
-		n.http.serve(n.handler(), n.security.Store)
-	} else {
-		n.http.serve(n.handler(), nil)
-	}
-	return nil
-}
-
-// handler is the HTTP interface with its work counted.
-func (n *Node) handler() http.Handler { return n.figures.counted(n.api.Handler()) }
-
-// serveNodes serves what other nodes pass on.
-func (n *Node) serveNodes(c *replication.Cluster) {
-	port := c.Port()
-	if port == nil {
-		return
-	}
-	n.relay.Store(newRelay(c, n.config.PrepareTimeout+n.config.CommitTimeout, n.logger.Named("relay")))
-	n.relayed = serveRelayed(port, n.handler(), n.logger.Named("relayed"))
 }
 
 // stopHard passes on the first error after which the node must not go on.
@@ -361,15 +212,10 @@ func (n *Node) URL() string {
 }
 
 // GossipAddr returns the address of gossip, empty for a node on its own.
-func (n *Node) GossipAddr() string { return n.cluster.Load().GossipAddr() }
+func (n *Node) GossipAddr() string { return n.cluster.GossipAddr() }
 
 // State returns the node's state.
-func (n *Node) State() event.NodeState {
-	if c := n.cluster.Load(); c != nil {
-		return c.State()
-	}
-	return event.StateInitializing
-}
+func (n *Node) State() event.NodeState { return n.cluster.State() }
 
 // Unready returns what /health/ready says: why the node should not be sent requests, nothing when it should.
 func (n *Node) Unready() string { return n.api.Unready() }
@@ -406,62 +252,32 @@ func (n *Node) Close() error {
 }
 
 func (n *Node) close() (err error) {
-	if n.api != nil {
-		n.api.Drain()
-	}
-	if n.backupRuns != nil {
-		n.backupRuns.Cancel()
-	}
-	// Whoever copies from here reads no further: the files must be closed before the log is.
-	if n.backups != nil {
-		n.backups.Close()
-	}
+	n.api.Drain()
+	n.backupRuns.Cancel()
+	// Who copies from here reads no further: the files must be closed before the log is.
+	n.backups.Close()
 	// While there is a leader to record it.
-	if n.scavenge != nil {
-		n.scavenge.close()
-	}
-	if n.redact != nil {
-		err = n.redact.close()
-	}
+	n.scavenge.close()
+	err = n.redact.close()
 	// Before leadership goes: what runs by it must not begin what the next leader begins as well.
 	n.leading.rest(n.running)
 	// Leadership goes first: clients that are redirected from here on find a leader that stays.
-	cluster := n.cluster.Load()
-	if cluster != nil {
-		cluster.Leave()
+	n.cluster.Leave()
+	for _, s := range []*httpServer{n.http, n.relayed} {
+		if s != nil {
+			err = errors.Join(err, s.close())
+		}
 	}
-	if n.http != nil {
-		err = errors.Join(err, n.http.close())
-	}
-	if n.relayed != nil {
-		err = errors.Join(err, n.relayed.close())
-	}
-	if relay := n.relay.Load(); relay != nil {
-		relay.close()
-	}
+	n.relay.close()
 	// A place for backups that does not answer delays the end, but has not delayed the handing over.
-	if n.backupRuns != nil {
-		n.backupRuns.Close()
-	}
+	n.backupRuns.Close()
 	n.cancel()
 	n.merges.Close()
-	if n.users != nil {
-		n.users.close()
-	}
-	if cluster != nil {
-		err = errors.Join(err, cluster.Close())
-	}
+	n.users.close()
+	err = errors.Join(err, n.cluster.Close())
 	n.owned.Wait()
 	if log, none := n.store.Log(); none == nil {
 		err = errors.Join(err, log.Close())
 	}
 	return err
 }
-
-// gate is authentication and authorisation in one.
-type gate struct {
-	*access.Authenticator
-	*access.Policy
-}
-
-var _ httpapi.Access = gate{}

@@ -21,7 +21,7 @@ import (
 // relay passes requests that need the leader on to it, over the port between nodes.
 type relay struct {
 	cluster *replication.Cluster
-	client  *http.Transport
+	client  func() *http.Transport // over the port between nodes, which is there once a leader is known
 	logger  hclog.Logger
 	// patience is how long a request waits for another leader: what a write may take.
 	patience time.Duration
@@ -44,9 +44,11 @@ const (
 )
 
 func newRelay(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *relay {
-	client := c.Port().HTTPTransport(wire.KindRelay)
-	client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, relayTimeout
-	return &relay{cluster: c, patience: patience, logger: logger, client: client}
+	return &relay{cluster: c, patience: patience, logger: logger, client: sync.OnceValue(func() *http.Transport {
+		client := c.Port().HTTPTransport(wire.KindRelay)
+		client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, relayTimeout
+		return client
+	})}
 }
 
 // A leader that falls silent keeps its connections: whoever waits for its answer is
@@ -161,7 +163,7 @@ func (p *relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer 
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade"} {
 		out.Header.Del(name)
 	}
-	if answer, err = p.client.RoundTrip(out); err != nil {
+	if answer, err = p.client().RoundTrip(out); err != nil {
 		p.complain(leader, err)
 	}
 	return answer, end, connected.Load(), err

@@ -41,7 +41,7 @@ type bare struct {
 func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 	t.Helper()
 	b := &bare{t: t, all: all, dir: dir}
-	c, err := replication.OpenCluster(replication.ClusterOptions{
+	c := replication.NewCluster(replication.ClusterOptions{
 		Replica: replication.Options{
 			Dir: dir, ElectionTimeout: 500 * time.Millisecond, SnapshotEntries: 20, TrailingEntries: 5,
 			OnFatal: func(err error) { t.Errorf("fatal: %v", err) },
@@ -74,8 +74,8 @@ func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 			return list, nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err := c.Start(); err != nil {
+		t.Fatal(errors.Join(err, c.Close()))
 	}
 	seedsMu.Lock()
 	defer seedsMu.Unlock()

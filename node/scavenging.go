@@ -31,11 +31,11 @@ func newScavenging(n *Node) (*scavenging, error) {
 	s.running, s.cancel = context.WithCancel(n.running)
 	logger := n.logger.Named("scavenge")
 	s.history = history.New(history.Options{
-		Store: n.store, Logger: logger, Endpoint: s.endpoint, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
+		Store: n.store, Logger: logger, Endpoint: n.endpoint, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
 	})
 	s.runs = scavenge.New(scavenge.Options{
 		Log: n.store.Log, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
-		Write: n.store.WriteOwn, Erase: s.erase, PendingDir: c.Db, Now: s.now, AwaitNow: s.awaitNow, History: s.history, Lock: &n.chunks,
+		Write: n.store.WriteOwn, Erase: n.cluster.EraseLog, PendingDir: c.Db, Now: n.cluster.Clock.Now, AwaitNow: n.cluster.Clock.Await, History: s.history, Lock: &n.chunks,
 		// More than the node keeps for itself: a run ends before writes are refused.
 		DiskReserve:    2 * n.opts.DiskReserve,
 		DisableMerging: c.DisableScavengeMerging, DatabasePageSize: c.ScavengeBackendPageSize, DatabaseCacheBytes: c.ScavengeBackendCacheSize,
@@ -45,40 +45,14 @@ func newScavenging(n *Node) (*scavenging, error) {
 		return s, nil
 	}
 	var err error
-	s.clock, err = schedule.New(schedule.Options{
+	if s.clock, err = schedule.New(schedule.Options{
 		Expression: c.ScavengeSchedule,
 		Request:    scavenge.Request{Threads: 1, Threshold: c.ScavengeScheduleThreshold, ThrottlePercent: c.ScavengeScheduleThrottle},
-		Endpoint:   s.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{n}, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
-	})
+		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{part{n.cluster, n}}, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
+	}); err != nil {
+		s.close()
+	}
 	return s, err
-}
-
-// endpoint is the name by which the record of runs knows this node.
-func (s *scavenging) endpoint() string { return endpoint(s.n.clientEndpoint()) }
-
-// now is the time by which ages are judged. Before there is a cluster nothing is of any age.
-func (s *scavenging) now() time.Time {
-	if c := s.n.cluster.Load(); c != nil {
-		return c.Clock.Now()
-	}
-	return time.Unix(0, 0)
-}
-
-func (s *scavenging) awaitNow(ctx context.Context) error {
-	c := s.n.cluster.Load()
-	if c == nil {
-		return event.ErrNotReady
-	}
-	return c.Clock.Await(ctx)
-}
-
-// erase has the Raft log forget what lies below a position.
-func (s *scavenging) erase(ctx context.Context, position int64) error {
-	c := s.n.cluster.Load()
-	if c == nil {
-		return event.ErrNotReady
-	}
-	return c.EraseLog(ctx, position)
 }
 
 // start begins what is done without being asked.
@@ -103,7 +77,7 @@ func (s *scavenging) awaitStart(ctx context.Context) bool {
 	ticker := time.NewTicker(startedPace)
 	defer ticker.Stop()
 	for {
-		if c := s.n.cluster.Load(); c != nil && c.Ready() && c.CaughtUp() {
+		if s.n.cluster.Ready() && s.n.cluster.CaughtUp() {
 			return true
 		}
 		select {
@@ -125,34 +99,19 @@ func (s *scavenging) close() {
 }
 
 // members are the nodes of the cluster as the clock sees them.
-type members struct{ n *Node }
+type members struct{ part }
 
-func (m members) Self() event.ID {
-	if c := m.n.cluster.Load(); c != nil {
-		return c.Node()
-	}
-	return event.ID{}
-}
+func (m members) Self() event.ID { return m.Node() }
 
 func (m members) Leading() bool {
-	c := m.n.cluster.Load()
-	if c == nil {
-		return false
-	}
-	l, _ := c.Leadership()
+	l, _ := m.Leadership()
 	return l.Leading
 }
 
 func (m members) Members() []schedule.Member {
-	c := m.n.cluster.Load()
-	if c == nil {
-		return nil
-	}
 	var all []schedule.Member
-	for _, o := range c.View().Members {
+	for _, o := range m.View().Members {
 		all = append(all, schedule.Member{ID: o.Node, Alive: o.Alive, Leading: o.State == event.StateLeader, ReadOnly: o.ReadOnly || !o.Voter})
 	}
 	return all
 }
-
-func (m members) Resign(ctx context.Context) error { return membership(m).Resign(ctx) }

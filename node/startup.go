@@ -8,8 +8,8 @@ import (
 
 // startup is how far the start of a node is.
 type startup struct {
-	started atomic.Bool // it has been ready once
-	doing   atomic.Pointer[doing]
+	done  atomic.Bool // it has served once
+	doing atomic.Pointer[doing]
 }
 
 // doing is what a node does before it is ready: so much of a total, 0 when that is not known.
@@ -18,7 +18,7 @@ type doing struct {
 	done, total int64
 }
 
-// note is told by whoever opens files what it does.
+// note takes what the one that opens files does.
 func (s *startup) note(what string, done, total int64) {
 	s.doing.Store(&doing{what: what, done: done, total: total})
 }
@@ -31,29 +31,23 @@ func (d *doing) progress() httpapi.Progress {
 	return p
 }
 
-// progress tells the HTTP interface how far the start is.
-type progress struct{ n *Node }
-
-var _ httpapi.Startup = progress{}
-
 // Starting says what the node does as long as it has never served.
-func (p progress) Starting() httpapi.Progress {
+func (p part) Starting() httpapi.Progress {
 	n := p.n
-	if n.start.started.Load() {
+	if n.startup.done.Load() {
 		return httpapi.Progress{Started: true}
 	}
-	if (cluster{n}).serves() {
-		n.start.started.Store(true)
+	if p.serves() {
+		n.startup.done.Store(true)
 		return httpapi.Progress{Started: true}
 	}
-	c := n.cluster.Load()
-	switch d := n.start.doing.Load(); {
-	case c == nil && d != nil:
-		return d.progress()
-	case c == nil:
+	if !p.Started() {
+		if d := n.startup.doing.Load(); d != nil {
+			return d.progress()
+		}
 		return httpapi.Progress{Doing: "opening files", Percent: -1}
 	}
-	if what, done, total := c.Progress(); what != "" {
+	if what, done, total := p.Progress(); what != "" {
 		return (&doing{what: what, done: done, total: total}).progress()
 	}
 	if n.users.ready() != nil {
@@ -63,10 +57,4 @@ func (p progress) Starting() httpapi.Progress {
 		return httpapi.Progress{Doing: "loading projections", Percent: -1}
 	}
 	return httpapi.Progress{Doing: "waiting for the cluster", Percent: -1}
-}
-
-// CaughtUp reports whether this node has what the leader has, but for a moment.
-func (p progress) CaughtUp() bool {
-	c := p.n.cluster.Load()
-	return c != nil && c.CaughtUp()
 }

@@ -101,8 +101,8 @@ func (s *statistics) network() system.Network {
 		Connections: s.traffic.open.Load(),
 		Received:    s.traffic.received.Load(), Sent: s.traffic.sent.Load(),
 	}
-	if c := s.n.cluster.Load(); c != nil && c.Port() != nil {
-		nodes := c.Port().Totals()
+	if port := s.n.cluster.Port(); port != nil {
+		nodes := port.Totals()
 		t.Connections += int64(nodes.Connections)
 		t.Received += nodes.Received
 		t.Sent += nodes.Sent
@@ -137,7 +137,7 @@ func (s *statistics) run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(startedPace)
 	defer ticker.Stop()
-	for !(progress{s.n}).Starting().Started {
+	for p := (part{s.n.cluster, s.n}); !p.Starting().Started; {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -153,9 +153,8 @@ const startedPace = 100 * time.Millisecond
 // write appends the figures to the node's statistics stream, until ctx ends.
 func (s *statistics) write(ctx context.Context) {
 	c := s.n.config
-	host, port := s.n.clientEndpoint()
 	stream := statisticsStream{
-		stream:  statisticsPrefix + endpoint(host, port),
+		stream:  statisticsPrefix + s.n.endpoint(),
 		figures: func() []byte { return s.Figures().AppendFlatJSON(nil, false) },
 		store:   s.n.store, write: s.n.store.WriteOwn, timeout: c.WriteTimeout,
 	}

@@ -19,17 +19,14 @@ import (
 // is not to be trusted, answers event.ErrNotReady.
 type store struct {
 	log       atomic.Pointer[eventlog.Log] // nil until the id of the cluster is known
-	cluster   *atomic.Pointer[replication.Cluster]
+	cluster   *replication.Cluster
 	reads     readFigures
-	latencies *latency.Set // may be nil
+	latencies *latency.Set // nil unless histograms are switched on
 }
 
 func newStore(n *Node) *store {
-	s := &store{cluster: &n.cluster}
+	s := &store{cluster: n.cluster, latencies: n.figures.latencies}
 	s.reads.register(n.opts.Stats)
-	if n.figures != nil {
-		s.latencies = n.figures.latencies
-	}
 	return s
 }
 
@@ -54,32 +51,22 @@ func (s *store) readable() (*eventlog.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := s.cluster.Load(); c != nil {
-		if _, err := c.Healthy(); err != nil {
-			return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
-		}
+	if _, err := s.cluster.Healthy(); err != nil {
+		return nil, fmt.Errorf("%w: %w", event.ErrNotReady, err)
 	}
 	return log, nil
 }
 
 func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error) {
-	c := s.cluster.Load()
-	if c == nil {
-		return event.Written{}, event.ErrNotReady
-	}
 	begun := time.Now()
-	written, err := c.Submit(ctx, w)
+	written, err := s.cluster.Submit(ctx, w)
 	s.latencies.Record(latency.RequestManager, time.Since(begun))
 	return written, err
 }
 
 // WriteOwn does a write of the node's own, wherever the leader is.
 func (s *store) WriteOwn(ctx context.Context, w *event.Write) (event.Written, error) {
-	c := s.cluster.Load()
-	if c == nil {
-		return event.Written{}, event.ErrNotReady
-	}
-	return c.Write(ctx, w)
+	return s.cluster.Write(ctx, w)
 }
 
 func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -134,6 +135,8 @@ type Cluster struct {
 	life       *life
 	writes     *ownWrites
 
+	running context.Context // ends with Close
+	started atomic.Bool
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
 	leaving sync.Once
@@ -141,11 +144,9 @@ type Cluster struct {
 	err     error
 }
 
-// OpenCluster starts a node's part in its cluster. In a cluster of one it returns
-// when raft runs. Otherwise it returns when other nodes can find this one, and
-// everything else goes on behind: State tells how far it is, and an error after
-// which the node cannot go on is told to OnFatal.
-func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
+// NewCluster returns a node's part in its cluster, which has not begun. Until Start
+// it is initializing, knows nobody, and what is asked of it is event.ErrNotReady.
+func NewCluster(o ClusterOptions) *Cluster {
 	o.EnsureDefaults()
 	c := &Cluster{self: &self{opts: o, logger: o.Replica.Logger.Named("cluster")}}
 	c.twins = &twins{self: c.self, seen: make(map[Twin]twinNote)}
@@ -178,33 +179,38 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.life = &life{self: c.self, peers: c.peers, lead: c.lead, pull: c.pull, transport: c.transport, owned: &c.owned}
 	c.life.state.Store(event.StateInitializing)
 	c.writes = &ownWrites{self: c.self, peers: c.peers, histories: c.histories, lead: c.lead, submit: c.Submit}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	c.running, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Start begins it. In a cluster of one it returns when raft runs. Otherwise it
+// returns when other nodes can find this one, and everything else goes on behind:
+// State tells how far it is, and an error after which the node cannot go on is
+// passed to OnFatal. After an error there is Close.
+func (c *Cluster) Start() error {
+	ctx := c.running
 	c.owned.Go(func() { c.disk.run(ctx) })
-	if o.Size == 1 {
+	if c.self.opts.Size == 1 {
 		if err := c.life.openAlone(ctx); err != nil {
-			return nil, err
+			return err
 		}
+		c.started.Store(true)
 		c.watch()
 		c.owned.Go(func() { c.Clock.watch(ctx) })
 		c.owned.Go(func() { c.heal.run(ctx) })
-		return c, nil
+		return nil
 	}
 	prepared, err := c.life.settle()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.connect(); err != nil {
 		if prepared != nil {
 			err = errors.Join(err, prepared.abandon())
 		}
-		return nil, err
+		return err
 	}
+	c.started.Store(true)
 	c.watch()
 	c.owned.Go(func() {
 		if err := c.life.run(ctx, prepared); err != nil && ctx.Err() == nil {
@@ -215,8 +221,11 @@ func OpenCluster(o ClusterOptions) (_ *Cluster, err error) {
 	c.owned.Go(func() { c.join.run(ctx) })
 	c.owned.Go(func() { c.pull.run(ctx) })
 	c.owned.Go(func() { c.heal.run(ctx) })
-	return c, nil
+	return nil
 }
+
+// Started reports whether Start has got so far that the node takes part.
+func (c *Cluster) Started() bool { return c.started.Load() }
 
 // connect opens the port between nodes and gossip.
 func (c *Cluster) connect() (err error) {
@@ -268,19 +277,29 @@ func (c *Cluster) connect() (err error) {
 // change without changing the format.
 const dataFormat = 1
 
-// Node is the id of this node.
-func (c *Cluster) Node() event.ID { return c.self.node }
+// Node is the id of this node, zero before the start.
+func (c *Cluster) Node() event.ID {
+	if !c.Started() {
+		return event.ID{}
+	}
+	return c.self.node
+}
 
 // GossipAddr is the address of gossip, empty in a cluster of one.
 func (c *Cluster) GossipAddr() string {
-	if c.gossip == nil {
+	if !c.Started() || c.gossip == nil {
 		return ""
 	}
 	return c.gossip.Addr()
 }
 
-// Port is the port between nodes; nil in a cluster of one.
-func (c *Cluster) Port() *wire.Port { return c.port }
+// Port is the port between nodes; nil in a cluster of one, and before the start.
+func (c *Cluster) Port() *wire.Port {
+	if !c.Started() {
+		return nil
+	}
+	return c.port
+}
 
 // Replica returns the running Replica, nil while there is none.
 func (c *Cluster) Replica() *Replica { return c.self.replica.Load() }
@@ -334,12 +353,24 @@ func (c *Cluster) Hangs() error { return c.disk.hanging() }
 // View is the cluster as this node sees it: gossip's members joined with what they
 // last said of themselves. It waits for nobody.
 func (c *Cluster) View() event.ClusterView {
+	if !c.Started() {
+		return c.beginning()
+	}
 	s := sight{now: time.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
 	for _, server := range c.self.configuration().Servers {
 		s.voters[string(server.ID)] = server.Suffrage == raft.Voter
 	}
 	s.leader, s.term = c.lead.known()
 	return s.view()
+}
+
+// beginning is the view before the start: this node alone.
+func (c *Cluster) beginning() event.ClusterView {
+	o := &c.self.opts
+	return event.ClusterView{ServerHost: o.ClientHost, ServerPort: o.ClientPort, Members: []event.Member{{
+		Time: time.Now(), State: event.StateInitializing, Alive: true, ReadOnly: o.ReadOnly, Priority: o.Priority, Version: o.Version,
+		HTTPHost: o.ClientHost, HTTPPort: o.ClientPort, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
+	}}}
 }
 
 // Heal has damaged chunk files fetched anew. It does not wait.
@@ -351,11 +382,21 @@ func (c *Cluster) Leadership() (pipeline.Leadership, <-chan struct{}) { return c
 
 // LeaderAddress is where the leader is reached by other nodes; ok is false when
 // this node leads or does not know who does.
-func (c *Cluster) LeaderAddress() (string, bool) { return c.lead.address() }
+func (c *Cluster) LeaderAddress() (string, bool) {
+	if !c.Started() {
+		return "", false
+	}
+	return c.lead.address()
+}
 
 // Redirect returns the leader's address for clients; ok is false when this node
 // leads or does not know who does.
-func (c *Cluster) Redirect() (address string, ok bool) { return c.lead.redirect() }
+func (c *Cluster) Redirect() (address string, ok bool) {
+	if !c.Started() {
+		return "", false
+	}
+	return c.lead.redirect()
+}
 
 // Resign hands leadership to the voter with the highest priority among those that
 // have everything. What is under way finishes first; what comes meanwhile waits,
@@ -364,18 +405,29 @@ func (c *Cluster) Redirect() (address string, ok bool) { return c.lead.redirect(
 func (c *Cluster) Resign(ctx context.Context) error { return c.lead.resign(ctx) }
 
 // SetPriority changes the node's priority until it is restarted.
-func (c *Cluster) SetPriority(priority int) error { return c.lead.setPriority(priority) }
+func (c *Cluster) SetPriority(priority int) error {
+	if !c.Started() {
+		return event.ErrNotReady
+	}
+	return c.lead.setPriority(priority)
+}
 
 // AddMember admits a node that is running and known to gossip, also beyond the
 // cluster's size, and gives it a vote unless it is a read-only replica. It
 // returns when that is done, which takes as long as the node needs to catch up.
 func (c *Cluster) AddMember(ctx context.Context, node string) error {
+	if !c.Started() {
+		return event.ErrNotReady
+	}
 	return c.membership.add(ctx, node)
 }
 
 // RemoveMember removes a node from the cluster, dead or alive. It refuses what
 // would leave the others without a majority.
 func (c *Cluster) RemoveMember(ctx context.Context, node string) error {
+	if !c.Started() {
+		return event.ErrNotReady
+	}
 	return c.membership.remove(ctx, node)
 }
 
@@ -470,5 +522,8 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 // As with Submit, the write must not be changed before Write returns, and after
 // event.ErrWriteTimeout never.
 func (c *Cluster) Write(ctx context.Context, write *event.Write) (event.Written, error) {
+	if !c.Started() {
+		return event.Written{}, event.ErrNotReady
+	}
 	return c.writes.write(ctx, write)
 }

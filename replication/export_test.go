@@ -163,3 +163,12 @@ func HoldChanges(c *Cluster) (release func()) {
 	c.membership.changes <- struct{}{}
 	return func() { <-c.membership.changes }
 }
+
+// OpenCluster makes a node's part in its cluster and starts it.
+func OpenCluster(o ClusterOptions) (*Cluster, error) {
+	c := NewCluster(o)
+	if err := c.Start(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}

@@ -81,6 +81,9 @@ func (c *Cluster) LeaderEnd(ctx context.Context) (int64, error) {
 	if l, _ := c.Leadership(); l.Leading {
 		return c.self.end(), nil
 	}
+	if !c.Started() {
+		return 0, event.ErrNotReady
+	}
 	m, ok := c.peers.member(c.lead.leader())
 	if !ok {
 		return 0, event.ErrNotReady

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"net/http"
+
+	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/config"
+	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/certs"
+)
+
+// newAPI returns the HTTP interface.
+func newAPI(n *Node) (*httpapi.Server, error) {
+	c, part := n.config, part{n.cluster, n}
+	options := httpapi.Options{
+		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy},
+		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Doctor: (&examination{n: n}).examine, Statistics: n.figures, Startup: part, Settings: n.opts.Settings,
+		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
+		Logger: n.logger.Named("http"), Version: n.opts.Version,
+		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
+		PrepareTimeout: c.PrepareTimeout, CommitTimeout: c.CommitTimeout, MaxAppendBytes: c.AppendLimit(),
+		DisableHTTPCaching: c.DisableHttpCaching, DisableAtomPub: !c.EnableAtomPubOverHttp,
+		DisableAdminUI: c.DisableAdminUi, DisableGossip: c.DisableGossipOnHttp, DisableStats: c.DisableStatsOnHttp, Insecure: c.Insecure,
+		LogRequests: c.LogHttpRequests, LogFailedLogins: c.LogFailedAuthenticationAttempts,
+		ReferenceStatusCodes:                     c.ReferenceStatusCodes,
+		OverrideAnonymousEndpointAccessForGossip: c.OverrideAnonymousEndpointAccessForGossip,
+		AllowAnonymousEndpointAccess:             c.AllowAnonymousEndpointAccess,
+	}
+	if n.queries != nil {
+		options.Projections, options.ProjectionsMode = n.queries, string(c.RunProjections)
+		options.Subsystems = func() []string { return []string{httpapi.SubsystemProjections} }
+	}
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	return httpapi.New(options), nil
+}
+
+// serve answers clients.
+func (n *Node) serve() {
+	var security *certs.Store
+	if n.https() {
+		security = n.security.Store
+	}
+	n.http.serve(n.handler(), security)
+}
+
+// serveNodes answers what other nodes pass on.
+func (n *Node) serveNodes() {
+	if port := n.cluster.Port(); port != nil {
+		n.relayed = serveRelayed(port, n.handler(), n.logger.Named("relayed"))
+	}
+}
+
+// handler is the HTTP interface with its work counted.
+func (n *Node) handler() http.Handler { return n.figures.counted(n.api.Handler()) }
+
+// gate is authentication and authorisation in one.
+type gate struct {
+	*access.Authenticator
+	*access.Policy
+}
+
+var _ httpapi.Access = gate{}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/fsm"
+	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/replication"
+	"github.com/annalsdb/annals/replication/raftdisk"
+	"github.com/annalsdb/annals/stats/latency"
+)
+
+// hasLog reports whether there is a log in the data folder.
+func (n *Node) hasLog() (bool, error) {
+	names, err := n.opts.FS.List(n.config.Db)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(filepath.Base(name), "chunk-") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// materials opens the log and gives replication what stands on it.
+func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
+	log, err := n.openLog(cluster)
+	if err != nil {
+		return replication.Materials{}, err
+	}
+	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
+	return sabotaged(replication.Materials{
+		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log,
+		Data: data{log, machine, n.chunksForFetching}, Healer: healer{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+	}), nil
+}
+
+// openLog opens the event log, or makes one of the given cluster, and starts
+// what works on it.
+func (n *Node) openLog(cluster event.ID) (*eventlog.Log, error) {
+	c := n.config
+	log, err := eventlog.Open(eventlog.Options{
+		Dir: c.Db, IndexDir: c.Index, FS: n.opts.FS, ClusterID: cluster,
+		Index: index.Options{
+			MaxMemTable: c.MaxMemTableSize, MaxAutoMergeLevel: c.MaxAutoMergeIndexLevel,
+			NoBloom: !c.UseIndexBloomFilters, ExistenceFilterMax: filterSize(c.StreamExistenceFilterSize), SkipVerify: c.SkipIndexVerify,
+		},
+		StreamCache: c.StreamInfoCacheCapacity, MaxTruncate: c.MaxTruncation,
+		SkipVerify: c.SkipDbVerify, CheckEvery: time.Duration(c.ChunkCheckDays) * 24 * time.Hour, Now: n.opts.Now, Logger: n.logger.Named("log"), Stats: n.opts.Stats,
+		OnFatal:  n.stopHard,
+		OnSync:   func(took time.Duration) { n.store.latencies.Record(latency.ChaserFlush, took) },
+		OnDamage: func(error) { n.cluster.Heal() },
+		BeforeCut: func(at int64) error {
+			return errors.Join(raftdisk.Restored(vfs.OS, c.Db, n.logger.Named("cluster")), n.redact.ledger.Cut(at))
+		},
+		Redacted: n.redact.ledger.Between,
+		Progress: n.startup.note,
+	})
+	if event.IsCorruption(err) || errors.Is(err, event.ErrDataMissing) {
+		return nil, fmt.Errorf("%w (annals verify --db %s tells more, and with --repair-from and the address of another node it fetches complete chunks from there)", err, c.Db)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n.store.log.Store(log)
+	if err := n.redact.service.Resume(); err != nil { // Before anybody reads what was to be blanked.
+		return nil, errors.Join(err, log.Close())
+	}
+	if !c.MemDb {
+		n.owned.Go(func() { n.keepCheckpoints(n.running, log) })
+	}
+	return log, nil
+}
+
+// filterSize turns the option's 0 for "none" into the index's way of saying so.
+func filterSize(option int64) int64 {
+	if option == 0 {
+		return -1
+	}
+	return option
+}

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Options of a node. Config is needed; the rest has defaults.
+type Options struct {
+	Config  *config.Config
+	Logger  hclog.Logger // default: none
+	Version string       // of the product, for /info
+
+	// OnFatal is told once of an error after which nothing more may be
+	// acknowledged: a failed write or sync. It should end the process. The default panics.
+	OnFatal func(error)
+
+	FS vfs.FS // of the log and the index; default: the real one, or memory with MemDb
+
+	// Certificates, when given, are used in place of the files that Config names.
+	Certificates *certs.Set
+	Stats        *stats.Registry // where figures are registered; default: one of the node's own
+
+	// LinesDropped is how many lines of the log were dropped because what they are
+	// written to did not take them. Default: none ever.
+	LinesDropped func() uint64
+
+	// Reload reads the configuration again when a client asks for it and takes over
+	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
+	Reload func()
+	// Settings returns the options in force, for /info/options. Default: those of Config.
+	Settings func() []config.Value
+
+	// Seeds, when given, is asked for the gossip addresses of other nodes in place of
+	// what Config says.
+	Seeds func(context.Context) ([]string, error)
+
+	// PasswordIterations is the cost of hashing a password, default as package access says.
+	PasswordIterations int
+	// ClosePatience is how long Close waits, once a disk hangs; default 25 s, as long as a replica may take to close.
+	ClosePatience time.Duration
+	Now           func() time.Time // the clock by which events are written and ages are judged, default time.Now
+	// DiskReserve is how many free bytes the node keeps on its volume by refusing writes; default 128 MiB.
+	DiskReserve int64
+}
+
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.OnFatal == nil {
+		o.OnFatal = func(err error) { panic(err) }
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS
+		if o.Config.MemDb {
+			o.FS = vfs.NewMem()
+		}
+	}
+	if o.Stats == nil {
+		o.Stats = new(stats.Registry)
+	}
+	if o.Settings == nil {
+		o.Settings = o.Config.Values
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.ClosePatience == 0 {
+		o.ClosePatience = 25 * time.Second
+	}
+	if o.DiskReserve == 0 {
+		o.DiskReserve = 128 << 20
+	}
+}
