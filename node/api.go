@@ -7,11 +7,12 @@ import (
 	"github.com/annalsdb/annals/config"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/node/relay"
 )
 
 // newAPI returns the HTTP interface.
 func newAPI(n *Node) (*httpapi.Server, error) {
-	c, part := n.config, part{n.cluster, n}
+	c, part := n.config, n.part()
 	options := httpapi.Options{
 		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy},
 		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Doctor: (&examination{n: n}).examine, Statistics: n.figures, Startup: part, Settings: n.opts.Settings,
@@ -42,13 +43,13 @@ func (n *Node) serve() {
 	if n.https() {
 		security = n.security.Store
 	}
-	n.http.serve(n.handler(), security)
+	n.http.Serve(n.handler(), security)
 }
 
 // serveNodes answers what other nodes pass on.
 func (n *Node) serveNodes() {
 	if port := n.cluster.Port(); port != nil {
-		n.relayed = serveRelayed(port, n.handler(), n.logger.Named("relayed"))
+		n.relayed = relay.Serve(port, n.handler(), n.logger.Named("relayed"))
 	}
 }
 

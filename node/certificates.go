@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// certificates are those in force, with what is told of them. Listeners and
+// certificates are those in force, and the metrics about them. Listeners and
 // diallers, of clients and of nodes, ask the Store for every handshake.
 type certificates struct {
 	*certs.Store

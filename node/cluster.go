@@ -8,12 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/config"
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/raftdisk"
 	"github.com/annalsdb/annals/stats/latency"
@@ -76,7 +72,7 @@ func (n *Node) clientEndpoint() (host string, port int) {
 	c := n.config
 	port = c.NodePort
 	if n.http != nil {
-		if a, ok := n.http.addr().(*net.TCPAddr); ok {
+		if a, ok := n.http.Addr().(*net.TCPAddr); ok {
 			port = a.Port
 		}
 	}
@@ -112,93 +108,6 @@ func seeds(c *config.Config) func(context.Context) ([]string, error) {
 		}
 		return addresses, nil
 	}
-}
-
-// data is the log as catching up sees it. What comes from other nodes goes through
-// the state machine, so that it never meets an entry that is being applied.
-type data struct {
-	log     *eventlog.Log
-	machine *fsm.Machine
-	lock    func() (*chunklock.Hold, error) // of chunk files, for replacing them
-}
-
-var _ replication.Data = data{}
-
-func (d data) LastRecord() int64 {
-	page, err := d.log.ReadAll(event.AllRead{From: event.End, Count: 1, Backward: true})
-	if err != nil || len(page.Events) == 0 {
-		return -1
-	}
-	return page.Events[0].Position
-}
-
-func (d data) Epoch() int64 { return d.log.EpochPosition() }
-
-func (d data) Continue(end int64, chain event.Chain) (replication.Continuation, error) {
-	c, err := d.log.Continue(end, chain)
-	if err != nil {
-		return nil, err
-	}
-	return continuation{c}, nil
-}
-
-func (d data) AppendFrames(first int64, raw []byte) (int, error) {
-	return d.machine.AppendFrames(first, raw)
-}
-
-func (d data) InstallChunk(name string) error {
-	hold, err := d.lock()
-	if err != nil {
-		return err
-	}
-	defer hold.Unlock()
-	return d.machine.InstallChunk(name)
-}
-
-// chunksForFetching takes the lock of chunk files for a file that comes from another
-// node. A scavenge under way has to make room: what it knows is about files that go.
-func (n *Node) chunksForFetching() (*chunklock.Hold, error) {
-	for {
-		if hold, err := n.chunks.TryLock(); err == nil {
-			return hold, nil
-		}
-		n.scavenge.runs.Interrupt(event.ErrChunksFetched)
-		waiting, cancel := context.WithTimeout(n.running, chunkLockPatience)
-		hold, err := n.chunks.Lock(waiting)
-		cancel()
-		if err == nil {
-			return hold, nil
-		}
-		if err := n.running.Err(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// chunkLockPatience is how long a file that comes from another node waits until
-// what holds the lock is told again to make room.
-const chunkLockPatience = time.Second
-
-func (d data) CreateTemp() (replication.TempFile, string, error) { return d.log.CreateTemp() }
-
-func (d data) OpenTemp(name string) (replication.TempFile, error) { return d.log.OpenTemp(name) }
-
-func (d data) DropTemp(name string) error { return d.log.DropTemp(name) }
-
-// continuation translates what the log says of its files.
-type continuation struct{ *eventlog.Continuation }
-
-func (c continuation) File() (file replication.ChunkFile, ok bool) {
-	f := c.Continuation.File()
-	if f == nil {
-		return file, false
-	}
-	return described(f), true
-}
-
-func (c continuation) Next(most int) (int64, []byte, error) {
-	b, err := c.Continuation.Next(most)
-	return b.First, b.Raw, err
 }
 
 // Recover makes the node of a data directory the only voter of the cluster of its

@@ -39,9 +39,9 @@ func (e *examination) examine(ctx context.Context) []doctor.Line {
 
 func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	n := e.n
-	part := part{n.cluster, n}
+	part := n.part()
 	f := &doctor.Facts{
-		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, InMemory: n.config.MemDb, Limits: systemLimits(),
+		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, InMemory: n.config.MemDb, Limits: doctor.SystemLimits(),
 	}
 	if n.cluster.Started() {
 		e.cluster(ctx, n.cluster, f)

@@ -39,9 +39,9 @@ func (n *Node) materials(cluster event.ID) (replication.Materials, error) {
 		return replication.Materials{}, err
 	}
 	machine := fsm.NewMachine(log, n.logger.Named("fsm"), n.stopHard)
+	files := data{log, machine, n.chunksForFetching}
 	return sabotaged(replication.Materials{
-		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log,
-		Data: data{log, machine, n.chunksForFetching}, Healer: healer{log, machine, n.chunksForFetching}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
+		FSM: machine, Decider: fsm.NewDecider(log, n.opts.Now), Log: log, Data: files, Healer: files, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 	}), nil
 }
 

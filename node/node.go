@@ -19,6 +19,8 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/node/relay"
+	"github.com/annalsdb/annals/node/serve"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/subscription"
@@ -33,15 +35,16 @@ type Node struct {
 	started time.Time
 
 	security   *certificates // nil without
-	http       *httpServer   // nil while a cluster is recovered
-	relayed    *httpServer   // requests that other nodes pass on; nil in a cluster of one
+	http       *serve.Server // nil while a cluster is recovered
+	relayed    *serve.Server // requests that other nodes pass on; nil in a cluster of one
+	traffic    serve.Traffic // of clients
 	figures    *statistics
 	cluster    *replication.Cluster
 	store      *store
 	users      *users
 	startup    startup
 	api        *httpapi.Server
-	relay      *relay
+	relay      *relay.Relay
 	merges     *indexmerge.Jobs
 	chunks     chunklock.Lock // of the one job that may rewrite chunk files
 	scavenge   *scavenging
@@ -79,11 +82,11 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	var err error
-	if n.http, err = listen(n.config.ListenAddr(), &n.figures.traffic, n.logger.Named("http")); err != nil {
+	if n.http, err = serve.Listen(n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
 		return nil, err
 	}
 	if err := n.build(); err != nil {
-		return nil, errors.Join(err, n.http.close())
+		return nil, errors.Join(err, n.http.Close())
 	}
 	if err := n.start(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -104,7 +107,6 @@ func newNode(o Options) *Node {
 			func() float64 { return float64(o.LinesDropped()) })
 	}
 	n.running, n.cancel = context.WithCancel(context.Background())
-	n.figures = newStatistics(n)
 	return n
 }
 
@@ -113,7 +115,8 @@ func newNode(o Options) *Node {
 func (n *Node) build() (err error) {
 	c := n.config
 	n.cluster = replication.NewCluster(n.clusterOptions())
-	n.relay = newRelay(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
+	n.figures = newStatistics(n)
+	n.relay = relay.New(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
 	n.store = newStore(n)
 	if n.users, err = newUsers(n); err != nil {
 		return err
@@ -201,7 +204,7 @@ func (n *Node) stopHard(err error) {
 }
 
 // Addr returns the host and port that HTTP is served on.
-func (n *Node) Addr() string { return n.http.addr().String() }
+func (n *Node) Addr() string { return n.http.Addr().String() }
 
 // URL returns where the node serves clients.
 func (n *Node) URL() string {
@@ -263,12 +266,12 @@ func (n *Node) close() (err error) {
 	n.leading.rest(n.running)
 	// Leadership goes first: clients that are redirected from here on find a leader that stays.
 	n.cluster.Leave()
-	for _, s := range []*httpServer{n.http, n.relayed} {
+	for _, s := range []*serve.Server{n.http, n.relayed} {
 		if s != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.Close())
 		}
 	}
-	n.relay.close()
+	n.relay.Close()
 	// A place for backups that does not answer delays the end, but has not delayed the handing over.
 	n.backupRuns.Close()
 	n.cancel()

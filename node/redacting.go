@@ -15,13 +15,12 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/redact"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/localsocket"
+	"github.com/annalsdb/annals/node/serve"
 )
 
 // SocketFile is the name of the local socket in the data folder.
 const SocketFile = "eventstore.sock"
-
-// maxSocketPath is what an address of a local socket has room for on Linux.
-const maxSocketPath = 107
 
 // redacting is what blanks data on this node.
 type redacting struct {
@@ -51,31 +50,25 @@ func newRedacting(n *Node) (*redacting, error) {
 	return r, nil
 }
 
-// listen offers the local socket. Whoever may open it is the system: its owner and root.
+// listen offers the local socket. Its callers are the system: only this user and root can open it.
 func (r *redacting) listen(n *Node) error {
 	path := filepath.Join(n.config.Db, SocketFile)
-	if len(path) > maxSocketPath {
-		return fmt.Errorf("option EnableUnixSocket: the path %s is longer than %d bytes, which no socket can have: choose a shorter Db", path, maxSocketPath)
+	if len(path) > localsocket.MaxPath {
+		return fmt.Errorf("option EnableUnixSocket: the path %s is longer than %d bytes, which no socket can have: choose a shorter Db", path, localsocket.MaxPath)
 	}
-	// The lock of the folder is held: one that is there is of a process that is gone.
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("option EnableUnixSocket: %w", err)
-	}
-	l, err := net.Listen("unix", path)
+	// The lock of the folder is held: a socket that is there is of a process that is gone.
+	l, err := localsocket.Listen(path, n.logger)
 	if err != nil {
 		return fmt.Errorf("option EnableUnixSocket: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(fmt.Errorf("option EnableUnixSocket: %w", err), l.Close())
 	}
 	r.path = path
 	r.socket = &http.Server{
 		Handler:           httpapi.RedactionSocket(r.service, func(q *http.Request) string { return "uid " + strconv.Itoa(peerOf(q.Context())) }),
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: serve.HeaderTimeout,
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, peerKey{}, c) },
 	}
 	r.owned.Go(func() {
-		if err := r.socket.Serve(ownPeers{l, n}); !errors.Is(err, http.ErrServerClosed) {
+		if err := r.socket.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			n.logger.Error("the local socket is no longer served", "file", path, "error", err)
 		}
 	})
@@ -99,36 +92,6 @@ type peerKey struct{}
 
 // peerOf is the user id of the process at the other end of a connection, -1 when the system does not tell.
 func peerOf(ctx context.Context) int {
-	if c, ok := ctx.Value(peerKey{}).(*net.UnixConn); ok {
-		return peerUID(c)
-	}
-	return -1
-}
-
-// ownPeers refuses who is neither this process's user nor root: between the making of
-// the socket and the change of its mode it is as open as the folder.
-type ownPeers struct {
-	net.Listener
-	n *Node
-}
-
-func (l ownPeers) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		u, ok := c.(*net.UnixConn)
-		if !ok {
-			return c, nil
-		}
-		if uid := peerUID(u); uid > 0 && uid != os.Geteuid() {
-			l.n.logger.Warn("a connection to the local socket is refused", "uid", uid)
-			if err := c.Close(); err != nil {
-				l.n.logger.Debug("close a refused connection", "error", err)
-			}
-			continue
-		}
-		return c, nil
-	}
+	c, _ := ctx.Value(peerKey{}).(net.Conn)
+	return localsocket.UID(c)
 }

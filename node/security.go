@@ -64,7 +64,7 @@ func (n *Node) certificateFiles(c *config.Config) certs.Files {
 }
 
 // developmentAuthority is the folder within the data folder in which a node for
-// development keeps its own authority, so that whoever trusts it once need not again.
+// development keeps its own authority, so that one who trusts it need not do so again.
 const developmentAuthority = "dev-ca"
 
 // developmentCertificate makes a certificate for this machine.

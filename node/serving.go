@@ -16,6 +16,8 @@ type part struct {
 	n *Node
 }
 
+func (n *Node) part() part { return part{n.cluster, n} }
+
 var (
 	_ httpapi.Cluster    = part{}
 	_ httpapi.Membership = part{}
@@ -32,8 +34,8 @@ func (p part) Ready() bool {
 // serves reports whether this node has all that requests need, but for what is damaged.
 func (p part) serves() bool {
 	log, err := p.n.store.Log()
-	doubt, diverged := p.Healthy()
-	return err == nil && doubt == nil && diverged == nil && p.Cluster.Ready() && p.n.users.ready() == nil && log.Failed() == nil && p.n.load.done()
+	unsure, diverged := p.Healthy()
+	return err == nil && unsure == nil && diverged == nil && p.Cluster.Ready() && p.n.users.ready() == nil && log.Failed() == nil && p.n.load.done()
 }
 
 // Unhealthy says what is wrong with this node's disk, data or clock, nothing when all is well.
@@ -41,12 +43,12 @@ func (p part) Unhealthy() string {
 	if !p.Started() {
 		return ""
 	}
-	doubt, diverged := p.Healthy()
+	unsure, diverged := p.Healthy()
 	var damaged error
 	if log, err := p.n.store.Log(); err == nil {
 		damaged = log.Unhealthy()
 	}
-	if err := cmp.Or(p.Hangs(), diverged, doubt, p.Clock.Wrong(), damaged); err != nil {
+	if err := cmp.Or(p.Hangs(), diverged, unsure, p.Clock.Wrong(), damaged); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -23,7 +23,6 @@ type statistics struct {
 	machine   *system.Sampler
 	latencies *latency.Set // nil unless histograms are switched on
 	exporter  http.Handler
-	traffic   traffic
 	requests  *stats.Queue
 	request   *stats.Work
 	questions *stats.Queue // about figures
@@ -43,7 +42,7 @@ func newStatistics(n *Node) *statistics {
 	s.request = s.requests.Work("HttpRequest")
 	s.questions = r.Queue("MonitoringQueue", "", 1)
 	s.gathering = s.questions.Work("CollectStats")
-	r.GaugeFunc("eventstore_kestrel_connections", "Open connections of clients.", func() float64 { return float64(s.traffic.open.Load()) })
+	r.GaugeFunc("eventstore_kestrel_connections", "Open connections of clients.", func() float64 { return float64(n.traffic.Connections()) })
 	r.Status("Node", nodeStates, func() string { return string(n.State()) })
 	r.Status("Index", []string{indexOpening, indexMerging, indexScavenging, indexIdle}, s.indexState)
 	return s
@@ -97,10 +96,8 @@ func (s *statistics) counted(h http.Handler) http.Handler {
 
 // network sums up the connections of clients and of nodes.
 func (s *statistics) network() system.Network {
-	t := system.Network{
-		Connections: s.traffic.open.Load(),
-		Received:    s.traffic.received.Load(), Sent: s.traffic.sent.Load(),
-	}
+	t := system.Network{Connections: s.n.traffic.Connections()}
+	t.Received, t.Sent = s.n.traffic.Bytes()
 	if port := s.n.cluster.Port(); port != nil {
 		nodes := port.Totals()
 		t.Connections += int64(nodes.Connections)
@@ -137,7 +134,7 @@ func (s *statistics) run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(startedPace)
 	defer ticker.Stop()
-	for p := (part{s.n.cluster, s.n}); !p.Starting().Started; {
+	for part := s.n.part(); !part.Starting().Started; {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

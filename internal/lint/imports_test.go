@@ -43,6 +43,8 @@ var imports = []row{
 	{"http/atom", with("event", "subscription")},
 	{"http", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
+	{"node/serve", []string{"http", "access", "internal/certs"}},
+	{"node/relay", []string{"event", "http", "replication", "node/serve"}},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
 	// projection test runs a script over a file of events, without a node.

@@ -1,4 +1,4 @@
-package node
+package serve
 
 import (
 	"net"
@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // dialled is a listener in memory.
 type dialled struct{ conns chan net.Conn }
@@ -27,13 +30,13 @@ func (d *dialled) Addr() net.Addr { return &net.TCPAddr{} }
 func TestSilentConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &dialled{make(chan net.Conn)}
-		s := newServer(l, hclog.NewNullLogger())
-		s.serve(nil, nil)
+		s := New(l, hclog.NewNullLogger())
+		s.Serve(nil, nil)
 		client, server := net.Pipe()
 		l.conns <- server
 		synctest.Wait()
 		begun := time.Now()
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > time.Second {

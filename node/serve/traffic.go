@@ -1,4 +1,4 @@
-package node
+package serve
 
 import (
 	"io"
@@ -6,18 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// traffic counts the connections of clients and what goes over them, TLS included.
-type traffic struct {
+// Traffic counts the connections of clients and what goes over them, TLS included.
+type Traffic struct {
 	open           atomic.Int64
-	received, sent atomic.Uint64 // bytes
+	received, sent atomic.Uint64
 }
 
+// Connections are those that are open.
+func (t *Traffic) Connections() int64 { return t.open.Load() }
+
+// Bytes are those of all connections there ever were.
+func (t *Traffic) Bytes() (received, sent uint64) { return t.received.Load(), t.sent.Load() }
+
 // listener returns l with connections that are counted.
-func (t *traffic) listener(l net.Listener) net.Listener { return &countedListener{l, t} }
+func (t *Traffic) listener(l net.Listener) net.Listener { return &countedListener{l, t} }
 
 type countedListener struct {
 	net.Listener
-	traffic *traffic
+	traffic *Traffic
 }
 
 func (l *countedListener) Accept() (net.Conn, error) {
@@ -34,7 +40,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 
 type countedConn struct {
 	net.Conn
-	traffic *traffic
+	traffic *Traffic
 	closed  atomic.Bool
 }
 

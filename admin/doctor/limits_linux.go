@@ -1,4 +1,4 @@
-package node
+package doctor
 
 import (
 	"os"
@@ -6,17 +6,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/annalsdb/annals/admin/doctor"
 )
 
-// systemLimits reads the limits of the process and of the kernel, nil when they cannot be read.
-func systemLimits() *doctor.Limits {
+// SystemLimits reads the limits of the process and of the kernel, nil when they cannot be read.
+func SystemLimits() *Limits {
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {
 		return nil
 	}
-	l := &doctor.Limits{MaxOpenFiles: files.Cur}
+	l := &Limits{MaxOpenFiles: files.Cur}
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
 		l.OpenFiles = uint64(len(open))
 	}

@@ -1,4 +1,4 @@
-package node
+package relay_test
 
 import (
 	"context"
@@ -10,10 +10,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/node/relay"
 	"github.com/annalsdb/annals/replication/wire"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestRelayedConnectionsAreRenewed: however busy a connection between nodes is that
 // carries requests of clients, it is made anew at its age, and none of them fails.
@@ -37,14 +41,14 @@ func TestRelayedConnectionsAreRenewed(t *testing.T) {
 	to, from := open(), open()
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	server := serveRelayed(to, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := relay.Serve(to, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[r.RemoteAddr] = true
 		w.WriteHeader(http.StatusNoContent)
 	}), hclog.NewNullLogger())
 	defer func() {
-		if err := server.close(); err != nil {
+		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	}()

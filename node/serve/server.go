@@ -1,4 +1,6 @@
-package node
+// Package serve answers HTTP on one listener: handshakes of TLS are done before net/http sees
+// a connection, what goes over it is counted, and the end is in order.
+package serve
 
 import (
 	"context"
@@ -17,42 +19,44 @@ import (
 
 // Bounds of one connection. A body may take its time, as long as it comes.
 const (
-	headerTimeout  = 30 * time.Second
+	HeaderTimeout  = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 256 << 10 // a stream name of the greatest length fits percent-encoded
 	drainTimeout   = 10 * time.Second
 )
 
-// httpServer serves the HTTP interface on one address.
-type httpServer struct {
+// Server answers HTTP on one listener.
+type Server struct {
 	listener net.Listener
 	server   *http.Server
 	silent   silentConns
 	logger   hclog.Logger
 	owned    sync.WaitGroup
 
-	connContext func(context.Context, net.Conn) context.Context // default: as package http needs it; not with TLS
+	// ConnContext adds to the context of a connection without TLS. Default: what package http needs.
+	ConnContext func(context.Context, net.Conn) context.Context
 }
 
-// listen binds the address. Nothing is answered before serve.
-func listen(address string, t *traffic, logger hclog.Logger) (*httpServer, error) {
+// Listen binds the address. Nothing is answered before Serve.
+func Listen(address string, t *Traffic, logger hclog.Logger) (*Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}
-	return newServer(t.listener(l), logger), nil
+	return New(t.listener(l), logger), nil
 }
 
-func newServer(l net.Listener, logger hclog.Logger) *httpServer {
-	return &httpServer{listener: l, logger: logger, connContext: httpapi.ConnContext}
+// New returns a server of a listener, which it closes.
+func New(l net.Listener, logger hclog.Logger) *Server {
+	return &Server{listener: l, logger: logger, ConnContext: httpapi.ConnContext}
 }
 
-// serve answers requests, with TLS if there are certificates for it.
-func (s *httpServer) serve(handler http.Handler, security *certs.Store) {
+// Serve answers requests, with TLS if there are certificates for it.
+func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 	s.server = &http.Server{
 		Handler:           handler,
-		ConnContext:       s.connContext,
-		ReadHeaderTimeout: headerTimeout,
+		ConnContext:       s.ConnContext,
+		ReadHeaderTimeout: HeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          s.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
@@ -70,10 +74,11 @@ func (s *httpServer) serve(handler http.Handler, security *certs.Store) {
 	})
 }
 
-func (s *httpServer) addr() net.Addr { return s.listener.Addr() }
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// close lets the requests under way finish, and cuts off those that take too long.
-func (s *httpServer) close() error {
+// Close lets the requests under way finish, and cuts off those that take too long.
+func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if s.server == nil {

@@ -1,4 +1,6 @@
-package node
+// Package relay passes requests that need the leader on to it, over the port between
+// nodes, and answers there what other nodes pass on.
+package relay
 
 import (
 	"context"
@@ -18,41 +20,42 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// relay passes requests that need the leader on to it, over the port between nodes.
-type relay struct {
-	cluster *replication.Cluster
-	client  func() *http.Transport // over the port between nodes, which is there once a leader is known
-	logger  hclog.Logger
-	// patience is how long a request waits for another leader: what a write may take.
+// Relay passes requests that need the leader on to it.
+type Relay struct {
+	cluster  *replication.Cluster
+	client   func() *http.Transport // over the port between nodes, which is there once a leader is known
+	logger   hclog.Logger
 	patience time.Duration
 	owned    sync.WaitGroup
 	failed   atomic.Int64 // when a failure was logged last, Unix seconds
 }
 
-var _ httpapi.Relay = (*relay)(nil)
+var _ httpapi.Relay = (*Relay)(nil)
 
-// relayTimeout bounds the wait for the leader's answer. The leader bounds its own
+// answerTimeout bounds the wait for the leader's answer. The leader bounds its own
 // work, and well before.
-const relayTimeout = 30 * time.Second
+const answerTimeout = 30 * time.Second
 
 // What a client gets in the place of the leader's answer.
 const (
-	// relayFailed: the request may have reached a leader, its outcome is not known.
-	relayFailed = "Error while forwarding request"
-	// relayNobody: nothing was done.
-	relayNobody = "No Leader Can Be Reached"
+	// failed: the request may have reached a leader, its outcome is not known.
+	failed = "Error while forwarding request"
+	// nobody: nothing was done.
+	nobody = "No Leader Can Be Reached"
 )
 
-func newRelay(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *relay {
-	return &relay{cluster: c, patience: patience, logger: logger, client: sync.OnceValue(func() *http.Transport {
+// New returns the relay of a node. A request waits for another leader no longer than patience:
+// what a write may take.
+func New(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *Relay {
+	return &Relay{cluster: c, patience: patience, logger: logger, client: sync.OnceValue(func() *http.Transport {
 		client := c.Port().HTTPTransport(wire.KindRelay)
-		client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, relayTimeout
+		client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, answerTimeout
 		return client
 	})}
 }
 
-// A leader that falls silent keeps its connections: whoever waits for its answer is
-// told once another node, or none, has led for so long.
+// A leader that falls silent keeps its connections: a wait for its answer
+// ends once another node, or none, has led for so long.
 const (
 	leaderPace  = 250 * time.Millisecond
 	leaderGrace = 4 // times leaderPace
@@ -60,7 +63,7 @@ const (
 
 // whileLeading returns a context that ends when the node at the address has not
 // led for a while, and a function that must be called at the end.
-func (p *relay) whileLeading(ctx context.Context, address string) (context.Context, func()) {
+func (p *Relay) whileLeading(ctx context.Context, address string) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.owned.Go(func() {
 		ticker := time.NewTicker(leaderPace)
@@ -83,24 +86,24 @@ func (p *relay) whileLeading(ctx context.Context, address string) (context.Conte
 
 // complain logs that a request was not relayed, once a second at most: behind the
 // death of a leader there are many.
-func (p *relay) complain(leader string, err error) {
+func (p *Relay) complain(leader string, err error) {
 	now := time.Now().Unix()
 	if last := p.failed.Load(); last != now && p.failed.CompareAndSwap(last, now) {
 		p.logger.Warn("requests are not relayed", "leader", leader, "error", err)
 	}
 }
 
-// close waits for what watches over requests, which have ended.
-func (p *relay) close() { p.owned.Wait() }
+// Close waits for what watches over requests, which have ended.
+func (p *Relay) Close() { p.owned.Wait() }
 
-// relayPace is how long a relay waits for another leader before it looks again.
-const relayPace = 20 * time.Millisecond
+// retryPace is how long a relay waits for another leader before it looks again.
+const retryPace = 20 * time.Millisecond
 
 // Relay sends the request to the leader and its answer to the client. As long as a
 // write may take it goes on to the next leader when the one before did nothing, or
 // when the request may be repeated. Any other that may have reached a leader is
 // never sent again.
-func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
+func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 	var until time.Time
 	maybe := false // a leader may have got it
 	for attempt := 0; ; attempt++ {
@@ -143,7 +146,7 @@ func (p *relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 		select {
-		case <-time.After(relayPace):
+		case <-time.After(retryPace):
 		case <-r.Context().Done():
 		}
 	}
@@ -153,7 +156,7 @@ var errNoLeader = errors.New("no leader is known")
 
 // ask sends the request to the leader. It may have got there if sent is true. The
 // caller calls end when it is done with the answer.
-func (p *relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer *http.Response, end func(), sent bool, err error) {
+func (p *Relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer *http.Response, end func(), sent bool, err error) {
 	ctx, end := p.whileLeading(r.Context(), leader)
 	var connected atomic.Bool
 	out := r.Clone(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}))
@@ -170,7 +173,7 @@ func (p *relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer 
 }
 
 // pass passes the leader's answer on.
-func (p *relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Response) {
+func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Response) {
 	defer func() { _ = answer.Body.Close() }()
 	header := w.Header()
 	for name, values := range answer.Header {
@@ -188,10 +191,10 @@ func (p *relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 }
 
 // fail answers in the place of a leader, which may have got the request.
-func (p *relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
-	status, text := http.StatusServiceUnavailable, relayNobody
+func (p *Relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
+	status, text := http.StatusServiceUnavailable, nobody
 	if maybe {
-		status, text = http.StatusInternalServerError, relayFailed
+		status, text = http.StatusInternalServerError, failed
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	httpapi.SetReason(r.Context(), status, text)

@@ -1,4 +1,4 @@
-package node
+package relay
 
 import (
 	"context"
@@ -8,18 +8,19 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/node/serve"
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// serveRelayed answers the requests of clients that other nodes pass on. A
+// Serve answers the requests of clients that other nodes pass on. A
 // connection that is as old as one between nodes may be ends with the next answer.
-func serveRelayed(port *wire.Port, handler http.Handler, logger hclog.Logger) *httpServer {
-	s := newServer(plain{port.Listener(wire.KindRelay)}, logger)
-	s.connContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(httpapi.ConnContext(ctx, c), relayedKey{}, c)
+func Serve(port *wire.Port, handler http.Handler, logger hclog.Logger) *serve.Server {
+	s := serve.New(plain{port.Listener(wire.KindRelay)}, logger)
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(httpapi.ConnContext(ctx, c), connKey{}, c)
 	}
-	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(relayedKey{}).(net.Conn); ok && wire.Due(c) {
+	s.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok && wire.Due(c) {
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, r)
@@ -27,8 +28,8 @@ func serveRelayed(port *wire.Port, handler http.Handler, logger hclog.Logger) *h
 	return s
 }
 
-// relayedKey is the key of a request's connection in its context.
-type relayedKey struct{}
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
 
 // plain hides that a connection is one of TLS: it was made by another node for
 // one of its clients, whose rights are not those of the node.

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package doctor
+
+// SystemLimits are not known elsewhere.
+func SystemLimits() *Limits { return nil }

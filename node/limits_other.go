@@ -1,8 +1,0 @@
-//go:build !linux
-
-package node
-
-import "github.com/annalsdb/annals/admin/doctor"
-
-// systemLimits are not known elsewhere.
-func systemLimits() *doctor.Limits { return nil }
