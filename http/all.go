@@ -92,13 +92,11 @@ func servePageOfAll(x *exchange, backward, filtered bool) error {
 	if err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer ctx.release()
-	if a.leader {
-		if err := x.onLeader(ctx); err != nil {
-			return err
-		}
+	ctx, err := x.readsFrom(a.leader)
+	if err != nil {
+		return err
 	}
+	defer ctx.release()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -22,7 +20,7 @@ func beginBackupSession(x *exchange) error {
 	b := x.out[:0]
 	switch x.media.form {
 	case formJSON:
-		if b, err = appendIndented(b, session); err != nil {
+		if b, err = appendJSON(b, session, indented); err != nil {
 			return err
 		}
 	case formTextXML, formAppXML:
@@ -39,10 +37,7 @@ func beginBackupSession(x *exchange) error {
 			b = appendTextFields(append(b, '\n'), backupFileFields(&session.Files[i]))
 		}
 	}
-	x.out = b
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, b)
 }
 
 // listBackupSessions tells which sessions are open, without their files.
@@ -59,7 +54,7 @@ func listBackupSessions(x *exchange) error {
 			}{Session: s}
 		}
 		var err error
-		if b, err = appendIndented(b, map[string]any{"sessions": list}); err != nil {
+		if b, err = appendJSON(b, map[string]any{"sessions": list}, indented); err != nil {
 			return err
 		}
 	case formTextXML, formAppXML:
@@ -77,10 +72,7 @@ func listBackupSessions(x *exchange) error {
 			b = appendTextFields(b, backupSessionFields(&sessions[i]))
 		}
 	}
-	x.out = b
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, b)
 }
 
 // endBackupSession lets go of a session's files.
@@ -129,13 +121,4 @@ func backupFileFields(f *backup.File) []field {
 		textField("checksum", "Checksum", f.Checksum),
 		boolField("complete", "Complete", f.Complete),
 	}
-}
-
-// appendIndented appends a value as JSON in the form of /admin.
-func appendIndented(b []byte, value any) ([]byte, error) {
-	j, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return b, fmt.Errorf("write JSON: %w", err)
-	}
-	return append(b, j...), nil
 }

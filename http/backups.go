@@ -102,9 +102,7 @@ func listBackups(x *exchange) error {
 			x.out = append(appendTextFields(x.out, backupFields(&list[i])), '\n')
 		}
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, x.out)
 }
 
 func backupIDField(id string) field { return textField("backupId", "BackupId", id) }

@@ -260,6 +260,19 @@ func (x *exchange) text(status int, text string) {
 // for a request is over.
 func (x *exchange) reads() *deadline { return newDeadline(x.r.Context(), x.s.opts.RequestTimeout) }
 
+// readsFrom is reads for a request that may want the leader. There is nothing to
+// release when it fails.
+func (x *exchange) readsFrom(leader bool) (*deadline, error) {
+	ctx := x.reads()
+	if leader {
+		if err := x.onLeader(ctx); err != nil {
+			ctx.release()
+			return nil, err
+		}
+	}
+	return ctx, nil
+}
+
 // onLeader takes a request that must not be answered by a follower: it sends the
 // client to the leader, or makes sure that this node is it.
 func (x *exchange) onLeader(ctx context.Context) error {

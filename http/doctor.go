@@ -23,9 +23,7 @@ func examine(x *exchange) error {
 			x.out = append(append(x.out, l.String()...), '\n')
 		}
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, x.out)
 }
 
 func checkFields(l *doctor.Line) []field {

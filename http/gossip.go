@@ -34,9 +34,7 @@ func serveGossip(x *exchange) error {
 	default:
 		x.out = appendGossipJSON(x.out[:0], &view)
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, x.out)
 }
 
 // hearGossip answers as gossip does. The body must be a view of the cluster, and

@@ -124,9 +124,7 @@ func listMembers(x *exchange) error {
 		}
 		x.out = append(x.out[:0], table...)
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, x.out)
 }
 
 func memberFields(m *event.Member) []field {

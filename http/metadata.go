@@ -93,13 +93,11 @@ func streamMetadata(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer ctx.release()
-	if leader {
-		if err := x.onLeader(ctx); err != nil {
-			return err
-		}
+	ctx, err := x.readsFrom(leader)
+	if err != nil {
+		return err
 	}
+	defer ctx.release()
 	info, err := x.s.store.StreamInfo(ctx, stream)
 	if err != nil {
 		return err

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 // compatibleVersion is the release of the reference whose clients and web
@@ -35,34 +32,38 @@ func servePing(x *exchange) error {
 	return nil
 }
 
+// infoDocument is what a node tells of itself. Its names are part of the wire: do not change.
+type infoDocument struct {
+	Compatible      string `json:"esVersion"`
+	Version         string `json:"version"`
+	State           string `json:"state"`
+	ProjectionsMode string `json:"projectionsMode"`
+	Features        struct {
+		Projections    bool `json:"projections"`
+		UserManagement bool `json:"userManagement"`
+		AtomPub        bool `json:"atomPub"`
+	} `json:"features"`
+	Authentication struct {
+		Type       string `json:"type"`
+		Properties any    `json:"properties"`
+	} `json:"authentication"`
+}
+
 // nodeInfo answers what the node is and can do. It is JSON, whichever types are accepted.
 func nodeInfo(x *exchange) error {
-	authentication, userManagement := "internal", "true"
+	d := infoDocument{Compatible: compatibleVersion, Version: x.s.opts.Version, ProjectionsMode: cmp.Or(x.s.opts.ProjectionsMode, "None")}
+	d.Authentication.Type = "internal"
 	if x.s.opts.Insecure {
-		authentication, userManagement = "insecure", "false"
+		d.Authentication.Type = "insecure"
 	}
-	b := append(x.out[:0], "{\n  \"esVersion\": \""+compatibleVersion+"\",\n  \"version\": "...)
-	b = jsontext.AppendString(b, x.s.opts.Version)
-	b = append(b, ",\n  \"state\": "...)
-	state := x.s.cluster.Role()
+	d.State = x.s.cluster.Role()
 	if m := x.s.opts.Membership; m != nil {
-		state = strings.ToLower(string(m.State()))
+		d.State = strings.ToLower(string(m.State()))
 	}
-	b = jsontext.AppendString(b, state)
-	b = append(b, ",\n  \"projectionsMode\": "...)
-	b = jsontext.AppendString(b, cmp.Or(x.s.opts.ProjectionsMode, "None"))
-	b = append(b, ",\n  \"features\": {\n    \"projections\": "...)
-	b = strconv.AppendBool(b, slices.Contains(x.s.subsystems(), SubsystemProjections))
-	b = append(b, ",\n    \"userManagement\": "...)
-	b = append(b, userManagement...)
-	b = append(b, ",\n    \"atomPub\": "...)
-	b = strconv.AppendBool(b, !x.s.opts.DisableAtomPub)
-	b = append(b, "\n  },\n  \"authentication\": {\n    \"type\": \""...)
-	b = append(b, authentication...)
-	x.out = append(b, "\",\n    \"properties\": null\n  }\n}"...)
-	x.media = typeJSON
-	x.ok()
-	return nil
+	d.Features.Projections = slices.Contains(x.s.subsystems(), SubsystemProjections)
+	d.Features.UserManagement = !x.s.opts.Insecure
+	d.Features.AtomPub = !x.s.opts.DisableAtomPub
+	return sendPlainJSON(x, &d)
 }
 
 // healthLive tells whether the node serves requests.

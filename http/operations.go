@@ -37,19 +37,30 @@ func mergeIndexes(x *exchange) error {
 	return sendFields(x, "MergeIndexesResultDto", []field{textField("mergeIndexesId", "MergeIndexesId", id.String())})
 }
 
+// loginDocument is who the caller is. Its names are part of the wire: do not change.
+type loginDocument struct {
+	Data struct {
+		Login    string   `json:"loginName"`
+		FullName string   `json:"fullName"`
+		Groups   []string `json:"groups"`
+		Updated  string   `json:"dateLastUpdated"`
+	} `json:"data"`
+	Success bool   `json:"success"`
+	Error   string `json:"error"`
+}
+
 // serveLogin tells the caller who it is, by which interfaces check credentials. It is
 // JSON, whichever types are accepted: not all clients that sign in so ask for it.
 func serveLogin(x *exchange) error {
-	b := append(x.out[:0], "{\n  \"data\": {\n"...)
-	b = appendMembers(b, "    ", []field{
-		{json: "loginName", value: x.who.Login},
-		{json: "fullName", value: x.who.Login},
-		{json: "groups", value: string(appendStrings(nil, "    ", x.who.Groups)), bare: true},
-		{json: "dateLastUpdated", value: time.Now().UTC().Format(tickTime)},
-	})
-	x.out = append(b, "\n  },\n  \"success\": true,\n  \"error\": \"Success\"\n}"...)
-	x.w.Header()[keyCacheControl] = cacheNever
+	var d loginDocument
+	d.Data.Login, d.Data.FullName = x.who.Login, x.who.Login
+	d.Data.Groups = append([]string{}, x.who.Groups...)
+	d.Data.Updated = time.Now().UTC().Format(tickTime)
+	d.Success, d.Error = true, userSuccess
+	b, err := appendJSON(x.out[:0], &d, indented)
+	if err != nil {
+		return err
+	}
 	x.media = typeJSON
-	x.ok()
-	return nil
+	return sendOut(x, b)
 }

@@ -1,44 +1,34 @@
 package httpapi
 
-import (
-	"github.com/annalsdb/annals/config"
-	"github.com/annalsdb/annals/internal/jsontext"
-)
-
 var jsonOffer = newOffer(typeJSON, typeJSON)
+
+// optionOf is an option as it is shown. Its names are part of the wire: do not change.
+type optionOf struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Group       string   `json:"group"`
+	Value       string   `json:"value"`
+	Possible    []string `json:"possibleValues"`
+	Source      string   `json:"configurationSource"`
+	Deprecation *string  `json:"deprecationMessage"`
+}
 
 // listOptions lists the options of the node. It is JSON, whichever types are accepted.
 func listOptions(x *exchange) error {
-	x.out = appendObjects(x.out[:0], "", x.s.opts.Settings(), optionFields)
-	x.media = typeJSON
-	x.ok()
-	return nil
-}
-
-func optionFields(v *config.Value) []field {
-	possible, deprecation := "null", "null"
-	if v.Possible != nil {
-		possible = string(appendStrings(nil, "    ", v.Possible))
+	list := []optionOf{}
+	for _, v := range x.s.opts.Settings() {
+		o := optionOf{Name: v.Name, Description: v.Description, Group: v.Group, Value: v.Value, Possible: v.Possible, Source: v.Source}
+		if v.Deprecation != "" {
+			o.Deprecation = &v.Deprecation
+		}
+		list = append(list, o)
 	}
-	if v.Deprecation != "" {
-		deprecation = string(jsontext.AppendString(nil, v.Deprecation))
-	}
-	return []field{
-		{json: "name", value: v.Name},
-		{json: "description", value: v.Description},
-		{json: "group", value: v.Group},
-		{json: "value", value: v.Value},
-		{json: "possibleValues", value: possible, bare: true},
-		{json: "configurationSource", value: v.Source},
-		{json: "deprecationMessage", value: deprecation, bare: true},
-	}
+	return sendPlainJSON(x, list)
 }
 
 // listSubsystems lists the parts of the node that may be switched off.
 func listSubsystems(x *exchange) error {
-	x.out = appendStrings(x.out[:0], "", x.s.subsystems())
-	x.ok()
-	return nil
+	return sendPlainJSON(x, append([]string{}, x.s.subsystems()...))
 }
 
 func (s *Server) subsystems() []string {
@@ -46,20 +36,4 @@ func (s *Server) subsystems() []string {
 		return nil
 	}
 	return s.opts.Subsystems()
-}
-
-// appendStrings appends an array of strings that begins on an indented line.
-func appendStrings(b []byte, indent string, list []string) []byte {
-	if len(list) == 0 {
-		return append(b, "[]"...)
-	}
-	b = append(b, '[')
-	for i, s := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, "\n  "+indent...)
-		b = jsontext.AppendString(b, s)
-	}
-	return append(b, "\n"+indent+"]"...)
 }

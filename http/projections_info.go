@@ -132,8 +132,7 @@ func sendContent(x *exchange, ctx context.Context, read func(ctx context.Context
 	if c.Position != nil {
 		x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
 	}
-	sendFresh(x, c.Text)
-	return nil
+	return sendFresh(x, c.Text)
 }
 
 // queryOf is a query as it is shown. Its names are part of the wire: do not change.
@@ -167,8 +166,7 @@ func projectionQuery(x *exchange, _ context.Context) error {
 		})
 	}
 	x.media = typeJavaScript
-	sendFresh(x, []byte(q.Text))
-	return nil
+	return sendFresh(x, []byte(q.Text))
 }
 
 // projectionConfig answers with the settings of a projection.
@@ -245,23 +243,12 @@ func payloadOf(data []byte, isJSON bool) json.RawMessage {
 
 // sendJSON answers with a document that may be another at the next moment.
 func sendJSON(x *exchange, document any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(document); err != nil {
+	b, err := appendJSON(x.out[:0], document, indented)
+	if err != nil {
 		return err
 	}
 	x.media = typeJSON
-	sendFresh(x, b.Bytes())
-	return nil
-}
-
-// sendFresh answers with a text that may be another at the next moment.
-func sendFresh(x *exchange, body []byte) {
-	x.typed()
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.send(http.StatusOK, body)
+	return sendOut(x, append(b, '\n'))
 }
 
 // projectionDone answers that a command was done.

@@ -163,9 +163,7 @@ func sendStatus(x *exchange, d *statusDocument) error {
 	default:
 		x.out = d.appendText(x.out[:0])
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	x.ok()
-	return nil
+	return sendOut(x, x.out)
 }
 
 func (d *statusDocument) appendJSON(b []byte) []byte {

@@ -27,13 +27,11 @@ func singleEvent(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer ctx.release()
-	if leader {
-		if err := x.onLeader(ctx); err != nil {
-			return err
-		}
+	ctx, err := x.readsFrom(leader)
+	if err != nil {
+		return err
 	}
+	defer ctx.release()
 	if stream == event.AllStream { // The log is no stream: it has no event with a number.
 		return event.ErrStreamNotFound
 	}

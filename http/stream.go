@@ -103,13 +103,11 @@ func serveBackward(x *exchange, stream string) error {
 	if err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer ctx.release()
-	if p.leader {
-		if err := x.onLeader(ctx); err != nil {
-			return err
-		}
+	ctx, err := x.readsFrom(p.leader)
+	if err != nil {
+		return err
 	}
+	defer ctx.release()
 	if x.media.form == formDescription {
 		return describeStream(x, ctx, stream)
 	}
@@ -121,13 +119,11 @@ func serveForward(x *exchange, stream string) error {
 	if err != nil {
 		return err
 	}
-	ctx := x.reads()
-	defer func() { ctx.release() }()
-	if p.leader {
-		if err := x.onLeader(ctx); err != nil {
-			return err
-		}
+	ctx, err := x.readsFrom(p.leader)
+	if err != nil {
+		return err
 	}
+	defer func() { ctx.release() }()
 	if x.media.form == formDescription {
 		x.media = x.media.feedInstead()
 	}
