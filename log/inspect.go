@@ -8,7 +8,6 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
-	"github.com/annalsdb/annals/log/index"
 )
 
 // LockFile is the name of the file in a data folder that a running node has locked.
@@ -111,16 +110,19 @@ func Inspect(ctx context.Context, o InspectOptions, report func(Finding)) (_ Sum
 	if o.Progress == nil {
 		o.Progress = func(InspectProgress) {}
 	}
-	n := &inspector{ctx: ctx, o: o, report: report, blurred: -1, whole: true, checkpoint: -1}
-	n.streams.init()
-	defer func() { err = errors.Join(err, n.close()) }()
-	if err := n.run(); err != nil {
+	n := &inspector{ctx: ctx, o: o, report: report, blurred: -1}
+	g := &names{n: n}
+	g.streams.init()
+	r := &indexCheck{n: n, names: g, checkpoint: -1}
+	defer func() { err = errors.Join(err, n.close(), r.close()) }()
+	k := &walker{n: n, names: g, index: r, whole: true}
+	if err := k.run(); err != nil {
 		return n.sum, fmt.Errorf("inspect %s: %w", o.Dir, err)
 	}
 	return n.sum, nil
 }
 
-// inspector is the state of one walk over a data folder.
+// inspector is what was found out about a data folder so far.
 type inspector struct {
 	ctx    context.Context // of this one call
 	o      InspectOptions
@@ -133,9 +135,21 @@ type inspector struct {
 	cluster event.ID
 	bytes   int64 // of the files in use
 
-	// The walk. Where frames are damaged or missing, tail is what was known last, and whole is false until
-	// a footer or trailer behind the damage tells the end and the chain anew.
-	tail    event.Tail
+	tail event.Tail // the last known
+	// blurred is the end of the newest part of the log in which records may be
+	// missing: by scavenging, or because they cannot be read. -1: there is none.
+	blurred int64
+	damaged []span // where records cannot be read
+	unsure  bool   // what a position map says of the records that are there is wrong
+}
+
+// walker goes through the chunks. Where frames are damaged or missing, whole is false until
+// a footer or trailer behind the damage tells the end and the chain anew.
+type walker struct {
+	n     *inspector
+	names *names
+	index *indexCheck
+
 	whole   bool
 	time    int64 // of the newest record
 	next    int   // first logical chunk number of the next file
@@ -143,54 +157,35 @@ type inspector struct {
 	records []int // offsets of the records of the current frame
 	hashes  []uint64
 	buf     []byte // of files that cannot be mapped
-
-	// blurred is the end of the newest part of the log in which records may be
-	// missing: by scavenging, or because they cannot be read. -1: there is none.
-	blurred int64
-	damaged []span // where records cannot be read
-	unsure  bool   // what a position map says of the records that are there is wrong
-
-	streams streamNumbers
-
-	scavenged  bool     // entries of the index may have been removed while their records are there
-	covered    coverage // what the index names; used where scavenged
-	voided     map[uint64]bool
-	entries    []index.Entry // of one lookup
-	index      *index.Index  // nil: there is none to compare with
-	checkpoint int64         // up to where the index must know every record, -1 without index
-	logSum     entrySum      // over the records below checkpoint
 }
 
 // span is a part of the log.
 type span struct{ from, to int64 }
 
-func (n *inspector) run() error {
-	if err := n.openFolder(); err != nil {
+func (k *walker) run() error {
+	if err := k.n.openFolder(); err != nil {
 		return err
 	}
-	n.openIndex()
-	for i, name := range n.files {
-		if n.ended {
-			n.behindEnd(name)
+	k.index.openIndex()
+	for i, name := range k.n.files {
+		if k.ended {
+			k.behindEnd(name)
 			continue
 		}
-		if err := n.inspectChunk(name, i == len(n.files)-1); err != nil {
+		if err := k.inspectChunk(name, i == len(k.n.files)-1); err != nil {
 			return err
 		}
 	}
-	n.sum.End = n.tail.End
-	n.sum.Streams = n.streams.count
-	n.checkEnd()
-	return n.inspectIndex()
+	k.n.sum.End = k.n.tail.End
+	k.n.sum.Streams = k.names.streams.count
+	k.n.checkEnd()
+	return k.index.inspectIndex()
 }
 
 func (n *inspector) close() error {
 	var err error
 	for _, c := range n.chunks {
 		err = errors.Join(err, c.close())
-	}
-	if n.index != nil {
-		err = errors.Join(err, n.index.Close())
 	}
 	return err
 }
@@ -211,15 +206,15 @@ func (n *inspector) durable() int64 {
 func (n *inspector) optional(position int64) bool { return position >= n.durable() }
 
 // damage notes that records between two positions cannot be read.
-func (n *inspector) damage(from, to int64) {
-	n.blurred = max(n.blurred, to)
-	n.whole = false
+func (k *walker) damage(from, to int64) {
+	k.n.blurred = max(k.n.blurred, to)
+	k.whole = false
 	const most = 10_000 // more than that become one
-	if last := len(n.damaged) - 1; last >= 0 && (n.damaged[last].to >= from || last == most) {
-		n.damaged[last].to = max(n.damaged[last].to, to)
+	if last := len(k.n.damaged) - 1; last >= 0 && (k.n.damaged[last].to >= from || last == most) {
+		k.n.damaged[last].to = max(k.n.damaged[last].to, to)
 		return
 	}
-	n.damaged = append(n.damaged, span{from, to})
+	k.n.damaged = append(k.n.damaged, span{from, to})
 }
 
 func (n *inspector) checkEnd() {

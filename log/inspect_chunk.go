@@ -14,68 +14,68 @@ import (
 
 // inspectChunk checks one file in use and what it adds to the log. Damage is
 // reported and passed over; only the end of ctx is an error.
-func (n *inspector) inspectChunk(path string, last bool) error {
+func (k *walker) inspectChunk(path string, last bool) error {
 	number, version, _ := parseChunkFileName(filepath.Base(path))
-	if number != n.next {
-		missing := chunkStart(n.next)
-		if n.optional(missing) && n.next > 0 {
-			n.end()
-			n.behindEnd(path)
+	if number != k.next {
+		missing := chunkStart(k.next)
+		if k.n.optional(missing) && k.next > 0 {
+			k.end()
+			k.behindEnd(path)
 			return nil
 		}
-		n.find(Problem, FindMissing, path, -1, missing, "chunks %d to %d are missing before this file", n.next, number-1)
-		n.damage(missing, chunkStart(number))
+		k.n.find(Problem, FindMissing, path, -1, missing, "chunks %d to %d are missing before this file", k.next, number-1)
+		k.damage(missing, chunkStart(number))
 	}
-	n.next = number + 1
-	c, err := openChunkFile(n.o.FS, path, version)
+	k.next = number + 1
+	c, err := openChunkFile(k.n.o.FS, path, version)
 	if err != nil {
 		if errors.Is(err, errNewerFormat) {
 			return err
 		}
-		if event.IsCorruption(err) && n.optional(chunkStart(number)) {
-			n.find(Notice, FindTorn, path, -1, chunkStart(number), "the file was never completely made: %v", detail(err))
-			n.end()
+		if event.IsCorruption(err) && k.n.optional(chunkStart(number)) {
+			k.n.find(Notice, FindTorn, path, -1, chunkStart(number), "the file was never completely made: %v", detail(err))
+			k.end()
 			return nil
 		}
-		n.chunkLost(path, number, err)
+		k.chunkLost(path, number, err)
 		return nil
 	}
-	n.chunks = append(n.chunks, c)
-	n.sum.Chunks++
+	k.n.chunks = append(k.n.chunks, c)
+	k.n.sum.Chunks++
 	if c.header.first != number {
-		n.find(Problem, FindUnreadable, path, 16, chunkStart(number), "the header says that the file begins with chunk %d", c.header.first)
-		n.damage(chunkStart(number), chunkStart(number+1))
-		n.chunks = n.chunks[:len(n.chunks)-1]
+		k.n.find(Problem, FindUnreadable, path, 16, chunkStart(number), "the header says that the file begins with chunk %d", c.header.first)
+		k.damage(chunkStart(number), chunkStart(number+1))
+		k.n.chunks = k.n.chunks[:len(k.n.chunks)-1]
 		return c.close()
 	}
-	n.next = c.header.last + 1
-	if n.cluster.IsZero() {
-		n.cluster = c.header.cluster
+	k.next = c.header.last + 1
+	if k.n.cluster.IsZero() {
+		k.n.cluster = c.header.cluster
 		if number == 0 {
-			n.tail = event.Tail{Chain: GenesisChain(n.cluster)}
+			k.n.tail = event.Tail{Chain: GenesisChain(k.n.cluster)}
 		}
-	} else if c.header.cluster != n.cluster {
-		n.find(Problem, FindCluster, path, 40, chunkStart(number), "the chunk belongs to cluster %s, the log to %s", c.header.cluster, n.cluster)
+	} else if c.header.cluster != k.n.cluster {
+		k.n.find(Problem, FindCluster, path, 40, chunkStart(number), "the chunk belongs to cluster %s, the log to %s", c.header.cluster, k.n.cluster)
 	}
-	if err := n.inspectData(c, last); err != nil {
-		if n.ctx.Err() != nil {
+	if err := k.inspectData(c, last); err != nil {
+		if k.n.ctx.Err() != nil {
 			return err
 		}
 		// It could not be read: in part, perhaps, but nobody knows up to where.
-		n.find(Problem, FindUnreadable, path, -1, c.start(), "%v", detail(err))
-		n.damage(c.start(), chunkStart(c.header.last+1))
+		k.n.find(Problem, FindUnreadable, path, -1, c.start(), "%v", detail(err))
+		k.damage(c.start(), chunkStart(c.header.last+1))
 	}
 	return nil
 }
 
 // chunkLost reports a file that cannot be opened as a chunk.
-func (n *inspector) chunkLost(path string, number int, err error) {
+func (k *walker) chunkLost(path string, number int, err error) {
 	kind := FindUnreadable
 	offset := int64(-1)
 	if c, ok := errors.AsType[*event.Corruption](err); ok {
 		offset = c.Offset
 		// A header that has all its bytes but one was a header.
-		if f, ferr := n.o.FS.Open(path); ferr == nil {
+		if f, ferr := k.n.o.FS.Open(path); ferr == nil {
 			b := make([]byte, headerSize)
 			if readFull(f, b, 0) == nil && crc32.Checksum(b[:124], castagnoli) != order.Uint32(b[124:]) {
 				kind = FindChecksum
@@ -83,8 +83,8 @@ func (n *inspector) chunkLost(path string, number int, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}
-	n.find(Problem, kind, path, offset, chunkStart(number), "%v", detail(err))
-	n.damage(chunkStart(number), chunkStart(number+1))
+	k.n.find(Problem, kind, path, offset, chunkStart(number), "%v", detail(err))
+	k.damage(chunkStart(number), chunkStart(number+1))
 }
 
 // detail shortens a corruption to what it says beside file and offset.
@@ -96,12 +96,12 @@ func detail(err error) any {
 }
 
 // end says that the valid log ends where the walk is.
-func (n *inspector) end() { n.ended = true }
+func (k *walker) end() { k.ended = true }
 
 // behindEnd reports a file behind the end of the valid log.
-func (n *inspector) behindEnd(path string) {
+func (k *walker) behindEnd(path string) {
 	number, _, _ := parseChunkFileName(filepath.Base(path))
-	n.find(Notice, FindTorn, path, -1, chunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", n.tail.End)
+	k.n.find(Notice, FindTorn, path, -1, chunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", k.n.tail.End)
 }
 
 // walk is the state within one chunk file.
@@ -127,21 +127,21 @@ type walk struct {
 }
 
 // inspectData maps or reads the file and walks through it.
-func (n *inspector) inspectData(c *chunk, last bool) (err error) {
+func (k *walker) inspectData(c *chunk, last bool) (err error) {
 	defer guardFaults(&err)()
 	size, err := c.file.Size()
 	if err != nil {
 		return err
 	}
-	whole, err := n.content(c, size)
+	whole, err := k.content(c, size)
 	if err != nil {
 		return err
 	}
-	n.sum.Bytes += size
+	k.n.sum.Bytes += size
 	w := &walk{c: c, at: headerSize, frame: headerSize, newest: -1, full: whole}
 	// Once the next chunk has begun durably, so has the footer been written.
-	needsFooter := !n.optional(chunkStart(c.header.last+1) - 1)
-	if _, ok := n.chk[writerCheckpoint]; !ok {
+	needsFooter := !k.n.optional(chunkStart(c.header.last+1) - 1)
+	if _, ok := k.n.chk[writerCheckpoint]; !ok {
 		needsFooter = !last
 	}
 	switch {
@@ -151,28 +151,28 @@ func (n *inspector) inspectData(c *chunk, last bool) (err error) {
 	default:
 		limit := min(size, headerSize+ChunkSize)
 		if needsFooter || !last || looksLikeFooter(whole) {
-			limit = n.footerLost(w, needsFooter)
+			limit = k.footerLost(w, needsFooter)
 		}
 		w.data = whole[:limit]
 	}
 	if c.header.mapped {
-		n.sum.Scavenged++
-		n.blurred = max(n.blurred, chunkStart(c.header.last+1))
+		k.n.sum.Scavenged++
+		k.n.blurred = max(k.n.blurred, chunkStart(c.header.last+1))
 	}
-	if err := n.walkFrames(w, !c.complete && last); err != nil || n.ended {
+	if err := k.walkFrames(w, !c.complete && last); err != nil || k.ended {
 		return err
 	}
 	if c.complete {
-		return n.checkFooter(w)
+		return k.checkFooter(w)
 	}
 	if w.footed && w.last.completes {
-		n.tail.End = nextChunk(n.tail.End)
+		k.n.tail.End = nextChunk(k.n.tail.End)
 	}
 	return nil
 }
 
 // content returns the bytes of the file. They stay mapped for looking up records; what cannot be mapped is read.
-func (n *inspector) content(c *chunk, size int64) ([]byte, error) {
+func (k *walker) content(c *chunk, size int64) ([]byte, error) {
 	m, err := c.file.Map(size)
 	if err == nil {
 		c.mapping, c.mapped = m, m.Bytes()
@@ -183,13 +183,13 @@ func (n *inspector) content(c *chunk, size int64) ([]byte, error) {
 	if !errors.Is(err, vfs.ErrNotMappable) {
 		return nil, err
 	}
-	if int64(cap(n.buf)) < size {
-		n.buf = make([]byte, size)
+	if int64(cap(k.buf)) < size {
+		k.buf = make([]byte, size)
 	}
-	if err := readFull(c.file, n.buf[:size], 0); err != nil {
+	if err := readFull(c.file, k.buf[:size], 0); err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
-	return n.buf[:size], nil
+	return k.buf[:size], nil
 }
 
 // looksLikeFooter says that a file ends in what was a footer.
@@ -208,7 +208,7 @@ func looksLikeFooter(whole []byte) bool {
 }
 
 // footerLost reports a footer that is not valid and returns where the data before it may end.
-func (n *inspector) footerLost(w *walk, needed bool) int64 {
+func (k *walker) footerLost(w *walk, needed bool) int64 {
 	size := int64(len(w.full))
 	limit := min(size, headerSize+ChunkSize)
 	at := int64(-1)
@@ -224,63 +224,63 @@ func (n *inspector) footerLost(w *walk, needed bool) int64 {
 	if !needed {
 		severity = Notice // It is made again at the next start.
 	}
-	n.find(severity, kind, w.c.name, at, -1, "%s", reason)
+	k.n.find(severity, kind, w.c.name, at, -1, "%s", reason)
 	return limit
 }
 
 // walkFrames goes through the items of a file. tip says that the file is the one that was being written.
-func (n *inspector) walkFrames(w *walk, tip bool) error {
-	n.records = n.records[:0]
+func (k *walker) walkFrames(w *walk, tip bool) error {
+	k.records = k.records[:0]
 	reported := w.at
 	for w.at < len(w.data) {
 		if w.at-reported >= 32<<20 {
 			reported = w.at
-			n.progress(w.c.start() + int64(w.at))
-			if err := n.ctx.Err(); err != nil {
+			k.n.progress(w.c.start() + int64(w.at))
+			if err := k.n.ctx.Err(); err != nil {
 				return err
 			}
 		}
 		if w.sum != nil && w.at >= w.summed {
 			w.addSum()
 		}
-		it, err := n.parse(w)
+		it, err := k.parse(w)
 		if err != nil {
-			if n.ended = n.torn(w, tip, err); n.ended {
+			if k.ended = k.torn(w, tip, err); k.ended {
 				return nil
 			}
-			n.skip(w, err)
+			k.skip(w, err)
 			continue
 		}
 		if w.c.header.mapped {
-			n.checkMapEntry(w, it.position())
+			k.checkMapEntry(w, it.position())
 		}
 		w.newest = it.position()
 		if !it.isTrailer() {
-			n.records = append(n.records, w.at)
+			k.records = append(k.records, w.at)
 			w.at += len(it)
 			continue
 		}
-		if done := n.endFrame(w, it, tip); done {
+		if done := k.endFrame(w, it, tip); done {
 			return nil
 		}
 	}
-	if len(n.records) > 0 {
-		if n.ended = n.torn(w, tip, errors.New("the records there have no trailer")); n.ended {
+	if len(k.records) > 0 {
+		if k.ended = k.torn(w, tip, errors.New("the records there have no trailer")); k.ended {
 			return nil
 		}
 		w.footed = false
-		n.find(Problem, FindFrame, w.c.name, int64(n.records[0]), n.positionAt(w, n.records[0]), "%d records have no trailer", len(n.records))
-		n.noteRecords(w, nil)
-		n.whole = false
+		k.n.find(Problem, FindFrame, w.c.name, int64(k.records[0]), k.positionAt(w, k.records[0]), "%d records have no trailer", len(k.records))
+		k.noteRecords(w, nil)
+		k.whole = false
 		if !w.c.complete {
-			n.damage(n.positionAt(w, w.at), chunkStart(w.c.header.last+1))
+			k.damage(k.positionAt(w, w.at), chunkStart(w.c.header.last+1))
 		}
 	}
 	if w.c.header.mapped {
-		n.restOfMap(w)
+		k.restOfMap(w)
 	}
-	n.progress(chunkStart(w.c.header.last + 1))
-	return n.ctx.Err()
+	k.n.progress(chunkStart(w.c.header.last + 1))
+	return k.n.ctx.Err()
 }
 
 // sumStep bytes are summed before they are looked at, so that they come from memory once.
@@ -301,7 +301,7 @@ func (n *inspector) progress(position int64) {
 }
 
 // positionAt returns the log position of an offset in a file, -1 where only the position map tells.
-func (n *inspector) positionAt(w *walk, offset int) int64 {
+func (k *walker) positionAt(w *walk, offset int) int64 {
 	if w.c.header.mapped {
 		return -1
 	}
@@ -309,22 +309,22 @@ func (n *inspector) positionAt(w *walk, offset int) int64 {
 }
 
 // parse reads the next item and checks that it is where it belongs.
-func (n *inspector) parse(w *walk) (item, error) {
+func (k *walker) parse(w *walk) (item, error) {
 	it, err := parseItem(w.data[w.at:])
 	if err != nil {
 		return nil, err
 	}
-	return it, n.placed(w, it, w.at)
+	return it, k.placed(w, it, w.at)
 }
 
 // placed checks the position that an item at an offset gives for itself.
-func (n *inspector) placed(w *walk, it item, at int) error {
+func (k *walker) placed(w *walk, it item, at int) error {
 	position := it.position()
 	if !w.c.header.mapped {
 		if it.isStub() {
 			return errors.New("a stub in a chunk as it was written")
 		}
-		if want := n.positionAt(w, at); position != want {
+		if want := k.positionAt(w, at); position != want {
 			return fmt.Errorf("position %d stands where %d belongs", position, want)
 		}
 		return nil
@@ -340,36 +340,36 @@ func (n *inspector) placed(w *walk, it item, at int) error {
 
 // torn reports what follows the last valid frame, if all that must be there is
 // there. The next start cuts it off.
-func (n *inspector) torn(w *walk, tip bool, err error) bool {
-	if !n.optional(n.tail.End) && !(tip && n.lastOfLog(w)) || w.c.header.mapped {
+func (k *walker) torn(w *walk, tip bool, err error) bool {
+	if !k.n.optional(k.n.tail.End) && !(tip && k.lastOfLog(w)) || w.c.header.mapped {
 		return false
 	}
 	from := w.frame
-	n.find(Notice, FindTorn, w.c.name, int64(from), n.positionAt(w, from), "%d bytes behind the last valid frame: %v", len(w.data)-from, err)
-	n.records = n.records[:0]
+	k.n.find(Notice, FindTorn, w.c.name, int64(from), k.positionAt(w, from), "%d bytes behind the last valid frame: %v", len(w.data)-from, err)
+	k.records = k.records[:0]
 	return true
 }
 
 // lastOfLog says, when the checkpoint that would tell is not there, that nothing valid follows in the file.
-func (n *inspector) lastOfLog(w *walk) bool {
-	if _, ok := n.chk[writerCheckpoint]; ok {
+func (k *walker) lastOfLog(w *walk) bool {
+	if _, ok := k.n.chk[writerCheckpoint]; ok {
 		return false
 	}
-	_, found := n.resync(w, w.at+1)
+	_, found := k.resync(w, w.at+1)
 	return !found
 }
 
 // skip reports a damaged item and moves to the next one that is whole.
-func (n *inspector) skip(w *walk, err error) {
-	next, found := n.resync(w, w.at+1)
+func (k *walker) skip(w *walk, err error) {
+	next, found := k.resync(w, w.at+1)
 	size := len(w.data) - w.at
 	if found {
 		size = next - w.at
 	}
-	n.find(Problem, FindItem, w.c.name, int64(w.at), n.positionAt(w, w.at), "%v; %d bytes are passed over", err, size)
+	k.n.find(Problem, FindItem, w.c.name, int64(w.at), k.positionAt(w, w.at), "%v; %d bytes are passed over", err, size)
 	from, to := w.c.start(), chunkStart(w.c.header.last+1)
 	if !w.c.header.mapped {
-		from = n.positionAt(w, w.at)
+		from = k.positionAt(w, w.at)
 		if found || w.c.complete { // Else the rest of the chunk may be lost.
 			to = from + int64(size)
 		}
@@ -378,17 +378,17 @@ func (n *inspector) skip(w *walk, err error) {
 	}
 	w.at += size
 	w.hole, w.footed = w.at, false
-	n.damage(from, to)
+	k.damage(from, to)
 }
 
 // resync finds the next whole item at or behind an offset.
-func (n *inspector) resync(w *walk, at int) (int, bool) {
+func (k *walker) resync(w *walk, at int) (int, bool) {
 	// Where the damaged one says that it ends, if that is so.
-	if size := int(order.Uint32(padded(w.data[w.at:]))); size >= recordFixed && size < len(w.data)-w.at && n.wholeItem(w, w.at+size) {
+	if size := int(order.Uint32(padded(w.data[w.at:]))); size >= recordFixed && size < len(w.data)-w.at && k.wholeItem(w, w.at+size) {
 		return w.at + size, true
 	}
 	for ; at+recordFixed <= len(w.data); at++ {
-		if n.wholeItem(w, at) {
+		if k.wholeItem(w, at) {
 			return at, true
 		}
 	}
@@ -403,7 +403,7 @@ func padded(b []byte) []byte {
 	return append(append(make([]byte, 0, 4), b...), make([]byte, 4-len(b))...)
 }
 
-func (n *inspector) wholeItem(w *walk, at int) bool {
+func (k *walker) wholeItem(w *walk, at int) bool {
 	b := w.data[at:]
 	if len(b) < recordFixed || b[4] != kindRecord && b[4] != kindTrailer && b[4] != kindStub {
 		return false
@@ -413,5 +413,5 @@ func (n *inspector) wholeItem(w *walk, at int) bool {
 		return false
 	}
 	it, err := parseItem(b)
-	return err == nil && n.placed(w, it, at) == nil
+	return err == nil && k.placed(w, it, at) == nil
 }

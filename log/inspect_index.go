@@ -45,44 +45,65 @@ func (s *entrySum) add(hash uint64, number, position int64) {
 	s.high += bits.RotateLeft64(x, 29) * 0xc4ceb9fe1a85ec53
 }
 
+// indexCheck compares the index with the log.
+type indexCheck struct {
+	n     *inspector
+	names *names
+
+	index      *index.Index // nil: there is none to compare with
+	checkpoint int64        // up to where the index must know every record, -1 without index
+	logSum     entrySum     // over the records below checkpoint
+	scavenged  bool         // entries of the index may have been removed while their records are there
+	covered    coverage     // what the index names; used where scavenged
+	voided     map[uint64]bool
+	entries    []index.Entry // of one lookup
+}
+
+func (r *indexCheck) close() error {
+	if r.index == nil {
+		return nil
+	}
+	return r.index.Close()
+}
+
 // openIndex opens what there is of an index, before the log is read: its
 // checkpoint tells which records it must know.
-func (n *inspector) openIndex() {
-	dir := n.o.IndexDir
-	names, err := n.o.FS.List(dir)
+func (r *indexCheck) openIndex() {
+	dir := r.n.o.IndexDir
+	names, err := r.n.o.FS.List(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.find(Problem, FindUnreadable, dir, -1, -1, "%v", err)
+		r.n.find(Problem, FindUnreadable, dir, -1, -1, "%v", err)
 		return
 	}
 	listed, tables := false, []string{}
 	for _, name := range names {
 		listed = listed || name == indexMapFile
 		if strings.HasSuffix(name, vfs.TempSuffix) {
-			n.find(Notice, FindLeftover, filepath.Join(dir, name), -1, -1, "temporary file of work that did not finish")
+			r.n.find(Notice, FindLeftover, filepath.Join(dir, name), -1, -1, "temporary file of work that did not finish")
 		} else if id, err := uuid.Parse(strings.TrimSuffix(name, bloomExtension)); err == nil && strings.HasPrefix(name, id.String()) {
 			tables = append(tables, name)
 		}
 	}
-	covered, known := n.existence()
+	covered, known := r.existence()
 	if !listed {
-		n.noIndex(tables, covered, err != nil)
+		r.noIndex(tables, covered, err != nil)
 		return
 	}
-	x, err := index.OpenReadOnly(n.o.FS, dir)
+	x, err := index.OpenReadOnly(r.n.o.FS, dir)
 	if err != nil {
-		n.findIndexError(err)
+		r.findIndexError(err)
 		return
 	}
-	n.index, n.checkpoint = x, x.Checkpoint()
-	if known && covered > n.checkpoint {
-		n.find(Problem, FindIndex, filepath.Join(dir, existenceCheckpoint), 0, covered, "%d is above the index's checkpoint, %d", covered, n.checkpoint)
+	r.index, r.checkpoint = x, x.Checkpoint()
+	if known && covered > r.checkpoint {
+		r.n.find(Problem, FindIndex, filepath.Join(dir, existenceCheckpoint), 0, covered, "%d is above the index's checkpoint, %d", covered, r.checkpoint)
 	}
-	n.indexFiles(tables)
+	r.indexFiles(tables)
 }
 
 // existence reads the checkpoint of the stream-existence filter.
-func (n *inspector) existence() (int64, bool) {
-	data, err := vfs.ReadFile(n.o.FS, filepath.Join(n.o.IndexDir, existenceCheckpoint))
+func (r *indexCheck) existence() (int64, bool) {
+	data, err := vfs.ReadFile(r.n.o.FS, filepath.Join(r.n.o.IndexDir, existenceCheckpoint))
 	if err != nil || len(data) != 8 {
 		return 0, false // Opening the index says so, unless there is none.
 	}
@@ -91,25 +112,25 @@ func (n *inspector) existence() (int64, bool) {
 
 // noIndex reports an index without the file that names its tables. That is as
 // it should be as long as the log is short.
-func (n *inspector) noIndex(tables []string, covered int64, noFolder bool) {
-	path := filepath.Join(n.o.IndexDir, indexMapFile)
+func (r *indexCheck) noIndex(tables []string, covered int64, noFolder bool) {
+	path := filepath.Join(r.n.o.IndexDir, indexMapFile)
 	if covered > 0 {
-		n.find(Problem, FindMissing, path, -1, -1, "no such file, though the index was written up to position %d", covered)
+		r.n.find(Problem, FindMissing, path, -1, -1, "no such file, though the index was written up to position %d", covered)
 		return
 	}
 	for _, name := range tables {
-		n.find(Notice, FindLeftover, filepath.Join(n.o.IndexDir, name), -1, -1, "index file that nothing names")
+		r.n.find(Notice, FindLeftover, filepath.Join(r.n.o.IndexDir, name), -1, -1, "index file that nothing names")
 	}
-	if noFolder && len(n.files) > 0 {
-		n.find(Notice, FindMissing, n.o.IndexDir, -1, -1, "there is no index: the next start makes it from the log")
+	if noFolder && len(r.n.files) > 0 {
+		r.n.find(Notice, FindMissing, r.n.o.IndexDir, -1, -1, "there is no index: the next start makes it from the log")
 	}
 }
 
 // findIndexError reports what kept the index from being opened or read: corruption, or files that are gone.
-func (n *inspector) findIndexError(err error) {
+func (r *indexCheck) findIndexError(err error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range many.Unwrap() {
-			n.findIndexError(one)
+			r.findIndexError(one)
 		}
 		return
 	}
@@ -118,7 +139,7 @@ func (n *inspector) findIndexError(err error) {
 		if strings.Contains(c.Detail, "checksum") || strings.Contains(c.Detail, "damaged") {
 			kind = FindChecksum
 		}
-		n.find(Problem, kind, c.File, c.Offset, -1, "%s", c.Detail)
+		r.n.find(Problem, kind, c.File, c.Offset, -1, "%s", c.Detail)
 		return
 	}
 	if p, ok := err.(*fs.PathError); ok {
@@ -126,125 +147,125 @@ func (n *inspector) findIndexError(err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			kind = FindMissing
 		}
-		n.find(Problem, kind, p.Path, -1, -1, "%v", p.Err)
+		r.n.find(Problem, kind, p.Path, -1, -1, "%v", p.Err)
 		return
 	}
 	_, corrupt := errors.AsType[*event.Corruption](err)
 	_, path := errors.AsType[*fs.PathError](err)
 	if corrupt || path {
-		n.findIndexError(errors.Unwrap(err))
+		r.findIndexError(errors.Unwrap(err))
 		return
 	}
-	n.find(Problem, FindUnreadable, n.o.IndexDir, -1, -1, "%v", err)
+	r.n.find(Problem, FindUnreadable, r.n.o.IndexDir, -1, -1, "%v", err)
 }
 
 // indexFiles reports files beside the live set, and filters that are gone.
-func (n *inspector) indexFiles(names []string) {
+func (r *indexCheck) indexFiles(names []string) {
 	live := map[string]bool{}
 	there := map[string]bool{}
-	for _, t := range n.index.Tables() {
+	for _, t := range r.index.Tables() {
 		live[t.File], live[t.File+bloomExtension] = true, true
 	}
 	filters := 0
 	for _, name := range names {
 		there[name] = true
 		if !live[name] {
-			n.find(Notice, FindLeftover, filepath.Join(n.o.IndexDir, name), -1, -1, "index file that nothing names")
+			r.n.find(Notice, FindLeftover, filepath.Join(r.n.o.IndexDir, name), -1, -1, "index file that nothing names")
 		} else if strings.HasSuffix(name, bloomExtension) {
 			filters++
 		}
 	}
-	for _, t := range n.index.Tables() {
-		n.sum.IndexTables++
-		n.sum.Bytes += t.Bytes
+	for _, t := range r.index.Tables() {
+		r.n.sum.IndexTables++
+		r.n.sum.Bytes += t.Bytes
 		// An index can be written without filters, but not in part.
 		if name := t.File + bloomExtension; filters > 0 && !there[name] {
-			n.find(Problem, FindMissing, filepath.Join(n.o.IndexDir, name), -1, -1, "the filter of an index table is gone")
+			r.n.find(Problem, FindMissing, filepath.Join(r.n.o.IndexDir, name), -1, -1, "the filter of an index table is gone")
 		}
 	}
 }
 
 // inspectIndex reads all entries and compares them with what the walk through the log has seen.
-func (n *inspector) inspectIndex() (err error) {
-	if n.index == nil {
+func (r *indexCheck) inspectIndex() (err error) {
+	if r.index == nil {
 		return nil
 	}
-	path := filepath.Join(n.o.IndexDir, indexMapFile)
-	ahead := n.checkpoint > n.tail.End
+	path := filepath.Join(r.n.o.IndexDir, indexMapFile)
+	ahead := r.checkpoint > r.n.tail.End
 	if ahead {
-		n.find(Problem, FindIndex, path, -1, n.checkpoint, "the index reaches up to %d, the log only up to %d", n.checkpoint, n.tail.End)
+		r.n.find(Problem, FindIndex, path, -1, r.checkpoint, "the index reaches up to %d, the log only up to %d", r.checkpoint, r.n.tail.End)
 	}
 	defer func() {
 		if c, ok := errors.AsType[*event.Corruption](err); ok {
-			n.find(Problem, FindUnreadable, n.o.IndexDir, -1, -1, "%s", c.Detail)
+			r.n.find(Problem, FindUnreadable, r.n.o.IndexDir, -1, -1, "%s", c.Detail)
 			err = nil
 		}
 	}()
 	defer guardFaults(&err)()
 	var total int64
-	for _, t := range n.index.Tables() {
+	for _, t := range r.index.Tables() {
 		total += t.Entries
 	}
-	if n.scavenged = n.wasScavenged(); n.scavenged {
-		n.covered.init(len(n.streams.slots))
+	if r.scavenged = r.wasScavenged(); r.scavenged {
+		r.covered.init(len(r.names.streams.slots))
 	}
-	sum, whole, err := n.sumIndex(total)
-	want := n.logSum
+	sum, whole, err := r.sumIndex(total)
+	want := r.logSum
 	if err != nil || sum == want {
 		return err
 	}
-	if n.scavenged && whole {
+	if r.scavenged && whole {
 		allowed := false
-		if want, allowed, err = n.sumNamed(); err != nil || sum == want && allowed {
+		if want, allowed, err = r.sumNamed(); err != nil || sum == want && allowed {
 			return err
 		}
 	}
 	found := 0
-	if !n.o.Quick {
-		if found, err = n.locateEntries(total); err != nil {
+	if !r.n.o.Quick {
+		if found, err = r.locateEntries(total); err != nil {
 			return err
 		}
 		// Behind a table that cannot be read to its end nothing is known of what it has.
 		if whole {
-			missing, err := n.locateRecords()
+			missing, err := r.locateRecords()
 			if err != nil {
 				return err
 			}
 			found += missing
 		}
 	}
-	if found == 0 && whole && !ahead && !n.unsure {
-		n.find(Problem, FindIndex, path, -1, -1, "the log has %d records that the index must know, the index has %d entries: they differ", want.count, sum.count)
+	if found == 0 && whole && !ahead && !r.n.unsure {
+		r.n.find(Problem, FindIndex, path, -1, -1, "the log has %d records that the index must know, the index has %d entries: they differ", want.count, sum.count)
 	}
 	return nil
 }
 
 // sumIndex reads all entries, which checks the tables and their filters, and
 // sums those whose records must be there. whole says that all could be read.
-func (n *inspector) sumIndex(total int64) (sum entrySum, whole bool, err error) {
+func (r *indexCheck) sumIndex(total int64) (sum entrySum, whole bool, err error) {
 	var before index.Entry
-	for e, ierr := range n.index.Entries() {
+	for e, ierr := range r.index.Entries() {
 		if ierr != nil {
-			n.findIndexError(ierr)
+			r.findIndexError(ierr)
 			return sum, false, nil
 		}
-		n.sum.IndexEntries++
-		if n.sum.IndexEntries%(1<<20) == 0 {
-			if err := n.indexProgress(n.sum.IndexEntries, total); err != nil {
+		r.n.sum.IndexEntries++
+		if r.n.sum.IndexEntries%(1<<20) == 0 {
+			if err := r.n.indexProgress(r.n.sum.IndexEntries, total); err != nil {
 				return sum, false, err
 			}
 		}
-		if e == before && n.sum.IndexEntries > 1 {
-			n.find(Problem, FindIndex, n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is named twice", e.Number, e.Hash)
+		if e == before && r.n.sum.IndexEntries > 1 {
+			r.n.find(Problem, FindIndex, r.n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is named twice", e.Number, e.Hash)
 			continue
 		}
 		before = e
-		exists := n.mustExist(e.Position)
+		exists := r.mustExist(e.Position)
 		if exists {
 			sum.add(e.Hash, e.Number, e.Position)
 		}
-		if n.scavenged {
-			n.noteEntry(e, exists)
+		if r.scavenged {
+			r.noteEntry(e, exists)
 		}
 	}
 	return sum, true, nil
@@ -257,13 +278,13 @@ func (n *inspector) indexProgress(done, total int64) error {
 
 // mustExist says that an entry with the given position must have its record:
 // it lies where records can be read, and is not gone by scavenging.
-func (n *inspector) mustExist(position int64) bool {
-	if n.unreadable(position) {
+func (r *indexCheck) mustExist(position int64) bool {
+	if r.n.unreadable(position) {
 		return false
 	}
-	c := n.chunkAt(position)
+	c := r.n.chunkAt(position)
 	if c == nil || !c.header.mapped {
-		return position < n.tail.End
+		return position < r.n.tail.End
 	}
 	offset, there, err := findInMap(c, position)
 	if err != nil || !there || c.footer.stubs == 0 {
@@ -338,28 +359,28 @@ func (n *inspector) itemAt(position int64) (item, int64, error) {
 }
 
 // locateEntries finds the entries that do not have their record.
-func (n *inspector) locateEntries(total int64) (found int, err error) {
+func (r *indexCheck) locateEntries(total int64) (found int, err error) {
 	done := int64(0)
-	for e, ierr := range n.index.Entries() {
+	for e, ierr := range r.index.Entries() {
 		if ierr != nil {
 			return found, nil // Reported before.
 		}
 		if done++; done%(1<<16) == 0 {
-			if err := n.indexProgress(done, total); err != nil {
+			if err := r.n.indexProgress(done, total); err != nil {
 				return found, err
 			}
 		}
-		if !n.mustExist(e.Position) {
-			if e.Position >= 0 && (e.Position < n.tail.End || n.checkpoint > n.tail.End) {
+		if !r.mustExist(e.Position) {
+			if e.Position >= 0 && (e.Position < r.n.tail.End || r.checkpoint > r.n.tail.End) {
 				continue
 			}
 			found++
-			n.find(Problem, FindIndex, n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is said to be where the log does not reach", e.Number, e.Hash)
+			r.n.find(Problem, FindIndex, r.n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is said to be where the log does not reach", e.Number, e.Hash)
 			continue
 		}
-		it, offset, ierr := n.itemAt(e.Position)
-		file, what := n.o.IndexDir, ""
-		if c := n.chunkAt(e.Position); c != nil {
+		it, offset, ierr := r.n.itemAt(e.Position)
+		file, what := r.n.o.IndexDir, ""
+		if c := r.n.chunkAt(e.Position); c != nil {
 			file = c.name
 		}
 		switch {
@@ -371,30 +392,30 @@ func (n *inspector) locateEntries(total int64) (found int, err error) {
 			continue
 		}
 		found++
-		n.find(Problem, FindIndex, file, offset, e.Position, "the index names it for event %d of the stream with hash %016x, but %s", e.Number, e.Hash, what)
+		r.n.find(Problem, FindIndex, file, offset, e.Position, "the index names it for event %d of the stream with hash %016x, but %s", e.Number, e.Hash, what)
 	}
 	return found, nil
 }
 
 // locateRecords finds the records that the index does not name.
-func (n *inspector) locateRecords() (found int, err error) {
-	err = n.eachRecord(func(c *chunk, offset int64, it item) error {
+func (r *indexCheck) locateRecords() (found int, err error) {
+	err = r.eachRecord(func(c *chunk, offset int64, it item) error {
 		hash := it.streamHash()
-		if n.isNamed(hash, it) || n.scavenged && n.mayBeUnnamed(hash, it) {
+		if r.isNamed(hash, it) || r.scavenged && r.mayBeUnnamed(hash, it) {
 			return nil
 		}
 		found++
-		n.find(Problem, FindIndex, c.name, offset, it.position(), "the index does not name event %d of stream %s", it.number(), printable(it.stream()))
+		r.n.find(Problem, FindIndex, c.name, offset, it.position(), "the index does not name event %d of stream %s", it.number(), printable(it.stream()))
 		return nil
 	})
 	return found, err
 }
 
 // eachRecord calls f with the records that can be read, up to where the index must know them.
-func (n *inspector) eachRecord(f func(c *chunk, offset int64, it item) error) error {
-	limit := min(n.checkpoint, n.tail.End)
+func (r *indexCheck) eachRecord(f func(c *chunk, offset int64, it item) error) error {
+	limit := min(r.checkpoint, r.n.tail.End)
 	count := 0
-	for _, c := range n.chunks {
+	for _, c := range r.n.chunks {
 		if c.start() >= limit {
 			break
 		}
@@ -412,7 +433,7 @@ func (n *inspector) eachRecord(f func(c *chunk, offset int64, it item) error) er
 		for at := int64(headerSize); at < size; {
 			it, err := c.itemAt(at, size, &scratch)
 			if err != nil || it.position() >= limit {
-				if skip, ok := n.behindDamage(c, at); ok {
+				if skip, ok := r.n.behindDamage(c, at); ok {
 					at = skip
 					continue
 				}
@@ -420,8 +441,8 @@ func (n *inspector) eachRecord(f func(c *chunk, offset int64, it item) error) er
 			}
 			offset := at
 			at += int64(len(it))
-			if count++; count%(1<<10) == 0 && n.ctx.Err() != nil {
-				return n.ctx.Err()
+			if count++; count%(1<<10) == 0 && r.n.ctx.Err() != nil {
+				return r.n.ctx.Err()
 			}
 			if it.isRecord() {
 				if err := f(c, offset, it); err != nil {

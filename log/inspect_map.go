@@ -2,53 +2,53 @@ package eventlog
 
 // checkMapEntry checks that the next entry of the position map names the item
 // at hand. The map and the data are walked side by side.
-func (n *inspector) checkMapEntry(w *walk, position int64) {
+func (k *walker) checkMapEntry(w *walk, position int64) {
 	for {
 		at, offset, ok := w.mapEntry(w.entry)
 		switch {
 		case !ok || at > position:
-			n.mapFault(w, int64(w.at), position, "the position map does not name the item of position %d", position)
+			k.mapFault(w, int64(w.at), position, "the position map does not name the item of position %d", position)
 			return
 		case at == position:
 			if offset != int64(w.at) {
-				n.mapFault(w, w.entryOffset(w.entry), position, "the position map names offset %d for position %d, which stands at %d", offset, position, w.at)
+				k.mapFault(w, w.entryOffset(w.entry), position, "the position map names offset %d for position %d, which stands at %d", offset, position, w.at)
 			}
 			w.entry++
-			n.checkOrder(w, at)
+			k.checkOrder(w, at)
 			return
 		}
 		// Where items cannot be read the map may well be right.
 		if int64(w.hole) <= offset {
-			n.mapFault(w, w.entryOffset(w.entry), at, "the position map names position %d, which no item has", at)
+			k.mapFault(w, w.entryOffset(w.entry), at, "the position map names position %d, which no item has", at)
 		}
 		w.entry++
-		n.checkOrder(w, at)
+		k.checkOrder(w, at)
 	}
 }
 
 // checkOrder checks that the entry behind one of the given position is higher.
-func (n *inspector) checkOrder(w *walk, before int64) {
+func (k *walker) checkOrder(w *walk, before int64) {
 	if at, _, ok := w.mapEntry(w.entry); ok && at <= before {
-		n.mapFault(w, w.entryOffset(w.entry), at, "the position map is not in order: %d stands behind %d", at, before)
+		k.mapFault(w, w.entryOffset(w.entry), at, "the position map is not in order: %d stands behind %d", at, before)
 	}
 }
 
 // restOfMap reports what the position map names behind the last item.
-func (n *inspector) restOfMap(w *walk) {
+func (k *walker) restOfMap(w *walk) {
 	for ; ; w.entry++ {
 		at, offset, ok := w.mapEntry(w.entry)
 		if !ok {
 			return
 		}
 		if int64(w.hole) <= offset {
-			n.mapFault(w, w.entryOffset(w.entry), at, "the position map names position %d, which no item has", at)
+			k.mapFault(w, w.entryOffset(w.entry), at, "the position map names position %d, which no item has", at)
 		}
 	}
 }
 
-func (n *inspector) mapFault(w *walk, offset, position int64, format string, args ...any) {
-	n.unsure = true
-	n.find(Problem, FindMap, w.c.name, offset, position, format, args...)
+func (k *walker) mapFault(w *walk, offset, position int64, format string, args ...any) {
+	k.n.unsure = true
+	k.n.find(Problem, FindMap, w.c.name, offset, position, format, args...)
 }
 
 func (w *walk) entryOffset(i int) int64 {

@@ -19,11 +19,11 @@ import (
 var scavengeDatabase = filepath.Join("scavenging", "scavenging.db")
 
 // wasScavenged says that the index may lack entries of records that are there.
-func (n *inspector) wasScavenged() bool {
-	if n.sum.Scavenged > 0 {
+func (r *indexCheck) wasScavenged() bool {
+	if r.n.sum.Scavenged > 0 {
 		return true
 	}
-	_, err := n.o.FS.Stat(filepath.Join(n.o.IndexDir, scavengeDatabase))
+	_, err := r.n.o.FS.Stat(filepath.Join(r.n.o.IndexDir, scavengeDatabase))
 	return err == nil
 }
 
@@ -60,13 +60,13 @@ func (v *coverage) from(place int) (number int64, dropped bool) {
 }
 
 // noteEntry takes the next entry of the index. exists says that its record must be in the log.
-func (n *inspector) noteEntry(e index.Entry, exists bool) {
-	v := &n.covered
-	exists = exists || n.unreadable(e.Position)
+func (r *indexCheck) noteEntry(e index.Entry, exists bool) {
+	v := &r.covered
+	exists = exists || r.n.unreadable(e.Position)
 	if !v.begun || e.Hash != v.hash {
-		v.begun, v.hash, v.place, v.lost = true, e.Hash, n.streams.place(e.Hash), false
+		v.begun, v.hash, v.place, v.lost = true, e.Hash, r.names.streams.place(e.Hash), false
 	}
-	if n.streams.slots[v.place].at != 0 && e.Number >= 0 {
+	if r.names.streams.slots[v.place].at != 0 && e.Number >= 0 {
 		first := &v.first[v.place]
 		if *first == noEntry {
 			*first = ^e.Number
@@ -75,49 +75,49 @@ func (n *inspector) noteEntry(e index.Entry, exists bool) {
 			*first = ^*first
 		}
 	}
-	if !exists && !v.lost && n.isLost(e) {
+	if !exists && !v.lost && r.isLost(e) {
 		v.lost = true
-		n.find(Problem, FindIndex, n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is gone from the log with all that may have followed it, but the newest event of a stream is never removed", e.Number, e.Hash)
+		r.n.find(Problem, FindIndex, r.n.o.IndexDir, -1, e.Position, "event %d of the stream with hash %016x is gone from the log with all that may have followed it, but the newest event of a stream is never removed", e.Number, e.Hash)
 	}
 }
 
 // isLost says of an entry without its record that the record cannot have been
 // removed by a scavenge: it was the last of its stream.
-func (n *inspector) isLost(e index.Entry) bool {
-	if len(n.damaged) > 0 || n.unsure || e.Position >= n.tail.End || n.chunkAt(e.Position) == nil {
+func (r *indexCheck) isLost(e index.Entry) bool {
+	if len(r.n.damaged) > 0 || r.n.unsure || e.Position >= r.n.tail.End || r.n.chunkAt(e.Position) == nil {
 		return false // It cannot be read, or is reported as something else.
 	}
-	s := n.streams.slots[n.covered.place]
+	s := r.names.streams.slots[r.covered.place]
 	if s.at != 0 {
 		last := s.last
-		for _, own := range n.streams.shared[e.Hash] {
+		for _, own := range r.names.streams.shared[e.Hash] {
 			last = max(last, own.last)
 		}
 		if e.Number <= last {
 			return false
 		}
 	}
-	if n.voided == nil {
-		n.findVoided()
+	if r.voided == nil {
+		r.findVoided()
 	}
-	return !n.voided[e.Hash]
+	return !r.voided[e.Hash]
 }
 
 // findVoided finds the metadata streams of deleted streams, by their hashes.
-func (n *inspector) findVoided() {
-	n.voided = make(map[uint64]bool)
+func (r *indexCheck) findVoided() {
+	r.voided = make(map[uint64]bool)
 	void := func(s *streamSlot) {
 		if s.at == 0 || s.last != event.TombstoneNumber {
 			return
 		}
-		if name, ok := n.nameAt(s.at - 1); ok {
-			n.voided[HashStream(event.MetaStreamOf(string(name)))] = true
+		if name, ok := r.names.nameAt(s.at - 1); ok {
+			r.voided[HashStream(event.MetaStreamOf(string(name)))] = true
 		}
 	}
-	for i := range n.streams.slots {
-		void(&n.streams.slots[i])
+	for i := range r.names.streams.slots {
+		void(&r.names.streams.slots[i])
 	}
-	for _, names := range n.streams.shared {
+	for _, names := range r.names.streams.shared {
 		for _, s := range names {
 			void(s)
 		}
@@ -127,26 +127,26 @@ func (n *inspector) findVoided() {
 // sumNamed sums the records that the index of a scavenged folder must name, in a
 // second walk through the log. It reports false when one is missing whose place in its stream
 // does not allow that.
-func (n *inspector) sumNamed() (sum entrySum, allowed bool, err error) {
+func (r *indexCheck) sumNamed() (sum entrySum, allowed bool, err error) {
 	allowed = true
-	err = n.eachRecord(func(_ *chunk, _ int64, it item) error {
-		if n.unreadable(it.position()) {
+	err = r.eachRecord(func(_ *chunk, _ int64, it item) error {
+		if r.n.unreadable(it.position()) {
 			return nil
 		}
 		hash, number := it.streamHash(), it.number()
-		if n.streams.shared[hash] != nil {
-			if n.isNamed(hash, it) {
+		if r.names.streams.shared[hash] != nil {
+			if r.isNamed(hash, it) {
 				sum.add(hash, number, it.position())
 			} else {
-				allowed = allowed && n.mayBeUnnamed(hash, it)
+				allowed = allowed && r.mayBeUnnamed(hash, it)
 			}
 			return nil
 		}
-		from, dropped := n.covered.from(n.streams.place(hash))
+		from, dropped := r.covered.from(r.names.streams.place(hash))
 		if number >= from {
 			sum.add(hash, number, it.position())
 		} else if !dropped {
-			allowed = allowed && n.isVoid(it.stream())
+			allowed = allowed && r.isVoid(it.stream())
 		}
 		return nil
 	})
@@ -154,18 +154,18 @@ func (n *inspector) sumNamed() (sum entrySum, allowed bool, err error) {
 }
 
 // isVoid says that a stream has the metadata of a deleted one.
-func (n *inspector) isVoid(stream []byte) bool {
+func (r *indexCheck) isVoid(stream []byte) bool {
 	if !event.IsMetaStream(asString(stream)) {
 		return false
 	}
-	s := n.named(event.OriginalOf(asString(stream)))
+	s := r.names.named(event.OriginalOf(asString(stream)))
 	return s != nil && s.last == event.TombstoneNumber
 }
 
 // isNamed says that the index has the entry of a record.
-func (n *inspector) isNamed(hash uint64, it item) bool {
-	n.entries = n.index.Get(n.entries[:0], hash, it.number())
-	for _, e := range n.entries {
+func (r *indexCheck) isNamed(hash uint64, it item) bool {
+	r.entries = r.index.Get(r.entries[:0], hash, it.number())
+	for _, e := range r.entries {
 		if e.Position == it.position() {
 			return true
 		}
@@ -175,18 +175,18 @@ func (n *inspector) isNamed(hash uint64, it item) bool {
 
 // mayBeUnnamed says of a record without entry that a scavenge may have taken that
 // out: the index names a later event of the stream, unless all may be gone, and none before.
-func (n *inspector) mayBeUnnamed(hash uint64, it item) bool {
+func (r *indexCheck) mayBeUnnamed(hash uint64, it item) bool {
 	stream := it.stream()
 	const page = 64
-	later := n.isVoid(stream)
+	later := r.isVoid(stream)
 	for from := int64(math.MaxInt64); from > it.number() && !later; {
-		n.entries = n.index.Descend(n.entries[:0], hash, from, it.number()+1, page)
-		for _, e := range n.entries {
-			name, ok := n.nameAt(e.Position)
-			later = later || ok && bytes.Equal(name, stream) || n.unreadable(e.Position)
+		r.entries = r.index.Descend(r.entries[:0], hash, from, it.number()+1, page)
+		for _, e := range r.entries {
+			name, ok := r.names.nameAt(e.Position)
+			later = later || ok && bytes.Equal(name, stream) || r.n.unreadable(e.Position)
 			from = e.Number - 1
 		}
-		if len(n.entries) < page {
+		if len(r.entries) < page {
 			break
 		}
 	}
@@ -194,16 +194,16 @@ func (n *inspector) mayBeUnnamed(hash uint64, it item) bool {
 		return false
 	}
 	for from := it.number(); from >= 0; {
-		n.entries = n.index.Descend(n.entries[:0], hash, from, 0, page)
-		for _, e := range n.entries {
+		r.entries = r.index.Descend(r.entries[:0], hash, from, 0, page)
+		for _, e := range r.entries {
 			// What names no record at all stands for one of this stream.
-			name, ok := n.nameAt(e.Position)
-			if ok && bytes.Equal(name, stream) || !ok && !n.unreadable(e.Position) {
+			name, ok := r.names.nameAt(e.Position)
+			if ok && bytes.Equal(name, stream) || !ok && !r.n.unreadable(e.Position) {
 				return false
 			}
 			from = e.Number - 1
 		}
-		if len(n.entries) < page {
+		if len(r.entries) < page {
 			break
 		}
 	}

@@ -517,17 +517,19 @@ func TestInspectScavengedSharedHash(t *testing.T) {
 		entries = append(entries, index.Entry{Hash: shared, Number: items[key].number(), Position: position[key]})
 	}
 	f.must(x.Add(entries, c.start()+int64(len(b)), event.Chain{}))
-	n := &inspector{chunks: []*chunk{c}, index: x, tail: event.Tail{End: int64(len(b)) - headerSize}}
-	n.streams.init()
+	n := &inspector{chunks: []*chunk{c}, tail: event.Tail{End: int64(len(b)) - headerSize}}
+	g := &names{n: n}
+	g.streams.init()
+	r := &indexCheck{n: n, names: g, index: x}
 	for key, want := range map[string][2]bool{ // named, may be unnamed
 		"a0": {false, true}, "a3": {false, true}, "a4": {true, false}, "b2": {false, false}, "b5": {true, false},
 	} {
-		if got := n.isNamed(shared, items[key]); got != want[0] {
+		if got := r.isNamed(shared, items[key]); got != want[0] {
 			t.Errorf("%s: named is %t", key, got)
 		}
-		if got := !want[0] && n.mayBeUnnamed(shared, items[key]); got != want[1] {
+		if got := !want[0] && r.mayBeUnnamed(shared, items[key]); got != want[1] {
 			t.Errorf("%s: may be unnamed is %t", key, got)
 		}
 	}
-	f.must(n.close())
+	f.must(errors.Join(n.close(), r.close()))
 }

@@ -63,19 +63,25 @@ func (t *streamNumbers) grow() {
 	}
 }
 
+// names checks the numbers of the events of each stream.
+type names struct {
+	n       *inspector
+	streams streamNumbers
+}
+
 // noteEvent checks that a record is the next of its stream.
-func (n *inspector) noteEvent(c *chunk, offset int64, hash uint64, it item) {
-	t := &n.streams
+func (g *names) noteEvent(c *chunk, offset int64, hash uint64, it item) {
+	t := &g.streams
 	s := t.slot(hash)
 	number, position := it.number(), it.position()
 	if s.at != 0 {
 		// Nearly always the next number; behind a scavenged part of the log a higher one may follow as well.
-		follows := number == s.last+1 || number > s.last && n.blurred > s.at-1
+		follows := number == s.last+1 || number > s.last && g.n.blurred > s.at-1
 		if follows && number > 0 && number != event.TombstoneNumber && t.shared[hash] == nil {
 			s.last, s.at = number, position+1
 			return
 		}
-		s = n.apart(s, it)
+		s = g.apart(s, it)
 	}
 	if s.at == 0 {
 		s.hash, s.last = hash, -1
@@ -84,8 +90,8 @@ func (n *inspector) noteEvent(c *chunk, offset int64, hash uint64, it item) {
 			t.used++
 		}
 	}
-	if why := n.judge(s, it); why != "" {
-		n.find(Problem, FindStream, c.name, offset, position, "stream %s: %s", printable(it.stream()), why)
+	if why := g.judge(s, it); why != "" {
+		g.n.find(Problem, FindStream, c.name, offset, position, "stream %s: %s", printable(it.stream()), why)
 	}
 	if s.at == 0 || number > s.last {
 		s.last, s.at = number, position+1
@@ -96,16 +102,16 @@ func (n *inspector) noteEvent(c *chunk, offset int64, hash uint64, it item) {
 }
 
 // named returns what is known of the stream with a name, nil when no record of it was seen.
-func (n *inspector) named(name string) *streamSlot {
+func (g *names) named(name string) *streamSlot {
 	hash := HashStream(name)
-	if names := n.streams.shared[hash]; names != nil {
+	if names := g.streams.shared[hash]; names != nil {
 		return names[name]
 	}
-	s := n.streams.slot(hash)
+	s := g.streams.slot(hash)
 	if s.at == 0 {
 		return nil
 	}
-	if own, ok := n.nameAt(s.at - 1); !ok || string(own) != name {
+	if own, ok := g.nameAt(s.at - 1); !ok || string(own) != name {
 		return nil
 	}
 	return s
@@ -115,11 +121,11 @@ func (n *inspector) named(name string) *streamSlot {
 func (t *streamNumbers) owns(s *streamSlot) bool { return t.slot(s.hash) == s }
 
 // apart returns the slot of the record's own stream among those that share its hash.
-func (n *inspector) apart(s *streamSlot, it item) *streamSlot {
-	t := &n.streams
+func (g *names) apart(s *streamSlot, it item) *streamSlot {
+	t := &g.streams
 	names := t.shared[s.hash]
 	if names == nil {
-		before, ok := n.nameAt(s.at - 1)
+		before, ok := g.nameAt(s.at - 1)
 		if !ok || bytes.Equal(before, it.stream()) {
 			return s
 		}
@@ -138,8 +144,8 @@ func (n *inspector) apart(s *streamSlot, it item) *streamSlot {
 }
 
 // nameAt returns the name of the stream of the record at a position.
-func (n *inspector) nameAt(position int64) ([]byte, bool) {
-	it, _, err := n.itemAt(position)
+func (g *names) nameAt(position int64) ([]byte, bool) {
+	it, _, err := g.n.itemAt(position)
 	if err != nil || it == nil || !it.isRecord() {
 		return nil, false
 	}
@@ -147,7 +153,7 @@ func (n *inspector) nameAt(position int64) ([]byte, bool) {
 }
 
 // judge says what is wrong with a record's number, given what its stream had before.
-func (n *inspector) judge(s *streamSlot, it item) string {
+func (g *names) judge(s *streamSlot, it item) string {
 	number := it.number()
 	deleted := event.Flags(it.flags())&event.FlagDeleted != 0
 	switch {
@@ -161,7 +167,7 @@ func (n *inspector) judge(s *streamSlot, it item) string {
 		return ""
 	case number <= s.last:
 		return fmt.Sprintf("event %d was written again, behind event %d at position %d", number, s.last, s.at-1)
-	case n.blurred > s.at-1:
+	case g.n.blurred > s.at-1:
 		return "" // What is missing was scavenged, or cannot be read.
 	case s.at == 0:
 		return fmt.Sprintf("begins with event %d", number)

@@ -290,18 +290,19 @@ func TestInspectSharedHash(t *testing.T) {
 	f.must(err)
 	var findings []Finding
 	n := &inspector{chunks: []*chunk{c}, blurred: -1, report: func(x Finding) { findings = append(findings, x) }}
-	n.streams.init()
+	g := &names{n: n}
+	g.streams.init()
 	b := f.read(chunkA)
 	for _, at := range itemOffsets(b) {
 		it, err := parseItem(b[at:])
 		f.must(err)
 		if it.isRecord() {
-			n.noteEvent(c, int64(at), 42, it)
+			g.noteEvent(c, int64(at), 42, it)
 		}
 	}
 	f.must(n.close())
-	if len(findings) != 1 || !strings.HasPrefix(findings[0].Detail, `stream "c": event 26 follows event 24`) || n.streams.count != 3 {
-		t.Fatal(findings, n.streams.count)
+	if len(findings) != 1 || !strings.HasPrefix(findings[0].Detail, `stream "c": event 26 follows event 24`) || g.streams.count != 3 {
+		t.Fatal(findings, g.streams.count)
 	}
 }
 
