@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -159,14 +160,19 @@ func holding(t testing.TB, fsys vfs.FS, folder, text string) (files []string) {
 	}
 	for _, name := range names {
 		path := filepath.Join(folder, name)
-		if info, err := fsys.Stat(path); err != nil {
+		info, err := fsys.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // The node, which is open, has removed it meanwhile.
+		}
+		if err != nil {
 			t.Fatal(err)
-		} else if info.IsDir() {
+		}
+		if info.IsDir() {
 			files = append(files, holding(t, fsys, path, text)...)
 			continue
 		}
 		b, err := vfs.ReadFile(fsys, path)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 		if bytes.Contains(b, []byte(text)) {

@@ -474,8 +474,8 @@ func (s *inbound) Accept() (net.Conn, error) {
 			_ = c.Close()
 			continue
 		}
-		if err := r.track(c, &r.handlers); err != nil {
-			return nil, err
+		if r.track(c, &r.handlers) != nil {
+			continue // It closes: the listener ends next, which raft expects.
 		}
 		return c, nil
 	}

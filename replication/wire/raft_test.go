@@ -450,3 +450,36 @@ func contextAfter(t *testing.T, d time.Duration) context.Context {
 	t.Cleanup(stop)
 	return ctx
 }
+
+// TestRaftClosesDuringAccept: a connection that comes while a Raft closes is dropped, and worth no line.
+func TestRaftClosesDuringAccept(t *testing.T) {
+	var log lines
+	to := open(t, Options{Node: node(1), Cluster: member(clusterA), Logger: log.logger(hclog.Info)})
+	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
+	r := to.Raft(RaftOptions{})
+	setClosing := func(on bool) {
+		r.mu.Lock()
+		r.closing = on
+		r.mu.Unlock()
+	}
+	setClosing(true) // as Close does first
+	for range 2 {    // By the second one what the first came to is logged.
+		c, err := from.Dial(t.Context(), KindRaft, to.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection lives on")
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	setClosing(false)
+	if err := errors.Join(r.Close(), to.Close()); err != nil {
+		t.Error(err)
+	}
+	if log.String() != "" {
+		t.Errorf("logged\n%s", log.String())
+	}
+}
