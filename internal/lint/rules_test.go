@@ -81,6 +81,54 @@ func TestFileSize(t *testing.T) {
 	}
 }
 
+// maxMethods bounds a type: one with more hides several.
+const maxMethods = 40
+
+// largeTypes may have more until they are taken apart, and no more than this.
+var largeTypes = map[string]int{
+	"log.Log":             133,
+	"replication.Cluster": 50,
+}
+
+func TestMethods(t *testing.T) {
+	methods := map[string]map[string]bool{}
+	for _, f := range sources(t) {
+		if f.isTest() {
+			continue
+		}
+		for _, d := range f.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			of := fn.Recv.List[0].Type
+			if star, ok := of.(*ast.StarExpr); ok {
+				of = star.X
+			}
+			if generic, ok := of.(*ast.IndexExpr); ok {
+				of = generic.X
+			}
+			if name, ok := of.(*ast.Ident); ok {
+				key := f.folder() + "." + name.Name
+				if methods[key] == nil {
+					methods[key] = map[string]bool{}
+				}
+				methods[key][fn.Name.Name] = true
+			}
+		}
+	}
+	for name, all := range methods {
+		if most := max(maxMethods, largeTypes[name]); len(all) > most {
+			t.Errorf("%s has %d methods, more than %d", name, len(all), most)
+		}
+	}
+	for name := range largeTypes {
+		if len(methods[name]) <= maxMethods {
+			t.Errorf("%s has %d methods: it is no exception any more", name, len(methods[name]))
+		}
+	}
+}
+
 func TestPackageCommentsAndNames(t *testing.T) {
 	comments := map[string]bool{}
 	for _, f := range sources(t) {
