@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -64,7 +65,10 @@ func TestStarting(t *testing.T) {
 				opened <- err
 			}()
 			testkit.Eventually(t, time.Minute, func() error {
-				_, err := answer(t, address, "GET /ping")
+				text, err := answer(t, address, "GET /health/startup")
+				if err == nil && !strings.Contains(text, "reading the log") {
+					err = errors.New(text)
+				}
 				return err
 			})
 			var got strings.Builder
@@ -85,8 +89,12 @@ func TestStarting(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if want, err := os.ReadFile(file); err != nil || got.String() != string(want) {
-				t.Errorf("%v, got\n%s", err, got.String())
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 			}
 		})
 	}
