@@ -58,7 +58,7 @@ func appendEvents(x *exchange) error {
 	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
-	body, err := x.readBody(maxBody)
+	body, err := x.readBody(maxBody, problemTooLarge, problemInvalidBody)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func incomingEvent(x *exchange) error {
 	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
-	body, err := x.readBody(maxBody)
+	body, err := x.readBody(maxBody, problemTooLarge, problemInvalidBody)
 	if err != nil {
 		return err
 	}
@@ -209,11 +209,12 @@ func redirectIncoming(x *exchange) {
 }
 
 // readBody reads the body of the request, which the write keeps. No more than
-// the limit is ever read or allocated, and no more than has come by much.
-func (x *exchange) readBody(limit int64) ([]byte, error) {
+// the limit is ever read or allocated, and no more than has come by much. A body
+// beyond the limit and one that is not whole are the two errors.
+func (x *exchange) readBody(limit int64, tooLarge, notWhole error) ([]byte, error) {
 	n := x.r.ContentLength
 	if n > limit {
-		return nil, problemTooLarge
+		return nil, tooLarge
 	}
 	if n == 0 {
 		return nil, nil
@@ -222,7 +223,7 @@ func (x *exchange) readBody(limit int64) ([]byte, error) {
 	if 0 < n && n <= firstRead {
 		b := make([]byte, n)
 		if _, err := io.ReadFull(x.r.Body, b); err != nil {
-			return nil, problemInvalidBody
+			return nil, notWhole
 		}
 		x.bodyState = bodyDone
 		return b, nil
@@ -237,13 +238,13 @@ func (x *exchange) readBody(limit int64) ([]byte, error) {
 		b = b[:len(b)+got]
 		switch {
 		case int64(len(b)) > limit:
-			return nil, problemTooLarge
+			return nil, tooLarge
 		case err == nil:
 		case err == io.EOF:
 			x.bodyState = bodyDone
 			return b, nil
 		default:
-			return nil, problemInvalidBody
+			return nil, notWhole
 		}
 	}
 }

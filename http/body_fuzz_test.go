@@ -52,7 +52,7 @@ func FuzzXMLBatch(f *testing.F) {
 func checkBatch(t *testing.T, body []byte, decode func([]byte) ([]event.Proposed, error)) {
 	events, err := decode(body)
 	if err != nil {
-		var be *bodyError
+		var be *problem
 		if events != nil || !errors.As(err, &be) && !errors.Is(err, event.ErrTooLarge) {
 			t.Fatalf("got %v, %v", events, err)
 		}

@@ -10,16 +10,9 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// bodyError says what is wrong with the body of a write. Text is what the client reads.
-type bodyError struct{ Text string }
-
-func (e *bodyError) Error() string { return e.Text }
-
 var (
-	errBodyInvalid = &bodyError{textInvalidBody}
-	errEmptyID     = &bodyError{"Empty eventId provided."}
-	errEmptyType   = &bodyError{"Empty eventType provided."}
-	errLongType    = &bodyError{fmt.Sprintf("Invalid eventType provided. It is longer than %d bytes.", event.MaxNameBytes)}
+	errEmptyID  = badRequest("Empty eventId provided.")
+	errLongType = badRequest(fmt.Sprintf("Invalid eventType provided. It is longer than %d bytes.", event.MaxNameBytes))
 )
 
 // byteOrderMark precedes what some writers of text send. It is no part of a batch.
@@ -136,7 +129,7 @@ func (b *writeBatch) add(id event.ID, typeText []byte, data, metadata bodyValue)
 	case id.IsZero():
 		b.err = errEmptyID
 	case len(typeText) == 0:
-		b.err = errEmptyType
+		b.err = problemEmptyType
 	case len(typeText) > event.MaxNameBytes:
 		b.err = errLongType
 	case len(data.bytes)+len(metadata.bytes) > event.MaxEventBytes:
@@ -156,7 +149,7 @@ func (b *writeBatch) result() ([]event.Proposed, error) {
 	case b.err != nil:
 		return nil, b.err
 	case len(b.events) == 0:
-		return nil, errBodyInvalid
+		return nil, problemInvalidBody
 	}
 	return b.events, nil
 }
@@ -168,7 +161,7 @@ func decodeJSONBatch(body []byte) ([]event.Proposed, error) {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	at := jsontext.Space(body, 0)
 	if at == len(body) || !utf8.Valid(body) {
-		return nil, errBodyInvalid
+		return nil, problemInvalidBody
 	}
 	var b writeBatch
 	end, ok := 0, false
@@ -180,7 +173,7 @@ func decodeJSONBatch(body []byte) ([]event.Proposed, error) {
 				break
 			}
 			if end, ok = b.addJSON(body, at); !ok {
-				return nil, errBodyInvalid
+				return nil, problemInvalidBody
 			}
 			elements.Resume(end)
 		}
@@ -189,7 +182,7 @@ func decodeJSONBatch(body []byte) ([]event.Proposed, error) {
 		end, ok = b.addJSON(body, at)
 	}
 	if !ok || jsontext.Space(body, end) != len(body) {
-		return nil, errBodyInvalid
+		return nil, problemInvalidBody
 	}
 	return b.result()
 }

@@ -55,8 +55,8 @@ func testBatches(t *testing.T, decode func([]byte) ([]event.Proposed, error), ca
 				t.Error("the body was changed")
 			}
 			if want, refused := strings.CutPrefix(c.want, "error: "); refused {
-				var be *bodyError
-				if !errors.As(err, &be) || be.Text != want || events != nil {
+				var be *problem
+				if !errors.As(err, &be) || be.text != want || events != nil {
 					t.Errorf("got %q, %v; want error %q", show(events), err, want)
 				}
 				return

@@ -13,12 +13,12 @@ import (
 func decodeXMLBatch(body []byte) ([]event.Proposed, error) {
 	doc, err := xmljson.Parse(body)
 	if err != nil {
-		return nil, errBodyInvalid
+		return nil, problemInvalidBody
 	}
 	var b writeBatch
 	for e := range doc.Root().Children {
 		if !b.addXML(e) {
-			return nil, errBodyInvalid
+			return nil, problemInvalidBody
 		}
 	}
 	return b.result()

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"net"
 	"net/http"
 	"strconv"
@@ -40,12 +39,9 @@ func serveGossip(x *exchange) error {
 // hearGossip answers as gossip does. The body must be a view of the cluster, and
 // nothing is taken from it: members are found by other means.
 func hearGossip(x *exchange) error {
-	body, err := x.readBody(maxGossip)
-	switch {
-	case errors.Is(err, problemTooLarge):
-		return problemLargeGossip
-	case err != nil:
-		return errBadGossip
+	body, err := x.readBody(maxGossip, problemLargeGossip, errBadGossip)
+	if err != nil {
+		return err
 	}
 	if x.body.form == formJSON && !isGossipJSON(body) || x.body.form != formJSON && !isGossipXML(body) {
 		return errBadGossip

@@ -38,7 +38,7 @@ func writeMetadata(x *exchange) error {
 	if done, err := passOn(x, w); done || err != nil {
 		return err
 	}
-	body, err := x.readBody(maxBody)
+	body, err := x.readBody(maxBody, problemTooLarge, problemInvalidBody)
 	if err != nil {
 		return err
 	}

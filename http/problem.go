@@ -138,10 +138,6 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	if errors.As(err, &p) {
 		return p, true
 	}
-	var body *bodyError
-	if errors.As(err, &body) {
-		return &problem{status: http.StatusBadRequest, text: body.Text}, true
-	}
 	var version *event.WrongExpectedVersion
 	if errors.As(err, &version) {
 		return problemVersion, true

@@ -64,11 +64,8 @@ func choiceParameter(x *exchange, name string) *bool {
 
 // queryText reads the text of a projection.
 func queryText(x *exchange) (string, error) {
-	body, err := x.readBody(maxQuery)
-	switch {
-	case errors.Is(err, problemTooLarge):
-		return "", problemLargeQuery
-	case err != nil:
+	body, err := x.readBody(maxQuery, problemLargeQuery, problemInvalidBody)
+	if err != nil {
 		return "", err
 	}
 	return string(bytes.TrimPrefix(body, byteOrderMark)), nil
@@ -110,10 +107,7 @@ func updateProjection(x *exchange, ctx context.Context) error {
 
 // configureProjection replaces the settings of a projection.
 func configureProjection(x *exchange, ctx context.Context) error {
-	body, err := x.readBody(maxSettings)
-	if errors.Is(err, problemTooLarge) {
-		return problemLargeSettings
-	}
+	body, err := x.readBody(maxSettings, problemLargeSettings, problemInvalidBody)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ type eventOf struct {
 
 // readEvents answers with events that a definition selects.
 func readEvents(x *exchange, ctx context.Context) error {
-	body, err := x.readBody(maxQuery)
+	body, err := x.readBody(maxQuery, problemTooLarge, problemInvalidBody)
 	if err != nil {
 		return err
 	}

@@ -35,11 +35,8 @@ var problemLargeRedaction = &problem{http.StatusRequestEntityTooLarge, "Too larg
 
 // redactEvents redacts events of this node, on a leader and a follower alike.
 func redactEvents(x *exchange) error {
-	body, err := x.readBody(maxRedactBody)
-	switch {
-	case errors.Is(err, problemTooLarge):
-		return problemLargeRedaction
-	case err != nil:
+	body, err := x.readBody(maxRedactBody, problemLargeRedaction, problemInvalidBody)
+	if err != nil {
 		return err
 	}
 	user := x.who.Login

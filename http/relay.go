@@ -141,7 +141,7 @@ func (x *exchange) relay(repeatable bool) (done bool, err error) {
 	if !x.isRead() {
 		r.GetBody = func() (io.ReadCloser, error) {
 			if !taken {
-				if body, err = x.readBody(maxBody); err != nil {
+				if body, err = x.readBody(maxBody, problemTooLarge, problemInvalidBody); err != nil {
 					return nil, err
 				}
 				taken = true

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"net/http"
 	"strconv"
@@ -63,12 +62,9 @@ type settingValues [settingCount]memberValue
 
 // readSettings reads the body of the request. What it leaves out has its default.
 func readSettings(x *exchange) (s subscription.Settings, err error) {
-	body, err := x.readBody(maxSettings)
-	switch {
-	case errors.Is(err, problemTooLarge):
-		return s, problemLargeSettings
-	case err != nil:
-		return s, errSettingsCut
+	body, err := x.readBody(maxSettings, problemLargeSettings, errSettingsCut)
+	if err != nil {
+		return s, err
 	}
 	var values settingValues
 	if err := values.decode(x.body.form, body); err != nil {

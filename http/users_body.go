@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -40,12 +39,9 @@ type userFields [userFieldCount]memberValue
 
 // userBody reads the body of the request.
 func userBody(x *exchange, f *userFields) error {
-	body, err := x.readBody(maxUserBody)
-	switch {
-	case errors.Is(err, problemTooLarge):
-		return problemLargeUser
-	case err != nil:
-		return errUserBody
+	body, err := x.readBody(maxUserBody, problemLargeUser, errUserBody)
+	if err != nil {
+		return err
 	}
 	return f.decode(body)
 }
