@@ -146,5 +146,5 @@ func (n *Node) chunksForFetching() (*chunklock.Hold, error) {
 }
 
 // chunkLockPatience is how long a file that comes from another node waits until
-// what holds the lock is told again to make room.
+// what holds the lock is asked again to make room.
 const chunkLockPatience = time.Second

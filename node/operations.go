@@ -10,7 +10,7 @@ type operations struct{ n *Node }
 
 var _ httpapi.Operations = operations{}
 
-// Shutdown asks whoever opened the node to close it.
+// Shutdown asks the owner of the node to close it.
 func (o operations) Shutdown() {
 	o.n.ending.Do(func() {
 		o.n.logger.Info("a client asks the node to shut down")

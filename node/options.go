@@ -18,7 +18,7 @@ type Options struct {
 	Logger  hclog.Logger // default: none
 	Version string       // of the product, for /info
 
-	// OnFatal is told once of an error after which nothing more may be
+	// OnFatal gets, once, an error after which nothing more may be
 	// acknowledged: a failed write or sync. It should end the process. The default panics.
 	OnFatal func(error)
 

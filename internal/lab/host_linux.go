@@ -70,7 +70,7 @@ func (h *Host) Processes() []*Process {
 
 // killAll ends all processes. None is started after that.
 func (h *Host) killAll() error {
-	// The thread does one thing after the other: whoever was before us is in the list.
+	// The thread does one thing after the other: all that came before are in the list.
 	err := h.thread.do(context.Background(), func() error { h.closed = true; return nil })
 	errs := []error{err, h.ThawDisk()}
 	for _, p := range h.Processes() {

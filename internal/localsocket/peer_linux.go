@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID is the user id of the process at the other end, -1 when that cannot be told.
+// peerUID is the user id of the process at the other end, -1 when it is not known.
 func peerUID(c *net.UnixConn) int {
 	raw, err := c.SyscallConn()
 	if err != nil {
