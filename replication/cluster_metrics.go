@@ -11,14 +11,14 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// shownStates are the states that the count of members has a figure for.
+// shownStates are the states that members are counted by.
 var shownStates = []event.NodeState{
 	event.StateInitializing, event.StateDiscoverLeader, event.StateUnknown, event.StatePreReplica, event.StateCatchingUp,
 	event.StateClone, event.StateFollower, event.StatePreLeader, event.StateLeader, event.StateShuttingDown, event.StateShutdown,
 	event.StateReadOnlyLeaderless, event.StatePreReadOnlyReplica, event.StateReadOnlyReplica, event.StateResigningLeader,
 }
 
-// clusterMetrics are the figures of a node's part in its cluster that outlive raft.
+// clusterMetrics are the metrics of a node's part in its cluster that outlive raft.
 type clusterMetrics struct {
 	registry *stats.Registry
 
@@ -111,7 +111,7 @@ func (c *Cluster) watch() {
 	}
 }
 
-// watchPeer registers the figures of another node, once. They are zero unless this node leads and
+// watchPeer registers the metrics of another node, once. They are zero unless this node leads and
 // has heard that node lately.
 func (m *clusterMetrics) watchPeer(c *Cluster, node event.ID) {
 	m.mu.Lock()
@@ -137,7 +137,7 @@ func (m *clusterMetrics) watchPeer(c *Cluster, node event.ID) {
 		leading(func(p peer) float64 { return time.Since(p.at).Seconds() }), label)
 }
 
-// watchRaft registers the figures of raft that are read when somebody asks.
+// watchRaft registers the metrics of raft that are read when they are asked for.
 func (r *Replica) watchRaft(registry *stats.Registry) {
 	gauge := func(name, help string, f func() uint64) {
 		registry.GaugeFunc(name, help, func() float64 { return float64(f()) })

@@ -27,7 +27,7 @@ type histories struct {
 
 	others   atomic.Int64          // other nodes whose log differs from this node's
 	apart    atomic.Int64          // other nodes that follow another lineage
-	doubt    atomic.Pointer[error] // this node may be the one whose history is wrong
+	unsure   atomic.Pointer[error] // this node may be the one whose history is wrong
 	diverged atomic.Pointer[error] // it is
 
 	said map[event.ID]time.Time // when a node was named last that follows another lineage; belongs to the goroutine that looks
@@ -211,7 +211,7 @@ func (h *histories) otherLineage(theirs event.ID) error {
 // judge raises the alarm when logs differ. The node that is alone with
 // its history stops serving it.
 //
-// Only members that raft counts have a say, and only among themselves: whoever
+// Only members that raft counts have a say, and only among themselves: what
 // reaches the gossip port with a copy of the data must not be able to silence a cluster.
 func (h *histories) judge() {
 	same, other := 1, 0
@@ -232,11 +232,11 @@ func (h *histories) judge() {
 	}
 	h.others.Store(int64(other))
 	if other < same {
-		h.doubt.Store(nil)
+		h.unsure.Store(nil)
 		return
 	}
-	doubt := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
-	h.doubt.Store(&doubt)
+	unsure := fmt.Errorf("%d of %d other nodes that can be asked hold another history", other, other+same-1)
+	h.unsure.Store(&unsure)
 	if other == same {
 		return
 	}

@@ -246,7 +246,7 @@ func (m *membership) change(ctx context.Context, what string, q joinRequest, f r
 	}
 }
 
-// changeFailed tells what raft's error means for whoever asked for the change: that
+// changeFailed tells what raft's error means for the one who asked for the change: that
 // nothing happened and another node may be asked, or that nobody knows.
 func changeFailed(err error) error {
 	switch {

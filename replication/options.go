@@ -78,7 +78,7 @@ type Options struct {
 	// wait for Close. The default panics.
 	OnFatal func(error)
 
-	// OnFlush, when given, is told how long it took to store entries in the Raft log,
+	// OnFlush, when given, is called with how long it took to store entries in the Raft log,
 	// with its sync. It must not block.
 	OnFlush func(took time.Duration)
 

@@ -209,7 +209,7 @@ func (p *peers) ask(ctx context.Context, address string) (peer, error) {
 	} else {
 		var err error
 		if ours, _, err = m.Log.ChainAt(s.Tail.End); err != nil {
-			return said, nil // The log says so itself to whoever reads it.
+			return said, nil // The log says so itself to its readers.
 		}
 	}
 	said.agrees = agrees

@@ -21,7 +21,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// puller fetches data that this node lacks. One goroutine does, for whoever
+// puller fetches data that this node lacks. One goroutine does, for all that
 // asked: a node that joins, raft when it got a snapshot whose data are not here,
 // or a node that lost data.
 type puller struct {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// services are what this node does for others, on the port between nodes. Whoever
+// services are what this node does for others, on the port between nodes. What
 // gets here has proved to be a node, and is not of another cluster.
 func (c *Cluster) services() http.Handler {
 	send := &sender{self: c.self, metrics: c.metrics}

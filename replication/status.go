@@ -144,15 +144,15 @@ func (s *self) status() Status {
 	return is
 }
 
-// Healthy returns why this node's data are not to be trusted, or nil. doubt: as
+// Healthy returns why this node's data are not to be trusted, or nil. unsure: as
 // many nodes hold another history as hold this node's. diverged: more do, so that this
 // node must serve nothing.
-func (c *Cluster) Healthy() (doubt, diverged error) {
-	if err := c.histories.doubt.Load(); err != nil {
-		doubt = *err
+func (c *Cluster) Healthy() (unsure, diverged error) {
+	if err := c.histories.unsure.Load(); err != nil {
+		unsure = *err
 	}
 	if err := c.histories.diverged.Load(); err != nil {
 		diverged = *err
 	}
-	return doubt, diverged
+	return unsure, diverged
 }
