@@ -354,7 +354,7 @@ func (c *Cluster) Hangs() error { return c.disk.hanging() }
 // last said of themselves. It waits for nobody.
 func (c *Cluster) View() event.ClusterView {
 	if !c.Started() {
-		return c.beginning()
+		return beginning(&c.self.opts)
 	}
 	s := sight{now: time.Now(), opts: &c.self.opts, own: c.status(), members: c.peers.members(), said: c.peers.all(), voters: make(map[string]bool)}
 	for _, server := range c.self.configuration().Servers {
@@ -362,15 +362,6 @@ func (c *Cluster) View() event.ClusterView {
 	}
 	s.leader, s.term = c.lead.known()
 	return s.view()
-}
-
-// beginning is the view before the start: this node alone.
-func (c *Cluster) beginning() event.ClusterView {
-	o := &c.self.opts
-	return event.ClusterView{ServerHost: o.ClientHost, ServerPort: o.ClientPort, Members: []event.Member{{
-		Time: time.Now(), State: event.StateInitializing, Alive: true, ReadOnly: o.ReadOnly, Priority: o.Priority, Version: o.Version,
-		HTTPHost: o.ClientHost, HTTPPort: o.ClientPort, LastCommit: -1, Writer: -1, Chaser: -1, EpochPosition: -1,
-	}}}
 }
 
 // Heal has damaged chunk files fetched anew. It does not wait.

@@ -10,14 +10,16 @@ import (
 	"io/fs"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/annalsdb/annals/event"
 )
 
-// sender gives other nodes what they lack of the event log.
+// sender tells other nodes what this one is, and gives them what they lack of the event log.
 type sender struct {
 	self    *self
 	metrics *clusterMetrics
+	own     func() Status
 }
 
 // The stream of frames that a node sends to one that lacks them. All numbers are
@@ -172,4 +174,28 @@ func (s *sender) copy(w http.ResponseWriter, from *io.SectionReader) {
 	if err != nil {
 		s.self.logger.Debug("chunk file was not sent whole", keyError, err)
 	}
+}
+
+// status answers what this node is, and the chain at a position if one is asked for.
+func (s *sender) status(w http.ResponseWriter, r *http.Request) {
+	begun, took := time.Now(), s.metrics.unserved
+	defer func() { took.ObserveSince(begun) }()
+	own := s.own()
+	if at := r.URL.Query().Get("at"); at != "" && own.HasLog {
+		position, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			http.Error(w, "at must be a position", http.StatusBadRequest)
+			return
+		}
+		if position <= own.Tail.End {
+			chain, _, err := s.self.materials.Load().Log.ChainAt(position)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			own.At = &ChainAt{Position: position, Chain: chain}
+		}
+	}
+	took = s.metrics.answered
+	reply(w, own)
 }

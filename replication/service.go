@@ -9,9 +9,9 @@ import (
 // services are what this node does for others, on the port between nodes. What
 // gets here has proved to be a node, and is not of another cluster.
 func (c *Cluster) services() http.Handler {
-	send := &sender{self: c.self, metrics: c.metrics}
+	send := &sender{self: c.self, metrics: c.metrics, own: c.status}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", c.serveStatus)
+	mux.HandleFunc("GET /status", send.status)
 	mux.HandleFunc("POST /bootstrap", c.life.serveBootstrap)
 	mux.HandleFunc("POST /join", c.membership.serve)
 	mux.HandleFunc("POST /write", c.writes.serve)

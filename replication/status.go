@@ -2,9 +2,6 @@ package replication
 
 import (
 	"context"
-	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -66,30 +63,6 @@ func (c *Cluster) status() Status {
 	s.State, s.Priority = state, int(c.lead.priority.Load())
 	s.Twins, s.WrongClock = c.twins.met(), c.Clock.Wrong() != nil
 	return s
-}
-
-// serveStatus answers what this node is, and the chain at a position if one is asked for.
-func (c *Cluster) serveStatus(w http.ResponseWriter, r *http.Request) {
-	begun, took := time.Now(), c.metrics.unserved
-	defer func() { took.ObserveSince(begun) }()
-	s := c.status()
-	if at := r.URL.Query().Get("at"); at != "" && s.HasLog {
-		position, err := strconv.ParseInt(at, 10, 64)
-		if err != nil {
-			http.Error(w, "at must be a position", http.StatusBadRequest)
-			return
-		}
-		if position <= s.Tail.End {
-			chain, _, err := c.self.materials.Load().Log.ChainAt(position)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			s.At = &ChainAt{Position: position, Chain: chain}
-		}
-	}
-	took = c.metrics.answered
-	reply(w, s)
 }
 
 // watchPeers keeps what is known of the other nodes fresh, compares histories,
