@@ -77,30 +77,43 @@ func lastBackup(x *exchange) error {
 	return sendFields(x, "BackupGetLastResultDto", fields)
 }
 
-// listBackups answers with what stands where the backups go. What is wrong there is
-// told: only operators ask.
+// listBackups answers with what stands where the backups go, and with what is wrong
+// there: only operators ask.
 func listBackups(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.release()
 	list, err := x.s.opts.BackupRuns.List(ctx)
+	var damaged []field // manifests: they hide no others
+	_, isDamaged := errors.AsType[*backup.Damaged](err)
 	switch {
 	case err == nil:
+	case isDamaged:
+		damaged = []field{textField("damaged", "Damaged", printable(err.Error()))}
 	case errors.Is(err, manager.ErrNotConfigured), errors.Is(err, backup.ErrInMemory), errors.Is(err, event.ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
 		return &problem{status: http.StatusInternalServerError, text: "The backups at BackupTo cannot be read: " + printable(err.Error())}
 	}
-	switch x.media.form {
+	switch b := x.out[:0]; x.media.form {
 	case formJSON:
-		x.out = append(appendObjects(append(x.out[:0], "{\n  \"backups\": "...), "  ", list, backupFields), "\n}"...)
-	case formTextXML, formAppXML:
-		x.out = appendElements(append(x.out[:0], xmlProlog...), "Backups", "Backup", list, backupFields)
-	default:
-		x.out = x.out[:0]
-		for i := range list {
-			x.out = append(appendTextFields(x.out, backupFields(&list[i])), '\n')
+		b = appendObjects(append(b, "{\n  \"backups\": "...), "  ", list, backupFields)
+		if damaged != nil {
+			b = appendMembers(append(b, ",\n"...), "  ", damaged)
 		}
+		x.out = append(b, "\n}"...)
+	case formTextXML, formAppXML:
+		const end = "</Backups>"
+		b = appendElements(append(b, xmlProlog...), "Backups", "Backup", list, backupFields)
+		x.out = append(appendLeaves(b[:len(b)-len(end)], damaged), end...)
+	default:
+		for i := range list {
+			b = append(appendTextFields(b, backupFields(&list[i])), '\n')
+		}
+		if damaged != nil {
+			b = append(appendTextFields(b, damaged), '\n')
+		}
+		x.out = b
 	}
 	return sendOut(x, x.out)
 }

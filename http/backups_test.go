@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,16 @@ func TestBackups(t *testing.T) {
 
 	equal(t, "stopped", n.do("DELETE", "/admin/backup/current", "", admin("Accept", appJSON)).is(t, 200).body, `"`+someBackupID+`"`)
 	equal(t, "stopped, text", n.do("DELETE", "/admin/backup/current", "", admin()).is(t, 200).body, someBackupID)
+
+	// A damaged manifest hides no others.
+	runs.list, runs.fail = some, &backup.Damaged{Err: errors.New("manifest of backup b: it ends early")}
+	got = decode[map[string]any](t, n.get("/admin/backup/list", appJSON).is(t, 200))
+	equal(t, "listed beside a damaged one", fmt.Sprintln(len(got["backups"].([]any)), got["damaged"]), "2 manifest of backup b: it ends early\n")
+	for accept, end := range map[string]string{textXML: "</Backup><Damaged>manifest of backup b: it ends early</Damaged></Backups>", "text/plain": "\nDamaged: manifest of backup b: it ends early\n"} {
+		if doc := n.get("/admin/backup/list", accept).is(t, 200).body; !strings.HasSuffix(doc, end) {
+			t.Errorf("%s: %s", accept, doc)
+		}
+	}
 }
 
 func TestBackupRefusals(t *testing.T) {
