@@ -54,7 +54,7 @@ type activeChunk struct {
 // appended and not committed is included. It checks nothing but the shape of
 // the records: the fence is the state machine's. Only one goroutine may append.
 //
-// Any error is final: the log takes nothing more, and its owner is told to stop.
+// Any error is final: the log takes nothing more, and its owner must stop.
 func (l *Log) Append(f Frame) error {
 	if err := l.usable(); err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestCheckResumes(t *testing.T) {
 	})
 }
 
-// TestCheckPaced: a check takes as long as it is told to.
+// TestCheckPaced: a check takes the time that it is given.
 func TestCheckPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, m := vfs.NewMem(), newModel()

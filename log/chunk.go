@@ -30,7 +30,7 @@ type chunk struct {
 	complete bool
 	footer   footer
 
-	damages atomic.Pointer[damages] // told of what reads meet; nil until the log uses the chunk
+	damages atomic.Pointer[damages] // gets what reads meet; nil until the log uses the chunk
 	lost    atomic.Bool             // the position map is damaged: nothing may be looked up by it
 
 	holders  atomic.Int32

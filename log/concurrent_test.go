@@ -15,7 +15,7 @@ import (
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
-// TestReadersAndWriter: whoever sees that a stream ends with number n reads event
+// TestReadersAndWriter: a reader that sees that a stream ends with number n reads event
 // n; after a commit the writer sees its own facts, whatever readers cached
 // meanwhile; chunks are completed and rewritten all the time.
 func TestReadersAndWriter(t *testing.T) {
@@ -268,7 +268,7 @@ func TestWaitMissesNothing(t *testing.T) {
 }
 
 // TestCacheAgainstCommits: readers that began before a commit never leave what they
-// found in the cache: whoever decides the next event's number looks there.
+// found in the cache: the next event's number is decided there.
 func TestCacheAgainstCommits(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))

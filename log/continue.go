@@ -136,7 +136,7 @@ func (k *Continuation) ReadAt(b []byte, offset int64) (n int, err error) {
 // that the log had when it was asked, and before a chunk that was rewritten: what comes then
 // has to be asked for anew. The memory of a block is used again by the next call.
 //
-// Only the lengths of the items are looked at. Whoever takes the frames checks them all.
+// Only the lengths of the items are looked at. They are checked when the frames are taken.
 func (k *Continuation) Next(limit int) (Block, error) {
 	if limit <= 0 {
 		limit = DefaultBlockBytes

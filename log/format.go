@@ -153,7 +153,7 @@ func (it item) position() int64 {
 }
 
 // parseItem checks the item at the start of b: its length, shape and checksum.
-// Whoever reads what was never rewritten has to refuse stubs.
+// A reader of what was never rewritten has to refuse stubs.
 func parseItem(b []byte) (item, error) {
 	if len(b) < trailerSize && len(b) < recordFixed {
 		return nil, fmt.Errorf("%d bytes are too few for a record", len(b))

@@ -85,7 +85,7 @@ type InspectOptions struct {
 	// Quick leaves it at saying that log and index differ, without finding out where.
 	Quick bool
 
-	// Progress, if not nil, is told how far it is, several times for each GiB.
+	// Progress, if not nil, gets the progress, several times for each GiB.
 	Progress func(InspectProgress)
 }
 

@@ -490,7 +490,7 @@ func TestInspectScavengedRandomly(t *testing.T) {
 	}
 }
 
-// Streams that share a hash are told apart by name where entries are missing.
+// Streams that share a hash are distinguished by name where entries are missing.
 func TestInspectScavengedSharedHash(t *testing.T) {
 	const shared = 42
 	f := newInspectFolder(t, vfs.NewMem())

@@ -11,7 +11,7 @@ import (
 
 // streamNumbers knows the last event of every stream: a table with open
 // addressing of 24 bytes a slot, at most three quarters full, by the hash of the
-// name. Streams that share a hash are told apart by the names in their records,
+// name. Streams that share a hash are distinguished by the names in their records,
 // which are only read when a number does not follow.
 type streamNumbers struct {
 	slots []streamSlot

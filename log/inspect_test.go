@@ -273,7 +273,7 @@ func TestInspectStreams(t *testing.T) {
 	})
 }
 
-// Streams that share a hash are told apart by name.
+// Streams that share a hash are distinguished by name.
 func TestInspectSharedHash(t *testing.T) {
 	f := newInspectFolder(t, vfs.NewMem())
 	var records []inspectRecord

@@ -43,7 +43,7 @@ func (l *Log) PrepareChunk(tmp string) (*PreparedChunk, error) {
 
 // openFetched makes a chunk file durable, verifies it, and returns it held, with the trailer of its first frame.
 func (l *Log) openFetched(path string) (_ *chunk, first trailer, err error) {
-	// Whoever finds the file under its final name takes it for whole.
+	// A file under its final name counts as whole.
 	if err := syncFile(l.opts.FS, path); err != nil {
 		return nil, first, err
 	}

@@ -38,7 +38,7 @@ type Options struct {
 	Logger   hclog.Logger
 	OnFatal  func(error)              // told once when a write or sync failed: the process must stop; must not call Close, which may wait for it
 	OnSync   func(took time.Duration) // told how long it took to make the log durable; must not block
-	OnDamage func(error)              // told of each complete chunk that is not what was written, and when the newest event ids cannot be read
+	OnDamage func(error)              // gets each complete chunk that is not what was written, and when the newest event ids cannot be read
 	Now      func() time.Time         // the clock that $maxAge is judged by, default time.Now
 
 	// Redacted returns the events from a position up to another of which this node blanked the
@@ -49,12 +49,12 @@ type Options struct {
 	// restored. What knows of a log that went on must be put away then. An error stops the start; nothing was changed yet.
 	BeforeCut func(at int64) error
 
-	// Progress is told during Open what is being done, in a few words, and how far
+	// Progress gets during Open what is being done, in a few words, and how far
 	// it is: bytes done of all. It is called when something begins and then at most four
 	// times a second, must not block, and is not called once Open has returned.
 	Progress func(doing string, done, total int64)
 
-	Stats *stats.Registry // where the figures are registered, those of the index too; default: nowhere
+	Stats *stats.Registry // where the metrics are registered, those of the index too; default: nowhere
 }
 
 // EnsureDefaults fills in what was left zero.
@@ -150,7 +150,7 @@ type Log struct {
 	lifetime context.Context // ends when the log is being closed
 	cancel   context.CancelFunc
 	owned    sync.WaitGroup // background goroutines
-	jobs     sync.RWMutex   // held for reading by whoever rewrites or switches chunks; Close takes it
+	jobs     sync.RWMutex   // held for reading by jobs that rewrite or switch chunks; Close takes it
 	closed   sync.Once
 	closeErr error
 }
@@ -217,7 +217,7 @@ func (l *Log) Cluster() event.ID { return l.cluster }
 // Directory is the id of the folder, made when the folder was.
 func (l *Log) Directory() event.ID { return l.directory }
 
-// Stats is where the log registers its figures, for what stands on it; nil: nowhere.
+// Stats is where the log registers its metrics, for what stands on it; nil: nowhere.
 func (l *Log) Stats() *stats.Registry { return l.opts.Stats }
 
 // Index gives access to the index for merging and statistics.
@@ -281,7 +281,7 @@ func (l *Log) publishLocked(tail event.Tail, epoch int64) (replaced *chunkSet) {
 
 // Close syncs what is committed, writes the index if that spares the next
 // start much work, and closes everything. It is idempotent, and returns the error
-// that stopped the log if there was one. Whoever appends must have stopped; reads
+// that stopped the log if there was one. Appends must have stopped; reads
 // that are under way finish, later ones get event.ErrClosed.
 func (l *Log) Close() error {
 	l.closed.Do(func() {

@@ -10,7 +10,7 @@ import (
 // syncBounds are buckets for the time that a sync takes, in seconds.
 var syncBounds = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
-// metrics are the figures of a log, from when it was opened.
+// metrics are those of a log, from when it was opened.
 type metrics struct {
 	reads      reads
 	collisions atomic.Uint64 // index hits that belonged to another stream
@@ -68,7 +68,7 @@ func (r *reads) sum() (events, bytes uint64) {
 
 func label(name, value string) stats.Label { return stats.Label{Name: name, Value: value} }
 
-// Metrics whose figures come from several packages, or that have several labels.
+// Metrics whose values come from several packages, or that have several labels.
 const (
 	ioBytes, ioBytesHelp       = "eventstore_io_bytes", "Bytes of records read from the log and written to it."
 	ioEvents, ioEventsHelp     = "eventstore_io_events", "Records read from the log and written to it."
@@ -163,7 +163,7 @@ func (l *Log) chunkFigures() (files, records int) {
 	return len(chunks), records
 }
 
-// Figures are figures of a log at one moment; the counts are since it was opened.
+// Figures are the numbers of a log at one moment; the counts are since it was opened.
 type Figures struct {
 	Writer        int64 // position up to which the log is durable without the Raft log
 	NonFlushed    int64 // end of the log: applied, indexed, readable
@@ -185,7 +185,7 @@ type Figures struct {
 	HashCollisions       uint64
 }
 
-// Figures returns the figures. It takes no lock for longer than a few loads.
+// Figures returns them. It takes no lock for longer than a few loads.
 func (l *Log) Figures() Figures {
 	events, bytes := l.metrics.reads.sum()
 	streams := l.streams.figures()

@@ -9,7 +9,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// samples are the figures of a registry by name and labels.
+// samples are the values of a registry by name and labels.
 func samples(r *stats.Registry) map[string]float64 {
 	all := make(map[string]float64)
 	r.Each(func(s stats.Sample) {
@@ -111,7 +111,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v chunks, %v records in complete ones", got["annals_log_chunks"], got["annals_log_records"])
 	}
 	closeLog(t, l)
-	// A log that is opened again has the same figures under the same names.
+	// A log that is opened again has the same metrics under the same names.
 	l = mustOpen(t, o)
 	if again := samples(o.Stats); len(again) != len(got) || again["annals_log_chunks"] != 1 {
 		t.Errorf("%d figures, %d before", len(again), len(got))

@@ -10,7 +10,7 @@ import (
 )
 
 // notifier wakes those who wait for the log to move: all of it, or some streams.
-// Every wait ends with the next event of its kind; whoever waits looks again.
+// Every wait ends with the next event of its kind; who waits looks again.
 type notifier struct {
 	waiting atomic.Int64
 	mu      sync.Mutex

@@ -31,7 +31,7 @@ type Pin struct {
 	v      view
 	index  *index.Pin
 
-	mu      sync.RWMutex // held for reading by whoever reads a file; guards what follows
+	mu      sync.RWMutex // held for reading by readers of a file; guards what follows
 	readers map[*PinnedReader]struct{}
 	closed  bool
 }
@@ -144,7 +144,7 @@ func (c *chunk) pinned(end int64) (f PinnedFile, err error) {
 		return f, nil
 	}
 	// Readers get another chunk for the same file when it is complete. That one may be replaced, and its name
-	// removed, whoever holds this one.
+	// removed, also while others hold this one.
 	f.chunk, f.Size = c, c.dataEnd(end)
 	defer guardFaults(&err)()
 	h, buf := xxh3.New(), make([]byte, 1<<20)

@@ -284,7 +284,7 @@ func TestFileSumFindsDamage(t *testing.T) {
 			}
 		}
 		short := NewFileSum(f.Name, f.Size, f.Complete)
-		_, _ = short.Write(damaged[1:]) // Less than all is told at the end.
+		_, _ = short.Write(damaged[1:]) // Less than all is reported at the end.
 		if _, err := short.Sum(); err == nil {
 			t.Errorf("a byte of %s is missing and nobody says so", f.Name)
 		}

@@ -20,7 +20,7 @@ const progressPace = 250 * time.Millisecond
 type progress struct {
 	told  func(doing string, done, total int64) // nil: nobody
 	begun time.Time
-	next  atomic.Int64 // nanoseconds since begun, before which nothing is told
+	next  atomic.Int64 // nanoseconds since begun, before which nothing is reported
 	done  atomic.Bool  // Open has returned
 }
 

@@ -18,7 +18,7 @@ const recentIDsDefault = 1 << 20
 // tried again is recognised without reading the log. It is a ring of entries
 // with an open-addressing table of slots over it, about 40 bytes an event.
 //
-// It is filled by whoever applies entries, and at start, in the background, by
+// It is filled when entries are applied, and at start, in the background, by
 // load. Only find needs what was loaded, and waits for it.
 type recentIDs struct {
 	capacity int
@@ -132,7 +132,7 @@ func (r *recentIDs) touch(batch []recentID, tags *[touchAhead]uint32) {
 	}
 }
 
-// figures are how many events are remembered, and the bytes that takes.
+// figures says how many events are remembered, and the bytes that takes.
 func (r *recentIDs) figures() (events, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	rewriteBuffer = 128 << 10
 
 	// rewriteSyncEvery is how much of a rewritten file is synced at a time while the log is
-	// used. Twice that may wait in memory for the disk: whoever syncs the Raft log meanwhile has to wait
+	// used. Twice that may wait in memory for the disk: a sync of the Raft log has to wait meanwhile
 	// for that as well. It is a multiple of rewriteBuffer.
 	rewriteSyncEvery = 256 << 10
 

@@ -7,7 +7,7 @@ import (
 )
 
 // streamCache keeps the facts of recently used streams: last number and
-// metadata. Whoever applies entries writes through it; readers fill it, unless
+// metadata. What applies entries writes through it; readers fill it, unless
 // something was applied meanwhile.
 type streamCache struct {
 	shards   [64]streamShard
@@ -28,7 +28,7 @@ const cachedStreamBytes = 120
 
 func (s *cachedStream) size() int64 { return cachedStreamBytes + int64(len(s.name)) }
 
-// streamFigures are figures of the cache.
+// streamFigures are the numbers of the cache.
 type streamFigures struct {
 	hits, misses uint64
 	entries      int

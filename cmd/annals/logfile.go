@@ -29,7 +29,7 @@ type logFileOptions struct {
 	Interval config.LogInterval
 	Keep     int
 
-	// Trouble is told the first error of several in a row, Recovered that lines are
+	// Trouble gets the first error of several in a row, Recovered that lines are
 	// written again, and how many were not. They must not write to the file.
 	Trouble   func(error)
 	Recovered func(lost int)

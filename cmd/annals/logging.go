@@ -18,7 +18,7 @@ type processLog struct {
 	// change of its level reaches the loggers that were made of it before.
 	hclog.Logger
 
-	// fileOnly is for what is told on standard error in another form: the cause of
+	// fileOnly is for what is said on standard error in another form: the cause of
 	// an end. Whatever the level, it writes that.
 	fileOnly hclog.Logger
 	// console complains about the log file.

@@ -214,7 +214,7 @@ func TestLogFolderThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestFileTellsWhyTheNodeEnds: what standard error is told without the log is in the file.
+// TestFileTellsWhyTheNodeEnds: what standard error gets without the log is in the file.
 func TestFileTellsWhyTheNodeEnds(t *testing.T) {
 	dir := t.TempDir()
 	w := newWorld(nil)

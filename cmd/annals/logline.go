@@ -15,7 +15,7 @@ var (
 )
 
 // lineWriter makes one line of every event. hclog spreads values that hold line
-// breaks over several lines and writes messages as they are, so that whoever
+// breaks over several lines and writes messages as they are, so that who
 // chooses a stream's name could forge a line of the log. The logger calls Write
 // once for each event.
 type lineWriter struct{ w io.Writer }

@@ -17,7 +17,7 @@ const (
 
 // sink writes lines to one place, behind the back of those who log. They hold locks, and
 // raft's goroutine is one of them: a full pipe that nobody reads must not stop a node. What
-// finds no room is dropped, counted, and told of as soon as there is room.
+// finds no room is dropped, counted, and reported as soon as there is room.
 type sink struct {
 	out     io.Writer
 	tell    func(dropped int) // writes to out that lines were dropped

@@ -23,7 +23,7 @@ func (s *stuck) Write(line []byte) (int, error) {
 	return s.lockedBuffer.Write(line)
 }
 
-// TestSinkThatTakesNothing: nobody waits for it, what finds no room is counted and told of
+// TestSinkThatTakesNothing: nobody waits for it, what finds no room is counted and reported
 // in its place, and what came before is written in order.
 func TestSinkThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

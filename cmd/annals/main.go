@@ -110,7 +110,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 }
 
 // tortureCommand gives the outcomes of torture their exit codes: violations, of
-// which all is said, are told apart from a run that did not come about.
+// which all is said, are distinguished from a run that did not come about.
 func tortureCommand() *cobra.Command {
 	cmd := torture.Command()
 	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }

@@ -32,7 +32,7 @@ func runNode(args []string, stdout, stderr io.Writer) error {
 		signals:  signals,
 		exit:     os.Exit,
 		open: func(ctx context.Context, o node.Options) (runningNode, error) {
-			// Whoever reads the log through a pipe may go away; the node does not end with that.
+			// A reader of the log through a pipe may go away; the node does not end with that.
 			signal.Ignore(syscall.SIGPIPE)
 			return node.Open(ctx, o)
 		},

@@ -18,7 +18,7 @@ import (
 	"github.com/annalsdb/annals/node"
 )
 
-// fakeNode is a node that does nothing until it is told to.
+// fakeNode is a node that does nothing until it is released.
 type fakeNode struct {
 	done   chan struct{}
 	closed chan struct{}
@@ -248,7 +248,7 @@ func TestTextsInsteadOfANode(t *testing.T) {
 	}
 }
 
-// TestWhatIfRefusesWhatAStartWould: whoever asks first and starts then meets no surprise.
+// TestWhatIfRefusesWhatAStartWould: who asks first and starts then meets no surprise.
 func TestWhatIfRefusesWhatAStartWould(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--cluster-size=0":             "ClusterSize must be greater than zero",

@@ -45,7 +45,7 @@ const socketPatience = time.Hour
 
 const redactPath = "/admin/redact"
 
-// redactCommandFlags are what annals redact is told.
+// redactCommandFlags are what annals redact is given.
 type redactFlags struct {
 	clusterFlags
 	db, events, reason string

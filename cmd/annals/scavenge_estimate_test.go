@@ -65,7 +65,7 @@ func TestScavengeDryRunRefused(t *testing.T) {
 }
 
 // TestScavengeDryRunStartsNothing: a server that knows no estimates and starts a
-// scavenge in place of one is told to stop it.
+// scavenge in place of one is asked to stop it.
 func TestScavengeDryRunStartsNothing(t *testing.T) {
 	stop := "DELETE /admin/scavenge/" + testRun
 	n, address := scavenger(t, map[string][]string{postEstimate: {accepted}, stop: {`"` + testRun + `"`}})

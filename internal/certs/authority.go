@@ -217,7 +217,7 @@ func (a *Authority) Issue(o NodeOptions) (*Issued, error) {
 		to = now.AddDate(0, 0, o.Days)
 	}
 	if end := a.Certificate.NotAfter; to.After(end) {
-		// Whoever named a time is told that it cannot be. The hours between making an
+		// A time that was named and cannot be is an error. The hours between making an
 		// authority and its first node do not count.
 		if o.Days != 0 && to.Sub(end) > 24*time.Hour {
 			return nil, fmt.Errorf("a certificate of %d days would outlive its authority, which ends on %s", o.Days, day(end))

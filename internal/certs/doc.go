@@ -21,5 +21,5 @@
 // sessions are never resumed, neither by nodes nor by clients, so that no
 // connection rests on what was trusted before. A client that opens many
 // connections pays with a full handshake for each. Connections that are
-// established stay as they are; whoever owns them renews them.
+// established stay as they are; their owners renew them.
 package certs

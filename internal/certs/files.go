@@ -345,7 +345,7 @@ func (r *Report) judgeChain(f Files, set *Set, certificates []*x509.Certificate,
 	if !haveRoots {
 		return nil // Said already.
 	}
-	// The end of the node's own certificate is told apart from its chain, so
+	// The end of the node's own certificate is distinguished from its chain, so
 	// that the operator who renews it learns at once what else is wrong.
 	at := now
 	if at.Before(leaf.NotBefore) {
@@ -442,6 +442,6 @@ func (r *Report) judgeKey(f Files, b *bundle, key crypto.Signer, file string) {
 	}
 }
 
-// day is how dates are told to operators: to the minute, so that the last day
+// day is how operators read dates: to the minute, so that the last day
 // leaves no doubt.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -20,7 +20,7 @@ type newFile struct {
 	name       string
 	permission fs.FileMode
 	data       []byte
-	like       fs.FileInfo // whose owner it gets; nil: whoever writes it
+	like       fs.FileInfo // whose owner it gets; nil: the writer's
 }
 
 // writeFiles writes files into a folder in their order. Without force it writes

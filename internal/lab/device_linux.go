@@ -66,7 +66,7 @@ func raiseLoopback() error {
 	})
 }
 
-// setting is one property of a device and how the kernel is told.
+// setting is one property of a device and how the kernel gets it.
 type setting struct {
 	what    string
 	request uint

@@ -116,7 +116,7 @@ func TestGroupEndsWithItsLeader(t *testing.T) {
 	}
 }
 
-// gone says whether a process has ended. Whoever inherited it may not yet have taken notice.
+// gone says whether a process has ended. Its new parent may not yet have taken notice.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(stat, []byte(") Z "))

@@ -68,7 +68,7 @@ func Launch(t testing.TB, c Command) *Process {
 		p.cmd.Stderr = c.Stderr
 	}
 	p.cmd.SysProcAttr = processAttributes()
-	// Whoever inherited the output keeps nobody waiting for long.
+	// Processes that inherited the output keep nobody waiting for long.
 	p.cmd.WaitDelay = 5 * time.Second
 	started := make(chan error)
 	go func() {

@@ -31,7 +31,7 @@ const unlimitedFree = math.MaxInt64 / 2
 type Mem struct {
 	tracking bool // made by NewCrashMem
 
-	// mu guards the tree: entries, durable, links, opens, locked, pending. Whoever changes
+	// mu guards the tree: entries, durable, links, opens, locked, pending. Who changes
 	// the content of a file that is tracked holds it for reading, so that CrashClone, which
 	// holds it for writing, sees all files at one moment.
 	mu      sync.RWMutex

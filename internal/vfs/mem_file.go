@@ -153,7 +153,7 @@ func (d *fileData) prepare(first, last int) {
 		case b == nil:
 			d.blocks[i] = new(block)
 			if i > 0 {
-				// Whoever is past the first block is likely to fill this one too.
+				// A writer past the first block is likely to fill this one too.
 				d.blocks[i].buf = make([]byte, 0, blockSize)
 			}
 		case b.shared:

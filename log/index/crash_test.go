@@ -173,7 +173,7 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// A set of tables that could not be replaced makes the index unusable, also when whoever asked
+// A set of tables that could not be replaced makes the index unusable, also when the caller that asked
 // for the work has called it off meanwhile.
 func TestMapErrorIsFatalAfterCancel(t *testing.T) {
 	errDisk := errors.New("disk error")

@@ -32,7 +32,7 @@ type Index struct {
 	reached      int64       // log position of the newest entry added; guarded by addMu
 	reachedChain event.Chain // of the log there; guarded by addMu
 
-	// commitMu orders changes of the set of tables: whoever holds it may replace
+	// commitMu orders changes of the set of tables: its holder may replace
 	// indexmap and the list of tables of the current state, and write the
 	// existence filter. It is held across input and output.
 	commitMu  sync.Mutex

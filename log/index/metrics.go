@@ -10,7 +10,7 @@ import (
 // workBounds are buckets for the time taken by flushes and merges, in seconds.
 var workBounds = []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1800}
 
-// metrics are the figures of an index.
+// metrics are those of an index.
 type metrics struct {
 	queue        *stats.Queue
 	flushes      *stats.Work // of that queue
@@ -89,7 +89,7 @@ func newMetrics(r *stats.Registry) *metrics {
 	}
 }
 
-// levelsShown are the levels of tables with a figure of their own; the last one stands for all above.
+// levelsShown are the levels of tables with a metric of their own; the last one stands for all above.
 const levelsShown = 8
 
 // watch registers what is read when somebody asks.

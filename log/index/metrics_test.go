@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// samples are the figures of a registry by name and labels.
+// samples are the values of a registry by name and labels.
 func samples(r *stats.Registry) map[string]float64 {
 	all := make(map[string]float64)
 	r.Each(func(s stats.Sample) {

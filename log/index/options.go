@@ -71,7 +71,7 @@ type Options struct {
 
 	Logger hclog.Logger // nil: silent
 
-	// OnFatal is told once of the write, sync or read that made the index unusable.
+	// OnFatal gets, once, the write, sync or read that made the index unusable.
 	// The owner stops the process; nothing is tried again. It runs on a goroutine
 	// of the index or of a reader and must not call Close, which waits for it.
 	OnFatal func(error)
@@ -80,11 +80,11 @@ type Options struct {
 	// point to must be durable when it returns. It must not call the index.
 	BeforeFlush func()
 
-	// Progress is told during Open how much of the tables has been checked, in bytes.
+	// Progress gets during Open how much of the tables has been checked, in bytes.
 	// It is called often, from several goroutines, and must not block.
 	Progress func(done, total int64)
 
-	Stats *stats.Registry // where the figures are registered; default: nowhere
+	Stats *stats.Registry // where the metrics are registered; default: nowhere
 }
 
 // EnsureDefaults fills in the fields that are zero.

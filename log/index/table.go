@@ -75,7 +75,7 @@ func getEntry(b []byte) Entry {
 }
 
 // table is an open table file. It is immutable. Every state that lists it holds
-// a reference, and so does whoever made it until it is listed. The last one to
+// a reference, and so does its maker until it is listed. The last one to
 // let go closes it and, when it was replaced, removes its files.
 type table struct {
 	fsys  vfs.FS
@@ -90,7 +90,7 @@ type table struct {
 	filter  *bloom   // nil: none
 	metrics *metrics // of the index; nil in a table that is in none
 	onError func(error)
-	onClose func(error) // told of what goes wrong when the last reference goes
+	onClose func(error) // gets what goes wrong when the last reference goes
 	seenBy  *scavenge   // the last one that has looked through all of its entries; guarded by Index.mergeTurn
 
 	refs   atomic.Int64

@@ -11,7 +11,7 @@ import (
 )
 
 // meter appends with one writer and with many in turn, and has readers beside
-// them, for as long as it is told to.
+// them, for as long as it is given.
 type meter struct {
 	b       *scavengeBench
 	many    *session

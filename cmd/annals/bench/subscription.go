@@ -275,7 +275,7 @@ func (w *subscribing) figures(end time.Time) *groupFigures {
 	return f
 }
 
-// String puts the figures in a line.
+// String puts the numbers in a line.
 func (f *groupFigures) String() string {
 	settings, verdict := "the server's settings", fmt.Sprintf("the run ended before the stream, %.2f s after the last delivery", f.QuietSeconds)
 	if f.BufferSize > 0 {

@@ -33,7 +33,7 @@ type streamBook struct {
 
 // book is the order of events as readers saw it. The ordinal of an event is its
 // place in the log, counted from where the run began to read and without the
-// events that a scavenge may remove. Whoever shows an ordinal first defines it. What
+// events that a scavenge may remove. The first that shows an ordinal defines it. What
 // may be removed has its own book, and a place between two ordinals. All methods may be called from anywhere. The locks of
 // names and findings nest within mu.
 type book struct {

@@ -9,8 +9,8 @@
 //
 // Three books are kept. The history has the operations of each client. The ledger
 // is the part of it that says what was acknowledged. The book of the log has the
-// one order of events as the readers saw it: whoever reads a place first defines
-// it, whoever reads it later must see the same. A node that ever shows something
+// one order of events as the readers saw it: the first that reads a place defines
+// it, all later ones must see the same. A node that ever shows something
 // that is not in the final order is caught by that, at whatever time and place.
 //
 // Groups of competing consumers have a book as well: every message that a

@@ -110,7 +110,7 @@ func (e *eraser) erase(ctx context.Context, s *erased) bool {
 	return false
 }
 
-// look reads the stream, from the leader or whoever is asked, and holds it against what is known.
+// look reads the stream, from the leader or the node that is asked, and holds it against what is known.
 func (e *eraser) look(ctx context.Context, s *erased, to target, leader bool) {
 	a, err := e.client.do(ctx, to, read(streamHead(s.name, 20), leader, 0))
 	switch {

@@ -22,7 +22,7 @@ const (
 
 // converge waits until every node has what the leader has. It returns what each
 // laggard lacks; nothing means that the cluster has healed. revive starts nodes
-// that have ended, as whoever looks after a cluster would.
+// that have ended, as an operator would.
 func converge(ctx context.Context, c cluster, w *watch, h *client.Client, revive func(context.Context), limit time.Duration) []string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -69,7 +69,7 @@ type groupBook struct {
 	lacks bool
 }
 
-// checkGroups runs all checks of groups and returns their figures.
+// checkGroups runs all checks of groups and returns their numbers.
 func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *groupFigures {
 	c := &groupCheck{ledger: l, subs: s, calm: calm, sum: s.figures()}
 	c.date()

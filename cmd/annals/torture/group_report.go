@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// groupFigures are the figures of all groups of a round.
+// groupFigures are the numbers of all groups of a round.
 type groupFigures struct {
 	Groups    int `json:"groups"`
 	Consumers int `json:"consumers"`

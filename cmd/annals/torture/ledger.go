@@ -167,7 +167,7 @@ func (l *ledger) realTime() {
 		if o.call > earliest {
 			l.find.add(kindOrder, "event %d of the log, %s, was sent at %s; event %d behind it, %s, was acknowledged before, at %s",
 				ordinal, l.book.say(f), seconds(o.call), later, l.book.say(l.facts[later]), seconds(earliest))
-			earliest = never // Each break of the order is told once.
+			earliest = never // Each break of the order is reported once.
 		}
 		if o.outcome == done && o.ret < earliest {
 			earliest, later = o.ret, ordinal
@@ -223,7 +223,7 @@ type bound struct {
 	o      *op
 }
 
-// freshness: whoever asks the leader sees at least what anybody knew before it asked,
+// freshness: a question to the leader shows at least what anybody knew before it asked,
 // and nothing that was sent after it had its answer. This needs no search, so
 // it covers all streams and all of the history.
 func (l *ledger) freshness() {

@@ -50,7 +50,7 @@ type load struct {
 	latest atomic.Int64 // plain stream+1 of the last acknowledged append
 }
 
-// counters are the figures of a round.
+// counters are the numbers of a round.
 type counters struct {
 	writes  [4]atomic.Int64 // appends by outcome
 	events  atomic.Int64    // acknowledged

@@ -71,7 +71,7 @@ func streamModel(ids identity) porcupine.Model {
 
 // operations turns the history of the streams wanted into what the checker takes.
 //
-// What indeterminate appends did is told by the final log: the last reading of all is
+// What indeterminate appends did is known from the final log: the last reading of all is
 // part of the history. One that is there took effect at its number some time
 // between its call and the end of the run; one that is not there never did, since
 // events stay. Neither leaves the checker anything to guess, so its search stays

@@ -27,7 +27,7 @@ const (
 
 	// projectionsDrain is how long projections may take to handle everything once all is calm.
 	projectionsDrain = 45 * time.Second
-	// settled is for how long they must say the same: their figures lag.
+	// settled is for how long they must say the same: their statistics lag.
 	settled = 1500 * time.Millisecond
 )
 

@@ -63,7 +63,7 @@ func strikeRot(ctx context.Context, n *nemesis) (string, func(context.Context) e
 	n.rot = r
 	what := fmt.Sprintf("byte %d of %s of %s changes", r.at, filepath.Base(r.file), n.role(node))
 	if n.rng.IntN(2) == 0 {
-		return what, nil, nil // Whoever reads it meets it.
+		return what, nil, nil // Its readers meet it.
 	}
 	return what + ", and it is started again", func(ctx context.Context) error {
 		return errors.Join(n.c.terminate(ctx, node), n.c.start(ctx, node))

@@ -301,7 +301,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	r.load.gaps.success(r.load.hist.now())
 	close(r.load.stop)
 	stopProgress()
-	// Whoever hangs all the same is abandoned.
+	// What hangs all the same is abandoned.
 	timer := time.AfterFunc(clientsEnd, abandon)
 	working.Wait()
 	timer.Stop()

@@ -161,7 +161,7 @@ func (e *shedder) ask(ctx context.Context, s *shed) {
 	e.examine(ctx, s, e.client.choose(), list[e.rng.IntN(len(list))])
 }
 
-// look reads the end of the stream, from the leader or whoever is asked, and holds it against what is known.
+// look reads the end of the stream, from the leader or the node that is asked, and holds it against what is known.
 func (e *shedder) look(ctx context.Context, s *shed, to target, leader bool) {
 	a, err := e.client.do(ctx, to, read(streamHead(s.name, shedPage), leader, 0))
 	if err != nil {

@@ -28,7 +28,7 @@ type subscriptions struct {
 	drainTime time.Duration
 }
 
-// groupCounters are figures of the consumers of a round. Replies are counted by outcome.
+// groupCounters are numbers of the consumers of a round. Replies are counted by outcome.
 type groupCounters struct {
 	deliveries, left, crashes, failed atomic.Int64
 	replies                           [len(actionWords)][4]atomic.Int64
@@ -221,7 +221,7 @@ type linker struct {
 
 func (l *linker) run(ctx context.Context) {
 	defer l.client.close()
-	stream := l.names.of(l.prefix + linksStream) // Not plain: whoever reads it resolves links.
+	stream := l.names.of(l.prefix + linksStream) // Not plain: its readers resolve links.
 	for !l.stopped() && ctx.Err() == nil {
 		if number := l.journal.len(); l.fed.last.Load() >= int64(number+1)*linkBatch && l.hist.reserve() {
 			l.journal.begin(op{kind: opAppend, call: l.hist.now(), ret: never, stream: stream, expected: anyVersion, count: linkBatch, node: -1})
