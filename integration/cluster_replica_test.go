@@ -147,7 +147,13 @@ func TestClusterMembers(t *testing.T) {
 	if voters, err := leader.voters(); err != nil || len(voters) != 3 {
 		t.Errorf("the voters are %v, %v", voters, err)
 	}
-	command(0, "add", id)
+	testkit.Eventually(t, settleLimit, func() error { // Until gossip has brought it to all.
+		p, code := testkit.Run(t, testkit.Command{Args: []string{"cluster", "add", id, "--node", leader.URL()}, Quiet: true})
+		if code != 0 {
+			return fmt.Errorf("annals cluster add: %s", p.Output())
+		}
+		return nil
+	})
 	c.settled()
 	c.identical()
 	if voters, err := leader.voters(); err != nil || len(voters) != 4 {

@@ -165,7 +165,8 @@ func TestScavenge(t *testing.T) {
 			r.During.Single.Operations+r.During.Many.Operations == 0 || r.Before.ErrorTotal+r.During.ErrorTotal+r.After.ErrorTotal != 0 {
 			t.Errorf("round %d: %+v", i+1, r)
 		}
-		if r.DuringRatios.Rate <= 0 || r.DuringRatios.ManyP99 <= 0 || r.DuringRatios.SingleP99 <= 0 {
+		// A slow machine does nothing of one kind while the scavenge runs.
+		if ratios := r.DuringRatios; r.During.Many.Operations > 0 && (ratios.Rate <= 0 || ratios.ManyP99 <= 0) || r.During.Single.Operations > 0 && ratios.SingleP99 <= 0 {
 			t.Errorf("round %d: ratios %+v", i+1, r.DuringRatios)
 		}
 		run := r.Scavenge
