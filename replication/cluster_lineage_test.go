@@ -278,6 +278,7 @@ func TestRule25VersionBefore(t *testing.T) {
 	t.Parallel()
 	h := startHouse(t, 3, onDisk)
 	h.writes("s", 0, 5)
+	h.alike() // The one that is recovered has the data.
 	for _, n := range h.nodes {
 		identity, err := os.ReadFile(n.raftFile("identity"))
 		if err != nil || strings.Contains(string(identity), "lineage") {
