@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // longLog is a log that ends wherever a test wants it to, with no stream in it.
@@ -29,7 +29,7 @@ func (l *longLog) LastRecord(string) (event.Record, error) {
 // decideAt returns a decider over a log that ends so many bytes before the end of its second chunk.
 func decideAt(t *testing.T, room int64) (d *fsm.Decider, end int64) {
 	t.Helper()
-	end = 2*eventlog.ChunkSize - room
+	end = 2*chunkfile.ChunkSize - room
 	clock := &leader{}
 	d = fsm.NewDecider(&longLog{event.Tail{End: end, Chain: event.Chain{7}, Index: 9, Term: 1}}, clock.now)
 	if err := d.Reset(); err != nil {
@@ -43,7 +43,7 @@ func sized(t *testing.T, stream string, size int) *event.Write {
 	t.Helper()
 	w := appending(stream, -2, size)
 	w.Events[0].Data = nil
-	w.Events[0].Data = make([]byte, size-eventlog.RecordSize(stream, &w.Events[0]))
+	w.Events[0].Data = make([]byte, size-chunkfile.RecordSize(stream, &w.Events[0]))
 	return w
 }
 
@@ -57,7 +57,7 @@ func sealed(t *testing.T, d *fsm.Decider) fsm.Entry {
 }
 
 func TestPlacesAtChunkBorders(t *testing.T) {
-	const trailer, border = eventlog.TrailerSize, 2 * eventlog.ChunkSize
+	const trailer, border = chunkfile.TrailerSize, 2 * chunkfile.ChunkSize
 	for _, c := range []struct {
 		name   string
 		room   int64
@@ -86,12 +86,12 @@ func TestPlacesAtChunkBorders(t *testing.T) {
 			check := func() {
 				t.Helper()
 				e := sealed(t, d)
-				if e.End != end || e.Chain != chain || e.Completes || e.Applied != 2*eventlog.ChunkSize-c.room {
+				if e.End != end || e.Chain != chain || e.Completes || e.Applied != 2*chunkfile.ChunkSize-c.room {
 					t.Fatalf("entry %+v behind %d", fsm.Entry{End: e.End, Chain: e.Chain, Completes: e.Completes, Applied: e.Applied}, end)
 				}
 				firsts = append(firsts, e.First-border)
-				end = eventlog.EndBehind(e.First, len(e.Records), false)
-				chain = eventlog.NextChain(chain, e.First, e.Records)
+				end = chunkfile.EndBehind(e.First, len(e.Records), false)
+				chain = chunkfile.NextChain(chain, e.First, e.Records)
 			}
 			for i, size := range c.writes {
 				w := sized(t, fmt.Sprint("stream-", i), size)
@@ -145,7 +145,7 @@ func TestScavengePointCompletesChunk(t *testing.T) {
 
 	var positions []int64
 	for _, r := range l.all() {
-		positions = append(positions, r.Position/eventlog.ChunkSize)
+		positions = append(positions, r.Position/chunkfile.ChunkSize)
 	}
 	if want := []int64{0, 0, 1, 1, 1, 1, 1, 1, 2}; !equal(positions, want) {
 		t.Fatalf("chunks %v, want %v", positions, want)
@@ -167,15 +167,15 @@ func TestChunkFillsUp(t *testing.T) {
 	l := startLeader(t)
 	data := make([]byte, fsm.MaxRecords-1000)
 	large := 0
-	for ; l.log.Tail().End+fsm.MaxRecords < eventlog.ChunkSize; large++ {
+	for ; l.log.Tail().End+fsm.MaxRecords < chunkfile.ChunkSize; large++ {
 		w := appending("large", int64(large)-1, large)
 		w.Events[0].Data = data
 		l.write(w)
 		l.flush()
 		l.history = nil
 	}
-	room := eventlog.ChunkSize - l.log.Tail().End
-	fill := sized(t, "fill", int(room)-eventlog.TrailerSize-300)
+	room := chunkfile.ChunkSize - l.log.Tail().End
+	fill := sized(t, "fill", int(room)-chunkfile.TrailerSize-300)
 	l.write(fill)
 	l.seal()
 	for i := range 5 { // some of them fit
@@ -189,8 +189,8 @@ func TestChunkFillsUp(t *testing.T) {
 	records := l.all()
 	var behind int
 	for _, r := range records {
-		if r.Position >= eventlog.ChunkSize {
-			if behind == 0 && r.Position != eventlog.ChunkSize {
+		if r.Position >= chunkfile.ChunkSize {
+			if behind == 0 && r.Position != chunkfile.ChunkSize {
 				t.Fatalf("the chunk begins with a record at %d", r.Position)
 			}
 			behind++
@@ -221,7 +221,7 @@ func TestTooLarge(t *testing.T) {
 	expect(t, l, sized(t, "s", fsm.MaxRecords-50), tooLarge)
 	expect(t, l, sized(t, "new", fsm.MaxRecords), wrote(0, 0))
 	l.seal()
-	if n := len(l.sealed[0]); n > eventlog.MaxFrameBytes {
+	if n := len(l.sealed[0]); n > chunkfile.MaxFrameBytes {
 		t.Fatalf("entry of %d bytes", n)
 	}
 	l.apply(1)

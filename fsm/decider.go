@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // EntryLimit is the size that the records of an entry are kept below, unless one write alone is larger.
@@ -18,7 +18,7 @@ const EntryLimit = 1 << 20
 
 // MaxRecords is how many bytes of records one write may take: with its head, the
 // entry is then as large as a frame of the log and an entry of Raft may be.
-const MaxRecords = eventlog.MaxFrameBytes - entryHead
+const MaxRecords = chunkfile.MaxFrameBytes - entryHead
 
 // maxKeptBuffer is the capacity of the buffer that is kept from one entry to the next.
 const maxKeptBuffer = 2 * EntryLimit
@@ -87,8 +87,8 @@ func (d *Decider) Seal() []byte {
 	records := b[entryHead:]
 	e := entry{completes: d.completes, end: d.tail.End, chain: d.tail.Chain, first: d.first, applied: d.log.Tail().End}
 	e.seal(b)
-	d.tail.Chain = eventlog.NextChain(d.tail.Chain, d.first, records)
-	d.tail.End = eventlog.EndBehind(d.first, len(records), d.completes)
+	d.tail.Chain = chunkfile.NextChain(d.tail.Chain, d.first, records)
+	d.tail.End = chunkfile.EndBehind(d.first, len(records), d.completes)
 	d.sealed = append(d.sealed, d.number)
 	d.drop()
 	return b
@@ -379,7 +379,7 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 			if len(e.Type) > event.MaxNameBytes {
 				return false, fmt.Errorf("event type of %d bytes: %w", len(e.Type), event.ErrTooLarge)
 			}
-			size += eventlog.RecordSize(p.stream, e)
+			size += chunkfile.RecordSize(p.stream, e)
 		}
 	}
 	if size > MaxRecords {
@@ -387,9 +387,9 @@ func (d *Decider) begin(parts ...part) (full bool, err error) {
 	}
 	if !d.building {
 		d.building = true
-		d.first = eventlog.Place(d.tail.End, size)
+		d.first = chunkfile.Place(d.tail.End, size)
 		d.buf = append(d.buf[:0], make([]byte, entryHead)...)
-	} else if records := len(d.buf) - entryHead; d.completes || records+size > EntryLimit || eventlog.Place(d.first, records+size) != d.first {
+	} else if records := len(d.buf) - entryHead; d.completes || records+size > EntryLimit || chunkfile.Place(d.first, records+size) != d.first {
 		// The frame must not move to the next chunk any more: its positions are given.
 		return true, nil
 	}
@@ -406,7 +406,7 @@ func (d *Decider) add(stream string, number int64, flags event.Flags, events []e
 	for i := range events {
 		e := &events[i]
 		position := d.first + int64(len(d.buf)-entryHead)
-		d.buf = eventlog.AppendRecord(d.buf, position, stream, number+int64(i), d.time, flags|e.Flags&event.FlagJSON, e)
+		d.buf = chunkfile.AppendRecord(d.buf, position, stream, number+int64(i), d.time, flags|e.Flags&event.FlagJSON, e)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 
 	"github.com/annalsdb/annals/event"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // An entry is a compare-and-append: it names the end and the chain that the log
@@ -80,7 +80,7 @@ func parseEntry(b []byte) (e entry, err error) {
 		applied:   int64(order.Uint64(b[40:])),
 		records:   b[entryHead:],
 	}
-	if e.end < 0 || len(e.records) > eventlog.MaxFrameBytes || e.first != eventlog.Place(e.end, len(e.records)) {
+	if e.end < 0 || len(e.records) > chunkfile.MaxFrameBytes || e.first != chunkfile.Place(e.end, len(e.records)) {
 		return e, fmt.Errorf("frame of %d bytes at %d does not belong behind %d", len(e.records), e.first, e.end)
 	}
 	if e.completes != completesChunk(e.records) {

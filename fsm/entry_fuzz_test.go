@@ -7,7 +7,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/fsm"
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 func FuzzEntry(f *testing.F) {
@@ -34,7 +34,7 @@ func FuzzEntry(f *testing.F) {
 			if !bytes.Equal(e.Bytes(), b) {
 				t.Fatalf("read %x as %+v", b, e)
 			}
-			if e.End < 0 || e.First != eventlog.Place(e.End, len(e.Records)) {
+			if e.End < 0 || e.First != chunkfile.Place(e.End, len(e.Records)) {
 				t.Fatalf("accepted %+v", e)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -37,7 +38,7 @@ type appender struct {
 	// What the index and the caches learn at the next commit, one entry a record.
 	entries []index.Entry
 	ids     []recentID
-	items   []item // share the memory of the frames
+	items   []chunkfile.Item // share the memory of the frames
 }
 
 // activeChunk is the writer's side of the chunk that grows.
@@ -71,44 +72,44 @@ func (l *Log) Appended() event.Tail { return l.appender.tail }
 
 func (l *Log) append(f *Frame) error {
 	a := &l.appender
-	if f.First != Place(a.tail.End, len(f.Records)) || len(f.Records) == 0 || len(f.Records) > MaxFrameBytes {
+	if f.First != chunkfile.Place(a.tail.End, len(f.Records)) || len(f.Records) == 0 || len(f.Records) > chunkfile.MaxFrameBytes {
 		return fmt.Errorf("frame of %d bytes at %d does not follow the log's end %d", len(f.Records), f.First, a.tail.End)
 	}
 	if f.Index <= a.tail.Index || f.Term < a.tail.Term {
 		return fmt.Errorf("frame of index %d and term %d cannot follow index %d and term %d", f.Index, f.Term, a.tail.Index, a.tail.Term)
 	}
-	if err := l.activate(chunkNumber(f.First)); err != nil {
+	if err := l.activate(chunkfile.ChunkNumber(f.First)); err != nil {
 		return err
 	}
-	t := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: a.tail.Time, completes: f.Completes}
+	t := chunkfile.Trailer{First: f.First, Length: len(f.Records), Index: f.Index, Term: f.Term, Time: a.tail.Time, Completes: f.Completes}
 	for at := 0; at < len(f.Records); {
-		it, err := parseItem(f.Records[at:])
-		if err == nil && (!it.isRecord() || it.position() != f.First+int64(at)) {
+		it, err := chunkfile.ParseItem(f.Records[at:])
+		if err == nil && (!it.IsRecord() || it.Position() != f.First+int64(at)) {
 			err = errors.New("not a record of this position")
 		}
 		if err != nil {
 			return fmt.Errorf("record at byte %d of the entry: %w", at, err)
 		}
 		l.noteRecord(it)
-		t.time = max(t.time, it.time())
+		t.Time = max(t.Time, it.Time())
 		a.active.records++
 		at += len(it)
 	}
-	t.chain = NextChain(a.tail.Chain, f.First, f.Records)
+	t.Chain = chunkfile.NextChain(a.tail.Chain, f.First, f.Records)
 	a.buf = append(a.buf, f.Records...)
-	a.buf = t.append(a.buf)
+	a.buf = t.Append(a.buf)
 	if a.active.first == 0 {
 		a.active.first = f.Index
 	}
 	if f.Term > a.tail.Term {
 		a.epoch = f.First
 	}
-	a.tail = event.Tail{End: t.end(), Chain: t.chain, Index: f.Index, Term: f.Term, Time: t.time}
+	a.tail = event.Tail{End: t.End(), Chain: t.Chain, Index: f.Index, Term: f.Term, Time: t.Time}
 	if f.Completes {
 		if err := l.completeActive(true); err != nil {
 			return err
 		}
-		a.tail.End = nextChunk(a.tail.End)
+		a.tail.End = chunkfile.NextChunk(a.tail.End)
 	}
 	return nil
 }
@@ -137,15 +138,15 @@ func (l *Log) nextChunk() int {
 	if len(l.chunks) == 0 {
 		return 0
 	}
-	return l.chunks[len(l.chunks)-1].header.last + 1
+	return l.chunks[len(l.chunks)-1].Header.Last + 1
 }
 
 // noteRecord remembers what the index and the caches are to learn of a record when it is committed.
-func (l *Log) noteRecord(it item) {
+func (l *Log) noteRecord(it chunkfile.Item) {
 	a := &l.appender
-	hash := HashStream(asString(it.stream()))
-	a.entries = append(a.entries, index.Entry{Hash: hash, Number: it.number(), Position: it.position()})
-	a.ids = append(a.ids, recentID{id: it.id(), stream: hash, number: it.number()})
+	hash := chunkfile.HashStream(chunkfile.String(it.Stream()))
+	a.entries = append(a.entries, index.Entry{Hash: hash, Number: it.Number(), Position: it.Position()})
+	a.ids = append(a.ids, recentID{id: it.Id(), stream: hash, number: it.Number()})
 	a.items = append(a.items, it)
 }
 
@@ -171,7 +172,7 @@ func (l *Log) commit() error {
 	}
 	// Before the index and anybody else can know of the events: a copy that begins after that
 	// has them, and no index that is copied before is ahead of it.
-	if err := l.chk.chaser.put(a.tail.End); err != nil {
+	if err := l.chk.Chaser.Put(a.tail.End); err != nil {
 		return err
 	}
 	if err := l.index.Add(a.entries, a.tail.End, a.tail.Chain); err != nil {
@@ -182,8 +183,8 @@ func (l *Log) commit() error {
 	l.publish(a.tail, a.epoch)
 	// Only now: what the cache says of a stream must be there to be read.
 	for i, it := range a.items {
-		l.streams.applied(a.entries[i].Hash, it.stream(), it.number())
-		if original, ok := bytes.CutPrefix(it.stream(), []byte("$$")); ok {
+		l.streams.applied(a.entries[i].Hash, it.Stream(), it.Number())
+		if original, ok := bytes.CutPrefix(it.Stream(), []byte("$$")); ok {
 			l.streams.metadataApplied(original)
 		}
 	}
@@ -234,20 +235,20 @@ const maxKeptBuffer = 4 << 20
 // startChunk makes the file of the next chunk and lets readers see it with the next commit.
 func (l *Log) startChunk(number int) error {
 	a := &l.appender
-	h := header{first: number, last: number, fileID: event.ID(uuid.New()), cluster: l.cluster}
-	path := filepath.Join(l.opts.Dir, chunkFileName(number, 0))
+	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: l.cluster}
+	path := filepath.Join(l.opts.Dir, chunkfile.FileName(number, 0))
 	file, err := l.opts.FS.Create(path)
 	if err != nil {
 		return fmt.Errorf("create chunk: %w", err)
 	}
-	if _, err := file.WriteAt(h.bytes(), 0); err != nil {
+	if _, err := file.WriteAt(h.Bytes(), 0); err != nil {
 		return errors.Join(fmt.Errorf("write chunk header: %w", err), file.Close())
 	}
-	active := &activeChunk{number: number, file: file, written: headerSize, sum: xxh3.New()}
-	if _, err := active.sum.Write(h.bytes()); err != nil {
+	active := &activeChunk{number: number, file: file, written: chunkfile.HeaderSize, sum: xxh3.New()}
+	if _, err := active.sum.Write(h.Bytes()); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	c, err := openForReaders(l.opts.FS, path, 0)
+	c, err := chunkfile.OpenMapped(l.opts.FS, path, 0)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
@@ -255,7 +256,7 @@ func (l *Log) startChunk(number int) error {
 	l.dirty.active, l.dirty.dir = file, true
 	l.dirty.mu.Unlock()
 	a.active = active
-	c.retain()
+	c.Retain()
 	l.setMu.Lock()
 	defer l.setMu.Unlock()
 	l.chunks = append(slices.Clone(l.chunks), c)
@@ -270,10 +271,10 @@ func (l *Log) completeActive(byFrame bool) error {
 		return err
 	}
 	a := &l.appender
-	end := chunkStart(a.active.number) + a.active.written - headerSize
-	f := footer{
-		lastCompletes: byFrame, records: a.active.records, dataSize: a.active.written - headerSize, end: end,
-		firstIndex: a.active.first, lastIndex: a.tail.Index, lastTerm: a.tail.Term, lastTime: a.tail.Time, chain: a.tail.Chain,
+	end := chunkfile.ChunkStart(a.active.number) + a.active.written - chunkfile.HeaderSize
+	f := chunkfile.Footer{
+		LastCompletes: byFrame, Records: a.active.records, DataSize: a.active.written - chunkfile.HeaderSize, End: end,
+		FirstIndex: a.active.first, LastIndex: a.tail.Index, LastTerm: a.tail.Term, LastTime: a.tail.Time, Chain: a.tail.Chain,
 	}
 	if err := writeFooter(a.active, &f); err != nil {
 		return err
@@ -281,14 +282,14 @@ func (l *Log) completeActive(byFrame bool) error {
 	l.setMu.Lock()
 	old := l.chunks[len(l.chunks)-1] // Only the appender replaces the last one.
 	l.setMu.Unlock()
-	c, err := openForReaders(l.opts.FS, old.name, old.version)
+	c, err := chunkfile.OpenMapped(l.opts.FS, old.Name, old.Version)
 	if err != nil {
 		return err
 	}
-	if !c.complete {
-		return errors.Join(c.corrupt(a.active.written, "the footer just written cannot be read"), c.close())
+	if !c.Complete {
+		return errors.Join(c.Corrupt(a.active.written, "the footer just written cannot be read"), c.Close())
 	}
-	c.retain()
+	c.Retain()
 	l.dirty.mu.Lock()
 	l.dirty.complete = append(l.dirty.complete, a.active.file)
 	l.dirty.active = nil
@@ -299,13 +300,13 @@ func (l *Log) completeActive(byFrame bool) error {
 	l.chunks[len(l.chunks)-1] = c
 	l.chunksChanged = true
 	l.setMu.Unlock()
-	l.logger.Info("chunk completed", "chunk", c.header.last, "records", f.records, "bytes", f.dataSize)
-	return old.release()
+	l.logger.Info("chunk completed", "chunk", c.Header.Last, "records", f.Records, "bytes", f.DataSize)
+	return old.Release()
 }
 
-func writeFooter(c *activeChunk, f *footer) error {
+func writeFooter(c *activeChunk, f *chunkfile.Footer) error {
 	var sumErr error
-	b := f.bytes(func(part []byte) [16]byte {
+	b := f.Bytes(func(part []byte) [16]byte {
 		_, sumErr = c.sum.Write(part)
 		return c.sum.Sum128().Bytes()
 	})

@@ -3,8 +3,10 @@ package eventlog
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // AppendFrames takes frames as another node's log holds them: records and
@@ -30,7 +32,7 @@ func (l *Log) AppendFrames(first int64, raw []byte) (int, error) {
 	if p.frames == 0 {
 		return 0, nil
 	}
-	if err := l.appendChecked(chunkNumber(first), raw[p.skipped:], &p); err != nil {
+	if err := l.appendChecked(chunkfile.ChunkNumber(first), raw[p.skipped:], &p); err != nil {
 		return 0, l.fail(fmt.Errorf("append frames at %d: %w", first, err))
 	}
 	return p.frames, l.Commit()
@@ -56,81 +58,59 @@ func badFrames(format string, args ...any) error {
 func (l *Log) checkFrames(first int64, raw []byte) (pulled, error) {
 	a := &l.appender
 	p := pulled{epoch: a.epoch}
-	if first < 0 || len(raw) == 0 || int64(len(raw)) > ChunkSize || chunkNumber(first) != chunkNumber(first+int64(len(raw))-1) {
+	if first < 0 || len(raw) == 0 || int64(len(raw)) > chunkfile.ChunkSize || chunkfile.ChunkNumber(first) != chunkfile.ChunkNumber(first+int64(len(raw))-1) {
 		return p, badFrames("%d bytes at %d do not lie in one chunk", len(raw), first)
 	}
 	before, err := l.tailFor(first)
 	if err != nil {
 		return p, err
 	}
-	frame, noted, time := 0, 0, before.Time // Of the frame at hand: where it begins, what was noted before it, its time.
-	for at := 0; at < len(raw); {
-		it, err := parseItem(raw[at:])
+	frames := chunkfile.Frames{Data: raw, Start: first, Before: before}
+	for noted := 0; ; noted = len(a.entries) {
+		before, isFirst := frames.Before, frames.At == 0
+		f, err := frames.Next(l.noteRecord)
+		switch {
+		case err == io.EOF:
+		case isFirst && errors.Is(err, chunkfile.ErrChain): // The peer's chain before it is not known: it may have been another one.
+			return p, &event.OtherHistory{Position: first}
+		case err != nil:
+			return p, badFrames("%v", err)
+		case f.Flags&^chunkfile.TrailerCompletesChunk != 0:
+			return p, badFrames("the trailer of the frame at %d has flags %x that this program does not know", f.First, f.Flags)
+		}
 		if err != nil {
-			return p, badFrames("item at %d: %v", first+int64(at), err)
-		}
-		if it.position() != first+int64(at) {
-			return p, badFrames("position %d stands where %d belongs", it.position(), first+int64(at))
-		}
-		if it.isStub() {
-			return p, badFrames("item at %d: %v", it.position(), errStubInFrame)
-		}
-		at += len(it)
-		if it.isRecord() {
-			l.noteRecord(it)
-			time = max(time, it.time())
-			continue
-		}
-		t := it.trailer()
-		body := raw[frame : at-trailerSize]
-		switch {
-		case it.flags()&^trailerCompletesChunk != 0:
-			return p, badFrames("trailer at %d has flags %x that this program does not know", it.position(), it.flags())
-		case t.length != len(body) || t.length == 0 || t.length > MaxFrameBytes || t.first != Place(before.End, t.length):
-			return p, badFrames("frame of %d bytes at %d does not belong behind %d", t.length, t.first, before.End)
-		case t.index <= before.Index || t.term < before.Term || t.time != time:
-			return p, badFrames("frame of index %d, term %d and time %d cannot follow index %d, term %d and time %d", t.index, t.term, t.time, before.Index, before.Term, before.Time)
-		case t.chain != NextChain(before.Chain, t.first, body):
-			if frame == 0 { // The peer's chain before it is not known: it may have been another one.
-				return p, &event.OtherHistory{Position: first}
-			}
-			return p, badFrames("the chain behind the frame at %d does not match", t.first)
+			break
 		}
 		switch {
-		case t.index <= a.tail.Index:
+		case f.Index <= a.tail.Index:
 			a.forget(noted)
-			p.skipped = at
+			p.skipped = frames.At
 		case p.frames == 0 && before.Chain != a.tail.Chain:
 			return p, &event.OtherHistory{Position: before.End}
 		default:
 			if p.frames == 0 {
-				p.first = t.index
+				p.first = f.Index
 			}
-			if t.term > before.Term {
-				p.epoch = t.first
+			if f.Term > before.Term {
+				p.epoch = f.First
 			}
 			p.frames++
-			p.completes = t.completes
+			p.completes = f.Completes
 		}
-		before = event.Tail{End: EndBehind(t.first, t.length, t.completes), Chain: t.chain, Index: t.index, Term: t.term, Time: t.time}
-		frame, noted = at, len(a.entries)
 	}
-	if frame != len(raw) {
-		return p, badFrames("the records at %d have no trailer", first+int64(frame))
-	}
+	p.tail = frames.Before
 	if p.frames == 0 {
-		return p, l.hasFrame(before)
+		return p, l.hasFrame(p.tail)
 	}
-	if number := chunkNumber(first); (a.active == nil || a.active.number != number) && number != l.nextChunk() {
+	if number := chunkfile.ChunkNumber(first); (a.active == nil || a.active.number != number) && number != l.nextChunk() {
 		return p, badFrames("chunk %d cannot be appended to", number)
 	}
-	p.tail = before
 	return p, nil
 }
 
 // tailFor returns the tail of this log before the frame that is to begin at a position.
 func (l *Log) tailFor(first int64) (tail event.Tail, err error) {
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	tail = l.appender.tail
 	if first >= tail.End {
 		return tail, nil

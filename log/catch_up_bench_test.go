@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 const catchUpBytes = 512 << 20
@@ -96,7 +97,7 @@ func BenchmarkShipBlock(b *testing.B) {
 					n, err := io.ReadFull(f, buf)
 					var head [8]byte
 					binary.LittleEndian.PutUint32(head[:], uint32(n))
-					binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(buf[:n], castagnoli))
+					binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(buf[:n], chunkfile.Castagnoli))
 					if _, err := conn.Write(head[:]); err != nil {
 						return err
 					}
@@ -128,7 +129,7 @@ func BenchmarkShipBlock(b *testing.B) {
 					if _, err := io.ReadFull(conn, buf[:n]); err != nil {
 						return err
 					}
-					if crc32.Checksum(buf[:n], castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+					if crc32.Checksum(buf[:n], chunkfile.Castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
 						return event.ErrBadFrames
 					}
 					if _, err := f.Write(buf[:n]); err != nil {
@@ -159,7 +160,7 @@ func BenchmarkCatchUp(b *testing.B) {
 		o := benchOptions(b)
 		sink := mustOpen(b, o)
 		shipping(b, func(conn net.Conn) error {
-			k, err := l.Continue(0, GenesisChain(testCluster))
+			k, err := l.Continue(0, chunkfile.GenesisChain(testCluster))
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -65,7 +66,7 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 		return err
 	}
 	defer v.release()
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekForward(from); err != nil {
 		return err
@@ -84,18 +85,18 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 		if err != nil {
 			return fmt.Errorf("index the log from %d: %w", from, err)
 		}
-		if it != nil && it.isRecord() {
-			batch = append(batch, index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position})
+		if it != nil && it.IsRecord() {
+			batch = append(batch, index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position})
 			continue
 		}
 		// Only the end of a frame is a place to stop at.
-		if it != nil && (it.isStub() || len(batch) < indexBatch) {
+		if it != nil && (it.IsStub() || len(batch) < indexBatch) {
 			continue
 		}
 		chain := v.tail.Chain
 		upTo = end
 		if it != nil {
-			upTo, chain = position+int64(len(it)), it.trailer().chain
+			upTo, chain = position+int64(len(it)), it.Trailer().Chain
 		}
 		if err := l.index.Add(batch, upTo, chain); err != nil {
 			return err
@@ -139,14 +140,14 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 	}
 	defer v.release()
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekBackward(v.tail.End); err != nil {
 		return nil, err
 	}
 	// As many as there can be, however small the events are: to grow the list would
 	// leave several of its size behind. What is not used never becomes memory.
-	ids = make([]recentID, 0, min(int64(l.opts.RecentIDs), v.tail.End/stubSize))
+	ids = make([]recentID, 0, min(int64(l.opts.RecentIDs), v.tail.End/chunkfile.StubSize))
 	for n := 0; len(ids) < l.opts.RecentIDs; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -158,8 +159,8 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 		if it == nil {
 			break
 		}
-		if !it.isTrailer() { // A stub is as good as the event.
-			ids = append(ids, recentID{id: it.id(), stream: it.streamHash(), number: it.number()})
+		if !it.IsTrailer() { // A stub is as good as the event.
+			ids = append(ids, recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()})
 		}
 	}
 	if len(ids) < cap(ids)/2 {
@@ -171,7 +172,7 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 // FindID returns the number under which an event id was last written to a
 // stream, if that is among the newest events of the log.
 func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
-	number, ok, err := l.ids.find(id, HashStream(stream))
+	number, ok, err := l.ids.find(id, chunkfile.HashStream(stream))
 	if err != nil || !ok {
 		return 0, false, errors.Join(err, l.Failed())
 	}
@@ -200,7 +201,7 @@ func (l *Log) HasID(stream string, number int64, id event.ID) (bool, error) {
 	if found, there, err := l.idAt(v, stream, number); err != nil || there {
 		return found == id, err
 	}
-	has, err := l.ids.has(id, HashStream(stream), number)
+	has, err := l.ids.has(id, chunkfile.HashStream(stream), number)
 	if err != nil {
 		return false, errors.Join(err, l.Failed())
 	}
@@ -209,18 +210,18 @@ func (l *Log) HasID(stream string, number int64, id event.ID) (bool, error) {
 
 func (l *Log) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	it, _, err := l.recordOf(v, stream, number, new([]byte))
 	if err != nil || it == nil {
 		return id, false, err
 	}
-	return it.id(), true, nil
+	return it.Id(), true, nil
 }
 
 // recordOf finds the record of an event by way of the index, nil when it is not there.
-func (l *Log) recordOf(v view, stream string, number int64, scratch *[]byte) (item, int64, error) {
+func (l *Log) recordOf(v view, stream string, number int64, scratch *[]byte) (chunkfile.Item, int64, error) {
 	var buf [4]index.Entry
-	for _, e := range l.index.Get(buf[:0], HashStream(stream), number) {
+	for _, e := range l.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
 		it, err := l.confirm(v, e, stream, scratch)
 		if err != nil || it != nil {
 			return it, e.Position, err
@@ -231,7 +232,7 @@ func (l *Log) recordOf(v view, stream string, number int64, scratch *[]byte) (it
 
 // confirm reads the record that an index entry names. It returns nil when the
 // record is not visible yet, is gone, or belongs to another stream of the same hash.
-func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (item, error) {
+func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (chunkfile.Item, error) {
 	if e.Position >= v.tail.End {
 		return nil, nil
 	}
@@ -239,10 +240,10 @@ func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (it
 	if err != nil || it == nil {
 		return nil, err
 	}
-	if !it.isRecord() || it.number() != e.Number {
+	if !it.IsRecord() || it.Number() != e.Number {
 		return nil, &event.Corruption{File: "index", Offset: -1, Detail: fmt.Sprintf("event %d of the stream with hash %x is said to be at position %d, where there is another", e.Number, e.Hash, e.Position)}
 	}
-	if !bytes.Equal(it.stream(), []byte(stream)) {
+	if !bytes.Equal(it.Stream(), []byte(stream)) {
 		l.metrics.collisions.Add(1)
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // checkFile says how far the check of all chunks is. It means something on this
@@ -182,7 +183,7 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		number = next
 		if ok {
 			whole++
-			l.metrics.verifyAt.Set(chunkStart(number))
+			l.metrics.verifyAt.Set(chunkfile.ChunkStart(number))
 		}
 		if divided > 1 {
 			k.state.Next = number
@@ -203,10 +204,10 @@ func (l *Log) completeBytes(number int) (before, all int64) {
 	}
 	defer v.release()
 	for _, c := range v.set.chunks {
-		if c.complete {
-			all += c.fileSize()
-			if c.header.last < number {
-				before += c.fileSize()
+		if c.Complete {
+			all += c.FileSize()
+			if c.Header.Last < number {
+				before += c.FileSize()
 			}
 		}
 	}
@@ -222,12 +223,12 @@ func (l *Log) checkChunk(ctx context.Context, number int, pause func(int64) erro
 		return -1, false
 	}
 	defer v.release()
-	c := v.set.at(chunkStart(number))
-	if c == nil || !c.complete {
+	c := v.set.at(chunkfile.ChunkStart(number))
+	if c == nil || !c.Complete {
 		return -1, false
 	}
 	if whole, err = l.examine(c, pause); err != nil && ctx.Err() == nil {
-		l.logger.Warn("a chunk cannot be checked", "file", filepath.Base(c.name), "error", err)
+		l.logger.Warn("a chunk cannot be checked", "file", filepath.Base(c.Name), "error", err)
 	}
-	return c.header.last + 1, whole
+	return c.Header.Last + 1, whole
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 const week = 7 * 24 * time.Hour
@@ -34,7 +35,7 @@ func TestCheckEvery(t *testing.T) {
 		write(t, l, m.someFrames(16, true)...)
 		begun := time.Now()
 		after(week - time.Hour)
-		rot(t, fsys, chunkFileName(0, 0), 200)
+		rot(t, fsys, chunkfile.FileName(0, 0), 200)
 		if d := l.Damaged(); len(d) > 0 {
 			t.Fatalf("found without a check: %+v", d)
 		}
@@ -52,7 +53,7 @@ func TestCheckEvery(t *testing.T) {
 		if p.Running || p.Done != p.Total || p.Total == 0 || p.Ended.Sub(begun) < week || p.Ended.Sub(begun) > week+time.Hour {
 			t.Fatalf("%+v, begun %v", p, begun)
 		}
-		rot(t, fsys, chunkFileName(1, 0), 200)
+		rot(t, fsys, chunkfile.FileName(1, 0), 200)
 		after(week + time.Hour)
 		if d := l.Damaged(); len(d) != 2 {
 			t.Fatalf("two weeks later: %+v", d)
@@ -75,8 +76,8 @@ func TestCheckResumes(t *testing.T) {
 			l := mustOpen(t, o)
 			write(t, l, m.someFrames(16, true)...)
 			closeLog(t, l)
-			rot(t, fsys, chunkFileName(0, 0), 200)
-			rot(t, fsys, chunkFileName(1, 0), 200)
+			rot(t, fsys, chunkfile.FileName(0, 0), 200)
+			rot(t, fsys, chunkfile.FileName(1, 0), 200)
 			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, checkFile), state))
 			l = mustOpen(t, o)
 			after(time.Minute)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // TestReadersAndWriter: a reader that sees that a stream ends with number n reads event
@@ -58,7 +59,7 @@ func TestReadersAndWriter(t *testing.T) {
 					}
 				}
 				if i%50 == 0 && i > 50 {
-					must(t, rewriteChunks(fsys, o.Dir, "x.tmp", []string{chunkFileName(i/50-1, 0)}, keepAll))
+					must(t, rewriteChunks(fsys, o.Dir, "x.tmp", []string{chunkfile.FileName(i/50-1, 0)}, keepAll))
 					must(t, l.SwitchChunk("x.tmp"))
 				}
 			}
@@ -121,7 +122,7 @@ func TestStaleFactsAreNotCached(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, m.frame(false, ev("s", "0"), meta("s", `{"$maxCount":7}`)))
 	commit := func() { write(t, l, m.frame(false, ev("s", "more"), meta("s", `{"$maxCount":9}`))) }
-	hash := HashStream("s")
+	hash := chunkfile.HashStream("s")
 	for range 3 {
 		for i := range l.streams.shards {
 			l.streams.shards[i].streams = map[uint64]*cachedStream{}
@@ -246,7 +247,7 @@ func TestWaitMissesNothing(t *testing.T) {
 				if i%2 == 0 {
 					err = l.WaitStream(t.Context(), "s", n)
 				} else {
-					err = l.WaitLog(t.Context(), (n+1)*(recordFixed+3+trailerSize)) // Below the end of the next one.
+					err = l.WaitLog(t.Context(), (n+1)*(chunkfile.RecordFixed+3+chunkfile.TrailerSize)) // Below the end of the next one.
 				}
 				if err != nil {
 					t.Error(err)
@@ -273,7 +274,7 @@ func TestCacheAgainstCommits(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frame(false, ev("s", "")))
-	sh := l.streams.shard(HashStream("s"))
+	sh := l.streams.shard(chunkfile.HashStream("s"))
 	var stop atomic.Bool
 	var readers sync.WaitGroup
 	for range 3 {
@@ -311,7 +312,7 @@ func TestCacheAgainstCommits(t *testing.T) {
 func TestSettled(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
-	const events, size = 2000, recordFixed + 3 + trailerSize
+	const events, size = 2000, chunkfile.RecordFixed + 3 + chunkfile.TrailerSize
 	write(t, l, m.frame(false, ev("s", "0")))
 	var readers sync.WaitGroup
 	for range 2 {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Continuation is what a node whose log ends earlier needs next: frames as they
@@ -14,9 +15,9 @@ import (
 // the files it reads from, whatever takes their place in the log meanwhile,
 // until Close. But for ReadAt only one goroutine may use it.
 type Continuation struct {
-	chunks []*chunk // still to be read; each is held
-	offset int64    // in the first of them
-	end    int64    // of the log when it was asked
+	chunks []*chunkfile.Chunk // still to be read; each is held
+	offset int64              // in the first of them
+	end    int64              // of the log when it was asked
 
 	file   *ChunkFile // nil: frames
 	buf    []byte     // of the newest block
@@ -60,7 +61,7 @@ func (l *Log) Continue(end int64, chain event.Chain) (*Continuation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("continue: %w", err)
 	}
-	if t == nil || t.chain != chain {
+	if t == nil || t.Chain != chain {
 		return nil, fmt.Errorf("continue: %w", &event.OtherHistory{Position: end})
 	}
 	return v.continuation(end), nil
@@ -72,37 +73,32 @@ func (v view) continuation(position int64) *Continuation {
 	for position < v.tail.End {
 		c := v.set.at(position)
 		switch {
-		case c.rewritten() && position >= c.footer.end, !c.rewritten() && headerSize+position-c.start() >= c.dataEnd(v.tail.End):
+		case c.Rewritten() && position >= c.Footer.End, !c.Rewritten() && chunkfile.HeaderSize+position-c.Start() >= c.DataEnd(v.tail.End):
 			// The next frame did not fit there.
-		case c.rewritten():
+		case c.Rewritten():
 			if len(k.chunks) == 0 {
-				c.retain()
-				k.chunks, k.file = []*chunk{c}, c.describe()
+				c.Retain()
+				k.chunks, k.file = []*chunkfile.Chunk{c}, describe(c)
 			}
 			return k
 		default:
 			if len(k.chunks) == 0 {
-				k.offset = headerSize + position - c.start()
+				k.offset = chunkfile.HeaderSize + position - c.Start()
 			}
-			c.retain()
+			c.Retain()
 			k.chunks = append(k.chunks, c)
 		}
-		position = chunkStart(c.header.last + 1)
+		position = chunkfile.ChunkStart(c.Header.Last + 1)
 	}
 	return k
 }
 
 // describe describes the file of a complete chunk.
-func (c *chunk) describe() *ChunkFile {
+func describe(c *chunkfile.Chunk) *ChunkFile {
 	return &ChunkFile{
-		Name: filepath.Base(c.name), First: c.header.first, Last: c.header.last,
-		Size: c.fileSize(), Checksum: c.footer.checksum, End: c.footer.logEnd(), Chain: c.footer.chain,
+		Name: filepath.Base(c.Name), First: c.Header.First, Last: c.Header.Last,
+		Size: c.FileSize(), Checksum: c.Footer.Checksum, End: c.Footer.LogEnd(), Chain: c.Footer.Chain,
 	}
-}
-
-// fileSize is the length of the file of a complete chunk.
-func (c *chunk) fileSize() int64 {
-	return headerSize + c.footer.dataSize + c.footer.mapSize + footerSize
 }
 
 // File describes the chunk file to fetch whole, with ReadAt; nil when there are
@@ -120,12 +116,12 @@ func (k *Continuation) ReadAt(b []byte, offset int64) (n int, err error) {
 	if offset < 0 {
 		return 0, fmt.Errorf("read chunk file at %d", offset)
 	}
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	n = int(max(0, min(int64(len(b)), k.file.Size-offset)))
 	if n < len(b) {
 		err = io.EOF
 	}
-	if failed := k.chunks[0].read(b[:n], offset); failed != nil {
+	if failed := k.chunks[0].Read(b[:n], offset); failed != nil {
 		return 0, fmt.Errorf("read %s at %d: %w", k.file.Name, offset, failed)
 	}
 	return n, err
@@ -149,15 +145,15 @@ func (k *Continuation) Next(limit int) (Block, error) {
 	}
 	for len(k.chunks) > 0 {
 		c := k.chunks[0]
-		if left := c.dataEnd(k.end) - k.offset; left > 0 {
+		if left := c.DataEnd(k.end) - k.offset; left > 0 {
 			b, err := k.block(c, left, limit)
 			if err != nil {
 				return Block{}, fmt.Errorf("read frames: %w", err)
 			}
 			return b, nil
 		}
-		k.chunks, k.offset = k.chunks[1:], headerSize
-		if err := c.release(); err != nil {
+		k.chunks, k.offset = k.chunks[1:], chunkfile.HeaderSize
+		if err := c.Release(); err != nil {
 			return Block{}, err
 		}
 	}
@@ -165,68 +161,38 @@ func (k *Continuation) Next(limit int) (Block, error) {
 }
 
 // block reads the next block of a chunk that has left more bytes.
-func (k *Continuation) block(c *chunk, left int64, limit int) (b Block, err error) {
-	defer guardFaults(&err)()
+func (k *Continuation) block(c *chunkfile.Chunk, left int64, limit int) (b Block, err error) {
+	defer chunkfile.GuardFaults(&err)()
 	// The copy is what makes it safe to hand out: a fault of the mapping is met here.
 	for size := min(left, int64(limit)); ; size = min(left, 4*size) {
 		if int64(cap(k.buf)) < size {
 			k.buf = make([]byte, size)
 		}
 		raw := k.buf[:size]
-		if err := c.read(raw, k.offset); err != nil {
-			return Block{}, fmt.Errorf("%s at %d: %w", c.name, k.offset, err)
+		if err := c.Read(raw, k.offset); err != nil {
+			return Block{}, fmt.Errorf("%s at %d: %w", c.Name, k.offset, err)
 		}
-		b.First = c.start() + k.offset - headerSize
-		n, err := wholeFrames(raw, b.First, limit)
+		b.First = c.Start() + k.offset - chunkfile.HeaderSize
+		n, err := chunkfile.WholeFrames(raw, b.First, limit)
 		if err != nil {
-			return Block{}, c.corrupt(k.offset+int64(n), "%v", err)
+			return Block{}, c.Corrupt(k.offset+int64(n), "%v", err)
 		}
 		if n > 0 {
 			k.offset += int64(n)
 			b.Raw = raw[:n:n]
 			return b, nil
 		}
-		if size == left || size > MaxFrameBytes+trailerSize {
-			return Block{}, c.corrupt(k.offset, "no frame ends in the %d bytes behind it", size)
+		if size == left || size > chunkfile.MaxFrameBytes+chunkfile.TrailerSize {
+			return Block{}, c.Corrupt(k.offset, "no frame ends in the %d bytes behind it", size)
 		}
 	}
-}
-
-// wholeFrames returns how many bytes at the start of raw are whole frames: as
-// many as go into limit bytes, or one. With an error it returns where the first bad item stands.
-func wholeFrames(raw []byte, first int64, limit int) (whole int, err error) {
-	for at := 0; len(raw)-at >= recordFixed; {
-		size := int(order.Uint32(raw[at:]))
-		if size < recordFixed || size > MaxFrameBytes {
-			return at, fmt.Errorf("length %d of an item", size)
-		}
-		if size > len(raw)-at {
-			break
-		}
-		it := item(raw[at : at+size])
-		at += size
-		if it.isRecord() {
-			continue
-		}
-		if size != trailerSize {
-			return at - size, fmt.Errorf("trailer of %d bytes", size)
-		}
-		if t := it.trailer(); t.first != first+int64(whole) || t.end() != first+int64(at) {
-			return at - size, fmt.Errorf("the trailer closes a frame at %d of %d bytes, not that at %d", t.first, t.length, first+int64(whole))
-		}
-		if whole > 0 && at > limit {
-			break
-		}
-		whole = at
-	}
-	return whole, nil
 }
 
 // Close lets go of the files. It is idempotent.
 func (k *Continuation) Close() error {
 	var err error
 	for _, c := range k.chunks {
-		err = errors.Join(err, c.release())
+		err = errors.Join(err, c.Release())
 	}
 	k.chunks, k.closed = nil, true
 	return err

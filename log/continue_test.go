@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // catchUp brings a log up to the end of another one, in blocks of about limit
@@ -87,8 +88,8 @@ func emptyLog(t testing.TB) *Log {
 // raw returns frames as a log holds them.
 func raw(frames ...testFrame) (b []byte) {
 	for _, f := range frames {
-		t := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: f.tail.Time, chain: f.tail.Chain, completes: f.Completes}
-		b = t.append(append(b, f.Records...))
+		t := chunkfile.Trailer{First: f.First, Length: len(f.Records), Index: f.Index, Term: f.Term, Time: f.tail.Time, Chain: f.tail.Chain, Completes: f.Completes}
+		b = t.Append(append(b, f.Records...))
 	}
 	return b
 }
@@ -130,7 +131,7 @@ func TestCatchUpFiles(t *testing.T) {
 			m := newModel()
 			from := emptyLog(t)
 			write(t, from, m.someFrames(17, true)...)
-			removed, keep := scavenged(m, 3*ChunkSize)
+			removed, keep := scavenged(m, 3*chunkfile.ChunkSize)
 			covered := map[int]bool{}
 			for i, numbers := range sources {
 				var names []string
@@ -143,7 +144,7 @@ func TestCatchUpFiles(t *testing.T) {
 				must(t, from.SwitchChunk(tmp))
 			}
 			for p := range removed {
-				if !covered[chunkNumber(p)] && (len(sources) < 2 || name != "twice merged" || chunkNumber(p) > 2) {
+				if !covered[chunkfile.ChunkNumber(p)] && (len(sources) < 2 || name != "twice merged" || chunkfile.ChunkNumber(p) > 2) {
 					delete(removed, p)
 				}
 			}
@@ -188,7 +189,7 @@ func newestFile(t testing.TB, fsys vfs.FS, number int) string {
 	t.Helper()
 	last := ""
 	for _, name := range chunkFiles(t, fsys) {
-		if n, _, _ := parseChunkFileName(name); n == number {
+		if n, _, _ := chunkfile.ParseFileName(name); n == number {
 			last = name
 		}
 	}
@@ -258,16 +259,16 @@ func TestContinuationOutlivesSwitch(t *testing.T) {
 	l := emptyLog(t)
 	write(t, l, m.someFrames(12, true)...)
 	whole := m.frames
-	frames, err := l.Continue(0, GenesisChain(testCluster))
+	frames, err := l.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
-	rewrite(t, l.opts.FS, "x.tmp", []string{chunkFileName(0, 0)}, keepAll)
+	rewrite(t, l.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
 	must(t, l.SwitchChunk("x.tmp"))
-	file, err := l.Continue(0, GenesisChain(testCluster))
+	file, err := l.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
-	if f := file.File(); f == nil || f.Name != chunkFileName(0, 1) || f.First != 0 || f.Last != 0 || f.End != ChunkSize || f.Chain != m.frames[4].tail.Chain {
+	if f := file.File(); f == nil || f.Name != chunkfile.FileName(0, 1) || f.First != 0 || f.Last != 0 || f.End != chunkfile.ChunkSize || f.Chain != m.frames[4].tail.Chain {
 		t.Fatalf("file %+v", file.File())
 	}
-	rewrite(t, l.opts.FS, "y.tmp", []string{chunkFileName(0, 1), chunkFileName(1, 0)}, keepAll)
+	rewrite(t, l.opts.FS, "y.tmp", []string{chunkfile.FileName(0, 1), chunkfile.FileName(1, 0)}, keepAll)
 	must(t, l.SwitchChunk("y.tmp"))
 	write(t, l, m.someFrames(4, true)...)
 
@@ -284,7 +285,7 @@ func TestContinuationOutlivesSwitch(t *testing.T) {
 	verify(t, to, whole, nil) // Up to the end at the time.
 	must(t, installFrom(file, emptyLog(t)))
 	must(t, errors.Join(frames.Close(), file.Close()))
-	if files := chunkFiles(t, l.opts.FS); !slices.Equal(files, []string{chunkFileName(0, 2), chunkFileName(2, 0)}) {
+	if files := chunkFiles(t, l.opts.FS); !slices.Equal(files, []string{chunkfile.FileName(0, 2), chunkfile.FileName(2, 0)}) {
 		t.Fatalf("files %v", files)
 	}
 }
@@ -293,15 +294,15 @@ func TestAppendFramesRefuses(t *testing.T) {
 	m := newModel()
 	frames := slices.Clone(m.someFrames(7, true))
 	at := frames[5].First // The first of the second chunk.
-	remade := func(change func(tr *trailer)) []byte {
+	remade := func(change func(tr *chunkfile.Trailer)) []byte {
 		f := frames[6]
-		tr := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: f.tail.Time, chain: f.tail.Chain}
+		tr := chunkfile.Trailer{First: f.First, Length: len(f.Records), Index: f.Index, Term: f.Term, Time: f.tail.Time, Chain: f.tail.Chain}
 		change(&tr)
-		return append(raw(frames[5]), tr.append(bytes.Clone(f.Records))...)
+		return append(raw(frames[5]), tr.Append(bytes.Clone(f.Records))...)
 	}
-	flagged := remade(func(*trailer) {})
-	flagged[len(flagged)-trailerSize+6] = 2
-	copy(flagged[len(flagged)-itemFoot:], checksumOf(flagged[len(flagged)-trailerSize:len(flagged)-itemFoot]))
+	flagged := remade(func(*chunkfile.Trailer) {})
+	flagged[len(flagged)-chunkfile.TrailerSize+6] = 2
+	copy(flagged[len(flagged)-chunkfile.ItemFoot:], checksumOf(flagged[len(flagged)-chunkfile.TrailerSize:len(flagged)-chunkfile.ItemFoot]))
 	other := newModel()
 	other.tail = frames[4].tail
 	other.tail.Chain[3]++
@@ -321,19 +322,19 @@ func TestAppendFramesRefuses(t *testing.T) {
 		"nothing":                 {at, nil, event.ErrBadFrames},
 		"negative":                {-1, raw(frames[5]), event.ErrBadFrames},
 		"a gap":                   {frames[6].First, raw(frames[6]), event.ErrBadFrames},
-		"a whole chunk missing":   {2 * ChunkSize, raw(frames[5]), event.ErrBadFrames},
+		"a whole chunk missing":   {2 * chunkfile.ChunkSize, raw(frames[5]), event.ErrBadFrames},
 		"no trailer":              {at, frames[5].Records, event.ErrBadFrames},
 		"cut in the second frame": {at, raw(frames[5:7]...)[:len(raw(frames[5]))+70], event.ErrBadFrames},
-		"index does not rise":     {at, remade(func(tr *trailer) { tr.index = frames[5].Index }), event.ErrBadFrames},
-		"term falls":              {at, remade(func(tr *trailer) { tr.term = 0 }), event.ErrBadFrames},
-		"time falls":              {at, remade(func(tr *trailer) { tr.time = 0 }), event.ErrBadFrames},
-		"time is not the newest":  {at, remade(func(tr *trailer) { tr.time++ }), event.ErrBadFrames},
-		"length":                  {at, remade(func(tr *trailer) { tr.length--; tr.first++ }), event.ErrBadFrames},
-		"chain":                   {at, remade(func(tr *trailer) { tr.chain[0]++ }), event.ErrBadFrames},
+		"index does not rise":     {at, remade(func(tr *chunkfile.Trailer) { tr.Index = frames[5].Index }), event.ErrBadFrames},
+		"term falls":              {at, remade(func(tr *chunkfile.Trailer) { tr.Term = 0 }), event.ErrBadFrames},
+		"time falls":              {at, remade(func(tr *chunkfile.Trailer) { tr.Time = 0 }), event.ErrBadFrames},
+		"time is not the newest":  {at, remade(func(tr *chunkfile.Trailer) { tr.Time++ }), event.ErrBadFrames},
+		"length":                  {at, remade(func(tr *chunkfile.Trailer) { tr.Length--; tr.First++ }), event.ErrBadFrames},
+		"chain":                   {at, remade(func(tr *chunkfile.Trailer) { tr.Chain[0]++ }), event.ErrBadFrames},
 		"unknown flags":           {at, flagged, event.ErrBadFrames},
-		"records alone":           {at, (&trailer{first: at, index: 99, term: 1, time: 1}).append(nil), event.ErrBadFrames},
+		"records alone":           {at, (&chunkfile.Trailer{First: at, Index: 99, Term: 1, Time: 1}).Append(nil), event.ErrBadFrames},
 		"two chunks":              {frames[4].First, raw(frames[4], frames[5]), event.ErrBadFrames},
-		"across the border":       {ChunkSize - 10, raw(frames[5]), event.ErrBadFrames},
+		"across the border":       {chunkfile.ChunkSize - 10, raw(frames[5]), event.ErrBadFrames},
 		"another history":         {foreign.First, raw(foreign), event.ErrOtherHistory},
 		"another, from the start": {0, raw(stranger.frames...), event.ErrOtherHistory},
 		"another, below the end":  {fork.frames[2].First, raw(fork.frames[2:]...), event.ErrOtherHistory},
@@ -467,7 +468,7 @@ func followWhileWriting(t *testing.T, rng *rand.Rand, from, to *Log) {
 			var names []string
 			first := rng.IntN(n)
 			for _, c := range mf.Chunks[first : first+1+rng.IntN(n-first)] {
-				names = append(names, chunkFileName(c.First, c.Version))
+				names = append(names, chunkfile.FileName(c.First, c.Version))
 			}
 			must(t, rewriteChunks(from.opts.FS, from.opts.Dir, "x.tmp", names, keepAll))
 			must(t, from.SwitchChunk("x.tmp"))

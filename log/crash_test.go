@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // run is a scripted life of a log: frames of several chunks and terms, commits of
@@ -89,7 +90,7 @@ func (r *run) between(i int) error {
 		}
 		r.synced.Store(int64(r.committed))
 	case i == 14: // Committed, but not synced, like what is replaced in part.
-		names := []string{chunkFileName(0, 0), chunkFileName(1, 0)}
+		names := []string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 0)}
 		if err := rewriteChunks(r.o.FS, testDir, "rewritten.tmp", names, keepAll); err != nil {
 			r.swallowed = true
 			return err

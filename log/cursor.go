@@ -1,9 +1,8 @@
 package eventlog
 
 import (
-	"runtime/debug"
-
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // published is what readers see: the chunk files, and how far the log in them
@@ -31,38 +30,8 @@ func (l *Log) view() (view, error) {
 
 func (v view) release() { v.set.release() }
 
-// guardFaults turns a fault while reading mapped memory (the disk did not
-// deliver, or the file was cut from outside) into a corruption error instead of
-// the end of the process. Use: defer guardFaults(&err)().
-func guardFaults(err *error) func() {
-	old := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(old)
-		r := recover()
-		if r == nil {
-			return
-		}
-		if fault, ok := r.(interface {
-			error
-			Addr() uintptr
-		}); ok {
-			*err = &faultError{&event.Corruption{File: "a mapped chunk or index file", Offset: -1, Detail: "reading it faulted: " + fault.Error()}, fault.Addr()}
-			return
-		}
-		panic(r)
-	}
-}
-
-// faultError is a corruption met where the system could not deliver mapped memory.
-type faultError struct {
-	*event.Corruption
-	addr uintptr
-}
-
-func (e *faultError) Unwrap() error { return e.Corruption }
-
 // itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged), whether or not a stub is left of it.
-func (v view) itemAt(position int64, scratch *[]byte) (item, error) {
+func (v view) itemAt(position int64, scratch *[]byte) (chunkfile.Item, error) {
 	if position < 0 || position >= v.tail.End {
 		return nil, nil
 	}
@@ -70,26 +39,26 @@ func (v view) itemAt(position int64, scratch *[]byte) (item, error) {
 	if c == nil {
 		return nil, nil
 	}
-	offset := headerSize + position - c.start()
-	if c.header.mapped {
-		i, err := c.search(position)
+	offset := chunkfile.HeaderSize + position - c.Start()
+	if c.Header.Mapped {
+		i, err := c.Search(position)
 		if err != nil {
 			return nil, err
 		}
-		if i == c.mapEntries() {
+		if i == c.MapEntries() {
 			return nil, nil
 		}
 		var at int64
 		var small []byte
-		if at, offset, err = c.mapEntry(i, &small); err != nil || at != position {
+		if at, offset, err = c.MapEntry(i, &small); err != nil || at != position {
 			return nil, err
 		}
 	}
-	it, err := c.itemAt(offset, c.dataEnd(v.tail.End), scratch)
-	if err == nil && it.position() != position {
-		err = c.corrupt(offset, "a record of position %d stands where that of %d belongs", it.position(), position)
+	it, err := c.ItemAt(offset, c.DataEnd(v.tail.End), scratch)
+	if err == nil && it.Position() != position {
+		err = c.Corrupt(offset, "a record of position %d stands where that of %d belongs", it.Position(), position)
 	}
-	if err == nil && it.isStub() {
+	if err == nil && it.IsStub() {
 		it = nil
 	}
 	return it, err
@@ -98,9 +67,9 @@ func (v view) itemAt(position int64, scratch *[]byte) (item, error) {
 // cursor walks the items of a view, in one direction at a time.
 type cursor struct {
 	v       view
-	c       *chunk // nil at the end (forward) or the start (backward) of the log
-	offset  int64  // in c: of the next item forward, behind the next item backward
-	limit   int64  // in c: behind its data
+	c       *chunkfile.Chunk // nil at the end (forward) or the start (backward) of the log
+	offset  int64            // in c: of the next item forward, behind the next item backward
+	limit   int64            // in c: behind its data
 	scratch []byte
 }
 
@@ -115,16 +84,16 @@ func (cu *cursor) seekForward(position int64) error {
 		if c == nil {
 			return nil
 		}
-		limit := c.dataEnd(cu.v.tail.End)
-		offset := headerSize + position - c.start()
-		if c.header.mapped {
-			i, err := c.search(position)
+		limit := c.DataEnd(cu.v.tail.End)
+		offset := chunkfile.HeaderSize + position - c.Start()
+		if c.Header.Mapped {
+			i, err := c.Search(position)
 			if err != nil {
 				return err
 			}
 			offset = limit
-			if i < c.mapEntries() {
-				if _, offset, err = c.mapEntry(i, &cu.scratch); err != nil {
+			if i < c.MapEntries() {
+				if _, offset, err = c.MapEntry(i, &cu.scratch); err != nil {
 					return err
 				}
 			}
@@ -133,26 +102,26 @@ func (cu *cursor) seekForward(position int64) error {
 			cu.c, cu.offset, cu.limit = c, offset, limit
 			return nil
 		}
-		position = chunkStart(c.header.last + 1)
+		position = chunkfile.ChunkStart(c.Header.Last + 1)
 	}
 }
 
 // next returns the next item forward and its position; nil at the end of the log.
-func (cu *cursor) next() (item, int64, error) {
+func (cu *cursor) next() (chunkfile.Item, int64, error) {
 	for cu.c != nil {
 		if cu.offset >= cu.limit {
-			if err := cu.seekForward(chunkStart(cu.c.header.last + 1)); err != nil {
+			if err := cu.seekForward(chunkfile.ChunkStart(cu.c.Header.Last + 1)); err != nil {
 				return nil, 0, err
 			}
 			continue
 		}
-		it, err := cu.c.itemAt(cu.offset, cu.limit, &cu.scratch)
+		it, err := cu.c.ItemAt(cu.offset, cu.limit, &cu.scratch)
 		if err != nil {
 			return nil, 0, err
 		}
-		position := it.position()
-		if !cu.c.header.mapped && position != cu.c.start()+cu.offset-headerSize {
-			return nil, 0, cu.c.corrupt(cu.offset, "a record of position %d stands where that of %d belongs", position, cu.c.start()+cu.offset-headerSize)
+		position := it.Position()
+		if !cu.c.Header.Mapped && position != cu.c.Start()+cu.offset-chunkfile.HeaderSize {
+			return nil, 0, cu.c.Corrupt(cu.offset, "a record of position %d stands where that of %d belongs", position, cu.c.Start()+cu.offset-chunkfile.HeaderSize)
 		}
 		cu.offset += int64(len(it))
 		return it, position, nil
@@ -172,44 +141,44 @@ func (cu *cursor) seekBackward(position int64) error {
 		if c == nil { // The log ends before it.
 			return nil
 		}
-		limit := c.dataEnd(cu.v.tail.End)
-		offset := min(limit, headerSize+position-c.start())
-		if c.header.mapped {
-			i, err := c.search(position)
+		limit := c.DataEnd(cu.v.tail.End)
+		offset := min(limit, chunkfile.HeaderSize+position-c.Start())
+		if c.Header.Mapped {
+			i, err := c.Search(position)
 			if err != nil {
 				return err
 			}
 			offset = limit
-			if i < c.mapEntries() {
-				if _, offset, err = c.mapEntry(i, &cu.scratch); err != nil {
+			if i < c.MapEntries() {
+				if _, offset, err = c.MapEntry(i, &cu.scratch); err != nil {
 					return err
 				}
 			}
 		}
-		if offset > headerSize {
+		if offset > chunkfile.HeaderSize {
 			cu.c, cu.offset, cu.limit = c, offset, limit
 			return nil
 		}
-		position = c.start()
+		position = c.Start()
 	}
 }
 
 // prev returns the next item backward and its position; nil at the start of the log.
-func (cu *cursor) prev() (item, int64, error) {
+func (cu *cursor) prev() (chunkfile.Item, int64, error) {
 	for cu.c != nil {
-		if cu.offset <= headerSize {
-			if err := cu.seekBackward(cu.c.start()); err != nil {
+		if cu.offset <= chunkfile.HeaderSize {
+			if err := cu.seekBackward(cu.c.Start()); err != nil {
 				return nil, 0, err
 			}
 			continue
 		}
-		it, at, err := cu.c.itemBefore(cu.offset, &cu.scratch)
+		it, at, err := cu.c.ItemBefore(cu.offset, &cu.scratch)
 		if err != nil {
 			return nil, 0, err
 		}
-		position := it.position()
-		if !cu.c.header.mapped && position != cu.c.start()+at-headerSize {
-			return nil, 0, cu.c.corrupt(at, "a record of position %d stands where that of %d belongs", position, cu.c.start()+at-headerSize)
+		position := it.Position()
+		if !cu.c.Header.Mapped && position != cu.c.Start()+at-chunkfile.HeaderSize {
+			return nil, 0, cu.c.Corrupt(at, "a record of position %d stands where that of %d belongs", position, cu.c.Start()+at-chunkfile.HeaderSize)
 		}
 		cu.offset = at
 		return it, position, nil
@@ -229,25 +198,25 @@ func (v view) explain(position int64, backward bool, err error) error {
 		within-- // The start of a chunk is also where the one before ends.
 	}
 	c := v.set.at(within)
-	if c == nil || c.header.mapped {
+	if c == nil || c.Header.Mapped {
 		return err
 	}
-	limit := c.dataEnd(v.tail.End)
-	target := min(limit, headerSize+position-c.start())
+	limit := c.DataEnd(v.tail.End)
+	target := min(limit, chunkfile.HeaderSize+position-c.Start())
 	var scratch []byte
-	for at := int64(headerSize); ; {
+	for at := int64(chunkfile.HeaderSize); ; {
 		if at == target {
 			return err
 		}
 		if at > target {
 			return event.ErrBadPosition
 		}
-		b, readErr := c.bytes(at, 4, &scratch)
+		b, readErr := c.Bytes(at, 4, &scratch)
 		if readErr != nil {
 			return err
 		}
-		size := int64(order.Uint32(b))
-		if size < recordFixed || size > limit-at {
+		size := int64(chunkfile.Order.Uint32(b))
+		if size < chunkfile.RecordFixed || size > limit-at {
 			return err
 		}
 		at += size

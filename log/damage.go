@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Damage is a complete chunk file in use that is not what was written.
@@ -26,11 +27,12 @@ type Damage struct {
 // read that meets wrong bytes does not prove that the file is wrong: the index
 // may have led it astray, or a client with a position that is none. So the file is compared with its checksum at once.
 type damages struct {
-	wake chan struct{} // capacity 1: there are suspects
+	wake   chan struct{}                 // capacity 1: there are suspects
+	report func(*chunkfile.Chunk, error) // suspect
 
 	mu       sync.Mutex // guards what follows
 	known    map[string]Damage
-	suspects map[*chunk]error
+	suspects map[*chunkfile.Chunk]error
 	cleared  map[string]time.Time // when the file was last found to be whole after all
 }
 
@@ -38,19 +40,21 @@ type damages struct {
 const clearedFor = time.Minute
 
 func newDamages() *damages {
-	return &damages{
-		wake: make(chan struct{}, 1), known: map[string]Damage{}, suspects: map[*chunk]error{}, cleared: map[string]time.Time{},
+	d := &damages{
+		wake: make(chan struct{}, 1), known: map[string]Damage{}, suspects: map[*chunkfile.Chunk]error{}, cleared: map[string]time.Time{},
 	}
+	d.report = d.suspect
+	return d
 }
 
 // suspect has the file of a chunk examined soon.
-func (d *damages) suspect(c *chunk, err error) {
-	if !c.complete {
+func (d *damages) suspect(c *chunkfile.Chunk, err error) {
+	if !c.Complete {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.known[c.name]; known || d.suspects[c] != nil || time.Since(d.cleared[c.name]) < clearedFor {
+	if _, known := d.known[c.Name]; known || d.suspects[c] != nil || time.Since(d.cleared[c.Name]) < clearedFor {
 		return
 	}
 	d.suspects[c] = err
@@ -61,7 +65,7 @@ func (d *damages) suspect(c *chunk, err error) {
 }
 
 // take returns a suspect, nil when there is none.
-func (d *damages) take() (*chunk, error) {
+func (d *damages) take() (*chunkfile.Chunk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c, err := range d.suspects {
@@ -71,18 +75,18 @@ func (d *damages) take() (*chunk, error) {
 	return nil, nil
 }
 
-func (d *damages) clear(c *chunk) {
+func (d *damages) clear(c *chunkfile.Chunk) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cleared[c.name] = time.Now()
+	d.cleared[c.Name] = time.Now()
 }
 
 // add reports whether the damage is news.
-func (d *damages) add(c *chunk, damage Damage) bool {
+func (d *damages) add(c *chunkfile.Chunk, damage Damage) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, known := d.known[c.name]
-	d.known[c.name] = damage
+	_, known := d.known[c.Name]
+	d.known[c.Name] = damage
 	return !known
 }
 
@@ -103,8 +107,8 @@ func (l *Log) Damaged() []Damage {
 	var list []Damage
 	used := make(map[string]bool, len(v.set.chunks))
 	for _, c := range v.set.chunks {
-		used[c.name] = true
-		if damage, ok := d.known[c.name]; ok {
+		used[c.Name] = true
+		if damage, ok := d.known[c.Name]; ok {
 			list = append(list, damage)
 		}
 	}
@@ -130,7 +134,7 @@ func (l *Log) Unhealthy() error {
 
 // met is deferred by reads, before guardFaults: it names the chunk in which mapped memory could not be read.
 func (l *Log) met(err *error) {
-	fault, ok := errors.AsType[*faultError](*err)
+	fault, ok := errors.AsType[*chunkfile.Fault](*err)
 	if !ok {
 		return
 	}
@@ -140,9 +144,9 @@ func (l *Log) met(err *error) {
 	}
 	defer v.release()
 	for _, c := range v.set.chunks {
-		base := uintptr(unsafe.Pointer(unsafe.SliceData(c.mapped)))
-		if len(c.mapped) > 0 && fault.addr >= base && fault.addr-base < uintptr(len(c.mapped)) {
-			*err = c.corrupt(int64(fault.addr-base), "%s", fault.Detail)
+		base := uintptr(unsafe.Pointer(unsafe.SliceData(c.Mapped)))
+		if len(c.Mapped) > 0 && fault.Addr >= base && fault.Addr-base < uintptr(len(c.Mapped)) {
+			*err = c.Corrupt(int64(fault.Addr-base), "%s", fault.Detail)
 			return
 		}
 	}
@@ -150,20 +154,20 @@ func (l *Log) met(err *error) {
 
 // examine compares the file of a chunk with its checksum, and makes known what is wrong with it. The
 // error says that this could not be judged.
-func (l *Log) examine(c *chunk, pause func(bytes int64) error) (whole bool, err error) {
-	err = c.verify(pause)
+func (l *Log) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (whole bool, err error) {
+	err = c.Verify(pause)
 	if err == nil {
 		return true, nil
 	}
 	if !event.IsCorruption(err) {
 		return false, err
 	}
-	damage := Damage{File: filepath.Base(c.name), First: c.header.first, Last: c.header.last, Offset: -1, Err: err, Found: l.opts.Now()}
-	if corruption, ok := errors.AsType[*event.Corruption](c.locate(err)); ok {
+	damage := Damage{File: filepath.Base(c.Name), First: c.Header.First, Last: c.Header.Last, Offset: -1, Err: err, Found: l.opts.Now()}
+	if corruption, ok := errors.AsType[*event.Corruption](c.Locate(err)); ok {
 		damage.Offset, damage.Err = corruption.Offset, corruption
 	}
-	if c.header.mapped && c.mapDamaged() {
-		c.lost.Store(true)
+	if c.Header.Mapped && c.MapDamaged() {
+		c.Lost.Store(true)
 	}
 	if !l.damages.add(c, damage) {
 		return false, nil
@@ -176,54 +180,6 @@ func (l *Log) examine(c *chunk, pause func(bytes int64) error) (whole bool, err 
 		l.logger.Debug("write index", "error", err)
 	}
 	return false, nil
-}
-
-// locate looks for the place of a damage that the checksum of the whole file has shown.
-func (c *chunk) locate(found error) error {
-	corruption, ok := errors.AsType[*event.Corruption](found)
-	if !ok || corruption.Offset >= 0 {
-		return found
-	}
-	fresh, err := openForReaders(c.fs, c.name, c.version)
-	if err != nil {
-		return errors.Join(found, err)
-	}
-	fresh.retain()
-	defer func() { _ = fresh.release() }() // It was only read.
-	if !fresh.complete {
-		return c.corrupt(c.fileSize()-footerSize, "the footer is not what was written")
-	}
-	if _, err := fresh.checkContent(); err != nil {
-		return err
-	}
-	return found
-}
-
-// mapDamaged reports whether the position map may say something else than was written. Where
-// items cannot be read it must at least be in order.
-func (c *chunk) mapDamaged() (damaged bool) {
-	var err error
-	defer func() { damaged = damaged || err != nil }()
-	defer guardFaults(&err)()
-	var scratch, entry []byte
-	limit := headerSize + c.footer.dataSize
-	last, next, exact := int64(-1), int64(headerSize), true // Where the next item stands, at least or exactly.
-	for i := range c.mapEntries() {
-		position, offset, err := c.mapEntry(i, &entry)
-		if err != nil || position <= last || offset < next || exact && offset != next || offset >= limit {
-			return true
-		}
-		last, next, exact = position, offset+1, false
-		it, err := c.itemAt(offset, limit, &scratch)
-		if err != nil {
-			continue
-		}
-		if it.position() != position {
-			return true
-		}
-		next, exact = offset+int64(len(it)), true
-	}
-	return exact && next != limit
 }
 
 // suspicions examines what reads have put under suspicion.
@@ -246,9 +202,9 @@ func (l *Log) suspicions(ctx context.Context) {
 		switch {
 		case whole:
 			l.damages.clear(c)
-			l.logger.Debug("a read met what looked like damage, but the chunk is what was written", "file", filepath.Base(c.name), "error", met)
+			l.logger.Debug("a read met what looked like damage, but the chunk is what was written", "file", filepath.Base(c.Name), "error", met)
 		case err != nil && ctx.Err() == nil:
-			l.logger.Warn("a chunk that looks damaged cannot be examined", "file", filepath.Base(c.name), "error", err)
+			l.logger.Warn("a chunk that looks damaged cannot be examined", "file", filepath.Base(c.Name), "error", err)
 		}
 	}
 }
@@ -256,23 +212,23 @@ func (l *Log) suspicions(ctx context.Context) {
 // adopt lets chunks tell of what reads meet in them. It runs under setMu.
 func (l *Log) adopt() {
 	for _, c := range l.chunks {
-		c.damages.Store(l.damages)
+		c.Suspect.Store(&l.damages.report)
 	}
 }
 
 // covering returns the files that cover a range of logical chunks, each held, and that take no more
 // frames; none when they do not all.
-func (v view) covering(first, last int) []*chunk {
-	var found []*chunk
-	for n := first; n <= last; n = found[len(found)-1].header.last + 1 {
-		c := v.set.at(chunkStart(n))
-		if c == nil || !c.settled(v.tail.End) {
+func (v view) covering(first, last int) []*chunkfile.Chunk {
+	var found []*chunkfile.Chunk
+	for n := first; n <= last; n = found[len(found)-1].Header.Last + 1 {
+		c := v.set.at(chunkfile.ChunkStart(n))
+		if c == nil || !c.Settled(v.tail.End) {
 			for _, c := range found {
-				_ = c.release() // The set holds it as well.
+				_ = c.Release() // The set holds it as well.
 			}
 			return nil
 		}
-		c.retain()
+		c.Retain()
 		found = append(found, c)
 	}
 	return slices.Clip(found)

@@ -1,6 +1,9 @@
 package eventlog
 
-import "github.com/annalsdb/annals/event"
+import (
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
+)
 
 // findEpoch returns where the newest term begins, -1 in an empty log: as the
 // walk saw it, else as the checkpoint file says if the log agrees (it may be
@@ -14,7 +17,7 @@ func (r *recovery) findEpoch() (epoch int64, err error) {
 	if event.IsCorruption(err) {
 		// It is for show only: no reason to refuse the start.
 		l.logger.Warn("where the newest term begins cannot be read", "error", err)
-		epoch = l.chk.epoch.value
+		epoch = l.chk.Epoch.Value
 		if epoch >= r.tail.End {
 			epoch = -1
 		}
@@ -28,8 +31,8 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 	set := newChunkSet(l.chunks, l.closeFailed)
 	defer set.release()
 	v := view{&published{set: set, tail: r.tail}}
-	defer guardFaults(&err)()
-	if epoch := l.chk.epoch.value; epoch >= 0 && epoch < r.tail.End {
+	defer chunkfile.GuardFaults(&err)()
+	if epoch := l.chk.Epoch.Value; epoch >= 0 && epoch < r.tail.End {
 		before, err := v.termBefore(epoch)
 		if err == nil && before < r.tail.Term {
 			var at int64
@@ -43,8 +46,8 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 		}
 	}
 	for _, c := range l.chunks {
-		if !c.complete || c.footer.lastTerm == r.tail.Term {
-			epoch, _, err = v.firstFrame(c.start(), r.tail.Term)
+		if !c.Complete || c.Footer.LastTerm == r.tail.Term {
+			epoch, _, err = v.firstFrame(c.Start(), r.tail.Term)
 			return epoch, err
 		}
 	}
@@ -57,7 +60,7 @@ func (v view) termBefore(position int64) (uint64, error) {
 	if err != nil || t == nil {
 		return 0, err
 	}
-	return t.term, nil
+	return t.Term, nil
 }
 
 // firstFrame returns the start and term of the first frame at or behind a
@@ -72,9 +75,9 @@ func (v view) firstFrame(position int64, term uint64) (int64, uint64, error) {
 		if err != nil || it == nil {
 			return -1, 0, err
 		}
-		if it.isTrailer() {
-			if t := it.trailer(); t.term >= term {
-				return t.first, t.term, nil
+		if it.IsTrailer() {
+			if t := it.Trailer(); t.Term >= term {
+				return t.First, t.Term, nil
 			}
 		}
 	}

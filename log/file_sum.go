@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -31,10 +32,10 @@ type FileSum struct {
 // NewFileSum begins a checksum. The name is relative to the data folder, with slashes. Of a chunk it matters whether it is complete.
 func NewFileSum(name string, size int64, complete bool) *FileSum {
 	s := &FileSum{name: name, size: size, covered: size, footAt: size, hash: xxh3.New()}
-	if _, _, chunk := parseChunkFileName(name); chunk && complete {
+	if _, _, chunk := chunkfile.ParseFileName(name); chunk && complete {
 		s.chunk = true
-		s.footAt = size - footerSize
-		s.covered = s.footAt + footerChecksumAt
+		s.footAt = size - chunkfile.FooterSize
+		s.covered = s.footAt + chunkfile.FooterChecksumAt
 	} else if inIndex, ok := strings.CutPrefix(name, indexFolder+"/"); ok {
 		s.footAt = size - int64(index.Foot(inIndex))
 		s.covered = s.footAt
@@ -74,7 +75,7 @@ func (s *FileSum) Sum() (string, error) {
 	switch {
 	case s.chunk:
 		sum := s.hash.Sum128().Bytes()
-		if [16]byte(s.foot[footerChecksumAt:]) != sum || crc32.Checksum(s.foot[:footerSize-4], castagnoli) != order.Uint32(s.foot[footerSize-4:]) {
+		if [16]byte(s.foot[chunkfile.FooterChecksumAt:]) != sum || crc32.Checksum(s.foot[:chunkfile.FooterSize-4], chunkfile.Castagnoli) != chunkfile.Order.Uint32(s.foot[chunkfile.FooterSize-4:]) {
 			return "", &event.Corruption{File: s.name, Offset: -1, Detail: "checksum of the whole file does not match"}
 		}
 		return hex.EncodeToString(sum[:]), nil

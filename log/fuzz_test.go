@@ -7,16 +7,17 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // seal makes the length and the checksum of an item right, so that what they
 // guard is reached too.
 func seal(b []byte) []byte {
 	b = bytes.Clone(b)
-	if n := len(b); n >= recordFixed {
-		order.PutUint32(b, uint32(n))
-		copy(b[n-itemFoot:], checksumOf(b[:n-itemFoot]))
-		order.PutUint32(b[n-4:], uint32(n))
+	if n := len(b); n >= chunkfile.RecordFixed {
+		chunkfile.Order.PutUint32(b, uint32(n))
+		copy(b[n-chunkfile.ItemFoot:], checksumOf(b[:n-chunkfile.ItemFoot]))
+		chunkfile.Order.PutUint32(b[n-4:], uint32(n))
 	}
 	return b
 }
@@ -26,31 +27,31 @@ func FuzzRecord(f *testing.F) {
 	fr := m.frame(true, ev("stream", `{"a":1}`), tombstone("s"), meta("s", `{}`))
 	f.Add(fr.Records)
 	f.Add(fr.Records[:len(fr.Records)-1])
-	f.Add((&trailer{first: 7, length: 64, index: 1, term: 2, completes: true}).append(nil))
-	f.Add(appendStub(nil, item(fr.Records)[:order.Uint32(fr.Records)]))
+	f.Add((&chunkfile.Trailer{First: 7, Length: 64, Index: 1, Term: 2, Completes: true}).Append(nil))
+	f.Add(chunkfile.AppendStub(nil, chunkfile.Item(fr.Records)[:chunkfile.Order.Uint32(fr.Records)]))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range [][]byte{b, seal(b)} {
-			it, err := parseItem(b)
+			it, err := chunkfile.ParseItem(b)
 			if err != nil {
 				continue
 			}
-			if it.isStub() {
-				if len(it) != stubSize || it.position() != int64(order.Uint64(it[8:])) || it.streamHash() != order.Uint64(it[48:]) {
+			if it.IsStub() {
+				if len(it) != chunkfile.StubSize || it.Position() != int64(chunkfile.Order.Uint64(it[8:])) || it.StreamHash() != chunkfile.Order.Uint64(it[48:]) {
 					t.Fatalf("stub %x", []byte(it))
 				}
 				continue
 			}
-			if it.isTrailer() {
-				tr := it.trailer()
-				if again := tr.append(nil); it.flags() <= trailerCompletesChunk && !bytes.Equal(again, it) {
+			if it.IsTrailer() {
+				tr := it.Trailer()
+				if again := tr.Append(nil); it.Flags() <= chunkfile.TrailerCompletesChunk && !bytes.Equal(again, it) {
 					t.Fatalf("trailer %x is %x again", []byte(it), again)
 				}
 				continue
 			}
 			a := newArena(0)
-			rec := a.record(it, it.position(), "")
+			rec := a.record(it, it.Position(), "")
 			e := event.Proposed{ID: rec.ID, Type: rec.Type, Data: rec.Data, Metadata: rec.Metadata}
-			if again := AppendRecord(nil, rec.Position, rec.Stream, rec.Number, rec.Time, rec.Flags, &e); !bytes.Equal(again, it) {
+			if again := chunkfile.AppendRecord(nil, rec.Position, rec.Stream, rec.Number, rec.Time, rec.Flags, &e); !bytes.Equal(again, it) {
 				t.Fatalf("record %x is %x again", []byte(it), again)
 			}
 		}
@@ -61,13 +62,13 @@ func FuzzFrame(f *testing.F) {
 	m := newModel()
 	var whole []byte
 	for _, fr := range m.someFrames(5, true) {
-		tr := trailer{first: fr.First, length: len(fr.Records), index: fr.Index, term: fr.Term, time: fr.tail.Time, chain: fr.tail.Chain, completes: fr.Completes}
-		whole = tr.append(append(whole, fr.Records...))
+		tr := chunkfile.Trailer{First: fr.First, Length: len(fr.Records), Index: fr.Index, Term: fr.Term, Time: fr.tail.Time, Chain: fr.tail.Chain, Completes: fr.Completes}
+		whole = tr.Append(append(whole, fr.Records...))
 	}
 	f.Add(whole, 0)
 	f.Add(whole, 300)
 	f.Fuzz(func(t *testing.T, b []byte, at int) {
-		before := event.Tail{Chain: GenesisChain(testCluster)}
+		before := event.Tail{Chain: chunkfile.GenesisChain(testCluster)}
 		if s := scanFrames(b, 0, before, -1, func(int64) {}); s.size > int64(len(b)) || s.tail.End != s.size || s.frames > s.records {
 			t.Fatalf("%+v", s)
 		}
@@ -82,7 +83,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		s := scanFrames(damaged, 0, before, -1, func(int64) {})
 		n := 0
-		for n < len(m.frames) && m.frames[n].First+int64(len(m.frames[n].Records))+trailerSize <= s.size {
+		for n < len(m.frames) && m.frames[n].First+int64(len(m.frames[n].Records))+chunkfile.TrailerSize <= s.size {
 			n++
 		}
 		if s.frames != n || n > 0 && s.tail.Chain != m.frames[n-1].tail.Chain || !bytes.Equal(damaged[:s.size], whole[:s.size]) {
@@ -128,9 +129,9 @@ func FuzzAppendFrames(f *testing.F) {
 // resealed makes the checksums of the items in b right, as far as their lengths make sense.
 func resealed(b []byte) []byte {
 	b = bytes.Clone(b)
-	for at := 0; len(b)-at >= recordFixed; {
-		size := int(order.Uint32(b[at:]))
-		if size < recordFixed || size > len(b)-at {
+	for at := 0; len(b)-at >= chunkfile.RecordFixed; {
+		size := int(chunkfile.Order.Uint32(b[at:]))
+		if size < chunkfile.RecordFixed || size > len(b)-at {
 			break
 		}
 		copy(b[at:], seal(b[at:at+size]))
@@ -140,30 +141,30 @@ func resealed(b []byte) []byte {
 }
 
 func FuzzChunkHeaderFooter(f *testing.F) {
-	h := header{first: 3, last: 5, mapped: true, fileID: event.ID{1}, cluster: testCluster}
-	foot := footer{mapped: true, lastCompletes: true, dataSize: 1000, mapSize: 24, end: 4*ChunkSize + 5, firstIndex: 2, lastIndex: 9, lastTerm: 3}
+	h := chunkfile.Header{First: 3, Last: 5, Mapped: true, FileID: event.ID{1}, Cluster: testCluster}
+	foot := chunkfile.Footer{Mapped: true, LastCompletes: true, DataSize: 1000, MapSize: 24, End: 4*chunkfile.ChunkSize + 5, FirstIndex: 2, LastIndex: 9, LastTerm: 3}
 	none := func([]byte) [16]byte { return [16]byte{} }
-	f.Add(h.bytes(), foot.bytes(none), int64(headerSize+1000+24+footerSize))
+	f.Add(h.Bytes(), foot.Bytes(none), int64(chunkfile.HeaderSize+1000+24+chunkfile.FooterSize))
 	f.Fuzz(func(t *testing.T, hb, fb []byte, size int64) {
-		if len(hb) >= headerSize {
-			hb = closeHeader(hb)[:headerSize]
+		if len(hb) >= chunkfile.HeaderSize {
+			hb = closeHeader(hb)[:chunkfile.HeaderSize]
 		}
-		h, err := parseHeader(hb)
+		h, err := chunkfile.ParseHeader(hb)
 		if err != nil {
 			return
 		}
-		if again := h.bytes(); !bytes.Equal(again[12:56], hb[12:56]) {
+		if again := h.Bytes(); !bytes.Equal(again[12:56], hb[12:56]) {
 			t.Fatalf("header %x is %x again", hb, again)
 		}
-		if len(fb) >= footerSize {
+		if len(fb) >= chunkfile.FooterSize {
 			copy(fb[124:], checksumOf(fb[:124]))
 		}
-		foot, err := parseFooter(fb, h, size)
+		foot, err := chunkfile.ParseFooter(fb, h, size)
 		if err != nil {
 			return
 		}
-		sum := foot.checksum
-		if again := foot.bytes(func([]byte) [16]byte { return sum }); !bytes.Equal(again[12:104], fb[12:104]) {
+		sum := foot.Checksum
+		if again := foot.Bytes(func([]byte) [16]byte { return sum }); !bytes.Equal(again[12:104], fb[12:104]) {
 			t.Fatalf("footer %x is %x again", fb, again)
 		}
 	})
@@ -176,28 +177,28 @@ func FuzzRewrittenChunk(f *testing.F) {
 	m.someFrames(5, true)
 	var data, places []byte
 	for _, fr := range m.frames {
-		places = order.AppendUint32(order.AppendUint64(places, uint64(fr.First)), uint32(headerSize+len(data)))
+		places = chunkfile.Order.AppendUint32(chunkfile.Order.AppendUint64(places, uint64(fr.First)), uint32(chunkfile.HeaderSize+len(data)))
 		data = append(data, fr.Records...)
 	}
 	f.Add(data, places, int64(300))
 	f.Add(data[40:], places[12:], int64(70))
 	f.Fuzz(func(t *testing.T, data, places []byte, position int64) {
-		h := header{mapped: true, cluster: testCluster}
-		places = places[:len(places)/mapEntrySize*mapEntrySize]
-		foot := footer{mapped: true, lastCompletes: true, dataSize: int64(len(data)), mapSize: int64(len(places)), end: m.tail.End, firstIndex: 1, lastIndex: 5, lastTerm: 1}
-		file := append(append(h.bytes(), data...), places...)
-		file = append(file, foot.bytes(func(part []byte) [16]byte { return hash128(append(bytes.Clone(file), part...)) })...)
+		h := chunkfile.Header{Mapped: true, Cluster: testCluster}
+		places = places[:len(places)/chunkfile.MapEntrySize*chunkfile.MapEntrySize]
+		foot := chunkfile.Footer{Mapped: true, LastCompletes: true, DataSize: int64(len(data)), MapSize: int64(len(places)), End: m.tail.End, FirstIndex: 1, LastIndex: 5, LastTerm: 1}
+		file := append(append(h.Bytes(), data...), places...)
+		file = append(file, foot.Bytes(func(part []byte) [16]byte { return hash128(append(bytes.Clone(file), part...)) })...)
 		fsys := vfs.NewMem()
 		must(t, fsys.MkdirAll(testDir))
-		must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkFileName(0, 1)), file))
-		c, err := openChunk(fsys, testDir, chunkFileName(0, 1))
+		must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, chunkfile.FileName(0, 1)), file))
+		c, err := chunkfile.OpenNamed(fsys, testDir, chunkfile.FileName(0, 1))
 		if err != nil {
 			return
 		}
-		must(t, c.use())
-		c.retain()
-		set := newChunkSet([]*chunk{c}, func(err error) { t.Error(err) })
-		v := view{&published{set: set, tail: event.Tail{End: ChunkSize}}}
+		must(t, c.Use())
+		c.Retain()
+		set := newChunkSet([]*chunkfile.Chunk{c}, func(err error) { t.Error(err) })
+		v := view{&published{set: set, tail: event.Tail{End: chunkfile.ChunkSize}}}
 		var scratch []byte
 		_, _ = v.itemAt(position, &scratch) // Any answer will do: it is the panic that is looked for.
 		cu := cursor{v: v}
@@ -218,6 +219,6 @@ func FuzzRewrittenChunk(f *testing.F) {
 			}
 		}
 		set.release()
-		must(t, c.release())
+		must(t, c.Release())
 	})
 }

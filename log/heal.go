@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -30,14 +31,14 @@ func (l *Log) ChunkFiles(first, last int) ([]ChunkFile, error) {
 	var files []ChunkFile
 	damaged := l.Damaged()
 	for _, c := range found {
-		if slices.ContainsFunc(damaged, func(d Damage) bool { return d.File == filepath.Base(c.name) }) {
+		if slices.ContainsFunc(damaged, func(d Damage) bool { return d.File == filepath.Base(c.Name) }) {
 			files = nil
 			break
 		}
-		files = append(files, *c.describe())
+		files = append(files, *describe(c))
 	}
 	for _, c := range found {
-		err = errors.Join(err, c.release())
+		err = errors.Join(err, c.Release())
 	}
 	return files, err
 }
@@ -53,8 +54,8 @@ func (l *Log) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Conti
 	if first < 0 || first >= len(v.set.byNumber) {
 		return nil, fmt.Errorf("chunk %d: %w", first, fs.ErrNotExist)
 	}
-	c := v.set.at(chunkStart(first))
-	if c.header.first != first || !c.settled(v.tail.End) || c.footer.checksum != checksum {
+	c := v.set.at(chunkfile.ChunkStart(first))
+	if c.Header.First != first || !c.Settled(v.tail.End) || c.Footer.Checksum != checksum {
 		return nil, fmt.Errorf("chunk %d with this checksum: %w", first, fs.ErrNotExist)
 	}
 	if verified {
@@ -63,11 +64,11 @@ func (l *Log) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Conti
 			return nil, err
 		}
 		if !whole {
-			return nil, &event.Corruption{File: c.name, Offset: -1, Detail: "it is not what was written"}
+			return nil, &event.Corruption{File: c.Name, Offset: -1, Detail: "it is not what was written"}
 		}
 	}
-	c.retain()
-	return &Continuation{chunks: []*chunk{c}, end: v.tail.End, file: c.describe()}, nil
+	c.Retain()
+	return &Continuation{chunks: []*chunkfile.Chunk{c}, end: v.tail.End, file: describe(c)}, nil
 }
 
 // Heal puts what other nodes have in the place of a damaged file. fetched are the names of
@@ -98,16 +99,16 @@ func (l *Log) Heal(d Damage, fetched []string, turn func(func() error) error) (e
 	}
 	defer func() {
 		for _, c := range olds {
-			err = errors.Join(err, c.release())
+			err = errors.Join(err, c.Release())
 		}
 	}()
-	if len(olds) != 1 || filepath.Base(olds[0].name) != d.File {
+	if len(olds) != 1 || filepath.Base(olds[0].Name) != d.File {
 		return fmt.Errorf("heal %s: %w", d.File, event.ErrChunkReplaced)
 	}
 	if err := l.heal(olds[0], &h, turn); err != nil {
 		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	l.logger.Info("a damaged chunk was replaced by what another node has", "file", d.File, "events", h.made.footer.records, "returning", len(h.returning))
+	l.logger.Info("a damaged chunk was replaced by what another node has", "file", d.File, "events", h.made.Footer.Records, "returning", len(h.returning))
 	if h.blank > 0 {
 		l.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", "file", d.File, "events", h.blank)
 	}
@@ -117,11 +118,11 @@ func (l *Log) Heal(d Damage, fetched []string, turn func(func() error) error) (e
 	return nil
 }
 
-func (l *Log) heal(old *chunk, h *healing, turn func(func() error) error) error {
-	if err := h.open(func(path string) (*chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
+func (l *Log) heal(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
+	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
 		return err
 	}
-	if err := h.make(old.header.first, old.header.last, l); err != nil {
+	if err := h.make(old.Header.First, old.Header.Last, l); err != nil {
 		return err
 	}
 	if err := l.findReturning(old, h); err != nil {
@@ -137,42 +138,42 @@ func (l *Log) heal(old *chunk, h *healing, turn func(func() error) error) error 
 			return fmt.Errorf("index: %w", err)
 		}
 	}
-	if old.rewritten() {
+	if old.Rewritten() {
 		if err := l.removeScavengeState(); err != nil {
 			return err
 		}
 	}
-	_, err := l.switchChunk(filepath.Base(h.made.name), []*chunk{old})
+	_, err := l.switchChunk(filepath.Base(h.made.Name), []*chunkfile.Chunk{old})
 	return err
 }
 
 // findReturning finds what the index lacks of a new file, and how many events are blank in it that were not redacted here.
-func (l *Log) findReturning(old *chunk, h *healing) (err error) {
-	defer guardFaults(&err)()
+func (l *Log) findReturning(old *chunkfile.Chunk, h *healing) (err error) {
+	defer chunkfile.GuardFaults(&err)()
 	own := map[int64]bool{}
 	if l.opts.Redacted != nil {
-		for _, r := range l.opts.Redacted(old.start(), old.footer.end) {
+		for _, r := range l.opts.Redacted(old.Start(), old.Footer.End) {
 			own[r.Position] = true
 		}
 	}
 	c := h.made
-	in := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+	in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
 	var found [4]index.Entry
 	for {
-		it, position, err := in.next()
+		it, position, err := in.Next()
 		if err != nil || it == nil {
 			return err
 		}
-		if !it.isRecord() {
+		if !it.IsRecord() {
 			continue
 		}
-		if event.Flags(it.flags())&event.FlagRedacted != 0 && !own[position] {
+		if event.Flags(it.Flags())&event.FlagRedacted != 0 && !own[position] {
 			h.blank++
 		}
-		if !old.rewritten() {
+		if !old.Rewritten() {
 			continue // The index has all that was ever there.
 		}
-		e := index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position}
+		e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
 		if !slices.Contains(l.index.Get(found[:0], e.Hash, e.Number), e) {
 			h.returning = append(h.returning, e)
 		}
@@ -183,17 +184,17 @@ func (l *Log) findReturning(old *chunk, h *healing) (err error) {
 type healing struct {
 	fs    vfs.FS
 	dir   string
-	temps []string // paths of files that go at the end
-	parts []*chunk // the fetched files, held
-	made  *chunk   // the file to use: one of parts, or held as well
-	own   bool     // made is held apart from parts
+	temps []string           // paths of files that go at the end
+	parts []*chunkfile.Chunk // the fetched files, held
+	made  *chunkfile.Chunk   // the file to use: one of parts, or held as well
+	own   bool               // made is held apart from parts
 
 	returning []index.Entry
 	blank     int
 }
 
 // open opens the fetched files with a function that verifies them and returns them held.
-func (h *healing) open(open func(path string) (*chunk, error)) error {
+func (h *healing) open(open func(path string) (*chunkfile.Chunk, error)) error {
 	for _, path := range h.temps {
 		c, err := open(path)
 		if err != nil {
@@ -209,10 +210,10 @@ func (h *healing) make(first, last int, l *Log) error {
 	next := first
 	var redact []int64
 	for _, c := range h.parts {
-		if c.header.first > next || c.header.last < next {
-			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.header.first, c.header.last, next)
+		if c.Header.First > next || c.Header.Last < next {
+			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.Header.First, c.Header.Last, next)
 		}
-		next = c.header.last + 1
+		next = c.Header.Last + 1
 		positions, err := l.redactionsIn(c)
 		if err != nil {
 			return err
@@ -222,13 +223,13 @@ func (h *healing) make(first, last int, l *Log) error {
 	if next <= last {
 		return fmt.Errorf("nothing was fetched of the chunks %d to %d", next, last)
 	}
-	if c := h.parts[0]; len(h.parts) == 1 && c.header.first == first && c.header.last == last && len(redact) == 0 {
+	if c := h.parts[0]; len(h.parts) == 1 && c.Header.First == first && c.Header.Last == last && len(redact) == 0 {
 		h.made = c
 		return nil
 	}
 	path := filepath.Join(h.dir, uuid.NewString()+vfs.TempSuffix)
 	h.temps = append(h.temps, path)
-	if err := h.write(path, &header{first: first, last: last, mapped: true, fileID: event.ID(uuid.New()), cluster: l.cluster}, redact, l); err != nil {
+	if err := h.write(path, &chunkfile.Header{First: first, Last: last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: l.cluster}, redact, l); err != nil {
 		return err
 	}
 	c, _, err := l.openFetched(path)
@@ -240,20 +241,20 @@ func (h *healing) make(first, last int, l *Log) error {
 }
 
 // write writes what the fetched files have of a range into one, durable.
-func (h *healing) write(path string, head *header, redact []int64, l *Log) (err error) {
-	defer guardFaults(&err)()
-	w, err := l.createRewritten(path, head, 0)
+func (h *healing) write(path string, head *chunkfile.Header, redact []int64, l *Log) (err error) {
+	defer chunkfile.GuardFaults(&err)()
+	w, err := chunkfile.Create(l.opts.FS, path, head, 0, l.Yielder())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	var f footer
+	defer func() { err = errors.Join(err, w.Close()) }()
+	var f chunkfile.Footer
 	blank := redactor{positions: redact}
-	begin, end := chunkStart(head.first), chunkStart(head.last+1)
+	begin, end := chunkfile.ChunkStart(head.First), chunkfile.ChunkStart(head.Last+1)
 	for _, c := range h.parts {
-		in := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+		in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
 		for {
-			it, position, err := in.next()
+			it, position, err := in.Next()
 			if err != nil {
 				return err
 			}
@@ -264,39 +265,39 @@ func (h *healing) write(path string, head *header, redact []int64, l *Log) (err 
 				continue
 			}
 			switch {
-			case it.isStub():
-				w.stubs++
-			case it.isRecord():
-				w.records++
+			case it.IsStub():
+				w.Stubs++
+			case it.IsRecord():
+				w.Records++
 				if blanked := blank.item(it, position); blanked != nil {
 					it = blanked
 				}
 			default:
-				t := it.trailer()
-				if f.firstIndex == 0 {
-					f.firstIndex = t.index
+				t := it.Trailer()
+				if f.FirstIndex == 0 {
+					f.FirstIndex = t.Index
 				}
-				f.end, f.chain, f.lastIndex, f.lastTerm, f.lastTime, f.lastCompletes = t.end(), t.chain, t.index, t.term, t.time, t.completes
+				f.End, f.Chain, f.LastIndex, f.LastTerm, f.LastTime, f.LastCompletes = t.End(), t.Chain, t.Index, t.Term, t.Time, t.Completes
 			}
-			if err := w.add(it, position); err != nil {
+			if err := w.Add(it, position); err != nil {
 				return err
 			}
-			if w.dataSize > maxRewrittenData {
-				return fmt.Errorf("%d bytes of data are too many for one file", w.dataSize)
+			if w.DataSize > maxRewrittenData {
+				return fmt.Errorf("%d bytes of data are too many for one file", w.DataSize)
 			}
 		}
-		begin = max(begin, chunkStart(c.header.last+1)) // What the next file has of it is the same.
+		begin = max(begin, chunkfile.ChunkStart(c.Header.Last+1)) // What the next file has of it is the same.
 	}
-	return w.finish(&f)
+	return w.Finish(&f)
 }
 
 // close lets go of the files and removes those that are not in use.
 func (h *healing) close() (err error) {
 	if h.own {
-		err = h.made.release()
+		err = h.made.Release()
 	}
 	for _, c := range h.parts {
-		err = errors.Join(err, c.release())
+		err = errors.Join(err, c.Release())
 	}
 	for _, path := range h.temps {
 		if e := h.fs.Remove(path); !errors.Is(e, fs.ErrNotExist) {

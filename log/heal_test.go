@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // rot changes a byte of a file that others have open. at counts from the end when it is negative.
@@ -27,7 +28,7 @@ func rot(t testing.TB, fsys vfs.FS, name string, at int64) {
 		at += size
 	}
 	b := make([]byte, 1)
-	must(t, readFull(f, b, at))
+	must(t, chunkfile.ReadFull(f, b, at))
 	b[0] ^= 0x40
 	_, err = f.WriteAt(b, at)
 	must(t, errors.Join(err, f.Close()))
@@ -138,8 +139,8 @@ func TestHealReturning(t *testing.T) {
 	from, to := emptyLog(t), emptyLog(t)
 	write(t, from, m.frames...)
 	write(t, to, m.frames...)
-	_, keep := scavenged(m, 3*ChunkSize)
-	rewrite(t, to.opts.FS, "x.tmp", []string{chunkFileName(0, 0)}, keep)
+	_, keep := scavenged(m, 3*chunkfile.ChunkSize)
+	rewrite(t, to.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keep)
 	must(t, to.SwitchChunk("x.tmp"))
 	closeLog(t, to)
 	must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
@@ -172,7 +173,7 @@ func TestHealRefuses(t *testing.T) {
 	write(t, from, m.frames...)
 	write(t, foreign, other.frames...)
 	write(t, to, m.frames...)
-	rot(t, to.opts.FS, chunkFileName(1, 0), 200)
+	rot(t, to.opts.FS, chunkfile.FileName(1, 0), 200)
 	d := look(t, to)[0]
 	fetch := func(from *Log, first, last int) []string {
 		names, err := fetchFor(from, to, Damage{First: first, Last: last})
@@ -201,7 +202,7 @@ func TestHealRefuses(t *testing.T) {
 	if got := to.Damaged(); len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}
-	rot(t, from.opts.FS, chunkFileName(1, 0), 200)
+	rot(t, from.opts.FS, chunkfile.FileName(1, 0), 200)
 	if _, err := fetchFor(from, to, d); !event.IsCorruption(err) {
 		t.Errorf("a damaged file was sent: %v", err)
 	}
@@ -209,7 +210,7 @@ func TestHealRefuses(t *testing.T) {
 		t.Errorf("a file known to be damaged is offered: %+v, %v", files, err)
 	}
 	merge(t, to, 2, 2)
-	if err := to.Heal(Damage{File: chunkFileName(2, 0), First: 2, Last: 2}, fetch(from, 2, 2), atOnce); !errors.Is(err, event.ErrChunkReplaced) {
+	if err := to.Heal(Damage{File: chunkfile.FileName(2, 0), First: 2, Last: 2}, fetch(from, 2, 2), atOnce); !errors.Is(err, event.ErrChunkReplaced) {
 		t.Errorf("a file that was replaced: %v", err)
 	}
 }
@@ -224,7 +225,7 @@ func TestReadMeetsDamage(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, m.frames...)
 	bad := m.frames[6].events[0]
-	rot(t, l.opts.FS, chunkFileName(1, 0), headerSize+bad.position-chunkStart(1)+40)
+	rot(t, l.opts.FS, chunkfile.FileName(1, 0), chunkfile.HeaderSize+bad.position-chunkfile.ChunkStart(1)+40)
 	if err := func() error {
 		_, err := l.ReadAll(event.AllRead{From: m.frames[5].First, Count: 1})
 		return err
@@ -233,10 +234,10 @@ func TestReadMeetsDamage(t *testing.T) {
 	}
 	_, err := l.ReadAll(event.AllRead{From: bad.position, Count: 1})
 	var c *event.Corruption
-	if !errors.As(err, &c) || filepath.Base(c.File) != chunkFileName(1, 0) || c.Offset != headerSize+bad.position-chunkStart(1) {
+	if !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(1, 0) || c.Offset != chunkfile.HeaderSize+bad.position-chunkfile.ChunkStart(1) {
 		t.Fatalf("%v", err)
 	}
-	if err := <-told; !event.IsCorruption(err) || !strings.Contains(l.Unhealthy().Error(), chunkFileName(1, 0)) {
+	if err := <-told; !event.IsCorruption(err) || !strings.Contains(l.Unhealthy().Error(), chunkfile.FileName(1, 0)) {
 		t.Fatalf("%v, %v", err, l.Unhealthy())
 	}
 	// A position that is none is not damage.
@@ -257,7 +258,7 @@ func TestDamagedMap(t *testing.T) {
 	write(t, l, m.frames...)
 	merge(t, l, 0, 1)
 	name := newestFile(t, l.opts.FS, 0)
-	rot(t, l.opts.FS, name, -footerSize-12*5+2)
+	rot(t, l.opts.FS, name, -chunkfile.FooterSize-12*5+2)
 	if d := look(t, l); len(d) != 1 {
 		t.Fatalf("%+v", d)
 	}
@@ -316,7 +317,7 @@ func damagedFolder(t *testing.T, m *model, fsys vfs.FS) *Log {
 	merge(t, l, 1, 2)
 	must(t, l.index.Flush())
 	closeLog(t, l)
-	rot(t, fsys, chunkFileName(1, 1), 200)
+	rot(t, fsys, chunkfile.FileName(1, 1), 200)
 	from := emptyLog(t)
 	write(t, from, m.frames...)
 	merge(t, from, 0, 1)
@@ -329,7 +330,7 @@ func TestHealPowerCut(t *testing.T) {
 	m.someFrames(17, true)
 	mem := vfs.NewCrashMem()
 	from := damagedFolder(t, m, mem)
-	f, err := mem.OpenReadWrite(filepath.Join(testDir, chunkFileName(1, 1)))
+	f, err := mem.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
 	must(t, err)
 	must(t, errors.Join(f.Sync(), f.Close()))
 	var mu sync.Mutex
@@ -362,7 +363,7 @@ func TestHealFaults(t *testing.T) {
 	m.someFrames(17, true)
 	folder := vfs.NewCrashMem()
 	from := damagedFolder(t, m, folder)
-	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkFileName(1, 1)))
+	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
 	must(t, err)
 	must(t, errors.Join(f.Sync(), f.Close()))
 	for fail, done := int64(1), false; !done; fail += 1 + rand.Int64N(7) {
@@ -398,12 +399,12 @@ func TestHealRedacts(t *testing.T) {
 		if e.position < a || e.position >= b {
 			return nil
 		}
-		return []Redaction{{Position: e.position, Stream: HashStream(e.stream), Number: e.number}}
+		return []Redaction{{Position: e.position, Stream: chunkfile.HashStream(e.stream), Number: e.number}}
 	}
 	from, to := emptyLog(t), mustOpen(t, o)
 	write(t, from, m.frames...)
 	write(t, to, m.frames...)
-	rot(t, to.opts.FS, chunkFileName(1, 0), 200)
+	rot(t, to.opts.FS, chunkfile.FileName(1, 0), 200)
 	d := look(t, to)[0]
 	names, err := fetchFor(from, to, d)
 	must(t, err)

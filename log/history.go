@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // ChainAt returns the chain of the log at a position at which a frame ends; ok
@@ -23,20 +24,20 @@ func (l *Log) ChainAt(position int64) (chain event.Chain, ok bool, err error) {
 	if err != nil || t == nil {
 		return chain, false, err
 	}
-	return t.chain, true, nil
+	return t.Chain, true, nil
 }
 
 // frameEndingAt returns the trailer of the frame that ends at a position, as ChainAt
 // understands it; nil when none does. At 0 the chain is that of the empty log.
-func (v view) frameEndingAt(position int64, cluster event.ID) (_ *trailer, err error) {
-	defer guardFaults(&err)()
+func (v view) frameEndingAt(position int64, cluster event.ID) (_ *chunkfile.Trailer, err error) {
+	defer chunkfile.GuardFaults(&err)()
 	switch {
 	case position < 0 || position > v.tail.End:
 		return nil, nil
 	case position == 0:
-		return &trailer{chain: GenesisChain(cluster)}, nil
+		return &chunkfile.Trailer{Chain: chunkfile.GenesisChain(cluster)}, nil
 	case position == v.tail.End:
-		return &trailer{index: v.tail.Index, term: v.tail.Term, time: v.tail.Time, chain: v.tail.Chain}, nil
+		return &chunkfile.Trailer{Index: v.tail.Index, Term: v.tail.Term, Time: v.tail.Time, Chain: v.tail.Chain}, nil
 	}
 	t, end, err := v.frameBefore(position)
 	if err != nil {
@@ -46,7 +47,7 @@ func (v view) frameEndingAt(position int64, cluster event.ID) (_ *trailer, err e
 		}
 		return nil, fmt.Errorf("frame that ends at %d: %w", position, err)
 	}
-	if t != nil && (end == position || t.completes && nextChunk(end) == position) {
+	if t != nil && (end == position || t.Completes && chunkfile.NextChunk(end) == position) {
 		return t, nil
 	}
 	return nil, nil
@@ -57,17 +58,17 @@ func (v view) frameEndingAt(position int64, cluster event.ID) (_ *trailer, err e
 func (v view) tailBefore(position int64, cluster event.ID) (event.Tail, error) {
 	t, end, err := v.frameBefore(position)
 	if err != nil || t == nil {
-		return event.Tail{Chain: GenesisChain(cluster)}, err
+		return event.Tail{Chain: chunkfile.GenesisChain(cluster)}, err
 	}
-	if t.completes {
-		end = nextChunk(end)
+	if t.Completes {
+		end = chunkfile.NextChunk(end)
 	}
-	return event.Tail{End: end, Chain: t.chain, Index: t.index, Term: t.term, Time: t.time}, nil
+	return event.Tail{End: end, Chain: t.Chain, Index: t.Index, Term: t.Term, Time: t.Time}, nil
 }
 
 // frameBefore returns the trailer of the last frame that ends at or before a position, and where it ends.
-func (v view) frameBefore(position int64) (_ *trailer, end int64, err error) {
-	defer guardFaults(&err)()
+func (v view) frameBefore(position int64) (_ *chunkfile.Trailer, end int64, err error) {
+	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekBackward(position); err != nil {
 		return nil, 0, err
@@ -77,9 +78,9 @@ func (v view) frameBefore(position int64) (_ *trailer, end int64, err error) {
 		if err != nil || it == nil {
 			return nil, 0, err
 		}
-		if it.isTrailer() {
-			t := it.trailer()
-			return &t, t.end(), nil
+		if it.IsTrailer() {
+			t := it.Trailer()
+			return &t, t.End(), nil
 		}
 	}
 }
@@ -93,9 +94,9 @@ func (l *Log) Manifest() (event.Manifest, error) {
 	defer v.release()
 	m := event.Manifest{Tail: v.tail}
 	for _, c := range v.set.chunks {
-		if c.complete {
+		if c.Complete {
 			m.Chunks = append(m.Chunks, event.ManifestChunk{
-				First: c.header.first, Last: c.header.last, Version: c.version, Checksum: hex.EncodeToString(c.footer.checksum[:]),
+				First: c.Header.First, Last: c.Header.Last, Version: c.Version, Checksum: hex.EncodeToString(c.Footer.Checksum[:]),
 			})
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -169,7 +171,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 
 func TestIDsFrom(t *testing.T) {
 	o := testOptions(vfs.NewMem())
-	for recent, want := range map[int]int64{1: 2 * ChunkSize, 15: 2 * ChunkSize, 16: ChunkSize, 30: ChunkSize, 31: 0, 45: 0, 46: 0} {
+	for recent, want := range map[int]int64{1: 2 * chunkfile.ChunkSize, 15: 2 * chunkfile.ChunkSize, 16: chunkfile.ChunkSize, 30: chunkfile.ChunkSize, 31: 0, 45: 0, 46: 0} {
 		o.FS, o.RecentIDs = vfs.NewMem(), recent
 		l := mustOpen(t, o)
 		m := newModel()
@@ -186,7 +188,7 @@ func TestIDsFrom(t *testing.T) {
 		ask()
 		_, err = l.Rewrite(background, Rewrite{First: 0, Last: 1})
 		must(t, err)
-		if want == ChunkSize {
+		if want == chunkfile.ChunkSize {
 			want = 0
 		}
 		ask()
@@ -227,9 +229,9 @@ func TestRebuildForgetsScavenging(t *testing.T) {
 			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dir, "indexmap"), []byte("x")))
 		}, true},
 		"ahead of the log": {func(t *testing.T, fsys vfs.FS, dir string) {
-			setCheckpoint(t, fsys, truncateCheckpoint, 100)
+			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, 100)
 		}, true},
-		"restored": {func(t *testing.T, fsys vfs.FS, dir string) { setCheckpoint(t, fsys, truncateCheckpoint, 1<<30) }, true},
+		"restored": {func(t *testing.T, fsys vfs.FS, dir string) { setCheckpoint(t, fsys, datadir.TruncateCheckpoint, 1<<30) }, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

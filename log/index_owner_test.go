@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // TestIndexOfAnotherLog: an index is believed only where a frame of the log ends at its checkpoint
@@ -37,7 +38,7 @@ func TestIndexOfAnotherLog(t *testing.T) {
 			o := testOptions(fsys)
 			o.Dir, o.IndexDir, o.ClusterID[0] = "/foreign", "/other/index", 0xff
 			foreign := newModel()
-			foreign.tail.Chain = GenesisChain(o.ClusterID)
+			foreign.tail.Chain = chunkfile.GenesisChain(o.ClusterID)
 			for foreign.tail.End < m.frames[3].tail.End {
 				foreign.frame(false, ev("foreign", "x"))
 			}
@@ -98,12 +99,12 @@ func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, m.frame(false, ev("a", "1")), m.frame(false, ev("a", "2")))
 	must(t, l.index.Flush())
-	at := headerSize + m.tail.End - 20
+	at := chunkfile.HeaderSize + m.tail.End - 20
 	write(t, l, m.frame(true, ev("a", "3")), m.frame(false, ev("a", "4")))
 	must(t, l.Sync())
 	fsys := mem.CrashClone(vfs.CrashOptions{}) // Closed in order, the index would reach the end.
 	o.FS = fsys
-	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[at]++; return b })
+	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { b[at]++; return b })
 	l = mustOpen(t, o)
 	if got := l.index.Checkpoint(); got < m.frames[1].tail.End {
 		t.Errorf("the index reaches up to %d, want %d at least", got, m.frames[1].tail.End)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -77,9 +78,9 @@ func (p *PreparedChunk) Install() error {
 
 // installation is where a fetched file goes.
 type installation struct {
-	c       *chunk
-	at      int      // in the log's list of chunks
-	old     []*chunk // the end of the list, replaced
+	c       *chunkfile.Chunk
+	at      int                // in the log's list of chunks
+	old     []*chunkfile.Chunk // the end of the list, replaced
 	tail    event.Tail
 	version int
 	set     *chunkSet // the files of the log as they will be
@@ -97,32 +98,32 @@ func (n *installation) release() {
 
 // planInstall decides which files a fetched one, which begins inside none of them, replaces, and
 // whether it continues the log. It changes nothing.
-func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error) {
-	f, tail := &c.footer, l.appender.tail
+func (l *Log) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *installation, err error) {
+	f, tail := &c.Footer, l.appender.tail
 	l.setMu.Lock()
 	chunks := slices.Clone(l.chunks)
 	l.setMu.Unlock()
-	at := slices.IndexFunc(chunks, func(o *chunk) bool { return o.header.last >= c.header.first })
+	at := slices.IndexFunc(chunks, func(o *chunkfile.Chunk) bool { return o.Header.Last >= c.Header.First })
 	if at < 0 {
 		at = len(chunks)
 	}
-	next := chunks[len(chunks)-1].header.last + 1
+	next := chunks[len(chunks)-1].Header.Last + 1
 	if tail.End == 0 {
 		next = 0 // The first chunk has a file, but nothing in it.
 	}
 	switch {
-	case c.header.first > next:
-		return nil, fmt.Errorf("%w: the file begins with chunk %d, the log has none from chunk %d on", event.ErrDataMissing, c.header.first, next)
-	case at < len(chunks) && chunks[at].header.first < c.header.first: // fit saw to it, but this would lose events.
-		panic(fmt.Sprintf("a file from chunk %d on would replace a part of %s", c.header.first, chunks[at].name))
-	case f.logEnd() < tail.End:
-		return nil, fmt.Errorf("the log ends at %d, the file at %d already", tail.End, f.logEnd())
-	case f.lastIndex < tail.Index || f.lastTerm < tail.Term || f.lastTime < tail.Time:
+	case c.Header.First > next:
+		return nil, fmt.Errorf("%w: the file begins with chunk %d, the log has none from chunk %d on", event.ErrDataMissing, c.Header.First, next)
+	case at < len(chunks) && chunks[at].Header.First < c.Header.First: // fit saw to it, but this would lose events.
+		panic(fmt.Sprintf("a file from chunk %d on would replace a part of %s", c.Header.First, chunks[at].Name))
+	case f.LogEnd() < tail.End:
+		return nil, fmt.Errorf("the log ends at %d, the file at %d already", tail.End, f.LogEnd())
+	case f.LastIndex < tail.Index || f.LastTerm < tail.Term || f.LastTime < tail.Time:
 		return nil, &event.OtherHistory{Position: tail.End}
 	}
 	n := &installation{
 		c: c, at: at, old: chunks[at:], version: 1,
-		tail: event.Tail{End: f.logEnd(), Chain: f.chain, Index: f.lastIndex, Term: f.lastTerm, Time: f.lastTime},
+		tail: event.Tail{End: f.LogEnd(), Chain: f.Chain, Index: f.LastIndex, Term: f.LastTerm, Time: f.LastTime},
 		set:  newChunkSet(append(slices.Clone(chunks[:at]), c), l.closeFailed),
 	}
 	defer func() {
@@ -131,10 +132,10 @@ func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error)
 		}
 	}()
 	if len(n.old) == 0 {
-		if first.first != Place(tail.End, first.length) {
-			return nil, fmt.Errorf("%w: a frame of %d bytes at %d does not follow a log that ends at %d", event.ErrDataMissing, first.length, first.first, tail.End)
+		if first.First != chunkfile.Place(tail.End, first.Length) {
+			return nil, fmt.Errorf("%w: a frame of %d bytes at %d does not follow a log that ends at %d", event.ErrDataMissing, first.Length, first.First, tail.End)
 		}
-		if first.index <= tail.Index || first.term < tail.Term || first.time < tail.Time {
+		if first.Index <= tail.Index || first.Term < tail.Term || first.Time < tail.Time {
 			return nil, &event.OtherHistory{Position: tail.End}
 		}
 	} else {
@@ -142,7 +143,7 @@ func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error)
 		if err != nil {
 			return nil, err
 		}
-		if t == nil || t.chain != tail.Chain {
+		if t == nil || t.Chain != tail.Chain {
 			return nil, &event.OtherHistory{Position: tail.End}
 		}
 	}
@@ -152,12 +153,12 @@ func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error)
 	}
 	// Replaced files that readers still hold are among the names, and must not be in the way.
 	for _, name := range names {
-		if number, version, ok := parseChunkFileName(name); ok && number == c.header.first {
+		if number, version, ok := chunkfile.ParseFileName(name); ok && number == c.Header.First {
 			n.version = max(n.version, version+1)
 		}
 	}
 	for _, o := range n.old {
-		n.version = max(n.version, o.version+1)
+		n.version = max(n.version, o.Version+1)
 	}
 	return n, nil
 }
@@ -167,20 +168,20 @@ func (l *Log) planInstall(c *chunk, first *trailer) (_ *installation, err error)
 // before the file gets its name: the next start does not look below where the index ends.
 // Entries of records that are not there read as absent, so it does no harm if the file never comes.
 func (l *Log) indexReturning(n *installation) (err error) {
-	if !slices.ContainsFunc(n.old, (*chunk).rewritten) {
+	if !slices.ContainsFunc(n.old, (*chunkfile.Chunk).Rewritten) {
 		return nil
 	}
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	end := l.appender.tail
 	var batch []index.Entry
 	var found [4]index.Entry
 	added := false
 	for _, o := range n.old {
-		if !o.rewritten() {
+		if !o.Rewritten() {
 			continue
 		}
 		cu := cursor{v: n.view()}
-		if err := cu.seekForward(o.start()); err != nil {
+		if err := cu.seekForward(o.Start()); err != nil {
 			return err
 		}
 		for {
@@ -188,9 +189,9 @@ func (l *Log) indexReturning(n *installation) (err error) {
 			if err != nil {
 				return err
 			}
-			more := it != nil && position < min(end.End, chunkStart(o.header.last+1))
-			if more && it.isRecord() {
-				e := index.Entry{Hash: HashStream(asString(it.stream())), Number: it.number(), Position: position}
+			more := it != nil && position < min(end.End, chunkfile.ChunkStart(o.Header.Last+1))
+			if more && it.IsRecord() {
+				e := index.Entry{Hash: chunkfile.HashStream(chunkfile.String(it.Stream())), Number: it.Number(), Position: position}
 				if !slices.Contains(l.index.Get(found[:0], e.Hash, e.Number), e) {
 					batch = append(batch, e)
 				}
@@ -241,7 +242,7 @@ func (p *PreparedChunk) install(n *installation) error {
 		n.set = newChunkSet(append(slices.Clone(l.chunks), c), l.closeFailed)
 		l.setMu.Unlock()
 	}
-	name := filepath.Join(l.opts.Dir, chunkFileName(c.header.first, n.version))
+	name := filepath.Join(l.opts.Dir, chunkfile.FileName(c.Header.First, n.version))
 	p.made = false // Under that name, or perhaps under it, it must not go.
 	if err := l.opts.FS.Rename(p.path, name); err != nil {
 		return err
@@ -251,11 +252,11 @@ func (p *PreparedChunk) install(n *installation) error {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return err
 	}
-	c.name, c.version = name, n.version
+	c.Name, c.Version = name, n.version
 	if err := l.dropActive(); err != nil {
 		return err
 	}
-	if err := l.chk.chaser.put(n.tail.End); err != nil {
+	if err := l.chk.Chaser.Put(n.tail.End); err != nil {
 		return err
 	}
 	// In the order of a commit: what readers find is in the index and in the memory of ids.
@@ -265,7 +266,7 @@ func (p *PreparedChunk) install(n *installation) error {
 	}
 	a.tail, a.epoch = n.tail, epoch
 	for _, o := range n.old {
-		o.obsolete.Store(true)
+		o.Obsolete.Store(true)
 	}
 	l.setMu.Lock()
 	l.chunks = append(slices.Clone(l.chunks[:n.at]), c)
@@ -280,7 +281,7 @@ func (p *PreparedChunk) install(n *installation) error {
 	}
 	replaced.release()
 	for _, o := range n.old {
-		if err := o.release(); err != nil {
+		if err := o.Release(); err != nil {
 			l.closeFailed(err)
 		}
 	}
@@ -311,7 +312,7 @@ func (l *Log) dropActive() error {
 // learn adds what lies behind a tail to the index and to the memory of event
 // ids. It returns where the newest term begins.
 func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekForward(tail.End); err != nil {
 		return 0, err
@@ -328,20 +329,20 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 		switch {
 		case it == nil:
 			more, upTo, chain = false, v.tail.End, v.tail.Chain
-		case it.isRecord():
-			e := index.Entry{Hash: it.streamHash(), Number: it.number(), Position: position}
+		case it.IsRecord():
+			e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
 			entries = append(entries, e)
-			ids = append(ids, recentID{id: it.id(), stream: e.Hash, number: e.Number})
-		case it.isStub():
-			ids = append(ids, recentID{id: it.id(), stream: it.streamHash(), number: it.number()})
+			ids = append(ids, recentID{id: it.Id(), stream: e.Hash, number: e.Number})
+		case it.IsStub():
+			ids = append(ids, recentID{id: it.Id(), stream: it.StreamHash(), number: it.Number()})
 		default:
-			t := it.trailer()
-			upTo, chain = t.end(), t.chain
-			if t.term > term {
-				term, epoch = t.term, t.first
+			t := it.Trailer()
+			upTo, chain = t.End(), t.Chain
+			if t.Term > term {
+				term, epoch = t.Term, t.First
 			}
 		}
-		if more && (!it.isTrailer() || len(ids) < indexBatch) {
+		if more && (!it.IsTrailer() || len(ids) < indexBatch) {
 			continue // Only the end of a frame is a place to stop at.
 		}
 		if err := l.index.Add(entries, upTo, chain); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // fit makes the prepared file begin where a file of this log ends, if it begins inside that one: both
@@ -21,8 +22,8 @@ func (p *PreparedChunk) fit() error {
 		return err
 	}
 	defer v.release()
-	own := v.set.at(p.c.start())
-	if own == nil || own.header.first >= p.c.header.first {
+	own := v.set.at(p.c.Start())
+	if own == nil || own.Header.First >= p.c.Header.First {
 		return nil
 	}
 	c, first, err := p.l.cutBehind(p.c, own)
@@ -38,43 +39,43 @@ func (p *PreparedChunk) redact() error {
 	if err != nil || len(positions) == 0 {
 		return err
 	}
-	h := p.c.header
-	h.mapped, h.fileID = true, event.ID(uuid.New())
-	c, first, err := p.l.copyFetched(p.c, headerSize, &h, positions)
+	h := p.c.Header
+	h.Mapped, h.FileID = true, event.ID(uuid.New())
+	c, first, err := p.l.copyFetched(p.c, chunkfile.HeaderSize, &h, positions)
 	if err != nil {
 		return fmt.Errorf("redact a fetched chunk: %w", err)
 	}
-	p.l.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", "events", len(positions), "firstChunk", h.first)
+	p.l.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", "events", len(positions), "firstChunk", h.First)
 	return p.become(c, first)
 }
 
 // become puts a file that was made here in the place of the one at hand.
-func (p *PreparedChunk) become(c *chunk, first trailer) error {
+func (p *PreparedChunk) become(c *chunkfile.Chunk, first chunkfile.Trailer) error {
 	if p.fetched == "" {
 		p.fetched = p.path
 	}
 	err := p.drop()
-	p.c, p.path, p.first, p.made = c, c.name, first, true
+	p.c, p.path, p.first, p.made = c, c.Name, first, true
 	return err
 }
 
 // cutBehind copies what a verified file has behind a file of this log in which it begins. The new file
 // is durable and verified as if it had been fetched itself, and held.
-func (l *Log) cutBehind(c, own *chunk) (_ *chunk, first trailer, err error) {
-	offset, err := c.behind(own)
+func (l *Log) cutBehind(c, own *chunkfile.Chunk) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
+	offset, err := behind(c, own)
 	if err != nil {
 		return nil, first, err
 	}
-	h := header{first: own.header.last + 1, last: c.header.last, mapped: true, fileID: event.ID(uuid.New()), cluster: l.cluster}
+	h := chunkfile.Header{First: own.Header.Last + 1, Last: c.Header.Last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: l.cluster}
 	if c, first, err = l.copyFetched(c, offset, &h, nil); err != nil {
-		return nil, first, fmt.Errorf("cut a fetched chunk behind %s: %w", filepath.Base(own.name), err)
+		return nil, first, fmt.Errorf("cut a fetched chunk behind %s: %w", filepath.Base(own.Name), err)
 	}
 	return c, first, nil
 }
 
 // copyFetched copies what a verified file has from an offset on into one of its own, with some records blanked. The
 // new file is durable, verified and held.
-func (l *Log) copyFetched(c *chunk, offset int64, h *header, redact []int64) (_ *chunk, first trailer, err error) {
+func (l *Log) copyFetched(c *chunkfile.Chunk, offset int64, h *chunkfile.Header, redact []int64) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
 	path := filepath.Join(l.opts.Dir, uuid.NewString()+vfs.TempSuffix)
 	defer func() {
 		if err != nil {
@@ -91,67 +92,67 @@ func (l *Log) copyFetched(c *chunk, offset int64, h *header, redact []int64) (_ 
 
 // behind returns the offset in a verified file of its first item behind the last frame of a
 // file of this log in which it begins. That frame must be the same in both.
-func (c *chunk) behind(own *chunk) (offset int64, err error) {
-	defer guardFaults(&err)()
-	if c.header.last <= own.header.last {
-		return 0, fmt.Errorf("the file ends with chunk %d, %s has them up to %d", c.header.last, filepath.Base(own.name), own.header.last)
+func behind(c *chunkfile.Chunk, own *chunkfile.Chunk) (offset int64, err error) {
+	defer chunkfile.GuardFaults(&err)()
+	if c.Header.Last <= own.Header.Last {
+		return 0, fmt.Errorf("the file ends with chunk %d, %s has them up to %d", c.Header.Last, filepath.Base(own.Name), own.Header.Last)
 	}
 	// It covers more than one chunk, so it has a position map.
-	i, err := c.search(chunkStart(own.header.last + 1))
+	i, err := c.Search(chunkfile.ChunkStart(own.Header.Last + 1))
 	if err != nil {
 		return 0, err
 	}
-	if i == 0 || i == c.mapEntries() {
-		return 0, c.corrupt(-1, "no frames on both sides of position %d", chunkStart(own.header.last+1))
+	if i == 0 || i == c.MapEntries() {
+		return 0, c.Corrupt(-1, "no frames on both sides of position %d", chunkfile.ChunkStart(own.Header.Last+1))
 	}
-	if _, offset, err = c.mapEntry(i, new([]byte)); err != nil {
+	if _, offset, err = c.MapEntry(i, new([]byte)); err != nil {
 		return 0, err
 	}
-	it, _, err := c.itemBefore(offset, new([]byte))
+	it, _, err := c.ItemBefore(offset, new([]byte))
 	if err != nil {
 		return 0, err
 	}
-	if !it.isTrailer() {
-		return 0, c.corrupt(offset, "a frame goes on in another chunk")
+	if !it.IsTrailer() {
+		return 0, c.Corrupt(offset, "a frame goes on in another chunk")
 	}
-	if t := it.trailer(); t.end() != own.footer.end || t.chain != own.footer.chain {
-		return 0, &event.OtherHistory{Position: own.footer.end}
+	if t := it.Trailer(); t.End() != own.Footer.End || t.Chain != own.Footer.Chain {
+		return 0, &event.OtherHistory{Position: own.Footer.End}
 	}
 	return offset, nil
 }
 
 // copyFrom writes a durable file out of all that stands in another from an offset on, with the data of some records blanked.
-func (l *Log) copyFrom(c *chunk, offset int64, path string, h *header, redact []int64) (err error) {
-	defer guardFaults(&err)()
-	w, err := l.createRewritten(path, h, 0)
+func (l *Log) copyFrom(c *chunkfile.Chunk, offset int64, path string, h *chunkfile.Header, redact []int64) (err error) {
+	defer chunkfile.GuardFaults(&err)()
+	w, err := chunkfile.Create(l.opts.FS, path, h, 0, l.Yielder())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	f, frames, blank := c.footer, 0, redactor{positions: redact}
-	in := itemReader{c: c, offset: offset, limit: headerSize + f.dataSize}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	f, frames, blank := c.Footer, 0, redactor{positions: redact}
+	in := chunkfile.ItemReader{C: c, Offset: offset, Limit: chunkfile.HeaderSize + f.DataSize}
 	for {
-		it, position, err := in.next()
+		it, position, err := in.Next()
 		if err != nil {
 			return err
 		}
 		if it == nil {
-			return w.finish(&f)
+			return w.Finish(&f)
 		}
 		switch {
-		case it.isStub():
-			w.stubs++
-		case it.isRecord():
-			w.records++
+		case it.IsStub():
+			w.Stubs++
+		case it.IsRecord():
+			w.Records++
 			if blanked := blank.item(it, position); blanked != nil {
 				it = blanked
 			}
 		default:
 			if frames++; frames == 1 {
-				f.firstIndex = it.trailer().index
+				f.FirstIndex = it.Trailer().Index
 			}
 		}
-		if err := w.add(it, position); err != nil {
+		if err := w.Add(it, position); err != nil {
 			return err
 		}
 	}

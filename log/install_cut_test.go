@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // quarter removes every fourth event of the streams "a…", which are never the newest, and tells which.
@@ -79,7 +80,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				from := emptyLog(t)
 				write(t, from, m.frames...)
 				theirs := quarter(m, 2, c.first, c.last)
-				_, err := from.Rewrite(background, Rewrite{First: c.first, Last: c.last, Keep: keepNot(theirs), IDsFrom: 4*ChunkSize + 300})
+				_, err := from.Rewrite(background, Rewrite{First: c.first, Last: c.last, Keep: keepNot(theirs), IDsFrom: 4*chunkfile.ChunkSize + 300})
 				must(t, err)
 
 				counting := vfs.NewCounting(o.FS)
@@ -339,7 +340,7 @@ func (h *twoLogs) rewrite(l *Log) error {
 	first := h.rng.IntN(len(chunks))
 	last := first + h.rng.IntN(4)
 	if h.rng.IntN(3) > 0 {
-		end := chunkNumber(h.logs[1].Tail().End) - 1
+		end := chunkfile.ChunkNumber(h.logs[1].Tail().End) - 1
 		at := max(0, slices.IndexFunc(chunks, func(c ChunkInfo) bool { return c.Last >= end }))
 		first, last = at, at+1+h.rng.IntN(2)
 		if l == h.logs[1] {
@@ -351,7 +352,7 @@ func (h *twoLogs) rewrite(l *Log) error {
 		last--
 	}
 	_, err = l.Rewrite(background, Rewrite{
-		First: chunks[first].First, Last: chunks[last].Last, IDsFrom: int64(h.rng.IntN(20)) * ChunkSize,
+		First: chunks[first].First, Last: chunks[last].Last, IDsFrom: int64(h.rng.IntN(20)) * chunkfile.ChunkSize,
 		Keep: func(s *Stored) bool {
 			info, err := l.StreamInfo(string(s.Stream))
 			if err == nil && s.Number < info.Last && h.rng.IntN(4) == 0 {
@@ -406,7 +407,7 @@ func (h *twoLogs) install(k *Continuation, to *Log) error {
 	if err != nil {
 		return err
 	}
-	if p.c.header.first > k.File().First {
+	if p.c.Header.First > k.File().First {
 		h.cut++
 	}
 	if h.rng.IntN(2) == 0 {
@@ -483,27 +484,27 @@ func TestInstallAmongRewrites(t *testing.T) {
 func mergedFile(t testing.TB, frames []testFrame, removed map[int64]bool) []byte {
 	t.Helper()
 	last := frames[len(frames)-1]
-	h := header{first: chunkNumber(frames[0].First), last: chunkNumber(last.First), mapped: true, fileID: event.ID{1}, cluster: testCluster}
-	f := footer{
-		mapped: true, lastCompletes: last.Completes, end: last.First + int64(len(last.Records)) + trailerSize,
-		firstIndex: frames[0].Index, lastIndex: last.Index, lastTerm: last.Term, lastTime: last.tail.Time, chain: last.tail.Chain,
+	h := chunkfile.Header{First: chunkfile.ChunkNumber(frames[0].First), Last: chunkfile.ChunkNumber(last.First), Mapped: true, FileID: event.ID{1}, Cluster: testCluster}
+	f := chunkfile.Footer{
+		Mapped: true, LastCompletes: last.Completes, End: last.First + int64(len(last.Records)) + chunkfile.TrailerSize,
+		FirstIndex: frames[0].Index, LastIndex: last.Index, LastTerm: last.Term, LastTime: last.tail.Time, Chain: last.tail.Chain,
 	}
 	var data, places []byte
 	add := func(it []byte, position int64) {
-		places = order.AppendUint64(places, uint64(position))
-		places = order.AppendUint32(places, uint32(headerSize+len(data)))
+		places = chunkfile.Order.AppendUint64(places, uint64(position))
+		places = chunkfile.Order.AppendUint32(places, uint32(chunkfile.HeaderSize+len(data)))
 		data = append(data, it...)
 	}
 	for _, fr := range frames {
 		if !removed[fr.First] {
 			add(fr.Records, fr.First) // One in each of these frames.
-			f.records++
+			f.Records++
 		}
 		add(raw(fr)[len(fr.Records):], fr.First+int64(len(fr.Records)))
 	}
-	f.dataSize, f.mapSize = int64(len(data)), int64(len(places))
-	file := slices.Concat(h.bytes(), data, places)
-	return append(file, f.bytes(func(part []byte) [16]byte { return hash128(slices.Concat(file, part)) })...)
+	f.DataSize, f.MapSize = int64(len(data)), int64(len(places))
+	file := slices.Concat(h.Bytes(), data, places)
+	return append(file, f.Bytes(func(part []byte) [16]byte { return hash128(slices.Concat(file, part)) })...)
 }
 
 // TestInstallIntoMergedOverVoid: the file of this log ends before its last chunk does, because a frame did not fit.
@@ -515,9 +516,9 @@ func TestInstallIntoMergedOverVoid(t *testing.T) {
 	m.frame(true, ev("s", "small"))
 	big := strings.Repeat("x", 15<<20)
 	removed := map[int64]bool{}
-	for m.tail.End < 2*ChunkSize {
+	for m.tail.End < 2*chunkfile.ChunkSize {
 		f := m.frame(false, ev("s", big))
-		removed[f.First] = chunkNumber(f.First) == 1
+		removed[f.First] = chunkfile.ChunkNumber(f.First) == 1
 	}
 	have := len(m.frames) - 1 // The last one did not fit.
 	m.frame(true, ev("s", "x"))
@@ -536,7 +537,7 @@ func TestInstallIntoMergedOverVoid(t *testing.T) {
 	}
 	install(m.frames[1 : have+2]...)
 	for range 2 {
-		if got, want := chunkFiles(t, to.opts.FS), []string{chunkFileName(0, 1), chunkFileName(2, 1)}; !slices.Equal(got, want) {
+		if got, want := chunkFiles(t, to.opts.FS), []string{chunkfile.FileName(0, 1), chunkfile.FileName(2, 1)}; !slices.Equal(got, want) {
 			t.Fatalf("files %v, want %v", got, want)
 		}
 		verify(t, to, m.frames[:have+2], removed)

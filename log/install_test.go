@@ -12,16 +12,19 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // rewrittenSource is a log whose chunks first to last are one rewritten file.
-func rewrittenSource(t testing.TB, m *model, first, last int, keep func(item) bool) *Log {
+func rewrittenSource(t testing.TB, m *model, first, last int, keep func(chunkfile.Item) bool) *Log {
 	t.Helper()
 	l := emptyLog(t)
 	write(t, l, m.frames...)
 	var names []string
 	for n := first; n <= last; n++ {
-		names = append(names, chunkFileName(n, 0))
+		names = append(names, chunkfile.FileName(n, 0))
 	}
 	rewrite(t, l.opts.FS, "x.tmp", names, keep)
 	must(t, l.SwitchChunk("x.tmp"))
@@ -61,9 +64,9 @@ func TestInstallChunk(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			removed, keep := scavenged(m, 3*ChunkSize)
+			removed, keep := scavenged(m, 3*chunkfile.ChunkSize)
 			for p := range removed {
-				if n := chunkNumber(p); n < c.first || n > c.last {
+				if n := chunkfile.ChunkNumber(p); n < c.first || n > c.last {
 					delete(removed, p)
 				}
 			}
@@ -73,7 +76,7 @@ func TestInstallChunk(t *testing.T) {
 			o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:c.have]...)
-			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkStart(c.last+1) }) + 1
+			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkfile.ChunkStart(c.last+1) }) + 1
 			scavenging := filepath.Join(to.opts.IndexDir, scavengeFolder)
 			must(t, counting.MkdirAll(scavenging))
 			must(t, vfs.WriteFileAtomic(counting, filepath.Join(scavenging, "scavenging.db"), []byte("x")))
@@ -116,7 +119,7 @@ func TestInstallChunk(t *testing.T) {
 			if _, err := counting.Stat(scavenging); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("what was known of scavenging is left: %v", err)
 			}
-			if got := to.chk.writer.value; got != to.Tail().End {
+			if got := to.chk.Writer.Value; got != to.Tail().End {
 				t.Fatalf("durable up to %d, want %d", got, to.Tail().End)
 			}
 			// The log goes on, here and after a restart.
@@ -140,7 +143,7 @@ func TestInstallChunk(t *testing.T) {
 // inspected expects that the offline inspection has nothing to say of a folder.
 func inspected(t testing.TB, o Options) {
 	t.Helper()
-	_, err := Inspect(t.Context(), InspectOptions{FS: o.FS, Dir: o.Dir}, func(f Finding) { t.Errorf("found: %+v", f) })
+	_, err := inspect.Run(t.Context(), inspect.Options{FS: o.FS, Dir: o.Dir}, func(f inspect.Finding) { t.Errorf("found: %+v", f) })
 	must(t, err)
 }
 
@@ -160,8 +163,8 @@ func TestInstallReturning(t *testing.T) {
 	from := rewrittenSource(t, m, 0, 2, keepAll)
 	to := emptyLog(t)
 	write(t, to, m.frames[:12]...)
-	_, keep := scavenged(m, 3*ChunkSize)
-	rewrite(t, to.opts.FS, "x.tmp", []string{chunkFileName(0, 0)}, keep)
+	_, keep := scavenged(m, 3*chunkfile.ChunkSize)
+	rewrite(t, to.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keep)
 	must(t, to.SwitchChunk("x.tmp"))
 	closeLog(t, to)
 	must(t, to.opts.FS.RemoveAll(to.opts.IndexDir))
@@ -176,7 +179,7 @@ func TestInstallReturning(t *testing.T) {
 	closeLog(t, to)
 	to = mustOpen(t, to.opts)
 	verify(t, to, m.frames[:15], nil)
-	if got := newestFile(t, to.opts.FS, 0); got != chunkFileName(0, 2) {
+	if got := newestFile(t, to.opts.FS, 0); got != chunkfile.FileName(0, 2) {
 		t.Fatalf("the file is %s", got)
 	}
 }
@@ -198,16 +201,16 @@ func TestInstallChunkRefuses(t *testing.T) {
 		return edited(func(b []byte) []byte { b[(len(b)+offset)%len(b)] ^= 1; return b })
 	}
 	// A file with another content whose checksums are right.
-	refooted := func(change func(data, places []byte, f *footer) ([]byte, []byte)) func(*testing.T, *Log) string {
+	refooted := func(change func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte)) func(*testing.T, *Log) string {
 		return edited(func(b []byte) []byte {
-			h, err := parseHeader(b)
+			h, err := chunkfile.ParseHeader(b)
 			must(t, err)
-			f, err := parseFooter(b[len(b)-footerSize:], h, int64(len(b)))
+			f, err := chunkfile.ParseFooter(b[len(b)-chunkfile.FooterSize:], h, int64(len(b)))
 			must(t, err)
-			data, places := change(bytes.Clone(b[headerSize:headerSize+f.dataSize]), bytes.Clone(b[headerSize+f.dataSize:len(b)-footerSize]), &f)
-			f.dataSize, f.mapSize = int64(len(data)), int64(len(places))
-			file := append(append(h.bytes(), data...), places...)
-			return append(file, f.bytes(func(part []byte) [16]byte { return hash128(append(bytes.Clone(file), part...)) })...)
+			data, places := change(bytes.Clone(b[chunkfile.HeaderSize:chunkfile.HeaderSize+f.DataSize]), bytes.Clone(b[chunkfile.HeaderSize+f.DataSize:len(b)-chunkfile.FooterSize]), &f)
+			f.DataSize, f.MapSize = int64(len(data)), int64(len(places))
+			file := append(append(h.Bytes(), data...), places...)
+			return append(file, f.Bytes(func(part []byte) [16]byte { return hash128(append(bytes.Clone(file), part...)) })...)
 		})
 	}
 	cases := map[string]struct {
@@ -218,10 +221,10 @@ func TestInstallChunkRefuses(t *testing.T) {
 		"no file":                     {7, func(*testing.T, *Log) string { return "none.tmp" }, fs.ErrNotExist},
 		"a name that is no temporary": {7, func(*testing.T, *Log) string { return "../x.tmp" }, errAny},
 		"header damaged":              {7, flip(30), nil},
-		"data damaged":                {7, flip(headerSize + 30), nil},
-		"map damaged":                 {7, flip(-footerSize - 3), nil},
+		"data damaged":                {7, flip(chunkfile.HeaderSize + 30), nil},
+		"map damaged":                 {7, flip(-chunkfile.FooterSize - 3), nil},
 		"footer damaged":              {7, flip(-60), nil},
-		"footer missing":              {7, edited(func(b []byte) []byte { return b[:len(b)-footerSize] }), nil},
+		"footer missing":              {7, edited(func(b []byte) []byte { return b[:len(b)-chunkfile.FooterSize] }), nil},
 		"another cluster":             {7, func(t *testing.T, to *Log) string { foreignChunk(t, to.opts.FS, event.ID{7}, 0); return "x.tmp" }, nil},
 		"no frames in it":             {7, func(t *testing.T, to *Log) string { foreignChunk(t, to.opts.FS, testCluster, 0); return "x.tmp" }, nil},
 		"an incomplete file": {7, func(t *testing.T, to *Log) string {
@@ -229,18 +232,23 @@ func TestInstallChunkRefuses(t *testing.T) {
 			write(t, from, m.frames[:9]...)
 			return chunkFrom(t, from, to, 1)
 		}, nil},
-		"an entry of the map missing": {7, refooted(func(data, places []byte, _ *footer) ([]byte, []byte) { return data, places[mapEntrySize:] }), nil},
-		"an entry of the map too much": {7, refooted(func(data, places []byte, _ *footer) ([]byte, []byte) {
-			return data, append(places, places[:mapEntrySize]...)
+		"an entry of the map missing": {7, refooted(func(data, places []byte, _ *chunkfile.Footer) ([]byte, []byte) {
+			return data, places[chunkfile.MapEntrySize:]
 		}), nil},
-		"the map names another place": {7, refooted(func(data, places []byte, _ *footer) ([]byte, []byte) { places[8]++; return data, places }), nil},
-		"no last trailer": {7, refooted(func(data, places []byte, f *footer) ([]byte, []byte) {
-			return data[:len(data)-trailerSize], places[:len(places)-mapEntrySize]
+		"an entry of the map too much": {7, refooted(func(data, places []byte, _ *chunkfile.Footer) ([]byte, []byte) {
+			return data, append(places, places[:chunkfile.MapEntrySize]...)
 		}), nil},
-		"wrong count":      {7, refooted(func(data, places []byte, f *footer) ([]byte, []byte) { f.records++; return data, places }), nil},
-		"wrong chain":      {7, refooted(func(data, places []byte, f *footer) ([]byte, []byte) { f.chain[1]++; return data, places }), nil},
-		"wrong last index": {7, refooted(func(data, places []byte, f *footer) ([]byte, []byte) { f.lastIndex++; return data, places }), nil},
-		"a chunk too much": {7, refooted(func(data, places []byte, f *footer) ([]byte, []byte) { f.end -= ChunkSize; return data, places }), nil},
+		"the map names another place": {7, refooted(func(data, places []byte, _ *chunkfile.Footer) ([]byte, []byte) { places[8]++; return data, places }), nil},
+		"no last trailer": {7, refooted(func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte) {
+			return data[:len(data)-chunkfile.TrailerSize], places[:len(places)-chunkfile.MapEntrySize]
+		}), nil},
+		"wrong count":      {7, refooted(func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte) { f.Records++; return data, places }), nil},
+		"wrong chain":      {7, refooted(func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte) { f.Chain[1]++; return data, places }), nil},
+		"wrong last index": {7, refooted(func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte) { f.LastIndex++; return data, places }), nil},
+		"a chunk too much": {7, refooted(func(data, places []byte, f *chunkfile.Footer) ([]byte, []byte) {
+			f.End -= chunkfile.ChunkSize
+			return data, places
+		}), nil},
 		"another history": {7, func(t *testing.T, to *Log) string {
 			return chunkFrom(t, rewrittenSource(t, fork, 0, 2, keepAll), to, 0)
 		}, event.ErrOtherHistory},
@@ -319,7 +327,7 @@ func TestTempFiles(t *testing.T) {
 	m.someFrames(12, true)
 	from := rewrittenSource(t, m, 0, 1, keepAll)
 	to := emptyLog(t)
-	k, err := from.Continue(0, GenesisChain(testCluster))
+	k, err := from.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
 	file, name, err := to.CreateTemp()
 	must(t, err)
@@ -327,7 +335,7 @@ func TestTempFiles(t *testing.T) {
 	_, err = io.CopyN(io.NewOffsetWriter(file, 0), io.NewSectionReader(k, 0, size), 1000)
 	must(t, errors.Join(err, file.Close(), k.Close()))
 
-	k, err = from.Continue(0, GenesisChain(testCluster))
+	k, err = from.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
 	file, err = to.OpenTemp(name)
 	must(t, err)
@@ -360,7 +368,7 @@ func TestTempFiles(t *testing.T) {
 	if _, err := to.OpenTemp(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "x", "../x.tmp", writerCheckpoint, "a/b.tmp"} {
+	for _, bad := range []string{"", "x", "../x.tmp", datadir.WriterCheckpoint, "a/b.tmp"} {
 		if _, err := to.OpenTemp(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%q: %v", bad, err)
 		}
@@ -403,7 +411,7 @@ func TestCatchUpOverVoid(t *testing.T) {
 	}
 	must(t, to.Close())
 
-	rewrite(t, from.opts.FS, "x.tmp", []string{chunkFileName(0, 0)}, func(it item) bool { return !removed[it.position()] })
+	rewrite(t, from.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, func(it chunkfile.Item) bool { return !removed[it.Position()] })
 	must(t, from.SwitchChunk("x.tmp"))
 	to = emptyLog(t)
 	write(t, to, m.frames[0])
@@ -427,7 +435,7 @@ func TestCatchUpOverVoid(t *testing.T) {
 	closeLog(t, to)
 
 	// A file that begins behind the void: the active chunk gets its footer first.
-	rewrite(t, from.opts.FS, "y.tmp", []string{chunkFileName(1, 0)}, keepAll)
+	rewrite(t, from.opts.FS, "y.tmp", []string{chunkfile.FileName(1, 0)}, keepAll)
 	must(t, from.SwitchChunk("y.tmp"))
 	to = emptyLog(t)
 	write(t, to, m.frames[:17]...)

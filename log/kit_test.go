@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -54,7 +55,7 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{tail: event.Tail{Chain: GenesisChain(testCluster)}, term: 1, now: 1, last: map[string]int64{}}
+	return &model{tail: event.Tail{Chain: chunkfile.GenesisChain(testCluster)}, term: 1, now: 1, last: map[string]int64{}}
 }
 
 // ev is an event to be numbered by the model.
@@ -76,7 +77,7 @@ func (m *model) frame(completes bool, events ...testEvent) testFrame {
 	for i := range events {
 		e := &events[i]
 		if e.id.IsZero() {
-			order.PutUint64(e.id[:], m.tail.Index+1)
+			chunkfile.Order.PutUint64(e.id[:], m.tail.Index+1)
 			e.id[15] = byte(i + 1)
 		}
 		if e.number != event.TombstoneNumber {
@@ -92,16 +93,16 @@ func (m *model) frame(completes bool, events ...testEvent) testFrame {
 		}
 		m.now = e.time
 		proposed[i] = event.Proposed{ID: e.id, Type: e.typ, Data: []byte(e.data), Metadata: []byte(e.metadata)}
-		size += RecordSize(e.stream, &proposed[i])
+		size += chunkfile.RecordSize(e.stream, &proposed[i])
 	}
-	f := testFrame{Frame: Frame{First: Place(m.tail.End, size), Completes: completes, Index: m.tail.Index + 1, Term: m.term}, events: events}
+	f := testFrame{Frame: Frame{First: chunkfile.Place(m.tail.End, size), Completes: completes, Index: m.tail.Index + 1, Term: m.term}, events: events}
 	for i := range events {
 		e := &events[i]
 		e.position = f.First + int64(len(f.Records))
-		f.Records = AppendRecord(f.Records, e.position, e.stream, e.number, e.time, e.flags, &proposed[i])
+		f.Records = chunkfile.AppendRecord(f.Records, e.position, e.stream, e.number, e.time, e.flags, &proposed[i])
 	}
 	m.tail = event.Tail{
-		End: EndBehind(f.First, len(f.Records), completes), Chain: NextChain(m.tail.Chain, f.First, f.Records),
+		End: chunkfile.EndBehind(f.First, len(f.Records), completes), Chain: chunkfile.NextChain(m.tail.Chain, f.First, f.Records),
 		Index: f.Index, Term: f.Term, Time: m.now,
 	}
 	f.tail = m.tail
@@ -159,7 +160,7 @@ func verify(t testing.TB, l *Log, frames []testFrame, removed map[int64]bool) {
 }
 
 func check(l *Log, frames []testFrame, removed map[int64]bool) error {
-	want := event.Tail{Chain: GenesisChain(testCluster)}
+	want := event.Tail{Chain: chunkfile.GenesisChain(testCluster)}
 	if len(frames) > 0 {
 		want = frames[len(frames)-1].tail
 	}
@@ -194,7 +195,7 @@ func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
 	var chain event.Chain
 	for _, f := range frames {
 		for at := 0; at < len(f.Records); {
-			it, err := parseItem(f.Records[at:])
+			it, err := chunkfile.ParseItem(f.Records[at:])
 			if err != nil {
 				return err
 			}
@@ -204,13 +205,13 @@ func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
 				continue
 			}
 			want = append(want, place{position, string(it)})
-			if e, ok := only(l.index.Get(nil, HashStream(string(it.stream())), it.number()), position); !ok {
-				return fmt.Errorf("index says %+v of event %d of %s at %d", e, it.number(), it.stream(), position)
+			if e, ok := only(l.index.Get(nil, chunkfile.HashStream(string(it.Stream())), it.Number()), position); !ok {
+				return fmt.Errorf("index says %+v of event %d of %s at %d", e, it.Number(), it.Stream(), position)
 			}
 		}
 		chain = f.tail.Chain // Of what was written, whatever is redacted since.
-		tr := trailer{first: f.First, length: len(f.Records), index: f.Index, term: f.Term, time: f.tail.Time, chain: chain, completes: f.Completes}
-		want = append(want, place{f.First + int64(len(f.Records)), string(tr.append(nil))})
+		tr := chunkfile.Trailer{First: f.First, Length: len(f.Records), Index: f.Index, Term: f.Term, Time: f.tail.Time, Chain: chain, Completes: f.Completes}
+		want = append(want, place{f.First + int64(len(f.Records)), string(tr.Append(nil))})
 		if c, ok, err := l.ChainAt(f.tail.End); !ok || c != chain || err != nil {
 			return fmt.Errorf("chain at %d is %s (%v, %v), want %s", f.tail.End, c, ok, err, chain)
 		}
@@ -227,7 +228,7 @@ func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
 		if it == nil {
 			break
 		}
-		if it.isStub() && removed[at] {
+		if it.IsStub() && removed[at] {
 			continue
 		}
 		got = append(got, place{at, string(it)})
@@ -243,7 +244,7 @@ func checkItems(l *Log, frames []testFrame, removed map[int64]bool) error {
 		if it == nil {
 			break
 		}
-		if it.isStub() && removed[at] {
+		if it.IsStub() && removed[at] {
 			continue
 		}
 		back = append(back, place{at, string(it)})
@@ -347,58 +348,58 @@ func checkStreams(l *Log, frames []testFrame, removed map[int64]bool) error {
 
 // rewrite makes a file in the folder of the log out of complete chunk files:
 // their items for which keep says true, all trailers, a position map, a footer.
-func rewrite(t testing.TB, fsys vfs.FS, tmp string, sources []string, keep func(item) bool) {
+func rewrite(t testing.TB, fsys vfs.FS, tmp string, sources []string, keep func(chunkfile.Item) bool) {
 	t.Helper()
 	if err := rewriteChunks(fsys, testDir, tmp, sources, keep); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(item) bool) error {
+func rewriteChunks(fsys vfs.FS, dir, tmp string, sources []string, keep func(chunkfile.Item) bool) error {
 	var data, places []byte
-	var h header
-	var f footer
+	var h chunkfile.Header
+	var f chunkfile.Footer
 	for i, name := range sources {
-		c, err := openChunk(fsys, dir, name)
+		c, err := chunkfile.OpenNamed(fsys, dir, name)
 		if err != nil {
 			return err
 		}
-		if !c.complete {
-			return errors.Join(errors.New("source is not complete"), c.close())
+		if !c.Complete {
+			return errors.Join(errors.New("source is not complete"), c.Close())
 		}
-		raw := make([]byte, c.footer.dataSize)
-		if err := errors.Join(readFull(c.file, raw, headerSize), c.close()); err != nil {
+		raw := make([]byte, c.Footer.DataSize)
+		if err := errors.Join(chunkfile.ReadFull(c.File, raw, chunkfile.HeaderSize), c.Close()); err != nil {
 			return err
 		}
 		if i == 0 {
-			h = c.header
-			h.mapped, h.fileID = true, event.ID(uuid.New())
-			f.firstIndex = c.footer.firstIndex
+			h = c.Header
+			h.Mapped, h.FileID = true, event.ID(uuid.New())
+			f.FirstIndex = c.Footer.FirstIndex
 		}
-		h.last = c.header.last
-		first, records := f.firstIndex, f.records
-		f = c.footer
-		f.firstIndex, f.records = first, records
+		h.Last = c.Header.Last
+		first, records := f.FirstIndex, f.Records
+		f = c.Footer
+		f.FirstIndex, f.Records = first, records
 		for at := 0; at < len(raw); {
-			it, err := parseItem(raw[at:])
+			it, err := chunkfile.ParseItem(raw[at:])
 			if err != nil {
 				return err
 			}
 			at += len(it)
-			if it.isRecord() {
+			if it.IsRecord() {
 				if !keep(it) {
 					continue
 				}
-				f.records++
+				f.Records++
 			}
-			places = order.AppendUint64(places, uint64(it.position()))
-			places = order.AppendUint32(places, uint32(headerSize+len(data)))
+			places = chunkfile.Order.AppendUint64(places, uint64(it.Position()))
+			places = chunkfile.Order.AppendUint32(places, uint32(chunkfile.HeaderSize+len(data)))
 			data = append(data, it...)
 		}
 	}
-	f.mapped, f.dataSize, f.mapSize = true, int64(len(data)), int64(len(places))
-	file := append(append(h.bytes(), data...), places...)
-	foot := f.bytes(func(part []byte) [16]byte {
+	f.Mapped, f.DataSize, f.MapSize = true, int64(len(data)), int64(len(places))
+	file := append(append(h.Bytes(), data...), places...)
+	foot := f.Bytes(func(part []byte) [16]byte {
 		sum := xxh3.New()
 		_, _ = sum.Write(file) // A hash takes everything.
 		_, _ = sum.Write(part)
@@ -417,7 +418,7 @@ func eventID(l *Log, stream string, number int64) (id event.ID, ok bool, err err
 	return l.idAt(v, stream, number)
 }
 
-func keepAll(item) bool { return true }
+func keepAll(chunkfile.Item) bool { return true }
 
 // edit changes the bytes of a file.
 func edit(t testing.TB, fsys vfs.FS, name string, change func(b []byte) []byte) {
@@ -434,7 +435,7 @@ func edit(t testing.TB, fsys vfs.FS, name string, change func(b []byte) []byte) 
 
 func setCheckpoint(t testing.TB, fsys vfs.FS, name string, value int64) {
 	t.Helper()
-	edit(t, fsys, name, func([]byte) []byte { return order.AppendUint64(nil, uint64(value)) })
+	edit(t, fsys, name, func([]byte) []byte { return chunkfile.Order.AppendUint64(nil, uint64(value)) })
 }
 
 func chunkFiles(t testing.TB, fsys vfs.FS) []string {
@@ -457,7 +458,7 @@ func (m *model) someFrames(n int, chunks bool) []testFrame {
 }
 
 func checksumOf(b []byte) []byte {
-	return order.AppendUint32(nil, crc32.Checksum(b, castagnoli))
+	return chunkfile.Order.AppendUint32(nil, crc32.Checksum(b, chunkfile.Castagnoli))
 }
 
 func hash128(b []byte) [16]byte { return xxh3.Hash128(b).Bytes() }

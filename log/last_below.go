@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -11,7 +12,7 @@ import (
 // below a position, deleted or not, hidden or not; -1 when there is none. Its cost does
 // not depend on how many events the stream has.
 func (l *Log) LastBelow(stream string, position int64) (number int64, err error) {
-	hash := HashStream(stream)
+	hash := chunkfile.HashStream(stream)
 	if !l.index.MayExist(hash) {
 		return -1, nil
 	}
@@ -20,7 +21,7 @@ func (l *Log) LastBelow(stream string, position int64) (number int64, err error)
 		return 0, err
 	}
 	defer v.release()
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	s := numberSearch{l: l, v: v, stream: stream, hash: hash, position: position}
 	if number, err = s.search(); err != nil {
 		return 0, fmt.Errorf("last event of stream %q below %d: %w", stream, position, err)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
 )
@@ -134,11 +136,11 @@ type Log struct {
 	unsettled     atomic.Int64 // 1 + the end before what is being committed; 0: nothing is
 	pub           atomic.Pointer[published]
 	setMu         sync.Mutex // guards what follows, and replacing pub
-	chunks        []*chunk
+	chunks        []*chunkfile.Chunk
 	chunksChanged bool // the published set holds other chunks
 
 	switchMu   sync.Mutex // one switchChunk at a time
-	chk        *checkpoints
+	chk        *datadir.Checkpoints
 	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
 	dirty      dirtyFiles
 	syncedEnd  atomic.Int64
@@ -183,7 +185,7 @@ func Open(o Options) (_ *Log, err error) {
 	if err := l.openIndex(); err != nil {
 		return nil, err
 	}
-	l.mapped = l.chunks[0].mapped != nil // One file system holds all of them.
+	l.mapped = l.chunks[0].Mapped != nil // One file system holds all of them.
 	l.watch(o.Stats)
 	l.owned.Go(func() { l.runSyncer(ctx) })
 	l.owned.Go(func() { l.loadRecentIDs(ctx) })
@@ -326,10 +328,10 @@ func (l *Log) closeFiles() error {
 		p.set.release()
 	}
 	for _, c := range l.chunks {
-		err = errors.Join(err, c.release())
+		err = errors.Join(err, c.Release())
 	}
 	if l.chk != nil {
-		err = errors.Join(err, l.chk.close())
+		err = errors.Join(err, l.chk.Close())
 	}
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())

@@ -12,6 +12,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 func TestAppendReadReopen(t *testing.T) {
@@ -88,13 +90,13 @@ func TestAppendRefuses(t *testing.T) {
 		"position behind the end": func(f *Frame) { f.First += 64 },
 		"position before the end": func(f *Frame) { f.First = 0 },
 		"no records":              func(f *Frame) { f.Records = nil },
-		"too many bytes":          func(f *Frame) { f.Records = make([]byte, MaxFrameBytes+1) },
+		"too many bytes":          func(f *Frame) { f.Records = make([]byte, chunkfile.MaxFrameBytes+1) },
 		"same index":              func(f *Frame) { f.Index = 1 },
 		"lower term":              func(f *Frame) { f.Term = 0 },
 		"damaged record":          func(f *Frame) { f.Records = slices.Clone(f.Records); f.Records[60]++ },
 		"cut record":              func(f *Frame) { f.Records = f.Records[:len(f.Records)-1] },
 		"trailer among records": func(f *Frame) {
-			f.Records = (&trailer{first: f.First, length: 0}).append(nil)
+			f.Records = (&chunkfile.Trailer{First: f.First, Length: 0}).Append(nil)
 		},
 	}
 	for name, spoil := range cases {
@@ -137,32 +139,32 @@ func TestChunkFull(t *testing.T) {
 		write(t, l, f)
 		m.frames[len(m.frames)-1].Records = nil // Do not keep it all.
 	}
-	if m.frames[17].First != ChunkSize || m.frames[16].tail.End >= ChunkSize {
+	if m.frames[17].First != chunkfile.ChunkSize || m.frames[16].tail.End >= chunkfile.ChunkSize {
 		t.Fatalf("last frame at %d behind %d", m.frames[17].First, m.frames[16].tail.End)
 	}
 	if l.Tail() != m.tail {
 		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)
 	}
 	page, err := l.ReadAll(event.AllRead{From: m.frames[16].tail.End, Count: 1})
-	if err != nil || len(page.Events) != 1 || page.Events[0].Position != ChunkSize {
+	if err != nil || len(page.Events) != 1 || page.Events[0].Position != chunkfile.ChunkSize {
 		t.Fatalf("reading over the border: %d events, %v", len(page.Events), err)
 	}
-	page, err = l.ReadAll(event.AllRead{From: ChunkSize, Count: 1, Backward: true})
+	page, err = l.ReadAll(event.AllRead{From: chunkfile.ChunkSize, Count: 1, Backward: true})
 	if err != nil || len(page.Events) != 1 || page.Events[0].Position != m.frames[16].First {
 		t.Fatalf("reading back over the border: %d events, %v", len(page.Events), err)
 	}
 	closeLog(t, l)
 
 	// The frame behind the border is lost: the end is where it was, and a small frame still goes there.
-	last := chunkFileName(1, 0)
-	setCheckpoint(t, fsys, writerCheckpoint, m.frames[16].tail.End)
-	setCheckpoint(t, fsys, chaserCheckpoint, m.frames[16].tail.End)
-	edit(t, fsys, last, func(b []byte) []byte { return b[:headerSize+100] })
+	last := chunkfile.FileName(1, 0)
+	setCheckpoint(t, fsys, datadir.WriterCheckpoint, m.frames[16].tail.End)
+	setCheckpoint(t, fsys, datadir.ChaserCheckpoint, m.frames[16].tail.End)
+	edit(t, fsys, last, func(b []byte) []byte { return b[:chunkfile.HeaderSize+100] })
 	l = mustOpen(t, o)
 	if l.Tail() != m.frames[16].tail {
 		t.Fatalf("%+v, want %+v", l.Tail(), m.frames[16].tail)
 	}
-	if files := chunkFiles(t, fsys); !slices.Equal(files, []string{chunkFileName(0, 0)}) {
+	if files := chunkFiles(t, fsys); !slices.Equal(files, []string{chunkfile.FileName(0, 0)}) {
 		t.Fatalf("files %v", files)
 	}
 	m.frames, m.tail = m.frames[:17], m.frames[16].tail
@@ -170,7 +172,7 @@ func TestChunkFull(t *testing.T) {
 	write(t, l, m.frame(false, ev("s", "small")))
 	closeLog(t, l)
 	l = mustOpen(t, o)
-	if l.Tail() != m.tail || m.tail.End >= ChunkSize {
+	if l.Tail() != m.tail || m.tail.End >= chunkfile.ChunkSize {
 		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)
 	}
 }
@@ -224,7 +226,7 @@ func TestVerifyInBackground(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(22, true)...)
 	closeLog(t, l)
-	edit(t, fsys, chunkFileName(1, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
+	edit(t, fsys, chunkfile.FileName(1, 0), func(b []byte) []byte { b[chunkfile.HeaderSize+70] ^= 1; return b })
 	synctest.Test(t, func(t *testing.T) {
 		var damage []error
 		o.SkipVerify, o.VerifyPerSec = false, 2000
@@ -237,7 +239,7 @@ func TestVerifyInBackground(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var c *event.Corruption
-		if len(damage) != 1 || !errors.As(damage[0], &c) || filepath.Base(c.File) != chunkFileName(1, 0) {
+		if len(damage) != 1 || !errors.As(damage[0], &c) || filepath.Base(c.File) != chunkfile.FileName(1, 0) {
 			t.Errorf("damage %v", damage)
 		}
 		if err := l.Close(); err != nil {
@@ -253,7 +255,7 @@ func TestDamagedRecentIDs(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(7, true)...)
 	closeLog(t, l)
-	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
+	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { b[chunkfile.HeaderSize+70] ^= 1; return b })
 	damage := make(chan error, 2) // the ids that cannot be loaded, and the chunk if it is complete
 	o.OnDamage = func(err error) { damage <- err }
 	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }

@@ -158,7 +158,7 @@ func (l *Log) chunkFigures() (files, records int) {
 	chunks := l.chunks // replaced as a whole, never changed
 	l.setMu.Unlock()
 	for _, c := range chunks {
-		records += c.footer.records
+		records += c.Footer.Records
 	}
 	return len(chunks), records
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -37,7 +38,7 @@ func TestMetrics(t *testing.T) {
 	end := float64(m.tail.End)
 	written := 0
 	for _, f := range m.frames {
-		written += len(f.Records) + trailerSize
+		written += len(f.Records) + chunkfile.TrailerSize
 	}
 	read := int64(0)
 	page, err := l.ReadStream(event.StreamRead{Stream: "a", Count: 4})

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // pageCache is a file system that fails as Linux does: a sync that failed says so once, its pages count as
@@ -163,7 +165,7 @@ func (p *pageCache) powerCut(t *testing.T) *vfs.Mem {
 // TestRestartWithoutPowerCut ends the process, but not the machine, with data that the disk does not
 // have: after a sync that failed, or with none at all. What the next process calls durable is on disk.
 func TestRestartWithoutPowerCut(t *testing.T) {
-	first, second := chunkFileName(0, 0), chunkFileName(1, 0)
+	first, second := chunkfile.FileName(0, 0), chunkfile.FileName(1, 0)
 	for name, c := range map[string]struct {
 		fails     string
 		completes bool // the chunk is complete, and the next one begun, before the sync
@@ -171,9 +173,9 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 		"chunk":                    {first, false},
 		"chunk completed since":    {first, true},
 		"chunk begun since":        {second, true},
-		"writer.chk":               {writerCheckpoint, false},
-		"chaser.chk":               {chaserCheckpoint, false},
-		"epoch.chk":                {epochCheckpoint, false},
+		"writer.chk":               {datadir.WriterCheckpoint, false},
+		"chaser.chk":               {datadir.ChaserCheckpoint, false},
+		"epoch.chk":                {datadir.EpochCheckpoint, false},
 		"no sync":                  {"", false},
 		"no sync, chunk completed": {"", true},
 	} {
@@ -221,7 +223,7 @@ func TestSyncThatFailedIsTheLast(t *testing.T) {
 		o := testOptions(p)
 		l := mustOpen(t, o)
 		write(t, l, m.frame(false, ev("s", "acknowledged: a majority has it in its Raft log")))
-		p.failNext(chunkFileName(0, 0))
+		p.failNext(chunkfile.FileName(0, 0))
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {

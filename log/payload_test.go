@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // payloadModel is a stream of events of growing size, a stream of links to them,
@@ -102,7 +103,7 @@ func TestPayloadThatIsGone(t *testing.T) {
 	page, err := l.ReadStream(event.StreamRead{Stream: "s", Count: 3, MaxPayload: 1})
 	must(t, err)
 	removed := map[int64]bool{page.Events[2].Position: true}
-	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: keepNot(removed), IDsFrom: ChunkSize})
+	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize})
 	must(t, err)
 	if err := l.ReadPayload(&page.Events[1].Record); err != nil {
 		t.Errorf("of an event that is kept: %v", err)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -43,10 +45,10 @@ type PinnedFile struct {
 	Checksum string // in hexadecimal, as FileSum computes it
 	Complete bool   // the bytes are the same as long as the file has its name
 
-	data  []byte   // all of it, of a small file
-	file  vfs.File // or: open as long as the pin
-	chunk *chunk   // or: the active one
-	path  string   // or: to be opened
+	data  []byte           // all of it, of a small file
+	file  vfs.File         // or: open as long as the pin
+	chunk *chunkfile.Chunk // or: the active one
+	path  string           // or: to be opened
 }
 
 // Pin makes the log durable and pins it, and the tables of the index that are durable
@@ -98,14 +100,14 @@ func (p *Pin) list() error {
 		p.files = append(p.files, one)
 	}
 	for _, chk := range p.checkpoints() {
-		data := order.AppendUint64(nil, uint64(chk.value))
+		data := chunkfile.Order.AppendUint64(nil, uint64(chk.value))
 		p.files = append(p.files, PinnedFile{Name: chk.name, Size: int64(len(data)), Checksum: sumOf(data), data: data})
 	}
 	for i, c := range p.v.set.chunks {
-		if i > 0 && c.start() >= p.Tail.End {
+		if i > 0 && c.Start() >= p.Tail.End {
 			break // Made for frames that are not committed yet.
 		}
-		f, err := c.pinned(p.Tail.End)
+		f, err := pinned(c, p.Tail.End)
 		if err != nil {
 			return err
 		}
@@ -125,33 +127,33 @@ type checkpointValue struct {
 
 // checkpoints are what the files say when nothing but the pinned log is there.
 func (p *Pin) checkpoints() []checkpointValue {
-	term := checkpointInitial[proposalCheckpoint]
+	term := datadir.InitialCheckpoints[datadir.ProposalCheckpoint]
 	if p.Tail.Index > 0 {
 		term = int64(p.Tail.Term)
 	}
 	return []checkpointValue{
-		{chaserCheckpoint, p.Tail.End}, {epochCheckpoint, p.v.epoch}, {proposalCheckpoint, term},
-		{truncateCheckpoint, -1}, {writerCheckpoint, p.Tail.End},
+		{datadir.ChaserCheckpoint, p.Tail.End}, {datadir.EpochCheckpoint, p.v.epoch}, {datadir.ProposalCheckpoint, term},
+		{datadir.TruncateCheckpoint, -1}, {datadir.WriterCheckpoint, p.Tail.End},
 	}
 }
 
 // pinned describes the file in a log that ends at end. Where a frame may still be added, or
 // was and is not committed, it is the bytes up to there, without a footer: so a start finds the active chunk.
-func (c *chunk) pinned(end int64) (f PinnedFile, err error) {
-	f = PinnedFile{Name: filepath.Base(c.name)}
-	if c.complete && (c.rewritten() || c.settled(end)) {
-		f.Size, f.Checksum, f.Complete, f.path = c.fileSize(), hex.EncodeToString(c.footer.checksum[:]), true, c.name
+func pinned(c *chunkfile.Chunk, end int64) (f PinnedFile, err error) {
+	f = PinnedFile{Name: filepath.Base(c.Name)}
+	if c.Complete && (c.Rewritten() || c.Settled(end)) {
+		f.Size, f.Checksum, f.Complete, f.path = c.FileSize(), hex.EncodeToString(c.Footer.Checksum[:]), true, c.Name
 		return f, nil
 	}
 	// Readers get another chunk for the same file when it is complete. That one may be replaced, and its name
 	// removed, also while others hold this one.
-	f.chunk, f.Size = c, c.dataEnd(end)
-	defer guardFaults(&err)()
+	f.chunk, f.Size = c, c.DataEnd(end)
+	defer chunkfile.GuardFaults(&err)()
 	h, buf := xxh3.New(), make([]byte, 1<<20)
 	for at := int64(0); at < f.Size; at += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), f.Size-at)]
-		if err := c.read(buf, at); err != nil {
-			return f, fmt.Errorf("read %s at %d: %w", c.name, at, err)
+		if err := c.Read(buf, at); err != nil {
+			return f, fmt.Errorf("read %s at %d: %w", c.Name, at, err)
 		}
 		if _, err := h.Write(buf); err != nil {
 			return f, err
@@ -219,11 +221,11 @@ func (p *Pin) Replaced(f func(file any, bytes int64)) {
 	defer now.release()
 	used := make(map[string]bool, len(now.set.chunks))
 	for _, c := range now.set.chunks {
-		used[c.name] = true
+		used[c.Name] = true
 	}
 	for _, c := range p.v.set.chunks {
-		if !used[c.name] {
-			f(c.name, p.byName[filepath.Base(c.name)].Size)
+		if !used[c.Name] {
+			f(c.Name, p.byName[filepath.Base(c.Name)].Size)
 		}
 	}
 }
@@ -294,10 +296,10 @@ func (r *PinnedReader) read(b []byte, offset int64) (err error) {
 		copy(b, r.f.data[offset:])
 		return nil
 	case r.f.chunk != nil:
-		defer guardFaults(&err)()
-		return r.f.chunk.read(b, offset)
+		defer chunkfile.GuardFaults(&err)()
+		return r.f.chunk.Read(b, offset)
 	}
-	return readFull(r.file, b, offset)
+	return chunkfile.ReadFull(r.file, b, offset)
 }
 
 // Close lets go of the reader. It is idempotent.

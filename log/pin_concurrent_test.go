@@ -13,7 +13,9 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // TestPinsAmongWriters: pins are taken and held while events are appended, chunks
@@ -95,7 +97,7 @@ func TestPinsAmongWriters(t *testing.T) {
 					}
 					first, e := readPinned(p, 1<<14)
 					err = errors.Join(err, e)
-					if until := l.Tail().End + int64(w*w)*ChunkSize; err == nil && w > 0 {
+					if until := l.Tail().End + int64(w*w)*chunkfile.ChunkSize; err == nil && w > 0 {
 						if err = l.WaitLog(running, until); errors.Is(err, context.Canceled) {
 							err = nil
 						}
@@ -139,8 +141,8 @@ func checkPinned(p *Pin, files map[string]string) (err error) {
 		return err
 	}
 	var found error
-	_, err = Inspect(background, InspectOptions{FS: fsys, Dir: testDir}, func(x Finding) {
-		if x.Severity == Problem {
+	_, err = inspect.Run(background, inspect.Options{FS: fsys, Dir: testDir}, func(x inspect.Finding) {
+		if x.Severity == inspect.Problem {
 			found = errors.Join(found, fmt.Errorf("found in the copy: %+v", x))
 		}
 	})

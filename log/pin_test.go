@@ -15,6 +15,9 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // pinnedBytes reads all files of a pin, each byte compared with the checksum.
@@ -70,8 +73,8 @@ func writeFolder(fsys vfs.FS, dir string, files map[string]string, leaveOut ...s
 // checkFolder opens a folder made of a pin and compares the log in it with the frames.
 func checkFolder(t testing.TB, fsys vfs.FS, frames []testFrame, removed map[int64]bool) {
 	t.Helper()
-	_, err := Inspect(context.Background(), InspectOptions{FS: fsys, Dir: testDir}, func(x Finding) {
-		if x.Severity == Problem {
+	_, err := inspect.Run(context.Background(), inspect.Options{FS: fsys, Dir: testDir}, func(x inspect.Finding) {
+		if x.Severity == inspect.Problem {
 			t.Errorf("found in the copy: %+v", x)
 		}
 	})
@@ -128,24 +131,24 @@ func TestPin(t *testing.T) {
 	write(t, l, m.someFrames(11, true)...)
 	must(t, l.index.Flush())
 	pin("second table")
-	var keep func(item) bool
-	removed, keep = scavenged(m, 2*ChunkSize)
+	var keep func(chunkfile.Item) bool
+	removed, keep = scavenged(m, 2*chunkfile.ChunkSize)
 	for p := range removed {
-		if chunkNumber(p) != 1 {
+		if chunkfile.ChunkNumber(p) != 1 {
 			delete(removed, p)
 		}
 	}
-	rewrite(t, counting, "x.tmp", []string{chunkFileName(1, 0)}, keep)
+	rewrite(t, counting, "x.tmp", []string{chunkfile.FileName(1, 0)}, keep)
 	must(t, l.SwitchChunk("x.tmp"))
 	pin("scavenged")
 	must(t, l.index.Merge(context.Background()))
 	pin("index merged")
-	rewrite(t, counting, "y.tmp", []string{chunkFileName(0, 0), chunkFileName(1, 1)}, keepAll)
+	rewrite(t, counting, "y.tmp", []string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 1)}, keepAll)
 	must(t, l.SwitchChunk("y.tmp"))
 	write(t, l, m.someFrames(7, true)...)
 	pin("merged")
 	// What is the active chunk for a pin is rewritten when it is complete.
-	rewrite(t, counting, "z.tmp", []string{chunkFileName(2, 0)}, keepAll)
+	rewrite(t, counting, "z.tmp", []string{chunkfile.FileName(2, 0)}, keepAll)
 	must(t, l.SwitchChunk("z.tmp"))
 	pin("end")
 	verify(t, l, m.frames, removed)
@@ -178,11 +181,11 @@ func TestPin(t *testing.T) {
 	for _, h := range pins {
 		must(t, h.p.Close())
 		must(t, h.p.Close())
-		if _, err := h.p.ReadAt(writerCheckpoint, make([]byte, 8), 0); !errors.Is(err, event.ErrClosed) {
+		if _, err := h.p.ReadAt(datadir.WriterCheckpoint, make([]byte, 8), 0); !errors.Is(err, event.ErrClosed) {
 			t.Errorf("reading from a closed pin says %v", err)
 		}
 	}
-	want := []string{chunkFileName(0, 1), chunkFileName(2, 1), chunkFileName(3, 0), chunkFileName(4, 0)}
+	want := []string{chunkfile.FileName(0, 1), chunkfile.FileName(2, 1), chunkfile.FileName(3, 0), chunkfile.FileName(4, 0)}
 	if got := chunkFiles(t, counting); !slices.Equal(got, want) {
 		t.Errorf("files %v are left, want %v", got, want)
 	}
@@ -206,7 +209,7 @@ func TestPinBetweenAppendAndCommit(t *testing.T) {
 	for _, f := range m.someFrames(8, true) { // Completes two chunks.
 		must(t, l.Append(f.Frame))
 	}
-	rewrite(t, fsys, "x.tmp", []string{chunkFileName(0, 0)}, keepAll)
+	rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
 	must(t, l.SwitchChunk("x.tmp")) // Publishes the chunks as they are now, with the tail as it was.
 	p, err := l.Pin()
 	must(t, err)
@@ -225,12 +228,12 @@ func TestPinRefusals(t *testing.T) {
 	write(t, l, m.someFrames(3, false)...)
 	p, err := l.Pin()
 	must(t, err)
-	for _, name := range []string{"", lockFile, formatFile, "chunk-000001.000000", "../db/writer.chk", "index", "index/"} {
+	for _, name := range []string{"", datadir.LockFile, datadir.FormatFile, "chunk-000001.000000", "../db/writer.chk", "index", "index/"} {
 		if _, err := p.Open(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("opening %q says %v", name, err)
 		}
 	}
-	r, err := p.Open(chunkFileName(0, 0))
+	r, err := p.Open(chunkfile.FileName(0, 0))
 	must(t, err)
 	b := make([]byte, 16)
 	for offset, want := range map[int64]string{-1: "0 read", r.Size(): "0 EOF", r.Size() - 10: "10 EOF", r.Size() - 16: "16 "} {

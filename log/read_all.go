@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // hiddenFromAll reports whether reads of the log leave a stream out: it is
@@ -29,7 +30,7 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	}
 	defer v.release()
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 
 	page = event.AllPage{From: r.From, Last: -1, LogEnd: v.tail.End}
 	switch {
@@ -74,12 +75,12 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		if !r.Backward {
 			page.Next += int64(len(it))
 		}
-		if !it.isRecord() {
+		if !it.IsRecord() {
 			continue
 		}
 		looked++
 		page.Last = position
-		if hiddenFromAll(it.stream()) || r.Filter != nil && !r.Filter(asString(it.stream()), asString(it.eventType())) {
+		if hiddenFromAll(it.Stream()) || r.Filter != nil && !r.Filter(chunkfile.String(it.Stream()), chunkfile.String(it.EventType())) {
 			continue
 		}
 		page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})

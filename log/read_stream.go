@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -39,9 +40,9 @@ func (a *arena) copy(b []byte) []byte {
 
 // record returns the record that an item holds, without its payload from where
 // that is more than is left. stream is its stream's name if the caller has it, else empty.
-func (a *arena) record(it item, position int64, stream string) event.Record {
-	streamLen, typeLen, metadataLen := it.streamLen(), it.typeLen(), it.metadataLen()
-	content := it.content()
+func (a *arena) record(it chunkfile.Item, position int64, stream string) event.Record {
+	streamLen, typeLen, metadataLen := it.StreamLen(), it.TypeLen(), it.MetadataLen()
+	content := it.Content()
 	payload := len(content) - streamLen - typeLen
 	isBare := payload > a.left
 	if isBare {
@@ -54,18 +55,18 @@ func (a *arena) record(it item, position int64, stream string) event.Record {
 		content = a.copy(content[streamLen:])
 	} else {
 		content = a.copy(content)
-		stream, content = asString(content[:streamLen]), content[streamLen:]
+		stream, content = chunkfile.String(content[:streamLen]), content[streamLen:]
 	}
 	dataEnd := len(content) - metadataLen
 	return event.Record{
 		Position: position,
 		Next:     position + int64(len(it)),
 		Stream:   stream,
-		Number:   it.number(),
-		ID:       it.id(),
-		Type:     asString(content[:typeLen]),
-		Time:     it.time(),
-		Flags:    event.Flags(it.flags()),
+		Number:   it.Number(),
+		ID:       it.Id(),
+		Type:     chunkfile.String(content[:typeLen]),
+		Time:     it.Time(),
+		Flags:    event.Flags(it.Flags()),
 		Bare:     isBare,
 		Data:     content[typeLen:dataEnd:dataEnd],
 		Metadata: content[dataEnd:],
@@ -99,7 +100,7 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 	}
 	defer v.release()
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
 	a := newArena(r.MaxPayload)
@@ -160,7 +161,7 @@ func (l *Log) readForward(v view, a *arena, r event.StreamRead, page *event.Stre
 		if err != nil {
 			return err
 		}
-		page.End = it == nil || it.time() < page.Metadata.Oldest(l.opts.Now())
+		page.End = it == nil || it.Time() < page.Metadata.Oldest(l.opts.Now())
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 	if count <= 0 {
 		return nil
 	}
-	hash := HashStream(page.Stream)
+	hash := chunkfile.HashStream(page.Stream)
 	oldest := page.Metadata.Oldest(l.opts.Now())
 	var room [32]index.Entry
 	var scratch []byte
@@ -188,8 +189,8 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 			found = l.index.Ascend(room[:0], hash, from, to, limit)
 		}
 		seen := int64(-1)
-		add := func(it item, position int64) {
-			if seen = it.number(); it.time() >= oldest {
+		add := func(it chunkfile.Item, position int64) {
+			if seen = it.Number(); it.Time() >= oldest {
 				page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, page.Stream)})
 			}
 		}
@@ -264,13 +265,13 @@ func (l *Log) readEvent(a *arena, stream string, number int64) (rec event.Record
 // readRecord reads an event unless it is older than a time.
 func (l *Log) readRecord(v view, a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
 	it, position, err := l.recordOf(v, stream, number, &scratch)
 	if err != nil {
 		return rec, fmt.Errorf("read event %d of stream %q: %w", number, stream, err)
 	}
-	if it == nil || it.time() < oldest {
+	if it == nil || it.Time() < oldest {
 		return rec, event.ErrEventNotFound
 	}
 	l.metrics.reads.add(uint64(position)>>6, 1, int64(len(it)))
@@ -305,13 +306,13 @@ func (l *Log) ReadPayload(r *event.Record) (err error) {
 	}
 	defer v.release()
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
 	it, err := v.itemAt(r.Position, &scratch)
 	if err != nil {
 		return fmt.Errorf("read event %d of stream %q: %w", r.Number, r.Stream, err)
 	}
-	if it == nil || !it.isRecord() || it.id() != r.ID || it.number() != r.Number {
+	if it == nil || !it.IsRecord() || it.Id() != r.ID || it.Number() != r.Number {
 		return event.ErrEventNotFound
 	}
 	a := newSingleArena()
@@ -358,7 +359,7 @@ func (l *Log) WaitStream(ctx context.Context, stream string, after int64) error 
 	return l.notify.wait(ctx, func() (bool, error) {
 		info, err := l.StreamInfo(stream)
 		return info.Last > after || info.HardDeleted, err
-	}, HashStream(stream))
+	}, chunkfile.HashStream(stream))
 }
 
 // WaitStreams blocks until the last number of one of the streams is above what
@@ -370,7 +371,7 @@ func (l *Log) WaitStreams(ctx context.Context, streams []string, after []int64) 
 	}
 	hashes := make([]uint64, len(streams))
 	for i, s := range streams {
-		hashes[i] = HashStream(s)
+		hashes[i] = chunkfile.HashStream(s)
 	}
 	return l.notify.wait(ctx, func() (bool, error) {
 		for i, s := range streams {

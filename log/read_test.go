@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -107,8 +108,8 @@ func TestStreamPages(t *testing.T) {
 			l := mustOpen(t, o)
 			write(t, l, m.frames...)
 			if c.removed != nil {
-				rewrite(t, fsys, "x.tmp", []string{chunkFileName(0, 0)}, func(it item) bool {
-					return string(it.stream()) != "s" || !slices.Contains(c.removed, it.number())
+				rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, func(it chunkfile.Item) bool {
+					return string(it.Stream()) != "s" || !slices.Contains(c.removed, it.Number())
 				})
 				must(t, l.SwitchChunk("x.tmp"))
 			}
@@ -267,20 +268,20 @@ func TestReadAllPositions(t *testing.T) {
 			starts[e.position] = true
 		}
 		starts[f.First+int64(len(f.Records))] = true
-		starts[f.First+int64(len(f.Records))+trailerSize] = true
+		starts[f.First+int64(len(f.Records))+chunkfile.TrailerSize] = true
 	}
-	firstEnd := m.frames[4].First + int64(len(m.frames[4].Records)) + trailerSize
+	firstEnd := m.frames[4].First + int64(len(m.frames[4].Records)) + chunkfile.TrailerSize
 	var probes []int64
 	for p := int64(-300); p < 400; p++ {
-		probes = append(probes, p, firstEnd+p, ChunkSize+p, m.tail.End+p)
+		probes = append(probes, p, firstEnd+p, chunkfile.ChunkSize+p, m.tail.End+p)
 	}
-	probes = append(probes, math.MaxInt64, math.MaxInt64-1, math.MinInt64, 7*ChunkSize)
+	probes = append(probes, math.MaxInt64, math.MaxInt64-1, math.MinInt64, 7*chunkfile.ChunkSize)
 	for _, from := range probes {
 		if from == event.End {
 			continue
 		}
 		for _, backward := range []bool{false, true} {
-			bad := from < 0 || from > 0 && from < m.tail.End && !starts[from] && (from < firstEnd || from > ChunkSize)
+			bad := from < 0 || from > 0 && from < m.tail.End && !starts[from] && (from < firstEnd || from > chunkfile.ChunkSize)
 			page, err := l.ReadAll(event.AllRead{From: from, Count: 1, Backward: backward})
 			if bad != errors.Is(err, event.ErrBadPosition) || !bad && err != nil {
 				t.Fatalf("from %d, backward %v: %v", from, backward, err)
@@ -295,11 +296,11 @@ func TestReadAllPositions(t *testing.T) {
 	}
 	for p := int64(-300); p < m.tail.End+300; p += 1 {
 		if p == firstEnd+100 {
-			p = ChunkSize - 100
+			p = chunkfile.ChunkSize - 100
 		}
 		_, ok, err := l.ChainAt(p)
 		want := p == 0 || slices.ContainsFunc(m.frames, func(f testFrame) bool {
-			return p == f.tail.End || p == f.First+int64(len(f.Records))+trailerSize
+			return p == f.tail.End || p == f.First+int64(len(f.Records))+chunkfile.TrailerSize
 		})
 		if ok != want || err != nil {
 			t.Fatalf("chain at %d: %v (%v), want %v", p, ok, err, want)
@@ -311,11 +312,11 @@ func TestReadAllPositions(t *testing.T) {
 func TestDamageIsNotABadPosition(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(7, true) })
 	at := m.frames[2].events[1].position
-	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { b[headerSize+at+60] ^= 1; return b })
+	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { b[chunkfile.HeaderSize+at+60] ^= 1; return b })
 	o := testOptions(fsys)
 	l := mustOpen(t, o)
 	var c *event.Corruption
-	if _, err := l.ReadAll(event.AllRead{From: at, Count: 1}); !errors.As(err, &c) || filepath.Base(c.File) != chunkFileName(0, 0) || c.Offset != headerSize+at {
+	if _, err := l.ReadAll(event.AllRead{From: at, Count: 1}); !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(0, 0) || c.Offset != chunkfile.HeaderSize+at {
 		t.Fatal(err)
 	}
 	if _, err := l.ReadAll(event.AllRead{From: at + 8, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
@@ -347,14 +348,14 @@ func TestHashCollisions(t *testing.T) {
 			for _, f := range m.frames {
 				for _, e := range f.events {
 					if e.stream == "b" {
-						foreign = append(foreign, index.Entry{Hash: HashStream("a"), Number: e.number, Position: e.position})
+						foreign = append(foreign, index.Entry{Hash: chunkfile.HashStream("a"), Number: e.number, Position: e.position})
 					}
 				}
 			}
 			must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain)) // Before their records are published, as a commit does it.
 			check := func() {
 				t.Helper()
-				l.streams.shard(HashStream("a")).streams = map[uint64]*cachedStream{}
+				l.streams.shard(chunkfile.HashStream("a")).streams = map[uint64]*cachedStream{}
 				info, err := l.StreamInfo("a")
 				if err != nil || info.Last != 29 || info.HardDeleted {
 					t.Fatalf("%+v, %v", info, err)

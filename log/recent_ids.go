@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // recentIDsDefault is how many of the newest event ids are remembered.
@@ -193,7 +194,7 @@ func (r *recentIDs) slot(e *recentID, tag uint32) (int, bool) {
 func (r *recentIDs) tag(e *recentID) uint32 {
 	var key [24]byte
 	copy(key[:], e.id[:])
-	order.PutUint64(key[16:], e.stream)
+	chunkfile.Order.PutUint64(key[16:], e.stream)
 	return uint32(xxh3.HashSeed(key[:], r.seed))
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // TestRecentIDsModel holds the memory against a plain list of the newest entries.
@@ -20,7 +21,7 @@ func TestRecentIDsModel(t *testing.T) {
 		random := func() recentID {
 			var e recentID
 			// Few distinct homes: long runs in the table.
-			order.PutUint64(e.id[:], uint64(rng.IntN(universe)))
+			chunkfile.Order.PutUint64(e.id[:], uint64(rng.IntN(universe)))
 			e.stream = uint64(rng.IntN(2))
 			e.number = int64(len(all))
 			all = append(all, e)
@@ -47,7 +48,7 @@ func TestRecentIDsModel(t *testing.T) {
 			newest := all[max(0, len(all)-capacity):]
 			for range 10 {
 				var id event.ID
-				order.PutUint64(id[:], uint64(rng.IntN(universe)))
+				chunkfile.Order.PutUint64(id[:], uint64(rng.IntN(universe)))
 				stream := uint64(rng.IntN(2))
 				want, known := int64(0), false
 				for _, e := range newest {

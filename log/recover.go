@@ -10,11 +10,13 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // recover finds the valid log in the chunk files, cuts what follows it, and publishes it.
 func (l *Log) recover() error {
-	cut := l.chk.truncate.value
+	cut := l.chk.Truncate.Value
 	if cut >= 0 {
 		if err := l.prepareCut(cut); err != nil {
 			return err
@@ -24,7 +26,7 @@ func (l *Log) recover() error {
 	if err != nil {
 		return err
 	}
-	r := recovery{l: l, durable: l.chk.writer.value, cut: max(cut, -1), epoch: -1}
+	r := recovery{l: l, durable: l.chk.Writer.Value, cut: max(cut, -1), epoch: -1}
 	if r.bytes, err = l.chunkBytes(names); err != nil {
 		return err
 	}
@@ -47,9 +49,9 @@ func (l *Log) recover() error {
 // prepareCut checks what truncate.chk asks for, and lowers the other
 // checkpoints first: if the machine stops half-way, the next start cuts again.
 func (l *Log) prepareCut(cut int64) error {
-	writer := l.chk.writer.value
+	writer := l.chk.Writer.Value
 	lost := writer - cut
-	if l.opts.MaxTruncate >= 0 && lost > l.opts.MaxTruncate && cut == l.chk.chaser.value {
+	if l.opts.MaxTruncate >= 0 && lost > l.opts.MaxTruncate && cut == l.chk.Chaser.Value {
 		// A restore as it is documented. Where a chunk was completed between the copies of the two
 		// checkpoints they are far from each other, with hardly a byte between.
 		bytes, err := l.bytesBehind(cut)
@@ -59,7 +61,7 @@ func (l *Log) prepareCut(cut int64) error {
 		lost = min(lost, bytes)
 	}
 	if l.opts.MaxTruncate >= 0 && lost > l.opts.MaxTruncate {
-		return fmt.Errorf("%s asks to cut %d bytes off the log, more than MaxTruncation (%d) allows", truncateCheckpoint, lost, l.opts.MaxTruncate)
+		return fmt.Errorf("%s asks to cut %d bytes off the log, more than MaxTruncation (%d) allows", datadir.TruncateCheckpoint, lost, l.opts.MaxTruncate)
 	}
 	if l.opts.BeforeCut != nil {
 		if err := l.opts.BeforeCut(cut); err != nil {
@@ -71,7 +73,7 @@ func (l *Log) prepareCut(cut int64) error {
 		return fmt.Errorf("remove what is known of scavenging: %w", err)
 	}
 	l.logger.Warn("cutting the log", "at", cut, "end", writer)
-	return l.chk.lower(cut)
+	return l.chk.Lower(cut)
 }
 
 // bytesBehind is how many bytes the chunk files have behind a position. A rewritten file in which it may lie counts whole.
@@ -82,7 +84,7 @@ func (l *Log) bytesBehind(position int64) (sum int64, err error) {
 	}
 	rewritten := int64(0) // bytes of the last rewritten file before the position
 	for _, name := range names {
-		number, version, ok := parseChunkFileName(name)
+		number, version, ok := chunkfile.ParseFileName(name)
 		if !ok {
 			continue
 		}
@@ -90,14 +92,14 @@ func (l *Log) bytesBehind(position int64) (sum int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		switch start := chunkStart(number); {
+		switch start := chunkfile.ChunkStart(number); {
 		case start >= position:
 			sum += info.Size()
 		case version > 0:
 			rewritten = info.Size()
 		default:
 			rewritten = 0
-			sum += max(0, info.Size()-headerSize-(position-start))
+			sum += max(0, info.Size()-chunkfile.HeaderSize-(position-start))
 		}
 	}
 	return sum + rewritten, nil
@@ -139,9 +141,9 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	l := r.l
 	size := int64(0)
 	defer func() { r.read += size; r.progress(0) }()
-	number, _, _ := parseChunkFileName(name)
+	number, _, _ := chunkfile.ParseFileName(name)
 	switch {
-	case r.cut >= 0 && chunkStart(number) >= r.cut && number > 0:
+	case r.cut >= 0 && chunkfile.ChunkStart(number) >= r.cut && number > 0:
 		if number == r.next {
 			if err := r.lower(); err != nil {
 				return false, err
@@ -149,7 +151,7 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 		}
 		return false, r.drop([]string{name})
 	case number == r.next:
-	case chunkStart(r.next) >= r.durable && r.next > 0:
+	case chunkfile.ChunkStart(r.next) >= r.durable && r.next > 0:
 		return false, r.drop([]string{name})
 	default:
 		return false, fmt.Errorf("%w: chunk %d is missing, the next file is %s", event.ErrDataMissing, r.next, name)
@@ -157,8 +159,8 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	if err := r.renew(name); err != nil {
 		return false, err
 	}
-	c, err := openChunk(l.opts.FS, l.opts.Dir, name)
-	if event.IsCorruption(err) && chunkStart(number) >= r.durable {
+	c, err := chunkfile.OpenNamed(l.opts.FS, l.opts.Dir, name)
+	if event.IsCorruption(err) && chunkfile.ChunkStart(number) >= r.durable {
 		l.logger.Warn("dropping a chunk file that was never completely made", "file", name, "error", err)
 		return false, r.drop([]string{name})
 	}
@@ -168,35 +170,35 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	keep := false
 	defer func() {
 		if !keep {
-			err = errors.Join(err, c.close())
+			err = errors.Join(err, c.Close())
 		}
 	}()
-	if size, err = c.file.Size(); err != nil {
+	if size, err = c.File.Size(); err != nil {
 		return false, err
 	}
 	if err := r.checkCluster(c); err != nil {
 		return false, err
 	}
-	if c.complete {
+	if c.Complete {
 		ok, err := r.trust(c)
 		if err != nil {
 			return false, err
 		}
-		inside := r.cut >= 0 && r.cut < c.footer.logEnd()
+		inside := r.cut >= 0 && r.cut < c.Footer.LogEnd()
 		switch {
 		case ok && !inside:
 			keep = true
 			return true, r.takeComplete(c)
-		case ok && c.rewritten():
+		case ok && c.Rewritten():
 			// A rewritten chunk cannot be cut in the middle: its start becomes the end.
 			if err := r.lower(); err != nil {
 				return false, err
 			}
 			return false, r.drop([]string{name})
-		case c.rewritten():
-			return false, c.corrupt(-1, "checksum of the whole file does not match")
+		case c.Rewritten():
+			return false, c.Corrupt(-1, "checksum of the whole file does not match")
 		}
-		c.complete = false
+		c.Complete = false
 	}
 	return r.takeIncomplete(c, name, follows)
 }
@@ -207,10 +209,10 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 // clean: they can be read, the next sync says that all is well, and the disk has never seen them.
 // Chunks of other versions were synced before they got their names.
 func (r *recovery) renew(name string) (err error) {
-	number, version, _ := parseChunkFileName(name)
+	number, version, _ := chunkfile.ParseFileName(name)
 	from := int64(0)
-	if start := chunkStart(number); r.durable > start {
-		from = headerSize + r.durable - start
+	if start := chunkfile.ChunkStart(number); r.durable > start {
+		from = chunkfile.HeaderSize + r.durable - start
 	}
 	path := filepath.Join(r.l.opts.Dir, name)
 	info, err := r.l.opts.FS.Stat(path)
@@ -225,7 +227,7 @@ func (r *recovery) renew(name string) (err error) {
 	b := make([]byte, min(info.Size()-from, renewBytes))
 	for at := from; at < info.Size(); at += int64(len(b)) {
 		b = b[:min(info.Size()-at, int64(len(b)))]
-		if err := readFull(file, b, at); err != nil {
+		if err := chunkfile.ReadFull(file, b, at); err != nil {
 			return err
 		}
 		if _, err := file.WriteAt(b, at); err != nil {
@@ -238,7 +240,7 @@ func (r *recovery) renew(name string) (err error) {
 const renewBytes = 1 << 20
 
 // takeIncomplete adds a file without a footer that can be believed.
-func (r *recovery) takeIncomplete(c *chunk, name string, follows bool) (more bool, err error) {
+func (r *recovery) takeIncomplete(c *chunkfile.Chunk, name string, follows bool) (more bool, err error) {
 	s, err := r.scan(c)
 	if err != nil {
 		return false, err
@@ -253,17 +255,17 @@ func (r *recovery) takeIncomplete(c *chunk, name string, follows bool) (more boo
 			return false, err
 		}
 	}
-	if s.frames == 0 && c.header.first > 0 && (s.cut || chunkStart(c.header.first) >= r.durable) {
+	if s.frames == 0 && c.Header.First > 0 && (s.cut || chunkfile.ChunkStart(c.Header.First) >= r.durable) {
 		return false, r.drop([]string{name})
 	}
 	ends := s.lastCompletes
 	if !ends && follows && !s.cut {
-		if ends, err = r.continues(c.header.last+1, s.tail); err != nil {
+		if ends, err = r.continues(c.Header.Last+1, s.tail); err != nil {
 			return false, err
 		}
 	}
 	if !ends && !s.cut && s.tail.End < r.durable {
-		return false, c.corrupt(headerSize+s.size, "the log was durable up to position %d, but ends at %d: %v", r.durable, s.tail.End, s.why)
+		return false, c.Corrupt(chunkfile.HeaderSize+s.size, "the log was durable up to position %d, but ends at %d: %v", r.durable, s.tail.End, s.why)
 	}
 	return ends, r.takeScanned(c, s, ends)
 }
@@ -275,113 +277,163 @@ func (r *recovery) lower() error {
 		return nil
 	}
 	r.durable = r.tail.End
-	return r.l.chk.lower(r.tail.End)
+	return r.l.chk.Lower(r.tail.End)
 }
 
-func (r *recovery) checkCluster(c *chunk) error {
+func (r *recovery) checkCluster(c *chunkfile.Chunk) error {
 	l := r.l
-	if c.header.first == 0 {
-		if want := l.opts.ClusterID; !want.IsZero() && want != c.header.cluster {
-			return fmt.Errorf("the log belongs to cluster %s, not to %s", c.header.cluster, want)
+	if c.Header.First == 0 {
+		if want := l.opts.ClusterID; !want.IsZero() && want != c.Header.Cluster {
+			return fmt.Errorf("the log belongs to cluster %s, not to %s", c.Header.Cluster, want)
 		}
-		l.cluster = c.header.cluster
-		r.tail = event.Tail{Chain: GenesisChain(l.cluster)}
+		l.cluster = c.Header.Cluster
+		r.tail = event.Tail{Chain: chunkfile.GenesisChain(l.cluster)}
 	}
-	if c.header.cluster != l.cluster {
-		return c.corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.header.cluster, l.cluster)
+	if c.Header.Cluster != l.cluster {
+		return c.Corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.Header.Cluster, l.cluster)
 	}
 	return nil
 }
 
 // trust decides whether a footer can be believed: data that were never synced
 // may be missing behind a footer that reached the disk.
-func (r *recovery) trust(c *chunk) (bool, error) {
-	if c.footer.end <= r.durable {
+func (r *recovery) trust(c *chunkfile.Chunk) (bool, error) {
+	if c.Footer.End <= r.durable {
 		return true, nil
 	}
-	sum, err := c.computeChecksum(func(b []byte, at int64) error {
+	sum, err := c.ComputeChecksum(func(b []byte, at int64) error {
 		r.progress(at)
-		return readFull(c.file, b, at)
+		return chunkfile.ReadFull(c.File, b, at)
 	})
 	if err != nil {
 		return false, err
 	}
-	return sum == c.footer.checksum, nil
+	return sum == c.Footer.Checksum, nil
 }
 
-func (r *recovery) takeComplete(c *chunk) error {
-	if f := &c.footer; f.firstIndex <= r.tail.Index || f.lastIndex < f.firstIndex || f.lastTerm < r.tail.Term {
-		return errors.Join(c.corrupt(-1, "Raft indexes %d to %d and term %d do not follow %d and %d", f.firstIndex, f.lastIndex, f.lastTerm, r.tail.Index, r.tail.Term), c.close())
+func (r *recovery) takeComplete(c *chunkfile.Chunk) error {
+	if f := &c.Footer; f.FirstIndex <= r.tail.Index || f.LastIndex < f.FirstIndex || f.LastTerm < r.tail.Term {
+		return errors.Join(c.Corrupt(-1, "Raft indexes %d to %d and term %d do not follow %d and %d", f.FirstIndex, f.LastIndex, f.LastTerm, r.tail.Index, r.tail.Term), c.Close())
 	}
-	if c.footer.lastTerm > r.tail.Term {
+	if c.Footer.LastTerm > r.tail.Term {
 		r.epoch = -1 // Somewhere inside; findEpoch tells.
 	}
-	r.tail = event.Tail{End: c.footer.logEnd(), Chain: c.footer.chain, Index: c.footer.lastIndex, Term: c.footer.lastTerm, Time: c.footer.lastTime}
-	r.next = c.header.last + 1
-	if err := c.use(); err != nil {
-		return errors.Join(err, c.close())
+	r.tail = event.Tail{End: c.Footer.LogEnd(), Chain: c.Footer.Chain, Index: c.Footer.LastIndex, Term: c.Footer.LastTerm, Time: c.Footer.LastTime}
+	r.next = c.Header.Last + 1
+	if err := c.Use(); err != nil {
+		return errors.Join(err, c.Close())
 	}
-	c.retain()
+	c.Retain()
 	r.l.chunks = append(r.l.chunks, c)
 	return nil
 }
 
 // scan validates the frames of a chunk that has no footer to trust.
-func (r *recovery) scan(c *chunk) (s scanResult, err error) {
-	size, err := c.file.Size()
+func (r *recovery) scan(c *chunkfile.Chunk) (s scanned, err error) {
+	size, err := c.File.Size()
 	if err != nil {
 		return s, err
 	}
-	size = min(size-headerSize, ChunkSize)
+	size = min(size-chunkfile.HeaderSize, chunkfile.ChunkSize)
 	if size > 0 {
-		data, release, err := wholeFile(c.file, headerSize+size)
+		data, release, err := chunkfile.Whole(c.File, chunkfile.HeaderSize+size)
 		if err != nil {
 			return s, err
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		defer guardFaults(&err)()
-		s = scanFrames(data[headerSize:], c.start(), r.tail, r.cut, r.progress)
+		defer chunkfile.GuardFaults(&err)()
+		s = scanFrames(data[chunkfile.HeaderSize:], c.Start(), r.tail, r.cut, r.progress)
 	} else {
-		s = scanResult{tail: r.tail, epoch: -1}
+		s = scanned{tail: r.tail, epoch: -1}
 	}
 	if lost := size - s.size; lost > 0 && s.why != nil {
-		r.l.logger.Info("data behind the last valid frame", "file", c.name, "end", s.tail.End, "bytes", lost, "reason", s.why)
+		r.l.logger.Info("data behind the last valid frame", "file", c.Name, "end", s.tail.End, "bytes", lost, "reason", s.why)
 	}
 	return s, nil
 }
 
+// scanned is what was found valid in a chunk.
+type scanned struct {
+	tail          event.Tail // End is behind the last valid frame
+	size          int64      // bytes of valid data
+	frames        int
+	records       int
+	first         uint64 // Raft index of the first frame
+	epoch         int64  // where the newest term begins, -1 when not here
+	lastCompletes bool
+	cut           bool // ended by truncate.chk, not by what the data are
+	why           error
+}
+
+// scanFrames reads frames from data, which lies at the position start, for as
+// long as they are valid and follow what is before them. No frame behind limit is taken, if limit is not negative.
+// progress gets the bytes read so far, once in a while.
+func scanFrames(data []byte, start int64, before event.Tail, limit int64, progress func(read int64)) scanned {
+	s := scanned{tail: before, epoch: -1}
+	frames := chunkfile.Frames{Data: data, Start: start, Before: before}
+	for next := 0; ; {
+		if frames.At >= next {
+			progress(int64(frames.At))
+			next = frames.At + 1<<20
+		}
+		f, err := frames.Next(func(chunkfile.Item) {})
+		switch {
+		case err != nil:
+			s.why = err
+			return s
+		case limit >= 0 && f.End() > limit:
+			s.cut = true
+			return s
+		case f.Term > s.tail.Term:
+			s.epoch = f.First
+		}
+		if s.first == 0 {
+			s.first = f.Index
+		}
+		// Whether the chunk ends here is for the file to say.
+		s.tail = f.Tail()
+		s.tail.End = f.End()
+		s.size, s.lastCompletes = int64(frames.At), f.Completes
+		s.frames++
+		s.records += f.Count
+		if f.Completes {
+			return s
+		}
+	}
+}
+
 // continues reports whether the first frame of the given chunk follows a tail.
 func (r *recovery) continues(number int, tail event.Tail) (_ bool, err error) {
-	c, err := openChunk(r.l.opts.FS, r.l.opts.Dir, chunkFileName(number, 0))
+	c, err := chunkfile.OpenNamed(r.l.opts.FS, r.l.opts.Dir, chunkfile.FileName(number, 0))
 	if errors.Is(err, fs.ErrNotExist) || event.IsCorruption(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	size, err := c.file.Size()
-	if err != nil || c.header.cluster != r.l.cluster || c.header.mapped {
+	defer func() { err = errors.Join(err, c.Close()) }()
+	size, err := c.File.Size()
+	if err != nil || c.Header.Cluster != r.l.cluster || c.Header.Mapped {
 		return false, err
 	}
 	// The first frame is at most one entry long.
-	data := make([]byte, min(size-headerSize, MaxFrameBytes+trailerSize))
-	if err := readFull(c.file, data, headerSize); err != nil {
+	data := make([]byte, min(size-chunkfile.HeaderSize, chunkfile.MaxFrameBytes+chunkfile.TrailerSize))
+	if err := chunkfile.ReadFull(c.File, data, chunkfile.HeaderSize); err != nil {
 		return false, err
 	}
-	return scanFrames(data, c.start(), tail, -1, func(int64) {}).frames > 0, nil
+	return scanFrames(data, c.Start(), tail, -1, func(int64) {}).frames > 0, nil
 }
 
 // takeScanned makes a scanned chunk part of the log: complete, with a footer,
 // or the active one. Its file is cut to what is valid.
-func (r *recovery) takeScanned(c *chunk, s scanResult, complete bool) (err error) {
+func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (err error) {
 	l := r.l
-	file, err := l.opts.FS.OpenReadWrite(c.name)
+	file, err := l.opts.FS.OpenReadWrite(c.Name)
 	if err != nil {
 		return err
 	}
 	l.dirty.active = file // closeFiles closes it if something goes wrong from here on.
-	a := &activeChunk{number: c.header.first, file: file, written: headerSize + s.size, sum: xxh3.New(), records: s.records, first: s.first}
+	a := &activeChunk{number: c.Header.First, file: file, written: chunkfile.HeaderSize + s.size, sum: xxh3.New(), records: s.records, first: s.first}
 	size, err := file.Size()
 	if err != nil {
 		return err
@@ -391,32 +443,32 @@ func (r *recovery) takeScanned(c *chunk, s scanResult, complete bool) (err error
 			return err
 		}
 	}
-	if err := hashFile(a.sum, file, a.written); err != nil {
+	if err := chunkfile.Hash(a.sum, file, a.written); err != nil {
 		return err
 	}
 	r.tail = s.tail
 	if s.epoch >= 0 {
 		r.epoch = s.epoch
 	}
-	r.next = c.header.last + 1
+	r.next = c.Header.Last + 1
 	if complete {
-		f := footer{
-			lastCompletes: s.lastCompletes, records: s.records, dataSize: s.size, end: s.tail.End,
-			firstIndex: s.first, lastIndex: s.tail.Index, lastTerm: s.tail.Term, lastTime: s.tail.Time, chain: s.tail.Chain,
+		f := chunkfile.Footer{
+			LastCompletes: s.lastCompletes, Records: s.records, DataSize: s.size, End: s.tail.End,
+			FirstIndex: s.first, LastIndex: s.tail.Index, LastTerm: s.tail.Term, LastTime: s.tail.Time, Chain: s.tail.Chain,
 		}
 		if err := writeFooter(a, &f); err != nil {
 			return err
 		}
-		r.tail.End = f.logEnd()
+		r.tail.End = f.LogEnd()
 	}
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	reader, err := openForReaders(l.opts.FS, c.name, c.version)
+	reader, err := chunkfile.OpenMapped(l.opts.FS, c.Name, c.Version)
 	if err != nil {
 		return err
 	}
-	reader.retain()
+	reader.Retain()
 	l.chunks = append(l.chunks, reader)
 	if complete {
 		l.dirty.active = nil
@@ -429,8 +481,8 @@ func (r *recovery) takeScanned(c *chunk, s scanResult, complete bool) (err error
 // drop removes files behind the log's end. None of them may hold durable data.
 func (r *recovery) drop(names []string) error {
 	for _, name := range names {
-		number, _, _ := parseChunkFileName(name)
-		if r.tail.End < r.durable && chunkStart(r.next) < r.durable {
+		number, _, _ := chunkfile.ParseFileName(name)
+		if r.tail.End < r.durable && chunkfile.ChunkStart(r.next) < r.durable {
 			return fmt.Errorf("the log was durable up to position %d, but ends at %d, before %s", r.durable, r.tail.End, name)
 		}
 		r.l.logger.Warn("removing a chunk behind the log's end", "chunk", number, "end", r.tail.End)
@@ -444,7 +496,7 @@ func (r *recovery) drop(names []string) error {
 // finish opens the last chunk for appending, makes the result durable and publishes it.
 func (r *recovery) finish() error {
 	l := r.l
-	if chunkStart(r.next) < r.durable && r.tail.End < r.durable {
+	if chunkfile.ChunkStart(r.next) < r.durable && r.tail.End < r.durable {
 		return fmt.Errorf("the log was durable up to position %d, but ends at %d", r.durable, r.tail.End)
 	}
 	if err := r.lower(); err != nil { // Down to the end of a frame, out of the void behind it.
@@ -468,14 +520,14 @@ func (r *recovery) finish() error {
 		return err
 	}
 	// Down, where the power was cut before what it speaks of was durable.
-	if err := l.chk.chaser.put(r.tail.End); err != nil {
+	if err := l.chk.Chaser.Put(r.tail.End); err != nil {
 		return err
 	}
 	l.publish(r.tail, epoch)
 	if err := l.Sync(); err != nil {
 		return err
 	}
-	return l.chk.truncate.set(-1)
+	return l.chk.Truncate.Set(-1)
 }
 
 // startLog begins the log of a new folder, or of one that was cut to nothing.
@@ -487,7 +539,7 @@ func (r *recovery) startLog() error {
 	if l.cluster.IsZero() {
 		l.cluster = event.ID(uuid.New())
 	}
-	r.tail = event.Tail{Chain: GenesisChain(l.cluster)}
+	r.tail = event.Tail{Chain: chunkfile.GenesisChain(l.cluster)}
 	if err := l.startChunk(0); err != nil {
 		return err
 	}
@@ -501,15 +553,15 @@ func (r *recovery) startLog() error {
 func (r *recovery) reopenLast() error {
 	l := r.l
 	c := l.chunks[len(l.chunks)-1]
-	if c.footer.lastCompletes || c.rewritten() {
+	if c.Footer.LastCompletes || c.Rewritten() {
 		return nil
 	}
 	l.chunks = l.chunks[:len(l.chunks)-1]
-	f := c.footer
-	if err := c.release(); err != nil {
+	f := c.Footer
+	if err := c.Release(); err != nil {
 		return err
 	}
-	return r.takeScanned(c, scanResult{
-		tail: r.tail, size: f.dataSize, records: f.records, first: f.firstIndex, epoch: -1,
+	return r.takeScanned(c, scanned{
+		tail: r.tail, size: f.DataSize, records: f.Records, first: f.FirstIndex, epoch: -1,
 	}, false)
 }

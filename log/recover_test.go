@@ -16,6 +16,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // madeLog is a closed log in memory with the frames it holds.
@@ -41,9 +43,9 @@ func forget(t *testing.T, fsys vfs.FS, m *model, n int) {
 	if n == 0 {
 		epoch = -1
 	}
-	setCheckpoint(t, fsys, epochCheckpoint, epoch)
-	setCheckpoint(t, fsys, chaserCheckpoint, end)
-	setCheckpoint(t, fsys, writerCheckpoint, end)
+	setCheckpoint(t, fsys, datadir.EpochCheckpoint, epoch)
+	setCheckpoint(t, fsys, datadir.ChaserCheckpoint, end)
+	setCheckpoint(t, fsys, datadir.WriterCheckpoint, end)
 }
 
 // reopens opens the log, expects its first n frames, appends the others again and expects all.
@@ -59,11 +61,11 @@ func reopens(t *testing.T, fsys vfs.FS, m *model, n int) {
 	closeLog(t, l)
 }
 
-func active(b []byte, size int) []byte { return b[:headerSize+size] }
+func active(b []byte, size int) []byte { return b[:chunkfile.HeaderSize+size] }
 
 func TestTornTail(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(3, false) })
-	name := chunkFileName(0, 0)
+	name := chunkfile.FileName(0, 0)
 	raw, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
 	if err != nil {
 		t.Fatal(err)
@@ -105,25 +107,25 @@ func TestOldFrameBehindEnd(t *testing.T) {
 	if m.tail.End != other.frames[0].tail.End {
 		t.Fatal("frames of one length are needed")
 	}
-	stale := func(change func(tr *trailer)) []byte {
-		tr := trailer{first: foreign.First, length: len(foreign.Records), index: 2, term: 1, time: 1, chain: NextChain(m.tail.Chain, foreign.First, foreign.Records)}
+	stale := func(change func(tr *chunkfile.Trailer)) []byte {
+		tr := chunkfile.Trailer{First: foreign.First, Length: len(foreign.Records), Index: 2, Term: 1, Time: 1, Chain: chunkfile.NextChain(m.tail.Chain, foreign.First, foreign.Records)}
 		change(&tr)
-		return tr.append(slices.Clone(foreign.Records))
+		return tr.Append(slices.Clone(foreign.Records))
 	}
 	cases := map[string]struct {
 		tail  []byte
 		valid bool
 	}{
-		"a frame that fits":    {stale(func(*trailer) {}), true},
-		"chain of another log": {stale(func(tr *trailer) { tr.chain = foreign.tail.Chain }), false},
-		"index does not rise":  {stale(func(tr *trailer) { tr.index = 1 }), false},
-		"term falls":           {stale(func(tr *trailer) { tr.term = 0 }), false},
-		"time falls":           {stale(func(tr *trailer) { tr.time = 0 }), false},
-		"wrong length":         {stale(func(tr *trailer) { tr.length -= 64; tr.first += 64 }), false},
-		"moved":                {stale(func(*trailer) {})[4:], false},
-		"empty frame":          {(&trailer{first: m.tail.End, index: 2, term: 1, time: 1, chain: NextChain(m.tail.Chain, m.tail.End, nil)}).append(nil), false},
+		"a frame that fits":    {stale(func(*chunkfile.Trailer) {}), true},
+		"chain of another log": {stale(func(tr *chunkfile.Trailer) { tr.Chain = foreign.tail.Chain }), false},
+		"index does not rise":  {stale(func(tr *chunkfile.Trailer) { tr.Index = 1 }), false},
+		"term falls":           {stale(func(tr *chunkfile.Trailer) { tr.Term = 0 }), false},
+		"time falls":           {stale(func(tr *chunkfile.Trailer) { tr.Time = 0 }), false},
+		"wrong length":         {stale(func(tr *chunkfile.Trailer) { tr.Length -= 64; tr.First += 64 }), false},
+		"moved":                {stale(func(*chunkfile.Trailer) {})[4:], false},
+		"empty frame":          {(&chunkfile.Trailer{First: m.tail.End, Index: 2, Term: 1, Time: 1, Chain: chunkfile.NextChain(m.tail.Chain, m.tail.End, nil)}).Append(nil), false},
 		"no trailer":           {foreign.Records, false},
-		"trailer damaged":      {append(stale(func(*trailer) {})[:len(foreign.Records)+20], make([]byte, 60)...), false},
+		"trailer damaged":      {append(stale(func(*chunkfile.Trailer) {})[:len(foreign.Records)+20], make([]byte, 60)...), false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -131,9 +133,9 @@ func TestOldFrameBehindEnd(t *testing.T) {
 			l := mustOpen(t, testOptions(fsys))
 			write(t, l, m.frames...)
 			closeLog(t, l)
-			edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { return append(active(b, int(m.tail.End)), c.tail...) })
+			edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { return append(active(b, int(m.tail.End)), c.tail...) })
 			l = mustOpen(t, testOptions(fsys))
-			want := int64(len(m.frames[0].Records) + trailerSize)
+			want := int64(len(m.frames[0].Records) + chunkfile.TrailerSize)
 			if c.valid {
 				want = foreign.tail.End
 			}
@@ -141,9 +143,9 @@ func TestOldFrameBehindEnd(t *testing.T) {
 				t.Fatalf("the log ends at %d, want %d", got, want)
 			}
 			closeLog(t, l)
-			b, err := vfs.ReadFile(fsys, filepath.Join(testDir, chunkFileName(0, 0)))
-			if err != nil || int64(len(b)) != headerSize+want {
-				t.Fatalf("file of %d bytes (%v), want %d", len(b), err, headerSize+want)
+			b, err := vfs.ReadFile(fsys, filepath.Join(testDir, chunkfile.FileName(0, 0)))
+			if err != nil || int64(len(b)) != chunkfile.HeaderSize+want {
+				t.Fatalf("file of %d bytes (%v), want %d", len(b), err, chunkfile.HeaderSize+want)
 			}
 		})
 	}
@@ -151,7 +153,9 @@ func TestOldFrameBehindEnd(t *testing.T) {
 
 func TestFooterLost(t *testing.T) {
 	make := func(m *model) { m.someFrames(12, true) } // Chunks 0 and 1 complete, 2 active.
-	dataSize := func(m *model, n int) int { return int(m.frames[n].First) + len(m.frames[n].Records) + trailerSize }
+	dataSize := func(m *model, n int) int {
+		return int(m.frames[n].First) + len(m.frames[n].Records) + chunkfile.TrailerSize
+	}
 	withoutFooter := func(m *model) func(b []byte) []byte {
 		return func(b []byte) []byte { return active(b, dataSize(m, 4)) }
 	}
@@ -166,7 +170,7 @@ func TestFooterLost(t *testing.T) {
 		"damaged":                    {func(*model) func(b []byte) []byte { return func(b []byte) []byte { b[len(b)-60]++; return b } }, 3, 12, false},
 		"missing in a durable chunk": {withoutFooter, 8, 12, false},
 		"data lost before it": {func(m *model) func(b []byte) []byte {
-			return func(b []byte) []byte { clear(b[headerSize+m.frames[3].First:][:20]); return b }
+			return func(b []byte) []byte { clear(b[chunkfile.HeaderSize+m.frames[3].First:][:20]); return b }
 		}, 2, 3, false},
 		"last frame lost with it": {func(m *model) func(b []byte) []byte {
 			return func(b []byte) []byte { return active(b, int(m.frames[4].First)) }
@@ -181,9 +185,9 @@ func TestFooterLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fsys, m := madeLog(t, make)
 			forget(t, fsys, m, c.synced)
-			edit(t, fsys, chunkFileName(0, 0), c.change(m))
+			edit(t, fsys, chunkfile.FileName(0, 0), c.change(m))
 			if c.corrupt {
-				refuses(t, testOptions(fsys), true, chunkFileName(0, 0))
+				refuses(t, testOptions(fsys), true, chunkfile.FileName(0, 0))
 				return
 			}
 			reopens(t, fsys, m, c.frames)
@@ -214,21 +218,21 @@ func TestNextChunkTorn(t *testing.T) {
 	cases := map[string]func(b []byte) []byte{
 		"empty file":           func([]byte) []byte { return nil },
 		"torn header":          func(b []byte) []byte { return b[:50] },
-		"zeroed header":        func(b []byte) []byte { clear(b[:headerSize]); return b },
-		"header alone":         func(b []byte) []byte { return b[:headerSize] },
-		"header and torn data": func(b []byte) []byte { return b[:headerSize+90] },
+		"zeroed header":        func(b []byte) []byte { clear(b[:chunkfile.HeaderSize]); return b },
+		"header alone":         func(b []byte) []byte { return b[:chunkfile.HeaderSize] },
+		"header and torn data": func(b []byte) []byte { return b[:chunkfile.HeaderSize+90] },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			fsys, m := madeLog(t, func(m *model) { m.someFrames(6, true) })
 			forget(t, fsys, m, 5)
-			edit(t, fsys, chunkFileName(1, 0), change)
+			edit(t, fsys, chunkfile.FileName(1, 0), change)
 			reopens(t, fsys, m, 5)
 		})
 		t.Run(name+", durable", func(t *testing.T) {
 			fsys, _ := madeLog(t, func(m *model) { m.someFrames(6, true) })
-			edit(t, fsys, chunkFileName(1, 0), change)
-			refuses(t, testOptions(fsys), true, chunkFileName(1, 0))
+			edit(t, fsys, chunkfile.FileName(1, 0), change)
+			refuses(t, testOptions(fsys), true, chunkfile.FileName(1, 0))
 		})
 	}
 }
@@ -240,41 +244,41 @@ func TestRefusals(t *testing.T) {
 		says       string
 	}{
 		"durable data damaged": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			edit(t, fsys, chunkFileName(2, 0), func(b []byte) []byte { b[headerSize+70] ^= 1; return b })
-		}, true, chunkFileName(2, 0)},
+			edit(t, fsys, chunkfile.FileName(2, 0), func(b []byte) []byte { b[chunkfile.HeaderSize+70] ^= 1; return b })
+		}, true, chunkfile.FileName(2, 0)},
 		"first chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(0, 0))))
+			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(0, 0))))
 		}, false, "chunk 0 is missing"},
 		"chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(1, 0))))
+			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
 		}, false, "chunk 1 is missing"},
 		"last chunk missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(2, 0))))
+			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(2, 0))))
 		}, false, "was durable up to"},
 		"chunk missing and cut above": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(1, 0))))
-			setCheckpoint(t, fsys, truncateCheckpoint, 2*ChunkSize)
+			must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
+			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, 2*chunkfile.ChunkSize)
 		}, false, "was durable up to"},
 		"all chunks missing": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
 			for i := range 3 {
-				must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(i, 0))))
+				must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(i, 0))))
 			}
 		}, false, "was durable up to"},
 		"epoch ahead of writer": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			setCheckpoint(t, fsys, epochCheckpoint, m.tail.End+1)
+			setCheckpoint(t, fsys, datadir.EpochCheckpoint, m.tail.End+1)
 		}, false, "contradict"},
 		"checkpoint of a wrong size": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			edit(t, fsys, writerCheckpoint, func(b []byte) []byte { return b[:7] })
+			edit(t, fsys, datadir.WriterCheckpoint, func(b []byte) []byte { return b[:7] })
 		}, false, "need 8"},
 		"newer folder": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			edit(t, fsys, formatFile, func([]byte) []byte {
-				return fmt.Appendf(nil, `{"format":%d,"directoryId":%q}`, directoryFormat+1, event.ID(uuid.New()))
+			edit(t, fsys, datadir.FormatFile, func([]byte) []byte {
+				return fmt.Appendf(nil, `{"format":%d,"directoryId":%q}`, datadir.NewestFormat+1, event.ID(uuid.New()))
 			})
 		}, false, "newer"},
 		"newer chunk": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
 			forget(t, fsys, m, 2)
-			edit(t, fsys, chunkFileName(2, 0), func(b []byte) []byte {
-				order.PutUint16(b[8:], formatVersion+1)
+			edit(t, fsys, chunkfile.FileName(2, 0), func(b []byte) []byte {
+				chunkfile.Order.PutUint16(b[8:], chunkfile.FormatVersion+1)
 				return closeHeader(b)
 			})
 		}, false, "newer format version"},
@@ -282,22 +286,22 @@ func TestRefusals(t *testing.T) {
 			o.ClusterID = event.ID{9}
 		}, false, "belongs to cluster"},
 		"chunk of another cluster": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			edit(t, fsys, chunkFileName(1, 0), func(b []byte) []byte { b[40]++; return closeHeader(b) })
-		}, true, chunkFileName(1, 0)},
+			edit(t, fsys, chunkfile.FileName(1, 0), func(b []byte) []byte { b[40]++; return closeHeader(b) })
+		}, true, chunkfile.FileName(1, 0)},
 		"chunk under a wrong name": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			must(t, fsys.Rename(filepath.Join(testDir, chunkFileName(0, 0)), filepath.Join(testDir, chunkFileName(1, 0))))
-			must(t, fsys.Rename(filepath.Join(testDir, chunkFileName(2, 0)), filepath.Join(testDir, chunkFileName(0, 0))))
+			must(t, fsys.Rename(filepath.Join(testDir, chunkfile.FileName(0, 0)), filepath.Join(testDir, chunkfile.FileName(1, 0))))
+			must(t, fsys.Rename(filepath.Join(testDir, chunkfile.FileName(2, 0)), filepath.Join(testDir, chunkfile.FileName(0, 0))))
 		}, true, "the file holds chunk 2"},
 		"damaged replacement": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			rewrite(t, fsys, chunkFileName(0, 1), []string{chunkFileName(0, 0), chunkFileName(1, 0)}, keepAll)
-			edit(t, fsys, chunkFileName(0, 1), func(b []byte) []byte { return b[:len(b)-1] })
-		}, true, chunkFileName(0, 1)},
+			rewrite(t, fsys, chunkfile.FileName(0, 1), []string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 0)}, keepAll)
+			edit(t, fsys, chunkfile.FileName(0, 1), func(b []byte) []byte { return b[:len(b)-1] })
+		}, true, chunkfile.FileName(0, 1)},
 		"cut beyond what is allowed": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			setCheckpoint(t, fsys, truncateCheckpoint, ChunkSize)
+			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, chunkfile.ChunkSize)
 		}, false, "MaxTruncation"},
 		"copy cut beyond what is allowed": {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) {
-			setCheckpoint(t, fsys, truncateCheckpoint, 100)
-			setCheckpoint(t, fsys, chaserCheckpoint, 100)
+			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, 100)
+			setCheckpoint(t, fsys, datadir.ChaserCheckpoint, 100)
 			o.MaxTruncate = 1000
 		}, false, "MaxTruncation"},
 		"no folder given":           {func(t *testing.T, fsys *vfs.Mem, m *model, o *Options) { o.Dir = "" }, false, "no folder"},
@@ -323,7 +327,7 @@ func TestRefusals(t *testing.T) {
 func TestBeforeCut(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(4, false) })
 	at := m.frames[1].tail.End
-	setCheckpoint(t, fsys, truncateCheckpoint, at)
+	setCheckpoint(t, fsys, datadir.TruncateCheckpoint, at)
 	o := testOptions(fsys)
 	var told []int64
 	failure := errors.New("folder in the way")
@@ -335,7 +339,7 @@ func TestBeforeCut(t *testing.T) {
 		return nil
 	}
 	files := func() (all []byte) {
-		for _, name := range []string{chunkFileName(0, 0), writerCheckpoint, chaserCheckpoint, epochCheckpoint, truncateCheckpoint} {
+		for _, name := range []string{chunkfile.FileName(0, 0), datadir.WriterCheckpoint, datadir.ChaserCheckpoint, datadir.EpochCheckpoint, datadir.TruncateCheckpoint} {
 			data, err := vfs.ReadFile(fsys, filepath.Join(testDir, name))
 			must(t, err)
 			all = append(all, data...)
@@ -368,7 +372,7 @@ func must(t testing.TB, err error) {
 // closeHeader makes the checksum of a changed header right.
 func closeHeader(b []byte) []byte {
 	h := append(b[:124:124], checksumOf(b[:124])...)
-	return append(h, b[headerSize:]...)
+	return append(h, b[chunkfile.HeaderSize:]...)
 }
 
 func TestSecondProcess(t *testing.T) {
@@ -383,13 +387,13 @@ func TestSecondProcess(t *testing.T) {
 
 func TestStaleFilesRemoved(t *testing.T) {
 	fsys, m := madeLog(t, func(m *model) { m.someFrames(17, true) })
-	rewrite(t, fsys, chunkFileName(0, 1), []string{chunkFileName(0, 0)}, keepAll)
-	rewrite(t, fsys, chunkFileName(1, 4), []string{chunkFileName(1, 0), chunkFileName(2, 0)}, keepAll)
+	rewrite(t, fsys, chunkfile.FileName(0, 1), []string{chunkfile.FileName(0, 0)}, keepAll)
+	rewrite(t, fsys, chunkfile.FileName(1, 4), []string{chunkfile.FileName(1, 0), chunkfile.FileName(2, 0)}, keepAll)
 	must(t, vfs.WriteFileAtomic(fsys, testDir+"/abc.tmp", []byte("x")))
 	must(t, vfs.WriteFileAtomic(fsys, testDir+"/notes", []byte("x")))
 	l := mustOpen(t, testOptions(fsys))
 	verify(t, l, m.frames, nil)
-	want := []string{chunkFileName(0, 1), chunkFileName(1, 4), chunkFileName(3, 0)}
+	want := []string{chunkfile.FileName(0, 1), chunkfile.FileName(1, 4), chunkfile.FileName(3, 0)}
 	if got := chunkFiles(t, fsys); !slices.Equal(got, want) {
 		t.Fatalf("files %v, want %v", got, want)
 	}
@@ -405,7 +409,7 @@ func TestEpochFound(t *testing.T) {
 	for name, chk := range map[string]int64{"lost": -1, "older": 0, "no frame": 77} {
 		t.Run(name, func(t *testing.T) {
 			fsys, m := madeLog(t, func(m *model) { m.someFrames(7, true); m.term = 5; m.someFrames(8, true) })
-			setCheckpoint(t, fsys, epochCheckpoint, chk)
+			setCheckpoint(t, fsys, datadir.EpochCheckpoint, chk)
 			l := mustOpen(t, testOptions(fsys))
 			verify(t, l, m.frames, nil)
 		})
@@ -415,8 +419,8 @@ func TestEpochFound(t *testing.T) {
 func TestTruncateCheckpoint(t *testing.T) {
 	frames := func(m *model) { m.someFrames(7, true); m.term = 2; m.someFrames(8, true) } // Chunks 0 and 1 complete, 2 active.
 	scavenge := func(t *testing.T, fsys *vfs.Mem) {
-		rewrite(t, fsys, chunkFileName(1, 1), []string{chunkFileName(1, 0)}, keepAll)
-		must(t, fsys.Remove(filepath.Join(testDir, chunkFileName(1, 0))))
+		rewrite(t, fsys, chunkfile.FileName(1, 1), []string{chunkfile.FileName(1, 0)}, keepAll)
+		must(t, fsys.Remove(filepath.Join(testDir, chunkfile.FileName(1, 0))))
 	}
 	cases := map[string]struct {
 		at       func(m *model) int64
@@ -429,24 +433,24 @@ func TestTruncateCheckpoint(t *testing.T) {
 	}{
 		"at a frame's end in the active chunk": {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13},
 		"inside a frame":                       {at: func(m *model) int64 { return m.frames[13].First + 70 }, frames: 13},
-		"at the start of a chunk":              {at: func(m *model) int64 { return 2 * ChunkSize }, frames: 12},
-		"in the void behind a complete chunk":  {at: func(m *model) int64 { return 2*ChunkSize - 1 }, frames: 12},
+		"at the start of a chunk":              {at: func(m *model) int64 { return 2 * chunkfile.ChunkSize }, frames: 12},
+		"in the void behind a complete chunk":  {at: func(m *model) int64 { return 2*chunkfile.ChunkSize - 1 }, frames: 12},
 		"inside a complete chunk":              {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8},
-		"inside the first frame of a chunk":    {at: func(m *model) int64 { return ChunkSize + 3 }, frames: 5},
+		"inside the first frame of a chunk":    {at: func(m *model) int64 { return chunkfile.ChunkSize + 3 }, frames: 5},
 		"inside the frame that began the term": {at: func(m *model) int64 { return m.frames[7].First + 5 }, frames: 7},
 		"everything":                           {at: func(m *model) int64 { return 0 }, frames: 0, noLimits: true},
 		"at the end":                           {at: func(m *model) int64 { return m.tail.End }, frames: 15},
-		"beyond the end":                       {at: func(m *model) int64 { return m.tail.End + 5*ChunkSize }, frames: 15},
+		"beyond the end":                       {at: func(m *model) int64 { return m.tail.End + 5*chunkfile.ChunkSize }, frames: 15},
 		"of a copy, across the end of a chunk": {at: func(m *model) int64 { return m.frames[7].tail.End }, frames: 8, limit: 2500, chaser: true},
 		"of a copy, the writer's made before the epoch's": {at: func(m *model) int64 { return m.frames[12].tail.End }, frames: 13, chaser: true,
 			writer: func(m *model) int64 { return m.frames[3].tail.End }},
 		"of a copy, the epoch's made last": {at: func(m *model) int64 { return m.frames[5].tail.End }, frames: 6, chaser: true,
 			writer: func(m *model) int64 { return m.frames[3].tail.End }},
 		"inside a scavenged chunk":                {at: func(m *model) int64 { return m.frames[8].tail.End }, prepare: scavenge, frames: 5},
-		"at the end of a scavenged chunk":         {at: func(m *model) int64 { return 2 * ChunkSize }, prepare: scavenge, frames: 12},
+		"at the end of a scavenged chunk":         {at: func(m *model) int64 { return 2 * chunkfile.ChunkSize }, prepare: scavenge, frames: 12},
 		"behind a scavenged chunk":                {at: func(m *model) int64 { return m.frames[12].tail.End }, prepare: scavenge, frames: 13},
 		"inside a scavenged chunk, no limit":      {at: func(m *model) int64 { return m.frames[5].tail.End }, prepare: scavenge, frames: 5, noLimits: true},
-		"at the start of the log's second chunk ": {at: func(m *model) int64 { return ChunkSize }, frames: 5, noLimits: true},
+		"at the start of the log's second chunk ": {at: func(m *model) int64 { return chunkfile.ChunkSize }, frames: 5, noLimits: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -454,14 +458,14 @@ func TestTruncateCheckpoint(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(t, fsys)
 			}
-			setCheckpoint(t, fsys, truncateCheckpoint, c.at(m))
+			setCheckpoint(t, fsys, datadir.TruncateCheckpoint, c.at(m))
 			o := testOptions(fsys)
-			o.MaxTruncate = cmp.Or(c.limit, 2*ChunkSize)
+			o.MaxTruncate = cmp.Or(c.limit, 2*chunkfile.ChunkSize)
 			if c.chaser {
-				setCheckpoint(t, fsys, chaserCheckpoint, c.at(m))
+				setCheckpoint(t, fsys, datadir.ChaserCheckpoint, c.at(m))
 			}
 			if c.writer != nil {
-				setCheckpoint(t, fsys, writerCheckpoint, c.writer(m))
+				setCheckpoint(t, fsys, datadir.WriterCheckpoint, c.writer(m))
 			}
 			if c.noLimits {
 				o.MaxTruncate = -1
@@ -499,7 +503,7 @@ func TestTruncateCheckpoint(t *testing.T) {
 				write(t, l, m.frames[c.frames:]...)
 				verify(t, l, m.frames, nil)
 				closeLog(t, l)
-				if value, err := vfs.ReadFile(survivor, filepath.Join(testDir, truncateCheckpoint)); err != nil || int64(order.Uint64(value)) != -1 {
+				if value, err := vfs.ReadFile(survivor, filepath.Join(testDir, datadir.TruncateCheckpoint)); err != nil || int64(chunkfile.Order.Uint64(value)) != -1 {
 					t.Fatalf("truncate.chk is %x, %v", value, err)
 				}
 			}
@@ -512,9 +516,9 @@ func TestTruncateCheckpoint(t *testing.T) {
 func TestChaserCheckpoint(t *testing.T) {
 	fsys := vfs.NewCrashMem()
 	chaser := func(fsys vfs.FS) int64 {
-		b, err := vfs.ReadFile(fsys, filepath.Join(testDir, chaserCheckpoint))
+		b, err := vfs.ReadFile(fsys, filepath.Join(testDir, datadir.ChaserCheckpoint))
 		must(t, err)
-		return int64(order.Uint64(b))
+		return int64(chunkfile.Order.Uint64(b))
 	}
 	m := newModel()
 	l := mustOpen(t, testOptions(fsys))
@@ -527,7 +531,7 @@ func TestChaserCheckpoint(t *testing.T) {
 		}
 	}
 	ahead := fsys.CrashClone(vfs.CrashOptions{})
-	setCheckpoint(t, ahead, chaserCheckpoint, m.tail.End)
+	setCheckpoint(t, ahead, datadir.ChaserCheckpoint, m.tail.End)
 	l = mustOpen(t, testOptions(ahead))
 	verify(t, l, m.frames[:1], nil)
 	if got := chaser(ahead); got != l.Tail().End {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -32,10 +33,10 @@ func (l *Log) EventPositions(stream string, number int64) (found []EventPosition
 		return nil, err
 	}
 	defer v.release()
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	var buf [4]index.Entry
 	var scratch []byte
-	for _, e := range l.index.Get(buf[:0], HashStream(stream), number) {
+	for _, e := range l.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
 		it, err := l.confirm(v, e, stream, &scratch)
 		if err != nil {
 			return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)
@@ -45,16 +46,16 @@ func (l *Log) EventPositions(stream string, number int64) (found []EventPosition
 		}
 		c := v.set.at(e.Position)
 		p := EventPosition{
-			Position: e.Position, File: filepath.Base(c.name), Format: int(fileVersion(c.header.mapped)), Complete: c.settled(v.tail.End),
-			First: c.header.first, Last: c.header.last, Offset: headerSize + e.Position - c.start(),
-			ID: it.id(), Type: string(it.eventType()), Redacted: event.Flags(it.flags())&event.FlagRedacted != 0,
+			Position: e.Position, File: filepath.Base(c.Name), Format: int(chunkfile.FileVersion(c.Header.Mapped)), Complete: c.Settled(v.tail.End),
+			First: c.Header.First, Last: c.Header.Last, Offset: chunkfile.HeaderSize + e.Position - c.Start(),
+			ID: it.Id(), Type: string(it.EventType()), Redacted: event.Flags(it.Flags())&event.FlagRedacted != 0,
 		}
-		if c.header.mapped {
-			i, err := c.search(e.Position)
+		if c.Header.Mapped {
+			i, err := c.Search(e.Position)
 			if err != nil {
 				return nil, err
 			}
-			if _, p.Offset, err = c.mapEntry(i, &scratch); err != nil {
+			if _, p.Offset, err = c.MapEntry(i, &scratch); err != nil {
 				return nil, err
 			}
 		}
@@ -79,55 +80,55 @@ type redactor struct {
 
 // item returns the blanked record in place of one that was chosen and is not blank
 // yet, nil for every other. It is overwritten by the next call.
-func (r *redactor) item(it item, position int64) item {
+func (r *redactor) item(it chunkfile.Item, position int64) chunkfile.Item {
 	for len(r.positions) > 0 && r.positions[0] < position {
 		r.positions = r.positions[1:]
 	}
-	if len(r.positions) == 0 || r.positions[0] != position || event.Flags(it.flags())&event.FlagRedacted != 0 {
+	if len(r.positions) == 0 || r.positions[0] != position || event.Flags(it.Flags())&event.FlagRedacted != 0 {
 		return nil
 	}
 	r.redacted = append(r.redacted[:0], it...)
-	b := item(r.redacted)
-	order.PutUint16(b[6:], it.flags()|uint16(event.FlagRedacted))
-	data := b.data()
+	b := chunkfile.Item(r.redacted)
+	chunkfile.Order.PutUint16(b[6:], it.Flags()|uint16(event.FlagRedacted))
+	data := b.Data()
 	for i := range data {
 		data[i] = 0xFF
 	}
-	r.redacted = closeItem(r.redacted[:len(it)-itemFoot], 0, len(it))
-	return item(r.redacted)
+	r.redacted = chunkfile.CloseItem(r.redacted[:len(it)-chunkfile.ItemFoot], 0, len(it))
+	return chunkfile.Item(r.redacted)
 }
 
 // redactionsIn returns the positions in a file that hold events which this node
 // redacted and which are whole there, rising.
-func (l *Log) redactionsIn(c *chunk) (positions []int64, err error) {
+func (l *Log) redactionsIn(c *chunkfile.Chunk) (positions []int64, err error) {
 	if l.opts.Redacted == nil {
 		return nil, nil
 	}
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
-	for _, r := range l.opts.Redacted(c.start(), c.footer.end) {
-		offset := headerSize + r.Position - c.start()
-		if c.header.mapped {
-			i, err := c.search(r.Position)
+	for _, r := range l.opts.Redacted(c.Start(), c.Footer.End) {
+		offset := chunkfile.HeaderSize + r.Position - c.Start()
+		if c.Header.Mapped {
+			i, err := c.Search(r.Position)
 			if err != nil {
 				return nil, err
 			}
-			if i == c.mapEntries() {
+			if i == c.MapEntries() {
 				continue
 			}
 			var at int64
-			if at, offset, err = c.mapEntry(i, &scratch); err != nil {
+			if at, offset, err = c.MapEntry(i, &scratch); err != nil {
 				return nil, err
 			}
 			if at != r.Position {
 				continue // It is gone already.
 			}
 		}
-		it, err := c.itemAt(offset, c.dataEnd(c.footer.end), &scratch)
+		it, err := c.ItemAt(offset, c.DataEnd(c.Footer.End), &scratch)
 		if err != nil {
 			return nil, err
 		}
-		if it.isRecord() && it.position() == r.Position && it.number() == r.Number && it.streamHash() == r.Stream && event.Flags(it.flags())&event.FlagRedacted == 0 {
+		if it.IsRecord() && it.Position() == r.Position && it.Number() == r.Number && it.StreamHash() == r.Stream && event.Flags(it.Flags())&event.FlagRedacted == 0 {
 			positions = append(positions, r.Position)
 		}
 	}
@@ -182,11 +183,11 @@ func (l *Log) SwitchFile(target, tmp string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { l.closeFailed(old.release()) }()
+	defer func() { l.closeFailed(old.Release()) }()
 	if err := l.checkSwitch(old, filepath.Join(l.opts.Dir, tmp)); err != nil {
 		return err
 	}
-	if _, err := l.switchChunk(tmp, []*chunk{old}); err != nil {
+	if _, err := l.switchChunk(tmp, []*chunkfile.Chunk{old}); err != nil {
 		if l.Failed() != nil {
 			return err
 		}
@@ -196,11 +197,11 @@ func (l *Log) SwitchFile(target, tmp string) error {
 }
 
 // switchTarget checks both names and returns the chunk of the first one, held.
-func (l *Log) switchTarget(target, tmp string) (*chunk, error) {
+func (l *Log) switchTarget(target, tmp string) (*chunkfile.Chunk, error) {
 	bad := func(name string) bool {
 		return name == "" || bytes.ContainsAny([]byte(name), `/\`) || bytes.Contains([]byte(name), []byte(".."))
 	}
-	number, _, isChunk := parseChunkFileName(target)
+	number, _, isChunk := chunkfile.ParseFileName(target)
 	v, err := l.view()
 	if err != nil {
 		return nil, err
@@ -223,51 +224,51 @@ func (l *Log) switchTarget(target, tmp string) (*chunk, error) {
 	if _, err := fsys.Stat(filepath.Join(dir, tmp)); err != nil {
 		return nil, &SwitchRefused{SwitchNewNotFound, err}
 	}
-	c := v.set.at(chunkStart(number))
+	c := v.set.at(chunkfile.ChunkStart(number))
 	switch {
 	case c == nil:
 		return nil, &SwitchRefused{Reason: SwitchTargetExcessive}
-	case filepath.Base(c.name) != target:
+	case filepath.Base(c.Name) != target:
 		return nil, &SwitchRefused{Reason: SwitchTargetInactive}
-	case !c.settled(v.tail.End):
+	case !c.Settled(v.tail.End):
 		return nil, &SwitchRefused{Reason: SwitchTargetNotCompleted}
 	}
-	c.retain()
+	c.Retain()
 	return c, nil
 }
 
 // checkSwitch compares a new file with the chunk that it is to replace.
-func (l *Log) checkSwitch(old *chunk, path string) (err error) {
-	c, err := openChunkFile(l.opts.FS, path, 0)
+func (l *Log) checkSwitch(old *chunkfile.Chunk, path string) (err error) {
+	c, err := chunkfile.Open(l.opts.FS, path, 0)
 	switch {
-	case event.IsCorruption(err) || errors.Is(err, errNewerFormat):
+	case event.IsCorruption(err) || errors.Is(err, chunkfile.ErrNewer):
 		return &SwitchRefused{SwitchNewHeaderOrFooter, err}
 	case err != nil:
 		return &SwitchRefused{SwitchNewOpenFailed, err}
 	}
-	c.retain()
-	defer func() { err = errors.Join(err, c.release()) }()
+	c.Retain()
+	defer func() { err = errors.Join(err, c.Release()) }()
 	switch {
-	case c.header.first != old.header.first || c.header.last != old.header.last:
+	case c.Header.First != old.Header.First || c.Header.Last != old.Header.Last:
 		return &SwitchRefused{Reason: SwitchRangeDoesNotMatch}
-	case !c.complete:
+	case !c.Complete:
 		return &SwitchRefused{Reason: SwitchNewNotCompleted}
 	}
-	sum, err := c.computeChecksum(func(b []byte, at int64) error { return readFull(c.file, b, at) })
+	sum, err := c.ComputeChecksum(func(b []byte, at int64) error { return chunkfile.ReadFull(c.File, b, at) })
 	switch {
 	case err != nil:
 		return &SwitchRefused{SwitchNewOpenFailed, err}
-	case sum != c.footer.checksum:
+	case sum != c.Footer.Checksum:
 		return &SwitchRefused{Reason: SwitchNewHashInvalid}
 	}
 	// It was made by another process: what the switch relies on is made sure of here.
-	if err := syncFile(l.opts.FS, path); err != nil {
+	if err := chunkfile.Sync(l.opts.FS, path); err != nil {
 		return &SwitchRefused{SwitchUnexpected, err}
 	}
-	if err := c.use(); err != nil {
+	if err := c.Use(); err != nil {
 		return &SwitchRefused{SwitchUnexpected, err}
 	}
-	if _, err := c.checkContent(); err != nil {
+	if _, err := c.CheckContent(); err != nil {
 		return &SwitchRefused{SwitchRecordsDoNotMatch, err}
 	}
 	if err := sameRecords(old, c); err != nil {
@@ -278,17 +279,17 @@ func (l *Log) checkSwitch(old *chunk, path string) (err error) {
 
 // sameRecords compares two files item by item: all must be the same but for the
 // data of records that are redacted in the second one.
-func sameRecords(old, c *chunk) (err error) {
-	defer guardFaults(&err)()
-	a := itemReader{c: old, offset: headerSize, limit: headerSize + old.footer.dataSize}
-	b := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+func sameRecords(old, c *chunkfile.Chunk) (err error) {
+	defer chunkfile.GuardFaults(&err)()
+	a := chunkfile.ItemReader{C: old, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + old.Footer.DataSize}
+	b := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
 	var blank redactor
 	for {
-		x, at, err := a.next()
+		x, at, err := a.Next()
 		if err != nil {
 			return err
 		}
-		y, bt, err := b.next()
+		y, bt, err := b.Next()
 		if err != nil {
 			return err
 		}
@@ -301,7 +302,7 @@ func sameRecords(old, c *chunk) (err error) {
 		if bytes.Equal(x, y) {
 			continue
 		}
-		if !x.isRecord() {
+		if !x.IsRecord() {
 			return errOtherRecords
 		}
 		blank.positions = []int64{at}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // redactedFrames are frames as they are when the data of some records are blanked.
@@ -28,7 +29,7 @@ func redactedFrames(t testing.TB, frames []testFrame, positions []int64) []testF
 		blank := redactor{positions: positions}
 		var records []byte
 		for at := 0; at < len(f.Records); {
-			it, err := parseItem(f.Records[at:])
+			it, err := chunkfile.ParseItem(f.Records[at:])
 			must(t, err)
 			position := f.First + int64(at)
 			at += len(it)
@@ -48,7 +49,7 @@ const secret = "a secret that must go"
 func secretFrames(m *model) (positions []int64) {
 	for i := range 17 {
 		f := m.frame(i%5 == 4, ev("plain", fmt.Sprint("data ", i)), ev("private", fmt.Sprintf("%s %02d", secret, i)), ev("plain", ""))
-		if f.First < 2*ChunkSize && i%2 == 1 {
+		if f.First < 2*chunkfile.ChunkSize && i%2 == 1 {
 			positions = append(positions, f.events[1].position)
 		}
 	}
@@ -82,7 +83,7 @@ func secretsIn(t testing.TB, fsys vfs.FS, dir string, numbers ...int) (files []s
 func byChunk(positions []int64) map[int][]int64 {
 	found := map[int][]int64{}
 	for _, p := range positions {
-		found[chunkNumber(p)] = append(found[chunkNumber(p)], p)
+		found[chunkfile.ChunkNumber(p)] = append(found[chunkfile.ChunkNumber(p)], p)
 	}
 	return found
 }
@@ -126,10 +127,10 @@ func TestRedact(t *testing.T) {
 		if len(after) != 1 || !after[0].Redacted || after[0].Position != before[0].Position || after[0].ID != before[0].ID {
 			t.Fatalf("%+v, before %+v", after, before)
 		}
-		it, err := parseItem(mustRecord(t, l, after[0]))
+		it, err := chunkfile.ParseItem(mustRecord(t, l, after[0]))
 		must(t, err)
-		if want := bytes.Repeat([]byte{0xFF}, len(secret)+3); !bytes.Equal(it.data(), want) {
-			t.Fatalf("data are %q", it.data())
+		if want := bytes.Repeat([]byte{0xFF}, len(secret)+3); !bytes.Equal(it.Data(), want) {
+			t.Fatalf("data are %q", it.Data())
 		}
 		// Merging, scavenging and a rebuilt index keep it so.
 		_, err = l.Rewrite(background, Rewrite{First: 0, Last: 1})
@@ -186,10 +187,10 @@ func TestRedactFetched(t *testing.T) {
 				for _, f := range m.frames {
 					for _, e := range f.events {
 						if slices.Contains(positions, e.position) && e.position >= from && e.position < to {
-							some = append(some, Redaction{Position: e.position, Stream: HashStream(e.stream), Number: e.number})
+							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream(e.stream), Number: e.number})
 						}
 						if e.stream == "plain" && e.position >= from && e.position < to {
-							some = append(some, Redaction{Position: e.position, Stream: HashStream("another"), Number: e.number}) // Of an earlier life: another event.
+							some = append(some, Redaction{Position: e.position, Stream: chunkfile.HashStream("another"), Number: e.number}) // Of an earlier life: another event.
 						}
 					}
 				}
@@ -198,7 +199,7 @@ func TestRedactFetched(t *testing.T) {
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:3]...)
 			must(t, to.InstallChunk(chunkFrom(t, from, to, 0)))
-			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkStart(last+1) }) + 1
+			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkfile.ChunkStart(last+1) }) + 1
 			verify(t, to, redactedFrames(t, m.frames[:ends], positions), nil)
 			checkFiles(t, to)
 			noTemps(t, to)
@@ -260,26 +261,26 @@ func TestSwitchFile(t *testing.T) {
 	must(t, err)
 	chunk1 := byChunk(positions)[1]
 	good := uuid.NewString() + ".tmp"
-	make := func(name string, h header, redact []int64) {
-		h.mapped, h.fileID = true, event.ID(uuid.New())
-		must(t, l.copyFrom(c[0], headerSize, filepath.Join(testDir, name), &h, redact))
+	make := func(name string, h chunkfile.Header, redact []int64) {
+		h.Mapped, h.FileID = true, event.ID(uuid.New())
+		must(t, l.copyFrom(c[0], chunkfile.HeaderSize, filepath.Join(testDir, name), &h, redact))
 	}
-	make(good, c[0].header, chunk1)
-	make("plain.tmp", c[0].header, nil)
+	make(good, c[0].Header, chunk1)
+	make("plain.tmp", c[0].Header, nil)
 	c2, err := l.sources(2, 2)
 	must(t, err)
-	h := c2[0].header
-	h.mapped = true
-	must(t, l.copyFrom(c2[0], headerSize, filepath.Join(testDir, "other.tmp"), &h, nil))
-	must(t, c2[0].release())
+	h := c2[0].Header
+	h.Mapped = true
+	must(t, l.copyFrom(c2[0], chunkfile.HeaderSize, filepath.Join(testDir, "other.tmp"), &h, nil))
+	must(t, c2[0].Release())
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
-	make("damaged.tmp", c[0].header, nil)
-	edit(t, fsys, "damaged.tmp", func(b []byte) []byte { b[headerSize+100] ^= 1; return b })
-	make("changed.tmp", c[0].header, nil)
+	make("damaged.tmp", c[0].Header, nil)
+	edit(t, fsys, "damaged.tmp", func(b []byte) []byte { b[chunkfile.HeaderSize+100] ^= 1; return b })
+	make("changed.tmp", c[0].Header, nil)
 	edit(t, fsys, "changed.tmp", func(b []byte) []byte { return changedRecord(t, b) })
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000009.000000"), []byte("x")))
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "chunk-000001.000007"), []byte("x")))
-	must(t, c[0].release())
+	must(t, c[0].Release())
 	for _, c := range []struct{ name, target, file, reason string }{
 		{"separator in the target", "a/chunk-000001.000000", good, SwitchTargetNameInvalid},
 		{"separator in the new name", "chunk-000001.000000", `a\` + good, SwitchNewNameInvalid},
@@ -317,13 +318,13 @@ func TestSwitchFile(t *testing.T) {
 // changedRecord changes the type of the first event of a chunk file, with checksums made right.
 func changedRecord(t testing.TB, b []byte) []byte {
 	t.Helper()
-	it, err := parseItem(b[headerSize:])
+	it, err := chunkfile.ParseItem(b[chunkfile.HeaderSize:])
 	must(t, err)
-	it.eventType()[0]++
-	copy(it, closeItem(slices.Clone(it[:len(it)-itemFoot]), 0, len(it)))
-	foot := b[len(b)-footerSize:]
-	sum := hash128(b[:len(b)-footerSize+footerChecksumAt])
-	copy(foot[footerChecksumAt:], sum[:])
+	it.EventType()[0]++
+	copy(it, chunkfile.CloseItem(slices.Clone(it[:len(it)-chunkfile.ItemFoot]), 0, len(it)))
+	foot := b[len(b)-chunkfile.FooterSize:]
+	sum := hash128(b[:len(b)-chunkfile.FooterSize+chunkfile.FooterChecksumAt])
+	copy(foot[chunkfile.FooterChecksumAt:], sum[:])
 	copy(foot[124:], checksumOf(foot[:124]))
 	return b
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -63,7 +65,7 @@ func Repair(ctx context.Context, o RepairOptions) (list []Repaired, err error) {
 		o.Pace = func(int64, int64, string) {}
 	}
 	r := repair{ctx: ctx, o: o}
-	lock, err := o.FS.Lock(filepath.Join(o.Dir, lockFile))
+	lock, err := o.FS.Lock(filepath.Join(o.Dir, datadir.LockFile))
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, fmt.Errorf("a node has %s open: %w", o.Dir, err)
 	}
@@ -71,7 +73,7 @@ func Repair(ctx context.Context, o RepairOptions) (list []Repaired, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if _, err := readDirectoryInfo(o.FS, o.Dir); err != nil {
+	if _, err := datadir.ReadInfo(o.FS, o.Dir); err != nil {
 		return nil, err
 	}
 	if err := r.find(); err != nil || len(r.wrong) == 0 {
@@ -111,10 +113,10 @@ type repair struct {
 
 type wrongFile struct {
 	Repaired
-	footer  *footer // nil: unknown
-	version int     // of the file, -1: there is none
-	before  uint64  // Raft index of the last frame before it
-	behind  uint64  // of the first frame behind it, 0: unknown
+	footer  *chunkfile.Footer // nil: unknown
+	version int               // of the file, -1: there is none
+	before  uint64            // Raft index of the last frame before it
+	behind  uint64            // of the first frame behind it, 0: unknown
 }
 
 // find looks at all files.
@@ -126,13 +128,13 @@ func (r *repair) find() error {
 	newest := map[int]int{}
 	var total, done int64
 	for _, name := range names {
-		if number, version, ok := parseChunkFileName(name); ok {
+		if number, version, ok := chunkfile.ParseFileName(name); ok {
 			newest[number] = max(newest[number], version)
 		}
 	}
 	numbers := slices.Sorted(maps.Keys(newest))
 	for _, n := range numbers {
-		info, err := r.o.FS.Stat(filepath.Join(r.o.Dir, chunkFileName(n, newest[n])))
+		info, err := r.o.FS.Stat(filepath.Join(r.o.Dir, chunkfile.FileName(n, newest[n])))
 		if err != nil {
 			return err
 		}
@@ -150,7 +152,7 @@ func (r *repair) find() error {
 		if i+1 < len(numbers) {
 			following = numbers[i+1]
 		}
-		name := chunkFileName(n, newest[n])
+		name := chunkfile.FileName(n, newest[n])
 		before := r.wrong
 		f, last, err := r.look(name, following, reached, func(bytes int64) error {
 			done += bytes
@@ -164,10 +166,10 @@ func (r *repair) find() error {
 		if f != nil {
 			for i := range before {
 				if w := &r.wrong[i]; w.behind == 0 {
-					w.behind = f.firstIndex
+					w.behind = f.FirstIndex
 				}
 			}
-			reached = f.lastIndex
+			reached = f.LastIndex
 		}
 	}
 	return nil
@@ -176,9 +178,9 @@ func (r *repair) find() error {
 func (r *repair) add(w wrongFile) { r.wrong = append(r.wrong, w) }
 
 // look examines one file. following is the number of the next one, negative behind the last.
-func (r *repair) look(name string, following int, before uint64, pause func(int64) error) (f *footer, last int, err error) {
-	number, version, _ := parseChunkFileName(name)
-	c, err := openChunk(r.o.FS, r.o.Dir, name)
+func (r *repair) look(name string, following int, before uint64, pause func(int64) error) (f *chunkfile.Footer, last int, err error) {
+	number, version, _ := chunkfile.ParseFileName(name)
+	c, err := chunkfile.OpenNamed(r.o.FS, r.o.Dir, name)
 	if err != nil {
 		if !event.IsCorruption(err) {
 			return nil, 0, err
@@ -194,24 +196,24 @@ func (r *repair) look(name string, following int, before uint64, pause func(int6
 		r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: err.Error()}, version: version, before: before})
 		return nil, last, nil
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	if r.cluster.IsZero() {
-		r.cluster = c.header.cluster
+		r.cluster = c.Header.Cluster
 	}
-	last = c.header.last
-	if !c.complete {
+	last = c.Header.Last
+	if !c.Complete {
 		if following < 0 {
 			return nil, last, nil // The active one.
 		}
 		r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: "the footer is damaged or missing"}, version: version, before: before})
 		return nil, last, nil
 	}
-	err = c.verify(pause)
+	err = c.Verify(pause)
 	if err == nil || !event.IsCorruption(err) {
-		return &c.footer, last, err
+		return &c.Footer, last, err
 	}
-	r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: c.locate(err).Error()}, footer: &c.footer, version: version, before: before})
-	return &c.footer, last, nil
+	r.add(wrongFile{Repaired: Repaired{File: name, First: number, Last: last, Why: c.Locate(err).Error()}, footer: &c.Footer, version: version, before: before})
+	return &c.Footer, last, nil
 }
 
 // replace fetches what covers a range and puts it in place.
@@ -231,18 +233,18 @@ func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
 		}
 	}
 	l := r.log()
-	if err := h.open(func(path string) (*chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
+	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
 		return err
 	}
 	if err := h.make(w.First, w.Last, l); err != nil {
 		return err
 	}
-	f := &h.made.footer
+	f := &h.made.Footer
 	switch old := w.footer; {
-	case old != nil && (old.end != f.end || old.firstIndex != f.firstIndex || old.chain != f.chain || old.lastIndex != f.lastIndex || old.lastTerm != f.lastTerm || old.lastCompletes != f.lastCompletes):
-		return &event.OtherHistory{Position: old.end}
-	case f.firstIndex <= w.before || w.behind > 0 && f.lastIndex >= w.behind:
-		return &event.OtherHistory{Position: f.end}
+	case old != nil && (old.End != f.End || old.FirstIndex != f.FirstIndex || old.Chain != f.Chain || old.LastIndex != f.LastIndex || old.LastTerm != f.LastTerm || old.LastCompletes != f.LastCompletes):
+		return &event.OtherHistory{Position: old.End}
+	case f.FirstIndex <= w.before || w.behind > 0 && f.LastIndex >= w.behind:
+		return &event.OtherHistory{Position: f.End}
 	}
 	if w.footer == nil || w.version > 0 {
 		// Before the file has its name: the next start does not look below where the index ends.
@@ -250,11 +252,11 @@ func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
 			return err
 		}
 	}
-	to := chunkFileName(w.First, w.version+1)
+	to := chunkfile.FileName(w.First, w.version+1)
 	if w.version < 0 {
-		to = chunkFileName(w.First, 1)
+		to = chunkfile.FileName(w.First, 1)
 	}
-	if err := r.o.FS.Rename(h.made.name, filepath.Join(r.o.Dir, to)); err != nil {
+	if err := r.o.FS.Rename(h.made.Name, filepath.Join(r.o.Dir, to)); err != nil {
 		return err
 	}
 	if err := r.o.FS.SyncDir(r.o.Dir); err != nil {
@@ -297,7 +299,7 @@ func covers(files []PinnedFile, first, last int) (names []string) {
 	}
 	var parts []part
 	for _, f := range files {
-		if n, _, ok := parseChunkFileName(strings.TrimPrefix(f.Name, "/")); ok {
+		if n, _, ok := chunkfile.ParseFileName(strings.TrimPrefix(f.Name, "/")); ok {
 			parts = append(parts, part{n, f.Name, f.Complete})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // pinSource gives the pinned files of a log.
@@ -65,22 +66,22 @@ func TestRepair(t *testing.T) {
 		want   int
 	}{
 		"nothing": {nil, func(*testing.T, vfs.FS) {}, 0},
-		"data":    {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(1, 0), 200) }, 1},
-		"header":  {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(1, 0), 20) }, 1},
-		"footer":  {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(1, 0), -60) }, 1},
-		"missing": {nil, func(t *testing.T, fsys vfs.FS) { must(t, fsys.Remove(testDir+"/"+chunkFileName(1, 0))) }, 1},
+		"data":    {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 0), 200) }, 1},
+		"header":  {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 0), 20) }, 1},
+		"footer":  {nil, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 0), -60) }, 1},
+		"missing": {nil, func(t *testing.T, fsys vfs.FS) { must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(1, 0))) }, 1},
 		"first and second": {nil, func(t *testing.T, fsys vfs.FS) {
-			rot(t, fsys, chunkFileName(0, 0), 20)
-			rot(t, fsys, chunkFileName(1, 0), 300)
+			rot(t, fsys, chunkfile.FileName(0, 0), 20)
+			rot(t, fsys, chunkfile.FileName(1, 0), 300)
 		}, 2},
-		"data of merged":   {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(0, 1), 200) }, 1},
-		"map of merged":    {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(0, 1), -200) }, 1},
-		"header of merged": {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(0, 1), 20) }, 1},
-		"footer of merged": {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkFileName(1, 1), -20) }, 1},
-		"merged, missing":  {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { must(t, fsys.Remove(testDir+"/"+chunkFileName(1, 1))) }, 1},
+		"data of merged":   {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(0, 1), 200) }, 1},
+		"map of merged":    {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(0, 1), -200) }, 1},
+		"header of merged": {[][2]int{{0, 1}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(0, 1), 20) }, 1},
+		"footer of merged": {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { rot(t, fsys, chunkfile.FileName(1, 1), -20) }, 1},
+		"merged, missing":  {[][2]int{{1, 2}}, func(t *testing.T, fsys vfs.FS) { must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(1, 1))) }, 1},
 		"missing before damaged": {nil, func(t *testing.T, fsys vfs.FS) {
-			must(t, fsys.Remove(testDir+"/"+chunkFileName(0, 0)))
-			rot(t, fsys, chunkFileName(1, 0), 300)
+			must(t, fsys.Remove(testDir+"/"+chunkfile.FileName(0, 0)))
+			rot(t, fsys, chunkfile.FileName(1, 0), 300)
 		}, 2},
 	}
 	for name, c := range cases {
@@ -131,7 +132,7 @@ func TestRepairRefuses(t *testing.T) {
 		l := mustOpen(t, testOptions(fsys))
 		write(t, l, m.frames...)
 		closeLog(t, l)
-		rot(t, fsys, chunkFileName(1, 0), 200)
+		rot(t, fsys, chunkfile.FileName(1, 0), 200)
 		return fsys
 	}
 	for name, source := range map[string]pinSource{"another history": sourceOf(t, other), "too short": sourceOf(t, short)} {
@@ -141,7 +142,7 @@ func TestRepairRefuses(t *testing.T) {
 		if len(list) != 1 || list[0].Error == "" || list[0].New != "" {
 			t.Errorf("%s: %+v", name, list)
 		}
-		if names := chunkFiles(t, fsys); len(names) != 5 || names[1] != chunkFileName(1, 0) {
+		if names := chunkFiles(t, fsys); len(names) != 5 || names[1] != chunkfile.FileName(1, 0) {
 			t.Errorf("%s: %v", name, names)
 		}
 	}
@@ -172,8 +173,8 @@ func TestRepairCrash(t *testing.T) {
 	write(t, l, m.frames...)
 	merge(t, l, 1, 2)
 	closeLog(t, l)
-	rot(t, folder, chunkFileName(1, 1), 20)
-	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkFileName(1, 1)))
+	rot(t, folder, chunkfile.FileName(1, 1), 20)
+	f, err := folder.OpenReadWrite(filepath.Join(testDir, chunkfile.FileName(1, 1)))
 	must(t, err)
 	must(t, errors.Join(f.Sync(), f.Close()))
 	whole := func(fsys vfs.FS) error {

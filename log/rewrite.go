@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 	yieldEvery = 256
 
 	// maxRewrittenData bounds the data of a rewritten file: the position map has offsets of four bytes.
-	maxRewrittenData = math.MaxUint32 - headerSize
+	maxRewrittenData = math.MaxUint32 - chunkfile.HeaderSize
 )
 
 // Rewrite writes the events to be kept, unchanged, and every trailer into a temporary
@@ -59,12 +60,12 @@ func (l *Log) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err erro
 	}
 	defer func() {
 		for _, c := range sources {
-			err = errors.Join(err, c.release())
+			err = errors.Join(err, c.Release())
 		}
 	}()
 	done.Files, done.replaced = len(sources), (*replacedFiles)(&sources)
 	for _, c := range sources {
-		done.OldBytes += c.fileSize()
+		done.OldBytes += c.FileSize()
 	}
 	tmp := uuid.NewString() + scavengeSuffix
 	path := filepath.Join(l.opts.Dir, tmp)
@@ -87,46 +88,46 @@ func (l *Log) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err erro
 }
 
 // sources returns the files that cover a range of chunks, each held.
-func (l *Log) sources(first, last int) ([]*chunk, error) {
+func (l *Log) sources(first, last int) ([]*chunkfile.Chunk, error) {
 	v, err := l.view()
 	if err != nil {
 		return nil, err
 	}
 	defer v.release()
-	var found []*chunk
+	var found []*chunkfile.Chunk
 	data := int64(0)
 	for _, c := range v.set.chunks {
 		switch {
-		case c.header.last < first || c.header.first > last:
+		case c.Header.Last < first || c.Header.First > last:
 			continue
-		case c.header.first < first || c.header.last > last:
-			return nil, fmt.Errorf("%w: %s covers chunks %d to %d", event.ErrChunkReplaced, filepath.Base(c.name), c.header.first, c.header.last)
-		case !c.settled(v.tail.End):
-			return nil, fmt.Errorf("%s may still grow", filepath.Base(c.name))
+		case c.Header.First < first || c.Header.Last > last:
+			return nil, fmt.Errorf("%w: %s covers chunks %d to %d", event.ErrChunkReplaced, filepath.Base(c.Name), c.Header.First, c.Header.Last)
+		case !c.Settled(v.tail.End):
+			return nil, fmt.Errorf("%s may still grow", filepath.Base(c.Name))
 		}
-		data += c.footer.dataSize
+		data += c.Footer.DataSize
 		found = append(found, c)
 	}
-	if len(found) == 0 || found[0].header.first != first || found[len(found)-1].header.last != last {
+	if len(found) == 0 || found[0].Header.First != first || found[len(found)-1].Header.Last != last {
 		return nil, errors.New("the log has no such chunks")
 	}
 	if data > maxRewrittenData {
 		return nil, fmt.Errorf("%d bytes of data are too many for one file", data)
 	}
 	for _, c := range found {
-		c.retain()
+		c.Retain()
 	}
 	return found, nil
 }
 
 // writeSurvivors writes the new file and makes it durable.
-func (l *Log) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chunk, path string, done *Rewritten) (err error) {
-	h := header{first: r.First, last: r.Last, mapped: true, fileID: event.ID(uuid.New()), cluster: l.cluster}
-	w, err := l.createRewritten(path, &h, r.Reserve)
+func (l *Log) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chunkfile.Chunk, path string, done *Rewritten) (err error) {
+	h := chunkfile.Header{First: r.First, Last: r.Last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: l.cluster}
+	w, err := chunkfile.Create(l.opts.FS, path, &h, r.Reserve, l.Yielder())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = errors.Join(err, w.Close()) }()
 	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{positions: r.Redact}}
 	for _, c := range sources {
 		if err := p.copy(ctx, c); err != nil {
@@ -136,18 +137,18 @@ func (l *Log) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chunk, 
 	if err := p.pace(ctx); err != nil {
 		return err
 	}
-	f := sources[len(sources)-1].footer
-	f.firstIndex = sources[0].footer.firstIndex
-	return w.finish(&f)
+	f := sources[len(sources)-1].Footer
+	f.FirstIndex = sources[0].Footer.FirstIndex
+	return w.Finish(&f)
 }
 
 // rewriting is a Rewrite under way.
 type rewriting struct {
 	*Rewrite
-	w      *rewrittenFile
+	w      *chunkfile.Writer
 	done   *Rewritten
 	unpaid int64 // bytes read since Pace was called
-	stub   [stubSize]byte
+	stub   [chunkfile.StubSize]byte
 	redact redactor
 }
 
@@ -164,23 +165,23 @@ func (p *rewriting) pace(ctx context.Context) error {
 }
 
 // copy copies what is to be kept of one file.
-func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
-	defer guardFaults(&err)()
-	in := itemReader{c: c, offset: headerSize, limit: headerSize + c.footer.dataSize}
+func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
+	defer chunkfile.GuardFaults(&err)()
+	in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
 	var s Stored
-	var last trailer
-	free, records, stubs := c.start(), 0, 0
+	var last chunkfile.Trailer
+	free, records, stubs := c.Start(), 0, 0
 	for n := 1; ; n++ {
 		if n%yieldEvery == 0 {
-			p.w.yielder.GiveWay()
+			p.w.Yielder.GiveWay()
 		}
 		if n%lookEvery == 0 {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}
-		at := in.offset
-		it, position, err := in.next()
+		at := in.Offset
+		it, position, err := in.Next()
 		if err != nil {
 			return err
 		}
@@ -188,22 +189,22 @@ func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
 			break
 		}
 		if position < free {
-			return c.corrupt(at, "position %d stands behind an item that reaches up to %d", position, free)
+			return c.Corrupt(at, "position %d stands behind an item that reaches up to %d", position, free)
 		}
 		free = position + int64(len(it))
-		if p.unpaid += int64(len(it)); p.unpaid >= paceBytes-readWindow {
+		if p.unpaid += int64(len(it)); p.unpaid >= paceBytes-chunkfile.ReadWindow {
 			if err := p.pace(ctx); err != nil {
 				return err
 			}
 		}
 		switch {
-		case it.isTrailer():
-			last = it.trailer()
-		case it.isStub():
+		case it.IsTrailer():
+			last = it.Trailer()
+		case it.IsStub():
 			if stubs++; position < p.IDsFrom {
 				continue
 			}
-			p.w.stubs++
+			p.w.Stubs++
 		default:
 			records++
 			if blanked := p.redact.item(it, position); blanked != nil {
@@ -211,11 +212,11 @@ func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
 				p.done.Redacted++
 			}
 			if p.Keep == nil {
-				p.w.records++
+				p.w.Records++
 				break
 			}
 			if s.set(it, position); p.Keep(&s) {
-				p.w.records++
+				p.w.Records++
 				break
 			}
 			p.done.Removed++
@@ -223,16 +224,16 @@ func (p *rewriting) copy(ctx context.Context, c *chunk) (err error) {
 			if position < p.IDsFrom {
 				continue
 			}
-			it = appendStub(p.stub[:0], it)
-			p.w.stubs++
+			it = chunkfile.AppendStub(p.stub[:0], it)
+			p.w.Stubs++
 		}
-		if err := p.w.add(it, position); err != nil {
+		if err := p.w.Add(it, position); err != nil {
 			return err
 		}
 	}
-	f := &c.footer
-	if records != f.records || stubs != f.stubs || last.end() != f.end || last.index != f.lastIndex || last.term != f.lastTerm || last.chain != f.chain || last.completes != f.lastCompletes {
-		return c.corrupt(in.limit+f.mapSize, "the footer does not say what stands before it")
+	f := &c.Footer
+	if records != f.Records || stubs != f.Stubs || last.End() != f.End || last.Index != f.LastIndex || last.Term != f.LastTerm || last.Chain != f.Chain || last.Completes != f.LastCompletes {
+		return c.Corrupt(in.Limit+f.MapSize, "the footer does not say what stands before it")
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // benchFolder is where the benchmarks of rewriting work: in a folder of the one that
@@ -38,7 +39,7 @@ func fullChunk(b *testing.B) (l *Log, size int64) {
 	o.Index.ExistenceFilterMax = 0
 	l = mustOpen(b, o)
 	data := strings.Repeat("x", 220)
-	for m.tail.End < ChunkSize {
+	for m.tail.End < chunkfile.ChunkSize {
 		list := make([]testEvent, 50)
 		for i := range list {
 			list[i] = ev(fmt.Sprint("stream-", (int(m.tail.Index)*50+i)%10_000), data)
@@ -47,7 +48,7 @@ func fullChunk(b *testing.B) (l *Log, size int64) {
 		m.frames = m.frames[:0]
 	}
 	must(b, l.Sync())
-	must(b, os.Link(filepath.Join(o.Dir, chunkFileName(0, 0)), filepath.Join(o.Dir, "pristine")))
+	must(b, os.Link(filepath.Join(o.Dir, chunkfile.FileName(0, 0)), filepath.Join(o.Dir, "pristine")))
 	infos, err := l.Chunks()
 	must(b, err)
 	return l, infos[0].DataBytes
@@ -73,7 +74,7 @@ func scavengeBlock(from, to string, size int64) error {
 		return err
 	}
 	defer in.Close()
-	m, err := in.Map(headerSize + size)
+	m, err := in.Map(chunkfile.HeaderSize + size)
 	if err != nil {
 		return err
 	}
@@ -92,14 +93,14 @@ func scavengeBlock(from, to string, size int64) error {
 		return err
 	}
 	records := 0
-	for data := m.Bytes()[headerSize:]; len(data) > 0; {
-		n := order.Uint32(data)
+	for data := m.Bytes()[chunkfile.HeaderSize:]; len(data) > 0; {
+		n := chunkfile.Order.Uint32(data)
 		it := data[:n]
-		if crc32.Checksum(it[:n-itemFoot], castagnoli) != order.Uint32(it[n-itemFoot:]) {
+		if crc32.Checksum(it[:n-chunkfile.ItemFoot], chunkfile.Castagnoli) != chunkfile.Order.Uint32(it[n-chunkfile.ItemFoot:]) {
 			return fmt.Errorf("checksum does not match")
 		}
 		data = data[n:]
-		if it[4] == kindRecord {
+		if it[4] == chunkfile.KindRecord {
 			if records++; records%2 == 0 {
 				continue
 			}
@@ -138,7 +139,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		must(b, l.Scan(context.Background(), 0, ChunkSize, func(s *Stored) error {
+		must(b, l.Scan(context.Background(), 0, chunkfile.ChunkSize, func(s *Stored) error {
 			n += len(s.Stream)
 			return nil
 		}))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // rewriteRun is a life of a log in which chunks are rewritten and merged.
@@ -30,12 +31,12 @@ type rewriteRun struct {
 func newRewriteRun(fsys vfs.FS) *rewriteRun {
 	r := &rewriteRun{m: newModel(), o: testOptions(fsys)}
 	r.m.someFrames(23, true)
-	r.removed, _ = scavenged(r.m, 3*ChunkSize)
+	r.removed, _ = scavenged(r.m, 3*chunkfile.ChunkSize)
 	r.steps = []Rewrite{
 		{First: 1, Last: 1, Keep: keepNot(r.removed), IDsFrom: 0},
-		{First: 0, Last: 1, Keep: keepNot(r.removed), IDsFrom: ChunkSize},
-		{First: 2, Last: 3, Keep: keepNot(r.removed), IDsFrom: ChunkSize},
-		{First: 0, Last: 3, IDsFrom: ChunkSize},
+		{First: 0, Last: 1, Keep: keepNot(r.removed), IDsFrom: chunkfile.ChunkSize},
+		{First: 2, Last: 3, Keep: keepNot(r.removed), IDsFrom: chunkfile.ChunkSize},
+		{First: 0, Last: 3, IDsFrom: chunkfile.ChunkSize},
 	}
 	r.o.OnFatal = func(error) { r.fatal.Add(1) }
 	return r
@@ -107,13 +108,13 @@ func (r *rewriteRun) survived(fsys vfs.FS, n int) (err error) {
 	}
 	defer v.release()
 	for _, c := range v.set.chunks {
-		if !c.complete {
+		if !c.Complete {
 			continue
 		}
-		if _, err := c.checkContent(); err != nil {
+		if _, err := c.CheckContent(); err != nil {
 			return err
 		}
-		if err := c.verify(func(int64) error { return nil }); err != nil {
+		if err := c.Verify(func(int64) error { return nil }); err != nil {
 			return err
 		}
 	}
@@ -217,7 +218,7 @@ func TestRewriteDiskFull(t *testing.T) {
 	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 	l := mustOpen(t, o)
 	write(t, l, m.someFrames(12, true)...)
-	removed, _ := scavenged(m, ChunkSize)
+	removed, _ := scavenged(m, chunkfile.ChunkSize)
 	full.Store(true)
 	if _, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)}); err == nil {
 		t.Fatal("written to a full disk")
@@ -237,10 +238,10 @@ func TestRewrittenDamage(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(7, true)...)
-	removed, _ := scavenged(m, ChunkSize)
+	removed, _ := scavenged(m, chunkfile.ChunkSize)
 	_, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)})
 	must(t, err)
-	path := filepath.Join(testDir, chunkFileName(0, 1))
+	path := filepath.Join(testDir, chunkfile.FileName(0, 1))
 	whole, err := vfs.ReadFile(fsys, path)
 	must(t, err)
 	for at := range whole {
@@ -249,14 +250,14 @@ func TestRewrittenDamage(t *testing.T) {
 		other := vfs.NewMem()
 		must(t, other.MkdirAll(testDir))
 		must(t, vfs.WriteFileAtomic(other, path, damaged))
-		c, err := openChunkFile(other, path, 1)
+		c, err := chunkfile.Open(other, path, 1)
 		if err != nil {
 			continue
 		}
-		if c.complete && c.verify(func(int64) error { return nil }) == nil {
+		if c.Complete && c.Verify(func(int64) error { return nil }) == nil {
 			t.Fatalf("byte %d may be damaged", at)
 		}
-		must(t, c.close())
+		must(t, c.Close())
 	}
 }
 
@@ -274,7 +275,7 @@ func TestRewriteSyncFails(t *testing.T) {
 	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 	l := mustOpen(t, o)
 	for i := range 6 {
-		write(t, l, m.frame(i == 5, ev("s", strings.Repeat("x", rewriteSyncAlone/2))))
+		write(t, l, m.frame(i == 5, ev("s", strings.Repeat("x", chunkfile.RewriteSyncAlone/2))))
 	}
 	for n := int64(1); ; n++ {
 		syncs.Store(0)
@@ -312,9 +313,9 @@ func TestRewriteSyncsInParts(t *testing.T) {
 		return nil
 	}))
 	l := mustOpen(t, o)
-	const events = 3 * rewriteSyncAlone / rewriteBuffer
+	const events = 3 * chunkfile.RewriteSyncAlone / chunkfile.RewriteBuffer
 	for i := range events {
-		write(t, l, m.frame(i == events-1, ev("s", strings.Repeat("x", rewriteBuffer))))
+		write(t, l, m.frame(i == events-1, ev("s", strings.Repeat("x", chunkfile.RewriteBuffer))))
 	}
 	_, err := l.Rewrite(background, Rewrite{})
 	must(t, err)
@@ -327,7 +328,7 @@ func TestRewriteSyncsInParts(t *testing.T) {
 		return true
 	}})
 	must(t, err)
-	if least := events * rewriteBuffer / rewriteSyncEvery; syncs < least {
+	if least := events * chunkfile.RewriteBuffer / chunkfile.RewriteSyncEvery; syncs < least {
 		t.Errorf("%d syncs while it is appended to, want %d", syncs, least)
 	}
 	verify(t, l, m.frames, nil)

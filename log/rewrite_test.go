@@ -14,6 +14,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 var background = context.Background()
@@ -26,7 +27,7 @@ func keepNot(removed map[int64]bool) func(*Stored) bool {
 // within returns those of some positions that lie in a range of chunks.
 func within(removed map[int64]bool, first, last int) map[int64]bool {
 	removed = maps.Clone(removed)
-	maps.DeleteFunc(removed, func(p int64, _ bool) bool { return chunkNumber(p) < first || chunkNumber(p) > last })
+	maps.DeleteFunc(removed, func(p int64, _ bool) bool { return chunkfile.ChunkNumber(p) < first || chunkfile.ChunkNumber(p) > last })
 	return removed
 }
 
@@ -47,13 +48,13 @@ func checkFiles(t testing.TB, l *Log) {
 	must(t, err)
 	defer v.release()
 	for _, c := range v.set.chunks {
-		if !c.complete {
+		if !c.Complete {
 			continue
 		}
-		if _, err := c.checkContent(); err != nil {
+		if _, err := c.CheckContent(); err != nil {
 			t.Fatal(err)
 		}
-		must(t, c.verify(func(int64) error { return nil }))
+		must(t, c.Verify(func(int64) error { return nil }))
 	}
 }
 
@@ -82,7 +83,7 @@ func stubsOf(t testing.TB, l *Log) (at []int64) {
 		if it == nil {
 			return at
 		}
-		if it.isStub() {
+		if it.IsStub() {
 			at = append(at, position)
 		}
 	}
@@ -96,7 +97,7 @@ func TestRewrite(t *testing.T) {
 		"one chunk":                   {1, 1, math.MaxInt64},
 		"one chunk, all stubs":        {1, 1, 0},
 		"two merged":                  {0, 1, math.MaxInt64},
-		"all merged, stubs of a half": {0, 2, ChunkSize + 500},
+		"all merged, stubs of a half": {0, 2, chunkfile.ChunkSize + 500},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestRewrite(t *testing.T) {
 				o.FS = counting
 				l := mustOpen(t, o)
 				write(t, l, m.someFrames(17, true)...)
-				removed, _ := scavenged(m, 3*ChunkSize)
+				removed, _ := scavenged(m, 3*chunkfile.ChunkSize)
 				removed = within(removed, c.first, c.last)
 				var wantStubs []int64
 				want := Rewritten{Files: c.last - c.first + 1}
@@ -147,7 +148,7 @@ func TestRewrite(t *testing.T) {
 				if got != want || want.Chunk.Records != old-want.Removed || want.Chunk.Stubs != len(wantStubs) || !want.Chunk.Complete || !want.Chunk.Rewritten {
 					t.Fatalf("%+v, want %+v", got, want)
 				}
-				if paced != want.OldBytes-int64(want.Files)*(headerSize+footerSize) {
+				if paced != want.OldBytes-int64(want.Files)*(chunkfile.HeaderSize+chunkfile.FooterSize) {
 					t.Fatalf("%d bytes were paced of %d", paced, want.OldBytes)
 				}
 				if got := stubsOf(t, l); !slices.Equal(got, wantStubs) {
@@ -172,9 +173,9 @@ func TestRewrite(t *testing.T) {
 				verify(t, l, m.frames, removed)
 
 				// Merging keeps the stubs that are still needed, and only those.
-				got, err = l.Rewrite(background, Rewrite{First: 0, Last: 2, IDsFrom: max(c.ids, ChunkSize)})
+				got, err = l.Rewrite(background, Rewrite{First: 0, Last: 2, IDsFrom: max(c.ids, chunkfile.ChunkSize)})
 				must(t, err)
-				wantStubs = slices.DeleteFunc(wantStubs, func(p int64) bool { return p < ChunkSize })
+				wantStubs = slices.DeleteFunc(wantStubs, func(p int64) bool { return p < chunkfile.ChunkSize })
 				if left := stubsOf(t, l); got.Removed != 0 || got.Chunk.Stubs != len(wantStubs) || !slices.Equal(left, wantStubs) {
 					t.Fatalf("%+v, stubs at %v, want %v", got, left, wantStubs)
 				}
@@ -243,9 +244,9 @@ func TestRewriteWhich(t *testing.T) {
 	refused(1, 1, event.ErrChunkReplaced)
 	refused(0, 0, event.ErrChunkReplaced)
 	// A chunk that is complete because a frame did not fit might become active again while that is not committed.
-	c := &chunk{header: header{first: 3, last: 4}, complete: true}
-	for end, settled := range map[int64]bool{5*ChunkSize - 100: false, 5 * ChunkSize: true, 5*ChunkSize + 100: true} {
-		if c.settled(end) != settled {
+	c := &chunkfile.Chunk{Header: chunkfile.Header{First: 3, Last: 4}, Complete: true}
+	for end, settled := range map[int64]bool{5*chunkfile.ChunkSize - 100: false, 5 * chunkfile.ChunkSize: true, 5*chunkfile.ChunkSize + 100: true} {
+		if c.Settled(end) != settled {
 			t.Fatalf("in a log that ends at %d", end)
 		}
 	}
@@ -291,7 +292,7 @@ func TestRewriteEnds(t *testing.T) {
 		}, event.ErrClosed},
 		"replaced": {func(s *setup) {
 			s.r.Pace = func(context.Context, int64) error {
-				rewrite(s.t, s.fsys, "x.tmp", []string{chunkFileName(1, 0)}, keepAll)
+				rewrite(s.t, s.fsys, "x.tmp", []string{chunkfile.FileName(1, 0)}, keepAll)
 				return s.l.SwitchChunk("x.tmp")
 			}
 		}, event.ErrChunkReplaced},
@@ -340,20 +341,20 @@ func TestRewriteDamaged(t *testing.T) {
 	m := newModel()
 	m.someFrames(12, true)
 	first := m.frames[5]
-	second := int64(headerSize) + first.events[1].position - first.First
+	second := int64(chunkfile.HeaderSize) + first.events[1].position - first.First
 	cases := map[string]struct {
 		change func(b []byte)
 		offset int64
 	}{
-		"data":   {func(b []byte) { b[second+recordHead+3] ^= 1 }, second},
+		"data":   {func(b []byte) { b[second+chunkfile.RecordHead+3] ^= 1 }, second},
 		"length": {func(b []byte) { b[second+1] ^= 1 }, second},
 		"kind": {func(b []byte) {
-			b[second+4] = kindStub
-			copy(b[second:], seal(b[second:second+int64(order.Uint32(b[second:]))]))
+			b[second+4] = chunkfile.KindStub
+			copy(b[second:], seal(b[second:second+int64(chunkfile.Order.Uint32(b[second:]))]))
 		}, second},
 		"another record": {func(b []byte) {
-			copy(b[headerSize:], seal(append(bytes.Clone(b[headerSize:headerSize+8]), make([]byte, 8)...)))
-		}, headerSize},
+			copy(b[chunkfile.HeaderSize:], seal(append(bytes.Clone(b[chunkfile.HeaderSize:chunkfile.HeaderSize+8]), make([]byte, 8)...)))
+		}, chunkfile.HeaderSize},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -362,7 +363,7 @@ func TestRewriteDamaged(t *testing.T) {
 				l := mustOpen(t, o)
 				write(t, l, m.frames...)
 				closeLog(t, l)
-				path := filepath.Join(o.Dir, chunkFileName(1, 0))
+				path := filepath.Join(o.Dir, chunkfile.FileName(1, 0))
 				b, err := vfs.ReadFile(o.FS, path)
 				must(t, err)
 				c.change(b)
@@ -373,7 +374,7 @@ func TestRewriteDamaged(t *testing.T) {
 				if !errors.As(err, &damage) || damage.File != path || damage.Offset != c.offset {
 					t.Fatalf("%v, want one of %s at %d", err, path, c.offset)
 				}
-				err = l.Scan(background, ChunkSize, math.MaxInt64, func(*Stored) error { return nil })
+				err = l.Scan(background, chunkfile.ChunkSize, math.MaxInt64, func(*Stored) error { return nil })
 				if !errors.As(err, &damage) || damage.File != path || damage.Offset != c.offset {
 					t.Fatalf("scan: %v", err)
 				}
@@ -390,14 +391,14 @@ func TestStubsOnlyInRewrittenFiles(t *testing.T) {
 	e := ev("s", "")
 	e.typ = ""
 	f := m.frame(false, e, ev("s", "x"))
-	stub := appendStub(nil, item(f.Records)[:order.Uint32(f.Records)])
-	it, err := parseItem(stub)
-	if err != nil || !it.isStub() || it.position() != f.First || it.id() != f.events[0].id || it.number() != 0 || it.time() != f.events[0].time || it.streamHash() != HashStream("s") {
+	stub := chunkfile.AppendStub(nil, chunkfile.Item(f.Records)[:chunkfile.Order.Uint32(f.Records)])
+	it, err := chunkfile.ParseItem(stub)
+	if err != nil || !it.IsStub() || it.Position() != f.First || it.Id() != f.events[0].id || it.Number() != 0 || it.Time() != f.events[0].time || it.StreamHash() != chunkfile.HashStream("s") {
 		t.Fatalf("%x: %v", stub, err)
 	}
 	longer := append(bytes.Clone(stub[:56]), make([]byte, 16)...)
-	order.PutUint32(longer, 72)
-	if _, err := parseItem(closeItem(longer[:64], 0, 72)); err == nil {
+	chunkfile.Order.PutUint32(longer, 72)
+	if _, err := chunkfile.ParseItem(chunkfile.CloseItem(longer[:64], 0, 72)); err == nil {
 		t.Fatal("a stub of 72 bytes was taken")
 	}
 
@@ -407,12 +408,12 @@ func TestStubsOnlyInRewrittenFiles(t *testing.T) {
 	l := mustOpen(t, o)
 	write(t, l, f)
 	next := m.frame(false, ev("t", "y"))
-	body := appendStub(nil, item(next.Records))
-	tr := trailer{first: next.First, length: len(body), index: next.Index, term: next.Term, time: next.tail.Time, chain: NextChain(f.tail.Chain, next.First, body)}
-	if _, err := l.AppendFrames(next.First, tr.append(bytes.Clone(body))); !errors.Is(err, event.ErrBadFrames) {
+	body := chunkfile.AppendStub(nil, chunkfile.Item(next.Records))
+	tr := chunkfile.Trailer{First: next.First, Length: len(body), Index: next.Index, Term: next.Term, Time: next.tail.Time, Chain: chunkfile.NextChain(f.tail.Chain, next.First, body)}
+	if _, err := l.AppendFrames(next.First, tr.Append(bytes.Clone(body))); !errors.Is(err, event.ErrBadFrames) {
 		t.Fatal(err)
 	}
-	if r := scanFrames(tr.append(bytes.Clone(body)), next.First, f.tail, -1, func(int64) {}); r.frames != 0 || !errors.Is(r.why, errStubInFrame) {
+	if r := scanFrames(tr.Append(bytes.Clone(body)), next.First, f.tail, -1, func(int64) {}); r.frames != 0 || !errors.Is(r.why, chunkfile.ErrStub) {
 		t.Fatalf("%+v", r)
 	}
 	if err := l.Append(Frame{First: next.First, Records: body, Index: next.Index, Term: next.Term}); err == nil {
@@ -433,16 +434,16 @@ func TestChunks(t *testing.T) {
 	must(t, err)
 	data := func(frames []testFrame) (n int64) {
 		for _, f := range frames {
-			n += int64(len(f.Records)) + trailerSize
+			n += int64(len(f.Records)) + chunkfile.TrailerSize
 		}
 		return n
 	}
 	first, last := data(m.frames[:5]), data(m.frames[10:])
-	stubs := int64(5*trailerSize + 15*stubSize)
+	stubs := int64(5*chunkfile.TrailerSize + 15*chunkfile.StubSize)
 	want := []ChunkInfo{
 		{File: "chunk-000000.000000", Complete: true, End: first, DataBytes: first, FileBytes: first + 256, Records: 15},
-		{File: "chunk-000001.000001", First: 1, Last: 1, Version: 1, Complete: true, Rewritten: true, Start: ChunkSize, End: m.frames[9].First + int64(len(m.frames[9].Records)) + trailerSize, DataBytes: stubs, FileBytes: stubs + 20*mapEntrySize + 256, Stubs: 15},
-		{File: "chunk-000002.000000", First: 2, Last: 2, Start: 2 * ChunkSize, End: m.tail.End, DataBytes: last, FileBytes: last + headerSize, Records: -1},
+		{File: "chunk-000001.000001", First: 1, Last: 1, Version: 1, Complete: true, Rewritten: true, Start: chunkfile.ChunkSize, End: m.frames[9].First + int64(len(m.frames[9].Records)) + chunkfile.TrailerSize, DataBytes: stubs, FileBytes: stubs + 20*chunkfile.MapEntrySize + 256, Stubs: 15},
+		{File: "chunk-000002.000000", First: 2, Last: 2, Start: 2 * chunkfile.ChunkSize, End: m.tail.End, DataBytes: last, FileBytes: last + chunkfile.HeaderSize, Records: -1},
 	}
 	if !slices.Equal(got, want) {
 		t.Fatalf("%+v\nwant %+v", got, want)
@@ -460,11 +461,11 @@ func TestRewriteAtOnce(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(42, true)...)
-	removed, _ := scavenged(m, 8*ChunkSize)
+	removed, _ := scavenged(m, 8*chunkfile.ChunkSize)
 	failed := make(chan error, 4)
 	for i := range 4 {
 		go func() {
-			_, err := l.Rewrite(background, Rewrite{First: 2 * i, Last: 2*i + 1, Keep: keepNot(removed), IDsFrom: 3 * ChunkSize})
+			_, err := l.Rewrite(background, Rewrite{First: 2 * i, Last: 2*i + 1, Keep: keepNot(removed), IDsFrom: 3 * chunkfile.ChunkSize})
 			failed <- err
 		}()
 	}

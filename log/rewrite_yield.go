@@ -22,8 +22,8 @@ type Yielder struct {
 }
 
 // Yielder returns one for work beside the readers and the writer of the log.
-func (l *Log) Yielder() Yielder {
-	return Yielder{log: l, end: l.Tail().End, read: l.metrics.reads.count()}
+func (l *Log) Yielder() *Yielder {
+	return &Yielder{log: l, end: l.Tail().End, read: l.metrics.reads.count()}
 }
 
 // InUse reports whether anybody appends or reads, or did a moment ago. It costs

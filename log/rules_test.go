@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // A frame at the log's end is valid if checksum, place, chain and a rising index all hold.
@@ -31,11 +32,11 @@ func TestRule08ValidFramesAreKeptAndStaleOnesCut(t *testing.T) {
 	if len(other.Records) != len(second.Records) {
 		t.Fatal("frames of one length are needed")
 	}
-	raw, err := vfs.ReadFile(fsys, testDir+"/"+chunkFileName(0, 0))
+	raw, err := vfs.ReadFile(fsys, testDir+"/"+chunkfile.FileName(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	third := slices.Clone(raw[headerSize+second.tail.End:])
+	third := slices.Clone(raw[chunkfile.HeaderSize+second.tail.End:])
 	foreign := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, foreign, changed.frames...)
 	if foreign.Tail().End != second.tail.End || foreign.Tail().Chain == second.tail.Chain {
@@ -46,7 +47,7 @@ func TestRule08ValidFramesAreKeptAndStaleOnesCut(t *testing.T) {
 	l = mustOpen(t, testOptions(cut))
 	write(t, l, changed.frames...)
 	closeLog(t, l)
-	edit(t, cut, chunkFileName(0, 0), func(b []byte) []byte { return append(active(b, int(second.tail.End)), third...) })
+	edit(t, cut, chunkfile.FileName(0, 0), func(b []byte) []byte { return append(active(b, int(second.tail.End)), third...) })
 	l = mustOpen(t, testOptions(cut))
 	verify(t, l, changed.frames, nil)
 	closeLog(t, l)
@@ -59,14 +60,14 @@ func TestRule08LostFooterIsWritten(t *testing.T) {
 		m.frame(false, ev("s", "1"))
 		m.frame(true, ev("s", "2"))
 	})
-	if m.tail.End != ChunkSize {
+	if m.tail.End != chunkfile.ChunkSize {
 		t.Fatalf("the log ends at %d", m.tail.End)
 	}
-	edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte { return b[:len(b)-footerSize] })
+	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { return b[:len(b)-chunkfile.FooterSize] })
 	forget(t, fsys, m, 1)
 	l := mustOpen(t, testOptions(fsys))
 	verify(t, l, m.frames, nil)
-	if l.Tail().End != ChunkSize {
+	if l.Tail().End != chunkfile.ChunkSize {
 		t.Errorf("the log ends at %d", l.Tail().End)
 	}
 	closeLog(t, l)
@@ -75,22 +76,22 @@ func TestRule08LostFooterIsWritten(t *testing.T) {
 // The Raft index rises from frame to frame, and neither term nor time fall. A frame that is
 // whole, stands where it belongs and has the right chain is of another history all the same.
 func TestRule08FrameThatDoesNotFollowIsCut(t *testing.T) {
-	for name, change := range map[string]func(tr *trailer, before event.Tail){
-		"index stays":    func(tr *trailer, before event.Tail) { tr.index = before.Index },
-		"index falls":    func(tr *trailer, before event.Tail) { tr.index = before.Index - 1 },
-		"term falls":     func(tr *trailer, before event.Tail) { tr.term = before.Term - 1 },
-		"time falls":     func(tr *trailer, before event.Tail) { tr.time = before.Time - 1 },
-		"another chain":  func(tr *trailer, _ event.Tail) { tr.chain[0]++ },
-		"another length": func(tr *trailer, _ event.Tail) { tr.length--; tr.first++ },
+	for name, change := range map[string]func(tr *chunkfile.Trailer, before event.Tail){
+		"index stays":    func(tr *chunkfile.Trailer, before event.Tail) { tr.Index = before.Index },
+		"index falls":    func(tr *chunkfile.Trailer, before event.Tail) { tr.Index = before.Index - 1 },
+		"term falls":     func(tr *chunkfile.Trailer, before event.Tail) { tr.Term = before.Term - 1 },
+		"time falls":     func(tr *chunkfile.Trailer, before event.Tail) { tr.Time = before.Time - 1 },
+		"another chain":  func(tr *chunkfile.Trailer, _ event.Tail) { tr.Chain[0]++ },
+		"another length": func(tr *chunkfile.Trailer, _ event.Tail) { tr.Length--; tr.First++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys, m := madeLog(t, func(m *model) { m.term = 2; m.someFrames(3, false) })
 			before, last := m.frames[1].tail, m.frames[2]
-			edit(t, fsys, chunkFileName(0, 0), func(b []byte) []byte {
-				end := headerSize + int(last.tail.End)
-				tr := item(b[end-trailerSize : end]).trailer()
+			edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte {
+				end := chunkfile.HeaderSize + int(last.tail.End)
+				tr := chunkfile.Item(b[end-chunkfile.TrailerSize : end]).Trailer()
 				change(&tr, before)
-				return append(b[:end-trailerSize], tr.append(nil)...)
+				return append(b[:end-chunkfile.TrailerSize], tr.Append(nil)...)
 			})
 			forget(t, fsys, m, 1)
 			l := mustOpen(t, testOptions(fsys))

@@ -6,98 +6,30 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 const (
 	// lookEvery is how many items are read between two looks at a context.
 	lookEvery = 1024
-
-	// readWindow is how many bytes are read at a time where files cannot be mapped.
-	readWindow = 1 << 20
 )
 
 // set fills in what an item is. Its slices share the item's memory.
-func (s *Stored) set(it item, position int64) {
-	content := it.content()
-	typeAt := it.streamLen()
-	dataAt := typeAt + it.typeLen()
-	metadataAt := len(content) - it.metadataLen()
+func (s *Stored) set(it chunkfile.Item, position int64) {
+	content := it.Content()
+	typeAt := it.StreamLen()
+	dataAt := typeAt + it.TypeLen()
+	metadataAt := len(content) - it.MetadataLen()
 	s.Position = position
 	s.Size = len(it)
-	s.Number = it.number()
-	s.Time = it.time()
-	s.ID = it.id()
-	s.Flags = event.Flags(it.flags())
+	s.Number = it.Number()
+	s.Time = it.Time()
+	s.ID = it.Id()
+	s.Flags = event.Flags(it.Flags())
 	s.Stream = content[:typeAt:typeAt]
 	s.Type = content[typeAt:dataAt:dataAt]
 	s.Data = content[dataAt:metadataAt:metadataAt]
 	s.Metadata = content[metadataAt:]
-}
-
-// itemReader reads the items of one chunk file from front to back. An item that
-// it returned is good until the next call.
-type itemReader struct {
-	c             *chunk
-	offset, limit int64  // of the next item; behind the data
-	window        []byte // where the file is not mapped: its bytes from base on
-	base          int64
-}
-
-// next returns the next item, checked, and its position; nil behind the last.
-func (r *itemReader) next() (item, int64, error) {
-	if r.offset >= r.limit {
-		return nil, 0, nil
-	}
-	c := r.c
-	b, err := r.bytes()
-	if err != nil {
-		return nil, 0, err
-	}
-	it, err := parseItem(b)
-	if err != nil {
-		return nil, 0, c.corrupt(r.offset, "%v", err)
-	}
-	position := it.position()
-	if !c.header.mapped {
-		if it.isStub() {
-			return nil, 0, c.corrupt(r.offset, "a stub in a chunk as it was written")
-		}
-		if should := c.start() + r.offset - headerSize; position != should {
-			return nil, 0, c.corrupt(r.offset, "a record of position %d stands where that of %d belongs", position, should)
-		}
-	}
-	r.offset += int64(len(it))
-	return it, position, nil
-}
-
-// bytes returns what the file holds from the next item on, at least all of that item if it is whole.
-func (r *itemReader) bytes() ([]byte, error) {
-	c := r.c
-	if c.mapped != nil {
-		if r.limit > int64(len(c.mapped)) {
-			return nil, c.corrupt(r.offset, "data reach beyond the file")
-		}
-		return c.mapped[r.offset:r.limit], nil
-	}
-	have := r.window[min(r.offset-r.base, int64(len(r.window))):]
-	need := int64(recordFixed)
-	if len(have) >= 4 {
-		need = max(need, int64(order.Uint32(have)))
-	}
-	for need = min(need, r.limit-r.offset); int64(len(have)) < need; {
-		n := min(max(need, readWindow), r.limit-r.offset)
-		if int64(cap(r.window)) < n {
-			r.window = make([]byte, n)
-		}
-		r.window, r.base = r.window[:n], r.offset
-		if err := readFull(c.file, r.window, r.offset); err != nil {
-			r.window = r.window[:0]
-			return nil, fmt.Errorf("read %s at %d: %w", c.name, r.offset, err)
-		}
-		have = r.window
-		need = min(max(need, int64(order.Uint32(have))), r.limit-r.offset)
-	}
-	return have, nil
 }
 
 // Scan gives f the records at the positions from (included) to to (excluded), in
@@ -132,11 +64,11 @@ func (l *Log) scanChunk(ctx context.Context, from, to int64, f func(*Stored) err
 		return to, nil
 	}
 	defer func() {
-		if failed := r.c.release(); failed != nil {
+		if failed := r.C.Release(); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}()
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	var s Stored
 	for n := 1; ; n++ {
 		if n%lookEvery == 0 {
@@ -144,17 +76,17 @@ func (l *Log) scanChunk(ctx context.Context, from, to int64, f func(*Stored) err
 				return 0, err
 			}
 		}
-		it, position, err := r.next()
+		it, position, err := r.Next()
 		if err != nil {
 			return 0, fmt.Errorf("scan the log: %w", err)
 		}
 		if it == nil {
-			return chunkStart(r.c.header.last + 1), nil
+			return chunkfile.ChunkStart(r.C.Header.Last + 1), nil
 		}
 		if position >= to {
 			return to, nil
 		}
-		if !it.isRecord() {
+		if !it.IsRecord() {
 			continue
 		}
 		s.set(it, position)
@@ -166,35 +98,35 @@ func (l *Log) scanChunk(ctx context.Context, from, to int64, f func(*Stored) err
 
 // readerAt returns a reader that begins with the first item at or behind a
 // position; nil where no file is. Its chunk is held and must be released.
-func (l *Log) readerAt(position int64) (_ *itemReader, err error) {
+func (l *Log) readerAt(position int64) (_ *chunkfile.ItemReader, err error) {
 	v, err := l.view()
 	if err != nil {
 		return nil, err
 	}
 	defer v.release()
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	c := v.set.at(position)
 	if c == nil {
 		return nil, nil
 	}
-	r := &itemReader{c: c, offset: headerSize + position - c.start(), limit: c.dataEnd(v.tail.End)}
-	if c.header.mapped {
-		i, err := c.search(position)
+	r := &chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize + position - c.Start(), Limit: c.DataEnd(v.tail.End)}
+	if c.Header.Mapped {
+		i, err := c.Search(position)
 		if err != nil {
 			return nil, err
 		}
-		r.offset = r.limit
-		if i < c.mapEntries() {
-			if _, r.offset, err = c.mapEntry(i, new([]byte)); err != nil {
+		r.Offset = r.Limit
+		if i < c.MapEntries() {
+			if _, r.Offset, err = c.MapEntry(i, new([]byte)); err != nil {
 				return nil, err
 			}
 		}
-	} else if r.offset < r.limit {
+	} else if r.Offset < r.Limit {
 		// The position comes from outside: it may be none.
 		if _, err := v.itemAt(position, new([]byte)); err != nil {
 			return nil, v.explain(position, false, err)
 		}
 	}
-	c.retain()
+	c.Retain()
 	return r, nil
 }

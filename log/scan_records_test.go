@@ -12,12 +12,13 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
 // storedEvent is what Scan should say of an event of the model.
 func storedEvent(e testEvent) Stored {
-	size := RecordSize(e.stream, &event.Proposed{Type: e.typ, Data: []byte(e.data), Metadata: []byte(e.metadata)})
+	size := chunkfile.RecordSize(e.stream, &event.Proposed{Type: e.typ, Data: []byte(e.data), Metadata: []byte(e.metadata)})
 	return Stored{
 		Position: e.position, Size: size, Number: e.number, Time: e.time, ID: e.id, Flags: e.flags,
 		Stream: []byte(e.stream), Type: []byte(e.typ), Data: []byte(e.data), Metadata: []byte(e.metadata),
@@ -37,15 +38,15 @@ func TestScan(t *testing.T) {
 		m := newModel()
 		l := mustOpen(t, o)
 		write(t, l, m.someFrames(6, true)...)
-		write(t, l, m.frame(false, ev("large", strings.Repeat("x", 3*readWindow)), tombstone("b1"), meta("a1", `{"$maxCount":1}`)))
+		write(t, l, m.frame(false, ev("large", strings.Repeat("x", 3*chunkfile.ReadWindow)), tombstone("b1"), meta("a1", `{"$maxCount":1}`)))
 		write(t, l, m.someFrames(20, true)...)
-		removed, _ := scavenged(m, 3*ChunkSize)
-		_, err := l.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(within(removed, 1, 2)), IDsFrom: 2 * ChunkSize})
+		removed, _ := scavenged(m, 3*chunkfile.ChunkSize)
+		_, err := l.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(within(removed, 1, 2)), IDsFrom: 2 * chunkfile.ChunkSize})
 		must(t, err)
 		removed = within(removed, 1, 2)
 		var all []Stored
-		ends := []int64{0, 1, m.tail.End - 1, m.tail.End, m.tail.End + 1, 1 << 60, ChunkSize + 3, 2 * ChunkSize}
-		froms := []int64{0, ChunkSize, 2 * ChunkSize, ChunkSize - 10, 2*ChunkSize + 7, m.tail.End, 1 << 60}
+		ends := []int64{0, 1, m.tail.End - 1, m.tail.End, m.tail.End + 1, 1 << 60, chunkfile.ChunkSize + 3, 2 * chunkfile.ChunkSize}
+		froms := []int64{0, chunkfile.ChunkSize, 2 * chunkfile.ChunkSize, chunkfile.ChunkSize - 10, 2*chunkfile.ChunkSize + 7, m.tail.End, 1 << 60}
 		for _, f := range m.frames {
 			for _, e := range f.events {
 				if !removed[e.position] {
@@ -96,7 +97,7 @@ func TestScan(t *testing.T) {
 				t.Fatalf("stream at %d: %s, %v, %v", s.Position, name, ok, err)
 			}
 		}
-		none := []int64{-1, 1, 70, ChunkSize + 1, ChunkSize - 10, m.tail.End, 1 << 60}
+		none := []int64{-1, 1, 70, chunkfile.ChunkSize + 1, chunkfile.ChunkSize - 10, m.tail.End, 1 << 60}
 		for p := range removed {
 			none = append(none, p)
 		}
@@ -210,12 +211,12 @@ func TestLastBelow(t *testing.T) {
 	// Records go, at random; their entries stay.
 	for _, f := range m.frames {
 		for _, e := range f.events {
-			if e.position < 4*ChunkSize && (rng.IntN(3) == 0 || e.stream == "a1" && e.position < 3*ChunkSize) {
+			if e.position < 4*chunkfile.ChunkSize && (rng.IntN(3) == 0 || e.stream == "a1" && e.position < 3*chunkfile.ChunkSize) {
 				removed[e.position] = true
 			}
 		}
 	}
-	_, err := l.Rewrite(background, Rewrite{First: 0, Last: 3, Keep: keepNot(removed), IDsFrom: 2 * ChunkSize})
+	_, err := l.Rewrite(background, Rewrite{First: 0, Last: 3, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
 	must(t, err)
 	ask()
 	// The events of b, those removed too, are also in the hash of a, and the other way round.
@@ -225,7 +226,7 @@ func TestLastBelow(t *testing.T) {
 			for _, pair := range [][2]string{{"a0", "b0"}, {"a1", "b1"}, {"a2", "meager2"}} {
 				for i := range pair {
 					if e.stream == pair[i] {
-						entries = append(entries, index.Entry{Hash: HashStream(pair[1-i]), Number: e.number, Position: e.position})
+						entries = append(entries, index.Entry{Hash: chunkfile.HashStream(pair[1-i]), Number: e.number, Position: e.position})
 					}
 				}
 			}

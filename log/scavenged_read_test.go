@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -116,10 +117,10 @@ func TestScavengedReads(t *testing.T) {
 			}
 		}
 	}
-	_, err := l.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(removed), IDsFrom: 2 * ChunkSize})
+	_, err := l.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
 	must(t, err)
 	same("a part rewritten")
-	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 5, Keep: keepNot(removed), IDsFrom: 2 * ChunkSize})
+	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 5, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
 	must(t, err)
 	l.streams.reset()
 	same("all rewritten")

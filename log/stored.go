@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Stored is a record as it lies in the log, hidden or not. Its slices are
@@ -50,28 +51,21 @@ func (l *Log) Chunks() ([]ChunkInfo, error) {
 	defer v.release()
 	infos := make([]ChunkInfo, len(v.set.chunks))
 	for i, c := range v.set.chunks {
-		infos[i] = c.info(v.tail.End)
+		infos[i] = chunkInfo(c, v.tail.End)
 	}
 	return infos, nil
 }
 
-// settled reports whether a log that ends at end can put no more frames into the
-// chunk: its last frame completes it, or a committed one lies behind it. Only then may it be
-// rewritten: a chunk that a start could make active again must be as it was written.
-func (c *chunk) settled(end int64) bool {
-	return c.complete && end >= chunkStart(c.header.last+1)
-}
-
 // info describes the chunk as it is in a log that ends at end.
-func (c *chunk) info(end int64) ChunkInfo {
+func chunkInfo(c *chunkfile.Chunk, end int64) ChunkInfo {
 	i := ChunkInfo{
-		File: filepath.Base(c.name), First: c.header.first, Last: c.header.last, Version: c.version,
-		Complete: c.settled(end), Rewritten: c.rewritten(), Start: c.start(), DataBytes: c.dataEnd(end) - headerSize,
+		File: filepath.Base(c.Name), First: c.Header.First, Last: c.Header.Last, Version: c.Version,
+		Complete: c.Settled(end), Rewritten: c.Rewritten(), Start: c.Start(), DataBytes: c.DataEnd(end) - chunkfile.HeaderSize,
 	}
-	if c.complete && c.footer.end <= end {
-		i.End, i.Records, i.Stubs, i.FileBytes = c.footer.end, c.footer.records, c.footer.stubs, c.fileSize()
+	if c.Complete && c.Footer.End <= end {
+		i.End, i.Records, i.Stubs, i.FileBytes = c.Footer.End, c.Footer.Records, c.Footer.Stubs, c.FileSize()
 	} else {
-		i.End, i.Records, i.FileBytes = end, -1, headerSize+i.DataBytes
+		i.End, i.Records, i.FileBytes = end, -1, chunkfile.HeaderSize+i.DataBytes
 	}
 	return i
 }
@@ -91,7 +85,7 @@ func (l *Log) StreamAt(dst []byte, position int64) (name []byte, ok bool, err er
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
 func (v view) streamAt(dst []byte, position int64) (_ []byte, ok bool, err error) {
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	if v.inVoid(position) {
 		return dst, false, nil
 	}
@@ -104,16 +98,16 @@ func (v view) streamAt(dst []byte, position int64) (_ []byte, ok bool, err error
 		}
 		return dst, false, fmt.Errorf("stream of the record at %d: %w", position, err)
 	}
-	if it == nil || !it.isRecord() {
+	if it == nil || !it.IsRecord() {
 		return dst, false, nil
 	}
-	return append(dst, it.stream()...), true, nil
+	return append(dst, it.Stream()...), true, nil
 }
 
 // inVoid reports whether a position lies behind the last frame of a chunk as it was written.
 func (v view) inVoid(position int64) bool {
 	c := v.set.at(position)
-	return c != nil && !c.header.mapped && headerSize+position-c.start() >= c.dataEnd(v.tail.End)
+	return c != nil && !c.Header.Mapped && chunkfile.HeaderSize+position-c.Start() >= c.DataEnd(v.tail.End)
 }
 
 // IDsFrom returns a position at or before the oldest event whose id decisions
@@ -129,11 +123,11 @@ func (l *Log) IDsFrom() (int64, error) {
 	events := 0
 	for i := len(v.set.chunks) - 1; i >= 0; i-- {
 		c := v.set.chunks[i]
-		if !c.complete || c.footer.end > v.tail.End {
+		if !c.Complete || c.Footer.End > v.tail.End {
 			continue
 		}
-		if events += c.footer.records + c.footer.stubs; events >= l.opts.RecentIDs {
-			return c.start(), nil
+		if events += c.Footer.Records + c.Footer.Stubs; events >= l.opts.RecentIDs {
+			return c.Start(), nil
 		}
 	}
 	return 0, nil
@@ -168,16 +162,16 @@ type Rewritten struct {
 }
 
 // replacedFiles are those that a rewritten one took the place of.
-type replacedFiles []*chunk
+type replacedFiles []*chunkfile.Chunk
 
 // Closed returns when the files that were replaced are closed by their last
 // reader, and gone from the folder, or ctx ends.
 func (r *Rewritten) Closed(ctx context.Context) error {
 	for _, c := range *r.replaced {
 		select {
-		case <-c.closed:
+		case <-c.Closed:
 		case <-ctx.Done():
-			return fmt.Errorf("%s, which was replaced, is still being read: %w", filepath.Base(c.name), ctx.Err())
+			return fmt.Errorf("%s, which was replaced, is still being read: %w", filepath.Base(c.Name), ctx.Err())
 		}
 	}
 	return nil

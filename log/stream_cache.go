@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // streamCache keeps the facts of recently used streams: last number and
@@ -141,7 +142,7 @@ func (c *streamCache) applied(hash uint64, name []byte, number int64) {
 
 // metadataApplied notes that an event was applied to the metadata stream of a stream.
 func (c *streamCache) metadataApplied(original []byte) {
-	hash := HashStream(asString(original))
+	hash := chunkfile.HashStream(chunkfile.String(original))
 	sh := c.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

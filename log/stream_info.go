@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
 // StreamInfo returns what is known of a stream as it is applied now.
 func (l *Log) StreamInfo(stream string) (event.StreamInfo, error) {
-	hash := HashStream(stream)
+	hash := chunkfile.HashStream(stream)
 	s, known, changes := l.streams.get(hash, stream)
 	if known && s.metaKnown {
 		return s.info(), nil
@@ -43,7 +46,7 @@ func (s *cachedStream) info() event.StreamInfo {
 // complete finds out what is not known of a stream; s holds what is.
 func (l *Log) complete(v view, hash uint64, stream string, s *cachedStream, known bool) (err error) {
 	defer l.met(&err)
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	if !known {
 		s.name = strings.Clone(stream)
 		if s.last, s.deleted, err = l.lastOf(v, hash, stream); err != nil {
@@ -72,7 +75,7 @@ func (l *Log) metaStreamFacts(v view, stream string, s *cachedStream) error {
 	for event.IsMetaStream(root) {
 		root = event.OriginalOf(root)
 	}
-	hash := HashStream(root)
+	hash := chunkfile.HashStream(root)
 	if o, ok, _ := l.streams.get(hash, root); ok {
 		s.deleted = o.deleted
 		return nil
@@ -98,7 +101,7 @@ func (l *Log) metadataFacts(v view, stream string, s *cachedStream) error {
 	if err != nil || it == nil {
 		return err
 	}
-	m := event.ParseMetadata(it.data())
+	m := event.ParseMetadata(it.Data())
 	s.metadata = &m
 	return nil
 }
@@ -155,4 +158,9 @@ func (l *Log) lastOf(v view, hash uint64, stream string) (last int64, deleted bo
 		}
 		from = lowest - 1
 	}
+}
+
+func hashMetaStream(name string) uint64 {
+	var buf [256]byte
+	return xxh3.Hash(append(append(buf[:0], "$$"...), name...))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // switchChunk puts a rewritten chunk file in the place of the complete chunks
@@ -26,7 +27,7 @@ import (
 // sources are the chunks that the file was made of: they must still be in use. nil stands for
 // those that it covers. The caller holds them, so that none of them can come back under a
 // new name, and l.jobs.
-func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err error) {
+func (l *Log) switchChunk(tmp string, sources []*chunkfile.Chunk) (info ChunkInfo, err error) {
 	l.switchMu.Lock()
 	defer l.switchMu.Unlock()
 	if sources != nil && !l.inUse(sources) {
@@ -37,26 +38,26 @@ func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err err
 		return info, err
 	}
 	path := filepath.Join(l.opts.Dir, tmp)
-	c, err := openChunkFile(l.opts.FS, path, 0)
+	c, err := chunkfile.Open(l.opts.FS, path, 0)
 	if err != nil {
 		return info, err
 	}
-	if !c.complete {
-		return info, errors.Join(c.corrupt(-1, "the new chunk is not complete"), c.close())
+	if !c.Complete {
+		return info, errors.Join(c.Corrupt(-1, "the new chunk is not complete"), c.Close())
 	}
-	first, last, footer := c.header.first, c.header.last, c.footer
+	first, last, footer := c.Header.First, c.Header.Last, c.Footer
 	y := l.Yielder()
-	sum, err := c.computeChecksum(func(b []byte, at int64) error {
+	sum, err := c.ComputeChecksum(func(b []byte, at int64) error {
 		y.GiveWay()
-		return readFull(c.file, b, at)
+		return chunkfile.ReadFull(c.File, b, at)
 	})
-	if err == nil && sum != footer.checksum {
-		err = c.corrupt(-1, "checksum of the whole file does not match")
+	if err == nil && sum != footer.Checksum {
+		err = c.Corrupt(-1, "checksum of the whole file does not match")
 	}
-	if err == nil && c.header.cluster != l.cluster {
-		err = c.corrupt(40, "the chunk belongs to another cluster")
+	if err == nil && c.Header.Cluster != l.cluster {
+		err = c.Corrupt(40, "the chunk belongs to another cluster")
 	}
-	if err = errors.Join(err, c.close()); err != nil {
+	if err = errors.Join(err, c.Close()); err != nil {
 		return info, err
 	}
 
@@ -66,8 +67,8 @@ func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err err
 	if err != nil {
 		return info, err
 	}
-	version := old[0].version + 1
-	name := filepath.Join(l.opts.Dir, chunkFileName(first, version))
+	version := old[0].Version + 1
+	name := filepath.Join(l.opts.Dir, chunkfile.FileName(first, version))
 	if _, err := l.opts.FS.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return info, fmt.Errorf("switch chunk: %s is in the way", name)
 	}
@@ -81,12 +82,12 @@ func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err err
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return info, l.fail(fmt.Errorf("switch chunk: %w", err))
 	}
-	if c, err = openForReaders(l.opts.FS, name, version); err != nil {
+	if c, err = chunkfile.OpenMapped(l.opts.FS, name, version); err != nil {
 		return info, l.fail(fmt.Errorf("switch chunk: %w", err))
 	}
-	c.retain()
+	c.Retain()
 	for _, o := range old {
-		o.obsolete.Store(true)
+		o.Obsolete.Store(true)
 	}
 	l.setMu.Lock()
 	// Only the appender changed the list meanwhile, and only behind complete chunks.
@@ -98,15 +99,15 @@ func (l *Log) switchChunk(tmp string, sources []*chunk) (info ChunkInfo, err err
 	l.setMu.Unlock()
 	replaced.release()
 	for _, o := range old {
-		if err := o.release(); err != nil {
+		if err := o.Release(); err != nil {
 			l.closeFailed(err)
 		}
 	}
-	return c.info(p.tail.End), nil
+	return chunkInfo(c, p.tail.End), nil
 }
 
 // inUse reports whether all of these chunks are in the log's list, which has each of them once.
-func (l *Log) inUse(sources []*chunk) bool {
+func (l *Log) inUse(sources []*chunkfile.Chunk) bool {
 	l.setMu.Lock()
 	defer l.setMu.Unlock()
 	for _, c := range sources {
@@ -125,26 +126,26 @@ func (l *Log) notRenamed(from, to string) bool {
 }
 
 // replaceable returns the chunks that a file with this range and footer may replace. It runs under setMu.
-func (l *Log) replaceable(first, last int, f *footer) ([]*chunk, error) {
-	var old []*chunk
+func (l *Log) replaceable(first, last int, f *chunkfile.Footer) ([]*chunkfile.Chunk, error) {
+	var old []*chunkfile.Chunk
 	for _, c := range l.chunks {
-		if c.header.last < first || c.header.first > last {
+		if c.Header.Last < first || c.Header.First > last {
 			continue
 		}
-		if c.header.first < first || c.header.last > last {
-			return nil, fmt.Errorf("switch chunk: chunks %d to %d do not match the file %s", first, last, c.name)
+		if c.Header.First < first || c.Header.Last > last {
+			return nil, fmt.Errorf("switch chunk: chunks %d to %d do not match the file %s", first, last, c.Name)
 		}
-		if !c.complete {
-			return nil, fmt.Errorf("switch chunk: %s is not complete", c.name)
+		if !c.Complete {
+			return nil, fmt.Errorf("switch chunk: %s is not complete", c.Name)
 		}
 		old = append(old, c)
 	}
-	if len(old) == 0 || old[0].header.first != first || old[len(old)-1].header.last != last {
+	if len(old) == 0 || old[0].Header.First != first || old[len(old)-1].Header.Last != last {
 		return nil, fmt.Errorf("switch chunk: the log has no chunks %d to %d", first, last)
 	}
-	end := old[len(old)-1].footer
-	if end.end != f.end || old[0].footer.firstIndex != f.firstIndex || end.chain != f.chain || end.lastIndex != f.lastIndex || end.lastTerm != f.lastTerm || end.lastCompletes != f.lastCompletes {
-		return nil, &event.Corruption{File: old[len(old)-1].name, Offset: -1, Detail: "the new chunk does not end the way the old one does"}
+	end := old[len(old)-1].Footer
+	if end.End != f.End || old[0].Footer.FirstIndex != f.FirstIndex || end.Chain != f.Chain || end.LastIndex != f.LastIndex || end.LastTerm != f.LastTerm || end.LastCompletes != f.LastCompletes {
+		return nil, &event.Corruption{File: old[len(old)-1].Name, Offset: -1, Detail: "the new chunk does not end the way the old one does"}
 	}
 	return old, nil
 }

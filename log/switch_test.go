@@ -11,10 +11,11 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // scavenged removes every second record of the streams "a…" and tells which.
-func scavenged(m *model, below int64) (removed map[int64]bool, keep func(item) bool) {
+func scavenged(m *model, below int64) (removed map[int64]bool, keep func(chunkfile.Item) bool) {
 	removed = map[int64]bool{}
 	for _, f := range m.frames {
 		for _, e := range f.events {
@@ -23,7 +24,7 @@ func scavenged(m *model, below int64) (removed map[int64]bool, keep func(item) b
 			}
 		}
 	}
-	return removed, func(it item) bool { return !removed[it.position()] }
+	return removed, func(it chunkfile.Item) bool { return !removed[it.Position()] }
 }
 
 func TestSwitchChunk(t *testing.T) {
@@ -32,9 +33,9 @@ func TestSwitchChunk(t *testing.T) {
 		version int
 		left    []string
 	}{
-		"one chunk":  {[]string{chunkFileName(1, 0)}, 1, []string{chunkFileName(0, 0), chunkFileName(1, 1), chunkFileName(2, 0), chunkFileName(3, 0)}},
-		"two merged": {[]string{chunkFileName(0, 0), chunkFileName(1, 0)}, 1, []string{chunkFileName(0, 1), chunkFileName(2, 0), chunkFileName(3, 0)}},
-		"all merged": {[]string{chunkFileName(0, 0), chunkFileName(1, 0), chunkFileName(2, 0)}, 1, []string{chunkFileName(0, 1), chunkFileName(3, 0)}},
+		"one chunk":  {[]string{chunkfile.FileName(1, 0)}, 1, []string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 1), chunkfile.FileName(2, 0), chunkfile.FileName(3, 0)}},
+		"two merged": {[]string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 0)}, 1, []string{chunkfile.FileName(0, 1), chunkfile.FileName(2, 0), chunkfile.FileName(3, 0)}},
+		"all merged": {[]string{chunkfile.FileName(0, 0), chunkfile.FileName(1, 0), chunkfile.FileName(2, 0)}, 1, []string{chunkfile.FileName(0, 1), chunkfile.FileName(3, 0)}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,9 +45,9 @@ func TestSwitchChunk(t *testing.T) {
 			o := testOptions(counting)
 			l := mustOpen(t, o)
 			write(t, l, m.someFrames(17, true)...)
-			removed, keep := scavenged(m, 3*ChunkSize)
+			removed, keep := scavenged(m, 3*chunkfile.ChunkSize)
 			for p := range removed { // Of the chunks that are rewritten.
-				if !slices.Contains(c.sources, chunkFileName(chunkNumber(p), 0)) {
+				if !slices.Contains(c.sources, chunkfile.FileName(chunkfile.ChunkNumber(p), 0)) {
 					delete(removed, p)
 				}
 			}
@@ -97,7 +98,7 @@ func TestSwitchChunk(t *testing.T) {
 			}
 			for _, f := range m.frames {
 				for _, e := range f.events {
-					if got := l.index.Get(nil, HashStream(e.stream), e.number); len(got) == 0 != removed[e.position] {
+					if got := l.index.Get(nil, chunkfile.HashStream(e.stream), e.number); len(got) == 0 != removed[e.position] {
 						t.Fatalf("index says %v of event %d of %s", got, e.number, e.stream)
 					}
 				}
@@ -120,10 +121,10 @@ func TestRemovedPositions(t *testing.T) {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(11, true)...)
 	// One chunk without any record, one with some.
-	rewrite(t, fsys, "x.tmp", []string{chunkFileName(0, 0)}, func(item) bool { return false })
+	rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(0, 0)}, func(chunkfile.Item) bool { return false })
 	must(t, l.SwitchChunk("x.tmp"))
-	removed, keep := scavenged(m, 2*ChunkSize)
-	rewrite(t, fsys, "y.tmp", []string{chunkFileName(1, 0)}, keep)
+	removed, keep := scavenged(m, 2*chunkfile.ChunkSize)
+	rewrite(t, fsys, "y.tmp", []string{chunkfile.FileName(1, 0)}, keep)
 	must(t, l.SwitchChunk("y.tmp"))
 	for _, f := range m.frames[:5] {
 		for _, e := range f.events {
@@ -140,9 +141,9 @@ func TestRemovedPositions(t *testing.T) {
 	// From any position of the rewritten chunks reading goes on with the next that is left.
 	for p := int64(0); p < m.frames[9].tail.End; p++ {
 		if p == 3000 {
-			p = ChunkSize - 10
+			p = chunkfile.ChunkSize - 10
 		}
-		if p > ChunkSize+3000 {
+		if p > chunkfile.ChunkSize+3000 {
 			break
 		}
 		next := slices.IndexFunc(left, func(r event.Record) bool { return r.Position >= p })
@@ -168,21 +169,21 @@ func TestRemovedPositions(t *testing.T) {
 func TestSwitchChunkRefuses(t *testing.T) {
 	damage := func(offset int) func(t *testing.T, fsys vfs.FS) {
 		return func(t *testing.T, fsys vfs.FS) {
-			rewrite(t, fsys, "x.tmp", []string{chunkFileName(1, 0)}, keepAll)
+			rewrite(t, fsys, "x.tmp", []string{chunkfile.FileName(1, 0)}, keepAll)
 			edit(t, fsys, "x.tmp", func(b []byte) []byte { b[(len(b)+offset)%len(b)] ^= 1; return b })
 		}
 	}
 	cases := map[string]func(t *testing.T, fsys vfs.FS){
 		"no file":        func(*testing.T, vfs.FS) {},
 		"header damaged": damage(30),
-		"data damaged":   damage(headerSize + 30),
-		"map damaged":    damage(-footerSize - 3),
+		"data damaged":   damage(chunkfile.HeaderSize + 30),
+		"map damaged":    damage(-chunkfile.FooterSize - 3),
 		"footer damaged": damage(-60),
 		"footer missing": func(t *testing.T, fsys vfs.FS) {
 			damage(0)(t, fsys)
-			edit(t, fsys, "x.tmp", func(b []byte) []byte { return b[:len(b)-footerSize] })
+			edit(t, fsys, "x.tmp", func(b []byte) []byte { return b[:len(b)-chunkfile.FooterSize] })
 		},
-		"the active one":  func(t *testing.T, fsys vfs.FS) { copyFile(t, fsys, chunkFileName(3, 0), "x.tmp") },
+		"the active one":  func(t *testing.T, fsys vfs.FS) { copyFile(t, fsys, chunkfile.FileName(3, 0), "x.tmp") },
 		"another cluster": func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, event.ID{7}, 0) },
 		"another history": func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 0) },
 		"behind the log":  func(t *testing.T, fsys vfs.FS) { foreignChunk(t, fsys, testCluster, 9) },
@@ -199,7 +200,7 @@ func TestSwitchChunkRefuses(t *testing.T) {
 			l := mustOpen(t, o)
 			write(t, l, m.someFrames(17, true)...)
 			if name == "part of a merged file" {
-				rewrite(t, fsys, "m.tmp", []string{chunkFileName(1, 0), chunkFileName(2, 0)}, keepAll)
+				rewrite(t, fsys, "m.tmp", []string{chunkfile.FileName(1, 0), chunkfile.FileName(2, 0)}, keepAll)
 				must(t, l.SwitchChunk("m.tmp"))
 			}
 			prepare(t, fsys)
@@ -229,11 +230,11 @@ func copyFile(t *testing.T, fsys vfs.FS, from, to string) {
 // foreignChunk puts a complete chunk of another log into the folder as x.tmp.
 func foreignChunk(t *testing.T, fsys vfs.FS, cluster event.ID, number int) {
 	t.Helper()
-	h := header{first: number, last: number, fileID: event.ID(uuid.New()), cluster: cluster}
-	b := closeHeader(h.bytes())
-	f := footer{lastCompletes: true, end: chunkStart(number) + 64, dataSize: 64, firstIndex: 1, lastIndex: 1, lastTerm: 1}
+	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: cluster}
+	b := closeHeader(h.Bytes())
+	f := chunkfile.Footer{LastCompletes: true, End: chunkfile.ChunkStart(number) + 64, DataSize: 64, FirstIndex: 1, LastIndex: 1, LastTerm: 1}
 	b = append(b, make([]byte, 64)...)
-	foot := f.bytes(func(part []byte) [16]byte { return hash128(append(slices.Clone(b), part...)) })
+	foot := f.Bytes(func(part []byte) [16]byte { return hash128(append(slices.Clone(b), part...)) })
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "x.tmp"), append(b, foot...)))
 }
 
@@ -261,7 +262,7 @@ func TestSwitchBetweenAppends(t *testing.T) {
 	if open := fsys.OpenFiles(); len(open) > 0 {
 		t.Fatalf("left open: %v", open)
 	}
-	if _, err := fsys.Stat(filepath.Join(testDir, chunkFileName(0, 11))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := fsys.Stat(filepath.Join(testDir, chunkfile.FileName(0, 11))); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("an old version is left: %v", err)
 	}
 }

@@ -91,19 +91,19 @@ func (l *Log) sync() error {
 // comes first: the epoch's never lies beyond it, whenever the machine stops. The
 // chaser's was written with the commit; a copy of the volume is to find it, too.
 func (l *Log) moveCheckpoints(p *published) error {
-	if err := l.chk.writer.set(p.tail.End); err != nil {
+	if err := l.chk.Writer.Set(p.tail.End); err != nil {
 		return err
 	}
-	if err := l.chk.chaser.sync(); err != nil {
+	if err := l.chk.Chaser.Sync(); err != nil {
 		return err
 	}
-	if err := l.chk.epoch.set(p.epoch); err != nil {
+	if err := l.chk.Epoch.Set(p.epoch); err != nil {
 		return err
 	}
 	if p.tail.Index == 0 {
 		return nil
 	}
-	return l.chk.proposal.set(int64(p.tail.Term))
+	return l.chk.Proposal.Set(int64(p.tail.Term))
 }
 
 func (l *Log) wakeSyncer() {

@@ -22,7 +22,9 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,12 +71,12 @@ func (d *database) write(frames int, completes bool) {
 		tail := d.Appended()
 		index := tail.Index + 1
 		e := event.Proposed{Type: "t", Data: fmt.Appendf(nil, "data %d", index)}
-		size := 2 * eventlog.RecordSize("s", &e)
-		f := eventlog.Frame{First: eventlog.Place(tail.End, size), Index: index, Term: 1, Completes: completes && n == frames-1}
+		size := 2 * chunkfile.RecordSize("s", &e)
+		f := eventlog.Frame{First: chunkfile.Place(tail.End, size), Index: index, Term: 1, Completes: completes && n == frames-1}
 		for i := range 2 {
 			binary.LittleEndian.PutUint64(e.ID[:], index)
 			e.ID[15] = byte(i)
-			f.Records = eventlog.AppendRecord(f.Records, f.First+int64(len(f.Records)), "s", int64(index-1)*2+int64(i), at(index).UnixNano(), 0, &e)
+			f.Records = chunkfile.AppendRecord(f.Records, f.First+int64(len(f.Records)), "s", int64(index-1)*2+int64(i), at(index).UnixNano(), 0, &e)
 		}
 		must(d.t, errors.Join(d.Append(f), d.Commit()))
 	}
@@ -94,8 +96,8 @@ func (d *database) create(target backup.Target, o backup.CreateOptions) backup.M
 func content(t testing.TB, fsys vfs.FS, dir string) (text string, tail event.Tail) {
 	t.Helper()
 	var b strings.Builder
-	_, err := eventlog.Inspect(t.Context(), eventlog.InspectOptions{FS: fsys, Dir: dir}, func(f eventlog.Finding) {
-		if f.Severity == eventlog.Problem {
+	_, err := inspect.Run(t.Context(), inspect.Options{FS: fsys, Dir: dir}, func(f inspect.Finding) {
+		if f.Severity == inspect.Problem {
 			t.Errorf("%s: %+v", dir, f)
 		}
 	})
@@ -147,7 +149,7 @@ func TestCreateAndRestore(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	for i := range all {
-		problems, err := backup.Verify(t.Context(), target, &all[i], backup.VerifyOptions{FS: fsys, Report: func(f eventlog.Finding) { t.Errorf("%+v", f) }})
+		problems, err := backup.Verify(t.Context(), target, &all[i], backup.VerifyOptions{FS: fsys, Report: func(f inspect.Finding) { t.Errorf("%+v", f) }})
 		if must(t, err); problems > 0 {
 			t.Errorf("%d problems", problems)
 		}
@@ -181,7 +183,7 @@ func TestCreateAndRestore(t *testing.T) {
 		if r2.Position != r.Position || text2 != text {
 			t.Errorf("to %d: %+v", r.Position, r2)
 		}
-		if inside := r.Position - 1; index > 1 && r.Position%eventlog.ChunkSize != 0 {
+		if inside := r.Position - 1; index > 1 && r.Position%chunkfile.ChunkSize != 0 {
 			if r3, text3 := restore(fmt.Sprintf("/in-%d", index), backup.RestoreOptions{ToPosition: &inside}); r3.Position >= inside || strings.Count(text3, "\n") != int(index-1)*2 {
 				t.Errorf("to %d: %+v", inside, r3)
 			}

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // Finding is one thing that Verify has to say.
-type Finding = eventlog.Finding
+type Finding = inspect.Finding
 
 // VerifyOptions say how a backup is verified.
 type VerifyOptions struct {
@@ -33,10 +33,10 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 		o.Progress = func(Progress) {}
 	}
 	report := func(f Finding) {
-		if f.Kind == eventlog.FindMissing && f.Severity == eventlog.Notice {
+		if f.Kind == inspect.FindMissing && f.Severity == inspect.Notice {
 			return // The format file is no part of a backup, the start makes it.
 		}
-		if f.Severity == eventlog.Problem {
+		if f.Severity == inspect.Problem {
 			problems++
 		}
 		if o.Report != nil {
@@ -58,7 +58,7 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 			return problems, ctx.Err()
 		}
 		if err != nil {
-			report(Finding{Severity: eventlog.Problem, Kind: eventlog.FindChecksum, File: f.Name, Offset: -1, Position: -1, Detail: err.Error()})
+			report(Finding{Severity: inspect.Problem, Kind: inspect.FindChecksum, File: f.Name, Offset: -1, Position: -1, Detail: err.Error()})
 		}
 	}
 	if problems > 0 {
@@ -76,12 +76,12 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 			return problems, err
 		}
 	}
-	sum, err := eventlog.Inspect(ctx, eventlog.InspectOptions{FS: o.FS, Dir: dir, IndexDir: filepath.Join(dir, indexFolder)}, report)
+	sum, err := inspect.Run(ctx, inspect.Options{FS: o.FS, Dir: dir, IndexDir: filepath.Join(dir, indexFolder)}, report)
 	if err != nil {
 		return problems, fmt.Errorf("verify backup %s: %w", m.ID, err)
 	}
 	if sum.End != m.Position {
-		report(Finding{Severity: eventlog.Problem, Kind: eventlog.FindCheckpoint, File: manifestFile, Offset: -1, Position: sum.End, Detail: fmt.Sprintf("the log ends at %d, the manifest says %d", sum.End, m.Position)})
+		report(Finding{Severity: inspect.Problem, Kind: inspect.FindCheckpoint, File: manifestFile, Offset: -1, Position: sum.End, Detail: fmt.Sprintf("the log ends at %d, the manifest says %d", sum.End, m.Position)})
 	}
 	return problems, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // pending is a redaction that was begun: what the next process needs to finish it.
@@ -77,7 +78,7 @@ func (s *Service) begin(p *pending) error {
 
 func (p *pending) entries() (all []entry) {
 	for _, e := range p.Events {
-		all = append(all, entry{Position: e.Position, Stream: eventlog.HashStream(e.Stream), Number: e.Number, Time: p.Time})
+		all = append(all, entry{Position: e.Position, Stream: chunkfile.HashStream(e.Stream), Number: e.Number, Time: p.Time})
 	}
 	return all
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -106,16 +107,16 @@ func (n *node) write(completes bool, typ, data string, streams ...string) {
 		binary.LittleEndian.PutUint64(e.ID[:], tail.Index+1)
 		e.ID[15] = byte(i + 1)
 		e.Type, e.Data, e.Metadata = typ, []byte(data), []byte("kept")
-		size += eventlog.RecordSize(streams[i], e)
+		size += chunkfile.RecordSize(streams[i], e)
 	}
-	f := eventlog.Frame{First: eventlog.Place(tail.End, size), Completes: completes, Index: tail.Index + 1, Term: 1}
+	f := eventlog.Frame{First: chunkfile.Place(tail.End, size), Completes: completes, Index: tail.Index + 1, Term: 1}
 	for i, s := range streams {
 		info, err := n.log.StreamInfo(s)
 		if err != nil && !errors.Is(err, event.ErrStreamNotFound) {
 			n.t.Fatal(err)
 		}
 		number := info.Last + 1
-		f.Records = eventlog.AppendRecord(f.Records, f.First+int64(len(f.Records)), s, number, 1, 0, &events[i])
+		f.Records = chunkfile.AppendRecord(f.Records, f.First+int64(len(f.Records)), s, number, 1, 0, &events[i])
 	}
 	if err := errors.Join(n.log.Append(f), n.log.Commit()); err != nil {
 		n.t.Fatal(err)

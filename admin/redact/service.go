@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Options of a Service. Log, Dir, Ledger and Write are needed.
@@ -310,7 +311,7 @@ func (s *Service) rebuild(l *eventlog.Log) error {
 			continue
 		}
 		err := s.scan(l, c.Start, c.End, func(r *eventlog.Stored) {
-			found = append(found, entry{Position: r.Position, Stream: eventlog.HashStream(string(r.Stream)), Number: r.Number, Time: now})
+			found = append(found, entry{Position: r.Position, Stream: chunkfile.HashStream(string(r.Stream)), Number: r.Number, Time: now})
 		})
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -35,7 +36,7 @@ func (r *run) accumulate(ctx context.Context, _ *checkpoint) error {
 		next = done + 1
 	}
 	last := chunkOf(r.point.Position)
-	r.begin(int64(max(0, last+1-next))*eventlog.ChunkSize, "bytes")
+	r.begin(int64(max(0, last+1-next))*chunkfile.ChunkSize, "bytes")
 	for ; next <= last; next++ {
 		if err := r.accumulateChunk(ctx, next); err != nil {
 			return fmt.Errorf("accumulate chunk %d: %w", next, err)
@@ -44,17 +45,17 @@ func (r *run) accumulate(ctx context.Context, _ *checkpoint) error {
 	return nil
 }
 
-func chunkOf(position int64) int { return int(position / eventlog.ChunkSize) }
+func chunkOf(position int64) int { return int(position / chunkfile.ChunkSize) }
 
 func (r *run) accumulateChunk(ctx context.Context, number int) error {
 	begun := time.Now()
 	records, streams := int64(0), int64(0)
 	err := r.db.Update(ctx, func(tx *state.Tx) error {
 		a := accumulator{r: r, tx: tx, chunk: number, oldest: math.MaxInt64, newest: math.MinInt64, places: map[string]int{}}
-		start := int64(number) * eventlog.ChunkSize
+		start := int64(number) * chunkfile.ChunkSize
 		paced := start
 		y := r.yielder()
-		err := r.log.Scan(ctx, start, start+eventlog.ChunkSize, func(rec *eventlog.Stored) error {
+		err := r.log.Scan(ctx, start, start+chunkfile.ChunkSize, func(rec *eventlog.Stored) error {
 			if rec.Position-paced >= paceBytes {
 				r.did(rec.Position - paced)
 				paced = rec.Position
@@ -66,7 +67,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 			y.every(yieldRecords)
 			return a.add(ctx, rec)
 		})
-		r.did(start + eventlog.ChunkSize - paced)
+		r.did(start + chunkfile.ChunkSize - paced)
 		if err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (a *accumulator) voidMetadata(s *state.Stream, name string, upTo int64) err
 		// The stream was forgotten by Cleaning, or there are none. A weight may be wrong:
 		// whether a stream of the same hash is meant is not looked at.
 		var buf [1]index.Entry
-		found := a.r.log.Index().Descend(buf[:0], eventlog.HashStream(event.MetaStreamOf(name)), upTo, 0, 1)
+		found := a.r.log.Index().Descend(buf[:0], chunkfile.HashStream(event.MetaStreamOf(name)), upTo, 0, 1)
 		if len(found) == 0 || found[0].Position >= a.r.point.Position {
 			return nil
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/event"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -173,7 +173,7 @@ func (k *calculator) firstChunk(is func(*state.Chunk) bool) int64 {
 	if i == len(k.times) {
 		return behind(k.r.point)
 	}
-	return int64(k.times[i].Number) * eventlog.ChunkSize
+	return int64(k.times[i].Number) * chunkfile.ChunkSize
 }
 
 // weigh adds a weight to the chunk of each event numbered from (included) to to
@@ -181,7 +181,7 @@ func (k *calculator) firstChunk(is func(*state.Chunk) bool) int64 {
 // apart: weights are estimates, unlike what is decided.
 func (k *calculator) weigh(ctx context.Context, name string, from, to, weight int64) error {
 	const batch = 1024
-	hash := eventlog.HashStream(name)
+	hash := chunkfile.HashStream(name)
 	for from < to {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Estimate says what a run would do now. It reads the whole log, changes nothing,
@@ -119,7 +120,7 @@ func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error
 
 // verdict returns what goes of a stream as things are now.
 func (e *estimator) verdict(stream []byte) (*verdict, error) {
-	slot := &e.verdicts[eventlog.HashStream(string(stream))%uint64(len(e.verdicts))]
+	slot := &e.verdicts[chunkfile.HashStream(string(stream))%uint64(len(e.verdicts))]
 	if v := *slot; v != nil && v.name == string(stream) {
 		return v, nil
 	}

@@ -7,10 +7,11 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // mergeBytes is how much data a merged file holds at most.
-const mergeBytes = eventlog.ChunkSize
+const mergeBytes = chunkfile.ChunkSize
 
 // merge makes one chunk file out of neighbours that are small together, until
 // there are none.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // model knows the whole history of a log, decides what scavenges remove by the
@@ -43,7 +44,7 @@ type record struct {
 func newModel() *model {
 	cluster := event.ID{7}
 	return &model{
-		cluster: cluster, tail: event.Tail{Chain: eventlog.GenesisChain(cluster)}, clock: int64(1_700_000_000_000_000_000),
+		cluster: cluster, tail: event.Tail{Chain: chunkfile.GenesisChain(cluster)}, clock: int64(1_700_000_000_000_000_000),
 		streams: map[string][]*record{}, dead: map[string]bool{},
 	}
 }
@@ -69,12 +70,12 @@ func (m *model) write(events ...proposed) eventlog.Frame {
 	made := make([]event.Proposed, len(events))
 	for i, e := range events {
 		made[i] = event.Proposed{ID: m.id(), Type: e.typ, Flags: e.flags & event.FlagJSON, Data: e.data, Metadata: e.meta}
-		size += eventlog.RecordSize(e.stream, &made[i])
+		size += chunkfile.RecordSize(e.stream, &made[i])
 	}
-	f := eventlog.Frame{First: eventlog.Place(m.tail.End, size), Index: m.tail.Index + 1, Term: 1}
+	f := eventlog.Frame{First: chunkfile.Place(m.tail.End, size), Index: m.tail.Index + 1, Term: 1}
 	for i, e := range events {
 		r := &record{
-			stream: e.stream, number: int64(len(m.streams[e.stream])), position: f.First + int64(len(f.Records)), size: eventlog.RecordSize(e.stream, &made[i]),
+			stream: e.stream, number: int64(len(m.streams[e.stream])), position: f.First + int64(len(f.Records)), size: chunkfile.RecordSize(e.stream, &made[i]),
 			time: m.clock, id: made[i].ID, typ: e.typ, flags: e.flags, data: e.data,
 		}
 		switch {
@@ -89,10 +90,10 @@ func (m *model) write(events ...proposed) eventlog.Frame {
 			f.Completes = true
 		}
 		m.records = append(m.records, r)
-		f.Records = eventlog.AppendRecord(f.Records, r.position, r.stream, r.number, r.time, r.flags, &made[i])
+		f.Records = chunkfile.AppendRecord(f.Records, r.position, r.stream, r.number, r.time, r.flags, &made[i])
 	}
 	m.tail = event.Tail{
-		End: eventlog.EndBehind(f.First, len(f.Records), f.Completes), Chain: eventlog.NextChain(m.tail.Chain, f.First, f.Records), Index: f.Index, Term: 1, Time: m.clock,
+		End: chunkfile.EndBehind(f.First, len(f.Records), f.Completes), Chain: chunkfile.NextChain(m.tail.Chain, f.First, f.Records), Index: f.Index, Term: 1, Time: m.clock,
 	}
 	m.frames = append(m.frames, f)
 	return f

@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // pointPatience is how long a run waits until a scavenge point is written, and
@@ -92,7 +93,7 @@ func (r *run) newestPoint(ctx context.Context) (*Point, error) {
 
 // pointAt reads an event of the stream of the points: where it is, and what it says if it is a point.
 func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Point, err error) {
-	for _, e := range r.log.Index().Get(nil, eventlog.HashStream(event.ScavengePointsStream), number) {
+	for _, e := range r.log.Index().Get(nil, chunkfile.HashStream(event.ScavengePointsStream), number) {
 		err = r.log.Scan(ctx, e.Position, e.Position+1, func(rec *eventlog.Stored) error {
 			if string(rec.Stream) != event.ScavengePointsStream {
 				return nil // The streams share the hash.

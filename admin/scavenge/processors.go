@@ -53,7 +53,7 @@ const (
 
 // yielder counts steps of one goroutine.
 type yielder struct {
-	log   eventlog.Yielder
+	log   *eventlog.Yielder
 	steps int
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // run is one run of scavenging.
@@ -230,7 +231,7 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 }
 
 // behind is the start of the chunk that follows a scavenge point: the log's end when the point was written.
-func behind(p Point) int64 { return (p.Position/eventlog.ChunkSize + 1) * eventlog.ChunkSize }
+func behind(p Point) int64 { return (p.Position/chunkfile.ChunkSize + 1) * chunkfile.ChunkSize }
 
 // load reads a value that is stored as JSON.
 func load(db *state.DB, key string, into any) (ok bool, err error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // The log of the benchmark: what `annals bench scavenge` fills a node with by default.
@@ -47,17 +48,17 @@ func (g *grown) frame(completes bool, events ...proposed) {
 		binary.LittleEndian.PutUint64(made[i].ID[:], g.rng.Uint64())
 		binary.LittleEndian.PutUint64(made[i].ID[8:], g.rng.Uint64())
 		made[i].Type, made[i].Flags, made[i].Data = e.typ, e.flags&event.FlagJSON, e.data
-		size += eventlog.RecordSize(e.stream, &made[i])
+		size += chunkfile.RecordSize(e.stream, &made[i])
 	}
 	g.tail.Time += int64(time.Millisecond)
-	f := eventlog.Frame{First: eventlog.Place(g.tail.End, size), Index: g.tail.Index + 1, Term: 1, Completes: completes}
+	f := eventlog.Frame{First: chunkfile.Place(g.tail.End, size), Index: g.tail.Index + 1, Term: 1, Completes: completes}
 	for i, e := range events {
 		number := g.counts[e.stream]
 		g.counts[e.stream]++
-		f.Records = eventlog.AppendRecord(f.Records, f.First+int64(len(f.Records)), e.stream, number, g.tail.Time, e.flags, &made[i])
+		f.Records = chunkfile.AppendRecord(f.Records, f.First+int64(len(f.Records)), e.stream, number, g.tail.Time, e.flags, &made[i])
 	}
-	g.tail.End = eventlog.EndBehind(f.First, len(f.Records), f.Completes)
-	g.tail.Chain = eventlog.NextChain(g.tail.Chain, f.First, f.Records)
+	g.tail.End = chunkfile.EndBehind(f.First, len(f.Records), f.Completes)
+	g.tail.Chain = chunkfile.NextChain(g.tail.Chain, f.First, f.Records)
 	g.tail.Index, g.tail.Term = f.Index, 1
 	if err := errors.Join(g.log.Append(f), g.log.Commit()); err != nil {
 		g.tb.Fatal(err)
@@ -73,7 +74,7 @@ func openGrown(tb testing.TB, dir string) *grown {
 	}
 	g := &grown{tb: tb, log: l, tail: l.Tail(), rng: rand.New(rand.NewPCG(1, 2)), counts: map[string]int64{}}
 	if g.tail.End == 0 {
-		g.tail = event.Tail{Chain: eventlog.GenesisChain(benchCluster), Time: 1_700_000_000_000_000_000}
+		g.tail = event.Tail{Chain: chunkfile.GenesisChain(benchCluster), Time: 1_700_000_000_000_000_000}
 	}
 	return g
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // run scavenges once and returns how that ended.
@@ -282,7 +283,7 @@ func TestEraseIsTriedAgain(t *testing.T) {
 				if tries.Add(1) < 3 {
 					return event.ErrNotReady
 				}
-				if position != eventlog.ChunkSize {
+				if position != chunkfile.ChunkSize {
 					t.Errorf("erase up to %d", position)
 				}
 				return nil
@@ -310,14 +311,14 @@ func TestEraseOutlivesTheProcess(t *testing.T) {
 		end   func(*house)
 		wants []int64 // positions that the next processes erase up to
 	}{
-		{"closed", (*house).close, []int64{eventlog.ChunkSize}},
-		{"power cut", (*house).crash, []int64{eventlog.ChunkSize}},
+		{"closed", (*house).close, []int64{chunkfile.ChunkSize}},
+		{"power cut", (*house).crash, []int64{chunkfile.ChunkSize}},
 		{"what is known of scavenging goes", func(h *house) {
 			h.close()
 			if err := h.fsys.RemoveAll(filepath.Join("db", "index", scavenge.Folder)); err != nil {
 				h.t.Fatal(err)
 			}
-		}, []int64{eventlog.ChunkSize}},
+		}, []int64{chunkfile.ChunkSize}},
 		{"the file is damaged", func(h *house) {
 			h.close()
 			if err := vfs.WriteFileAtomic(h.fsys, filepath.Join("db", "erase.pending"), []byte("?")); err != nil {
@@ -523,7 +524,7 @@ func TestEraseIsAwaitedOnce(t *testing.T) {
 			o.Erase = func(_ context.Context, position int64) error {
 				mu.Lock()
 				defer mu.Unlock()
-				tries = append(tries, position/eventlog.ChunkSize)
+				tries = append(tries, position/chunkfile.ChunkSize)
 				if refuse {
 					return event.ErrNotReady
 				}

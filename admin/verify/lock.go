@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // Hold keeps nodes from opening a folder of the real file system until the
@@ -25,7 +25,7 @@ import (
 //
 // The error wraps vfs.ErrLocked when a node has the folder open.
 func Hold(dir string) (io.Closer, error) {
-	name := filepath.Join(dir, eventlog.LockFile)
+	name := filepath.Join(dir, datadir.LockFile)
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return io.NopCloser(nil), nil

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // What an inspection says, under the names of this package.
 type (
-	Finding  = eventlog.Finding
-	Summary  = eventlog.Summary
-	Progress = eventlog.InspectProgress
+	Finding  = inspect.Finding
+	Summary  = inspect.Summary
+	Progress = inspect.Progress
 )
 
 // DefaultMaxFindings is how many findings a report holds unless told otherwise.
@@ -84,7 +84,7 @@ type Report struct {
 func (r *Report) Clean() bool { return r.Problems == 0 }
 
 func (r *Report) add(f Finding, most int) {
-	if f.Severity == eventlog.Problem {
+	if f.Severity == inspect.Problem {
 		r.Problems++
 	} else {
 		r.Notices++
@@ -105,7 +105,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return r, err
 	}
 	var err error
-	r.Summary, err = eventlog.Inspect(ctx, eventlog.InspectOptions{
+	r.Summary, err = inspect.Run(ctx, inspect.Options{
 		FS: o.FS, Dir: o.Dir, IndexDir: o.IndexDir, Quick: o.Quick, Progress: o.OnProgress,
 	}, func(f Finding) {
 		r.add(f, o.MaxFindings)

@@ -15,6 +15,8 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // write makes a data folder with so many events in one stream, each a frame of its own.
@@ -26,8 +28,8 @@ func write(t *testing.T, fsys vfs.FS, dir string, events int) {
 	}
 	e := event.Proposed{Type: "type", Data: []byte("data")}
 	for i := range int64(events) {
-		first := eventlog.Place(l.Appended().End, eventlog.RecordSize("s", &e))
-		f := eventlog.Frame{First: first, Records: eventlog.AppendRecord(nil, first, "s", i, i, 0, &e), Index: uint64(i + 1), Term: 1}
+		first := chunkfile.Place(l.Appended().End, chunkfile.RecordSize("s", &e))
+		f := eventlog.Frame{First: first, Records: chunkfile.AppendRecord(nil, first, "s", i, i, 0, &e), Index: uint64(i + 1), Term: 1}
 		if err := errors.Join(l.Append(f), l.Commit()); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +93,7 @@ func TestScavengedFolder(t *testing.T) {
 			}
 			e := event.Proposed{Type: "type"}
 			first := l.Appended().End
-			last := eventlog.Frame{First: first, Records: eventlog.AppendRecord(nil, first, "t", 0, 100, 0, &e), Completes: true, Index: 101, Term: 1}
+			last := eventlog.Frame{First: first, Records: chunkfile.AppendRecord(nil, first, "t", 0, 100, 0, &e), Completes: true, Index: 101, Term: 1}
 			if err := errors.Join(l.Append(last), l.Commit(), l.Sync()); err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +179,7 @@ func TestHold(t *testing.T) {
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Fatal(names, err)
 	}
-	lock, err := vfs.OS.Lock(filepath.Join(dir, eventlog.LockFile))
+	lock, err := vfs.OS.Lock(filepath.Join(dir, datadir.LockFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func TestHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vfs.OS.Lock(filepath.Join(dir, eventlog.LockFile)); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := vfs.OS.Lock(filepath.Join(dir, datadir.LockFile)); !errors.Is(err, vfs.ErrLocked) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(one.Close(), two.Close()); err != nil {

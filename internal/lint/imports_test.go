@@ -33,6 +33,8 @@ var imports = []row{
 	// Operations on a disk that hang are found in one place, those of the file system included.
 	{"internal/vfs", []string{"internal/hang"}},
 	{"internal", nil},
+	{"log/chunkfile", with("event", "internal/vfs")},
+	{"log/datadir", with("event", "internal/vfs")},
 	{"log", with("event", "stats", "internal/vfs")},
 	{"access", with("event", "stats", "internal/vfs")},
 	{"fsm", with("event", "log", "stats")},

@@ -18,6 +18,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -51,7 +52,7 @@ func (d *database) write(t *testing.T) {
 	tail := d.Tail()
 	e := event.Proposed{ID: event.ID{byte(tail.Index + 1)}, Type: "t", Data: []byte("data")}
 	must(t, d.Append(eventlog.Frame{
-		First: tail.End, Records: eventlog.AppendRecord(nil, tail.End, "s", int64(tail.Index), 1700000000e9, 0, &e), Index: tail.Index + 1, Term: 1,
+		First: tail.End, Records: chunkfile.AppendRecord(nil, tail.End, "s", int64(tail.Index), 1700000000e9, 0, &e), Index: tail.Index + 1, Term: 1,
 	}))
 	must(t, d.Commit())
 }

@@ -1,4 +1,6 @@
-package eventlog
+package inspect
+
+import "github.com/annalsdb/annals/log/chunkfile"
 
 // checkMapEntry checks that the next entry of the position map names the item
 // at hand. The map and the data are walked side by side.
@@ -48,18 +50,18 @@ func (k *walker) restOfMap(w *walk) {
 
 func (k *walker) mapFault(w *walk, offset, position int64, format string, args ...any) {
 	k.n.unsure = true
-	k.n.find(Problem, FindMap, w.c.name, offset, position, format, args...)
+	k.n.find(Problem, FindMap, w.c.Name, offset, position, format, args...)
 }
 
 func (w *walk) entryOffset(i int) int64 {
-	return headerSize + w.c.footer.dataSize + int64(i)*mapEntrySize
+	return chunkfile.HeaderSize + w.c.Footer.DataSize + int64(i)*chunkfile.MapEntrySize
 }
 
 // mapEntry returns the i-th entry of the position map.
 func (w *walk) mapEntry(i int) (position, offset int64, ok bool) {
-	if i >= w.c.mapEntries() {
+	if i >= w.c.MapEntries() {
 		return 0, 0, false
 	}
 	b := w.full[w.entryOffset(i):]
-	return int64(order.Uint64(b)), int64(order.Uint32(b[8:])), true
+	return int64(chunkfile.Order.Uint64(b)), int64(chunkfile.Order.Uint32(b[8:])), true
 }

@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -46,9 +48,9 @@ func buildScavenged(t *testing.T) *scavengedFolder {
 }
 
 // rewrite removes from chunks first..last what must go, and the events that drop says.
-func (f *scavengedFolder) rewrite(first, last int, idsFrom int64, drop func(*Stored) bool) {
+func (f *scavengedFolder) rewrite(first, last int, idsFrom int64, drop func(*eventlog.Stored) bool) {
 	f.t.Helper()
-	_, err := f.log.Rewrite(f.t.Context(), Rewrite{First: first, Last: last, IDsFrom: idsFrom, Keep: func(s *Stored) bool {
+	_, err := f.log.Rewrite(f.t.Context(), eventlog.Rewrite{First: first, Last: last, IDsFrom: idsFrom, Keep: func(s *eventlog.Stored) bool {
 		return s.Number >= f.discard[string(s.Stream)] && (drop == nil || !drop(s))
 	}})
 	f.must(err)
@@ -59,7 +61,7 @@ func (f *scavengedFolder) scavengeIndex(tables int) {
 	f.t.Helper()
 	points := map[uint64]int64{}
 	for name, n := range f.discard {
-		points[HashStream(name)] = n
+		points[chunkfile.HashStream(name)] = n
 	}
 	ctx, cancel := context.WithCancel(f.t.Context())
 	defer cancel()
@@ -80,7 +82,7 @@ func (f *scavengedFolder) scavengeIndex(tables int) {
 func (f *inspectFolder) rewriteOdd(number int) {
 	f.t.Helper()
 	f.open()
-	_, err := f.log.Rewrite(f.t.Context(), Rewrite{First: number, Last: number, Keep: func(s *Stored) bool {
+	_, err := f.log.Rewrite(f.t.Context(), eventlog.Rewrite{First: number, Last: number, Keep: func(s *eventlog.Stored) bool {
 		return string(s.Stream) != "a" || s.Number%2 == 0
 	}})
 	f.must(err)
@@ -125,7 +127,7 @@ func without(stream string, numbers ...int64) func([]index.Entry) []index.Entry 
 		for _, e := range es {
 			drop := false
 			for _, n := range numbers {
-				drop = drop || e.Hash == HashStream(stream) && e.Number == n
+				drop = drop || e.Hash == chunkfile.HashStream(stream) && e.Number == n
 			}
 			if !drop {
 				left = append(left, e)
@@ -151,13 +153,13 @@ func TestInspectScavengedClean(t *testing.T) {
 			f.scavengeIndex(everyTable())
 		}, Summary{Chunks: 4, Scavenged: 3, Records: 28, Stubs: 69, IndexEntries: 28}},
 		{"no ids", func(f *scavengedFolder) {
-			f.rewrite(0, 0, 4*ChunkSize, nil)
-			f.rewrite(1, 1, 4*ChunkSize, nil)
+			f.rewrite(0, 0, 4*chunkfile.ChunkSize, nil)
+			f.rewrite(1, 1, 4*chunkfile.ChunkSize, nil)
 			f.scavengeIndex(everyTable())
 		}, Summary{Chunks: 4, Scavenged: 2, Records: 28, IndexEntries: 28}},
 		{"some ids", func(f *scavengedFolder) {
-			f.rewrite(0, 0, ChunkSize, nil)
-			f.rewrite(1, 1, ChunkSize, nil)
+			f.rewrite(0, 0, chunkfile.ChunkSize, nil)
+			f.rewrite(1, 1, chunkfile.ChunkSize, nil)
 			f.scavengeIndex(everyTable())
 		}, Summary{Chunks: 4, Scavenged: 2, Records: 28, Stubs: 7, IndexEntries: 28}},
 		{"first chunk passed over", func(f *scavengedFolder) {
@@ -174,25 +176,25 @@ func TestInspectScavengedClean(t *testing.T) {
 		}, Summary{Chunks: 4, Records: 97, IndexEntries: 28}},
 		{"index not yet", func(f *scavengedFolder) {
 			f.rewrite(0, 0, 0, nil)
-			f.rewrite(1, 1, ChunkSize+500, nil)
+			f.rewrite(1, 1, chunkfile.ChunkSize+500, nil)
 		}, Summary{Chunks: 4, Scavenged: 2, Records: 28, Stubs: 66, IndexEntries: 94}},
 		{"stopped in the index", func(f *scavengedFolder) {
 			f.rewrite(1, 1, 0, nil)
 			f.scavengeIndex(1)
 		}, Summary{Chunks: 4, Scavenged: 1, Records: 90, Stubs: 7, IndexEntries: 35}},
 		{"more gone by age", func(f *scavengedFolder) {
-			f.rewrite(1, 1, 0, func(s *Stored) bool { return string(s.Stream) == "a" && s.Number < 28 })
+			f.rewrite(1, 1, 0, func(s *eventlog.Stored) bool { return string(s.Stream) == "a" && s.Number < 28 })
 			f.scavengeIndex(everyTable())
 		}, Summary{Chunks: 4, Scavenged: 1, Records: 87, Stubs: 10, IndexEntries: 28}},
 		{"merged", func(f *scavengedFolder) {
 			f.rewrite(0, 0, 0, nil)
-			f.rewrite(0, 2, 2*ChunkSize, nil)
+			f.rewrite(0, 2, 2*chunkfile.ChunkSize, nil)
 			f.scavengeIndex(everyTable())
 		}, Summary{Chunks: 2, Scavenged: 1, Records: 28, IndexEntries: 28}},
 		{"nothing left of a chunk", func(f *scavengedFolder) {
-			f.rewrite(0, 0, 4*ChunkSize, nil)
+			f.rewrite(0, 0, 4*chunkfile.ChunkSize, nil)
 			f.discard["a"], f.discard["c1"] = 35, 0
-			f.rewrite(2, 2, 4*ChunkSize, nil)
+			f.rewrite(2, 2, 4*chunkfile.ChunkSize, nil)
 			f.scavengeIndex(everyTable())
 		}, Summary{Chunks: 4, Scavenged: 2, Records: 30, IndexEntries: 18}},
 	}
@@ -229,7 +231,7 @@ func TestInspectScavengedClean(t *testing.T) {
 func TestInspectScavengedIndex(t *testing.T) {
 	at := func(es []index.Entry, stream string, number int64) *index.Entry {
 		for i := range es {
-			if es[i].Hash == HashStream(stream) && es[i].Number == number {
+			if es[i].Hash == chunkfile.HashStream(stream) && es[i].Number == number {
 				return &es[i]
 			}
 		}
@@ -252,7 +254,7 @@ func TestInspectScavengedIndex(t *testing.T) {
 			[]string{"error index chunk-000002.000000 @", `error index chunk-000002.000000 @`}},
 		{"where a record was", func(es []index.Entry) []index.Entry { at(es, "a", 27).Position++; return es },
 			[]string{`error index chunk-000001.000001 @1687: the index does not name event 27`}},
-		{"first one of a stream where a record was", func(es []index.Entry) []index.Entry { at(es, "a", 25).Position = ChunkSize; return es },
+		{"first one of a stream where a record was", func(es []index.Entry) []index.Entry { at(es, "a", 25).Position = chunkfile.ChunkSize; return es },
 			[]string{`error index chunk-000001.000001 @1213: the index does not name event 25`}},
 		{"at another record", func(es []index.Entry) []index.Entry {
 			at(es, "a", 32).Position = at(es, "a", 31).Position
@@ -261,13 +263,13 @@ func TestInspectScavengedIndex(t *testing.T) {
 		{"another number", func(es []index.Entry) []index.Entry { at(es, "a", 27).Number = 24; return es },
 			[]string{`error index chunk-000001.000001 @1687: the index names it for event 24`, `error index chunk-000001.000001`}},
 		{"beyond the last event", func(es []index.Entry) []index.Entry {
-			return append(es, index.Entry{Hash: HashStream("c3"), Number: 1, Position: ChunkSize + 1})
+			return append(es, index.Entry{Hash: chunkfile.HashStream("c3"), Number: 1, Position: chunkfile.ChunkSize + 1})
 		}, []string{"error index index @-1: event 1 of the stream with hash"}},
 		{"unknown stream", func(es []index.Entry) []index.Entry {
-			return append(es, index.Entry{Hash: HashStream("x"), Number: 1, Position: ChunkSize + 1})
+			return append(es, index.Entry{Hash: chunkfile.HashStream("x"), Number: 1, Position: chunkfile.ChunkSize + 1})
 		}, []string{"error index index @-1: event 1 of the stream with hash"}},
 		{"metadata of a deleted stream", func(es []index.Entry) []index.Entry {
-			return append(es, index.Entry{Hash: HashStream("$$gone"), Number: 7, Position: ChunkSize + 1})
+			return append(es, index.Entry{Hash: chunkfile.HashStream("$$gone"), Number: 7, Position: chunkfile.ChunkSize + 1})
 		}, nil},
 	}
 	for _, c := range cases {
@@ -316,7 +318,7 @@ func TestInspectScavengedTooMuch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := buildScavenged(t)
 			for chunk := range 2 {
-				f.rewrite(chunk, chunk, 4*ChunkSize, func(s *Stored) bool { return string(s.Stream) == c.drop && s.Number >= c.from })
+				f.rewrite(chunk, chunk, 4*chunkfile.ChunkSize, func(s *eventlog.Stored) bool { return string(s.Stream) == c.drop && s.Number >= c.from })
 			}
 			f.scavengeIndex(everyTable())
 			f.close()
@@ -329,17 +331,17 @@ func TestInspectScavengedTooMuch(t *testing.T) {
 
 func TestInspectStubs(t *testing.T) {
 	const rewritten = "chunk-000001.000001"
-	first := func(f *inspectFolder, which func(item) bool) int {
+	first := func(f *inspectFolder, which func(chunkfile.Item) bool) int {
 		b := f.read(rewritten)
 		for i, at := range itemOffsets(b) {
-			if it, err := parseItem(b[at:]); err == nil && which(it) {
+			if it, err := chunkfile.ParseItem(b[at:]); err == nil && which(it) {
 				return i
 			}
 		}
 		panic("no such item")
 	}
 	edit := func(change func(stub []byte)) func(*inspectFolder) {
-		return func(f *inspectFolder) { f.editItem(rewritten, first(f, item.isStub), change) }
+		return func(f *inspectFolder) { f.editItem(rewritten, first(f, chunkfile.Item.IsStub), change) }
 	}
 	cases := []struct {
 		name   string
@@ -347,31 +349,31 @@ func TestInspectStubs(t *testing.T) {
 		want   []string
 	}{
 		{"checksum", func(f *inspectFolder) {
-			f.flip(rewritten, itemOffsets(f.read(rewritten))[first(f, item.isStub)]+20)
+			f.flip(rewritten, itemOffsets(f.read(rewritten))[first(f, chunkfile.Item.IsStub)]+20)
 		}, []string{"error item chunk-000001.000001 @128: checksum of the item of 64 bytes does not match; 64 bytes are passed over", "error checksum chunk-000001.000001"}},
-		{"count", func(f *inspectFolder) { f.refoot(rewritten, func(x *footer) { x.stubs++ }) },
+		{"count", func(f *inspectFolder) { f.refoot(rewritten, func(x *chunkfile.Footer) { x.Stubs++ }) },
 			[]string{"error footer chunk-000001.000001 @3167: the footer says stubs 9, the data before it 8"}},
-		{"position", edit(func(b []byte) { order.PutUint64(b[8:], uint64(ChunkSize+1)) }),
+		{"position", edit(func(b []byte) { chunkfile.Order.PutUint64(b[8:], uint64(chunkfile.ChunkSize+1)) }),
 			[]string{"error map chunk-000001.000001 @2747: the position map names position 268435456, which no item has", "error map chunk-000001.000001 @128: the position map does not name the item of position 268435457"}},
 		{"position before the frame", func(f *inspectFolder) {
-			second := func(it item) bool { return it.isStub() && it.number() == 21 }
-			f.editItem(rewritten, first(f, second), func(b []byte) { order.PutUint64(b[8:], order.Uint64(b[8:])-10) })
+			second := func(it chunkfile.Item) bool { return it.IsStub() && it.Number() == 21 }
+			f.editItem(rewritten, first(f, second), func(b []byte) { chunkfile.Order.PutUint64(b[8:], chunkfile.Order.Uint64(b[8:])-10) })
 		}, []string{"error map", "error map", "error frame chunk-000001.000001 @494: the record at position 268435683 does not lie in its frame, 268435693 to"}},
-		{"time", edit(func(b []byte) { order.PutUint64(b[24:], 5) }), []string{"error item chunk-000001.000001 @128: time 5"}},
-		{"number", edit(func(b []byte) { order.PutUint64(b[16:], 1<<63) }), []string{"error stream chunk-000001.000001 @128: stream with hash"}},
-		{"of a tombstone", edit(func(b []byte) { order.PutUint16(b[6:], uint16(event.FlagDeleted)) }), []string{"error stream chunk-000001.000001 @128: stream with hash"}},
+		{"time", edit(func(b []byte) { chunkfile.Order.PutUint64(b[24:], 5) }), []string{"error item chunk-000001.000001 @128: time 5"}},
+		{"number", edit(func(b []byte) { chunkfile.Order.PutUint64(b[16:], 1<<63) }), []string{"error stream chunk-000001.000001 @128: stream with hash"}},
+		{"of a tombstone", edit(func(b []byte) { chunkfile.Order.PutUint16(b[6:], uint16(event.FlagDeleted)) }), []string{"error stream chunk-000001.000001 @128: stream with hash"}},
 		{"in a chunk as it was written", func(f *inspectFolder) {
 			f.editItem(chunkC, 0, func(it []byte) {
-				stub := appendStub(nil, it)
+				stub := chunkfile.AppendStub(nil, it)
 				copy(it, stub[:4])
-				it[4] = kindStub
+				it[4] = chunkfile.KindStub
 			})
 		}, []string{"error item chunk-000002.000000"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			f := buildScavenged(t)
-			f.rewrite(1, 1, 0, func(s *Stored) bool { return string(s.Stream) == "a" && s.Number == 25 })
+			f.rewrite(1, 1, 0, func(s *eventlog.Stored) bool { return string(s.Stream) == "a" && s.Number == 25 })
 			f.scavengeIndex(everyTable())
 			f.close()
 			c.damage(f.inspectFolder)
@@ -434,7 +436,7 @@ func TestInspectScavengedRandomly(t *testing.T) {
 			}
 			for number := range chunks {
 				if r.IntN(3) > 0 {
-					f.rewrite(number, number, r.Int64N(int64(chunks+1)*ChunkSize), nil)
+					f.rewrite(number, number, r.Int64N(int64(chunks+1)*chunkfile.ChunkSize), nil)
 				}
 			}
 			f.scavengeIndex(1 + r.IntN(6))
@@ -466,7 +468,7 @@ func TestInspectScavengedRandomly(t *testing.T) {
 		f.close()
 		void := !there // And the last one of a deleted stream's metadata may go.
 		for name, n := range next {
-			void = void || n == event.TombstoneNumber && HashStream("$$"+name) == hash && count[hash] == 1
+			void = void || n == event.TombstoneNumber && chunkfile.HashStream("$$"+name) == hash && count[hash] == 1
 		}
 		f.database()
 		f.reindex(func(es []index.Entry) (left []index.Entry) {
@@ -498,15 +500,15 @@ func TestInspectScavengedSharedHash(t *testing.T) {
 		f.frame(false, inspectRecord{"a", i}, inspectRecord{"b", i})
 	}
 	f.close()
-	c, err := openChunk(f.fs, inspectDir, chunkA)
+	c, err := chunkfile.OpenNamed(f.fs, inspectDir, chunkA)
 	f.must(err)
-	items := map[string]item{}
+	items := map[string]chunkfile.Item{}
 	position := map[string]int64{}
 	b := f.read(chunkA)
 	for _, at := range itemOffsets(b) {
-		if it, err := parseItem(b[at:]); err == nil && it.isRecord() {
-			key := fmt.Sprint(string(it.stream()), it.number())
-			items[key], position[key] = it, it.position()
+		if it, err := chunkfile.ParseItem(b[at:]); err == nil && it.IsRecord() {
+			key := fmt.Sprint(string(it.Stream()), it.Number())
+			items[key], position[key] = it, it.Position()
 		}
 	}
 	// The index names a from 4 on, and of b all but 2.
@@ -514,10 +516,10 @@ func TestInspectScavengedSharedHash(t *testing.T) {
 	f.must(err)
 	var entries []index.Entry
 	for _, key := range []string{"a4", "a5", "b0", "b1", "b3", "b4", "b5"} {
-		entries = append(entries, index.Entry{Hash: shared, Number: items[key].number(), Position: position[key]})
+		entries = append(entries, index.Entry{Hash: shared, Number: items[key].Number(), Position: position[key]})
 	}
-	f.must(x.Add(entries, c.start()+int64(len(b)), event.Chain{}))
-	n := &inspector{chunks: []*chunk{c}, tail: event.Tail{End: int64(len(b)) - headerSize}}
+	f.must(x.Add(entries, c.Start()+int64(len(b)), event.Chain{}))
+	n := &inspector{chunks: []*chunkfile.Chunk{c}, tail: event.Tail{End: int64(len(b)) - chunkfile.HeaderSize}}
 	g := &names{n: n}
 	g.streams.init()
 	r := &indexCheck{n: n, names: g, index: x}

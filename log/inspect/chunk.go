@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"errors"
@@ -10,30 +10,32 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // inspectChunk checks one file in use and what it adds to the log. Damage is
 // reported and passed over; only the end of ctx is an error.
 func (k *walker) inspectChunk(path string, last bool) error {
-	number, version, _ := parseChunkFileName(filepath.Base(path))
+	number, version, _ := chunkfile.ParseFileName(filepath.Base(path))
 	if number != k.next {
-		missing := chunkStart(k.next)
+		missing := chunkfile.ChunkStart(k.next)
 		if k.n.optional(missing) && k.next > 0 {
 			k.end()
 			k.behindEnd(path)
 			return nil
 		}
 		k.n.find(Problem, FindMissing, path, -1, missing, "chunks %d to %d are missing before this file", k.next, number-1)
-		k.damage(missing, chunkStart(number))
+		k.damage(missing, chunkfile.ChunkStart(number))
 	}
 	k.next = number + 1
-	c, err := openChunkFile(k.n.o.FS, path, version)
+	c, err := chunkfile.Open(k.n.o.FS, path, version)
 	if err != nil {
-		if errors.Is(err, errNewerFormat) {
+		if errors.Is(err, chunkfile.ErrNewer) {
 			return err
 		}
-		if event.IsCorruption(err) && k.n.optional(chunkStart(number)) {
-			k.n.find(Notice, FindTorn, path, -1, chunkStart(number), "the file was never completely made: %v", detail(err))
+		if event.IsCorruption(err) && k.n.optional(chunkfile.ChunkStart(number)) {
+			k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file was never completely made: %v", detail(err))
 			k.end()
 			return nil
 		}
@@ -42,28 +44,28 @@ func (k *walker) inspectChunk(path string, last bool) error {
 	}
 	k.n.chunks = append(k.n.chunks, c)
 	k.n.sum.Chunks++
-	if c.header.first != number {
-		k.n.find(Problem, FindUnreadable, path, 16, chunkStart(number), "the header says that the file begins with chunk %d", c.header.first)
-		k.damage(chunkStart(number), chunkStart(number+1))
+	if c.Header.First != number {
+		k.n.find(Problem, FindUnreadable, path, 16, chunkfile.ChunkStart(number), "the header says that the file begins with chunk %d", c.Header.First)
+		k.damage(chunkfile.ChunkStart(number), chunkfile.ChunkStart(number+1))
 		k.n.chunks = k.n.chunks[:len(k.n.chunks)-1]
-		return c.close()
+		return c.Close()
 	}
-	k.next = c.header.last + 1
+	k.next = c.Header.Last + 1
 	if k.n.cluster.IsZero() {
-		k.n.cluster = c.header.cluster
+		k.n.cluster = c.Header.Cluster
 		if number == 0 {
-			k.n.tail = event.Tail{Chain: GenesisChain(k.n.cluster)}
+			k.n.tail = event.Tail{Chain: chunkfile.GenesisChain(k.n.cluster)}
 		}
-	} else if c.header.cluster != k.n.cluster {
-		k.n.find(Problem, FindCluster, path, 40, chunkStart(number), "the chunk belongs to cluster %s, the log to %s", c.header.cluster, k.n.cluster)
+	} else if c.Header.Cluster != k.n.cluster {
+		k.n.find(Problem, FindCluster, path, 40, chunkfile.ChunkStart(number), "the chunk belongs to cluster %s, the log to %s", c.Header.Cluster, k.n.cluster)
 	}
 	if err := k.inspectData(c, last); err != nil {
 		if k.n.ctx.Err() != nil {
 			return err
 		}
 		// It could not be read: in part, perhaps, but nobody knows up to where.
-		k.n.find(Problem, FindUnreadable, path, -1, c.start(), "%v", detail(err))
-		k.damage(c.start(), chunkStart(c.header.last+1))
+		k.n.find(Problem, FindUnreadable, path, -1, c.Start(), "%v", detail(err))
+		k.damage(c.Start(), chunkfile.ChunkStart(c.Header.Last+1))
 	}
 	return nil
 }
@@ -76,15 +78,15 @@ func (k *walker) chunkLost(path string, number int, err error) {
 		offset = c.Offset
 		// A header that has all its bytes but one was a header.
 		if f, ferr := k.n.o.FS.Open(path); ferr == nil {
-			b := make([]byte, headerSize)
-			if readFull(f, b, 0) == nil && crc32.Checksum(b[:124], castagnoli) != order.Uint32(b[124:]) {
+			b := make([]byte, chunkfile.HeaderSize)
+			if chunkfile.ReadFull(f, b, 0) == nil && crc32.Checksum(b[:124], chunkfile.Castagnoli) != chunkfile.Order.Uint32(b[124:]) {
 				kind = FindChecksum
 			}
 			err = errors.Join(err, f.Close())
 		}
 	}
-	k.n.find(Problem, kind, path, offset, chunkStart(number), "%v", detail(err))
-	k.damage(chunkStart(number), chunkStart(number+1))
+	k.n.find(Problem, kind, path, offset, chunkfile.ChunkStart(number), "%v", detail(err))
+	k.damage(chunkfile.ChunkStart(number), chunkfile.ChunkStart(number+1))
 }
 
 // detail shortens a corruption to what it says beside file and offset.
@@ -100,13 +102,13 @@ func (k *walker) end() { k.ended = true }
 
 // behindEnd reports a file behind the end of the valid log.
 func (k *walker) behindEnd(path string) {
-	number, _, _ := parseChunkFileName(filepath.Base(path))
-	k.n.find(Notice, FindTorn, path, -1, chunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", k.n.tail.End)
+	number, _, _ := chunkfile.ParseFileName(filepath.Base(path))
+	k.n.find(Notice, FindTorn, path, -1, chunkfile.ChunkStart(number), "the file lies behind the end of the log at %d: the next start removes it", k.n.tail.End)
 }
 
 // walk is the state within one chunk file.
 type walk struct {
-	c     *chunk
+	c     *chunkfile.Chunk
 	data  []byte // the file up to the end of what may be data, header included
 	at    int    // offset of what comes next
 	frame int    // offset of the first record of the current frame
@@ -117,7 +119,7 @@ type walk struct {
 	items  int64 // records seen in this file
 	stubs  int64
 	first  uint64
-	last   trailer
+	last   chunkfile.Trailer
 
 	sum    *xxh3.Hasher // of the whole file, when it is complete
 	summed int
@@ -127,9 +129,9 @@ type walk struct {
 }
 
 // inspectData maps or reads the file and walks through it.
-func (k *walker) inspectData(c *chunk, last bool) (err error) {
-	defer guardFaults(&err)()
-	size, err := c.file.Size()
+func (k *walker) inspectData(c *chunkfile.Chunk, last bool) (err error) {
+	defer chunkfile.GuardFaults(&err)()
+	size, err := c.File.Size()
 	if err != nil {
 		return err
 	}
@@ -138,47 +140,47 @@ func (k *walker) inspectData(c *chunk, last bool) (err error) {
 		return err
 	}
 	k.n.sum.Bytes += size
-	w := &walk{c: c, at: headerSize, frame: headerSize, newest: -1, full: whole}
+	w := &walk{c: c, at: chunkfile.HeaderSize, frame: chunkfile.HeaderSize, newest: -1, full: whole}
 	// Once the next chunk has begun durably, so has the footer been written.
-	needsFooter := !k.n.optional(chunkStart(c.header.last+1) - 1)
-	if _, ok := k.n.chk[writerCheckpoint]; !ok {
+	needsFooter := !k.n.optional(chunkfile.ChunkStart(c.Header.Last+1) - 1)
+	if _, ok := k.n.chk[datadir.WriterCheckpoint]; !ok {
 		needsFooter = !last
 	}
 	switch {
-	case c.complete:
-		w.data = whole[:headerSize+c.footer.dataSize]
+	case c.Complete:
+		w.data = whole[:chunkfile.HeaderSize+c.Footer.DataSize]
 		w.sum = xxh3.New()
 	default:
-		limit := min(size, headerSize+ChunkSize)
+		limit := min(size, chunkfile.HeaderSize+chunkfile.ChunkSize)
 		if needsFooter || !last || looksLikeFooter(whole) {
 			limit = k.footerLost(w, needsFooter)
 		}
 		w.data = whole[:limit]
 	}
-	if c.header.mapped {
+	if c.Header.Mapped {
 		k.n.sum.Scavenged++
-		k.n.blurred = max(k.n.blurred, chunkStart(c.header.last+1))
+		k.n.blurred = max(k.n.blurred, chunkfile.ChunkStart(c.Header.Last+1))
 	}
-	if err := k.walkFrames(w, !c.complete && last); err != nil || k.ended {
+	if err := k.walkFrames(w, !c.Complete && last); err != nil || k.ended {
 		return err
 	}
-	if c.complete {
+	if c.Complete {
 		return k.checkFooter(w)
 	}
-	if w.footed && w.last.completes {
-		k.n.tail.End = nextChunk(k.n.tail.End)
+	if w.footed && w.last.Completes {
+		k.n.tail.End = chunkfile.NextChunk(k.n.tail.End)
 	}
 	return nil
 }
 
 // content returns the bytes of the file. They stay mapped for looking up records; what cannot be mapped is read.
-func (k *walker) content(c *chunk, size int64) ([]byte, error) {
-	m, err := c.file.Map(size)
+func (k *walker) content(c *chunkfile.Chunk, size int64) ([]byte, error) {
+	m, err := c.File.Map(size)
 	if err == nil {
-		c.mapping, c.mapped = m, m.Bytes()
-		file := c.file
-		c.file = nil
-		return c.mapped[:size], file.Close()
+		c.Mapping, c.Mapped = m, m.Bytes()
+		file := c.File
+		c.File = nil
+		return c.Mapped[:size], file.Close()
 	}
 	if !errors.Is(err, vfs.ErrNotMappable) {
 		return nil, err
@@ -186,7 +188,7 @@ func (k *walker) content(c *chunk, size int64) ([]byte, error) {
 	if int64(cap(k.buf)) < size {
 		k.buf = make([]byte, size)
 	}
-	if err := readFull(c.file, k.buf[:size], 0); err != nil {
+	if err := chunkfile.ReadFull(c.File, k.buf[:size], 0); err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	return k.buf[:size], nil
@@ -194,37 +196,37 @@ func (k *walker) content(c *chunk, size int64) ([]byte, error) {
 
 // looksLikeFooter says that a file ends in what was a footer.
 func looksLikeFooter(whole []byte) bool {
-	at := len(whole) - footerSize
-	if at < headerSize {
+	at := len(whole) - chunkfile.FooterSize
+	if at < chunkfile.HeaderSize {
 		return false
 	}
 	same := 0
-	for i := range footerMagic {
-		if whole[at+i] == footerMagic[i] {
+	for i := range chunkfile.FooterMagic {
+		if whole[at+i] == chunkfile.FooterMagic[i] {
 			same++
 		}
 	}
-	return same > len(footerMagic)/2
+	return same > len(chunkfile.FooterMagic)/2
 }
 
 // footerLost reports a footer that is not valid and returns where the data before it may end.
 func (k *walker) footerLost(w *walk, needed bool) int64 {
 	size := int64(len(w.full))
-	limit := min(size, headerSize+ChunkSize)
+	limit := min(size, chunkfile.HeaderSize+chunkfile.ChunkSize)
 	at := int64(-1)
 	reason := "the chunk has no footer"
 	kind := FindMissing
 	if looksLikeFooter(w.full) {
-		at = size - footerSize
+		at = size - chunkfile.FooterSize
 		limit = min(limit, at)
-		_, err := parseFooter(w.full[at:], w.c.header, size)
+		_, err := chunkfile.ParseFooter(w.full[at:], w.c.Header, size)
 		kind, reason = FindChecksum, fmt.Sprint(err)
 	}
 	severity := Problem
 	if !needed {
 		severity = Notice // It is made again at the next start.
 	}
-	k.n.find(severity, kind, w.c.name, at, -1, "%s", reason)
+	k.n.find(severity, kind, w.c.Name, at, -1, "%s", reason)
 	return limit
 }
 
@@ -235,7 +237,7 @@ func (k *walker) walkFrames(w *walk, tip bool) error {
 	for w.at < len(w.data) {
 		if w.at-reported >= 32<<20 {
 			reported = w.at
-			k.n.progress(w.c.start() + int64(w.at))
+			k.n.progress(w.c.Start() + int64(w.at))
 			if err := k.n.ctx.Err(); err != nil {
 				return err
 			}
@@ -251,11 +253,11 @@ func (k *walker) walkFrames(w *walk, tip bool) error {
 			k.skip(w, err)
 			continue
 		}
-		if w.c.header.mapped {
-			k.checkMapEntry(w, it.position())
+		if w.c.Header.Mapped {
+			k.checkMapEntry(w, it.Position())
 		}
-		w.newest = it.position()
-		if !it.isTrailer() {
+		w.newest = it.Position()
+		if !it.IsTrailer() {
 			k.records = append(k.records, w.at)
 			w.at += len(it)
 			continue
@@ -269,17 +271,17 @@ func (k *walker) walkFrames(w *walk, tip bool) error {
 			return nil
 		}
 		w.footed = false
-		k.n.find(Problem, FindFrame, w.c.name, int64(k.records[0]), k.positionAt(w, k.records[0]), "%d records have no trailer", len(k.records))
+		k.n.find(Problem, FindFrame, w.c.Name, int64(k.records[0]), k.positionAt(w, k.records[0]), "%d records have no trailer", len(k.records))
 		k.noteRecords(w, nil)
 		k.whole = false
-		if !w.c.complete {
-			k.damage(k.positionAt(w, w.at), chunkStart(w.c.header.last+1))
+		if !w.c.Complete {
+			k.damage(k.positionAt(w, w.at), chunkfile.ChunkStart(w.c.Header.Last+1))
 		}
 	}
-	if w.c.header.mapped {
+	if w.c.Header.Mapped {
 		k.restOfMap(w)
 	}
-	k.n.progress(chunkStart(w.c.header.last + 1))
+	k.n.progress(chunkfile.ChunkStart(w.c.Header.Last + 1))
 	return k.n.ctx.Err()
 }
 
@@ -297,20 +299,20 @@ func (n *inspector) progress(position int64) {
 	if n.durable() == 1<<63-1 {
 		total = max(n.bytes, position)
 	}
-	n.o.Progress(InspectProgress{Phase: "log", Done: position, Total: total, Records: n.sum.Records})
+	n.o.Progress(Progress{Phase: "log", Done: position, Total: total, Records: n.sum.Records})
 }
 
 // positionAt returns the log position of an offset in a file, -1 where only the position map tells.
 func (k *walker) positionAt(w *walk, offset int) int64 {
-	if w.c.header.mapped {
+	if w.c.Header.Mapped {
 		return -1
 	}
-	return w.c.start() + int64(offset) - headerSize
+	return w.c.Start() + int64(offset) - chunkfile.HeaderSize
 }
 
 // parse reads the next item and checks that it is where it belongs.
-func (k *walker) parse(w *walk) (item, error) {
-	it, err := parseItem(w.data[w.at:])
+func (k *walker) parse(w *walk) (chunkfile.Item, error) {
+	it, err := chunkfile.ParseItem(w.data[w.at:])
 	if err != nil {
 		return nil, err
 	}
@@ -318,18 +320,12 @@ func (k *walker) parse(w *walk) (item, error) {
 }
 
 // placed checks the position that an item at an offset gives for itself.
-func (k *walker) placed(w *walk, it item, at int) error {
-	position := it.position()
-	if !w.c.header.mapped {
-		if it.isStub() {
-			return errors.New("a stub in a chunk as it was written")
-		}
-		if want := k.positionAt(w, at); position != want {
-			return fmt.Errorf("position %d stands where %d belongs", position, want)
-		}
-		return nil
+func (k *walker) placed(w *walk, it chunkfile.Item, at int) error {
+	position := it.Position()
+	if !w.c.Header.Mapped {
+		return it.Written(k.positionAt(w, at))
 	}
-	if position < w.c.start() || position >= w.c.footer.end {
+	if position < w.c.Start() || position >= w.c.Footer.End {
 		return fmt.Errorf("position %d lies outside the chunk", position)
 	}
 	if position <= w.newest {
@@ -341,18 +337,18 @@ func (k *walker) placed(w *walk, it item, at int) error {
 // torn reports what follows the last valid frame, if all that must be there is
 // there. The next start cuts it off.
 func (k *walker) torn(w *walk, tip bool, err error) bool {
-	if !k.n.optional(k.n.tail.End) && !(tip && k.lastOfLog(w)) || w.c.header.mapped {
+	if !k.n.optional(k.n.tail.End) && !(tip && k.lastOfLog(w)) || w.c.Header.Mapped {
 		return false
 	}
 	from := w.frame
-	k.n.find(Notice, FindTorn, w.c.name, int64(from), k.positionAt(w, from), "%d bytes behind the last valid frame: %v", len(w.data)-from, err)
+	k.n.find(Notice, FindTorn, w.c.Name, int64(from), k.positionAt(w, from), "%d bytes behind the last valid frame: %v", len(w.data)-from, err)
 	k.records = k.records[:0]
 	return true
 }
 
 // lastOfLog says, when the checkpoint that would tell is not there, that nothing valid follows in the file.
 func (k *walker) lastOfLog(w *walk) bool {
-	if _, ok := k.n.chk[writerCheckpoint]; ok {
+	if _, ok := k.n.chk[datadir.WriterCheckpoint]; ok {
 		return false
 	}
 	_, found := k.resync(w, w.at+1)
@@ -366,11 +362,11 @@ func (k *walker) skip(w *walk, err error) {
 	if found {
 		size = next - w.at
 	}
-	k.n.find(Problem, FindItem, w.c.name, int64(w.at), k.positionAt(w, w.at), "%v; %d bytes are passed over", err, size)
-	from, to := w.c.start(), chunkStart(w.c.header.last+1)
-	if !w.c.header.mapped {
+	k.n.find(Problem, FindItem, w.c.Name, int64(w.at), k.positionAt(w, w.at), "%v; %d bytes are passed over", err, size)
+	from, to := w.c.Start(), chunkfile.ChunkStart(w.c.Header.Last+1)
+	if !w.c.Header.Mapped {
 		from = k.positionAt(w, w.at)
-		if found || w.c.complete { // Else the rest of the chunk may be lost.
+		if found || w.c.Complete { // Else the rest of the chunk may be lost.
 			to = from + int64(size)
 		}
 	} else if w.newest >= 0 {
@@ -384,10 +380,10 @@ func (k *walker) skip(w *walk, err error) {
 // resync finds the next whole item at or behind an offset.
 func (k *walker) resync(w *walk, at int) (int, bool) {
 	// Where the damaged one says that it ends, if that is so.
-	if size := int(order.Uint32(padded(w.data[w.at:]))); size >= recordFixed && size < len(w.data)-w.at && k.wholeItem(w, w.at+size) {
+	if size := int(chunkfile.Order.Uint32(padded(w.data[w.at:]))); size >= chunkfile.RecordFixed && size < len(w.data)-w.at && k.wholeItem(w, w.at+size) {
 		return w.at + size, true
 	}
-	for ; at+recordFixed <= len(w.data); at++ {
+	for ; at+chunkfile.RecordFixed <= len(w.data); at++ {
 		if k.wholeItem(w, at) {
 			return at, true
 		}
@@ -405,13 +401,13 @@ func padded(b []byte) []byte {
 
 func (k *walker) wholeItem(w *walk, at int) bool {
 	b := w.data[at:]
-	if len(b) < recordFixed || b[4] != kindRecord && b[4] != kindTrailer && b[4] != kindStub {
+	if len(b) < chunkfile.RecordFixed || b[4] != chunkfile.KindRecord && b[4] != chunkfile.KindTrailer && b[4] != chunkfile.KindStub {
 		return false
 	}
-	size := int(order.Uint32(b))
-	if size < recordFixed || size > len(b) || order.Uint32(b[size-4:]) != uint32(size) {
+	size := int(chunkfile.Order.Uint32(b))
+	if size < chunkfile.RecordFixed || size > len(b) || chunkfile.Order.Uint32(b[size-4:]) != uint32(size) {
 		return false
 	}
-	it, err := parseItem(b)
+	it, err := chunkfile.ParseItem(b)
 	return err == nil && k.placed(w, it, at) == nil
 }

@@ -1,4 +1,4 @@
-package eventlog
+package chunkfile
 
 import (
 	"errors"
@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// rewriteBuffer is how much of a rewritten file is gathered for one write.
-	rewriteBuffer = 128 << 10
+	// RewriteBuffer is how much of a rewritten file is gathered for one write.
+	RewriteBuffer = 128 << 10
 
-	// rewriteSyncEvery is how much of a rewritten file is synced at a time while the log is
+	// RewriteSyncEvery is how much of a rewritten file is synced at a time while the log is
 	// used. Twice that may wait in memory for the disk: a sync of the Raft log has to wait meanwhile
 	// for that as well. It is a multiple of rewriteBuffer.
-	rewriteSyncEvery = 256 << 10
+	RewriteSyncEvery = 256 << 10
 
-	// rewriteSyncAlone is the same while nobody uses the log. Disks write much more in a
+	// RewriteSyncAlone is the same while nobody uses the log. Disks write much more in a
 	// second when it is synced in larger parts; what comes in the middle of one waits once.
-	rewriteSyncAlone = 4 << 20
+	RewriteSyncAlone = 4 << 20
 
 	// mapBlock is how many bytes of the position map are kept together.
-	mapBlock = mapEntrySize << 16
+	mapBlock = MapEntrySize << 16
 )
 
-// rewrittenFile is a chunk file that Rewrite makes. Its position map waits in
+// Writer is a chunk file that Rewrite makes. Its position map waits in
 // memory for the end of the data: twelve bytes an item, at most a fifth of the data.
-type rewrittenFile struct {
+type Writer struct {
 	file    vfs.File
 	free    func() (int64, error) // of the volume
 	reserve int64
-	yielder Yielder
+	Yielder Yielder
 
 	buf      []byte     // not yet written
 	written  int64      // bytes of the file
@@ -43,44 +43,51 @@ type rewrittenFile struct {
 	sum      *xxh3.Hasher
 	places   [][]byte // position map so far, in blocks
 	entries  int64
-	records  int
-	stubs    int
-	dataSize int64
+	Records  int
+	Stubs    int
+	DataSize int64
 }
 
-func (l *Log) createRewritten(path string, h *header, reserve int64) (*rewrittenFile, error) {
-	file, err := l.opts.FS.Create(path)
+// Yielder lets others go first.
+type Yielder interface {
+	InUse() bool // whether there are others
+	GiveWay()
+}
+
+// Create makes the file. reserve is how many bytes must stay free on the volume.
+func Create(fsys vfs.FS, path string, h *Header, reserve int64, y Yielder) (*Writer, error) {
+	file, err := fsys.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("create temporary file: %w", err)
 	}
-	w := &rewrittenFile{
-		file: file, reserve: reserve, yielder: l.Yielder(), buf: make([]byte, 0, rewriteBuffer), sum: xxh3.New(),
-		free: func() (int64, error) { return l.opts.FS.Free(filepath.Dir(path)) },
+	w := &Writer{
+		file: file, reserve: reserve, Yielder: y, buf: make([]byte, 0, RewriteBuffer), sum: xxh3.New(),
+		free: func() (int64, error) { return fsys.Free(filepath.Dir(path)) },
 	}
 	if err := w.checkSpace(); err != nil {
-		return nil, errors.Join(err, w.close())
+		return nil, errors.Join(err, w.Close())
 	}
-	if err := w.write(h.bytes()); err != nil {
-		return nil, errors.Join(err, w.close())
+	if err := w.write(h.Bytes()); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
-// add appends an item.
-func (w *rewrittenFile) add(it item, position int64) error {
+// Add appends an item.
+func (w *Writer) Add(it Item, position int64) error {
 	n := len(w.places)
 	if n == 0 || len(w.places[n-1]) == mapBlock {
 		w.places = append(w.places, make([]byte, 0, mapBlock))
 		n++
 	}
-	b := order.AppendUint64(w.places[n-1], uint64(position))
-	w.places[n-1] = order.AppendUint32(b, uint32(headerSize+w.dataSize))
+	b := Order.AppendUint64(w.places[n-1], uint64(position))
+	w.places[n-1] = Order.AppendUint32(b, uint32(HeaderSize+w.DataSize))
 	w.entries++
-	w.dataSize += int64(len(it))
+	w.DataSize += int64(len(it))
 	return w.write(it)
 }
 
-func (w *rewrittenFile) write(b []byte) error {
+func (w *Writer) write(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), cap(w.buf)-len(w.buf))
 		w.buf = append(w.buf, b[:n]...)
@@ -94,8 +101,8 @@ func (w *rewrittenFile) write(b []byte) error {
 }
 
 // flush writes what was gathered.
-func (w *rewrittenFile) flush() error {
-	w.yielder.GiveWay()
+func (w *Writer) flush() error {
+	w.Yielder.GiveWay()
 	if _, err := w.sum.Write(w.buf); err != nil {
 		return err
 	}
@@ -104,7 +111,7 @@ func (w *rewrittenFile) flush() error {
 	}
 	w.written += int64(len(w.buf))
 	w.buf = w.buf[:0]
-	if n := w.written - w.begun; n < rewriteSyncEvery || n < rewriteSyncAlone && !w.yielder.InUse() {
+	if n := w.written - w.begun; n < RewriteSyncEvery || n < RewriteSyncAlone && !w.Yielder.InUse() {
 		return nil
 	}
 	if err := w.awaitSync(); err != nil {
@@ -115,14 +122,14 @@ func (w *rewrittenFile) flush() error {
 }
 
 // beginSync makes what is written durable while more is gathered. One sync is under way at a time; close waits for it.
-func (w *rewrittenFile) beginSync() {
+func (w *Writer) beginSync() {
 	w.begun = w.written
 	said := make(chan error, 1)
 	w.syncing = said
 	go func() { said <- w.file.Sync() }()
 }
 
-func (w *rewrittenFile) awaitSync() error {
+func (w *Writer) awaitSync() error {
 	if w.syncing == nil {
 		return nil
 	}
@@ -134,7 +141,7 @@ func (w *rewrittenFile) awaitSync() error {
 	return nil
 }
 
-func (w *rewrittenFile) checkSpace() error {
+func (w *Writer) checkSpace() error {
 	if w.reserve <= 0 {
 		return nil
 	}
@@ -148,9 +155,9 @@ func (w *rewrittenFile) checkSpace() error {
 	return nil
 }
 
-// finish writes the position map and the footer, which comes as that of the last
+// Finish writes the position map and the footer, which comes as that of the last
 // source with the first Raft index of the first one, and makes the file durable.
-func (w *rewrittenFile) finish(f *footer) error {
+func (w *Writer) Finish(f *Footer) error {
 	for _, b := range w.places {
 		if err := w.write(b); err != nil {
 			return err
@@ -159,10 +166,10 @@ func (w *rewrittenFile) finish(f *footer) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	f.mapped, f.dataSize, f.mapSize = true, w.dataSize, w.entries*mapEntrySize
-	f.records, f.stubs = w.records, w.stubs
+	f.Mapped, f.DataSize, f.MapSize = true, w.DataSize, w.entries*MapEntrySize
+	f.Records, f.Stubs = w.Records, w.Stubs
 	var sumErr error
-	foot := f.bytes(func(part []byte) [16]byte {
+	foot := f.Bytes(func(part []byte) [16]byte {
 		_, sumErr = w.sum.Write(part)
 		return w.sum.Sum128().Bytes()
 	})
@@ -172,7 +179,7 @@ func (w *rewrittenFile) finish(f *footer) error {
 	if _, err := w.file.WriteAt(foot, w.written); err != nil {
 		return fmt.Errorf("write temporary file: %w", err)
 	}
-	w.written += footerSize
+	w.written += FooterSize
 	if err := w.awaitSync(); err != nil {
 		return err
 	}
@@ -180,8 +187,8 @@ func (w *rewrittenFile) finish(f *footer) error {
 	return w.awaitSync()
 }
 
-// close waits for a sync under way.
-func (w *rewrittenFile) close() error {
+// Close waits for a sync under way.
+func (w *Writer) Close() error {
 	err := w.awaitSync()
 	if cerr := w.file.Close(); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("close temporary file: %w", cerr))

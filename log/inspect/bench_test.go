@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -15,7 +17,7 @@ import (
 func onDisk(tb testing.TB, records, streams int) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	l, err := Open(Options{Dir: dir, SkipVerify: true})
+	l, err := eventlog.Open(eventlog.Options{Dir: dir, SkipVerify: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -31,20 +33,20 @@ func onDisk(tb testing.TB, records, streams int) string {
 			s := int(x>>33) % streams
 			name := fmt.Sprint("stream-", s)
 			names = append(names, name)
-			size += RecordSize(name, &e)
+			size += chunkfile.RecordSize(name, &e)
 			_ = i
 		}
-		first := Place(l.Appended().End, size)
+		first := chunkfile.Place(l.Appended().End, size)
 		var b []byte
 		for i, name := range names {
 			var s int
 			if _, err := fmt.Sscanf(name, "stream-%d", &s); err != nil {
 				tb.Fatal(err)
 			}
-			b = AppendRecord(b, first+int64(len(b)), name, next[s], int64(done+i), 0, &e)
+			b = chunkfile.AppendRecord(b, first+int64(len(b)), name, next[s], int64(done+i), 0, &e)
 			next[s]++
 		}
-		if err := l.Append(Frame{First: first, Records: b, Index: uint64(done/batch + 1), Term: 1}); err != nil {
+		if err := l.Append(eventlog.Frame{First: first, Records: b, Index: uint64(done/batch + 1), Term: 1}); err != nil {
 			tb.Fatal(err)
 		}
 		if err := l.Commit(); err != nil {
@@ -62,8 +64,8 @@ func onDisk(tb testing.TB, records, streams int) string {
 
 func TestInspectMapped(t *testing.T) {
 	dir := onDisk(t, 20_000, 300)
-	var last InspectProgress
-	sum, err := Inspect(context.Background(), InspectOptions{FS: vfs.OS, Dir: dir, Progress: func(p InspectProgress) { last = p }}, func(x Finding) {
+	var last Progress
+	sum, err := Run(context.Background(), Options{FS: vfs.OS, Dir: dir, Progress: func(p Progress) { last = p }}, func(x Finding) {
 		t.Errorf("%+v", x)
 	})
 	if err != nil || sum.Records != 20_000 || sum.IndexEntries != 20_000 || last.Done < sum.End || last.Records != 20_000 {
@@ -76,7 +78,7 @@ func BenchmarkInspect(b *testing.B) {
 	dir := onDisk(b, records, 50_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		sum, err := Inspect(context.Background(), InspectOptions{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
+		sum, err := Run(context.Background(), Options{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
 		if err != nil || sum.Records != records {
 			b.Fatal(sum, err)
 		}
@@ -89,7 +91,7 @@ func BenchmarkInspect(b *testing.B) {
 func BenchmarkInspectScavenged(b *testing.B) {
 	const records = 500_000
 	dir := onDisk(b, records, 5_000)
-	l, err := Open(Options{Dir: dir, SkipVerify: true})
+	l, err := eventlog.Open(eventlog.Options{Dir: dir, SkipVerify: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func BenchmarkInspectScavenged(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		sum, err := Inspect(context.Background(), InspectOptions{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
+		sum, err := Run(context.Background(), Options{Dir: dir}, func(x Finding) { b.Errorf("%+v", x) })
 		if err != nil || sum.Records != records || sum.IndexEntries > records*2/3 {
 			b.Fatal(sum, err)
 		}

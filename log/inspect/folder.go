@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // openFolder lists the folder and reads its small files. Its error means that there is nothing to inspect.
@@ -17,7 +19,7 @@ func (n *inspector) openFolder() error {
 	if err != nil {
 		return err
 	}
-	ours := slices.Contains(names, formatFile) || slices.Contains(names, writerCheckpoint)
+	ours := slices.Contains(names, datadir.FormatFile) || slices.Contains(names, datadir.WriterCheckpoint)
 	n.chooseFiles(names)
 	if !ours && len(n.files) == 0 {
 		return ErrNoDataFolder
@@ -38,7 +40,7 @@ func (n *inspector) chooseFiles(names []string) {
 			n.find(Notice, FindLeftover, filepath.Join(n.o.Dir, name), -1, -1, "temporary file of work that did not finish")
 			continue
 		}
-		number, version, ok := parseChunkFileName(name)
+		number, version, ok := chunkfile.ParseFileName(name)
 		if !ok {
 			continue
 		}
@@ -46,31 +48,31 @@ func (n *inspector) chooseFiles(names []string) {
 		if !seen {
 			numbers = append(numbers, number)
 		} else {
-			n.find(Notice, FindLeftover, filepath.Join(n.o.Dir, chunkFileName(number, min(old, version))), -1, chunkStart(number), "a newer version of this chunk is in use")
+			n.find(Notice, FindLeftover, filepath.Join(n.o.Dir, chunkfile.FileName(number, min(old, version))), -1, chunkfile.ChunkStart(number), "a newer version of this chunk is in use")
 		}
 		newest[number] = max(old, version)
 	}
 	slices.Sort(numbers)
 	covered := -1
 	for _, number := range numbers {
-		path := filepath.Join(n.o.Dir, chunkFileName(number, newest[number]))
+		path := filepath.Join(n.o.Dir, chunkfile.FileName(number, newest[number]))
 		if number <= covered {
-			n.find(Notice, FindLeftover, path, -1, chunkStart(number), "a merged chunk that covers this one is in use")
+			n.find(Notice, FindLeftover, path, -1, chunkfile.ChunkStart(number), "a merged chunk that covers this one is in use")
 			continue
 		}
 		covered = number
 		n.files = append(n.files, path)
 		if h, size, err := n.peek(path); err == nil {
 			n.bytes += size
-			if h.first == number {
-				covered = h.last
+			if h.First == number {
+				covered = h.Last
 			}
 		}
 	}
 }
 
 // peek reads the header of a chunk file.
-func (n *inspector) peek(path string) (h header, size int64, err error) {
+func (n *inspector) peek(path string) (h chunkfile.Header, size int64, err error) {
 	f, err := n.o.FS.Open(path)
 	if err != nil {
 		return h, 0, err
@@ -79,22 +81,22 @@ func (n *inspector) peek(path string) (h header, size int64, err error) {
 	if size, err = f.Size(); err != nil {
 		return h, 0, err
 	}
-	b := make([]byte, headerSize)
-	if err := readFull(f, b, 0); err != nil {
+	b := make([]byte, chunkfile.HeaderSize)
+	if err := chunkfile.ReadFull(f, b, 0); err != nil {
 		return h, size, err
 	}
-	h, err = parseHeader(b)
+	h, err = chunkfile.ParseHeader(b)
 	return h, size, err
 }
 
 // checkFormat reads the format file. A newer format is an error: its rules are not known here.
 func (n *inspector) checkFormat() error {
-	path := filepath.Join(n.o.Dir, formatFile)
-	info, err := readDirectoryInfo(n.o.FS, n.o.Dir)
+	path := filepath.Join(n.o.Dir, datadir.FormatFile)
+	info, err := datadir.ReadInfo(n.o.FS, n.o.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		n.find(Notice, FindMissing, path, -1, -1, "no format file: the next start makes one")
-	case info.Format > directoryFormat:
+	case info.Format > datadir.NewestFormat:
 		return err
 	case err != nil:
 		n.find(Problem, FindUnreadable, path, -1, -1, "%v", err)
@@ -108,7 +110,7 @@ func (n *inspector) checkFormat() error {
 
 func (n *inspector) checkCheckpoints() {
 	n.chk = map[string]int64{}
-	for _, name := range []string{writerCheckpoint, chaserCheckpoint, epochCheckpoint, proposalCheckpoint, truncateCheckpoint} {
+	for _, name := range []string{datadir.WriterCheckpoint, datadir.ChaserCheckpoint, datadir.EpochCheckpoint, datadir.ProposalCheckpoint, datadir.TruncateCheckpoint} {
 		path := filepath.Join(n.o.Dir, name)
 		data, err := vfs.ReadFile(n.o.FS, path)
 		switch {
@@ -122,18 +124,18 @@ func (n *inspector) checkCheckpoints() {
 		case len(data) != 8:
 			n.find(Problem, FindCheckpoint, path, -1, -1, "%d bytes, need 8", len(data))
 		default:
-			v := int64(order.Uint64(data))
+			v := int64(chunkfile.Order.Uint64(data))
 			n.chk[name] = v
-			if v < min(checkpointInitial[name], 0) {
+			if v < min(datadir.InitialCheckpoints[name], 0) {
 				n.find(Problem, FindCheckpoint, path, 0, -1, "impossible value %d", v)
 			}
 		}
 	}
-	writer, ok := n.chk[writerCheckpoint]
-	if v, known := n.chk[epochCheckpoint]; known && ok && v > writer && n.chk[truncateCheckpoint] < 0 {
-		n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, epochCheckpoint), 0, v, "%d is above %s, %d", v, writerCheckpoint, writer)
+	writer, ok := n.chk[datadir.WriterCheckpoint]
+	if v, known := n.chk[datadir.EpochCheckpoint]; known && ok && v > writer && n.chk[datadir.TruncateCheckpoint] < 0 {
+		n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, datadir.EpochCheckpoint), 0, v, "%d is above %s, %d", v, datadir.WriterCheckpoint, writer)
 	}
-	if cut, ok := n.chk[truncateCheckpoint]; ok && cut >= 0 {
-		n.find(Notice, FindCheckpoint, filepath.Join(n.o.Dir, truncateCheckpoint), 0, cut, "the next start cuts the log at %d", cut)
+	if cut, ok := n.chk[datadir.TruncateCheckpoint]; ok && cut >= 0 {
+		n.find(Notice, FindCheckpoint, filepath.Join(n.o.Dir, datadir.TruncateCheckpoint), 0, cut, "the next start cuts the log at %d", cut)
 	}
 }

@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -111,7 +112,7 @@ func (r *indexCheck) findVoided() {
 			return
 		}
 		if name, ok := r.names.nameAt(s.at - 1); ok {
-			r.voided[HashStream(event.MetaStreamOf(string(name)))] = true
+			r.voided[chunkfile.HashStream(event.MetaStreamOf(string(name)))] = true
 		}
 	}
 	for i := range r.names.streams.slots {
@@ -129,14 +130,14 @@ func (r *indexCheck) findVoided() {
 // does not allow that.
 func (r *indexCheck) sumNamed() (sum entrySum, allowed bool, err error) {
 	allowed = true
-	err = r.eachRecord(func(_ *chunk, _ int64, it item) error {
-		if r.n.unreadable(it.position()) {
+	err = r.eachRecord(func(_ *chunkfile.Chunk, _ int64, it chunkfile.Item) error {
+		if r.n.unreadable(it.Position()) {
 			return nil
 		}
-		hash, number := it.streamHash(), it.number()
+		hash, number := it.StreamHash(), it.Number()
 		if r.names.streams.shared[hash] != nil {
 			if r.isNamed(hash, it) {
-				sum.add(hash, number, it.position())
+				sum.add(hash, number, it.Position())
 			} else {
 				allowed = allowed && r.mayBeUnnamed(hash, it)
 			}
@@ -144,9 +145,9 @@ func (r *indexCheck) sumNamed() (sum entrySum, allowed bool, err error) {
 		}
 		from, dropped := r.covered.from(r.names.streams.place(hash))
 		if number >= from {
-			sum.add(hash, number, it.position())
+			sum.add(hash, number, it.Position())
 		} else if !dropped {
-			allowed = allowed && r.isVoid(it.stream())
+			allowed = allowed && r.isVoid(it.Stream())
 		}
 		return nil
 	})
@@ -155,32 +156,32 @@ func (r *indexCheck) sumNamed() (sum entrySum, allowed bool, err error) {
 
 // isVoid says that a stream has the metadata of a deleted one.
 func (r *indexCheck) isVoid(stream []byte) bool {
-	if !event.IsMetaStream(asString(stream)) {
+	if !event.IsMetaStream(chunkfile.String(stream)) {
 		return false
 	}
-	s := r.names.named(event.OriginalOf(asString(stream)))
+	s := r.names.named(event.OriginalOf(chunkfile.String(stream)))
 	return s != nil && s.last == event.TombstoneNumber
 }
 
-// isNamed says that the index has the entry of a record.
-func (r *indexCheck) isNamed(hash uint64, it item) bool {
-	r.entries = r.index.Get(r.entries[:0], hash, it.number())
+// IsNamed says that the index has the entry of a record.
+func (r *indexCheck) isNamed(hash uint64, it chunkfile.Item) bool {
+	r.entries = r.index.Get(r.entries[:0], hash, it.Number())
 	for _, e := range r.entries {
-		if e.Position == it.position() {
+		if e.Position == it.Position() {
 			return true
 		}
 	}
 	return false
 }
 
-// mayBeUnnamed says of a record without entry that a scavenge may have taken that
+// MayBeUnnamed says of a record without entry that a scavenge may have taken that
 // out: the index names a later event of the stream, unless all may be gone, and none before.
-func (r *indexCheck) mayBeUnnamed(hash uint64, it item) bool {
-	stream := it.stream()
+func (r *indexCheck) mayBeUnnamed(hash uint64, it chunkfile.Item) bool {
+	stream := it.Stream()
 	const page = 64
 	later := r.isVoid(stream)
-	for from := int64(math.MaxInt64); from > it.number() && !later; {
-		r.entries = r.index.Descend(r.entries[:0], hash, from, it.number()+1, page)
+	for from := int64(math.MaxInt64); from > it.Number() && !later; {
+		r.entries = r.index.Descend(r.entries[:0], hash, from, it.Number()+1, page)
 		for _, e := range r.entries {
 			name, ok := r.names.nameAt(e.Position)
 			later = later || ok && bytes.Equal(name, stream) || r.n.unreadable(e.Position)
@@ -193,7 +194,7 @@ func (r *indexCheck) mayBeUnnamed(hash uint64, it item) bool {
 	if !later {
 		return false
 	}
-	for from := it.number(); from >= 0; {
+	for from := it.Number(); from >= 0; {
 		r.entries = r.index.Descend(r.entries[:0], hash, from, 0, page)
 		for _, e := range r.entries {
 			// What names no record at all stands for one of this stream.

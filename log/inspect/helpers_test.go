@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"context"
@@ -13,13 +13,15 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // inspectFolder builds a data folder in memory and damages it.
 type inspectFolder struct {
 	t     *testing.T
 	fs    vfs.FS
-	log   *Log
+	log   *eventlog.Log
 	raft  uint64
 	term  uint64
 	time  int64
@@ -47,7 +49,7 @@ var inspectCluster = event.ID{7}
 
 func (f *inspectFolder) open() {
 	f.t.Helper()
-	l, err := Open(Options{Dir: inspectDir, FS: f.fs, ClusterID: inspectCluster, SkipVerify: true})
+	l, err := eventlog.Open(eventlog.Options{Dir: inspectDir, FS: f.fs, ClusterID: inspectCluster, SkipVerify: true})
 	f.must(err)
 	f.log = l
 }
@@ -71,9 +73,9 @@ func (f *inspectFolder) frame(completes bool, records ...inspectRecord) {
 	proposed := make([]event.Proposed, len(records))
 	for i, r := range records {
 		proposed[i] = event.Proposed{ID: event.ID{byte(f.raft), byte(i)}, Type: "type", Data: []byte(`{"some":"data"}`)}
-		size += RecordSize(r.stream, &proposed[i])
+		size += chunkfile.RecordSize(r.stream, &proposed[i])
 	}
-	first := Place(f.log.Appended().End, size)
+	first := chunkfile.Place(f.log.Appended().End, size)
 	var b []byte
 	for i, r := range records {
 		f.time++
@@ -81,9 +83,9 @@ func (f *inspectFolder) frame(completes bool, records ...inspectRecord) {
 		if r.number == event.TombstoneNumber {
 			flags |= event.FlagDeleted
 		}
-		b = AppendRecord(b, first+int64(len(b)), r.stream, r.number, f.time, flags, &proposed[i])
+		b = chunkfile.AppendRecord(b, first+int64(len(b)), r.stream, r.number, f.time, flags, &proposed[i])
 	}
-	f.must(f.log.Append(Frame{First: first, Records: b, Completes: completes, Index: f.raft, Term: f.term}))
+	f.must(f.log.Append(eventlog.Frame{First: first, Records: b, Completes: completes, Index: f.raft, Term: f.term}))
 	f.must(f.log.Commit())
 }
 
@@ -151,13 +153,13 @@ func (f *inspectFolder) remove(name string) {
 
 func (f *inspectFolder) checkpoint(name string, v int64) {
 	f.t.Helper()
-	f.write(name, order.AppendUint64(nil, uint64(v)))
+	f.write(name, chunkfile.Order.AppendUint64(nil, uint64(v)))
 }
 
 // itemOffsets returns the offsets of the items of a chunk file.
 func itemOffsets(b []byte) (offsets []int) {
-	for at := headerSize; at+recordFixed <= len(b); {
-		it, err := parseItem(b[at:])
+	for at := chunkfile.HeaderSize; at+chunkfile.RecordFixed <= len(b); {
+		it, err := chunkfile.ParseItem(b[at:])
 		if err != nil {
 			break
 		}
@@ -172,80 +174,80 @@ func (f *inspectFolder) editItem(name string, i int, edit func(it []byte)) {
 	f.t.Helper()
 	f.change(name, func(b []byte) []byte {
 		at := itemOffsets(b)[i]
-		it, err := parseItem(b[at:])
+		it, err := chunkfile.ParseItem(b[at:])
 		f.must(err)
 		edit(it)
 		inspectSeal(it)
 		return b
 	})
-	f.refoot(name, func(*footer) {})
+	f.refoot(name, func(*chunkfile.Footer) {})
 }
 
 // inspectSeal makes the checksum of an item right.
 func inspectSeal(it []byte) {
-	sealed := closeItem(slices.Clone(it[:len(it)-itemFoot]), 0, len(it))
+	sealed := chunkfile.CloseItem(slices.Clone(it[:len(it)-chunkfile.ItemFoot]), 0, len(it))
 	copy(it, sealed)
 }
 
 // refoot changes the footer of a complete chunk and makes its checksums right; a chunk without one stays as it is.
-func (f *inspectFolder) refoot(name string, edit func(*footer)) {
+func (f *inspectFolder) refoot(name string, edit func(*chunkfile.Footer)) {
 	f.t.Helper()
 	f.change(name, func(b []byte) []byte {
-		h, err := parseHeader(b)
+		h, err := chunkfile.ParseHeader(b)
 		f.must(err)
-		foot, err := parseFooter(b[len(b)-footerSize:], h, int64(len(b)))
+		foot, err := chunkfile.ParseFooter(b[len(b)-chunkfile.FooterSize:], h, int64(len(b)))
 		if err != nil {
 			return b
 		}
 		edit(&foot)
-		body := b[:len(b)-footerSize]
-		return append(body, foot.bytes(func(part []byte) [16]byte {
+		body := b[:len(b)-chunkfile.FooterSize]
+		return append(body, foot.Bytes(func(part []byte) [16]byte {
 			return xxh3.Hash128(append(slices.Clone(body), part...)).Bytes()
 		})...)
 	})
 }
 
 // scavenge rewrites complete chunks as one with a position map, without the records that drop names.
-func (f *inspectFolder) scavenge(drop func(it item) bool, names ...string) string {
+func (f *inspectFolder) scavenge(drop func(it chunkfile.Item) bool, names ...string) string {
 	f.t.Helper()
 	var data, positions []byte
-	var h header
-	var foot footer
+	var h chunkfile.Header
+	var foot chunkfile.Footer
 	records := 0
 	version := 0
 	for i, name := range names {
 		b := f.read(name)
-		hh, err := parseHeader(b)
+		hh, err := chunkfile.ParseHeader(b)
 		f.must(err)
-		foot2, err := parseFooter(b[len(b)-footerSize:], hh, int64(len(b)))
+		foot2, err := chunkfile.ParseFooter(b[len(b)-chunkfile.FooterSize:], hh, int64(len(b)))
 		f.must(err)
 		if i == 0 {
-			h, foot.firstIndex = hh, foot2.firstIndex
-			_, version, _ = parseChunkFileName(name)
+			h, foot.FirstIndex = hh, foot2.FirstIndex
+			_, version, _ = chunkfile.ParseFileName(name)
 		}
-		first := foot.firstIndex
+		first := foot.FirstIndex
 		foot = foot2
-		foot.firstIndex = first
-		h.last = hh.last
+		foot.FirstIndex = first
+		h.Last = hh.Last
 		for _, at := range itemOffsets(b) {
-			it, err := parseItem(b[at:])
+			it, err := chunkfile.ParseItem(b[at:])
 			f.must(err)
-			if it.isRecord() {
+			if it.IsRecord() {
 				if drop(it) {
 					continue
 				}
 				records++
 			}
-			positions = order.AppendUint64(positions, uint64(it.position()))
-			positions = order.AppendUint32(positions, uint32(headerSize+len(data)))
+			positions = chunkfile.Order.AppendUint64(positions, uint64(it.Position()))
+			positions = chunkfile.Order.AppendUint32(positions, uint32(chunkfile.HeaderSize+len(data)))
 			data = append(data, it...)
 		}
 	}
-	h.mapped, foot.mapped = true, true
-	foot.records, foot.dataSize, foot.mapSize = records, int64(len(data)), int64(len(positions))
-	body := slices.Concat(h.bytes(), data, positions)
-	name := chunkFileName(h.first, version+1)
-	f.write(name, append(body, foot.bytes(func(part []byte) [16]byte {
+	h.Mapped, foot.Mapped = true, true
+	foot.Records, foot.DataSize, foot.MapSize = records, int64(len(data)), int64(len(positions))
+	body := slices.Concat(h.Bytes(), data, positions)
+	name := chunkfile.FileName(h.First, version+1)
+	f.write(name, append(body, foot.Bytes(func(part []byte) [16]byte {
 		return xxh3.Hash128(append(slices.Clone(body), part...)).Bytes()
 	})...))
 	for _, old := range names {
@@ -265,7 +267,7 @@ func (f *inspectFolder) inspect(quick bool) ([]Finding, Summary, error) {
 		return nil
 	})
 	var findings []Finding
-	sum, err := Inspect(context.Background(), InspectOptions{FS: guarded, Dir: inspectDir, Quick: quick}, func(x Finding) {
+	sum, err := Run(context.Background(), Options{FS: guarded, Dir: inspectDir, Quick: quick}, func(x Finding) {
 		findings = append(findings, x)
 	})
 	return findings, sum, err

@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -27,19 +29,19 @@ func TestInspectClean(t *testing.T) {
 	}{
 		{"as written", func(*inspectFolder) {}, Summary{Chunks: 3, Frames: 38, Records: 90, Streams: 14, IndexEntries: 88}},
 		{"scavenged", func(f *inspectFolder) {
-			f.scavenge(func(it item) bool { return string(it.stream()) == "b" }, chunkA)
+			f.scavenge(func(it chunkfile.Item) bool { return string(it.Stream()) == "b" }, chunkA)
 		}, Summary{Chunks: 3, Scavenged: 1, Frames: 38, Records: 50, Streams: 14, IndexEntries: 88}},
 		{"one record left", func(f *inspectFolder) {
-			f.scavenge(func(it item) bool { return string(it.stream()) != "$$a" }, chunkA)
+			f.scavenge(func(it chunkfile.Item) bool { return string(it.Stream()) != "$$a" }, chunkA)
 		}, Summary{Chunks: 3, Scavenged: 1, Frames: 38, Records: 29, Streams: 14, IndexEntries: 88}},
 		{"merged", func(f *inspectFolder) {
-			f.scavenge(func(it item) bool { return it.number() == 3 }, chunkA, chunkB)
+			f.scavenge(func(it chunkfile.Item) bool { return it.Number() == 3 }, chunkA, chunkB)
 		}, Summary{Chunks: 2, Scavenged: 1, Frames: 38, Records: 88, Streams: 14, IndexEntries: 88}},
 		{"redacted", func(f *inspectFolder) {
 			f.editItem(chunkA, 5, func(it []byte) {
-				order.PutUint16(it[6:], uint16(event.FlagRedacted))
-				for i := range item(it).data() {
-					item(it).data()[i] = 0xff
+				chunkfile.Order.PutUint16(it[6:], uint16(event.FlagRedacted))
+				for i := range chunkfile.Item(it).Data() {
+					chunkfile.Item(it).Data()[i] = 0xff
 				}
 			})
 		}, Summary{Chunks: 3, Frames: 38, Records: 90, Redacted: 1, Streams: 14, IndexEntries: 88}},
@@ -53,7 +55,7 @@ func TestInspectClean(t *testing.T) {
 				t.Fatalf("%v, %v", findings, err)
 			}
 			c.want.End, c.want.Bytes, c.want.IndexTables = sum.End, sum.Bytes, sum.IndexTables
-			if sum != c.want || sum.Bytes == 0 || sum.IndexTables == 0 || sum.End <= 2*ChunkSize {
+			if sum != c.want || sum.Bytes == 0 || sum.IndexTables == 0 || sum.End <= 2*chunkfile.ChunkSize {
 				t.Fatalf("\n got %+v\nwant %+v", sum, c.want)
 			}
 			f.open() // What is clean can be opened.
@@ -113,83 +115,83 @@ func TestInspectDamage(t *testing.T) {
 		}, []string{"error missing", "error unreadable chunk-000003.000000 @16: the header says", "error checkpoint writer.chk", "error index index/indexmap"}},
 		{"another cluster", func(f *inspectFolder) {
 			f.change(chunkC, func(b []byte) []byte {
-				h, err := parseHeader(b)
+				h, err := chunkfile.ParseHeader(b)
 				f.must(err)
-				h.cluster = event.ID{9}
-				return append(h.bytes(), b[headerSize:]...)
+				h.Cluster = event.ID{9}
+				return append(h.Bytes(), b[chunkfile.HeaderSize:]...)
 			})
 		}, []string{"error cluster chunk-000002.000000 @40: the chunk belongs to cluster"}},
 		{"broken chain", func(f *inspectFolder) { f.editItem(chunkA, 5, func(it []byte) { it[70] ^= 1 }) },
 			[]string{"error chain chunk-000000.000000"}},
 		{"chain in a trailer", func(f *inspectFolder) { f.editItem(chunkA, 3, func(it []byte) { it[40] ^= 1 }) },
 			[]string{"error chain chunk-000000.000000 @380", "error chain chunk-000000.000000 @700"}},
-		{"chain in the footer", func(f *inspectFolder) { f.refoot(chunkA, func(x *footer) { x.chain[0] ^= 1 }) },
+		{"chain in the footer", func(f *inspectFolder) { f.refoot(chunkA, func(x *chunkfile.Footer) { x.Chain[0] ^= 1 }) },
 			[]string{"error chain chunk-000000.000000"}},
-		{"footer that counts wrong", func(f *inspectFolder) { f.refoot(chunkA, func(x *footer) { x.records++ }) },
+		{"footer that counts wrong", func(f *inspectFolder) { f.refoot(chunkA, func(x *chunkfile.Footer) { x.Records++ }) },
 			[]string{"error footer chunk-000000.000000 @6769: the footer says records 63, the data before it 62"}},
-		{"footer with another index", func(f *inspectFolder) { f.refoot(chunkA, func(x *footer) { x.lastIndex++ }) },
+		{"footer with another index", func(f *inspectFolder) { f.refoot(chunkA, func(x *chunkfile.Footer) { x.LastIndex++ }) },
 			[]string{"error footer chunk-000000.000000 @6769: the footer says last Raft index"}},
 		{"Raft index falls", func(f *inspectFolder) {
-			f.editItem(chunkB, 2, func(it []byte) { order.PutUint64(it[16:], 3) })
-		}, []string{"error frame chunk-000001.000000 @297: Raft index 3 follows 21", "error footer chunk-000001.000000"}},
+			f.editItem(chunkB, 2, func(it []byte) { chunkfile.Order.PutUint64(it[16:], 3) })
+		}, []string{"error frame chunk-000001.000000 @297: the Raft index 3 follows 21", "error footer chunk-000001.000000"}},
 		{"term falls", func(f *inspectFolder) {
-			f.editItem(chunkB, 2, func(it []byte) { order.PutUint64(it[24:], 0) })
-		}, []string{"error frame chunk-000001.000000 @297: Raft term 0 follows 1"}},
+			f.editItem(chunkB, 2, func(it []byte) { chunkfile.Order.PutUint64(it[24:], 0) })
+		}, []string{"error frame chunk-000001.000000 @297: the Raft term 0 follows 1"}},
 		{"time falls", func(f *inspectFolder) {
-			f.editItem(chunkC, 2, func(it []byte) { order.PutUint64(it[24:], 5) })
+			f.editItem(chunkC, 2, func(it []byte) { chunkfile.Order.PutUint64(it[24:], 5) })
 		}, []string{"error chain chunk-000002.000000", "error item chunk-000002.000000 @280: time 5"}},
 		{"torn tail", func(f *inspectFolder) {
-			f.change(chunkC, func(b []byte) []byte { return append(b, b[headerSize:headerSize+50]...) })
+			f.change(chunkC, func(b []byte) []byte { return append(b, b[chunkfile.HeaderSize:chunkfile.HeaderSize+50]...) })
 		}, []string{"notice torn chunk-000002.000000 @1124: 50 bytes behind the last valid frame"}},
 		{"torn frame", func(f *inspectFolder) {
 			end := f.lastEnd()
 			f.change(chunkC, func(b []byte) []byte {
-				return AppendRecord(b, end, "a", 99, f.time, 0, &event.Proposed{})
+				return chunkfile.AppendRecord(b, end, "a", 99, f.time, 0, &event.Proposed{})
 			})
 		}, []string{"notice torn chunk-000002.000000 @1124: 65 bytes behind the last valid frame: the records there have no trailer"}},
 		{"torn tail without a checkpoint", func(f *inspectFolder) {
-			f.remove(writerCheckpoint)
+			f.remove(datadir.WriterCheckpoint)
 			f.change(chunkC, func(b []byte) []byte { return append(b, make([]byte, 100)...) })
 		}, []string{"error missing writer.chk", "notice torn chunk-000002.000000 @1124: 100 bytes"}},
 		{"chunk that was only begun", func(f *inspectFolder) {
-			h := header{first: 3, last: 3, cluster: f.log.cluster}
-			f.write("chunk-000003.000000", h.bytes()[:50])
+			h := chunkfile.Header{First: 3, Last: 3, Cluster: f.log.Cluster()}
+			f.write("chunk-000003.000000", h.Bytes()[:50])
 		}, []string{"notice missing chunk-000002.000000", "notice torn chunk-000003.000000"}},
 		{"older version", func(f *inspectFolder) {
 			old := f.read(chunkA)
-			f.scavenge(func(item) bool { return false }, chunkA)
+			f.scavenge(func(chunkfile.Item) bool { return false }, chunkA)
 			f.write(chunkA, old)
 		}, []string{"notice leftover chunk-000000.000000"}},
 		{"merged file beside what it replaced", func(f *inspectFolder) {
 			old := f.read(chunkB)
-			f.scavenge(func(item) bool { return false }, chunkA, chunkB)
+			f.scavenge(func(chunkfile.Item) bool { return false }, chunkA, chunkB)
 			f.write(chunkB, old)
 		}, []string{"notice leftover chunk-000001.000000 @-1: a merged chunk"}},
 		{"temporary file", func(f *inspectFolder) { f.write("x.tmp", nil) }, []string{"notice leftover x.tmp"}},
-		{"chaser beyond writer", func(f *inspectFolder) { f.checkpoint(chaserCheckpoint, f.lastEnd()+1) }, nil},
-		{"epoch beyond writer", func(f *inspectFolder) { f.checkpoint(epochCheckpoint, f.lastEnd()+1) },
+		{"chaser beyond writer", func(f *inspectFolder) { f.checkpoint(datadir.ChaserCheckpoint, f.lastEnd()+1) }, nil},
+		{"epoch beyond writer", func(f *inspectFolder) { f.checkpoint(datadir.EpochCheckpoint, f.lastEnd()+1) },
 			[]string{"error checkpoint epoch.chk @0"}},
-		{"writer beyond the end", func(f *inspectFolder) { f.checkpoint(writerCheckpoint, f.lastEnd()+1) },
+		{"writer beyond the end", func(f *inspectFolder) { f.checkpoint(datadir.WriterCheckpoint, f.lastEnd()+1) },
 			[]string{"error checkpoint writer.chk @-1: the log ends at"}},
-		{"impossible checkpoint", func(f *inspectFolder) { f.checkpoint(proposalCheckpoint, -2) },
+		{"impossible checkpoint", func(f *inspectFolder) { f.checkpoint(datadir.ProposalCheckpoint, -2) },
 			[]string{"error checkpoint proposal.chk @0: impossible value -2"}},
-		{"short checkpoint", func(f *inspectFolder) { f.write(chaserCheckpoint, []byte{1}) },
+		{"short checkpoint", func(f *inspectFolder) { f.write(datadir.ChaserCheckpoint, []byte{1}) },
 			[]string{"error checkpoint chaser.chk @-1: 1 bytes"}},
-		{"cut pending", func(f *inspectFolder) { f.checkpoint(truncateCheckpoint, 100) },
+		{"cut pending", func(f *inspectFolder) { f.checkpoint(datadir.TruncateCheckpoint, 100) },
 			[]string{"notice checkpoint truncate.chk @0: the next start cuts the log at 100"}},
-		{"format file damaged", func(f *inspectFolder) { f.write(formatFile, []byte("{")) },
+		{"format file damaged", func(f *inspectFolder) { f.write(datadir.FormatFile, []byte("{")) },
 			[]string{"error unreadable annals.format"}},
-		{"format file missing", func(f *inspectFolder) { f.remove(formatFile) }, []string{"notice missing annals.format"}},
+		{"format file missing", func(f *inspectFolder) { f.remove(datadir.FormatFile) }, []string{"notice missing annals.format"}},
 		{"position map out of order", func(f *inspectFolder) {
 			f.mapped(func(m []byte) {
-				for i := range mapEntrySize {
-					m[i], m[mapEntrySize+i] = m[mapEntrySize+i], m[i]
+				for i := range chunkfile.MapEntrySize {
+					m[i], m[chunkfile.MapEntrySize+i] = m[chunkfile.MapEntrySize+i], m[i]
 				}
 			})
 		}, []string{"error map chunk-000000.000001 @128: the position map does not name", "error map chunk-000000.000001 @6781: the position map is not in order", "error map chunk-000000.000001 @6781: the position map names position 0, which no item has"}},
 		{"position map points elsewhere", func(f *inspectFolder) { f.mapped(func(m []byte) { m[8]++ }) },
 			[]string{"error map chunk-000000.000001 @6769: the position map names offset 129 for position 0"}},
-		{"position map names what is not there", func(f *inspectFolder) { f.mapped(func(m []byte) { m[mapEntrySize]++ }) },
+		{"position map names what is not there", func(f *inspectFolder) { f.mapped(func(m []byte) { m[chunkfile.MapEntrySize]++ }) },
 			[]string{"error map chunk-000000.000001 @212: the position map does not name", "error map chunk-000000.000001 @6781: the position map names position 85, which no item has"}},
 	}
 	for _, c := range cases {
@@ -221,20 +223,22 @@ func inspectCompare(t *testing.T, findings []Finding, want []string) {
 }
 
 // lastEnd is where the log of the folder ends.
-func (f *inspectFolder) lastEnd() int64 { return int64(order.Uint64(f.read(writerCheckpoint))) }
+func (f *inspectFolder) lastEnd() int64 {
+	return int64(chunkfile.Order.Uint64(f.read(datadir.WriterCheckpoint)))
+}
 
 // mapped scavenges the first chunk without dropping anything, and changes its position map.
 func (f *inspectFolder) mapped(change func(m []byte)) {
-	name := f.scavenge(func(item) bool { return false }, chunkA)
+	name := f.scavenge(func(chunkfile.Item) bool { return false }, chunkA)
 	f.change(name, func(b []byte) []byte {
-		h, err := parseHeader(b)
+		h, err := chunkfile.ParseHeader(b)
 		f.must(err)
-		foot, err := parseFooter(b[len(b)-footerSize:], h, int64(len(b)))
+		foot, err := chunkfile.ParseFooter(b[len(b)-chunkfile.FooterSize:], h, int64(len(b)))
 		f.must(err)
-		change(b[headerSize+foot.dataSize:])
+		change(b[chunkfile.HeaderSize+foot.DataSize:])
 		return b
 	})
-	f.refoot(name, func(*footer) {})
+	f.refoot(name, func(*chunkfile.Footer) {})
 }
 
 func TestInspectStreams(t *testing.T) {
@@ -286,17 +290,17 @@ func TestInspectSharedHash(t *testing.T) {
 	records = append(records, inspectRecord{"a", event.TombstoneNumber}, inspectRecord{"b", 50}, inspectRecord{"c", 26})
 	f.frame(false, records...)
 	f.close()
-	c, err := openChunk(f.fs, inspectDir, chunkA)
+	c, err := chunkfile.OpenNamed(f.fs, inspectDir, chunkA)
 	f.must(err)
 	var findings []Finding
-	n := &inspector{chunks: []*chunk{c}, blurred: -1, report: func(x Finding) { findings = append(findings, x) }}
+	n := &inspector{chunks: []*chunkfile.Chunk{c}, blurred: -1, report: func(x Finding) { findings = append(findings, x) }}
 	g := &names{n: n}
 	g.streams.init()
 	b := f.read(chunkA)
 	for _, at := range itemOffsets(b) {
-		it, err := parseItem(b[at:])
+		it, err := chunkfile.ParseItem(b[at:])
 		f.must(err)
-		if it.isRecord() {
+		if it.IsRecord() {
 			g.noteEvent(c, int64(at), 42, it)
 		}
 	}
@@ -389,10 +393,10 @@ func TestInspectIndex(t *testing.T) {
 			f.reindex(func(es []index.Entry) []index.Entry { es[3].Number += 1000; return es })
 		}, []string{"error index chunk-", "error index chunk-"}},
 		{"entry missing of a scavenged chunk", func(f *inspectFolder) {
-			f.scavenge(func(it item) bool { return it.number() == 1 }, chunkA)
+			f.scavenge(func(it chunkfile.Item) bool { return it.Number() == 1 }, chunkA)
 			f.reindex(func(es []index.Entry) []index.Entry {
 				for i := range es {
-					if es[i].Number == 3 && es[i].Position < ChunkSize {
+					if es[i].Number == 3 && es[i].Position < chunkfile.ChunkSize {
 						return append(es[:i], es[i+1:]...)
 					}
 				}
@@ -465,8 +469,8 @@ func TestInspectFindsEveryFlip(t *testing.T) {
 			flip(r.IntN(len(whole) * 8))
 		}
 		for range 30 { // The header, and the footer if there is one.
-			flip(r.IntN(headerSize * 8))
-			flip(len(whole)*8 - 1 - r.IntN(footerSize*8))
+			flip(r.IntN(chunkfile.HeaderSize * 8))
+			flip(len(whole)*8 - 1 - r.IntN(chunkfile.FooterSize*8))
 		}
 		f.write(name, whole)
 	}
@@ -474,7 +478,7 @@ func TestInspectFindsEveryFlip(t *testing.T) {
 
 func TestInspectCannot(t *testing.T) {
 	t.Run("no folder", func(t *testing.T) {
-		_, err := Inspect(context.Background(), InspectOptions{FS: vfs.NewMem(), Dir: inspectDir}, func(Finding) {})
+		_, err := Run(context.Background(), Options{FS: vfs.NewMem(), Dir: inspectDir}, func(Finding) {})
 		if err == nil {
 			t.Fatal("no error")
 		}
@@ -484,14 +488,14 @@ func TestInspectCannot(t *testing.T) {
 		if err := fsys.MkdirAll(inspectDir); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Inspect(context.Background(), InspectOptions{FS: fsys, Dir: inspectDir}, func(Finding) {})
+		_, err := Run(context.Background(), Options{FS: fsys, Dir: inspectDir}, func(Finding) {})
 		if !errors.Is(err, ErrNoDataFolder) {
 			t.Fatal(err)
 		}
 	})
 	t.Run("newer folder", func(t *testing.T) {
 		f := newInspectFolder(t, vfs.NewMem()).build()
-		f.write(formatFile, []byte(`{"format":2}`))
+		f.write(datadir.FormatFile, []byte(`{"format":2}`))
 		if _, _, err := f.inspect(false); err == nil {
 			t.Fatal("no error")
 		}
@@ -500,7 +504,7 @@ func TestInspectCannot(t *testing.T) {
 		f := newInspectFolder(t, vfs.NewMem()).build()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err := Inspect(ctx, InspectOptions{FS: f.fs, Dir: inspectDir}, func(Finding) {})
+		_, err := Run(ctx, Options{FS: f.fs, Dir: inspectDir}, func(Finding) {})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -517,9 +521,11 @@ func TestInspectUnreadable(t *testing.T) {
 		{"chunk", func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, chunkB) },
 			[]string{"error unreadable chunk-000001.000000 @-1: open"}},
 		{"data of a chunk", func(op vfs.Op) bool {
-			return op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, chunkB) && op.Len > headerSize
+			return op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, chunkB) && op.Len > chunkfile.HeaderSize
 		}, []string{"error unreadable chunk-000001.000000 @-1: read"}},
-		{"checkpoint", func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, chaserCheckpoint) },
+		{"checkpoint", func(op vfs.Op) bool {
+			return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, datadir.ChaserCheckpoint)
+		},
 			[]string{"error unreadable chaser.chk"}},
 		{"indexmap", func(op vfs.Op) bool { return op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, "/indexmap") },
 			[]string{"error unreadable index/indexmap @-1: input/output error"}},

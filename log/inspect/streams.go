@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // streamNumbers knows the last event of every stream: a table with open
@@ -69,11 +70,11 @@ type names struct {
 	streams streamNumbers
 }
 
-// noteEvent checks that a record is the next of its stream.
-func (g *names) noteEvent(c *chunk, offset int64, hash uint64, it item) {
+// NoteEvent checks that a record is the next of its stream.
+func (g *names) noteEvent(c *chunkfile.Chunk, offset int64, hash uint64, it chunkfile.Item) {
 	t := &g.streams
 	s := t.slot(hash)
-	number, position := it.number(), it.position()
+	number, position := it.Number(), it.Position()
 	if s.at != 0 {
 		// Nearly always the next number; behind a scavenged part of the log a higher one may follow as well.
 		follows := number == s.last+1 || number > s.last && g.n.blurred > s.at-1
@@ -91,7 +92,7 @@ func (g *names) noteEvent(c *chunk, offset int64, hash uint64, it item) {
 		}
 	}
 	if why := g.judge(s, it); why != "" {
-		g.n.find(Problem, FindStream, c.name, offset, position, "stream %s: %s", printable(it.stream()), why)
+		g.n.find(Problem, FindStream, c.Name, offset, position, "stream %s: %s", printable(it.Stream()), why)
 	}
 	if s.at == 0 || number > s.last {
 		s.last, s.at = number, position+1
@@ -103,7 +104,7 @@ func (g *names) noteEvent(c *chunk, offset int64, hash uint64, it item) {
 
 // named returns what is known of the stream with a name, nil when no record of it was seen.
 func (g *names) named(name string) *streamSlot {
-	hash := HashStream(name)
+	hash := chunkfile.HashStream(name)
 	if names := g.streams.shared[hash]; names != nil {
 		return names[name]
 	}
@@ -121,12 +122,12 @@ func (g *names) named(name string) *streamSlot {
 func (t *streamNumbers) owns(s *streamSlot) bool { return t.slot(s.hash) == s }
 
 // apart returns the slot of the record's own stream among those that share its hash.
-func (g *names) apart(s *streamSlot, it item) *streamSlot {
+func (g *names) apart(s *streamSlot, it chunkfile.Item) *streamSlot {
 	t := &g.streams
 	names := t.shared[s.hash]
 	if names == nil {
 		before, ok := g.nameAt(s.at - 1)
-		if !ok || bytes.Equal(before, it.stream()) {
+		if !ok || bytes.Equal(before, it.Stream()) {
 			return s
 		}
 		names = map[string]*streamSlot{string(before): {hash: s.hash, last: s.last, at: s.at}}
@@ -135,10 +136,10 @@ func (g *names) apart(s *streamSlot, it item) *streamSlot {
 		}
 		t.shared[s.hash] = names
 	}
-	own := names[string(it.stream())]
+	own := names[string(it.Stream())]
 	if own == nil {
 		own = &streamSlot{hash: s.hash}
-		names[string(it.stream())] = own
+		names[string(it.Stream())] = own
 	}
 	return own
 }
@@ -146,21 +147,21 @@ func (g *names) apart(s *streamSlot, it item) *streamSlot {
 // nameAt returns the name of the stream of the record at a position.
 func (g *names) nameAt(position int64) ([]byte, bool) {
 	it, _, err := g.n.itemAt(position)
-	if err != nil || it == nil || !it.isRecord() {
+	if err != nil || it == nil || !it.IsRecord() {
 		return nil, false
 	}
-	return it.stream(), true
+	return it.Stream(), true
 }
 
 // judge says what is wrong with a record's number, given what its stream had before.
-func (g *names) judge(s *streamSlot, it item) string {
-	number := it.number()
-	deleted := event.Flags(it.flags())&event.FlagDeleted != 0
+func (g *names) judge(s *streamSlot, it chunkfile.Item) string {
+	number := it.Number()
+	deleted := event.Flags(it.Flags())&event.FlagDeleted != 0
 	switch {
 	case number < 0:
 		return fmt.Sprintf("impossible event number %d", number)
 	case deleted != (number == event.TombstoneNumber):
-		return fmt.Sprintf("event number %d does not fit the flags %#x: the last number is that of tombstones", number, it.flags())
+		return fmt.Sprintf("event number %d does not fit the flags %#x: the last number is that of tombstones", number, it.Flags())
 	case s.at != 0 && s.last == event.TombstoneNumber:
 		return fmt.Sprintf("event %d stands behind the tombstone at position %d", number, s.at-1)
 	case deleted || number == s.last+1:

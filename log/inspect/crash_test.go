@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // What a power cut leaves is no error: neither as it is found, nor after the
@@ -66,20 +68,20 @@ func FuzzInspect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, offset uint32, patch []byte) {
 		x := newInspectFolder(t, vfs.NewMem()).build()
 		x.rewriteOdd(0)
-		names := []string{"chunk-000000.000001", chunkB, chunkC, writerCheckpoint, "index/indexmap"}
+		names := []string{"chunk-000000.000001", chunkB, chunkC, datadir.WriterCheckpoint, "index/indexmap"}
 		name := names[int(which)%len(names)]
 		x.change(name, func(b []byte) []byte {
 			at := int(offset) % (len(b) + 1)
 			return append(b[:at], append(patch, b[min(len(b), at+len(patch)):]...)...)
 		})
 		if which >= 128 { // Get past the checksums of the footer and the file.
-			h, err := parseHeader(x.read(name))
-			if err == nil && h.cluster != (event.ID{}) {
-				x.refoot(name, func(*footer) {})
+			h, err := chunkfile.ParseHeader(x.read(name))
+			if err == nil && h.Cluster != (event.ID{}) {
+				x.refoot(name, func(*chunkfile.Footer) {})
 			}
 		}
-		_, err := Inspect(context.Background(), InspectOptions{FS: x.fs, Dir: inspectDir}, func(Finding) {})
-		if err != nil && name != writerCheckpoint {
+		_, err := Run(context.Background(), Options{FS: x.fs, Dir: inspectDir}, func(Finding) {})
+		if err != nil && name != datadir.WriterCheckpoint {
 			t.Log(err)
 		}
 	})

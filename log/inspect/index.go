@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
 
@@ -107,7 +108,7 @@ func (r *indexCheck) existence() (int64, bool) {
 	if err != nil || len(data) != 8 {
 		return 0, false // Opening the index says so, unless there is none.
 	}
-	return int64(order.Uint64(data)), true
+	return int64(chunkfile.Order.Uint64(data)), true
 }
 
 // noIndex reports an index without the file that names its tables. That is as
@@ -201,7 +202,7 @@ func (r *indexCheck) inspectIndex() (err error) {
 			err = nil
 		}
 	}()
-	defer guardFaults(&err)()
+	defer chunkfile.GuardFaults(&err)()
 	var total int64
 	for _, t := range r.index.Tables() {
 		total += t.Entries
@@ -272,7 +273,7 @@ func (r *indexCheck) sumIndex(total int64) (sum entrySum, whole bool, err error)
 }
 
 func (n *inspector) indexProgress(done, total int64) error {
-	n.o.Progress(InspectProgress{Phase: "index", Done: done, Total: total, Records: n.sum.Records})
+	n.o.Progress(Progress{Phase: "index", Done: done, Total: total, Records: n.sum.Records})
 	return n.ctx.Err()
 }
 
@@ -283,16 +284,16 @@ func (r *indexCheck) mustExist(position int64) bool {
 		return false
 	}
 	c := r.n.chunkAt(position)
-	if c == nil || !c.header.mapped {
+	if c == nil || !c.Header.Mapped {
 		return position < r.n.tail.End
 	}
 	offset, there, err := findInMap(c, position)
-	if err != nil || !there || c.footer.stubs == 0 {
+	if err != nil || !there || c.Footer.Stubs == 0 {
 		return err == nil && there
 	}
 	var scratch []byte
-	b, err := c.bytes(offset, recordFixed, &scratch)
-	return err != nil || b[4] != kindStub
+	b, err := c.Bytes(offset, chunkfile.RecordFixed, &scratch)
+	return err != nil || b[4] != chunkfile.KindStub
 }
 
 // unreadable says that a position lies where records cannot be read.
@@ -305,45 +306,45 @@ func (n *inspector) unreadable(position int64) bool {
 }
 
 // chunkAt returns the file that holds a position, nil if there is none or it cannot be read.
-func (n *inspector) chunkAt(position int64) *chunk {
-	number := chunkNumber(position)
-	i := sort.Search(len(n.chunks), func(i int) bool { return n.chunks[i].header.last >= number })
-	if position < 0 || i == len(n.chunks) || n.chunks[i].header.first > number {
+func (n *inspector) chunkAt(position int64) *chunkfile.Chunk {
+	number := chunkfile.ChunkNumber(position)
+	i := sort.Search(len(n.chunks), func(i int) bool { return n.chunks[i].Header.Last >= number })
+	if position < 0 || i == len(n.chunks) || n.chunks[i].Header.First > number {
 		return nil
 	}
 	return n.chunks[i]
 }
 
 // findInMap looks a position up in the map of a scavenged chunk.
-func findInMap(c *chunk, position int64) (offset int64, there bool, err error) {
-	i, err := c.search(position)
-	if err != nil || i == c.mapEntries() {
+func findInMap(c *chunkfile.Chunk, position int64) (offset int64, there bool, err error) {
+	i, err := c.Search(position)
+	if err != nil || i == c.MapEntries() {
 		return 0, false, err
 	}
 	var scratch []byte
-	at, offset, err := c.mapEntry(i, &scratch)
+	at, offset, err := c.MapEntry(i, &scratch)
 	return offset, err == nil && at == position, err
 }
 
 // itemAt returns the item at a position and its offset in the file, nil where there is none.
-func (n *inspector) itemAt(position int64) (item, int64, error) {
+func (n *inspector) itemAt(position int64) (chunkfile.Item, int64, error) {
 	c := n.chunkAt(position)
 	if c == nil {
 		return nil, 0, nil
 	}
-	offset := headerSize + position - c.start()
-	if c.header.mapped {
+	offset := chunkfile.HeaderSize + position - c.Start()
+	if c.Header.Mapped {
 		at, there, err := findInMap(c, position)
 		if err != nil || !there {
 			return nil, 0, err
 		}
 		offset = at
 	}
-	limit := headerSize + c.footer.dataSize
-	if !c.complete {
-		limit = int64(len(c.mapped))
-		if c.mapped == nil {
-			size, err := c.file.Size()
+	limit := chunkfile.HeaderSize + c.Footer.DataSize
+	if !c.Complete {
+		limit = int64(len(c.Mapped))
+		if c.Mapped == nil {
+			size, err := c.File.Size()
 			if err != nil {
 				return nil, 0, err
 			}
@@ -351,9 +352,9 @@ func (n *inspector) itemAt(position int64) (item, int64, error) {
 		}
 	}
 	var scratch []byte
-	it, err := c.itemAt(offset, limit, &scratch)
-	if err == nil && it.position() != position {
-		err = c.corrupt(offset, "position %d stands where %d belongs", it.position(), position)
+	it, err := c.ItemAt(offset, limit, &scratch)
+	if err == nil && it.Position() != position {
+		err = c.Corrupt(offset, "position %d stands where %d belongs", it.Position(), position)
 	}
 	return it, offset, err
 }
@@ -381,13 +382,13 @@ func (r *indexCheck) locateEntries(total int64) (found int, err error) {
 		it, offset, ierr := r.n.itemAt(e.Position)
 		file, what := r.n.o.IndexDir, ""
 		if c := r.n.chunkAt(e.Position); c != nil {
-			file = c.name
+			file = c.Name
 		}
 		switch {
-		case ierr != nil || it == nil || !it.isRecord():
+		case ierr != nil || it == nil || !it.IsRecord():
 			what = "no record begins there"
-		case HashStream(asString(it.stream())) != e.Hash || it.number() != e.Number:
-			what = fmt.Sprintf("event %d of stream %s is there", it.number(), printable(it.stream()))
+		case chunkfile.HashStream(chunkfile.String(it.Stream())) != e.Hash || it.Number() != e.Number:
+			what = fmt.Sprintf("event %d of stream %s is there", it.Number(), printable(it.Stream()))
 		default:
 			continue
 		}
@@ -399,40 +400,40 @@ func (r *indexCheck) locateEntries(total int64) (found int, err error) {
 
 // locateRecords finds the records that the index does not name.
 func (r *indexCheck) locateRecords() (found int, err error) {
-	err = r.eachRecord(func(c *chunk, offset int64, it item) error {
-		hash := it.streamHash()
+	err = r.eachRecord(func(c *chunkfile.Chunk, offset int64, it chunkfile.Item) error {
+		hash := it.StreamHash()
 		if r.isNamed(hash, it) || r.scavenged && r.mayBeUnnamed(hash, it) {
 			return nil
 		}
 		found++
-		r.n.find(Problem, FindIndex, c.name, offset, it.position(), "the index does not name event %d of stream %s", it.number(), printable(it.stream()))
+		r.n.find(Problem, FindIndex, c.Name, offset, it.Position(), "the index does not name event %d of stream %s", it.Number(), printable(it.Stream()))
 		return nil
 	})
 	return found, err
 }
 
 // eachRecord calls f with the records that can be read, up to where the index must know them.
-func (r *indexCheck) eachRecord(f func(c *chunk, offset int64, it item) error) error {
+func (r *indexCheck) eachRecord(f func(c *chunkfile.Chunk, offset int64, it chunkfile.Item) error) error {
 	limit := min(r.checkpoint, r.n.tail.End)
 	count := 0
 	for _, c := range r.n.chunks {
-		if c.start() >= limit {
+		if c.Start() >= limit {
 			break
 		}
-		size := headerSize + c.footer.dataSize
-		if !c.complete {
-			size = int64(len(c.mapped))
-			if c.mapped == nil {
+		size := chunkfile.HeaderSize + c.Footer.DataSize
+		if !c.Complete {
+			size = int64(len(c.Mapped))
+			if c.Mapped == nil {
 				var err error
-				if size, err = c.file.Size(); err != nil {
+				if size, err = c.File.Size(); err != nil {
 					return err
 				}
 			}
 		}
 		var scratch []byte
-		for at := int64(headerSize); at < size; {
-			it, err := c.itemAt(at, size, &scratch)
-			if err != nil || it.position() >= limit {
+		for at := int64(chunkfile.HeaderSize); at < size; {
+			it, err := c.ItemAt(at, size, &scratch)
+			if err != nil || it.Position() >= limit {
 				if skip, ok := r.n.behindDamage(c, at); ok {
 					at = skip
 					continue
@@ -444,7 +445,7 @@ func (r *indexCheck) eachRecord(f func(c *chunk, offset int64, it item) error) e
 			if count++; count%(1<<10) == 0 && r.n.ctx.Err() != nil {
 				return r.n.ctx.Err()
 			}
-			if it.isRecord() {
+			if it.IsRecord() {
 				if err := f(c, offset, it); err != nil {
 					return err
 				}
@@ -455,13 +456,13 @@ func (r *indexCheck) eachRecord(f func(c *chunk, offset int64, it item) error) e
 }
 
 // behindDamage returns where a file can be read again behind a damaged place.
-func (n *inspector) behindDamage(c *chunk, offset int64) (int64, bool) {
-	if c.header.mapped {
+func (n *inspector) behindDamage(c *chunkfile.Chunk, offset int64) (int64, bool) {
+	if c.Header.Mapped {
 		return 0, false
 	}
-	position := c.start() + offset - headerSize
+	position := c.Start() + offset - chunkfile.HeaderSize
 	for _, s := range n.damaged {
-		if s.from <= position && position < s.to && s.to < chunkStart(c.header.last+1) {
+		if s.from <= position && position < s.to && s.to < chunkfile.ChunkStart(c.Header.Last+1) {
 			return offset + s.to - position, true
 		}
 	}

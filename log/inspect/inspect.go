@@ -1,4 +1,4 @@
-package eventlog
+package inspect
 
 import (
 	"context"
@@ -8,10 +8,9 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/chunkfile"
+	"github.com/annalsdb/annals/log/datadir"
 )
-
-// LockFile is the name of the file in a data folder that a running node has locked.
-const LockFile = lockFile
 
 // Severity says what a finding means.
 type Severity string
@@ -68,16 +67,16 @@ type Summary struct {
 	Bytes        int64 `json:"bytes"` // of the chunk files and index tables read
 }
 
-// InspectProgress says how far an inspection is.
-type InspectProgress struct {
+// Progress says how far an inspection is.
+type Progress struct {
 	Phase   string `json:"phase"` // "log" or "index"
 	Done    int64  `json:"done"`  // bytes of the log, or entries of the index
 	Total   int64  `json:"total"`
 	Records int64  `json:"records"`
 }
 
-// InspectOptions say what to inspect. Dir is needed; the zero value of everything else works.
-type InspectOptions struct {
+// Options say what to inspect. Dir is needed; the zero value of everything else works.
+type Options struct {
 	FS       vfs.FS // default: the real file system
 	Dir      string
 	IndexDir string // default: Dir/index
@@ -86,13 +85,13 @@ type InspectOptions struct {
 	Quick bool
 
 	// Progress, if not nil, gets the progress, several times for each GiB.
-	Progress func(InspectProgress)
+	Progress func(Progress)
 }
 
 // ErrNoDataFolder says that a folder holds no log at all.
 var ErrNoDataFolder = errors.New("not a data folder")
 
-// Inspect reads the log and the index in a folder that nobody has open, checks
+// Run reads the log and the index in a folder that nobody has open, checks
 // them against themselves and each other, and reports all it finds, in the
 // order of the log. It changes nothing: it only opens files for reading, lists
 // and asks for sizes. The folder raft is not looked at.
@@ -100,7 +99,7 @@ var ErrNoDataFolder = errors.New("not a data folder")
 // Memory is bounded by the number of streams, at 32 to 64 bytes each (43 to 86 where
 // a scavenge has been), not by that of events. The error says that the folder cannot be judged at all, or
 // that ctx ended the work.
-func Inspect(ctx context.Context, o InspectOptions, report func(Finding)) (_ Summary, err error) {
+func Run(ctx context.Context, o Options, report func(Finding)) (_ Summary, err error) {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
@@ -108,7 +107,7 @@ func Inspect(ctx context.Context, o InspectOptions, report func(Finding)) (_ Sum
 		o.IndexDir = filepath.Join(o.Dir, "index")
 	}
 	if o.Progress == nil {
-		o.Progress = func(InspectProgress) {}
+		o.Progress = func(Progress) {}
 	}
 	n := &inspector{ctx: ctx, o: o, report: report, blurred: -1}
 	g := &names{n: n}
@@ -125,13 +124,13 @@ func Inspect(ctx context.Context, o InspectOptions, report func(Finding)) (_ Sum
 // inspector is what was found out about a data folder so far.
 type inspector struct {
 	ctx    context.Context // of this one call
-	o      InspectOptions
+	o      Options
 	report func(Finding)
 	sum    Summary
 
-	chk     map[string]int64 // the checkpoints that could be read
-	files   []string         // chunk files in use, by number
-	chunks  []*chunk         // those that could be opened, kept open to look records up
+	chk     map[string]int64   // the checkpoints that could be read
+	files   []string           // chunk files in use, by number
+	chunks  []*chunkfile.Chunk // those that could be opened, kept open to look records up
 	cluster event.ID
 	bytes   int64 // of the files in use
 
@@ -185,7 +184,7 @@ func (k *walker) run() error {
 func (n *inspector) close() error {
 	var err error
 	for _, c := range n.chunks {
-		err = errors.Join(err, c.close())
+		err = errors.Join(err, c.Close())
 	}
 	return err
 }
@@ -196,7 +195,7 @@ func (n *inspector) find(s Severity, kind FindingKind, file string, offset, posi
 
 // durable is the end of the log that must be there. Without its checkpoint everything must.
 func (n *inspector) durable() int64 {
-	if v, ok := n.chk[writerCheckpoint]; ok {
+	if v, ok := n.chk[datadir.WriterCheckpoint]; ok {
 		return v
 	}
 	return 1<<63 - 1
@@ -218,14 +217,14 @@ func (k *walker) damage(from, to int64) {
 }
 
 func (n *inspector) checkEnd() {
-	writer, ok := n.chk[writerCheckpoint]
+	writer, ok := n.chk[datadir.WriterCheckpoint]
 	if !ok || n.tail.End >= writer {
 		return
 	}
 	// Between the last frame of a complete chunk and the next chunk there is nothing to lose.
-	if last := len(n.chunks) - 1; last >= 0 && n.chunks[last].complete && writer <= chunkStart(n.chunks[last].header.last+1) {
+	if last := len(n.chunks) - 1; last >= 0 && n.chunks[last].Complete && writer <= chunkfile.ChunkStart(n.chunks[last].Header.Last+1) {
 		return
 	}
-	n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, writerCheckpoint), -1, n.tail.End,
+	n.find(Problem, FindCheckpoint, filepath.Join(n.o.Dir, datadir.WriterCheckpoint), -1, n.tail.End,
 		"the log ends at %d, but was durable up to %d", n.tail.End, writer)
 }
