@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,12 +82,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if err := n.openSecurity(); err != nil {
 		return nil, err
 	}
-	var err error
-	if n.http, err = serve.Listen(n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
-		return nil, err
-	}
 	if err := n.build(); err != nil {
-		return nil, errors.Join(err, n.http.Close())
+		return nil, err
 	}
 	if err := n.start(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -111,9 +108,22 @@ func newNode(o Options) *Node {
 }
 
 // build makes all parts. They have no log yet and nobody leads: what is asked of
-// them is event.ErrNotReady until start has got that far.
+// them is event.ErrNotReady until start has got that far. When one cannot be made
+// those before it are closed, the last first.
 func (n *Node) build() (err error) {
+	made := []func() error{func() error { n.cancel(); return nil }}
+	defer func() {
+		if err != nil {
+			for _, closePart := range slices.Backward(made) {
+				err = errors.Join(err, closePart())
+			}
+		}
+	}()
 	c := n.config
+	if n.http, err = serve.Listen(c.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
+		return err
+	}
+	made = append(made, n.http.Close)
 	n.cluster = replication.NewCluster(n.clusterOptions())
 	n.figures = newStatistics(n)
 	n.relay = relay.New(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
@@ -138,15 +148,16 @@ func (n *Node) build() (err error) {
 	if n.backupRuns, err = newBackupManager(n); err != nil {
 		return err
 	}
+	made = append(made, func() error { n.backupRuns.Close(); return nil })
 	if n.redact, err = newRedacting(n); err != nil {
 		return err
 	}
+	made = append(made, n.redact.close)
 	if n.scavenge, err = newScavenging(n); err != nil {
 		return fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
-	if n.api, err = newAPI(n); err != nil {
-		n.scavenge.close()
-	}
+	made = append(made, func() error { n.scavenge.close(); return nil })
+	n.api, err = newAPI(n)
 	return err
 }
 

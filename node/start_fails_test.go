@@ -1,0 +1,80 @@
+package node_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/node"
+)
+
+// TestOpenFails: a start that fails leaves nothing behind, however far it got.
+func TestOpenFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	cases := []struct {
+		name string
+		set  func(t *testing.T, c *config.Config)
+		want string
+	}{
+		{"the list of redactions is damaged", func(t *testing.T, c *config.Config) {
+			if err := os.WriteFile(filepath.Join(c.Db, "redactions"), []byte("{\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "redactions is damaged"},
+		{"the schedule of scavenges is none", func(_ *testing.T, c *config.Config) { c.ScavengeSchedule = "often" }, "ScavengeSchedule"},
+		{"the advertised host is none", func(_ *testing.T, c *config.Config) { c.AdvertiseHostToClientAs = "a b" }, "advertised host"},
+		{"the port between nodes is taken", func(t *testing.T, c *config.Config) {
+			c.ClusterSize, c.GossipPort, c.GossipSeed = 3, 0, []string{"127.0.0.1:1"}
+			c.ReplicationPort = port(t, taken.Addr().String())
+		}, "address already in use"},
+		{"the local socket cannot be made", func(t *testing.T, c *config.Config) {
+			c.EnableUnixSocket = true
+			if err := os.MkdirAll(filepath.Join(c.Db, node.SocketFile, "folder"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "EnableUnixSocket"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o, leaks := options(t.TempDir()), goleak.IgnoreCurrent()
+			files := vfs.NewCounting(vfs.OS)
+			address := freeAddress(t)
+			o.FS, o.Config.Insecure, o.Config.NodePort, o.Config.BackupTo = files, true, port(t, address), t.TempDir()
+			c.set(t, o.Config)
+			n, err := node.Open(context.Background(), o)
+			if err == nil {
+				t.Fatal(n.Close())
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, not %q", err, c.want)
+			}
+			if err := goleak.Find(leaks); err != nil {
+				t.Error(err)
+			}
+			if open := files.OpenFiles(); len(open) > 0 {
+				t.Errorf("open: %v", open)
+			}
+			again := options(o.Config.Db)
+			again.Config.NodePort, again.Config.Insecure = o.Config.NodePort, true
+			for _, f := range []string{"redactions", node.SocketFile} {
+				if err := os.RemoveAll(filepath.Join(o.Config.Db, f)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := open(t, again).Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
