@@ -40,10 +40,10 @@ func TestOpenFails(t *testing.T) {
 		}, "address already in use"},
 		{"the local socket cannot be made", func(t *testing.T, c *config.Config) {
 			c.EnableUnixSocket = true
-			if err := os.MkdirAll(filepath.Join(c.Db, node.SocketFile, "folder"), 0o700); err != nil {
+			if err := os.Mkdir(filepath.Join(c.Db, node.SocketFile), 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "EnableUnixSocket"},
+		}, "is no socket"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

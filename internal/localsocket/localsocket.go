@@ -3,6 +3,7 @@ package localsocket
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -13,11 +14,19 @@ import (
 // MaxPath is what an address of a local socket has room for on Linux.
 const MaxPath = 107
 
-// Listen listens at the path. A file that is there is taken for the socket of a
-// process that is gone, and removed.
+// Listen listens at the path. A socket that is there is taken for that of a process
+// that is gone, and removed. It fails when anything else is there.
 func Listen(path string, logger hclog.Logger) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("listen at %s: what is there is no socket, move it away", path)
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {

@@ -15,7 +15,12 @@ import (
 // TestListen: the socket takes the place of one that was left behind, and nobody else may open it.
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := left.Close(); err != nil {
 		t.Fatal(err)
 	}
 	l, err := localsocket.Listen(path, hclog.NewNullLogger())
@@ -41,5 +46,39 @@ func TestListen(t *testing.T) {
 	}
 	if uid := localsocket.UID(nil); uid != -1 {
 		t.Errorf("no peer is user %d", uid)
+	}
+}
+
+// TestListenRefuses: what is no socket stays.
+func TestListenRefuses(t *testing.T) {
+	cases := []struct {
+		name string
+		make func(path string) error
+	}{
+		{"a file", func(path string) error { return os.WriteFile(path, []byte("data"), 0o600) }},
+		{"a folder", func(path string) error { return os.Mkdir(path, 0o700) }},
+		{"a link", func(path string) error { return os.Symlink("elsewhere", path) }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "socket")
+			if err := c.make(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := localsocket.Listen(path, hclog.NewNullLogger())
+			if err == nil {
+				t.Fatal(l.Close())
+			}
+			if want := "listen at " + path + ": what is there is no socket, move it away"; err.Error() != want {
+				t.Errorf("%q, not %q", err, want)
+			}
+			if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() || after.Size() != before.Size() {
+				t.Errorf("%v, %v", after, err)
+			}
+		})
 	}
 }
