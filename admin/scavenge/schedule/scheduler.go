@@ -1,12 +1,9 @@
 package schedule
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,9 +50,6 @@ type Scheduler struct {
 	last     proposal // that was written last, if it was decided just before
 	retry    time.Duration
 	warned   map[string]bool
-
-	mu     sync.Mutex // guards status
-	status Status
 }
 
 // handOver counts the attempts to hand over leadership in one round.
@@ -78,16 +72,7 @@ func New(o Options) (*Scheduler, error) {
 	return &Scheduler{
 		opts: o, schedule: schedule, session: event.ID(uuid.New()), logger: o.Logger, metrics: newMetrics(o.Stats),
 		state: newState(), written: -1, deadAt: make(map[event.ID]time.Time), warned: make(map[string]bool),
-		status: Status{Expression: schedule.String(), Nodes: []Node{}},
 	}, nil
-}
-
-// Status returns what the node knows of the schedule, which must not be changed.
-// While Run does not run it is what was known last.
-func (s *Scheduler) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status
 }
 
 // Run takes part until ctx ends, and returns when nothing of it is left. It may be
@@ -106,7 +91,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.publish(err)
+		s.measure()
 		if err != nil {
 			s.failed(err)
 			_ = clock.Sleep(ctx, s.retry)
@@ -294,25 +279,10 @@ func (s *Scheduler) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// publish makes the state visible to others.
-func (s *Scheduler) publish(problem error) {
-	next := s.schedule.Next(s.opts.Now())
-	status := Status{Expression: s.schedule.String(), NextDue: next, Round: s.state.round.status(), Last: s.state.last.status(), Nodes: []Node{}}
-	if problem != nil {
-		status.Problem = problem.Error()
-	}
-	for node, p := range s.state.joined {
-		status.Nodes = append(status.Nodes, Node{ID: node, Endpoint: p.endpoint, Expression: p.schedule})
-	}
-	slices.SortFunc(status.Nodes, func(a, b Node) int {
-		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), bytes.Compare(a.ID[:], b.ID[:]))
-	})
-	s.mu.Lock()
-	s.status = status
-	s.mu.Unlock()
-
+// measure sets the gauges to what is so now.
+func (s *Scheduler) measure() {
 	due := int64(0)
-	if !next.IsZero() {
+	if next := s.schedule.Next(s.opts.Now()); !next.IsZero() {
 		due = next.Unix()
 	}
 	s.metrics.next.Set(due)

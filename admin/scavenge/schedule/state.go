@@ -52,7 +52,6 @@ type turn struct {
 	ended    time.Time
 	result   string // once it ended, and what follows
 	err      string
-	scavenge event.ID
 }
 
 func newState() *state {
@@ -128,7 +127,7 @@ func (s *state) holds(node event.ID) bool {
 
 func (s *state) endTurn(n *note, at time.Time) {
 	t := *s.round.turn
-	t.ended, t.result, t.err, t.scavenge = at, n.Result, n.Error, n.Scavenge
+	t.ended, t.result, t.err = at, n.Result, n.Error
 	s.round.turns = append(s.round.turns, t)
 	s.round.turn, s.round.touched = nil, at
 }
