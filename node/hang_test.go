@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -44,29 +43,11 @@ func (d *hangingDisk) hang() (goOn func()) {
 // TestLeaderWhoseLogHangs: entries are stored and committed, but the event log of the leader
 // takes none: another node leads, and a node whose disk goes on follows it.
 func TestLeaderWhoseLogHangs(t *testing.T) {
-	var nodes []*node.Node
 	var disks []*hangingDisk
-	var ports []int
-	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		_ = l.Close()
-	}
-	for i := range 3 {
-		o := options(t.TempDir())
-		o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipPort, o.Config.Insecure = 3, 0, ports[i], true
-		o.Config.GossipInterval = 200 * time.Millisecond
-		for _, port := range ports {
-			o.Config.GossipSeed = append(o.Config.GossipSeed, fmt.Sprint("127.0.0.1:", port))
-		}
+	nodes := openCluster(t, 3, func(_ int, o *node.Options) {
 		disks = append(disks, newHangingDisk(vfs.OpWrite))
-		o.FS = disks[i]
-		nodes = append(nodes, open(t, o))
-	}
+		o.FS = disks[len(disks)-1]
+	})
 	leader := func(but int) (found int) {
 		testkit.Eventually(t, 3*time.Minute, func() error {
 			for i, n := range nodes {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node"
 )
@@ -37,6 +38,34 @@ func open(t *testing.T, o node.Options) *node.Node {
 	}
 	t.Cleanup(func() { _ = n.Close() }) // Idempotent; the test looks at the error where it matters.
 	return n
+}
+
+// openCluster starts nodes of one cluster, whose options may be changed before, and returns when all are ready.
+func openCluster(t *testing.T, size int, set func(i int, o *node.Options)) (nodes []*node.Node) {
+	t.Helper()
+	var seeds []string
+	for range size {
+		seeds = append(seeds, freeAddress(t))
+	}
+	for i := range size {
+		o := options(t.TempDir())
+		o.Config.Insecure = true
+		if size > 1 {
+			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipPort, o.Config.GossipSeed = size, 0, port(t, seeds[i]), seeds
+			o.Config.GossipInterval = 200 * time.Millisecond
+		}
+		set(i, &o)
+		nodes = append(nodes, open(t, o))
+	}
+	for _, n := range nodes {
+		testkit.Eventually(t, 3*time.Minute, func() error {
+			if status, body := call(t, n, "GET", "/health/ready", ""); status != 204 {
+				return fmt.Errorf("%d %s", status, body)
+			}
+			return nil
+		})
+	}
+	return nodes
 }
 
 // call does one request on a connection of its own and returns status and body.

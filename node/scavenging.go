@@ -48,7 +48,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 	if s.clock, err = schedule.New(schedule.Options{
 		Expression: c.ScavengeSchedule,
 		Request:    scavenge.Request{Threads: 1, Threshold: c.ScavengeScheduleThreshold, ThrottlePercent: c.ScavengeScheduleThrottle},
-		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{n.part()}, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
+		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{n.part()}, Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
 	}); err != nil {
 		s.close()
 	}

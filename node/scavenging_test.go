@@ -3,7 +3,6 @@ package node_test
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -17,36 +16,7 @@ import (
 func TestScavengeCanBeReadOnceItIsAnswered(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		t.Run(fmt.Sprint(size, " nodes"), func(t *testing.T) {
-			var nodes []*node.Node
-			var seeds []string
-			for range size {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				seeds = append(seeds, l.Addr().String())
-				_ = l.Close()
-			}
-			for i := range size {
-				o := options(t.TempDir())
-				o.Config.Insecure = true
-				if size > 1 {
-					o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, 0, seeds
-					if _, err := fmt.Sscanf(strings.TrimPrefix(seeds[i], "127.0.0.1:"), "%d", &o.Config.GossipPort); err != nil {
-						t.Fatal(err)
-					}
-					o.Config.GossipInterval = 200 * time.Millisecond
-				}
-				nodes = append(nodes, open(t, o))
-			}
-			for _, n := range nodes {
-				testkit.Eventually(t, 3*time.Minute, func() error {
-					if status, body := call(t, n, "GET", "/health/ready", ""); status != 204 {
-						return fmt.Errorf("%d %s", status, body)
-					}
-					return nil
-				})
-			}
+			nodes := openCluster(t, size, func(int, *node.Options) {})
 			for round := range 5 {
 				for i, n := range nodes {
 					var begun struct{ ScavengeID string }
