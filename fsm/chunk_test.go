@@ -240,7 +240,7 @@ func TestLogFails(t *testing.T) {
 	l.write(describing("t", -2, 2, softDeleted))
 	l.write(deleting(event.HardDelete, "u", -2))
 	l.flush()
-	failing := &failingLog{Log: l.log}
+	failing := &failingLog{Log: l.log.Reads}
 	d := fsm.NewDecider(failing, l.now)
 	if err := d.Reset(); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func (n *node) all() []event.Record {
 	n.t.Helper()
 	var records []event.Record
 	for from := int64(0); ; {
-		page, err := n.log.ReadAll(event.AllRead{From: from, Count: 1000})
+		page, err := n.log.Reads.ReadAll(event.AllRead{From: from, Count: 1000})
 		if err != nil {
 			n.t.Fatalf("read all from %d: %v", from, err)
 		}
@@ -115,7 +115,7 @@ func (l *leader) now() time.Time {
 // lead begins deciding from what is applied.
 func (l *leader) lead() {
 	l.t.Helper()
-	l.d = fsm.NewDecider(l.log, l.now)
+	l.d = fsm.NewDecider(l.log.Reads, l.now)
 	l.reset()
 }
 

@@ -124,7 +124,7 @@ func (m *Machine) AppendFrames(first int64, raw []byte) (int, error) {
 // as Log.InstallChunk does. Entries are applied while the file is verified, and wait
 // while it takes its place and is indexed.
 func (m *Machine) InstallChunk(tmp string) error {
-	p, err := m.log.PrepareChunk(tmp)
+	p, err := m.log.Transfer.PrepareChunk(tmp)
 	if err != nil {
 		return fmt.Errorf("install chunk: %w", err)
 	}
@@ -134,7 +134,7 @@ func (m *Machine) InstallChunk(tmp string) error {
 // HealChunk puts files fetched from another node in the place of a damaged chunk, as
 // Log.Heal does. Entries are applied meanwhile, but for the moment in which records that come back are indexed.
 func (m *Machine) HealChunk(d eventlog.Damage, fetched []string) error {
-	return m.log.Heal(d, fetched, m.pull)
+	return m.log.Transfer.Heal(d, fetched, m.pull)
 }
 
 // pull lets data into the log. Data that cannot be taken are no reason to stop, an error that ended the log is.

@@ -25,7 +25,7 @@ func startNode(t *testing.T, fs vfs.FS) *node {
 // entriesOf has a fresh decider decide writes over what is applied, and returns the sealed entries, one a write.
 func entriesOf(l *leader, writes ...*event.Write) (entries [][]byte) {
 	l.t.Helper()
-	d := fsm.NewDecider(l.log, l.now)
+	d := fsm.NewDecider(l.log.Reads, l.now)
 	if err := d.Reset(); err != nil {
 		l.t.Fatalf("reset: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 func metadataOf(l *leader, stream string) (document string, number int64) {
 	l.t.Helper()
 	l.flush()
-	rec, err := l.log.LastRecord(event.MetaStreamOf(stream))
+	rec, err := l.log.Reads.LastRecord(event.MetaStreamOf(stream))
 	if err != nil {
 		l.t.Fatalf("metadata of %s: %v", stream, err)
 	}
@@ -24,7 +24,7 @@ func metadataOf(l *leader, stream string) (document string, number int64) {
 // numbers returns what a read of a stream shows.
 func numbers(l *leader, stream string) (shown []int64) {
 	l.t.Helper()
-	page, err := l.log.ReadStream(event.StreamRead{Stream: stream, From: 0, Count: 1000})
+	page, err := l.log.Reads.ReadStream(event.StreamRead{Stream: stream, From: 0, Count: 1000})
 	if err != nil {
 		l.t.Fatalf("read %s: %v", stream, err)
 	}

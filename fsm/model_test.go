@@ -202,7 +202,7 @@ func (m *model) verify(n *node) error {
 		}
 	}
 	for stream := range m.streams {
-		info, err := n.log.StreamInfo(stream)
+		info, err := n.log.Reads.StreamInfo(stream)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 // pull brings a node to the end of another one's log, and returns how many frames that took.
 func pull(from, to *node) (frames int, err error) {
 	tail := to.log.Tail()
-	k, err := from.log.Continue(tail.End, tail.Chain)
+	k, err := from.log.Transfer.Continue(tail.End, tail.Chain)
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +95,7 @@ func TestApplyAfterPullOfAnotherTerm(t *testing.T) {
 	if _, err := n.m.AppendFrames(n.log.Tail().End, []byte("x")); err == nil || !strings.Contains(err.Error(), "another history") {
 		t.Fatalf("a stopped machine takes frames: %v", err)
 	}
-	file, name, err := n.log.CreateTemp()
+	file, name, err := n.log.Transfer.CreateTemp()
 	if err != nil || file.Close() != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestPullFails(t *testing.T) {
 	if _, err := n.m.AppendFrames(0, []byte("no frames")); !errors.Is(err, event.ErrBadFrames) || len(n.fatals) > 0 {
 		t.Fatalf("%v, fatal %v", err, n.fatals)
 	}
-	file, name, err := n.log.CreateTemp()
+	file, name, err := n.log.Transfer.CreateTemp()
 	if err != nil || file.Close() != nil {
 		t.Fatal(err)
 	}

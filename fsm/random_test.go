@@ -141,7 +141,7 @@ func (r *random) Apply(*rapid.T) {
 // Rival has another decider, as a leader of another term has, write first. What
 // is in flight is refused then, and all of it is decided again.
 func (r *random) Rival(*rapid.T) {
-	d := fsm.NewDecider(r.l.log, r.l.now)
+	d := fsm.NewDecider(r.l.log.Reads, r.l.now)
 	if err := d.Reset(); err != nil {
 		r.t.Fatalf("reset: %v", err)
 	}

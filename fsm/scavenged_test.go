@@ -42,7 +42,7 @@ func TestScavengedDecisions(t *testing.T) {
 
 	ask := func(on *eventlog.Log) (all []string) {
 		tell := func(w *event.Write) {
-			d := fsm.NewDecider(on, l.now)
+			d := fsm.NewDecider(on.Reads, l.now)
 			if err := d.Reset(); err != nil {
 				t.Fatal(err)
 			}
@@ -79,12 +79,12 @@ func TestScavengedDecisions(t *testing.T) {
 			}
 		}
 	}
-	ids, err := l.log.IDsFrom()
+	ids, err := l.log.Chunks.IDsFrom()
 	if err != nil {
 		t.Fatal(err)
 	}
 	removed := map[int64]bool{}
-	done, err := l.log.Rewrite(context.Background(), eventlog.Rewrite{IDsFrom: ids, Keep: func(s *eventlog.Stored) bool {
+	done, err := l.log.Chunks.Rewrite(context.Background(), eventlog.Rewrite{IDsFrom: ids, Keep: func(s *eventlog.Stored) bool {
 		last := map[string]int64{"s": 9, "t": 9, "u": 9, "again": 4}
 		keep := s.Number >= last[string(s.Stream)]
 		removed[s.Position] = !keep
@@ -130,13 +130,13 @@ func take(t *testing.T, from, to *eventlog.Log) {
 
 func takeSome(from, to *eventlog.Log) (err error) {
 	tail := to.Tail()
-	c, err := from.Continue(tail.End, tail.Chain)
+	c, err := from.Transfer.Continue(tail.End, tail.Chain)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if f := c.File(); f != nil {
-		tmp, name, err := to.CreateTemp()
+		tmp, name, err := to.Transfer.CreateTemp()
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func takeSome(from, to *eventlog.Log) (err error) {
 		if err = errors.Join(err, werr, tmp.Close()); err != nil {
 			return err
 		}
-		return to.InstallChunk(name)
+		return to.Transfer.InstallChunk(name)
 	}
 	for {
 		b, err := c.Next(0)

@@ -29,6 +29,10 @@ type Frame struct {
 // appender is the state of the one goroutine that appends. Everything between
 // the published tail and its own tail sits in buf and in the lists beside it.
 type appender struct {
+	*state
+	syncer *syncer
+	reads  *Reader // learns what is committed
+
 	tail   event.Tail
 	epoch  int64
 	active *activeChunk // nil when the next frame starts a chunk
@@ -60,7 +64,7 @@ func (l *Log) Append(f Frame) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	if err := l.append(&f); err != nil {
+	if err := l.appender.append(&f); err != nil {
 		return l.fail(fmt.Errorf("append entry %d: %w", f.Index, err))
 	}
 	return nil
@@ -70,15 +74,14 @@ func (l *Log) Append(f Frame) error {
 // not committed. Only the goroutine that appends may ask.
 func (l *Log) Appended() event.Tail { return l.appender.tail }
 
-func (l *Log) append(f *Frame) error {
-	a := &l.appender
+func (a *appender) append(f *Frame) error {
 	if f.First != chunkfile.Place(a.tail.End, len(f.Records)) || len(f.Records) == 0 || len(f.Records) > chunkfile.MaxFrameBytes {
 		return fmt.Errorf("frame of %d bytes at %d does not follow the log's end %d", len(f.Records), f.First, a.tail.End)
 	}
 	if f.Index <= a.tail.Index || f.Term < a.tail.Term {
 		return fmt.Errorf("frame of index %d and term %d cannot follow index %d and term %d", f.Index, f.Term, a.tail.Index, a.tail.Term)
 	}
-	if err := l.activate(chunkfile.ChunkNumber(f.First)); err != nil {
+	if err := a.activate(chunkfile.ChunkNumber(f.First)); err != nil {
 		return err
 	}
 	t := chunkfile.Trailer{First: f.First, Length: len(f.Records), Index: f.Index, Term: f.Term, Time: a.tail.Time, Completes: f.Completes}
@@ -90,7 +93,7 @@ func (l *Log) append(f *Frame) error {
 		if err != nil {
 			return fmt.Errorf("record at byte %d of the entry: %w", at, err)
 		}
-		l.noteRecord(it)
+		a.noteRecord(it)
 		t.Time = max(t.Time, it.Time())
 		a.active.records++
 		at += len(it)
@@ -106,7 +109,7 @@ func (l *Log) append(f *Frame) error {
 	}
 	a.tail = event.Tail{End: t.End(), Chain: t.Chain, Index: f.Index, Term: f.Term, Time: t.Time}
 	if f.Completes {
-		if err := l.completeActive(true); err != nil {
+		if err := a.completeActive(true); err != nil {
 			return err
 		}
 		a.tail.End = chunkfile.NextChunk(a.tail.End)
@@ -115,35 +118,23 @@ func (l *Log) append(f *Frame) error {
 }
 
 // activate makes a chunk the active one: the one before it is complete from then on.
-func (l *Log) activate(number int) error {
-	a := &l.appender
+func (a *appender) activate(number int) error {
 	if a.active != nil && a.active.number != number {
-		if err := l.completeActive(false); err != nil {
+		if err := a.completeActive(false); err != nil {
 			return err
 		}
 	}
 	if a.active != nil {
 		return nil
 	}
-	if next := l.nextChunk(); number != next {
+	if next := a.nextChunk(); number != next {
 		return fmt.Errorf("a frame in chunk %d cannot follow a log whose next chunk is %d", number, next)
 	}
-	return l.startChunk(number)
-}
-
-// nextChunk is the number of the chunk behind the last one that has a file.
-func (l *Log) nextChunk() int {
-	l.setMu.Lock()
-	defer l.setMu.Unlock()
-	if len(l.chunks) == 0 {
-		return 0
-	}
-	return l.chunks[len(l.chunks)-1].Header.Last + 1
+	return a.startChunk(number)
 }
 
 // noteRecord remembers what the index and the caches are to learn of a record when it is committed.
-func (l *Log) noteRecord(it chunkfile.Item) {
-	a := &l.appender
+func (a *appender) noteRecord(it chunkfile.Item) {
 	hash := chunkfile.HashStream(chunkfile.String(it.Stream()))
 	a.entries = append(a.entries, index.Entry{Hash: hash, Number: it.Number(), Position: it.Position()})
 	a.ids = append(a.ids, recentID{id: it.Id(), stream: hash, number: it.Number()})
@@ -152,61 +143,62 @@ func (l *Log) noteRecord(it chunkfile.Item) {
 
 // Commit writes what was appended, indexes it, shows it to readers and wakes
 // those who wait. Nothing is synced: until Sync the Raft log answers for it.
-func (l *Log) Commit() error {
-	if err := l.usable(); err != nil {
+func (l *Log) Commit() error { return l.appender.Commit() }
+
+// Commit is the log's.
+func (a *appender) Commit() error {
+	if err := a.usable(); err != nil {
 		return err
 	}
-	if err := l.commit(); err != nil {
-		return l.fail(fmt.Errorf("commit: %w", err))
+	if err := a.commit(); err != nil {
+		return a.fail(fmt.Errorf("commit: %w", err))
 	}
 	return nil
 }
 
-func (l *Log) commit() error {
-	a := &l.appender
+func (a *appender) commit() error {
 	if len(a.entries) == 0 {
 		return nil
 	}
-	if err := l.writeBuffer(); err != nil {
+	if err := a.writeBuffer(); err != nil {
 		return err
 	}
 	// Before the index and anybody else can know of the events: a copy that begins after that
 	// has them, and no index that is copied before is ahead of it.
-	if err := l.chk.Chaser.Put(a.tail.End); err != nil {
+	if err := a.syncer.chk.Chaser.Put(a.tail.End); err != nil {
 		return err
 	}
-	if err := l.index.Add(a.entries, a.tail.End, a.tail.Chain); err != nil {
+	if err := a.index.Add(a.entries, a.tail.End, a.tail.Chain); err != nil {
 		return fmt.Errorf("index: %w", err)
 	}
-	l.ids.add(a.ids)
-	l.unsettled.Store(l.Tail().End + 1)
-	l.publish(a.tail, a.epoch)
+	a.reads.ids.add(a.ids)
+	a.unsettled.Store(a.Tail().End + 1)
+	a.publish(a.tail, a.epoch)
 	// Only now: what the cache says of a stream must be there to be read.
 	for i, it := range a.items {
-		l.streams.applied(a.entries[i].Hash, it.Stream(), it.Number())
+		a.reads.streams.applied(a.entries[i].Hash, it.Stream(), it.Number())
 		if original, ok := bytes.CutPrefix(it.Stream(), []byte("$$")); ok {
-			l.streams.metadataApplied(original)
+			a.reads.streams.metadataApplied(original)
 		}
 	}
-	l.unsettled.Store(0)
-	l.notify.wake(a.entries)
-	l.metrics.writtenEvents.Add(uint64(len(a.entries)))
-	l.metrics.commits.Inc()
+	a.unsettled.Store(0)
+	a.reads.notify.wake(a.entries)
+	a.metrics.writtenEvents.Add(uint64(len(a.entries)))
+	a.metrics.commits.Inc()
 	clear(a.items)
 	a.entries, a.ids, a.items = a.entries[:0], a.ids[:0], a.items[:0]
-	if a.tail.End-l.syncedEnd.Load() > syncEvery {
-		l.wakeSyncer()
+	if a.tail.End-a.syncer.syncedEnd.Load() > syncEvery {
+		a.syncer.wakeSyncer()
 	}
 	return nil
 }
 
 // writeBuffer writes the buffer behind the data of the active chunk.
-func (l *Log) writeBuffer() error {
-	a := &l.appender
+func (a *appender) writeBuffer() error {
 	if len(a.buf) == 0 {
 		return nil
 	}
-	if err := l.write(a.buf); err != nil {
+	if err := a.write(a.buf); err != nil {
 		return err
 	}
 	if cap(a.buf) > maxKeptBuffer {
@@ -217,15 +209,15 @@ func (l *Log) writeBuffer() error {
 }
 
 // write writes whole frames behind the data of the active chunk.
-func (l *Log) write(b []byte) error {
-	active := l.appender.active
+func (a *appender) write(b []byte) error {
+	active := a.active
 	if _, err := active.file.WriteAt(b, active.written); err != nil {
 		return fmt.Errorf("write chunk: %w", err)
 	}
 	if _, err := active.sum.Write(b); err != nil {
 		return err
 	}
-	l.metrics.writtenBytes.Add(uint64(len(b)))
+	a.metrics.writtenBytes.Add(uint64(len(b)))
 	active.written += int64(len(b))
 	return nil
 }
@@ -233,11 +225,10 @@ func (l *Log) write(b []byte) error {
 const maxKeptBuffer = 4 << 20
 
 // startChunk makes the file of the next chunk and lets readers see it with the next commit.
-func (l *Log) startChunk(number int) error {
-	a := &l.appender
-	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: l.cluster}
-	path := filepath.Join(l.opts.Dir, chunkfile.FileName(number, 0))
-	file, err := l.opts.FS.Create(path)
+func (a *appender) startChunk(number int) error {
+	h := chunkfile.Header{First: number, Last: number, FileID: event.ID(uuid.New()), Cluster: a.cluster}
+	path := filepath.Join(a.opts.Dir, chunkfile.FileName(number, 0))
+	file, err := a.opts.FS.Create(path)
 	if err != nil {
 		return fmt.Errorf("create chunk: %w", err)
 	}
@@ -248,29 +239,28 @@ func (l *Log) startChunk(number int) error {
 	if _, err := active.sum.Write(h.Bytes()); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	c, err := chunkfile.OpenMapped(l.opts.FS, path, 0)
+	c, err := chunkfile.OpenMapped(a.opts.FS, path, 0)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	l.dirty.mu.Lock()
-	l.dirty.active, l.dirty.dir = file, true
-	l.dirty.mu.Unlock()
+	a.syncer.dirty.mu.Lock()
+	a.syncer.dirty.active, a.syncer.dirty.dir = file, true
+	a.syncer.dirty.mu.Unlock()
 	a.active = active
 	c.Retain()
-	l.setMu.Lock()
-	defer l.setMu.Unlock()
-	l.chunks = append(slices.Clone(l.chunks), c)
-	l.chunksChanged = true
+	a.setMu.Lock()
+	defer a.setMu.Unlock()
+	a.files = append(slices.Clone(a.files), c)
+	a.filesChanged = true
 	return nil
 }
 
 // completeActive writes the footer of the active chunk. The reader's side is
 // opened anew, because readers of the published set still see it as growing.
-func (l *Log) completeActive(byFrame bool) error {
-	if err := l.writeBuffer(); err != nil {
+func (a *appender) completeActive(byFrame bool) error {
+	if err := a.writeBuffer(); err != nil {
 		return err
 	}
-	a := &l.appender
 	end := chunkfile.ChunkStart(a.active.number) + a.active.written - chunkfile.HeaderSize
 	f := chunkfile.Footer{
 		LastCompletes: byFrame, Records: a.active.records, DataSize: a.active.written - chunkfile.HeaderSize, End: end,
@@ -279,10 +269,10 @@ func (l *Log) completeActive(byFrame bool) error {
 	if err := writeFooter(a.active, &f); err != nil {
 		return err
 	}
-	l.setMu.Lock()
-	old := l.chunks[len(l.chunks)-1] // Only the appender replaces the last one.
-	l.setMu.Unlock()
-	c, err := chunkfile.OpenMapped(l.opts.FS, old.Name, old.Version)
+	a.setMu.Lock()
+	old := a.files[len(a.files)-1] // Only the appender replaces the last one.
+	a.setMu.Unlock()
+	c, err := chunkfile.OpenMapped(a.opts.FS, old.Name, old.Version)
 	if err != nil {
 		return err
 	}
@@ -290,17 +280,17 @@ func (l *Log) completeActive(byFrame bool) error {
 		return errors.Join(c.Corrupt(a.active.written, "the footer just written cannot be read"), c.Close())
 	}
 	c.Retain()
-	l.dirty.mu.Lock()
-	l.dirty.complete = append(l.dirty.complete, a.active.file)
-	l.dirty.active = nil
-	l.dirty.mu.Unlock()
+	a.syncer.dirty.mu.Lock()
+	a.syncer.dirty.complete = append(a.syncer.dirty.complete, a.active.file)
+	a.syncer.dirty.active = nil
+	a.syncer.dirty.mu.Unlock()
 	a.active = nil
-	l.setMu.Lock()
-	l.chunks = slices.Clone(l.chunks)
-	l.chunks[len(l.chunks)-1] = c
-	l.chunksChanged = true
-	l.setMu.Unlock()
-	l.logger.Info("chunk completed", "chunk", c.Header.Last, "records", f.Records, "bytes", f.DataSize)
+	a.setMu.Lock()
+	a.files = slices.Clone(a.files)
+	a.files[len(a.files)-1] = c
+	a.filesChanged = true
+	a.setMu.Unlock()
+	a.logger.Info("chunk completed", "chunk", c.Header.Last, "records", f.Records, "bytes", f.DataSize)
 	return old.Release()
 }
 

@@ -24,7 +24,7 @@ func (l *Log) AppendFrames(first int64, raw []byte) (int, error) {
 	if err := l.Commit(); err != nil { // What was appended before; it also tells whether the log can be used.
 		return 0, err
 	}
-	p, err := l.checkFrames(first, raw)
+	p, err := l.appender.checkFrames(first, raw)
 	if err != nil {
 		l.appender.forget(0)
 		return 0, fmt.Errorf("append frames at %d: %w", first, err)
@@ -32,7 +32,7 @@ func (l *Log) AppendFrames(first int64, raw []byte) (int, error) {
 	if p.frames == 0 {
 		return 0, nil
 	}
-	if err := l.appendChecked(chunkfile.ChunkNumber(first), raw[p.skipped:], &p); err != nil {
+	if err := l.appender.appendChecked(chunkfile.ChunkNumber(first), raw[p.skipped:], &p); err != nil {
 		return 0, l.fail(fmt.Errorf("append frames at %d: %w", first, err))
 	}
 	return p.frames, l.Commit()
@@ -55,20 +55,19 @@ func badFrames(format string, args ...any) error {
 // checkFrames verifies frames, and notes in the appender what the index and the
 // caches are to learn of those that are new. The bytes are read twice while they are in the
 // processor's cache: for the checksums of the items and for the chain.
-func (l *Log) checkFrames(first int64, raw []byte) (pulled, error) {
-	a := &l.appender
+func (a *appender) checkFrames(first int64, raw []byte) (pulled, error) {
 	p := pulled{epoch: a.epoch}
 	if first < 0 || len(raw) == 0 || int64(len(raw)) > chunkfile.ChunkSize || chunkfile.ChunkNumber(first) != chunkfile.ChunkNumber(first+int64(len(raw))-1) {
 		return p, badFrames("%d bytes at %d do not lie in one chunk", len(raw), first)
 	}
-	before, err := l.tailFor(first)
+	before, err := a.tailFor(first)
 	if err != nil {
 		return p, err
 	}
 	frames := chunkfile.Frames{Data: raw, Start: first, Before: before}
 	for noted := 0; ; noted = len(a.entries) {
 		before, isFirst := frames.Before, frames.At == 0
-		f, err := frames.Next(l.noteRecord)
+		f, err := frames.Next(a.noteRecord)
 		switch {
 		case err == io.EOF:
 		case isFirst && errors.Is(err, chunkfile.ErrChain): // The peer's chain before it is not known: it may have been another one.
@@ -100,27 +99,27 @@ func (l *Log) checkFrames(first int64, raw []byte) (pulled, error) {
 	}
 	p.tail = frames.Before
 	if p.frames == 0 {
-		return p, l.hasFrame(p.tail)
+		return p, a.hasFrame(p.tail)
 	}
-	if number := chunkfile.ChunkNumber(first); (a.active == nil || a.active.number != number) && number != l.nextChunk() {
+	if number := chunkfile.ChunkNumber(first); (a.active == nil || a.active.number != number) && number != a.nextChunk() {
 		return p, badFrames("chunk %d cannot be appended to", number)
 	}
 	return p, nil
 }
 
 // tailFor returns the tail of this log before the frame that is to begin at a position.
-func (l *Log) tailFor(first int64) (tail event.Tail, err error) {
+func (a *appender) tailFor(first int64) (tail event.Tail, err error) {
 	defer chunkfile.GuardFaults(&err)()
-	tail = l.appender.tail
+	tail = a.tail
 	if first >= tail.End {
 		return tail, nil
 	}
-	v, err := l.view()
+	v, err := a.view()
 	if err != nil {
 		return tail, err
 	}
 	defer v.release()
-	tail, err = v.tailBefore(first, l.cluster)
+	tail, err = v.tailBefore(first, a.cluster)
 	if event.IsCorruption(err) {
 		if errors.Is(v.explain(first, true, err), event.ErrBadPosition) {
 			return tail, &event.OtherHistory{Position: first}
@@ -130,8 +129,8 @@ func (l *Log) tailFor(first int64) (tail event.Tail, err error) {
 }
 
 // hasFrame checks that the log holds the frame that ends with a tail.
-func (l *Log) hasFrame(tail event.Tail) error {
-	chain, ok, err := l.ChainAt(tail.End)
+func (a *appender) hasFrame(tail event.Tail) error {
+	chain, ok, err := a.ChainAt(tail.End)
 	if err == nil && (!ok || chain != tail.Chain) {
 		err = &event.OtherHistory{Position: tail.End}
 	}
@@ -139,21 +138,20 @@ func (l *Log) hasFrame(tail event.Tail) error {
 }
 
 // appendChecked writes verified frames behind the log's end. Commit shows them.
-func (l *Log) appendChecked(number int, raw []byte, p *pulled) error {
-	if err := l.activate(number); err != nil {
+func (a *appender) appendChecked(number int, raw []byte, p *pulled) error {
+	if err := a.activate(number); err != nil {
 		return err
 	}
-	a := &l.appender
 	if a.active.first == 0 {
 		a.active.first = p.first
 	}
 	a.active.records += len(a.entries)
-	if err := l.write(raw); err != nil {
+	if err := a.write(raw); err != nil {
 		return err
 	}
 	a.tail, a.epoch = p.tail, p.epoch
 	if p.completes {
-		return l.completeActive(true)
+		return a.completeActive(true)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func benchLog(b *testing.B, frames int) (*Log, *model) {
 	m := newModel()
 	l := mustOpen(b, benchOptions(b))
 	write(b, l, benchFrames(m, frames, 256)...)
-	if err := l.Sync(); err != nil {
+	if err := l.syncer.Sync(); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -66,7 +66,7 @@ func BenchmarkAppendCommit(b *testing.B) {
 func BenchmarkReadPage(b *testing.B) {
 	l, _ := benchLog(b, 200)
 	for i := 0; b.Loop(); i++ {
-		page, err := l.ReadStream(event.StreamRead{Stream: "stream-7", From: int64(i % 700), Count: 20})
+		page, err := l.Reads.ReadStream(event.StreamRead{Stream: "stream-7", From: int64(i % 700), Count: 20})
 		if err != nil || len(page.Events) != 20 {
 			b.Fatal(len(page.Events), err)
 		}
@@ -76,7 +76,7 @@ func BenchmarkReadPage(b *testing.B) {
 func BenchmarkReadEvent(b *testing.B) {
 	l, _ := benchLog(b, 200)
 	for i := 0; b.Loop(); i++ {
-		if _, err := l.ReadEvent("stream-7", int64(i%700), true); err != nil {
+		if _, err := l.Reads.ReadEvent("stream-7", int64(i%700), true); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func BenchmarkReadWholeLog(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		for from := int64(0); ; {
-			page, err := l.ReadAll(event.AllRead{From: from, Count: 512})
+			page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 512})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func BenchmarkReadEventParallel(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		stream := fmt.Sprint("stream-", next.Add(1)%64)
 		for i := 0; pb.Next(); i++ {
-			if _, err := l.ReadEvent(stream, int64(i%700), true); err != nil {
+			if _, err := l.Reads.ReadEvent(stream, int64(i%700), true); err != nil {
 				b.Error(err)
 				return
 			}
@@ -144,7 +144,7 @@ func BenchmarkReadEventParallel(b *testing.B) {
 func BenchmarkStreamInfo(b *testing.B) {
 	l, _ := benchLog(b, 20)
 	for b.Loop() {
-		if info, err := l.StreamInfo("stream-7"); err != nil || !info.Exists() {
+		if info, err := l.Reads.StreamInfo("stream-7"); err != nil || !info.Exists() {
 			b.Fatal(info, err)
 		}
 	}

@@ -31,7 +31,7 @@ func openCatchUpSource(b *testing.B) *Log {
 		write(b, l, m.frame(false, list...))
 		m.frames = m.frames[:0]
 	}
-	must(b, l.Sync())
+	must(b, l.syncer.Sync())
 	return l
 }
 
@@ -160,7 +160,7 @@ func BenchmarkCatchUp(b *testing.B) {
 		o := benchOptions(b)
 		sink := mustOpen(b, o)
 		shipping(b, func(conn net.Conn) error {
-			k, err := l.Continue(0, chunkfile.GenesisChain(testCluster))
+			k, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
 			if err != nil {
 				return err
 			}
@@ -187,7 +187,7 @@ func BenchmarkCatchUp(b *testing.B) {
 			for {
 				var head [16]byte
 				if _, err := io.ReadFull(conn, head[:]); err == io.EOF {
-					return sink.Sync()
+					return sink.syncer.Sync()
 				} else if err != nil {
 					return err
 				}

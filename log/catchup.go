@@ -27,7 +27,7 @@ func (l *Log) openIndex() error {
 	// What the index is about to call durable must be so in the log, or a power cut
 	// would leave an index ahead of it that has to be built anew. The records of
 	// the table were written before they were indexed. An error stops the log.
-	o.BeforeFlush = func() { _ = l.Sync() }
+	o.BeforeFlush = func() { _ = l.syncer.Sync() }
 	o.Cluster, o.Belongs = l.cluster, l.endsAt
 	x, err := index.Open(o)
 	if err != nil {
@@ -119,27 +119,27 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 }
 
 // loadRecentIDs fills the memory of event ids with the newest of the log.
-func (l *Log) loadRecentIDs(ctx context.Context) {
-	ids, err := l.newestIDs(ctx)
+func (rd *Reader) loadRecentIDs(ctx context.Context) {
+	ids, err := rd.newestIDs(ctx)
 	switch {
 	case errors.Is(err, context.Canceled):
 		err = event.ErrClosed
 	case err != nil:
 		// Reads go on, but a retried write might be taken for a new one: FindID says so.
 		err = fmt.Errorf("load recent event ids: %w", err)
-		l.logger.Error("retried writes cannot be recognised", "error", err)
-		l.opts.OnDamage(err)
+		rd.logger.Error("retried writes cannot be recognised", "error", err)
+		rd.opts.OnDamage(err)
 	}
-	l.ids.load(ids, err)
+	rd.ids.load(ids, err)
 }
 
-func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
-	v, err := l.view()
+func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, err error) {
+	v, err := rd.view()
 	if err != nil {
 		return nil, err
 	}
 	defer v.release()
-	defer l.met(&err)
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekBackward(v.tail.End); err != nil {
@@ -147,8 +147,8 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 	}
 	// As many as there can be, however small the events are: to grow the list would
 	// leave several of its size behind. What is not used never becomes memory.
-	ids = make([]recentID, 0, min(int64(l.opts.RecentIDs), v.tail.End/chunkfile.StubSize))
-	for n := 0; len(ids) < l.opts.RecentIDs; n++ {
+	ids = make([]recentID, 0, min(int64(rd.opts.RecentIDs), v.tail.End/chunkfile.StubSize))
+	for n := 0; len(ids) < rd.opts.RecentIDs; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -171,18 +171,18 @@ func (l *Log) newestIDs(ctx context.Context) (ids []recentID, err error) {
 
 // FindID returns the number under which an event id was last written to a
 // stream, if that is among the newest events of the log.
-func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
-	number, ok, err := l.ids.find(id, chunkfile.HashStream(stream))
+func (rd *Reader) FindID(stream string, id event.ID) (int64, bool, error) {
+	number, ok, err := rd.ids.find(id, chunkfile.HashStream(stream))
 	if err != nil || !ok {
-		return 0, false, errors.Join(err, l.Failed())
+		return 0, false, errors.Join(err, rd.Failed())
 	}
 	// The memory knows streams by their hash. Where the record is still there, it confirms the name.
-	v, err := l.view()
+	v, err := rd.view()
 	if err != nil {
 		return 0, false, err
 	}
 	defer v.release()
-	found, known, err := l.idAt(v, stream, number)
+	found, known, err := rd.idAt(v, stream, number)
 	if err != nil || known && found != id {
 		return 0, false, err
 	}
@@ -192,26 +192,26 @@ func (l *Log) FindID(stream string, id event.ID) (int64, bool, error) {
 // HasID reports whether the event with a number has an id, whether or not reads of the
 // stream show it. Of an event that was removed it is known as long as that is
 // among the newest events of the log.
-func (l *Log) HasID(stream string, number int64, id event.ID) (bool, error) {
-	v, err := l.view()
+func (rd *Reader) HasID(stream string, number int64, id event.ID) (bool, error) {
+	v, err := rd.view()
 	if err != nil {
 		return false, err
 	}
 	defer v.release()
-	if found, there, err := l.idAt(v, stream, number); err != nil || there {
+	if found, there, err := rd.idAt(v, stream, number); err != nil || there {
 		return found == id, err
 	}
-	has, err := l.ids.has(id, chunkfile.HashStream(stream), number)
+	has, err := rd.ids.has(id, chunkfile.HashStream(stream), number)
 	if err != nil {
-		return false, errors.Join(err, l.Failed())
+		return false, errors.Join(err, rd.Failed())
 	}
 	return has, nil
 }
 
-func (l *Log) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
-	defer l.met(&err)
+func (rd *Reader) idAt(v view, stream string, number int64) (id event.ID, ok bool, err error) {
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
-	it, _, err := l.recordOf(v, stream, number, new([]byte))
+	it, _, err := rd.recordOf(v, stream, number, new([]byte))
 	if err != nil || it == nil {
 		return id, false, err
 	}
@@ -219,10 +219,10 @@ func (l *Log) idAt(v view, stream string, number int64) (id event.ID, ok bool, e
 }
 
 // recordOf finds the record of an event by way of the index, nil when it is not there.
-func (l *Log) recordOf(v view, stream string, number int64, scratch *[]byte) (chunkfile.Item, int64, error) {
+func (rd *Reader) recordOf(v view, stream string, number int64, scratch *[]byte) (chunkfile.Item, int64, error) {
 	var buf [4]index.Entry
-	for _, e := range l.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
-		it, err := l.confirm(v, e, stream, scratch)
+	for _, e := range rd.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
+		it, err := rd.confirm(v, e, stream, scratch)
 		if err != nil || it != nil {
 			return it, e.Position, err
 		}
@@ -232,7 +232,7 @@ func (l *Log) recordOf(v view, stream string, number int64, scratch *[]byte) (ch
 
 // confirm reads the record that an index entry names. It returns nil when the
 // record is not visible yet, is gone, or belongs to another stream of the same hash.
-func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (chunkfile.Item, error) {
+func (rd *Reader) confirm(v view, e index.Entry, stream string, scratch *[]byte) (chunkfile.Item, error) {
 	if e.Position >= v.tail.End {
 		return nil, nil
 	}
@@ -244,7 +244,7 @@ func (l *Log) confirm(v view, e index.Entry, stream string, scratch *[]byte) (ch
 		return nil, &event.Corruption{File: "index", Offset: -1, Detail: fmt.Sprintf("event %d of the stream with hash %x is said to be at position %d, where there is another", e.Number, e.Hash, e.Position)}
 	}
 	if !bytes.Equal(it.Stream(), []byte(stream)) {
-		l.metrics.collisions.Add(1)
+		rd.metrics.collisions.Add(1)
 		return nil, nil
 	}
 	return it, nil

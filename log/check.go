@@ -33,8 +33,8 @@ type CheckProgress struct {
 }
 
 // CheckProgress says how far the check of all complete chunks is.
-func (l *Log) CheckProgress() CheckProgress {
-	p := l.checked.Load()
+func (h *Health) CheckProgress() CheckProgress {
+	p := h.checked.Load()
 	if p == nil {
 		return CheckProgress{}
 	}
@@ -44,25 +44,25 @@ func (l *Log) CheckProgress() CheckProgress {
 // checker reads all complete chunks now and then, and compares them with their
 // checksums: bytes may rot that nobody reads. One goroutine does.
 type checker struct {
-	l     *Log
+	h     *Health
 	state checkState
 	tick  *time.Ticker
 }
 
 // runChecks verifies what is complete at start, then checks regularly, and examines at any time what reads suspect.
-func (l *Log) runChecks(ctx context.Context) {
-	k := checker{l: l, tick: time.NewTicker(100 * time.Millisecond)}
+func (h *Health) runChecks(ctx context.Context) {
+	k := checker{h: h, tick: time.NewTicker(100 * time.Millisecond)}
 	defer k.tick.Stop()
 	k.load()
-	if !l.opts.SkipVerify && k.pass(ctx, 0, l.opts.VerifyPerSec, 1) {
+	if !h.opts.SkipVerify && k.pass(ctx, 0, h.opts.VerifyPerSec, 1) {
 		k.ended()
 	}
 	for ctx.Err() == nil {
 		wait := time.Hour // The clock may be set.
-		if every := l.opts.CheckEvery; every > 0 {
-			due := k.state.Ended.Add(every).Sub(l.opts.Now())
+		if every := h.opts.CheckEvery; every > 0 {
+			due := k.state.Ended.Add(every).Sub(h.opts.Now())
 			if k.state.Next > 0 || due <= 0 {
-				if k.pass(ctx, k.state.Next, l.opts.CheckPerSec, 4) {
+				if k.pass(ctx, k.state.Next, h.opts.CheckPerSec, 4) {
 					k.ended()
 				}
 				continue
@@ -72,8 +72,8 @@ func (l *Log) runChecks(ctx context.Context) {
 		again := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-l.damages.wake:
-			l.suspicions(ctx)
+		case <-h.damages.wake:
+			h.suspicions(ctx)
 		case <-again.C:
 		}
 		again.Stop()
@@ -82,77 +82,77 @@ func (l *Log) runChecks(ctx context.Context) {
 
 // load reads where an earlier process was. What cannot be read is as good as nothing.
 func (k *checker) load() {
-	l := k.l
-	if l.opts.CheckEvery <= 0 {
+	h := k.h
+	if h.opts.CheckEvery <= 0 {
 		return
 	}
-	data, err := vfs.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, checkFile))
+	data, err := vfs.ReadFile(h.opts.FS, filepath.Join(h.opts.Dir, checkFile))
 	if err == nil {
 		err = json.Unmarshal(data, &k.state)
 	}
-	if k.state.Next < 0 || k.state.Ended.After(l.opts.Now()) {
+	if k.state.Next < 0 || k.state.Ended.After(h.opts.Now()) {
 		err = errors.New("it lies in the future")
 	}
 	if err != nil {
-		k.state = checkState{Ended: l.opts.Now()} // A week from now on.
+		k.state = checkState{Ended: h.opts.Now()} // A week from now on.
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.logger.Warn("how far the check of chunks was is not known, it begins anew", "error", err)
+		h.logger.Warn("how far the check of chunks was is not known, it begins anew", "error", err)
 	}
 	if err == nil {
-		l.checked.Store(&CheckProgress{Ended: k.state.Ended})
+		h.checked.Store(&CheckProgress{Ended: k.state.Ended})
 	} else {
 		k.save()
 	}
 }
 
 func (k *checker) save() {
-	l := k.l
-	if l.opts.CheckEvery <= 0 {
+	h := k.h
+	if h.opts.CheckEvery <= 0 {
 		return
 	}
 	data, err := json.Marshal(k.state)
 	if err == nil {
-		err = vfs.WriteFileAtomic(l.opts.FS, filepath.Join(l.opts.Dir, checkFile), append(data, '\n'))
+		err = vfs.WriteFileAtomic(h.opts.FS, filepath.Join(h.opts.Dir, checkFile), append(data, '\n'))
 	}
 	if err != nil {
-		l.logger.Warn("how far the check of chunks is cannot be written", "error", err)
+		h.logger.Warn("how far the check of chunks is cannot be written", "error", err)
 	}
 }
 
 // ended takes note of a check that has read all.
 func (k *checker) ended() {
-	k.state = checkState{Ended: k.l.opts.Now()}
-	p := k.l.CheckProgress()
+	k.state = checkState{Ended: k.h.opts.Now()}
+	p := k.h.CheckProgress()
 	p.Running, p.Done, p.Ended = false, p.Total, k.state.Ended
-	k.l.checked.Store(&p)
+	k.h.checked.Store(&p)
 	k.save()
 }
 
 // pass reads the complete chunks from one on, at a rate that is divided while the
 // log is used. It reports whether it came to the end.
 func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (all bool) {
-	l := k.l
+	h := k.h
 	started, whole := time.Now(), 0
 	p := CheckProgress{Running: true, Ended: k.state.Ended}
-	p.Done, p.Total = l.completeBytes(number)
-	l.checked.Store(&p)
-	l.metrics.verifying.Set(1)
-	defer l.metrics.verifying.Set(0)
+	p.Done, p.Total = h.completeBytes(number)
+	h.checked.Store(&p)
+	h.metrics.verifying.Set(1)
+	defer h.metrics.verifying.Set(0)
 	defer func() {
-		p := l.CheckProgress()
+		p := h.CheckProgress()
 		p.Running = false
-		l.checked.Store(&p)
+		h.checked.Store(&p)
 	}()
-	yielder := l.Yielder()
+	yielder := h.chunks.Yielder()
 	owed := time.Duration(0) // of waiting
 	last := time.Now()
 	pause := func(n int64) error {
-		l.metrics.verified.Add(uint64(n))
-		next := l.CheckProgress()
+		h.metrics.verified.Add(uint64(n))
+		next := h.CheckProgress()
 		next.Done += n
-		l.checked.Store(&next)
-		l.suspicions(ctx)
+		h.checked.Store(&next)
+		h.suspicions(ctx)
 		rate := perSec
 		if divided > 1 && yielder.InUse() {
 			rate /= divided
@@ -173,7 +173,7 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		return ctx.Err()
 	}
 	for {
-		next, ok := l.checkChunk(ctx, number, pause)
+		next, ok := h.checkChunk(ctx, number, pause)
 		if ctx.Err() != nil {
 			return false
 		}
@@ -183,7 +183,7 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		number = next
 		if ok {
 			whole++
-			l.metrics.verifyAt.Set(chunkfile.ChunkStart(number))
+			h.metrics.verifyAt.Set(chunkfile.ChunkStart(number))
 		}
 		if divided > 1 {
 			k.state.Next = number
@@ -191,14 +191,14 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		}
 	}
 	if whole > 0 {
-		l.logger.Info("complete chunks verified", "chunks", whole, "took", time.Since(started).Round(time.Millisecond))
+		h.logger.Info("complete chunks verified", "chunks", whole, "took", time.Since(started).Round(time.Millisecond))
 	}
 	return true
 }
 
 // completeBytes is the size of the complete chunk files, and of those before a chunk.
-func (l *Log) completeBytes(number int) (before, all int64) {
-	v, err := l.view()
+func (h *Health) completeBytes(number int) (before, all int64) {
+	v, err := h.view()
 	if err != nil {
 		return 0, 0
 	}
@@ -217,8 +217,8 @@ func (l *Log) completeBytes(number int) (before, all int64) {
 // checkChunk examines the file that covers a logical chunk, and returns the
 // number that follows it, negative behind the last complete one. It holds the
 // chunk for just that long: replaced files are not kept from being removed.
-func (l *Log) checkChunk(ctx context.Context, number int, pause func(int64) error) (next int, whole bool) {
-	v, err := l.view()
+func (h *Health) checkChunk(ctx context.Context, number int, pause func(int64) error) (next int, whole bool) {
+	v, err := h.view()
 	if err != nil {
 		return -1, false
 	}
@@ -227,8 +227,8 @@ func (l *Log) checkChunk(ctx context.Context, number int, pause func(int64) erro
 	if c == nil || !c.Complete {
 		return -1, false
 	}
-	if whole, err = l.examine(c, pause); err != nil && ctx.Err() == nil {
-		l.logger.Warn("a chunk cannot be checked", "file", filepath.Base(c.Name), "error", err)
+	if whole, err = h.examine(c, pause); err != nil && ctx.Err() == nil {
+		h.logger.Warn("a chunk cannot be checked", "file", filepath.Base(c.Name), "error", err)
 	}
 	return c.Header.Last + 1, whole
 }

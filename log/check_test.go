@@ -36,26 +36,26 @@ func TestCheckEvery(t *testing.T) {
 		begun := time.Now()
 		after(week - time.Hour)
 		rot(t, fsys, chunkfile.FileName(0, 0), 200)
-		if d := l.Damaged(); len(d) > 0 {
+		if d := l.Health.Damaged(); len(d) > 0 {
 			t.Fatalf("found without a check: %+v", d)
 		}
 		closeLog(t, l)
 		l = mustOpen(t, o)
 		after(30 * time.Minute)
-		if d := l.Damaged(); len(d) > 0 {
+		if d := l.Health.Damaged(); len(d) > 0 {
 			t.Fatalf("checked again by a start: %+v", d)
 		}
 		after(time.Hour)
-		if d := l.Damaged(); len(d) != 1 || d[0].First != 0 {
+		if d := l.Health.Damaged(); len(d) != 1 || d[0].First != 0 {
 			t.Fatalf("a week later: %+v", d)
 		}
-		p := l.CheckProgress()
+		p := l.Health.CheckProgress()
 		if p.Running || p.Done != p.Total || p.Total == 0 || p.Ended.Sub(begun) < week || p.Ended.Sub(begun) > week+time.Hour {
 			t.Fatalf("%+v, begun %v", p, begun)
 		}
 		rot(t, fsys, chunkfile.FileName(1, 0), 200)
 		after(week + time.Hour)
-		if d := l.Damaged(); len(d) != 2 {
+		if d := l.Health.Damaged(); len(d) != 2 {
 			t.Fatalf("two weeks later: %+v", d)
 		}
 		closeLog(t, l)
@@ -81,7 +81,7 @@ func TestCheckResumes(t *testing.T) {
 			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, checkFile), state))
 			l = mustOpen(t, o)
 			after(time.Minute)
-			d := l.Damaged()
+			d := l.Health.Damaged()
 			if resumed := name == "resumed"; resumed && (len(d) != 1 || d[0].First != 1) || !resumed && len(d) > 0 {
 				t.Errorf("%s: %+v", name, d)
 			}
@@ -101,12 +101,12 @@ func TestCheckPaced(t *testing.T) {
 		o.SkipVerify, o.VerifyPerSec = false, 100
 		l = mustOpen(t, o)
 		after(time.Second)
-		p := l.CheckProgress()
+		p := l.Health.CheckProgress()
 		if !p.Running || p.Total == 0 {
 			t.Fatalf("%+v", p)
 		}
 		after(time.Duration(p.Total/100+2) * time.Second)
-		if p = l.CheckProgress(); p.Running || p.Done != p.Total || p.Ended.IsZero() {
+		if p = l.Health.CheckProgress(); p.Running || p.Done != p.Total || p.Ended.IsZero() {
 			t.Fatalf("%+v", p)
 		}
 		closeLog(t, l)

@@ -53,7 +53,7 @@ func TestReadersAndWriter(t *testing.T) {
 				f := m.frame(i%50 == 49, ev(stream(i), "x"), ev(stream(i*7), "y"), meta(stream(i*3), fmt.Sprintf(`{"$maxCount":%d}`, i+1)))
 				write(t, l, f)
 				for _, e := range f.events {
-					info, err := l.StreamInfo(e.stream)
+					info, err := l.Reads.StreamInfo(e.stream)
 					if err != nil || info.Last != m.last[e.stream] || !event.IsMetaStream(e.stream) && i > 0 && info.MetaLast != lastOrNone(m, "$$"+e.stream) {
 						t.Errorf("facts of %s after the commit are %+v, want last %d (%v)", e.stream, info, m.last[e.stream], err)
 					}
@@ -78,20 +78,20 @@ func lastOrNone(m *model, stream string) int64 {
 }
 
 func readSome(l *Log, stream string) error {
-	info, err := l.StreamInfo(stream)
+	info, err := l.Reads.StreamInfo(stream)
 	if err != nil || info.Last < 0 {
 		return err
 	}
-	rec, err := l.LastRecord(stream)
+	rec, err := l.Reads.LastRecord(stream)
 	if err != nil || rec.Number < info.Last {
 		return fmt.Errorf("last record of %s is %d (%w), its last number %d", stream, rec.Number, err, info.Last)
 	}
-	page, err := l.ReadStream(event.StreamRead{Stream: stream, From: event.Head, Count: 3, Backward: true})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: stream, From: event.Head, Count: 3, Backward: true})
 	if err != nil || page.Last < info.Last || len(page.Events) == 0 || page.Events[0].Number != page.Last {
 		return fmt.Errorf("page of %s: %+v, %w; last number %d", stream, page, err, info.Last)
 	}
 	end := l.Settled()
-	all, err := l.ReadAll(event.AllRead{From: event.End, Count: 5, Backward: true})
+	all, err := l.Reads.ReadAll(event.AllRead{From: event.End, Count: 5, Backward: true})
 	if err != nil || len(all.Events) == 0 || all.LogEnd < end {
 		return fmt.Errorf("the log from its end: %+v, %w", all, err)
 	}
@@ -124,19 +124,19 @@ func TestStaleFactsAreNotCached(t *testing.T) {
 	commit := func() { write(t, l, m.frame(false, ev("s", "more"), meta("s", `{"$maxCount":9}`))) }
 	hash := chunkfile.HashStream("s")
 	for range 3 {
-		for i := range l.streams.shards {
-			l.streams.shards[i].streams = map[uint64]*cachedStream{}
+		for i := range l.Reads.streams.shards {
+			l.Reads.streams.shards[i].streams = map[uint64]*cachedStream{}
 		}
 		pause.Store(&commit) // While the reader reads the last event, the next one is committed.
 		before := m.last["s"]
-		info, err := l.StreamInfo("s")
+		info, err := l.Reads.StreamInfo("s")
 		if err != nil || info.Last != before {
 			t.Fatalf("%+v, %v", info, err)
 		}
-		if info, err = l.StreamInfo("s"); err != nil || info.Last != before+1 || info.Metadata.MaxCount != 9 {
+		if info, err = l.Reads.StreamInfo("s"); err != nil || info.Last != before+1 || info.Metadata.MaxCount != 9 {
 			t.Fatalf("after the commit: %+v, %v", info, err)
 		}
-		if s, ok, _ := l.streams.get(hash, "s"); ok && s.last != before+1 {
+		if s, ok, _ := l.Reads.streams.get(hash, "s"); ok && s.last != before+1 {
 			t.Fatalf("cached: %+v", s)
 		}
 	}
@@ -179,12 +179,12 @@ func TestWait(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		wait("there already", func() error { return l.WaitStream(ctx, "s", -1) })
+		wait("there already", func() error { return l.Reads.WaitStream(ctx, "s", -1) })
 		expect("there already", nil)
-		wait("log there already", func() error { return l.WaitLog(ctx, 0) })
+		wait("log there already", func() error { return l.Reads.WaitLog(ctx, 0) })
 		expect("log there already", nil)
 
-		wait("stream", func() error { return l.WaitStream(ctx, "s", 1) })
+		wait("stream", func() error { return l.Reads.WaitStream(ctx, "s", 1) })
 		write(t, l, m.frame(false, ev("other", "0")))
 		none()
 		write(t, l, m.frame(false, ev("s", "1")))
@@ -192,23 +192,23 @@ func TestWait(t *testing.T) {
 		write(t, l, m.frame(false, ev("s", "2")))
 		expect("stream", nil)
 
-		wait("any of three", func() error { return l.WaitStreams(ctx, []string{"none", "s", "x"}, []int64{-1, 2, -1}) })
+		wait("any of three", func() error { return l.Reads.WaitStreams(ctx, []string{"none", "s", "x"}, []int64{-1, 2, -1}) })
 		write(t, l, m.frame(false, ev("other", "1")))
 		none()
 		write(t, l, m.frame(false, ev("x", "0"), ev("s", "3"))) // Two of them at once.
 		expect("any of three", nil)
 
-		wait("log", func() error { return l.WaitLog(ctx, m.tail.End) })
+		wait("log", func() error { return l.Reads.WaitLog(ctx, m.tail.End) })
 		none()
 		write(t, l, m.frame(false, ev("other", "1")))
 		expect("log", nil)
 
-		wait("deleted", func() error { return l.WaitStream(ctx, "s", 100) })
+		wait("deleted", func() error { return l.Reads.WaitStream(ctx, "s", 100) })
 		write(t, l, m.frame(false, tombstone("s")))
 		expect("deleted", nil)
 
-		wait("of no stream", func() error { return l.WaitStreams(ctx, nil, nil) })
-		wait("cancelled", func() error { return l.WaitStream(ctx, "new", -1) })
+		wait("of no stream", func() error { return l.Reads.WaitStreams(ctx, nil, nil) })
+		wait("cancelled", func() error { return l.Reads.WaitStream(ctx, "new", -1) })
 		none()
 		cancel()
 		synctest.Wait()
@@ -219,17 +219,17 @@ func TestWait(t *testing.T) {
 		}
 		timeout, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		wait("timed out", func() error { return l.WaitLog(timeout, m.tail.End) })
+		wait("timed out", func() error { return l.Reads.WaitLog(timeout, m.tail.End) })
 		time.Sleep(2 * time.Second)
 		expect("timed out", context.DeadlineExceeded)
-		if n := len(l.notify.streams); n != 0 || l.notify.waiting.Load() != 0 {
-			t.Errorf("%d streams have waiters, %d wait", n, l.notify.waiting.Load())
+		if n := len(l.Reads.notify.streams); n != 0 || l.Reads.notify.waiting.Load() != 0 {
+			t.Errorf("%d streams have waiters, %d wait", n, l.Reads.notify.waiting.Load())
 		}
 
-		wait("closed", func() error { return l.WaitStream(t.Context(), "new", -1) })
+		wait("closed", func() error { return l.Reads.WaitStream(t.Context(), "new", -1) })
 		must(t, l.Close())
 		expect("closed", event.ErrClosed)
-		wait("log closed", func() error { return l.WaitLog(t.Context(), m.tail.End) })
+		wait("log closed", func() error { return l.Reads.WaitLog(t.Context(), m.tail.End) })
 		expect("log closed", event.ErrClosed)
 	})
 }
@@ -245,16 +245,16 @@ func TestWaitMissesNothing(t *testing.T) {
 			for n := int64(-1); n < events-1; n++ {
 				var err error
 				if i%2 == 0 {
-					err = l.WaitStream(t.Context(), "s", n)
+					err = l.Reads.WaitStream(t.Context(), "s", n)
 				} else {
-					err = l.WaitLog(t.Context(), (n+1)*(chunkfile.RecordFixed+3+chunkfile.TrailerSize)) // Below the end of the next one.
+					err = l.Reads.WaitLog(t.Context(), (n+1)*(chunkfile.RecordFixed+3+chunkfile.TrailerSize)) // Below the end of the next one.
 				}
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				if i%2 == 0 {
-					if info, err := l.StreamInfo("s"); err != nil || info.Last <= n {
+					if info, err := l.Reads.StreamInfo("s"); err != nil || info.Last <= n {
 						t.Errorf("woken for %d: %+v, %v", n, info, err)
 						return
 					}
@@ -274,13 +274,13 @@ func TestCacheAgainstCommits(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frame(false, ev("s", "")))
-	sh := l.streams.shard(chunkfile.HashStream("s"))
+	sh := l.Reads.streams.shard(chunkfile.HashStream("s"))
 	var stop atomic.Bool
 	var readers sync.WaitGroup
 	for range 3 {
 		readers.Go(func() {
 			for !stop.Load() {
-				if _, err := l.StreamInfo("s"); err != nil {
+				if _, err := l.Reads.StreamInfo("s"); err != nil {
 					t.Error(err)
 					return
 				}
@@ -299,7 +299,7 @@ func TestCacheAgainstCommits(t *testing.T) {
 		if err := l.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := l.StreamInfo("s"); err != nil || info.Last != m.last["s"] {
+		if info, err := l.Reads.StreamInfo("s"); err != nil || info.Last != m.last["s"] {
 			t.Errorf("last event %d, want %d (%v)", info.Last, m.last["s"], err)
 			break
 		}
@@ -319,7 +319,7 @@ func TestSettled(t *testing.T) {
 		readers.Go(func() {
 			for {
 				end := l.Settled()
-				info, err := l.StreamInfo("s")
+				info, err := l.Reads.StreamInfo("s")
 				if err != nil || (info.Last+1)*size < end {
 					t.Errorf("settled at %d: %+v, %v", end, info, err)
 					return

@@ -10,6 +10,16 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
+// Transfer brings data from one node to another: to one whose log ends earlier, or of which a file is damaged.
+type Transfer struct {
+	*state
+	syncer   *syncer
+	appender *appender
+	reads    *Reader
+	chunks   *Chunks
+	health   *Health
+}
+
 // Continuation is what a node whose log ends earlier needs next: frames as they
 // were written, or, where the chunk was rewritten, a whole chunk file. It keeps
 // the files it reads from, whatever takes their place in the log meanwhile,
@@ -48,8 +58,8 @@ const DefaultBlockBytes = 1 << 20
 // position with a chain. A position beyond the log's end is event.ErrBeyondEnd; one
 // at which no frame of this log ends, or with another chain, an
 // event.OtherHistory. At the end of the log there are no frames.
-func (l *Log) Continue(end int64, chain event.Chain) (*Continuation, error) {
-	v, err := l.view()
+func (tr *Transfer) Continue(end int64, chain event.Chain) (*Continuation, error) {
+	v, err := tr.view()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +67,7 @@ func (l *Log) Continue(end int64, chain event.Chain) (*Continuation, error) {
 	if end > v.tail.End {
 		return nil, fmt.Errorf("continue at %d: the log ends at %d: %w", end, v.tail.End, event.ErrBeyondEnd)
 	}
-	t, err := v.frameEndingAt(end, l.cluster)
+	t, err := v.frameEndingAt(end, tr.cluster)
 	if err != nil {
 		return nil, fmt.Errorf("continue: %w", err)
 	}

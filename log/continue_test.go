@@ -20,7 +20,7 @@ import (
 func catchUp(from, to *Log, limit int) (blocks, files int, err error) {
 	for to.Tail() != from.Tail() {
 		before := to.Tail()
-		k, err := from.Continue(before.End, before.Chain)
+		k, err := from.Transfer.Continue(before.End, before.Chain)
 		if err != nil {
 			return blocks, files, err
 		}
@@ -51,7 +51,7 @@ func catchUp(from, to *Log, limit int) (blocks, files int, err error) {
 
 // fetch copies the file of a continuation into a temporary one of a log.
 func fetch(k *Continuation, to *Log) (name string, err error) {
-	file, name, err := to.CreateTemp()
+	file, name, err := to.Transfer.CreateTemp()
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ func installFrom(k *Continuation, to *Log) error {
 	if err != nil {
 		return err
 	}
-	return to.InstallChunk(name)
+	return to.Transfer.InstallChunk(name)
 }
 
 func mustCatchUp(t testing.TB, from, to *Log, limit int) {
@@ -108,7 +108,7 @@ func TestCatchUpFromEveryFrame(t *testing.T) {
 			write(t, to, m.frames[:n]...)
 			mustCatchUp(t, from, to, limit)
 			verify(t, to, m.frames, nil)
-			must(t, to.Sync())
+			must(t, to.syncer.Sync())
 			closeLog(t, to)
 			to = mustOpen(t, to.opts)
 			verify(t, to, m.frames, nil)
@@ -199,7 +199,7 @@ func newestFile(t testing.TB, fsys vfs.FS, number int) string {
 // shown returns the positions of all records that a log shows.
 func shown(t testing.TB, l *Log) (positions []int64) {
 	t.Helper()
-	page, err := l.ReadAll(event.AllRead{Count: 10_000})
+	page, err := l.Reads.ReadAll(event.AllRead{Count: 10_000})
 	must(t, err)
 	for _, e := range page.Events {
 		positions = append(positions, e.Position)
@@ -230,7 +230,7 @@ func TestContinueRefuses(t *testing.T) {
 		"beyond the end":         {m.tail.End + 1, m.tail.Chain, event.ErrBeyondEnd},
 	}
 	for name, c := range cases {
-		k, err := l.Continue(c.end, c.chain)
+		k, err := l.Transfer.Continue(c.end, c.chain)
 		if k != nil || !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -238,7 +238,7 @@ func TestContinueRefuses(t *testing.T) {
 			t.Errorf("%s: says position %d", name, at.Position)
 		}
 	}
-	k, err := l.Continue(m.tail.End, m.tail.Chain)
+	k, err := l.Transfer.Continue(m.tail.End, m.tail.Chain)
 	must(t, err)
 	if b, err := k.Next(0); err != io.EOF || k.File() != nil {
 		t.Fatalf("at the end: %+v, %v", b, err)
@@ -259,11 +259,11 @@ func TestContinuationOutlivesSwitch(t *testing.T) {
 	l := emptyLog(t)
 	write(t, l, m.someFrames(12, true)...)
 	whole := m.frames
-	frames, err := l.Continue(0, chunkfile.GenesisChain(testCluster))
+	frames, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
 	rewrite(t, l.opts.FS, "x.tmp", []string{chunkfile.FileName(0, 0)}, keepAll)
 	must(t, l.SwitchChunk("x.tmp"))
-	file, err := l.Continue(0, chunkfile.GenesisChain(testCluster))
+	file, err := l.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
 	if f := file.File(); f == nil || f.Name != chunkfile.FileName(0, 1) || f.First != 0 || f.Last != 0 || f.End != chunkfile.ChunkSize || f.Chain != m.frames[4].tail.Chain {
 		t.Fatalf("file %+v", file.File())
@@ -452,7 +452,7 @@ func followWhileWriting(t *testing.T, rng *rand.Rand, from, to *Log) {
 							return
 						}
 					}
-					if _, err := l.ReadAll(event.AllRead{From: 0, Count: 50}); err != nil {
+					if _, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 50}); err != nil {
 						t.Error(err)
 						return
 					}

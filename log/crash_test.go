@@ -85,7 +85,7 @@ func (r *run) play() error {
 func (r *run) between(i int) error {
 	switch {
 	case i%9 == 4:
-		if err := r.l.Sync(); err != nil {
+		if err := r.l.syncer.Sync(); err != nil {
 			return err
 		}
 		r.synced.Store(int64(r.committed))
@@ -207,7 +207,7 @@ func TestPowerCutTwice(t *testing.T) {
 	for i, f := range m.frames {
 		must(t, errors.Join(r.l.Append(f.Frame), r.l.Commit()))
 		if i == 9 {
-			must(t, r.l.Sync())
+			must(t, r.l.syncer.Sync())
 		}
 	}
 	for seed := range uint64(12) {

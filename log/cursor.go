@@ -16,18 +16,6 @@ type published struct {
 // view is a reader's hold on a published state. It must be released.
 type view struct{ *published }
 
-func (l *Log) view() (view, error) {
-	for {
-		p := l.pub.Load()
-		if p.set.acquire() {
-			return view{p}, nil
-		}
-		if l.gone.Load() {
-			return view{}, event.ErrClosed
-		}
-	}
-}
-
 func (v view) release() { v.set.release() }
 
 // itemAt returns the item that stands at exactly a position, nil when it is gone (scavenged), whether or not a stub is left of it.

@@ -7,12 +7,20 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
+
+// Health knows what of the log's files is not what was written, and looks for it.
+type Health struct {
+	*state
+	reads   *Reader
+	chunks  *Chunks
+	checked atomic.Pointer[CheckProgress] // nil: nothing was checked yet
+}
 
 // Damage is a complete chunk file in use that is not what was written.
 type Damage struct {
@@ -92,14 +100,14 @@ func (d *damages) add(c *chunkfile.Chunk, damage Damage) bool {
 
 // Damaged lists the complete chunk files in use that are known to be damaged, by their place in
 // the log. Reads of what is damaged in them fail, others do not.
-func (l *Log) Damaged() []Damage {
-	d := l.damages
+func (h *Health) Damaged() []Damage {
+	d := h.damages
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.known) == 0 {
 		return nil
 	}
-	v, err := l.view()
+	v, err := h.view()
 	if err != nil {
 		return nil
 	}
@@ -121,40 +129,20 @@ func (l *Log) Damaged() []Damage {
 }
 
 // Unhealthy says what of the log cannot be read, nil when all can as far as is known.
-func (l *Log) Unhealthy() error {
-	list := l.Damaged()
+func (h *Health) Unhealthy() error {
+	list := h.Damaged()
 	switch {
 	case len(list) == 1:
 		return fmt.Errorf("a complete chunk is damaged: %w", list[0].Err)
 	case len(list) > 1:
 		return fmt.Errorf("%d complete chunks are damaged, the first of them: %w", len(list), list[0].Err)
 	}
-	return l.ids.failed()
-}
-
-// met is deferred by reads, before guardFaults: it names the chunk in which mapped memory could not be read.
-func (l *Log) met(err *error) {
-	fault, ok := errors.AsType[*chunkfile.Fault](*err)
-	if !ok {
-		return
-	}
-	v, viewErr := l.view()
-	if viewErr != nil {
-		return
-	}
-	defer v.release()
-	for _, c := range v.set.chunks {
-		base := uintptr(unsafe.Pointer(unsafe.SliceData(c.Mapped)))
-		if len(c.Mapped) > 0 && fault.Addr >= base && fault.Addr-base < uintptr(len(c.Mapped)) {
-			*err = c.Corrupt(int64(fault.Addr-base), "%s", fault.Detail)
-			return
-		}
-	}
+	return h.reads.ids.failed()
 }
 
 // examine compares the file of a chunk with its checksum, and makes known what is wrong with it. The
 // error says that this could not be judged.
-func (l *Log) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (whole bool, err error) {
+func (h *Health) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (whole bool, err error) {
 	err = c.Verify(pause)
 	if err == nil {
 		return true, nil
@@ -162,34 +150,34 @@ func (l *Log) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (whole 
 	if !event.IsCorruption(err) {
 		return false, err
 	}
-	damage := Damage{File: filepath.Base(c.Name), First: c.Header.First, Last: c.Header.Last, Offset: -1, Err: err, Found: l.opts.Now()}
+	damage := Damage{File: filepath.Base(c.Name), First: c.Header.First, Last: c.Header.Last, Offset: -1, Err: err, Found: h.opts.Now()}
 	if corruption, ok := errors.AsType[*event.Corruption](c.Locate(err)); ok {
 		damage.Offset, damage.Err = corruption.Offset, corruption
 	}
 	if c.Header.Mapped && c.MapDamaged() {
 		c.Lost.Store(true)
 	}
-	if !l.damages.add(c, damage) {
+	if !h.damages.add(c, damage) {
 		return false, nil
 	}
-	l.metrics.damaged.Inc()
-	l.logger.Error("a complete chunk is damaged", "file", damage.File, "offset", damage.Offset, "error", damage.Err)
-	l.opts.OnDamage(damage.Err)
+	h.metrics.damaged.Inc()
+	h.logger.Error("a complete chunk is damaged", "file", damage.File, "offset", damage.Offset, "error", damage.Err)
+	h.opts.OnDamage(damage.Err)
 	// What the index has in memory alone a start after a crash would have to read from the damaged chunk. An error stops the log by itself.
-	if err := l.index.Flush(); err != nil {
-		l.logger.Debug("write index", "error", err)
+	if err := h.index.Flush(); err != nil {
+		h.logger.Debug("write index", "error", err)
 	}
 	return false, nil
 }
 
 // suspicions examines what reads have put under suspicion.
-func (l *Log) suspicions(ctx context.Context) {
+func (h *Health) suspicions(ctx context.Context) {
 	for ctx.Err() == nil {
-		c, met := l.damages.take()
+		c, met := h.damages.take()
 		if c == nil {
 			return
 		}
-		v, err := l.view()
+		v, err := h.view()
 		if err != nil {
 			return
 		}
@@ -197,22 +185,15 @@ func (l *Log) suspicions(ctx context.Context) {
 			v.release()
 			continue
 		}
-		whole, err := l.examine(c, func(int64) error { return ctx.Err() })
+		whole, err := h.examine(c, func(int64) error { return ctx.Err() })
 		v.release()
 		switch {
 		case whole:
-			l.damages.clear(c)
-			l.logger.Debug("a read met what looked like damage, but the chunk is what was written", "file", filepath.Base(c.Name), "error", met)
+			h.damages.clear(c)
+			h.logger.Debug("a read met what looked like damage, but the chunk is what was written", "file", filepath.Base(c.Name), "error", met)
 		case err != nil && ctx.Err() == nil:
-			l.logger.Warn("a chunk that looks damaged cannot be examined", "file", filepath.Base(c.Name), "error", err)
+			h.logger.Warn("a chunk that looks damaged cannot be examined", "file", filepath.Base(c.Name), "error", err)
 		}
-	}
-}
-
-// adopt lets chunks tell of what reads meet in them. It runs under setMu.
-func (l *Log) adopt() {
-	for _, c := range l.chunks {
-		c.Suspect.Store(&l.damages.report)
 	}
 }
 

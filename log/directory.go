@@ -30,14 +30,14 @@ func (l *Log) openDirectory() error {
 	if l.directory, err = datadir.ID(fsys, dir); err != nil {
 		return err
 	}
-	l.chk, err = datadir.OpenCheckpoints(fsys, dir)
+	l.syncer.chk, err = datadir.OpenCheckpoints(fsys, dir)
 	return err
 }
 
 // listChunks returns the names of the chunk files in use, in order; it removes
 // temporary files and files that a newer version replaces.
-func (l *Log) listChunks() ([]string, error) {
-	names, err := l.opts.FS.List(l.opts.Dir)
+func (r *recovery) listChunks() ([]string, error) {
+	names, err := r.l.opts.FS.List(r.l.opts.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +68,15 @@ func (l *Log) listChunks() ([]string, error) {
 		used = append(used, name)
 		covered = n
 		if newest[n] > 0 {
-			if covered, err = l.checkReplacement(name); err != nil {
+			if covered, err = r.checkReplacement(name); err != nil {
 				return nil, err
 			}
 		}
 	}
 	// Removals last: with a damaged replacement nothing that it replaces is lost.
 	for _, name := range stale {
-		l.logger.Info("removing a file that is no longer in use", "file", name)
-		if err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, name)); err != nil {
+		r.l.logger.Info("removing a file that is no longer in use", "file", name)
+		if err := r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name)); err != nil {
 			return nil, err
 		}
 	}
@@ -85,8 +85,8 @@ func (l *Log) listChunks() ([]string, error) {
 
 // checkReplacement opens a file that replaced another and returns the last
 // chunk that it covers. It got its name when it was whole and durable.
-func (l *Log) checkReplacement(name string) (last int, err error) {
-	c, err := chunkfile.OpenNamed(l.opts.FS, l.opts.Dir, name)
+func (r *recovery) checkReplacement(name string) (last int, err error) {
+	c, err := chunkfile.OpenNamed(r.l.opts.FS, r.l.opts.Dir, name)
 	if err != nil {
 		return 0, err
 	}

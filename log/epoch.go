@@ -17,7 +17,7 @@ func (r *recovery) findEpoch() (epoch int64, err error) {
 	if event.IsCorruption(err) {
 		// It is for show only: no reason to refuse the start.
 		l.logger.Warn("where the newest term begins cannot be read", "error", err)
-		epoch = l.chk.Epoch.Value
+		epoch = l.syncer.chk.Epoch.Value
 		if epoch >= r.tail.End {
 			epoch = -1
 		}
@@ -28,11 +28,11 @@ func (r *recovery) findEpoch() (epoch int64, err error) {
 
 func (r *recovery) readEpoch() (epoch int64, err error) {
 	l := r.l
-	set := newChunkSet(l.chunks, l.closeFailed)
+	set := newChunkSet(l.files, l.closeFailed)
 	defer set.release()
 	v := view{&published{set: set, tail: r.tail}}
 	defer chunkfile.GuardFaults(&err)()
-	if epoch := l.chk.Epoch.Value; epoch >= 0 && epoch < r.tail.End {
+	if epoch := l.syncer.chk.Epoch.Value; epoch >= 0 && epoch < r.tail.End {
 		before, err := v.termBefore(epoch)
 		if err == nil && before < r.tail.Term {
 			var at int64
@@ -45,7 +45,7 @@ func (r *recovery) readEpoch() (epoch int64, err error) {
 			return -1, err
 		}
 	}
-	for _, c := range l.chunks {
+	for _, c := range l.files {
 		if !c.Complete || c.Footer.LastTerm == r.tail.Term {
 			epoch, _, err = v.firstFrame(c.Start(), r.tail.Term)
 			return epoch, err

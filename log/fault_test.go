@@ -80,7 +80,7 @@ func (r *run) afterError(err error, op *vfs.Op, cause *atomic.Pointer[error]) er
 		return errors.Join(errors.New("the owner was told wrongly, or more than once"), *cause.Load())
 	}
 	if r.fatal.Load() == 1 && !r.l.gone.Load() {
-		if r.l.Failed() == nil || r.l.Append(Frame{}) == nil || r.l.Commit() == nil || r.l.Sync() == nil || r.l.SwitchChunk("x") == nil {
+		if r.l.Failed() == nil || r.l.Append(Frame{}) == nil || r.l.Commit() == nil || r.l.syncer.Sync() == nil || r.l.SwitchChunk("x") == nil {
 			return errors.New("goes on after an error")
 		}
 		if err := r.readable(); err != nil {

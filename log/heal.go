@@ -18,8 +18,8 @@ import (
 // ChunkFiles describes the complete files that cover a range of logical chunks, for a node of
 // which the file is damaged. None are returned when this log does not have all of the
 // range in files that take no more frames, or knows one of them to be damaged.
-func (l *Log) ChunkFiles(first, last int) ([]ChunkFile, error) {
-	v, err := l.view()
+func (tr *Transfer) ChunkFiles(first, last int) ([]ChunkFile, error) {
+	v, err := tr.view()
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (l *Log) ChunkFiles(first, last int) ([]ChunkFile, error) {
 	}
 	found := v.covering(first, last)
 	var files []ChunkFile
-	damaged := l.Damaged()
+	damaged := tr.health.Damaged()
 	for _, c := range found {
 		if slices.ContainsFunc(damaged, func(d Damage) bool { return d.File == filepath.Base(c.Name) }) {
 			files = nil
@@ -45,8 +45,8 @@ func (l *Log) ChunkFiles(first, last int) ([]ChunkFile, error) {
 
 // OpenChunkFile gives a complete file to read that ChunkFiles described; fs.ErrNotExist says that it was replaced
 // meanwhile. With verified the file was compared with its checksum before. It must be closed.
-func (l *Log) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Continuation, error) {
-	v, err := l.view()
+func (tr *Transfer) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Continuation, error) {
+	v, err := tr.view()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (l *Log) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Conti
 		return nil, fmt.Errorf("chunk %d with this checksum: %w", first, fs.ErrNotExist)
 	}
 	if verified {
-		whole, err := l.examine(c, func(int64) error { return l.lifetime.Err() })
+		whole, err := tr.health.examine(c, func(int64) error { return tr.lifetime.Err() })
 		if err != nil {
 			return nil, err
 		}
@@ -78,22 +78,22 @@ func (l *Log) OpenChunkFile(first int, checksum [16]byte, verified bool) (*Conti
 // this node redacted. Where one of them is not exactly of the range, which is so when nodes
 // merged differently, one file is made that is. Records that were removed here and come back are indexed.
 // A crash leaves the damaged file or the new one in use.
-func (l *Log) Heal(d Damage, fetched []string, turn func(func() error) error) (err error) {
-	l.jobs.RLock() // Close waits for it.
-	defer l.jobs.RUnlock()
-	if err := l.usable(); err != nil {
+func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) error) (err error) {
+	tr.chunks.jobs.RLock() // Close waits for it.
+	defer tr.chunks.jobs.RUnlock()
+	if err := tr.usable(); err != nil {
 		return err
 	}
-	h := healing{dir: l.opts.Dir, fs: l.opts.FS}
+	h := healing{dir: tr.opts.Dir, fs: tr.opts.FS}
 	for _, name := range fetched {
-		path, err := l.tempPath(name)
+		path, err := tr.tempPath(name)
 		if err != nil {
 			return err
 		}
 		h.temps = append(h.temps, path)
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	olds, err := l.sources(d.First, d.Last)
+	olds, err := tr.chunks.sources(d.First, d.Last)
 	if err != nil {
 		return err
 	}
@@ -105,54 +105,54 @@ func (l *Log) Heal(d Damage, fetched []string, turn func(func() error) error) (e
 	if len(olds) != 1 || filepath.Base(olds[0].Name) != d.File {
 		return fmt.Errorf("heal %s: %w", d.File, event.ErrChunkReplaced)
 	}
-	if err := l.heal(olds[0], &h, turn); err != nil {
+	if err := tr.heal(olds[0], &h, turn); err != nil {
 		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	l.logger.Info("a damaged chunk was replaced by what another node has", "file", d.File, "events", h.made.Footer.Records, "returning", len(h.returning))
+	tr.logger.Info("a damaged chunk was replaced by what another node has", "file", d.File, "events", h.made.Footer.Records, "returning", len(h.returning))
 	if h.blank > 0 {
-		l.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", "file", d.File, "events", h.blank)
+		tr.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", "file", d.File, "events", h.blank)
 	}
-	if l.ids.reload() {
-		l.loadRecentIDs(l.lifetime)
+	if tr.reads.ids.reload() {
+		tr.reads.loadRecentIDs(tr.lifetime)
 	}
 	return nil
 }
 
-func (l *Log) heal(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
-	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
+func (tr *Transfer) heal(old *chunkfile.Chunk, h *healing, turn func(func() error) error) error {
+	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := tr.openFetched(path); return c, err }); err != nil {
 		return err
 	}
-	if err := h.make(old.Header.First, old.Header.Last, l); err != nil {
+	if err := h.make(old.Header.First, old.Header.Last, tr); err != nil {
 		return err
 	}
-	if err := l.findReturning(old, h); err != nil {
+	if err := tr.findReturning(old, h); err != nil {
 		return err
 	}
 	// Durable before the file gets its name: the next start does not look below where the index ends.
 	// Entries of records that are not there read as absent, so it does no harm if the file never comes.
 	if len(h.returning) > 0 {
 		if err := turn(func() error {
-			tail := l.appender.tail
-			return errors.Join(l.index.Add(h.returning, tail.End, tail.Chain), l.index.Flush())
+			tail := tr.appender.tail
+			return errors.Join(tr.index.Add(h.returning, tail.End, tail.Chain), tr.index.Flush())
 		}); err != nil {
 			return fmt.Errorf("index: %w", err)
 		}
 	}
 	if old.Rewritten() {
-		if err := l.removeScavengeState(); err != nil {
+		if err := tr.removeScavengeState(); err != nil {
 			return err
 		}
 	}
-	_, err := l.switchChunk(filepath.Base(h.made.Name), []*chunkfile.Chunk{old})
+	_, err := tr.chunks.switchChunk(filepath.Base(h.made.Name), []*chunkfile.Chunk{old})
 	return err
 }
 
 // findReturning finds what the index lacks of a new file, and how many events are blank in it that were not redacted here.
-func (l *Log) findReturning(old *chunkfile.Chunk, h *healing) (err error) {
+func (tr *Transfer) findReturning(old *chunkfile.Chunk, h *healing) (err error) {
 	defer chunkfile.GuardFaults(&err)()
 	own := map[int64]bool{}
-	if l.opts.Redacted != nil {
-		for _, r := range l.opts.Redacted(old.Start(), old.Footer.End) {
+	if tr.opts.Redacted != nil {
+		for _, r := range tr.opts.Redacted(old.Start(), old.Footer.End) {
 			own[r.Position] = true
 		}
 	}
@@ -174,7 +174,7 @@ func (l *Log) findReturning(old *chunkfile.Chunk, h *healing) (err error) {
 			continue // The index has all that was ever there.
 		}
 		e := index.Entry{Hash: it.StreamHash(), Number: it.Number(), Position: position}
-		if !slices.Contains(l.index.Get(found[:0], e.Hash, e.Number), e) {
+		if !slices.Contains(tr.index.Get(found[:0], e.Hash, e.Number), e) {
 			h.returning = append(h.returning, e)
 		}
 	}
@@ -206,7 +206,7 @@ func (h *healing) open(open func(path string) (*chunkfile.Chunk, error)) error {
 }
 
 // make makes the file of a range.
-func (h *healing) make(first, last int, l *Log) error {
+func (h *healing) make(first, last int, tr *Transfer) error {
 	next := first
 	var redact []int64
 	for _, c := range h.parts {
@@ -214,7 +214,7 @@ func (h *healing) make(first, last int, l *Log) error {
 			return fmt.Errorf("a file of chunks %d to %d was fetched, chunk %d is needed", c.Header.First, c.Header.Last, next)
 		}
 		next = c.Header.Last + 1
-		positions, err := l.redactionsIn(c)
+		positions, err := tr.chunks.redactionsIn(c)
 		if err != nil {
 			return err
 		}
@@ -229,10 +229,10 @@ func (h *healing) make(first, last int, l *Log) error {
 	}
 	path := filepath.Join(h.dir, uuid.NewString()+vfs.TempSuffix)
 	h.temps = append(h.temps, path)
-	if err := h.write(path, &chunkfile.Header{First: first, Last: last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: l.cluster}, redact, l); err != nil {
+	if err := h.write(path, &chunkfile.Header{First: first, Last: last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: tr.cluster}, redact, tr); err != nil {
 		return err
 	}
-	c, _, err := l.openFetched(path)
+	c, _, err := tr.openFetched(path)
 	if err != nil {
 		return err
 	}
@@ -241,9 +241,9 @@ func (h *healing) make(first, last int, l *Log) error {
 }
 
 // write writes what the fetched files have of a range into one, durable.
-func (h *healing) write(path string, head *chunkfile.Header, redact []int64, l *Log) (err error) {
+func (h *healing) write(path string, head *chunkfile.Header, redact []int64, tr *Transfer) (err error) {
 	defer chunkfile.GuardFaults(&err)()
-	w, err := chunkfile.Create(l.opts.FS, path, head, 0, l.Yielder())
+	w, err := chunkfile.Create(tr.opts.FS, path, head, 0, tr.chunks.Yielder())
 	if err != nil {
 		return err
 	}

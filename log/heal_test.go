@@ -38,19 +38,19 @@ func rot(t testing.TB, fsys vfs.FS, name string, at int64) {
 func look(t testing.TB, l *Log) []Damage {
 	t.Helper()
 	for n := 0; n >= 0; {
-		n, _ = l.checkChunk(background, n, func(int64) error { return nil })
+		n, _ = l.Health.checkChunk(background, n, func(int64) error { return nil })
 	}
-	return l.Damaged()
+	return l.Health.Damaged()
 }
 
 // fetchFor copies the files of a range into temporary files of another log.
 func fetchFor(from, to *Log, d Damage) (names []string, err error) {
-	files, err := from.ChunkFiles(d.First, d.Last)
+	files, err := from.Transfer.ChunkFiles(d.First, d.Last)
 	if err != nil || len(files) == 0 {
 		return nil, errors.Join(errors.New("no files"), err)
 	}
 	for _, file := range files {
-		k, err := from.OpenChunkFile(file.First, file.Checksum, true)
+		k, err := from.Transfer.OpenChunkFile(file.First, file.Checksum, true)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func fetchFor(from, to *Log, d Damage) (names []string, err error) {
 		if _, err := k.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		f, name, err := to.CreateTemp()
+		f, name, err := to.Transfer.CreateTemp()
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func TestHeal(t *testing.T) {
 					for _, r := range ownRanges {
 						merge(t, to, r[0], r[1])
 					}
-					chunks, err := to.Chunks()
+					chunks, err := to.Chunks.List()
 					must(t, err)
 					victim := chunks[1]
 					if !victim.Complete {
@@ -107,7 +107,7 @@ func TestHeal(t *testing.T) {
 					}
 					rot(t, to.opts.FS, victim.File, at)
 					damaged := look(t, to)
-					if len(damaged) != 1 || damaged[0].File != victim.File || to.Unhealthy() == nil {
+					if len(damaged) != 1 || damaged[0].File != victim.File || to.Health.Unhealthy() == nil {
 						t.Fatalf("%s: damaged are %+v", what, damaged)
 					}
 					if damaged[0].Offset < 0 {
@@ -115,8 +115,8 @@ func TestHeal(t *testing.T) {
 					}
 					names, err := fetchFor(from, to, damaged[0])
 					must(t, err)
-					must(t, to.Heal(damaged[0], names, atOnce))
-					if d := look(t, to); len(d) > 0 || to.Unhealthy() != nil {
+					must(t, to.Transfer.Heal(damaged[0], names, atOnce))
+					if d := look(t, to); len(d) > 0 || to.Health.Unhealthy() != nil {
 						t.Fatalf("%s: damaged are %+v", what, d)
 					}
 					verify(t, to, m.frames, nil)
@@ -153,7 +153,7 @@ func TestHealReturning(t *testing.T) {
 	d := look(t, to)
 	names, err := fetchFor(from, to, d[0])
 	must(t, err)
-	must(t, to.Heal(d[0], names, atOnce))
+	must(t, to.Transfer.Heal(d[0], names, atOnce))
 	if _, err := to.opts.FS.Stat(filepath.Join(to.opts.IndexDir, scavengeFolder)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("state of scavenging: %v", err)
 	}
@@ -194,23 +194,23 @@ func TestHealRefuses(t *testing.T) {
 			return names
 		}(),
 	} {
-		if err := to.Heal(d, names, atOnce); err == nil {
+		if err := to.Transfer.Heal(d, names, atOnce); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}
 	noTemps(t, to)
-	if got := to.Damaged(); len(got) != 1 {
+	if got := to.Health.Damaged(); len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}
 	rot(t, from.opts.FS, chunkfile.FileName(1, 0), 200)
 	if _, err := fetchFor(from, to, d); !event.IsCorruption(err) {
 		t.Errorf("a damaged file was sent: %v", err)
 	}
-	if files, err := from.ChunkFiles(1, 1); len(files) > 0 || err != nil {
+	if files, err := from.Transfer.ChunkFiles(1, 1); len(files) > 0 || err != nil {
 		t.Errorf("a file known to be damaged is offered: %+v, %v", files, err)
 	}
 	merge(t, to, 2, 2)
-	if err := to.Heal(Damage{File: chunkfile.FileName(2, 0), First: 2, Last: 2}, fetch(from, 2, 2), atOnce); !errors.Is(err, event.ErrChunkReplaced) {
+	if err := to.Transfer.Heal(Damage{File: chunkfile.FileName(2, 0), First: 2, Last: 2}, fetch(from, 2, 2), atOnce); !errors.Is(err, event.ErrChunkReplaced) {
 		t.Errorf("a file that was replaced: %v", err)
 	}
 }
@@ -227,25 +227,25 @@ func TestReadMeetsDamage(t *testing.T) {
 	bad := m.frames[6].events[0]
 	rot(t, l.opts.FS, chunkfile.FileName(1, 0), chunkfile.HeaderSize+bad.position-chunkfile.ChunkStart(1)+40)
 	if err := func() error {
-		_, err := l.ReadAll(event.AllRead{From: m.frames[5].First, Count: 1})
+		_, err := l.Reads.ReadAll(event.AllRead{From: m.frames[5].First, Count: 1})
 		return err
 	}(); err != nil {
 		t.Fatalf("another record of the chunk: %v", err)
 	}
-	_, err := l.ReadAll(event.AllRead{From: bad.position, Count: 1})
+	_, err := l.Reads.ReadAll(event.AllRead{From: bad.position, Count: 1})
 	var c *event.Corruption
 	if !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(1, 0) || c.Offset != chunkfile.HeaderSize+bad.position-chunkfile.ChunkStart(1) {
 		t.Fatalf("%v", err)
 	}
-	if err := <-told; !event.IsCorruption(err) || !strings.Contains(l.Unhealthy().Error(), chunkfile.FileName(1, 0)) {
-		t.Fatalf("%v, %v", err, l.Unhealthy())
+	if err := <-told; !event.IsCorruption(err) || !strings.Contains(l.Health.Unhealthy().Error(), chunkfile.FileName(1, 0)) {
+		t.Fatalf("%v, %v", err, l.Health.Unhealthy())
 	}
 	// A position that is none is not damage.
-	if _, err := l.ReadAll(event.AllRead{From: m.frames[1].First + 7, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
+	if _, err := l.Reads.ReadAll(event.AllRead{From: m.frames[1].First + 7, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
 		t.Fatal(err)
 	}
-	l.suspicions(background)
-	if d := l.Damaged(); len(d) != 1 {
+	l.Health.suspicions(background)
+	if d := l.Health.Damaged(); len(d) != 1 {
 		t.Fatalf("%+v", d)
 	}
 }
@@ -264,7 +264,7 @@ func TestDamagedMap(t *testing.T) {
 	}
 	for _, f := range m.frames[:10] {
 		e := f.events[0]
-		if _, err := l.ReadEvent(e.stream, e.number, false); !event.IsCorruption(err) {
+		if _, err := l.Reads.ReadEvent(e.stream, e.number, false); !event.IsCorruption(err) {
 			t.Fatalf("event %d of %s: %v", e.number, e.stream, err)
 		}
 	}
@@ -279,17 +279,17 @@ func healOnce(fsys vfs.FS, from *Log, began func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	<-l.ids.loaded
-	if _, err := l.examine(l.chunks[1], func(int64) error { return nil }); err != nil {
+	<-l.Reads.ids.loaded
+	if _, err := l.Health.examine(l.files[1], func(int64) error { return nil }); err != nil {
 		return err
 	}
 	began()
-	for _, d := range l.Damaged() {
+	for _, d := range l.Health.Damaged() {
 		names, err := fetchFor(from, l, d)
 		if err != nil {
 			return err
 		}
-		if err := l.Heal(d, names, atOnce); err != nil {
+		if err := l.Transfer.Heal(d, names, atOnce); err != nil {
 			return err
 		}
 	}
@@ -408,8 +408,8 @@ func TestHealRedacts(t *testing.T) {
 	d := look(t, to)[0]
 	names, err := fetchFor(from, to, d)
 	must(t, err)
-	must(t, to.Heal(d, names, atOnce))
-	got, err := to.ReadEvent(e.stream, e.number, false)
+	must(t, to.Transfer.Heal(d, names, atOnce))
+	got, err := to.Reads.ReadEvent(e.stream, e.number, false)
 	must(t, err)
 	if got.Record.Flags&event.FlagRedacted == 0 || slices.ContainsFunc(got.Record.Data, func(b byte) bool { return b != 0xFF }) {
 		t.Fatalf("%+v", got)

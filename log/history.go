@@ -14,13 +14,13 @@ import (
 // its trailer and at the start of the next chunk. Elsewhere in the void behind
 // the last frame of a chunk, and inside an item, nothing ends. An error says that the data
 // there cannot be read: whether a frame ends there is then not known.
-func (l *Log) ChainAt(position int64) (chain event.Chain, ok bool, err error) {
-	v, err := l.view()
+func (s *state) ChainAt(position int64) (chain event.Chain, ok bool, err error) {
+	v, err := s.view()
 	if err != nil {
 		return chain, false, err
 	}
 	defer v.release()
-	t, err := v.frameEndingAt(position, l.cluster)
+	t, err := v.frameEndingAt(position, s.cluster)
 	if err != nil || t == nil {
 		return chain, false, err
 	}

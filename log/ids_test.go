@@ -19,18 +19,18 @@ import (
 // answers asks about ids as decisions do, and about ids that are not there.
 func answers(t testing.TB, l *Log, frames []testFrame) (all []string) {
 	t.Helper()
-	<-l.ids.loaded
+	<-l.Reads.ids.loaded
 	for _, f := range frames {
 		for _, e := range f.events {
-			number, ok, err := l.FindID(e.stream, e.id)
+			number, ok, err := l.Reads.FindID(e.stream, e.id)
 			must(t, err)
-			has, err := l.HasID(e.stream, e.number, e.id)
+			has, err := l.Reads.HasID(e.stream, e.number, e.id)
 			must(t, err)
-			other, err := l.HasID(e.stream, e.number+1, e.id)
+			other, err := l.Reads.HasID(e.stream, e.number+1, e.id)
 			must(t, err)
-			unknown, err := l.HasID(e.stream, e.number, event.ID{1, 2, 3})
+			unknown, err := l.Reads.HasID(e.stream, e.number, event.ID{1, 2, 3})
 			must(t, err)
-			elsewhere, err := l.HasID("elsewhere", e.number, e.id)
+			elsewhere, err := l.Reads.HasID("elsewhere", e.number, e.id)
 			must(t, err)
 			all = append(all, fmt.Sprintf("%s %d: %d %v %v %v %v %v", e.stream, e.number, number, ok, has, other, unknown, elsewhere))
 		}
@@ -90,7 +90,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 				l = mustOpen(t, o)
 			}
 			scavenge := func(first, last int) {
-				ids, err := l.IDsFrom()
+				ids, err := l.Chunks.IDsFrom()
 				must(t, err)
 				kept := 0 // events at or behind it
 				for _, f := range m.frames {
@@ -103,7 +103,7 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 				if ids > 0 && kept < recent {
 					t.Fatalf("%d events at or behind %d, %d are to be remembered", kept, ids, recent)
 				}
-				_, err = l.Rewrite(background, Rewrite{First: first, Last: last, IDsFrom: ids, Keep: func(s *Stored) bool {
+				_, err = l.Chunks.Rewrite(background, Rewrite{First: first, Last: last, IDsFrom: ids, Keep: func(s *Stored) bool {
 					if m.last[string(s.Stream)] == s.Number || rng.IntN(4) == 0 {
 						return true
 					}
@@ -133,9 +133,9 @@ func TestIDsOfRemovedEvents(t *testing.T) {
 			o2.FS = vfs.NewMem()
 			to := mustOpen(t, o2)
 			for _, n := range []int{0, 2} {
-				must(t, to.InstallChunk(chunkFrom(t, from, to, n)))
+				must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, n)))
 			}
-			c, err := from.Continue(to.Tail().End, to.Tail().Chain)
+			c, err := from.Transfer.Continue(to.Tail().End, to.Tail().Chain)
 			must(t, err)
 			for {
 				b, err := c.Next(0)
@@ -178,15 +178,15 @@ func TestIDsFrom(t *testing.T) {
 		write(t, l, m.someFrames(16, true)...) // Fifteen events a chunk, three in the active one.
 		ask := func() {
 			t.Helper()
-			if got, err := l.IDsFrom(); err != nil || got != want {
+			if got, err := l.Chunks.IDsFrom(); err != nil || got != want {
 				t.Fatalf("of %d: %d (%v), want %d", recent, got, err, want)
 			}
 		}
 		ask()
-		_, err := l.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
+		_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
 		must(t, err)
 		ask()
-		_, err = l.Rewrite(background, Rewrite{First: 0, Last: 1})
+		_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 1})
 		must(t, err)
 		if want == chunkfile.ChunkSize {
 			want = 0

@@ -101,7 +101,7 @@ func TestIndexWhereTheLogIsDamaged(t *testing.T) {
 	must(t, l.index.Flush())
 	at := chunkfile.HeaderSize + m.tail.End - 20
 	write(t, l, m.frame(true, ev("a", "3")), m.frame(false, ev("a", "4")))
-	must(t, l.Sync())
+	must(t, l.syncer.Sync())
 	fsys := mem.CrashClone(vfs.CrashOptions{}) // Closed in order, the index would reach the end.
 	o.FS = fsys
 	edit(t, fsys, chunkfile.FileName(0, 0), func(b []byte) []byte { b[at]++; return b })

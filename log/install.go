@@ -3,7 +3,6 @@ package eventlog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -18,8 +17,8 @@ const scavengeFolder = "scavenging"
 
 // InstallChunk verifies a chunk file that was fetched from another node and
 // makes it a part of the log, as PrepareChunk and Install do. tmp is its name in the log's folder.
-func (l *Log) InstallChunk(tmp string) error {
-	p, err := l.PrepareChunk(tmp)
+func (tr *Transfer) InstallChunk(tmp string) error {
+	p, err := tr.PrepareChunk(tmp)
 	if err != nil {
 		return fmt.Errorf("install chunk: %w", err)
 	}
@@ -40,29 +39,29 @@ func (l *Log) InstallChunk(tmp string) error {
 // continues this history, only that its first frame has its place there: records of
 // that frame may be gone. It must be what Continue answered for that end.
 func (p *PreparedChunk) Install() error {
-	l := p.l
+	tr := p.tr
 	if p.c == nil {
 		return event.ErrClosed
 	}
-	if err := l.Commit(); err != nil {
+	if err := tr.appender.Commit(); err != nil {
 		return err
 	}
-	l.switchMu.Lock()
-	defer l.switchMu.Unlock()
+	tr.chunks.switchMu.Lock()
+	defer tr.chunks.switchMu.Unlock()
 	// The start looks for the file behind what is durable: nothing before it may be cut by a power failure.
-	if err := l.Sync(); err != nil {
+	if err := tr.syncer.Sync(); err != nil {
 		return err
 	}
 	var n *installation
 	err := p.fit() // Files of this log may have been merged since PrepareChunk, now they cannot.
 	if err == nil {
-		n, err = l.planInstall(p.c, &p.first)
+		n, err = tr.planInstall(p.c, &p.first)
 	}
 	if err == nil {
-		err = l.indexReturning(n)
+		err = tr.indexReturning(n)
 	}
 	if err == nil {
-		err = l.removeScavengeState()
+		err = tr.removeScavengeState()
 	}
 	if err != nil {
 		n.release()
@@ -71,9 +70,9 @@ func (p *PreparedChunk) Install() error {
 	err = p.install(n)
 	n.release()
 	if err != nil {
-		return l.fail(fmt.Errorf("install chunk: %w", err))
+		return tr.fail(fmt.Errorf("install chunk: %w", err))
 	}
-	return l.Sync()
+	return tr.syncer.Sync()
 }
 
 // installation is where a fetched file goes.
@@ -98,11 +97,11 @@ func (n *installation) release() {
 
 // planInstall decides which files a fetched one, which begins inside none of them, replaces, and
 // whether it continues the log. It changes nothing.
-func (l *Log) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *installation, err error) {
-	f, tail := &c.Footer, l.appender.tail
-	l.setMu.Lock()
-	chunks := slices.Clone(l.chunks)
-	l.setMu.Unlock()
+func (tr *Transfer) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *installation, err error) {
+	f, tail := &c.Footer, tr.appender.tail
+	tr.setMu.Lock()
+	chunks := slices.Clone(tr.files)
+	tr.setMu.Unlock()
 	at := slices.IndexFunc(chunks, func(o *chunkfile.Chunk) bool { return o.Header.Last >= c.Header.First })
 	if at < 0 {
 		at = len(chunks)
@@ -124,7 +123,7 @@ func (l *Log) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *inst
 	n := &installation{
 		c: c, at: at, old: chunks[at:], version: 1,
 		tail: event.Tail{End: f.LogEnd(), Chain: f.Chain, Index: f.LastIndex, Term: f.LastTerm, Time: f.LastTime},
-		set:  newChunkSet(append(slices.Clone(chunks[:at]), c), l.closeFailed),
+		set:  newChunkSet(append(slices.Clone(chunks[:at]), c), tr.closeFailed),
 	}
 	defer func() {
 		if err != nil {
@@ -139,7 +138,7 @@ func (l *Log) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *inst
 			return nil, &event.OtherHistory{Position: tail.End}
 		}
 	} else {
-		t, err := n.view().frameEndingAt(tail.End, l.cluster)
+		t, err := n.view().frameEndingAt(tail.End, tr.cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +146,7 @@ func (l *Log) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *inst
 			return nil, &event.OtherHistory{Position: tail.End}
 		}
 	}
-	names, err := l.opts.FS.List(l.opts.Dir)
+	names, err := tr.opts.FS.List(tr.opts.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -167,12 +166,12 @@ func (l *Log) planInstall(c *chunkfile.Chunk, first *chunkfile.Trailer) (_ *inst
 // the files that it replaces, and may have been taken out of the index since. This is made durable
 // before the file gets its name: the next start does not look below where the index ends.
 // Entries of records that are not there read as absent, so it does no harm if the file never comes.
-func (l *Log) indexReturning(n *installation) (err error) {
+func (tr *Transfer) indexReturning(n *installation) (err error) {
 	if !slices.ContainsFunc(n.old, (*chunkfile.Chunk).Rewritten) {
 		return nil
 	}
 	defer chunkfile.GuardFaults(&err)()
-	end := l.appender.tail
+	end := tr.appender.tail
 	var batch []index.Entry
 	var found [4]index.Entry
 	added := false
@@ -192,12 +191,12 @@ func (l *Log) indexReturning(n *installation) (err error) {
 			more := it != nil && position < min(end.End, chunkfile.ChunkStart(o.Header.Last+1))
 			if more && it.IsRecord() {
 				e := index.Entry{Hash: chunkfile.HashStream(chunkfile.String(it.Stream())), Number: it.Number(), Position: position}
-				if !slices.Contains(l.index.Get(found[:0], e.Hash, e.Number), e) {
+				if !slices.Contains(tr.index.Get(found[:0], e.Hash, e.Number), e) {
 					batch = append(batch, e)
 				}
 			}
 			if len(batch) == indexBatch || !more && len(batch) > 0 {
-				if err := l.index.Add(batch, end.End, end.Chain); err != nil {
+				if err := tr.index.Add(batch, end.End, end.Chain); err != nil {
 					return err
 				}
 				batch, added = batch[:0], true
@@ -210,57 +209,46 @@ func (l *Log) indexReturning(n *installation) (err error) {
 	if !added {
 		return nil
 	}
-	return l.index.Flush()
-}
-
-func (l *Log) removeScavengeState() error {
-	fsys, path := l.opts.FS, filepath.Join(l.opts.IndexDir, scavengeFolder)
-	if _, err := fsys.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err := fsys.RemoveAll(path); err != nil {
-		return err
-	}
-	return fsys.SyncDir(l.opts.IndexDir)
+	return tr.index.Flush()
 }
 
 // install does what cannot be taken back.
 func (p *PreparedChunk) install(n *installation) error {
-	l, a, c := p.l, &p.l.appender, p.c
+	tr, a, c := p.tr, p.tr.appender, p.c
 	if len(n.old) == 0 && a.active != nil {
 		// Its footer is durable before the file has its name. Without it the next
 		// start would take the chunk for the active one, and find a file behind the end of the log.
-		if err := l.completeActive(false); err != nil {
+		if err := tr.appender.completeActive(false); err != nil {
 			return err
 		}
-		if err := l.Sync(); err != nil {
+		if err := tr.syncer.Sync(); err != nil {
 			return err
 		}
 		// Only the new reader's side of the chunk knows where its data end.
 		n.set.release()
-		l.setMu.Lock()
-		n.set = newChunkSet(append(slices.Clone(l.chunks), c), l.closeFailed)
-		l.setMu.Unlock()
+		tr.setMu.Lock()
+		n.set = newChunkSet(append(slices.Clone(tr.files), c), tr.closeFailed)
+		tr.setMu.Unlock()
 	}
-	name := filepath.Join(l.opts.Dir, chunkfile.FileName(c.Header.First, n.version))
+	name := filepath.Join(tr.opts.Dir, chunkfile.FileName(c.Header.First, n.version))
 	p.made = false // Under that name, or perhaps under it, it must not go.
-	if err := l.opts.FS.Rename(p.path, name); err != nil {
+	if err := tr.opts.FS.Rename(p.path, name); err != nil {
 		return err
 	}
 	// From here on the next start uses the file: it is whole and durable, so that
 	// its checksum is right however little of it writer.chk covers, and it hides what it replaces.
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+	if err := tr.opts.FS.SyncDir(tr.opts.Dir); err != nil {
 		return err
 	}
 	c.Name, c.Version = name, n.version
-	if err := l.dropActive(); err != nil {
+	if err := tr.appender.dropActive(); err != nil {
 		return err
 	}
-	if err := l.chk.Chaser.Put(n.tail.End); err != nil {
+	if err := tr.syncer.chk.Chaser.Put(n.tail.End); err != nil {
 		return err
 	}
 	// In the order of a commit: what readers find is in the index and in the memory of ids.
-	epoch, err := l.learn(n.view(), a.tail, a.epoch)
+	epoch, err := tr.appender.learn(n.view(), a.tail, a.epoch)
 	if err != nil {
 		return err
 	}
@@ -268,42 +256,41 @@ func (p *PreparedChunk) install(n *installation) error {
 	for _, o := range n.old {
 		o.Obsolete.Store(true)
 	}
-	l.setMu.Lock()
-	l.chunks = append(slices.Clone(l.chunks[:n.at]), c)
-	l.chunksChanged = true
-	replaced := l.publishLocked(n.tail, epoch)
-	l.setMu.Unlock()
+	tr.setMu.Lock()
+	tr.files = append(slices.Clone(tr.files[:n.at]), c)
+	tr.filesChanged = true
+	replaced := tr.publishLocked(n.tail, epoch)
+	tr.setMu.Unlock()
 	p.c = nil // The list holds it now.
 	if p.fetched != "" {
-		if err := l.opts.FS.Remove(p.fetched); err != nil { // It goes at the next start.
-			l.logger.Warn("removing a fetched file of which a part is in use", "error", err)
+		if err := tr.opts.FS.Remove(p.fetched); err != nil { // It goes at the next start.
+			tr.logger.Warn("removing a fetched file of which a part is in use", "error", err)
 		}
 	}
 	replaced.release()
 	for _, o := range n.old {
 		if err := o.Release(); err != nil {
-			l.closeFailed(err)
+			tr.closeFailed(err)
 		}
 	}
-	l.streams.reset()
-	l.notify.wakeAll()
-	l.metrics.commits.Inc()
-	l.logger.Info("chunk fetched from another node is in use", "file", filepath.Base(name), "end", n.tail.End)
+	tr.reads.streams.reset()
+	tr.reads.notify.wakeAll()
+	tr.metrics.commits.Inc()
+	tr.logger.Info("chunk fetched from another node is in use", "file", filepath.Base(name), "end", n.tail.End)
 	return nil
 }
 
 // dropActive lets go of the active chunk, if there is one: its file is replaced.
-func (l *Log) dropActive() error {
-	a := &l.appender
+func (a *appender) dropActive() error {
 	if a.active == nil {
 		return nil
 	}
 	// A sync under way uses the file.
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	l.dirty.mu.Lock()
-	l.dirty.active = nil
-	l.dirty.mu.Unlock()
+	a.syncer.syncMu.Lock()
+	defer a.syncer.syncMu.Unlock()
+	a.syncer.dirty.mu.Lock()
+	a.syncer.dirty.active = nil
+	a.syncer.dirty.mu.Unlock()
 	file := a.active.file
 	a.active = nil
 	return file.Close()
@@ -311,7 +298,7 @@ func (l *Log) dropActive() error {
 
 // learn adds what lies behind a tail to the index and to the memory of event
 // ids. It returns where the newest term begins.
-func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
+func (a *appender) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 	defer chunkfile.GuardFaults(&err)()
 	cu := cursor{v: v}
 	if err := cu.seekForward(tail.End); err != nil {
@@ -345,12 +332,12 @@ func (l *Log) learn(v view, tail event.Tail, epoch int64) (_ int64, err error) {
 		if more && (!it.IsTrailer() || len(ids) < indexBatch) {
 			continue // Only the end of a frame is a place to stop at.
 		}
-		if err := l.index.Add(entries, upTo, chain); err != nil {
+		if err := a.index.Add(entries, upTo, chain); err != nil {
 			return 0, fmt.Errorf("index: %w", err)
 		}
-		l.ids.add(ids)
-		l.metrics.writtenEvents.Add(uint64(len(entries)))
-		l.metrics.writtenBytes.Add(uint64(bytes))
+		a.reads.ids.add(ids)
+		a.metrics.writtenEvents.Add(uint64(len(entries)))
+		a.metrics.writtenBytes.Add(uint64(bytes))
 		bytes = 0
 		entries, ids = entries[:0], ids[:0]
 	}

@@ -9,7 +9,7 @@ import (
 // PreparedChunk is a chunk file fetched from another node, verified as far as that can be done
 // without knowing where the log ends. It must be closed.
 type PreparedChunk struct {
-	l       *Log
+	tr      *Transfer
 	path    string
 	first   chunkfile.Trailer // of the first frame
 	c       *chunkfile.Chunk  // held; nil when it was installed or closed
@@ -21,19 +21,19 @@ type PreparedChunk struct {
 // temporary file: its checksum, its cluster, and that frames, position map and footer agree. It
 // makes the file durable. What this node redacted is blanked in it. If a file of this log reaches into it, the part behind that is copied
 // to a file of its own. This takes as long as reading it, and runs beside anything else.
-func (l *Log) PrepareChunk(tmp string) (*PreparedChunk, error) {
-	if err := l.usable(); err != nil {
+func (tr *Transfer) PrepareChunk(tmp string) (*PreparedChunk, error) {
+	if err := tr.usable(); err != nil {
 		return nil, err
 	}
-	path, err := l.tempPath(tmp)
+	path, err := tr.tempPath(tmp)
 	if err != nil {
 		return nil, err
 	}
-	c, first, err := l.openFetched(path)
+	c, first, err := tr.openFetched(path)
 	if err != nil {
 		return nil, err
 	}
-	p := &PreparedChunk{l: l, path: path, first: first, c: c}
+	p := &PreparedChunk{tr: tr, path: path, first: first, c: c}
 	if err := errors.Join(p.redact(), p.fit()); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -41,12 +41,12 @@ func (l *Log) PrepareChunk(tmp string) (*PreparedChunk, error) {
 }
 
 // openFetched makes a chunk file durable, verifies it, and returns it held, with the trailer of its first frame.
-func (l *Log) openFetched(path string) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
+func (tr *Transfer) openFetched(path string) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
 	// A file under its final name counts as whole.
-	if err := chunkfile.Sync(l.opts.FS, path); err != nil {
+	if err := chunkfile.Sync(tr.opts.FS, path); err != nil {
 		return nil, first, err
 	}
-	c, err := chunkfile.Open(l.opts.FS, path, 0)
+	c, err := chunkfile.Open(tr.opts.FS, path, 0)
 	if err != nil {
 		return nil, first, err
 	}
@@ -59,8 +59,8 @@ func (l *Log) openFetched(path string) (_ *chunkfile.Chunk, first chunkfile.Trai
 	if !c.Complete {
 		return nil, first, c.Corrupt(-1, "the fetched chunk is not complete")
 	}
-	if c.Header.Cluster != l.cluster {
-		return nil, first, c.Corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.Header.Cluster, l.cluster)
+	if c.Header.Cluster != tr.cluster {
+		return nil, first, c.Corrupt(40, "the chunk belongs to cluster %s, the log to %s", c.Header.Cluster, tr.cluster)
 	}
 	sum, err := c.ComputeChecksum(func(b []byte, at int64) error { return chunkfile.ReadFull(c.File, b, at) })
 	if err != nil {

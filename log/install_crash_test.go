@@ -43,18 +43,18 @@ func installing(m *model, fsys vfs.FS, c installRun, file []byte, began func()) 
 			return err
 		}
 		if i+1 == c.synced {
-			if err := l.Sync(); err != nil {
+			if err := l.syncer.Sync(); err != nil {
 				return err
 			}
 		}
 	}
 	if c.merged > 0 {
-		if _, err := l.Rewrite(background, Rewrite{First: 0, Last: c.merged - 1}); err != nil {
+		if _, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: c.merged - 1}); err != nil {
 			return err
 		}
 	}
 	began()
-	tmp, name, err := l.CreateTemp()
+	tmp, name, err := l.Transfer.CreateTemp()
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func installing(m *model, fsys vfs.FS, c installRun, file []byte, began func()) 
 	if err := tmp.Close(); err != nil {
 		return err
 	}
-	err = l.InstallChunk(name)
+	err = l.Transfer.InstallChunk(name)
 	if err == nil || l.Failed() != nil || strings.Contains(err.Error(), "remove ") {
 		return err
 	}

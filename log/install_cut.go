@@ -17,7 +17,7 @@ import (
 // nodes merged, with different neighbours. What this log has it keeps, as one whole
 // file; what lies behind is copied out of the fetched file into one of its own, which is prepared in its place.
 func (p *PreparedChunk) fit() error {
-	v, err := p.l.view()
+	v, err := p.tr.view()
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (p *PreparedChunk) fit() error {
 	if own == nil || own.Header.First >= p.c.Header.First {
 		return nil
 	}
-	c, first, err := p.l.cutBehind(p.c, own)
+	c, first, err := p.tr.cutBehind(p.c, own)
 	if err != nil {
 		return err
 	}
@@ -35,17 +35,17 @@ func (p *PreparedChunk) fit() error {
 
 // redact blanks in the prepared file what this node redacted, in a copy that is prepared in its place.
 func (p *PreparedChunk) redact() error {
-	positions, err := p.l.redactionsIn(p.c)
+	positions, err := p.tr.chunks.redactionsIn(p.c)
 	if err != nil || len(positions) == 0 {
 		return err
 	}
 	h := p.c.Header
 	h.Mapped, h.FileID = true, event.ID(uuid.New())
-	c, first, err := p.l.copyFetched(p.c, chunkfile.HeaderSize, &h, positions)
+	c, first, err := p.tr.copyFetched(p.c, chunkfile.HeaderSize, &h, positions)
 	if err != nil {
 		return fmt.Errorf("redact a fetched chunk: %w", err)
 	}
-	p.l.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", "events", len(positions), "firstChunk", h.First)
+	p.tr.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", "events", len(positions), "firstChunk", h.First)
 	return p.become(c, first)
 }
 
@@ -61,13 +61,13 @@ func (p *PreparedChunk) become(c *chunkfile.Chunk, first chunkfile.Trailer) erro
 
 // cutBehind copies what a verified file has behind a file of this log in which it begins. The new file
 // is durable and verified as if it had been fetched itself, and held.
-func (l *Log) cutBehind(c, own *chunkfile.Chunk) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
+func (tr *Transfer) cutBehind(c, own *chunkfile.Chunk) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
 	offset, err := behind(c, own)
 	if err != nil {
 		return nil, first, err
 	}
-	h := chunkfile.Header{First: own.Header.Last + 1, Last: c.Header.Last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: l.cluster}
-	if c, first, err = l.copyFetched(c, offset, &h, nil); err != nil {
+	h := chunkfile.Header{First: own.Header.Last + 1, Last: c.Header.Last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: tr.cluster}
+	if c, first, err = tr.copyFetched(c, offset, &h, nil); err != nil {
 		return nil, first, fmt.Errorf("cut a fetched chunk behind %s: %w", filepath.Base(own.Name), err)
 	}
 	return c, first, nil
@@ -75,19 +75,19 @@ func (l *Log) cutBehind(c, own *chunkfile.Chunk) (_ *chunkfile.Chunk, first chun
 
 // copyFetched copies what a verified file has from an offset on into one of its own, with some records blanked. The
 // new file is durable, verified and held.
-func (l *Log) copyFetched(c *chunkfile.Chunk, offset int64, h *chunkfile.Header, redact []int64) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
-	path := filepath.Join(l.opts.Dir, uuid.NewString()+vfs.TempSuffix)
+func (tr *Transfer) copyFetched(c *chunkfile.Chunk, offset int64, h *chunkfile.Header, redact []int64) (_ *chunkfile.Chunk, first chunkfile.Trailer, err error) {
+	path := filepath.Join(tr.opts.Dir, uuid.NewString()+vfs.TempSuffix)
 	defer func() {
 		if err != nil {
-			if e := l.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) {
+			if e := tr.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) {
 				err = errors.Join(err, e)
 			}
 		}
 	}()
-	if err := l.copyFrom(c, offset, path, h, redact); err != nil {
+	if err := tr.copyFrom(c, offset, path, h, redact); err != nil {
 		return nil, first, err
 	}
-	return l.openFetched(path)
+	return tr.openFetched(path)
 }
 
 // behind returns the offset in a verified file of its first item behind the last frame of a
@@ -122,9 +122,9 @@ func behind(c *chunkfile.Chunk, own *chunkfile.Chunk) (offset int64, err error) 
 }
 
 // copyFrom writes a durable file out of all that stands in another from an offset on, with the data of some records blanked.
-func (l *Log) copyFrom(c *chunkfile.Chunk, offset int64, path string, h *chunkfile.Header, redact []int64) (err error) {
+func (tr *Transfer) copyFrom(c *chunkfile.Chunk, offset int64, path string, h *chunkfile.Header, redact []int64) (err error) {
 	defer chunkfile.GuardFaults(&err)()
-	w, err := chunkfile.Create(l.opts.FS, path, h, 0, l.Yielder())
+	w, err := chunkfile.Create(tr.opts.FS, path, h, 0, tr.chunks.Yielder())
 	if err != nil {
 		return err
 	}

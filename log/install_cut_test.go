@@ -80,7 +80,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				from := emptyLog(t)
 				write(t, from, m.frames...)
 				theirs := quarter(m, 2, c.first, c.last)
-				_, err := from.Rewrite(background, Rewrite{First: c.first, Last: c.last, Keep: keepNot(theirs), IDsFrom: 4*chunkfile.ChunkSize + 300})
+				_, err := from.Chunks.Rewrite(background, Rewrite{First: c.first, Last: c.last, Keep: keepNot(theirs), IDsFrom: 4*chunkfile.ChunkSize + 300})
 				must(t, err)
 
 				counting := vfs.NewCounting(o.FS)
@@ -91,7 +91,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				ours := map[int64]bool{}
 				for _, f := range c.own {
 					removed := quarter(m, 0, f[0], f[1])
-					_, err := to.Rewrite(background, Rewrite{First: f[0], Last: f[1], Keep: keepNot(removed)})
+					_, err := to.Chunks.Rewrite(background, Rewrite{First: f[0], Last: f[1], Keep: keepNot(removed)})
 					must(t, err)
 					maps.Copy(ours, removed)
 				}
@@ -100,7 +100,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				old, err := to.view()
 				must(t, err)
 				before := itemsOf(t, old)
-				k, err := from.Continue(to.Tail().End, to.Tail().Chain)
+				k, err := from.Transfer.Continue(to.Tail().End, to.Tail().Chain)
 				must(t, err)
 				if k.File().First != c.first || k.File().Last != c.last {
 					t.Fatalf("offered %+v", k.File())
@@ -108,7 +108,7 @@ func TestInstallIntoMerged(t *testing.T) {
 				name, err := fetch(k, to)
 				must(t, errors.Join(err, k.Close()))
 
-				must(t, to.InstallChunk(name))
+				must(t, to.Transfer.InstallChunk(name))
 				ends := 5 * (c.last + 1)
 				verify(t, to, m.frames[:ends], removed)
 				checkFiles(t, to)
@@ -168,12 +168,12 @@ func TestInstallMergedMeanwhile(t *testing.T) {
 			o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:21]...)
-			_, err := to.Rewrite(background, Rewrite{First: c.own[0], Last: c.own[1]})
+			_, err := to.Chunks.Rewrite(background, Rewrite{First: c.own[0], Last: c.own[1]})
 			must(t, err)
-			p, err := to.PrepareChunk(chunkFrom(t, from, to, 2))
+			p, err := to.Transfer.PrepareChunk(chunkFrom(t, from, to, 2))
 			must(t, err)
 			write(t, to, m.frames[21:26]...)
-			_, err = to.Rewrite(background, Rewrite{First: 0, Last: 4})
+			_, err = to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 4})
 			must(t, err)
 			must(t, p.Install())
 			must(t, p.Close())
@@ -208,12 +208,12 @@ func TestInstallIntoMergedDiskFull(t *testing.T) {
 	o.OnFatal = func(err error) { t.Errorf("fatal: %v", err) }
 	to := mustOpen(t, o)
 	write(t, to, m.frames[:17]...)
-	_, err := to.Rewrite(background, Rewrite{First: 0, Last: 2})
+	_, err := to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2})
 	must(t, err)
 	fetched := chunkFrom(t, from, to, 1)
 	before := filesWith(t, to, "", "")
 	full.Store(true)
-	if err := to.InstallChunk(fetched); err == nil || !strings.Contains(err.Error(), "no space left") {
+	if err := to.Transfer.InstallChunk(fetched); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Fatal(err)
 	}
 	if got := filesWith(t, to, "", ""); !slices.Equal(got, before) {
@@ -221,7 +221,7 @@ func TestInstallIntoMergedDiskFull(t *testing.T) {
 	}
 	verify(t, to, m.frames[:17], nil)
 	full.Store(false)
-	must(t, to.InstallChunk(fetched))
+	must(t, to.Transfer.InstallChunk(fetched))
 	verify(t, to, m.frames[:25], nil)
 	noTemps(t, to)
 	closeLog(t, to)
@@ -237,10 +237,10 @@ func TestInstallRefusedAfterCut(t *testing.T) {
 	o := testOptions(counting)
 	to := mustOpen(t, o)
 	write(t, to, m.frames[:16]...)
-	_, err := to.Rewrite(background, Rewrite{First: 0, Last: 2})
+	_, err := to.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2})
 	must(t, err)
 	tmp := chunkFrom(t, from, to, 1)
-	p, err := to.PrepareChunk(tmp)
+	p, err := to.Transfer.PrepareChunk(tmp)
 	must(t, err)
 	write(t, to, m.frames[16:21]...) // More than the file has.
 	if err := p.Install(); err == nil {
@@ -250,7 +250,7 @@ func TestInstallRefusedAfterCut(t *testing.T) {
 	if left := filesWith(t, to, "", vfs.TempSuffix); !slices.Equal(left, []string{tmp}) {
 		t.Fatalf("left: %v", left)
 	}
-	must(t, to.DropTemp(tmp))
+	must(t, to.Transfer.DropTemp(tmp))
 	verify(t, to, m.frames[:21], nil)
 	closeLog(t, to)
 	nothingOpen(t, counting)
@@ -329,7 +329,7 @@ func (h *twoLogs) live() error {
 // rewrite makes one file of some neighbours, if there are any to be rewritten: anywhere, or so that files
 // of the two logs are likely to overlap where the one that is behind ends. The newest event of each stream stays.
 func (h *twoLogs) rewrite(l *Log) error {
-	chunks, err := l.Chunks()
+	chunks, err := l.Chunks.List()
 	if err != nil {
 		return err
 	}
@@ -351,10 +351,10 @@ func (h *twoLogs) rewrite(l *Log) error {
 	for last > first && chunks[last].Last-chunks[first].First >= 6 { // Or there will soon be one file.
 		last--
 	}
-	_, err = l.Rewrite(background, Rewrite{
+	_, err = l.Chunks.Rewrite(background, Rewrite{
 		First: chunks[first].First, Last: chunks[last].Last, IDsFrom: int64(h.rng.IntN(20)) * chunkfile.ChunkSize,
 		Keep: func(s *Stored) bool {
-			info, err := l.StreamInfo(string(s.Stream))
+			info, err := l.Reads.StreamInfo(string(s.Stream))
 			if err == nil && s.Number < info.Last && h.rng.IntN(4) == 0 {
 				h.gone[s.Position] = true
 				return false
@@ -373,7 +373,7 @@ func (h *twoLogs) catchUp(from, to *Log) error {
 			}
 		}
 		before := to.Tail()
-		k, err := from.Continue(before.End, before.Chain)
+		k, err := from.Transfer.Continue(before.End, before.Chain)
 		if err != nil {
 			return err
 		}
@@ -403,7 +403,7 @@ func (h *twoLogs) install(k *Continuation, to *Log) error {
 	if err != nil {
 		return err
 	}
-	p, err := to.PrepareChunk(name)
+	p, err := to.Transfer.PrepareChunk(name)
 	if err != nil {
 		return err
 	}
@@ -419,7 +419,7 @@ func (h *twoLogs) install(k *Continuation, to *Log) error {
 // check expects everything but what a rewrite removed.
 func (h *twoLogs) check(l *Log) error {
 	removed := maps.Clone(h.gone)
-	err := l.Scan(background, 0, l.Tail().End, func(s *Stored) error {
+	err := l.Chunks.Scan(background, 0, l.Tail().End, func(s *Stored) error {
 		delete(removed, s.Position)
 		return nil
 	})
@@ -440,7 +440,7 @@ func TestInstallAmongRewrites(t *testing.T) {
 	from := emptyLog(t)
 	write(t, from, m.frames...)
 	for n := 0; n < 27; n += 3 {
-		_, err := from.Rewrite(background, Rewrite{First: n, Last: n + 2})
+		_, err := from.Chunks.Rewrite(background, Rewrite{First: n, Last: n + 2})
 		must(t, err)
 	}
 	counting := vfs.NewCounting(vfs.NewMem())
@@ -454,14 +454,14 @@ func TestInstallAmongRewrites(t *testing.T) {
 	go func() {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		for ctx.Err() == nil {
-			chunks, err := to.Chunks()
+			chunks, err := to.Chunks.List()
 			if err != nil {
 				ended <- err
 				return
 			}
 			chunks = slices.DeleteFunc(chunks, func(c ChunkInfo) bool { return !c.Complete })
 			last := len(chunks) - 1
-			_, err = to.Rewrite(ctx, Rewrite{First: chunks[max(0, last-rng.IntN(2))].First, Last: chunks[last].Last})
+			_, err = to.Chunks.Rewrite(ctx, Rewrite{First: chunks[max(0, last-rng.IntN(2))].First, Last: chunks[last].Last})
 			if err != nil && !errors.Is(err, event.ErrChunkReplaced) && !errors.Is(err, context.Canceled) {
 				ended <- err
 				return
@@ -526,10 +526,10 @@ func TestInstallIntoMergedOverVoid(t *testing.T) {
 	to := emptyLog(t)
 	install := func(frames ...testFrame) {
 		t.Helper()
-		file, name, err := to.CreateTemp()
+		file, name, err := to.Transfer.CreateTemp()
 		must(t, err)
 		_, err = file.WriteAt(mergedFile(t, frames, removed), 0)
-		must(t, errors.Join(err, file.Close(), to.InstallChunk(name)))
+		must(t, errors.Join(err, file.Close(), to.Transfer.InstallChunk(name)))
 	}
 	install(m.frames[:have]...)
 	if to.Tail() != m.frames[have-1].tail {

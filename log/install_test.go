@@ -34,7 +34,7 @@ func rewrittenSource(t testing.TB, m *model, first, last int, keep func(chunkfil
 // chunkFrom puts the file that a log has for a chunk into the folder of another one, and returns its name.
 func chunkFrom(t testing.TB, from, to *Log, number int) string {
 	t.Helper()
-	file, name, err := to.CreateTemp()
+	file, name, err := to.Transfer.CreateTemp()
 	must(t, err)
 	b, err := vfs.ReadFile(from.opts.FS, filepath.Join(testDir, newestFile(t, from.opts.FS, number)))
 	must(t, err)
@@ -82,7 +82,7 @@ func TestInstallChunk(t *testing.T) {
 			must(t, vfs.WriteFileAtomic(counting, filepath.Join(scavenging, "scavenging.db"), []byte("x")))
 			for _, f := range m.frames[:c.have] { // So that the facts are in the cache.
 				for _, e := range f.events {
-					_, err := to.StreamInfo(e.stream)
+					_, err := to.Reads.StreamInfo(e.stream)
 					must(t, err)
 				}
 			}
@@ -92,11 +92,11 @@ func TestInstallChunk(t *testing.T) {
 			woken := make(chan error, 2)
 			last := to.mustLast(t, "a0")
 			if ends > c.have {
-				go func() { woken <- to.WaitLog(t.Context(), before.End) }()
-				go func() { woken <- to.WaitStream(t.Context(), "a0", last) }()
+				go func() { woken <- to.Reads.WaitLog(t.Context(), before.End) }()
+				go func() { woken <- to.Reads.WaitStream(t.Context(), "a0", last) }()
 			}
 
-			must(t, to.InstallChunk(chunkFrom(t, from, to, c.first)))
+			must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, c.first)))
 			if ends > c.have {
 				must(t, errors.Join(<-woken, <-woken))
 			}
@@ -119,7 +119,7 @@ func TestInstallChunk(t *testing.T) {
 			if _, err := counting.Stat(scavenging); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("what was known of scavenging is left: %v", err)
 			}
-			if got := to.chk.Writer.Value; got != to.Tail().End {
+			if got := to.syncer.chk.Writer.Value; got != to.Tail().End {
 				t.Fatalf("durable up to %d, want %d", got, to.Tail().End)
 			}
 			// The log goes on, here and after a restart.
@@ -148,7 +148,7 @@ func inspected(t testing.TB, o Options) {
 }
 
 func (l *Log) mustLast(t testing.TB, stream string) int64 {
-	info, err := l.StreamInfo(stream)
+	info, err := l.Reads.StreamInfo(stream)
 	if err != nil {
 		t.Error(err)
 	}
@@ -173,7 +173,7 @@ func TestInstallReturning(t *testing.T) {
 		t.Fatal("removed records are indexed")
 	}
 	name := chunkFrom(t, from, to, 0)
-	must(t, to.InstallChunk(name))
+	must(t, to.Transfer.InstallChunk(name))
 	must(t, errors.Join(checkItems(to, m.frames[:15], nil), checkPages(to, m.frames[:15], nil)))
 	// As durable as the file; the ids of what came back are known from the next start on.
 	closeLog(t, to)
@@ -291,7 +291,7 @@ func TestInstallChunkRefuses(t *testing.T) {
 			write(t, to, m.frames[:c.have]...)
 			tmp := c.prepare(t, to)
 			before := filesWith(t, to, "", "")
-			err := to.InstallChunk(tmp)
+			err := to.Transfer.InstallChunk(tmp)
 			switch {
 			case err == nil:
 				t.Fatal("the file was taken")
@@ -317,7 +317,7 @@ var errAny = errors.New("any error")
 // merge makes one file out of some of a log.
 func merge(t testing.TB, l *Log, first, last int) {
 	t.Helper()
-	_, err := l.Rewrite(background, Rewrite{First: first, Last: last})
+	_, err := l.Chunks.Rewrite(background, Rewrite{First: first, Last: last})
 	must(t, err)
 }
 
@@ -327,17 +327,17 @@ func TestTempFiles(t *testing.T) {
 	m.someFrames(12, true)
 	from := rewrittenSource(t, m, 0, 1, keepAll)
 	to := emptyLog(t)
-	k, err := from.Continue(0, chunkfile.GenesisChain(testCluster))
+	k, err := from.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
-	file, name, err := to.CreateTemp()
+	file, name, err := to.Transfer.CreateTemp()
 	must(t, err)
 	size := k.File().Size
 	_, err = io.CopyN(io.NewOffsetWriter(file, 0), io.NewSectionReader(k, 0, size), 1000)
 	must(t, errors.Join(err, file.Close(), k.Close()))
 
-	k, err = from.Continue(0, chunkfile.GenesisChain(testCluster))
+	k, err = from.Transfer.Continue(0, chunkfile.GenesisChain(testCluster))
 	must(t, err)
-	file, err = to.OpenTemp(name)
+	file, err = to.Transfer.OpenTemp(name)
 	must(t, err)
 	have, err := file.Size()
 	must(t, err)
@@ -359,24 +359,24 @@ func TestTempFiles(t *testing.T) {
 	if _, err := k.ReadAt(make([]byte, 10), 0); !errors.Is(err, event.ErrClosed) {
 		t.Fatal(err)
 	}
-	must(t, to.InstallChunk(name))
+	must(t, to.Transfer.InstallChunk(name))
 	verify(t, to, m.frames[:10], nil)
 
-	file, name, err = to.CreateTemp()
+	file, name, err = to.Transfer.CreateTemp()
 	must(t, errors.Join(err, file.Close()))
-	must(t, to.DropTemp(name))
-	if _, err := to.OpenTemp(name); !errors.Is(err, fs.ErrNotExist) {
+	must(t, to.Transfer.DropTemp(name))
+	if _, err := to.Transfer.OpenTemp(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "x", "../x.tmp", datadir.WriterCheckpoint, "a/b.tmp"} {
-		if _, err := to.OpenTemp(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if _, err := to.Transfer.OpenTemp(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%q: %v", bad, err)
 		}
-		if err := to.DropTemp(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if err := to.Transfer.DropTemp(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("%q: %v", bad, err)
 		}
 	}
-	file, name, err = to.CreateTemp()
+	file, name, err = to.Transfer.CreateTemp()
 	must(t, errors.Join(err, file.Close()))
 	closeLog(t, to)
 	mustOpen(t, to.opts)
@@ -415,7 +415,7 @@ func TestCatchUpOverVoid(t *testing.T) {
 	must(t, from.SwitchChunk("x.tmp"))
 	to = emptyLog(t)
 	write(t, to, m.frames[0])
-	must(t, to.InstallChunk(chunkFrom(t, from, to, 0)))
+	must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
 	for range 2 {
 		if to.Tail() != end {
 			t.Fatalf("%+v, want %+v", to.Tail(), end)
@@ -439,7 +439,7 @@ func TestCatchUpOverVoid(t *testing.T) {
 	must(t, from.SwitchChunk("y.tmp"))
 	to = emptyLog(t)
 	write(t, to, m.frames[:17]...)
-	must(t, to.InstallChunk(chunkFrom(t, from, to, 1)))
+	must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 1)))
 	closeLog(t, to)
 	to = mustOpen(t, to.opts)
 	write(t, to, m.frames[19:]...)

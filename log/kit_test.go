@@ -124,7 +124,7 @@ func mustOpen(t testing.TB, o Options) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-l.ids.loaded // Nobody reads in the background any more, nor holds on to files.
+	<-l.Reads.ids.loaded // Nobody reads in the background any more, nor holds on to files.
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil && l.Failed() == nil {
 			t.Error(err)
@@ -280,7 +280,7 @@ func checkPages(l *Log, frames []testFrame, removed map[int64]bool) error {
 			r.From = event.End
 		}
 		for {
-			page, err := l.ReadAll(r)
+			page, err := l.Reads.ReadAll(r)
 			if err != nil {
 				return err
 			}
@@ -328,14 +328,14 @@ func checkStreams(l *Log, frames []testFrame, removed map[int64]bool) error {
 			if err != nil || ok == removed[e.position] || ok && id != e.id {
 				return fmt.Errorf("event %d of %s has id %s (%v, %w), want %s", e.number, e.stream, id, ok, err, e.id)
 			}
-			if n, ok, err := l.FindID(e.stream, e.id); err != nil || !removed[e.position] && (!ok || n != e.number) {
+			if n, ok, err := l.Reads.FindID(e.stream, e.id); err != nil || !removed[e.position] && (!ok || n != e.number) {
 				return fmt.Errorf("id of event %d of %s is found at %d (%v, %w)", e.number, e.stream, n, ok, err)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
 		s := streams[name]
-		info, err := l.StreamInfo(name)
+		info, err := l.Reads.StreamInfo(name)
 		if err != nil {
 			return err
 		}
@@ -415,7 +415,7 @@ func eventID(l *Log, stream string, number int64) (id event.ID, ok bool, err err
 		return id, false, err
 	}
 	defer v.release()
-	return l.idAt(v, stream, number)
+	return l.Reads.idAt(v, stream, number)
 }
 
 func keepAll(chunkfile.Item) bool { return true }

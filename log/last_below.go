@@ -11,18 +11,18 @@ import (
 // LastBelow returns the number of the last ordinary event of a stream that lies
 // below a position, deleted or not, hidden or not; -1 when there is none. Its cost does
 // not depend on how many events the stream has.
-func (l *Log) LastBelow(stream string, position int64) (number int64, err error) {
+func (rd *Reader) LastBelow(stream string, position int64) (number int64, err error) {
 	hash := chunkfile.HashStream(stream)
-	if !l.index.MayExist(hash) {
+	if !rd.index.MayExist(hash) {
 		return -1, nil
 	}
-	v, err := l.view()
+	v, err := rd.view()
 	if err != nil {
 		return 0, err
 	}
 	defer v.release()
 	defer chunkfile.GuardFaults(&err)()
-	s := numberSearch{l: l, v: v, stream: stream, hash: hash, position: position}
+	s := numberSearch{rd: rd, v: v, stream: stream, hash: hash, position: position}
 	if number, err = s.search(); err != nil {
 		return 0, fmt.Errorf("last event of stream %q below %d: %w", stream, position, err)
 	}
@@ -34,7 +34,7 @@ func (l *Log) LastBelow(stream string, position int64) (number int64, err error)
 // Entries of the index may be those of another stream of the same hash, or of
 // removed records, of which nobody can tell the stream: they only steer it.
 type numberSearch struct {
-	l        *Log
+	rd       *Reader
 	v        view
 	stream   string
 	hash     uint64
@@ -55,12 +55,12 @@ const (
 
 // probe looks at the highest entry numbered from..to.
 func (s *numberSearch) probe(from, to int64) (side, int64, error) {
-	found := s.l.index.Descend(s.found[:0], s.hash, to, from, 1)
+	found := s.rd.index.Descend(s.found[:0], s.hash, to, from, 1)
 	if len(found) == 0 {
 		return probeNothing, 0, nil
 	}
 	e := found[0]
-	it, err := s.l.confirm(s.v, e, s.stream, &s.scratch)
+	it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch)
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -117,7 +117,7 @@ func (s *numberSearch) search() (int64, error) {
 func (s *numberSearch) walk(from int64) (int64, error) {
 	var batch []index.Entry
 	for size := 8; from >= 0; size = min(4*size, indexBatch) {
-		batch = s.l.index.Descend(batch[:0], s.hash, from, 0, size)
+		batch = s.rd.index.Descend(batch[:0], s.hash, from, 0, size)
 		for i := range batch {
 			if ok, err := s.is(batch[i]); ok || err != nil {
 				return batch[i].Number, err
@@ -128,7 +128,7 @@ func (s *numberSearch) walk(from int64) (int64, error) {
 		}
 		// Entries with the lowest number may have been cut off: streams share the hash.
 		lowest := batch[len(batch)-1].Number
-		for _, e := range s.l.index.Get(nil, s.hash, lowest) {
+		for _, e := range s.rd.index.Get(nil, s.hash, lowest) {
 			if ok, err := s.is(e); ok || err != nil {
 				return e.Number, err
 			}
@@ -143,6 +143,6 @@ func (s *numberSearch) is(e index.Entry) (bool, error) {
 	if e.Position >= s.position {
 		return false, nil
 	}
-	it, err := s.l.confirm(s.v, e, s.stream, &s.scratch)
+	it, err := s.rd.confirm(s.v, e, s.stream, &s.scratch)
 	return it != nil, err
 }

@@ -7,15 +7,12 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
-	"github.com/annalsdb/annals/log/chunkfile"
-	"github.com/annalsdb/annals/log/datadir"
 	"github.com/annalsdb/annals/log/index"
 	"github.com/annalsdb/annals/stats"
 )
@@ -110,51 +107,43 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Log is the event log of one node with its index.
+// Log is the event log of one node with its index. What it does is done by its parts: the
+// appender and the syncer within, and those below.
 //
-// One goroutine appends (Append, Commit); any number read. Lock order: jobs,
-// switchMu, syncMu, then setMu or dirty.mu. Only the first three are held
+// One goroutine appends (Append, Commit); any number read. Lock order: Chunks.jobs,
+// Chunks.switchMu, syncer.syncMu, then state.setMu or dirtyFiles.mu. Only the first three are held
 // during I/O: to let it happen once at a time, or not behind Close, is their purpose.
 type Log struct {
-	opts      Options
-	logger    hclog.Logger
+	*state
+	Reads    *Reader   // of streams, events and the whole log
+	Chunks   *Chunks   // the files, and what is in them, hidden or not
+	Transfer *Transfer // of data between nodes
+	Health   *Health   // what of the files is damaged
+
+	syncer    *syncer
+	appender  *appender
 	progress  *progress
 	lock      io.Closer
 	directory event.ID
-	cluster   event.ID
-	metrics   metrics
 	mapped    bool // chunk files are mapped into memory; set by Open
 
-	appender appender
-	index    *index.Index
-	ids      *recentIDs
-	streams  *streamCache
-	notify   notifier
-	damages  *damages
-	checked  atomic.Pointer[CheckProgress] // nil: nothing was checked yet
-
-	unsettled     atomic.Int64 // 1 + the end before what is being committed; 0: nothing is
-	pub           atomic.Pointer[published]
-	setMu         sync.Mutex // guards what follows, and replacing pub
-	chunks        []*chunkfile.Chunk
-	chunksChanged bool // the published set holds other chunks
-
-	switchMu   sync.Mutex // one switchChunk at a time
-	chk        *datadir.Checkpoints
-	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
-	dirty      dirtyFiles
-	syncedEnd  atomic.Int64
-	syncWanted chan struct{}
-
-	failed atomic.Pointer[error]
-	gone   atomic.Bool // the files are closed
-
-	lifetime context.Context // ends when the log is being closed
 	cancel   context.CancelFunc
 	owned    sync.WaitGroup // background goroutines
-	jobs     sync.RWMutex   // held for reading by jobs that rewrite or switch chunks; Close takes it
 	closed   sync.Once
 	closeErr error
+}
+
+// newLog returns a log of which nothing is open yet.
+func newLog(ctx context.Context, o Options) *Log {
+	s := &state{opts: o, logger: o.Logger, lifetime: ctx, metrics: newMetrics(o.Stats), damages: newDamages()}
+	l := &Log{state: s, progress: newProgress(o.Progress)}
+	l.Reads = &Reader{state: s, ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache)}
+	l.syncer = &syncer{state: s, syncWanted: make(chan struct{}, 1)}
+	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads}
+	l.Chunks = &Chunks{state: s, syncer: l.syncer, reads: l.Reads}
+	l.Health = &Health{state: s, reads: l.Reads, chunks: l.Chunks}
+	l.Transfer = &Transfer{state: s, syncer: l.syncer, appender: l.appender, reads: l.Reads, chunks: l.Chunks, health: l.Health}
+	return l
 }
 
 // Open opens the log in a folder, making it if it is not there: it cuts a torn
@@ -165,11 +154,8 @@ func Open(o Options) (_ *Log, err error) {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Log{
-		opts: o, logger: o.Logger, lifetime: ctx, cancel: cancel, progress: newProgress(o.Progress),
-		metrics: newMetrics(o.Stats), ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache),
-		damages: newDamages(), syncWanted: make(chan struct{}, 1),
-	}
+	l := newLog(ctx, o)
+	l.cancel = cancel
 	defer func() {
 		l.progress.end()
 		if err != nil {
@@ -179,42 +165,19 @@ func Open(o Options) (_ *Log, err error) {
 	if err := l.openDirectory(); err != nil {
 		return nil, err
 	}
-	if err := l.recover(); err != nil {
+	if err := (&recovery{l: l}).recover(); err != nil {
 		return nil, err
 	}
 	if err := l.openIndex(); err != nil {
 		return nil, err
 	}
-	l.mapped = l.chunks[0].Mapped != nil // One file system holds all of them.
+	l.mapped = l.files[0].Mapped != nil // One file system holds all of them.
 	l.watch(o.Stats)
-	l.owned.Go(func() { l.runSyncer(ctx) })
-	l.owned.Go(func() { l.loadRecentIDs(ctx) })
-	l.owned.Go(func() { l.runChecks(ctx) })
+	l.owned.Go(func() { l.syncer.runSyncer(ctx) })
+	l.owned.Go(func() { l.Reads.loadRecentIDs(ctx) })
+	l.owned.Go(func() { l.Health.runChecks(ctx) })
 	return l, nil
 }
-
-// Tail is the end of what is applied and indexed.
-func (l *Log) Tail() event.Tail { return l.pub.Load().tail }
-
-// Settled is the end up to which reads of streams, too, see all events. While a
-// commit is under way that is not the tail's: the log shows its events a
-// moment before the facts of their streams do.
-func (l *Log) Settled() int64 {
-	if before := l.unsettled.Load(); before > 0 {
-		return before - 1
-	}
-	end := l.Tail().End
-	if before := l.unsettled.Load(); before > 0 {
-		return min(end, before-1) // The end may be that of the commit.
-	}
-	return end
-}
-
-// EpochPosition is where the newest term's first record stands, -1 in an empty log.
-func (l *Log) EpochPosition() int64 { return l.pub.Load().epoch }
-
-// Cluster is the id of the cluster that the log belongs to.
-func (l *Log) Cluster() event.ID { return l.cluster }
 
 // Directory is the id of the folder, made when the folder was.
 func (l *Log) Directory() event.ID { return l.directory }
@@ -225,61 +188,9 @@ func (l *Log) Stats() *stats.Registry { return l.opts.Stats }
 // Index gives access to the index for merging and statistics.
 func (l *Log) Index() *index.Index { return l.index }
 
-// Failed returns the error that stopped the log, nil while all is well.
-func (l *Log) Failed() error {
-	if err := l.failed.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// usable returns why nothing can be written any more.
-func (l *Log) usable() error {
-	if l.gone.Load() {
-		return event.ErrClosed
-	}
-	return l.Failed()
-}
-
-// fail makes an error final and tells the owner, once.
-func (l *Log) fail(err error) error {
-	if l.failed.CompareAndSwap(nil, &err) {
-		l.opts.OnFatal(err)
-		return err
-	}
-	return *l.failed.Load()
-}
-
-func (l *Log) closeFailed(err error) {
-	l.logger.Warn("closing replaced chunks", "error", err)
-}
-
-// publish shows readers a new tail, and the chunks as they are now.
-func (l *Log) publish(tail event.Tail, epoch int64) {
-	l.setMu.Lock()
-	replaced := l.publishLocked(tail, epoch)
-	l.setMu.Unlock()
-	replaced.release()
-}
-
-// publishLocked runs under setMu. The caller releases the set it returns once
-// it has let go of the lock, because that may close and remove files.
-func (l *Log) publishLocked(tail event.Tail, epoch int64) (replaced *chunkSet) {
-	before := l.pub.Load()
-	next := &published{tail: tail, epoch: epoch}
-	if before != nil && !l.chunksChanged {
-		next.set = before.set
-	} else {
-		l.adopt()
-		next.set = newChunkSet(l.chunks, l.closeFailed)
-		l.chunksChanged = false
-		if before != nil {
-			replaced = before.set
-		}
-	}
-	l.pub.Store(next)
-	return replaced
-}
+// Sync makes everything committed durable and then moves the checkpoint files up to it.
+// An error is final, as with Append: a sync that failed is never tried again.
+func (l *Log) Sync() error { return l.syncer.Sync() }
 
 // Close syncs what is committed, writes the index if that spares the next
 // start much work, and closes everything. It is idempotent, and returns the error
@@ -287,12 +198,12 @@ func (l *Log) publishLocked(tail event.Tail, epoch int64) (replaced *chunkSet) {
 // that are under way finish, later ones get event.ErrClosed.
 func (l *Log) Close() error {
 	l.closed.Do(func() {
-		l.notify.close()
+		l.Reads.notify.close()
 		l.cancel()
 		l.owned.Wait()
-		l.jobs.Lock() // Rewrites under way end at their next look at the context; later ones find the log closed.
-		defer l.jobs.Unlock()
-		err := l.Sync() // The error that stopped the log, if one did.
+		l.Chunks.jobs.Lock() // Rewrites under way end at their next look at the context; later ones find the log closed.
+		defer l.Chunks.jobs.Unlock()
+		err := l.syncer.Sync() // The error that stopped the log, if one did.
 		if err == nil && l.Tail().End-l.index.Checkpoint() > flushAtClose {
 			if e := l.index.Flush(); e != nil {
 				err = fmt.Errorf("flush index: %w", e)
@@ -312,26 +223,26 @@ func (l *Log) closeFiles() error {
 	if l.index != nil {
 		err = errors.Join(err, l.index.Close()) // Waits for a flush, which may wait for syncMu.
 	}
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
+	l.syncer.syncMu.Lock()
+	defer l.syncer.syncMu.Unlock()
 	l.gone.Store(true)
-	l.dirty.mu.Lock()
-	for _, f := range l.dirty.complete {
+	l.syncer.dirty.mu.Lock()
+	for _, f := range l.syncer.dirty.complete {
 		err = errors.Join(err, f.Close())
 	}
-	if l.dirty.active != nil {
-		err = errors.Join(err, l.dirty.active.Close())
+	if l.syncer.dirty.active != nil {
+		err = errors.Join(err, l.syncer.dirty.active.Close())
 	}
-	l.dirty.complete, l.dirty.active = nil, nil
-	l.dirty.mu.Unlock()
+	l.syncer.dirty.complete, l.syncer.dirty.active = nil, nil
+	l.syncer.dirty.mu.Unlock()
 	if p := l.pub.Load(); p != nil {
 		p.set.release()
 	}
-	for _, c := range l.chunks {
+	for _, c := range l.files {
 		err = errors.Join(err, c.Release())
 	}
-	if l.chk != nil {
-		err = errors.Join(err, l.chk.Close())
+	if l.syncer.chk != nil {
+		err = errors.Join(err, l.syncer.chk.Close())
 	}
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())

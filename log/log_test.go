@@ -117,7 +117,7 @@ func TestAppendRefuses(t *testing.T) {
 			if got := l.Append(f); got == nil || got.Error() != err.Error() {
 				t.Fatalf("after %v: %v", err, got)
 			}
-			if l.Commit() == nil || l.Sync() == nil || told.Load() != 1 {
+			if l.Commit() == nil || l.syncer.Sync() == nil || told.Load() != 1 {
 				t.Fatalf("goes on after an error; the owner was told %d times", told.Load())
 			}
 			verify(t, l, []testFrame{first}, nil)
@@ -145,11 +145,11 @@ func TestChunkFull(t *testing.T) {
 	if l.Tail() != m.tail {
 		t.Fatalf("%+v, want %+v", l.Tail(), m.tail)
 	}
-	page, err := l.ReadAll(event.AllRead{From: m.frames[16].tail.End, Count: 1})
+	page, err := l.Reads.ReadAll(event.AllRead{From: m.frames[16].tail.End, Count: 1})
 	if err != nil || len(page.Events) != 1 || page.Events[0].Position != chunkfile.ChunkSize {
 		t.Fatalf("reading over the border: %d events, %v", len(page.Events), err)
 	}
-	page, err = l.ReadAll(event.AllRead{From: chunkfile.ChunkSize, Count: 1, Backward: true})
+	page, err = l.Reads.ReadAll(event.AllRead{From: chunkfile.ChunkSize, Count: 1, Backward: true})
 	if err != nil || len(page.Events) != 1 || page.Events[0].Position != m.frames[16].First {
 		t.Fatalf("reading back over the border: %d events, %v", len(page.Events), err)
 	}
@@ -185,14 +185,14 @@ func TestClosedLog(t *testing.T) {
 	write(t, l, m.someFrames(3, false)...)
 	closeLog(t, l)
 	closeLog(t, l)
-	_, all := l.ReadAll(event.AllRead{Count: 1})
-	_, stream := l.ReadStream(event.StreamRead{Stream: "unheard of", Count: 1})
-	_, one := l.ReadEvent("unheard of", 1, true)
+	_, all := l.Reads.ReadAll(event.AllRead{Count: 1})
+	_, stream := l.Reads.ReadStream(event.StreamRead{Stream: "unheard of", Count: 1})
+	_, one := l.Reads.ReadEvent("unheard of", 1, true)
 	_, manifest := l.Manifest()
 	for name, err := range map[string]error{
-		"append": l.Append(m.frame(false, ev("s", "")).Frame), "commit": l.Commit(), "sync": l.Sync(),
+		"append": l.Append(m.frame(false, ev("s", "")).Frame), "commit": l.Commit(), "sync": l.syncer.Sync(),
 		"all": all, "stream": stream, "event": one, "manifest": manifest, "switch": l.SwitchChunk("x"),
-		"wait": l.WaitLog(t.Context(), 1<<40), "wait for stream": l.WaitStream(t.Context(), "unheard of", 0),
+		"wait": l.Reads.WaitLog(t.Context(), 1<<40), "wait for stream": l.Reads.WaitStream(t.Context(), "unheard of", 0),
 	} {
 		if !errors.Is(err, event.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
@@ -264,13 +264,13 @@ func TestDamagedRecentIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	// No retried write may be taken for a new one, but all that is whole is read.
-	if _, _, err := l.FindID("a0", event.ID{1}); !event.IsCorruption(err) {
+	if _, _, err := l.Reads.FindID("a0", event.ID{1}); !event.IsCorruption(err) {
 		t.Fatal(err)
 	}
-	if _, err := l.ReadEvent("a0", 0, false); !event.IsCorruption(err) {
+	if _, err := l.Reads.ReadEvent("a0", 0, false); !event.IsCorruption(err) {
 		t.Fatal(err)
 	}
-	if _, err := l.ReadEvent("a0", 4, false); err != nil {
+	if _, err := l.Reads.ReadEvent("a0", 4, false); err != nil {
 		t.Fatal(err)
 	}
 }

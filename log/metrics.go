@@ -101,19 +101,19 @@ func (l *Log) watch(r *stats.Registry) {
 	}
 	end := func() int64 { return l.Tail().End }
 	at("writer", "non-flushed", end)
-	at("writer", "flushed", l.syncedEnd.Load)
+	at("writer", "flushed", l.syncer.syncedEnd.Load)
 	at("chaser", "non-flushed", end)
 	at("replication", "non-flushed", end) // What is here was committed by a quorum.
 	at("epoch", "non-flushed", l.EpochPosition)
 	at("index", "non-flushed", l.index.Checkpoint)
 
-	r.GaugeFunc("annals_chunks_damaged", "Complete chunk files in use that are known to be damaged.", func() float64 { return float64(len(l.Damaged())) })
+	r.GaugeFunc("annals_chunks_damaged", "Complete chunk files in use that are known to be damaged.", func() float64 { return float64(len(l.Health.Damaged())) })
 	r.GaugeFunc("annals_chunk_check_ratio", "How much of the complete chunks the check that is under way, or was last, has read.", func() float64 {
-		p := l.CheckProgress()
+		p := l.Health.CheckProgress()
 		return min(1, float64(p.Done)/float64(max(p.Total, 1)))
 	})
 	r.GaugeFunc("annals_chunk_check_last_end_timestamp_seconds", "When all complete chunks had been compared with their checksums, 0: never.", func() float64 {
-		if at := l.CheckProgress().Ended; !at.IsZero() {
+		if at := l.Health.CheckProgress().Ended; !at.IsZero() {
 			return float64(at.Unix())
 		}
 		return 0
@@ -121,41 +121,41 @@ func (l *Log) watch(r *stats.Registry) {
 	r.GaugeFunc("annals_log_chunks", "Chunk files in use.", func() float64 { n, _ := l.chunkFigures(); return float64(n) })
 	r.GaugeFunc("annals_log_records", "Records in complete chunks.", func() float64 { _, n := l.chunkFigures(); return float64(n) })
 	r.GaugeFunc("annals_log_unsynced_bytes", "Bytes of the log that only the Raft log answers for.",
-		func() float64 { return float64(max(0, end()-l.syncedEnd.Load())) })
+		func() float64 { return float64(max(0, end()-l.syncer.syncedEnd.Load())) })
 	r.CounterFunc("annals_log_hash_collisions_total", "Entries of the index that were looked up and belonged to another stream with the same hash.",
 		func() float64 { return float64(l.metrics.collisions.Load()) })
 	r.GaugeFunc("annals_log_waiting_readers", "Readers that wait for the log or a stream to grow.",
-		func() float64 { return float64(l.notify.waiting.Load()) })
+		func() float64 { return float64(l.Reads.notify.waiting.Load()) })
 
 	const info, ids = "stream-info", "event-ids"
 	cache := func(name, help, cache, kind string, f func() float64) {
 		r.GaugeFunc(name, help, f, label("cache", cache), label("kind", kind))
 	}
 	hits := func(kind string, f func(streamFigures) uint64) {
-		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.streams.figures())) }, label("cache", info), label("kind", kind))
+		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.Reads.streams.figures())) }, label("cache", info), label("kind", kind))
 	}
 	hits("hits", func(f streamFigures) uint64 { return f.hits })
 	hits("misses", func(f streamFigures) uint64 { return f.misses })
-	cache(cacheCount, cacheCountHelp, info, "count", func() float64 { return float64(l.streams.figures().entries) })
-	cache(cacheCount, cacheCountHelp, info, "capacity", func() float64 { return float64(l.streams.capacity()) })
-	cache(cacheBytes, cacheBytesHelp, info, "size", func() float64 { return float64(l.streams.figures().bytes) })
+	cache(cacheCount, cacheCountHelp, info, "count", func() float64 { return float64(l.Reads.streams.figures().entries) })
+	cache(cacheCount, cacheCountHelp, info, "capacity", func() float64 { return float64(l.Reads.streams.capacity()) })
+	cache(cacheBytes, cacheBytesHelp, info, "size", func() float64 { return float64(l.Reads.streams.figures().bytes) })
 	cache(cacheBytes, cacheBytesHelp, info, "capacity", func() float64 {
-		f := l.streams.figures()
+		f := l.Reads.streams.figures()
 		each := int64(cachedStreamBytes)
 		if f.entries > 0 {
 			each = f.bytes / int64(f.entries)
 		}
-		return float64(each * int64(l.streams.capacity()))
+		return float64(each * int64(l.Reads.streams.capacity()))
 	})
-	cache(cacheCount, cacheCountHelp, ids, "count", func() float64 { n, _ := l.ids.figures(); return float64(n) })
+	cache(cacheCount, cacheCountHelp, ids, "count", func() float64 { n, _ := l.Reads.ids.figures(); return float64(n) })
 	cache(cacheCount, cacheCountHelp, ids, "capacity", func() float64 { return float64(l.opts.RecentIDs) })
-	cache(cacheBytes, cacheBytesHelp, ids, "size", func() float64 { _, n := l.ids.figures(); return float64(n) })
+	cache(cacheBytes, cacheBytesHelp, ids, "size", func() float64 { _, n := l.Reads.ids.figures(); return float64(n) })
 }
 
 // chunkFigures counts the chunk files and the records in those that are complete.
 func (l *Log) chunkFigures() (files, records int) {
 	l.setMu.Lock()
-	chunks := l.chunks // replaced as a whole, never changed
+	chunks := l.files // replaced as a whole, never changed
 	l.setMu.Unlock()
 	for _, c := range chunks {
 		records += c.Footer.Records
@@ -188,9 +188,9 @@ type Figures struct {
 // Figures returns them. It takes no lock for longer than a few loads.
 func (l *Log) Figures() Figures {
 	events, bytes := l.metrics.reads.sum()
-	streams := l.streams.figures()
+	streams := l.Reads.streams.figures()
 	f := Figures{
-		Writer: l.syncedEnd.Load(), NonFlushed: l.Tail().End, Index: l.index.Checkpoint(),
+		Writer: l.syncer.syncedEnd.Load(), NonFlushed: l.Tail().End, Index: l.index.Checkpoint(),
 		WrittenBytes: l.metrics.writtenBytes.Value(), WrittenEvents: l.metrics.writtenEvents.Value(),
 		ReadBytes: bytes, ReadEvents: events,
 		CachedStreamInfos: streams.hits, NotCachedStreamInfos: streams.misses,

@@ -41,23 +41,23 @@ func TestMetrics(t *testing.T) {
 		written += len(f.Records) + chunkfile.TrailerSize
 	}
 	read := int64(0)
-	page, err := l.ReadStream(event.StreamRead{Stream: "a", Count: 4})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "a", Count: 4})
 	must(t, err)
 	for _, e := range page.Events {
 		read += e.Next - e.Position
 	}
-	rec, err := l.ReadEvent("b", 3, false)
+	rec, err := l.Reads.ReadEvent("b", 3, false)
 	must(t, err)
 	read += rec.Next - rec.Position
-	all, err := l.ReadAll(event.AllRead{From: 0, Count: 7})
+	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 7})
 	must(t, err)
 	for _, e := range all.Events {
 		read += e.Next - e.Position
 	}
-	if _, err := l.ReadEvent("none", 0, false); err != event.ErrStreamNotFound {
+	if _, err := l.Reads.ReadEvent("none", 0, false); err != event.ErrStreamNotFound {
 		t.Fatal(err)
 	}
-	must(t, l.Sync())
+	must(t, l.syncer.Sync())
 	got := samples(o.Stats)
 	for key, want := range map[string]float64{
 		"eventstore_io_bytes activity=read":                                        float64(read),

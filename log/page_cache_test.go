@@ -185,7 +185,7 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			o := testOptions(p)
 			l := mustOpen(t, o)
 			write(t, l, m.frame(false, ev("s", "durable")))
-			must(t, l.Sync())
+			must(t, l.syncer.Sync())
 			m.term++
 			write(t, l, m.frame(c.completes, ev("s", "acknowledged: a majority has it in its Raft log")))
 			if c.completes {
@@ -193,14 +193,14 @@ func TestRestartWithoutPowerCut(t *testing.T) {
 			}
 			p.failNext(c.fails)
 			if c.fails != "" { // A complete chunk may have been synced in the background already.
-				if err := l.Sync(); !errors.Is(err, syscall.EIO) && (err != nil || !c.completes) {
+				if err := l.syncer.Sync(); !errors.Is(err, syscall.EIO) && (err != nil || !c.completes) {
 					t.Fatalf("the sync: %v", err)
 				}
 			}
 			p.failNext("")
 			l = p.restart(t, l, o)
 			verify(t, l, m.frames, nil)
-			must(t, l.Sync()) // From here on a manifest may be written, and the Raft log be cut.
+			must(t, l.syncer.Sync()) // From here on a manifest may be written, and the Raft log be cut.
 			p.ended.Store(true)
 			if err := l.Close(); err != nil && !errors.Is(err, errEnded) {
 				t.Fatal(err)
@@ -227,7 +227,7 @@ func TestSyncThatFailedIsTheLast(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				if err := l.Sync(); !errors.Is(err, syscall.EIO) {
+				if err := l.syncer.Sync(); !errors.Is(err, syscall.EIO) {
 					t.Errorf("a sync beside, or behind, one that failed: %v", err)
 				}
 			})

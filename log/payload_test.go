@@ -42,7 +42,7 @@ func TestBoundedPayload(t *testing.T) {
 							if backward {
 								from = event.End
 							}
-							page, err := l.ReadAll(event.AllRead{From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
+							page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
 							must(t, err)
 							return page.Events
 						}
@@ -50,7 +50,7 @@ func TestBoundedPayload(t *testing.T) {
 						if backward {
 							from = event.Head
 						}
-						page, err := l.ReadStream(event.StreamRead{Stream: name, From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
+						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: 30, Backward: backward, ResolveLinks: links, MaxPayload: bound})
 						must(t, err)
 						return page.Events
 					}
@@ -63,7 +63,7 @@ func TestBoundedPayload(t *testing.T) {
 							if r.Data != nil && len(r.Data)+len(r.Metadata) > 0 {
 								t.Errorf("a bare record has %d and %d bytes", len(r.Data), len(r.Metadata))
 							}
-							must(t, l.ReadPayload(r))
+							must(t, l.Reads.ReadPayload(r))
 						}
 					}
 					for i := range got {
@@ -100,19 +100,19 @@ func TestPayloadThatIsGone(t *testing.T) {
 	m := payloadModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.frames...)
-	page, err := l.ReadStream(event.StreamRead{Stream: "s", Count: 3, MaxPayload: 1})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", Count: 3, MaxPayload: 1})
 	must(t, err)
 	removed := map[int64]bool{page.Events[2].Position: true}
-	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize})
+	_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 0, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize})
 	must(t, err)
-	if err := l.ReadPayload(&page.Events[1].Record); err != nil {
+	if err := l.Reads.ReadPayload(&page.Events[1].Record); err != nil {
 		t.Errorf("of an event that is kept: %v", err)
 	}
-	if err := l.ReadPayload(&page.Events[2].Record); !errors.Is(err, event.ErrEventNotFound) {
+	if err := l.Reads.ReadPayload(&page.Events[2].Record); !errors.Is(err, event.ErrEventNotFound) {
 		t.Errorf("of an event that is gone: %v", err)
 	}
 	beyond := event.Record{Position: l.Tail().End}
-	if err := l.ReadPayload(&beyond); !errors.Is(err, event.ErrEventNotFound) {
+	if err := l.Reads.ReadPayload(&beyond); !errors.Is(err, event.ErrEventNotFound) {
 		t.Errorf("of an event that does not exist: %v", err)
 	}
 }

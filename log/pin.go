@@ -54,8 +54,8 @@ type PinnedFile struct {
 // Pin makes the log durable and pins it, and the tables of the index that are durable
 // already: what they lack a start indexes from the log, as after a crash.
 func (l *Log) Pin() (_ *Pin, err error) {
-	l.jobs.RLock() // Close waits for it.
-	defer l.jobs.RUnlock()
+	l.Chunks.jobs.RLock() // Close waits for it.
+	defer l.Chunks.jobs.RUnlock()
 	if err := l.usable(); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (l *Log) Pin() (_ *Pin, err error) {
 	}()
 	// A commit indexes before it publishes, and a table may just have been written then.
 	if x.Checkpoint > 0 {
-		if err := l.WaitLog(l.lifetime, x.Checkpoint-1); err != nil {
+		if err := l.Reads.WaitLog(l.lifetime, x.Checkpoint-1); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (l *Log) Pin() (_ *Pin, err error) {
 		return nil, err
 	}
 	p.Tail = p.v.tail
-	if err := l.Sync(); err != nil {
+	if err := l.syncer.Sync(); err != nil {
 		return nil, err
 	}
 	if err := p.list(); err != nil {

@@ -37,7 +37,7 @@ func TestPinsAmongWriters(t *testing.T) {
 			l := mustOpen(t, o)
 			stream := func(i int) string { return fmt.Sprint("stream ", i%7) }
 			keep := func(s *Stored) bool {
-				info, err := l.StreamInfo(string(s.Stream))
+				info, err := l.Reads.StreamInfo(string(s.Stream))
 				return s.Number%4 == 0 || string(s.Stream) < stream(3) || err != nil || s.Number == info.Last
 			}
 			for i := range 12 {
@@ -59,18 +59,18 @@ func TestPinsAmongWriters(t *testing.T) {
 			}
 			for w := range 2 {
 				again(uint64(w), func(rng *rand.Rand) error {
-					chunks, err := l.Chunks()
+					chunks, err := l.Chunks.List()
 					if err != nil {
 						return err
 					}
 					chunks = slices.DeleteFunc(chunks, func(c ChunkInfo) bool { return !c.Complete })
 					first := rng.IntN(len(chunks))
 					last := min(len(chunks)-1, first+rng.IntN(3))
-					ids, err := l.IDsFrom()
+					ids, err := l.Chunks.IDsFrom()
 					if err != nil {
 						return err
 					}
-					_, err = l.Rewrite(background, Rewrite{First: chunks[first].First, Last: chunks[last].Last, IDsFrom: ids, Keep: keep})
+					_, err = l.Chunks.Rewrite(background, Rewrite{First: chunks[first].First, Last: chunks[last].Last, IDsFrom: ids, Keep: keep})
 					if errors.Is(err, event.ErrChunkReplaced) {
 						return nil
 					}
@@ -98,7 +98,7 @@ func TestPinsAmongWriters(t *testing.T) {
 					first, e := readPinned(p, 1<<14)
 					err = errors.Join(err, e)
 					if until := l.Tail().End + int64(w*w)*chunkfile.ChunkSize; err == nil && w > 0 {
-						if err = l.WaitLog(running, until); errors.Is(err, context.Canceled) {
+						if err = l.Reads.WaitLog(running, until); errors.Is(err, context.Canceled) {
 							err = nil
 						}
 					}
@@ -156,7 +156,7 @@ func checkPinned(p *Pin, files map[string]string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	<-l.ids.loaded
+	<-l.Reads.ids.loaded
 	if l.Tail() != p.Tail {
 		return fmt.Errorf("the copy ends at %+v, the pin at %+v", l.Tail(), p.Tail)
 	}

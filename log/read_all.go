@@ -23,13 +23,13 @@ func hiddenFromAll(stream []byte) bool {
 
 // ReadAll reads a page of the log. Events of deleted, truncated or expired
 // streams are there until a scavenge removes them.
-func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
-	v, err := l.view()
+func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
+	v, err := rd.view()
 	if err != nil {
 		return page, err
 	}
 	defer v.release()
-	defer l.met(&err)
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 
 	page = event.AllPage{From: r.From, Last: -1, LogEnd: v.tail.End}
@@ -86,11 +86,11 @@ func (l *Log) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 		page.Events = append(page.Events, event.Resolved{Record: a.record(it, position, "")})
 	}
 	if n := len(page.Events); n > 0 {
-		l.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
+		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
 	}
 	if r.ResolveLinks {
 		for i := range page.Events {
-			if err := l.resolve(&a, &page.Events[i]); err != nil {
+			if err := rd.resolve(&a, &page.Events[i]); err != nil {
 				return page, err
 			}
 		}

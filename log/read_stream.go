@@ -10,6 +10,14 @@ import (
 	"github.com/annalsdb/annals/log/index"
 )
 
+// Reader reads streams, events and the whole log as their metadata lets them be seen, and waits for more.
+type Reader struct {
+	*state
+	streams *streamCache // facts of streams
+	ids     *recentIDs   // of the newest events
+	notify  notifier
+}
+
 // arena copies records out of the log into few larger blocks. The bytes and
 // strings of the records share those blocks, which are never written again.
 type arena struct {
@@ -85,39 +93,39 @@ func visible(info *event.StreamInfo) error {
 }
 
 // ReadStream reads a page of a stream as its metadata lets it be seen.
-func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) {
+func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err error) {
 	// The facts first: whatever they name is in every view taken later.
-	info, err := l.StreamInfo(r.Stream)
+	info, err := rd.StreamInfo(r.Stream)
 	if err != nil {
 		return page, err
 	}
 	if err := visible(&info); err != nil {
 		return page, err
 	}
-	v, err := l.view()
+	v, err := rd.view()
 	if err != nil {
 		return page, err
 	}
 	defer v.release()
-	defer l.met(&err)
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
 	a := newArena(r.MaxPayload)
 	if r.Backward {
-		err = l.readBackward(v, &a, r, &page)
+		err = rd.readBackward(v, &a, r, &page)
 	} else {
-		err = l.readForward(v, &a, r, &page)
+		err = rd.readForward(v, &a, r, &page)
 	}
 	if err != nil {
 		return page, fmt.Errorf("read stream %q from %d: %w", r.Stream, page.From, err)
 	}
 	if n := len(page.Events); n > 0 {
-		l.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
+		rd.metrics.reads.page(uint64(page.Events[n-1].Position)>>6, page.Events)
 	}
 	if r.ResolveLinks {
 		for i := range page.Events {
-			if err := l.resolve(&a, &page.Events[i]); err != nil {
+			if err := rd.resolve(&a, &page.Events[i]); err != nil {
 				return page, err
 			}
 		}
@@ -125,7 +133,7 @@ func (l *Log) ReadStream(r event.StreamRead) (page event.StreamPage, err error) 
 	return page, nil
 }
 
-func (l *Log) readBackward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
+func (rd *Reader) readBackward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
 	if page.From == event.Head {
 		page.From = page.Last
 	}
@@ -134,7 +142,7 @@ func (l *Log) readBackward(v view, a *arena, r event.StreamRead, page *event.Str
 		return nil
 	}
 	lowest := page.From - int64(r.Count) + 1
-	if err := l.readNumbers(v, a, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
+	if err := rd.readNumbers(v, a, page, min(page.From, page.Last), max(lowest, page.Min), true); err != nil {
 		return err
 	}
 	n := len(page.Events)
@@ -143,7 +151,7 @@ func (l *Log) readBackward(v view, a *arena, r event.StreamRead, page *event.Str
 	return nil
 }
 
-func (l *Log) readForward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
+func (rd *Reader) readForward(v view, a *arena, r event.StreamRead, page *event.StreamPage) error {
 	highest := page.From + int64(r.Count) - 1
 	if highest < page.From {
 		highest = math.MaxInt64
@@ -151,23 +159,23 @@ func (l *Log) readForward(v view, a *arena, r event.StreamRead, page *event.Stre
 	if highest < page.Min {
 		return nil // All of the page is hidden; more follows.
 	}
-	if err := l.readNumbers(v, a, page, max(page.From, page.Min), min(highest, page.Last), false); err != nil {
+	if err := rd.readNumbers(v, a, page, max(page.From, page.Min), min(highest, page.Last), false); err != nil {
 		return err
 	}
 	page.End = highest >= page.Last
 	if !page.End && len(page.Events) == 0 {
 		// Times never fall along the log: when the last event is expired, so are all.
-		it, _, err := l.recordOf(v, r.Stream, page.Last, new([]byte))
+		it, _, err := rd.recordOf(v, r.Stream, page.Last, new([]byte))
 		if err != nil {
 			return err
 		}
-		page.End = it == nil || it.Time() < page.Metadata.Oldest(l.opts.Now())
+		page.End = it == nil || it.Time() < page.Metadata.Oldest(rd.opts.Now())
 	}
 	return nil
 }
 
 // readNumbers adds the events of a range of numbers, in the order given, that are there and not expired.
-func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int64, backward bool) error {
+func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to int64, backward bool) error {
 	count := to - from + 1
 	if backward {
 		count = from - to + 1
@@ -176,7 +184,7 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 		return nil
 	}
 	hash := chunkfile.HashStream(page.Stream)
-	oldest := page.Metadata.Oldest(l.opts.Now())
+	oldest := page.Metadata.Oldest(rd.opts.Now())
 	var room [32]index.Entry
 	var scratch []byte
 	page.Events = make([]event.Resolved, 0, min(count, 4096))
@@ -184,9 +192,9 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 		limit := int(min(count, 4096))
 		var found []index.Entry
 		if backward {
-			found = l.index.Descend(room[:0], hash, from, to, limit)
+			found = rd.index.Descend(room[:0], hash, from, to, limit)
 		} else {
-			found = l.index.Ascend(room[:0], hash, from, to, limit)
+			found = rd.index.Ascend(room[:0], hash, from, to, limit)
 		}
 		seen := int64(-1)
 		add := func(it chunkfile.Item, position int64) {
@@ -195,7 +203,7 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 			}
 		}
 		for _, e := range found {
-			it, err := l.confirm(v, e, page.Stream, &scratch)
+			it, err := rd.confirm(v, e, page.Stream, &scratch)
 			if err != nil {
 				return err
 			}
@@ -210,7 +218,7 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 		// behind the last number, whose own entry may be the one that was cut off.
 		last := found[len(found)-1].Number
 		if seen != last {
-			it, position, err := l.recordOf(v, page.Stream, last, &scratch)
+			it, position, err := rd.recordOf(v, page.Stream, last, &scratch)
 			if err != nil {
 				return err
 			}
@@ -231,17 +239,17 @@ func (l *Log) readNumbers(v view, a *arena, page *event.StreamPage, from, to int
 
 // ReadEvent reads one event as the stream's metadata lets it be seen. The number
 // event.Head means the stream's last.
-func (l *Log) ReadEvent(stream string, number int64, resolveLinks bool) (r event.Resolved, err error) {
+func (rd *Reader) ReadEvent(stream string, number int64, resolveLinks bool) (r event.Resolved, err error) {
 	a := newSingleArena()
-	r.Record, err = l.readEvent(&a, stream, number)
+	r.Record, err = rd.readEvent(&a, stream, number)
 	if err == nil && resolveLinks {
-		err = l.resolve(&a, &r)
+		err = rd.resolve(&a, &r)
 	}
 	return r, err
 }
 
-func (l *Log) readEvent(a *arena, stream string, number int64) (rec event.Record, err error) {
-	info, err := l.StreamInfo(stream)
+func (rd *Reader) readEvent(a *arena, stream string, number int64) (rec event.Record, err error) {
+	info, err := rd.StreamInfo(stream)
 	if err != nil {
 		return rec, err
 	}
@@ -254,58 +262,58 @@ func (l *Log) readEvent(a *arena, stream string, number int64) (rec event.Record
 	if number < info.Metadata.MinVisible(info.Last) || number > info.Last {
 		return rec, event.ErrEventNotFound
 	}
-	v, err := l.view()
+	v, err := rd.view()
 	if err != nil {
 		return rec, err
 	}
 	defer v.release()
-	return l.readRecord(v, a, stream, number, info.Metadata.Oldest(l.opts.Now()))
+	return rd.readRecord(v, a, stream, number, info.Metadata.Oldest(rd.opts.Now()))
 }
 
 // readRecord reads an event unless it is older than a time.
-func (l *Log) readRecord(v view, a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
-	defer l.met(&err)
+func (rd *Reader) readRecord(v view, a *arena, stream string, number, oldest int64) (rec event.Record, err error) {
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
-	it, position, err := l.recordOf(v, stream, number, &scratch)
+	it, position, err := rd.recordOf(v, stream, number, &scratch)
 	if err != nil {
 		return rec, fmt.Errorf("read event %d of stream %q: %w", number, stream, err)
 	}
 	if it == nil || it.Time() < oldest {
 		return rec, event.ErrEventNotFound
 	}
-	l.metrics.reads.add(uint64(position)>>6, 1, int64(len(it)))
+	rd.metrics.reads.add(uint64(position)>>6, 1, int64(len(it)))
 	return a.record(it, position, stream), nil
 }
 
 // LastRecord reads the last ordinary event of a stream, deleted or not, hidden
 // or not. It is for what the database itself keeps in streams.
-func (l *Log) LastRecord(stream string) (rec event.Record, err error) {
-	info, err := l.StreamInfo(stream)
+func (rd *Reader) LastRecord(stream string) (rec event.Record, err error) {
+	info, err := rd.StreamInfo(stream)
 	if err != nil {
 		return rec, err
 	}
 	if info.Last < 0 {
 		return rec, event.ErrStreamNotFound
 	}
-	v, err := l.view()
+	v, err := rd.view()
 	if err != nil {
 		return rec, err
 	}
 	defer v.release()
 	a := newSingleArena()
-	return l.readRecord(v, &a, stream, info.Last, math.MinInt64)
+	return rd.readRecord(v, &a, stream, info.Last, math.MinInt64)
 }
 
 // ReadPayload reads the data and metadata of a record that a page left bare. When
 // a scavenge removed the record meanwhile that is event.ErrEventNotFound.
-func (l *Log) ReadPayload(r *event.Record) (err error) {
-	v, err := l.view()
+func (rd *Reader) ReadPayload(r *event.Record) (err error) {
+	v, err := rd.view()
 	if err != nil {
 		return err
 	}
 	defer v.release()
-	defer l.met(&err)
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
 	it, err := v.itemAt(r.Position, &scratch)
@@ -322,7 +330,7 @@ func (l *Log) ReadPayload(r *event.Record) (err error) {
 }
 
 // resolve looks up the target of a link.
-func (l *Log) resolve(a *arena, r *event.Resolved) error {
+func (rd *Reader) resolve(a *arena, r *event.Resolved) error {
 	if r.Type != event.TypeLink {
 		return nil
 	}
@@ -330,7 +338,7 @@ func (l *Log) resolve(a *arena, r *event.Resolved) error {
 	if link.Bare {
 		// Where it leads is not known without its data, which are not kept. When a
 		// scavenge removed it meanwhile, who reads them next hears of it.
-		if err := l.ReadPayload(&link); err != nil {
+		if err := rd.ReadPayload(&link); err != nil {
 			if err == event.ErrEventNotFound {
 				return nil
 			}
@@ -342,7 +350,7 @@ func (l *Log) resolve(a *arena, r *event.Resolved) error {
 		return nil
 	}
 	r.TargetNumber, r.TargetStream = number, stream
-	target, err := l.readEvent(a, stream, number)
+	target, err := rd.readEvent(a, stream, number)
 	switch err {
 	case nil:
 		r.Link, r.Target = event.LinkResolved, &target
@@ -355,16 +363,16 @@ func (l *Log) resolve(a *arena, r *event.Resolved) error {
 }
 
 // WaitStream blocks until the last number of a stream is above a number.
-func (l *Log) WaitStream(ctx context.Context, stream string, after int64) error {
-	return l.notify.wait(ctx, func() (bool, error) {
-		info, err := l.StreamInfo(stream)
+func (rd *Reader) WaitStream(ctx context.Context, stream string, after int64) error {
+	return rd.notify.wait(ctx, func() (bool, error) {
+		info, err := rd.StreamInfo(stream)
 		return info.Last > after || info.HardDeleted, err
 	}, chunkfile.HashStream(stream))
 }
 
 // WaitStreams blocks until the last number of one of the streams is above what
 // stands for it in after, or one is hard-deleted. Without streams it waits for the context.
-func (l *Log) WaitStreams(ctx context.Context, streams []string, after []int64) error {
+func (rd *Reader) WaitStreams(ctx context.Context, streams []string, after []int64) error {
 	if len(streams) == 0 {
 		<-ctx.Done()
 		return ctx.Err()
@@ -373,9 +381,9 @@ func (l *Log) WaitStreams(ctx context.Context, streams []string, after []int64) 
 	for i, s := range streams {
 		hashes[i] = chunkfile.HashStream(s)
 	}
-	return l.notify.wait(ctx, func() (bool, error) {
+	return rd.notify.wait(ctx, func() (bool, error) {
 		for i, s := range streams {
-			if info, err := l.StreamInfo(s); err != nil || info.Last > after[i] || info.HardDeleted {
+			if info, err := rd.StreamInfo(s); err != nil || info.Last > after[i] || info.HardDeleted {
 				return true, err
 			}
 		}
@@ -384,8 +392,8 @@ func (l *Log) WaitStreams(ctx context.Context, streams []string, after []int64) 
 }
 
 // WaitLog blocks until the log's end is above a position.
-func (l *Log) WaitLog(ctx context.Context, position int64) error {
-	return l.notify.wait(ctx, func() (bool, error) {
-		return l.Tail().End > position, l.Failed()
+func (rd *Reader) WaitLog(ctx context.Context, position int64) error {
+	return rd.notify.wait(ctx, func() (bool, error) {
+		return rd.Tail().End > position, rd.Failed()
 	})
 }

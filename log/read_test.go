@@ -113,7 +113,7 @@ func TestStreamPages(t *testing.T) {
 				})
 				must(t, l.SwitchChunk("x.tmp"))
 			}
-			page, err := l.ReadStream(event.StreamRead{Stream: "s", From: c.from, Count: c.count, Backward: c.backward, ResolveLinks: true})
+			page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", From: c.from, Count: c.count, Backward: c.backward, ResolveLinks: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,14 +144,14 @@ func TestMaxAgeAllExpired(t *testing.T) {
 	o.Now = func() time.Time { return time.Unix(10, 0) }
 	l := mustOpen(t, o)
 	write(t, l, m.frames...)
-	page, err := l.ReadStream(event.StreamRead{Stream: "s", From: 0, Count: 2})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", From: 0, Count: 2})
 	if err != nil || len(page.Events) != 0 || !page.End {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if _, err := l.ReadEvent("s", event.Head, false); !errors.Is(err, event.ErrEventNotFound) {
+	if _, err := l.Reads.ReadEvent("s", event.Head, false); !errors.Is(err, event.ErrEventNotFound) {
 		t.Fatal(err)
 	}
-	if rec, err := l.LastRecord("s"); err != nil || rec.Number != 4 {
+	if rec, err := l.Reads.LastRecord("s"); err != nil || rec.Number != 4 {
 		t.Fatalf("%+v, %v", rec, err)
 	}
 }
@@ -180,14 +180,14 @@ func TestEventsAndLinks(t *testing.T) {
 		{"nobody", 0, event.ErrStreamNotFound}, {"bare", 0, event.ErrStreamNotFound}, {"$$bare", 0, nil}, {"$$hard", 0, event.ErrStreamDeleted},
 		{"$$$$hard", 0, event.ErrStreamDeleted}, {"$$soft", event.Head, nil}, {"", 0, event.ErrStreamNotFound},
 	} {
-		r, err := l.ReadEvent(c.stream, c.number, true)
+		r, err := l.Reads.ReadEvent(c.stream, c.number, true)
 		if !errors.Is(err, c.want) || err == nil && r.Stream != c.stream {
 			t.Errorf("event %d of %q: %+v, %v", c.number, c.stream, r, err)
 		}
 	}
 	states := []event.LinkState{event.LinkResolved, event.LinkDead, event.LinkDead, event.LinkDead, event.LinkDead, event.LinkResolved,
 		event.LinkDead, event.LinkResolved, event.NotLink, event.NotLink, event.NotLink, event.LinkDead, event.LinkDead, event.LinkResolved}
-	page, err := l.ReadStream(event.StreamRead{Stream: "l", Count: 100, ResolveLinks: true})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: "l", Count: 100, ResolveLinks: true})
 	must(t, err)
 	for i, e := range page.Events {
 		if e.Link != states[i] || (e.Target != nil) != (states[i] == event.LinkResolved) || e.Number != int64(i) {
@@ -197,7 +197,7 @@ func TestEventsAndLinks(t *testing.T) {
 	if e := page.Events[7]; e.TargetStream != "a@b" || e.TargetNumber != 0 || string(e.Event().Data) != "at" {
 		t.Errorf("%+v", e)
 	}
-	all, err := l.ReadAll(event.AllRead{From: 0, Count: 100, ResolveLinks: true, Filter: func(stream, _ string) bool { return stream == "l" }})
+	all, err := l.Reads.ReadAll(event.AllRead{From: 0, Count: 100, ResolveLinks: true, Filter: func(stream, _ string) bool { return stream == "l" }})
 	must(t, err)
 	if len(all.Events) != len(links) || all.Events[0].Link != event.LinkResolved || all.Events[1].Link != event.LinkDead {
 		t.Errorf("%+v", all.Events)
@@ -206,12 +206,12 @@ func TestEventsAndLinks(t *testing.T) {
 		number int64
 		err    error
 	}{"hard": {0, nil}, "soft": {0, nil}, "$$soft": {0, nil}, "nobody": {0, event.ErrStreamNotFound}, "bare": {0, event.ErrStreamNotFound}} {
-		rec, err := l.LastRecord(stream)
+		rec, err := l.Reads.LastRecord(stream)
 		if !errors.Is(err, want.err) || err == nil && rec.Number != want.number {
 			t.Errorf("last record of %s: %+v, %v", stream, rec, err)
 		}
 	}
-	info, err := l.StreamInfo("hard")
+	info, err := l.Reads.StreamInfo("hard")
 	if err != nil || !info.HardDeleted || info.Last != 0 || info.MetaLast != 0 {
 		t.Errorf("%+v, %v", info, err)
 	}
@@ -232,7 +232,7 @@ func TestReadAll(t *testing.T) {
 	var got []event.Resolved
 	pages := 0
 	for from := int64(0); ; pages++ {
-		page, err := l.ReadAll(event.AllRead{From: from, Count: 3, Filter: only, MaxScan: 4})
+		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 3, Filter: only, MaxScan: 4})
 		must(t, err)
 		got = append(got, page.Events...)
 		if !page.More {
@@ -251,7 +251,7 @@ func TestReadAll(t *testing.T) {
 			t.Fatalf("event %d in place %d", e.Number, i)
 		}
 	}
-	page, err := l.ReadAll(event.AllRead{From: event.End, Count: 2, Backward: true, MaxScan: 1})
+	page, err := l.Reads.ReadAll(event.AllRead{From: event.End, Count: 2, Backward: true, MaxScan: 1})
 	if err != nil || len(page.Events) != 1 || !page.More || page.Next != page.Events[0].Position {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -282,7 +282,7 @@ func TestReadAllPositions(t *testing.T) {
 		}
 		for _, backward := range []bool{false, true} {
 			bad := from < 0 || from > 0 && from < m.tail.End && !starts[from] && (from < firstEnd || from > chunkfile.ChunkSize)
-			page, err := l.ReadAll(event.AllRead{From: from, Count: 1, Backward: backward})
+			page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 1, Backward: backward})
 			if bad != errors.Is(err, event.ErrBadPosition) || !bad && err != nil {
 				t.Fatalf("from %d, backward %v: %v", from, backward, err)
 			}
@@ -316,16 +316,16 @@ func TestDamageIsNotABadPosition(t *testing.T) {
 	o := testOptions(fsys)
 	l := mustOpen(t, o)
 	var c *event.Corruption
-	if _, err := l.ReadAll(event.AllRead{From: at, Count: 1}); !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(0, 0) || c.Offset != chunkfile.HeaderSize+at {
+	if _, err := l.Reads.ReadAll(event.AllRead{From: at, Count: 1}); !errors.As(err, &c) || filepath.Base(c.File) != chunkfile.FileName(0, 0) || c.Offset != chunkfile.HeaderSize+at {
 		t.Fatal(err)
 	}
-	if _, err := l.ReadAll(event.AllRead{From: at + 8, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
+	if _, err := l.Reads.ReadAll(event.AllRead{From: at + 8, Count: 1}); !errors.Is(err, event.ErrBadPosition) {
 		t.Fatal(err)
 	}
-	if _, err := l.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1, Backward: true}); !event.IsCorruption(err) {
+	if _, err := l.Reads.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1, Backward: true}); !event.IsCorruption(err) {
 		t.Fatal(err)
 	}
-	if _, err := l.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1}); err != nil {
+	if _, err := l.Reads.ReadAll(event.AllRead{From: m.frames[2].events[2].position, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -355,14 +355,14 @@ func TestHashCollisions(t *testing.T) {
 			must(t, l.index.Add(foreign, m.tail.End, m.tail.Chain)) // Before their records are published, as a commit does it.
 			check := func() {
 				t.Helper()
-				l.streams.shard(chunkfile.HashStream("a")).streams = map[uint64]*cachedStream{}
-				info, err := l.StreamInfo("a")
+				l.Reads.streams.shard(chunkfile.HashStream("a")).streams = map[uint64]*cachedStream{}
+				info, err := l.Reads.StreamInfo("a")
 				if err != nil || info.Last != 29 || info.HardDeleted {
 					t.Fatalf("%+v, %v", info, err)
 				}
 				for count := 1; count < 40; count++ {
 					for _, backward := range []bool{false, true} {
-						page, err := l.ReadStream(event.StreamRead{Stream: "a", From: int64(odd + 29*b2i(backward)), Count: count, Backward: backward})
+						page, err := l.Reads.ReadStream(event.StreamRead{Stream: "a", From: int64(odd + 29*b2i(backward)), Count: count, Backward: backward})
 						must(t, err)
 						want := numbers(int64(odd), min(29, int64(odd+count-1)))
 						if backward {

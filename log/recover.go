@@ -15,22 +15,22 @@ import (
 )
 
 // recover finds the valid log in the chunk files, cuts what follows it, and publishes it.
-func (l *Log) recover() error {
-	cut := l.chk.Truncate.Value
+func (r *recovery) recover() error {
+	cut := r.l.syncer.chk.Truncate.Value
 	if cut >= 0 {
-		if err := l.prepareCut(cut); err != nil {
+		if err := r.prepareCut(cut); err != nil {
 			return err
 		}
 	}
-	names, err := l.listChunks()
+	names, err := r.listChunks()
 	if err != nil {
 		return err
 	}
-	r := recovery{l: l, durable: l.chk.Writer.Value, cut: max(cut, -1), epoch: -1}
-	if r.bytes, err = l.chunkBytes(names); err != nil {
+	r.durable, r.cut, r.epoch = r.l.syncer.chk.Writer.Value, max(cut, -1), -1
+	if r.bytes, err = r.chunkBytes(names); err != nil {
 		return err
 	}
-	l.progress.begin(doingRecover, r.bytes)
+	r.l.progress.begin(doingRecover, r.bytes)
 	for i, name := range names {
 		more, err := r.take(name, i < len(names)-1)
 		if err != nil {
@@ -48,37 +48,37 @@ func (l *Log) recover() error {
 
 // prepareCut checks what truncate.chk asks for, and lowers the other
 // checkpoints first: if the machine stops half-way, the next start cuts again.
-func (l *Log) prepareCut(cut int64) error {
-	writer := l.chk.Writer.Value
+func (r *recovery) prepareCut(cut int64) error {
+	writer := r.l.syncer.chk.Writer.Value
 	lost := writer - cut
-	if l.opts.MaxTruncate >= 0 && lost > l.opts.MaxTruncate && cut == l.chk.Chaser.Value {
+	if r.l.opts.MaxTruncate >= 0 && lost > r.l.opts.MaxTruncate && cut == r.l.syncer.chk.Chaser.Value {
 		// A restore as it is documented. Where a chunk was completed between the copies of the two
 		// checkpoints they are far from each other, with hardly a byte between.
-		bytes, err := l.bytesBehind(cut)
+		bytes, err := r.bytesBehind(cut)
 		if err != nil {
 			return err
 		}
 		lost = min(lost, bytes)
 	}
-	if l.opts.MaxTruncate >= 0 && lost > l.opts.MaxTruncate {
-		return fmt.Errorf("%s asks to cut %d bytes off the log, more than MaxTruncation (%d) allows", datadir.TruncateCheckpoint, lost, l.opts.MaxTruncate)
+	if r.l.opts.MaxTruncate >= 0 && lost > r.l.opts.MaxTruncate {
+		return fmt.Errorf("%s asks to cut %d bytes off the log, more than MaxTruncation (%d) allows", datadir.TruncateCheckpoint, lost, r.l.opts.MaxTruncate)
 	}
-	if l.opts.BeforeCut != nil {
-		if err := l.opts.BeforeCut(cut); err != nil {
+	if r.l.opts.BeforeCut != nil {
+		if err := r.l.opts.BeforeCut(cut); err != nil {
 			return err
 		}
 	}
 	// It may know of metadata and tombstones that go.
-	if err := l.removeScavengeState(); err != nil {
+	if err := r.l.removeScavengeState(); err != nil {
 		return fmt.Errorf("remove what is known of scavenging: %w", err)
 	}
-	l.logger.Warn("cutting the log", "at", cut, "end", writer)
-	return l.chk.Lower(cut)
+	r.l.logger.Warn("cutting the log", "at", cut, "end", writer)
+	return r.l.syncer.chk.Lower(cut)
 }
 
 // bytesBehind is how many bytes the chunk files have behind a position. A rewritten file in which it may lie counts whole.
-func (l *Log) bytesBehind(position int64) (sum int64, err error) {
-	names, err := l.opts.FS.List(l.opts.Dir)
+func (r *recovery) bytesBehind(position int64) (sum int64, err error) {
+	names, err := r.l.opts.FS.List(r.l.opts.Dir)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +88,7 @@ func (l *Log) bytesBehind(position int64) (sum int64, err error) {
 		if !ok {
 			continue
 		}
-		info, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, name))
+		info, err := r.l.opts.FS.Stat(filepath.Join(r.l.opts.Dir, name))
 		if err != nil {
 			return 0, err
 		}
@@ -119,12 +119,12 @@ type recovery struct {
 }
 
 // chunkBytes is the size of all chunk files.
-func (l *Log) chunkBytes(names []string) (sum int64, err error) {
-	if l.opts.Progress == nil {
+func (r *recovery) chunkBytes(names []string) (sum int64, err error) {
+	if r.l.opts.Progress == nil {
 		return 0, nil
 	}
 	for _, name := range names {
-		info, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, name))
+		info, err := r.l.opts.FS.Stat(filepath.Join(r.l.opts.Dir, name))
 		if err != nil {
 			return 0, err
 		}
@@ -277,7 +277,7 @@ func (r *recovery) lower() error {
 		return nil
 	}
 	r.durable = r.tail.End
-	return r.l.chk.Lower(r.tail.End)
+	return r.l.syncer.chk.Lower(r.tail.End)
 }
 
 func (r *recovery) checkCluster(c *chunkfile.Chunk) error {
@@ -324,7 +324,7 @@ func (r *recovery) takeComplete(c *chunkfile.Chunk) error {
 		return errors.Join(err, c.Close())
 	}
 	c.Retain()
-	r.l.chunks = append(r.l.chunks, c)
+	r.l.files = append(r.l.files, c)
 	return nil
 }
 
@@ -432,7 +432,7 @@ func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (er
 	if err != nil {
 		return err
 	}
-	l.dirty.active = file // closeFiles closes it if something goes wrong from here on.
+	l.syncer.dirty.active = file // closeFiles closes it if something goes wrong from here on.
 	a := &activeChunk{number: c.Header.First, file: file, written: chunkfile.HeaderSize + s.size, sum: xxh3.New(), records: s.records, first: s.first}
 	size, err := file.Size()
 	if err != nil {
@@ -469,9 +469,9 @@ func (r *recovery) takeScanned(c *chunkfile.Chunk, s scanned, complete bool) (er
 		return err
 	}
 	reader.Retain()
-	l.chunks = append(l.chunks, reader)
+	l.files = append(l.files, reader)
 	if complete {
-		l.dirty.active = nil
+		l.syncer.dirty.active = nil
 		return file.Close()
 	}
 	l.appender.active = a
@@ -502,7 +502,7 @@ func (r *recovery) finish() error {
 	if err := r.lower(); err != nil { // Down to the end of a frame, out of the void behind it.
 		return err
 	}
-	if len(l.chunks) == 0 {
+	if len(l.files) == 0 {
 		if err := r.startLog(); err != nil {
 			return err
 		}
@@ -520,14 +520,14 @@ func (r *recovery) finish() error {
 		return err
 	}
 	// Down, where the power was cut before what it speaks of was durable.
-	if err := l.chk.Chaser.Put(r.tail.End); err != nil {
+	if err := l.syncer.chk.Chaser.Put(r.tail.End); err != nil {
 		return err
 	}
 	l.publish(r.tail, epoch)
-	if err := l.Sync(); err != nil {
+	if err := l.syncer.Sync(); err != nil {
 		return err
 	}
-	return l.chk.Truncate.Set(-1)
+	return l.syncer.chk.Truncate.Set(-1)
 }
 
 // startLog begins the log of a new folder, or of one that was cut to nothing.
@@ -540,7 +540,7 @@ func (r *recovery) startLog() error {
 		l.cluster = event.ID(uuid.New())
 	}
 	r.tail = event.Tail{Chain: chunkfile.GenesisChain(l.cluster)}
-	if err := l.startChunk(0); err != nil {
+	if err := l.appender.startChunk(0); err != nil {
 		return err
 	}
 	return l.appender.active.file.Sync()
@@ -552,11 +552,11 @@ func (r *recovery) startLog() error {
 // fetched from, when a committed frame was in the next chunk: that is where it will come.
 func (r *recovery) reopenLast() error {
 	l := r.l
-	c := l.chunks[len(l.chunks)-1]
+	c := l.files[len(l.files)-1]
 	if c.Footer.LastCompletes || c.Rewritten() {
 		return nil
 	}
-	l.chunks = l.chunks[:len(l.chunks)-1]
+	l.files = l.files[:len(l.files)-1]
 	f := c.Footer
 	if err := c.Release(); err != nil {
 		return err

@@ -523,7 +523,7 @@ func TestChaserCheckpoint(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.frame(false, ev("s", "synced")))
-	must(t, l.Sync())
+	must(t, l.syncer.Sync())
 	for range 5 {
 		write(t, l, m.frame(false, ev("s", "not synced")))
 		if got := chaser(fsys); got != m.tail.End {

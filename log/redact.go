@@ -27,8 +27,8 @@ type EventPosition struct {
 
 // EventPositions finds an event by the index and the log alone: whatever metadata or a
 // tombstone hides is found as long as it is there. None means that there is no such event.
-func (l *Log) EventPositions(stream string, number int64) (found []EventPosition, err error) {
-	v, err := l.view()
+func (cs *Chunks) EventPositions(stream string, number int64) (found []EventPosition, err error) {
+	v, err := cs.view()
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +36,8 @@ func (l *Log) EventPositions(stream string, number int64) (found []EventPosition
 	defer chunkfile.GuardFaults(&err)()
 	var buf [4]index.Entry
 	var scratch []byte
-	for _, e := range l.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
-		it, err := l.confirm(v, e, stream, &scratch)
+	for _, e := range cs.index.Get(buf[:0], chunkfile.HashStream(stream), number) {
+		it, err := cs.reads.confirm(v, e, stream, &scratch)
 		if err != nil {
 			return nil, fmt.Errorf("event %d@%s: %w", number, stream, err)
 		}
@@ -100,13 +100,13 @@ func (r *redactor) item(it chunkfile.Item, position int64) chunkfile.Item {
 
 // redactionsIn returns the positions in a file that hold events which this node
 // redacted and which are whole there, rising.
-func (l *Log) redactionsIn(c *chunkfile.Chunk) (positions []int64, err error) {
-	if l.opts.Redacted == nil {
+func (cs *Chunks) redactionsIn(c *chunkfile.Chunk) (positions []int64, err error) {
+	if cs.opts.Redacted == nil {
 		return nil, nil
 	}
 	defer chunkfile.GuardFaults(&err)()
 	var scratch []byte
-	for _, r := range l.opts.Redacted(c.Start(), c.Footer.End) {
+	for _, r := range cs.opts.Redacted(c.Start(), c.Footer.End) {
 		offset := chunkfile.HeaderSize + r.Position - c.Start()
 		if c.Header.Mapped {
 			i, err := c.Search(r.Position)
@@ -173,22 +173,22 @@ func (e *SwitchRefused) Unwrap() error { return e.Err }
 // SwitchFile puts a chunk file that a tool made in the log's folder in the place
 // of one that is in use, target. Refusals are of type SwitchRefused; their order is part
 // of what tools rely on. The new file must hold the same events at the same positions, with the same sizes.
-func (l *Log) SwitchFile(target, tmp string) error {
-	l.jobs.RLock() // Close waits for it.
-	defer l.jobs.RUnlock()
-	if err := l.usable(); err != nil {
+func (cs *Chunks) SwitchFile(target, tmp string) error {
+	cs.jobs.RLock() // Close waits for it.
+	defer cs.jobs.RUnlock()
+	if err := cs.usable(); err != nil {
 		return err
 	}
-	old, err := l.switchTarget(target, tmp)
+	old, err := cs.switchTarget(target, tmp)
 	if err != nil {
 		return err
 	}
-	defer func() { l.closeFailed(old.Release()) }()
-	if err := l.checkSwitch(old, filepath.Join(l.opts.Dir, tmp)); err != nil {
+	defer func() { cs.closeFailed(old.Release()) }()
+	if err := cs.checkSwitch(old, filepath.Join(cs.opts.Dir, tmp)); err != nil {
 		return err
 	}
-	if _, err := l.switchChunk(tmp, []*chunkfile.Chunk{old}); err != nil {
-		if l.Failed() != nil {
+	if _, err := cs.switchChunk(tmp, []*chunkfile.Chunk{old}); err != nil {
+		if cs.Failed() != nil {
 			return err
 		}
 		return &SwitchRefused{SwitchUnexpected, err}
@@ -197,17 +197,17 @@ func (l *Log) SwitchFile(target, tmp string) error {
 }
 
 // switchTarget checks both names and returns the chunk of the first one, held.
-func (l *Log) switchTarget(target, tmp string) (*chunkfile.Chunk, error) {
+func (cs *Chunks) switchTarget(target, tmp string) (*chunkfile.Chunk, error) {
 	bad := func(name string) bool {
 		return name == "" || bytes.ContainsAny([]byte(name), `/\`) || bytes.Contains([]byte(name), []byte(".."))
 	}
 	number, _, isChunk := chunkfile.ParseFileName(target)
-	v, err := l.view()
+	v, err := cs.view()
 	if err != nil {
 		return nil, err
 	}
 	defer v.release()
-	fsys, dir := l.opts.FS, l.opts.Dir
+	fsys, dir := cs.opts.FS, cs.opts.Dir
 	switch {
 	case bad(target):
 		return nil, &SwitchRefused{Reason: SwitchTargetNameInvalid}
@@ -238,8 +238,8 @@ func (l *Log) switchTarget(target, tmp string) (*chunkfile.Chunk, error) {
 }
 
 // checkSwitch compares a new file with the chunk that it is to replace.
-func (l *Log) checkSwitch(old *chunkfile.Chunk, path string) (err error) {
-	c, err := chunkfile.Open(l.opts.FS, path, 0)
+func (cs *Chunks) checkSwitch(old *chunkfile.Chunk, path string) (err error) {
+	c, err := chunkfile.Open(cs.opts.FS, path, 0)
 	switch {
 	case event.IsCorruption(err) || errors.Is(err, chunkfile.ErrNewer):
 		return &SwitchRefused{SwitchNewHeaderOrFooter, err}
@@ -262,7 +262,7 @@ func (l *Log) checkSwitch(old *chunkfile.Chunk, path string) (err error) {
 		return &SwitchRefused{Reason: SwitchNewHashInvalid}
 	}
 	// It was made by another process: what the switch relies on is made sure of here.
-	if err := chunkfile.Sync(l.opts.FS, path); err != nil {
+	if err := chunkfile.Sync(cs.opts.FS, path); err != nil {
 		return &SwitchRefused{SwitchUnexpected, err}
 	}
 	if err := c.Use(); err != nil {

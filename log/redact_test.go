@@ -94,7 +94,7 @@ func TestRedact(t *testing.T) {
 		positions := secretFrames(m)
 		l := mustOpen(t, o)
 		write(t, l, m.frames...)
-		before, err := l.EventPositions("private", 1)
+		before, err := l.Chunks.EventPositions("private", 1)
 		must(t, err)
 		if len(before) != 1 || before[0].Redacted || !before[0].Complete || before[0].Type != "t" {
 			t.Fatalf("%+v", before)
@@ -102,7 +102,7 @@ func TestRedact(t *testing.T) {
 		old, err := l.view() // A reader goes on with what it began.
 		must(t, err)
 		for n, some := range byChunk(positions) {
-			done, err := l.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
+			done, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: some})
 			must(t, err)
 			if done.Redacted != len(some) || done.Removed != 0 {
 				t.Fatalf("%+v", done)
@@ -122,7 +122,7 @@ func TestRedact(t *testing.T) {
 		if files := secretsIn(t, o.FS, l.opts.Dir, 1, 3, 5, 7, 9); len(files) > 0 {
 			t.Fatalf("the secret is in %v", files)
 		}
-		after, err := l.EventPositions("private", 1)
+		after, err := l.Chunks.EventPositions("private", 1)
 		must(t, err)
 		if len(after) != 1 || !after[0].Redacted || after[0].Position != before[0].Position || after[0].ID != before[0].ID {
 			t.Fatalf("%+v, before %+v", after, before)
@@ -133,7 +133,7 @@ func TestRedact(t *testing.T) {
 			t.Fatalf("data are %q", it.Data())
 		}
 		// Merging, scavenging and a rebuilt index keep it so.
-		_, err = l.Rewrite(background, Rewrite{First: 0, Last: 1})
+		_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 1})
 		must(t, err)
 		verify(t, l, frames, nil)
 		closeLog(t, l)
@@ -167,7 +167,7 @@ func TestEventPositions(t *testing.T) {
 		{"s", 0, true, true}, {"s", 1, true, true}, {"s", 2, false, true}, {"s", event.TombstoneNumber, false, true},
 		{"s", 3, false, false}, {"other", 0, false, false},
 	} {
-		got, err := l.EventPositions(c.stream, c.number)
+		got, err := l.Chunks.EventPositions(c.stream, c.number)
 		must(t, err)
 		if len(got) > 0 != c.found || c.found && got[0].Complete != c.complete {
 			t.Errorf("%d@%s: %+v", c.number, c.stream, got)
@@ -198,7 +198,7 @@ func TestRedactFetched(t *testing.T) {
 			}
 			to := mustOpen(t, o)
 			write(t, to, m.frames[:3]...)
-			must(t, to.InstallChunk(chunkFrom(t, from, to, 0)))
+			must(t, to.Transfer.InstallChunk(chunkFrom(t, from, to, 0)))
 			ends := slices.IndexFunc(m.frames, func(f testFrame) bool { return f.tail.End == chunkfile.ChunkStart(last+1) }) + 1
 			verify(t, to, redactedFrames(t, m.frames[:ends], positions), nil)
 			checkFiles(t, to)
@@ -223,13 +223,13 @@ func TestRedactPowerCut(t *testing.T) {
 		return nil
 	})))
 	must(t, err)
-	<-l.ids.loaded
+	<-l.Reads.ids.loaded
 	write(t, l, m.frames...)
-	must(t, l.Sync())
+	must(t, l.syncer.Sync())
 	armed = true
 	chunks := byChunk(positions)
 	for _, n := range slices.Sorted(maps.Keys(chunks)) {
-		_, err := l.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
+		_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
 		must(t, err)
 	}
 	armed = false
@@ -240,7 +240,7 @@ func TestRedactPowerCut(t *testing.T) {
 		if err != nil {
 			t.Fatalf("crash %d: %v", i, err)
 		}
-		<-l.ids.loaded
+		<-l.Reads.ids.loaded
 		if !slices.ContainsFunc(states, func(frames []testFrame) bool { return check(l, frames, nil) == nil }) {
 			t.Fatalf("crash %d: %v", i, check(l, states[2], nil))
 		}
@@ -257,21 +257,21 @@ func TestSwitchFile(t *testing.T) {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.frames...)
 	// A tool's copy of chunk 1, as the log itself would make it.
-	c, err := l.sources(1, 1)
+	c, err := l.Chunks.sources(1, 1)
 	must(t, err)
 	chunk1 := byChunk(positions)[1]
 	good := uuid.NewString() + ".tmp"
 	make := func(name string, h chunkfile.Header, redact []int64) {
 		h.Mapped, h.FileID = true, event.ID(uuid.New())
-		must(t, l.copyFrom(c[0], chunkfile.HeaderSize, filepath.Join(testDir, name), &h, redact))
+		must(t, l.Transfer.copyFrom(c[0], chunkfile.HeaderSize, filepath.Join(testDir, name), &h, redact))
 	}
 	make(good, c[0].Header, chunk1)
 	make("plain.tmp", c[0].Header, nil)
-	c2, err := l.sources(2, 2)
+	c2, err := l.Chunks.sources(2, 2)
 	must(t, err)
 	h := c2[0].Header
 	h.Mapped = true
-	must(t, l.copyFrom(c2[0], chunkfile.HeaderSize, filepath.Join(testDir, "other.tmp"), &h, nil))
+	must(t, l.Transfer.copyFrom(c2[0], chunkfile.HeaderSize, filepath.Join(testDir, "other.tmp"), &h, nil))
 	must(t, c2[0].Release())
 	must(t, vfs.WriteFileAtomic(fsys, filepath.Join(testDir, "short.tmp"), []byte("x")))
 	make("damaged.tmp", c[0].Header, nil)
@@ -300,7 +300,7 @@ func TestSwitchFile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var refused *SwitchRefused
-			if err := l.SwitchFile(c.target, c.file); !errors.As(err, &refused) || refused.Reason != c.reason {
+			if err := l.Chunks.SwitchFile(c.target, c.file); !errors.As(err, &refused) || refused.Reason != c.reason {
 				t.Fatalf("%v, want %s", err, c.reason)
 			}
 			verify(t, l, m.frames, nil)
@@ -308,7 +308,7 @@ func TestSwitchFile(t *testing.T) {
 	}
 	must(t, fsys.Remove(filepath.Join(testDir, "chunk-000009.000000")))
 	must(t, fsys.Remove(filepath.Join(testDir, "chunk-000001.000007")))
-	must(t, l.SwitchFile("chunk-000001.000000", good))
+	must(t, l.Chunks.SwitchFile("chunk-000001.000000", good))
 	verify(t, l, redactedFrames(t, m.frames, chunk1), nil)
 	if files := chunkFiles(t, fsys); !slices.Contains(files, "chunk-000001.000001") || slices.Contains(files, "chunk-000001.000000") {
 		t.Fatalf("files %s", strings.Join(files, " "))

@@ -233,10 +233,10 @@ func (r *repair) replace(w *wrongFile, source RepairSource) (err error) {
 		}
 	}
 	l := r.log()
-	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := l.openFetched(path); return c, err }); err != nil {
+	if err := h.open(func(path string) (*chunkfile.Chunk, error) { c, _, err := l.Transfer.openFetched(path); return c, err }); err != nil {
 		return err
 	}
-	if err := h.make(w.First, w.Last, l); err != nil {
+	if err := h.make(w.First, w.Last, l.Transfer); err != nil {
 		return err
 	}
 	f := &h.made.Footer
@@ -285,7 +285,8 @@ func (r *repair) fetch(path, name string, source RepairSource) (err error) {
 func (r *repair) log() *Log {
 	o := Options{Dir: r.o.Dir, IndexDir: r.o.IndexDir, FS: r.o.FS, Redacted: r.o.Redacted, Logger: hclog.NewNullLogger()}
 	o.EnsureDefaults()
-	l := &Log{opts: o, logger: o.Logger, cluster: r.cluster, damages: newDamages()}
+	l := newLog(r.ctx, o)
+	l.cluster = r.cluster
 	l.pub.Store(&published{set: newChunkSet(nil, func(error) {})})
 	return l
 }

@@ -34,16 +34,16 @@ const (
 // of different files may run at the same time. Whatever goes wrong before the
 // switch, ctx included, which is looked at as often as by Scan, leaves the log as it was and the temporary file removed. If the
 // files were replaced meanwhile that is event.ErrChunkReplaced.
-func (l *Log) Rewrite(ctx context.Context, r Rewrite) (done Rewritten, err error) {
-	l.jobs.RLock() // Close waits for it.
-	defer l.jobs.RUnlock()
-	if err := l.usable(); err != nil {
+func (cs *Chunks) Rewrite(ctx context.Context, r Rewrite) (done Rewritten, err error) {
+	cs.jobs.RLock() // Close waits for it.
+	defer cs.jobs.RUnlock()
+	if err := cs.usable(); err != nil {
 		return done, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.lifetime, func() { cancel(event.ErrClosed) })()
-	done, err = l.rewrite(ctx, &r)
+	defer context.AfterFunc(cs.lifetime, func() { cancel(event.ErrClosed) })()
+	done, err = cs.rewrite(ctx, &r)
 	if err == nil {
 		return done, nil
 	}
@@ -53,8 +53,8 @@ func (l *Log) Rewrite(ctx context.Context, r Rewrite) (done Rewritten, err error
 	return Rewritten{}, fmt.Errorf("rewrite chunks %d to %d: %w", r.First, r.Last, err)
 }
 
-func (l *Log) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err error) {
-	sources, err := l.sources(r.First, r.Last)
+func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err error) {
+	sources, err := cs.sources(r.First, r.Last)
 	if err != nil {
 		return done, err
 	}
@@ -68,18 +68,18 @@ func (l *Log) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err erro
 		done.OldBytes += c.FileSize()
 	}
 	tmp := uuid.NewString() + scavengeSuffix
-	path := filepath.Join(l.opts.Dir, tmp)
+	path := filepath.Join(cs.opts.Dir, tmp)
 	defer func() {
 		if err != nil {
-			if e := l.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) { // Never made, or switched already.
+			if e := cs.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) { // Never made, or switched already.
 				err = errors.Join(err, e)
 			}
 		}
 	}()
-	if err := l.writeSurvivors(ctx, r, sources, path, &done); err != nil {
+	if err := cs.writeSurvivors(ctx, r, sources, path, &done); err != nil {
 		return done, err
 	}
-	c, err := l.switchChunk(tmp, sources)
+	c, err := cs.switchChunk(tmp, sources)
 	if err != nil {
 		return done, err
 	}
@@ -88,8 +88,8 @@ func (l *Log) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err erro
 }
 
 // sources returns the files that cover a range of chunks, each held.
-func (l *Log) sources(first, last int) ([]*chunkfile.Chunk, error) {
-	v, err := l.view()
+func (cs *Chunks) sources(first, last int) ([]*chunkfile.Chunk, error) {
+	v, err := cs.view()
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +121,9 @@ func (l *Log) sources(first, last int) ([]*chunkfile.Chunk, error) {
 }
 
 // writeSurvivors writes the new file and makes it durable.
-func (l *Log) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chunkfile.Chunk, path string, done *Rewritten) (err error) {
-	h := chunkfile.Header{First: r.First, Last: r.Last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: l.cluster}
-	w, err := chunkfile.Create(l.opts.FS, path, &h, r.Reserve, l.Yielder())
+func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chunkfile.Chunk, path string, done *Rewritten) (err error) {
+	h := chunkfile.Header{First: r.First, Last: r.Last, Mapped: true, FileID: event.ID(uuid.New()), Cluster: cs.cluster}
+	w, err := chunkfile.Create(cs.opts.FS, path, &h, r.Reserve, cs.Yielder())
 	if err != nil {
 		return err
 	}

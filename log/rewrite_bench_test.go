@@ -47,9 +47,9 @@ func fullChunk(b *testing.B) (l *Log, size int64) {
 		write(b, l, m.frame(false, list...))
 		m.frames = m.frames[:0]
 	}
-	must(b, l.Sync())
+	must(b, l.syncer.Sync())
 	must(b, os.Link(filepath.Join(o.Dir, chunkfile.FileName(0, 0)), filepath.Join(o.Dir, "pristine")))
-	infos, err := l.Chunks()
+	infos, err := l.Chunks.List()
 	must(b, err)
 	return l, infos[0].DataBytes
 }
@@ -123,7 +123,7 @@ func BenchmarkRewrite(b *testing.B) {
 	b.SetBytes(size)
 	for b.Loop() {
 		n := 0
-		_, err := l.Rewrite(context.Background(), Rewrite{IDsFrom: 1 << 60, Keep: func(*Stored) bool { n++; return n%2 == 0 }})
+		_, err := l.Chunks.Rewrite(context.Background(), Rewrite{IDsFrom: 1 << 60, Keep: func(*Stored) bool { n++; return n%2 == 0 }})
 		must(b, err)
 		b.StopTimer()
 		must(b, os.Link(filepath.Join(dir, "pristine"), filepath.Join(dir, "x.tmp")))
@@ -139,7 +139,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		must(b, l.Scan(context.Background(), 0, chunkfile.ChunkSize, func(s *Stored) error {
+		must(b, l.Chunks.Scan(context.Background(), 0, chunkfile.ChunkSize, func(s *Stored) error {
 			n += len(s.Stream)
 			return nil
 		}))

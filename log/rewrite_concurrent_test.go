@@ -55,16 +55,16 @@ func TestRewriteAmongReaders(t *testing.T) {
 			reader(2, func(rng *rand.Rand) error { return scanSome(l, rng) })
 			reader(3, func(rng *rand.Rand) error {
 				name := whole(rng.IntN(3))
-				page, err := l.ReadStream(event.StreamRead{Stream: name, From: 0, Count: 1 << 20})
+				page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: 0, Count: 1 << 20})
 				if err != nil {
 					return err
 				}
 				// What the facts of a stream name can be read; the other way round they may be a moment late.
-				n, err := l.LastBelow(name, l.Tail().End)
+				n, err := l.Reads.LastBelow(name, l.Tail().End)
 				if err != nil || n < page.Last {
 					return fmt.Errorf("last of %s is %d, found %d: %w", name, page.Last, n, err)
 				}
-				page, err = l.ReadStream(event.StreamRead{Stream: stream(3 + rng.IntN(4)), From: 0, Count: 1 << 20})
+				page, err = l.Reads.ReadStream(event.StreamRead{Stream: stream(3 + rng.IntN(4)), From: 0, Count: 1 << 20})
 				want := int64(0)
 				for _, e := range page.Events {
 					if e.Number > want {
@@ -77,11 +77,11 @@ func TestRewriteAmongReaders(t *testing.T) {
 				return err
 			})
 			reader(4, func(rng *rand.Rand) error {
-				if _, err := l.IDsFrom(); err != nil {
+				if _, err := l.Chunks.IDsFrom(); err != nil {
 					return err
 				}
 				tail := l.Tail()
-				c, err := l.Continue(tail.End, tail.Chain)
+				c, err := l.Transfer.Continue(tail.End, tail.Chain)
 				if err != nil {
 					return err
 				}
@@ -89,18 +89,18 @@ func TestRewriteAmongReaders(t *testing.T) {
 			})
 			for w := range 2 { // Rewriters.
 				reader(uint64(10+w), func(rng *rand.Rand) error {
-					chunks, err := l.Chunks()
+					chunks, err := l.Chunks.List()
 					if err != nil {
 						return err
 					}
 					chunks = slices.DeleteFunc(chunks, func(c ChunkInfo) bool { return !c.Complete })
 					first := rng.IntN(len(chunks))
 					last := min(len(chunks)-1, first+rng.IntN(3))
-					ids, err := l.IDsFrom()
+					ids, err := l.Chunks.IDsFrom()
 					if err != nil {
 						return err
 					}
-					_, err = l.Rewrite(background, Rewrite{First: chunks[first].First, Last: chunks[last].Last, IDsFrom: ids, Keep: keep})
+					_, err = l.Chunks.Rewrite(background, Rewrite{First: chunks[first].First, Last: chunks[last].Last, IDsFrom: ids, Keep: keep})
 					if errors.Is(err, event.ErrChunkReplaced) {
 						return nil
 					}
@@ -131,27 +131,27 @@ func TestRewriteAmongReaders(t *testing.T) {
 
 // readWhole reads a stream of which nothing is removed.
 func readWhole(l *Log, stream string) error {
-	info, err := l.StreamInfo(stream)
+	info, err := l.Reads.StreamInfo(stream)
 	if err != nil {
 		return err
 	}
-	rec, err := l.LastRecord(stream)
+	rec, err := l.Reads.LastRecord(stream)
 	if err != nil || rec.Number < info.Last {
 		return fmt.Errorf("last record of %s is %d, its last number %d: %w", stream, rec.Number, info.Last, err)
 	}
-	page, err := l.ReadStream(event.StreamRead{Stream: stream, From: event.Head, Count: 30, Backward: true})
+	page, err := l.Reads.ReadStream(event.StreamRead{Stream: stream, From: event.Head, Count: 30, Backward: true})
 	if err != nil || int64(len(page.Events)) != min(30, page.Last+1) {
 		return fmt.Errorf("page of %s has %d events behind %d: %w", stream, len(page.Events), page.Last, err)
 	}
 	for _, e := range page.Events {
-		if has, err := l.HasID(stream, e.Number, e.ID); err != nil || !has {
+		if has, err := l.Reads.HasID(stream, e.Number, e.ID); err != nil || !has {
 			return fmt.Errorf("id of event %d of %s is not known: %w", e.Number, stream, err)
 		}
-		if n, ok, err := l.StreamAt(nil, e.Position); err != nil || !ok || string(n) != stream {
+		if n, ok, err := l.Chunks.StreamAt(nil, e.Position); err != nil || !ok || string(n) != stream {
 			return fmt.Errorf("stream at %d is %s (%v): %w", e.Position, n, ok, err)
 		}
 	}
-	_, err = l.ReadAll(event.AllRead{From: event.End, Count: 50, Backward: true})
+	_, err = l.Reads.ReadAll(event.AllRead{From: event.End, Count: 50, Backward: true})
 	return err
 }
 
@@ -161,7 +161,7 @@ func scanSome(l *Log, rng *rand.Rand) error {
 	want := map[string]int64{}
 	at := int64(-1)
 	var one Stored
-	err := l.Scan(background, 0, end, func(s *Stored) error {
+	err := l.Chunks.Scan(background, 0, end, func(s *Stored) error {
 		name := string(s.Stream)
 		if s.Position <= at || s.Position >= end || s.Number > want[name] {
 			return fmt.Errorf("event %d of %s at %d behind %d, want %d", s.Number, name, s.Position, at, want[name])
@@ -177,7 +177,7 @@ func scanSome(l *Log, rng *rand.Rand) error {
 	if err != nil || one.Position == 0 {
 		return err
 	}
-	name, ok, err := l.StreamAt(nil, one.Position)
+	name, ok, err := l.Chunks.StreamAt(nil, one.Position)
 	if err != nil || ok && string(name) != string(one.Stream) || !ok && one.Number%4 == 0 {
 		return fmt.Errorf("stream at %d is %s (%v), want %s: %w", one.Position, name, ok, one.Stream, err)
 	}

@@ -56,19 +56,19 @@ func (r *rewriteRun) play(began func()) (err error) {
 	if err != nil {
 		return err
 	}
-	<-l.ids.loaded
+	<-l.Reads.ids.loaded
 	defer func() { err = errors.Join(err, l.Close()) }()
 	for _, f := range r.m.frames {
 		if err := errors.Join(l.Append(f.Frame), l.Commit()); err != nil {
 			return err
 		}
 	}
-	if err := l.Sync(); err != nil {
+	if err := l.syncer.Sync(); err != nil {
 		return err
 	}
 	began()
 	for _, s := range r.steps {
-		if _, err := l.Rewrite(background, s); err != nil {
+		if _, err := l.Chunks.Rewrite(background, s); err != nil {
 			return err
 		}
 		r.done.Add(1)
@@ -83,7 +83,7 @@ func (r *rewriteRun) survived(fsys vfs.FS, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	<-l.ids.loaded
+	<-l.Reads.ids.loaded
 	defer func() { err = errors.Join(err, l.Close()) }()
 	if err := check(l, r.m.frames, r.after(n)); err != nil {
 		if n == len(r.steps) {
@@ -220,14 +220,14 @@ func TestRewriteDiskFull(t *testing.T) {
 	write(t, l, m.someFrames(12, true)...)
 	removed, _ := scavenged(m, chunkfile.ChunkSize)
 	full.Store(true)
-	if _, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)}); err == nil {
+	if _, err := l.Chunks.Rewrite(background, Rewrite{Keep: keepNot(removed)}); err == nil {
 		t.Fatal("written to a full disk")
 	}
 	noTemps(t, l)
 	verify(t, l, m.frames, nil)
 	write(t, l, m.someFrames(3, true)...)
 	full.Store(false)
-	_, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)})
+	_, err := l.Chunks.Rewrite(background, Rewrite{Keep: keepNot(removed)})
 	must(t, err)
 	verify(t, l, m.frames, removed)
 }
@@ -239,7 +239,7 @@ func TestRewrittenDamage(t *testing.T) {
 	l := mustOpen(t, testOptions(fsys))
 	write(t, l, m.someFrames(7, true)...)
 	removed, _ := scavenged(m, chunkfile.ChunkSize)
-	_, err := l.Rewrite(background, Rewrite{Keep: keepNot(removed)})
+	_, err := l.Chunks.Rewrite(background, Rewrite{Keep: keepNot(removed)})
 	must(t, err)
 	path := filepath.Join(testDir, chunkfile.FileName(0, 1))
 	whole, err := vfs.ReadFile(fsys, path)
@@ -280,7 +280,7 @@ func TestRewriteSyncFails(t *testing.T) {
 	for n := int64(1); ; n++ {
 		syncs.Store(0)
 		fail.Store(n)
-		_, err := l.Rewrite(background, Rewrite{})
+		_, err := l.Chunks.Rewrite(background, Rewrite{})
 		noTemps(t, l)
 		if syncs.Load() < n {
 			must(t, err)
@@ -317,13 +317,13 @@ func TestRewriteSyncsInParts(t *testing.T) {
 	for i := range events {
 		write(t, l, m.frame(i == events-1, ev("s", strings.Repeat("x", chunkfile.RewriteBuffer))))
 	}
-	_, err := l.Rewrite(background, Rewrite{})
+	_, err := l.Chunks.Rewrite(background, Rewrite{})
 	must(t, err)
 	if syncs < 3 || syncs > 5 {
 		t.Errorf("%d syncs while nobody uses the log", syncs)
 	}
 	syncs = 0
-	_, err = l.Rewrite(background, Rewrite{Keep: func(*Stored) bool {
+	_, err = l.Chunks.Rewrite(background, Rewrite{Keep: func(*Stored) bool {
 		write(t, l, m.frame(false, ev("other", "y")))
 		return true
 	}})
@@ -340,7 +340,7 @@ func TestYielder(t *testing.T) {
 		m := newModel()
 		l := mustOpen(t, testOptions(vfs.NewMem()))
 		write(t, l, m.frame(false, ev("s", "x")))
-		y := l.Yielder()
+		y := l.Chunks.Yielder()
 		expect := func(what string, want bool) {
 			t.Helper()
 			if got := y.InUse(); got != want {
@@ -353,7 +353,7 @@ func TestYielder(t *testing.T) {
 		expect("asked again", true)
 		<-time.After(2 * usedLately)
 		expect("later", false)
-		_, err := l.ReadStream(event.StreamRead{Stream: "s", Count: 1})
+		_, err := l.Reads.ReadStream(event.StreamRead{Stream: "s", Count: 1})
 		must(t, err)
 		expect("right behind a read", true)
 		<-time.After(2 * usedLately)

@@ -127,7 +127,7 @@ func TestRewrite(t *testing.T) {
 						want.RemovedBytes += end - e.position
 					}
 				}
-				before, err := l.Chunks()
+				before, err := l.Chunks.List()
 				must(t, err)
 				old := 0
 				for _, b := range before[c.first : c.last+1] {
@@ -135,14 +135,14 @@ func TestRewrite(t *testing.T) {
 					old += b.Records
 				}
 				paced := int64(0)
-				got, err := l.Rewrite(background, Rewrite{
+				got, err := l.Chunks.Rewrite(background, Rewrite{
 					First: c.first, Last: c.last, Keep: keepNot(removed), IDsFrom: c.ids,
 					Pace: func(_ context.Context, n int64) error { paced += n; return nil },
 				})
 				must(t, err)
 				must(t, got.Closed(background))
 				got.replaced = nil
-				chunks, err := l.Chunks()
+				chunks, err := l.Chunks.List()
 				must(t, err)
 				want.Chunk = chunks[c.first]
 				if got != want || want.Chunk.Records != old-want.Removed || want.Chunk.Stubs != len(wantStubs) || !want.Chunk.Complete || !want.Chunk.Rewritten {
@@ -173,7 +173,7 @@ func TestRewrite(t *testing.T) {
 				verify(t, l, m.frames, removed)
 
 				// Merging keeps the stubs that are still needed, and only those.
-				got, err = l.Rewrite(background, Rewrite{First: 0, Last: 2, IDsFrom: max(c.ids, chunkfile.ChunkSize)})
+				got, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2, IDsFrom: max(c.ids, chunkfile.ChunkSize)})
 				must(t, err)
 				wantStubs = slices.DeleteFunc(wantStubs, func(p int64) bool { return p < chunkfile.ChunkSize })
 				if left := stubsOf(t, l); got.Removed != 0 || got.Chunk.Stubs != len(wantStubs) || !slices.Equal(left, wantStubs) {
@@ -194,7 +194,7 @@ func TestRewriteWhich(t *testing.T) {
 	l := mustOpen(t, o)
 	refused := func(first, last int, is error) {
 		t.Helper()
-		_, err := l.Rewrite(background, Rewrite{First: first, Last: last})
+		_, err := l.Chunks.Rewrite(background, Rewrite{First: first, Last: last})
 		if err == nil || is != nil && !errors.Is(err, is) {
 			t.Fatalf("chunks %d to %d: %v", first, last, err)
 		}
@@ -204,7 +204,7 @@ func TestRewriteWhich(t *testing.T) {
 	}
 	rewritten := func(first, last int) {
 		t.Helper()
-		_, err := l.Rewrite(background, Rewrite{First: first, Last: last})
+		_, err := l.Chunks.Rewrite(background, Rewrite{First: first, Last: last})
 		must(t, err)
 		verify(t, l, m.frames, nil)
 	}
@@ -235,7 +235,7 @@ func TestRewriteWhich(t *testing.T) {
 
 	appended(m.frame(true, ev("s", "completes the next")))
 	rewritten(0, 0) // Publishes the list of chunks.
-	if c, err := l.Chunks(); err != nil || len(c) != 2 || c[1].Complete || c[1].Records >= 0 || c[1].End != l.Tail().End {
+	if c, err := l.Chunks.List(); err != nil || len(c) != 2 || c[1].Complete || c[1].Records >= 0 || c[1].End != l.Tail().End {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	refused(1, 1, nil)
@@ -252,10 +252,10 @@ func TestRewriteWhich(t *testing.T) {
 	}
 	checkFiles(t, l)
 	closeLog(t, l)
-	if _, err := l.Rewrite(background, Rewrite{}); !errors.Is(err, event.ErrClosed) {
+	if _, err := l.Chunks.Rewrite(background, Rewrite{}); !errors.Is(err, event.ErrClosed) {
 		t.Fatal(err)
 	}
-	if _, err := l.Chunks(); !errors.Is(err, event.ErrClosed) {
+	if _, err := l.Chunks.List(); !errors.Is(err, event.ErrClosed) {
 		t.Fatal(err)
 	}
 }
@@ -298,7 +298,7 @@ func TestRewriteEnds(t *testing.T) {
 		}, event.ErrChunkReplaced},
 		"merged meanwhile": {func(s *setup) {
 			s.r.Pace = func(ctx context.Context, _ int64) error {
-				_, err := s.l.Rewrite(ctx, Rewrite{First: 0, Last: 1})
+				_, err := s.l.Chunks.Rewrite(ctx, Rewrite{First: 0, Last: 1})
 				return err
 			}
 		}, event.ErrChunkReplaced},
@@ -317,7 +317,7 @@ func TestRewriteEnds(t *testing.T) {
 			r := Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }}
 			s := &setup{t, l, fsys, cancel, &r, func() {}}
 			c.begin(s)
-			if got, err := l.Rewrite(ctx, r); !errors.Is(err, c.is) || got != (Rewritten{}) {
+			if got, err := l.Chunks.Rewrite(ctx, r); !errors.Is(err, c.is) || got != (Rewritten{}) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			s.after()
@@ -369,12 +369,12 @@ func TestRewriteDamaged(t *testing.T) {
 				c.change(b)
 				must(t, vfs.WriteFileAtomic(o.FS, path, b))
 				l = mustOpen(t, o)
-				_, err = l.Rewrite(background, Rewrite{First: 1, Last: 1})
+				_, err = l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1})
 				var damage *event.Corruption
 				if !errors.As(err, &damage) || damage.File != path || damage.Offset != c.offset {
 					t.Fatalf("%v, want one of %s at %d", err, path, c.offset)
 				}
-				err = l.Scan(background, chunkfile.ChunkSize, math.MaxInt64, func(*Stored) error { return nil })
+				err = l.Chunks.Scan(background, chunkfile.ChunkSize, math.MaxInt64, func(*Stored) error { return nil })
 				if !errors.As(err, &damage) || damage.File != path || damage.Offset != c.offset {
 					t.Fatalf("scan: %v", err)
 				}
@@ -428,9 +428,9 @@ func TestChunks(t *testing.T) {
 	m := newModel()
 	l := mustOpen(t, testOptions(vfs.NewMem()))
 	write(t, l, m.someFrames(12, true)...)
-	_, err := l.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
+	_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }})
 	must(t, err)
-	got, err := l.Chunks()
+	got, err := l.Chunks.List()
 	must(t, err)
 	data := func(frames []testFrame) (n int64) {
 		for _, f := range frames {
@@ -465,7 +465,7 @@ func TestRewriteAtOnce(t *testing.T) {
 	failed := make(chan error, 4)
 	for i := range 4 {
 		go func() {
-			_, err := l.Rewrite(background, Rewrite{First: 2 * i, Last: 2*i + 1, Keep: keepNot(removed), IDsFrom: 3 * chunkfile.ChunkSize})
+			_, err := l.Chunks.Rewrite(background, Rewrite{First: 2 * i, Last: 2*i + 1, Keep: keepNot(removed), IDsFrom: 3 * chunkfile.ChunkSize})
 			failed <- err
 		}()
 	}
@@ -475,7 +475,7 @@ func TestRewriteAtOnce(t *testing.T) {
 	verify(t, l, m.frames, removed)
 	checkFiles(t, l)
 	noTemps(t, l)
-	if c, err := l.Chunks(); err != nil || len(c) != 5 {
+	if c, err := l.Chunks.List(); err != nil || len(c) != 5 {
 		t.Fatal(fmt.Sprint(c), err)
 	}
 }

@@ -15,15 +15,15 @@ const usedLately = 50 * time.Millisecond
 //
 // It is for one goroutine. The zero value takes the log for used.
 type Yielder struct {
-	log   *Log
+	log   *state
 	end   int64     // of the log, when it was looked at last
 	read  uint64    // events that readers were given until then
 	until time.Time // the log counts as used
 }
 
 // Yielder returns one for work beside the readers and the writer of the log.
-func (l *Log) Yielder() *Yielder {
-	return &Yielder{log: l, end: l.Tail().End, read: l.metrics.reads.count()}
+func (cs *Chunks) Yielder() *Yielder {
+	return &Yielder{log: cs.state, end: cs.Tail().End, read: cs.metrics.reads.count()}
 }
 
 // InUse reports whether anybody appends or reads, or did a moment ago. It costs

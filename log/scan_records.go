@@ -36,16 +36,16 @@ func (s *Stored) set(it chunkfile.Item, position int64) {
 // order, also those that readers do not see. From is where an item begins, or
 // anywhere in a rewritten chunk or in the void. It holds the file that it reads, one at a time, and looks at
 // ctx at least every 1024 records. f's error ends it and is returned as it is.
-func (l *Log) Scan(ctx context.Context, from, to int64, f func(*Stored) error) error {
+func (cs *Chunks) Scan(ctx context.Context, from, to int64, f func(*Stored) error) error {
 	if from < 0 {
 		return event.ErrBadPosition
 	}
-	to = min(to, l.Tail().End)
+	to = min(to, cs.Tail().End)
 	for from < to {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		next, err := l.scanChunk(ctx, from, to, f)
+		next, err := cs.scanChunk(ctx, from, to, f)
 		if err != nil {
 			return err
 		}
@@ -55,8 +55,8 @@ func (l *Log) Scan(ctx context.Context, from, to int64, f func(*Stored) error) e
 }
 
 // scanChunk scans the file that covers a position and returns where the next one begins.
-func (l *Log) scanChunk(ctx context.Context, from, to int64, f func(*Stored) error) (next int64, err error) {
-	r, err := l.readerAt(from)
+func (cs *Chunks) scanChunk(ctx context.Context, from, to int64, f func(*Stored) error) (next int64, err error) {
+	r, err := cs.readerAt(from)
 	if err != nil {
 		return 0, err
 	}
@@ -98,8 +98,8 @@ func (l *Log) scanChunk(ctx context.Context, from, to int64, f func(*Stored) err
 
 // readerAt returns a reader that begins with the first item at or behind a
 // position; nil where no file is. Its chunk is held and must be released.
-func (l *Log) readerAt(position int64) (_ *chunkfile.ItemReader, err error) {
-	v, err := l.view()
+func (cs *Chunks) readerAt(position int64) (_ *chunkfile.ItemReader, err error) {
+	v, err := cs.view()
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func TestScan(t *testing.T) {
 		write(t, l, m.frame(false, ev("large", strings.Repeat("x", 3*chunkfile.ReadWindow)), tombstone("b1"), meta("a1", `{"$maxCount":1}`)))
 		write(t, l, m.someFrames(20, true)...)
 		removed, _ := scavenged(m, 3*chunkfile.ChunkSize)
-		_, err := l.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(within(removed, 1, 2)), IDsFrom: 2 * chunkfile.ChunkSize})
+		_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(within(removed, 1, 2)), IDsFrom: 2 * chunkfile.ChunkSize})
 		must(t, err)
 		removed = within(removed, 1, 2)
 		var all []Stored
@@ -67,7 +67,7 @@ func TestScan(t *testing.T) {
 					want = append(want, s)
 				}
 			}
-			must(t, l.Scan(background, from, to, func(s *Stored) error {
+			must(t, l.Chunks.Scan(background, from, to, func(s *Stored) error {
 				got = append(got, cloneStored(s))
 				return nil
 			}))
@@ -77,22 +77,22 @@ func TestScan(t *testing.T) {
 		}
 		nothing := func(*Stored) error { return errors.New("called") }
 		for _, bad := range []int64{-1, 1, 70, m.frames[len(m.frames)-1].First + 3} {
-			if err := l.Scan(background, bad, 1<<60, nothing); !errors.Is(err, event.ErrBadPosition) {
+			if err := l.Chunks.Scan(background, bad, 1<<60, nothing); !errors.Is(err, event.ErrBadPosition) {
 				t.Fatalf("from %d: %v", bad, err)
 			}
 		}
 		stop := errors.New("stop")
-		if err := l.Scan(background, 0, 1<<60, func(*Stored) error { return stop }); err != stop {
+		if err := l.Chunks.Scan(background, 0, 1<<60, func(*Stored) error { return stop }); err != stop {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		if err := l.Scan(ctx, 0, 1<<60, nothing); !errors.Is(err, context.Canceled) {
+		if err := l.Chunks.Scan(ctx, 0, 1<<60, nothing); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 
 		for _, s := range all {
-			name, ok, err := l.StreamAt([]byte("x"), s.Position)
+			name, ok, err := l.Chunks.StreamAt([]byte("x"), s.Position)
 			if err != nil || !ok || string(name) != "x"+string(s.Stream) {
 				t.Fatalf("stream at %d: %s, %v, %v", s.Position, name, ok, err)
 			}
@@ -105,15 +105,15 @@ func TestScan(t *testing.T) {
 			none = append(none, f.First+int64(len(f.Records)))
 		}
 		for _, p := range none {
-			if name, ok, err := l.StreamAt(nil, p); err != nil || ok || len(name) > 0 {
+			if name, ok, err := l.Chunks.StreamAt(nil, p); err != nil || ok || len(name) > 0 {
 				t.Fatalf("stream at %d: %s, %v, %v", p, name, ok, err)
 			}
 		}
 		closeLog(t, l)
-		if err := l.Scan(background, 0, 10, nothing); !errors.Is(err, event.ErrClosed) {
+		if err := l.Chunks.Scan(background, 0, 10, nothing); !errors.Is(err, event.ErrClosed) {
 			t.Fatal(err)
 		}
-		if _, _, err := l.StreamAt(nil, 0); !errors.Is(err, event.ErrClosed) {
+		if _, _, err := l.Chunks.StreamAt(nil, 0); !errors.Is(err, event.ErrClosed) {
 			t.Fatal(err)
 		}
 	})
@@ -130,7 +130,7 @@ func TestScanLooksAtContext(t *testing.T) {
 	write(t, l, m.frame(true, list...))
 	ctx, cancel := context.WithCancel(background)
 	n := 0
-	err := l.Scan(ctx, 0, m.tail.End, func(*Stored) error {
+	err := l.Chunks.Scan(ctx, 0, m.tail.End, func(*Stored) error {
 		if n++; n == 10 {
 			cancel()
 		}
@@ -141,7 +141,7 @@ func TestScanLooksAtContext(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(background)
 	n = 0
-	_, err = l.Rewrite(ctx, Rewrite{Keep: func(*Stored) bool {
+	_, err = l.Chunks.Rewrite(ctx, Rewrite{Keep: func(*Stored) bool {
 		if n++; n == 10 {
 			cancel()
 		}
@@ -201,7 +201,7 @@ func TestLastBelow(t *testing.T) {
 						}
 					}
 				}
-				if got, err := l.LastBelow(name, p); err != nil || got != want {
+				if got, err := l.Reads.LastBelow(name, p); err != nil || got != want {
 					t.Fatalf("%s below %d: %d (%v), want %d", name, p, got, err, want)
 				}
 			}
@@ -216,7 +216,7 @@ func TestLastBelow(t *testing.T) {
 			}
 		}
 	}
-	_, err := l.Rewrite(background, Rewrite{First: 0, Last: 3, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
+	_, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 3, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
 	must(t, err)
 	ask()
 	// The events of b, those removed too, are also in the hash of a, and the other way round.
@@ -240,7 +240,7 @@ func TestLastBelow(t *testing.T) {
 	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
 	ask()
 	closeLog(t, l)
-	if _, err := l.LastBelow("a0", 10); !errors.Is(err, event.ErrClosed) {
+	if _, err := l.Reads.LastBelow("a0", 10); !errors.Is(err, event.ErrClosed) {
 		t.Fatal(err)
 	}
 }
@@ -267,7 +267,7 @@ func TestLastBelowIsASearch(t *testing.T) {
 	})))
 	for _, at := range []int{0, 1, frames / 3, frames - 2, frames - 1} {
 		before := reads.Load()
-		n, err := l.LastBelow("s", m.frames[at].First)
+		n, err := l.Reads.LastBelow("s", m.frames[at].First)
 		if read := reads.Load() - before; err != nil || n != int64(at*each-1) || read > 100 {
 			t.Fatalf("%d, %v, %d reads", n, err, read)
 		}

@@ -85,24 +85,24 @@ func TestScavengedReads(t *testing.T) {
 			for from := int64(-1); from < 24; from++ {
 				for _, count := range []int{1, 2, 5, 30} {
 					for _, backward := range []bool{false, true} {
-						page, err := l.ReadStream(event.StreamRead{Stream: name, From: from, Count: count, Backward: backward, ResolveLinks: true})
+						page, err := l.Reads.ReadStream(event.StreamRead{Stream: name, From: from, Count: count, Backward: backward, ResolveLinks: true})
 						all = append(all, fmt.Sprintf("%s from %d, %d, %v: %+v, %v", name, from, count, backward, show(page), err))
 					}
 				}
-				rec, err := l.ReadEvent(name, from, true)
+				rec, err := l.Reads.ReadEvent(name, from, true)
 				all = append(all, fmt.Sprintf("%s %d: %+v, %v", name, from, showEvent(&rec), err))
 			}
 			ctx, cancel := context.WithCancel(background)
 			cancel()
 			for _, after := range []int64{-1, 18, 19, 20} {
-				err := l.WaitStream(ctx, name, after)
+				err := l.Reads.WaitStream(ctx, name, after)
 				all = append(all, fmt.Sprintf("%s waits behind %d: %v", name, after, err))
 			}
 			if name == "dead" || name == "$$dead" {
 				continue // Nobody asks for more than that it is deleted.
 			}
-			info, err := l.StreamInfo(name)
-			last, lerr := l.LastRecord(name)
+			info, err := l.Reads.StreamInfo(name)
+			last, lerr := l.Reads.LastRecord(name)
 			all = append(all, fmt.Sprintf("%s: %+v, %v, last %d, %v", name, info, err, last.Number, lerr))
 		}
 		return all
@@ -117,25 +117,25 @@ func TestScavengedReads(t *testing.T) {
 			}
 		}
 	}
-	_, err := l.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
+	_, err := l.Chunks.Rewrite(background, Rewrite{First: 1, Last: 2, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
 	must(t, err)
 	same("a part rewritten")
-	_, err = l.Rewrite(background, Rewrite{First: 0, Last: 5, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
+	_, err = l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 5, Keep: keepNot(removed), IDsFrom: 2 * chunkfile.ChunkSize})
 	must(t, err)
-	l.streams.reset()
+	l.Reads.streams.reset()
 	same("all rewritten")
 	must(t, l.index.Flush())
 	half := 0
 	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { half++; return !removed[e.Position] || half%2 == 0, nil }}))
-	l.streams.reset()
+	l.Reads.streams.reset()
 	same("with half of the entries gone")
 	must(t, l.index.Scavenge(background, index.ScavengeOptions{Keep: func(e index.Entry) (bool, error) { return !removed[e.Position], nil }}))
-	l.streams.reset()
+	l.Reads.streams.reset()
 	same("with all of the entries gone")
 	closeLog(t, l)
 	l = mustOpen(t, o)
 	same("opened again")
-	if _, err := l.ReadEvent("dead", 3, false); !errors.Is(err, event.ErrStreamDeleted) {
+	if _, err := l.Reads.ReadEvent("dead", 3, false); !errors.Is(err, event.ErrStreamDeleted) {
 		t.Fatal(err)
 	}
 }

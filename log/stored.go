@@ -11,6 +11,17 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
+// Chunks are the files of the log. What they hold is read here whether or not readers of streams see it, and
+// files are put in the place of others.
+type Chunks struct {
+	*state
+	syncer *syncer
+	reads  *Reader
+
+	jobs     sync.RWMutex // held for reading by jobs that rewrite or switch chunks; Close takes it
+	switchMu sync.Mutex   // one switchChunk at a time
+}
+
 // Stored is a record as it lies in the log, hidden or not. Its slices are
 // borrowed: they must not be changed, nor used when the function that was given
 // the record has returned.
@@ -43,8 +54,8 @@ type ChunkInfo struct {
 }
 
 // Chunks lists the chunk files in use by rising number; the active one, if there is one, is the last.
-func (l *Log) Chunks() ([]ChunkInfo, error) {
-	v, err := l.view()
+func (cs *Chunks) List() ([]ChunkInfo, error) {
+	v, err := cs.view()
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +83,8 @@ func chunkInfo(c *chunkfile.Chunk, end int64) ChunkInfo {
 
 // StreamAt appends to dst the name of the stream whose record begins at exactly a
 // position; ok is false when no record is there, or no longer.
-func (l *Log) StreamAt(dst []byte, position int64) (name []byte, ok bool, err error) {
-	v, err := l.view()
+func (cs *Chunks) StreamAt(dst []byte, position int64) (name []byte, ok bool, err error) {
+	v, err := cs.view()
 	if err != nil {
 		return dst, false, err
 	}
@@ -114,8 +125,8 @@ func (v view) inVoid(position int64) bool {
 // about writes may depend on, beyond those that the log itself has: Rewrite must keep the ids of
 // events from there on. It is the start of the chunk file that holds the last of the
 // Options.RecentIDs newest events, the active chunk not counted.
-func (l *Log) IDsFrom() (int64, error) {
-	v, err := l.view()
+func (cs *Chunks) IDsFrom() (int64, error) {
+	v, err := cs.view()
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +137,7 @@ func (l *Log) IDsFrom() (int64, error) {
 		if !c.Complete || c.Footer.End > v.tail.End {
 			continue
 		}
-		if events += c.Footer.Records + c.Footer.Stubs; events >= l.opts.RecentIDs {
+		if events += c.Footer.Records + c.Footer.Stubs; events >= cs.opts.RecentIDs {
 			return c.Start(), nil
 		}
 	}

@@ -12,25 +12,25 @@ import (
 )
 
 // StreamInfo returns what is known of a stream as it is applied now.
-func (l *Log) StreamInfo(stream string) (event.StreamInfo, error) {
+func (rd *Reader) StreamInfo(stream string) (event.StreamInfo, error) {
 	hash := chunkfile.HashStream(stream)
-	s, known, changes := l.streams.get(hash, stream)
+	s, known, changes := rd.streams.get(hash, stream)
 	if known && s.metaKnown {
 		return s.info(), nil
 	}
 	// The view is taken behind the count of changes, never before: else what is
 	// found in an old view would be cached as if it were the newest.
-	v, err := l.view()
+	v, err := rd.view()
 	if err != nil {
 		return event.StreamInfo{}, err
 	}
 	defer v.release()
-	if err := l.complete(v, hash, stream, &s, known); err != nil {
+	if err := rd.complete(v, hash, stream, &s, known); err != nil {
 		return event.StreamInfo{}, err
 	}
 	// A metadata stream is deleted with its original, whose changes this shard does not count.
 	if !event.IsMetaStream(stream) {
-		l.streams.put(hash, s, changes)
+		rd.streams.put(hash, s, changes)
 	}
 	return s.info(), nil
 }
@@ -44,19 +44,19 @@ func (s *cachedStream) info() event.StreamInfo {
 }
 
 // complete finds out what is not known of a stream; s holds what is.
-func (l *Log) complete(v view, hash uint64, stream string, s *cachedStream, known bool) (err error) {
-	defer l.met(&err)
+func (rd *Reader) complete(v view, hash uint64, stream string, s *cachedStream, known bool) (err error) {
+	defer rd.met(&err)
 	defer chunkfile.GuardFaults(&err)()
 	if !known {
 		s.name = strings.Clone(stream)
-		if s.last, s.deleted, err = l.lastOf(v, hash, stream); err != nil {
+		if s.last, s.deleted, err = rd.lastOf(v, hash, stream); err != nil {
 			return fmt.Errorf("last event of stream %q: %w", stream, err)
 		}
 	}
 	if event.IsMetaStream(stream) {
-		err = l.metaStreamFacts(v, stream, s)
+		err = rd.metaStreamFacts(v, stream, s)
 	} else {
-		err = l.metadataFacts(v, stream, s)
+		err = rd.metadataFacts(v, stream, s)
 	}
 	if err != nil {
 		return fmt.Errorf("metadata of stream %q: %w", stream, err)
@@ -68,7 +68,7 @@ func (l *Log) complete(v view, hash uint64, stream string, s *cachedStream, know
 // metaStreamFacts: only the last event of a metadata stream counts, whatever is
 // said elsewhere, and it is gone when the stream at the root of it is. Metadata
 // streams have no tombstones of their own, so that those between need no look.
-func (l *Log) metaStreamFacts(v view, stream string, s *cachedStream) error {
+func (rd *Reader) metaStreamFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast = -1
 	s.metadata = &event.Metadata{Retention: event.Retention{MaxCount: 1}}
 	root := stream
@@ -76,28 +76,28 @@ func (l *Log) metaStreamFacts(v view, stream string, s *cachedStream) error {
 		root = event.OriginalOf(root)
 	}
 	hash := chunkfile.HashStream(root)
-	if o, ok, _ := l.streams.get(hash, root); ok {
+	if o, ok, _ := rd.streams.get(hash, root); ok {
 		s.deleted = o.deleted
 		return nil
 	}
 	var err error
-	_, s.deleted, err = l.lastOf(v, hash, root)
+	_, s.deleted, err = rd.lastOf(v, hash, root)
 	return err
 }
 
-func (l *Log) metadataFacts(v view, stream string, s *cachedStream) error {
+func (rd *Reader) metadataFacts(v view, stream string, s *cachedStream) error {
 	s.metaLast, s.metadata = -1, nil
 	hash := hashMetaStream(stream)
-	if !l.index.MayExist(hash) {
+	if !rd.index.MayExist(hash) {
 		return nil
 	}
 	name := event.MetaStreamOf(stream)
-	last, _, err := l.lastOf(v, hash, name)
+	last, _, err := rd.lastOf(v, hash, name)
 	if err != nil || last < 0 {
 		return err
 	}
 	s.metaLast = last
-	it, _, err := l.recordOf(v, name, last, new([]byte))
+	it, _, err := rd.recordOf(v, name, last, new([]byte))
 	if err != nil || it == nil {
 		return err
 	}
@@ -107,13 +107,13 @@ func (l *Log) metadataFacts(v view, stream string, s *cachedStream) error {
 }
 
 // lastOf returns the number of the last ordinary event of a stream, -1 when there is none, and whether it has a tombstone.
-func (l *Log) lastOf(v view, hash uint64, stream string) (last int64, deleted bool, err error) {
-	if !l.index.MayExist(hash) {
+func (rd *Reader) lastOf(v view, hash uint64, stream string) (last int64, deleted bool, err error) {
+	if !rd.index.MayExist(hash) {
 		return -1, false, nil
 	}
 	var scratch []byte
-	if e, ok := l.index.Last(hash); ok && e.Number != event.TombstoneNumber {
-		if it, err := l.confirm(v, e, stream, &scratch); err != nil || it != nil {
+	if e, ok := rd.index.Last(hash); ok && e.Number != event.TombstoneNumber {
+		if it, err := rd.confirm(v, e, stream, &scratch); err != nil || it != nil {
 			return e.Number, false, err
 		}
 	}
@@ -121,9 +121,9 @@ func (l *Log) lastOf(v view, hash uint64, stream string) (last int64, deleted bo
 	from := event.TombstoneNumber
 	var buf [8]index.Entry
 	for {
-		found := l.index.Descend(buf[:0], hash, from, 0, len(buf))
+		found := rd.index.Descend(buf[:0], hash, from, 0, len(buf))
 		for _, e := range found {
-			it, err := l.confirm(v, e, stream, &scratch)
+			it, err := rd.confirm(v, e, stream, &scratch)
 			if err != nil {
 				return 0, false, err
 			}
@@ -140,8 +140,8 @@ func (l *Log) lastOf(v view, hash uint64, stream string) (last int64, deleted bo
 		}
 		// Several entries may share the lowest number when hashes collide: look at all of them before going below.
 		lowest := found[len(found)-1].Number
-		for _, e := range l.index.Get(nil, hash, lowest) {
-			it, err := l.confirm(v, e, stream, &scratch)
+		for _, e := range rd.index.Get(nil, hash, lowest) {
+			it, err := rd.confirm(v, e, stream, &scratch)
 			if err != nil {
 				return 0, false, err
 			}

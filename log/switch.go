@@ -27,18 +27,18 @@ import (
 // sources are the chunks that the file was made of: they must still be in use. nil stands for
 // those that it covers. The caller holds them, so that none of them can come back under a
 // new name, and l.jobs.
-func (l *Log) switchChunk(tmp string, sources []*chunkfile.Chunk) (info ChunkInfo, err error) {
-	l.switchMu.Lock()
-	defer l.switchMu.Unlock()
-	if sources != nil && !l.inUse(sources) {
+func (cs *Chunks) switchChunk(tmp string, sources []*chunkfile.Chunk) (info ChunkInfo, err error) {
+	cs.switchMu.Lock()
+	defer cs.switchMu.Unlock()
+	if sources != nil && !cs.inUse(sources) {
 		return info, event.ErrChunkReplaced
 	}
 	// The start trusts a rewritten chunk only within what is durable; so what it replaces must be.
-	if err := l.Sync(); err != nil {
+	if err := cs.syncer.Sync(); err != nil {
 		return info, err
 	}
-	path := filepath.Join(l.opts.Dir, tmp)
-	c, err := chunkfile.Open(l.opts.FS, path, 0)
+	path := filepath.Join(cs.opts.Dir, tmp)
+	c, err := chunkfile.Open(cs.opts.FS, path, 0)
 	if err != nil {
 		return info, err
 	}
@@ -46,7 +46,7 @@ func (l *Log) switchChunk(tmp string, sources []*chunkfile.Chunk) (info ChunkInf
 		return info, errors.Join(c.Corrupt(-1, "the new chunk is not complete"), c.Close())
 	}
 	first, last, footer := c.Header.First, c.Header.Last, c.Footer
-	y := l.Yielder()
+	y := cs.Yielder()
 	sum, err := c.ComputeChecksum(func(b []byte, at int64) error {
 		y.GiveWay()
 		return chunkfile.ReadFull(c.File, b, at)
@@ -54,81 +54,69 @@ func (l *Log) switchChunk(tmp string, sources []*chunkfile.Chunk) (info ChunkInf
 	if err == nil && sum != footer.Checksum {
 		err = c.Corrupt(-1, "checksum of the whole file does not match")
 	}
-	if err == nil && c.Header.Cluster != l.cluster {
+	if err == nil && c.Header.Cluster != cs.cluster {
 		err = c.Corrupt(40, "the chunk belongs to another cluster")
 	}
 	if err = errors.Join(err, c.Close()); err != nil {
 		return info, err
 	}
 
-	l.setMu.Lock()
-	old, err := l.replaceable(first, last, &footer)
-	l.setMu.Unlock()
+	cs.setMu.Lock()
+	old, err := cs.replaceable(first, last, &footer)
+	cs.setMu.Unlock()
 	if err != nil {
 		return info, err
 	}
 	version := old[0].Version + 1
-	name := filepath.Join(l.opts.Dir, chunkfile.FileName(first, version))
-	if _, err := l.opts.FS.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+	name := filepath.Join(cs.opts.Dir, chunkfile.FileName(first, version))
+	if _, err := cs.opts.FS.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return info, fmt.Errorf("switch chunk: %s is in the way", name)
 	}
-	if err := l.opts.FS.Rename(path, name); err != nil {
+	if err := cs.opts.FS.Rename(path, name); err != nil {
 		err = fmt.Errorf("switch chunk: %w", err)
-		if l.notRenamed(path, name) {
+		if cs.notRenamed(path, name) {
 			return info, err
 		}
-		return info, l.fail(err)
+		return info, cs.fail(err)
 	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return info, l.fail(fmt.Errorf("switch chunk: %w", err))
+	if err := cs.opts.FS.SyncDir(cs.opts.Dir); err != nil {
+		return info, cs.fail(fmt.Errorf("switch chunk: %w", err))
 	}
-	if c, err = chunkfile.OpenMapped(l.opts.FS, name, version); err != nil {
-		return info, l.fail(fmt.Errorf("switch chunk: %w", err))
+	if c, err = chunkfile.OpenMapped(cs.opts.FS, name, version); err != nil {
+		return info, cs.fail(fmt.Errorf("switch chunk: %w", err))
 	}
 	c.Retain()
 	for _, o := range old {
 		o.Obsolete.Store(true)
 	}
-	l.setMu.Lock()
+	cs.setMu.Lock()
 	// Only the appender changed the list meanwhile, and only behind complete chunks.
-	at := slices.Index(l.chunks, old[0])
-	l.chunks = slices.Replace(slices.Clone(l.chunks), at, at+len(old), c)
-	l.chunksChanged = true
-	p := l.pub.Load()
-	replaced := l.publishLocked(p.tail, p.epoch)
-	l.setMu.Unlock()
+	at := slices.Index(cs.files, old[0])
+	cs.files = slices.Replace(slices.Clone(cs.files), at, at+len(old), c)
+	cs.filesChanged = true
+	p := cs.pub.Load()
+	replaced := cs.publishLocked(p.tail, p.epoch)
+	cs.setMu.Unlock()
 	replaced.release()
 	for _, o := range old {
 		if err := o.Release(); err != nil {
-			l.closeFailed(err)
+			cs.closeFailed(err)
 		}
 	}
 	return chunkInfo(c, p.tail.End), nil
 }
 
-// inUse reports whether all of these chunks are in the log's list, which has each of them once.
-func (l *Log) inUse(sources []*chunkfile.Chunk) bool {
-	l.setMu.Lock()
-	defer l.setMu.Unlock()
-	for _, c := range sources {
-		if !slices.Contains(l.chunks, c) {
-			return false
-		}
-	}
-	return true
-}
-
 // notRenamed reports whether a rename that failed has certainly left everything as it was.
-func (l *Log) notRenamed(from, to string) bool {
-	_, gone := l.opts.FS.Stat(from)
-	_, made := l.opts.FS.Stat(to)
+func (cs *Chunks) notRenamed(from, to string) bool {
+	_, gone := cs.opts.FS.Stat(from)
+	_, made := cs.opts.FS.Stat(to)
 	return gone == nil && errors.Is(made, fs.ErrNotExist)
 }
 
 // replaceable returns the chunks that a file with this range and footer may replace. It runs under setMu.
-func (l *Log) replaceable(first, last int, f *chunkfile.Footer) ([]*chunkfile.Chunk, error) {
+func (cs *Chunks) replaceable(first, last int, f *chunkfile.Footer) ([]*chunkfile.Chunk, error) {
 	var old []*chunkfile.Chunk
-	for _, c := range l.chunks {
+	for _, c := range cs.files {
 		if c.Header.Last < first || c.Header.First > last {
 			continue
 		}

@@ -133,7 +133,7 @@ func TestRemovedPositions(t *testing.T) {
 	}
 	verify(t, l, m.frames, removed)
 	var left []event.Record
-	page, err := l.ReadAll(event.AllRead{Count: 100})
+	page, err := l.Reads.ReadAll(event.AllRead{Count: 100})
 	must(t, err)
 	for _, e := range page.Events {
 		left = append(left, e.Record)
@@ -147,11 +147,11 @@ func TestRemovedPositions(t *testing.T) {
 			break
 		}
 		next := slices.IndexFunc(left, func(r event.Record) bool { return r.Position >= p })
-		page, err := l.ReadAll(event.AllRead{From: p, Count: 1})
+		page, err := l.Reads.ReadAll(event.AllRead{From: p, Count: 1})
 		if err != nil || page.Events[0].Position != left[next].Position {
 			t.Fatalf("forward from %d: %+v, %v", p, page, err)
 		}
-		page, err = l.ReadAll(event.AllRead{From: p, Count: 1, Backward: true})
+		page, err = l.Reads.ReadAll(event.AllRead{From: p, Count: 1, Backward: true})
 		switch {
 		case err != nil:
 			t.Fatalf("backward from %d: %v", p, err)
@@ -161,7 +161,7 @@ func TestRemovedPositions(t *testing.T) {
 			t.Fatalf("backward from %d: %+v", p, page)
 		}
 	}
-	if _, err := l.ReadEvent("a0", 0, false); !errors.Is(err, event.ErrEventNotFound) {
+	if _, err := l.Reads.ReadEvent("a0", 0, false); !errors.Is(err, event.ErrEventNotFound) {
 		t.Fatal(err)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/internal/vfs"
+	"github.com/annalsdb/annals/log/datadir"
 )
 
 // syncEvery is how many bytes may be appended before the background syncer
@@ -22,39 +24,49 @@ type dirtyFiles struct {
 	dir      bool       // files were created since the folder was synced
 }
 
+// syncer makes the log durable. Lock order: syncMu, then dirty.mu.
+type syncer struct {
+	*state
+	chk        *datadir.Checkpoints
+	syncMu     sync.Mutex // one sync at a time; guards chk but for the chaser's, which is the appender's, and the closing of files
+	dirty      dirtyFiles
+	syncedEnd  atomic.Int64
+	syncWanted chan struct{}
+}
+
 // Sync makes everything committed durable and then moves the checkpoint files up to it.
 // An error is final, as with Append: a sync that failed is never tried again.
-func (l *Log) Sync() error {
-	if err := l.usable(); err != nil {
+func (s *syncer) Sync() error {
+	if err := s.usable(); err != nil {
 		return err
 	}
-	l.syncMu.Lock()
-	err := l.usable() // Changed while waiting for the lock.
+	s.syncMu.Lock()
+	err := s.usable() // Changed while waiting for the lock.
 	fails := false
 	if err == nil {
-		if err = l.sync(); err != nil {
+		if err = s.sync(); err != nil {
 			// Before the lock is free: the next sync would succeed, as the kernel calls what it failed
 			// to write clean, and move the checkpoints.
 			err = fmt.Errorf("sync: %w", err)
-			fails = l.failed.CompareAndSwap(nil, &err)
+			fails = s.failed.CompareAndSwap(nil, &err)
 		}
 	}
-	l.syncMu.Unlock()
+	s.syncMu.Unlock()
 	if fails {
-		l.opts.OnFatal(err)
+		s.opts.OnFatal(err)
 	}
 	return err
 }
 
 // sync runs under syncMu.
-func (l *Log) sync() error {
+func (s *syncer) sync() error {
 	begun := time.Now()
 	// Before the files are looked at: whatever this tail covers is in them.
-	upTo := l.pub.Load()
-	l.dirty.mu.Lock()
-	active, complete, dir := l.dirty.active, l.dirty.complete, l.dirty.dir
-	l.dirty.complete, l.dirty.dir = nil, false
-	l.dirty.mu.Unlock()
+	upTo := s.pub.Load()
+	s.dirty.mu.Lock()
+	active, complete, dir := s.dirty.active, s.dirty.complete, s.dirty.dir
+	s.dirty.complete, s.dirty.dir = nil, false
+	s.dirty.mu.Unlock()
 
 	var err error
 	for _, f := range complete {
@@ -73,52 +85,52 @@ func (l *Log) sync() error {
 		}
 	}
 	if dir {
-		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		if err := s.opts.FS.SyncDir(s.opts.Dir); err != nil {
 			return err
 		}
 	}
-	if err := l.moveCheckpoints(upTo); err != nil {
+	if err := s.moveCheckpoints(upTo); err != nil {
 		return err
 	}
-	l.syncedEnd.Store(upTo.tail.End)
+	s.syncedEnd.Store(upTo.tail.End)
 	took := time.Since(begun)
-	l.metrics.syncs.Observe(took.Seconds())
-	l.opts.OnSync(took)
+	s.metrics.syncs.Observe(took.Seconds())
+	s.opts.OnSync(took)
 	return nil
 }
 
 // moveCheckpoints says in the checkpoint files what is durable. The writer's
 // comes first: the epoch's never lies beyond it, whenever the machine stops. The
 // chaser's was written with the commit; a copy of the volume is to find it, too.
-func (l *Log) moveCheckpoints(p *published) error {
-	if err := l.chk.Writer.Set(p.tail.End); err != nil {
+func (s *syncer) moveCheckpoints(p *published) error {
+	if err := s.chk.Writer.Set(p.tail.End); err != nil {
 		return err
 	}
-	if err := l.chk.Chaser.Sync(); err != nil {
+	if err := s.chk.Chaser.Sync(); err != nil {
 		return err
 	}
-	if err := l.chk.Epoch.Set(p.epoch); err != nil {
+	if err := s.chk.Epoch.Set(p.epoch); err != nil {
 		return err
 	}
 	if p.tail.Index == 0 {
 		return nil
 	}
-	return l.chk.Proposal.Set(int64(p.tail.Term))
+	return s.chk.Proposal.Set(int64(p.tail.Term))
 }
 
-func (l *Log) wakeSyncer() {
+func (s *syncer) wakeSyncer() {
 	select {
-	case l.syncWanted <- struct{}{}:
+	case s.syncWanted <- struct{}{}:
 	default:
 	}
 }
 
 // runSyncer syncs in the background whenever enough was appended.
-func (l *Log) runSyncer(ctx context.Context) {
+func (s *syncer) runSyncer(ctx context.Context) {
 	for {
 		select {
-		case <-l.syncWanted:
-			if l.Sync() != nil {
+		case <-s.syncWanted:
+			if s.Sync() != nil {
 				return // The owner was told.
 			}
 		case <-ctx.Done():

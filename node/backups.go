@@ -37,7 +37,7 @@ func (n *Node) awaitAcknowledged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return log.WaitLog(ctx, end-1)
+	return log.Reads.WaitLog(ctx, end-1)
 }
 
 // endBackups lets go of what backup sessions keep on the disk. It reports whether there were any.

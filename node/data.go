@@ -27,7 +27,7 @@ var (
 )
 
 func (d data) LastRecord() int64 {
-	page, err := d.log.ReadAll(event.AllRead{From: event.End, Count: 1, Backward: true})
+	page, err := d.log.Reads.ReadAll(event.AllRead{From: event.End, Count: 1, Backward: true})
 	if err != nil || len(page.Events) == 0 {
 		return -1
 	}
@@ -37,7 +37,7 @@ func (d data) LastRecord() int64 {
 func (d data) Epoch() int64 { return d.log.EpochPosition() }
 
 func (d data) Continue(end int64, chain event.Chain) (replication.Continuation, error) {
-	c, err := d.log.Continue(end, chain)
+	c, err := d.log.Transfer.Continue(end, chain)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +57,13 @@ func (d data) InstallChunk(name string) error {
 	return d.machine.InstallChunk(name)
 }
 
-func (d data) CreateTemp() (replication.TempFile, string, error) { return d.log.CreateTemp() }
+func (d data) CreateTemp() (replication.TempFile, string, error) { return d.log.Transfer.CreateTemp() }
 
-func (d data) OpenTemp(name string) (replication.TempFile, error) { return d.log.OpenTemp(name) }
+func (d data) OpenTemp(name string) (replication.TempFile, error) {
+	return d.log.Transfer.OpenTemp(name)
+}
 
-func (d data) DropTemp(name string) error { return d.log.DropTemp(name) }
+func (d data) DropTemp(name string) error { return d.log.Transfer.DropTemp(name) }
 
 // continuation translates what the log says of its files.
 type continuation struct{ *eventlog.Continuation }
@@ -80,14 +82,14 @@ func (c continuation) Next(most int) (int64, []byte, error) {
 }
 
 func (d data) Damaged() (list []replication.DamagedChunk) {
-	for _, one := range d.log.Damaged() {
+	for _, one := range d.log.Health.Damaged() {
 		list = append(list, replication.DamagedChunk{File: one.File, First: one.First, Last: one.Last, Err: one.Err})
 	}
 	return list
 }
 
 func (d data) ChunkFiles(first, last int) (files []replication.ChunkFile, err error) {
-	list, err := d.log.ChunkFiles(first, last)
+	list, err := d.log.Transfer.ChunkFiles(first, last)
 	for i := range list {
 		files = append(files, described(&list[i]))
 	}
@@ -103,7 +105,7 @@ func (d data) OpenChunkFile(first int, checksum string) (replication.ChunkReader
 	if n, err := hex.Decode(sum[:], []byte(checksum)[:min(len(checksum), 2*len(sum))]); err != nil || n != len(sum) {
 		return nil, fmt.Errorf("%q is no checksum", checksum)
 	}
-	k, err := d.log.OpenChunkFile(first, sum, true)
+	k, err := d.log.Transfer.OpenChunkFile(first, sum, true)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	e.certificates(f)
 	e.backup(f)
 	if log, err := n.store.Log(); err == nil {
-		for _, d := range log.Damaged() {
+		for _, d := range log.Health.Damaged() {
 			f.Damaged = append(f.Damaged, doctor.Damaged{File: d.File, Alone: n.config.ClusterSize == 1})
 		}
 	}

@@ -19,7 +19,7 @@ func (s *statistics) Figures() tree.Figures {
 	var check eventlog.CheckProgress
 	damaged := 0
 	if l, err := s.n.store.Log(); err == nil {
-		log, check, damaged = l.Figures(), l.CheckProgress(), len(l.Damaged())
+		log, check, damaged = l.Figures(), l.Health.CheckProgress(), len(l.Health.Damaged())
 	}
 	all = es(all, "checksum", log.Writer)
 	all = es(all, "checksumNonFlushed", log.NonFlushed)

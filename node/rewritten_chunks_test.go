@@ -58,7 +58,7 @@ func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 			b.log = log
 			machine := fsm.NewMachine(log, nil, func(err error) { t.Errorf("fatal: %v", err) })
 			return replication.Materials{
-				FSM: machine, Decider: fsm.NewDecider(log, time.Now), Log: log,
+				FSM: machine, Decider: fsm.NewDecider(log.Reads, time.Now), Log: log,
 				Data: data{log, machine, func() (*chunklock.Hold, error) { return new(chunklock.Lock).TryLock() }}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 			}, nil
 		},
@@ -146,7 +146,7 @@ func alike(t testing.TB, all *[]*bare) {
 func (b *bare) read() (list []event.Resolved) {
 	from := int64(0)
 	for {
-		page, err := b.log.ReadAll(event.AllRead{From: from, Count: 500})
+		page, err := b.log.Reads.ReadAll(event.AllRead{From: from, Count: 500})
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func (b *bare) read() (list []event.Resolved) {
 
 func (b *bare) rewrite(first, last int) {
 	b.t.Helper()
-	if _, err := b.log.Rewrite(b.t.Context(), eventlog.Rewrite{First: first, Last: last, Keep: everyThird}); err != nil {
+	if _, err := b.log.Chunks.Rewrite(b.t.Context(), eventlog.Rewrite{First: first, Last: last, Keep: everyThird}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -168,7 +168,7 @@ func (b *bare) rewrite(first, last int) {
 func everyThird(s *eventlog.Stored) bool { return s.Number%3 == 2 || s.Stream[0] == '$' }
 
 func (b *bare) files() (list []string) {
-	chunks, err := b.log.Chunks()
+	chunks, err := b.log.Chunks.List()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func (c *rewrittenCase) test(t *testing.T) {
 	// Its own job is at a file that is replaced meanwhile, or that the one of the others begins in.
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := away.log.Rewrite(t.Context(), eventlog.Rewrite{First: c.job[0], Last: c.job[1], Keep: everyThird, Pace: func(ctx context.Context, _ int64) error {
+		_, err := away.log.Chunks.Rewrite(t.Context(), eventlog.Rewrite{First: c.job[0], Last: c.job[1], Keep: everyThird, Pace: func(ctx context.Context, _ int64) error {
 			close(begun)
 			for away.log.Tail().End <= 4*256<<20 {
 				timer := time.NewTimer(5 * time.Millisecond)

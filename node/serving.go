@@ -28,7 +28,7 @@ func (p part) Role() string { return strings.ToLower(string(p.State())) }
 
 func (p part) Ready() bool {
 	log, err := p.n.store.Log()
-	return err == nil && p.serves() && log.Unhealthy() == nil
+	return err == nil && p.serves() && log.Health.Unhealthy() == nil
 }
 
 // serves reports whether this node has all that requests need, but for what is damaged.
@@ -46,7 +46,7 @@ func (p part) Unhealthy() string {
 	unsure, diverged := p.Healthy()
 	var damaged error
 	if log, err := p.n.store.Log(); err == nil {
-		damaged = log.Unhealthy()
+		damaged = log.Health.Unhealthy()
 	}
 	if err := cmp.Or(p.Hangs(), diverged, unsure, p.Clock.Wrong(), damaged); err != nil {
 		return err.Error()

@@ -78,7 +78,7 @@ func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.Strea
 		return event.StreamPage{}, err
 	}
 	defer s.read(&s.reads.stream, s.reads.stream.begin())
-	return log.ReadStream(r)
+	return log.Reads.ReadStream(r)
 }
 
 func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
@@ -89,7 +89,7 @@ func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
 	if err != nil {
 		return err
 	}
-	return log.ReadPayload(r)
+	return log.Reads.ReadPayload(r)
 }
 
 func (s *store) ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error) {
@@ -101,7 +101,7 @@ func (s *store) ReadEvent(ctx context.Context, stream string, number int64, reso
 		return event.Resolved{}, err
 	}
 	defer s.read(&s.reads.event, s.reads.event.begin())
-	return log.ReadEvent(stream, number, resolveLinks)
+	return log.Reads.ReadEvent(stream, number, resolveLinks)
 }
 
 func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {
@@ -113,7 +113,7 @@ func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, er
 		return event.AllPage{}, err
 	}
 	defer s.read(&s.reads.all, s.reads.all.begin())
-	return log.ReadAll(r)
+	return log.Reads.ReadAll(r)
 }
 
 func (s *store) StreamInfo(_ context.Context, stream string) (event.StreamInfo, error) {
@@ -121,7 +121,7 @@ func (s *store) StreamInfo(_ context.Context, stream string) (event.StreamInfo, 
 	if err != nil {
 		return event.StreamInfo{}, err
 	}
-	return log.StreamInfo(stream)
+	return log.Reads.StreamInfo(stream)
 }
 
 // LastEvent returns the last event of a stream that a reader would see.
@@ -145,7 +145,7 @@ func (s *store) WaitStream(ctx context.Context, stream string, after int64) erro
 	}
 	s.reads.waiting.Enter(1)
 	defer s.reads.waiting.Leave(1)
-	return log.WaitStream(ctx, stream, after)
+	return log.Reads.WaitStream(ctx, stream, after)
 }
 
 func (s *store) WaitStreams(ctx context.Context, streams []string, after []int64) error {
@@ -155,7 +155,7 @@ func (s *store) WaitStreams(ctx context.Context, streams []string, after []int64
 	}
 	s.reads.waiting.Enter(1)
 	defer s.reads.waiting.Leave(1)
-	return log.WaitStreams(ctx, streams, after)
+	return log.Reads.WaitStreams(ctx, streams, after)
 }
 
 func (s *store) WaitLog(ctx context.Context, position int64) error {
@@ -165,5 +165,5 @@ func (s *store) WaitLog(ctx context.Context, position int64) error {
 	}
 	s.reads.waiting.Enter(1)
 	defer s.reads.waiting.Leave(1)
-	return log.WaitLog(ctx, position)
+	return log.Reads.WaitLog(ctx, position)
 }

@@ -104,7 +104,7 @@ func content(t testing.TB, fsys vfs.FS, dir string) (text string, tail event.Tai
 	must(t, err)
 	l, err := eventlog.Open(logOptions(fsys, dir))
 	must(t, err)
-	must(t, l.Scan(t.Context(), 0, l.Tail().End, func(s *eventlog.Stored) error {
+	must(t, l.Chunks.Scan(t.Context(), 0, l.Tail().End, func(s *eventlog.Stored) error {
 		fmt.Fprintf(&b, "%d %d %s\n", s.Position, s.Number, s.Data)
 		return nil
 	}))
@@ -216,7 +216,7 @@ func pointer(p int64) *int64 { return &p }
 func restoreWhole(t testing.TB, d *database) (string, event.Tail) {
 	t.Helper()
 	var b strings.Builder
-	must(t, d.Scan(t.Context(), 0, d.Tail().End, func(s *eventlog.Stored) error {
+	must(t, d.Chunks.Scan(t.Context(), 0, d.Tail().End, func(s *eventlog.Stored) error {
 		fmt.Fprintf(&b, "%d %d %s\n", s.Position, s.Number, s.Data)
 		return nil
 	}))
@@ -229,7 +229,7 @@ func TestRestoreInsideRewritten(t *testing.T) {
 	d := open(t, fsys)
 	d.write(5, true)
 	d.write(5, false)
-	_, err := d.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number != 3 }})
+	_, err := d.Chunks.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number != 3 }})
 	must(t, err)
 	target := backup.NewFolder(fsys, "/backups")
 	d.create(target, backup.CreateOptions{})

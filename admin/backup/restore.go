@@ -305,7 +305,7 @@ func cutAt(ctx context.Context, l *eventlog.Log, o *RestoreOptions) (int64, erro
 	if o.ToPosition != nil {
 		at = *o.ToPosition
 	}
-	chunks, err := l.Chunks()
+	chunks, err := l.Chunks.List()
 	if err != nil {
 		return 0, err
 	}
@@ -315,7 +315,7 @@ func cutAt(ctx context.Context, l *eventlog.Log, o *RestoreOptions) (int64, erro
 		first := int64(math.MaxInt64)
 		for i := len(chunks) - 1; i >= 0; i-- {
 			early := false
-			err := l.Scan(ctx, chunks[i].Start, chunks[i].End, func(s *eventlog.Stored) error {
+			err := l.Chunks.Scan(ctx, chunks[i].Start, chunks[i].End, func(s *eventlog.Stored) error {
 				if s.Time > latest {
 					first = s.Position
 					return errFound

@@ -109,7 +109,7 @@ func (s *Service) blank(l *eventlog.Log, p *pending) error {
 func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewritten, err error) {
 	left := p.Events
 	for len(left) > 0 {
-		chunks, err := l.Chunks()
+		chunks, err := l.Chunks.List()
 		if err != nil {
 			return replaced, err
 		}
@@ -126,7 +126,7 @@ func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewr
 		for n < len(left) && left[n].Position < c.End {
 			e := left[n]
 			n++
-			places, err := l.EventPositions(e.Stream, e.Number)
+			places, err := l.Chunks.EventPositions(e.Stream, e.Number)
 			if err != nil {
 				return replaced, err
 			}
@@ -135,7 +135,7 @@ func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewr
 			}
 		}
 		if len(positions) > 0 {
-			done, err := l.Rewrite(s.ctx, eventlog.Rewrite{First: c.First, Last: c.Last, Redact: positions, Reserve: s.opts.DiskReserve})
+			done, err := l.Chunks.Rewrite(s.ctx, eventlog.Rewrite{First: c.First, Last: c.Last, Redact: positions, Reserve: s.opts.DiskReserve})
 			if errors.Is(err, event.ErrChunkReplaced) {
 				continue // By a file of another node: look again.
 			}

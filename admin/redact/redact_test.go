@@ -111,7 +111,7 @@ func (n *node) write(completes bool, typ, data string, streams ...string) {
 	}
 	f := eventlog.Frame{First: chunkfile.Place(tail.End, size), Completes: completes, Index: tail.Index + 1, Term: 1}
 	for i, s := range streams {
-		info, err := n.log.StreamInfo(s)
+		info, err := n.log.Reads.StreamInfo(s)
 		if err != nil && !errors.Is(err, event.ErrStreamNotFound) {
 			n.t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func holding(t testing.TB, fsys vfs.FS, folder, text string) (files []string) {
 func (n *node) content() map[int64]string {
 	n.t.Helper()
 	all := map[int64]string{}
-	err := n.log.Scan(n.t.Context(), 0, n.log.Tail().End, func(r *eventlog.Stored) error {
+	err := n.log.Chunks.Scan(n.t.Context(), 0, n.log.Tail().End, func(r *eventlog.Stored) error {
 		all[r.Position] = fmt.Sprintf("%d@%s %s %s %x %q %q %d", r.Number, r.Stream, r.ID, r.Type, r.Flags, r.Data, r.Metadata, r.Time)
 		return nil
 	})

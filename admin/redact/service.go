@@ -137,7 +137,7 @@ func (s *Service) Positions(stream string, number int64) ([]Position, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.EventPositions(stream, number)
+	return l.Chunks.EventPositions(stream, number)
 }
 
 // Redact blanks the data of events, all of them or none. Once the work has begun
@@ -212,7 +212,7 @@ func judge(l *eventlog.Log, events []Event) (found []located, outcomes []Outcome
 			continue
 		}
 		seen[e] = true
-		places, err := l.EventPositions(e.Stream, e.Number)
+		places, err := l.Chunks.EventPositions(e.Stream, e.Number)
 		if err != nil {
 			return nil, nil, fmt.Errorf("find %s: %w", clip(e.String()), err)
 		}
@@ -245,7 +245,7 @@ func judge(l *eventlog.Log, events []Event) (found []located, outcomes []Outcome
 
 // checkSpace refuses what would fail half way for want of space: the copy of the largest chunk must fit.
 func (s *Service) checkSpace(l *eventlog.Log, found []located) error {
-	chunks, err := l.Chunks()
+	chunks, err := l.Chunks.List()
 	if err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func (s *Service) Resume() error {
 
 // rebuild makes the ledger out of the flags in the chunk files.
 func (s *Service) rebuild(l *eventlog.Log) error {
-	chunks, err := l.Chunks()
+	chunks, err := l.Chunks.List()
 	if err != nil {
 		return err
 	}
@@ -325,9 +325,9 @@ func (s *Service) rebuild(l *eventlog.Log) error {
 
 // scan calls f for the events between two positions whose data are blanked.
 func (s *Service) scan(l *eventlog.Log, from, to int64, f func(*eventlog.Stored)) error {
-	y := l.Yielder()
+	y := l.Chunks.Yielder()
 	n := 0
-	return l.Scan(s.ctx, from, to, func(r *eventlog.Stored) error {
+	return l.Chunks.Scan(s.ctx, from, to, func(r *eventlog.Stored) error {
 		if n++; n%256 == 0 {
 			y.GiveWay()
 		}

@@ -55,12 +55,12 @@ func (x *session) Switch(ctx context.Context, target, file string) error {
 			return &Unfinished{err}
 		}
 	}
-	chunks, err := l.Chunks()
+	chunks, err := l.Chunks.List()
 	if err != nil {
 		return err
 	}
 	defer s.opts.EndBackups()()
-	if err := l.SwitchFile(target, file); err != nil {
+	if err := l.Chunks.SwitchFile(target, file); err != nil {
 		return err
 	}
 	for _, c := range chunks {

@@ -55,7 +55,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 		start := int64(number) * chunkfile.ChunkSize
 		paced := start
 		y := r.yielder()
-		err := r.log.Scan(ctx, start, start+chunkfile.ChunkSize, func(rec *eventlog.Stored) error {
+		err := r.log.Chunks.Scan(ctx, start, start+chunkfile.ChunkSize, func(rec *eventlog.Stored) error {
 			if rec.Position-paced >= paceBytes {
 				r.did(rec.Position - paced)
 				paced = rec.Position

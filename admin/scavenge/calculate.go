@@ -116,7 +116,7 @@ func (k *calculator) deleted(ctx context.Context, name string, s *state.Stream) 
 
 // limited is for streams that metadata limit. The last event stays whatever they say.
 func (k *calculator) limited(ctx context.Context, name string, s *state.Stream) error {
-	last, err := k.r.log.LastBelow(name, k.r.point.Position)
+	last, err := k.r.log.Reads.LastBelow(name, k.r.point.Position)
 	if err != nil {
 		return err
 	}
@@ -151,11 +151,11 @@ func (k *calculator) aged(name string, s *state.Stream, last int64) error {
 	if cutoff <= 0 {
 		return nil
 	}
-	certain, err := k.r.log.LastBelow(name, k.firstChunk(func(c *state.Chunk) bool { return c.Newest >= cutoff }))
+	certain, err := k.r.log.Reads.LastBelow(name, k.firstChunk(func(c *state.Chunk) bool { return c.Newest >= cutoff }))
 	if err != nil {
 		return err
 	}
-	maybe, err := k.r.log.LastBelow(name, k.firstChunk(func(c *state.Chunk) bool { return c.Oldest >= cutoff }))
+	maybe, err := k.r.log.Reads.LastBelow(name, k.firstChunk(func(c *state.Chunk) bool { return c.Oldest >= cutoff }))
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (c *clocked) visible(streams ...string) (found []string) {
 	defer func(own time.Duration) { c.own = own }(c.own)
 	c.own = 0
 	for _, stream := range streams {
-		page, err := c.log.ReadStream(event.StreamRead{Stream: stream, From: 0, Count: 1000})
+		page, err := c.log.Reads.ReadStream(event.StreamRead{Stream: stream, From: 0, Count: 1000})
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func sameDecisions(t *testing.T, m *model, one, other *house) {
 	for stream, records := range m.streams {
 		var infos [2]event.StreamInfo
 		for i, h := range []*house{one, other} {
-			info, err := h.log.StreamInfo(stream)
+			info, err := h.log.Reads.StreamInfo(stream)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,14 +74,14 @@ func sameDecisions(t *testing.T, m *model, one, other *house) {
 		}
 		for _, r := range records {
 			for _, number := range []int64{r.number, r.number + 1} {
-				a, err1 := one.log.HasID(stream, number, r.id)
-				b, err2 := other.log.HasID(stream, number, r.id)
+				a, err1 := one.log.Reads.HasID(stream, number, r.id)
+				b, err2 := other.log.Reads.HasID(stream, number, r.id)
 				if a != b || err1 != nil || err2 != nil {
 					t.Fatalf("event %d of %s: as %d known here: %v (%v), there: %v (%v)", r.number, stream, number, a, err1, b, err2)
 				}
 			}
-			a, ok1, err1 := one.log.FindID(stream, r.id)
-			b, ok2, err2 := other.log.FindID(stream, r.id)
+			a, ok1, err1 := one.log.Reads.FindID(stream, r.id)
+			b, ok2, err2 := other.log.Reads.FindID(stream, r.id)
 			if a != b || ok1 != ok2 || err1 != nil || err2 != nil {
 				t.Fatalf("id of event %d of %s: %d %v %v here, %d %v %v there", r.number, stream, a, ok1, err1, b, ok2, err2)
 			}

@@ -59,7 +59,7 @@ const whyAge = "$maxAge"
 
 func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error) {
 	begun := time.Now()
-	chunks, err := e.log.Chunks()
+	chunks, err := e.log.Chunks.List()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error
 		out.Chunks = append(out.Chunks, ChunkEstimate{File: c.File, First: c.First, Last: c.Last, FileBytes: c.FileBytes})
 	}
 	at := 0
-	err = e.log.Scan(ctx, 0, end, func(rec *eventlog.Stored) error {
+	err = e.log.Chunks.Scan(ctx, 0, end, func(rec *eventlog.Stored) error {
 		for at+1 < len(chunks) && rec.Position >= chunks[at+1].Start {
 			at++
 		}
@@ -125,7 +125,7 @@ func (e *estimator) verdict(stream []byte) (*verdict, error) {
 		return v, nil
 	}
 	v := &verdict{name: string(stream), oldest: math.MinInt64}
-	info, err := e.log.StreamInfo(v.name)
+	info, err := e.log.Reads.StreamInfo(v.name)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (r *run) execute(ctx context.Context, c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	ids, err := r.log.IDsFrom()
+	ids, err := r.log.Chunks.IDsFrom()
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (r *run) execute(ctx context.Context, c *checkpoint) error {
 
 // filesBelowPoint lists the complete chunk files that a run is about.
 func (r *run) filesBelowPoint() ([]eventlog.ChunkInfo, error) {
-	all, err := r.log.Chunks()
+	all, err := r.log.Chunks.List()
 	if err != nil {
 		return nil, err
 	}
@@ -232,11 +232,11 @@ func (x *executor) execute(ctx context.Context, i int) (err error) {
 
 // rewrite makes one file of those of a range, with the events that are to be kept; nil: all.
 func (r *run) rewrite(ctx context.Context, first, last int, keep func(*eventlog.Stored) bool) (eventlog.Rewritten, error) {
-	ids, err := r.log.IDsFrom() // It moves while events are appended.
+	ids, err := r.log.Chunks.IDsFrom() // It moves while events are appended.
 	if err != nil {
 		return eventlog.Rewritten{}, err
 	}
-	return r.log.Rewrite(ctx, eventlog.Rewrite{
+	return r.log.Chunks.Rewrite(ctx, eventlog.Rewrite{
 		First: first, Last: last, Keep: keep, IDsFrom: ids, Reserve: r.s.opts.DiskReserve,
 		Pace: func(ctx context.Context, bytes int64) error {
 			r.did(bytes)

@@ -228,7 +228,7 @@ func (m *model) checkAll(t *testing.T, l *eventlog.Log) map[int64]bool {
 	found := map[int64]bool{}
 	var forward, backward []int64
 	for from := int64(0); ; {
-		page, err := l.ReadAll(event.AllRead{From: from, Count: 7})
+		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 7})
 		if err != nil {
 			t.Fatalf("read the log from %d: %v", from, err)
 		}
@@ -251,7 +251,7 @@ func (m *model) checkAll(t *testing.T, l *eventlog.Log) map[int64]bool {
 		from = page.Next
 	}
 	for from := event.End; ; {
-		page, err := l.ReadAll(event.AllRead{From: from, Count: 5, Backward: true})
+		page, err := l.Reads.ReadAll(event.AllRead{From: from, Count: 5, Backward: true})
 		if err != nil {
 			t.Fatalf("read the log backward from %d: %v", from, err)
 		}
@@ -285,7 +285,7 @@ func (m *model) checkStream(t *testing.T, l *eventlog.Log, stream string) {
 			t.Fatalf("read %s (backward: %v): %v, want %v", stream, backward, got, want.numbers)
 		}
 	}
-	info, err := l.StreamInfo(stream)
+	info, err := l.Reads.StreamInfo(stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func (m *model) checkStream(t *testing.T, l *eventlog.Log, stream string) {
 	}
 	// Retries: the ids of all that was ever written are known still.
 	for _, r := range m.streams[stream] {
-		if ok, err := l.HasID(stream, r.number, r.id); err != nil || !ok {
+		if ok, err := l.Reads.HasID(stream, r.number, r.id); err != nil || !ok {
 			t.Fatalf("id of event %d of %s is not known (%v): decided %v, removed %v", r.number, stream, err, r.decided, r.removed)
 		}
 	}
@@ -310,7 +310,7 @@ func readStream(l *eventlog.Log, stream string, backward bool) (numbers []int64,
 		from = event.Head
 	}
 	for range 10_000 {
-		page, err := l.ReadStream(event.StreamRead{Stream: stream, From: from, Count: count, Backward: backward})
+		page, err := l.Reads.ReadStream(event.StreamRead{Stream: stream, From: from, Count: count, Backward: backward})
 		if err != nil {
 			return nil, err
 		}

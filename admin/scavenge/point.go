@@ -73,7 +73,7 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 // Metadata that hide it from readers make no difference: it is what nodes agree on.
 func (r *run) newestPoint(ctx context.Context) (*Point, error) {
 	for below := r.log.Tail().End; ; {
-		number, err := r.log.LastBelow(event.ScavengePointsStream, below)
+		number, err := r.log.Reads.LastBelow(event.ScavengePointsStream, below)
 		if err != nil {
 			return nil, fmt.Errorf("find the newest scavenge point: %w", err)
 		}
@@ -94,7 +94,7 @@ func (r *run) newestPoint(ctx context.Context) (*Point, error) {
 // pointAt reads an event of the stream of the points: where it is, and what it says if it is a point.
 func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Point, err error) {
 	for _, e := range r.log.Index().Get(nil, chunkfile.HashStream(event.ScavengePointsStream), number) {
-		err = r.log.Scan(ctx, e.Position, e.Position+1, func(rec *eventlog.Stored) error {
+		err = r.log.Chunks.Scan(ctx, e.Position, e.Position+1, func(rec *eventlog.Stored) error {
 			if string(rec.Stream) != event.ScavengePointsStream {
 				return nil // The streams share the hash.
 			}
@@ -125,7 +125,7 @@ func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Poi
 // and waits until this node has applied it. If another node is faster, its point is used.
 func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 	expected := int64(event.NoStream)
-	info, err := r.log.StreamInfo(event.ScavengePointsStream)
+	info, err := r.log.Reads.StreamInfo(event.ScavengePointsStream)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 	waiting, cancel := context.WithTimeout(ctx, pointPatience)
 	defer cancel()
 	for last := expected; ; {
-		if err := r.log.WaitStream(waiting, event.ScavengePointsStream, last); err != nil {
+		if err := r.log.Reads.WaitStream(waiting, event.ScavengePointsStream, last); err != nil {
 			if ctx.Err() == nil && waiting.Err() != nil {
 				err = fmt.Errorf("the scavenge point was not applied here within %v: this node is far behind the leader", pointPatience)
 			}
@@ -163,7 +163,7 @@ func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 			return p, nil
 		}
 		// Something else was written to the stream.
-		if info, err = r.log.StreamInfo(event.ScavengePointsStream); err != nil {
+		if info, err = r.log.Reads.StreamInfo(event.ScavengePointsStream); err != nil {
 			return nil, err
 		}
 		last = info.Last

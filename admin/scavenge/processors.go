@@ -57,7 +57,7 @@ type yielder struct {
 	steps int
 }
 
-func (r *run) yielder() yielder { return yielder{log: r.log.Yielder()} }
+func (r *run) yielder() yielder { return yielder{log: r.log.Chunks.Yielder()} }
 
 func (y *yielder) every(n int) {
 	if y.steps++; y.steps >= n {

@@ -220,7 +220,7 @@ func (r *run) foreign(db *state.DB) (why string, err error) {
 	if c.Point.EffectiveNow.After(r.s.opts.Now()) {
 		return "the run that was begun took a time for now that is still to come", nil
 	}
-	stream, there, err := r.log.StreamAt(nil, c.Point.Position)
+	stream, there, err := r.log.Chunks.StreamAt(nil, c.Point.Position)
 	if err != nil {
 		return "", err
 	}

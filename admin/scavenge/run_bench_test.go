@@ -223,7 +223,7 @@ func scavengeOnce(b *testing.B, dir string, meter *phaseMeter, total *time.Durat
 		},
 		History: writer, Logger: hclog.New(&hclog.LoggerOptions{Output: meter, JSONFormat: true, Level: hclog.Info}),
 	})
-	chunks, err := g.log.Chunks()
+	chunks, err := g.log.Chunks.List()
 	if err != nil {
 		b.Fatal(err)
 	}

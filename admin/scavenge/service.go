@@ -177,7 +177,7 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 	}
 	// The leader has it. What keeps it from being read here is for the reader to see.
 	for stream, number := range map[string]int64{history.StreamOf(id): 0, history.IndexStream: link} {
-		if err := run.log.WaitStream(ctx, stream, number-1); err != nil {
+		if err := run.log.Reads.WaitStream(ctx, stream, number-1); err != nil {
 			s.logger.Debug("the beginning of a scavenge cannot be read here yet", "id", id.String(), "error", err)
 		}
 	}

@@ -267,7 +267,7 @@ func TestMerging(t *testing.T) {
 		h.append(plain("a", "x"))
 		h.run(scavenge.Request{})
 	}
-	chunks, err := h.log.Chunks()
+	chunks, err := h.log.Chunks.List()
 	if err != nil || len(chunks) != 1 || chunks[0].First != 0 || chunks[0].Last != 3 {
 		t.Fatalf("%v, %+v", err, chunks)
 	}

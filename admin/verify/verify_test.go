@@ -97,7 +97,7 @@ func TestScavengedFolder(t *testing.T) {
 			if err := errors.Join(l.Append(last), l.Commit(), l.Sync()); err != nil {
 				t.Fatal(err)
 			}
-			_, err = l.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number >= c.from || string(s.Stream) == "t" }})
+			_, err = l.Chunks.Rewrite(t.Context(), eventlog.Rewrite{Keep: func(s *eventlog.Stored) bool { return s.Number >= c.from || string(s.Stream) == "t" }})
 			if err := errors.Join(err, l.Index().Flush(), l.Close()); err != nil {
 				t.Fatal(err)
 			}

@@ -50,7 +50,7 @@ func buildScavenged(t *testing.T) *scavengedFolder {
 // rewrite removes from chunks first..last what must go, and the events that drop says.
 func (f *scavengedFolder) rewrite(first, last int, idsFrom int64, drop func(*eventlog.Stored) bool) {
 	f.t.Helper()
-	_, err := f.log.Rewrite(f.t.Context(), eventlog.Rewrite{First: first, Last: last, IDsFrom: idsFrom, Keep: func(s *eventlog.Stored) bool {
+	_, err := f.log.Chunks.Rewrite(f.t.Context(), eventlog.Rewrite{First: first, Last: last, IDsFrom: idsFrom, Keep: func(s *eventlog.Stored) bool {
 		return s.Number >= f.discard[string(s.Stream)] && (drop == nil || !drop(s))
 	}})
 	f.must(err)
@@ -82,7 +82,7 @@ func (f *scavengedFolder) scavengeIndex(tables int) {
 func (f *inspectFolder) rewriteOdd(number int) {
 	f.t.Helper()
 	f.open()
-	_, err := f.log.Rewrite(f.t.Context(), eventlog.Rewrite{First: number, Last: number, Keep: func(s *eventlog.Stored) bool {
+	_, err := f.log.Chunks.Rewrite(f.t.Context(), eventlog.Rewrite{First: number, Last: number, Keep: func(s *eventlog.Stored) bool {
 		return string(s.Stream) != "a" || s.Number%2 == 0
 	}})
 	f.must(err)
@@ -463,7 +463,7 @@ func TestInspectScavengedRandomly(t *testing.T) {
 		})
 		hash := hashes[r.IntN(len(hashes))]
 		f.open()
-		_, there, err := f.log.StreamAt(nil, last[hash].Position)
+		_, there, err := f.log.Chunks.StreamAt(nil, last[hash].Position)
 		f.must(err)
 		f.close()
 		void := !there // And the last one of a deleted stream's metadata may go.
