@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
 )
@@ -102,7 +103,7 @@ func (m *Machine) apply(l *raft.Log) error {
 		if tail.End < e.applied {
 			return fmt.Errorf("entry %d was decided on a log of %d bytes, but this node's ends at %d: it has lost data", l.Index, e.applied, tail.End)
 		}
-		m.logger.Warn("entry refused: decided on another end of the log", "index", l.Index, "expected", e.end, "end", tail.End)
+		m.logger.Warn("entry refused: decided on another end of the log", logkey.Index, l.Index, "expected", e.end, logkey.End, tail.End)
 		return event.ErrEntryRefused
 	}
 	return m.log.Append(eventlog.Frame{First: e.first, Records: e.records, Completes: e.completes, Index: l.Index, Term: l.Term})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Backup sessions are of this node's files, on a leader and a follower alike.
@@ -16,7 +17,7 @@ func beginBackupSession(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup session asked for", "session", session.ID, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	b := x.out[:0]
 	switch x.media.form {
 	case formJSON:
@@ -81,7 +82,7 @@ func endBackupSession(x *exchange) error {
 	if err := x.s.opts.Backups.Stop(id); err != nil {
 		return err
 	}
-	x.s.log.Info("backup session ended on demand", "session", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendFields(x, "BackupSessionDto", []field{backupIDField(id)})
 }
 
@@ -97,7 +98,7 @@ func sendBackupFile(x *exchange) error {
 	h[keyCacheControl] = cacheNever
 	http.ServeContent(x.w, x.r, "", time.Time{}, io.NewSectionReader(file, 0, file.Size()))
 	if err := file.Close(); err != nil {
-		x.s.log.Warn("file of a backup session could not be closed", "session", x.route.id, "file", x.route.argument, "error", err)
+		x.s.log.Warn("file of a backup session could not be closed", logkey.Session, x.route.id, logkey.File, x.route.argument, logkey.Error, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Backups are those of this node alone. They are started and stopped here, on a
@@ -21,7 +22,7 @@ func startBackup(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup asked for", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("backup asked for", logkey.Backup, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupResultDto", []field{backupIDField(id)})
 }
@@ -34,7 +35,7 @@ func stopBackup(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("backup stopped on demand", "backup", id, "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("backup stopped on demand", logkey.Backup, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendID(x, "BackupResultDto", backupIDField(id))
 }
 

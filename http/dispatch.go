@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Keys of headers as the header map holds them.
@@ -210,7 +211,7 @@ func (x *exchange) send(status int, body []byte) {
 // notTaken tells of an answer that the client did not take.
 func (x *exchange) notTaken(err error) {
 	if err != nil {
-		x.s.log.Debug("answer was not taken", "path", x.r.URL.Path, "error", err)
+		x.s.log.Debug("answer was not taken", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // A client that sends all of its request before it looks for an answer gets none
@@ -51,6 +53,6 @@ func (x *exchange) linger() {
 		_, err = io.CopyN(io.Discard, x.r.Body, lingerBytes)
 	}
 	if err != nil && err != io.EOF {
-		x.s.log.Debug("body was not taken", "path", x.r.URL.Path, "error", err)
+		x.s.log.Debug("body was not taken", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }

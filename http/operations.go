@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/http"
 	"time"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Operations on this node alone are done here, on a leader and a follower alike.
@@ -17,7 +19,7 @@ func shutdownNode(x *exchange) error {
 	}
 	// A writer that cannot flush sends when this returns; the node waits for that too.
 	_ = http.NewResponseController(x.w).Flush()
-	x.s.log.Info("shutdown asked for", "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("shutdown asked for", logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	x.s.opts.Operations.Shutdown()
 	return nil
 }

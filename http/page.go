@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // A page of 4,096 events may hold many gigabytes, but it is never held whole: reads
@@ -35,7 +36,7 @@ func (x *exchange) write(doc *atom.Feed) error {
 	case err != nil && x.isPartSent:
 		// The status was sent already: only a broken connection tells the client that
 		// the page is not whole.
-		x.s.log.Warn("a page could not be sent whole", "path", x.r.URL.Path, "error", err)
+		x.s.log.Warn("a page could not be sent whole", "path", x.r.URL.Path, logkey.Error, err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		return err

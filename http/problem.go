@@ -12,6 +12,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -213,7 +214,7 @@ var (
 func (x *exchange) fail(err error) {
 	p, known := problemOf(err, x.action())
 	if !known {
-		x.s.log.Error("request could not be answered", "method", x.r.Method, "path", x.r.URL.Path, "error", err)
+		x.s.log.Error("request could not be answered", "method", x.r.Method, "path", x.r.URL.Path, logkey.Error, err)
 	}
 	h := x.w.Header()
 	var version *event.WrongExpectedVersion

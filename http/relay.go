@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // keyRelayed marks a request that a node relayed. A node that gets one and does
@@ -200,7 +201,7 @@ func catchUp(x *exchange, leader string, begun time.Time) {
 	ctx := newDeadline(x.r.Context(), time.Until(begun.Add(x.s.opts.PrepareTimeout+x.s.opts.CommitTimeout)))
 	defer ctx.release()
 	if err := x.s.waiter.WaitLog(ctx, end-1); err != nil {
-		x.s.log.Debug("a write is answered before this node shows it", "path", x.r.URL.Path, "error", err)
+		x.s.log.Debug("a write is answered before this node shows it", "path", x.r.URL.Path, logkey.Error, err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // accessLogger is the name of the log of requests and of refused logins.
@@ -26,7 +28,7 @@ func (l *requestLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A handler that panics has answered as well, if only by cutting the connection.
 	defer func() {
 		l.log.Info("request", "method", printable(r.Method), "path", printable(r.URL.EscapedPath()), "status", logged.status,
-			"bytes", logged.bytes, "duration", time.Since(begin), "remote", r.RemoteAddr, "login", printable(logged.login), "proto", r.Proto)
+			logkey.Bytes, logged.bytes, "duration", time.Since(begin), logkey.Remote, r.RemoteAddr, logkey.Login, printable(logged.login), "proto", r.Proto)
 	}()
 	l.next.ServeHTTP(logged, r)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const scavengePrefix = "/admin/scavenge/"
@@ -24,7 +25,7 @@ func startScavenge(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("scavenge asked for", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	awaitScavenge(x, id)
 	return sendFields(x, "ScavengeResultDto", []field{scavengeIDField(id.String())})
 }
@@ -59,7 +60,7 @@ func stopScavenge(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.s.log.Info("scavenge stopped on demand", "scavenge", id.String(), "login", printable(x.who.Login), "remote", x.r.RemoteAddr)
+	x.s.log.Info("scavenge stopped on demand", logkey.Scavenge, id.String(), logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	return sendID(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/annalsdb/annals/admin/scavenge"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // estimateScavenge answers with what a run would do. It may read the whole
@@ -66,7 +67,7 @@ func (p *parts) write(b []byte) {
 	}
 	if _, err := p.x.w.Write(b); err != nil {
 		p.gone = true
-		p.x.s.log.Debug("answer was not taken", "path", p.x.r.URL.Path, "error", err)
+		p.x.s.log.Debug("answer was not taken", "path", p.x.r.URL.Path, logkey.Error, err)
 	}
 }
 

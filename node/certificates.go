@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -46,7 +47,7 @@ func (c *certificates) reload(files certs.Files) bool {
 			findings = refused.Findings
 		}
 		for _, f := range findings {
-			c.logger.Error("the certificates were not reloaded, those of before stay in force", "file", f.File, "reason", f.Text, "remedy", f.Remedy)
+			c.logger.Error("the certificates were not reloaded, those of before stay in force", logkey.File, f.File, logkey.Reason, f.Text, "remedy", f.Remedy)
 		}
 		return false
 	}
@@ -96,7 +97,7 @@ func (n *Node) ReloadCertificates(c *config.Config) bool {
 	case n.security != nil && n.opts.Certificates == nil && n.config.CertificateFile != "":
 		return n.security.reload(n.certificateFiles(c))
 	case c.CertificateFile != "" && !n.config.Insecure:
-		n.logger.Warn("this node was started without a certificate, the one that is configured now takes a restart", "file", c.CertificateFile)
+		n.logger.Warn("this node was started without a certificate, the one that is configured now takes a restart", logkey.File, c.CertificateFile)
 	}
 	return false
 }

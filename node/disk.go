@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -57,10 +58,10 @@ func (g *diskGuard) run(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
-			g.logger.Warn("free space cannot be read", "error", err)
+			g.logger.Warn("free space cannot be read", logkey.Error, err)
 		case !refusing && free < g.reserve:
 			refusing = true
-			g.logger.Error("the disk is nearly full: writes are refused", "folder", dir, "free", free, "reserve", g.reserve)
+			g.logger.Error("the disk is nearly full: writes are refused", logkey.Folder, dir, "free", free, "reserve", g.reserve)
 			g.refuse(fmt.Errorf("%w: %d bytes free for %s, %d are kept in reserve", event.ErrDiskFull, free, dir, g.reserve))
 		case refusing && free > g.reserve+g.reserve/4:
 			refusing = false

@@ -19,6 +19,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/node/relay"
 	"github.com/annalsdb/annals/node/serve"
@@ -190,7 +191,7 @@ func (n *Node) start(ctx context.Context) error {
 			return fmt.Errorf("open node: %w", err)
 		}
 	}
-	n.logger.Info("node started", "address", n.Addr(), "node", n.cluster.Node().String(), "end", n.store.LogEnd(), "took", time.Since(n.started).Round(time.Millisecond))
+	n.logger.Info("node started", logkey.Address, n.Addr(), logkey.Node, n.cluster.Node().String(), logkey.End, n.store.LogEnd(), logkey.Took, time.Since(n.started).Round(time.Millisecond))
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/admin/redact"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/localsocket"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/node/serve"
 )
 
@@ -69,7 +70,7 @@ func (r *redacting) listen(n *Node) error {
 	}
 	r.owned.Go(func() {
 		if err := r.socket.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.logger.Error("the local socket is no longer served", "file", path, "error", err)
+			n.logger.Error("the local socket is no longer served", logkey.File, path, logkey.Error, err)
 		}
 	})
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/schedule"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // scavenging is what frees space on this node: runs, the record of them in the
@@ -67,7 +68,7 @@ func (s *scavenging) run(ctx context.Context) {
 		return
 	}
 	if err := s.history.CloseInterrupted(ctx, s.runs.Running); err != nil && ctx.Err() == nil {
-		s.n.logger.Named("scavenge").Warn("runs that ended with the last process may be shown as if they went on", "error", err)
+		s.n.logger.Named("scavenge").Warn("runs that ended with the last process may be shown as if they went on", logkey.Error, err)
 	}
 	s.clock.Run(ctx)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/latency"
 	"github.com/annalsdb/annals/stats/prom"
@@ -167,7 +168,7 @@ func (s *statistics) write(ctx context.Context) {
 		}
 		err := stream.once(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			logger.Warn("statistics are not written into the database for now", "stream", stream.stream, "error", err)
+			logger.Warn("statistics are not written into the database for now", logkey.Stream, stream.stream, logkey.Error, err)
 		}
 		failing = err != nil
 	}

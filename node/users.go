@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
 )
 
@@ -66,7 +67,7 @@ func (u *users) renew(user access.User, version int64) {
 	}
 	var changed *event.WrongExpectedVersion // The user was changed meanwhile, or another node was first.
 	if err != nil && !errors.As(err, &changed) {
-		u.logger.Warn("the password of a user was not stored with a stronger hash, the next login tries again", "login", user.LoginName, "error", err)
+		u.logger.Warn("the password of a user was not stored with a stronger hash, the next login tries again", logkey.Login, user.LoginName, logkey.Error, err)
 	}
 }
 
@@ -102,7 +103,7 @@ func (u *users) run(ctx context.Context, c *replication.Cluster) {
 			if err == nil {
 				break
 			}
-			u.logger.Warn("the built-in users could not be created yet", "error", err)
+			u.logger.Warn("the built-in users could not be created yet", logkey.Error, err)
 		} else if u.exist(ctx) {
 			break
 		}

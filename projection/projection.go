@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -395,7 +396,7 @@ func (p *projection) remove() {
 			p.push(func(m *machine) []effect { return m.removed() })
 			return
 		case pause.failures == 0:
-			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, "error", err)
+			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, logkey.Error, err)
 		}
 		if !pause.pause(p.t.ctx) {
 			return

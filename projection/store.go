@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/run"
 )
 
@@ -55,7 +56,7 @@ func (t *term) write(w *event.Write) (event.Written, error) {
 			return written, fmt.Errorf("%w: %w", event.ErrOutcomeUnknown, err)
 		case isUnknown(err):
 			if !isOpen {
-				t.opts.Logger.Warn("it is not known whether a change of a projection was stored, it is tried again", "stream", w.Stream, "error", err)
+				t.opts.Logger.Warn("it is not known whether a change of a projection was stored, it is tried again", logkey.Stream, w.Stream, logkey.Error, err)
 			}
 			isOpen = true
 		case !isOpen, errors.As(err, &other), errors.Is(err, event.ErrStreamDeleted):

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/run"
 	"github.com/annalsdb/annals/projection/standard"
 )
@@ -73,7 +74,7 @@ func (t *term) life(startStandard *atomic.Bool) {
 			break
 		}
 		if t.ctx.Err() == nil && p.failures == 0 {
-			t.opts.Logger.Error("projections cannot be loaded, it is tried again", "error", err)
+			t.opts.Logger.Error("projections cannot be loaded, it is tried again", logkey.Error, err)
 		}
 		if !p.pause(t.ctx) {
 			return

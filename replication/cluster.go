@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
@@ -266,7 +267,7 @@ func (c *Cluster) connect() (err error) {
 	listener := c.port.Listener(wire.KindService) // What it serves asks gossip.
 	c.owned.Go(func() {
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !c.self.stopping.Load() {
-			c.self.logger.Error("other nodes are no longer served", keyError, err)
+			c.self.logger.Error("other nodes are no longer served", logkey.Error, err)
 		}
 	})
 	return nil

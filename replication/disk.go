@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/hang"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/stats"
 )
@@ -61,7 +62,7 @@ func (d *disk) note(op *hang.Op, since time.Duration) {
 		d.since = time.Now().Add(-since)
 		d.hangs.Store(&err)
 		d.count.Inc()
-		d.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, "file", op.File, "since", since.Round(time.Millisecond))
+		d.logger.Error("the disk hangs: until it goes on this node takes no part in its cluster", "operation", op.Doing, logkey.File, op.File, "since", since.Round(time.Millisecond))
 	} else {
 		d.hangs.Store(nil)
 		d.logger.Warn("the disk goes on", "hung", time.Since(d.since).Round(time.Millisecond))

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
@@ -134,9 +135,9 @@ func (r *Replica) eraseThrough(ctx context.Context, upTo int64, others func(cont
 	}
 	r.metrics.erasures.Observe(stalled.Seconds())
 	if left, err := raftdisk.Asides(r.opts.disk()); err != nil || len(left) > 0 {
-		r.logger.Warn("consensus state that was set aside may hold what is erased now: remove those folders", "folders", left, keyError, err)
+		r.logger.Warn("consensus state that was set aside may hold what is erased now: remove those folders", "folders", left, logkey.Error, err)
 	}
-	r.logger.Info("the Raft log was rewritten, without what is applied", keyIndex, through, "stalled", stalled.Round(time.Microsecond))
+	r.logger.Info("the Raft log was rewritten, without what is applied", logkey.Index, through, "stalled", stalled.Round(time.Microsecond))
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Healer is the event log as far as its complete chunk files can be replaced by those of other nodes.
@@ -108,11 +109,11 @@ func (h *healer) attempt(ctx context.Context, pause time.Duration) (wait time.Du
 			return 0
 		case err == nil:
 			h.metrics.healed.Inc()
-			h.self.logger.Info("a damaged chunk was fetched anew", "file", d.File, "from", from, "took", time.Since(begun).Round(time.Millisecond))
+			h.self.logger.Info("a damaged chunk was fetched anew", logkey.File, d.File, logkey.From, from, logkey.Took, time.Since(begun).Round(time.Millisecond))
 		case errors.Is(err, event.ErrChunkReplaced):
 		default:
 			wait = pause
-			h.self.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", "file", d.File, "again_in", pause, keyError, err)
+			h.self.logger.Warn("a damaged chunk could not be replaced, what is damaged in it cannot be read", logkey.File, d.File, "again_in", pause, logkey.Error, err)
 		}
 	}
 	return wait

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // lineage is the history of its cluster that a node follows. The first one has the id zero; one that
@@ -153,7 +154,7 @@ func (h *histories) noteApart() {
 		theirs, _ := s.follows()
 		m, _ := h.peers.member(s.Node.String())
 		h.self.logger.Error("another node follows another history of this cluster, and neither takes anything from the other: "+apartRemedy,
-			keyNode, s.Node.String(), "address", m.ReplicationAddress, "theirs", theirs.String(), "ours", own.Lineage.String(),
+			logkey.Node, s.Node.String(), logkey.Address, m.ReplicationAddress, logkey.Theirs, theirs.String(), logkey.Ours, own.Lineage.String(),
 			"their-state", string(s.State), "this-node", h.self.opts.Advertise)
 	}
 	h.apart.Store(int64(count))

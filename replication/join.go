@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
@@ -65,7 +66,7 @@ func (j *joiner) run(ctx context.Context) {
 				}
 				if err != nil && ctx.Err() == nil && time.Since(said) > j.self.opts.AdviceEvery {
 					said = time.Now()
-					j.self.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, keyError, err)
+					j.self.logger.Warn("this node is not where it is to be yet", "voter", voter, "admitted", present, logkey.Error, err)
 				}
 			}
 			j.waiting.Store(hindered)

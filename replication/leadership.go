@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
@@ -169,7 +170,7 @@ func (l *leadership) resign(ctx context.Context) error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, event.ErrClosed) {
-		l.self.logger.Warn("nobody took leadership over: this node goes on leading", keyError, err)
+		l.self.logger.Warn("nobody took leadership over: this node goes on leading", logkey.Error, err)
 		return nil
 	}
 	return err
@@ -196,13 +197,13 @@ func (l *leadership) handOver(ctx context.Context, r *Replica, suits func(Status
 		if err := r.raft.LeadershipTransferToServer(raft.ServerID(s.Node.String()), raft.ServerAddress(address.ReplicationAddress)).Error(); err != nil {
 			last = fmt.Errorf("hand over to %s: %w", s.Node, err)
 			if r.raft.State() == raft.Leader {
-				l.self.logger.Warn("leadership was not handed over", keyNode, s.Node.String(), keyError, err)
+				l.self.logger.Warn("leadership was not handed over", logkey.Node, s.Node.String(), logkey.Error, err)
 				continue
 			}
 			// It took longer than raft waits, and came to pass.
 		}
 		l.awaitLeader(ctx, r)
-		l.self.logger.Info("leadership was handed over", keyNode, s.Node.String(), "took", time.Since(begun).Round(time.Millisecond))
+		l.self.logger.Info("leadership was handed over", logkey.Node, s.Node.String(), logkey.Took, time.Since(begun).Round(time.Millisecond))
 		return nil
 	}
 	return last
@@ -277,7 +278,7 @@ func (l *leadership) leaveUnfit(ctx context.Context, r *Replica, own pipeline.Le
 	defer cancel()
 	if err := l.handOver(ctx, r, func(s Status) bool { return !s.Full }); err != nil && !errors.Is(err, errNobody) {
 		l.stayed = time.Now()
-		l.self.logger.Warn("leadership was not handed over, although this node is not fit for it", keyError, err)
+		l.self.logger.Warn("leadership was not handed over, although this node is not fit for it", logkey.Error, err)
 	}
 }
 

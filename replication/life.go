@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
 	"github.com/annalsdb/annals/replication/pipeline"
@@ -115,7 +116,7 @@ func (l *life) settle() (*Replica, error) {
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
-		l.self.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", "folder", aside, keyError, err)
+		l.self.logger.Error("this node's consensus state is not usable and was set aside: the node takes a new id, keeps its data, and asks to be admitted again", logkey.Folder, aside, logkey.Error, err)
 		l.made, l.self.node = false, event.ID{}
 		l.self.lineage.Store(nil)
 	}
@@ -193,7 +194,7 @@ func (l *life) run(ctx context.Context, prepared *Replica) error {
 				break
 			}
 			l.state.Store(event.StateCatchingUp)
-			l.self.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", keyError, err)
+			l.self.logger.Warn("this node lacks data that it had promised to hold; they are fetched from other nodes first", logkey.Error, err)
 			if err := l.pull.until(ctx, behind.End); err != nil {
 				return err
 			}

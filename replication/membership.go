@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
 )
 
@@ -54,7 +55,7 @@ func (m *membership) serve(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, &refused) {
 			status = http.StatusConflict
 			if m.sayRefusal(q.Node, err.Error()) {
-				m.self.logger.Warn("a node was not admitted", keyNode, q.Node.String(), "address", q.Address, keyError, err)
+				m.self.logger.Warn("a node was not admitted", logkey.Node, q.Node.String(), logkey.Address, q.Address, logkey.Error, err)
 			}
 		}
 		http.Error(w, err.Error(), status)
@@ -216,7 +217,7 @@ func (m *membership) makeRoom(ctx context.Context, r *Replica, q joinRequest) er
 		if now := raft.ServerAddress(seen.ReplicationAddress); moved && !slices.ContainsFunc(configuration.Servers, func(s raft.Server) bool { return s.Address == now }) {
 			address = now
 		}
-		m.self.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+		m.self.logger.Warn("a member's address belongs to another node now: the member stays", "member", string(old.ID), logkey.Node, q.Node.String(), logkey.Address, q.Address)
 		// raft changes the address of a voter by this, and not its vote.
 		return m.change(ctx, "member gets another address", joinRequest{Node: q.Node, Address: string(address)}, r.raft.AddNonvoter(old.ID, address, index, changeTimeout))
 	}
@@ -225,7 +226,7 @@ func (m *membership) makeRoom(ctx context.Context, r *Replica, q joinRequest) er
 			return err
 		}
 	}
-	m.self.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), keyNode, q.Node.String(), "address", q.Address)
+	m.self.logger.Warn("a node is replaced: its address shows another id", "old", string(old.ID), logkey.Node, q.Node.String(), logkey.Address, q.Address)
 	return m.change(ctx, "replaced node is removed", q, r.raft.RemoveServer(old.ID, index, changeTimeout))
 }
 
@@ -238,7 +239,7 @@ func (m *membership) change(ctx context.Context, what string, q joinRequest, f r
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, changeFailed(err))
 		}
-		m.self.logger.Info(what, keyNode, q.Node.String(), "address", q.Address)
+		m.self.logger.Info(what, logkey.Node, q.Node.String(), logkey.Address, q.Address)
 		m.peers.look()
 		return nil
 	case <-ctx.Done():

@@ -5,13 +5,6 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Keys of log lines.
-const (
-	keyError = "error"
-	keyIndex = "index"
-	keyNode  = "node"
-)
-
 // metrics are those of the Raft log and the manifests of one node.
 type metrics struct {
 	snapshots *stats.Counter

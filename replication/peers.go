@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/bootstrap"
 	"github.com/annalsdb/annals/replication/gossip"
 )
@@ -152,7 +153,7 @@ func (p *peers) askAll(ctx context.Context) {
 			took := time.Since(begun).Seconds()
 			if err != nil {
 				p.metrics.failed.Observe(took)
-				p.self.logger.Debug("node did not answer", keyNode, m.Node.String(), keyError, err)
+				p.self.logger.Debug("node did not answer", logkey.Node, m.Node.String(), logkey.Error, err)
 				return
 			}
 			p.metrics.asked.Observe(took)
@@ -218,8 +219,8 @@ func (p *peers) ask(ctx context.Context, address string) (peer, error) {
 		if before, _ := p.get(s.Node); before.agrees == disagrees {
 			return said, nil // It has been said.
 		}
-		p.self.logger.Error("this node and another one hold different histories", keyNode, s.Node.String(), "address", address,
-			"end", min(own.End, s.Tail.End), "chain", ours.String(), "theirs", theirs.String())
+		p.self.logger.Error("this node and another one hold different histories", logkey.Node, s.Node.String(), logkey.Address, address,
+			logkey.End, min(own.End, s.Tail.End), "chain", ours.String(), logkey.Theirs, theirs.String())
 	}
 	return said, nil
 }

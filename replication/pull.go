@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // puller fetches data that this node lacks. One goroutine does, for all that
@@ -160,12 +161,12 @@ func (p *puller) run(ctx context.Context) {
 		before := p.self.end()
 		progress, err := p.attempt(ctx)
 		if fetched := p.self.end() - before; fetched > worthALine {
-			p.self.logger.Info("data was fetched from other nodes", "bytes", fetched, "end", p.self.end(), "took", time.Since(begun).Round(time.Millisecond))
+			p.self.logger.Info("data was fetched from other nodes", logkey.Bytes, fetched, logkey.End, p.self.end(), logkey.Took, time.Since(begun).Round(time.Millisecond))
 		}
 		p.active.Store(false)
 		if err != nil && ctx.Err() == nil && time.Since(said) > p.self.opts.AdviceEvery {
 			said = time.Now()
-			p.self.logger.Warn("data could not be fetched from other nodes; it is tried again", keyError, err)
+			p.self.logger.Warn("data could not be fetched from other nodes; it is tried again", logkey.Error, err)
 		}
 		if p.wanted.Load() > 0 && !progress {
 			if waitSome(ctx, pullPace, nil) != nil {

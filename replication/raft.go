@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/pipeline"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
@@ -252,7 +253,7 @@ func (r *Replica) shutdown() error {
 	r.erasures.end()
 	if r.fail.Check() == nil && r.machine.Dirty() && !r.state.Logs.Frozen.Load() {
 		if err := r.snaps.take(uint64(r.opts.TrailingEntries)); err != nil {
-			r.logger.Warn("no manifest was written at shutdown, the next start replays more", keyError, err)
+			r.logger.Warn("no manifest was written at shutdown, the next start replays more", logkey.Error, err)
 		}
 	}
 	err := r.raft.Shutdown().Error()

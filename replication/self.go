@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication/raftdisk"
 )
 
@@ -116,13 +117,13 @@ func (s *self) markPulled() error {
 
 func (s *self) warn(doing string, err error) {
 	if err != nil {
-		s.logger.Warn(doing, keyError, err)
+		s.logger.Warn(doing, logkey.Error, err)
 	}
 }
 
 func (s *self) warnDebug(err error) {
 	if err != nil {
-		s.logger.Debug("connection between nodes", keyError, err)
+		s.logger.Debug("connection between nodes", logkey.Error, err)
 	}
 }
 

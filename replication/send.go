@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // sender tells other nodes what this one is, and gives them what they lack of the event log.
@@ -68,7 +69,7 @@ func (s *sender) frames(w http.ResponseWriter, r *http.Request) {
 				break
 			}
 			if err != nil {
-				s.self.logger.Error("log could not be read for another node", keyError, err)
+				s.self.logger.Error("log could not be read for another node", logkey.Error, err)
 				return // The stream lacks its last block.
 			}
 			if err := send(first, raw); err != nil {
@@ -80,7 +81,7 @@ func (s *sender) frames(w http.ResponseWriter, r *http.Request) {
 	end.Tail = m.Log.Tail()
 	data, err := json.Marshal(end)
 	if err != nil {
-		s.self.logger.Error("describe the log's end", keyError, err)
+		s.self.logger.Error("describe the log's end", logkey.Error, err)
 		return
 	}
 	if err := send(-1, data); err == nil {
@@ -172,7 +173,7 @@ func (s *sender) copy(w http.ResponseWriter, from *io.SectionReader) {
 	n, err := io.Copy(w, from)
 	s.metrics.shipped.Add(uint64(n))
 	if err != nil {
-		s.self.logger.Debug("chunk file was not sent whole", keyError, err)
+		s.self.logger.Debug("chunk file was not sent whole", logkey.Error, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // definition is one group as it is stored.
@@ -157,7 +158,7 @@ func (t *term) readConfig(ctx context.Context) (all []*definition, version int64
 		d, why := decodeEntry(raw)
 		switch {
 		case why != nil:
-			t.opts.Logger.Warn("a stored group is not run", "group", d.Key.String(), "error", why)
+			t.opts.Logger.Warn("a stored group is not run", "group", d.Key.String(), logkey.Error, why)
 		case seen[d.Key]:
 			t.opts.Logger.Warn("a group is stored twice, the first entry counts", "group", d.Key.String())
 			continue

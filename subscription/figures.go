@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -85,7 +86,7 @@ func (s *troubles) note(kind int, err error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		s.logger.Warn(troubleTexts[kind]+", it is tried again", "error", err)
+		s.logger.Warn(troubleTexts[kind]+", it is tried again", logkey.Error, err)
 	case err == nil && was != nil:
 		s.logger.Info("what failed works again", "failed", troubleTexts[kind])
 	}

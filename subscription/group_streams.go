@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // ownStreams reads and writes the streams of a group: the one that it subscribes to, and
@@ -63,7 +64,7 @@ func (s *ownStreams) checkpoint(ctx context.Context) (int64, error) {
 			return n, nil
 		}
 		// What was processed behind an older checkpoint comes again, which is allowed.
-		s.logger.Warn("an event is not a checkpoint and is passed over", "stream", e.Stream, "number", e.Number, "type", e.Type)
+		s.logger.Warn("an event is not a checkpoint and is passed over", logkey.Stream, e.Stream, logkey.Number, e.Number, logkey.Type, e.Type)
 	}
 	return -1, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -70,7 +71,7 @@ func (g *group) park() {
 		g.settle()
 		g.mu.Unlock()
 		if err != nil {
-			g.logger.Warn("messages could not be parked and are handed out again", "messages", len(batch), "error", err)
+			g.logger.Warn("messages could not be parked and are handed out again", "messages", len(batch), logkey.Error, err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // term is the time during which this node leads, with all the groups that run in it.
@@ -65,7 +66,7 @@ func (t *term) run() {
 			return
 		case err != nil:
 			if p.failures == 0 {
-				t.opts.Logger.Error("persistent subscriptions cannot be loaded, it is tried again", "error", err)
+				t.opts.Logger.Error("persistent subscriptions cannot be loaded, it is tried again", logkey.Error, err)
 			}
 			if !p.pause(t.ctx) {
 				return

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Index is what is merged.
@@ -51,7 +52,7 @@ func (j *Jobs) Start(index Index) (event.ID, error) {
 	case j.closed:
 		return event.ID{}, event.ErrClosed
 	case j.running:
-		j.logger.Info("a merge of the index was ordered while one runs", "id", id.String())
+		j.logger.Info("a merge of the index was ordered while one runs", logkey.ID, id.String())
 		return id, nil
 	}
 	j.running = true
@@ -67,14 +68,14 @@ func (j *Jobs) Running() bool {
 }
 
 func (j *Jobs) run(id event.ID, index Index) {
-	j.logger.Info("merging the index", "id", id.String())
+	j.logger.Info("merging the index", logkey.ID, id.String())
 	switch err := index.Merge(j.ctx); {
 	case err == nil:
-		j.logger.Info("index merged", "id", id.String())
+		j.logger.Info("index merged", logkey.ID, id.String())
 	case errors.Is(err, context.Canceled), errors.Is(err, event.ErrClosed):
-		j.logger.Info("merge of the index stopped", "id", id.String())
+		j.logger.Info("merge of the index stopped", logkey.ID, id.String())
 	default:
-		j.logger.Error("the index was not merged", "id", id.String(), "error", err)
+		j.logger.Error("the index was not merged", logkey.ID, id.String(), logkey.Error, err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

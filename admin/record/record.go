@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Store is the database. Writes may be done by another node; reads are answered
@@ -91,7 +92,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 		var pause time.Duration
 		if Refused(err) {
 			if refusals == 0 {
-				w.opts.Logger.Warn(w.opts.What+" waits for the cluster to take writes", "error", err)
+				w.opts.Logger.Warn(w.opts.What+" waits for the cluster to take writes", logkey.Error, err)
 			}
 			pause = pauses[min(refusals, len(pauses)-1)]
 			refusals++

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -179,12 +180,12 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 			return err
 		}
 	}
-	s.opts.Logger.Info("events redacted", "user", p.User, "reason", p.Reason, "events", len(p.Events), "first", Event{p.Events[0].Stream, p.Events[0].Number}.String())
+	s.opts.Logger.Info("events redacted", "user", p.User, logkey.Reason, p.Reason, logkey.Events, len(p.Events), "first", Event{p.Events[0].Stream, p.Events[0].Number}.String())
 	ctx, cancel = context.WithTimeout(s.ctx, recordPatience)
 	defer cancel()
 	if err := s.record(ctx, p); err != nil {
 		s.retry() // The bytes are gone: who asked need not wait for a leader.
-		s.opts.Logger.Warn("the record of a redaction could not be written yet, it is tried again", "error", err)
+		s.opts.Logger.Warn("the record of a redaction could not be written yet, it is tried again", logkey.Error, err)
 		return nil
 	}
 	return s.settle()
@@ -216,7 +217,7 @@ func (s *Service) retry() {
 				s.mu.Unlock()
 				return
 			} else if s.ctx.Err() == nil {
-				s.opts.Logger.Debug("a redaction is not finished yet", "error", err)
+				s.opts.Logger.Debug("a redaction is not finished yet", logkey.Error, err)
 			}
 			select {
 			case <-ticker.C:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -282,7 +283,7 @@ func (s *Service) Resume() error {
 		return err
 	}
 	if work != nil {
-		s.opts.Logger.Info("a redaction that an earlier process began is being finished", "events", len(work.Events))
+		s.opts.Logger.Info("a redaction that an earlier process began is being finished", logkey.Events, len(work.Events))
 		if err := s.blank(l, work); err != nil {
 			return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
 		}
@@ -291,7 +292,7 @@ func (s *Service) Resume() error {
 	if s.opts.Ledger.Lost() {
 		s.owned.Go(func() {
 			if err := s.rebuild(l); err != nil && s.ctx.Err() == nil && !errors.Is(err, event.ErrClosed) {
-				s.opts.Logger.Warn("the list of redactions could not be made anew; the next start tries again", "error", err)
+				s.opts.Logger.Warn("the list of redactions could not be made anew; the next start tries again", logkey.Error, err)
 			}
 		})
 	}
@@ -318,7 +319,7 @@ func (s *Service) rebuild(l *eventlog.Log) error {
 		}
 	}
 	if len(found) > 0 {
-		s.opts.Logger.Info("the list of redactions is made anew from the log", "events", len(found))
+		s.opts.Logger.Info("the list of redactions is made anew from the log", logkey.Events, len(found))
 	}
 	return s.opts.Ledger.add(found)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -83,7 +84,7 @@ func (r *run) accumulateChunk(ctx context.Context, number int) error {
 		return set(tx, keyAccumulated, number)
 	})
 	if err == nil {
-		r.logger.Debug("chunk accumulated", "chunk", number, "records", records, "streams", streams, "took", time.Since(begun).Round(time.Millisecond))
+		r.logger.Debug("chunk accumulated", logkey.Chunk, number, logkey.Records, records, "streams", streams, logkey.Took, time.Since(begun).Round(time.Millisecond))
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/annalsdb/annals/admin/scavenge/state"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // clean forgets streams about which nothing more can change, unless chunks were
@@ -18,7 +19,7 @@ func (r *run) clean(ctx context.Context, _ *checkpoint) error {
 	}
 	for number, weight := range weights {
 		if weight > 0 {
-			r.logger.Info("what is known of streams is kept: chunks were left that events have to go from", "chunk", number)
+			r.logger.Info("what is known of streams is kept: chunks were left that events have to go from", logkey.Chunk, number)
 			return nil
 		}
 	}

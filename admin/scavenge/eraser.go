@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
 )
@@ -52,9 +53,9 @@ func (e *eraser) resume(background context.Context, owned *sync.WaitGroup) {
 		position, err = strconv.ParseInt(string(text), 10, 64)
 	}
 	if err != nil {
-		e.logger.Warn("it cannot be read up to where the Raft log may still hold what was removed: all that is applied goes from it", "file", e.file, "error", err)
+		e.logger.Warn("it cannot be read up to where the Raft log may still hold what was removed: all that is applied goes from it", logkey.File, e.file, logkey.Error, err)
 	}
-	e.logger.Info("the Raft log may still hold what an earlier process removed, its compaction is tried again", "position", position)
+	e.logger.Info("the Raft log may still hold what an earlier process removed, its compaction is tried again", logkey.Position, position)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin(background, owned, position)
@@ -67,7 +68,7 @@ func (e *eraser) do(ctx, background context.Context, owned *sync.WaitGroup, posi
 	if err == nil {
 		return nil
 	}
-	e.logger.Warn("the Raft log may still hold what was removed, its compaction is tried again", "error", err)
+	e.logger.Warn("the Raft log may still hold what was removed, its compaction is tried again", logkey.Error, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := vfs.WriteFileAtomic(e.fsys, e.file, strconv.AppendInt(nil, max(e.left, position), 10)); err != nil {
@@ -105,7 +106,7 @@ func (e *eraser) retry(ctx context.Context) {
 		}
 		done, err := e.settle(position)
 		if err != nil {
-			e.logger.Warn("the Raft log was compacted, and will be once more: what says that it has to be is still there", "file", e.file, "error", err)
+			e.logger.Warn("the Raft log was compacted, and will be once more: what says that it has to be is still there", logkey.File, e.file, logkey.Error, err)
 		}
 		if done {
 			e.logger.Info("the Raft log was compacted: what was removed is gone from it too")

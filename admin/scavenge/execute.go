@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/state"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -226,7 +227,7 @@ func (x *executor) execute(ctx context.Context, i int) (err error) {
 	})
 	r.s.metrics.executed(done, saved)
 	r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Scavenged: true, Saved: saved})
-	r.logger.Debug("chunk executed", "file", done.Chunk.File, "removed", done.Removed, "saved", saved, "took", took.Round(time.Millisecond))
+	r.logger.Debug("chunk executed", logkey.File, done.Chunk.File, logkey.Removed, done.Removed, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 	return x.finish(ctx, i, true)
 }
 

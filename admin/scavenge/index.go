@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/state"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -36,7 +37,7 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 			r.update(func(s *Status) { s.Saved += saved })
 			r.s.metrics.dropped(t.Dropped)
 			r.history.Index(history.IndexCompleted{Level: t.Level, Index: t.Index, Took: t.Took, Deleted: t.Dropped, Kept: t.Kept, Saved: saved, Scavenged: t.Rewritten})
-			r.logger.Info("index table scavenged", "level", t.Level, "index", t.Index, "kept", t.Kept, "dropped", t.Dropped, "rewritten", t.Rewritten, "took", t.Took)
+			r.logger.Info("index table scavenged", logkey.Level, t.Level, logkey.Index, t.Index, logkey.Kept, t.Kept, logkey.Dropped, t.Dropped, "rewritten", t.Rewritten, logkey.Took, t.Took)
 		},
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge/history"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -26,7 +27,7 @@ func (r *run) merge(ctx context.Context, _ *checkpoint) error {
 			return err
 		}
 		groups := mergeable(files)
-		r.logger.Info("merging chunk files", "pass", pass, "files", len(files), "groups", len(groups))
+		r.logger.Info("merging chunk files", "pass", pass, logkey.Files, len(files), "groups", len(groups))
 		if len(groups) == 0 {
 			return nil
 		}
@@ -78,6 +79,6 @@ func (r *run) mergeGroup(ctx context.Context, group []eventlog.ChunkInfo) error 
 	})
 	r.s.metrics.mergedFiles(len(group), saved)
 	r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: took, Saved: saved, Merged: true})
-	r.logger.Info("chunk files merged", "file", done.Chunk.File, "chunks", fmt.Sprintf("%d-%d", first, last), "files", len(group), "saved", saved, "took", took.Round(time.Millisecond))
+	r.logger.Info("chunk files merged", logkey.File, done.Chunk.File, logkey.Chunks, fmt.Sprintf("%d-%d", first, last), logkey.Files, len(group), logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 	return nil
 }

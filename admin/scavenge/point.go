@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -37,7 +38,7 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 		return nil, err
 	} else if ok {
 		r.update(func(s *Status) { s.Resumed = true })
-		r.logger.Info("scavenge goes on where the last one was stopped", "point", c.Point.Number, "position", c.Point.Position, "step", c.Step)
+		r.logger.Info("scavenge goes on where the last one was stopped", "point", c.Point.Number, logkey.Position, c.Point.Position, "step", c.Step)
 		return &c, nil
 	}
 	newest, err := r.newestPoint(ctx)
@@ -51,7 +52,7 @@ func (r *run) choose(ctx context.Context) (*checkpoint, error) {
 	}
 	switch {
 	case newest != nil && (!scavenged || newest.Number > last.Point.Number):
-		r.logger.Info("scavenge point chosen", "point", newest.Number, "position", newest.Position, "threshold", newest.Threshold)
+		r.logger.Info("scavenge point chosen", "point", newest.Number, logkey.Position, newest.Position, "threshold", newest.Threshold)
 	case r.request.SyncOnly:
 		r.logger.Info("there is no scavenge point that was not scavenged here yet")
 		return nil, nil
@@ -104,7 +105,7 @@ func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Poi
 			}
 			var data pointData
 			if err := json.Unmarshal(rec.Data, &data); err != nil {
-				r.logger.Warn("a scavenge point has data that cannot be read, its threshold counts as 0", "point", rec.Number, "error", err)
+				r.logger.Warn("a scavenge point has data that cannot be read, its threshold counts as 0", "point", rec.Number, logkey.Error, err)
 				data = pointData{}
 			}
 			p = &Point{Position: rec.Position, Number: rec.Number, EffectiveNow: time.Unix(0, rec.Time).UTC(), Threshold: data.Threshold}
@@ -159,7 +160,7 @@ func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 			return nil, err
 		}
 		if p != nil && p.Number > known {
-			r.logger.Info("scavenge point made", "point", p.Number, "position", p.Position, "threshold", p.Threshold)
+			r.logger.Info("scavenge point made", "point", p.Number, logkey.Position, p.Position, "threshold", p.Threshold)
 			return p, nil
 		}
 		// Something else was written to the stream.

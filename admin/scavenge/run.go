@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -41,7 +42,7 @@ type run struct {
 }
 
 func newRun(s *Service, log *eventlog.Log, id event.ID, request Request) *run {
-	r := &run{s: s, log: log, id: id, request: request, logger: s.logger.With("id", id.String()), done: make(chan struct{}), maxChunk: -1}
+	r := &run{s: s, log: log, id: id, request: request, logger: s.logger.With(logkey.ID, id.String()), done: make(chan struct{}), maxChunk: -1}
 	r.now = Status{ID: id, Result: ResultInProgress, Started: time.Now(), Request: request, Phase: PhaseIdle}
 	r.pace = pacer{percent: request.ThrottlePercent, since: time.Now()}
 	r.history = s.opts.History.Begin(id, history.Started{MergeChunks: !s.opts.DisableMerging, Threads: request.Threads})
@@ -183,7 +184,7 @@ func (r *run) open(ctx context.Context) error {
 		if try > 0 {
 			return fmt.Errorf("the new scavenge database is not of this log: %s", why)
 		}
-		r.logger.Warn("the scavenge database does not describe this log and is begun anew", "reason", why)
+		r.logger.Warn("the scavenge database does not describe this log and is begun anew", logkey.Reason, why)
 		if err := state.Remove(o.FS, o.Dir); err != nil {
 			return err
 		}
@@ -269,8 +270,8 @@ func (r *run) phase(ctx context.Context, p Phase, do func(context.Context) error
 		return err
 	}
 	now := r.status()
-	r.logger.Info("scavenge phase ended", "phase", p, "took", took.Round(time.Millisecond), "done", now.Done, "unit", now.Unit,
-		"perSecond", int64(float64(now.Done)/max(took.Seconds(), 1e-6)), "saved", now.Saved, "active", r.pace.share())
+	r.logger.Info("scavenge phase ended", "phase", p, logkey.Took, took.Round(time.Millisecond), "done", now.Done, "unit", now.Unit,
+		"perSecond", int64(float64(now.Done)/max(took.Seconds(), 1e-6)), logkey.Saved, now.Saved, "active", r.pace.share())
 	return nil
 }
 
@@ -340,7 +341,7 @@ func (r *run) tell(now Status, err error) {
 		"executed", now.Executed, "skipped", now.Skipped, "merged", now.Merged, "collisions", 0, "active", r.pace.share()}
 	switch now.Result {
 	case ResultErrored:
-		r.logger.Error("scavenge failed, the next start goes on where it was", append(args, "error", err)...)
+		r.logger.Error("scavenge failed, the next start goes on where it was", append(args, logkey.Error, err)...)
 	case ResultStopped:
 		r.logger.Info("scavenge stopped, the next start goes on where it was", args...)
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/admin/chunklock"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
@@ -178,7 +179,7 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 	// The leader has it. What keeps it from being read here is for the reader to see.
 	for stream, number := range map[string]int64{history.StreamOf(id): 0, history.IndexStream: link} {
 		if err := run.log.Reads.WaitStream(ctx, stream, number-1); err != nil {
-			s.logger.Debug("the beginning of a scavenge cannot be read here yet", "id", id.String(), "error", err)
+			s.logger.Debug("the beginning of a scavenge cannot be read here yet", logkey.ID, id.String(), logkey.Error, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // processLog is where the process's events go.
@@ -60,7 +61,7 @@ func newLogger(c *config.Config, stderr io.Writer) (*processLog, error) {
 			Keep:     c.LogFileRetentionCount,
 			// Only standard error can be told about it, and not by the logger that is writing.
 			Trouble: func(err error) {
-				l.console.Warn("trouble with the log file, the node goes on without it where need be", "error", err)
+				l.console.Warn("trouble with the log file, the node goes on without it where need be", logkey.Error, err)
 			},
 			Recovered: func(lost int) { l.console.Warn("the log file is as it should be again", "linesLost", lost) },
 		})
@@ -81,7 +82,7 @@ func (l *processLog) close() {
 	l.flush()
 	if l.file != nil {
 		if err := briefly(l.file.Close); err != nil {
-			l.console.Warn("the log file was not closed", "error", err)
+			l.console.Warn("the log file was not closed", logkey.Error, err)
 		}
 	}
 	for _, s := range l.sinks {

@@ -16,6 +16,7 @@ import (
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/node"
 )
 
@@ -84,7 +85,7 @@ func (h *host) run(args []string) error {
 	}
 	defer logger.close()
 	if err := h.serve(args, c, logger); err != nil {
-		logger.fileOnly.Error("the node ends", "error", err)
+		logger.fileOnly.Error("the node ends", logkey.Error, err)
 		return err
 	}
 	return nil
@@ -109,7 +110,7 @@ func (h *host) load(args []string) (*config.Config, error) {
 // serve runs the node until it or a signal ends it.
 func (h *host) serve(args []string, c *config.Config, logger *processLog) error {
 	if c.File() != "" {
-		logger.Info("configuration file read", "file", c.File())
+		logger.Info("configuration file read", logkey.File, c.File())
 	}
 	for _, line := range c.Warnings() {
 		logger.Warn(line)
@@ -133,7 +134,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		return err
 	}
 	if now != nil {
-		logger.Warn("the clock is that of a test: it may be wrong", "file", os.Getenv(clock.Variable))
+		logger.Warn("the clock is that of a test: it may be wrong", logkey.File, os.Getenv(clock.Variable))
 	}
 	n, err := h.open(stopping, node.Options{
 		Config:   c,
@@ -147,7 +148,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 			// may be, so the process ends here without closing anything.
 			logger.flush()
 			complain(h.stderr, err)
-			logger.fileOnly.Error("the node ends at once", "error", err)
+			logger.fileOnly.Error("the node ends at once", logkey.Error, err)
 			exit()
 		},
 		LinesDropped: logger.dropped,
@@ -161,7 +162,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 	}
 	reload.attach(n)
 	if err := briefly(func() error { return announce(h.stdout, n.URL()) }); err != nil {
-		logger.Warn("standard output cannot be written", "error", err)
+		logger.Warn("standard output cannot be written", logkey.Error, err)
 	}
 	select {
 	case <-stopping.Done():

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // reloader reads the configuration again while the node runs. The file may have
@@ -44,14 +45,14 @@ func (r *reloader) run() {
 	defer r.underWay.Unlock()
 	c, err := r.load()
 	if err != nil {
-		r.logger.Error("the configuration was not reloaded", "error", err)
+		r.logger.Error("the configuration was not reloaded", logkey.Error, err)
 		return
 	}
 	if c.LogLevel != config.LogLevelDefault {
 		r.logger.SetLevel(hclogLevel(c.LogLevel))
 	}
 	r.latest.Store(r.latest.Load().Reloaded(c, r.certificates(c)))
-	r.logger.Info("configuration reloaded", "file", c.File(), "logLevel", string(c.LogLevel))
+	r.logger.Info("configuration reloaded", logkey.File, c.File(), "logLevel", string(c.LogLevel))
 }
 
 // certificates passes a configuration on to the node, once there is one.

@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Lab is a small network of hosts. Its methods may be called by several
@@ -52,7 +54,7 @@ func New(o Options) (*Lab, error) {
 	}
 	l, err := build(o, nil)
 	if err != nil && notAllowed(err) {
-		o.Logger.Warn("the lab cannot change links between its hosts", "reason", err)
+		o.Logger.Warn("the lab cannot change links between its hosts", logkey.Reason, err)
 		return build(o, err)
 	}
 	return l, err

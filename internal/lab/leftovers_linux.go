@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // namePrefix begins the name of a lab's temporary folder, and that of its mounts as it
@@ -43,7 +45,7 @@ func removeLeftovers(logger hclog.Logger) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		logger.Warn("leftovers of dead labs are not all removed", "error", err)
+		logger.Warn("leftovers of dead labs are not all removed", logkey.Error, err)
 	}
 }
 

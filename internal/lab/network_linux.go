@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -130,7 +132,7 @@ func (n *network) serve(d *device) {
 			return
 		}
 		if err != nil {
-			n.logger.Error("a device of the lab is lost, nothing from it passes any more", "address", address(n.subnet, d.number), "error", err)
+			n.logger.Error("a device of the lab is lost, nothing from it passes any more", logkey.Address, address(n.subnet, d.number), logkey.Error, err)
 			return
 		}
 		if number, ok := n.destination(buffer[:size]); ok {

@@ -15,7 +15,7 @@ type row struct {
 // tools are the folders below internal that anybody with a row of imports may
 // use: they have no domain meaning and start nothing. internal/vfs is not among
 // them: only those that own files get it.
-var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/xmljson"}
+var tools = []string{"internal/clock", "internal/hang", "internal/jsontext", "internal/logkey", "internal/xmljson"}
 
 // imports is the table of who may import whom. An entry also stands for the
 // children of that folder. Packages import themselves and their own children
@@ -32,6 +32,8 @@ var imports = []row{
 	{"internal/xmljson", []string{"internal/jsontext"}},
 	// Operations on a disk that hang are found in one place, those of the file system included.
 	{"internal/vfs", []string{"internal/hang"}},
+	{"internal/lab", []string{"internal/logkey"}},
+	{"internal/localsocket", []string{"internal/logkey"}},
 	{"internal", nil},
 	{"log/chunkfile", with("event", "internal/vfs")},
 	{"log/datadir", with("event", "internal/vfs")},
@@ -45,12 +47,12 @@ var imports = []row{
 	{"http/atom", with("event", "subscription")},
 	{"http", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
 	{"grpc", with("event", "access", "admin", "subscription", "projection", "stats", "web", "config")},
-	{"node/serve", []string{"http", "access", "internal/certs"}},
-	{"node/relay", []string{"event", "http", "replication", "node/serve"}},
+	{"node/serve", []string{"http", "access", "internal/certs", "internal/logkey"}},
+	{"node/relay", []string{"event", "http", "replication", "node/serve", "internal/logkey"}},
 	{"node", []string{"*"}},
 	// event is the leaf that everyone shares: the load driver writes ids as the product does.
 	// projection test runs a script over a file of events, without a node.
-	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab"}},
+	{"cmd", []string{"event", "node", "client", "config", "admin", "projection", "internal/certs", "internal/clock", "internal/jsontext", "internal/lab", "internal/logkey"}},
 	{"integration", []string{"event", "client", "internal/testkit", "internal/lab"}},
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // MaxPath is what an address of a local socket has room for on Linux.
@@ -65,7 +67,7 @@ func (l ownPeers) Accept() (net.Conn, error) {
 		}
 		l.logger.Warn("a connection to the local socket is refused", "uid", uid)
 		if err := c.Close(); err != nil {
-			l.logger.Debug("close a refused connection", "error", err)
+			l.logger.Debug("close a refused connection", logkey.Error, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
 	"github.com/annalsdb/annals/replication/wire"
 )
@@ -89,7 +90,7 @@ func (p *Relay) whileLeading(ctx context.Context, address string) (context.Conte
 func (p *Relay) complain(leader string, err error) {
 	now := time.Now().Unix()
 	if last := p.failed.Load(); last != now && p.failed.CompareAndSwap(last, now) {
-		p.logger.Warn("requests are not relayed", "leader", leader, "error", err)
+		p.logger.Warn("requests are not relayed", "leader", leader, logkey.Error, err)
 	}
 }
 
@@ -186,7 +187,7 @@ func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 	}
 	w.WriteHeader(answer.StatusCode)
 	if _, err := io.Copy(w, answer.Body); err != nil {
-		p.logger.Debug("answer was not passed on whole", "error", err)
+		p.logger.Debug("answer was not passed on whole", logkey.Error, err)
 	}
 }
 

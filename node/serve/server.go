@@ -15,6 +15,7 @@ import (
 
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Bounds of one connection. A body may take its time, as long as it comes.
@@ -69,7 +70,7 @@ func (s *Server) Serve(handler http.Handler, security *certs.Store) {
 	s.server.ConnState = s.silent.note
 	s.owned.Go(func() {
 		if err := s.server.Serve(httpapi.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
-			s.logger.Error("HTTP is no longer served", "error", err)
+			s.logger.Error("HTTP is no longer served", logkey.Error, err)
 		}
 	})
 }

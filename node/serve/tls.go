@@ -13,6 +13,7 @@ import (
 	"github.com/annalsdb/annals/access"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -56,7 +57,7 @@ func (t *tlsListener) run() {
 				return
 			}
 			<-t.slots
-			t.logger.Warn("connection was not accepted", "error", err)
+			t.logger.Warn("connection was not accepted", logkey.Error, err)
 			continue
 		}
 		t.owned.Go(func() {
@@ -71,9 +72,9 @@ func (t *tlsListener) handshake(c net.Conn) {
 	defer cancel()
 	conn := tls.Server(c, t.security.PublicServer())
 	if err := conn.HandshakeContext(ctx); err != nil {
-		t.logger.Debug("TLS handshake", "remote", c.RemoteAddr().String(), "error", err)
+		t.logger.Debug("TLS handshake", logkey.Remote, c.RemoteAddr().String(), logkey.Error, err)
 		if errors.Is(err, certs.ErrChain) {
-			t.logger.Warn("a client presented a certificate that is not trusted", "remote", c.RemoteAddr().String(), "error", err)
+			t.logger.Warn("a client presented a certificate that is not trusted", logkey.Remote, c.RemoteAddr().String(), logkey.Error, err)
 		}
 		_ = c.Close() // The error is that of the handshake.
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/position"
 )
 
@@ -247,7 +248,7 @@ func (c *Checkpoints) saveRoot(ctx context.Context, root Checkpoint, metadata []
 
 func (c *Checkpoints) warn(stream string, data []byte) {
 	if len(data) > largeCheckpoint {
-		c.opts.Logger.Warn("a checkpoint is large", "stream", stream, "bytes", len(data))
+		c.opts.Logger.Warn("a checkpoint is large", logkey.Stream, stream, logkey.Bytes, len(data))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/source"
@@ -33,7 +34,7 @@ func retry(ctx context.Context, logger hclog.Logger, do func() error) error {
 		if try == len(pauses) {
 			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
 		}
-		logger.Debug("store refused a projection", "attempt", try+1, "error", err)
+		logger.Debug("store refused a projection", logkey.Attempt, try+1, logkey.Error, err)
 		if clock.Sleep(ctx, pauses[try]) != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
 	"github.com/annalsdb/annals/projection/position"
@@ -222,7 +223,7 @@ func (r *Run) again() error {
 	if r.restarts > len(pauses) {
 		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
 	}
-	r.opts.Logger.Info("projection begins again from its checkpoint", "reason", output.ErrRestart)
+	r.opts.Logger.Info("projection begins again from its checkpoint", logkey.Reason, output.ErrRestart)
 	if err := clock.Sleep(r.wanted, pauses[r.restarts-1]); err != nil {
 		return err
 	}
@@ -265,7 +266,7 @@ func (r *Run) end(err error) {
 
 	switch ending {
 	case Faulted:
-		r.opts.Logger.Warn("projection faulted", "reason", err)
+		r.opts.Logger.Warn("projection faulted", logkey.Reason, err)
 		r.board.end(ending, statusFaulted, reasonOf(err))
 	default:
 		r.board.end(ending, statusStopped, "")

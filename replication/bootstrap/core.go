@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -260,7 +261,7 @@ func (c *core) reasonToGiveUp(own *Proposal) string {
 // giveUp empties the record first: from then on every answer says that the
 // proposal is given up. Telling the members only saves them the time to ask.
 func (c *core) giveUp(own *Proposal, why string) {
-	c.do(say{hclog.Warn, "giving up the cluster this node proposed", []any{keyCluster, own.Cluster, keyReason, why}})
+	c.do(say{hclog.Warn, "giving up the cluster this node proposed", []any{keyCluster, own.Cluster, logkey.Reason, why}})
 	c.hold(nil, false)
 	for _, member := range own.Members {
 		if p := c.peers.find(member); p != nil {

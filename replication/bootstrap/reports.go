@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -13,7 +14,6 @@ const (
 	keyClusters   = "clusters"
 	keyProposer   = "proposer"
 	keyMembers    = "members"
-	keyReason     = "reason"
 	keyRemedy     = "remedy"
 	keyCandidates = "candidates"
 	keyNeeded     = "needed"
@@ -71,7 +71,7 @@ func (c *core) reportBond(bond *Proposal, seen []event.ID) {
 		state = c.flaw(p)
 	}
 	c.do(say{hclog.Warn, "promised to a cluster, waiting for its proposer to say whether it was formed", []any{
-		keyCluster, bond.Cluster, keyProposer, bond.Proposer, keyReason, state, keyMembers, bond.Members, keySeen, seen,
+		keyCluster, bond.Cluster, keyProposer, bond.Proposer, logkey.Reason, state, keyMembers, bond.Members, keySeen, seen,
 		keyRemedy, fmt.Sprintf("bring node %s back; if it is gone for good, stop this node and remove its %s, which holds nothing yet",
 			bond.Proposer, c.o.RecordPlace),
 	}})

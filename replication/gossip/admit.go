@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/serf/serf"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // errRefused says that a node does not belong to this cluster.
@@ -87,6 +89,6 @@ func (g *Gossip) announce(name, host string) {
 // refuse logs that a node is not let in, but not all the time.
 func (g *Gossip) refuse(name, address string, err error) {
 	if g.complaint.allow("refused " + name) {
-		g.logger.Warn("gossip with a node refused", keyNode, name, keyAddress, address, keyError, err)
+		g.logger.Warn("gossip with a node refused", logkey.Node, name, logkey.Address, address, logkey.Error, err)
 	}
 }

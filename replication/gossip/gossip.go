@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
@@ -220,7 +221,7 @@ func (g *Gossip) tell(tags map[string]string, attempts int) error {
 		err := g.serf.SetTags(tags)
 		if maps.Equal(g.serf.LocalMember().Tags, tags) {
 			if err != nil {
-				g.logger.Debug("attributes not passed on yet", keyError, err)
+				g.logger.Debug("attributes not passed on yet", logkey.Error, err)
 			}
 			return nil
 		}
@@ -250,7 +251,7 @@ func (g *Gossip) leave() {
 		err = g.tell(tags, 1)
 	}
 	if err != nil {
-		g.logger.Warn("cannot leave gossip gracefully", keyError, err)
+		g.logger.Warn("cannot leave gossip gracefully", logkey.Error, err)
 		return
 	}
 	var others []string
@@ -264,7 +265,7 @@ func (g *Gossip) leave() {
 		defer close(told)
 		each(len(others), func(i int) {
 			if _, err := g.serf.Memberlist().Join(others[i : i+1]); err != nil {
-				g.logger.Debug("leaving was not heard", keyAddress, others[i], keyError, err)
+				g.logger.Debug("leaving was not heard", logkey.Address, others[i], logkey.Error, err)
 			}
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -113,7 +114,7 @@ func (j *joiner) round(ctx context.Context) {
 			if seed, ok := seeds[address]; ok {
 				g.complainOfSeed(seed, address.String(), err)
 			} else {
-				g.logger.Debug("a dead node does not answer", keyAddress, address, keyError, err)
+				g.logger.Debug("a dead node does not answer", logkey.Address, address, logkey.Error, err)
 			}
 		}
 		found[i] = node
@@ -131,7 +132,7 @@ func (j *joiner) round(ctx context.Context) {
 		}
 		if _, err := g.serf.Join([]string{node.String() + "/" + address.String()}, true); err != nil {
 			// Who does not belong to this cluster has been logged when it was refused.
-			g.logger.Debug("cannot join", keyAddress, address, keyError, err)
+			g.logger.Debug("cannot join", logkey.Address, address, logkey.Error, err)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func (g *Gossip) complainOfSeed(seed, address string, err error) {
 		level = hclog.Info
 	}
 	if g.complaint.allow(level.String() + " seed " + seed + " " + address) {
-		g.logger.Log(level, "cannot reach a gossip seed", keySeed, seed, keyAddress, address, keyError, err)
+		g.logger.Log(level, "cannot reach a gossip seed", keySeed, seed, logkey.Address, address, logkey.Error, err)
 	}
 }
 

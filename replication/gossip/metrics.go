@@ -2,13 +2,7 @@ package gossip
 
 import "github.com/annalsdb/annals/stats"
 
-// Keys of log lines.
-const (
-	keyNode    = "node"
-	keyAddress = "address"
-	keyError   = "error"
-	keySeed    = "seed"
-)
+const keySeed = "seed" // of log lines
 
 // metrics are the figures of the gossip of one node.
 type metrics struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
 )
@@ -322,7 +323,7 @@ func hungUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, sy
 // complain logs what goes wrong with an address, but not all the time.
 func (t *transport) complain(what, address string, err error) {
 	if t.o.complaint.allow(what + address) {
-		t.o.logger.Warn(what, keyAddress, address, keyError, err)
+		t.o.logger.Warn(what, logkey.Address, address, logkey.Error, err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/serf/serf"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // view is what this node knows at one moment. It is never changed.
@@ -109,12 +111,12 @@ func (g *Gossip) report(old, next *view) {
 		default:
 			line = "node is dead"
 		}
-		g.logger.Info(line, keyNode, m.Node, keyAddress, m.GossipAddress)
+		g.logger.Info(line, logkey.Node, m.Node, logkey.Address, m.GossipAddress)
 	}
 	for i := range old.members {
 		m := &old.members[i]
 		if next.find(func(n *Member) bool { return n.Node == m.Node }) == nil {
-			g.logger.Info("node removed from gossip", keyNode, m.Node, keyAddress, m.GossipAddress)
+			g.logger.Info("node removed from gossip", logkey.Node, m.Node, logkey.Address, m.GossipAddress)
 		}
 	}
 }

@@ -4,12 +4,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Keys of log lines.
-const (
-	keyTerm     = "term"
-	keyError    = "error"
-	keyRequests = "requests"
-)
+const keyRequests = "requests" // of log lines
 
 // sizeBounds are buckets for the size of entries, in bytes.
 var sizeBounds = []float64{256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}

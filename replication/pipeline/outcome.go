@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/raft"
 )
 
@@ -96,7 +97,7 @@ func (p *Pipeline) settleUnknown(g *group, why error) (again *group) {
 		}
 	}
 	if len(lost) > 0 {
-		p.logger.Warn("outcome of an entry is unknown", keyError, why, keyRequests, len(lost))
+		p.logger.Warn("outcome of an entry is unknown", logkey.Error, why, keyRequests, len(lost))
 		p.metrics.unknown.Add(1)
 	}
 	p.answer(lost, func(*request) (event.Written, error) { return event.Written{}, event.ErrOutcomeUnknown })
@@ -115,14 +116,14 @@ func (p *Pipeline) resolveGain(g *group, err error) {
 		p.tryAgain() // Without delay this would spin while leadership is being handed over.
 	default:
 		if err := p.decider.Reset(); err != nil {
-			p.logger.Error("the applied state cannot be read, no writes are decided", keyError, err)
+			p.logger.Error("the applied state cannot be read, no writes are decided", logkey.Error, err)
 			p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
 			p.tryAgain()
 			return
 		}
 		p.leading = true
 		p.publish(Leadership{Leading: true, Term: p.term})
-		p.logger.Info("leading", keyTerm, p.term)
+		p.logger.Info("leading", logkey.Term, p.term)
 	}
 }
 

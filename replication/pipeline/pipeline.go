@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/go-hclog"
 )
 
@@ -381,7 +382,7 @@ func (p *Pipeline) lose() {
 	if p.leading {
 		p.leading = false
 		p.publish(Leadership{})
-		p.logger.Info("leadership ended", keyTerm, p.term)
+		p.logger.Info("leadership ended", logkey.Term, p.term)
 	}
 	p.takeBack()
 }
@@ -612,7 +613,7 @@ func (p *Pipeline) give(list []*request, answer func(*request) (event.Written, e
 // cannot be read, nothing can be decided: what waits is refused, and it is tried again.
 func (p *Pipeline) reset() {
 	if err := p.decider.Reset(); err != nil {
-		p.logger.Error("the applied state cannot be read, no writes are decided", keyError, err)
+		p.logger.Error("the applied state cannot be read, no writes are decided", logkey.Error, err)
 		p.lose()
 		p.refuseWaiting(fmt.Errorf("%w: %w", event.ErrNotReady, err))
 		p.tryAgain()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
@@ -197,7 +198,7 @@ func Restored(files vfs.FS, dir string, logger hclog.Logger) error {
 		return fmt.Errorf("set consensus state aside: %w", err)
 	}
 	if aside != "" {
-		logger.Warn("the data were restored: consensus state was set aside, this node joins by its data", "folder", aside)
+		logger.Warn("the data were restored: consensus state was set aside, this node joins by its data", logkey.Folder, aside)
 	}
 	return nil
 }
@@ -408,12 +409,12 @@ func (m *making) makeReal() error {
 		return err
 	}
 	if m.o.Joining {
-		m.logger.Info("consensus state of a node that is to join", keyNode, m.id.Node.String(), "cluster", m.id.Cluster.String(), "end", m.tail.End)
+		m.logger.Info("consensus state of a node that is to join", logkey.Node, m.id.Node.String(), "cluster", m.id.Cluster.String(), logkey.End, m.tail.End)
 	} else if m.restored() {
 		m.logger.Warn("the data directory has a log and no consensus state: starting from the end of the log as a single node",
-			keyNode, m.id.Node.String(), "end", m.tail.End, keyIndex, m.tail.Index, keyTerm, m.tail.Term)
+			logkey.Node, m.id.Node.String(), logkey.End, m.tail.End, logkey.Index, m.tail.Index, logkey.Term, m.tail.Term)
 	} else {
-		m.logger.Info("new cluster of one node", keyNode, m.id.Node.String(), "cluster", m.id.Cluster.String())
+		m.logger.Info("new cluster of one node", logkey.Node, m.id.Node.String(), "cluster", m.id.Cluster.String())
 	}
 	return nil
 }

@@ -38,11 +38,3 @@ type Options struct {
 
 	TrailingEntries int // so many sizes of entries are remembered
 }
-
-// Keys of log lines.
-const (
-	keyTerm  = "term"
-	keyError = "error"
-	keyIndex = "index"
-	keyNode  = "node"
-)

@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -277,7 +278,7 @@ func (s *Snapshots) publish(snap *snapshot) error {
 	s.mu.Unlock()
 	for _, snap := range old {
 		if err := s.removeFile(snap); err != nil {
-			s.logger.Warn("old manifest was not removed", keyError, err) // it does no harm, and the next start sees it
+			s.logger.Warn("old manifest was not removed", logkey.Error, err) // it does no harm, and the next start sees it
 		}
 	}
 	return nil

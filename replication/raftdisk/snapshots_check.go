@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/raft"
 )
 
@@ -39,7 +40,7 @@ func (s *State) CheckStart(log Log) (raft.Configuration, error) {
 				"does not replace it", kind, beyond[0].describe(), why, first, last)
 		}
 		s.Snapshots.logger.Warn("manifests that the event log does not reach are dropped, the Raft log replays the rest",
-			"dropped", len(beyond), keyIndex, base.meta.Index, keyError, why)
+			logkey.Dropped, len(beyond), logkey.Index, base.meta.Index, logkey.Error, why)
 	}
 	switch {
 	case last > 0 && base.meta.Index > last:

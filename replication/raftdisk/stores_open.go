@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -204,7 +205,7 @@ func openLogStore(files vfs.FS, segments types.VFS, dir string, want *logKind, i
 			return nil, err
 		}
 	case found[0] != want:
-		logger.Info("converting the raft log", "from", found[0].name, "to", want.name)
+		logger.Info("converting the raft log", logkey.From, found[0].name, logkey.To, want.name)
 		if err := convertLog(files, segments, dir, found[0], want, open, logger); err != nil {
 			return nil, fmt.Errorf("convert the Raft log from %s to %s: %w", found[0].name, want.name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -70,7 +71,7 @@ func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 	cuts := s.cuts.Load()
 	fresh, err := fillNew(s.files, s.segments, s.kind, s.path, shared{s}, through+1, logger)
 	if err != nil {
-		logger.Debug("the Raft log could not be copied while it was in use", keyError, err)
+		logger.Debug("the Raft log could not be copied while it was in use", logkey.Error, err)
 	}
 	begun := time.Now()
 	s.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // maxFrame is the most a frame may hold: a raft configuration is the largest part of it.
@@ -211,7 +213,7 @@ func (r *Raft) serveInstall(c *conn) {
 	a := installAnswer{Response: resp}
 	if err != nil {
 		a = installAnswer{Error: err.Error()}
-		r.logger.Info("did not take a snapshot", keyNode, c.peer.Node.String(), keyReason, err)
+		r.logger.Info("did not take a snapshot", logkey.Node, c.peer.Node.String(), logkey.Reason, err)
 	}
 	if c.SetDeadline(time.Now().Add(r.opts.Timeout)) != nil {
 		return
@@ -325,7 +327,7 @@ func (r *Raft) handOver(ctx context.Context, current *install, req *raft.Install
 	}
 	// From here on it cannot be called off any more.
 	r.installs.end(current)
-	r.logger.Info("handed a snapshot to raft", keyIndex, req.LastLogIndex, keyTerm, req.LastLogTerm, keyBytes, len(manifest))
+	r.logger.Info("handed a snapshot to raft", logkey.Index, req.LastLogIndex, logkey.Term, req.LastLogTerm, logkey.Bytes, len(manifest))
 	select {
 	case o := <-outcome:
 		if o.Error != nil {

@@ -5,14 +5,8 @@ import "github.com/annalsdb/annals/stats"
 // Keys of log lines.
 const (
 	keyPeer    = "peer"
-	keyNode    = "node"
 	keyKind    = "kind"
-	keyReason  = "reason"
 	keySkipped = "not-logged"
-	keyError   = "error"
-	keyIndex   = "index"
-	keyTerm    = "term"
-	keyBytes   = "bytes"
 )
 
 // metrics are the figures of a port.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -163,7 +164,7 @@ func (p *Port) accept() {
 		}
 		if err != nil {
 			// For instance no more file descriptors: that passes.
-			p.warnings.warn(p.Addr(), "accept", "accept a connection of another node", keyError, err)
+			p.warnings.warn(p.Addr(), "accept", "accept a connection of another node", logkey.Error, err)
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			_ = clock.Sleep(p.ctx, pause) // If it ends, the next turn sees it.
 			continue
@@ -242,9 +243,9 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
 		defer p.metrics.refused.Inc() // Whoever sees it counted finds it in the log.
-		args := []any{keyReason, r.reason}
+		args := []any{logkey.Reason, r.reason}
 		if r.from != nil {
-			args = append(args, keyKind, r.from.kind.String(), keyNode, r.from.Node.String())
+			args = append(args, keyKind, r.from.kind.String(), logkey.Node, r.from.Node.String())
 		}
 		level := hclog.Warn
 		if r.status == StatusNoListener { // A node that starts or ends, whose peers try again.
@@ -263,11 +264,11 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 		// A port scan, or a load balancer that looks whether somebody is there.
 		p.logger.Debug("a connection was closed before it said anything", keyPeer, peer.String())
 	case errors.Is(err, errEnded): // Its peer tries again.
-		p.logger.Info("dropped a connection", keyPeer, peer.String(), keyReason, err)
+		p.logger.Info("dropped a connection", keyPeer, peer.String(), logkey.Reason, err)
 	case errors.Is(err, errSilent), errors.Is(err, errEvicted), errors.Is(err, errNotOurs):
-		p.warnings.warn(peer, err.Error(), "dropped a connection", keyReason, err)
+		p.warnings.warn(peer, err.Error(), "dropped a connection", logkey.Reason, err)
 	default:
-		p.warnings.warn(peer, "handshake", "dropped a connection", keyReason, err)
+		p.warnings.warn(peer, "handshake", "dropped a connection", logkey.Reason, err)
 	}
 }
 

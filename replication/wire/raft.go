@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -280,7 +282,7 @@ func (r *Raft) renew() {
 		}
 		old := r.out.Swap(r.network(newOutbound(r)))
 		if err := old.Close(); err != nil {
-			r.logger.Warn("close the transport that was replaced", keyError, err)
+			r.logger.Warn("close the transport that was replaced", logkey.Error, err)
 		}
 		old.CloseStreams() // those that are idle
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Names of the history. Clients read it: do not change.
@@ -90,7 +91,7 @@ func (h *history) add(id, typ string, payload any) {
 	}
 	h.mu.Unlock()
 	if full {
-		h.opts.Logger.Warn("an event of the history of backups is left out, as too many wait to be written or the node ends", "backup", id, "type", typ)
+		h.opts.Logger.Warn("an event of the history of backups is left out, as too many wait to be written or the node ends", logkey.Backup, id, logkey.Type, typ)
 	}
 }
 
@@ -128,7 +129,7 @@ func (h *history) work() {
 			_, err = h.records.Append(h.ctx, Stream, e)
 		}
 		if err != nil {
-			h.opts.Logger.Warn("an event of the history of backups is given up", "type", e.Type, "data", string(e.Data), "error", err)
+			h.opts.Logger.Warn("an event of the history of backups is given up", logkey.Type, e.Type, "data", string(e.Data), logkey.Error, err)
 		}
 	}
 }

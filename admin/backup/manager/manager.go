@@ -20,6 +20,7 @@ import (
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
 )
@@ -177,10 +178,10 @@ func New(o Options) (*Manager, error) {
 
 // giveUp leaves a run alone that several processes have not survived.
 func (m *Manager) giveUp() {
-	m.opts.Logger.Error("backup is not begun again, as the node has ended during it too often", "backup", m.left.ID, "times", m.left.Begun)
+	m.opts.Logger.Error("backup is not begun again, as the node has ended during it too often", logkey.Backup, m.left.ID, "times", m.left.Begun)
 	m.recordEnd(m.left)
 	if err := m.writeState(nil, m.left); err != nil {
-		m.opts.Logger.Warn("how a backup ended could not be noted", "error", err)
+		m.opts.Logger.Warn("how a backup ended could not be noted", logkey.Error, err)
 	}
 	m.left = nil
 }
@@ -310,7 +311,7 @@ func (m *Manager) Close() {
 		case <-r.done:
 			m.owned.Wait()
 		case <-timer.C:
-			m.opts.Logger.Warn("a backup is left to a place that does not return", "to", m.opts.To, "backup", r.id)
+			m.opts.Logger.Warn("a backup is left to a place that does not return", logkey.To, m.opts.To, logkey.Backup, r.id)
 		}
 	}
 	m.cancel()

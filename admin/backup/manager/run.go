@@ -9,6 +9,7 @@ import (
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 var errStopped = errors.New("the backup was stopped")
@@ -70,12 +71,12 @@ func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
 	if interrupted != nil {
 		m.recordEnd(interrupted)
 	}
-	logger := m.opts.Logger.With("backup", r.id)
+	logger := m.opts.Logger.With(logkey.Backup, r.id)
 	if err := m.writeState(&begun, nil); err != nil {
 		// A restart would not begin it again, which is no reason for having no backup.
-		logger.Warn("that a backup runs could not be noted", "error", err)
+		logger.Warn("that a backup runs could not be noted", logkey.Error, err)
 	}
-	logger.Info("backup begins", "to", m.opts.To, "again", begun.Begun > 1)
+	logger.Info("backup begins", logkey.To, m.opts.To, "again", begun.Begun > 1)
 	m.recordStart(&begun)
 	manifest, err := m.create(ctx, r)
 	if err == nil {
@@ -96,20 +97,20 @@ func (m *Manager) work(ctx context.Context, r *run, interrupted *Status) {
 		s.Result = Success
 		s.Kind, s.Position, s.Time, s.BytesCopied, s.Verified = manifest.Kind, manifest.Position, manifest.Time, manifest.BytesCopied, manifest.Verified
 		s.Bytes = manifest.Bytes()
-		logger.Info("backup made", "kind", s.Kind, "position", s.Position, "bytes", s.Bytes, "copied", s.BytesCopied, "seconds", s.Seconds(s.Ended), "checked", s.Verified)
+		logger.Info("backup made", "kind", s.Kind, logkey.Position, s.Position, logkey.Bytes, s.Bytes, "copied", s.BytesCopied, "seconds", s.Seconds(s.Ended), "checked", s.Verified)
 		if err != nil {
 			s.Error = "The backup was made, but " + err.Error()
-			logger.Warn("old backups were not removed", "error", err)
+			logger.Warn("old backups were not removed", logkey.Error, err)
 		}
 	case errors.Is(cause, errStopped):
 		s.Result = Stopped
 		logger.Info("backup stopped")
 	default:
 		s.Result, s.Error = Failed, err.Error()
-		logger.Error("backup failed", "to", m.opts.To, "error", err)
+		logger.Error("backup failed", logkey.To, m.opts.To, logkey.Error, err)
 	}
 	if err := m.writeState(nil, &s); err != nil {
-		logger.Warn("how a backup ended could not be noted", "error", err)
+		logger.Warn("how a backup ended could not be noted", logkey.Error, err)
 	}
 	m.recordEnd(&s)
 	m.metrics.ended(s)
@@ -139,7 +140,7 @@ func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 		case ctx.Err() != nil || !passing(err) || try == len(pauses):
 			return backup.Manifest{}, err
 		}
-		m.opts.Logger.Info("backup begins again soon", "backup", r.id, "in", pauses[try], "error", err)
+		m.opts.Logger.Info("backup begins again soon", logkey.Backup, r.id, "in", pauses[try], logkey.Error, err)
 		m.progress(r, backup.Progress{Phase: PhaseWait})
 		if err := clock.Sleep(ctx, pauses[try]); err != nil {
 			return backup.Manifest{}, err
@@ -152,7 +153,7 @@ func (m *Manager) prune(ctx context.Context, r *run) error {
 	m.progress(r, backup.Progress{Phase: PhasePrune})
 	removed, err := m.opts.Engine.Prune(ctx, m.opts.Keep)
 	if len(removed) > 0 {
-		m.opts.Logger.Info("old backups removed", "removed", removed, "kept", m.opts.Keep)
+		m.opts.Logger.Info("old backups removed", logkey.Removed, removed, logkey.Kept, m.opts.Keep)
 	}
 	if err != nil {
 		return fmt.Errorf("remove old backups: %w", err)
@@ -185,7 +186,7 @@ func (m *Manager) goOn() {
 		return
 	}
 	if _, err := m.begin(Status{Begun: left.Begun + 1}); err != nil {
-		m.opts.Logger.Info("the backup that was interrupted is not begun again", "error", err)
+		m.opts.Logger.Info("the backup that was interrupted is not begun again", logkey.Error, err)
 	}
 }
 

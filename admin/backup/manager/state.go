@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -33,7 +34,7 @@ func (m *Manager) readState() error {
 	}
 	var s state
 	if err := json.Unmarshal(data, &s); err != nil {
-		m.opts.Logger.Warn("how the last backup ended is not known: its file is damaged", "file", m.file, "error", err)
+		m.opts.Logger.Warn("how the last backup ended is not known: its file is damaged", logkey.File, m.file, logkey.Error, err)
 		return nil
 	}
 	m.success = s.Success

@@ -17,6 +17,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
 )
@@ -110,7 +111,7 @@ func (s *Service) Begin(ctx context.Context) (backup.Session, error) {
 		}
 		return backup.Session{}, fmt.Errorf("begin backup session: %w", err)
 	}
-	s.opts.Logger.Info("backup session begun", "session", one.facts.ID, "position", one.facts.Position, "files", len(one.facts.Files))
+	s.opts.Logger.Info("backup session begun", logkey.Session, one.facts.ID, logkey.Position, one.facts.Position, logkey.Files, len(one.facts.Files))
 	f := one.facts
 	f.Expires = time.Now().Add(Idle)
 	return f, nil
@@ -144,7 +145,7 @@ func (s *Service) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := s.opts.Await(ctx); err != nil {
-		s.opts.Logger.Warn("the backup may lack events that other nodes have acknowledged", "error", err)
+		s.opts.Logger.Warn("the backup may lack events that other nodes have acknowledged", logkey.Error, err)
 	}
 }
 
@@ -257,7 +258,7 @@ func (s *Service) Stop(id string) error {
 	if err != nil {
 		return err
 	}
-	s.opts.Logger.Info("backup session ended", "session", id)
+	s.opts.Logger.Info("backup session ended", logkey.Session, id)
 	return one.pin.Close()
 }
 
@@ -311,13 +312,13 @@ func (s *Service) expire(id string) {
 	s.begins.Add(1) // Close waits.
 	s.mu.Unlock()
 	defer s.begins.Done()
-	s.opts.Logger.Warn("backup session ended, as nobody read from it", "session", id, "for", Idle)
+	s.opts.Logger.Warn("backup session ended, as nobody read from it", logkey.Session, id, "for", Idle)
 	s.letGo(one)
 }
 
 func (s *Service) letGo(one *session) {
 	if err := one.pin.Close(); err != nil {
-		s.opts.Logger.Warn("files of a backup session could not be closed", "session", one.facts.ID, "error", err)
+		s.opts.Logger.Warn("files of a backup session could not be closed", logkey.Session, one.facts.ID, logkey.Error, err)
 	}
 }
 
@@ -343,7 +344,7 @@ func (s *Service) Suspend(reason string) (ended int, resume func()) {
 	// One that is being pinned at the moment finds that it must not be.
 	s.begins.Wait()
 	for _, one := range all {
-		s.opts.Logger.Warn("backup session ended by the node", "session", one.facts.ID, "reason", reason)
+		s.opts.Logger.Warn("backup session ended by the node", logkey.Session, one.facts.ID, logkey.Reason, reason)
 		s.letGo(one)
 	}
 	return len(all), func() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -184,7 +185,7 @@ func (w *Writer) enqueue(r *Run, typ string, payload any) {
 	if closed {
 		why = "the node ends"
 	}
-	w.opts.Logger.Warn("events of the history of a scavenge are left out", "id", r.id, "type", typ, "reason", why)
+	w.opts.Logger.Warn("events of the history of a scavenge are left out", logkey.ID, r.id, logkey.Type, typ, logkey.Reason, why)
 }
 
 // settled says that an event was written, or will not be.
@@ -244,7 +245,7 @@ func (w *Writer) work() {
 			w.metrics.dropped.Inc()
 		default:
 			w.metrics.failed.Inc()
-			w.opts.Logger.Warn("an event of the history of a scavenge is given up", "id", it.run.id, "type", it.event.Type, "error", err)
+			w.opts.Logger.Warn("an event of the history of a scavenge is given up", logkey.ID, it.run.id, logkey.Type, it.event.Type, logkey.Error, err)
 		}
 		if it.event.Type == TypeCompleted {
 			w.mu.Lock()
@@ -253,7 +254,7 @@ func (w *Writer) work() {
 		}
 	}
 	if left > 0 {
-		w.opts.Logger.Warn("events of the history of scavenges were not written before the end", "events", left)
+		w.opts.Logger.Warn("events of the history of scavenges were not written before the end", logkey.Events, left)
 	}
 }
 

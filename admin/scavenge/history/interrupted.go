@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // pageSize is how many events are read at a time.
@@ -112,7 +113,7 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 			return err
 		}
 		w.metrics.written.Inc()
-		w.opts.Logger.Info("a scavenge was interrupted by a restart of the node", "id", id, "saved", s.saved)
+		w.opts.Logger.Info("a scavenge was interrupted by a restart of the node", logkey.ID, id, logkey.Saved, s.saved)
 		number = written.First
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -79,7 +80,7 @@ func (s *Scheduler) apply(r *event.Record) {
 		turns = len(before.turns)
 	}
 	if !s.state.apply(r) {
-		s.logger.Warn("an event of the schedule makes no sense and is left out", "number", r.Number, "type", r.Type)
+		s.logger.Warn("an event of the schedule makes no sense and is left out", logkey.Number, r.Number, logkey.Type, r.Type)
 		return
 	}
 	if !s.live {
@@ -90,7 +91,7 @@ func (s *Scheduler) apply(r *event.Record) {
 	case TypeStarted:
 		s.logger.Info("round of scavenges begins", "due", now.due, "schedule", now.schedule)
 	case TypeTaken:
-		s.logger.Info("turn to be scavenged begins", "due", now.due, "endpoint", now.turn.endpoint, "attempt", now.turn.attempt)
+		s.logger.Info("turn to be scavenged begins", "due", now.due, "endpoint", now.turn.endpoint, logkey.Attempt, now.turn.attempt)
 	case TypeTurnEnded, TypeLeft:
 		if before == nil || len(before.turns) == turns {
 			break // A node left whose turn it was not.
@@ -101,13 +102,13 @@ func (s *Scheduler) apply(r *event.Record) {
 			say = s.logger.Warn
 		}
 		say("turn to be scavenged ends", "due", before.due, "endpoint", t.endpoint, "result", t.result,
-			"took", t.ended.Sub(t.taken).Round(time.Second), keyError, t.err)
+			logkey.Took, t.ended.Sub(t.taken).Round(time.Second), logkey.Error, t.err)
 		if t.node == s.self {
 			count(s.metrics.turns, t.result)
 		}
 	case TypeRoundEnded:
 		s.logger.Info("round of scavenges ends", "due", before.due, "result", before.result,
-			"turns", len(before.turns), "succeeded", before.succeeded(), "took", before.ended.Sub(before.started).Round(time.Second))
+			"turns", len(before.turns), "succeeded", before.succeeded(), logkey.Took, before.ended.Sub(before.started).Round(time.Second))
 		count(s.metrics.rounds, before.result)
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/annalsdb/annals/admin/cron"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 )
-
-// Keys of log lines.
-const keyError = "error"
 
 // Pauses. While a round is under way the membership is looked at more often.
 const (
@@ -111,12 +109,12 @@ func (s *Scheduler) failed(err error) {
 		s.retry = idlePause
 		if !s.warned[text] && !s.schedule.IsZero() {
 			s.warned[text] = true
-			s.logger.Error("scavenges are not done by the schedule any more", keyError, err)
+			s.logger.Error("scavenges are not done by the schedule any more", logkey.Error, err)
 		}
 	case s.retry == retryMost && before < retryMost:
-		s.logger.Warn("the schedule of scavenges does not get on", keyError, err)
+		s.logger.Warn("the schedule of scavenges does not get on", logkey.Error, err)
 	default:
-		s.logger.Debug("a step of the schedule of scavenges is tried again", keyError, err)
+		s.logger.Debug("a step of the schedule of scavenges is tried again", logkey.Error, err)
 	}
 }
 
@@ -177,11 +175,11 @@ func (s *Scheduler) poll() time.Duration { return s.opts.Grace / pollShare }
 func (s *Scheduler) resign(ctx context.Context) (time.Duration, error) {
 	pace := s.opts.Grace / handOverShare
 	s.handOver.tries++
-	s.logger.Info("handing leadership over, to be scavenged", "attempt", s.handOver.tries)
+	s.logger.Info("handing leadership over, to be scavenged", logkey.Attempt, s.handOver.tries)
 	limited, cancel := context.WithTimeout(ctx, pace)
 	defer cancel()
 	if err := s.opts.Cluster.Resign(limited); err != nil {
-		s.logger.Warn("leadership was not handed over", keyError, err)
+		s.logger.Warn("leadership was not handed over", logkey.Error, err)
 	}
 	s.handOver.next = s.opts.Now().Add(pace)
 	return 0, nil
@@ -259,7 +257,7 @@ func (s *Scheduler) compare(v *view) {
 		if !s.warned[key] {
 			s.warned[key] = true
 			s.logger.Warn("another node has another schedule of scavenges: rounds begin by both", "endpoint", p.endpoint,
-				"theirs", p.schedule, "ours", s.schedule.String())
+				logkey.Theirs, p.schedule, logkey.Ours, s.schedule.String())
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // How long a turn waits for what keeps its scavenge from starting.
@@ -48,7 +49,7 @@ func (s *Scheduler) begin(ctx context.Context, number int64, roundStarted time.T
 func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) outcome {
 	runner := s.opts.Runner
 	if last := runner.Last(); last.Result == scavenge.ResultSuccess && last.Started.After(roundStarted) {
-		s.logger.Info("this node was scavenged since the round began", "scavenge", last.ID.String())
+		s.logger.Info("this node was scavenged since the round began", logkey.Scavenge, last.ID.String())
 		return ended(last)
 	}
 	begun := s.opts.Now()
@@ -56,14 +57,14 @@ func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) outcom
 		id, err := runner.Start(s.opts.Request)
 		switch {
 		case err == nil:
-			s.logger.Info("scheduled scavenge started", "scavenge", id.String())
+			s.logger.Info("scheduled scavenge started", logkey.Scavenge, id.String())
 			return s.await(ctx, id)
 		case errors.Is(err, scavenge.ErrRunning):
 			other := runner.Current()
 			if other.ID.IsZero() {
 				break // It has just ended.
 			}
-			s.logger.Info("waiting for a scavenge that runs already", "scavenge", other.ID.String())
+			s.logger.Info("waiting for a scavenge that runs already", logkey.Scavenge, other.ID.String())
 			status, err := runner.Wait(ctx, other.ID)
 			if err == nil && status.Started.After(roundStarted) {
 				return ended(status)
@@ -96,7 +97,7 @@ func (s *Scheduler) await(ctx context.Context, id event.ID) outcome {
 		// The next turn must not find it still running and take it for an operator's, so
 		// its end is awaited. The worker's own context is of no use for that any more.
 		if _, err := s.opts.Runner.Stop(s.lifetime, id); err != nil && !errors.Is(err, scavenge.ErrNoSuchRun) && s.lifetime.Err() == nil {
-			s.logger.Warn("a scavenge whose turn is over could not be stopped", "scavenge", id.String(), keyError, err)
+			s.logger.Warn("a scavenge whose turn is over could not be stopped", logkey.Scavenge, id.String(), logkey.Error, err)
 		}
 	}
 	return outcome{result: scavenge.ResultStopped, scavenge: id}

@@ -14,6 +14,7 @@ import (
 	sqlitevfs "github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -118,7 +119,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	d, err := open(ctx, o)
 	if why := (*unusableError)(nil); errors.As(err, &why) {
 		o.Logger.Warn("the scavenge state cannot be used and is begun anew; the next scavenge reads the log from its start",
-			"file", filepath.Join(o.Dir, fileName), "reason", why.reason)
+			logkey.File, filepath.Join(o.Dir, fileName), logkey.Reason, why.reason)
 		if err := discard(o.FS, o.Dir); err != nil {
 			return nil, fmt.Errorf("remove the unusable scavenge state: %w", err)
 		}
@@ -338,7 +339,7 @@ func (d *DB) shut() error {
 	}
 	if d.damaged != nil {
 		d.o.Logger.Warn("the scavenge state is damaged and is removed; the next scavenge reads the log from its start",
-			"file", filepath.Join(d.o.Dir, fileName), "reason", d.damaged)
+			logkey.File, filepath.Join(d.o.Dir, fileName), logkey.Reason, d.damaged)
 		return discard(d.o.FS, d.o.Dir)
 	}
 	return errors.Join(errs...)
