@@ -7,9 +7,10 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
-	"github.com/google/uuid"
 )
 
 const (

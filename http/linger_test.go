@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	httpapi "github.com/annalsdb/annals/http"
 	"github.com/google/uuid"
+
+	httpapi "github.com/annalsdb/annals/http"
 )
 
 // most is more than a connection keeps for a reader that is not there.

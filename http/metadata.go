@@ -5,9 +5,10 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
-	"github.com/google/uuid"
 )
 
 var (

@@ -11,10 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection"
-	"github.com/google/uuid"
 )
 
 // commandMessage is what clients look for in the answer to a command. It means nothing.

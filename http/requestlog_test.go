@@ -13,10 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/hashicorp/go-hclog"
 )
 
 // logged returns a logger and what was written to it since the last call,

@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/admin/doctor"
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
-	"github.com/hashicorp/go-hclog"
 )
 
 // Defaults of the waits. A write may wait for both its parts.

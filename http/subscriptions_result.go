@@ -4,10 +4,11 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/subscription"
-	"github.com/google/uuid"
 )
 
 // groupError is why a group was not read or changed. Where there is a word for

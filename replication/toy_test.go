@@ -13,8 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // toy is a small event log with its state machine and decider, in memory. A

@@ -3,9 +3,10 @@ package bootstrap
 import (
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/hashicorp/go-hclog"
 )
 
 // core is a node's part in finding or forming a cluster, without clock, disk

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
 )
 
 func id(n byte) event.ID { return event.ID{n} }

@@ -3,8 +3,9 @@ package bootstrap
 import (
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // input is one thing that happens to a node: time passes or the view changes,

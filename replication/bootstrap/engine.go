@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // ErrRan says that Run was called before: it ends once, and what comes after

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // Peer is another node, as gossip shows it.

@@ -9,8 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // Record is what a node must not forget. It has one place for a promise: the

@@ -3,9 +3,10 @@ package bootstrap
 import (
 	"fmt"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/hashicorp/go-hclog"
 )
 
 // Keys of log lines.

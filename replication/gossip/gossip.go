@@ -10,11 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
+
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/stats"
 )
 
 // ErrClosed says that the gossip of this node has ended.

@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // Kinds of connections and the hello, described in the package comment. Do not change.

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/stats"
 )
 
 // Security is how nodes prove to each other that they are nodes. Both methods

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // full is a node with the longest attributes that a node can have.

@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/stats"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/annalsdb/annals/stats"
 )
 
 // silent listens and never answers.

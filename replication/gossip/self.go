@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // Self is what a node says of itself. All texts together have to fit into 512

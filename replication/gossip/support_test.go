@@ -20,8 +20,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/annalsdb/annals/event"
 )
 
 // patience is how long a test waits for what must happen. Whoever reaches it has

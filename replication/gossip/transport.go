@@ -12,10 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (

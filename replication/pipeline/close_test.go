@@ -7,8 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
 )
 
 func TestClose(t *testing.T) {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/hashicorp/raft"
 )
 
 // resolve handles the outcome of what was under way.

@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/hashicorp/go-hclog"
 )
 
 // Decider turns writes into the bytes of entries. Only the pipeline's goroutine calls it.

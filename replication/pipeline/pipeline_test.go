@@ -11,9 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
-	"github.com/hashicorp/raft"
 )
 
 // fakeFuture is something under way that the test resolves.

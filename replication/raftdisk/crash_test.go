@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // segments has the WAL keep its segment files in a file system of ours.

@@ -10,12 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // ErrStateLost says that the consensus state of a node is incomplete, or was

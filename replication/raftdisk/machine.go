@@ -6,9 +6,10 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
-	"github.com/hashicorp/raft"
 )
 
 // Machine stands between raft and the state machine it was given. It

@@ -5,9 +5,10 @@ import (
 	"io"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
-	"github.com/hashicorp/raft"
 )
 
 // plainFSM takes entries one by one, and fails on demand.

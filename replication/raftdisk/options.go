@@ -1,10 +1,11 @@
 package raftdisk
 
 import (
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Log is what consensus state needs to know of the event log.

@@ -16,11 +16,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
-	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 )
 
 const (

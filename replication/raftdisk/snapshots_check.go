@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
-	"github.com/hashicorp/raft"
 )
 
 // CheckStart makes sure that event log, manifests and Raft log fit together,

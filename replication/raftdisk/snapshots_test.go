@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 func testSnapshots(t *testing.T) *Snapshots {

@@ -3,7 +3,6 @@ package raftdisk
 import (
 	"bytes"
 	"errors"
-	"github.com/annalsdb/annals/internal/vfs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -15,6 +14,8 @@ import (
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // pageCache is what Linux does with files: a failed sync says so once, holds what was

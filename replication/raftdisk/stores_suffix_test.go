@@ -2,12 +2,13 @@ package raftdisk
 
 import (
 	"fmt"
-	"github.com/annalsdb/annals/internal/vfs"
 	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // TestSuffixCutSurvivesReopen: entries of a leader that lost are cut off the end of

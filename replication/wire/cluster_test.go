@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // machine remembers what it applied.

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // pair is two transports, one of which installs snapshots at the other.

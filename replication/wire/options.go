@@ -7,9 +7,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/stats"
-	"github.com/hashicorp/go-hclog"
 )
 
 // Kind says what a connection carries. The numbers are part of the preamble: do not change.

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/testkit"
-	"github.com/hashicorp/go-hclog"
 )
 
 func TestPeersKnowEachOther(t *testing.T) {

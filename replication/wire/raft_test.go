@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/annalsdb/annals/internal/testkit"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // spy counts what raft sends and what of it was cut off.
