@@ -92,7 +92,7 @@ func (l *life) settle() (*Replica, error) {
 	if l.self.opts.Replica.InMemory {
 		return nil, l.promise(&memoryRecord{})
 	}
-	record := bootstrap.FileStore(filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
+	record := bootstrap.FileStore(l.self.opts.Replica.Files, filepath.Join(dir, raftdisk.Dir, raftdisk.PromiseFile))
 	if l.made, err = raftdisk.SettleCreation(l.self.opts.Replica.Files, dir); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // lan connects engines in one process: gossip and calls.
@@ -184,7 +185,7 @@ func TestProposerStartsAgain(t *testing.T) {
 		l, dir := newLan(), t.TempDir()
 		files := make([]Store, 3)
 		for i := range files {
-			files[i] = FileStore(filepath.Join(dir, string('a'+rune(i))))
+			files[i] = FileStore(vfs.OS, filepath.Join(dir, string('a'+rune(i))))
 			if err := files[i].Save(Record{Node: id(byte(i + 1))}); err != nil {
 				t.Fatal(err)
 			}

@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 // Record is what a node must not forget. It has one place for a promise: the
@@ -75,29 +73,31 @@ func Identify(s Store) (event.ID, error) {
 	return record.Node, nil
 }
 
-// Of the file: do not change.
-const (
-	recordFormat = 1
-	tmpSuffix    = ".tmp"
-)
+const recordFormat = 1 // of the file: do not change
 
 // maxRecordBytes is far above what MaxClusterSize members take.
 const maxRecordBytes = 64 << 10
 
-type fileStore struct{ path string }
+type fileStore struct {
+	files vfs.FS
+	path  string
+}
 
 // FileStore keeps the record in a file of that name, as JSON. The folder must
 // exist. A crash leaves the old record or the new one, and at worst a file with
-// the suffix .tmp, which the next Save writes over.
-func FileStore(path string) Store { return fileStore{path} }
+// the suffix vfs.TempSuffix, which the next Save writes over.
+func FileStore(files vfs.FS, path string) Store { return fileStore{files, path} }
 
 func (s fileStore) Load() (Record, error) {
-	f, err := os.Open(s.path)
+	info, err := s.files.Stat(s.path)
 	if err != nil {
 		return Record{}, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxRecordBytes+1))
-	if err = errors.Join(err, f.Close()); err != nil {
+	if info.Size() > maxRecordBytes {
+		return Record{}, fmt.Errorf("%s: more than %d bytes", s.path, maxRecordBytes)
+	}
+	data, err := vfs.ReadFile(s.files, s.path)
+	if err != nil {
 		return Record{}, err
 	}
 	record, err := decodeRecord(data)
@@ -108,9 +108,6 @@ func (s fileStore) Load() (Record, error) {
 }
 
 func decodeRecord(data []byte) (Record, error) {
-	if len(data) > maxRecordBytes {
-		return Record{}, fmt.Errorf("more than %d bytes", maxRecordBytes)
-	}
 	var doc recordFile
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return Record{}, err
@@ -129,35 +126,5 @@ func (s fileStore) Save(record Record) error {
 	if err != nil {
 		return err
 	}
-	if err := writeSynced(s.path+tmpSuffix, data); err != nil {
-		return err
-	}
-	if err := os.Rename(s.path+tmpSuffix, s.path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(s.path))
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// syncFolder makes a rename durable.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync folder %s: %w", path, err)
-	}
-	return nil
+	return vfs.WriteFileAtomic(s.files, s.path, data)
 }

@@ -8,11 +8,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/vfs"
 )
 
 func TestFileStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bootstrap")
-	store := FileStore(path)
+	store := FileStore(vfs.OS, path)
 	if _, err := store.Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("an empty folder: %v", err)
 	}
@@ -30,11 +32,11 @@ func TestFileStore(t *testing.T) {
 		if err := store.Save(record); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := FileStore(path).Load(); err != nil || !reflect.DeepEqual(got, record) {
+		if got, err := FileStore(vfs.OS, path).Load(); err != nil || !reflect.DeepEqual(got, record) {
 			t.Errorf("%+v, %v; want %+v", got, err, record)
 		}
 	}
-	if again, err := Identify(FileStore(path)); err != nil || again != node {
+	if again, err := Identify(FileStore(vfs.OS, path)); err != nil || again != node {
 		t.Errorf("node %s became %s, %v", node, again, err)
 	}
 	names, err := os.ReadDir(filepath.Dir(path))
@@ -46,20 +48,20 @@ func TestFileStore(t *testing.T) {
 func TestFileStoreAfterCrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bootstrap")
 	record := Record{Node: id(1), Promise: proposal(50, 1, 2, 3)}
-	if err := FileStore(path).Save(record); err != nil {
+	if err := FileStore(vfs.OS, path).Save(record); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+tmpSuffix, []byte(`{"format":1,"no`), 0o600); err != nil {
+	if err := os.WriteFile(path+vfs.TempSuffix, []byte(`{"format":1,"no`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := FileStore(path).Load(); err != nil || !reflect.DeepEqual(got, record) {
+	if got, err := FileStore(vfs.OS, path).Load(); err != nil || !reflect.DeepEqual(got, record) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	record.Formed = true
-	if err := FileStore(path).Save(record); err != nil {
+	if err := FileStore(vfs.OS, path).Save(record); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := FileStore(path).Load(); err != nil || !reflect.DeepEqual(got, record) {
+	if got, err := FileStore(vfs.OS, path).Load(); err != nil || !reflect.DeepEqual(got, record) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -83,19 +85,19 @@ func TestFileStoreRefuses(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.data), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := FileStore(path).Load()
+			_, err := FileStore(vfs.OS, path).Load()
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
-			if _, err := Identify(FileStore(path)); err == nil {
+			if _, err := Identify(FileStore(vfs.OS, path)); err == nil {
 				t.Error("a damaged record was taken for none")
 			}
 		})
 	}
-	if err := FileStore(filepath.Join(t.TempDir(), "none", "bootstrap")).Save(Record{Node: id(1)}); !errors.Is(err, fs.ErrNotExist) {
+	if err := FileStore(vfs.OS, filepath.Join(t.TempDir(), "none", "bootstrap")).Save(Record{Node: id(1)}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without its folder: %v", err)
 	}
-	if err := FileStore(filepath.Join(t.TempDir(), "bootstrap")).Save(Record{}); err == nil {
+	if err := FileStore(vfs.OS, filepath.Join(t.TempDir(), "bootstrap")).Save(Record{}); err == nil {
 		t.Error("a record without a node was saved")
 	}
 }
