@@ -21,9 +21,7 @@ func TestClose(t *testing.T) {
 	}
 	t.Run("lets the entry under way resolve", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.lead()
-			a := r.submit("a")
-			f := r.next("a")
+			a, f := r.underWay("a")
 			b := r.submit("b")
 			c := closing(r)
 			r.answered(b, 0, event.ErrNotReady)
@@ -38,9 +36,7 @@ func TestClose(t *testing.T) {
 	})
 	t.Run("answers though a future never resolves", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.lead()
-			a := r.submit("a")
-			f := r.next("a")
+			a, f := r.underWay("a")
 			c := closing(r)
 			r.waits(a)
 			if <-c { // virtual time passes

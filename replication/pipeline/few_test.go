@@ -29,9 +29,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 	t.Run("while it is under way", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.quorumNow.Store(three)
-			r.lead()
-			a := r.submit("a")
-			f := r.next("a")
+			a, f := r.underWay("a")
 			idem := r.submit("idem")
 			b := r.submit("b")
 			r.quorumNow.Store(few)
@@ -56,9 +54,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				inRig(t, func(r *rig) {
 					r.quorumNow.Store(three)
-					r.lead()
-					a := r.submit("a")
-					f := r.next("a")
+					a, f := r.underWay("a")
 					idem := r.submit("idem") // of the next group
 					r.quorumNow.Store(other)
 					f.resolve(nil, nil)
@@ -80,9 +76,7 @@ func TestTooFewVotersAreAnsweredNothing(t *testing.T) {
 	t.Run("and none of the closing ones", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.quorumNow.Store(three)
-			r.lead()
-			a := r.submit("a")
-			f := r.next("a")
+			a, f := r.underWay("a")
 			done := make(chan bool, 1)
 			go func() { done <- r.p.Close() }()
 			synctest.Wait()

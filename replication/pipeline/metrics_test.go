@@ -13,9 +13,7 @@ import (
 // The queue of writes shows what waits and what is done, and how long the first of a group waited.
 func TestWriterQueueFigures(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.lead()
-		first := r.submit("a")
-		entry := r.next("a")
+		first, entry := r.underWay("a")
 		second, third := r.submit("b"), r.submit("c")
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := r.submitCtx(ctx, "d")

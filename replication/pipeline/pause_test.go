@@ -46,9 +46,7 @@ func TestRule23PauseDrains(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inRig(t, func(r *rig) {
-				r.lead()
-				a := r.submit("a")
-				under := r.next("a")
+				a, under := r.underWay("a")
 				b := r.submit("b") // is decided, on top of what is under way
 				paused := r.pause(r.t.Context())
 				d := r.submit("c")
@@ -80,9 +78,7 @@ func TestRule23PauseDrains(t *testing.T) {
 // top of itself, and refused although it is done.
 func TestGoingOnDecidesNothingTwice(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.lead()
-		first := r.submit("a")
-		under := r.next("a")
+		first, under := r.underWay("a")
 		b, again := r.submit("s"), r.submit("s")
 		paused := r.pause(r.t.Context())
 		under.resolve(nil, nil)
@@ -97,9 +93,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 	})
 	t.Run("and nothing when another node leads", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.lead()
-			first := r.submit("a")
-			under := r.next("a")
+			first, under := r.underWay("a")
 			b := r.submit("b")
 			paused := r.pause(r.t.Context())
 			under.resolve(nil, nil)
@@ -133,9 +127,7 @@ func TestGoingOnDecidesNothingTwice(t *testing.T) {
 // A caller that gives up waiting for what is under way leaves a pipeline behind that goes on.
 func TestPauseThatIsGivenUp(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.lead()
-		a := r.submit("a")
-		under := r.next("a")
+		a, under := r.underWay("a")
 		b := r.submit("b")
 		ctx, cancel := context.WithCancel(r.t.Context())
 		paused := r.pause(ctx)

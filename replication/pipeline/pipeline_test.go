@@ -223,6 +223,25 @@ func (r *rig) submitCtx(ctx context.Context, stream string) chan answer {
 	return c
 }
 
+// underWay makes the node lead, with the entry of one request on its way.
+func (r *rig) underWay(stream string) (chan answer, *fakeFuture) {
+	r.t.Helper()
+	r.lead()
+	answer := r.submit(stream)
+	return answer, r.next(stream)
+}
+
+// expired is as underWay, but nobody waits for the request any more.
+func (r *rig) expired(stream string) (context.Context, *fakeFuture) {
+	r.t.Helper()
+	r.lead()
+	ctx, cancel := context.WithCancel(context.Background())
+	answer, entry := r.submitCtx(ctx, stream), r.next(stream)
+	cancel()
+	r.answered(answer, 0, event.ErrWriteTimeout)
+	return ctx, entry
+}
+
 func (r *rig) confirm() chan answer {
 	c := make(chan answer, 1)
 	go func() { c <- answer{err: r.p.Confirm(context.Background())} }()
@@ -271,9 +290,7 @@ func TestLoneWriterNeverWaitsForCompany(t *testing.T) {
 
 func TestRequestsGatherWhileOneEntryIsUnderWay(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.lead()
-		a := r.submit("a")
-		first := r.next("a")
+		a, first := r.underWay("a")
 		b, c := r.submit("b"), r.submit("c")
 		r.nothing()
 		first.resolve(nil, nil)
@@ -289,9 +306,7 @@ func TestRequestsGatherWhileOneEntryIsUnderWay(t *testing.T) {
 func TestFullEntryLeavesTheRestForTheNext(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.decider.room = 2
-		r.lead()
-		a := r.submit("a")
-		first := r.next("a")
+		a, first := r.underWay("a")
 		var all []chan answer
 		for _, s := range []string{"b", "c", "d"} {
 			all = append(all, r.submit(s))
@@ -327,9 +342,7 @@ func TestRule22TooLargeEntryIsNotProposed(t *testing.T) {
 
 func TestRefusalsAreAnsweredOnlyWithTheirGroup(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.lead()
-		a := r.submit("a")
-		first := r.next("a")
+		a, first := r.underWay("a")
 		conflict, b := r.submit("conflict"), r.submit("b")
 		r.waits(conflict)
 		first.resolve(nil, nil)
@@ -399,9 +412,7 @@ func TestGroupWithoutBytesIsConfirmedByOneBarrier(t *testing.T) {
 func TestRule19ConfirmedByWhatBeganAfterwards(t *testing.T) {
 	t.Run("an entry", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.lead()
-			a := r.submit("a")
-			first := r.next("a")
+			a, first := r.underWay("a")
 			c1, c2, b := r.confirm(), r.confirm(), r.submit("b")
 			first.resolve(nil, nil)
 			r.answered(a, 0, nil)
@@ -505,9 +516,7 @@ func TestRule06Outcomes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inRig(t, func(r *rig) {
-				r.lead()
-				a := r.submit("a")
-				f := r.next("a")
+				a, f := r.underWay("a")
 				b := r.submit("b")
 				r.leaderNow.Store(c.leads)
 				r.address.Store(c.address)
@@ -558,9 +567,7 @@ func TestRule06Outcomes(t *testing.T) {
 
 func TestUnknownOutcomeConcernsOnlyWhoWrote(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.lead()
-		x := r.submit("x")
-		first := r.next("x")
+		x, first := r.underWay("x")
 		a, idem, confirm := r.submit("a"), r.submit("idem"), r.confirm()
 		first.resolve(nil, nil)
 		r.answered(x, 0, nil)
@@ -645,9 +652,7 @@ func TestStateThatCannotBeReadDecidesNothing(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	t.Run("by requests", func(t *testing.T) {
 		inRigWith(t, Options{QueueRequests: 2}, func(r *rig) {
-			r.lead()
-			a := r.submit("a")
-			f := r.next("a")
+			a, f := r.underWay("a")
 			b := r.submit("b")
 			r.answered(r.submit("c"), 0, event.ErrBusy)
 			f.resolve(nil, nil)
@@ -690,10 +695,8 @@ func TestExpiredRequests(t *testing.T) {
 	t.Run("those behind a full entry are withdrawn", func(t *testing.T) {
 		inRig(t, func(r *rig) {
 			r.decider.room = 1
-			r.lead()
 			ctx, cancel := context.WithCancel(context.Background())
-			a := r.submit("a")
-			first := r.next("a")
+			a, first := r.underWay("a")
 			b, c, d := r.submit("b"), r.submitCtx(ctx, "c"), r.submit("d")
 			cancel()
 			r.answered(c, 0, event.ErrWriteTimeout)
@@ -710,12 +713,7 @@ func TestExpiredRequests(t *testing.T) {
 	})
 	t.Run("an entry under way goes on", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.lead()
-			ctx, cancel := context.WithCancel(context.Background())
-			a := r.submitCtx(ctx, "a")
-			f := r.next("a")
-			cancel()
-			r.answered(a, 0, event.ErrWriteTimeout)
+			_, f := r.expired("a")
 			f.resolve(nil, nil)
 			synctest.Wait()
 			if r.decider.applied != 1 {
@@ -728,12 +726,7 @@ func TestExpiredRequests(t *testing.T) {
 	})
 	t.Run("nobody decides again for them", func(t *testing.T) {
 		inRig(t, func(r *rig) {
-			r.lead()
-			ctx, cancel := context.WithCancel(context.Background())
-			a := r.submitCtx(ctx, "a")
-			f := r.next("a")
-			cancel()
-			r.answered(a, 0, event.ErrWriteTimeout)
+			ctx, f := r.expired("a")
 			f.resolve(nil, event.ErrEntryRefused)
 			r.nothing()
 			r.answered(r.submitCtx(ctx, "a"), 0, event.ErrWriteTimeout)
