@@ -83,8 +83,12 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if err := n.openSecurity(); err != nil {
 		return nil, err
 	}
-	if err := n.build(); err != nil {
+	var err error
+	if n.http, err = serve.Listen(n.config.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
 		return nil, err
+	}
+	if err := n.build(); err != nil {
+		return nil, errors.Join(err, n.http.Close())
 	}
 	if err := n.start(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -121,10 +125,6 @@ func (n *Node) build() (err error) {
 		}
 	}()
 	c := n.config
-	if n.http, err = serve.Listen(c.ListenAddr(), &n.traffic, n.logger.Named("http")); err != nil {
-		return err
-	}
-	made = append(made, n.http.Close)
 	n.cluster = replication.NewCluster(n.clusterOptions())
 	n.figures = newStatistics(n)
 	n.relay = relay.New(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))

@@ -78,3 +78,17 @@ func TestOpenFails(t *testing.T) {
 		})
 	}
 }
+
+// TestRecoverListensNowhere: it works on the files of a node that is not running, on whatever machine they are.
+func TestRecoverListensNowhere(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	o := options(t.TempDir())
+	o.Config.ClusterSize, o.Config.Insecure, o.Config.NodePort = 3, true, port(t, taken.Addr().String())
+	if err := node.Recover(o); err == nil || !strings.Contains(err.Error(), "holds no event log") {
+		t.Error(err)
+	}
+}
