@@ -26,8 +26,8 @@ func projectionsPage(x *exchange, _ context.Context) error {
 	return nil
 }
 
-// figuresOf is a projection as it is shown. Its names are part of the wire: do not change.
-type figuresOf struct {
+// shownProjection is a projection as it is shown. Its names are part of the wire: do not change.
+type shownProjection struct {
 	Name             string          `json:"name"`
 	EffectiveName    string          `json:"effectiveName"`
 	Mode             projection.Mode `json:"mode"`
@@ -56,9 +56,9 @@ type figuresOf struct {
 	ResultStreamURL  *string         `json:"resultStreamUrl"`
 }
 
-func projectionFigures(x *exchange, s *projection.Statistics) figuresOf {
+func showProjection(x *exchange, s *projection.Statistics) shownProjection {
 	status := string(appendProjectionURI(append(x.scratch[:0], x.origin()...), s.Name))
-	f := figuresOf{
+	f := shownProjection{
 		Name: s.Name, EffectiveName: s.Name, Mode: s.Mode, Status: s.Status, StateReason: s.StateReason,
 		Version: s.Version, Epoch: s.Epoch, Position: s.Position, LastCheckpoint: s.LastCheckpoint,
 		CheckpointStatus: s.CheckpointStatus, Progress: s.Progress, Processed: s.Processed, ProcessingMs: s.ProcessingMs,
@@ -98,9 +98,9 @@ func projectionStatistics(x *exchange, _ context.Context) error {
 }
 
 func listOf(x *exchange, list []projection.Statistics) error {
-	shown := make([]figuresOf, len(list))
+	shown := make([]shownProjection, len(list))
 	for i := range list {
-		shown[i] = projectionFigures(x, &list[i])
+		shown[i] = showProjection(x, &list[i])
 	}
 	return sendJSON(x, map[string]any{"projections": shown})
 }
@@ -111,7 +111,7 @@ func oneProjection(x *exchange, _ context.Context) error {
 	if err != nil {
 		return projectionFailed(err)
 	}
-	return sendJSON(x, projectionFigures(x, &s))
+	return sendJSON(x, showProjection(x, &s))
 }
 
 func projectionState(x *exchange, ctx context.Context) error {

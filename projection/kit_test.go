@@ -99,7 +99,7 @@ type fakeRun struct {
 	cancel        context.CancelFunc
 
 	mu sync.Mutex
-	f  run.Figures
+	f  run.Statistics
 	n  int64
 }
 
@@ -123,7 +123,7 @@ func (f *fakeRunner) Start(ctx context.Context, o run.Options) projection.Run {
 	if c, ok := f.checkpoints[o.Name]; ok && o.Mode == run.Continuous && o.Version.IsOurs(c.version) {
 		r.n = c.n
 	}
-	r.f = run.Figures{Status: "LoadStateRequested", Progress: -1}
+	r.f = run.Statistics{Status: "LoadStateRequested", Progress: -1}
 	f.runs[o.Name] = r
 	f.started++
 	f.live[o.Name]++
@@ -220,7 +220,7 @@ func (r *fakeRun) Close()                   { r.cancel(); <-r.done }
 func (r *fakeRun) Started() <-chan struct{} { return r.started }
 func (r *fakeRun) Done() <-chan struct{}    { return r.done }
 
-func (r *fakeRun) Figures() run.Figures {
+func (r *fakeRun) Statistics() run.Statistics {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.f

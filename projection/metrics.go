@@ -58,24 +58,24 @@ func (m *metrics) changing() (done func()) {
 var perProjection = []struct {
 	name, help string
 	counts     bool
-	read       func(p *projection, f *run.Figures) float64
+	read       func(p *projection, f *run.Statistics) float64
 }{
 	{"annals_projection_progress", "How much of its input a projection has read, from 0 to 1; -1 before it read anything.", false,
-		func(_ *projection, f *run.Figures) float64 { return max(f.Progress/100, min(f.Progress, 0)) }},
+		func(_ *projection, f *run.Statistics) float64 { return max(f.Progress/100, min(f.Progress, 0)) }},
 	{"annals_projection_behind", "Events, or bytes of the log, that a projection has not read yet.", false,
-		func(_ *projection, f *run.Figures) float64 { return float64(f.Behind) }},
+		func(_ *projection, f *run.Statistics) float64 { return float64(f.Behind) }},
 	{"annals_projection_handled_events_total", "Events that a projection handled since it was started.", true,
-		func(_ *projection, f *run.Figures) float64 { return float64(f.Processed) }},
+		func(_ *projection, f *run.Statistics) float64 { return float64(f.Processed) }},
 	{"annals_projection_emitted_events_total", "Events that a projection emitted since it was started.", true,
-		func(_ *projection, f *run.Figures) float64 { return float64(f.Emitted) }},
+		func(_ *projection, f *run.Statistics) float64 { return float64(f.Emitted) }},
 	{"annals_projection_handler_seconds_total", "Time spent in the handlers of a projection since it was started.", true,
-		func(_ *projection, f *run.Figures) float64 { return f.ProcessingTime.Seconds() }},
+		func(_ *projection, f *run.Statistics) float64 { return f.ProcessingTime.Seconds() }},
 	{"annals_projection_state_bytes", "Size of the states of a projection that are in memory.", false,
-		func(_ *projection, f *run.Figures) float64 { return float64(f.StateBytes) }},
+		func(_ *projection, f *run.Statistics) float64 { return float64(f.StateBytes) }},
 	{"annals_projection_faults_total", "How often a projection faulted since it was loaded.", true,
-		func(p *projection, _ *run.Figures) float64 { return float64(p.faults) }},
+		func(p *projection, _ *run.Statistics) float64 { return float64(p.faults) }},
 	{"annals_projection_running", "1 while a projection runs.", false,
-		func(p *projection, _ *run.Figures) float64 {
+		func(p *projection, _ *run.Statistics) float64 {
 			if p.m.status == running {
 				return 1
 			}
@@ -99,7 +99,7 @@ func (m *metrics) added(name string) {
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			f := p.figuresLocked()
+			f := p.statisticsLocked()
 			return one.read(p, &f)
 		}
 		label := stats.Label{Name: "projection", Value: name}

@@ -343,13 +343,13 @@ func (p *projection) start(gen int) {
 func (p *projection) watch(r Run, gen int) {
 	select {
 	case <-r.Started():
-		if r.Figures().Ending == run.Unfinished {
+		if r.Statistics().Ending == run.Unfinished {
 			p.push(func(m *machine) []effect { return m.started(gen) })
 		}
 	case <-p.t.ctx.Done():
 	}
 	<-r.Done()
-	f := r.Figures()
+	f := r.Statistics()
 	p.push(func(m *machine) []effect {
 		if f.Ending == run.Faulted {
 			p.faults++

@@ -81,7 +81,7 @@ type Run interface {
 	Close() // ends it and waits
 	Started() <-chan struct{}
 	Done() <-chan struct{}
-	Figures() run.Figures
+	Statistics() run.Statistics
 	State(ctx context.Context, partition string) (run.Answer, error)
 	Result(ctx context.Context, partition string) (run.Answer, error)
 }

@@ -30,11 +30,11 @@ func (p *projection) asStored() definition {
 	return p.m.def
 }
 
-// figuresLocked returns what its run, or what stands for it, tells.
-func (p *projection) figuresLocked() run.Figures {
+// statisticsLocked returns what its run, or what stands for it, tells.
+func (p *projection) statisticsLocked() run.Statistics {
 	switch {
 	case p.m.run == storedRun:
-		f := run.Figures{Status: "Stopped", Progress: -1}
+		f := run.Statistics{Status: "Stopped", Progress: -1}
 		if p.m.status == loadingStopped {
 			f.Status = "LoadStateRequested"
 		}
@@ -43,9 +43,9 @@ func (p *projection) figuresLocked() run.Figures {
 		}
 		return f
 	case p.m.run == noRun || p.run == nil:
-		return run.Figures{Status: "Initial", Progress: -1}
+		return run.Statistics{Status: "Initial", Progress: -1}
 	}
-	return p.run.Figures()
+	return p.run.Statistics()
 }
 
 // statistics returns what is known of the projection. One that runs and waits for
@@ -64,7 +64,7 @@ func (p *projection) statistics() Statistics {
 func (p *projection) known() (Statistics, *handler.Definition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f := p.figuresLocked()
+	f := p.statisticsLocked()
 	s := Statistics{
 		Name: p.name, Mode: p.m.def.Mode, Status: p.m.text(f.Status), StateReason: p.m.reason,
 		Version: p.m.version, Epoch: p.m.def.Epoch, Position: textOf(f.Position), LastCheckpoint: textOf(f.Checkpoint),

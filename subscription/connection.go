@@ -158,7 +158,7 @@ func (c *Connection) info(now time.Time) ConnectionInfo {
 	i := ConnectionInfo{From: c.From, User: c.User, Name: c.Name, Total: c.total, InFlight: c.inFlight, AvailableSlots: max(0, c.MaxInFlight-c.inFlight)}
 	i.PerSecond, i.SinceLast = perSecond(&c.sinceLast, &c.measured, now)
 	if c.latencies != nil {
-		i.Latencies = c.latencies.figures()
+		i.Latencies = c.latencies.statistics()
 	}
 	return i
 }

@@ -73,8 +73,8 @@ type group struct {
 	connections []*Connection
 	strategy    strategy
 
-	figures  figures
-	troubles troubles
+	statistics statistics
+	troubles   troubles
 }
 
 func newGroup(t *term, d *definition) *group {
@@ -89,7 +89,7 @@ func newGroup(t *term, d *definition) *group {
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
 	g.troubles.logger, g.troubles.now = g.logger, g.now
-	g.figures.measured = g.now()
+	g.statistics.measured = g.now()
 	return g
 }
 
@@ -127,7 +127,7 @@ func (g *group) settle() {
 	}
 	now := g.now()
 	if g.answered {
-		g.figures.answered, g.answered = now, false
+		g.statistics.answered, g.answered = now, false
 	}
 	if g.parking.n > 0 {
 		g.begin(&g.tasks.parking, g.park)
@@ -217,7 +217,7 @@ func (g *group) deadline(m *message) time.Time { return m.given.Add(g.Settings.M
 func (g *group) handOut(m *message, to *Connection, now time.Time) {
 	fresh := m.state == buffered
 	g.listOf(m).remove(m)
-	g.figures.handedOut()
+	g.statistics.handedOut()
 	if m.first.IsZero() {
 		m.first = now
 	}
@@ -257,7 +257,7 @@ func (g *group) again(m *message) {
 func (g *group) read(ctx context.Context, count int) (got []Message) {
 	for {
 		g.mu.Lock()
-		g.figures.asked = g.now()
+		g.statistics.asked = g.now()
 		got = g.pull(got, count)
 		g.mu.Unlock()
 		// When the buffer holds too few, what was appended a moment ago or had no room in

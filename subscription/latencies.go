@@ -23,9 +23,9 @@ func (l *latencies) add(d time.Duration) {
 	l.at = (l.at + 1) % latencyWindow
 }
 
-// latencyFigures are the percentiles in the order in which they are shown, as parts
+// percentiles are in the order in which they are shown, as parts
 // of all answers that took no longer. The names are part of the wire: do not change.
-var latencyFigures = []struct {
+var percentiles = []struct {
 	name string
 	part float64
 }{
@@ -33,7 +33,7 @@ var latencyFigures = []struct {
 	{"Quintile 5", 1}, {"90%", 0.9}, {"95%", 0.95}, {"99%", 0.99}, {"99.5%", 0.995}, {"99.9%", 0.999}, {"Highest", 1},
 }
 
-func (l *latencies) figures() []Latency {
+func (l *latencies) statistics() []Latency {
 	if len(l.newest) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (l *latencies) figures() []Latency {
 	}
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	all := []Latency{{"Mean", ms(sum) / float64(len(sorted))}}
-	for _, f := range latencyFigures {
+	for _, f := range percentiles {
 		at := int(f.part * float64(len(sorted)))
 		all = append(all, Latency{f.name, ms(sorted[min(at, len(sorted)-1)])})
 	}

@@ -91,9 +91,9 @@ var groupMetrics = []struct {
 			return 0
 		}},
 	{"eventstore_persistent_subscriptions_messages_parked", "Messages of a group that were parked since it was loaded.", true,
-		func(_ context.Context, g *group) float64 { return float64(g.figures.parked.Value()) }},
+		func(_ context.Context, g *group) float64 { return float64(g.statistics.parked.Value()) }},
 	{"eventstore_persistent_subscriptions_replays_requested", "Replays of a group that were asked for since it was loaded.", true,
-		func(_ context.Context, g *group) float64 { return float64(g.figures.replays.Value()) }},
+		func(_ context.Context, g *group) float64 { return float64(g.statistics.replays.Value()) }},
 }
 
 func labelsOf(k Key, pair bool) []stats.Label {

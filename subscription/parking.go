@@ -66,7 +66,7 @@ func (g *group) park() {
 			}
 			g.forget(m)
 			g.metrics.parked.Inc()
-			g.figures.parked.Add(1)
+			g.statistics.parked.Add(1)
 		}
 		g.settle()
 		g.mu.Unlock()
@@ -122,8 +122,8 @@ func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
 		return at, 0
 	}
 	g.mu.Lock()
-	if g.figures.oldestParked == oldest && !g.figures.oldestParkedAt.IsZero() {
-		at = g.figures.oldestParkedAt
+	if g.statistics.oldestParked == oldest && !g.statistics.oldestParkedAt.IsZero() {
+		at = g.statistics.oldestParkedAt
 		g.mu.Unlock()
 		return at, count
 	}
@@ -134,7 +134,7 @@ func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
 	}
 	at = page.Events[0].When()
 	g.mu.Lock()
-	g.figures.oldestParked, g.figures.oldestParkedAt = oldest, at
+	g.statistics.oldestParked, g.statistics.oldestParkedAt = oldest, at
 	g.mu.Unlock()
 	return at, count
 }

@@ -46,7 +46,7 @@ func (g *group) replay(ctx context.Context, stopAt int64) error {
 		return nil
 	}
 	g.replayTarget = target
-	g.figures.replays.Add(1)
+	g.statistics.replays.Add(1)
 	g.metrics.replays.Inc()
 	tried := make(chan struct{})
 	g.begin(&g.replaying, func() { g.fetchParked(from, target, tried) })

@@ -259,7 +259,7 @@ func TestService(t *testing.T) {
 			b.pass(time.Hour)
 			b.is("without readers", b.info().Stalled, "")
 		}},
-		{"figures", func(b *bench) {
+		{"statistics", func(b *bench) {
 			b.store.add("s", 5)
 			b.create(nil)
 			b.info()
@@ -267,11 +267,11 @@ func TestService(t *testing.T) {
 			b.pass(2 * time.Second)
 			b.ack(es[0])
 			i := b.info()
-			b.is("figures", []any{i.PerSecond, i.Total, i.SinceLast, i.LastKnown, i.ReadBuffer, i.Outstanding, i.Checkpoint},
+			b.is("statistics", []any{i.PerSecond, i.Total, i.SinceLast, i.LastKnown, i.ReadBuffer, i.Outstanding, i.Checkpoint},
 				[]any{2.0, 4, 4, 4, 1, 3, -1})
 			b.is("oldest", time.Since(i.OldestOutstanding), 2*time.Second)
 			i = b.info()
-			b.is("figures", []any{i.PerSecond, i.Total, i.SinceLast}, []any{0.0, 4, 0})
+			b.is("statistics", []any{i.PerSecond, i.Total, i.SinceLast}, []any{0.0, 4, 0})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { run(t, c.test) })
@@ -318,7 +318,7 @@ func TestMetrics(t *testing.T) {
 		b.Start(b.ctx)
 		defer b.Stop()
 		synctest.Wait()
-		figures := func() map[string]float64 {
+		statistics := func() map[string]float64 {
 			all := map[string]float64{}
 			r.Each(func(s stats.Sample) {
 				if strings.Contains(s.Name, "subscription") {
@@ -332,7 +332,7 @@ func TestMetrics(t *testing.T) {
 		b.parkAll(0, 1)
 		b.take(1, 2)
 		b.pass(3 * time.Second)
-		all := figures()
+		all := statistics()
 		for name, want := range map[string]float64{
 			"annals_subscription_lag_events": 5, "annals_subscription_oldest_unacknowledged_seconds": 3,
 			"annals_subscription_oldest_parked_seconds": 3, "annals_subscription_stalled": 0, "annals_subscription_groups": 1,
@@ -344,7 +344,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		b.must(b.Delete(b.ctx, b.key, ""))
-		if _, ok := figures()["annals_subscription_lag_events"]; ok {
+		if _, ok := statistics()["annals_subscription_lag_events"]; ok {
 			t.Error("the series of a deleted group stay")
 		}
 	})

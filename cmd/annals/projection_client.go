@@ -75,12 +75,12 @@ func (c *projectionClient) list(ctx context.Context, kind string) (projectionLis
 }
 
 // statistics returns how a projection is.
-func (c *projectionClient) statistics(ctx context.Context, name string) (*projectionFigures, error) {
+func (c *projectionClient) statistics(ctx context.Context, name string) (*projectionStatistics, error) {
 	answer, err := c.of(ctx, http.MethodGet, name, "", nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	p := &projectionFigures{}
+	p := &projectionStatistics{}
 	if err := json.Unmarshal(answer.Body, p); err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", answer.Host(), err)
 	}
@@ -129,9 +129,9 @@ func readScript(stdin io.Reader, file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// projectionFigures are the statistics of a projection. Known ones are for people,
+// projectionStatistics are those of a projection. Known ones are for people,
 // whole is what the node said.
-type projectionFigures struct {
+type projectionStatistics struct {
 	Name            string  `json:"name"`
 	Mode            string  `json:"mode"`
 	Status          string  `json:"status"`
@@ -155,8 +155,8 @@ type projectionFigures struct {
 }
 
 // UnmarshalJSON keeps all that the node said beside what is read of it.
-func (p *projectionFigures) UnmarshalJSON(data []byte) error {
-	type plain projectionFigures
+func (p *projectionStatistics) UnmarshalJSON(data []byte) error {
+	type plain projectionStatistics
 	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (p *projectionFigures) UnmarshalJSON(data []byte) error {
 }
 
 // progress is how much was read, in percent.
-func (p *projectionFigures) progress() string {
+func (p *projectionStatistics) progress() string {
 	if p.Progress < 0 {
 		return "-"
 	}
@@ -173,7 +173,7 @@ func (p *projectionFigures) progress() string {
 }
 
 // reason returns why it is faulted, the lines with text in them.
-func (p *projectionFigures) reason(between string) string {
+func (p *projectionStatistics) reason(between string) string {
 	var lines []string
 	for line := range strings.Lines(p.StateReason) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -183,7 +183,7 @@ func (p *projectionFigures) reason(between string) string {
 	return strings.Join(lines, between)
 }
 
-func (p *projectionFigures) print(w io.Writer, asJSON bool) error {
+func (p *projectionStatistics) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printIndented(w, p.whole)
 	}
@@ -221,7 +221,7 @@ func (p *projectionFigures) print(w io.Writer, asJSON bool) error {
 }
 
 // printStatus prints the name and the status.
-func (p *projectionFigures) printStatus(w io.Writer, asJSON bool) error {
+func (p *projectionStatistics) printStatus(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printIndented(w, p.whole)
 	}
@@ -229,7 +229,7 @@ func (p *projectionFigures) printStatus(w io.Writer, asJSON bool) error {
 	return err
 }
 
-type projectionList []projectionFigures
+type projectionList []projectionStatistics
 
 func (l projectionList) print(w io.Writer, asJSON bool) error {
 	if asJSON {

@@ -76,7 +76,7 @@ func BenchmarkLoop(b *testing.B) {
 			r := start(b.Context(), o, p)
 			<-r.Done()
 			b.StopTimer()
-			if f := r.Figures(); f.Ending != Completed || f.Processed != int64(b.N) {
+			if f := r.Statistics(); f.Ending != Completed || f.Processed != int64(b.N) {
 				b.Fatalf("%+v", f)
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")

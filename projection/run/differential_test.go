@@ -195,7 +195,7 @@ func TestErrorsEverywhere(t *testing.T) {
 						r := start(t.Context(), options(), w.parts())
 						time.Sleep(time.Minute)
 						synctest.Wait()
-						if r.Figures().Ending == Unfinished {
+						if r.Statistics().Ending == Unfinished {
 							w.onRead = nil
 							outcomeOf(t, w, r).mustBe(t, want)
 						}

@@ -56,7 +56,7 @@ func TestEndWhileAnEventIsHandled(t *testing.T) {
 				<-h.begun
 				c.end(r, cancel)
 				ended(t, r, c.want)
-				if f := r.Figures(); w.saves != c.saves || f.Reason != "" || c.saves > 0 && w.root.At.String() != "C:1/P:1" {
+				if f := r.Statistics(); w.saves != c.saves || f.Reason != "" || c.saves > 0 && w.root.At.String() != "C:1/P:1" {
 					t.Errorf("%d checkpoints, at %v: %+v", w.saves, w.root.At, f)
 				}
 			})

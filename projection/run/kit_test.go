@@ -470,7 +470,7 @@ func options(d handler.Definition) Options {
 func ended(t *testing.T, r *Run, want Ending) {
 	t.Helper()
 	<-r.Done()
-	if f := r.Figures(); f.Ending != want {
+	if f := r.Statistics(); f.Ending != want {
 		t.Fatalf("ended %d, want %d: %s %s", f.Ending, want, f.Status, f.Reason)
 	}
 }

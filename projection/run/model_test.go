@@ -298,7 +298,7 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 		}
 	}
 	synctest.Wait()
-	if f := r.Figures(); f.Ending != Unfinished {
+	if f := r.Statistics(); f.Ending != Unfinished {
 		t.Fatalf("%s", f.Reason)
 	}
 	want := p.fold(s)

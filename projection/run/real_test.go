@@ -197,12 +197,12 @@ func TestRealErrorsEverywhere(t *testing.T) {
 						r = Start(t.Context(), options(s))
 						synctest.Wait()
 						time.Sleep(time.Minute)
-						if r.Figures().Ending == Unfinished {
+						if r.Statistics().Ending == Unfinished {
 							break
 						}
 						<-r.Done()
 					}
-					if f := r.Figures(); f.Status != "Running" {
+					if f := r.Statistics(); f.Status != "Running" {
 						t.Fatalf("write %d: %+v", at, f)
 					}
 					mustBeSame(t, sight(t, s, r), want)
@@ -227,7 +227,7 @@ func TestRealForeignWrite(t *testing.T) {
 		s.append("a-1", "T", "emit", "")
 		time.Sleep(time.Minute)
 		ended(t, r, Faulted)
-		if f := r.Figures(); !strings.HasPrefix(f.Reason, "The '$out-a-1' stream managed by projection 7 has been written to from the outside.") {
+		if f := r.Statistics(); !strings.HasPrefix(f.Reason, "The '$out-a-1' stream managed by projection 7 has been written to from the outside.") {
 			t.Error(f.Reason)
 		}
 		if got := state(t, r, ""); got != "" {

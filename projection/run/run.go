@@ -26,7 +26,7 @@ const (
 	Stopped                  // Stop; what it emitted and a checkpoint are written
 	Aborted                  // Abort
 	Completed                // it was to end with its input, and did
-	Faulted                  // Figures().Reason says why
+	Faulted                  // Statistics().Reason says why
 	Lost                     // its context ended, or the node does not lead any more
 )
 
@@ -114,7 +114,7 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	r.attempt = r.opts.attempt(o.Handler, source.Zero(o.Handler.Definition()))
 	r.names = output.StreamsOf(o.Name, &r.def.Options)
 	r.saved.At = r.at
-	r.board.figures = Figures{Progress: -1}
+	r.board.statistics = Statistics{Progress: -1}
 	r.board.status, r.board.changed = statusInitial, o.Changed
 	go r.run()
 	return r

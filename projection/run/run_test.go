@@ -41,7 +41,7 @@ func TestStateWhileRunning(t *testing.T) {
 		if got := state(t, r, "a"); got != "" {
 			t.Errorf("state of a partition that is not there: %q", got)
 		}
-		f := r.Figures()
+		f := r.Statistics()
 		if f.Status != "Running" || f.Processed != 2 || f.PartitionsCached != 1 || f.Position.String() != "C:3/P:3" || f.Checkpoint != nil || f.Progress != 100 {
 			t.Errorf("%+v", f)
 		}
@@ -57,7 +57,7 @@ func TestStopWritesACheckpoint(t *testing.T) {
 		synctest.Wait()
 		r.Stop()
 		ended(t, r, Stopped)
-		if f := r.Figures(); f.Status != "Stopped" || f.Reason != "" || f.Checkpoint.String() != "C:3/P:3" {
+		if f := r.Statistics(); f.Status != "Stopped" || f.Reason != "" || f.Checkpoint.String() != "C:3/P:3" {
 			t.Errorf("%+v", f)
 		}
 		for range 2 {
@@ -77,7 +77,7 @@ func TestStopWritesACheckpoint(t *testing.T) {
 		if s, b := state(t, r, "a"), state(t, r, "b"); s != "3" || b != "1" {
 			t.Errorf("went on with %q and %q", s, b)
 		}
-		if f := r.Figures(); f.Processed != 1 {
+		if f := r.Statistics(); f.Processed != 1 {
 			t.Errorf("%d events were handled again", f.Processed)
 		}
 	})
@@ -91,7 +91,7 @@ func TestAbortWritesNoCheckpoint(t *testing.T) {
 		synctest.Wait()
 		r.Abort()
 		ended(t, r, Aborted)
-		if f := r.Figures(); f.Status != "Stopped" || w.saves != 0 {
+		if f := r.Statistics(); f.Status != "Stopped" || w.saves != 0 {
 			t.Errorf("%+v, %d checkpoints", f, w.saves)
 		}
 		if a, _ := r.State(t.Context(), ""); a.Text != nil || !a.Position.IsZero() {
@@ -106,7 +106,7 @@ func TestFault(t *testing.T) {
 		r := start(t.Context(), options(handler.Definition{}), w.parts())
 		ended(t, r, Faulted)
 		want := "The p projection failed to process an event.\r\nHandler: T, event 2@b (T), line 3, column 7\r\nEvent Position: C:3/P:3\r\n\r\nMessage:\r\n\r\nbroken"
-		if f := r.Figures(); f.Status != "Faulted" || f.Reason != want || f.Checkpoint.String() != "C:2/P:2" {
+		if f := r.Statistics(); f.Status != "Faulted" || f.Reason != want || f.Checkpoint.String() != "C:2/P:2" {
 			t.Errorf("%+v", f)
 		}
 		if got := w.stream("$out-a"); fmt.Sprint(got) != "[E0 0 E1 0]" {
@@ -134,7 +134,7 @@ func TestDeletedFaults(t *testing.T) {
 		o.Handler = faultyDeletion{newCounter(d)}
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
-		if f := r.Figures(); !strings.HasPrefix(f.Reason, "The p projection failed to process a delete partition notification.\r\nHandler: $deleted, event ") {
+		if f := r.Statistics(); !strings.HasPrefix(f.Reason, "The p projection failed to process a delete partition notification.\r\nHandler: $deleted, event ") {
 			t.Error(f.Reason)
 		}
 	})
@@ -279,7 +279,7 @@ func TestQueryWritesItsResultsAtTheEnd(t *testing.T) {
 		began := make(chan struct{})
 		o.Changed = func() {
 			<-began
-			if s := r.Figures().Status; len(seen) == 0 || seen[len(seen)-1] != s {
+			if s := r.Statistics().Status; len(seen) == 0 || seen[len(seen)-1] != s {
 				seen = append(seen, s)
 			}
 		}
@@ -292,7 +292,7 @@ func TestQueryWritesItsResultsAtTheEnd(t *testing.T) {
 		if got := strings.Join(seen, ", "); got != "LoadStateRequested, StateLoaded, Subscribed, Running, CompletingPhase, PhaseCompleted, Running/Writing results, Stopped/Writing results" {
 			t.Error(got)
 		}
-		f := r.Figures()
+		f := r.Statistics()
 		if f.Position.String() != "Phase: 1 (completed)" || f.Checkpoint != nil || w.saves != 0 || f.Progress != 100 {
 			t.Errorf("%+v", f)
 		}
@@ -335,7 +335,7 @@ func TestPause(t *testing.T) {
 		r := start(t.Context(), o, w.parts())
 		defer r.Close()
 		synctest.Wait()
-		if f := r.Figures(); f.Status != "Running/Paused" || f.PendingAfter != 12 || f.Processed != 6 || f.WritesInProgress != 1 {
+		if f := r.Statistics(); f.Status != "Running/Paused" || f.PendingAfter != 12 || f.Processed != 6 || f.WritesInProgress != 1 {
 			t.Errorf("%+v", f)
 		}
 		if got := state(t, r, ""); got != "6" {
@@ -343,7 +343,7 @@ func TestPause(t *testing.T) {
 		}
 		close(w.block)
 		synctest.Wait()
-		if f := r.Figures(); f.Status != "Running" || f.PendingAfter != 0 || f.Processed != 20 {
+		if f := r.Statistics(); f.Status != "Running" || f.PendingAfter != 0 || f.Processed != 20 {
 			t.Errorf("%+v", f)
 		}
 	})
@@ -409,7 +409,7 @@ func TestCacheOfPartitions(t *testing.T) {
 				w.add(fmt.Sprintf("s%d:", p))
 				if p%10 == 0 {
 					synctest.Wait()
-					most = max(most, r.Figures().PartitionsCached)
+					most = max(most, r.Statistics().PartitionsCached)
 				}
 			}
 		}
@@ -444,7 +444,7 @@ func TestStateTooLarge(t *testing.T) {
 			o.MaxStateSize = c.limit
 			r := start(t.Context(), o, w.parts())
 			ended(t, r, Faulted)
-			if f := r.Figures(); f.Reason != c.want || f.Checkpoint.String() != c.at {
+			if f := r.Statistics(); f.Reason != c.want || f.Checkpoint.String() != c.at {
 				t.Errorf("%s at %v", f.Reason, f.Checkpoint)
 			}
 		}
@@ -465,13 +465,13 @@ func TestStorageErrorsAreRetried(t *testing.T) {
 		r := start(t.Context(), options(handler.Definition{}), w.parts())
 		time.Sleep(time.Hour)
 		if got := state(t, r, ""); got != "1" {
-			t.Errorf("state %q, %+v", got, r.Figures())
+			t.Errorf("state %q, %+v", got, r.Statistics())
 		}
 		left.Store(1000)
 		w.add("a:", "a:")
 		time.Sleep(time.Hour)
 		ended(t, r, Faulted)
-		if f := r.Figures(); left.Load() != 1000-13 || !strings.Contains(f.Reason, event.ErrBusy.Error()) {
+		if f := r.Statistics(); left.Load() != 1000-13 || !strings.Contains(f.Reason, event.ErrBusy.Error()) {
 			t.Errorf("%d attempts left: %s", left.Load(), f.Reason)
 		}
 	})
@@ -495,7 +495,7 @@ func TestOutputFails(t *testing.T) {
 				synctest.Wait() // It waits for its input.
 				w.add("a:emit")
 				ended(t, r, c.ending)
-				if f := r.Figures(); f.Reason != c.reason || w.saves != 0 {
+				if f := r.Statistics(); f.Reason != c.reason || w.saves != 0 {
 					t.Errorf("%q, %d checkpoints", f.Reason, w.saves)
 				}
 			})
@@ -522,7 +522,7 @@ func TestRestartFromTheCheckpoint(t *testing.T) {
 		if got := fmt.Sprint(w.stream("$out-a")); got != "[E0 1 E1 1 E0 2 E1 2]" || state(t, r, "") != "3" || closed != 1 {
 			t.Errorf("%s, state %s, closed %d times", got, state(t, r, ""), closed)
 		}
-		if f := r.Figures(); f.Status != "Running" {
+		if f := r.Statistics(); f.Status != "Running" {
 			t.Errorf("%+v", f)
 		}
 	})
@@ -534,7 +534,7 @@ func TestRestartsEnd(t *testing.T) {
 		w.add("a:emit")
 		r := start(t.Context(), options(handler.Definition{}), w.parts())
 		ended(t, r, Faulted)
-		if f := r.Figures(); !strings.Contains(f.Reason, "too often") {
+		if f := r.Statistics(); !strings.Contains(f.Reason, "too often") {
 			t.Error(f.Reason)
 		}
 	})
@@ -550,7 +550,7 @@ func TestRestartThatFails(t *testing.T) {
 		o.Again = func() (handler.Handler, error) { return nil, &handler.Fault{Message: "does not compile"} }
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
-		if f := r.Figures(); f.Reason != "does not compile" || closed != 1 {
+		if f := r.Statistics(); f.Reason != "does not compile" || closed != 1 {
 			t.Errorf("%s, closed %d times", f.Reason, closed)
 		}
 	})
@@ -568,7 +568,7 @@ func TestCloseWhileWritesHang(t *testing.T) {
 		{"stop, then abort", func(r *Run) {
 			r.Stop()
 			synctest.Wait()
-			if s := r.Figures().Status; s != "Stopping" {
+			if s := r.Statistics().Status; s != "Stopping" {
 				t.Error(s)
 			}
 			r.Abort()
@@ -602,7 +602,7 @@ func TestCloseWhileACheckpointHangs(t *testing.T) {
 		o.Config.CheckpointHandledThreshold = 1
 		r := start(t.Context(), o, w.parts())
 		synctest.Wait()
-		if f := r.Figures(); f.CheckpointStatus != "Writing (1)" || f.WritesInProgress != 1 {
+		if f := r.Statistics(); f.CheckpointStatus != "Writing (1)" || f.WritesInProgress != 1 {
 			t.Errorf("%+v", f)
 		}
 		if got := state(t, r, "a"); got == "" {
@@ -678,7 +678,7 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		for i, r := range runs {
-			if f := r.Figures(); f.Processed < 15 || f.Processed > 25 || f.ProcessingTime != time.Duration(f.Processed)*10*time.Millisecond {
+			if f := r.Statistics(); f.Processed < 15 || f.Processed > 25 || f.ProcessingTime != time.Duration(f.Processed)*10*time.Millisecond {
 				t.Errorf("run %d: %d events in %v", i, f.Processed, f.ProcessingTime)
 			}
 		}

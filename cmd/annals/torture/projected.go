@@ -7,7 +7,7 @@ import (
 
 // check holds what projections wrote against the log: every event once and in the
 // order of the log, and the count of the state is their number.
-func (p *projector) check(l *ledger) *projectionFigures {
+func (p *projector) check(l *ledger) *projectionStatistics {
 	var copies, links []string
 	for _, f := range l.facts {
 		if f.ref.isForeign() {

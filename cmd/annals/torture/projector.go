@@ -40,21 +40,21 @@ type projector struct {
 	rng    *rand.Rand
 	// linked says that the projection by category is ours as well.
 	linked bool
-	sum    projectionFigures
+	sum    projectionStatistics
 
 	state  int64 // events that the projection says it has counted, in the end
 	copies []copied
 	links  []categoryLink
 }
 
-// projectionFigures are those of a round.
-type projectionFigures struct {
+// projectionStatistics are those of a round.
+type projectionStatistics struct {
 	Acts   map[string]int64 `json:"acts"` // by kind, done
 	Copies int64            `json:"copies"`
 	Links  int64            `json:"links"`
 }
 
-func (f *projectionFigures) text() string {
+func (f *projectionStatistics) text() string {
 	return fmt.Sprintf("projections: %d events copied, %d linked by category; %d stopped, %d aborted, %d let go on, %d restarts of all\n",
 		f.Copies, f.Links, f.Acts["disable"], f.Acts["abort"], f.Acts["enable"], f.Acts["restart"])
 }
@@ -63,7 +63,7 @@ func newProjector(l *load, seed uint64, linked bool) *projector {
 	rng := rand.New(rand.NewPCG(seed, 8<<32))
 	return &projector{
 		load: l, rng: rng, linked: linked, client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
-		sum: projectionFigures{Acts: map[string]int64{}},
+		sum: projectionStatistics{Acts: map[string]int64{}},
 	}
 }
 

@@ -37,17 +37,17 @@ type summary struct {
 		Failed    int64 `json:"failed"`
 		Redirects int64 `json:"redirects"`
 	} `json:"reads"`
-	LatencyMilliseconds map[string]float64 `json:"writeLatencyMilliseconds"`
-	LogEvents           int                `json:"logEvents"`
-	LeaderChanges       int                `json:"leaderChanges"`
-	Term                int64              `json:"term"`
-	Linearizability     linearity          `json:"linearizability"`
-	Verified            int                `json:"foldersVerified"`
-	Groups              *groupFigures      `json:"subscriptions,omitempty"`
-	Scavenges           *scavengeFigures   `json:"scavenges,omitempty"`
-	Projections         *projectionFigures `json:"projections,omitempty"`
-	Backups             *backupFigures     `json:"backups,omitempty"`
-	Redactions          *redactionFigures  `json:"redactions,omitempty"`
+	LatencyMilliseconds map[string]float64    `json:"writeLatencyMilliseconds"`
+	LogEvents           int                   `json:"logEvents"`
+	LeaderChanges       int                   `json:"leaderChanges"`
+	Term                int64                 `json:"term"`
+	Linearizability     linearity             `json:"linearizability"`
+	Verified            int                   `json:"foldersVerified"`
+	Groups              *groupFigures         `json:"subscriptions,omitempty"`
+	Scavenges           *scavengeFigures      `json:"scavenges,omitempty"`
+	Projections         *projectionStatistics `json:"projections,omitempty"`
+	Backups             *backupFigures        `json:"backups,omitempty"`
+	Redactions          *redactionFigures     `json:"redactions,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -61,7 +61,7 @@ const noViolation = "NO VIOLATION"
 // blameAfter is how long after its end a fault still answers for a gap.
 const blameAfter = int64(2 * time.Second)
 
-func (r *round) sum(linear linearity, groups *groupFigures, projections *projectionFigures, verified int) *summary {
+func (r *round) sum(linear linearity, groups *groupFigures, projections *projectionStatistics, verified int) *summary {
 	count := &r.load.count
 	s := &summary{Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds()}
 	s.Violations, s.Counts = r.find.list()

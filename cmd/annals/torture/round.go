@@ -460,7 +460,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 		groups = checkGroups(books, r.subs, r.watch.wasCalm)
 		groups.LeaderChanges = r.subs.leaderChanges(r.watch.reignOf)
 	}
-	var projections *projectionFigures
+	var projections *projectionStatistics
 	if r.projector != nil {
 		projections = r.projector.check(books)
 	}

@@ -27,8 +27,8 @@ const (
 	resultsSuffix = "/Writing results"
 )
 
-// Figures are the statistics of a run. They may lag by a quarter of a second.
-type Figures struct {
+// Statistics are what is known of a run. They may lag by a quarter of a second.
+type Statistics struct {
 	// Status is the runner's part of the status: "Running/Paused",
 	// "Stopped/Writing results". Ending is how it ended.
 	Status string
@@ -58,19 +58,19 @@ type Figures struct {
 // board is where a run shows its statistics.
 type board struct {
 	mu              sync.Mutex // held for a moment only
-	figures         Figures
+	statistics      Statistics
 	status          string
 	paused, results bool
 	out             writer // nil: none
 	changed         func() // reports that the status did
 }
 
-// Figures returns what is known of the run. It does not wait for the handler.
-func (r *Run) Figures() Figures {
+// Statistics returns what is known of the run. It does not wait for the handler.
+func (r *Run) Statistics() Statistics {
 	b := &r.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := b.figures
+	f := b.statistics
 	f.Status = b.status
 	if b.paused {
 		f.Status += pausedSuffix
@@ -95,7 +95,7 @@ func (r *Run) publish() {
 	b := &r.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := &b.figures
+	f := &b.statistics
 	f.Processed, f.Emitted, f.Faults, f.ProcessingTime = r.processed, r.emitted, r.faults, r.spent
 	if r.cache != nil {
 		f.PartitionsCached, f.StateBytes = len(r.cache.entries), r.cache.bytes+int64(len(r.shared))
@@ -134,9 +134,9 @@ func (b *board) pause(on bool) {
 func (b *board) reading(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.figures.ReadsInProgress = 0
-	if on && b.figures.Progress < 100 {
-		b.figures.ReadsInProgress = 1
+	b.statistics.ReadsInProgress = 0
+	if on && b.statistics.Progress < 100 {
+		b.statistics.ReadsInProgress = 1
 	}
 }
 
@@ -145,29 +145,29 @@ func (b *board) secondPhase() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.status, b.results = statusRunning, true
-	b.figures.Progress, b.figures.Behind = 100, 0
+	b.statistics.Progress, b.statistics.Behind = 100, 0
 }
 
 func (b *board) checkpoint(status string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.figures.CheckpointStatus = status
-	b.figures.WritesInProgress = 0
+	b.statistics.CheckpointStatus = status
+	b.statistics.WritesInProgress = 0
 	if status == checkpointWriting {
-		b.figures.WritesInProgress = 1
+		b.statistics.WritesInProgress = 1
 	}
 }
 
 func (b *board) saved(at position.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.figures.Checkpoint = &at
+	b.statistics.Checkpoint = &at
 }
 
 func (b *board) end(e Ending, status, reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := &b.figures
+	f := &b.statistics
 	f.Ending, f.Reason, f.CheckpointStatus = e, reason, ""
 	f.Buffered, f.ReadsInProgress, f.WritesInProgress = 0, 0, 0
 	b.status, b.paused, b.out = status, false, nil

@@ -16,9 +16,9 @@ import (
 // stallAfter is the least time without progress that counts as a stall.
 const stallAfter = 30 * time.Second
 
-// figures are the statistics of a group since it was loaded, guarded by the
+// statistics are those of a group since it was loaded, guarded by the
 // group's mutex but for the counters.
-type figures struct {
+type statistics struct {
 	total, sinceLast int64
 	measured         time.Time // when somebody asked last
 	asked            time.Time // when a reader that pulls asked for messages last
@@ -30,7 +30,7 @@ type figures struct {
 	oldestParkedAt time.Time
 }
 
-func (f *figures) handedOut() {
+func (f *statistics) handedOut() {
 	f.total++
 	f.sinceLast++
 }
@@ -111,12 +111,12 @@ func (g *group) stalled(now time.Time) string {
 		return text
 	}
 	unanswered := g.unanswered.n + g.unansweredReplays.n
-	wanted := len(g.connections) > 0 || !g.figures.asked.IsZero() && now.Sub(g.figures.asked) < limit
+	wanted := len(g.connections) > 0 || !g.statistics.asked.IsZero() && now.Sub(g.statistics.asked) < limit
 	if unanswered == 0 || !wanted {
 		return ""
 	}
 	oldest := g.oldestOutstanding()
-	if oldest.IsZero() || now.Sub(oldest) < limit || now.Sub(g.figures.answered) < limit {
+	if oldest.IsZero() || now.Sub(oldest) < limit || now.Sub(g.statistics.answered) < limit {
 		return ""
 	}
 	if !g.mayHandOut() {
@@ -158,11 +158,11 @@ func (g *group) info(ctx context.Context) Info {
 	now := g.now()
 	i := Info{
 		Key: g.Key, Settings: g.Settings, Status: g.status(),
-		Total: g.figures.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, last),
+		Total: g.statistics.total, Checkpoint: g.checkpoint.number, LastKnown: max(g.known, last),
 		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
 	}
-	i.PerSecond, i.SinceLast = perSecond(&g.figures.sinceLast, &g.figures.measured, now)
+	i.PerSecond, i.SinceLast = perSecond(&g.statistics.sinceLast, &g.statistics.measured, now)
 	for _, c := range g.connections {
 		i.Connections = append(i.Connections, c.info(now))
 	}
