@@ -14,6 +14,10 @@ import (
 const leftBehind = time.Minute
 
 func TestMain(m *testing.M) {
+	if os.Getenv(lossNode) != "" { // This is a node of BenchmarkLoss.
+		fmt.Fprintln(os.Stderr, playNode())
+		os.Exit(1)
+	}
 	code := m.Run()
 	if code == 0 {
 		late := time.Now().Add(leftBehind)

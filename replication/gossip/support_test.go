@@ -233,13 +233,13 @@ func get(t *testing.T, g *Gossip, n byte) Member {
 
 // authority issues certificates.
 type authority struct {
-	t    *testing.T
+	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pool *x509.CertPool
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
