@@ -88,7 +88,7 @@ func BenchmarkRun(b *testing.B) {
 func awaitProcessed(t testing.TB, r *run.Run, n int64) {
 	t.Helper()
 	testkit.Eventually(t, 5*time.Minute, func() error {
-		f := r.Figures()
+		f := r.Statistics()
 		if f.Ending != run.Unfinished {
 			t.Fatalf("%+v", f)
 		}
@@ -118,13 +118,13 @@ func BenchmarkPartitions(b *testing.B) {
 		r := run.Start(b.Context(), runOptions(s, fmt.Sprint("partitions", b.N), &counter{d: d}))
 		most := 0
 		for {
-			f := r.Figures()
+			f := r.Statistics()
 			if most = max(most, f.PartitionsCached); f.Processed >= 3*partitions {
 				break
 			}
 			select {
 			case <-r.Done():
-				b.Fatalf("%+v", r.Figures())
+				b.Fatalf("%+v", r.Statistics())
 			case <-time.After(time.Millisecond):
 			}
 		}
