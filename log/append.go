@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -290,7 +291,7 @@ func (a *appender) completeActive(byFrame bool) error {
 	a.files[len(a.files)-1] = c
 	a.filesChanged = true
 	a.setMu.Unlock()
-	a.logger.Info("chunk completed", "chunk", c.Header.Last, "records", f.Records, "bytes", f.DataSize)
+	a.logger.Info("chunk completed", logkey.Chunk, c.Header.Last, logkey.Records, f.Records, logkey.Bytes, f.DataSize)
 	return old.Release()
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -48,7 +49,7 @@ func (l *Log) openIndex() error {
 func (l *Log) endsAt(position int64, chain event.Chain) (bool, error) {
 	at, ok, err := l.ChainAt(position)
 	if event.IsCorruption(err) {
-		l.logger.Error("the index cannot be compared with the log and is believed", "error", err)
+		l.logger.Error("the index cannot be compared with the log and is believed", logkey.Error, err)
 		return true, nil
 	}
 	return ok && at == chain, err
@@ -109,11 +110,11 @@ func (l *Log) indexFrom(from, end int64) (err error) {
 		l.progress.at(doing, upTo-from, end-from)
 		if now := time.Now(); now.Sub(reported) >= 2*time.Second {
 			reported = now
-			l.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), "records", records)
+			l.logger.Info("indexing the log", "done_percent", 100*(upTo-from)/(end-from), logkey.Records, records)
 		}
 	}
 	if took := time.Since(started); took > time.Second {
-		l.logger.Info("log indexed", "from", from, "to", end, "records", records, "took", took.Round(time.Millisecond))
+		l.logger.Info("log indexed", logkey.From, from, logkey.To, end, logkey.Records, records, logkey.Took, took.Round(time.Millisecond))
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (rd *Reader) loadRecentIDs(ctx context.Context) {
 	case err != nil:
 		// Reads go on, but a retried write might be taken for a new one: FindID says so.
 		err = fmt.Errorf("load recent event ids: %w", err)
-		rd.logger.Error("retried writes cannot be recognised", "error", err)
+		rd.logger.Error("retried writes cannot be recognised", logkey.Error, err)
 		rd.opts.OnDamage(err)
 	}
 	rd.ids.load(ids, err)

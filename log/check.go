@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -97,7 +98,7 @@ func (k *checker) load() {
 		k.state = checkState{Ended: h.opts.Now()} // A week from now on.
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		h.logger.Warn("how far the check of chunks was is not known, it begins anew", "error", err)
+		h.logger.Warn("how far the check of chunks was is not known, it begins anew", logkey.Error, err)
 	}
 	if err == nil {
 		h.checked.Store(&CheckProgress{Ended: k.state.Ended})
@@ -116,7 +117,7 @@ func (k *checker) save() {
 		err = vfs.WriteFileAtomic(h.opts.FS, filepath.Join(h.opts.Dir, checkFile), append(data, '\n'))
 	}
 	if err != nil {
-		h.logger.Warn("how far the check of chunks is cannot be written", "error", err)
+		h.logger.Warn("how far the check of chunks is cannot be written", logkey.Error, err)
 	}
 }
 
@@ -191,7 +192,7 @@ func (k *checker) pass(ctx context.Context, number int, perSec, divided int64) (
 		}
 	}
 	if whole > 0 {
-		h.logger.Info("complete chunks verified", "chunks", whole, "took", time.Since(started).Round(time.Millisecond))
+		h.logger.Info("complete chunks verified", logkey.Chunks, whole, logkey.Took, time.Since(started).Round(time.Millisecond))
 	}
 	return true
 }
@@ -228,7 +229,7 @@ func (h *Health) checkChunk(ctx context.Context, number int, pause func(int64) e
 		return -1, false
 	}
 	if whole, err = h.examine(c, pause); err != nil && ctx.Err() == nil {
-		h.logger.Warn("a chunk cannot be checked", "file", filepath.Base(c.Name), "error", err)
+		h.logger.Warn("a chunk cannot be checked", logkey.File, filepath.Base(c.Name), logkey.Error, err)
 	}
 	return c.Header.Last + 1, whole
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
@@ -161,11 +162,11 @@ func (h *Health) examine(c *chunkfile.Chunk, pause func(bytes int64) error) (who
 		return false, nil
 	}
 	h.metrics.damaged.Inc()
-	h.logger.Error("a complete chunk is damaged", "file", damage.File, "offset", damage.Offset, "error", damage.Err)
+	h.logger.Error("a complete chunk is damaged", logkey.File, damage.File, "offset", damage.Offset, logkey.Error, damage.Err)
 	h.opts.OnDamage(damage.Err)
 	// What the index has in memory alone a start after a crash would have to read from the damaged chunk. An error stops the log by itself.
 	if err := h.index.Flush(); err != nil {
-		h.logger.Debug("write index", "error", err)
+		h.logger.Debug("write index", logkey.Error, err)
 	}
 	return false, nil
 }
@@ -190,9 +191,9 @@ func (h *Health) suspicions(ctx context.Context) {
 		switch {
 		case whole:
 			h.damages.clear(c)
-			h.logger.Debug("a read met what looked like damage, but the chunk is what was written", "file", filepath.Base(c.Name), "error", met)
+			h.logger.Debug("a read met what looked like damage, but the chunk is what was written", logkey.File, filepath.Base(c.Name), logkey.Error, met)
 		case err != nil && ctx.Err() == nil:
-			h.logger.Warn("a chunk that looks damaged cannot be examined", "file", filepath.Base(c.Name), "error", err)
+			h.logger.Warn("a chunk that looks damaged cannot be examined", logkey.File, filepath.Base(c.Name), logkey.Error, err)
 		}
 	}
 }

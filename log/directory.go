@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
@@ -75,7 +76,7 @@ func (r *recovery) listChunks() ([]string, error) {
 	}
 	// Removals last: with a damaged replacement nothing that it replaces is lost.
 	for _, name := range stale {
-		r.l.logger.Info("removing a file that is no longer in use", "file", name)
+		r.l.logger.Info("removing a file that is no longer in use", logkey.File, name)
 		if err := r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name)); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
@@ -108,9 +109,9 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	if err := tr.heal(olds[0], &h, turn); err != nil {
 		return fmt.Errorf("heal %s: %w", d.File, err)
 	}
-	tr.logger.Info("a damaged chunk was replaced by what another node has", "file", d.File, "events", h.made.Footer.Records, "returning", len(h.returning))
+	tr.logger.Info("a damaged chunk was replaced by what another node has", logkey.File, d.File, logkey.Events, h.made.Footer.Records, "returning", len(h.returning))
 	if h.blank > 0 {
-		tr.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", "file", d.File, "events", h.blank)
+		tr.logger.Warn("what another node had of a damaged chunk lacks the data of events that were redacted there", logkey.File, d.File, logkey.Events, h.blank)
 	}
 	if tr.reads.ids.reload() {
 		tr.reads.loadRecentIDs(tr.lifetime)

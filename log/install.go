@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -264,7 +265,7 @@ func (p *PreparedChunk) install(n *installation) error {
 	p.c = nil // The list holds it now.
 	if p.fetched != "" {
 		if err := tr.opts.FS.Remove(p.fetched); err != nil { // It goes at the next start.
-			tr.logger.Warn("removing a fetched file of which a part is in use", "error", err)
+			tr.logger.Warn("removing a fetched file of which a part is in use", logkey.Error, err)
 		}
 	}
 	replaced.release()
@@ -276,7 +277,7 @@ func (p *PreparedChunk) install(n *installation) error {
 	tr.reads.streams.reset()
 	tr.reads.notify.wakeAll()
 	tr.metrics.commits.Inc()
-	tr.logger.Info("chunk fetched from another node is in use", "file", filepath.Base(name), "end", n.tail.End)
+	tr.logger.Info("chunk fetched from another node is in use", logkey.File, filepath.Base(name), logkey.End, n.tail.End)
 	return nil
 }
 

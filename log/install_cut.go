@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/chunkfile"
 )
@@ -45,7 +46,7 @@ func (p *PreparedChunk) redact() error {
 	if err != nil {
 		return fmt.Errorf("redact a fetched chunk: %w", err)
 	}
-	p.tr.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", "events", len(positions), "firstChunk", h.First)
+	p.tr.logger.Info("a fetched chunk held data that were redacted here, they are blanked in it", logkey.Events, len(positions), "firstChunk", h.First)
 	return p.become(c, first)
 }
 

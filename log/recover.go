@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
 )
@@ -72,7 +73,7 @@ func (r *recovery) prepareCut(cut int64) error {
 	if err := r.l.removeScavengeState(); err != nil {
 		return fmt.Errorf("remove what is known of scavenging: %w", err)
 	}
-	r.l.logger.Warn("cutting the log", "at", cut, "end", writer)
+	r.l.logger.Warn("cutting the log", "at", cut, logkey.End, writer)
 	return r.l.syncer.chk.Lower(cut)
 }
 
@@ -161,7 +162,7 @@ func (r *recovery) take(name string, follows bool) (more bool, err error) {
 	}
 	c, err := chunkfile.OpenNamed(l.opts.FS, l.opts.Dir, name)
 	if event.IsCorruption(err) && chunkfile.ChunkStart(number) >= r.durable {
-		l.logger.Warn("dropping a chunk file that was never completely made", "file", name, "error", err)
+		l.logger.Warn("dropping a chunk file that was never completely made", logkey.File, name, logkey.Error, err)
 		return false, r.drop([]string{name})
 	}
 	if err != nil {
@@ -347,7 +348,7 @@ func (r *recovery) scan(c *chunkfile.Chunk) (s scanned, err error) {
 		s = scanned{tail: r.tail, epoch: -1}
 	}
 	if lost := size - s.size; lost > 0 && s.why != nil {
-		r.l.logger.Info("data behind the last valid frame", "file", c.Name, "end", s.tail.End, "bytes", lost, "reason", s.why)
+		r.l.logger.Info("data behind the last valid frame", logkey.File, c.Name, logkey.End, s.tail.End, logkey.Bytes, lost, logkey.Reason, s.why)
 	}
 	return s, nil
 }
@@ -485,7 +486,7 @@ func (r *recovery) drop(names []string) error {
 		if r.tail.End < r.durable && chunkfile.ChunkStart(r.next) < r.durable {
 			return fmt.Errorf("the log was durable up to position %d, but ends at %d, before %s", r.durable, r.tail.End, name)
 		}
-		r.l.logger.Warn("removing a chunk behind the log's end", "chunk", number, "end", r.tail.End)
+		r.l.logger.Warn("removing a chunk behind the log's end", logkey.Chunk, number, logkey.End, r.tail.End)
 		if err := r.l.opts.FS.Remove(filepath.Join(r.l.opts.Dir, name)); err != nil {
 			return err
 		}

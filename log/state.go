@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/index"
 )
@@ -98,7 +99,7 @@ func (s *state) view() (view, error) {
 }
 
 func (s *state) closeFailed(err error) {
-	s.logger.Warn("closing replaced chunks", "error", err)
+	s.logger.Warn("closing replaced chunks", logkey.Error, err)
 }
 
 // publish shows readers a new tail, and the chunks as they are now.

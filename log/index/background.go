@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // flusher writes frozen tables, oldest first, until the index is closed or fails.
@@ -83,7 +84,7 @@ func (x *Index) flush(mem *memTable) error {
 	x.mu.Unlock()
 	if done {
 		x.metrics.flushed.Add(uint64(entries))
-		x.opt.Logger.Debug("index flushed", "entries", entries, "checkpoint", mem.upTo, "file", file)
+		x.opt.Logger.Debug("index flushed", "entries", entries, "checkpoint", mem.upTo, logkey.File, file)
 	}
 	select {
 	case x.mergeWork <- struct{}{}:
@@ -96,7 +97,7 @@ func (x *Index) flush(mem *memTable) error {
 func (x *Index) adopt(t *table) {
 	t.onError = x.fail
 	t.metrics = x.metrics
-	t.onClose = func(err error) { x.opt.Logger.Warn("index table", "file", t.file, "error", err) }
+	t.onClose = func(err error) { x.opt.Logger.Warn("index table", logkey.File, t.file, logkey.Error, err) }
 }
 
 // merger merges levels that are full, until the index is closed or fails.
@@ -204,8 +205,8 @@ func (x *Index) merge(ctx context.Context, inputs []*table, level int) error {
 	if done {
 		x.metrics.mergeRead.Add(uint64(read))
 		x.metrics.mergeWritten.Add(uint64(t.count))
-		x.opt.Logger.Debug("index tables merged", "inputs", len(inputs), "level", level,
-			"read", read, "written", t.count, "file", t.file)
+		x.opt.Logger.Debug("index tables merged", "inputs", len(inputs), logkey.Level, level,
+			"read", read, "written", t.count, logkey.File, t.file)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
 
@@ -35,7 +36,7 @@ func Open(opt Options) (*Index, error) {
 		}
 		// A folder without any of our files is simply new.
 		if left, lerr := leftovers(opt.FS, opt.Dir); lerr != nil || len(left) > 0 {
-			opt.Logger.Warn("index cannot be used and will be built again from the log", "reason", err)
+			opt.Logger.Warn("index cannot be used and will be built again from the log", logkey.Reason, err)
 		}
 		if err := removeSet(opt.FS, opt.Dir); err != nil {
 			return nil, fmt.Errorf("remove damaged index: %w", err)
@@ -188,7 +189,7 @@ func (o *opening) checkListed(t *table, told func(bytes int64)) error {
 	}
 	reason, err := t.attachFilter()
 	if reason != nil && !errors.Is(reason, fs.ErrNotExist) {
-		o.Logger.Warn("bloom filter of an index table was made anew", "file", t.file, "reason", reason)
+		o.Logger.Warn("bloom filter of an index table was made anew", logkey.File, t.file, logkey.Reason, reason)
 	}
 	return err
 }
@@ -213,7 +214,7 @@ func (o *opening) removeLeftovers(tables []*table) error {
 		return err
 	}
 	for _, name := range names {
-		o.Logger.Debug("removing file that the index does not name", "file", name)
+		o.Logger.Debug("removing file that the index does not name", logkey.File, name)
 		if err := o.FS.Remove(filepath.Join(o.Dir, name)); err != nil {
 			return err
 		}
@@ -290,7 +291,7 @@ func (x *Index) openExistence(checkpoint int64, tables []*table) error {
 	if !anew || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
 		return nil
 	}
-	x.opt.Logger.Warn("stream-existence filter was made anew", "reason", err)
+	x.opt.Logger.Warn("stream-existence filter was made anew", logkey.Reason, err)
 	f.dirty.Store(true)
 	return x.saveExistence(0)
 }

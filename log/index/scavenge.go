@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -192,8 +193,8 @@ func (s *scavenge) scavenge(ctx context.Context, t *table, place int) (_ *Scaven
 		return nil, nil
 	}
 	s.x.metrics.scavengeDropped.Add(uint64(did.Dropped))
-	s.x.opt.Logger.Debug("index table scavenged", "table", t.file, "level", did.Level,
-		"kept", did.Kept, "dropped", did.Dropped, "file", did.File)
+	s.x.opt.Logger.Debug("index table scavenged", "table", t.file, logkey.Level, did.Level,
+		logkey.Kept, did.Kept, logkey.Dropped, did.Dropped, logkey.File, did.File)
 	return &did, nil
 }
 
