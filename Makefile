@@ -40,9 +40,9 @@ format: ## fail on files that gofmt -s would change
 	if [ -n "$$changed" ]; then echo "gofmt -s would change:"; echo "$$changed"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet, with and without the tag invariants
+vet: ## go vet, with and without the build tags
 	$(GO) vet ./...
-	$(GO) vet -tags invariants ./...
+	$(GO) vet -tags invariants,sabotage ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck at the version pinned in go.mod

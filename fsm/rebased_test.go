@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/annalsdb/annals/event"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // Moved records are those that would have been written at the other place.
@@ -15,7 +15,7 @@ func TestRebased(t *testing.T) {
 	at := func(first int64) (b []byte) {
 		for i := range 3 {
 			e := event.Proposed{ID: event.ID{byte(i)}, Type: "t", Data: bytes.Repeat([]byte("x"), i*7)}
-			b = eventlog.AppendRecord(b, first+int64(len(b)), "stream", int64(i), 1, 0, &e)
+			b = chunkfile.AppendRecord(b, first+int64(len(b)), "stream", int64(i), 1, 0, &e)
 		}
 		return b
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/annalsdb/annals/event"
-	eventlog "github.com/annalsdb/annals/log"
+	"github.com/annalsdb/annals/log/chunkfile"
 )
 
 // dropEvery is how many Raft entries lie between two that are lost.
@@ -59,7 +59,7 @@ func (s saboteur) moved(l *raft.Log) (*raft.Log, error) {
 		return nil, err
 	}
 	e.end, e.chain, e.applied = tail.End, tail.Chain, 0
-	if first := eventlog.Place(tail.End, len(e.records)); first != e.first {
+	if first := chunkfile.Place(tail.End, len(e.records)); first != e.first {
 		if e.first, e.records = first, rebased(e.records, first); e.records == nil {
 			return nil, event.ErrEntryRefused
 		}
