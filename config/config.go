@@ -130,6 +130,8 @@ type Config struct {
 	AdvertiseNodePortToClientAs   int
 	EnableUnixSocket              bool
 	DisableAdminUi                bool
+	WebTitle                      string
+	WebTone                       WebTone
 	DisableStatsOnHttp            bool
 	DisableGossipOnHttp           bool
 	EnableAtomPubOverHttp         bool

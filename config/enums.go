@@ -56,6 +56,16 @@ const (
 	FollowerWritesForward  FollowerWriteMode = "Forward"
 )
 
+// WebTone says what kind of data the user interface warns of.
+type WebTone string
+
+// The tones of the user interface.
+const (
+	WebToneNone       WebTone = "None"
+	WebToneTest       WebTone = "Test"
+	WebToneProduction WebTone = "Production"
+)
+
 // LogStore is the library that keeps the Raft log.
 type LogStore string
 

@@ -42,7 +42,21 @@ type infoDocument struct {
 		Projections    bool `json:"projections"`
 		UserManagement bool `json:"userManagement"`
 		AtomPub        bool `json:"atomPub"`
+
+		// What the web interface asks for before it offers it.
+		LiveTail     bool `json:"liveTail"`
+		NodeRelay    bool `json:"nodeRelay"`
+		StreamNames  bool `json:"streamNames"`
+		TimeLookup   bool `json:"timeLookup"`
+		ParkedDesk   bool `json:"parkedDesk"`
+		StatsHistory bool `json:"statsHistory"`
+		Backup       bool `json:"backup"`
+		Activity     bool `json:"activity"`
 	} `json:"features"`
+	UI struct {
+		Title string `json:"title"`
+		Tone  string `json:"tone"`
+	} `json:"ui"`
 	Authentication struct {
 		Type       string `json:"type"`
 		Properties any    `json:"properties"`
@@ -63,6 +77,8 @@ func nodeInfo(x *exchange) error {
 	d.Features.Projections = slices.Contains(x.s.subsystems(), SubsystemProjections)
 	d.Features.UserManagement = !x.s.opts.Insecure
 	d.Features.AtomPub = !x.s.opts.DisableAtomPub
+	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI
+	d.UI.Title, d.UI.Tone = x.s.opts.WebTitle, cmp.Or(x.s.opts.WebTone, "None")
 	return sendPlainJSON(x, &d)
 }
 

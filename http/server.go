@@ -70,6 +70,10 @@ type Options struct {
 	// the empty text means, System or All.
 	ProjectionsMode string
 
+	// WebTitle and WebTone are what the web interface shows on top; an empty tone is None.
+	WebTitle string
+	WebTone  string
+
 	// Version is the product's own version, shown beside the compatible one.
 	Version string
 
