@@ -10,54 +10,10 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
 )
-
-// segments has the WAL keep its segment files in a file system of ours.
-type segments struct{ vfs.FS }
-
-type segmentFile struct {
-	vfs.File
-	files vfs.FS
-	dir   string // to sync with the file for the first time
-}
-
-func (s segments) ListDir(dir string) ([]string, error) { return s.List(dir) }
-
-func (s segments) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := s.FS.Create(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	return &segmentFile{File: f, files: s.FS, dir: dir}, f.Truncate(int64(size))
-}
-
-func (s segments) Delete(dir, name string) error {
-	if err := s.Remove(filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	return s.SyncDir(dir)
-}
-
-func (s segments) OpenReader(dir, name string) (types.ReadableFile, error) {
-	return s.Open(filepath.Join(dir, name))
-}
-
-func (s segments) OpenWriter(dir, name string) (types.WritableFile, error) {
-	return s.OpenReadWrite(filepath.Join(dir, name))
-}
-
-func (f *segmentFile) Sync() error {
-	if err := f.File.Sync(); err != nil || f.dir == "" {
-		return err
-	}
-	dir := f.dir
-	f.dir = ""
-	return f.files.SyncDir(dir)
-}
 
 // isBolt reports whether bbolt opens a file, past the file system.
 func isBolt(path string) bool { return strings.HasSuffix(path, ".db") }
@@ -133,7 +89,6 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 		}
 		return nil
 	})
-	o.segments = segments{o.Files}
 	s, err := openTestState(t, o)
 	mustNot(t, err)
 	last = 1 // that names this node as the only voter
@@ -155,7 +110,7 @@ func TestPowerCutBeforeAnyOperation(t *testing.T) {
 			for path, data := range cut.bolt {
 				mustNot(t, os.WriteFile(path, data, 0o600))
 			}
-			o.Files, o.segments = files, segments{files}
+			o.Files = files
 			s, err := openTestState(t, o)
 			if err != nil {
 				t.Fatalf("before %s: %v", cut.op, err)

@@ -243,7 +243,7 @@ func openExisting(o *Options, dir string, logger hclog.Logger, fail *FailStop) (
 	if s.Snapshots, err = openSnapshots(o.Files, filepath.Join(dir, snapshotsDir), id, logger, fail); err != nil {
 		return nil, err
 	}
-	s.Logs, err = openLogStore(o.Files, o.segments, dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
+	s.Logs, err = openLogStore(o.Files, dir, kindOf(o.LogStore), id.Creation[:], logger, fail, newEntrySizes(o.TrailingEntries))
 	return s, err
 }
 
@@ -361,7 +361,7 @@ func (m *making) makeLog() (err error) {
 	if err := kind.create(m.o.Files, path); err != nil {
 		return err
 	}
-	store, err := kind.open(m.o.segments, path, m.logger)
+	store, err := kind.open(m.o.Files, path, m.logger)
 	if err != nil {
 		return err
 	}

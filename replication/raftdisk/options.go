@@ -2,7 +2,6 @@ package raftdisk
 
 import (
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -32,10 +31,6 @@ type Options struct {
 	Joining bool               // state that is made now is of a node that others are to admit
 	Lineage event.ID           // of a node whose state is made now
 	Address raft.ServerAddress // where the other nodes reach this one; default: its id
-
-	// segments holds the segment files of the WAL; default: the WAL's own way to the disk,
-	// which allocates a file as a whole when it makes it.
-	segments types.VFS
 
 	TrailingEntries int // so many sizes of entries are remembered
 }

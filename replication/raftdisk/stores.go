@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/internal/hang"
 	"github.com/annalsdb/annals/internal/vfs"
@@ -75,9 +74,7 @@ type RaftLog struct {
 	Flushes *FlushMeter // nil: not measured
 	// Stored is called after entries were stored, with the bytes they carry. It must not block.
 	Stored func(entries, bytes int)
-	// segments, and open, which opens a backing of this kind: Rewrite needs them.
-	segments types.VFS
-	open     func(path string) (Backing, error)
+	open   func(path string) (Backing, error) // a backing of this kind: Rewrite needs it
 
 	// Covered is the newest manifest: its entry may be gone while others behind it are
 	// there, and raft asks for its term. nil: there is none.

@@ -11,10 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
-	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 
 	"github.com/annalsdb/annals/internal/logkey"
@@ -34,7 +32,7 @@ const (
 // logKind says how one kind of Raft log is opened and treated.
 type logKind struct {
 	name        string // of the file or folder below raft/; part of the disk format, do not change
-	open        func(segments types.VFS, path string, logger hclog.Logger) (Backing, error)
+	open        func(files vfs.FS, path string, logger hclog.Logger) (Backing, error)
 	create      func(files vfs.FS, path string) error // makes what open needs to find
 	deleteSlice uint64                                // DeleteRange runs in slices of so many entries; 0: at once
 }
@@ -56,7 +54,7 @@ func kindOf(s LogStore) *logKind {
 // OpenBacking opens the entries of a Raft log in a folder raft.
 func OpenBacking(dir string, s LogStore, logger hclog.Logger) (Backing, error) {
 	kind := kindOf(s)
-	return kind.open(nil, filepath.Join(dir, kind.name), logger)
+	return kind.open(vfs.OS, filepath.Join(dir, kind.name), logger)
 }
 
 // A second process on the same directory is kept out by the data directory's
@@ -99,7 +97,7 @@ func openExistingBolt(path string, mmap int) (*raftboltdb.BoltStore, error) {
 // logMmap is mapped at once, or bbolt would stop all readers to map anew while the file grows.
 const logMmap = 1 << 30
 
-func openBoltLog(_ types.VFS, path string, _ hclog.Logger) (Backing, error) {
+func openBoltLog(_ vfs.FS, path string, _ hclog.Logger) (Backing, error) {
 	store, err := openExistingBolt(path, logMmap)
 	if err != nil {
 		return nil, err
@@ -118,7 +116,8 @@ func createBoltLog(_ vfs.FS, path string) error {
 // walStore closes the WAL's metadata file too, which wal.WAL.Close leaves open and locked.
 type walStore struct {
 	*wal.WAL
-	meta *metadb.BoltMetaDB
+	segments *segmentFiles
+	meta     *walMeta
 }
 
 // GetLog reads one entry that was not deleted. The WAL itself goes on reading those that were cut off
@@ -134,25 +133,32 @@ func (w *walStore) GetLog(index uint64, log *raft.Log) error {
 	return w.WAL.GetLog(index, log)
 }
 
-func (w *walStore) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
-
-func openWalLog(segments types.VFS, path string, logger hclog.Logger) (Backing, error) {
-	if segments == nil {
-		segments = walfs.New()
-	}
-	return openWal(path, segments, logger)
+func (w *walStore) Close() error {
+	return errors.Join(w.WAL.Close(), w.segments.Close(), w.meta.Close())
 }
 
-func openWal(path string, files types.VFS, logger hclog.Logger) (Backing, error) {
+func openWalLog(files vfs.FS, path string, logger hclog.Logger) (Backing, error) {
+	return openWal(files, path, segmentSize, logger)
+}
+
+func openWal(files vfs.FS, path string, size int64, logger hclog.Logger) (Backing, error) {
 	if err := renewHead(filepath.Join(path, metadb.FileName)); err != nil {
 		return nil, err // if it is missing the WAL would begin an empty one
 	}
-	meta := &metadb.BoltMetaDB{}
-	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithSegmentFiler(segment.NewFiler(path, renewing{files})), wal.WithLogger(logger))
+	segments, err := openSegments(files, path, size, logger)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), meta.Close())
+		return nil, err
 	}
-	return &walStore{WAL: w, meta: meta}, nil
+	filer := &walFiler{Filer: segment.NewFiler(path, segments), segments: segments}
+	meta := &walMeta{filer: filer}
+	w, err := wal.Open(path, wal.WithMetaStore(meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(int(size)), wal.WithLogger(logger))
+	if err != nil {
+		if filer.tail != nil {
+			err = errors.Join(err, filer.tail.Close())
+		}
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), segments.Close(), meta.Close())
+	}
+	return &walStore{WAL: w, segments: segments, meta: meta}, nil
 }
 
 func createWalLog(files vfs.FS, path string) error {
@@ -178,13 +184,13 @@ func (memoryLog) Close() error { return nil }
 // left of the old one is removed. So X.new is complete if and only if X is
 // missing and X.old is there, and of two kinds under their own names both hold
 // the same entries, since raft is started only after the last step.
-func openLogStore(files vfs.FS, segments types.VFS, dir string, want *logKind, id []byte, logger hclog.Logger, fail *FailStop, sizes *entrySizes) (*RaftLog, error) {
+func openLogStore(files vfs.FS, dir string, want *logKind, id []byte, logger hclog.Logger, fail *FailStop, sizes *entrySizes) (*RaftLog, error) {
 	found, err := settleExchange(files, dir)
 	if err != nil {
 		return nil, err
 	}
 	open := func(kind *logKind, path string) (Backing, error) {
-		store, err := kind.open(segments, path, logger)
+		store, err := kind.open(files, path, logger)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +212,7 @@ func openLogStore(files vfs.FS, segments types.VFS, dir string, want *logKind, i
 		}
 	case found[0] != want:
 		logger.Info("converting the raft log", logkey.From, found[0].name, logkey.To, want.name)
-		if err := convertLog(files, segments, dir, found[0], want, open, logger); err != nil {
+		if err := convertLog(files, dir, found[0], want, open, logger); err != nil {
 			return nil, fmt.Errorf("convert the Raft log from %s to %s: %w", found[0].name, want.name, err)
 		}
 	}
@@ -216,7 +222,7 @@ func openLogStore(files vfs.FS, segments types.VFS, dir string, want *logKind, i
 		return nil, err
 	}
 	return &RaftLog{
-		kind: want, files: files, segments: segments, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
+		kind: want, files: files, path: path, fail: fail, inner: inner, cache: &entryCache{}, sizes: sizes,
 		open: func(path string) (Backing, error) { return open(want, path) },
 	}, nil
 }
@@ -288,13 +294,13 @@ func dropTwin(files vfs.FS, dir string, want *logKind, open func(*logKind, strin
 	return nil
 }
 
-func convertLog(files vfs.FS, segments types.VFS, dir string, from, to *logKind, open func(*logKind, string) (Backing, error), logger hclog.Logger) error {
+func convertLog(files vfs.FS, dir string, from, to *logKind, open func(*logKind, string) (Backing, error), logger hclog.Logger) error {
 	oldPath, newPath := filepath.Join(dir, from.name), filepath.Join(dir, to.name)
 	src, err := open(from, oldPath)
 	if err != nil {
 		return err
 	}
-	fresh, err := fillNew(files, segments, to, newPath, src, 0, logger)
+	fresh, err := fillNew(files, to, newPath, src, 0, logger)
 	if err == nil {
 		err = errors.Join(fresh.Close(), files.SyncDir(dir))
 	}

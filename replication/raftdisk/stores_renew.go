@@ -19,20 +19,6 @@ import (
 // opening it commits a transaction of no content, and only the page that says which one is the
 // last can be missing.
 
-// renewing is the WAL's file system: the last segment is the one that is opened for writing.
-type renewing struct{ types.VFS }
-
-func (r renewing) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := r.VFS.OpenWriter(dir, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := renew(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("write %s again: %w", name, err), f.Close())
-	}
-	return f, nil
-}
-
 // renewHead, past the file system like bbolt itself, writes the two pages again of which one says what is valid in a bbolt file, however large its pages are.
 func renewHead(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

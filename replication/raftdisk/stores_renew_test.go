@@ -11,9 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
-	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -21,32 +19,36 @@ import (
 // pageCache is what Linux does with files: a failed sync says so once, holds what was
 // written for clean, and keeps it readable. disk is what a power cut leaves of each.
 type pageCache struct {
-	types.VFS
+	vfs.FS
 	disk     map[string][]byte
 	failNext bool
 }
 
 type cachedFile struct {
-	types.WritableFile
+	vfs.File
 	cache *pageCache
 	name  string
 	dirty [][2]int64
 }
 
-func (p *pageCache) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := p.VFS.Create(dir, name, size)
-	p.disk[name] = make([]byte, size)
-	return &cachedFile{WritableFile: f, cache: p, name: name}, err
+func (p *pageCache) Create(name string) (vfs.File, error) {
+	f, err := p.FS.Create(name)
+	return &cachedFile{File: f, cache: p, name: name}, err
 }
 
-func (p *pageCache) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := p.VFS.OpenWriter(dir, name)
-	return &cachedFile{WritableFile: f, cache: p, name: name}, err
+func (p *pageCache) OpenReadWrite(name string) (vfs.File, error) {
+	f, err := p.FS.OpenReadWrite(name)
+	return &cachedFile{File: f, cache: p, name: name}, err
+}
+
+func (f *cachedFile) Truncate(size int64) error {
+	f.cache.disk[f.name] = make([]byte, size)
+	return f.File.Truncate(size)
 }
 
 func (f *cachedFile) WriteAt(b []byte, at int64) (int, error) {
 	f.dirty = append(f.dirty, [2]int64{at, at + int64(len(b))})
-	return f.WritableFile.WriteAt(b, at)
+	return f.File.WriteAt(b, at)
 }
 
 func (f *cachedFile) Sync() error {
@@ -70,10 +72,10 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), walKind.name)
 	mustNot(t, walKind.create(vfs.OS, path))
-	cache := &pageCache{VFS: walfs.New(), disk: map[string][]byte{}}
+	cache := &pageCache{FS: vfs.OS, disk: map[string][]byte{}}
 	open := func() Backing {
 		t.Helper()
-		s, err := openWal(path, cache, hclog.NewNullLogger())
+		s, err := openWalLog(cache, path, hclog.NewNullLogger())
 		mustNot(t, err)
 		return s
 	}
@@ -90,7 +92,7 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	mustNot(t, err)
 	mustNot(t, s.Close())
 	for name, data := range cache.disk { // the power fails
-		mustNot(t, os.WriteFile(filepath.Join(path, name), data, 0o600))
+		mustNot(t, os.WriteFile(name, data, 0o600))
 	}
 	s = open()
 	if last, err := s.LastIndex(); err != nil || last != believed {
@@ -99,7 +101,7 @@ func TestRule20RestartAfterFailedSync(t *testing.T) {
 	mustNot(t, s.Close())
 
 	cache.failNext = true // The disk is not well yet.
-	if _, err := openWal(path, cache, hclog.NewNullLogger()); !errors.Is(err, syscall.EIO) {
+	if _, err := openWalLog(cache, path, hclog.NewNullLogger()); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a node starts on a disk that does not take what it believes in: %v", err)
 	}
 }
@@ -109,7 +111,7 @@ func TestRule20SegmentsAfterFailedSync(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), walKind.name)
 	mustNot(t, walKind.create(vfs.OS, path))
-	s, err := walKind.open(nil, path, hclog.NewNullLogger())
+	s, err := walKind.open(vfs.OS, path, hclog.NewNullLogger())
 	mustNot(t, err)
 	mustNot(t, s.StoreLogs(entries(1, 5)))
 	mustNot(t, s.Close())
@@ -117,7 +119,7 @@ func TestRule20SegmentsAfterFailedSync(t *testing.T) {
 	content, err := os.ReadFile(file)
 	mustNot(t, err)
 	mustNot(t, os.Chtimes(file, before, before))
-	s, err = walKind.open(nil, path, hclog.NewNullLogger())
+	s, err = walKind.open(vfs.OS, path, hclog.NewNullLogger())
 	mustNot(t, err)
 	defer func() { mustNot(t, s.Close()) }()
 	info, err := os.Stat(file)
@@ -137,7 +139,7 @@ func TestRule20BoltAfterFailedSync(t *testing.T) {
 	mustNot(t, boltKind.create(vfs.OS, path))
 	open := func() Backing {
 		t.Helper()
-		s, err := boltKind.open(nil, path, hclog.NewNullLogger())
+		s, err := boltKind.open(vfs.OS, path, hclog.NewNullLogger())
 		mustNot(t, err)
 		return s
 	}

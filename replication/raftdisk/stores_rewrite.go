@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -69,7 +68,7 @@ func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 		}
 	}()
 	cuts := s.cuts.Load()
-	fresh, err := fillNew(s.files, s.segments, s.kind, s.path, shared{s}, through+1, logger)
+	fresh, err := fillNew(s.files, s.kind, s.path, shared{s}, through+1, logger)
 	if err != nil {
 		logger.Debug("the Raft log could not be copied while it was in use", logkey.Error, err)
 	}
@@ -93,7 +92,7 @@ func (s *RaftLog) rewrite(through uint64, logger hclog.Logger) (stalled time.Dur
 		if err := closeIf(fresh); err != nil {
 			return 0, err
 		}
-		fresh, err = fillNew(s.files, s.segments, s.kind, s.path, s.inner, through+1, logger)
+		fresh, err = fillNew(s.files, s.kind, s.path, s.inner, through+1, logger)
 	}
 	if err != nil {
 		return 0, errors.Join(err, closeIf(fresh))
@@ -161,7 +160,7 @@ func (h shared) Get(key []byte) ([]byte, error) {
 
 // fillNew makes path.new, a complete and durable copy of the live entries from
 // an index on, with the creation id, and returns it open.
-func fillNew(files vfs.FS, segments types.VFS, kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ Backing, err error) {
+func fillNew(files vfs.FS, kind *logKind, path string, src entrySource, from uint64, logger hclog.Logger) (_ Backing, err error) {
 	fresh := path + newSuffix
 	if err := files.RemoveAll(fresh); err != nil {
 		return nil, err
@@ -178,7 +177,7 @@ func fillNew(files vfs.FS, segments types.VFS, kind *logKind, path string, src e
 	if err := kind.create(files, fresh); err != nil {
 		return nil, err
 	}
-	dst, err := kind.open(segments, fresh, logger)
+	dst, err := kind.open(files, fresh, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,11 @@ func TestSuffixCutSurvivesReopen(t *testing.T) {
 				path := filepath.Join(t.TempDir(), kind.name)
 				mustNot(t, kind.create(vfs.OS, path))
 				open := func() *RaftLog {
-					inner, err := kind.open(nil, path, hclog.NewNullLogger())
+					inner, err := kind.open(vfs.OS, path, hclog.NewNullLogger())
 					mustNot(t, err)
 					return &RaftLog{
 						kind: kind, files: vfs.OS, path: path, fail: &FailStop{OnFatal: func(err error) { t.Error(err) }}, cache: &entryCache{}, sizes: newEntrySizes(16), inner: inner,
-						open: func(p string) (Backing, error) { return kind.open(nil, p, hclog.NewNullLogger()) },
+						open: func(p string) (Backing, error) { return kind.open(vfs.OS, p, hclog.NewNullLogger()) },
 					}
 				}
 				s := open()

@@ -212,7 +212,7 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *RaftLog {
 		if err := kind.create(vfs.OS, path); err != nil {
 			t.Fatal(err)
 		}
-		store, err := kind.open(nil, path, hclog.NewNullLogger())
+		store, err := kind.open(vfs.OS, path, hclog.NewNullLogger())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func openTestLog(t *testing.T, dir string, kind *logKind) *RaftLog {
 		}
 	}
 	fail := &FailStop{OnFatal: func(err error) { t.Error(err) }}
-	s, err := openLogStore(vfs.OS, nil, dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
+	s, err := openLogStore(vfs.OS, dir, kind, testID, hclog.NewNullLogger(), fail, newEntrySizes(8))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func rewritten(s *RaftLog, through uint64) error {
 
 // filled makes path.new as Rewrite does, and closes it.
 func filled(s *RaftLog, path string) error {
-	fresh, err := fillNew(s.files, nil, s.kind, path, s.inner, 0, hclog.NewNullLogger())
+	fresh, err := fillNew(s.files, s.kind, path, s.inner, 0, hclog.NewNullLogger())
 	if err != nil {
 		return err
 	}
@@ -520,7 +520,7 @@ func TestExchangeThatACrashInterrupted(t *testing.T) {
 		mustNot(t, s.StoreLogs(entries(5, 31)))
 		closeLog(t, s)
 		mustNot(t, os.Rename(filepath.Join(other, walKind.name), filepath.Join(dir, walKind.name)))
-		_, err := openLogStore(vfs.OS, nil, dir, walKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
+		_, err := openLogStore(vfs.OS, dir, walKind, testID, hclog.NewNullLogger(), &FailStop{}, newEntrySizes(8))
 		if !errors.Is(err, ErrStateLost) {
 			t.Errorf("error %v", err)
 		}
