@@ -130,7 +130,7 @@ func (c *Config) applicationOptions() []option {
 		{name: "MaxAppendSize", group: g, def: "1048576", target: intField(&c.MaxAppendSize, 1, math.MaxInt64),
 			doc: "The largest append in bytes, all its events together; at most 16 MiB less 10000 bytes. Unless it is set, an event may have 4 MiB and an append 16 MiB."},
 		{name: "Insecure", group: g, def: "False", target: boolField(&c.Insecure),
-			doc: "Switch TLS, authentication and authorisation off. Everybody who reaches the node may do everything."},
+			doc: "Switch TLS, authentication and authorisation off. Everybody who reaches the node may do everything, but for pages of other sites in a browser: they change nothing."},
 		{name: "DisableHttps", group: g, def: "False", target: boolField(&c.DisableHttps),
 			doc: "Serve plain HTTP with authentication on any address. For nodes behind a proxy that does TLS."},
 		{name: "AllowAnonymousEndpointAccess", group: g, def: "False", target: boolField(&c.AllowAnonymousEndpointAccess),

@@ -1,10 +1,12 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -254,6 +256,45 @@ func BenchmarkLoopback(b *testing.B) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkConn is what the server alone does for a request on its connection: the
+// client writes the same bytes again and again, and reads as many as the first answer had.
+func BenchmarkConn(b *testing.B) {
+	for _, c := range []struct{ name, request string }{
+		{"event", "GET /streams/account-1234/99 HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n"},
+		{"page20", "GET /streams/account-1234?embed=body HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n"},
+		{"notModified", "GET /streams/account-1234 HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nIf-None-Match: \"99;248368668\"\r\n\r\n"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			conn, err := net.Dial("tcp", listen(b, fixedHandler()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if _, err := io.WriteString(conn, c.request); err != nil {
+				b.Fatal(err)
+			}
+			var first bytes.Buffer
+			r, err := http.ReadResponse(bufio.NewReader(io.TeeReader(conn, &first)), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				b.Fatal(err)
+			}
+			answer := first.Bytes()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := io.WriteString(conn, c.request); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(conn, answer); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

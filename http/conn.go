@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,10 @@ import (
 // Write that begins with that answer's status line. net/http begins every answer
 // with an empty write buffer, hence a status line always stands at the beginning
 // of a Write, also with keep-alive and pipelined requests.
+//
+// In the same Write it puts the header lines that are the same in nearly all answers
+// behind the status line. In the header map they would be copied, sorted and written
+// one by one for each answer, and a map of more than eight is several times as dear.
 //
 // Above TLS the connection must sit on top of the *tls.Conn, since below it sees
 // encrypted bytes. net/http serves HTTP/2 only on a bare *tls.Conn; on any other
@@ -44,11 +50,42 @@ func SetReason(ctx context.Context, code int, phrase string) {
 	}
 }
 
+// fixedFields are header fields whose values never change.
+type fixedFields struct {
+	header http.Header
+	lines  string // as they stand on the wire
+	alone  start  // of an answer with net/http's phrase
+}
+
+// newFixedFields takes names, as the header map holds them, and values by turns.
+func newFixedFields(pairs ...string) *fixedFields {
+	f := &fixedFields{header: http.Header{}}
+	for i := 0; i < len(pairs); i += 2 {
+		f.header[pairs[i]] = []string{pairs[i+1]}
+		f.lines += pairs[i] + ": " + pairs[i+1] + "\r\n"
+	}
+	f.alone.fixed = f
+	return f
+}
+
+// setFixed makes the answer to the request with the context begin with the fields, in
+// the place of any that were set before. A nil f takes those back. Where the
+// connection cannot, as with HTTP/2, they are set in the header map.
+func setFixed(ctx context.Context, h http.Header, f *fixedFields) {
+	if c, ok := ctx.Value(connKey{}).(phraser); ok {
+		c.setFixed(f)
+	} else if f != nil {
+		maps.Copy(h, f.header)
+	}
+}
+
 type connKey struct{}
 
-// phraser is a connection that can put a phrase into its next status line.
+// phraser is a connection that can put a phrase into its next status line, and
+// fields behind it.
 type phraser interface {
 	SetReason(code int, phrase string)
+	setFixed(f *fixedFields)
 }
 
 type phraseListener struct{ net.Listener }
@@ -85,19 +122,21 @@ type tcp interface {
 	CloseWrite() error
 }
 
-// reason is a phrase for one code.
-type reason struct {
-	code   int
+// start is what the next answer begins with.
+type start struct {
+	code   int // which has the phrase; 0: none
 	phrase string
+	fixed  *fixedFields // nil: none
 }
 
-// phraseConn is a connection whose next status line may get another phrase.
+// phraseConn is a connection whose next status line may get another phrase, and
+// fields behind it.
 type phraseConn struct {
 	net.Conn
 	// pending is set by the handler and taken by the Write of its status line.
 	// Both run on the connection's goroutine as a rule; the atomic covers the
 	// Write of an interim answer by a body that another goroutine reads.
-	pending atomic.Pointer[reason]
+	pending atomic.Pointer[start]
 }
 
 // NetConn returns the connection below.
@@ -105,7 +144,23 @@ func (c *phraseConn) NetConn() net.Conn { return c.Conn }
 
 // SetReason makes the next status line with the code carry the phrase.
 func (c *phraseConn) SetReason(code int, phrase string) {
-	c.pending.Store(&reason{code: code, phrase: phrase})
+	s := &start{code: code, phrase: phrase}
+	if old := c.pending.Load(); old != nil {
+		s.fixed = old.fixed
+	}
+	c.pending.Store(s)
+}
+
+func (c *phraseConn) setFixed(f *fixedFields) {
+	old := c.pending.Load()
+	switch {
+	case old != nil && old.code != 0:
+		c.pending.Store(&start{code: old.code, phrase: old.phrase, fixed: f})
+	case f != nil:
+		c.pending.Store(&f.alone)
+	default:
+		c.pending.Store(nil)
+	}
 }
 
 func (c *phraseConn) Write(p []byte) (int, error) {
@@ -118,12 +173,21 @@ func (c *phraseConn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	c.pending.Store(nil)
-	if code != want.code {
+	if code != want.code && want.fixed == nil {
 		return c.Conn.Write(p)
 	}
 	buf := writeBuffers.Get().(*[]byte)
 	b := append((*buf)[:0], p[:phraseAt]...)
-	b = appendPhrase(b, want.phrase)
+	if code == want.code {
+		b = appendPhrase(b, want.phrase)
+	} else {
+		b = append(b, p[phraseAt:end]...)
+	}
+	if want.fixed != nil {
+		b = append(b, "\r\n"...)
+		b = append(b, want.fixed.lines...)
+		end += len("\r\n")
+	}
 	grown := len(b) - end
 	b = append(b, p[end:]...)
 	n, err := c.Conn.Write(b)

@@ -148,6 +148,68 @@ func TestPhrases(t *testing.T) {
 	})
 }
 
+// TestFixedFields looks for the fields that every answer carries, each of them once,
+// over a connection that is kept.
+func TestFixedFields(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	n.filled("long", 300)
+	behind := newNode(t)
+	follower := newFollower(t, func(o *httpapi.Options) { o.Relay, o.RelayWrites = &relayTo{handler: behind.handler}, true })
+	const api, page = "default-src 'none'; sandbox", "default-src 'none'"
+	const write = "Content-Type: application/json\r\nES-EventType: t\r\nES-EventId: 0f9fad5b-d9cb-469f-a165-70867728950e\r\n"
+	here, there := dial(t, listen(t, n.handler)), dial(t, listen(t, follower.handler))
+	for _, c := range []struct {
+		name, method, path, headers, body string
+		to                                *wire
+		status, policy                    string
+	}{
+		{"event", "GET", "/streams/s/0", "Accept: application/json\r\n", "", here, "200 OK", api},
+		{"XML", "GET", "/streams/s", "Accept: text/xml\r\n", "", here, "200 OK", api},
+		{"raw", "GET", "/streams/s/0", "Accept: application/octet-stream\r\n", "", here, "200 OK", api},
+		{"longer than a buffer", "GET", "/streams/long/0/forward/300?embed=body", "", "", here, "200 OK", api},
+		{"page of a stream", "GET", "/streams/s", "Accept: text/html\r\n", "", here, "200 OK", page},
+		{"page of an event", "GET", "/streams/s/0", "Accept: text/html\r\n", "", here, "200 OK", page},
+		{"page that is not there", "GET", "/streams/none", "Accept: text/html\r\n", "", here, "404 Not Found", api},
+		{"head", "HEAD", "/streams/s", "", "", here, "200 OK", api},
+		{"options", "OPTIONS", "/streams/s", "", "", here, "200 OK", api},
+		{"no route", "GET", "/nothing", "", "", here, "404 Not Found", api},
+		{"phrase", "POST", "/streams/s", write + "ES-ExpectedVersion: 7\r\n", "{}", here, "400 Wrong expected EventNumber", api},
+		{"no content", "DELETE", "/streams/long", "", "", here, "204 Stream deleted", api},
+		{"redirect", "GET", "/streams/s/", "", "", here, "307 Temporary Redirect", api},
+		{"relayed", "POST", "/streams/s", write, "{}", there, "201 Created", api},
+		{"relayed, phrase", "POST", "/streams/s", write + "ES-ExpectedVersion: 7\r\n", "{}", there, "400 Wrong expected EventNumber", api},
+		{"not relayed", "GET", "/streams/s", "", "", there, "200 OK", api},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.to.send(request(c.method, c.path, c.headers, c.body))
+			r, err := http.ReadResponse(c.to.r, &http.Request{Method: c.method})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "status", r.Status, c.status)
+			for name, want := range map[string]string{
+				"Content-Security-Policy": c.policy, "X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "*",
+				"Access-Control-Expose-Headers": "Location, ES-Position, ES-CurrentVersion",
+			} {
+				equal(t, name, strings.Join(r.Header.Values(name), "|"), want)
+			}
+			equal(t, "lists of headers", len(r.Header.Values("Access-Control-Allow-Headers")), 1)
+		})
+	}
+	t.Run("page leads on", func(t *testing.T) {
+		a := n.get("/streams/s/0", "text/html", "X-Forwarded-Prefix", `a"><script>`)
+		const want = `<meta http-equiv="refresh" content="0; url=/a%22%3E%3Cscript%3E/web/index.html#/streams/s/0">`
+		if !strings.Contains(a.body, want) || strings.Contains(a.body, "<script") {
+			t.Errorf("%s lacks %s", a.body, want)
+		}
+		a.has(t, "Content-Security-Policy", page)
+	})
+}
+
 // TestPhraseIsForOneAnswer sets phrases by hand, right and wrong.
 func TestPhraseIsForOneAnswer(t *testing.T) {
 	big := filepath.Join(t.TempDir(), "big")

@@ -31,23 +31,34 @@ const (
 	keyVary            = "Vary"
 	keyWWWAuthenticate = "Www-Authenticate"
 
-	keyAllowOrigin   = "Access-Control-Allow-Origin"
-	keyAllowMethods  = "Access-Control-Allow-Methods"
-	keyAllowHeaders  = "Access-Control-Allow-Headers"
-	keyExposeHeaders = "Access-Control-Expose-Headers"
+	keyAllowMethods = "Access-Control-Allow-Methods"
 )
 
 // Values of headers, assigned as they are and never changed.
 var (
-	anyOrigin    = []string{"*"}
-	allowHeaders = []string{"Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, " +
-		"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, " +
-		"ES-ResolveLinkTos, ES-RequiresMaster"}
-	// ES-Position is in the list because the contract has it there: answers of projections alone carry it.
-	exposeHeaders = []string{"Location, ES-Position, ES-CurrentVersion"}
-	noMethods     = []string{""}
-	varyAccept    = []string{keyAccept}
+	noMethods  = []string{""}
+	varyAccept = []string{keyAccept}
+
+	// What every answer carries. Events are written by others, on the origin of the web
+	// interface: a browser that shows an answer as a page runs nothing of it.
+	everyAnswer = answerFields("default-src 'none'; sandbox")
+	// In a sandbox a page of our own could not lead on.
+	everyPage = answerFields("default-src 'none'")
 )
+
+// answerFields are those of an answer that a browser shows under the policy.
+func answerFields(policy string) *fixedFields {
+	return newFixedFields(
+		"Access-Control-Allow-Origin", "*",
+		"Access-Control-Allow-Headers", "Content-Type, X-Requested-With, X-Forwarded-Host, X-Forwarded-Prefix, X-PINGOTHER, Authorization, "+
+			"ES-LongPoll, ES-ExpectedVersion, ES-EventId, ES-EventType, ES-RequireMaster, ES-RequireLeader, ES-HardDelete, "+
+			"ES-ResolveLinkTos, ES-RequiresMaster",
+		// ES-Position is in the list because the contract has it there: answers of projections alone carry it.
+		"Access-Control-Expose-Headers", "Location, ES-Position, ES-CurrentVersion",
+		"Content-Security-Policy", policy,
+		"X-Content-Type-Options", "nosniff",
+	)
+}
 
 // maxPooledBuffer bounds the buffers that are kept for the next request.
 const maxPooledBuffer = 1 << 20
@@ -85,7 +96,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 	}
 	x := exchanges.Get().(*exchange)
 	x.s, x.w, x.r, x.res, x.route = s, w, r, res, rt
-	x.cors()
+	x.common()
 	if err := x.run(); err != nil {
 		x.fail(err)
 	}
@@ -111,17 +122,15 @@ func (x *exchange) release() {
 	exchanges.Put(x)
 }
 
-// cors sets what every answer carries, failures included.
-func (x *exchange) cors() {
+// common sets what every answer carries, failures included.
+func (x *exchange) common() {
 	methods := noMethods
 	if x.res != nil {
 		methods = x.res.methods
 	}
 	h := x.w.Header()
-	h[keyAllowOrigin] = anyOrigin
 	h[keyAllowMethods] = methods
-	h[keyAllowHeaders] = allowHeaders
-	h[keyExposeHeaders] = exposeHeaders
+	setFixed(x.r.Context(), h, everyAnswer)
 }
 
 func (x *exchange) run() error {
@@ -167,6 +176,9 @@ func (x *exchange) run() error {
 		if x.media == nil {
 			return problemNotAcceptable
 		}
+	}
+	if x.isForeign() {
+		return event.ErrNotAuthorized
 	}
 	if err := x.permit(&op.may); err != nil {
 		return err

@@ -9,12 +9,14 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// appendPage appends a page that sends a browser to the web interface: to an
-// event of a stream, or to the stream itself when number is below 0.
+// appendPage appends a page that leads a browser on to the web interface: to an
+// event of a stream, or to the stream itself when number is below 0. It has no
+// script, and its policy would run none.
 func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
+	setFixed(x.r.Context(), x.w.Header(), everyPage)
 	b = append(b, `<!DOCTYPE html><html><head><meta charset="utf-8"><title>`...)
 	b = xmljson.AppendText(b, stream)
-	b = append(b, `</title><script>window.location.replace("`...)
+	b = append(b, `</title><meta http-equiv="refresh" content="0; url=`...)
 	b = append(b, x.pathPrefix()...)
 	b = append(b, `/web/index.html#/streams/`...)
 	b = atom.AppendEscaped(b, stream)
@@ -22,7 +24,7 @@ func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
 		b = append(b, '/')
 		b = strconv.AppendInt(b, number, 10)
 	}
-	return append(b, `");</script></head><body></body></html>`...)
+	return append(b, `"></head><body></body></html>`...)
 }
 
 // describeStream answers with the description document: what can be done with a

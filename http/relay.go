@@ -155,11 +155,12 @@ func (x *exchange) relay(repeatable bool) (done bool, err error) {
 	}
 	x.s.forward(r)
 	clear(x.w.Header()) // The leader sends all of its own.
+	setFixed(x.r.Context(), nil, nil)
 	if x.s.opts.Relay.Relay(relayWriter{x.w, x, time.Now()}, r) {
 		x.bodyState = bodyDone
 		return true, nil
 	}
-	x.cors()
+	x.common()
 	if taken { // This node may lead by now.
 		x.r.Body = io.NopCloser(bytes.NewReader(body))
 	}
@@ -181,8 +182,8 @@ type relayWriter struct {
 
 func (w relayWriter) WriteHeader(status int) {
 	h := w.Header()
-	if h[keyAllowOrigin] == nil {
-		w.x.cors()
+	if h[keyAllowMethods] == nil {
+		w.x.common()
 	}
 	if end := h[keyLogEnd]; end != nil {
 		delete(h, keyLogEnd)
