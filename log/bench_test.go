@@ -1,7 +1,9 @@
 package eventlog
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -148,4 +150,41 @@ func BenchmarkStreamInfo(b *testing.B) {
 			b.Fatal(info, err)
 		}
 	}
+}
+
+// What it costs to remember an event's id with the table of ids and without, and to make the table.
+func BenchmarkRecentIDs(b *testing.B) {
+	full := func() *recentIDs {
+		r := newRecentIDs(recentIDsDefault)
+		r.load(nil, nil)
+		for i := range recentIDsDefault {
+			r.add([]recentID{{id: event.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16)}, number: int64(i)}})
+		}
+		return r
+	}
+	for name, unasked := range map[string]int{"asked": math.MaxInt, "unasked": 0} {
+		b.Run(name, func(b *testing.B) {
+			r := full()
+			if r.build(); unasked == 0 {
+				r.table = nil
+			}
+			r.unasked = unasked
+			batch := make([]recentID, 100)
+			n := uint64(0)
+			for b.Loop() {
+				for i := range batch {
+					n++
+					binary.LittleEndian.PutUint64(batch[i].id[8:], n)
+				}
+				r.add(batch)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/event")
+		})
+	}
+	b.Run("build", func(b *testing.B) {
+		r := full()
+		for b.Loop() {
+			r.build()
+		}
+	})
 }

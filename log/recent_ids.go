@@ -15,22 +15,32 @@ import (
 // recentIDsDefault is how many of the newest event ids are remembered.
 const recentIDsDefault = 1 << 20
 
+// unaskedDefault is far more than what comes between two questions where questions are
+// usual. To make the table costs as much as to keep it for 400,000 entries.
+const unaskedDefault = 1 << 18
+
 // recentIDs remembers the ids of the newest events, so that a write that is
 // tried again is recognised without reading the log. It is a ring of entries
 // with an open-addressing table of slots over it, about 40 bytes an event.
 //
 // It is filled when entries are applied, and at start, in the background, by
 // load. Only find needs what was loaded, and waits for it.
+//
+// Only a leader asks, and only about writes that say little of what they expect. Keeping the table costs
+// each entry several reads of memory that no cache holds, so it goes when nobody has asked
+// for a long time, and is made again, in some 100 ms, when somebody does.
 type recentIDs struct {
 	capacity int
 	seed     uint64
+	unasked  int // the table goes after so many entries
 	loaded   chan struct{}
 	told     sync.Once // of closing it
 
 	mu      sync.Mutex // guards the fields below
 	ring    []recentID // grows up to capacity, then the oldest is replaced
 	next    int        // in ring: the oldest entry once it is full
-	table   []uint64   // slots: 1 + index in ring below, its entry's tag above, 0 = free; a power of two long, at most half full
+	table   []uint64   // slots: 1 + index in ring below, its entry's tag above, 0 = free; a power of two long, at most half full; nil: there is none
+	idle    int        // entries added since find was called
 	early   []recentID // added while load has not finished
 	touched uint64     // keeps the compiler from leaving out what touch reads
 	loading bool
@@ -45,7 +55,7 @@ type recentID struct {
 
 // newRecentIDs returns a memory of the given capacity; load must be called before find returns.
 func newRecentIDs(capacity int) *recentIDs {
-	return &recentIDs{capacity: capacity, seed: rand.Uint64(), loading: true, loaded: make(chan struct{})}
+	return &recentIDs{capacity: capacity, unasked: unaskedDefault, seed: rand.Uint64(), loading: true, loaded: make(chan struct{})}
 }
 
 // load sets what the log held at start, newest first and no more than there is
@@ -59,15 +69,8 @@ func (r *recentIDs) load(newestFirst []recentID, err error) {
 	r.err = err
 	slices.Reverse(newestFirst)
 	r.ring = newestFirst
-	if len(r.ring) > 0 {
-		r.grow()
-	}
-	for i := range r.ring {
-		r.name(i, r.tag(&r.ring[i]))
-	}
-	for _, e := range r.early {
-		r.addLocked(e)
-	}
+	r.build()
+	r.addLocked(r.early)
 	r.early = nil
 	r.told.Do(func() { close(r.loaded) })
 }
@@ -98,14 +101,51 @@ func (r *recentIDs) add(batch []recentID) {
 		r.early = append(r.early, batch...)
 		return
 	}
+	r.addLocked(batch)
+}
+
+func (r *recentIDs) addLocked(batch []recentID) {
+	if r.idle += len(batch); r.idle > r.unasked {
+		r.table = nil
+	}
+	if r.table == nil {
+		for i := range batch {
+			r.put(&batch[i])
+		}
+		return
+	}
 	var tags [touchAhead]uint32
 	for len(batch) > 0 {
 		n := min(len(batch), touchAhead)
 		r.touch(batch[:n], &tags)
-		for i, e := range batch[:n] {
-			r.addTagged(e, tags[i])
+		r.touchOldest(n)
+		for i := range batch[:n] {
+			if len(r.ring) == r.capacity {
+				r.forget(r.next)
+			}
+			at := r.put(&batch[i])
+			if len(r.table) < 2*len(r.ring) {
+				r.grow()
+			}
+			r.name(at, tags[i])
 		}
 		batch = batch[n:]
+	}
+}
+
+// build makes the table from the ring, oldest entry first.
+func (r *recentIDs) build() {
+	r.table = nil
+	r.grow()
+	var tags [touchAhead]uint32
+	for _, part := range [2][2]int{{r.next, len(r.ring)}, {0, r.next}} {
+		for at := part[0]; at < part[1]; at += touchAhead {
+			batch := r.ring[at:min(part[1], at+touchAhead)]
+			r.touch(batch, &tags)
+			for i := range batch {
+				r.name(at+i, tags[i])
+			}
+		}
 	}
 }
 
@@ -119,16 +159,17 @@ func (r *recentIDs) touch(batch []recentID, tags *[touchAhead]uint32) {
 	for i := range batch {
 		tags[i] = r.tag(&batch[i])
 	}
-	if len(r.table) == 0 {
-		return
-	}
 	for i := range batch {
 		r.touched ^= r.table[r.home(tags[i])]
 	}
+}
+
+// touchOldest does the same for the oldest entries, which are about to go.
+func (r *recentIDs) touchOldest(n int) {
 	if len(r.ring) < r.capacity {
 		return
 	}
-	for i := range batch { // The oldest go.
+	for i := range n {
 		r.touched ^= r.table[r.home(r.tag(&r.ring[(r.next+i)%r.capacity]))]
 	}
 }
@@ -148,8 +189,11 @@ func (r *recentIDs) find(id event.ID, stream uint64) (int64, bool, error) {
 	<-r.loaded
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil || len(r.table) == 0 {
+	if r.err != nil {
 		return 0, false, r.err
+	}
+	if r.idle = 0; r.table == nil {
+		r.build()
 	}
 	e := recentID{id: id, stream: stream}
 	slot, ok := r.slot(&e, r.tag(&e))
@@ -201,32 +245,26 @@ func (r *recentIDs) tag(e *recentID) uint32 {
 // home is where the search for a tag begins.
 func (r *recentIDs) home(tag uint32) int { return int(uint64(tag) * uint64(len(r.table)) >> 32) }
 
-func (r *recentIDs) addLocked(e recentID) { r.addTagged(e, r.tag(&e)) }
-
-// addTagged puts an entry into the ring and lets the table name it. An event
+// put puts an entry into the ring and returns where it is, in the place of the oldest once there is no more room. An event
 // that was written again stays in the ring under its earlier number too, which
 // the table no longer names: the ring holds the newest events, each of them.
-func (r *recentIDs) addTagged(e recentID, tag uint32) {
+func (r *recentIDs) put(e *recentID) int {
 	at := len(r.ring)
-	if at < r.capacity {
-		if at == cap(r.ring) {
-			grown := make([]recentID, at, min(r.capacity, max(1024, at+at/2)))
-			copy(grown, r.ring)
-			r.ring = grown
-		}
-		r.ring = append(r.ring, e)
-		if len(r.table) < 2*len(r.ring) {
-			r.grow()
-		}
-	} else {
+	if at == r.capacity {
 		at = r.next
 		if r.next++; r.next == r.capacity {
 			r.next = 0
 		}
-		r.forget(at)
-		r.ring[at] = e
+		r.ring[at] = *e
+		return at
 	}
-	r.name(at, tag)
+	if at == cap(r.ring) {
+		grown := make([]recentID, at, min(r.capacity, max(1024, at+at/2)))
+		copy(grown, r.ring)
+		r.ring = grown
+	}
+	r.ring = append(r.ring, *e)
+	return at
 }
 
 // name lets the table name a ring entry, instead of an older one of the same event.
