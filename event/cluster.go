@@ -53,6 +53,7 @@ type Member struct {
 
 // ClusterView is the cluster as one node sees it.
 type ClusterView struct {
+	Node       ID // whose view it is
 	Members    []Member
 	ServerHost string // where clients reach this node
 	ServerPort int

@@ -14,6 +14,7 @@ var (
 	cacheNever   = []string{"max-age=0, no-cache, must-revalidate"} // open: may change at any moment
 	cacheForever = []string{"max-age=31536000, private"}            // closed: cannot change any more
 	cachePrivate = []string{"private"}                              // nothing said, but for this user alone
+	cacheNothing = []string{"no-store"}                             // nobody keeps it
 )
 
 // appendETag appends the version of a resource at number n as the given type.

@@ -135,6 +135,11 @@ func (x *exchange) common() {
 
 func (x *exchange) run() error {
 	res := x.res
+	if x.r.Header[keyNode] != nil {
+		if done, err := onNode(x); done || err != nil {
+			return err
+		}
+	}
 	if (res == nil || !res.open) && x.r.Method != http.MethodOptions {
 		who, err := x.s.access.Authenticate(x.r)
 		if err != nil {
@@ -177,7 +182,7 @@ func (x *exchange) run() error {
 			return problemNotAcceptable
 		}
 	}
-	if x.isForeign() {
+	if isForeign(x) {
 		return event.ErrNotAuthorized
 	}
 	if err := x.permit(&op.may); err != nil {
@@ -199,7 +204,11 @@ func (x *exchange) refusedLogin(err error) {
 
 // logLogin tells the log of requests who the caller is.
 func (x *exchange) logLogin() {
-	if w, ok := x.w.(*loggedWriter); ok {
+	w := x.w
+	if n, ok := w.(*nodeWriter); ok {
+		w = n.ResponseWriter
+	}
+	if w, ok := w.(*loggedWriter); ok {
 		w.login = x.who.Login
 	}
 }

@@ -22,6 +22,7 @@
 //	stream.go, all.go, single.go, metadata.go, append.go, delete.go, nodeinfo.go
 //	              the operations, with caching.go; body_*.go read what is written
 //	relay.go      where a write is done: here, or at the leader
+//	onnode.go     which node answers, where the client says so
 //	gossip.go, members.go
 //	              the cluster as clients and operators see it
 //	statistics.go, histogram.go, options.go, operations.go, health.go
@@ -46,7 +47,8 @@
 //	outline.go    documents that exist as JSON and as XML
 //	problem.go    the one table from errors to status, text and headers
 //
-// A request is checked in this order, and the first check that fails answers:
+// A request that names the node which is to answer it goes there before anything is
+// looked at. It is checked in this order, and the first check that fails answers:
 //
 //  1. credentials: wrong ones are 401 on every path, known or not, with any
 //     method; 503 while they cannot be checked. Probes of health and OPTIONS do not

@@ -209,6 +209,7 @@ type relayTo struct {
 	handler http.Handler
 	asked   int
 	request *http.Request
+	to      []event.ID // whom RelayTo was asked for
 }
 
 func (l *relayTo) Relay(w http.ResponseWriter, r *http.Request) bool {

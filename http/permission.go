@@ -98,7 +98,7 @@ const keySite = "Sec-Fetch-Site"
 // isForeign reports whether a page of another site would have a browser change
 // something on a node that asks nobody who they are. Where a node asks, such a page
 // lacks the credentials: no browser keeps them.
-func (x *exchange) isForeign() bool {
+func isForeign(x *exchange) bool {
 	if !x.s.opts.Insecure || !x.changes() {
 		return false
 	}

@@ -207,6 +207,7 @@ func problemOf(err error, a action) (p *problem, known bool) {
 
 var (
 	retryAfter = []string{"5"}
+	retrySoon  = []string{"2"}
 	challenge  = []string{`X-Basic realm="ESDB"`}
 )
 
@@ -231,6 +232,8 @@ func (x *exchange) fail(err error) {
 	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, p == problemBusy && (isUser || x.op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
+	case p == problemNodeAway:
+		h[keyRetryAfter] = retrySoon
 	case p == problemNotFound && x.op != nil && x.op.single:
 		x.missing(p)
 		return

@@ -126,11 +126,8 @@ func (x *exchange) relay(repeatable bool) (done bool, err error) {
 	if x.who.IsSystem() && !x.s.opts.Insecure {
 		return false, nil // The leader would not see the certificate that says who it is.
 	}
-	// The copy shares the body and the context, by which phrases find the connection.
-	r := x.r.WithContext(x.r.Context())
-	r.Header = x.r.Header.Clone()
-	r.Header[keyRelayed] = once
-	delete(r.Header, keyRepeatable)
+	r := marked(x)
+	delete(r.Header, keyNode) // It was this node that the client meant.
 	if repeatable {
 		r.Header[keyRepeatable] = nil
 	}
@@ -153,9 +150,7 @@ func (x *exchange) relay(repeatable bool) (done bool, err error) {
 			return io.NopCloser(bytes.NewReader(body)), nil
 		}
 	}
-	x.s.forward(r)
-	clear(x.w.Header()) // The leader sends all of its own.
-	setFixed(x.r.Context(), nil, nil)
+	clearHeader(x)
 	if x.s.opts.Relay.Relay(relayWriter{x.w, x, time.Now()}, r) {
 		x.bodyState = bodyDone
 		return true, nil
@@ -165,6 +160,23 @@ func (x *exchange) relay(repeatable bool) (done bool, err error) {
 		x.r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	return false, err
+}
+
+// marked returns the request as another node gets it. The copy shares the body and
+// the context, by which phrases find the connection.
+func marked(x *exchange) *http.Request {
+	r := x.r.WithContext(x.r.Context())
+	r.Header = x.r.Header.Clone()
+	r.Header[keyRelayed] = once
+	delete(r.Header, keyRepeatable)
+	x.s.forward(r)
+	return r
+}
+
+// clearHeader makes room for the header of another node's answer, which has all of its own.
+func clearHeader(x *exchange) {
+	clear(x.w.Header())
+	setFixed(x.r.Context(), nil, nil)
 }
 
 // onceBody is a body that cannot be read again. It keeps http.Transport from
@@ -191,6 +203,9 @@ func (w relayWriter) WriteHeader(status int) {
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
+
+// Unwrap lets an http.ResponseController find the connection's own writer.
+func (w relayWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // catchUp waits until this node's log reaches the leader's, but no longer than a
 // write may take: it is done, and better answered early than with an error.

@@ -107,6 +107,7 @@ func TestNotDone(t *testing.T) {
 
 // takesOver is a relay that takes the body for two attempts; then its own node leads.
 type takesOver struct {
+	relayTo
 	n          *node
 	repeatable bool
 	bodies     []string

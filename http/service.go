@@ -109,6 +109,12 @@ type Relay interface {
 	// credentials in r alone: the leader must not take the request for one of the
 	// relaying node's own.
 	Relay(w http.ResponseWriter, r *http.Request) (done bool)
+
+	// RelayTo answers r with what a member of the cluster answers to it, and passes
+	// body and answer on as they come. All else is as with Relay, but there is one
+	// attempt: it returns false when the member got nothing, and nothing was sent to
+	// the client.
+	RelayTo(w http.ResponseWriter, r *http.Request, to *event.Member) (done bool)
 }
 
 // Access knows callers and their rights.

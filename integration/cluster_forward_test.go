@@ -1,8 +1,10 @@
 package integration_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/annalsdb/annals/internal/testkit"
@@ -60,6 +62,41 @@ func TestClusterForward(t *testing.T) {
 			must(testkit.Request{Method: http.MethodDelete, Path: "/streams/" + stream, Header: map[string]string{"ES-HardDelete": "true"}}, http.StatusNoContent)
 			must(read("/streams/"+stream+"/0"), http.StatusGone)
 		}
+	})
+
+	t.Run("the client names the node", func(t *testing.T) {
+		c.in(t)
+		view, err := m.gossip()
+		if err != nil {
+			t.Fatal(err)
+		}
+		on := func(node string, r testkit.Request, status int) testkit.Response {
+			t.Helper()
+			r.Header["Annals-Node"] = node
+			answer, err := m.ask(r)
+			if err != nil || answer.Status != status || answer.Header.Get("Cache-Control") != "no-store" {
+				t.Fatalf("%s %s on %s: %s, %v, want %d", r.Method, r.Path, node, answer, err, status)
+			}
+			return answer
+		}
+		for _, one := range view {
+			answer := on(one.Node, read("/info"), http.StatusOK)
+			var info struct{ State string }
+			if err := json.Unmarshal(answer.Body, &info); err != nil || info.State != strings.ToLower(one.State) || answer.Header.Get("Annals-Node") != one.Node {
+				t.Errorf("%s, which is %s, answered %s, %v", one.Node, one.State, answer, err)
+			}
+			if info.State == "leader" {
+				by := on("leader", appends("named"), http.StatusCreated).Header.Get("Annals-Node")
+				again := on("leader", read("/streams/named/0"), http.StatusOK).Header.Get("Annals-Node")
+				if by != one.Node || again != one.Node {
+					t.Errorf("%s leads, and %s and %s answered", one.Node, by, again)
+				}
+			}
+		}
+		if after := on("00000000-0000-0000-0000-000000000001", read("/info"), http.StatusServiceUnavailable).Header.Get("Retry-After"); after != "2" {
+			t.Errorf("Retry-After is %q", after)
+		}
+		on("followers", read("/info"), http.StatusBadRequest)
 	})
 
 	t.Run("the leader dies", func(t *testing.T) {

@@ -27,7 +27,7 @@ type sight struct {
 
 // view shows the cluster.
 func (s *sight) view() event.ClusterView {
-	view := event.ClusterView{ServerHost: s.opts.ClientHost, ServerPort: s.opts.ClientPort}
+	view := event.ClusterView{Node: s.own.Node, ServerHost: s.opts.ClientHost, ServerPort: s.opts.ClientPort}
 	if s.members == nil {
 		view.Members = []event.Member{s.alone()}
 		return view

@@ -1,5 +1,6 @@
-// Package relay passes requests that need the leader on to it, over the port between
-// nodes, and answers there what other nodes pass on.
+// Package relay passes requests that need the leader on to it, and others to the node
+// that the client names, over the port between nodes, and answers there what other
+// nodes pass on.
 package relay
 
 import (
@@ -21,10 +22,11 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// Relay passes requests that need the leader on to it.
+// Relay passes requests on to other nodes.
 type Relay struct {
 	cluster  *replication.Cluster
-	client   func() *http.Transport // over the port between nodes, which is there once a leader is known
+	client   func() *http.Transport // over the port between nodes, which is there once another node is known
+	patient  func() *http.Transport // the same, for answers that may take as long as they like
 	logger   hclog.Logger
 	patience time.Duration
 	owned    sync.WaitGroup
@@ -48,26 +50,29 @@ const (
 // New returns the relay of a node. A request waits for another leader no longer than patience:
 // what a write may take.
 func New(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *Relay {
-	return &Relay{cluster: c, patience: patience, logger: logger, client: sync.OnceValue(func() *http.Transport {
-		client := c.Port().HTTPTransport(wire.KindRelay)
-		client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, answerTimeout
-		return client
-	})}
+	transport := func(timeout time.Duration) func() *http.Transport {
+		return sync.OnceValue(func() *http.Transport {
+			client := c.Port().HTTPTransport(wire.KindRelay)
+			client.MaxIdleConnsPerHost, client.ResponseHeaderTimeout = 64, timeout
+			return client
+		})
+	}
+	return &Relay{cluster: c, patience: patience, logger: logger, client: transport(answerTimeout), patient: transport(0)}
 }
 
 // A leader that falls silent keeps its connections: a wait for its answer
 // ends once another node, or none, has led for so long.
 const (
 	leaderPace  = 250 * time.Millisecond
-	leaderGrace = 4 // times leaderPace
+	leaderGrace = 4 // times the pace
 )
 
-// whileLeading returns a context that ends when the node at the address has not
-// led for a while, and a function that must be called at the end.
-func (p *Relay) whileLeading(ctx context.Context, address string) (context.Context, func()) {
+// while returns a context that ends when what holds, looked at so often, has not held
+// for a while, and a function that must be called at the end.
+func (p *Relay) while(ctx context.Context, pace time.Duration, holds func() bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.owned.Go(func() {
-		ticker := time.NewTicker(leaderPace)
+		ticker := time.NewTicker(pace)
 		defer ticker.Stop()
 		for away := 0; away < leaderGrace; {
 			select {
@@ -76,7 +81,7 @@ func (p *Relay) whileLeading(ctx context.Context, address string) (context.Conte
 				return
 			}
 			away++
-			if now, ok := p.cluster.LeaderAddress(); ok && now == address {
+			if holds() {
 				away = 0
 			}
 		}
@@ -87,10 +92,10 @@ func (p *Relay) whileLeading(ctx context.Context, address string) (context.Conte
 
 // complain logs that a request was not relayed, once a second at most: behind the
 // death of a leader there are many.
-func (p *Relay) complain(leader string, err error) {
+func (p *Relay) complain(address string, err error) {
 	now := time.Now().Unix()
 	if last := p.failed.Load(); last != now && p.failed.CompareAndSwap(last, now) {
-		p.logger.Warn("requests are not relayed", "leader", leader, logkey.Error, err)
+		p.logger.Warn("requests are not relayed", logkey.Node, address, logkey.Error, err)
 	}
 }
 
@@ -138,7 +143,9 @@ func (p *Relay) Relay(w http.ResponseWriter, r *http.Request) bool {
 		case again && err == nil:
 			_ = answer.Body.Close() // Whatever it says is not passed on.
 		case err == nil:
+			defer end()
 			p.pass(w, r, answer)
+			return true
 		case !again:
 			p.fail(w, r, maybe)
 		}
@@ -158,22 +165,32 @@ var errNoLeader = errors.New("no leader is known")
 // ask sends the request to the leader. It may have got there if sent is true. The
 // caller calls end when it is done with the answer.
 func (p *Relay) ask(r *http.Request, leader string, body io.ReadCloser) (answer *http.Response, end func(), sent bool, err error) {
-	ctx, end := p.whileLeading(r.Context(), leader)
+	ctx, end := p.while(r.Context(), leaderPace, func() bool {
+		now, ok := p.cluster.LeaderAddress()
+		return ok && now == leader
+	})
+	answer, sent, err = p.send(ctx, p.client(), r, leader, body)
+	return answer, end, sent, err
+}
+
+// send sends the request to a node, which may have got it if sent is true.
+func (p *Relay) send(ctx context.Context, client *http.Transport, r *http.Request, address string, body io.ReadCloser) (answer *http.Response, sent bool, err error) {
 	var connected atomic.Bool
 	out := r.Clone(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}))
 	out.Body = body
-	out.URL.Scheme, out.URL.Host = "http", leader
+	out.URL.Scheme, out.URL.Host = "http", address
 	out.RequestURI = ""
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade"} {
 		out.Header.Del(name)
 	}
-	if answer, err = p.client().RoundTrip(out); err != nil {
-		p.complain(leader, err)
+	if answer, err = client.RoundTrip(out); err != nil {
+		p.complain(address, err)
 	}
-	return answer, end, connected.Load(), err
+	return answer, connected.Load(), err
 }
 
-// pass passes the leader's answer on.
+// pass passes a node's answer on. One that breaks off breaks the client's connection:
+// nothing else tells the client that it is not whole.
 func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Response) {
 	defer func() { _ = answer.Body.Close() }()
 	header := w.Header()
@@ -186,9 +203,29 @@ func (p *Relay) pass(w http.ResponseWriter, r *http.Request, answer *http.Respon
 		httpapi.SetReason(r.Context(), answer.StatusCode, phrase)
 	}
 	w.WriteHeader(answer.StatusCode)
-	if _, err := io.Copy(w, answer.Body); err != nil {
-		p.logger.Debug("answer was not passed on whole", logkey.Error, err)
+	to := io.Writer(w)
+	if answer.ContentLength < 0 {
+		to = flushing{w, http.NewResponseController(w)}
 	}
+	if _, err := io.Copy(to, answer.Body); err != nil {
+		p.logger.Debug("answer was not passed on whole", logkey.Error, err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// flushing sends on at once what it is given: an answer without a length may be one
+// whose next part comes much later.
+type flushing struct {
+	w http.ResponseWriter
+	c *http.ResponseController
+}
+
+func (f flushing) Write(b []byte) (int, error) {
+	n, err := f.w.Write(b)
+	if err == nil {
+		err = f.c.Flush()
+	}
+	return n, err
 }
 
 // fail answers in the place of a leader, which may have got the request.
