@@ -156,4 +156,11 @@ func TestCloseOfALeaderWhoseDiskHangs(t *testing.T) {
 	}
 	h.write("s", 3)
 	h.alike()
+	for _, n := range h.nodes { // A slow disk may need longer than the timeout of this test.
+		c := n.cluster.Swap(nil)
+		r := c.Replica()
+		if c.Close() != nil {
+			eventually(t, "it ends after all", func() bool { return r.Close() == nil })
+		}
+	}
 }

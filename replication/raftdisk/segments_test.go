@@ -57,8 +57,11 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), walKind.name)
 	mustNot(t, walKind.create(vfs.OS, path))
+	var mu sync.Mutex // The spare is made beside.
 	made := map[string]int{}
 	s, err := openSmallWal(vfs.NewFaulty(vfs.OS, func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
 		made[fmt.Sprint(op.Kind)]++
 		return nil
 	}), path)
