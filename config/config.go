@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"maps"
+	"net"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
@@ -70,7 +73,6 @@ type Config struct {
 	GossipSeed              []string
 	ClusterGossipPort       int
 	GossipPort              int
-	GossipPortAdvertiseAs   int
 	CatchUpThrottleMiB      int
 	GossipInterval          time.Duration
 	GossipTimeout           time.Duration
@@ -232,13 +234,28 @@ func (c *Config) ViaDNS() bool {
 	return c.DiscoverViaDns && (len(c.GossipSeed) == 0 || c.Given("DiscoverViaDns"))
 }
 
-// DNSGossipPort is the port of gossip of nodes that are found by DNS.
-func (c *Config) DNSGossipPort() int {
-	if c.Given("ClusterGossipPort") {
+// Seeds are the ports between nodes of GossipSeed.
+func (c *Config) Seeds() []string {
+	seeds := make([]string, len(c.GossipSeed))
+	for i, seed := range c.GossipSeed {
+		seeds[i] = seed
+		if host, port, err := net.SplitHostPort(seed); err == nil && port == strconv.Itoa(c.GossipPort) {
+			seeds[i] = net.JoinHostPort(host, strconv.Itoa(c.peerPort()))
+		}
+	}
+	return seeds
+}
+
+// DNSPort is the port between nodes of those that are found by DNS.
+func (c *Config) DNSPort() int {
+	if c.Given("ClusterGossipPort") && c.ClusterGossipPort != c.GossipPort {
 		return c.ClusterGossipPort
 	}
-	return c.GossipPort
+	return c.peerPort()
 }
+
+// peerPort is the port between nodes of nodes that are configured like this one.
+func (c *Config) peerPort() int { return cmp.Or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort) }
 
 // hasCertificate says whether the operator named a certificate.
 func (c *Config) hasCertificate() bool { return c.CertificateFile != "" }

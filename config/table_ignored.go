@@ -35,6 +35,7 @@ func ignoredOptions() []option {
 	}
 
 	add(groupCluster, KindInt, "-1", "CommitCount", "Nodes that acknowledge a commit. A quorum always does.")
+	add(groupCluster, KindInt, "0", "GossipPortAdvertiseAs", "The port of gossip that other nodes are told. Gossip goes over ReplicationPort.")
 	add(groupCluster, KindInt, "-1", "PrepareCount", "Nodes that acknowledge a prepare. A quorum always does.")
 	add(groupCluster, KindInt, "60000", "GossipAllowedDifferenceMs", "Milliseconds that the clocks of two nodes may be apart. Nothing depends on it.")
 

@@ -25,7 +25,6 @@ const roomyDisk = 1 << 30
 const (
 	clientPort      = 2113
 	replicationPort = 1112
-	gossipPort      = 1114
 )
 
 // clusterOptions describe the nodes of a cluster.
@@ -146,12 +145,12 @@ func (m *member) arguments() []string {
 	var seeds []string
 	for _, other := range c.members {
 		if other != m {
-			seeds = append(seeds, fmt.Sprintf("%s:%d", other.host.Addr(), gossipPort))
+			seeds = append(seeds, fmt.Sprintf("%s:%d", other.host.Addr(), replicationPort))
 		}
 	}
 	args := []string{
 		"--db", m.db(), "--cluster-size", fmt.Sprint(c.o.size), "--node-ip", m.host.Addr(), "--node-port", fmt.Sprint(clientPort),
-		"--replication-ip", m.host.Addr(), "--replication-port", fmt.Sprint(replicationPort), "--gossip-port", fmt.Sprint(gossipPort),
+		"--replication-ip", m.host.Addr(), "--replication-port", fmt.Sprint(replicationPort),
 		"--discover-via-dns=false", "--gossip-seed", strings.Join(seeds, ","),
 	}
 	if c.o.security != nil {

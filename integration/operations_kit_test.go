@@ -106,10 +106,10 @@ func newOperator(t *testing.T, commonName string) *operator {
 		copyInto(t, filepath.Join(o.folder, "ca", "ca.crt"), machine(m.host, "etc", "roots"))
 		names = append(names, fmt.Sprintf("--connect-to %s:%d:%s:%d", nodeName(i), clientPort, m.host.Addr(), clientPort))
 		etc := machine(m.host, "etc")
-		var seeds []string
+		var seeds []string // with the default of GossipPort, as configurations of old have it
 		for _, other := range o.cluster.members {
 			if other != m {
-				seeds = append(seeds, fmt.Sprintf("%s:%d", other.host.Addr(), gossipPort))
+				seeds = append(seeds, other.host.Addr()+":1114")
 			}
 		}
 		writeText(t, etc, "annals.conf", fmt.Sprintf("CertificateFile: %s/node.crt\nCertificatePrivateKeyFile: %s/node.key\nTrustedRootCertificatesPath: %s/roots\n"+

@@ -99,7 +99,7 @@ func (o *operator) presented() {
 	for i, m := range o.cluster.members {
 		own := o.identity(o.cluster.members[(i+1)%len(o.cluster.members)])
 		want := o.identity(m)
-		for _, port := range []int{clientPort, replicationPort, gossipPort} {
+		for _, port := range []int{clientPort, replicationPort} {
 			state, err := o.handshake(m, port, &own)
 			if err != nil {
 				o.t.Errorf("%s, port %d: %v", m, port, err)
@@ -113,10 +113,7 @@ func (o *operator) presented() {
 // handshake connects to a port with a certificate, and waits for the other side's opinion of it.
 func (o *operator) handshake(m *member, port int, own *tls.Certificate) (state tls.ConnectionState, err error) {
 	// A version in which the client hears in the handshake that it is refused.
-	config := &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }}
-	if port != gossipPort {
-		config.MaxVersion = tls.VersionTLS12
-	}
+	config := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }}
 	ctx, cancel := context.WithTimeout(o.t.Context(), settleLimit)
 	defer cancel()
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", net.JoinHostPort(m.host.Addr(), fmt.Sprint(port)))

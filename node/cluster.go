@@ -36,12 +36,10 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 		HangTimeout: c.DiskHangTimeout, ClockTolerance: c.ClockTolerance, Now: n.opts.Now,
 		HasLog: n.hasLog, OpenLog: n.materials,
 		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,
-		Bind:            endpoint(c.ReplicationIp.String(), c.ReplicationPort),
-		Advertise:       endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
-		GossipBind:      endpoint(c.ReplicationIp.String(), c.GossipPort),
-		GossipAdvertise: endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.GossipPortAdvertiseAs, c.GossipPort)),
-		Seeds:           seeds(c),
-		GossipInterval:  c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
+		Bind:           endpoint(c.ReplicationIp.String(), c.ReplicationPort),
+		Advertise:      endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
+		Seeds:          seeds(c),
+		GossipInterval: c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
 		ClientHost: host, ClientPort: port, ClientSecure: n.https(),
 		CatchUpRate: int64(c.CatchUpThrottleMiB) << 20,
 	}
@@ -51,9 +49,6 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 	// A free port is known only once it is bound.
 	if c.ReplicationPort == 0 && c.ReplicationTcpPortAdvertiseAs == 0 {
 		o.Advertise = ""
-	}
-	if c.GossipPort == 0 && c.GossipPortAdvertiseAs == 0 {
-		o.GossipAdvertise = ""
 	}
 	if c.ClockTolerance == 0 {
 		o.ClockTolerance = -1
@@ -96,7 +91,7 @@ func or[T comparable](value, otherwise T) T {
 // seeds returns how the other nodes are found.
 func seeds(c *config.Config) func(context.Context) ([]string, error) {
 	if !c.ViaDNS() {
-		return func(context.Context) ([]string, error) { return c.GossipSeed, nil }
+		return func(context.Context) ([]string, error) { return c.Seeds(), nil }
 	}
 	return func(ctx context.Context) ([]string, error) {
 		addresses, err := net.DefaultResolver.LookupHost(ctx, c.ClusterDns)
@@ -104,7 +99,7 @@ func seeds(c *config.Config) func(context.Context) ([]string, error) {
 			return nil, fmt.Errorf("look up ClusterDns: %w", err)
 		}
 		for i := range addresses {
-			addresses[i] = endpoint(addresses[i], c.DNSGossipPort())
+			addresses[i] = endpoint(addresses[i], c.DNSPort())
 		}
 		return addresses, nil
 	}

@@ -226,8 +226,8 @@ func (n *Node) URL() string {
 	return "http://" + n.Addr()
 }
 
-// GossipAddr returns the address of gossip, empty for a node on its own.
-func (n *Node) GossipAddr() string { return n.cluster.GossipAddr() }
+// PeerAddr returns the address of the port between nodes, empty for a node on its own.
+func (n *Node) PeerAddr() string { return n.cluster.PeerAddr() }
 
 // State returns the node's state.
 func (n *Node) State() event.NodeState { return n.cluster.State() }

@@ -51,7 +51,7 @@ func openCluster(t *testing.T, size int, set func(i int, o *node.Options)) (node
 		o := options(t.TempDir())
 		o.Config.Insecure = true
 		if size > 1 {
-			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipPort, o.Config.GossipSeed = size, 0, port(t, seeds[i]), seeds
+			o.Config.ClusterSize, o.Config.ReplicationPort, o.Config.GossipSeed = size, port(t, seeds[i]), seeds
 			o.Config.GossipInterval = 200 * time.Millisecond
 		}
 		set(i, &o)

@@ -62,13 +62,13 @@ func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 				Data: data{log, machine, func() (*chunklock.Hold, error) { return new(chunklock.Lock).TryLock() }}, ClusterID: log.Cluster(), DirectoryID: log.Directory(),
 			}, nil
 		},
-		Size: 3, Bind: host + ":0", GossipBind: host + ":0", GossipInterval: 200 * time.Millisecond,
+		Size: 3, Bind: host + ":0", GossipInterval: 200 * time.Millisecond,
 		Seeds: func(context.Context) (list []string, err error) {
 			seedsMu.Lock()
 			defer seedsMu.Unlock()
 			for _, o := range *all {
 				if o.Cluster != nil {
-					list = append(list, o.GossipAddr())
+					list = append(list, o.PeerAddr())
 				}
 			}
 			return list, nil

@@ -35,7 +35,7 @@ func TestOpenFails(t *testing.T) {
 		{"the schedule of scavenges is none", func(_ *testing.T, c *config.Config) { c.ScavengeSchedule = "often" }, "ScavengeSchedule"},
 		{"the advertised host is none", func(_ *testing.T, c *config.Config) { c.AdvertiseHostToClientAs = "a b" }, "advertised host"},
 		{"the port between nodes is taken", func(t *testing.T, c *config.Config) {
-			c.ClusterSize, c.GossipPort, c.GossipSeed = 3, 0, []string{"127.0.0.1:1"}
+			c.ClusterSize, c.GossipSeed = 3, []string{"127.0.0.1:1"}
 			c.ReplicationPort = port(t, taken.Addr().String())
 		}, "address already in use"},
 		{"the local socket cannot be made", func(t *testing.T, c *config.Config) {

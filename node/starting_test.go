@@ -36,7 +36,7 @@ func TestStarting(t *testing.T) {
 		{"alone", func(*config.Config) {}},
 		{"insecure", func(c *config.Config) { c.Insecure = true }},
 		{"one of three", func(c *config.Config) {
-			c.Insecure, c.ClusterSize, c.ReplicationPort, c.GossipPort, c.GossipSeed, c.NodePriority = true, 3, 0, 0, []string{"127.0.0.1:1"}, 7
+			c.Insecure, c.ClusterSize, c.ReplicationPort, c.GossipSeed, c.NodePriority = true, 3, 0, []string{"127.0.0.1:1"}, 7
 		}},
 	}
 	for _, c := range cases {

@@ -50,13 +50,12 @@ type ClusterOptions struct {
 	Priority int  // the higher, the sooner this node is to lead
 	Version  string
 
-	Bind, Advertise             string // host:port of the port between nodes; what others are told, default what was bound
-	GossipBind, GossipAdvertise string // the same of gossip
-	Security                    Security
-	Seeds                       func(ctx context.Context) ([]string, error) // gossip addresses of other nodes
-	GossipInterval              time.Duration
-	GossipTimeout               time.Duration
-	DeadRemoval                 time.Duration // dead nodes are shown for so long
+	Bind, Advertise string // host:port of the port between nodes; what others are told, default what was bound
+	Security        Security
+	Seeds           func(ctx context.Context) ([]string, error) // ports of other nodes, as host:port
+	GossipInterval  time.Duration
+	GossipTimeout   time.Duration
+	DeadRemoval     time.Duration // dead nodes are shown for so long
 
 	// HangTimeout is how long an operation on the disk may take before the disk counts
 	// as one that hangs. Default: twice Replica.ElectionTimeout, at least 2 s.
@@ -228,7 +227,7 @@ func (c *Cluster) Start() error {
 // Started reports whether Start has got so far that the node takes part.
 func (c *Cluster) Started() bool { return c.started.Load() }
 
-// connect opens the port between nodes and gossip.
+// connect opens the port between nodes, and gossip over it.
 func (c *Cluster) connect() (err error) {
 	o := &c.self.opts
 	c.self.name = c.self.node.String()
@@ -251,7 +250,7 @@ func (c *Cluster) connect() (err error) {
 		phase = phaseJoining
 	}
 	c.gossip, err = gossip.Open(gossip.Options{
-		Bind: o.GossipBind, Advertise: o.GossipAdvertise, Security: o.Security, Seeds: o.Seeds,
+		Port: c.port, Seeds: o.Seeds,
 		Interval: o.GossipInterval, Timeout: o.GossipTimeout, DeadRemoval: o.DeadRemoval, Logger: c.self.logger,
 		Stats: o.Replica.Stats,
 		Self: gossip.Self{
@@ -286,12 +285,12 @@ func (c *Cluster) Node() event.ID {
 	return c.self.node
 }
 
-// GossipAddr is the address of gossip, empty in a cluster of one.
-func (c *Cluster) GossipAddr() string {
-	if !c.Started() || c.gossip == nil {
-		return ""
+// PeerAddr is where other nodes reach this one, empty in a cluster of one.
+func (c *Cluster) PeerAddr() string {
+	if port := c.Port(); port != nil {
+		return port.Advertised()
 	}
-	return c.gossip.Addr()
+	return ""
 }
 
 // Port is the port between nodes; nil in a cluster of one, and before the start.

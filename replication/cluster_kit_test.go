@@ -166,7 +166,7 @@ func (h *house) seeds(context.Context) (list []string, err error) {
 	defer h.mu.Unlock()
 	for _, n := range h.nodes {
 		if c := n.cluster.Load(); c != nil {
-			list = append(list, replication.GossipAddress(c))
+			list = append(list, c.PeerAddr())
 		}
 	}
 	return list, nil
@@ -205,7 +205,7 @@ func (n *node) options() replication.ClusterOptions {
 			}
 			return n.data.materials(), nil
 		},
-		Size: n.house.size, Bind: n.house.host + ":0", Advertise: n.link.address(), GossipBind: n.house.host + ":0",
+		Size: n.house.size, Bind: n.house.host + ":0", Advertise: n.link.address(),
 		Seeds: n.house.seeds, GossipInterval: 200 * time.Millisecond, GossipTimeout: 4 * time.Second,
 		ClientHost: n.name + ".example", ClientPort: 2113, AdviceEvery: time.Second,
 	}

@@ -255,7 +255,6 @@ func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 	n.start()
 	h.settled()
 	c := n.cluster.Load()
-	old.lead(c.Port().Addr().String())
 	known := func(address string) {
 		t.Helper()
 		eventually(t, "the leader knows it at "+address, func() bool {
@@ -265,6 +264,7 @@ func TestRule25NodeOfTwoAddressesIsNoTwin(t *testing.T) {
 		})
 	}
 	known(n.link.address())
+	old.lead(c.Port().Addr().String())
 	replication.GossipsAddress(c, old.address())
 	known(old.address())
 	if err := replication.Asks(t.Context(), c, leader.link.address()); err != nil {

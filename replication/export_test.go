@@ -27,9 +27,6 @@ func Abandon(r *Replica) {
 	r.state.Logs.Frozen.Store(true)
 }
 
-// GossipAddress is where a node's gossip is reached.
-func GossipAddress(c *Cluster) string { return c.gossip.Addr() }
-
 // GossipsAddress has gossip say that a node is reached elsewhere.
 func GossipsAddress(c *Cluster, address string) {
 	c.peers.tell(func(s *gossip.Self) { s.ReplicationAddress = address })

@@ -56,7 +56,7 @@ func devRefused() map[string]string {
 	for why, names := range map[string][]string{
 		"annals dev is reached from this machine only": {
 			"NodeIp", "NodeHostAdvertiseAs", "NodePortAdvertiseAs", "AdvertiseHostToClientAs", "AdvertiseNodePortToClientAs",
-			"ReplicationIp", "ReplicationHostAdvertiseAs", "ReplicationTcpPortAdvertiseAs", "GossipPortAdvertiseAs",
+			"ReplicationIp", "ReplicationHostAdvertiseAs", "ReplicationTcpPortAdvertiseAs",
 		},
 		"between the nodes of annals dev any free ports are used": {"ReplicationPort", "GossipPort", "ClusterGossipPort"},
 		"the nodes of annals dev know each other":                 {"GossipSeed", "DiscoverViaDns", "ClusterDns"},
@@ -225,7 +225,7 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 	home := filepath.Join(c.dir, name)
 	g := *c.o.node
 	g.Db, g.Index = home, filepath.Join(home, "index")
-	g.ClusterSize, g.NodePort, g.ReplicationPort, g.GossipPort = c.o.nodes, 0, 0, 0
+	g.ClusterSize, g.NodePort, g.ReplicationPort = c.o.nodes, 0, 0
 	if c.o.port != 0 {
 		g.NodePort = c.o.port + i
 	}
@@ -243,11 +243,11 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 	c.nodes = append(c.nodes, n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seeds = append(c.seeds, n.GossipAddr())
+	c.seeds = append(c.seeds, n.PeerAddr())
 	return nil
 }
 
-// known are the gossip addresses of the nodes opened so far.
+// known are the ports between nodes of those opened so far.
 func (c *devCluster) known(context.Context) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

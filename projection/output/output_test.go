@@ -623,7 +623,9 @@ func TestBounds(t *testing.T) {
 	s := newStore()
 	largest := 0
 	most := 0
+	emitted := make(chan struct{})
 	s.fault = func(_ int, w *event.Write) (before, after error) {
+		<-emitted // so that batches are as large as they may be
 		if w.Size() > 1<<20 && len(w.Events) > 1 {
 			largest = w.Size()
 		}
@@ -636,6 +638,7 @@ func TestBounds(t *testing.T) {
 	for i := range int64(100) {
 		r.Emit(at(i), nil, []handler.Emission{{Stream: "s", Type: "T", Data: make([]byte, 300<<10)}, {Stream: "t", Type: "T"}})
 	}
+	close(emitted)
 	r.flush()
 	if largest > 0 || most != 20 && most != 19 {
 		t.Errorf("a write of %d bytes, one of %d events", largest, most)

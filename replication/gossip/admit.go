@@ -60,7 +60,7 @@ func (gate gate) judge(m *serf.Member) error {
 	if known := g.known.Load(); known != nil && (*known)[m.Name] {
 		return nil
 	}
-	other, host, err := decode(m.Name, m.Tags)
+	other, err := decode(m.Name, m.Tags)
 	if err == nil {
 		err = admissible(self, &other)
 	}
@@ -69,7 +69,7 @@ func (gate gate) judge(m *serf.Member) error {
 		g.refuse(m.Name, addressOf(m), err)
 		return err
 	}
-	g.announce(m.Name, host)
+	g.announce(m.Name, hostName(other.ReplicationAddress))
 	return nil
 }
 

@@ -32,7 +32,6 @@ type Gossip struct {
 	logger    hclog.Logger
 	complaint *limiter
 	metrics   *metrics
-	host      string    // name of the advertised address, or empty
 	opened    time.Time // since when this node is alive
 	transport *transport
 	serf      *serf.Serf
@@ -71,29 +70,24 @@ func Open(o Options) (*Gossip, error) {
 	}
 	g := &Gossip{
 		o: o, logger: o.Logger.Named("gossip"), complaint: newLimiter(o.timing.again), metrics: newMetrics(o.Stats),
-		host: hostName(o.Advertise), opened: time.Now(), events: make(chan serf.Event, eventBuffer),
+		opened: time.Now(), events: make(chan serf.Event, eventBuffer),
 		ended: make(chan struct{}), announced: map[string]string{},
 	}
 	self := o.Self
 	g.self.Store(&self)
 	g.view.Store(&view{changed: make(chan struct{})})
-	tags, err := self.encode(g.host)
+	tags, err := self.encode()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
 	defer cancel()
-	bind, err := netip.ParseAddrPort(o.Bind)
-	if err != nil {
-		return nil, fmt.Errorf("gossip: address to listen at: %w", err)
-	}
-	g.transport, err = newTransport(ctx, transportOptions{
-		bind: bind, advertise: o.Advertise, node: self.Node, security: o.Security, timeout: o.Timeout, timing: o.timing,
-		logger: g.logger, complaint: g.complaint, metrics: g.metrics, allow: o.allow, hostOf: g.hostOf,
-	})
+	address, err := advertised(ctx, o.Port.Advertised())
 	if err != nil {
 		return nil, err
 	}
+	g.transport = &transport{port: o.Port, advertise: address, timeout: o.Timeout, metrics: g.metrics, allow: o.allow, hostOf: g.hostOf}
+	g.transport.start()
 	if g.serf, err = serf.Create(g.serfConfig(tags)); err != nil {
 		return nil, errors.Join(fmt.Errorf("gossip: %w", err), g.transport.Shutdown())
 	}
@@ -107,10 +101,6 @@ func Open(o Options) (*Gossip, error) {
 
 func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 	p, log := g.o.pace(), &libraryLog{to: g.logger, complaint: g.complaint}
-	overhead := plainOverhead
-	if g.o.Security != nil {
-		overhead = sealedOverhead
-	}
 
 	m := memberlist.DefaultLANConfig()
 	m.Transport = g.transport
@@ -122,7 +112,6 @@ func (g *Gossip) serfConfig(tags map[string]string) *serf.Config {
 	m.GossipInterval = p.spread
 	m.GossipToTheDeadTime = p.dead
 	m.PushPullInterval = p.whole
-	m.UDPBufferSize -= overhead
 	m.EnableCompression = false // there is little to compress, and what is received is not expanded without bound
 	m.RequireNodeNames = false  // seeds are joined by address
 	// A node may come back at another address as soon as its old one is dead.
@@ -201,7 +190,7 @@ func (g *Gossip) Update(change func(*Self)) error {
 	if self == *old {
 		return nil
 	}
-	tags, err := self.encode(g.host)
+	tags, err := self.encode()
 	if err != nil {
 		return err
 	}
@@ -246,7 +235,7 @@ func (g *Gossip) Close() error {
 // when the node has to contradict a rumour about itself at the same moment, which it
 // looks at without its lock. To both, the node dies.
 func (g *Gossip) leave() {
-	tags, err := g.self.Load().encode(g.host)
+	tags, err := g.self.Load().encode()
 	if err == nil {
 		tags[tagLeaving] = "1"
 		err = g.tell(tags, 1)

@@ -174,7 +174,7 @@ func (j *joiner) resolve(ctx context.Context) map[netip.AddrPort]string {
 
 // present reports whether a seed is this node or somebody known to be alive.
 func (j *joiner) present(v *view, seed netip.AddrPort) bool {
-	if seed == j.g.transport.advertise || seed == j.g.transport.bound || j.knows(v, j.occupant[seed]) {
+	if seed == j.g.transport.advertise || j.knows(v, j.occupant[seed]) {
 		return true
 	}
 	text := seed.String()

@@ -64,6 +64,8 @@ var noise = []string{
 	"Refuting",
 	"Shutdown without a Leave",
 	"Bad state when leave",
+	// Packets go over TCP as well: the node, or this one, was slow.
+	"over TCP but UDP probes failed",
 	// It knows nothing of the protection that this package's transport gives.
 	"Binding to public address without encryption",
 }

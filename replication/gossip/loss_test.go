@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/internal/lab"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 // Of the nodes of BenchmarkLoss.
@@ -48,10 +49,15 @@ func playNode() error {
 	shown.pool.Store(x509.NewCertPool())
 	shown.pool.Load().AppendCertsFromPEM([]byte(os.Getenv(lossRoot)))
 	seeds := strings.Split(os.Getenv(lossSeeds), " ")
+	logger := hclog.New(&hclog.LoggerOptions{Output: os.Stdout, Level: hclog.Debug})
+	port, err := wire.Open(wire.Options{Bind: address, Node: id(byte(n)), Security: &shown, Logger: logger})
+	if err != nil {
+		return err
+	}
 	g, err := Open(Options{
-		Bind: address, Security: &shown, Self: Self{Node: id(byte(n)), ReplicationAddress: address, Format: 1, Phase: "member"},
+		Port: port, Self: Self{Node: id(byte(n)), ReplicationAddress: address, Format: 1, Phase: "member"},
 		Seeds:  func(context.Context) ([]string, error) { return seeds, nil },
-		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stdout, Level: hclog.Debug}),
+		Logger: logger,
 	})
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,28 +11,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/replication/wire"
 	"github.com/annalsdb/annals/stats"
 )
 
-// Security is how nodes prove to each other that they are nodes. Both methods
-// are called anew for each connection, so that new certificates serve without a
-// restart. Their configurations must demand a certificate of the other side and judge it.
-type Security interface {
-	// Server is the configuration for accepting a connection.
-	Server() *tls.Config
-	// Client is the configuration for connecting to a host, which is a name or an
-	// address without a port. The other side's certificate must match it.
-	Client(host string) *tls.Config
-}
-
-// Options of Gossip. Bind and Self.Node must be given; what else is zero gets a default.
+// Options of Gossip. Port and Self.Node must be given; what else is zero gets a default.
 type Options struct {
-	Bind      string // ip:port to listen at, UDP and TCP; port 0 chooses one
-	Advertise string // host:port where others reach this node; default: where it listens
-
-	// Security protects all gossip. Without it everything travels in the clear and
-	// whoever reaches the port takes part.
-	Security Security
+	Port *wire.Port // between nodes. It is to be closed after the gossip.
 
 	Self Self // what this node says of itself
 
@@ -61,8 +45,6 @@ type Options struct {
 type timing struct {
 	retryMin, retryMax time.Duration // pause between attempts to find anybody
 	heal               time.Duration // pause between attempts to find those that are missing
-	rekey              time.Duration // age at which the sending key is replaced
-	overlap            time.Duration // a replaced key serves for so long
 	again              time.Duration // the same complaint is logged again after so long
 	leave              time.Duration // bound for leaving gracefully
 	seeds              time.Duration // for so long after the start a silent seed is no warning: nodes that are started together begin one after the other
@@ -76,8 +58,6 @@ func (o *Options) EnsureDefaults() {
 	setDefault(&o.timing.retryMin, 200*time.Millisecond)
 	setDefault(&o.timing.retryMax, 5*time.Second)
 	setDefault(&o.timing.heal, 15*time.Second)
-	setDefault(&o.timing.rekey, 10*time.Minute)
-	setDefault(&o.timing.overlap, time.Minute)
 	setDefault(&o.timing.again, time.Minute)
 	setDefault(&o.timing.leave, 2*time.Second)
 	setDefault(&o.timing.seeds, 30*time.Second)
@@ -103,14 +83,6 @@ const minPace = 20 * time.Millisecond
 
 // Validate reports what cannot work.
 func (o *Options) Validate() error {
-	if _, err := netip.ParseAddrPort(o.Bind); err != nil {
-		return fmt.Errorf("gossip: address to listen at: %w", err)
-	}
-	if o.Advertise != "" {
-		if _, _, err := splitHostPort(o.Advertise); err != nil {
-			return fmt.Errorf("gossip: address to advertise: %w", err)
-		}
-	}
 	if o.Self.Node.IsZero() {
 		return errors.New("gossip: the node has no id")
 	}

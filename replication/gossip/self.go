@@ -39,10 +39,11 @@ type Member struct {
 	Alive         bool
 	Left          bool      // not alive because it said so, not because it was lost
 	Since         time.Time // when it became alive, or dead, as seen here
-	GossipAddress string    // ip:port
-
-	host string // what its certificate is issued for; empty: the address
+	GossipAddress string    // ip:port of its port between nodes
 }
+
+// host is what the certificate of the member is issued for; empty: its address.
+func (m *Member) host() string { return hostName(m.ReplicationAddress) }
 
 // Tags of serf. Do not change: nodes of different versions read each other's.
 // Zero values are left out. Unknown ones are ignored.
@@ -58,16 +59,13 @@ const (
 	tagVersion     = "v"
 	tagFormat      = "f"
 	tagPhase       = "w"
-	tagHost        = "g" // host name of the advertised gossip address, if it has a name
-	tagHostSame    = "=" // value of tagHost: the host of the replication address
 	tagLeaving     = "x" // the node is about to leave
 
 	leavingSize = 4 // what tagLeaving takes, for which there must always be room
 )
 
-// encode returns the tags. The host is the name that the certificate of this
-// node's gossip is to be checked against, empty for its address.
-func (s *Self) encode(host string) (map[string]string, error) {
+// encode returns the tags.
+func (s *Self) encode() (map[string]string, error) {
 	tags := map[string]string{}
 	text := func(key, value string) {
 		if value != "" {
@@ -97,13 +95,9 @@ func (s *Self) encode(host string) (map[string]string, error) {
 	text(tagVersion, s.Version)
 	number(tagFormat, s.Format)
 	text(tagPhase, s.Phase)
-	if replication, _, err := net.SplitHostPort(s.ReplicationAddress); err == nil && host != "" && replication == host {
-		host = tagHostSame
-	}
-	text(tagHost, host)
 
 	// What others would refuse is refused here.
-	decoded, _, err := decode(s.Node.String(), tags)
+	decoded, err := decode(s.Node.String(), tags)
 	if err != nil {
 		return nil, err
 	}
@@ -134,20 +128,19 @@ func tagsSize(tags map[string]string) int {
 	return size
 }
 
-// decode reads the tags of the member with the given name, and the host that its
-// certificate is to be checked against. Nothing of it can be trusted to be well-formed.
-func decode(name string, tags map[string]string) (s Self, host string, err error) {
+// decode reads the tags of the member with the given name. Nothing of it can be trusted to be well-formed.
+func decode(name string, tags map[string]string) (s Self, err error) {
 	if s.Node, err = event.ParseID(name); err != nil || s.Node.String() != name {
-		return Self{}, "", fmt.Errorf("gossip: the name %.60q is not that of a node", name)
+		return Self{}, fmt.Errorf("gossip: the name %.60q is not that of a node", name)
 	}
 	for _, value := range tags {
 		if strings.IndexFunc(value, func(r rune) bool { return r < '!' || r > '~' }) >= 0 {
-			return Self{}, "", fmt.Errorf("gossip: the attribute %.60q has other than visible ASCII characters", value)
+			return Self{}, fmt.Errorf("gossip: the attribute %.60q has other than visible ASCII characters", value)
 		}
 	}
 	if text, ok := tags[tagCluster]; ok {
 		if s.Cluster, err = event.ParseID(text); err != nil {
-			return Self{}, "", fmt.Errorf("gossip: cluster id %.60q: %w", text, err)
+			return Self{}, fmt.Errorf("gossip: cluster id %.60q: %w", text, err)
 		}
 	}
 	s.ReplicationAddress = tags[tagReplication]
@@ -171,19 +164,15 @@ func decode(name string, tags map[string]string) (s Self, host string, err error
 			continue
 		}
 		if *n.into, err = strconv.Atoi(text); err != nil || *n.into < n.min || *n.into > n.max {
-			return Self{}, "", fmt.Errorf("gossip: attribute %s: %.60q is not a number from %d to %d", n.tag, text, n.min, n.max)
+			return Self{}, fmt.Errorf("gossip: attribute %s: %.60q is not a number from %d to %d", n.tag, text, n.min, n.max)
 		}
 	}
-	replication := ""
 	if s.ReplicationAddress != "" {
-		if replication, _, err = splitHostPort(s.ReplicationAddress); err != nil {
-			return Self{}, "", fmt.Errorf("gossip: replication address: %w", err)
+		if _, _, err = splitHostPort(s.ReplicationAddress); err != nil {
+			return Self{}, fmt.Errorf("gossip: replication address: %w", err)
 		}
 	}
-	if host = tags[tagHost]; host == tagHostSame {
-		host = replication
-	}
-	return s, host, nil
+	return s, nil
 }
 
 // hostName returns the host of an address if it is a name.

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -23,6 +24,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
 )
 
 // patience is how long a test waits for what must happen. Whoever reaches it has
@@ -84,6 +86,12 @@ func (l *logs) String() string {
 	return l.text.String()
 }
 
+// nodeOptions are those of a node and of its port between nodes.
+type nodeOptions struct {
+	Options
+	wire wire.Options
+}
+
 // cluster is a set of nodes in this process, of which links can be cut.
 type cluster struct {
 	t     *testing.T
@@ -103,7 +111,7 @@ func newCluster(t *testing.T) *cluster {
 		var wg sync.WaitGroup
 		for _, g := range c.nodes {
 			wg.Go(func() {
-				if err := g.Close(); err != nil {
+				if err := errors.Join(g.Close(), g.o.Port.Close()); err != nil {
 					t.Errorf("close: %v", err)
 				}
 			})
@@ -117,25 +125,20 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // open starts a node. Its first node's address becomes a seed of all.
-func (c *cluster) open(n byte, change ...func(*Options)) *Gossip {
+func (c *cluster) open(n byte, change ...func(*nodeOptions)) *Gossip {
 	c.t.Helper()
-	g, err := c.tryOpen(n, change...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return g
-}
-
-func (c *cluster) tryOpen(n byte, change ...func(*Options)) (*Gossip, error) {
-	o := Options{
-		Bind: "127.0.0.1:0",
-		Self: Self{Node: id(n), ReplicationAddress: fmt.Sprintf("127.0.0.1:%d", 1000+int(n)), HTTPHost: "127.0.0.1", HTTPPort: 2000 + int(n), Format: 1, Phase: "fresh"},
-		Seeds: func(context.Context) ([]string, error) {
-			return *c.seeds.Load(), nil
+	logger := hclog.New(&hclog.LoggerOptions{Name: fmt.Sprint(n), Output: &c.logs, Level: hclog.Debug})
+	o := nodeOptions{
+		Options: Options{
+			Self: Self{Node: id(n), ReplicationAddress: fmt.Sprintf("127.0.0.1:%d", 1000+int(n)), HTTPHost: "127.0.0.1", HTTPPort: 2000 + int(n), Format: 1, Phase: "fresh"},
+			Seeds: func(context.Context) ([]string, error) {
+				return *c.seeds.Load(), nil
+			},
+			Logger: logger,
 		},
-		Logger: hclog.New(&hclog.LoggerOptions{Name: fmt.Sprint(n), Output: &c.logs, Level: hclog.Debug}),
+		wire: wire.Options{Bind: "127.0.0.1:0", Node: id(n), Logger: logger},
 	}
-	quick(&o)
+	quick(&o.Options)
 	var ready atomic.Pointer[Gossip]
 	o.allow = func(to netip.AddrPort) bool {
 		g := ready.Load()
@@ -149,16 +152,28 @@ func (c *cluster) tryOpen(n byte, change ...func(*Options)) (*Gossip, error) {
 	for _, f := range change {
 		f(&o)
 	}
-	g, err := Open(o)
+	first := o.Self.Cluster
+	o.wire.Cluster = func() event.ID {
+		if g := ready.Load(); g != nil {
+			return g.self.Load().Cluster
+		}
+		return first
+	}
+	port, err := wire.Open(o.wire)
 	if err != nil {
-		return nil, err
+		c.t.Fatal(err)
+	}
+	o.Port = port
+	g, err := Open(o.Options)
+	if err != nil {
+		c.t.Fatal(errors.Join(err, port.Close()))
 	}
 	ready.Store(g)
 	if len(*c.seeds.Load()) == 0 {
 		c.seeds.Store(&[]string{g.Addr()})
 	}
 	c.nodes[n] = g
-	return g, nil
+	return g
 }
 
 // kill ends a node without a word.
@@ -167,8 +182,8 @@ func (c *cluster) kill(n byte) {
 	g := c.nodes[n]
 	delete(c.nodes, n)
 	g.closing.Do(func() { g.closed = g.end(false) })
-	if g.closed != nil {
-		c.t.Errorf("kill: %v", g.closed)
+	if err := errors.Join(g.closed, g.o.Port.Close()); err != nil {
+		c.t.Errorf("kill: %v", err)
 	}
 }
 
@@ -307,7 +322,7 @@ func (a *authority) papers(hosts ...string) *papers {
 }
 
 func (p *papers) Server() *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{*p.cert.Load()}, ClientAuth: tls.RequestClientCert, ClientCAs: p.pool.Load()}
+	return &tls.Config{Certificates: []tls.Certificate{*p.cert.Load()}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: p.pool.Load()}
 }
 
 func (p *papers) Client(host string) *tls.Config {
@@ -318,6 +333,6 @@ func (p *papers) Client(host string) *tls.Config {
 }
 
 // secured is an option: certificates of an authority for the local address.
-func (a *authority) secured() func(*Options) {
-	return func(o *Options) { o.Security = a.papers("127.0.0.1") }
+func (a *authority) secured() func(*nodeOptions) {
+	return func(o *nodeOptions) { o.wire.Security = a.papers("127.0.0.1") }
 }

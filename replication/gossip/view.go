@@ -64,7 +64,7 @@ func (g *Gossip) refresh() {
 		known[m.Name] = true
 		member := Member{GossipAddress: addressOf(m), Since: now}
 		var err error
-		if member.Self, member.host, err = decode(m.Name, m.Tags); err == nil {
+		if member.Self, err = decode(m.Name, m.Tags); err == nil {
 			err = admissible(self, &member.Self)
 		}
 		if err != nil {
@@ -79,7 +79,7 @@ func (g *Gossip) refresh() {
 		}
 		next.members = append(next.members, member)
 	}
-	next.members = append(next.members, Member{Self: *self, Alive: true, Since: g.opened, GossipAddress: g.Addr(), host: g.host})
+	next.members = append(next.members, Member{Self: *self, Alive: true, Since: g.opened, GossipAddress: g.Addr()})
 	slices.SortFunc(next.members, func(a, b Member) int { return bytes.Compare(a.Node[:], b.Node[:]) })
 	g.known.Store(&known)
 	if !slices.Equal(old.members, next.members) {
@@ -112,6 +112,9 @@ func (g *Gossip) report(old, next *view) {
 			line = "node is dead"
 		}
 		g.logger.Info(line, logkey.Node, m.Node, logkey.Address, m.GossipAddress)
+		if address, err := netip.ParseAddrPort(m.GossipAddress); err == nil && !m.Alive {
+			g.transport.leave(address)
+		}
 	}
 	for i := range old.members {
 		m := &old.members[i]
@@ -127,7 +130,7 @@ func (g *Gossip) hostOf(address netip.AddrPort, node string) string {
 	host, found := "", false
 	v := g.view.Load()
 	if m := v.find(func(m *Member) bool { return m.Node.String() == node }); m != nil {
-		host, found = m.host, true
+		host, found = m.host(), true
 	}
 	if !found {
 		g.announcing.Lock()
@@ -139,7 +142,7 @@ func (g *Gossip) hostOf(address netip.AddrPort, node string) string {
 	}
 	if text := address.String(); !found {
 		if m := v.find(func(m *Member) bool { return m.GossipAddress == text }); m != nil {
-			host = m.host
+			host = m.host()
 		}
 	}
 	if host == "" {

@@ -114,3 +114,12 @@ func Due(c net.Conn) bool {
 	ours, ok := unwrap(c)
 	return ok && ours.isDue()
 }
+
+// NodeOf returns the id of the node at the other end of a connection of a Port.
+func NodeOf(c net.Conn) event.ID {
+	ours, ok := unwrap(c)
+	if !ok {
+		return event.ID{}
+	}
+	return ours.peer.Node
+}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,7 +24,12 @@ var errNoAnswer = errors.New("no answer in time")
 // welcome is a *RefusedError, any other failure is an ErrConnect. It takes at most DialTimeout and HandshakeTimeout
 // together, and less if the context is over earlier.
 func (p *Port) Dial(ctx context.Context, k Kind, address string) (net.Conn, error) {
-	c, err := p.dial(ctx, k, address)
+	return p.DialHost(ctx, k, address, "")
+}
+
+// DialHost does the same where the address is an ip:port and the certificate one for a host; empty: for the address.
+func (p *Port) DialHost(ctx context.Context, k Kind, address, host string) (net.Conn, error) {
+	c, err := p.dialHost(ctx, k, address, host)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +37,11 @@ func (p *Port) Dial(ctx context.Context, k Kind, address string) (net.Conn, erro
 }
 
 func (p *Port) dial(ctx context.Context, k Kind, address string) (*conn, error) {
-	c, err := p.connect(ctx, k, address)
+	return p.dialHost(ctx, k, address, "")
+}
+
+func (p *Port) dialHost(ctx context.Context, k Kind, address, host string) (*conn, error) {
+	c, err := p.connect(ctx, k, address, host)
 	if err != nil {
 		p.metrics.unmade.Inc()
 		if p.ctx.Err() != nil {
@@ -46,11 +56,12 @@ func (p *Port) dial(ctx context.Context, k Kind, address string) (*conn, error) 
 	return c, nil
 }
 
-func (p *Port) connect(ctx context.Context, k Kind, address string) (*conn, error) {
-	host, _, err := net.SplitHostPort(address)
+func (p *Port) connect(ctx context.Context, k Kind, address, host string) (*conn, error) {
+	dialled, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
+	host = cmp.Or(host, dialled)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()

@@ -19,9 +19,11 @@ type Kind byte
 // The kinds of connections.
 const (
 	KindRaft    Kind = 1 // raft's messages; both nodes belong to the same cluster
-	KindService Kind = 2 // HTTP between nodes; the only kind open to a node that has no cluster yet
+	KindService Kind = 2 // HTTP between nodes; open to a node that has no cluster yet
 	KindRelay   Kind = 3 // requests of clients; both nodes belong to the same cluster
 	kindInstall Kind = 4 // one raft snapshot; both nodes belong to the same cluster
+	KindGossip  Kind = 5 // a stream of gossip; open like services
+	KindPackets Kind = 6 // packets of gossip, each behind its length; open like services
 )
 
 // String returns the kind's name.
@@ -35,9 +37,17 @@ func (k Kind) String() string {
 		return "relay"
 	case kindInstall:
 		return "install"
+	case KindGossip:
+		return "gossip"
+	case KindPackets:
+		return "packets"
 	}
 	return fmt.Sprintf("kind %d", byte(k))
 }
+
+// open says whether the kind is open to a node that has no cluster yet, or that follows another history of this one:
+// by them nodes find each other, and learn what they are.
+func (k Kind) open() bool { return k == KindService || k == KindGossip || k == KindPackets }
 
 // consensus says whether the kind belongs to raft.
 func (k Kind) consensus() bool { return k == KindRaft || k == kindInstall }

@@ -42,18 +42,18 @@ func (p *Port) judge(q *request, self Identity) *refusal {
 	case !q.Cluster.IsZero() && !self.Cluster.IsZero() && q.Cluster != self.Cluster:
 		return &refusal{status: StatusOtherCluster, reason: fmt.Sprintf(
 			"this node belongs to cluster %s, the other to %s", self.Cluster, q.Cluster)}
-	case q.kind != KindService && self.Cluster.IsZero():
+	case !q.kind.open() && self.Cluster.IsZero():
 		return &refusal{status: StatusNoCluster, reason: "this node belongs to no cluster yet"}
-	case q.kind != KindService && q.Cluster.IsZero():
+	case !q.kind.open() && q.Cluster.IsZero():
 		return &refusal{status: StatusNoCluster, reason: "the other node belongs to no cluster yet"}
 	}
 	return lineages(q.kind, self, p.opts.Advertise, q.Identity)
 }
 
-// lineages refuses nodes of different histories of one cluster everything but services, which
-// look at that themselves: by them nodes tell each other what they are.
+// lineages refuses nodes of different histories of one cluster all kinds but those that are open to all, which
+// look at that themselves.
 func lineages(k Kind, self Identity, address string, other Identity) *refusal {
-	if k == KindService || self.Lineage == other.Lineage {
+	if k.open() || self.Lineage == other.Lineage {
 		return nil
 	}
 	return &refusal{status: StatusOtherLineage, reason: fmt.Sprintf(

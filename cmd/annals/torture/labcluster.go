@@ -22,7 +22,6 @@ import (
 const (
 	nodePort        = 2113
 	replicationPort = 1112
-	gossipPort      = 1114
 )
 
 const (
@@ -153,11 +152,11 @@ func (c *labCluster) arguments(i int) []string {
 		var seeds []string
 		for k, m := range c.members[:c.o.nodes] {
 			if k != i {
-				seeds = append(seeds, m.host.Addr()+":"+strconv.Itoa(gossipPort))
+				seeds = append(seeds, m.host.Addr()+":"+strconv.Itoa(replicationPort))
 			}
 		}
 		args = append(args, "--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort),
-			"--gossip-port", strconv.Itoa(gossipPort), "--discover-via-dns=false", "--gossip-seed", strings.Join(seeds, ","))
+			"--discover-via-dns=false", "--gossip-seed", strings.Join(seeds, ","))
 		if i >= c.o.nodes {
 			args = append(args, "--read-only-replica")
 		}
@@ -340,7 +339,7 @@ func (c *labCluster) check(ctx context.Context, dir string) error {
 func (c *labCluster) serve(ctx context.Context, dir string) (target, func() error, error) {
 	h := c.members[0].host
 	args := []string{"node", "--db", dir, "--log", dir + "-log", "--insecure", "--cluster-size", "1", "--node-ip", h.Addr(), "--node-port", strconv.Itoa(nodePort),
-		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--gossip-port", strconv.Itoa(gossipPort), "--discover-via-dns=false"}
+		"--replication-ip", h.Addr(), "--replication-port", strconv.Itoa(replicationPort), "--discover-via-dns=false"}
 	p, err := h.Start(ctx, lab.Command{Path: c.o.binary, Args: args})
 	if err != nil {
 		return target{}, nil, err

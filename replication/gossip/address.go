@@ -1,0 +1,63 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// advertised finds the address that others are told: memberlist knows addresses
+// only, so the name of a host is looked up, once. Without a host, the first one of this machine is taken.
+func advertised(ctx context.Context, address string) (netip.AddrPort, error) {
+	host, port, err := splitHostPort(address)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("gossip: address to advertise: %w", err)
+	}
+	addresses, err := lookup(ctx, host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("gossip: address to advertise: %w", err)
+	}
+	if !addresses[0].IsUnspecified() {
+		return netip.AddrPortFrom(addresses[0], port), nil
+	}
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("gossip: address to advertise: %w", err)
+	}
+	for _, a := range found {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap().IsGlobalUnicast() && ip.Unmap().Is4() {
+				return netip.AddrPortFrom(ip.Unmap(), port), nil
+			}
+		}
+	}
+	return netip.AddrPort{}, fmt.Errorf("gossip: listening at %s, there is no address to advertise: give one", address)
+}
+
+// maxAnswers is how many addresses of one name are looked at.
+const maxAnswers = 16
+
+// lookup returns the addresses of a host, at least one, IPv4 first.
+func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip.Unmap()}, nil
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var four, six []netip.Addr
+	for _, ip := range found {
+		if ip = ip.Unmap(); ip.Is4() {
+			four = append(four, ip)
+		} else {
+			six = append(six, ip)
+		}
+	}
+	all := append(four, six...)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the name %s has no address", host)
+	}
+	return all[:min(len(all), maxAnswers)], nil
+}
