@@ -50,8 +50,8 @@ func inHall(t *testing.T, slots int, f func(h *hall)) {
 		if !w.hall.TryAcquire(int64(slots)) || !w.classes[unknown].TryAcquire(int64(slots)) || !w.classes[known].TryAcquire(int64(knownTurns*slots)) {
 			t.Error("a gate is held")
 		}
-		if n := queue.Figures().Length; n != 0 || w.metrics.waiting.Value() != 0 {
-			t.Errorf("%d in the queue's figures, %d waiting in the metrics", n, w.metrics.waiting.Value())
+		if n := queue.Statistics().Length; n != 0 || w.metrics.waiting.Value() != 0 {
+			t.Errorf("%d in the queue's metrics, %d waiting in the metrics", n, w.metrics.waiting.Value())
 		}
 	})
 }

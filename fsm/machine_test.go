@@ -346,14 +346,14 @@ func scavengePoint(n int) *event.Write {
 }
 
 // Every entry that comes passes through the queue, whatever becomes of it.
-func TestChaserQueueFigures(t *testing.T) {
+func TestChaserQueueStatistics(t *testing.T) {
 	l := startLeader(t)
 	entries := entriesOf(l, appending("s", -2, 1), appending("s", -2, 2), appending("s", -2, 3))
 	mustAnswer(t, l.m.ApplyBatch(commands(1, 1, entries[0], entries[2])), "ok refused")
 	mustAnswer(t, l.m.ApplyBatch(commands(1, 1, entries[0])), "ok")
 	var found []string
 	for _, q := range l.log.Stats().Queues() {
-		f := q.Figures()
+		f := q.Statistics()
 		if found = append(found, f.Name); f.Name == "Storage Chaser" && (f.Items != 3 || f.Length != 0 || f.LifetimePeakLength != 2 || f.Done != "ApplyEntries" || f.Doing != "" || f.Group != "") {
 			t.Errorf("%+v", f)
 		}

@@ -1,4 +1,4 @@
 package httpapi
 
-// ForgetFigures makes the next request for statistics collect them anew.
-func (s *Server) ForgetFigures() { s.latest.Store(nil) }
+// ForgetStatistics makes the next request for statistics collect them anew.
+func (s *Server) ForgetStatistics() { s.latest.Store(nil) }

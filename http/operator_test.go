@@ -23,7 +23,7 @@ type operator struct {
 
 func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 	o := &operator{
-		statistics: &memStatistics{figures: someFigures()},
+		statistics: &memStatistics{metrics: someStatistics()},
 		operations: &memOperations{},
 		scavenges:  &memScavenges{},
 		startup:    &memStartup{progress: httpapi.Progress{Started: true}, caughtUp: true},
@@ -39,16 +39,16 @@ func newOperator(t testing.TB, change ...func(*httpapi.Options)) *operator {
 
 // memStatistics answers what a test sets and counts how often it is asked.
 type memStatistics struct {
-	figures     tree.Figures
+	metrics     tree.Statistics
 	replication []httpapi.ReplicationConnection
-	taken       atomic.Int64 // calls of Figures
+	taken       atomic.Int64 // calls of Statistics
 	answered    atomic.Int64 // answers counted
 	longest     atomic.Int64 // the longest of them, in nanoseconds
 }
 
-func (s *memStatistics) Figures() tree.Figures {
+func (s *memStatistics) Statistics() tree.Statistics {
 	s.taken.Add(1)
-	return s.figures
+	return s.metrics
 }
 
 func (s *memStatistics) Replication() []httpapi.ReplicationConnection { return s.replication }
@@ -106,10 +106,10 @@ func (s *memStartup) Starting() httpapi.Progress { return s.progress }
 
 func (s *memStartup) CaughtUp() bool { return s.caughtUp }
 
-// someFigures are statistics of every kind.
-func someFigures() tree.Figures {
-	at := func(value any, path ...string) tree.Figure { return tree.Figure{Path: path, Value: value} }
-	return tree.Figures{
+// someStatistics are statistics of every kind.
+func someStatistics() tree.Statistics {
+	at := func(value any, path ...string) tree.Statistic { return tree.Statistic{Path: path, Value: value} }
+	return tree.Statistics{
 		at("2024-02-03T10:11:12.3456789Z", "proc", "startTime"),
 		at(int64(4711), "proc", "id"),
 		{Path: []string{"proc", "cpu"}, Value: 12.5, About: &tree.About{Category: "Process", Title: "CPU & <threads>", DrawChart: true}},

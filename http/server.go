@@ -166,7 +166,7 @@ type Server struct {
 	drain    context.CancelFunc
 	drained  atomic.Bool
 
-	latest atomic.Pointer[figures] // for /stats; nil before it is asked for
+	latest atomic.Pointer[metrics] // for /stats; nil before it is asked for
 }
 
 // New returns a server. The options must be valid.

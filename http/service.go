@@ -215,8 +215,8 @@ type BackupSessions interface {
 
 // Statistics are those of this node.
 type Statistics interface {
-	// Figures are those of /stats, at most a second old.
-	Figures() tree.Figures
+	// Statistics are those of /stats, at most a second old.
+	Statistics() tree.Statistics
 	// Replication tells of the nodes that follow this one; none unless it leads.
 	Replication() []ReplicationConnection
 	// Metrics serves /metrics to callers that may see it.

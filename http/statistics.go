@@ -111,11 +111,11 @@ func serveStats(x *exchange) error {
 	}
 	switch {
 	case len(path) == 0:
-		return sendStats(x, x.s.figures().document(shape))
+		return sendStats(x, x.s.metrics().document(shape))
 	case shape.flat:
 		return errStatsPath
 	}
-	node, ok := x.s.figures().tree().Find(path)
+	node, ok := x.s.metrics().tree().Find(path)
 	if !ok {
 		return problemNoRoute
 	}
@@ -144,34 +144,34 @@ func (s statsShape) append(b []byte, n *tree.Node) []byte {
 	return n.AppendJSON(b, s.full)
 }
 
-// figuresAge is for how long statistics are shown again.
-const figuresAge = time.Second
+// metricsAge is for how long statistics are shown again.
+const metricsAge = time.Second
 
-// figures are the statistics of one moment, with the documents they were rendered
+// metrics are the statistics of one moment, with the documents they were rendered
 // to. Everything is made once, when it is first asked for.
-type figures struct {
+type metrics struct {
 	taken time.Time
-	list  tree.Figures
+	list  tree.Statistics
 	tree  func() *tree.Node
 
 	mu        sync.Mutex // guards what follows, also while a document is made
 	documents map[statsShape][]byte
 }
 
-// figures returns the latest statistics. Concurrent callers may each collect them;
+// metrics returns the latest statistics. Concurrent callers may each collect them;
 // those of one caller are kept.
-func (s *Server) figures() *figures {
-	if f := s.latest.Load(); f != nil && time.Since(f.taken) < figuresAge {
+func (s *Server) metrics() *metrics {
+	if f := s.latest.Load(); f != nil && time.Since(f.taken) < metricsAge {
 		return f
 	}
-	list := s.opts.Statistics.Figures()
-	f := &figures{taken: time.Now(), list: list, tree: sync.OnceValue(list.Tree), documents: map[statsShape][]byte{}}
+	list := s.opts.Statistics.Statistics()
+	f := &metrics{taken: time.Now(), list: list, tree: sync.OnceValue(list.Tree), documents: map[statsShape][]byte{}}
 	s.latest.Store(f)
 	return f
 }
 
 // document returns all statistics. It must not be changed.
-func (f *figures) document(shape statsShape) []byte {
+func (f *metrics) document(shape statsShape) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, ok := f.documents[shape]
@@ -182,14 +182,14 @@ func (f *figures) document(shape statsShape) []byte {
 	return b
 }
 
-func (f *figures) render(shape statsShape) []byte {
+func (f *metrics) render(shape statsShape) []byte {
 	switch {
 	case !shape.flat:
 		return shape.append(nil, f.tree())
 	case !shape.xml:
 		return f.list.AppendFlatJSON(nil, shape.full)
 	}
-	flat := make(tree.Figures, len(f.list))
+	flat := make(tree.Statistics, len(f.list))
 	for i, figure := range f.list {
 		figure.Path = []string{strings.Join(figure.Path, "-")}
 		flat[i] = figure

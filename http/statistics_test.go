@@ -116,7 +116,7 @@ func TestConnectionStats(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	equal(t, "figures", n.statistics.taken.Load(), 0)
+	equal(t, "metrics", n.statistics.taken.Load(), 0)
 }
 
 // TestStatsNotToBeKept: where nothing may be cached, statistics may not either.
@@ -166,7 +166,7 @@ func TestStatsKept(t *testing.T) {
 			}
 		}
 		first := n.get("/stats", "").body
-		n.statistics.figures = append(someFigures(), tree.Figure{Path: []string{"late"}, Value: "<&>"})
+		n.statistics.metrics = append(someStatistics(), tree.Statistic{Path: []string{"late"}, Value: "<&>"})
 		time.Sleep(time.Second - 1)
 		ask()
 		equal(t, "kept", n.get("/stats", "").body, first)
@@ -188,7 +188,7 @@ func TestStatsAtOnce(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				for range 20 {
-					equal(t, "figures", n.get("/stats", "").body, want)
+					equal(t, "metrics", n.get("/stats", "").body, want)
 					n.get("/stats?format=xml&group=false", "")
 					n.get("/stats/proc", "")
 					time.Sleep(time.Duration(i) * 100 * time.Millisecond)
@@ -253,13 +253,13 @@ func TestAnswered(t *testing.T) {
 	})
 }
 
-// manyFigures are as many statistics as a node has.
-func manyFigures() tree.Figures {
-	var f tree.Figures
+// manyStatistics are as many statistics as a node has.
+func manyStatistics() tree.Statistics {
+	var f tree.Statistics
 	for queue := range 25 {
 		name := fmt.Sprintf("StorageReaderQueue #%d", queue)
 		for i := range 16 {
-			f = append(f, tree.Figure{Path: []string{"es", "queue", name, fmt.Sprintf("totalItemsProcessed%d", i)}, Value: 12345.678 * float64(i)})
+			f = append(f, tree.Statistic{Path: []string{"es", "queue", name, fmt.Sprintf("totalItemsProcessed%d", i)}, Value: 12345.678 * float64(i)})
 		}
 	}
 	return f
@@ -279,7 +279,7 @@ func BenchmarkStats(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			store := newFixedStore()
-			s := &memStatistics{figures: manyFigures()}
+			s := &memStatistics{metrics: manyStatistics()}
 			o := httpapi.Options{Store: store, Waiter: store, Cluster: store, Access: store, Statistics: s, AllowAnonymousEndpointAccess: true}
 			server := httpapi.New(o)
 			r, err := http.NewRequest("GET", base+c.path, nil)
@@ -292,7 +292,7 @@ func BenchmarkStats(b *testing.B) {
 				clear(w.header)
 				w.bytes = 0
 				if c.fresh {
-					server.ForgetFigures()
+					server.ForgetStatistics()
 				}
 				server.Handler().ServeHTTP(w, r)
 			}

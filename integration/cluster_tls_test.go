@@ -156,7 +156,7 @@ func TestClusterTLS(t *testing.T) {
 			t.Log(stranger.awaitAny(nil, fmt.Sprintf("seed=%s ", m.host.Addr())))
 		}
 		for _, m := range c.members[:3] {
-			m.awaitLine("gossip connection refused: address=" + stranger.host.Addr())
+			m.awaitLine("remote error: tls: bad certificate\" peer=" + stranger.host.Addr() + ":")
 		}
 		for _, m := range c.members[:3] {
 			view, err := m.gossip()

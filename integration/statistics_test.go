@@ -147,7 +147,7 @@ func TestStatistics(t *testing.T) {
 		}
 	}
 	if n := all.leaves(); n != listed {
-		t.Errorf("there are %d figures, and the table has %d", n, listed)
+		t.Errorf("there are %d metrics, and the table has %d", n, listed)
 	}
 	queues := map[string]string{}
 	for _, d := range all.at(t, []string{"es", "queue", "*"}) {
@@ -160,7 +160,7 @@ func TestStatistics(t *testing.T) {
 	t.Run("flat", func(t *testing.T) {
 		flat := read("/stats?group=false")
 		if len(flat) != all.leaves() {
-			t.Errorf("%d figures, and %d when they are grouped", len(flat), all.leaves())
+			t.Errorf("%d metrics, and %d when they are grouped", len(flat), all.leaves())
 		}
 		for _, key := range []string{"proc-startTime", "proc-gc-gen0Size", "sys-loadavg-1m", "es-queue-MainQueue-length", "es-queue-Index Committer-length", "es-writer-lastFlushSize", "es-readIndex-hashCollisions"} {
 			if flat[key] == nil {
@@ -192,7 +192,7 @@ func TestStatistics(t *testing.T) {
 			}
 		}
 		if described != 9 {
-			t.Errorf("%d figures are described", described)
+			t.Errorf("%d metrics are described", described)
 		}
 		writer := read("/stats/es/writer?metadata=TRUE").object(t, "lastFlushSize")
 		if !figureKinds["number"].Match(writer["value"]) {
@@ -318,7 +318,7 @@ func (m *member) statisticsWritten() {
 			}
 		}
 		if got := string(flat["proc-id"]); got != fmt.Sprint(m.process.Pid()) {
-			t.Errorf("%s has written the figures of process %s, and is %d", m, got, m.process.Pid())
+			t.Errorf("%s has written the metrics of process %s, and is %d", m, got, m.process.Pid())
 		}
 		return nil
 	})
@@ -406,8 +406,8 @@ func (c *cluster) replicationStatistics() {
 // statisticsPeriod is how often the nodes of a test write theirs.
 const statisticsPeriod = time.Second
 
-// TestClusterFigures looks at what the nodes of a cluster say of themselves.
-func TestClusterFigures(t *testing.T) {
+// TestClusterStatistics looks at what the nodes of a cluster say of themselves.
+func TestClusterStatistics(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
 	c := newCluster(t, clusterOptions{
@@ -460,7 +460,7 @@ func TestClusterFigures(t *testing.T) {
 		}
 	}
 	l.finish(t)
-	g := newGroup(t, leader.Client, "replicated", "figures", settings{})
+	g := newGroup(t, leader.Client, "replicated", "metrics", settings{})
 	g.ack(g.take(3).ids()...)
 	scrapes := map[*member]*scrape{}
 	for _, m := range c.members {

@@ -27,7 +27,7 @@ func TestSubscriptions(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"rights", subscriptionRights}, {"gaps", subscriptionGaps}, {"links", subscriptionLinks}, {"many", manySubscriptions}, {"figures", subscriptionFigures},
+		{"rights", subscriptionRights}, {"gaps", subscriptionGaps}, {"links", subscriptionLinks}, {"many", manySubscriptions}, {"metrics", subscriptionStatistics},
 		{"killed", subscriptionsSurviveKill}, {"killed under readers", subscriptionsSurviveKills}, {"updated under readers", subscriptionUpdatedUnderReaders},
 		{"names", subscriptionNames}, {"keys", subscriptionKeys},
 	} {
@@ -400,8 +400,8 @@ func readMetrics(t *testing.T, node *testkit.Client) *scrape {
 	return s
 }
 
-// subscriptionFigures: what metrics and statistics say of groups.
-func subscriptionFigures(t *testing.T) {
+// subscriptionStatistics: what metrics and statistics say of groups.
+func subscriptionStatistics(t *testing.T) {
 	node := testkit.StartNode(t, t.TempDir())
 	mustAppend(t, node, "s", -1, 100)
 	g := newGroup(t, node.Client, "s", "g", prompt(settings{"maxRetryCount": 0}))

@@ -118,8 +118,8 @@ func (l *Log) watch(r *stats.Registry) {
 		}
 		return 0
 	})
-	r.GaugeFunc("annals_log_chunks", "Chunk files in use.", func() float64 { n, _ := l.chunkFigures(); return float64(n) })
-	r.GaugeFunc("annals_log_records", "Records in complete chunks.", func() float64 { _, n := l.chunkFigures(); return float64(n) })
+	r.GaugeFunc("annals_log_chunks", "Chunk files in use.", func() float64 { n, _ := l.chunkStatistics(); return float64(n) })
+	r.GaugeFunc("annals_log_records", "Records in complete chunks.", func() float64 { _, n := l.chunkStatistics(); return float64(n) })
 	r.GaugeFunc("annals_log_unsynced_bytes", "Bytes of the log that only the Raft log answers for.",
 		func() float64 { return float64(max(0, end()-l.syncer.syncedEnd.Load())) })
 	r.CounterFunc("annals_log_hash_collisions_total", "Entries of the index that were looked up and belonged to another stream with the same hash.",
@@ -131,29 +131,29 @@ func (l *Log) watch(r *stats.Registry) {
 	cache := func(name, help, cache, kind string, f func() float64) {
 		r.GaugeFunc(name, help, f, label("cache", cache), label("kind", kind))
 	}
-	hits := func(kind string, f func(streamFigures) uint64) {
-		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.Reads.streams.figures())) }, label("cache", info), label("kind", kind))
+	hits := func(kind string, f func(streamStatistics) uint64) {
+		r.CounterFunc(hitsMisses, hitsMissesHelp, func() float64 { return float64(f(l.Reads.streams.metrics())) }, label("cache", info), label("kind", kind))
 	}
-	hits("hits", func(f streamFigures) uint64 { return f.hits })
-	hits("misses", func(f streamFigures) uint64 { return f.misses })
-	cache(cacheCount, cacheCountHelp, info, "count", func() float64 { return float64(l.Reads.streams.figures().entries) })
+	hits("hits", func(f streamStatistics) uint64 { return f.hits })
+	hits("misses", func(f streamStatistics) uint64 { return f.misses })
+	cache(cacheCount, cacheCountHelp, info, "count", func() float64 { return float64(l.Reads.streams.metrics().entries) })
 	cache(cacheCount, cacheCountHelp, info, "capacity", func() float64 { return float64(l.Reads.streams.capacity()) })
-	cache(cacheBytes, cacheBytesHelp, info, "size", func() float64 { return float64(l.Reads.streams.figures().bytes) })
+	cache(cacheBytes, cacheBytesHelp, info, "size", func() float64 { return float64(l.Reads.streams.metrics().bytes) })
 	cache(cacheBytes, cacheBytesHelp, info, "capacity", func() float64 {
-		f := l.Reads.streams.figures()
+		f := l.Reads.streams.metrics()
 		each := int64(cachedStreamBytes)
 		if f.entries > 0 {
 			each = f.bytes / int64(f.entries)
 		}
 		return float64(each * int64(l.Reads.streams.capacity()))
 	})
-	cache(cacheCount, cacheCountHelp, ids, "count", func() float64 { n, _ := l.Reads.ids.figures(); return float64(n) })
+	cache(cacheCount, cacheCountHelp, ids, "count", func() float64 { n, _ := l.Reads.ids.metrics(); return float64(n) })
 	cache(cacheCount, cacheCountHelp, ids, "capacity", func() float64 { return float64(l.opts.RecentIDs) })
-	cache(cacheBytes, cacheBytesHelp, ids, "size", func() float64 { _, n := l.Reads.ids.figures(); return float64(n) })
+	cache(cacheBytes, cacheBytesHelp, ids, "size", func() float64 { _, n := l.Reads.ids.metrics(); return float64(n) })
 }
 
-// chunkFigures counts the chunk files and the records in those that are complete.
-func (l *Log) chunkFigures() (files, records int) {
+// chunkStatistics counts the chunk files and the records in those that are complete.
+func (l *Log) chunkStatistics() (files, records int) {
 	l.setMu.Lock()
 	chunks := l.files // replaced as a whole, never changed
 	l.setMu.Unlock()
@@ -163,8 +163,8 @@ func (l *Log) chunkFigures() (files, records int) {
 	return len(chunks), records
 }
 
-// Figures are the numbers of a log at one moment; the counts are since it was opened.
-type Figures struct {
+// Statistics are the numbers of a log at one moment; the counts are since it was opened.
+type Statistics struct {
 	Writer        int64 // position up to which the log is durable without the Raft log
 	NonFlushed    int64 // end of the log: applied, indexed, readable
 	Index         int64 // position up to which the index is durable
@@ -185,11 +185,11 @@ type Figures struct {
 	HashCollisions       uint64
 }
 
-// Figures returns them. It takes no lock for longer than a few loads.
-func (l *Log) Figures() Figures {
+// Statistics returns them. It takes no lock for longer than a few loads.
+func (l *Log) Statistics() Statistics {
 	events, bytes := l.metrics.reads.sum()
-	streams := l.Reads.streams.figures()
-	f := Figures{
+	streams := l.Reads.streams.metrics()
+	f := Statistics{
 		Writer: l.syncer.syncedEnd.Load(), NonFlushed: l.Tail().End, Index: l.index.Checkpoint(),
 		WrittenBytes: l.metrics.writtenBytes.Value(), WrittenEvents: l.metrics.writtenEvents.Value(),
 		ReadBytes: bytes, ReadEvents: events,

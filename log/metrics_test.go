@@ -96,11 +96,11 @@ func TestMetrics(t *testing.T) {
 	if got["annals_log_sync_seconds"] <= before["annals_log_sync_seconds"] {
 		t.Errorf("%v syncs, %v before", got["annals_log_sync_seconds"], before["annals_log_sync_seconds"])
 	}
-	if f, want := l.Figures(), (Figures{
+	if f, want := l.Statistics(), (Statistics{
 		Writer: m.tail.End, NonFlushed: m.tail.End, WrittenBytes: uint64(written), WrittenEvents: 20, ReadBytes: uint64(read), ReadEvents: 12,
 		NotCachedRecords: 12, NotCachedStreamInfos: 3,
 	}); f != want {
-		t.Errorf("figures %+v, expected %+v", f, want)
+		t.Errorf("metrics %+v, expected %+v", f, want)
 	}
 	last := m.frame(false, ev("a", "last"))
 	write(t, l, last)
@@ -115,7 +115,7 @@ func TestMetrics(t *testing.T) {
 	// A log that is opened again has the same metrics under the same names.
 	l = mustOpen(t, o)
 	if again := samples(o.Stats); len(again) != len(got) || again["annals_log_chunks"] != 1 {
-		t.Errorf("%d figures, %d before", len(again), len(got))
+		t.Errorf("%d metrics, %d before", len(again), len(got))
 	}
 	closeLog(t, l)
 	samples(o.Stats) // of a log that is closed
@@ -137,19 +137,19 @@ func TestStreamCacheSize(t *testing.T) {
 			c.applied(hash, []byte("x"+name), 7)
 		}
 	}
-	want := streamFigures{}
+	want := streamStatistics{}
 	for i := range c.shards {
 		for _, s := range c.shards[i].streams {
 			want.bytes += s.size()
 			want.entries++
 		}
 	}
-	got := c.figures()
+	got := c.metrics()
 	if got.bytes != want.bytes || got.entries != want.entries || got.entries > c.capacity() || got.entries == 0 {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
 	c.reset()
-	if got := c.figures(); got.bytes != 0 || got.entries != 0 {
+	if got := c.metrics(); got.bytes != 0 || got.entries != 0 {
 		t.Errorf("after a reset: %+v", got)
 	}
 }

@@ -389,7 +389,7 @@ func TestHashCollisions(t *testing.T) {
 			check()
 			write(t, l, m.frames[len(m.frames)-1])
 			check()
-			if l.Figures().HashCollisions == 0 {
+			if l.Statistics().HashCollisions == 0 {
 				t.Fatal("no collision was met")
 			}
 		})

@@ -174,8 +174,8 @@ func (r *recentIDs) touchOldest(n int) {
 	}
 }
 
-// figures says how many events are remembered, and the bytes that takes.
-func (r *recentIDs) figures() (events, bytes int) {
+// metrics says how many events are remembered, and the bytes that takes.
+func (r *recentIDs) metrics() (events, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.ring) + len(r.early), (cap(r.ring)+cap(r.early))*recentIDBytes + 8*len(r.table)

@@ -29,14 +29,14 @@ const cachedStreamBytes = 120
 
 func (s *cachedStream) size() int64 { return cachedStreamBytes + int64(len(s.name)) }
 
-// streamFigures are the numbers of the cache.
-type streamFigures struct {
+// streamStatistics are the numbers of the cache.
+type streamStatistics struct {
 	hits, misses uint64
 	entries      int
 	bytes        int64
 }
 
-func (c *streamCache) figures() (f streamFigures) {
+func (c *streamCache) metrics() (f streamStatistics) {
 	for i := range c.shards {
 		sh := &c.shards[i]
 		sh.mu.Lock()

@@ -15,7 +15,7 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 	c, part := n.config, n.part()
 	options := httpapi.Options{
 		Store: sabotagedStore(n.store), Waiter: n.store, Cluster: part, Access: gate{n.users.logins, n.policy},
-		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Doctor: (&examination{n: n}).examine, Statistics: n.figures, Startup: part, Settings: n.opts.Settings,
+		Membership: part, Users: n.users.manager, Subscriptions: n.groups, Operations: operations{n}, Scavenges: n.scavenge.runs, Redactions: n.redact.service, Backups: n.backups, BackupRuns: n.backupRuns, Doctor: (&examination{n: n}).examine, Statistics: n.metrics, Startup: part, Settings: n.opts.Settings,
 		Relay: n.relay, RelayWrites: c.FollowerWrites == config.FollowerWritesForward,
 		Logger: n.logger.Named("http"), Version: n.opts.Version, WebTitle: c.WebTitle, WebTone: string(c.WebTone),
 		AdvertiseHost: c.AdvertiseHostToClientAs, AdvertisePort: c.AdvertiseNodePortToClientAs,
@@ -54,7 +54,7 @@ func (n *Node) serveNodes() {
 }
 
 // handler is the HTTP interface with its work counted.
-func (n *Node) handler() http.Handler { return n.figures.counted(n.api.Handler()) }
+func (n *Node) handler() http.Handler { return n.metrics.counted(n.api.Handler()) }
 
 // gate is authentication and authorisation in one.
 type gate struct {

@@ -149,10 +149,10 @@ func TestReloadCertificates(t *testing.T) {
 			}
 		})
 	}
-	figures := map[string]float64{}
+	metrics := map[string]float64{}
 	registry.Each(func(s stats.Sample) {
 		if strings.HasPrefix(s.Name, "annals_certificate_") {
-			figures[s.Name+"/"+s.Labels[0].Value] = s.Value
+			metrics[s.Name+"/"+s.Labels[0].Value] = s.Value
 		}
 	})
 	for name, want := range map[string]float64{
@@ -161,8 +161,8 @@ func TestReloadCertificates(t *testing.T) {
 		"annals_certificate_reloads_total/success":                 taken,
 		"annals_certificate_reloads_total/failure":                 refused,
 	} {
-		if figures[name] != want {
-			t.Errorf("%s is %v, want %v", name, figures[name], want)
+		if metrics[name] != want {
+			t.Errorf("%s is %v, want %v", name, metrics[name], want)
 		}
 	}
 }

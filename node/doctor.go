@@ -68,14 +68,14 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 
 // cluster looks at the other nodes, and at what the leader runs.
 func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *doctor.Facts) {
-	figures := e.figures("annals_clock_offset_seconds", "annals_clock_behind_log_seconds", "eventstore_writer_flush_duration_max_seconds")
+	metrics := e.metrics("annals_clock_offset_seconds", "annals_clock_behind_log_seconds", "eventstore_writer_flush_duration_max_seconds")
 	if !f.InMemory {
-		f.Sync = &doctor.Sync{Longest: figures[2], Mean: c.Flushes().MeanTime, Hung: c.Hangs() != nil}
+		f.Sync = &doctor.Sync{Longest: metrics[2], Mean: c.Flushes().MeanTime, Hung: c.Hangs() != nil}
 	}
 	l, _ := c.Leadership()
 	f.Leading = l.Leading
 	if e.n.config.ClusterSize > 1 {
-		f.Clock = &doctor.Clock{Ahead: figures[0], BehindLog: figures[1], Tolerance: e.n.config.ClockTolerance}
+		f.Clock = &doctor.Clock{Ahead: metrics[0], BehindLog: metrics[1], Tolerance: e.n.config.ClockTolerance}
 		if err := c.Clock.Wrong(); err != nil {
 			f.Clock.Wrong = err.Error()
 		}
@@ -128,8 +128,8 @@ func (e *examination) led(ctx context.Context, f *doctor.Facts) {
 	}
 }
 
-// figures reads metrics that hold seconds.
-func (e *examination) figures(names ...string) []time.Duration {
+// metrics reads metrics that hold seconds.
+func (e *examination) metrics(names ...string) []time.Duration {
 	values := make([]time.Duration, len(names))
 	e.n.opts.Stats.Each(func(s stats.Sample) {
 		for i, name := range names {

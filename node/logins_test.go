@@ -18,7 +18,7 @@ const rememberedLogins = 1000
 // TestThousandLogins: so many users are hashed once each, and served from the cache from then on.
 func TestThousandLogins(t *testing.T) {
 	o := options(t.TempDir())
-	o.Config.AllowAnonymousEndpointAccess = true // Whoever looks at the metrics takes no place.
+	o.Config.AllowAnonymousEndpointAccess = true // Looking at the metrics takes no place.
 	n := open(t, o)
 	login := func(i int) string { return fmt.Sprintf("user-%d", i) }
 	each := func(do func(i int)) {

@@ -40,7 +40,7 @@ type Node struct {
 	http       *serve.Server // nil while a cluster is recovered
 	relayed    *serve.Server // requests that other nodes pass on; nil in a cluster of one
 	traffic    serve.Traffic // of clients
-	figures    *statistics
+	metrics    *statistics
 	cluster    *replication.Cluster
 	store      *store
 	users      *users
@@ -126,7 +126,7 @@ func (n *Node) build() (err error) {
 	}()
 	c := n.config
 	n.cluster = replication.NewCluster(n.clusterOptions())
-	n.figures = newStatistics(n)
+	n.metrics = newStatistics(n)
 	n.relay = relay.New(n.cluster, c.PrepareTimeout+c.CommitTimeout, n.logger.Named("relay"))
 	n.store = newStore(n)
 	if n.users, err = newUsers(n); err != nil {
@@ -172,7 +172,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.serveNodes()
 	n.owned.Go(func() { n.users.run(n.running, n.cluster) })
 	n.owned.Go(func() { n.leading.follow(n.running, n.cluster) })
-	n.owned.Go(func() { n.figures.run(n.running) })
+	n.owned.Go(func() { n.metrics.run(n.running) })
 	if n.security != nil {
 		n.owned.Go(func() { n.security.watch(n.running, n.opts.Now) })
 	}

@@ -26,7 +26,7 @@ type Options struct {
 
 	// Certificates, when given, are used in place of the files that Config names.
 	Certificates *certs.Set
-	Stats        *stats.Registry // where figures are registered; default: one of the node's own
+	Stats        *stats.Registry // where metrics are registered; default: one of the node's own
 
 	// LinesDropped is how many lines of the log were dropped because what they are
 	// written to did not take them. Default: none ever.

@@ -24,7 +24,7 @@ import (
 	"github.com/annalsdb/annals/replication"
 )
 
-// patience bounds what a test waits for: whoever reaches it has found something.
+// patience bounds what a test waits for: a test that reaches it has found something.
 const patience = 3 * time.Minute
 
 // bare is a node of which only replication, state machine and log run.
@@ -37,7 +37,7 @@ type bare struct {
 }
 
 // startBare starts one on a loopback address that only its own cluster has: the
-// system gives ports out again, and whoever gets one is found there by the nodes that knew it.
+// system gives ports out again, and a process that gets one is found there by the nodes that knew it.
 func startBare(t testing.TB, all *[]*bare, host, dir string) *bare {
 	t.Helper()
 	b := &bare{t: t, all: all, dir: dir}

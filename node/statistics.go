@@ -16,7 +16,7 @@ import (
 	"github.com/annalsdb/annals/stats/system"
 )
 
-// statistics are the figures of a node: those that its parts count in the
+// statistics are the metrics of a node: those that its parts count in the
 // registry, and those that are read from the machine when somebody asks.
 type statistics struct {
 	n         *Node
@@ -26,7 +26,7 @@ type statistics struct {
 	exporter  http.Handler
 	requests  *stats.Queue
 	request   *stats.Work
-	questions *stats.Queue // about figures
+	questions *stats.Queue // about metrics
 	gathering *stats.Work
 }
 
@@ -145,15 +145,15 @@ func (s *statistics) run(ctx context.Context) {
 }
 
 // startedPace is how often a node that starts looks whether it has: the answer to
-// whoever asks later must not depend on whether somebody asked in time.
+// a later question must not depend on whether somebody asked in time.
 const startedPace = 100 * time.Millisecond
 
-// write appends the figures to the node's statistics stream, until ctx ends.
+// write appends the metrics to the node's statistics stream, until ctx ends.
 func (s *statistics) write(ctx context.Context) {
 	c := s.n.config
 	stream := statisticsStream{
 		stream:  statisticsPrefix + s.n.endpoint(),
-		figures: func() []byte { return s.Figures().AppendFlatJSON(nil, false) },
+		metrics: func() []byte { return s.Statistics().AppendFlatJSON(nil, false) },
 		store:   s.n.store, write: s.n.store.WriteOwn, timeout: c.WriteTimeout,
 	}
 	logger := s.n.logger.Named("stats")

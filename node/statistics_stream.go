@@ -18,10 +18,10 @@ const (
 	statisticsMetadata = `{"$maxAge":864000}`
 )
 
-// statisticsStream writes the node's figures into the database, as one event a period.
+// statisticsStream writes the node's metrics into the database, as one event a period.
 type statisticsStream struct {
 	stream  string
-	figures func() []byte // the flat map as JSON
+	metrics func() []byte // the flat map as JSON
 	store   *store
 	write   func(context.Context, *event.Write) (event.Written, error)
 	timeout time.Duration
@@ -43,7 +43,7 @@ func (s *statisticsStream) once(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.append(ctx, s.stream, event.AnyVersion, statisticsType, s.figures())
+	return s.append(ctx, s.stream, event.AnyVersion, statisticsType, s.metrics())
 }
 
 func (s *statisticsStream) append(ctx context.Context, stream string, expected int64, typ string, data []byte) error {

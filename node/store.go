@@ -20,12 +20,12 @@ import (
 type store struct {
 	log       atomic.Pointer[eventlog.Log] // nil until the id of the cluster is known
 	cluster   *replication.Cluster
-	reads     readFigures
+	reads     readStatistics
 	latencies *latency.Set // nil unless histograms are switched on
 }
 
 func newStore(n *Node) *store {
-	s := &store{cluster: n.cluster, latencies: n.figures.latencies}
+	s := &store{cluster: n.cluster, latencies: n.metrics.latencies}
 	s.reads.register(n.opts.Stats)
 	return s
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // From one set of nodes comes one cluster, in whatever order and however slowly
-// they start, and whoever is stopped meanwhile: two would each acknowledge writes
+// they start, and any may be stopped meanwhile: two would each acknowledge writes
 // that the other never gets.
 func TestRule18ExactlyOneClusterForms(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 		_, err := c.Submit(t.Context(), &event.Write{Stream: "s", ExpectedVersion: event.AnyVersion})
 		return errors.As(err, &elsewhere) && elsewhere.Address != "" && errors.As(c.Confirm(t.Context()), &elsewhere)
 	})
-	if f := old.figures(); f["annals_disk_hung"] != 1 || f["annals_disk_hangs_total"] < 1 {
+	if f := old.metrics(); f["annals_disk_hung"] != 1 || f["annals_disk_hangs_total"] < 1 {
 		t.Errorf("annals_disk_hung %v, annals_disk_hangs_total %v", f["annals_disk_hung"], f["annals_disk_hangs_total"])
 	}
 
@@ -116,7 +116,7 @@ func TestHungOperations(t *testing.T) {
 	}
 	watch.End(at)
 	eventually(t, "it is ready again", c.Ready)
-	if got := n.figures()["annals_disk_hangs_total"]; got < 1 {
+	if got := n.metrics()["annals_disk_hangs_total"]; got < 1 {
 		t.Errorf("annals_disk_hangs_total %v", got)
 	}
 }

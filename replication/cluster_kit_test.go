@@ -259,7 +259,7 @@ func (n *node) votes() bool {
 	return slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.ID == id && s.Suffrage == raft.Voter })
 }
 
-// patience bounds what a test waits for. It is generous: whoever reaches it has found
+// patience bounds what a test waits for. It is generous: a test that reaches it has found
 // something that hangs, not a busy machine.
 const patience = 3 * time.Minute
 

@@ -66,7 +66,7 @@ func (a *applicant) ask(to *node, q map[string]any) (status int, answer string, 
 	return resp.StatusCode, string(text), nil
 }
 
-// Whoever asks to join says first where its log ends, and is compared with the
+// A node that asks to join says first where its log ends, and is compared with the
 // leader's log there, before the configuration is touched: a node with another history
 // would count in a quorum for data that it does not have. It gets no vote before it caught up.
 func TestRule16JoinerIsComparedBeforeItCounts(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// samples are the figures of a registry by name and labels.
+// samples are the metrics of a registry by name and labels.
 func samples(r *stats.Registry) map[string]float64 {
 	all := make(map[string]float64)
 	r.Each(func(s stats.Sample) {
@@ -30,8 +30,8 @@ func samples(r *stats.Registry) map[string]float64 {
 // measured gives each node a registry of its own.
 func measured(o *replication.ClusterOptions) { o.Replica.Stats = new(stats.Registry) }
 
-// figures are the figures of a node.
-func (n *node) figures() map[string]float64 { return samples(replication.StatsOf(n.cluster.Load())) }
+// metrics are the metrics of a node.
+func (n *node) metrics() map[string]float64 { return samples(replication.StatsOf(n.cluster.Load())) }
 
 func TestConnectionsOfTheLeader(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestConnectionsOfTheLeader(t *testing.T) {
 	h.writes("s", 20, 40)
 	eventually(t, "it lacks entries, and some of the log", func() bool {
 		leader := h.leader()
-		lag := leader.figures()["annals_raft_peer_lag_bytes node="+replica.id()]
+		lag := leader.metrics()["annals_raft_peer_lag_bytes node="+replica.id()]
 		for _, c := range leader.cluster.Load().Connections() {
 			if c.Node == replica.cluster.Load().Node() {
 				return c.SendQueue > 0 && lag > 0
@@ -85,12 +85,12 @@ func TestClusterMetrics(t *testing.T) {
 	// A leader that was elected just now has not measured everything yet.
 	testkit.Eventually(t, patience, func() error {
 		leader := h.leader()
-		return errors.Join(wrongFigures(leader.figures()), wrongFlushes(leader.cluster.Load().Flushes()))
+		return errors.Join(wrongStatistics(leader.metrics()), wrongFlushes(leader.cluster.Load().Flushes()))
 	})
 }
 
-// wrongFigures says what of a leader's figures is not as it is in a cluster at rest.
-func wrongFigures(f map[string]float64) (err error) {
+// wrongStatistics says what of a leader's metrics is not as it is in a cluster at rest.
+func wrongStatistics(f map[string]float64) (err error) {
 	if f["annals_cluster_members state=Leader"] != 1 || f["annals_cluster_members state=Follower"] != 2 {
 		err = errors.New("the other nodes' states are not known")
 	}
@@ -142,10 +142,10 @@ func TestCatchUpMetrics(t *testing.T) {
 	h.alike()
 	// What was fetched is there before it is counted, and what was sent is counted when it has arrived.
 	testkit.Eventually(t, patience, func() error {
-		f := n.figures()
+		f := n.metrics()
 		shipped := 0.0
 		for _, other := range h.others(n) {
-			shipped += other.figures()["annals_catchup_shipped_bytes_total"]
+			shipped += other.metrics()["annals_catchup_shipped_bytes_total"]
 		}
 		bytes := f["annals_catchup_fetched_bytes_total"]
 		if f["annals_catchup_fetched_files_total"] == 0 || bytes == 0 || bytes > shipped || f["annals_catchup_last_fetch_timestamp_seconds"] == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Whoever asks for a change of the cluster hears whether to ask again.
+// A caller that asks for a change of the cluster hears whether to ask again.
 func TestChangeFailed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ of, want error }{

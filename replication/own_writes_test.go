@@ -287,7 +287,7 @@ func TestOwnWritesOfStrangersAreRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Whoever speaks plain HTTP gets no answer at all.
+	// Plain HTTP gets no answer at all.
 	conn, err := net.Dial("tcp", leader.cluster.Load().Port().Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func TestNotCaughtUpWhileEntriesAreMissing(t *testing.T) {
 		doing, done, total := c.Progress()
 		return !c.CaughtUp() && doing == "catching up" && done == late.data.Tail().End && done < total
 	})
-	for _, n := range h.nodes { // Whoever is asked knows what was acknowledged.
+	for _, n := range h.nodes { // Each node knows what was acknowledged.
 		if end, err := n.cluster.Load().LeaderEnd(t.Context()); err != nil || end != h.leader().data.Tail().End {
 			t.Errorf("node %s: the leader's log ends at %d, %v", n.name, end, err)
 		}

@@ -35,7 +35,7 @@ type Queue struct {
 	itemsThen uint64
 	busyThen  int64
 	spentThen int64 // busySoFar
-	shown     QueueFigures
+	shown     QueueStatistics
 }
 
 // slot is one item, or batch of them, under way.
@@ -51,9 +51,9 @@ type Work struct {
 	took  *Histogram
 }
 
-// QueueFigures are the statistics of a queue at one moment. The recent ones are
+// QueueStatistics are the statistics of a queue at one moment. The recent ones are
 // about the time between the last two refreshes.
-type QueueFigures struct {
+type QueueStatistics struct {
 	Name, Group string // the group is empty for a queue that stands alone
 
 	Length, PeakLength, LifetimePeakLength int64   // PeakLength is of late, until now
@@ -97,7 +97,7 @@ func newQueue(r *Registry, name, group string, workers int) *Queue {
 	q.waited = r.Max("eventstore_queue_queueing_duration_max_seconds", "Longest wait in a queue of late.", Label{"name", name})
 	q.at = moment(time.Now())
 	q.ended.Store(q.at)
-	q.shown = QueueFigures{Name: name, Group: group, IdlePercent: 100}
+	q.shown = QueueStatistics{Name: name, Group: group, IdlePercent: 100}
 	return q
 }
 
@@ -197,9 +197,9 @@ func (q *Queue) busySoFar(now int64) int64 {
 	return q.busyShown.Load()
 }
 
-// Figures returns the statistics of the queue. The recent ones are refreshed at
+// Statistics returns the statistics of the queue. The recent ones are refreshed at
 // most ten times a second.
-func (q *Queue) Figures() QueueFigures {
+func (q *Queue) Statistics() QueueStatistics {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := moment(time.Now())

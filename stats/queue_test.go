@@ -11,51 +11,51 @@ import (
 )
 
 // checkQueue compares all statistics of a queue named "q" in group "g".
-func checkQueue(t *testing.T, q *stats.Queue, when string, want stats.QueueFigures) {
+func checkQueue(t *testing.T, q *stats.Queue, when string, want stats.QueueStatistics) {
 	t.Helper()
 	want.Name, want.Group = "q", "g"
-	if got := q.Figures(); got != want {
+	if got := q.Statistics(); got != want {
 		t.Errorf("%s:\n got %+v\nwant %+v", when, got, want)
 	}
 }
 
-func TestQueueFigures(t *testing.T) {
+func TestQueueStatistics(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		q := new(stats.Registry).Queue("q", "g", 1)
 		read, write := q.Work("Read"), q.Work("Write")
-		checkQueue(t, q, "at once", stats.QueueFigures{IdlePercent: 100, Processing: -1})
+		checkQueue(t, q, "at once", stats.QueueStatistics{IdlePercent: 100, Processing: -1})
 
 		q.Enter(3)
 		q.Leave(1)
 		begun := read.Begin(0)
 		time.Sleep(50 * ms)
-		checkQueue(t, q, "within the first window", stats.QueueFigures{Length: 2, PeakLength: 3, LifetimePeakLength: 3, IdlePercent: 100,
+		checkQueue(t, q, "within the first window", stats.QueueStatistics{Length: 2, PeakLength: 3, LifetimePeakLength: 3, IdlePercent: 100,
 			Idle: -1, Processing: 50 * ms, Doing: "Read"})
 		time.Sleep(50 * ms)
-		checkQueue(t, q, "under way", stats.QueueFigures{Length: 2, PeakLength: 3, LifetimePeakLength: 3,
+		checkQueue(t, q, "under way", stats.QueueStatistics{Length: 2, PeakLength: 3, LifetimePeakLength: 3,
 			Idle: -1, Processing: 100 * ms, Doing: "Read"})
 
 		// What was spent in one window is not counted in the next one again.
 		time.Sleep(100 * ms)
 		read.End(begun, 1)
 		time.Sleep(100 * ms)
-		checkQueue(t, q, "half idle", stats.QueueFigures{Length: 1, PeakLength: 2, LifetimePeakLength: 3, Items: 1, ItemsPerSecond: 5,
+		checkQueue(t, q, "half idle", stats.QueueStatistics{Length: 1, PeakLength: 2, LifetimePeakLength: 3, Items: 1, ItemsPerSecond: 5,
 			ProcessingMs: 200, IdlePercent: 50, Idle: 100 * ms, Processing: -1, Done: "Read"})
 
 		q.Enter(9)
 		begun = write.Begin(5 * ms)
 		time.Sleep(20 * ms)
 		write.End(begun, 10)
-		checkQueue(t, q, "too early to refresh", stats.QueueFigures{PeakLength: 10, LifetimePeakLength: 10, Items: 11, ItemsPerSecond: 5,
+		checkQueue(t, q, "too early to refresh", stats.QueueStatistics{PeakLength: 10, LifetimePeakLength: 10, Items: 11, ItemsPerSecond: 5,
 			ProcessingMs: 200, IdlePercent: 50, Processing: -1, Done: "Write"})
 		time.Sleep(80 * ms)
-		checkQueue(t, q, "a batch", stats.QueueFigures{PeakLength: 10, LifetimePeakLength: 10, Items: 11, ItemsPerSecond: 100,
+		checkQueue(t, q, "a batch", stats.QueueStatistics{PeakLength: 10, LifetimePeakLength: 10, Items: 11, ItemsPerSecond: 100,
 			ProcessingMs: 2, IdlePercent: 80, Idle: 80 * ms, Processing: -1, Done: "Write"})
-		checkQueue(t, q, "again at once", stats.QueueFigures{PeakLength: 10, LifetimePeakLength: 10, Items: 11, ItemsPerSecond: 100,
+		checkQueue(t, q, "again at once", stats.QueueStatistics{PeakLength: 10, LifetimePeakLength: 10, Items: 11, ItemsPerSecond: 100,
 			ProcessingMs: 2, IdlePercent: 80, Idle: 80 * ms, Processing: -1, Done: "Write"})
 		time.Sleep(time.Hour)
-		checkQueue(t, q, "idle", stats.QueueFigures{LifetimePeakLength: 10, Items: 11, IdlePercent: 100,
+		checkQueue(t, q, "idle", stats.QueueStatistics{LifetimePeakLength: 10, Items: 11, IdlePercent: 100,
 			Idle: time.Hour + 80*ms, Processing: -1, Done: "Write"})
 	})
 }
@@ -71,11 +71,11 @@ func TestQueueWorkers(t *testing.T) {
 		time.Sleep(50 * ms)
 		second, third := read.Begin(0), read.Begin(0)
 		time.Sleep(50 * ms)
-		checkQueue(t, q, "three of four", stats.QueueFigures{Length: 3, PeakLength: 3, LifetimePeakLength: 3, IdlePercent: 50,
+		checkQueue(t, q, "three of four", stats.QueueStatistics{Length: 3, PeakLength: 3, LifetimePeakLength: 3, IdlePercent: 50,
 			Idle: -1, Processing: 100 * ms, Doing: "Write"})
 		write.End(first, 1)
 		time.Sleep(100 * ms)
-		checkQueue(t, q, "two of four", stats.QueueFigures{Length: 2, PeakLength: 3, LifetimePeakLength: 3, Items: 1, ItemsPerSecond: 10,
+		checkQueue(t, q, "two of four", stats.QueueStatistics{Length: 2, PeakLength: 3, LifetimePeakLength: 3, Items: 1, ItemsPerSecond: 10,
 			ProcessingMs: 100, IdlePercent: 50, Idle: -1, Processing: 150 * ms, Doing: "Read", Done: "Write"})
 		if got := metric(&r, "eventstore_queue_busy_seconds"); math.Abs(got-0.4) > 1e-9 {
 			t.Errorf("busy for %v s", got)
@@ -83,7 +83,7 @@ func TestQueueWorkers(t *testing.T) {
 		read.End(second, 1)
 		read.End(third, 1)
 		time.Sleep(100 * ms)
-		checkQueue(t, q, "all done", stats.QueueFigures{PeakLength: 2, LifetimePeakLength: 3, Items: 3, ItemsPerSecond: 20,
+		checkQueue(t, q, "all done", stats.QueueStatistics{PeakLength: 2, LifetimePeakLength: 3, Items: 3, ItemsPerSecond: 20,
 			ProcessingMs: 150, IdlePercent: 100, Idle: 100 * ms, Processing: -1, Done: "Read"})
 
 		// More at a time than there are workers.
@@ -93,13 +93,13 @@ func TestQueueWorkers(t *testing.T) {
 			begun = append(begun, read.Begin(0))
 		}
 		time.Sleep(100 * ms)
-		checkQueue(t, q, "six of four", stats.QueueFigures{Length: 6, PeakLength: 6, LifetimePeakLength: 6, Items: 3,
+		checkQueue(t, q, "six of four", stats.QueueStatistics{Length: 6, PeakLength: 6, LifetimePeakLength: 6, Items: 3,
 			Idle: -1, Processing: 100 * ms, Doing: "Read", Done: "Read"})
 		for _, b := range begun {
 			read.End(b, 1)
 		}
 		time.Sleep(100 * ms)
-		checkQueue(t, q, "six done", stats.QueueFigures{PeakLength: 6, LifetimePeakLength: 6, Items: 9, ItemsPerSecond: 60,
+		checkQueue(t, q, "six done", stats.QueueStatistics{PeakLength: 6, LifetimePeakLength: 6, Items: 9, ItemsPerSecond: 60,
 			ProcessingMs: 100, IdlePercent: 50, Idle: 100 * ms, Processing: -1, Done: "Read"})
 	})
 }
@@ -118,7 +118,7 @@ func TestQueueRegistration(t *testing.T) {
 	if n := len(r.Queues()); n != 2 {
 		t.Errorf("%d queues", n)
 	}
-	if got := r.Queue("q", "", 1).Figures().Items; got != 8 {
+	if got := r.Queue("q", "", 1).Statistics().Items; got != 8 {
 		t.Errorf("%d items", got)
 	}
 	if got := metric(&r, "eventstore_queue_queueing_duration_max_seconds", stats.Label{Name: "name", Value: "q"}); got != 1 {
@@ -141,7 +141,7 @@ func TestQueueConcurrentUse(t *testing.T) {
 	readers.Go(func() {
 		last := 0.0
 		for {
-			f := q.Figures()
+			f := q.Statistics()
 			busy := metric(&r, "eventstore_queue_busy_seconds")
 			if busy < last || f.IdlePercent < 0 || f.IdlePercent > 100 || f.PeakLength < f.Length || f.LifetimePeakLength < f.Length ||
 				(f.Idle < 0) == (f.Processing < 0) {
@@ -168,7 +168,7 @@ func TestQueueConcurrentUse(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	if f := q.Figures(); f.Length != 0 || f.Items != workers*each || f.Doing != "" {
+	if f := q.Statistics(); f.Length != 0 || f.Items != workers*each || f.Doing != "" {
 		t.Errorf("got %+v", f)
 	}
 }

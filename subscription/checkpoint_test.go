@@ -116,7 +116,7 @@ func TestCheckpoint(t *testing.T) {
 			b.is("checkpoint", b.checkpoint(), `"0"`)
 			b.is("stalled", b.info().Stalled, "")
 		}},
-		{"a leader goes on behind it, whoever wrote it", func(b *bench) {
+		{"a leader goes on behind it, another wrote it", func(b *bench) {
 			b.store.add("s", 20)
 			b.create(nil)
 			for _, last := range []struct{ eventType, data string }{

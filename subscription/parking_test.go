@@ -144,7 +144,7 @@ func TestReplay(t *testing.T) {
 			b.lead()
 			b.is("what is replayed after a change of leader", b.info().RetryBuffer, 0)
 		}},
-		{"whoever asked for it finds them at once", func(b *bench) {
+		{"a client that asked for it finds them at once", func(b *bench) {
 			b.store.add("s", 3)
 			b.create(nil)
 			b.parkAll(1, 0)

@@ -14,15 +14,15 @@ import (
 
 // scavengeEstimate is what a run would do, as a node tells it.
 type scavengeEstimate struct {
-	Node      string          `json:"node"`
-	End       int64           `json:"end"`
-	Threshold int             `json:"threshold"`
-	Bytes     int64           `json:"bytes"`
-	Events    int64           `json:"events"`
-	Chunks    []chunkEstimate `json:"chunks"`
-	Streams   []streamFigures `json:"streams"` // that lose events
-	Kept      []streamFigures `json:"kept"`
-	TookMs    int64           `json:"tookMs"`
+	Node      string             `json:"node"`
+	End       int64              `json:"end"`
+	Threshold int                `json:"threshold"`
+	Bytes     int64              `json:"bytes"`
+	Events    int64              `json:"events"`
+	Chunks    []chunkEstimate    `json:"chunks"`
+	Streams   []streamStatistics `json:"streams"` // that lose events
+	Kept      []streamStatistics `json:"kept"`
+	TookMs    int64              `json:"tookMs"`
 }
 
 type chunkEstimate struct {
@@ -36,7 +36,7 @@ type chunkEstimate struct {
 	Executed  bool   `json:"executed"`
 }
 
-type streamFigures struct {
+type streamStatistics struct {
 	Stream string `json:"stream"`
 	Events int64  `json:"events"`
 	Bytes  int64  `json:"bytes"`
@@ -139,7 +139,7 @@ func (e *scavengeEstimate) printChunks(line func(string, ...any)) {
 }
 
 // printStreams prints a table of streams with the reason for each.
-func printStreams(line func(string, ...any), title string, streams []streamFigures) {
+func printStreams(line func(string, ...any), title string, streams []streamStatistics) {
 	line("\n%s", title)
 	if len(streams) == 0 {
 		line("none")

@@ -108,7 +108,7 @@ func TestCommitterQueueEndsEmpty(t *testing.T) {
 			must(t, x.Close())
 			queue := r.Queues()[0]
 			queue.Enter(1) // It would hide a negative length.
-			if f := queue.Figures(); f.Length != 1 || f.Doing != "" {
+			if f := queue.Statistics(); f.Length != 1 || f.Doing != "" {
 				t.Errorf("%+v", f)
 			}
 		})

@@ -63,7 +63,7 @@ func (s *scanner) fill() bool {
 	if left == 0 {
 		s.got.count, s.got.maxHash, s.got.sum = s.place, s.entry.Hash, s.hash.Sum64()
 		if s.got != s.t.tableFooter {
-			s.err = corrupt(s.t.path, s.offset, "content does not fit the checksum and figures of the footer")
+			s.err = corrupt(s.t.path, s.offset, "content does not fit the checksum and metrics of the footer")
 		}
 		return false
 	}

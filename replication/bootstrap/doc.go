@@ -1,6 +1,6 @@
 // Package bootstrap decides how nodes without any state become one cluster:
 // who creates it, and who waits to join it. It never creates two from one set of
-// nodes, whatever messages are lost, whoever crashes when, and however wrong
+// nodes, whatever messages are lost, which nodes crash when, and however wrong
 // the nodes see each other meanwhile.
 //
 // One node proposes a cluster to an exact set of nodes, each of these durably

@@ -189,7 +189,7 @@ func TestOtherCluster(t *testing.T) {
 		eventually(t, "the refusal is logged on both sides", func() bool {
 			return c.logs.count(message(2, 1)) > 1
 		})
-		// Whoever has no cluster yet is let in by both and connects neither.
+		// A node without a cluster is let in by both and connects neither.
 		c.open(4, mode, func(o *nodeOptions) {
 			seeds := []string{c.nodes[1].Addr(), c.nodes[3].Addr()}
 			o.Seeds = func(context.Context) ([]string, error) { return seeds, nil }

@@ -34,7 +34,7 @@ type Options struct {
 	DeadRemoval time.Duration // a dead node stays in the list for so long; default 30 min
 
 	Logger hclog.Logger    // default: none
-	Stats  *stats.Registry // where the figures are registered; default: nowhere
+	Stats  *stats.Registry // where the metrics are registered; default: nowhere
 
 	timing timing
 	// allow says whether this node reaches an address. Tests cut links with it.

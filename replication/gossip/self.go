@@ -30,7 +30,7 @@ type Self struct {
 	ClusterSize int
 	Version     string // of the product
 	Format      int    // of the database: nodes with another one are not admitted
-	Phase       string // a short word of whoever uses this package
+	Phase       string // a short word of the package's user
 }
 
 // Member is a node as this one sees it.

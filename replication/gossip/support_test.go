@@ -27,7 +27,7 @@ import (
 	"github.com/annalsdb/annals/replication/wire"
 )
 
-// patience is how long a test waits for what must happen. Whoever reaches it has
+// patience is how long a test waits for what must happen. A test that reaches it has
 // found something that hangs, not a busy machine.
 const patience = 3 * time.Minute
 

@@ -126,7 +126,7 @@ func (t *transport) receive(c net.Conn) {
 	defer stop()
 	defer func() { _ = c.Close() }()
 	var size [2]byte
-	// The other side makes a connection anew in time. Whoever does not loses it, and perhaps a packet.
+	// The other side makes a connection anew in time. One that does not loses it, and perhaps a packet.
 	for !wire.Due(c) {
 		if _, err := io.ReadFull(c, size[:]); err != nil {
 			return // It ended, as any connection may: the sender makes another.

@@ -11,7 +11,7 @@ import (
 )
 
 // The queue of writes shows what waits and what is done, and how long the first of a group waited.
-func TestWriterQueueFigures(t *testing.T) {
+func TestWriterQueueStatistics(t *testing.T) {
 	inRig(t, func(r *rig) {
 		first, entry := r.underWay("a")
 		second, third := r.submit("b"), r.submit("c")
@@ -23,7 +23,7 @@ func TestWriterQueueFigures(t *testing.T) {
 		if a := <-gone; a.err != event.ErrWriteTimeout {
 			t.Errorf("%+v", a)
 		}
-		f := r.p.queue.lengths.Figures()
+		f := r.p.queue.lengths.Statistics()
 		// The one that went is decided already, and leaves with its group.
 		if f.Name != "StorageWriterQueue" || f.Group != "" || f.Length != 4 || f.LifetimePeakLength != 4 || f.Doing != "WritePrepares" || f.Items != 0 {
 			t.Errorf("while one is under way: %+v", f)
@@ -37,7 +37,7 @@ func TestWriterQueueFigures(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if f := r.p.queue.lengths.Figures(); f.Length != 0 || f.Items != 4 || f.Doing != "" || f.Done != "WritePrepares" {
+		if f := r.p.queue.lengths.Statistics(); f.Length != 0 || f.Items != 4 || f.Doing != "" || f.Done != "WritePrepares" {
 			t.Errorf("at the end: %+v", f)
 		}
 		longest := r.stats.Max("eventstore_queue_queueing_duration_max_seconds", "", stats.Label{Name: "name", Value: "StorageWriterQueue"})

@@ -163,7 +163,7 @@ func (r *rig) emptyQueue() {
 	synctest.Wait()
 	queue := r.p.queue.lengths
 	queue.Enter(1) // It would hide a negative length.
-	if f := queue.Figures(); f.Length != 1 || f.Doing != "" {
+	if f := queue.Statistics(); f.Length != 1 || f.Doing != "" {
 		r.t.Errorf("the queue shows %d requests too many, and %q under way", f.Length-1, f.Doing)
 	}
 	queue.Leave(1)

@@ -48,7 +48,7 @@ func (f *FlushMeter) note(bytes int, took time.Duration) {
 	}
 }
 
-// Flushes are figures of storing entries in the Raft log, which is what a write
+// Flushes are metrics of storing entries in the Raft log, which is what a write
 // waits for, since raft was started. Sizes are bytes of entries.
 type Flushes struct {
 	Count                       int64

@@ -90,7 +90,7 @@ func (c *conn) Close() error {
 }
 
 // abort makes all reading and writing fail at once. Unlike closing, which with
-// TLS says goodbye, it never waits; whoever uses the connection still closes it.
+// TLS says goodbye, it never waits; the user of the connection still closes it.
 func (c *conn) abort() { _ = c.raw.Close() }
 
 // unwrap finds our connection below wrappers like tls.Conn.

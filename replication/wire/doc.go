@@ -21,7 +21,7 @@
 //	                               48  n  reason, UTF-8; empty if accepted
 //
 // The first ten bytes of the request and the whole answer are the same in every
-// format version, so that a refusal is understood by whoever gets it. The
+// format version, so that a refusal is understood by any version. The
 // first byte of the magic is neither that of a TLS record nor text: each side
 // recognizes a peer that disagrees about TLS. A port that wants TLS answers a
 // plain request with a plain refusal, and a plain port a TLS hello.

@@ -60,7 +60,7 @@ func (p *Port) HTTPServer(h http.Handler) *http.Server {
 
 // HTTPTransport returns a transport that makes connections of a kind to the
 // host:port of a URL, whose scheme is always http: what the port does about TLS
-// lies below. Whoever is done with it calls CloseIdleConnections.
+// lies below. The caller ends with CloseIdleConnections.
 func (p *Port) HTTPTransport(k Kind) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {

@@ -9,7 +9,7 @@ const (
 	keySkipped = "not-logged"
 )
 
-// metrics are the figures of a port.
+// metrics are the metrics of a port.
 type metrics struct {
 	accepted *stats.Counter
 	refused  *stats.Counter

@@ -91,7 +91,7 @@ type Options struct {
 	// default 1024. An eighth is kept for raft.
 	MaxConns int
 
-	Stats  *stats.Registry // default: figures that nobody sees
+	Stats  *stats.Registry // default: metrics that nobody sees
 	Logger hclog.Logger    // default: no log
 }
 

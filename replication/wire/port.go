@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxHandshakes is how many connections may be before the end of their
-	// preamble. The next one ends the oldest of them: whoever has been silent
+	// preamble. The next one ends the oldest of them: the one that has been silent
 	// for longest, never a node that has just come.
 	maxHandshakes = 64
 	// lingerTime is how long a connection that was refused is kept open for the
@@ -60,7 +60,7 @@ type Port struct {
 	conns      map[*conn]struct{} // done with their preamble and not closed, of both directions
 	accepted   int                // of them, those that were accepted
 	traffic    map[event.ID]*traffic
-	strangers  traffic            // of nodes that have no place in traffic
+	others     traffic            // of nodes that have no place in traffic
 	rafts      map[*Raft]struct{} // not closed
 
 	closeOnce sync.Once
@@ -135,7 +135,7 @@ func (p *Port) Close() error {
 			p.closeErr = errors.Join(p.closeErr, l.Close())
 		}
 		p.tasks.Wait()
-		// Nothing is added any more. Whoever uses these connections closes them.
+		// Nothing is added any more. Their users close these connections.
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for c := range p.conns {
@@ -204,7 +204,7 @@ func (p *Port) evict() {
 }
 
 // greet does the handshake of a connection from another node and hands it to
-// whoever listens for its kind. Its place is that among the handshakes.
+// the listener of its kind. Its place is that among the handshakes.
 func (p *Port) greet(ctx context.Context, raw net.Conn, place *list.Element) {
 	defer p.tasks.Done()
 	defer func() { <-p.slots }()
@@ -242,7 +242,7 @@ func (p *Port) notice(ctx context.Context, peer net.Addr, err error) {
 		return
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
-		defer p.metrics.refused.Inc() // Whoever sees it counted finds it in the log.
+		defer p.metrics.refused.Inc() // One who sees it counted finds it in the log.
 		args := []any{logkey.Reason, r.reason}
 		if r.from != nil {
 			args = append(args, keyKind, r.from.kind.String(), logkey.Node, r.from.Node.String())

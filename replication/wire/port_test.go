@@ -572,7 +572,7 @@ func TestListeners(t *testing.T) {
 	if _, err := to.Listener(KindService).Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accept at a closed port: %v", err)
 	}
-	// Whoever serves a connection closes it when the port has ended it.
+	// The server of a connection closes it when the port has ended it.
 	testkit.Eventually(t, patience, func() error {
 		left := 0
 		for _, p := range []*Port{from, to} {

@@ -428,7 +428,7 @@ func split(target raft.ServerAddress) (node, address string) {
 }
 
 // track has a connection end together with this Raft. It counts in the group
-// until whoever uses it closes it; the group may be nil.
+// until its user closes it; the group may be nil.
 func (r *Raft) track(c *conn, group *sync.WaitGroup) error {
 	r.mu.Lock()
 	closing := r.closing

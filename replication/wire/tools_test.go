@@ -32,7 +32,7 @@ func node(n byte) event.ID { return event.ID{15: n} }
 
 func member(id event.ID) func() event.ID { return func() event.ID { return id } }
 
-// patience bounds what a test waits for; whoever reaches it has found something.
+// patience bounds what a test waits for; a test that reaches it has found something.
 const patience = 3 * time.Minute
 
 // open opens a port for the duration of a test.

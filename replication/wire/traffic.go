@@ -6,7 +6,7 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// maxPeers is how many nodes have figures of their own. They are kept when
+// maxPeers is how many nodes have metrics of their own. They are kept when
 // the connections are gone; further nodes share one place.
 const maxPeers = 256
 
@@ -14,7 +14,7 @@ const maxPeers = 256
 // without preambles.
 type traffic struct{ sent, received atomic.Uint64 }
 
-// Peer are the figures of this node's connections with another one.
+// Peer are the metrics of this node's connections with another one.
 type Peer struct {
 	Node           event.ID
 	Connection     event.ID // the newest one for Raft's messages, or of any other kind; zero when there is none
@@ -38,7 +38,7 @@ func (p *Port) of(node event.ID) *traffic {
 	t, ok := p.traffic[node]
 	if !ok {
 		if len(p.traffic) >= maxPeers {
-			return &p.strangers
+			return &p.others
 		}
 		t = new(traffic)
 		p.traffic[node] = t
@@ -46,7 +46,7 @@ func (p *Port) of(node event.ID) *traffic {
 	return t
 }
 
-// Peer returns the figures of a node, zeros if there never was a connection with it.
+// Peer returns the metrics of a node, zeros if there never was a connection with it.
 func (p *Port) Peer(node event.ID) Peer {
 	peer := Peer{Node: node}
 	p.mu.Lock()
@@ -76,7 +76,7 @@ func (p *Port) Peer(node event.ID) Peer {
 // Totals returns the sums over all nodes.
 func (p *Port) Totals() Totals {
 	p.mu.Lock()
-	t := Totals{Connections: len(p.conns), Sent: p.strangers.sent.Load(), Received: p.strangers.received.Load()}
+	t := Totals{Connections: len(p.conns), Sent: p.others.sent.Load(), Received: p.others.received.Load()}
 	for _, one := range p.traffic {
 		t.Sent += one.sent.Load()
 		t.Received += one.received.Load()

@@ -136,8 +136,8 @@ type runtimeSample struct {
 	lockWait        float64 // seconds that goroutines waited for locks
 }
 
-// newRuntimeFigures and readRuntime name the metrics in the same order.
-func newRuntimeFigures() []runtimeFigure {
+// newRuntimeStatistics and readRuntime name the metrics in the same order.
+func newRuntimeStatistics() []runtimeFigure {
 	return []runtimeFigure{
 		{Name: "/gc/heap/allocs:bytes"},
 		{Name: "/gc/cycles/total:gc-cycles"},

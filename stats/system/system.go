@@ -61,7 +61,7 @@ func New(o Options) *Sampler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Sampler{options: o, runtime: newRuntimeFigures(), drive: volume{mount: mountPoint(o.DataDir)}}
+	s := &Sampler{options: o, runtime: newRuntimeStatistics(), drive: volume{mount: mountPoint(o.DataDir)}}
 	s.gc.Pause = make([]time.Duration, 0, 2*256+3) // As much as the runtime remembers and needs to tell it.
 	// What cannot be read stays 0: no reason to keep a database from starting.
 	s.process = &process.Process{Pid: int32(os.Getpid())}

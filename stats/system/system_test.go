@@ -21,7 +21,7 @@ import (
 )
 
 // shown returns the statistics by their flat keys.
-func shown(f tree.Figures) map[string]any {
+func shown(f tree.Statistics) map[string]any {
 	all := map[string]any{}
 	for _, figure := range f {
 		all[strings.Join(figure.Path, "-")] = figure.Value
@@ -30,7 +30,7 @@ func shown(f tree.Figures) map[string]any {
 }
 
 // drive returns the mount point that is shown.
-func drive(t *testing.T, f tree.Figures) string {
+func drive(t *testing.T, f tree.Statistics) string {
 	t.Helper()
 	for _, figure := range f {
 		if len(figure.Path) == 4 && figure.Path[1] == "drive" {
@@ -43,11 +43,11 @@ func drive(t *testing.T, f tree.Figures) string {
 
 func TestEveryFigureIsShown(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("other systems have fewer figures")
+		t.Skip("other systems have fewer metrics")
 	}
 	c := newClock()
 	sampler := system.New(system.Options{DataDir: t.TempDir(), Now: c.now})
-	f := sampler.Sample().Figures()
+	f := sampler.Sample().Statistics()
 	at := "sys-drive-" + drive(t, f)
 	want := map[string]string{
 		"proc-startTime": "string", "proc-id": "int64", "proc-mem": "int64", "proc-cpu": "float64", "proc-cpuScaled": "float64",
@@ -94,7 +94,7 @@ func TestEveryFigureIsShown(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	// On a busy machine the drive's answer comes too late for the first samples.
-	for shown(sampler.Sample().Figures())[at+"-totalBytes"].(int64) <= 0 {
+	for shown(sampler.Sample().Statistics())[at+"-totalBytes"].(int64) <= 0 {
 		c.move(time.Second)
 	}
 }
@@ -120,7 +120,7 @@ func TestSamplesLastASecond(t *testing.T) {
 		t.Fatalf("%d samples were taken within a second", asked)
 	}
 	c.move(1001 * time.Millisecond)
-	got := shown(s.Sample().Figures())
+	got := shown(s.Sample().Statistics())
 	for key, want := range map[string]any{
 		"proc-tcp-connections": int64(3), "proc-tcp-pendingSend": int64(4), "proc-tcp-pendingReceived": int64(5), "proc-tcp-inSend": int64(0),
 		"proc-tcp-measureTime": "00:00:02.0000000", "proc-tcp-receivedBytesTotal": int64(2000), "proc-tcp-sentBytesTotal": int64(20),
@@ -132,7 +132,7 @@ func TestSamplesLastASecond(t *testing.T) {
 		}
 	}
 	c.move(25*time.Hour + 90*time.Second)
-	if got := shown(s.Sample().Figures()); got["proc-tcp-measureTime"] != "25:01:30.0000000" {
+	if got := shown(s.Sample().Statistics()); got["proc-tcp-measureTime"] != "25:01:30.0000000" {
 		t.Errorf("measured for %v", got["proc-tcp-measureTime"])
 	}
 }
@@ -149,7 +149,7 @@ func TestOneTakesTheSampleForAll(t *testing.T) {
 	}})
 	var wg sync.WaitGroup
 	ask := func() {
-		if got := shown(s.Sample().Figures())["proc-tcp-connections"]; got != int64(7) {
+		if got := shown(s.Sample().Statistics())["proc-tcp-connections"]; got != int64(7) {
 			t.Errorf("%v connections", got)
 		}
 	}
@@ -167,12 +167,12 @@ func TestOneTakesTheSampleForAll(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("other systems have fewer figures")
+		t.Skip("other systems have fewer metrics")
 	}
 	r := new(stats.Registry)
 	s := system.New(system.Options{DataDir: t.TempDir(), Registry: r})
 	runtime.GC()
-	disk := drive(t, s.Sample().Figures())
+	disk := drive(t, s.Sample().Statistics())
 	want := []string{
 		"counter eventstore_disk_io_bytes activity=read", "counter eventstore_disk_io_bytes activity=written",
 		"counter eventstore_disk_io_operations activity=read", "counter eventstore_disk_io_operations activity=written",
@@ -219,11 +219,11 @@ func TestDriveThroughALink(t *testing.T) {
 	if err := os.Symlink("/proc", link); err != nil {
 		t.Skip(err)
 	}
-	f := system.New(system.Options{DataDir: link}).Sample().Figures()
+	f := system.New(system.Options{DataDir: link}).Sample().Statistics()
 	if got := drive(t, f); runtime.GOOS == "linux" && got != "/proc" {
 		t.Errorf("%s lies in %s", link, got)
 	}
-	f = system.New(system.Options{DataDir: filepath.Join(dir, "not", "there")}).Sample().Figures()
+	f = system.New(system.Options{DataDir: filepath.Join(dir, "not", "there")}).Sample().Statistics()
 	if drive(t, f) == "" {
 		t.Error("a folder that is not there has no drive")
 	}

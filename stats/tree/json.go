@@ -12,7 +12,7 @@ import (
 // "-", letters as they are. With metadata, a statistic that has a description
 // becomes an object of its value and the description. If two have the same key,
 // the later one counts.
-func (f Figures) AppendFlatJSON(dst []byte, metadata bool) []byte {
+func (f Statistics) AppendFlatJSON(dst []byte, metadata bool) []byte {
 	flat := &Node{isObject: true}
 	at := make(map[string]*Node, len(f))
 	for _, figure := range f {
@@ -57,7 +57,7 @@ func (n *Node) shown(metadata bool) []*Node {
 	if n.isObject || !metadata || about == nil {
 		return n.children
 	}
-	leaf := func(key string, value any) *Node { return &Node{key: key, figure: Figure{Value: value}} }
+	leaf := func(key string, value any) *Node { return &Node{key: key, figure: Statistic{Value: value}} }
 	return []*Node{
 		leaf("value", n.figure.Value), leaf("category", about.Category), leaf("title", about.Title), leaf("drawChart", about.DrawChart),
 	}

@@ -8,10 +8,10 @@ import (
 )
 
 // Queue returns the statistics of a queue, in the group es.queue.<name>.
-func Queue(f stats.QueueFigures) Figures {
-	all := make(Figures, 0, 13)
+func Queue(f stats.QueueStatistics) Statistics {
+	all := make(Statistics, 0, 13)
 	add := func(key string, value any) {
-		all = append(all, Figure{Path: []string{"es", "queue", f.Name, key}, Value: value})
+		all = append(all, Statistic{Path: []string{"es", "queue", f.Name, key}, Value: value})
 	}
 	add("queueName", f.Name)
 	add("groupName", f.Group)

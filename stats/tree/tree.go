@@ -4,8 +4,8 @@ import "strings"
 
 // Node is an object or, at the end of a path, a statistic.
 type Node struct {
-	key      string // as in JSON
-	figure   Figure // of a leaf
+	key      string    // as in JSON
+	figure   Statistic // of a leaf
 	children []*Node
 	isObject bool
 }
@@ -14,7 +14,7 @@ type Node struct {
 // are. If two statistics have the same place, the later one counts. Where one path
 // is the beginning of another, the longer one counts: an object cannot also be a
 // statistic.
-func (f Figures) Tree() *Node {
+func (f Statistics) Tree() *Node {
 	root := &Node{isObject: true}
 	for _, figure := range f {
 		n := root

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func figures() tree.Figures {
-	f := tree.Figures{
+func metrics() tree.Statistics {
+	f := tree.Statistics{
 		{Path: []string{"proc", "startTime"}, Value: "2026-01-02T03:04:05.0060000Z"},
 		{Path: []string{"proc", "mem"}, Value: int64(1 << 40), About: &tree.About{Category: "Process", Title: "Process Memory", DrawChart: true}},
 		{Path: []string{"proc", "cpu"}, Value: 12.5, About: &tree.About{Category: "Process", Title: "Process Cpu Usage"}},
@@ -39,15 +39,15 @@ func figures() tree.Figures {
 		{Path: []string{"es", "nothing"}, Value: nil},
 		{Path: []string{"es", "text"}, Value: "a \"b\" \\ <c>\x00\n\xff é"},
 	}
-	f = append(f, tree.Queue(stats.QueueFigures{Name: "MainQueue", Length: 3, PeakLength: 4, LifetimePeakLength: 5, Items: 6, ItemsPerSecond: 7,
+	f = append(f, tree.Queue(stats.QueueStatistics{Name: "MainQueue", Length: 3, PeakLength: 4, LifetimePeakLength: 5, Items: 6, ItemsPerSecond: 7,
 		ProcessingMs: 0.125, IdlePercent: 99.5, Idle: -1, Processing: 26*time.Hour + 3*time.Minute + 4*time.Second + 56700*time.Nanosecond,
 		Doing: "WriteEvents", Done: "Timer"})...)
-	f = append(f, tree.Queue(stats.QueueFigures{Name: "Index Committer"})...)
-	return append(f, tree.Queue(stats.QueueFigures{Name: "StorageReaderQueue #1", Group: "StorageReaderQueue", IdlePercent: 100, Processing: -1})...)
+	f = append(f, tree.Queue(stats.QueueStatistics{Name: "Index Committer"})...)
+	return append(f, tree.Queue(stats.QueueStatistics{Name: "StorageReaderQueue #1", Group: "StorageReaderQueue", IdlePercent: 100, Processing: -1})...)
 }
 
 func TestGolden(t *testing.T) {
-	f := figures()
+	f := metrics()
 	sub, ok := f.Tree().Find([]string{"sys", "Drive"})
 	if !ok {
 		t.Fatal("sys/Drive was not found")
@@ -86,22 +86,22 @@ func TestGolden(t *testing.T) {
 }
 
 func TestShape(t *testing.T) {
-	leaf := func(value int64, path ...string) tree.Figure { return tree.Figure{Path: path, Value: value} }
+	leaf := func(value int64, path ...string) tree.Statistic { return tree.Statistic{Path: path, Value: value} }
 	cases := []struct {
 		name             string
-		given            tree.Figures
+		given            tree.Statistics
 		flat, nested, as string
 	}{
 		{"nothing", nil, `{}`, `{}`, ``},
-		{"the later one counts", tree.Figures{leaf(1, "a"), leaf(2, "a")}, `{"a":2}`, `{"a":2}`, `<a>2</a>`},
-		{"group after figure", tree.Figures{leaf(1, "a"), leaf(2, "a", "b")}, `{"a":1,"a-b":2}`, `{"a":{"b":2}}`, `<a><b>2</b></a>`},
-		{"figure after group", tree.Figures{leaf(2, "a", "b"), leaf(1, "a")}, `{"a-b":2,"a":1}`, `{"a":{"b":2}}`, `<a><b>2</b></a>`},
-		{"one key in JSON", tree.Figures{leaf(1, "Ab", "x"), leaf(2, "ab", "y")}, `{"Ab-x":1,"ab-y":2}`, `{"ab":{"x":1,"y":2}}`, `<ab><x>1</x><y>2</y></ab>`},
-		{"without a path", tree.Figures{leaf(1)}, `{"":1}`, `{}`, ``},
-		{"capitals", tree.Figures{leaf(1, "TCPQueue"), leaf(2, "IO"), leaf(3, "FOO bar"), leaf(4, "Ünder")},
+		{"the later one counts", tree.Statistics{leaf(1, "a"), leaf(2, "a")}, `{"a":2}`, `{"a":2}`, `<a>2</a>`},
+		{"group after figure", tree.Statistics{leaf(1, "a"), leaf(2, "a", "b")}, `{"a":1,"a-b":2}`, `{"a":{"b":2}}`, `<a><b>2</b></a>`},
+		{"figure after group", tree.Statistics{leaf(2, "a", "b"), leaf(1, "a")}, `{"a-b":2,"a":1}`, `{"a":{"b":2}}`, `<a><b>2</b></a>`},
+		{"one key in JSON", tree.Statistics{leaf(1, "Ab", "x"), leaf(2, "ab", "y")}, `{"Ab-x":1,"ab-y":2}`, `{"ab":{"x":1,"y":2}}`, `<ab><x>1</x><y>2</y></ab>`},
+		{"without a path", tree.Statistics{leaf(1)}, `{"":1}`, `{}`, ``},
+		{"capitals", tree.Statistics{leaf(1, "TCPQueue"), leaf(2, "IO"), leaf(3, "FOO bar"), leaf(4, "Ünder")},
 			`{"TCPQueue":1,"IO":2,"FOO bar":3,"Ünder":4}`, `{"tcpQueue":1,"io":2,"foo bar":3,"ünder":4}`,
 			`<tcpQueue>1</tcpQueue><io>2</io><foo_bar name="foo bar">3</foo_bar><ünder>4</ünder>`},
-		{"names", tree.Figures{leaf(1, ""), leaf(2, "-a"), leaf(3, "1a"), leaf(4, "a:b"), leaf(5, "_a"), leaf(6, "<\"&\x01"), leaf(7, "a-1.b"), leaf(8, "𝔞")},
+		{"names", tree.Statistics{leaf(1, ""), leaf(2, "-a"), leaf(3, "1a"), leaf(4, "a:b"), leaf(5, "_a"), leaf(6, "<\"&\x01"), leaf(7, "a-1.b"), leaf(8, "𝔞")},
 			`{"":1,"-a":2,"1a":3,"a:b":4,"_a":5,"<\"&\u0001":6,"a-1.b":7,"𝔞":8}`, `{"":1,"-a":2,"1a":3,"a:b":4,"_a":5,"<\"&\u0001":6,"a-1.b":7,"𝔞":8}`,
 			`<_ name="">1</_><_a name="-a">2</_a><_1a name="1a">3</_1a><a_b name="a:b">4</a_b><_a>5</_a><____ name="&lt;&#34;&amp;` + "\uFFFD" + `">6</____>` +
 				`<a-1.b>7</a-1.b><_ name="𝔞">8</_>`},
@@ -123,7 +123,7 @@ func TestShape(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	root := figures().Tree()
+	root := metrics().Tree()
 	for name, c := range map[string]struct {
 		path string
 		keys string // the first bytes of what is found; empty: not found
@@ -153,7 +153,7 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	exact := tree.Figures{{Path: []string{"aB", "x"}}, {Path: []string{"ab", "y"}}}.Tree()
+	exact := tree.Statistics{{Path: []string{"aB", "x"}}, {Path: []string{"ab", "y"}}}.Tree()
 	if n, ok := exact.Find([]string{"ab"}); !ok || compact(t, n.AppendJSON(nil, false)) != `{"y":null}` {
 		t.Error("the exact key does not come first")
 	}
@@ -186,7 +186,7 @@ func FuzzForms(f *testing.F) {
 	f.Add("MainQueue", "mainQueue", "ſ\u2028", "\ufffe", math.Copysign(0, -1))
 	f.Fuzz(func(t *testing.T, a, b, c, text string, number float64) {
 		about := &tree.About{Category: text, Title: a}
-		all := tree.Figures{
+		all := tree.Statistics{
 			{Path: []string{a, b}, Value: text, About: about}, {Path: []string{b, c, a}, Value: number, About: about},
 			{Path: []string{c}, Value: nil, About: about}, {Path: []string{a}, Value: int64(number)},
 		}
@@ -202,9 +202,9 @@ func FuzzForms(f *testing.F) {
 }
 
 func BenchmarkTree(b *testing.B) {
-	var all tree.Figures
+	var all tree.Statistics
 	for range 10 {
-		all = append(all, figures()...)
+		all = append(all, metrics()...)
 	}
 	b.ReportAllocs()
 	var dst []byte

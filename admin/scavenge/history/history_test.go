@@ -196,7 +196,7 @@ func TestOrder(t *testing.T) {
 				}
 			}
 		}
-		k.figures(runs*(chunks+4), 0, 0)
+		k.metrics(runs*(chunks+4), 0, 0)
 	})
 }
 
@@ -250,7 +250,7 @@ func TestRetries(t *testing.T) {
 				if fmt.Sprint(tries) != fmt.Sprint(c.tries) {
 					t.Errorf("tried after %d seconds, expected %d", tries, c.tries)
 				}
-				k.figures(4+c.chunks, 0, 1-c.chunks)
+				k.metrics(4+c.chunks, 0, 1-c.chunks)
 				if n := k.log.count("is given up"); n != 1-c.chunks {
 					t.Errorf("%d lines say that an event is given up", n)
 				}
@@ -277,7 +277,7 @@ func TestLinkFails(t *testing.T) {
 			t.Errorf("the run has %v", got)
 		}
 		k.check(history.IndexStream)
-		k.figures(9, 0, 2)
+		k.metrics(9, 0, 2)
 	})
 }
 
@@ -307,7 +307,7 @@ func TestNoLeader(t *testing.T) {
 				if got := k.types(history.StreamOf(id(1))); len(got) != 9 || got[0] != "Started" || got[8] != "Completed" {
 					t.Errorf("the run has %v", got)
 				}
-				k.figures(11, 0, 0)
+				k.metrics(11, 0, 0)
 				if waits, goes := k.log.count("waits for the cluster"), k.log.count("is written again"); waits != 1 || goes != 1 {
 					t.Errorf("logged %d times that the history waits, %d times that it goes on", waits, goes)
 				}
@@ -333,7 +333,7 @@ func TestElection(t *testing.T) {
 		r.Completed(history.Completed{Result: history.Success})
 		time.Sleep(time.Minute)
 		k.check(history.StreamOf(id(1)), "Started", "Completed")
-		k.figures(4, 0, 0)
+		k.metrics(4, 0, 0)
 		k.w.Close()
 	})
 }

@@ -92,7 +92,7 @@ func TestInterrupted(t *testing.T) {
 		if want := "[0@$scavenges-08 6@$scavenges-02 6@$scavenges-05]"; index != want {
 			t.Errorf("links %s, expected %s", index, want)
 		}
-		k.figures(2+4, 0, 0)
+		k.metrics(2+4, 0, 0)
 
 		// A second look finds nothing to do.
 		running.Completed(history.Completed{Result: history.Success})
@@ -172,7 +172,7 @@ func TestInterruptedLong(t *testing.T) {
 		if got, want := fmt.Sprint(links[250:]), "[6@$scavenges-00 1235@$scavenges-ff]"; got != want {
 			t.Errorf("links %s, expected %s", got, want)
 		}
-		k.figures(4, 0, 0)
+		k.metrics(4, 0, 0)
 	})
 }
 
@@ -223,7 +223,7 @@ func TestInterruptedTwice(t *testing.T) {
 		second.w.Close()
 		second.interrupted(1)
 		second.check(history.IndexStream, "0@$scavenges-01", "6@$scavenges-01")
-		second.figures(1, 0, 0) // The link, which was there.
+		second.metrics(1, 0, 0) // The link, which was there.
 	})
 }
 
@@ -272,7 +272,7 @@ func TestInterruptedFails(t *testing.T) {
 		}
 		k.w.Close()
 		k.interrupted(2)
-		k.figures(2, 0, 1)
+		k.metrics(2, 0, 1)
 	})
 }
 

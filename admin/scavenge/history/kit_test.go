@@ -83,8 +83,8 @@ func (k *kit) figure(name string) (value int) {
 	return value
 }
 
-// figures checks how many events and links were written, dropped and given up.
-func (k *kit) figures(written, dropped, failed int) {
+// metrics checks how many events and links were written, dropped and given up.
+func (k *kit) metrics(written, dropped, failed int) {
 	k.t.Helper()
 	got := [...]int{k.figure("written_total"), k.figure("dropped_total"), k.figure("failed_total"), k.figure("queued")}
 	if want := [...]int{written, dropped, failed, 0}; got != want {

@@ -73,7 +73,7 @@ func TestMetadata(t *testing.T) {
 						}
 					}
 				}
-				k.figures(11, 0, 0)
+				k.metrics(11, 0, 0)
 			})
 		})
 	}
@@ -109,7 +109,7 @@ func TestMetadataConflict(t *testing.T) {
 		if n := len(k.events(event.MetaStreamOf(history.IndexStream))); n != 1 {
 			t.Errorf("metadata written %d times", n)
 		}
-		k.figures(2, 0, 0)
+		k.metrics(2, 0, 0)
 		k.w.Close()
 	})
 }
@@ -127,7 +127,7 @@ func TestMetadataFails(t *testing.T) {
 		r := k.w.Begin(id(1), history.Started{})
 		time.Sleep(time.Minute)
 		k.check(history.StreamOf(id(1)))
-		k.figures(0, 0, 1)
+		k.metrics(0, 0, 1)
 		k.failing(nil)
 		r.Completed(history.Completed{Result: history.Success})
 		k.w.Close()

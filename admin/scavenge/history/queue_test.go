@@ -42,7 +42,7 @@ func TestOverflow(t *testing.T) {
 			t.Errorf("%d events, the last are %v", len(types), types[len(types)-2:])
 		}
 		k.check(history.StreamOf(id(2)), "Started", "Completed")
-		k.figures(most+2+2+4, more+1, 0)
+		k.metrics(most+2+2+4, more+1, 0)
 
 		// There is room again.
 		again := k.w.Begin(id(3), history.Started{})
@@ -71,7 +71,7 @@ func TestTooManyRuns(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		k.check(history.StreamOf(of(most-1)), "Started", "ChunksCompleted", "Completed")
 		k.check(history.StreamOf(of(most)))
-		k.figures(5*most, 3, 0)
+		k.metrics(5*most, 3, 0)
 
 		k.w.Begin(of(most+1), history.Started{})
 		k.w.Close()
@@ -114,7 +114,7 @@ func testConcurrent(t *testing.T) {
 			t.Errorf("run %d ended as %v", n, got)
 		}
 	}
-	k.figures(3*404, 0, 0)
+	k.metrics(3*404, 0, 0)
 }
 
 // A history that nobody keeps costs its user no thought.
@@ -199,9 +199,9 @@ func TestCloseWhileWaiting(t *testing.T) {
 					t.Errorf("closing took %v", took)
 				}
 				if name == "refused" {
-					k.figures(0, 2, 0)
+					k.metrics(0, 2, 0)
 				} else {
-					k.figures(0, 0, 2)
+					k.metrics(0, 0, 2)
 				}
 			})
 		})

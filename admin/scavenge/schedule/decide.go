@@ -62,7 +62,7 @@ type view struct {
 
 // Patience. The leader goes on without living nodes that do not take their turn
 // after one grace. It may then take a few attempts to hand over, so the others give up
-// on it later: whoever is done ends the round without those that are missing.
+// on it later: a node that is done ends the round without those that are missing.
 const (
 	maxHandOvers   = 3
 	patienceToEnd  = 3                // graces

@@ -6,7 +6,7 @@
 // handed leadership over. A turn is one scavenge of that node.
 //
 // The nodes do not talk to each other. What was done and whose turn it is stands
-// in the stream $scavengeSchedule, and whoever wants to change that appends an
+// in the stream $scavengeSchedule, and a node that is to change that appends an
 // event with the number of the last one that it has seen: of two nodes that want
 // the same turn one gets it. Every node runs a Scheduler, which folds the stream
 // into a small state, decides its own next step from that state and from who is

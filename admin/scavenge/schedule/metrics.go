@@ -5,7 +5,7 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// metrics are the figures of a node's schedule.
+// metrics are the metrics of a node's schedule.
 type metrics struct {
 	next   *stats.Gauge
 	round  *stats.Gauge

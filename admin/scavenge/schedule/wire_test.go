@@ -49,9 +49,9 @@ func TestMetrics(t *testing.T) {
 		w.stats = registry
 		w.startAll()
 		w.pass(2*time.Hour + time.Minute)
-		during := figures(registry)
+		during := values(registry)
 		w.pass(time.Hour)
-		after := figures(registry)
+		after := values(registry)
 		for _, c := range []struct {
 			name          string
 			during, after float64
@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-func figures(r *stats.Registry) map[string]float64 {
+func values(r *stats.Registry) map[string]float64 {
 	all := make(map[string]float64)
 	r.Each(func(s stats.Sample) {
 		name := s.Name

@@ -45,7 +45,7 @@ func (s *Scheduler) begin(ctx context.Context, number int64, roundStarted time.T
 // scavenge runs a scavenge of this node to its end. One that an operator began
 // after the round did counts as well. When ctx ends because the turn is lost, the
 // run is stopped, if it is not an operator's; when the process ends, it is left to
-// whoever owns the runner.
+// the owner of the runner.
 func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) outcome {
 	runner := s.opts.Runner
 	if last := runner.Last(); last.Result == scavenge.ResultSuccess && last.Started.After(roundStarted) {

@@ -22,7 +22,7 @@ const longHelp = `Measure a node, ours or another that speaks the same HTTP inte
 Each sub-command is a workload. It runs until --duration is over, or --count
 operations are begun, or the interrupt signal comes; the results are those up to
 then. While it runs, standard error gets a line every second. At the end standard
-output gets a table and, with --json, a document with the same figures.
+output gets a table and, with --json, a document with the same metrics.
 
 The table has one row; a mixed workload has one for each part before it:
 
@@ -40,7 +40,7 @@ The table has one row; a mixed workload has one for each part before it:
 Below it stands the processor time of the driver and, with --server-pid, of the
 servers, an operation and an event. Servers on this machine share its processors
 with the driver; so the bare server, "bare" and "compare", is the ceiling to
-hold results against, not the figures of another machine.
+hold results against, not the metrics of another machine.
 
 visible alone has other times: p50 ms .. max ms are those from the answer to an append
 until an event can be read at every node that --base names. Appends of the further

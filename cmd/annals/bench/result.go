@@ -26,8 +26,8 @@ type latencies struct {
 	Max  float64 `json:"max"`
 }
 
-// figures is what one part of a workload, or all of it, came to.
-type figures struct {
+// metrics is what one part of a workload, or all of it, came to.
+type metrics struct {
 	Name                string    `json:"name"`
 	Operations          int64     `json:"operations"`
 	OperationsPerSecond float64   `json:"operationsPerSecond"`
@@ -38,8 +38,8 @@ type figures struct {
 	LatencyMs           latencies `json:"latencyMs"`
 }
 
-// cpuFigures is processor time, user and system, of the measured run.
-type cpuFigures struct {
+// cpuStatistics is processor time, user and system, of the measured run.
+type cpuStatistics struct {
 	DriverSeconds       float64         `json:"driverSeconds"`
 	DriverUsPerOp       float64         `json:"driverUsPerOperation"`
 	ServerSeconds       float64         `json:"serverSeconds,omitempty"` // all servers together
@@ -52,9 +52,9 @@ type cpuFigures struct {
 
 // result is one measured run, as --json writes it.
 type result struct {
-	figures
-	Parts          []figures              `json:"parts,omitempty"` // of a mixed workload
-	Group          *groupFigures          `json:"group,omitempty"` // of a subscription
+	metrics
+	Parts          []metrics              `json:"parts,omitempty"` // of a mixed workload
+	Group          *groupStatistics       `json:"group,omitempty"` // of a subscription
 	Errors         map[string]*errorCount `json:"errors"`
 	ErrorTotal     int64                  `json:"errorTotal"`
 	Redirects      int64                  `json:"redirects"`
@@ -68,15 +68,15 @@ type result struct {
 	EventBytes     int                    `json:"eventBytes"`
 	Rate           float64                `json:"rate,omitempty"`
 	Seed           uint64                 `json:"seed"`
-	CPU            cpuFigures             `json:"cpu"`
+	CPU            cpuStatistics          `json:"cpu"`
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
-func newFigures(name string, t *tally, elapsed time.Duration) figures {
+func newStatistics(name string, t *tally, elapsed time.Duration) metrics {
 	seconds := max(elapsed.Seconds(), 1e-9)
 	h := &t.latency
-	return figures{
+	return metrics{
 		Name: name, Operations: int64(h.count), OperationsPerSecond: float64(h.count) / seconds,
 		Events: t.events, EventsPerSecond: float64(t.events) / seconds,
 		PayloadBytes: t.bytes, PayloadMBPerSecond: float64(t.bytes) / seconds / 1e6,
@@ -101,7 +101,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 	elapsed, err := s.runFor(ctx, duration, limit, total)
 	whole := s.whole(total)
 	r := &result{
-		figures: newFigures(s.name, whole, elapsed),
+		metrics: newStatistics(s.name, whole, elapsed),
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
 		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
 		Bases: s.o.bases, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
@@ -115,7 +115,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 			if s.beside && i == 0 {
 				continue // It is the whole.
 			}
-			r.Parts = append(r.Parts, newFigures(name, &total.parts[i], elapsed))
+			r.Parts = append(r.Parts, newStatistics(name, &total.parts[i], elapsed))
 		}
 	}
 	return r, err
@@ -148,9 +148,9 @@ func (r *result) errorKinds() []string {
 	})
 }
 
-const figuresHeader = "\tops\tops/s\tevents/s\tMB/s\tp50 ms\tp95 ms\tp99 ms\tp99.9 ms\tmax ms\terrors\t\n"
+const metricsHeader = "\tops\tops/s\tevents/s\tMB/s\tp50 ms\tp95 ms\tp99 ms\tp99.9 ms\tmax ms\terrors\t\n"
 
-func (f *figures) row(w io.Writer, name, errors string) {
+func (f *metrics) row(w io.Writer, name, errors string) {
 	l := &f.LatencyMs
 	// The writer is a tabwriter: what it cannot write shows when it is flushed.
 	_, _ = fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
@@ -162,11 +162,11 @@ func (r *result) table(to io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d workers, %.2f s, events of %d bytes\n", r.Name, strings.Join(r.Bases, ", "), r.Workers, r.ElapsedSeconds, r.EventBytes)
 	if r.Interrupted {
-		b.WriteString("interrupted: the figures are those up to then\n")
+		b.WriteString("interrupted: the metrics are those up to then\n")
 	}
 	b.WriteByte('\n')
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = io.WriteString(t, figuresHeader)
+	_, _ = io.WriteString(t, metricsHeader)
 	for i := range r.Parts {
 		r.Parts[i].row(t, r.Parts[i].Name, "")
 	}
@@ -239,8 +239,8 @@ func startUsage(pids []int) *usage {
 	return u
 }
 
-func (u *usage) stop(operations uint64, events int64) cpuFigures {
-	f := cpuFigures{ProcessorsAvailable: runtime.GOMAXPROCS(0)}
+func (u *usage) stop(operations uint64, events int64) cpuStatistics {
+	f := cpuStatistics{ProcessorsAvailable: runtime.GOMAXPROCS(0)}
 	now, err := ownCPU()
 	err = errors.Join(u.err, err)
 	f.DriverSeconds = (now - u.driver).Seconds()

@@ -189,10 +189,10 @@ type measured struct {
 	took time.Duration
 }
 
-func (m *measured) figures(name string) *figures {
+func (m *measured) metrics(name string) *metrics {
 	if m.took == 0 {
 		return nil
 	}
-	f := newFigures(name, m.rec.whole(), m.took)
+	f := newStatistics(name, m.rec.whole(), m.took)
 	return &f
 }

@@ -75,10 +75,10 @@ func (s *stage) add(from *stage) {
 	}
 }
 
-func (s *stage) figures(m *meter, name string) *appendFigures {
-	f := &appendFigures{Name: name, Single: s.single.figures(m.single.name), Many: s.many.figures(m.many.name), Errors: map[string]*errorCount{}}
+func (s *stage) metrics(m *meter, name string) *appendStatistics {
+	f := &appendStatistics{Name: name, Single: s.single.metrics(m.single.name), Many: s.many.metrics(m.many.name), Errors: map[string]*errorCount{}}
 	if m.readers != nil {
-		f.Readers = s.read.figures(m.readers.name)
+		f.Readers = s.read.metrics(m.readers.name)
 	}
 	for _, part := range []*measured{&s.single, &s.many, &s.read} {
 		errorsOf(f.Errors, part.rec)
@@ -120,7 +120,7 @@ func (m *meter) slice(ctx context.Context, to *stage, single bool, d time.Durati
 }
 
 // forTime measures one writer and many for the time that the flags say.
-func (m *meter) forTime(ctx context.Context, name string) (*appendFigures, error) {
+func (m *meter) forTime(ctx context.Context, name string) (*appendStatistics, error) {
 	o := m.b.o
 	for _, single := range []bool{true, false} {
 		if o.warmup > 0 {
@@ -138,7 +138,7 @@ func (m *meter) forTime(ctx context.Context, name string) (*appendFigures, error
 			return nil, err
 		}
 	}
-	f := st.figures(m, name)
+	f := st.metrics(m, name)
 	m.b.say("%s", f.line())
 	return f, nil
 }
@@ -183,10 +183,10 @@ func (m *meter) during(ctx context.Context, w *runWatch, r *scavengeRound) error
 	}
 	for _, p := range run.Phases {
 		if st := byPhase[p.Phase]; st != nil {
-			r.Phases = append(r.Phases, st.figures(m, p.Phase))
+			r.Phases = append(r.Phases, st.metrics(m, p.Phase))
 		}
 	}
-	r.During = all.figures(m, "during")
+	r.During = all.metrics(m, "during")
 	// Also what appends and reads cost is in it.
 	r.CPU = usage.stop(all.many.rec.whole().latency.count+all.single.rec.whole().latency.count, 0)
 	m.b.say("%s", r.During.line())

@@ -7,21 +7,21 @@ import (
 	"text/tabwriter"
 )
 
-// appendFigures is what was measured before, during or after a scavenge, or in a phase of it.
-type appendFigures struct {
+// appendStatistics is what was measured before, during or after a scavenge, or in a phase of it.
+type appendStatistics struct {
 	Name       string                 `json:"name"`
-	Single     *figures               `json:"single"` // one writer; null if it had no turn
-	Many       *figures               `json:"many"`   // all writers; null if they had no turn
-	Readers    *figures               `json:"readers,omitempty"`
+	Single     *metrics               `json:"single"` // one writer; null if it had no turn
+	Many       *metrics               `json:"many"`   // all writers; null if they had no turn
+	Readers    *metrics               `json:"readers,omitempty"`
 	Errors     map[string]*errorCount `json:"errors"`
 	ErrorTotal int64                  `json:"errorTotal"`
 }
 
 // line is a line of progress.
-func (f *appendFigures) line() string {
+func (f *appendStatistics) line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:", f.Name)
-	for _, part := range []*figures{f.Single, f.Many, f.Readers} {
+	for _, part := range []*metrics{f.Single, f.Many, f.Readers} {
 		if part != nil {
 			fmt.Fprintf(&b, " %s %.0f/s p99 %.3f ms;", part.Name, part.OperationsPerSecond, part.LatencyMs.P99)
 		}
@@ -39,10 +39,10 @@ type scavengeRatios struct {
 	ReadersP99 float64 `json:"readersP99,omitempty"`
 }
 
-func ratiosOf(f, before *appendFigures) scavengeRatios {
-	rate := func(f *figures) float64 { return f.OperationsPerSecond }
-	p99 := func(f *figures) float64 { return f.LatencyMs.P99 }
-	of := func(value func(*figures) float64, f, before *figures) float64 {
+func ratiosOf(f, before *appendStatistics) scavengeRatios {
+	rate := func(f *metrics) float64 { return f.OperationsPerSecond }
+	p99 := func(f *metrics) float64 { return f.LatencyMs.P99 }
+	of := func(value func(*metrics) float64, f, before *metrics) float64 {
 		if f == nil || before == nil {
 			return 0
 		}
@@ -56,16 +56,16 @@ func ratiosOf(f, before *appendFigures) scavengeRatios {
 
 // scavengeRound is one scavenge and what was measured around it.
 type scavengeRound struct {
-	Round       int              `json:"round"`
-	Removable   int64            `json:"removableEvents"` // of this round
-	Before      *appendFigures   `json:"before"`
-	During      *appendFigures   `json:"during"`
-	Phases      []*appendFigures `json:"duringPhases"`
-	After       *appendFigures   `json:"after"`
-	DuringRatio scavengeRatios   `json:"duringRatios"`
-	AfterRatio  scavengeRatios   `json:"afterRatios"`
-	Run         runFigures       `json:"scavenge"`
-	CPU         cpuFigures       `json:"duringCPU"`
+	Round       int                 `json:"round"`
+	Removable   int64               `json:"removableEvents"` // of this round
+	Before      *appendStatistics   `json:"before"`
+	During      *appendStatistics   `json:"during"`
+	Phases      []*appendStatistics `json:"duringPhases"`
+	After       *appendStatistics   `json:"after"`
+	DuringRatio scavengeRatios      `json:"duringRatios"`
+	AfterRatio  scavengeRatios      `json:"afterRatios"`
+	Run         runStatistics       `json:"scavenge"`
+	CPU         cpuStatistics       `json:"duringCPU"`
 }
 
 func (r *scavengeRound) compare() {
@@ -118,7 +118,7 @@ func (s *scavengeReport) conclude() {
 	}
 }
 
-func (r *runFigures) executionRate() float64 {
+func (r *runStatistics) executionRate() float64 {
 	for _, p := range r.Phases {
 		if strings.HasPrefix(p.Phase, "Chunk execution") {
 			return p.MBPerSecond
@@ -158,7 +158,7 @@ func (s *scavengeReport) round(b *strings.Builder, r *scavengeRound) error {
 		header += "reads/s\tp50 ms\tp99 ms\tmax ms\t"
 	}
 	_, _ = fmt.Fprint(t, header, "errors\t\n") // What a tabwriter cannot write shows when it is flushed.
-	row := func(f *appendFigures, indent string) {
+	row := func(f *appendStatistics, indent string) {
 		_, _ = fmt.Fprintf(t, "%s%s\t%s%s", indent, f.Name, cells(f.Many), cells(f.Single))
 		if s.Readers > 0 {
 			_, _ = fmt.Fprint(t, cells(f.Readers))
@@ -206,7 +206,7 @@ func (s *scavengeReport) round(b *strings.Builder, r *scavengeRound) error {
 	if r.CPU.ServersNotMeasured != "" {
 		fmt.Fprintf(b, "cpu of servers not measured: %s\n", r.CPU.ServersNotMeasured)
 	}
-	for _, f := range []*appendFigures{r.Before, r.During, r.After} {
+	for _, f := range []*appendStatistics{r.Before, r.During, r.After} {
 		for kind, e := range f.Errors {
 			fmt.Fprintf(b, "error %s: %d %s, for example: %s\n", f.Name, e.Count, kind, e.Example)
 		}
@@ -216,7 +216,7 @@ func (s *scavengeReport) round(b *strings.Builder, r *scavengeRound) error {
 }
 
 // cells are the columns of what one kind of client did.
-func cells(f *figures) string {
+func cells(f *metrics) string {
 	if f == nil {
 		return "-\t-\t-\t-\t"
 	}

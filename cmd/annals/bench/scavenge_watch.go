@@ -36,8 +36,8 @@ type scavengeStatus struct {
 	Ended          time.Time `json:"ended"`
 }
 
-// phaseFigures is one phase of a run, as often as it was seen.
-type phaseFigures struct {
+// phaseStatistics is one phase of a run, as often as it was seen.
+type phaseStatistics struct {
 	Phase       string  `json:"phase"`
 	Seconds     float64 `json:"seconds"`
 	Units       int64   `json:"units"`
@@ -49,18 +49,18 @@ type phaseFigures struct {
 	total int64 // of the pass under way
 }
 
-// runFigures is what a run came to.
-type runFigures struct {
-	ID             string          `json:"scavengeId"`
-	Seconds        float64         `json:"seconds"`
-	InputBytes     int64           `json:"inputBytes"` // of the chunk files that were looked at
-	MBPerSecond    float64         `json:"mbPerSecond"`
-	BytesSaved     int64           `json:"bytesSaved"`
-	EventsRemoved  int64           `json:"eventsRemoved"`
-	ChunksExecuted int64           `json:"chunksExecuted"`
-	ChunksSkipped  int64           `json:"chunksSkipped"`
-	ChunksMerged   int64           `json:"chunksMerged"`
-	Phases         []*phaseFigures `json:"phases"`
+// runStatistics is what a run came to.
+type runStatistics struct {
+	ID             string             `json:"scavengeId"`
+	Seconds        float64            `json:"seconds"`
+	InputBytes     int64              `json:"inputBytes"` // of the chunk files that were looked at
+	MBPerSecond    float64            `json:"mbPerSecond"`
+	BytesSaved     int64              `json:"bytesSaved"`
+	EventsRemoved  int64              `json:"eventsRemoved"`
+	ChunksExecuted int64              `json:"chunksExecuted"`
+	ChunksSkipped  int64              `json:"chunksSkipped"`
+	ChunksMerged   int64              `json:"chunksMerged"`
+	Phases         []*phaseStatistics `json:"phases"`
 }
 
 // runWatch follows a run by asking the node now and then.
@@ -72,7 +72,7 @@ type runWatch struct {
 	owned sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
-	phases []*phaseFigures
+	phases []*phaseStatistics
 	now    context.Context // ends with the phase
 	next   context.CancelFunc
 	ended  bool
@@ -122,7 +122,7 @@ func (w *runWatch) enter(phase string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leave(now)
-	w.phases = append(w.phases, &phaseFigures{Phase: phase, begun: now})
+	w.phases = append(w.phases, &phaseStatistics{Phase: phase, begun: now})
 	w.now, w.next = context.WithCancel(context.Background())
 }
 
@@ -204,13 +204,13 @@ func (w *runWatch) phase() (name string, now context.Context, ended bool) {
 }
 
 // result returns what the run came to. It must have ended.
-func (w *runWatch) result() (*runFigures, error) {
+func (w *runWatch) result() (*runStatistics, error) {
 	w.owned.Wait()
 	if w.err != nil {
 		return nil, w.err
 	}
 	s := &w.last
-	r := &runFigures{
+	r := &runStatistics{
 		ID: w.id, Seconds: s.Ended.Sub(s.Started).Seconds(), BytesSaved: s.BytesSaved, EventsRemoved: s.EventsRemoved,
 		ChunksExecuted: s.ChunksExecuted, ChunksSkipped: s.ChunksSkipped, ChunksMerged: s.ChunksMerged, Phases: w.phases,
 	}

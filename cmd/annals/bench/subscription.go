@@ -244,8 +244,8 @@ func (d *deliveries) lost(now time.Time) int64 {
 	return d.total - d.distinct
 }
 
-// groupFigures is what became of the events of a group, those of the warm-up included.
-type groupFigures struct {
+// groupStatistics is what became of the events of a group, those of the warm-up included.
+type groupStatistics struct {
 	Stream        string `json:"stream"`
 	Group         string `json:"group"`
 	BufferSize    int    `json:"bufferSize,omitempty"` // none: the server's default
@@ -260,11 +260,11 @@ type groupFigures struct {
 	QuietSeconds float64 `json:"quietSeconds"`
 }
 
-func (w *subscribing) figures(end time.Time) *groupFigures {
+func (w *subscribing) metrics(end time.Time) *groupStatistics {
 	d := w.got
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f := &groupFigures{
+	f := &groupStatistics{
 		Stream: w.stream, Group: w.group, StreamEvents: d.total,
 		Delivered: d.distinct, Redelivered: d.again, Complete: d.distinct == d.total,
 	}
@@ -276,7 +276,7 @@ func (w *subscribing) figures(end time.Time) *groupFigures {
 }
 
 // String puts the numbers in a line.
-func (f *groupFigures) String() string {
+func (f *groupStatistics) String() string {
 	settings, verdict := "the server's settings", fmt.Sprintf("the run ended before the stream, %.2f s after the last delivery", f.QuietSeconds)
 	if f.BufferSize > 0 {
 		settings = fmt.Sprintf("buffer %d, read batch %d, checkpoint %d", f.BufferSize, f.ReadBatchSize, f.MaxCheckpoint)

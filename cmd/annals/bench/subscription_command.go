@@ -132,7 +132,7 @@ func measureGroup(ctx context.Context, o *options, stream, group string, log io.
 	if r, err = s.measure(ctx, o.duration, o.warmup, o.count); r == nil {
 		return nil, err
 	}
-	r.Group = w.figures(time.Now())
+	r.Group = w.metrics(time.Now())
 	if r.Operations == 0 && r.Group.Complete && err == nil {
 		err = errors.New("the warm-up left no events to measure with: more --stream-events or less --warmup is needed")
 	}

@@ -28,8 +28,8 @@ const (
 	copyLimit = 20 * time.Second
 )
 
-// backupFigures are of all backups of a round.
-type backupFigures struct {
+// backupStatistics are of all backups of a round.
+type backupStatistics struct {
 	Taken int64 `json:"taken"`
 	// Cut counts those that a fault ended.
 	Cut    int64 `json:"cutShort"`
@@ -41,7 +41,7 @@ type backupFigures struct {
 	Events   []int `json:"events"`
 }
 
-func (f *backupFigures) text() string {
+func (f *backupStatistics) text() string {
 	return fmt.Sprintf("backups: %d taken, %d cut short; %d files, %d bytes copied, %d files taken over; %d restored, with %v events\n",
 		f.Taken, f.Cut, f.Files, f.Bytes, f.Linked, f.Restored, f.Events)
 }
@@ -55,7 +55,7 @@ type backer struct {
 	dir    string
 	number int
 	copies []*databaseCopy
-	sum    backupFigures
+	sum    backupStatistics
 	// rotten says whether bytes of a file changed on a disk.
 	rotten func(file string) bool
 }

@@ -48,7 +48,7 @@ Faults:
 
 %s
 Progress goes to standard error. Standard output gets the timeline, the times without
-a successful write for each kind of fault, figures and the verdict. What a violating
+a successful write for each kind of fault, metrics and the verdict. What a violating
 round leaves, data and logs of the nodes and the history of the clients, stays in --keep.
 
 The laboratory needs Linux and root; without, nodes get loopback addresses, and faults

@@ -37,7 +37,7 @@ type groupCheck struct {
 	ledger *ledger
 	subs   *subscriptions
 	calm   func(from, to int64) bool // whether one leader led, and no other node may have thought it did
-	sum    *groupFigures
+	sum    *groupStatistics
 	dated  []int64 // by ordinal of the log: when it was there
 }
 
@@ -70,8 +70,8 @@ type groupBook struct {
 }
 
 // checkGroups runs all checks of groups and returns their numbers.
-func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *groupFigures {
-	c := &groupCheck{ledger: l, subs: s, calm: calm, sum: s.figures()}
+func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *groupStatistics {
+	c := &groupCheck{ledger: l, subs: s, calm: calm, sum: s.metrics()}
 	c.date()
 	for i, g := range s.groups {
 		b := c.open(i, g)
@@ -84,7 +84,7 @@ func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *g
 }
 
 // date finds for each event of the log a time at which it was there, which rises
-// with the log: whoever showed it or a later one had it, and so had whoever was
+// with the log: a consumer that was shown it or a later one had it, and so had one that was
 // told of a later append.
 func (c *groupCheck) date() {
 	b := c.ledger.book

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// groupFigures are the numbers of all groups of a round.
-type groupFigures struct {
+// groupStatistics are the numbers of all groups of a round.
+type groupStatistics struct {
 	Groups    int `json:"groups"`
 	Consumers int `json:"consumers"`
 	// Events counts an event once for each group.
@@ -33,8 +33,8 @@ type groupFigures struct {
 	LeaderChanges int `json:"leaderChanges"`
 }
 
-func (s *subscriptions) figures() *groupFigures {
-	f := &groupFigures{
+func (s *subscriptions) metrics() *groupStatistics {
+	f := &groupStatistics{
 		Groups: len(s.groups), Consumers: s.competing, Deliveries: s.count.deliveries.Load(), LeftUnanswered: s.count.left.Load(), Crashes: s.count.crashes.Load(),
 		Failed: s.count.failed.Load(), Replies: map[string]map[string]int64{}, Acts: map[string]int64{},
 	}
@@ -66,7 +66,7 @@ func (s *subscriptions) leaderChanges(reign func(at int64) int64) int {
 	return max(len(terms)-1, 0)
 }
 
-func (f *groupFigures) text() string {
+func (f *groupStatistics) text() string {
 	answers := ""
 	for a := range actionLeave {
 		by := f.Replies[a.String()]

@@ -23,8 +23,8 @@ const (
 	searched = 55
 )
 
-// redactionFigures are of all redactions of a round.
-type redactionFigures struct {
+// redactionStatistics are of all redactions of a round.
+type redactionStatistics struct {
 	Asked int64 `json:"asked"`
 	Done  int64 `json:"done"`
 	// Refused were not possible, as a rule because the chunk was still being written. Unknown had no answer, or
@@ -36,7 +36,7 @@ type redactionFigures struct {
 	Bytes    int64 `json:"bytes"`
 }
 
-func (f *redactionFigures) text() string {
+func (f *redactionStatistics) text() string {
 	return fmt.Sprintf("redactions: %d asked for, %d done, %d refused, %d unknown; %d events looked for in %d bytes\n",
 		f.Asked, f.Done, f.Refused, f.Unknown, f.Searched, f.Bytes)
 }
@@ -49,7 +49,7 @@ type redactor struct {
 	rng  *rand.Rand
 	http *client.Client
 	done []redaction
-	sum  redactionFigures
+	sum  redactionStatistics
 }
 
 // redaction is one that a node says it has done.

@@ -43,11 +43,11 @@ type summary struct {
 	Term                int64                 `json:"term"`
 	Linearizability     linearity             `json:"linearizability"`
 	Verified            int                   `json:"foldersVerified"`
-	Groups              *groupFigures         `json:"subscriptions,omitempty"`
-	Scavenges           *scavengeFigures      `json:"scavenges,omitempty"`
+	Groups              *groupStatistics      `json:"subscriptions,omitempty"`
+	Scavenges           *scavengeStatistics   `json:"scavenges,omitempty"`
 	Projections         *projectionStatistics `json:"projections,omitempty"`
-	Backups             *backupFigures        `json:"backups,omitempty"`
-	Redactions          *redactionFigures     `json:"redactions,omitempty"`
+	Backups             *backupStatistics     `json:"backups,omitempty"`
+	Redactions          *redactionStatistics  `json:"redactions,omitempty"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -61,7 +61,7 @@ const noViolation = "NO VIOLATION"
 // blameAfter is how long after its end a fault still answers for a gap.
 const blameAfter = int64(2 * time.Second)
 
-func (r *round) sum(linear linearity, groups *groupFigures, projections *projectionStatistics, verified int) *summary {
+func (r *round) sum(linear linearity, groups *groupStatistics, projections *projectionStatistics, verified int) *summary {
 	count := &r.load.count
 	s := &summary{Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds()}
 	s.Violations, s.Counts = r.find.list()

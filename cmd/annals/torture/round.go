@@ -455,7 +455,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 		}
 	}
 	books.check()
-	var groups *groupFigures
+	var groups *groupStatistics
 	if r.subs != nil {
 		groups = checkGroups(books, r.subs, r.watch.wasCalm)
 		groups.LeaderChanges = r.subs.leaderChanges(r.watch.reignOf)

@@ -40,8 +40,8 @@ type scavengeStatus struct {
 	} `json:"point"`
 }
 
-// scavengeFigures are of all runs of a round.
-type scavengeFigures struct {
+// scavengeStatistics are of all runs of a round.
+type scavengeStatistics struct {
 	Started int64 `json:"started"`
 	Stopped int64 `json:"stopped"`
 	Resumed int64 `json:"resumed"`
@@ -60,7 +60,7 @@ type scavengeFigures struct {
 	Questions int `json:"questions"`
 }
 
-func (f *scavengeFigures) text() string {
+func (f *scavengeStatistics) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "scavenges: %d started, %d stopped, %d resumed, results %v; %d events removed, %d chunks merged; %d limits written, %d streams deleted for good; final point %d; %d questions to %d leaders\n",
 		f.Started, f.Stopped, f.Resumed, f.Results, f.Removed, f.Merged, f.Limits, f.Ended, f.Final, f.Questions, f.Leaders)
@@ -77,7 +77,7 @@ type scavenger struct {
 	http *client.Client
 	// told are the runs whose end was counted.
 	told map[string]bool
-	sum  scavengeFigures
+	sum  scavengeStatistics
 	// none says that nodes keep everything in memory, where nothing can be scavenged.
 	none bool
 }
@@ -85,7 +85,7 @@ type scavenger struct {
 func newScavenger(l *load, seed uint64, h *client.Client) *scavenger {
 	return &scavenger{
 		load: l, rng: rand.New(rand.NewPCG(seed, 7<<32)), http: h, told: map[string]bool{},
-		sum: scavengeFigures{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
+		sum: scavengeStatistics{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
 	}
 }
 

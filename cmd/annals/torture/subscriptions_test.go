@@ -38,7 +38,7 @@ func TestGroups(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.promise, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, figures := runGroups(t, c.promise)
+				s, metrics := runGroups(t, c.promise)
 				list, counts := s.find.list()
 				for _, v := range list {
 					if v.Kind != c.want && !slices.Contains(c.may, v.Kind) {
@@ -48,8 +48,8 @@ func TestGroups(t *testing.T) {
 				if c.want != "" && counts[c.want] == 0 {
 					t.Errorf("%q was not found: %v", c.want, counts)
 				}
-				t.Logf("%s", figures.text())
-				if f := figures; c.promise == breakNothing && (f.Groups != 4 || f.Consumers != 8 || f.Events == 0 || f.Deliveries < f.Events || f.Duplicates == 0 ||
+				t.Logf("%s", metrics.text())
+				if f := metrics; c.promise == breakNothing && (f.Groups != 4 || f.Consumers != 8 || f.Events == 0 || f.Deliveries < f.Events || f.Duplicates == 0 ||
 					f.LeftUnanswered == 0 || f.Parked == 0 || f.Checkpoints == 0 || len(f.Acts) == 0) {
 					t.Errorf("the run is too poor to say anything: %+v", f)
 				}
@@ -64,7 +64,7 @@ func TestGroups(t *testing.T) {
 }
 
 // runGroups runs the workload for a short time and checks it.
-func runGroups(t *testing.T, promise string) (*scene, *groupFigures) {
+func runGroups(t *testing.T, promise string) (*scene, *groupStatistics) {
 	t.Helper()
 	s := newScene(t)
 	s.hist = newHistory(s.book.find.start, 1_000_000)

@@ -13,18 +13,18 @@ var (
 	aboutCPU    = &tree.About{Category: "Process", Title: "Process: CPU", DrawChart: true}
 )
 
-// Figures returns the groups proc and sys of the statistics.
-func (s Sample) Figures() tree.Figures {
-	all := make(tree.Figures, 0, 56)
+// Statistics returns the groups proc and sys of the statistics.
+func (s Sample) Statistics() tree.Statistics {
+	all := make(tree.Statistics, 0, 56)
 	group := func(path ...string) func(key string, value any) {
 		path = path[:len(path):len(path)]
-		return func(key string, value any) { all = append(all, tree.Figure{Path: append(path, key), Value: value}) }
+		return func(key string, value any) { all = append(all, tree.Statistic{Path: append(path, key), Value: value}) }
 	}
 	proc := group("proc")
 	proc("startTime", s.began.UTC().Format("2006-01-02T15:04:05.0000000Z"))
 	proc("id", s.pid)
-	all = append(all, tree.Figure{Path: []string{"proc", "mem"}, Value: int64(s.memory), About: aboutMemory})
-	all = append(all, tree.Figure{Path: []string{"proc", "cpu"}, Value: s.cpu, About: aboutCPU})
+	all = append(all, tree.Statistic{Path: []string{"proc", "mem"}, Value: int64(s.memory), About: aboutMemory})
+	all = append(all, tree.Statistic{Path: []string{"proc", "cpu"}, Value: s.cpu, About: aboutCPU})
 	proc("cpuScaled", s.cpu/float64(runtime.NumCPU()))
 	proc("threadsCount", int64(s.runtime.threads))
 	proc("contentionsRate", s.waiting)

@@ -8,9 +8,9 @@ import (
 	"github.com/annalsdb/annals/stats/latency"
 )
 
-// readFigures measure the reads of the log. Readers queue for nothing: what is
+// readStatistics measure the reads of the log. Readers queue for nothing: what is
 // under way is what there is of a queue.
-type readFigures struct {
+type readStatistics struct {
 	stream, event, all readKind
 	waiting            *stats.Queue // long polls
 }
@@ -21,7 +21,7 @@ type readKind struct {
 	latency latency.Kind
 }
 
-func (f *readFigures) register(r *stats.Registry) {
+func (f *readStatistics) register(r *stats.Registry) {
 	q := r.Queue("StorageReaderQueue #1", "StorageReaderQueue", runtime.GOMAXPROCS(0))
 	f.stream = readKind{q, q.Work("ReadStreamEvents"), latency.ReaderStreamRange}
 	f.event = readKind{q, q.Work("ReadEvent"), latency.ReaderReadEvent}

@@ -2,8 +2,8 @@
 // a tree, as JSON or XML.
 package tree
 
-// Figure is one statistic: its place in the tree and its value.
-type Figure struct {
+// Statistic is one statistic: its place in the tree and its value.
+type Statistic struct {
 	Path  []string // "proc", "gc", "gen0Size"; joined by "-" in the flat map
 	Value any      // string, int64, float64, or nil
 	About *About   // nil: nothing is known beyond the value
@@ -15,5 +15,5 @@ type About struct {
 	DrawChart       bool
 }
 
-// Figures are the statistics of a node, in the order in which they are shown.
-type Figures []Figure
+// Statistics are those of a node, in the order in which they are shown.
+type Statistics []Statistic

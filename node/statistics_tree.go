@@ -10,34 +10,34 @@ import (
 	"github.com/annalsdb/annals/stats/tree"
 )
 
-// Figures returns what is shown at /stats. Those of process and machine are at most a second old.
-func (s *statistics) Figures() tree.Figures {
+// Statistics returns what is shown at /stats. Those of process and machine are at most a second old.
+func (s *statistics) Statistics() tree.Statistics {
 	s.questions.Enter(1)
 	defer s.gathering.End(s.gathering.Begin(0), 1)
-	all := s.machine.Sample().Figures()
-	var log eventlog.Figures // Zeros while it is not open.
+	all := s.machine.Sample().Statistics()
+	var log eventlog.Statistics // Zeros while it is not open.
 	var check eventlog.CheckProgress
 	damaged := 0
 	if l, err := s.n.store.Log(); err == nil {
-		log, check, damaged = l.Figures(), l.Health.CheckProgress(), len(l.Health.Damaged())
+		log, check, damaged = l.Statistics(), l.Health.CheckProgress(), len(l.Health.Damaged())
 	}
 	all = es(all, "checksum", log.Writer)
 	all = es(all, "checksumNonFlushed", log.NonFlushed)
 	for _, q := range s.registry.Queues() {
-		all = append(all, tree.Queue(q.Figures())...)
+		all = append(all, tree.Queue(q.Statistics())...)
 	}
 	flushes := s.n.cluster.Flushes()
-	return readIndexFigures(writerFigures(checkFigures(all, check, damaged), &flushes), &log)
+	return readIndexStatistics(writerStatistics(checkStatistics(all, check, damaged), &flushes), &log)
 }
 
-// checkFigures are those of the check of complete chunks.
-func checkFigures(all tree.Figures, p eventlog.CheckProgress, damaged int) tree.Figures {
+// checkStatistics are those of the check of complete chunks.
+func checkStatistics(all tree.Statistics, p eventlog.CheckProgress, damaged int) tree.Statistics {
 	ended := ""
 	if !p.Ended.IsZero() {
 		ended = p.Ended.UTC().Format(time.RFC3339)
 	}
 	add := func(key string, value any) {
-		all = append(all, tree.Figure{Path: []string{"es", "chunkCheck", key}, Value: value})
+		all = append(all, tree.Statistic{Path: []string{"es", "chunkCheck", key}, Value: value})
 	}
 	running := int64(0)
 	if p.Running {
@@ -51,14 +51,14 @@ func checkFigures(all tree.Figures, p eventlog.CheckProgress, damaged int) tree.
 	return all
 }
 
-func es(all tree.Figures, key string, value int64) tree.Figures {
-	return append(all, tree.Figure{Path: []string{"es", key}, Value: value})
+func es(all tree.Statistics, key string, value int64) tree.Statistics {
+	return append(all, tree.Statistic{Path: []string{"es", key}, Value: value})
 }
 
-// writerFigures are those of what a write waits for: the Raft log.
-func writerFigures(all tree.Figures, f *raftdisk.Flushes) tree.Figures {
+// writerStatistics are those of what a write waits for: the Raft log.
+func writerStatistics(all tree.Statistics, f *raftdisk.Flushes) tree.Statistics {
 	add := func(key, title string, value any) {
-		all = append(all, tree.Figure{Path: []string{"es", "writer", key}, Value: value, About: &tree.About{Category: "Writer", Title: "Writer: " + title, DrawChart: true}})
+		all = append(all, tree.Statistic{Path: []string{"es", "writer", key}, Value: value, About: &tree.About{Category: "Writer", Title: "Writer: " + title, DrawChart: true}})
 	}
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	add("lastFlushSize", "size of the last flush", f.LastSize)
@@ -71,9 +71,9 @@ func writerFigures(all tree.Figures, f *raftdisk.Flushes) tree.Figures {
 	return all
 }
 
-// readIndexFigures are those of the log's index and caches. There are no
+// readIndexStatistics are those of the log's index and caches. There are no
 // transactions that span requests, hence nothing is cached of them.
-func readIndexFigures(all tree.Figures, f *eventlog.Figures) tree.Figures {
+func readIndexStatistics(all tree.Statistics, f *eventlog.Statistics) tree.Statistics {
 	for _, figure := range []struct {
 		key   string
 		value uint64
@@ -82,7 +82,7 @@ func readIndexFigures(all tree.Figures, f *eventlog.Figures) tree.Figures {
 		{"cachedStreamInfo", f.CachedStreamInfos}, {"notCachedStreamInfo", f.NotCachedStreamInfos},
 		{"cachedTransInfo", 0}, {"notCachedTransInfo", 0}, {"hashCollisions", f.HashCollisions},
 	} {
-		all = append(all, tree.Figure{Path: []string{"es", "readIndex", figure.key}, Value: int64(figure.value)})
+		all = append(all, tree.Statistic{Path: []string{"es", "readIndex", figure.key}, Value: int64(figure.value)})
 	}
 	return all
 }
