@@ -21,7 +21,7 @@ const scavengeHelp = `Remove for good, while a node serves, what deletion and me
 beyond $maxCount, $maxAge and $tb, deleted streams, replaced metadata.
 
 A scavenge is the work of one node on its own files: every node of a cluster needs
-one, and what is asked for is done by the node that is asked, also by a follower. What
+one, and what is asked for is done by the node that is asked, leader or not. What
 was removed cannot be brought back.
 
 The caller must be an administrator or operator of the cluster unless the cluster
