@@ -132,6 +132,7 @@ type Config struct {
 	AdvertiseNodePortToClientAs   int
 	EnableUnixSocket              bool
 	DisableAdminUi                bool
+	MaxLiveConnections            int
 	WebTitle                      string
 	WebTone                       WebTone
 	DisableStatsOnHttp            bool

@@ -352,6 +352,8 @@ func (c *Config) interfaceOptions() []option {
 			doc: "Offer redaction at a local socket, eventstore.sock, in the data folder."},
 		{name: "DisableAdminUi", group: g, def: "False", target: boolField(&c.DisableAdminUi),
 			doc: "Remove the user interface and all routes below /admin."},
+		{name: "MaxLiveConnections", group: g, def: "512", target: intField(&c.MaxLiveConnections, 1, 1<<20),
+			doc: "Live tails that the node serves at once. More are refused with 503."},
 		{name: "WebTitle", group: g, def: "", target: textField(&c.WebTitle),
 			doc: "A name that the user interface shows on top, so that nobody takes one cluster for another."},
 		{name: "WebTone", group: g, def: string(WebToneNone), target: enumField(&c.WebTone, WebToneNone, WebToneTest, WebToneProduction),

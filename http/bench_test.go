@@ -79,6 +79,8 @@ func (s *fixedStore) ReadAll(context.Context, event.AllRead) (event.AllPage, err
 	return event.AllPage{Events: s.page.Events}, nil
 }
 
+func (s *fixedStore) PositionAt(context.Context, int64) (int64, error) { return 0, nil }
+
 func (s *fixedStore) StreamInfo(context.Context, string) (event.StreamInfo, error) {
 	return event.StreamInfo{Last: 99, MetaLast: -1}, nil
 }

@@ -79,6 +79,7 @@ type exchange struct {
 
 	out        []byte // the answer's body
 	isPartSent bool   // the answer goes out piece by piece
+	isLive     bool   // the answer goes on as long as it likes
 	scratch    []byte
 	prefix     []byte // base URI and forwarded prefix
 	baseLen    int    // how much of prefix is the base URI
@@ -100,7 +101,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 	if err := x.run(); err != nil {
 		x.fail(err)
 	}
-	if statistics != nil {
+	if statistics != nil && !x.isLive {
 		statistics.Answered(time.Since(began))
 	}
 	x.linger()
@@ -176,7 +177,10 @@ func (x *exchange) run() error {
 	if op.typed && len(strings.Join(x.r.Header[keyContentType], "")) == 0 {
 		return problemContentType
 	}
-	if op.offer != nil {
+	serve := op.serve
+	if op.live && wantsLive(x.r.Header) {
+		serve = serveLive
+	} else if op.offer != nil {
 		x.media = negotiate(op.offer, queryValue(x.r.URL.RawQuery, "format"), x.r.Header[keyAccept])
 		if x.media == nil {
 			return problemNotAcceptable
@@ -191,7 +195,7 @@ func (x *exchange) run() error {
 	if op.method == http.MethodGet && op.may.wantsUser(x.s.open) {
 		x.private() // Unless the operation says more.
 	}
-	return op.serve(x)
+	return serve(x)
 }
 
 // refusedLogin logs that the caller's credentials were refused, if that was why

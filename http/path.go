@@ -12,7 +12,7 @@ import (
 type route struct {
 	stream   string // {stream}
 	group    string // {subscription}
-	from     string // {number} or {position}; empty: the head
+	from     string // {number}, {position} or {time}; empty: the head
 	count    string // {count}; empty: the default
 	id       string // {id}
 	argument string // any other placeholder
@@ -27,7 +27,7 @@ func (r *route) slot(placeholder string) *string {
 		return &r.stream
 	case "subscription":
 		return &r.group
-	case "number", "position":
+	case "number", "position", "time":
 		return &r.from
 	case "count":
 		return &r.count

@@ -217,6 +217,7 @@ var expectations = map[string]string{
 	"GET /streams/{stream}": "read", "POST /streams/{stream}": "write", "DELETE /streams/{stream}": "delete",
 	"GET /streams/{stream}/": "anon", "POST /streams/{stream}/": "anon", "DELETE /streams/{stream}/": "anon",
 	"GET /streams/{stream}/{number}": "read", "GET /streams/{stream}/{number}/{count}": "read",
+	"GET /streams/{stream}/at/{time}": "read", "GET /streams/$all/at/{time}": "read",
 	"GET /streams/{stream}/{number}/backward/{count}": "read", "GET /streams/{stream}/{number}/forward/{count}": "read",
 	"GET /streams/$scavenges/{id}/{number}/{count}": "read",
 	"POST /streams/{stream}/incoming/{id}":          "write",
@@ -308,7 +309,7 @@ func allowed(m mode, c *caller, what, path string) bool {
 
 // samples are the paths of a pattern.
 func samples(pattern string) []string {
-	path := strings.NewReplacer("{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{count}", "1", "{subscription}", "g", "{position}", "head",
+	path := strings.NewReplacer("{path}", "1", "{name}", "1", "{priority}", "1", "{node}", "1", "{login}", "jane", "{number}", "0", "{time}", "2020-01-01T00:00:00Z", "{count}", "1", "{subscription}", "g", "{position}", "head",
 		"{id}", "0f9fad5b-d9cb-469f-a165-70867728950e").Replace(pattern)
 	if !strings.Contains(path, "{stream}") {
 		return []string{path}

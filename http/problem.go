@@ -64,6 +64,8 @@ var (
 	problemReadOnly       = &problem{http.StatusInternalServerError, "Operation Not Supported on Read Only Replica", false}
 	problemNotReady       = &problem{http.StatusServiceUnavailable, textNotReady, false}
 	problemBusy           = &problem{http.StatusServiceUnavailable, "Server Is Too Busy", false}
+	problemLiveFull       = &problem{http.StatusServiceUnavailable, "Too many live connections", false}
+	problemLiveBusy       = &problem{http.StatusServiceUnavailable, "Too many filters look through old events", false}
 	problemDiskFull       = &problem{http.StatusServiceUnavailable, "Server Is Out Of Disk Space", false}
 	problemScavengeRuns   = &problem{http.StatusBadRequest, "Scavenge is already running", false}
 	problemChunksLocked   = &problem{http.StatusBadRequest, "Failed to acquire the chunk switch lock", false}
@@ -229,7 +231,7 @@ func (x *exchange) fail(err error) {
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
 	case (p == problemLeaderAt || p == problemReadOnly) && errors.As(err, &leader):
 		h[keyLocation] = []string{strings.TrimSuffix(leader.Address, "/") + x.r.URL.RequestURI()}
-	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, p == problemBusy && (isUser || x.op == nil):
+	case p == problemNotReady && errors.Is(err, event.ErrNotInitialized), p == problemBackupLater, p == problemLiveFull, p == problemLiveBusy, p == problemBusy && (isUser || x.op == nil):
 		// The other kind of busy is that too many passwords are to be hashed.
 		h[keyRetryAfter] = retryAfter
 	case p == problemNodeAway:

@@ -15,6 +15,7 @@ type operation struct {
 	bodies uint32 // forms of the request's body; 0: not looked at
 	may    requirement
 	single bool // reads one event
+	live   bool // has a live tail as well
 	once   bool // changes something although it is a read: a node that relays it must not repeat it
 	typed  bool // the request must have a Content-Type, of any value
 	// redirected says that a read is the leader's business as a write is: another

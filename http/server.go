@@ -95,6 +95,9 @@ type Options struct {
 	// the operator wants less than the store can take; 0: no bound of its own.
 	MaxAppendBytes int64
 
+	// LiveConnections bounds the live tails at any time.
+	LiveConnections int
+
 	DisableHTTPCaching bool // every 200 says that it must not be kept
 	DisableAdminUI     bool // no redirects to the web interface, nothing below /admin, no /sys/subsystems
 	DisableGossip      bool // no /gossip
@@ -125,6 +128,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = DefaultRequestTimeout
+	}
+	if o.LiveConnections <= 0 {
+		o.LiveConnections = DefaultLiveConnections
 	}
 	if o.MaxEventBytes <= 0 || o.MaxEventBytes > event.MaxEventBytes {
 		o.MaxEventBytes = event.MaxEventBytes
@@ -166,6 +172,7 @@ type Server struct {
 	drain    context.CancelFunc
 	drained  atomic.Bool
 
+	live   live
 	latest atomic.Pointer[metrics] // for /stats; nil before it is asked for
 }
 
@@ -183,6 +190,7 @@ func New(o Options) *Server {
 
 		accessLog: o.Logger.Named(accessLogger),
 	}
+	s.live = live{tails: make(chan struct{}, o.LiveConnections), scans: make(chan struct{}, liveScans)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.table = s.rows()
 	s.routes = newRouter(s.table)

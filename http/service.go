@@ -38,6 +38,10 @@ type Store interface {
 	// ReadAll reads one page of the log.
 	ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error)
 
+	// PositionAt returns the position of the first record that was not written before a time,
+	// in nanoseconds since 1970; LogEnd when there is none.
+	PositionAt(ctx context.Context, time int64) (int64, error)
+
 	// StreamInfo tells what is known of a stream without reading its events. It is
 	// cheap. A stream nobody wrote is no error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)

@@ -102,6 +102,20 @@ func (s *memStore) info(stream string) event.StreamInfo {
 	}
 }
 
+func (s *memStore) PositionAt(ctx context.Context, time int64) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.log {
+		if s.log[i].Time >= time {
+			return s.log[i].Position, nil
+		}
+	}
+	return s.end(), nil
+}
+
 func (s *memStore) StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error) {
 	if err := s.enter(ctx); err != nil {
 		return event.StreamInfo{}, err
@@ -370,7 +384,7 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 	if q.From%recordSize != 0 {
 		return event.AllPage{}, event.ErrBadPosition
 	}
-	p := event.AllPage{From: q.From, Next: q.From, LogEnd: s.end()}
+	p := event.AllPage{From: q.From, Next: q.From, Last: -1, LogEnd: s.end()}
 	step, at := 1, int(q.From/recordSize)
 	if q.Backward {
 		step, at = -1, at-1
@@ -382,7 +396,7 @@ func (s *memStore) ReadAll(ctx context.Context, q event.AllRead) (event.AllPage,
 		}
 		scanned++
 		r := &s.log[at]
-		p.Next = r.Next
+		p.Next, p.Last = r.Next, r.Position
 		if q.Backward {
 			p.Next = r.Position
 		}

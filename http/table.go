@@ -106,6 +106,8 @@ func streamRows() []row {
 	metadata := getSingle(access.MetaReadRight, streamMetadata)
 	metaBackward := get(feedOffer, access.MetaReadRight, metaBackward)
 	allBackward := get(feedOffer, access.ReadRight, allBackward)
+	streamTail, allTail := backward, allBackward
+	streamTail.live, allTail.live = true, true
 	filteredBackward := get(feedOffer, access.ReadRight, filteredBackward)
 	write, remove := post(appendForms, access.WriteRight, appendEvents), remove()
 	rows := []row{
@@ -117,18 +119,20 @@ func streamRows() []row {
 		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, metaForward)),
 		at("/streams/{stream}/incoming/{id}", post(incomingForms, access.WriteRight, incomingEvent)),
 
-		about(event.AllStream, at("/streams/$all", write, remove, allBackward)),
+		about(event.AllStream, at("/streams/$all", write, remove, allTail)),
 		about(event.AllStream, at("/streams/$all/filtered", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/backward/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, filteredForward))),
+		about(event.AllStream, at("/streams/$all/at/{time}", get(jsonOffer, access.ReadRight, allAt))),
 		about(event.AllStream, at("/streams/$all/{position}/{count}", allBackward)),
 		about(event.AllStream, at("/streams/$all/{position}/backward/{count}", allBackward)),
 		about(event.AllStream, at("/streams/$all/{position}/forward/{count}", get(feedOffer, access.ReadRight, allForward))),
 
-		at("/streams/{stream}", write, remove, backward),
+		at("/streams/{stream}", write, remove, streamTail),
 		at("/streams/{stream}/", slash(http.MethodPost, changeOffer, appendForms), slash(http.MethodDelete, changeOffer, 0), slash(http.MethodGet, feedOffer, 0)),
 		at("/streams/{stream}/{number}", getSingle(access.ReadRight, singleEvent)),
+		at("/streams/{stream}/at/{time}", get(jsonOffer, access.ReadRight, streamAt)),
 		at("/streams/{stream}/{number}/{count}", backward),
 		at("/streams/{stream}/{number}/backward/{count}", backward),
 		at("/streams/{stream}/{number}/forward/{count}", get(feedOffer, access.ReadRight, streamForward)),

@@ -31,6 +31,7 @@ func TestClusterKill(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d", v.killed, v.size), func(t *testing.T) {
 			base := seed(t)
 			c := startCluster(t, clusterOptions{size: v.size})
+			followed := c.startTails(8)
 			l := c.startLoad(base, 8, loadPatience)
 			restart := func() {
 				for _, m := range c.members {
@@ -58,6 +59,7 @@ func TestClusterKill(t *testing.T) {
 			l.finish(t)
 			t.Logf("answers: %s", l.told())
 			c.acknowledgedOnce(l.ledger)
+			followed.have(t, c.identical().places)
 			c.finish()
 		})
 	}

@@ -32,8 +32,8 @@ func TestClusterForeignData(t *testing.T) {
 		raft    bool // the data come with the consensus state of a cluster of one
 		says    string
 	}{
-		{"data of another cluster", func() {}, false, "does not belong to this cluster"},
-		{"data and consensus state of another cluster", func() {}, true, "does not belong to this cluster"},
+		{"data of another cluster", func() {}, false, "this node belongs to cluster "},
+		{"data and consensus state of another cluster", func() {}, true, "this node belongs to cluster "},
 		{"another history of this cluster", func() { victim.restore(copied) }, false, "different histories"},
 		{"another history of this cluster with consensus state", func() { victim.restore(copied) }, true, "different histories"},
 	} {

@@ -116,6 +116,17 @@ func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, er
 	return log.Reads.ReadAll(r)
 }
 
+func (s *store) PositionAt(ctx context.Context, time int64) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	log, err := s.readable()
+	if err != nil {
+		return 0, err
+	}
+	return log.Reads.PositionAt(time)
+}
+
 func (s *store) StreamInfo(_ context.Context, stream string) (event.StreamInfo, error) {
 	log, err := s.readable()
 	if err != nil {

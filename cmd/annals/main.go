@@ -101,6 +101,7 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 		scavengeCommand(stdout, stderr),
 		backupCommand(stdout, stderr),
 		doctorCommand(stdout),
+		tailCommand(stdout),
 		projectionCommand(os.Stdin, stdout, stderr),
 		devCommand(stdout, stderr),
 		bench.Command(),

@@ -179,12 +179,12 @@ func (d *Feed) appendLink(b []byte, l *link) []byte {
 // handed out.
 func (d *Feed) appendUpdated(b []byte) []byte {
 	if len(d.messages) > 0 {
-		return appendTime(b, d.messages[len(d.messages)-1].Event.Time)
+		return AppendTime(b, d.messages[len(d.messages)-1].Event.Time)
 	}
 	if len(d.events) == 0 || d.events[0].Link == event.LinkDead {
 		return append(b, noTime...)
 	}
-	return appendTime(b, d.events[0].Time)
+	return AppendTime(b, d.events[0].Time)
 }
 
 // size is how many entries there are.

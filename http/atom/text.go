@@ -11,8 +11,8 @@ import (
 // noTime is the time of a feed that has none.
 const noTime = "0001-01-01T00:00:00Z"
 
-// appendTime appends a time in nanoseconds since 1970 as UTC with six fractional digits.
-func appendTime(b []byte, ns int64) []byte {
+// AppendTime appends a time in nanoseconds since 1970 as UTC with six fractional digits.
+func AppendTime(b []byte, ns int64) []byte {
 	t := time.Unix(0, ns).UTC()
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()

@@ -35,7 +35,7 @@ func TestAppendTime(t *testing.T) {
 		time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC),
 	} {
 		want := at.UTC().Format("2006-01-02T15:04:05.000000Z")
-		if got := string(appendTime(nil, at.UnixNano())); got != want {
+		if got := string(AppendTime(nil, at.UnixNano())); got != want {
 			t.Errorf("%v: %s, want %s", at, got, want)
 		}
 	}

@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
+)
+
+// momentOf is where in a stream, or in the log, a time lies. Its names are part of the wire: do not change.
+type momentOf struct {
+	EventNumber int64  `json:"eventNumber"`
+	Position    string `json:"position"`
+	Updated     string `json:"updated"`
+}
+
+// streamAt answers with the first event of a stream that is not before a time.
+func streamAt(x *exchange) error {
+	return answerMoment(x, func(ctx context.Context, when int64) (*event.Record, error) {
+		return firstSince(ctx, x.s.store, x.route.stream, when)
+	})
+}
+
+// allAt answers with the first event of the log that is not before a time.
+func allAt(x *exchange) error {
+	return answerMoment(x, func(ctx context.Context, when int64) (*event.Record, error) {
+		from, err := x.s.store.PositionAt(ctx, when)
+		if err != nil {
+			return nil, err
+		}
+		page, err := x.s.store.ReadAll(ctx, event.AllRead{From: from, Count: 1, MaxPayload: 1, Filter: isShown})
+		if err != nil || len(page.Events) == 0 {
+			return nil, err
+		}
+		return &page.Events[0].Record, nil
+	})
+}
+
+func answerMoment(x *exchange, find func(ctx context.Context, when int64) (*event.Record, error)) error {
+	when, err := moment(x.route.from)
+	if err != nil {
+		return err
+	}
+	ctx := x.reads()
+	defer ctx.release()
+	r, err := find(ctx, when)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return problemNotFound
+	}
+	x.w.Header()[keyCacheControl] = cacheNever
+	return sendPlainJSON(x, momentOf{r.Number, string(atom.AppendPosition(nil, r.Position)), string(atom.AppendTime(nil, r.Time))})
+}
+
+// moment reads a time, as nanoseconds since 1970.
+func moment(s string) (int64, error) {
+	// In a query + is a space.
+	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(strings.ToUpper(s), " ", "+"))
+	if err != nil || t.Year() < 1678 || t.Year() > 2261 { // What nanoseconds in 64 bits can tell.
+		return 0, badRequest("'" + s + "' is not valid time. Should be RFC 3339")
+	}
+	return t.UnixNano(), nil
+}
+
+// firstSince returns the first event of a stream, as its readers see it, that is not before a time;
+// nil when there is none. The times of a stream never fall: it halves its numbers.
+func firstSince(ctx context.Context, store Store, stream string, when int64) (*event.Record, error) {
+	info, err := store.StreamInfo(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	low, high := int64(0), info.Last+1 // It is among them, or high.
+	var found *event.Record
+	for {
+		middle := low + (high-low)/2
+		page, err := store.ReadStream(ctx, event.StreamRead{Stream: stream, From: middle, Count: 1, MaxPayload: 1})
+		switch {
+		case err != nil:
+			return nil, err // Also of a stream that is not there.
+		case low >= high:
+			return found, nil
+		case len(page.Events) == 0: // Hidden, or expired: with all before it.
+			low = max(middle+1, min(page.Min, high))
+		case page.Events[0].Time < when:
+			low = middle + 1
+		default:
+			found, high = &page.Events[0].Record, middle
+		}
+	}
+}
+
+// numberSince is firstSince for a stream that need not be there, as a number: the next one when there is none.
+func numberSince(ctx context.Context, store Store, stream string, when int64) (int64, error) {
+	r, err := firstSince(ctx, store, stream, when)
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound) || err == nil && r == nil:
+		info, err := store.StreamInfo(ctx, stream)
+		return info.Last + 1, err
+	case err != nil:
+		return math.MaxInt64, err
+	}
+	return r.Number, nil
+}

@@ -1,0 +1,491 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
+	"github.com/annalsdb/annals/internal/clock"
+	"github.com/annalsdb/annals/internal/logkey"
+)
+
+// A live tail is an answer that goes on: first what the log has, then what is written. Nothing is
+// queued for a client. Its own goroutine reads a page of the log, writes as fast as the client
+// takes it, and waits at the end until the log is longer. A slow client reads the log later.
+const (
+	livePage    = 256       // events of a page
+	livePayload = 128 << 10 // bytes of data and metadata of a page; what is beyond is read event by event
+	liveLook    = 20_000    // records of the log that one page looks at
+	livePart    = 32 << 10  // text that is sent before more is written
+	livePiece   = 4 << 10   // of them each must be taken within liveStall
+	liveStall   = 30 * time.Second
+	liveTick    = time.Second
+	liveSilence = 15 * time.Second
+
+	// Old events that a filter looks through are a load that no answer shows.
+	liveScans    = 4        // at once
+	liveScanRate = 64 << 20 // bytes a second, each
+
+	// DefaultLiveConnections is how many live tails there may be at once.
+	DefaultLiveConnections = 512
+)
+
+// Values of headers of a live tail.
+var (
+	liveContentType = []string{typeLive}
+	liveUnbuffered  = []string{"no"}
+)
+
+// live is what the tails of a server share.
+type live struct {
+	tails chan struct{} // has one for each
+	scans chan struct{} // has one for each filter that looks at old events
+}
+
+// tail is one live tail.
+type tail struct {
+	x *exchange
+	q liveQuery
+	w *http.ResponseController
+
+	next    int64 // the number, or the position, that is read next
+	skip    int64 // in $all: events up to this position are not sent
+	seen    int64 // in $all: position of the last record looked at, or before the first one read; -1: none
+	last    int64 // newest event of the stream, as far as it was looked at
+	deleted bool  // the stream is soft-deleted, and the client knows
+	state   liveState
+	isOver  bool // what is said last was said
+
+	begun     bool // the status was sent
+	sent      int64
+	scanned   int64 // events looked at
+	told      int64 // of them those of which the client knows
+	scanning  bool  // has a place in live.scans
+	scanBegan time.Time
+	scanBytes int64
+	heard     time.Time // when something was sent
+	ticked    time.Time
+}
+
+type liveState uint8
+
+const (
+	liveOpening liveState = iota // reads what is there
+	liveBehind                   // was at the end and reads the log again
+	liveAtEnd
+)
+
+var errLiveGone = errors.New("the client has gone")
+
+// serveLive answers with a live tail.
+func serveLive(x *exchange) error {
+	q, err := liveArguments(x)
+	if err != nil {
+		return err
+	}
+	ctx, err := x.readsFrom(q.leader)
+	if err != nil {
+		return err
+	}
+	defer ctx.release()
+	select {
+	case x.s.live.tails <- struct{}{}:
+		defer func() { <-x.s.live.tails }()
+	default:
+		return problemLiveFull
+	}
+	x.isLive = true
+	x.out = x.out[:0]
+	t := &tail{x: x, q: q, w: http.NewResponseController(x.w), skip: -1, seen: -1, last: -1, heard: time.Now(), ticked: time.Now()}
+	isThere, err := t.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if !isThere {
+		x.send(http.StatusNoContent, nil)
+		return nil
+	}
+	defer t.unscan()
+	err = t.run()
+	switch {
+	case err == nil || errors.Is(err, errLiveGone):
+		return nil
+	case t.begun:
+		// Only a broken connection tells the client that this is not the end.
+		x.s.log.Warn("a live tail ended", "path", x.r.URL.Path, logkey.Error, err)
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// begin finds where the tail begins. There is nothing to read when it is false, ever.
+func (t *tail) begin(ctx context.Context) (isThere bool, err error) {
+	q, store := &t.q, t.x.s.store
+	var end int64
+	if q.all {
+		end = store.LogEnd()
+	} else {
+		info, err := store.StreamInfo(ctx, t.x.route.stream)
+		switch {
+		case err != nil:
+			return false, err
+		case info.HardDeleted:
+			return false, event.ErrStreamDeleted
+		}
+		end, t.last = info.Last+1, info.Last
+		t.deleted = info.Last >= 0 && info.Metadata.SoftDeleted()
+	}
+	switch q.from.kind {
+	case placeStart:
+	case placeNumber:
+		if t.next = q.from.number; q.resumed && !q.all {
+			t.next++
+		} else if q.resumed {
+			t.skip = t.next
+		}
+	case placeTime:
+		if t.next, err = t.since(ctx, q.from.number); err != nil {
+			return false, err
+		}
+	default:
+		if t.next = end; q.all && end > 0 { // The last record is where a client goes on that got nothing yet.
+			page, err := store.ReadAll(ctx, event.AllRead{From: end, Backward: true, Count: 1, MaxScan: 1, MaxPayload: 1})
+			if err != nil {
+				return false, err
+			}
+			t.seen = page.Last
+		}
+	}
+	if q.backward {
+		if err := t.turn(ctx, end); err != nil {
+			return false, err
+		}
+		least := int64(0) // of next
+		if q.to.kind == placeNumber {
+			least = q.to.number
+		}
+		if q.all {
+			least++ // What is read ends at next.
+		}
+		return t.next >= least, nil
+	}
+	if q.isFiltered() && t.next < end {
+		select {
+		case t.x.s.live.scans <- struct{}{}:
+			t.scanning, t.scanBegan = true, time.Now()
+		default:
+			return false, problemLiveBusy
+		}
+	}
+	switch q.to.kind {
+	case placeNumber:
+		return t.next <= q.to.number && (t.skip < 0 || t.skip < q.to.number), nil
+	case placeEnd:
+		return t.next < end, nil
+	}
+	return true, nil
+}
+
+// since returns what is read first so that nothing before a time is.
+func (t *tail) since(ctx context.Context, when int64) (int64, error) {
+	if t.q.all {
+		return t.x.s.store.PositionAt(ctx, when)
+	}
+	return numberSince(ctx, t.x.s.store, t.x.route.stream, when)
+}
+
+// turn makes of what was asked for as the first of a tail forward what is read first backward: in a
+// stream the number itself, in the log what lies behind the event.
+func (t *tail) turn(ctx context.Context, end int64) (err error) {
+	q := &t.q
+	switch {
+	case q.from.kind == placeStart && q.all:
+		t.next, err = t.behind(ctx, 0)
+	case q.from.kind == placeStart:
+	case q.from.kind == placeTime:
+		if t.next, err = t.since(ctx, q.from.number+1); !q.all {
+			t.next--
+		}
+	case q.from.kind != placeNumber:
+		if !q.all {
+			t.next = end - 1
+		}
+	case q.resumed && !q.all:
+		t.next -= 2 // It was made the one above.
+	case q.resumed: // Backward the log is read from where an event ends.
+		t.skip = -1
+	case q.all:
+		t.next, err = t.behind(ctx, t.next)
+	}
+	if !q.all {
+		t.next = min(t.next, end-1)
+	}
+	return err
+}
+
+// behind returns where the record at a position ends.
+func (t *tail) behind(ctx context.Context, position int64) (int64, error) {
+	page, err := t.x.s.store.ReadAll(ctx, event.AllRead{From: position, Count: 1, MaxScan: 1, MaxPayload: 1})
+	if errors.Is(err, event.ErrBadPosition) {
+		err = invalidPosition(string(atom.AppendPosition(nil, position)))
+	}
+	return page.Next, err
+}
+
+// run sends what there is and what comes, until the tail ends.
+func (t *tail) run() error {
+	ctx := t.x.r.Context()
+	for {
+		more, err := t.read(ctx)
+		if err != nil {
+			return err
+		}
+		if !t.isOver && time.Since(t.ticked) >= liveTick {
+			t.tick(ctx)
+		}
+		if !more && !t.isOver {
+			t.arrive()
+		}
+		if t.isOver {
+			return t.finish()
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		if t.x.r.Method == http.MethodHead {
+			return nil
+		}
+		if more {
+			if err := t.goOn(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// write writes an event.
+func (t *tail) write(e *event.Resolved, at int64) error {
+	b := append(t.x.out, "id: "...)
+	b = t.q.appendPlace(b, at)
+	b = append(b, "\ndata: "...)
+	b = t.x.atom().AppendLive(b, e, t.q.level, t.q.maxData)
+	t.x.out = append(b, "\n\n"...)
+	t.told = t.scanned
+	if t.sent++; t.sent == t.q.limit {
+		t.over("end", "limit")
+	}
+	if len(t.x.out) < livePart {
+		return nil
+	}
+	return t.flush()
+}
+
+// say writes something else.
+func (t *tail) say(what, data string) {
+	t.x.out = fmt.Appendf(t.x.out, "event: %s\ndata: %s\n\n", what, data)
+}
+
+// over ends the tail, with what is said last.
+func (t *tail) over(what, reason string) {
+	t.isOver = true
+	if reason == "" {
+		t.say(what, "{}")
+	} else {
+		t.say(what, `{"reason":"`+reason+`"}`)
+	}
+}
+
+// arrive is for a tail that has read all there is.
+func (t *tail) arrive() {
+	t.unscan()
+	if t.q.to.kind == placeEnd {
+		t.over("end", "to")
+	} else if t.state != liveAtEnd {
+		t.state = liveAtEnd
+		// With an id a client that got no event yet goes on from here.
+		if at := t.at(); at >= 0 {
+			t.x.out = append(t.q.appendPlace(append(t.x.out, "id: "...), at), '\n')
+		}
+		t.say("live", "{}")
+	}
+}
+
+// goOn is for a tail that reads on at once: it may have to wait for its turn, or to slow down.
+func (t *tail) goOn(ctx context.Context) error {
+	if t.state == liveAtEnd {
+		t.state = liveBehind
+		t.say("behind", "{}")
+		if t.q.isFiltered() && !t.scanning {
+			select {
+			case t.x.s.live.scans <- struct{}{}:
+				t.scanning, t.scanBegan, t.scanBytes = true, time.Now(), 0
+			case <-ctx.Done():
+				return errLiveGone
+			case <-t.x.s.draining.Done():
+			}
+		}
+	}
+	if t.x.s.draining.Err() != nil {
+		t.over("end", "shutdown")
+		if err := t.finish(); err != nil {
+			return err
+		}
+		return errLiveGone
+	}
+	if !t.scanning {
+		return nil
+	}
+	ahead := time.Duration(t.scanBytes)*time.Second/liveScanRate - time.Since(t.scanBegan)
+	if ahead < 10*time.Millisecond {
+		return nil
+	}
+	if clock.Sleep(ctx, min(ahead, liveTick)) != nil {
+		return errLiveGone
+	}
+	return nil
+}
+
+// at is how far the tail has looked, as ids have it; below 0 where there is nothing yet.
+func (t *tail) at() int64 {
+	switch {
+	case t.q.all:
+		return t.seen
+	case t.q.backward:
+		return t.next + 1
+	}
+	return t.next - 1
+}
+
+// unscan gives the place of a filter that looks at old events back.
+func (t *tail) unscan() {
+	if t.scanning {
+		t.scanning = false
+		<-t.x.s.live.scans
+	}
+}
+
+// wait returns when there may be more, or something is to be said.
+func (t *tail) wait(parent context.Context) error {
+	ctx, cancel := context.WithTimeout(parent, liveTick)
+	defer cancel()
+	defer context.AfterFunc(t.x.s.draining, cancel)()
+	var err error
+	if t.q.all {
+		err = t.x.s.waiter.WaitLog(ctx, t.next)
+	} else {
+		err = t.x.s.waiter.WaitStream(ctx, t.x.route.stream, max(t.last, t.next-1))
+	}
+	switch {
+	case parent.Err() != nil:
+		return errLiveGone
+	case t.x.s.draining.Err() != nil || errors.Is(err, event.ErrClosed):
+		t.over("end", "shutdown")
+		if err := t.finish(); err != nil {
+			return err
+		}
+		return errLiveGone
+	case err != nil && ctx.Err() == nil && !errors.Is(err, event.ErrStreamDeleted):
+		if clock.Sleep(ctx, liveTick) == nil || parent.Err() == nil { // Not ready: look again in a while.
+			return nil
+		}
+		return errLiveGone
+	}
+	return nil
+}
+
+// tick is for what time brings, a second after the last one.
+func (t *tail) tick(ctx context.Context) {
+	t.ticked = time.Now()
+	who, err := t.x.s.access.Authenticate(t.x.r)
+	if err == nil {
+		t.x.who = who
+		err = t.x.permit(&t.x.op.may)
+	}
+	if errors.Is(err, event.ErrNotAuthorized) {
+		t.over("denied", "")
+		return
+	}
+	if !t.q.all && t.state == liveAtEnd && !t.deleted {
+		// A stream that is soft-deleted has no new event that would tell.
+		if info, err := t.x.s.store.StreamInfo(ctx, t.x.route.stream); err == nil && info.Last >= 0 && info.Metadata.SoftDeleted() {
+			t.last, t.deleted = info.Last, true
+			t.say("deleted", "{}")
+		}
+	}
+	quiet := time.Since(t.heard)
+	switch {
+	case len(t.x.out) > 0:
+	case t.q.to.kind == placeTime && !t.q.backward && t.state == liveAtEnd && time.Now().UnixNano() > t.q.to.number:
+		t.over("end", "to")
+	case t.scanned > t.told && quiet >= liveTick:
+		t.told = t.scanned
+		b := append(t.x.out, "event: progress\nid: "...)
+		at, name := t.at(), `{"eventNumber":`
+		if t.q.all {
+			name = `{"position":"`
+		}
+		b = t.q.appendPlace(b, at)
+		b = append(append(b, "\ndata: "...), name...)
+		b = t.q.appendPlace(b, at)
+		if t.q.all {
+			b = append(b, '"')
+		}
+		b = append(b, `,"scanned":`...)
+		b = strconv.AppendInt(b, t.scanned, 10)
+		t.x.out = append(b, "}\n\n"...)
+	case quiet >= liveSilence:
+		t.x.out = append(t.x.out, ":\n\n"...)
+	}
+}
+
+// finish sends what is left.
+func (t *tail) finish() error {
+	err := t.flush()
+	if resetErr := t.w.SetWriteDeadline(time.Time{}); err == nil && !errors.Is(resetErr, http.ErrNotSupported) {
+		err = resetErr
+	}
+	return err
+}
+
+// flush sends what there is. The client must take something now and then.
+func (t *tail) flush() error {
+	x := t.x
+	out := x.out
+	if !t.begun {
+		t.begun = true
+		h := x.w.Header()
+		h[keyContentType], h[keyCacheControl], h["X-Accel-Buffering"] = liveContentType, cacheNothing, liveUnbuffered
+		x.w.WriteHeader(http.StatusOK)
+		out = append([]byte("retry: 2000\n\n"), out...)
+	}
+	x.out = x.out[:0]
+	if len(out) == 0 || x.r.Method == http.MethodHead {
+		return nil
+	}
+	for len(out) > 0 {
+		if err := t.w.SetWriteDeadline(time.Now().Add(liveStall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return errLiveGone
+		}
+		n := min(len(out), livePiece)
+		if _, err := x.w.Write(out[:n]); err != nil {
+			x.notTaken(err)
+			return errLiveGone
+		}
+		out = out[n:]
+	}
+	if err := t.w.Flush(); err != nil {
+		x.notTaken(err)
+		return errLiveGone
+	}
+	t.heard = time.Now()
+	return nil
+}
