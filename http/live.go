@@ -25,6 +25,10 @@ const (
 	livePiece   = 4 << 10   // of them each must be taken within liveStall
 	liveStall   = 30 * time.Second
 	liveTick    = time.Second
+	// A tail rests so many times as long as it worked, for each of the others, so that all of them leave the
+	// processors to writers; but no longer than liveRest.
+	liveManners = 4
+	liveRest    = 2 * time.Second
 	liveSilence = 15 * time.Second
 
 	// Old events that a filter looks through are a load that no answer shows.
@@ -61,7 +65,9 @@ type tail struct {
 	state   liveState
 	isOver  bool // what is said last was said
 
-	begun     bool // the status was sent
+	worked    time.Duration // for the last page
+	rested    time.Time     // since when
+	begun     bool          // the status was sent
 	sent      int64
 	scanned   int64 // events looked at
 	told      int64 // of them those of which the client knows
@@ -241,6 +247,10 @@ func (t *tail) behind(ctx context.Context, position int64) (int64, error) {
 func (t *tail) run() error {
 	ctx := t.x.r.Context()
 	for {
+		if err := t.rest(ctx); err != nil {
+			return err
+		}
+		begun := time.Now()
 		more, err := t.read(ctx)
 		if err != nil {
 			return err
@@ -257,6 +267,8 @@ func (t *tail) run() error {
 		if err := t.flush(); err != nil {
 			return err
 		}
+		t.rested = time.Now()
+		t.worked = t.rested.Sub(begun)
 		if t.x.r.Method == http.MethodHead {
 			return nil
 		}
@@ -363,6 +375,23 @@ func (t *tail) at() int64 {
 		return t.next + 1
 	}
 	return t.next - 1
+}
+
+// rest waits until it is the tail's turn again: the more tails there are, and the more it did, the later.
+func (t *tail) rest(ctx context.Context) error {
+	others := len(t.x.s.live.tails) - 1
+	left := min(t.worked*time.Duration(liveManners*others), liveRest) - time.Since(t.rested)
+	if left <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.x.s.draining, cancel)()
+	_ = clock.Sleep(ctx, left) // What ends it shows below.
+	if t.x.r.Context().Err() != nil {
+		return errLiveGone
+	}
+	return nil
 }
 
 // unscan gives the place of a filter that looks at old events back.
@@ -487,5 +516,8 @@ func (t *tail) flush() error {
 		return errLiveGone
 	}
 	t.heard = time.Now()
+	if cap(x.out) > livePiece {
+		x.out = nil // There may be hundreds that wait.
+	}
 	return nil
 }
