@@ -78,6 +78,7 @@ func nodeInfo(x *exchange) error {
 	d.Features.UserManagement = !x.s.opts.Insecure
 	d.Features.AtomPub = !x.s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup = d.Features.AtomPub, d.Features.AtomPub
+	d.Features.StatsHistory = x.s.opts.Statistics != nil && !x.s.opts.DisableStats
 	d.Features.NodeRelay = x.s.opts.Membership != nil
 	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI
 	d.UI.Title, d.UI.Tone = x.s.opts.WebTitle, cmp.Or(x.s.opts.WebTone, "None")

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"math"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/stats/history"
 	"github.com/annalsdb/annals/stats/tree"
 )
 
@@ -59,6 +61,12 @@ func (s *memStatistics) Metrics() http.Handler {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write([]byte("eventstore_proc_up_time 1\naccept " + r.Header.Get("Accept") + "\n"))
 	})
+}
+
+func (s *memStatistics) History(minutes int64) history.Series {
+	return history.Series{
+		From: time.Unix(1_700_000_000, 0).UTC(), Names: []string{"minutes", "heapBytes"}, Values: [][]float64{{float64(minutes), math.NaN()}, {1.5, 1e15}},
+	}
 }
 
 func (s *memStatistics) Histogram(dst []byte, name string) ([]byte, bool) {

@@ -174,7 +174,7 @@ var expectations = map[string]string{
 	"GET /ping": "anon", "GET /info": "anon", "GET /": "anon", "GET /web": "anon",
 	"GET /health/live": "open", "GET /health/ready": "open", "GET /health/startup": "open",
 	"GET /gossip": "gossip", "POST /gossip": "gossip",
-	"GET /stats": "auth, opened", "GET /stats/{path}": "auth, opened", "GET /metrics": "auth, opened",
+	"GET /stats": "auth, opened", "GET /stats/history": "auth, opened", "GET /stats/{path}": "auth, opened", "GET /metrics": "auth, opened",
 	"GET /info/options": "ops", "GET /sys/subsystems": "ops", "GET /histogram/{name}": "ops",
 	"POST /admin/redact":   "admin",
 	"POST /admin/shutdown": "ops", "POST /admin/reloadconfig": "ops", "POST /admin/mergeindexes": "ops",

@@ -11,6 +11,7 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
+	"github.com/annalsdb/annals/stats/history"
 	"github.com/annalsdb/annals/stats/tree"
 	"github.com/annalsdb/annals/subscription"
 )
@@ -221,6 +222,8 @@ type BackupSessions interface {
 type Statistics interface {
 	// Statistics are those of /stats, at most a second old.
 	Statistics() tree.Statistics
+	// History is what the main statistics were in the last minutes.
+	History(minutes int64) history.Series
 	// Replication tells of the nodes that follow this one; none unless it leads.
 	Replication() []ReplicationConnection
 	// Metrics serves /metrics to callers that may see it.

@@ -209,6 +209,15 @@ func TestMetrics(t *testing.T) {
 	n.get("/metrics/", "").is(t, 404)
 }
 
+func TestHistory(t *testing.T) {
+	n := newOperator(t)
+	for query, minutes := range map[string]string{"": "60", "?minutes=5": "5", "?minutes=100": "60"} {
+		a := n.get("/stats/history"+query, "").is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
+		equal(t, query, a.body, `{"step":10,"from":"2023-11-14T22:13:20Z","series":{"minutes":[`+minutes+`,null],"heapBytes":[1.5,1000000000000000]}}`)
+	}
+	n.get("/stats/history?minutes=0", "").is(t, 400).says(t, "'0' is not valid minutes.")
+}
+
 func TestHistogram(t *testing.T) {
 	n := newOperator(t)
 	for _, accept := range []string{"", "*/*", "text/plain", appJSON, textXML} {

@@ -30,6 +30,7 @@ func (s *Server) rows() []row {
 	add(o.Statistics != nil, at("/histogram/{name}", look(nodeOffer, mayOps, serveHistogram)))
 	add(o.Statistics != nil && !o.DisableStats,
 		at("/stats", look(statsOffer, mayUserOrOpen, serveStats)),
+		at("/stats/history", look(jsonOffer, mayUserOrOpen, serveHistory)),
 		at("/stats/{path...}", look(statsOffer, mayUserOrOpen, serveStats)),
 		at("/metrics", look(nil, mayUserOrOpen, serveMetrics)),
 	)

@@ -11,6 +11,7 @@ import (
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
+	"github.com/annalsdb/annals/stats/history"
 	"github.com/annalsdb/annals/stats/latency"
 	"github.com/annalsdb/annals/stats/prom"
 	"github.com/annalsdb/annals/stats/system"
@@ -24,6 +25,7 @@ type statistics struct {
 	machine   *system.Sampler
 	latencies *latency.Set // nil unless histograms are switched on
 	exporter  http.Handler
+	hour      *history.History
 	requests  *stats.Queue
 	request   *stats.Work
 	questions *stats.Queue // about metrics
@@ -34,7 +36,7 @@ var _ httpapi.Statistics = (*statistics)(nil)
 
 func newStatistics(n *Node) *statistics {
 	r := n.opts.Stats
-	s := &statistics{n: n, registry: r, exporter: prom.Handler(r)}
+	s := &statistics{n: n, registry: r, exporter: prom.Handler(r), hour: history.New(r, nil)}
 	s.machine = system.New(system.Options{DataDir: n.config.Db, Network: s.network, Registry: r})
 	if n.config.EnableHistograms {
 		s.latencies = latency.NewSet()
@@ -109,6 +111,11 @@ func (s *statistics) network() system.Network {
 	return t
 }
 
+// History is what the main statistics were in the last minutes.
+func (s *statistics) History(minutes int64) history.Series {
+	return s.hour.Last(time.Duration(minutes) * time.Minute)
+}
+
 // Metrics serves the metrics as text.
 func (s *statistics) Metrics() http.Handler { return s.exporter }
 
@@ -130,6 +137,7 @@ func (s *statistics) run(ctx context.Context) {
 	if s.latencies != nil {
 		owned.Go(func() { s.latencies.RunJitter(ctx) })
 	}
+	owned.Go(func() { s.hour.Run(ctx) })
 	if s.n.config.WriteStatsToDb {
 		owned.Go(func() { s.write(ctx) })
 	}
