@@ -67,6 +67,11 @@
 // lists it, and docs/permissions.md is made of that list. Options that let in
 // callers without credentials are read in one place, Options.openings.
 //
+// An operation that has a live tail answers a request that accepts text/event-stream by that name with
+// one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is the goroutine of its
+// request. It reads a page of the log, writes it as the client takes it, and waits for more; nothing is
+// queued for a client, and the log is what a slow one reads later.
+//
 // Documents are appended by hand into pooled buffers: no reflection, no
 // encoding/json and no fmt on the paths of appends, reads and feeds.
 package httpapi
