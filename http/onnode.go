@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/annalsdb/annals/event"
@@ -44,6 +45,12 @@ func onNode(x *exchange) (done bool, err error) {
 		if op := x.res.operation(r.Method); op != nil && op.once {
 			r.Body = onceBody{r.Body}
 		}
+	}
+	if wantsLive(r.Header) { // It would go on for as long as the other node serves.
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(x.s.draining, cancel)()
+		r, x.isLive = r.WithContext(ctx), true
 	}
 	clearHeader(x)
 	if !x.s.opts.Relay.RelayTo(x.w, r, to) {

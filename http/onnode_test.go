@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
@@ -123,5 +124,20 @@ func TestOnNode(t *testing.T) {
 		if line := text(); !strings.Contains(line, "login=admin") {
 			t.Error(line)
 		}
+	})
+}
+
+// A live tail of another node ends with this node, which would wait for it otherwise.
+func TestOnNodeLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := newNode(t, func(o *httpapi.Options) { o.Membership = viewOf(1) })
+		leader.filled("s", 1)
+		follower := newNode(t, func(o *httpapi.Options) {
+			o.Membership, o.Relay = viewOf(2), &relayTo{handler: leader.handler}
+		})
+		d := follower.tail("/streams/s?from=start", "Annals-Node", "leader")
+		equal(t, "relayed", d.says(), "0=0@s, live")
+		follower.server.Drain()
+		d.ends()
 	})
 }
