@@ -133,6 +133,7 @@ type Config struct {
 	EnableUnixSocket              bool
 	DisableAdminUi                bool
 	MaxLiveConnections            int
+	WebDir                        string
 	WebTitle                      string
 	WebTone                       WebTone
 	DisableStatsOnHttp            bool

@@ -354,6 +354,8 @@ func (c *Config) interfaceOptions() []option {
 			doc: "Remove the user interface and all routes below /admin."},
 		{name: "MaxLiveConnections", group: g, def: "512", target: intField(&c.MaxLiveConnections, 1, 1<<20),
 			doc: "Live tails that the node serves at once. More are refused with 503."},
+		{name: "WebDir", group: g, def: "", target: textField(&c.WebDir),
+			doc: "A folder with a web interface that is served below /web, such as the official one. It holds index.html."},
 		{name: "WebTitle", group: g, def: "", target: textField(&c.WebTitle),
 			doc: "A name that the user interface shows on top, so that nobody takes one cluster for another."},
 		{name: "WebTone", group: g, def: string(WebToneNone), target: enumField(&c.WebTone, WebToneNone, WebToneTest, WebToneProduction),

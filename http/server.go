@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,9 @@ type Options struct {
 	// ProjectionsMode is what projections the node runs: None, which is also what
 	// the empty text means, System or All.
 	ProjectionsMode string
+
+	// WebDir holds a web interface that is served below /web. Nil: there is none.
+	WebDir fs.FS
 
 	// WebTitle and WebTone are what the web interface shows on top; an empty tone is None.
 	WebTitle string

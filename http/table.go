@@ -45,6 +45,7 @@ func (s *Server) rows() []row {
 			add(true, at(webPrefix+file, look(nil, mayEverybody, debuggerFile)))
 		}
 	}
+	add(isAdmin && o.WebDir != nil, webFolder())
 	add(isAdmin && o.Operations != nil,
 		at("/admin/shutdown", operate(http.MethodPost, shutdownNode)),
 		at("/admin/reloadconfig", operate(http.MethodPost, reloadConfig)),

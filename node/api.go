@@ -1,7 +1,10 @@
 package node
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
@@ -31,10 +34,28 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 		options.Projections, options.ProjectionsMode = n.queries, string(c.RunProjections)
 		options.Subsystems = func() []string { return []string{httpapi.SubsystemProjections} }
 	}
+	if n.web != nil {
+		options.WebDir = n.web.FS()
+	}
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
 	return httpapi.New(options), nil
+}
+
+// openWebDir opens the folder of a web interface, out of which no file is served; nil when none is named.
+func openWebDir(dir string) (*os.Root, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("option WebDir: %w", err)
+	}
+	if _, err := root.Stat("index.html"); err != nil {
+		return nil, errors.Join(fmt.Errorf("option WebDir: index.html of %s: %w", dir, errors.Unwrap(err)), root.Close())
+	}
+	return root, nil
 }
 
 // serve answers clients.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ type Node struct {
 	relayed    *serve.Server // requests that other nodes pass on; nil in a cluster of one
 	traffic    serve.Traffic // of clients
 	metrics    *statistics
+	web        *os.Root // of WebDir; nil: there is none
 	cluster    *replication.Cluster
 	store      *store
 	users      *users
@@ -158,6 +160,12 @@ func (n *Node) build() (err error) {
 		return fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
 	made = append(made, func() error { n.scavenge.close(); return nil })
+	if n.web, err = openWebDir(c.WebDir); err != nil {
+		return err
+	}
+	if n.web != nil {
+		made = append(made, n.web.Close)
+	}
 	n.api, err = newAPI(n)
 	return err
 }
@@ -293,6 +301,9 @@ func (n *Node) close() (err error) {
 	n.owned.Wait()
 	if log, none := n.store.Log(); none == nil {
 		err = errors.Join(err, log.Close())
+	}
+	if n.web != nil {
+		err = errors.Join(err, n.web.Close())
 	}
 	return err
 }

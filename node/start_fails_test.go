@@ -34,6 +34,8 @@ func TestOpenFails(t *testing.T) {
 		}, "redactions is damaged"},
 		{"the schedule of scavenges is none", func(_ *testing.T, c *config.Config) { c.ScavengeSchedule = "often" }, "ScavengeSchedule"},
 		{"the advertised host is none", func(_ *testing.T, c *config.Config) { c.AdvertiseHostToClientAs = "a b" }, "advertised host"},
+		{"the web interface is not there", func(t *testing.T, c *config.Config) { c.WebDir = filepath.Join(t.TempDir(), "none") }, "WebDir"},
+		{"the web interface has no page", func(t *testing.T, c *config.Config) { c.WebDir = t.TempDir() }, "WebDir: index.html"},
 		{"the port between nodes is taken", func(t *testing.T, c *config.Config) {
 			c.ClusterSize, c.GossipSeed = 3, []string{"127.0.0.1:1"}
 			c.ReplicationPort = port(t, taken.Addr().String())

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+)
+
+// folderAnswer is what files of WebDir carry: their scripts are not ours to restrict.
+var folderAnswer = newFixedFields("X-Content-Type-Options", "nosniff")
+
+// webTypes are the media types of the files of a web interface, whatever the machine says of them.
+var webTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".json": "application/json",
+	".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon", ".woff": "font/woff", ".woff2": "font/woff2",
+}
+
+func webType(name string) string {
+	ext := path.Ext(name)
+	if t, ok := webTypes[ext]; ok {
+		return t
+	}
+	if t := mime.TypeByExtension(ext); t != "" {
+		return t
+	}
+	return "application/octet-stream"
+}
+
+// webFolder is a row for the files of WebDir. They are for everybody, as the page that asks for a login is.
+func webFolder() row {
+	r := at(webPrefix+"{path...}", look(nil, mayAnyone, serveWebDir))
+	r.open = true
+	return r
+}
+
+// serveWebDir answers with a file of the folder that holds a web interface. Folders are not listed.
+func serveWebDir(x *exchange) error {
+	name := x.route.argument
+	if name == "" {
+		name = "index.html"
+	}
+	f, err := x.s.opts.WebDir.Open(name)
+	if err != nil {
+		return problemNoRoute // Also what leads out of the folder.
+	}
+	defer func() { _ = f.Close() }() // It was read.
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return problemNoRoute
+	}
+	content, ok := f.(io.ReadSeeker)
+	if !ok {
+		return fmt.Errorf("serve %s of the web interface: it cannot be read from its middle", name)
+	}
+	setFixed(x.r.Context(), x.w.Header(), folderAnswer)
+	h := x.w.Header()
+	delete(h, "Content-Security-Policy") // Where it stands in the map, as with HTTP/2.
+	h[keyContentType], h[keyCacheControl] = []string{webType(name)}, cacheFiles
+	if x.s.opts.DisableHTTPCaching {
+		h[keyCacheControl] = cacheNever
+	}
+	http.ServeContent(x.w, x.r, "", info.ModTime(), content)
+	return nil
+}
