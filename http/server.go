@@ -74,6 +74,10 @@ type Options struct {
 	// WebDir holds a web interface that is served below /web. Nil: there is none.
 	WebDir fs.FS
 
+	// UIDir holds the files of our own web interface while it is worked on. Nil: those
+	// that are built in.
+	UIDir fs.FS
+
 	// WebTitle and WebTone are what the web interface shows on top; an empty tone is None.
 	WebTitle string
 	WebTone  string

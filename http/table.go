@@ -45,6 +45,7 @@ func (s *Server) rows() []row {
 			add(true, at(webPrefix+file, look(nil, mayEverybody, debuggerFile)))
 		}
 	}
+	add(isAdmin, uiRows(o.WebDir == nil)...)
 	add(isAdmin && o.WebDir != nil, webFolder())
 	add(isAdmin && o.Operations != nil,
 		at("/admin/shutdown", operate(http.MethodPost, shutdownNode)),

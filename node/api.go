@@ -37,6 +37,9 @@ func newAPI(n *Node) (*httpapi.Server, error) {
 	if n.web != nil {
 		options.WebDir = n.web.FS()
 	}
+	if n.opts.UIDir != "" {
+		options.UIDir = os.DirFS(n.opts.UIDir)
+	}
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}

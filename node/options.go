@@ -35,6 +35,9 @@ type Options struct {
 	// Reload reads the configuration again when a client asks for it and takes over
 	// what may change while a node runs. It says itself what came of it. Default: nothing is read.
 	Reload func()
+	// UIDir is a folder that the web interface is served from, as it is at each request.
+	// Default: what is built in.
+	UIDir string
 	// Settings returns the options in force, for /info/options. Default: those of Config.
 	Settings func() []config.Value
 

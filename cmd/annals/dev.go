@@ -41,6 +41,7 @@ type devOptions struct {
 	nodes int
 	port  int
 	tls   bool
+	ui    string
 	node  *config.Config // what all nodes share
 }
 
@@ -87,6 +88,7 @@ func devCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.IntVar(&o.nodes, "nodes", 3, "how many nodes: 1, 3 or 5")
 	flags.IntVar(&o.port, "port", 2113, "port of the first node, the others follow; 0: free ones")
 	flags.BoolVar(&o.tls, "tls", false, "make certificates for this run and use TLS everywhere")
+	flags.StringVar(&o.ui, "ui-dir", "", "serve the web interface from this folder, as it is at each request: web/static of the sources")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		own, rest := splitFlags(flags, args)
 		if err := flags.Parse(own); err != nil {
@@ -135,6 +137,11 @@ func (o *devOptions) validate() error {
 		return fmt.Errorf("--port %d: %d ports from there on are needed", o.port, o.nodes)
 	case o.tls && o.node.Insecure:
 		return errors.New("--tls and --insecure exclude each other")
+	}
+	if o.ui != "" {
+		if _, err := os.Stat(filepath.Join(o.ui, "index.html")); err != nil {
+			return fmt.Errorf("--ui-dir: %w", err)
+		}
 	}
 	return nil
 }
@@ -230,7 +237,7 @@ func (c *devCluster) open(ctx context.Context, i int) error {
 		g.NodePort = c.o.port + i
 	}
 	n, err := node.Open(ctx, node.Options{
-		Config: &g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known, LinesDropped: c.logger.dropped,
+		Config: &g, Logger: c.logger.Named(name), Version: buildVersion(), Certificates: c.set, Seeds: c.known, LinesDropped: c.logger.dropped, UIDir: c.o.ui,
 		OnFatal: func(err error) {
 			c.logger.flush()
 			complain(c.stderr, fmt.Errorf("%s: %w", name, err))

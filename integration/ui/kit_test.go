@@ -1,0 +1,421 @@
+// Package ui_test drives the web interface in a browser, by role and accessible name.
+package ui_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// settleLimit bounds the wait for what the page must come to show.
+const settleLimit = time.Minute
+
+// browser is the one browser of a test; each tab has its own storage.
+type browser struct {
+	ctx context.Context
+}
+
+// newBrowser starts Debian's Chromium. Without one the test is skipped, in CI it fails.
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			program = p
+			break
+		}
+	}
+	if program == "" {
+		testkit.NeedTool(t, "chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("force-color-profile", "srgb"),
+	)
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Logf("end the browser: %v", err)
+		}
+		cancel()
+	})
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	return &browser{ctx: ctx}
+}
+
+// tab is a tab with what went wrong in it.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string
+	acts int // clicks, and texts typed with Enter
+
+	mu       sync.Mutex // guards what follows
+	troubles []string
+	requests int
+	bytes    float64
+	refused  map[int64]bool // statuses that are part of the test
+}
+
+// open opens a tab at an address of the interface, signed in as login unless that is empty.
+func (b *browser) open(t *testing.T, base, login, hash string) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	p := &tab{t: t, ctx: ctx, base: base, refused: map[int64]bool{}}
+	t.Cleanup(func() {
+		p.check()
+		cancel()
+	})
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Listen(ctx, p.hear); err != nil {
+		t.Fatal(err)
+	}
+	send(p, network.Enable, network.EnableParams{})
+	send(p, log.Enable, cdp.Empty{})
+	send(p, accessibility.Enable, cdp.Empty{})
+	send(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
+	script := ""
+	if login != "" {
+		groups := map[string]string{"admin": "$admins", "ops": "$ops"}[login]
+		kept, err := json.Marshal(map[string]any{"user": map[string]any{"login": login, "basic": basic(login), "groups": []string{groups}}, "at": time.Now().UnixMilli()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		script = fmt.Sprintf("if (!sessionStorage.getItem('annals.login')) sessionStorage.setItem('annals.login', %q)", kept)
+	} else {
+		script = "sessionStorage.setItem('annals.guest', 'yes')"
+	}
+	if login != "nobody yet" {
+		send(p, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+	}
+	run(p, chromedp.Navigate(base+"/ui/"+hash))
+	return p
+}
+
+// hear notes what must not happen: errors of scripts, reports of the policy, requests to
+// others, and refusals that no test asked for.
+func (p *tab) hear(ev any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := ev.(type) {
+	case *runtime.EventExceptionThrown:
+		p.troubles = append(p.troubles, "exception: "+describe(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" || e.Type == "warning" {
+			p.troubles = append(p.troubles, fmt.Sprintf("console: %s", e.Args[0].Value))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "error" && e.Entry.Source != "network" {
+			p.troubles = append(p.troubles, "log: "+e.Entry.Text)
+		}
+	case *network.EventRequestWillBeSent:
+		if !strings.HasPrefix(e.Request.URL, p.base) && !strings.HasPrefix(e.Request.URL, "blob:") && !strings.HasPrefix(e.Request.URL, "about:") {
+			p.troubles = append(p.troubles, "foreign request: "+e.Request.URL)
+		}
+		p.requests++
+	case *network.EventLoadingFinished:
+		p.bytes += e.EncodedDataLength
+	case *network.EventResponseReceived:
+		if s := e.Response.Status; s >= 400 && !p.refused[s] {
+			p.troubles = append(p.troubles, fmt.Sprintf("%d %s", s, e.Response.URL))
+		}
+	}
+}
+
+func describe(e *runtime.ExceptionDetails) string {
+	if e.Exception != nil && e.Exception.Description != "" {
+		return e.Exception.Description
+	}
+	return e.Text
+}
+
+// mayRefuse says which refusals belong to the test.
+func (p *tab) mayRefuse(statuses ...int64) *tab {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range statuses {
+		p.refused[s] = true
+	}
+	return p
+}
+
+// check fails the test with what went wrong so far.
+func (p *tab) check() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.troubles {
+		p.t.Error(text)
+	}
+	p.troubles = nil
+}
+
+// run runs actions of the browser, for a bounded time.
+func run[T any](p *tab, a chromedp.Action[T]) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, settleLimit)
+	defer cancel()
+	v, err := chromedp.Run(ctx, a)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// send sends one command of the protocol of the browser.
+func send[P, R any](p *tab, c cdp.Command[P, R], params P) R {
+	p.t.Helper()
+	return run(p, func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, c, params) })
+}
+
+// goTo leads to another address of the interface.
+func (p *tab) goTo(hash string) {
+	p.t.Helper()
+	p.eval("location.hash = " + quote(hash))
+}
+
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// eval runs statements in the page.
+func (p *tab) eval(script string) {
+	p.t.Helper()
+	run(p, chromedp.Evaluate[any]("(async () => { "+script+" })().then(() => null)", chromedp.EvalAwaitPromise))
+}
+
+// value is that of an expression in the page.
+func value[T any](p *tab, script string) T {
+	p.t.Helper()
+	return run(p, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+}
+
+// await tries until it succeeds.
+func (p *tab) await(what string, try func() error) {
+	p.t.Helper()
+	deadline := time.Now().Add(settleLimit)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			text := value[string](p, "document.body.innerText.slice(0, 3000)")
+			p.picture("failed")
+			p.check()
+			p.t.Fatalf("%s: %v\nthe page shows:\n%s", what, err, text)
+		}
+		time.Sleep(30 * time.Millisecond)
+	}
+}
+
+// all finds what has a role and an accessible name.
+func (p *tab) all(role, name string) (found []*accessibility.Node) {
+	p.t.Helper()
+	root := send(p, dom.GetDocument, dom.GetDocumentParams{}).Root
+	for _, n := range send(p, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{BackendNodeID: root.BackendNodeID, Role: role, AccessibleName: name}).Nodes {
+		if !n.Ignored {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// find waits for what has a role and an accessible name.
+func (p *tab) find(role, name string) (found *accessibility.Node) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("find %s %q", role, name), func() error {
+		nodes := p.all(role, name)
+		if len(nodes) == 0 {
+			return fmt.Errorf("there is none")
+		}
+		found = nodes[0]
+		return nil
+	})
+	return found
+}
+
+// none waits until nothing has a role and a name.
+func (p *tab) none(role, name string) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("no %s %q", role, name), func() error {
+		if len(p.all(role, name)) > 0 {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+}
+
+// call runs a function of JavaScript with a node as this. It is false when the node is gone.
+func (p *tab) call(n *accessibility.Node, function string, into any) error {
+	p.t.Helper()
+	return chromedp.Do(p.ctx, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		o, err := cdp.Call(ctx, t, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: n.BackendDOMNodeID})
+		if err != nil {
+			return err
+		}
+		result, err := cdp.Call(ctx, t, runtime.CallFunctionOn, runtime.CallFunctionOnParams{FunctionDeclaration: function, ObjectID: o.Object.ObjectID, ReturnByValue: new(true), AwaitPromise: new(true)})
+		switch {
+		case err != nil:
+			return err
+		case result.ExceptionDetails != nil:
+			return errors.New(describe(result.ExceptionDetails))
+		case into != nil:
+			return json.Unmarshal(result.Result.Value, into)
+		}
+		return nil
+	}))
+}
+
+// click presses the mouse on what has a role and a name, once it can be pressed.
+func (p *tab) click(role, name string) {
+	p.t.Helper()
+	p.acts++
+	p.await(fmt.Sprintf("click %s %q", role, name), func() error {
+		nodes := p.all(role, name)
+		if len(nodes) == 0 {
+			return fmt.Errorf("there is none")
+		}
+		n := nodes[len(nodes)-1] // A button in a dialog stands behind the one that opened it.
+		var disabled bool
+		if err := p.call(n, "function() { this.scrollIntoView({block: 'center'}); return !!this.disabled }", &disabled); err != nil {
+			return err
+		}
+		if disabled {
+			return fmt.Errorf("it is disabled")
+		}
+		return p.press(n.BackendDOMNodeID)
+	})
+}
+
+func (p *tab) press(node cdp.BackendNodeID) error {
+	return chromedp.Do(p.ctx, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		r, err := cdp.Call(ctx, t, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: node})
+		if err != nil {
+			return err
+		}
+		if len(r.Quads) == 0 {
+			return fmt.Errorf("it cannot be seen")
+		}
+		q := r.Quads[0]
+		_, err = chromedp.MouseClickXY((q[0]+q[4])/2, (q[1]+q[5])/2)(ctx, t)
+		return err
+	}))
+}
+
+// fill puts a text into what has a role and a name, in the place of what is there.
+func (p *tab) fill(role, name, text string) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("fill %s %q", role, name), func() error {
+		return p.call(p.find(role, name), "function() { this.focus(); if (this.select) this.select(); }", nil)
+	})
+	send(p, input.InsertText, input.InsertTextParams{Text: text})
+}
+
+// enter fills and presses Enter: one act.
+func (p *tab) enter(role, name, text string) {
+	p.t.Helper()
+	p.fill(role, name, text)
+	p.keys(kb.Enter)
+	p.acts++
+}
+
+func (p *tab) keys(keys string) {
+	p.t.Helper()
+	run(p, chromedp.KeyEvent(keys))
+}
+
+// h1 waits for the heading of a page, once that has loaded what it shows.
+func (p *tab) h1(text string) {
+	p.t.Helper()
+	p.await("heading "+text, func() error {
+		got := value[string](p, "document.querySelector('h1')?.innerText ?? ''")
+		busy := value[bool](p, "document.querySelector('main [aria-busy=true]') !== null")
+		if got != text || busy {
+			return fmt.Errorf("it is %q, busy %v", got, busy)
+		}
+		return nil
+	})
+}
+
+// sees waits for a text of the page.
+func (p *tab) sees(text string) {
+	p.t.Helper()
+	p.await("text "+text, func() error {
+		got := value[string](p, "document.body.innerText")
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), text) {
+			return fmt.Errorf("it is not there")
+		}
+		return nil
+	})
+}
+
+// theme chooses light or dark and waits until it is painted.
+func (p *tab) theme(name string) {
+	p.t.Helper()
+	p.eval("localStorage.setItem('annals.theme', " + quote(name) + ")")
+	run(p, chromedp.Reload())
+	p.await("theme", func() error {
+		got := value[string](p, "document.documentElement.dataset.theme ?? ''")
+		if !strings.EqualFold(got, name) {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+}
+
+// picture saves what the tab shows into the folder that ANNALS_PICTURES names.
+func (p *tab) picture(name string) {
+	p.t.Helper()
+	dir := os.Getenv("ANNALS_PICTURES")
+	if dir == "" {
+		return
+	}
+	b := run(p, chromedp.CaptureScreenshot())
+	if err := os.WriteFile(filepath.Join(dir, strings.NewReplacer("/", "_", " ", "_").Replace(name)+".png"), b, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// address is the hash of a page, each part encoded once.
+func address(parts ...string) string {
+	for i, s := range parts {
+		parts[i] = url.PathEscape(s)
+	}
+	return "#/" + strings.Join(parts, "/")
+}

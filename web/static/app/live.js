@@ -1,0 +1,88 @@
+// @ts-check
+// Live tails and scans: text/event-stream by fetch, which can send credentials.
+import { Problem, send } from "./api.js";
+import { read } from "./lib/json.js";
+
+/**
+ * @typedef {{event: (e: any, id: string) => void, progress?: (p: any) => void, state?: (s: string) => void,
+ *   end?: (why: string) => void, problem?: (p: any) => void}} Listener
+ */
+
+/**
+ * follow reads a live tail until it is stopped or ends by itself. After a break it goes
+ * on behind the last event that it was given.
+ * @param {string} path @param {Record<string, any>} query @param {Listener} l @param {{node?: string, once?: boolean}} [o] @returns {() => void} stops it
+ */
+export function follow(path, query, l, o = {}) {
+	const control = new AbortController();
+	let last = "", retry = 2000;
+	const q = new URLSearchParams();
+	for (const [k, v] of Object.entries(query)) if (v !== undefined && v !== "" && v !== null) q.set(k, String(v));
+
+	/** @param {{event: string, data: string, id: string}} m */
+	const take = (m) => {
+		const data = m.data === "" ? null : read(m.data);
+		if (m.id) last = m.id;
+		switch (m.event) {
+			case "": return l.event(data, m.id);
+			case "progress": return l.progress && l.progress(data);
+			case "gone": case "denied": case "end":
+				control.abort();
+				return l.end && l.end(m.event === "end" && data ? data.reason : m.event);
+			default: return l.state && l.state(m.event);
+		}
+	};
+	(async () => {
+		while (!control.signal.aborted) {
+			try {
+				/** @type {Record<string, string>} */ const headers = last ? { "Last-Event-ID": last } : {};
+				const r = await send("GET", path + "?" + q, { accept: "text/event-stream", headers, signal: control.signal, node: o.node });
+				if (r.status === 204) return l.end && l.end("limit");
+				if (l.state) l.state("connected");
+				await messages(/** @type {ReadableStream} */ (r.body), take, (ms) => (retry = ms));
+			} catch (e) {
+				if (control.signal.aborted) return;
+				const p = e instanceof Problem ? e : null;
+				if (!p || (p.status !== 0 && p.status !== 503) || o.once) {
+					if (l.problem) l.problem(e);
+					return;
+				}
+			}
+			if (control.signal.aborted) return;
+			if (l.state) l.state("broken");
+			await new Promise((resolve) => setTimeout(resolve, retry));
+		}
+	})();
+	return () => control.abort();
+}
+
+/** messages reads a body as the HTML standard describes event streams. @param {ReadableStream} body @param {(m: any) => void} take @param {(ms: number) => void} retry */
+export async function messages(body, take, retry) {
+	const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+	let rest = "", m = { event: "", data: "", id: "" }, some = false;
+	for (;;) {
+		const { done, value } = await reader.read();
+		if (done) return;
+		const lines = (rest + value).split("\n");
+		rest = /** @type {string} */ (lines.pop());
+		for (const line of lines) {
+			if (line === "") {
+				if (some) take(m);
+				m = { event: "", data: "", id: "" };
+				some = false;
+				continue;
+			}
+			const colon = line.indexOf(":");
+			if (colon === 0) continue;
+			const name = colon < 0 ? line : line.slice(0, colon), v = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+			if (name === "data") m.data += (m.data ? "\n" : "") + v;
+			else if (name === "event") m.event = v;
+			else if (name === "id") m.id = v;
+			else if (name === "retry") {
+				retry(Number(v));
+				continue;
+			} else continue;
+			some = true;
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// @ts-check
+// The frame: what is around every page.
+import { html, render, useEffect, useRef, useState } from "../vendor/preact.js";
+import { get, Problem, root, useAnswer } from "./api.js";
+import { asked, guest, signOut, touch, user } from "./auth.js";
+import { eventName, to } from "./lib/address.js";
+import { isGuid } from "./lib/format.js";
+import { Dialog, Link, NotFound } from "./parts/basics.js";
+import { SignInForm } from "./parts/signin.js";
+import { address, find, go, start } from "./router.js";
+import { info, theme, trouble, use, view, visited, zone } from "./store.js";
+
+const groups = [
+	["Data", [["Overview", []], ["Streams", ["streams"]], ["Search", ["search"]], ["Subscriptions", ["subscriptions"]], ["Projections", ["projections"]], ["Query", ["query"]]]],
+	["Cluster", [["Cluster", ["cluster"]], ["Statistics", ["stats"]], ["Options", ["options"]]]],
+	["Care", [["Scavenge", ["scavenge"]], ["Backup", ["backup"]], ["Activity", ["activity"]]]],
+	["Access", [["Users", ["users"]]]],
+];
+
+/** inEach are the addresses of the keys after g. @type {Record<string, string[]>} */
+const leads = { o: [], s: ["streams"], f: ["search"], u: ["subscriptions"], p: ["projections"], m: ["cluster"], c: ["scavenge"], a: ["activity"] };
+
+const shortcuts = [
+	["/", "Search box"], ["?", "This list"], ["g then o s f u p c m a", "Overview, Streams, Search, Subscriptions, Projections, Scavenge, Cluster, Activity"],
+	["j k", "Next and previous row"], ["Enter", "Open the row"], ["[ ]", "Older and newer page"], ["n e", "Newest and oldest page"], ["l", "Live"], ["c", "Copy as curl"], ["Esc", "Close, or leave a field"],
+];
+
+function App() {
+	const [keysOpen, showKeys] = useState(false);
+	const who = use(user), looking = use(guest), about = use(info), at = use(address), want = use(asked);
+	usePresence();
+	useKeys(() => showKeys(true));
+	const insecure = about && about.authentication.type === "insecure";
+	const open = insecure || who || looking;
+	const found = find(at.parts);
+	useEffect(() => {
+		if (!open && about && !(found && found.form === "signin")) go(to(["signin"], { then: location.hash.slice(1) }), true);
+	}, [open, about, at]);
+	if (!about) return html`<${Waiting} />`;
+	if (!open || (found && found.form === "signin")) return html`<main id="main"><${Content} found=${open || (found && found.form === "signin") ? found : null} at=${at} /></main>`;
+	return html`<a class="skip" href="#main" onClick=${(e) => (e.preventDefault(), document.querySelector("h1")?.focus())}>To the content</a>
+	<${Bands} insecure=${insecure} />
+	<header><${Top} insecure=${insecure} /></header>
+	<div class="body"><nav aria-label="Main">${groups.map(([name, links]) => html`<div class="group"><div class="small muted" aria-hidden="true">${name}</div><ul>${links.map(([text, parts]) => html`<li><${Link} to=${parts} aria-current=${(at.parts[0] || "") === (parts[0] || "") ? "page" : undefined}>${text}<//></li>`)}</ul></div>`)}</nav>
+	<main id="main"><${Content} found=${found} at=${at} key=${at.parts.join("/")} /></main></div>
+	${keysOpen && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => showKeys(false)}><table><tbody>${shortcuts.map(([k, what]) => html`<tr><th scope="row"><kbd>${k}</kbd></th><td>${what}</td></tr>`)}</tbody></table><div class="buttons"><button onClick=${() => showKeys(false)}>Close</button></div><//>`}
+	${want && html`<${Dialog} title="Sign in again" onClose=${() => want.done(false)}><p>The credentials of this tab are no longer right.</p><${SignInForm} onDone=${() => want.done(true)} /><div class="buttons"><button onClick=${() => want.done(false)}>Cancel</button></div><//>`}`;
+}
+
+/** Content is the page of an address, loaded when first opened. */
+function Content({ found, at }) {
+	const [page, set] = useState(/** @type {any} */ (null)), [error, fail] = useState(/** @type {any} */ (null));
+	const load = found ? found.load : null;
+	useEffect(() => {
+		let live = true;
+		set(null);
+		fail(null);
+		if (load) load().then((m) => live && set(() => m.default), (e) => live && fail(e));
+		return () => void (live = false);
+	}, [load]);
+	if (!found) return html`<${NotFound} />`;
+	if (error) return html`<div class="box" role="alert"><p>This page cannot be loaded. The node may have another version by now.</p><button onClick=${() => location.reload()}>Reload</button></div>`;
+	if (!page) return html`<div aria-busy="true" class="loading"><div class="bone"></div></div>`;
+	const View = page;
+	return html`<${View} ...${found.args} query=${at.query} />`;
+}
+
+/** usePresence keeps /info and /gossip up to date. */
+function usePresence() {
+	const about = useAnswer((signal) => get("/info", { signal }), [], { every: 30000 });
+	const gossip = useAnswer((signal) => get("/gossip", { signal, silent: true }).catch((e) => (e instanceof Problem && e.status !== 0 ? null : Promise.reject(e))), [use(user)], { every: 5000 });
+	useEffect(() => {
+		if (about.data) info.set(about.data);
+	}, [about.data]);
+	useEffect(() => {
+		if (gossip.data === undefined) return;
+		const members = (gossip.data && gossip.data.members) || [];
+		const name = (m) => `${m.httpEndPointIp}:${m.httpEndPointPort}`;
+		const leader = members.find((m) => m.state === "Leader" && m.isAlive);
+		const own = location.host;
+		const me = members.length === 1 ? members[0] : members.find((m) => name(m) === own) || null;
+		view.set({ members, leader: leader ? name(leader) : "", me, role: me ? me.state.toLowerCase() : (about.data && about.data.state) || "", known: gossip.data !== null });
+	}, [gossip.data]);
+}
+
+/** Waiting is what is seen before the node has answered. */
+function Waiting() {
+	const startup = useAnswer(async (signal) => {
+		const r = await fetch(new URL("health/startup", root), { signal, cache: "no-store" });
+		return (await r.text()) || (r.ok ? "" : r.statusText);
+	}, [], { every: 1000 });
+	return html`<main id="main" class="alone"><h1 tabindex="-1">Annals</h1><p role="status">${startup.error ? "This node cannot be reached. Trying again." : startup.data ? `The node is starting: ${startup.data}` : "Loading"}</p></main>`;
+}
+
+function Bands({ insecure }) {
+	const about = use(info), v = use(view), t = use(trouble), who = use(user);
+	const noLeader = v && v.known && v.members.length > 0 && !v.leader;
+	const weak = who && ((who.login === "admin" || who.login === "ops") && who.basic === "Basic " + btoa(who.login + ":changeit"));
+	return html`${about.ui.tone !== "None" && html`<div class=${"band " + about.ui.tone.toLowerCase()}>${about.ui.title ? about.ui.title + " · " : ""}${about.ui.tone}</div>`}
+		${insecure && html`<div class="band production">Insecure: there is no sign-in and no TLS.</div>`}
+		<div role="status">${t && html`<div class="band bad">${t} Trying again.</div>`}${noLeader && html`<div class="band bad">The cluster has no leader: nothing is written until it has one.</div>`}</div>
+		${weak && html`<div class="band warn">${who.login} has the default password. <${Link} to=${["account"]}>Change it<//></div>`}`;
+}
+
+function Top({ insecure }) {
+	const v = use(view), about = use(info), z = use(zone), th = use(theme), who = use(user);
+	return html`<${Link} to=${[]} class="brand">${about.ui.title || "Annals"}<//><${SearchBox} />
+		<span class="node small">${v && v.me ? `${v.me.httpEndPointIp}:${v.me.httpEndPointPort}` : location.host} · <strong>${(v && v.role) || about.state}</strong></span>
+		<button aria-label="Time zone" title="Time zone" onClick=${() => zone.set(z === "UTC" ? "Local" : "UTC")}>${z}</button>
+		<${Menu} name="Theme" text="Theme" radio=${th} of=${["System", "Light", "Dark"].map((t) => [t, () => theme.set(t)])} />
+		<${Menu} name="Account" text=${insecure ? "nobody" : who ? who.login : "not signed in"} of=${who ? [["Account", () => go(to(["account"]))], ["Sign out", () => (signOut(), go(to(["signin"])))]] : insecure ? [["Account", () => go(to(["account"]))]] : [["Sign in", () => go(to(["signin"], { then: location.hash.slice(1) }))]]} />`;
+}
+
+/** Menu is a button with a menu below. */
+function Menu({ name, text, of, radio }) {
+	const [open, set] = useState(false), box = useRef(/** @type {any} */ (null));
+	useEffect(() => {
+		if (!open) return;
+		box.current.querySelector("[role^=menuitem]").focus();
+		const away = (e) => box.current && !box.current.contains(e.target) && set(false);
+		document.addEventListener("click", away);
+		return () => document.removeEventListener("click", away);
+	}, [open]);
+	const keys = (e) => {
+		if (!open) return;
+		const items = [...box.current.querySelectorAll("[role^=menuitem]")], i = items.indexOf(document.activeElement);
+		if (e.key === "ArrowDown") items[(i + 1) % items.length].focus();
+		else if (e.key === "ArrowUp") items[(i + items.length - 1) % items.length].focus();
+		else if (e.key === "Escape") (set(false), box.current.querySelector("button").focus());
+		else if (e.key === "Tab") return set(false);
+		else return;
+		e.preventDefault();
+		e.stopPropagation();
+	};
+	return html`<div class="menu" ref=${box} onKeyDown=${keys}><button aria-label=${name} aria-haspopup="menu" aria-expanded=${String(open)} onClick=${() => set(!open)}>${text}</button>
+		${open && html`<div role="menu" aria-label=${name}>${of.map(([t, act]) => html`<button role=${radio ? "menuitemradio" : "menuitem"} aria-checked=${radio ? String(radio === t) : undefined} tabindex="-1" onClick=${() => (set(false), act(), radio && box.current.querySelector("button").focus())}>${radio === t ? "✓ " : ""}${t}</button>`)}</div>`}</div>`;
+}
+
+/** SearchBox leads to a stream, to an event or to a search. */
+function SearchBox() {
+	const [text, set] = useState("");
+	const names = useAnswer(async (signal) => {
+		const own = visited().filter((s) => s.startsWith(text));
+		if (!info.value.features.streamNames) return own;
+		const d = await get(`/streams/$all/names?count=10&prefix=${encodeURIComponent(text)}`, { signal, silent: true }).catch(() => null);
+		return [...new Set([...own, ...((d && d.streams) || []).map((s) => s.name)])];
+	}, [text], { off: text === "" });
+	const submit = (e) => {
+		e.preventDefault();
+		const t = text.trim(), ev = eventName(t);
+		if (t === "") return;
+		set("");
+		document.activeElement && /** @type {any} */ (document.activeElement).blur();
+		go(ev ? to(["streams", ev.stream, ev.number]) : isGuid(t) ? to(["search"], { id: t, run: 1 }) : to(["streams", t]));
+	};
+	return html`<form role="search" onSubmit=${submit}><input id="search" type="search" aria-label="Go to stream or event" placeholder="Stream, n@stream or id ( / )" value=${text} onInput=${(e) => set(e.target.value)} list="names" autocomplete="off" spellcheck=${false} />
+		<datalist id="names">${((text && names.data) || []).slice(0, 10).map((n) => html`<option value=${n} />`)}</datalist></form>`;
+}
+
+/** useKeys are the keys that work on every page; pages hear of theirs by events. */
+function useKeys(help) {
+	useEffect(() => {
+		let after = "";
+		const press = (e) => {
+			touch();
+			const t = e.target;
+			const typing = t.closest("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable], .cm-editor") || t.shadowRoot;
+			if (e.key === "Escape" && typing && !document.querySelector("dialog[open]")) return t.blur();
+			if (typing || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+			const was = after;
+			after = "";
+			if (was === "g" && leads[e.key]) return go(to(leads[e.key]));
+			switch (e.key) {
+				case "g": return void (after = "g");
+				case "/": return e.preventDefault(), /** @type {any} */ (document.getElementById("search"))?.focus();
+				case "?": return help();
+				case "j": case "k": return row(e.key === "j" ? 1 : -1);
+			}
+			const act = { "[": "older", "]": "newer", n: "newest", e: "oldest", l: "live", c: "curl" }[e.key];
+			if (act) /** @type {any} */ (document.querySelector(`main [data-key=${act}]:not([disabled])`))?.click();
+		};
+		const click = () => touch();
+		document.addEventListener("keydown", press);
+		document.addEventListener("click", click);
+		return () => (document.removeEventListener("keydown", press), document.removeEventListener("click", click));
+	}, []);
+}
+
+/** row moves the focus among the rows of the page. @param {number} by */
+function row(by) {
+	const all = /** @type {any[]} */ ([...document.querySelectorAll("main tbody tr")]).map((tr) => tr.querySelector("button, a")).filter(Boolean);
+	const i = all.findIndex((x) => x.closest("tr").contains(document.activeElement));
+	const next = all[i < 0 ? (by > 0 ? 0 : all.length - 1) : i + by];
+	if (next) next.focus();
+}
+
+function paint() {
+	const dark = theme.value === "Dark" || (theme.value === "System" && matchMedia("(prefers-color-scheme: dark)").matches);
+	document.documentElement.dataset.theme = dark ? "dark" : "light";
+}
+theme.watchers.add(paint);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+paint();
+start();
+render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -1,0 +1,76 @@
+// @ts-check
+import { html, useEffect, useState } from "../../vendor/preact.js";
+import { command, eventsJSON, send } from "../api.js";
+import { eventName, path } from "../lib/address.js";
+import { check, pretty } from "../lib/json.js";
+import { Copy, EventLink, Failure, Field, Page } from "../parts/basics.js";
+import { loadEvent } from "../parts/events.js";
+
+/** @returns {{id: string, type: string, data: string, metadata: string}} */
+const blank = () => ({ id: newId(), type: "", data: "{\n  \n}", metadata: "" });
+
+/** newId makes a random id. crypto.randomUUID is there over HTTPS and on loopback alone. */
+function newId() {
+	const b = crypto.getRandomValues(new Uint8Array(16));
+	b[6] = (b[6] & 15) | 64;
+	b[8] = (b[8] & 63) | 128;
+	return [...b].map((x) => x.toString(16).padStart(2, "0")).join("").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+export default function Append({ stream: given = "", query }) {
+	const [stream, setStream] = useState(given), [version, setVersion] = useState(""), [events, set] = useState([blank()]);
+	const [result, tell] = useState(/** @type {any} */ (null)), [busy, work] = useState(false);
+	useEffect(() => {
+		const like = eventName(query.like || "");
+		if (!like) return;
+		loadEvent(like.stream, like.number).then((e) => set([{ id: newId(), type: e.type, data: pretty(e.data), metadata: pretty(e.metadata) }]), (error) => tell({ error }));
+	}, [query.like]);
+	const change = (i, part) => set(events.map((e, j) => (j === i ? { ...e, ...part } : e)));
+	const wrong = events.map((e) => ({ type: e.type.trim() === "" ? "A type is needed." : "", data: check(e.data), metadata: e.metadata.trim() === "" ? "" : check(e.metadata) }));
+	const ready = stream !== "" && wrong.every((w) => !w.type && !w.data && !w.metadata) && (version === "" || /^(-?[0-9]+)$/.test(version));
+	const request = () => ({
+		type: eventsJSON, headers: version === "" ? {} : { "ES-ExpectedVersion": version },
+		// Written by hand, so that every number stays as it was typed.
+		body: "[" + events.map((e) => `{"eventId":${JSON.stringify(e.id)},"eventType":${JSON.stringify(e.type.trim())},"data":${e.data}${e.metadata.trim() ? `,"metadata":${e.metadata}` : ""}}`).join(",") + "]",
+	});
+	const submit = async (e) => {
+		e.preventDefault();
+		work(true);
+		tell(null);
+		try {
+			const r = await send("POST", `/streams/${path(stream)}`, request());
+			const at = /\/([0-9]+)$/.exec(r.headers.get("Location") || "");
+			tell({ stream, number: at ? at[1] : "" });
+			set(events.map((e) => ({ ...e, id: newId() })));
+		} catch (error) {
+			tell({ error, now: /Wrong expected/i.test(error.message) ? await present(stream) : null });
+		}
+		work(false);
+	};
+	return html`<${Page} title="Append event"><form class="wide-form" onSubmit=${submit}>
+		<div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} required /><${Field} label="Expected version" value=${version} set=${setVersion} hint="Empty: any. -1: there must be no stream. Else the number of its last event." inputmode="numeric" /></div>
+		${events.map((e, i) => html`<fieldset key=${i} class="box"><legend>${events.length > 1 ? `Event ${i + 1}` : "Event"}</legend>
+			<div class="fields"><${Field} label=${name("Event type", i)} value=${e.type} set=${(type) => change(i, { type })} error=${e.type !== "" ? wrong[i].type : ""} /><${Field} label=${name("Event id", i)} value=${e.id} set=${(id) => change(i, { id })} class="mono" /></div>
+			<div class="columns"><${Field} label=${name("Data", i)} area=${12} value=${e.data} set=${(data) => change(i, { data })} error=${wrong[i].data} hint="JSON" /><${Field} label=${name("Metadata", i)} area=${12} value=${e.metadata} set=${(metadata) => change(i, { metadata })} error=${wrong[i].metadata} hint="JSON, or nothing" /></div>
+			${events.length > 1 && html`<button type="button" onClick=${() => set(events.filter((_, j) => j !== i))}>Remove event ${i + 1}</button>`}</fieldset>`)}
+		<div class="buttons"><button class="primary" disabled=${!ready || busy}>Append</button><button type="button" onClick=${() => set([...events, { ...blank(), type: events[events.length - 1].type }])}>One more event</button>
+			<${Copy} label="Copy as curl" text=${() => command("POST", `/streams/${path(stream)}`, request())} /></div>
+		<div role="status">${result && !result.error && html`<p class="box good">Written as ${result.number}@${result.stream}.</p>`}</div>
+		${result && !result.error && html`<p><${EventLink} stream=${result.stream} number=${result.number} /></p>`}
+		${result && result.error && (result.now !== null && result.now !== undefined ? html`<div role="alert" class="box bad"><strong>Wrong expected version.</strong> The stream is at ${result.now} now, not at ${version}. <button type="button" onClick=${() => setVersion(String(result.now))}>Expect ${result.now}</button></div>` : html`<${Failure} error=${result.error} />`)}
+	</form><//>`;
+}
+
+const name = (label, i) => (i === 0 ? label : `${label} ${i + 1}`);
+
+/** present is the number of the last event of a stream, -1 where there is none. */
+async function present(stream) {
+	try {
+		const r = await send("GET", `/streams/${path(stream)}/head/backward/1`, { accept: "application/vnd.eventstore.atom+json", node: "leader", allow: [404] });
+		if (r.status === 404) return "-1";
+		const d = await r.json();
+		return d.entries[0] ? /^[0-9]+/.exec(d.entries[0].title)?.[0] : "-1";
+	} catch {
+		return null;
+	}
+}

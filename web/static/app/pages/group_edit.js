@@ -1,0 +1,50 @@
+// @ts-check
+import { html, useState } from "../../vendor/preact.js";
+import { fromLeader, send, useAnswer } from "../api.js";
+import { path } from "../lib/address.js";
+import { Answer, Check, Choice, Failure, Field, Page } from "../parts/basics.js";
+import { go } from "../router.js";
+import { to } from "../lib/address.js";
+
+const defaults = {
+	resolveLinktos: false, startFrom: "0", messageTimeoutMilliseconds: 10000, extraStatistics: false, maxRetryCount: 10, liveBufferSize: 500, bufferSize: 500, readBatchSize: 20,
+	checkPointAfterMilliseconds: 1000, minCheckPointCount: 10, maxCheckPointCount: 500, maxSubscriberCount: 10, namedConsumerStrategy: "RoundRobin",
+};
+const numbers = [
+	["messageTimeoutMilliseconds", "Message timeout", "milliseconds until a message that is not answered is handed out again"], ["maxRetryCount", "Retries", "then a message is parked"], ["maxSubscriberCount", "Most consumers", "0: any number"],
+	["liveBufferSize", "Live buffer", "messages"], ["bufferSize", "Buffer", "messages"], ["readBatchSize", "Read at once", "messages, fewer than the buffer"],
+	["checkPointAfterMilliseconds", "Checkpoint after", "milliseconds"], ["minCheckPointCount", "Checkpoint at least after", "messages"], ["maxCheckPointCount", "Checkpoint at most after", "messages"],
+];
+
+export default function GroupEdit({ stream, group }) {
+	const fresh = group === undefined;
+	const q = useAnswer((signal) => fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal }), [stream, group], { off: fresh });
+	if (fresh) return html`<${Page} title="New subscription"><${Form} settings=${defaults} /><//>`;
+	return html`<${Page} title=${`Edit ${group}`}><${Answer} of=${q}>${(d) => html`<${Form} stream=${stream} group=${group} settings=${{ ...d.config, startFrom: d.config.startPosition ?? String(d.config.startFrom) }} />`}<//><//>`;
+}
+
+function Form({ stream: s = "", group: g = "", settings }) {
+	const fresh = g === "";
+	const [stream, setStream] = useState(s), [group, setGroup] = useState(g), [f, set] = useState(settings), [error, fail] = useState(/** @type {any} */ (null));
+	const submit = async (e) => {
+		e.preventDefault();
+		fail(null);
+		const body = {};
+		for (const k of Object.keys(defaults)) body[k] = typeof defaults[k] === "number" ? Number(f[k]) : f[k];
+		if (stream === "$all") body.startPosition = String(f.startFrom);
+		body.startFrom = /^-?[0-9]+$/.test(String(f.startFrom)) ? Number(f.startFrom) : 0;
+		try {
+			await send(fresh ? "PUT" : "POST", `/subscriptions/${path(stream, group)}`, { body });
+			go(to(["subscriptions", stream, group]));
+		} catch (e) {
+			fail(e);
+		}
+	};
+	return html`<form class="wide-form" onSubmit=${submit}><div class="fields"><${Field} label="Stream" value=${stream} set=${setStream} disabled=${!fresh} required /><${Field} label="Group" value=${group} set=${setGroup} disabled=${!fresh} required />
+		<${Field} label="Start from" value=${f.startFrom} set=${(v) => set({ ...f, startFrom: v })} hint=${stream === "$all" ? "a position such as C:0/P:0, or -1: the end" : "event number; -1: only what comes from now on"} /></div>
+		<div class="bar"><${Check} label="Resolve links" value=${f.resolveLinktos} set=${(v) => set({ ...f, resolveLinktos: v })} /><${Check} label="Extra statistics" value=${f.extraStatistics} set=${(v) => set({ ...f, extraStatistics: v })} />
+		<${Choice} label="Strategy" value=${f.namedConsumerStrategy} of=${["RoundRobin", "DispatchToSingle", "Pinned", "PinnedByCorrelation"]} set=${(v) => set({ ...f, namedConsumerStrategy: v })} /></div>
+		<div class="fields">${numbers.map(([k, label, hint]) => html`<${Field} label=${label} type="number" value=${f[k]} set=${(v) => set({ ...f, [k]: v })} hint=${hint} />`)}</div>
+		${!fresh && html`<p class="box warn">Saving stops the group for a moment: its consumers connect anew.</p>`}
+		<div class="buttons"><button class="primary" disabled=${!stream || !group}>${fresh ? "Create" : "Save"}</button></div>${error && html`<${Failure} error=${error} />`}</form>`;
+}

@@ -1,0 +1,55 @@
+// @ts-check
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { path } from "../lib/address.js";
+import { count, plural, readTime } from "../lib/format.js";
+import { follow } from "../live.js";
+import { Choice, Failure, Field, Page } from "../parts/basics.js";
+import { Events, fromEntry } from "../parts/events.js";
+import { patch } from "../router.js";
+import { use, zone } from "../store.js";
+
+const page = 100;
+
+export default function Search({ query }) {
+	const [f, set] = useState(() => ({ text: query.text || "", id: query.id || "", streams: query.streams || "", types: query.types || "", since: query.since || "", until: query.until || "", system: query.system || "1", stream: query.stream || "" }));
+	const [wrong, setWrong] = useState("");
+	const field = (label, k, more = {}) => html`<${Field} label=${label} value=${f[k]} set=${(v) => set({ ...f, [k]: v })} ...${more} />`;
+	const utc = use(zone) === "UTC";
+	const submit = (e) => {
+		e.preventDefault();
+		for (const t of [f.since, f.until]) if (t && readTime(t, utc, new Date()) === null) return setWrong(`${t} is no time such as 2026-11-24 14:05.`);
+		setWrong("");
+		patch({ ...f, system: f.system === "1" ? "" : f.system, run: Number(query.run || 0) + 1 });
+	};
+	return html`<${Page} title="Search"><form onSubmit=${submit}>
+		<div class="fields">${field("Text", "text", { hint: "in data or metadata" })}${field("Stream begins with", "streams", { hint: "prefixes with commas, or /regex/" })}${field("Type begins with", "types", { hint: "prefixes with commas, or /regex/" })}
+		${field("Event id", "id")}${field("Not before", "since", { hint: utc ? "UTC" : "local time" })}${field("Not after", "until")}${field("In one stream", "stream", { hint: "empty: in all" })}</div>
+		<div class="bar"><button class="primary">Search</button><${Choice} label="System events" value=${f.system} of=${[["1", "with"], ["0", "without"]]} set=${(v) => set({ ...f, system: v })} />${wrong && html`<span role="alert" class="badtext">${wrong}</span>`}</div></form>
+		${query.run && html`<${Scan} key=${JSON.stringify(query)} query=${query} utc=${utc} />`}<//>`;
+}
+
+/** Scan asks the node to look through the log, newest first. */
+function Scan({ query, utc }) {
+	const [found, add] = useState(/** @type {any[]} */ ([])), [state, tell] = useState(/** @type {any} */ ({ scanned: 0, over: "" })), [from, more] = useState(query.until ? readTime(query.until, utc, new Date()) : "end");
+	const stop = useRef(() => {}), before = useRef(0);
+	const stream = query.stream || "$all";
+	useEffect(() => {
+		let n = 0, last = "";
+		tell((s) => ({ ...s, over: "", error: null }));
+		stop.current = follow(`/streams/${path(stream)}`, {
+			from, to: query.since ? readTime(query.since, utc, new Date()) : undefined, backward: true, limit: page, embed: "rich", resolve: false,
+			contains: query.text, id: query.id, types: query.types, streams: stream === "$all" ? query.streams : undefined, system: query.system === "0" ? "false" : undefined,
+		}, {
+			event: (e, id) => (n++, (last = id), add((l) => [...l, fromEntry(e)])),
+			progress: (p) => tell((s) => ({ ...s, scanned: before.current + Number(p.scanned) })),
+			end: (why) => tell((s) => ((before.current = s.scanned), { ...s, over: why, last })),
+			problem: (error) => tell((s) => ({ ...s, error, over: "failed" })),
+		}, { once: true });
+		return () => stop.current();
+	}, [from]);
+	const further = () => more(stream === "$all" ? state.last : String(BigInt(state.last) - 1n));
+	return html`<p><span role="status">${plural(found.length, "match", "matches")}; looked at ${count(state.scanned + found.length)} events${state.over === "" ? " so far" : state.over === "limit" ? "" : state.over === "stopped" ? ", then stopped" : ", which is all"}.</span>
+		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${further}>Look further</button>`}</span></p>
+		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" />`;
+}
+

@@ -1,0 +1,37 @@
+// @ts-check
+import { html, useMemo } from "../../vendor/preact.js";
+import { get, useAnswer } from "../api.js";
+import { bytes, count, rate, span } from "../lib/format.js";
+import { Absent, Age, Answer, Choice, Page, Table } from "../parts/basics.js";
+import { Chart } from "../parts/chart.js";
+import { Payload } from "../parts/tree.js";
+import { patch } from "../router.js";
+import { has, info, use, view } from "../store.js";
+
+const ms = (n) => (n === null ? "–" : span(n)), percent = (n) => `${Math.round(n)} %`;
+const charts = [
+	["Appends per second", [["appends", "appendsPerSecond"]], rate], ["Commit time", [["commit", "commitMilliseconds"], ["sync", "syncMilliseconds"]], ms], ["Requests per second", [["requests", "requestsPerSecond"]], rate], ["Request time", [["mean", "requestMilliseconds"]], ms],
+	["Events per second", [["written", "eventsWrittenPerSecond"], ["read", "eventsReadPerSecond"]], rate], ["Bytes per second", [["written", "bytesWrittenPerSecond"], ["read", "bytesReadPerSecond"]], bytes], ["Processor", [["of this machine", "cpuPercent"]], percent], ["Memory", [["process", "memoryBytes"], ["heap", "heapBytes"]], bytes],
+	["Disk", [["used", "diskUsedBytes"], ["all", "diskTotalBytes"]], bytes], ["Disk writes per second", [["written", "diskBytesWrittenPerSecond"]], bytes], ["Connections", [["connections", "connections"], ["requests under way", "requestsUnderWay"]], rate], ["Appends waiting", [["waiting", "appendsWaiting"]], rate],
+];
+const colours = ["--accent", "--warn"];
+
+export default function Statistics({ query }) {
+	const v = use(view), node = query.node || "";
+	use(info);
+	const history = useAnswer((signal) => get(`/stats/history?minutes=${query.minutes || 60}`, { signal, node }), [node, query.minutes], { every: 10000, off: !has("statsHistory") });
+	const stats = useAnswer((signal) => get("/stats", { signal, node }), [node], { every: 5000 });
+	const nodes = v && v.members.length > 1 && has("nodeRelay") ? [["", "this node"], ...v.members.map((m) => [m.instanceId, `${m.httpEndPointIp}:${m.httpEndPointPort}`])] : [];
+	return html`<${Page} title="Statistics" lead=${html`<${Age} of=${history} />`} actions=${html`${nodes.length > 0 && html`<${Choice} label="Node" value=${node} of=${nodes} set=${(n) => patch({ node: n })} />`}<${Choice} label="Last" value=${query.minutes || "60"} of=${[["5", "5 minutes"], ["15", "15 minutes"], ["60", "hour"]]} set=${(m) => patch({ minutes: m === "60" ? "" : m })} />`}>
+		${!has("statsHistory") ? html`<${Absent} what="a history of its statistics" />` : html`<${Answer} of=${history}>${(h) => html`<${Charts} key=${node + query.minutes} h=${h} />`}<//>`}
+		<${Answer} of=${stats}>${(s) => html`<h2>Queues</h2><${Table} name="Queues" heads=${["Queue", "Length", "Peak", "Processed", "Per second", "Time", "Idle", "Last"]}>${Object.values((s.es && s.es.queue) || {}).map((q) => html`<tr key=${q.queueName}><td>${q.queueName}</td><td class="num">${count(q.length)}</td><td class="num">${count(q.lengthLifetimePeak)}</td><td class="num">${count(q.totalItemsProcessed)}</td><td class="num">${rate(q.avgItemsPerSecond)}</td><td class="num">${ms(q.avgProcessingTime)}</td><td class="num">${percent(q.idleTimePercent)}</td><td>${q.lastProcessedMessage}</td></tr>`)}<//>
+			<h2>Everything</h2><${Payload} name="Snapshot" text=${JSON.stringify(s, (_, x) => (typeof x === "bigint" ? String(x) : x))} bytes="" />`}<//><//>`;
+}
+
+function Charts({ h }) {
+	const times = useMemo(() => {
+		const from = new Date(h.from).getTime() / 1000, n = Math.max(0, ...Object.values(h.series).map((s) => s.length));
+		return Array.from({ length: n }, (_, i) => from + i * h.step);
+	}, [h]);
+	return html`<div class="charts">${charts.map(([name, of, format]) => html`<${Chart} key=${name} name=${name} times=${times} format=${format} series=${of.map(([label, k], i) => ({ label, values: h.series[k] || [], colour: colours[i] }))} />`)}</div>`;
+}

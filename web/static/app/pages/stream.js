@@ -1,0 +1,191 @@
+// @ts-check
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { atomJSON, command, get, root, send, useAnswer } from "../api.js";
+import { path } from "../lib/address.js";
+import { count, plural, readTime } from "../lib/format.js";
+import { follow } from "../live.js";
+import { Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
+import { Events, fromEntry } from "../parts/events.js";
+import { patch } from "../router.js";
+import { rows as height, use, visit, zone } from "../store.js";
+
+const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120;
+
+export default function Stream({ stream, query }) {
+	const all = stream === "$all", size = sizes.includes(+query.size) ? +query.size : 20;
+	const resolve = query.links ? query.links === "1" : !all;
+	const live = query.live === "1", types = query.type || "";
+	const head = !query.from && !types && !live;
+	const [shown, show] = useState(/** @type {any} */ (null));
+	const ask = (embed, signal) => get(`/streams/${path(stream)}/${query.from || "head"}/${query.dir === "forward" ? "forward" : "backward"}/${size}?embed=${embed}`,
+		{ accept: atomJSON, headers: { "ES-ResolveLinkTos": String(resolve) }, signal });
+	const q = useAnswer((signal) => ask("rich", signal), [stream, query.from, query.dir, size, resolve, types], { every: head ? 5000 : 0, off: types !== "" });
+	useEffect(() => visit(stream), [stream]);
+	useEffect(() => {
+		if (q.data === undefined) return show(null);
+		const page = { entries: q.data.entries.map(fromEntry), head: q.data.headOfStream, links: q.data.links };
+		// What is new waits behind a button; what is on the page does not move by itself.
+		show((old) => (old && head && old.key === key && newest(old) !== newest(page) && old.entries.length > 0 ? { ...old, waiting: page } : { ...page, key }));
+	}, [q.data]);
+	const key = [stream, query.from, query.dir, size, resolve].join(" ");
+	const page = shown && shown.key === key ? shown : null;
+
+	const entries = page ? page.entries : [];
+	const top = entries[0], bottom = entries[entries.length - 1];
+	const linked = (relation) => {
+		const l = page && page.links.find((x) => x.relation === relation);
+		const m = l && /\/([0-9]+|head)\/(backward|forward)\/[0-9]+$/.exec(l.uri);
+		return m ? { from: m[1], dir: m[2] === "forward" ? "forward" : "" } : null;
+	};
+	const older = all ? linked("next") : bottom && BigInt(bottom.at) > 0n && linked("next") ? { from: String(BigInt(bottom.at) - 1n), dir: "" } : null;
+	const newer = page && !page.head && (query.from || query.dir) ? (all ? linked("previous") : top ? { from: String(BigInt(top.at) + BigInt(size)), dir: "" } : null) : null;
+	const move = (a) => patch({ from: a.from, dir: a.dir, at: "", live: "" });
+	const oldest = async () => {
+		const feed = await get(`/streams/${path(stream)}/${all ? "0".repeat(32) : 0}/forward/${size}?embed=rich`, { accept: atomJSON });
+		const first = feed.entries.map(fromEntry)[0];
+		patch(all || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
+	};
+	const gone = q.error && (q.error.status === 410 ? "Stream deleted." : q.error.status === 404 ? "Stream not found." : "");
+
+	const actions = html`<${Link} to=${["streams", stream, "append"]}>Append event<//>${!all && html`<${Link} to=${["streams", stream, "metadata"]}>Access and limits<//><${Delete} stream=${stream} onDone=${q.again} />`}`;
+	return html`<${Page} title=${stream} actions=${actions}>
+		<${Follows} />
+		<div class="bar">
+			<button data-key="newest" disabled=${head && page !== null && !page.waiting} onClick=${() => patch({ from: "", dir: "", at: "", live: "" })}>Newest</button>
+			<button data-key="newer" disabled=${!newer} onClick=${() => newer && move(newer)}>Newer</button>
+			<button data-key="older" disabled=${!older} onClick=${() => older && move(older)}>Older</button>
+			<button data-key="oldest" disabled=${!older} onClick=${oldest}>Oldest</button>
+			<button data-key="live" aria-pressed=${live ? "true" : "false"} onClick=${() => patch({ live: live ? "" : 1, from: "", dir: "", at: "" })}>Live</button>
+			<${GoTo} stream=${stream} all=${all} />
+		</div>
+		<div class="bar">
+			<${Check} label="Resolve links" value=${resolve} set=${(v) => patch({ links: v === !all ? "" : v ? "1" : "0" })} />
+			<${TypeFilter} value=${types} />
+			<${Choice} label="Page size" value=${size} of=${sizes} set=${(v) => patch({ size: v === "20" ? "" : v })} />
+			<${Choice} label="Rows" value=${use(height)} of=${["Dense", "Roomy"]} set=${(v) => height.set(v)} />
+			${page && entries.length > 0 && !live && !types && html`<button onClick=${() => save(stream, () => ask("body"))}>Save page as NDJSON</button>`}
+			<${Copy} label="Copy as curl" data-key="curl" text=${() => command("GET", `/streams/${path(stream)}/${query.from || "head"}/backward/${size}?embed=body`, { accept: atomJSON })} />
+			<${Age} of=${q} />
+		</div>
+		${live ? html`<${Live} key=${stream + types + resolve} stream=${stream} all=${all} types=${types} resolve=${resolve} />`
+		: types ? html`<${Filtered} key=${stream + types} stream=${stream} all=${all} types=${types} resolve=${resolve} size=${size} />`
+		: gone ? html`<div class="box"><p>${gone}</p><p class="muted">${q.error.message}</p></div>${q.error.status === 404 && html`<${Empty} text="An append makes it:" command=${append(stream)} />`}`
+		: html`<${Answer} of=${page || q.error ? q : { ...q, data: undefined }}>${() => html`
+			${page.waiting && html`<p><button class="primary" onClick=${() => show({ ...page.waiting, key })}>${plural(all ? fresh(page) : BigInt(newest(page.waiting)) - BigInt(newest(page)), "new event")}</button></p>`}
+			${entries.length === 0 ? html`<${Empty} text=${query.from ? "No event is to be seen here. Newest leads to those that are." : "No event is to be seen: all are hidden by the limits of the stream, or there are none."} />` : html`<${Events} of=${entries} all=${all} marked=${query.at} />`}`}<//>`}
+	<//>`;
+}
+
+const newest = (page) => (page.entries[0] ? String(page.entries[0].at) + (page.entries[0].position || "") : "-1");
+const append = (stream) => `curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/" + path(stream), root)}`;
+
+/** fresh counts the events of a page that waits which the page shown does not have. */
+function fresh(page) {
+	const has = new Set(page.entries.map((e) => `${e.at}@${e.from}`));
+	return page.waiting.entries.filter((e) => !has.has(`${e.at}@${e.from}`)).length;
+}
+
+/** save downloads the events of a page, one JSON document a line. */
+async function save(stream, load) {
+	const feed = await load();
+	const text = feed.entries.map((e) => JSON.stringify(e, (_, v) => (typeof v === "bigint" ? String(v) : v))).join("\n") + "\n";
+	const a = document.createElement("a");
+	a.href = URL.createObjectURL(new Blob([text], { type: "application/x-ndjson" }));
+	a.download = stream.replace(/[^\w.-]+/g, "_") + ".ndjson";
+	a.click();
+	setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+}
+
+/** GoTo leads to an event number or to the first event of a time. */
+function GoTo({ stream, all }) {
+	const [text, set] = useState(""), [error, fail] = useState("");
+	const utc = use(zone) === "UTC";
+	const submit = async (e) => {
+		e.preventDefault();
+		const t = text.trim();
+		fail("");
+		if (t === "") return;
+		if (!all && /^[0-9]+$/.test(t)) return patch({ from: t, dir: "", at: t, live: "", type: "" });
+		const at = readTime(t, utc, new Date());
+		if (at === null) return fail("That is no event number and no time such as 2026-11-24 14:05, Tuesday 14:05 or 14:05.");
+		try {
+			const d = await get(`/streams/${path(stream)}/at/${encodeURIComponent(at)}`);
+			patch(all ? { from: d.position, dir: "forward", at: "", live: "", type: "" } : { from: String(d.eventNumber), dir: "", at: String(d.eventNumber), live: "", type: "" });
+		} catch (e) {
+			fail(e.status === 404 ? `No event is as late as ${at}.` : e.message);
+		}
+	};
+	return html`<form class="inline" onSubmit=${submit}><input aria-label="Go to number or time" placeholder=${all ? "Time" : "Number or time"} value=${text} onInput=${(e) => set(e.target.value)} aria-invalid=${error ? "true" : undefined} /><button>Go</button>${error && html`<span role="alert" class="badtext small">${error}</span>`}</form>`;
+}
+
+function TypeFilter({ value }) {
+	const [text, set] = useState(value);
+	useEffect(() => set(value), [value]);
+	return html`<form class="inline" onSubmit=${(e) => (e.preventDefault(), patch({ type: text.trim(), from: "", dir: "" }))}><label class="inline">Type <input value=${text} placeholder="prefix or /regex/" onInput=${(e) => set(e.target.value)} /></label><button>Filter</button>${value && html`<button type="button" onClick=${() => patch({ type: "" })}>Clear</button>`}</form>`;
+}
+
+/** Filtered asks the node for the events of a type, newest first, and says how far it looked. */
+function Filtered({ stream, all, types, resolve, size }) {
+	const [found, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ scanned: 0, over: "", error: null }), [round, more] = useState({ n: 0, from: "end" });
+	const stop = useRef(() => {});
+	useEffect(() => {
+		let last = round.from, n = 0;
+		tell((s) => ({ ...s, over: "", error: null }));
+		stop.current = follow(`/streams/${path(stream)}`, { from: round.from, backward: true, types, limit: size, embed: "rich", resolve }, {
+			event: (e, id) => (n++, (last = id), set((l) => [...l, fromEntry(e)])),
+			progress: (p) => tell((s) => ({ ...s, scanned: p.scanned })),
+			end: (why) => tell((s) => ({ ...s, over: n >= size ? "limit" : why, last })),
+			problem: (error) => tell((s) => ({ ...s, error, over: "failed" })),
+		}, { once: true });
+		return () => stop.current();
+	}, [round]);
+	const before = (last) => (all ? last : String(BigInt(last) - 1n));
+	return html`<p role="status">${plural(found.length, "event")} of this type; looked at ${count(state.scanned)} more. ${state.over === "limit" ? "" : state.over === "stopped" ? "Stopped." : state.over ? "That is all." : "Looking…"}
+		${!state.over && html` <button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>`}
+		${state.over === "limit" && found.length > 0 && html` <button onClick=${() => more({ n: round.n + 1, from: before(/** @type {any} */ (state).last) })}>Look further</button>`}</p>
+		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${all} />`;
+}
+
+/** Live is what arrives, newest on top. Drawn ten times a second at most. */
+function Live({ stream, all, types, resolve }) {
+	const [rows, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ name: "connecting", total: 0, error: null });
+	useEffect(() => {
+		let buffer = /** @type {any[]} */ ([]), total = 0, dirty = false, name = "connecting", error = null, stop = () => {}, last = "";
+		const timer = setInterval(() => {
+			if (!dirty) return;
+			dirty = false;
+			set(buffer.slice(0, drawn));
+			tell({ name, total, error });
+		}, 100);
+		const begin = () => {
+			stop = follow(`/streams/${path(stream)}`, { from: last === "" ? "end" : undefined, embed: "rich", resolve, types }, {
+				event: (e) => {
+					total++;
+					buffer.unshift(fromEntry(e));
+					if (buffer.length > kept * 2) buffer.length = kept;
+					dirty = true;
+				},
+				state: (s) => ((name = s), (dirty = true)),
+				end: (why) => ((name = why), (dirty = true)),
+				problem: (e) => ((error = e), (name = "failed"), (dirty = true)),
+			});
+		};
+		// A tab that is not seen holds no connection; shown again it begins at the end.
+		const seen = () => (document.hidden ? (stop(), (name = "paused"), (dirty = true)) : begin());
+		document.addEventListener("visibilitychange", seen);
+		begin();
+		return () => (stop(), clearInterval(timer), document.removeEventListener("visibilitychange", seen));
+	}, []);
+	const text = { connecting: "Connecting", connected: "Reading", live: "Live", behind: "Behind, reading the log", broken: "The connection broke; trying again", deleted: "The stream was deleted; waiting for its next event", gone: "The stream was deleted for ever", denied: "The right to read was withdrawn", shutdown: "The node shuts down", paused: "Paused", failed: "Failed" };
+	return html`<p><span class=${"state " + (state.name === "live" ? "good" : "idle")}>${text[state.name] || state.name}</span> <span class="muted">${plural(state.total, "event")} since it began${state.total > drawn ? `, the newest ${drawn} are shown` : ""}</span></p>
+		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off"><${Events} of=${rows} all=${all} /></div>`;
+}
+
+/** Delete deletes a stream softly, unless For ever is chosen. */
+function Delete({ stream, onDone }) {
+	const [ever, set] = useState(false);
+	const act = () => send("DELETE", `/streams/${path(stream)}`, { headers: ever ? { "ES-HardDelete": "true" } : {} });
+	return html`<${Ask} label="Delete stream" typed=${ever ? stream : ""} act=${act} onDone=${onDone}>
+		<p>All events of <strong class="mono">${stream}</strong> can no longer be read. ${ever ? "The name can never be used again, and nothing brings the events back." : "An append makes the stream again, with numbers that go on. The events are gone for good when the next scavenge has run."}</p>
+		<${Check} label="For ever" value=${ever} set=${set} /><//>`;
+}

@@ -1,0 +1,52 @@
+// @ts-check
+import { html, useEffect, useState } from "../../vendor/preact.js";
+import { atomJSON, get, root, useAnswer } from "../api.js";
+import { to } from "../lib/address.js";
+import { Age, Answer, Empty, Failure, Field, Link, Page, StreamLink, Table, Tabs, Time } from "../parts/basics.js";
+import { fromEntry } from "../parts/events.js";
+import { go, patch } from "../router.js";
+import { has, visited } from "../store.js";
+
+const tabs = ["Recently changed", "Recently created", "All streams"];
+const keys = ["changed", "created", "all"];
+
+export default function Streams({ query }) {
+	const tab = Math.max(0, keys.indexOf(query.tab));
+	const actions = html`<${Link} to=${["streams", "$all"]}>Everything ($all)<//><${Link} to=${["append"]}>Append event<//>`;
+	return html`<${Page} title="Streams" actions=${actions}><${Tabs} label="Which streams" of=${tabs} value=${tabs[tab]} set=${(t) => go(to(["streams"], { tab: keys[tabs.indexOf(t)] }))} />
+		${tab === 0 ? html`<${Changed} />` : html`<${Names} key=${tab} order=${tab === 1 ? "created" : "name"} query=${query} />`}<//>`;
+}
+
+/** Changed are the streams of the newest events; without a right to these, what this tab looked at. */
+function Changed() {
+	const q = useAnswer(async (signal) => {
+		const feed = await get("/streams/$all/head/backward/200?embed=rich", { accept: atomJSON, signal });
+		const seen = new Map();
+		for (const e of feed.entries.map(fromEntry)) if (!seen.has(e.from)) seen.set(e.from, e);
+		return [...seen.values()];
+	}, [], { every: 5000 });
+	if (q.error && q.error.status === 401 && q.data === undefined) return html`<${Visited} />`;
+	return html`<div class="bar"><${Age} of=${q} /></div><${Answer} of=${q}>${(list) => list.length === 0
+		? html`<${Empty} text="There are no streams yet. An append makes one:" command=${`curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/orders-1", root)}`} />`
+		: html`<${Table} name="Streams" heads=${["Stream", "Newest event", "Type", "Time"]}>${list.map((e) => html`<tr key=${e.from}><td class="name"><${StreamLink} name=${e.from} /></td><td class="num">${String(e.at)}</td><td class="name">${e.type}</td><td><${Time} at=${e.time} /></td></tr>`)}<//>`}<//>`;
+}
+
+function Visited() {
+	const list = visited();
+	return html`<p class="muted">You may not read $all, which holds all streams. These are the streams that this tab looked at.</p>
+		${list.length === 0 ? html`<${Empty} text="None yet. Type the name of a stream into the box on top." />` : html`<${Table} name="Streams" heads=${["Stream"]}>${list.map((s) => html`<tr><td class="name"><${StreamLink} name=${s} /></td></tr>`)}<//>`}`;
+}
+
+/** Names are streams out of the index of names, page by page. */
+function Names({ order, query }) {
+	const [prefix, setPrefix] = useState(query.prefix || "");
+	useEffect(() => {
+		const timer = setTimeout(() => patch({ prefix, after: prefix === (query.prefix || "") ? query.after : "" }, true), 200);
+		return () => clearTimeout(timer);
+	}, [prefix]);
+	const q = useAnswer((signal) => get(`/streams/$all/names?count=100&order=${order}&prefix=${encodeURIComponent(query.prefix || "")}&after=${encodeURIComponent(query.after || "")}`, { signal }), [order, query.prefix, query.after], { off: !has("streamNames") });
+	if (!has("streamNames")) return html`<p class="box">This node does not offer a list of the names of all streams.</p><${Visited} />`;
+	return html`<${Field} label="Prefix" value=${prefix} set=${setPrefix} /><${Answer} of=${q}>${(d) => html`${q.error && html`<${Failure} error=${q.error} />`}
+		${d.streams.length === 0 ? html`<${Empty} text="No stream has a name that begins so." />` : html`<${Table} name="Streams" heads=${["Stream", "Last event", "Deleted"]}>${d.streams.map((s) => html`<tr key=${s.name}><td class="name"><${StreamLink} name=${s.name} /></td><td class="num">${String(s.lastEventNumber)}</td><td>${s.deleted}</td></tr>`)}<//>`}
+		<div class="bar"><button disabled=${!query.after} onClick=${() => patch({ after: "" })}>First</button><button disabled=${!d.next} onClick=${() => patch({ after: d.next })}>Next</button></div>`}<//>`;
+}

@@ -1,0 +1,217 @@
+// @ts-check
+// What every page is made of: its heading, its states, links, buttons that ask first.
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { isAdmin, isOps, user } from "../auth.js";
+import { ago, time } from "../lib/format.js";
+import { to } from "../lib/address.js";
+import { use, view, zone } from "../store.js";
+
+/** Page is a heading with what stands below; the focus goes to the heading of a new page. */
+export function Page({ title, lead, actions, children }) {
+	const h1 = useRef(/** @type {any} */ (null));
+	useEffect(() => {
+		document.title = `${title} – Annals`;
+	}, [title]);
+	useEffect(() => {
+		h1.current.focus({ preventScroll: true });
+		scrollTo(0, 0);
+	}, []);
+	return html`<div class="head"><h1 ref=${h1} tabindex="-1">${title}</h1>${lead}<div class="actions">${actions}</div></div>${children}`;
+}
+
+/** Time is an instant with milliseconds in the zone that was chosen. */
+export function Time({ at }) {
+	const utc = use(zone) === "UTC";
+	return at ? html`<time datetime=${at} title=${new Date(at).toISOString()}>${time(at, utc)}</time>` : "–";
+}
+
+/** Age says how old what is shown is. */
+export function Age({ of }) {
+	const [now, tick] = useState(Date.now());
+	useEffect(() => {
+		const timer = setInterval(() => tick(Date.now()), 1000);
+		return () => clearInterval(timer);
+	}, []);
+	return of.at ? html`<span class="muted small" aria-live="off">${of.error ? "last answer " : "as of "}${ago(of.at, Math.max(now, of.at))}</span>` : null;
+}
+
+/** Link leads to another page of ours. */
+export function Link({ to: parts, query, children, ...rest }) {
+	return html`<a href=${to(parts, query)} ...${rest}>${children}</a>`;
+}
+
+export const StreamLink = ({ name, ...rest }) => html`<${Link} to=${["streams", name]} class="mono" ...${rest}>${name}<//>`;
+export const EventLink = ({ stream, number, ...rest }) => html`<${Link} to=${["streams", stream, number]} class="mono" ...${rest}>${`${number}@${stream}`}<//>`;
+
+/** Copy puts a text on the clipboard and says so. */
+export function Copy({ label, text, ...rest }) {
+	const [done, set] = useState("");
+	const copy = async () => {
+		const value = typeof text === "function" ? text() : text;
+		try {
+			await navigator.clipboard.writeText(value);
+		} catch {
+			const area = document.createElement("textarea");
+			area.value = value;
+			document.body.append(area);
+			area.select();
+			document.execCommand("copy");
+			area.remove();
+		}
+		set("Copied.");
+		setTimeout(() => set(""), 2000);
+	};
+	return html`<button type="button" onClick=${copy} ...${rest}>${label}</button><span role="status" class="small muted">${done}</span>`;
+}
+
+/** Failure is an error with the server's text, status and address. */
+export function Failure({ error, again }) {
+	if (error.status === 401 || error.status === 403) return html`<${Forbidden} error=${error} />`;
+	if (error.status === 404 && error.absent) return html`<p>This node does not offer ${error.absent}.</p>`;
+	return html`<div class="box bad" role="alert"><p><strong>${error.message}</strong></p>
+		${error.method && html`<p class="small muted mono">${error.status ? `${error.status} · ` : ""}${error.method} ${error.url}</p>`}
+		<p>${again && html`<button onClick=${again}>Try again</button>`}${error.command && html`<${Copy} label="Copy as curl" text=${error.command} />`}</p></div>`;
+}
+
+/** Forbidden says who somebody is and what may be lacking. */
+export function Forbidden({ error }) {
+	const who = use(user);
+	return html`<section class="box"><h2>Not allowed</h2>
+		<p>${who ? `You are ${who.login}${who.groups.length ? ` of ${who.groups.join(", ")}` : ""}. This needs a right that you do not have.` : "You are not signed in."}</p>
+		<p class="muted">${error && error.message ? `The node says: ${error.message}` : ""}</p>
+		<p><${Link} to=${["signin"]} query=${{ then: location.hash.slice(1) }}>${who ? "Sign in as somebody else" : "Sign in"}<//></p></section>`;
+}
+
+/** Answer shows the states of a question, and its content once there is one. */
+export function Answer({ of, children, empty, lines = 6 }) {
+	if (of.data === undefined) {
+		if (of.error) return html`<${Failure} error=${of.error} again=${of.again} />`;
+		return html`<div class="loading" aria-busy="true" aria-label="Loading">${Array.from({ length: lines }, (_, i) => html`<div class="bone" key=${i}></div>`)}</div>`;
+	}
+	return html`<div aria-busy=${of.loading ? "true" : "false"}>${of.error && html`<${Failure} error=${of.error} again=${of.again} />`}
+		${empty && empty(of.data) ? null : children(of.data)}</div>`;
+}
+
+/** Empty says what would fill a place, with a line of curl. */
+export function Empty({ text, command }) {
+	return html`<div class="empty"><p>${text}</p>${command && html`<pre class="mono">${command}</pre><${Copy} label="Copy" text=${command} />`}</div>`;
+}
+
+/** Absent is what a node does not have. */
+export const Absent = ({ what }) => html`<p class="box">This node does not offer ${what}.</p>`;
+
+/** NotFound is the page of an address that means nothing. */
+export const NotFound = ({ text }) => html`<${Page} title="Not found"><p>${text || "There is nothing at this address."}</p><p><${Link} to=${[]}>Overview<//></p><//>`;
+
+/** Follows is the quiet line of a node that is not the leader. */
+export function Follows() {
+	const v = use(view);
+	if (!v || v.role === "leader" || !v.leader) return null;
+	return html`<p class="muted small">This node follows ${v.leader}.</p>`;
+}
+
+/** Dialog is over the page; the focus goes back to what opened it. */
+export function Dialog({ title, onClose, children, wide = false }) {
+	const d = useRef(/** @type {any} */ (null));
+	useEffect(() => {
+		const opener = /** @type {any} */ (document.activeElement), dialog = d.current;
+		dialog.showModal();
+		return () => {
+			dialog.close();
+			if (opener && opener.isConnected) opener.focus();
+		};
+	}, []);
+	return html`<dialog ref=${d} aria-label=${title} class=${wide ? "wide" : ""} onCancel=${(e) => (e.preventDefault(), onClose())}><h2>${title}</h2>${children}</dialog>`;
+}
+
+/**
+ * Ask is a button that opens a dialog of its name, with a button of that name or verb.
+ * With typed that text must be typed first.
+ */
+export function Ask({ label, verb, name, children, typed, act, onDone, danger = true, disabled = false, cls = "" }) {
+	const [open, set] = useState(false);
+	return html`<button type="button" class=${cls} disabled=${disabled} aria-label=${name} onClick=${() => set(true)}>${label}</button>
+		${open && html`<${Confirm} title=${name || label} verb=${verb || label} typed=${typed} act=${act} danger=${danger} onClose=${() => set(false)} onDone=${onDone}>${children}<//>`}`;
+}
+
+/** Confirm is the dialog of an act that destroys. */
+export function Confirm({ title, verb, typed, act, danger = true, onClose, onDone, children }) {
+	const [text, set] = useState(""), [error, fail] = useState(/** @type {any} */ (null)), [busy, work] = useState(false);
+	const run = async (e) => {
+		e.preventDefault();
+		work(true);
+		fail(null);
+		try {
+			const result = await act(e.target);
+			onClose();
+			if (onDone) onDone(result);
+		} catch (e) {
+			fail(e);
+			work(false);
+		}
+	};
+	return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${run}>${children}
+		${typed && html`<label class="field">Type <strong class="mono">${typed}</strong> to go on<input value=${text} onInput=${(e) => set(e.target.value)} autocomplete="off" /></label>`}
+		${error && html`<div role="alert" class="box bad">${error.message}</div>`}
+		<div class="buttons"><button type="button" onClick=${onClose}>Cancel</button><button class=${danger ? "danger" : "primary"} disabled=${busy || (typed && text !== typed)}>${verb}</button></div></form><//>`;
+}
+
+/** Act is a button that does something and says how it went. */
+export function Act({ label, name, act, onDone, disabled = false, cls = "", said = "" }) {
+	const [state, set] = useState(/** @type {any} */ ({}));
+	const run = async () => {
+		set({ busy: true });
+		try {
+			const r = await act();
+			set({ said: said });
+			if (onDone) onDone(r);
+		} catch (error) {
+			set({ error });
+		}
+	};
+	return html`<button type="button" class=${cls} aria-label=${name} disabled=${disabled || state.busy} onClick=${run}>${label}</button>${state.said && html`<span role="status">${state.said}</span>`}
+		${state.error && html`<span role="alert" class="badtext">${state.error.message}</span>`}`;
+}
+
+/** Field is a labelled input. */
+export function Field({ label, value, set, hint, type = "text", area = 0, error, ...rest }) {
+	const id = "f-" + label.replace(/[^a-z0-9]/gi, "-");
+	const more = { id, value, onInput: (e) => set(e.target.value), "aria-describedby": hint || error ? id + "-h" : undefined, "aria-invalid": error ? "true" : undefined, spellcheck: false, autocomplete: "off", ...rest };
+	return html`<div class="field"><label for=${id}>${label}</label>${area ? html`<textarea rows=${area} class="mono" ...${more}></textarea>` : html`<input type=${type} ...${more} />`}
+		${(error || hint) && html`<span id=${id + "-h"} class=${error ? "badtext small" : "muted small"}>${error || hint}</span>`}</div>`;
+}
+
+/** Check is a labelled checkbox. */
+export const Check = ({ label, value, set, ...rest }) => html`<label class="check"><input type="checkbox" checked=${value} onChange=${(e) => set(e.target.checked)} ...${rest} />${label}</label>`;
+
+/** Choice is a labelled list of choices: texts, or pairs of value and text. */
+export function Choice({ label, value, set, of }) {
+	return html`<label class="choice">${label}<select value=${value} onChange=${(e) => set(e.target.value)}>${of.map((o) => {
+		const [v, text] = Array.isArray(o) ? o : [o, o];
+		return html`<option value=${v} selected=${String(v) === String(value)}>${text}</option>`;
+	})}</select></label>`;
+}
+
+/** Tabs are a list of tabs; the arrow keys go from one to the next. */
+export function Tabs({ label, of, value, set }) {
+	const keys = (e) => {
+		const step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
+		if (!step) return;
+		const next = of[(of.indexOf(value) + step + of.length) % of.length];
+		set(next);
+		e.currentTarget.querySelectorAll("[role=tab]")[of.indexOf(next)].focus();
+		e.preventDefault();
+	};
+	return html`<div role="tablist" aria-label=${label} class="tabs" onKeyDown=${keys}>${of.map((t) => html`<button type="button" role="tab" aria-selected=${t === value ? "true" : "false"} tabindex=${t === value ? 0 : -1} onClick=${() => set(t)}>${t}</button>`)}</div>`;
+}
+
+/** State is a word with the colour of what it means. */
+export const State = ({ kind, children }) => html`<span class=${"state " + kind}>${children}</span>`;
+
+/** Table is a table with a caption that screen readers hear. */
+export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => html`<th scope="col">${h}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+
+/** need returns a Forbidden when somebody surely may not do something. @param {"ops" | "admin"} role */
+export function allowed(role) {
+	return role === "admin" ? isAdmin() : isOps();
+}

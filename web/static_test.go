@@ -1,0 +1,157 @@
+package web_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/annalsdb/annals/web"
+)
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := fs.ReadFile(web.Static, "static/"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// own calls f with every file that is written here.
+func own(t *testing.T, f func(name string, content []byte)) {
+	t.Helper()
+	err := fs.WalkDir(web.Static, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.Contains(name, "/vendor/") {
+			return err
+		}
+		f(strings.TrimPrefix(name, "static/"), read(t, strings.TrimPrefix(name, "static/")))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestModules shows that every module parses, and that all that is imported exists.
+func TestModules(t *testing.T) {
+	result := api.Build(api.BuildOptions{
+		EntryPoints: []string{"static/app/main.js"}, Bundle: true, Splitting: true, Format: api.FormatESModule, Outdir: t.TempDir(), Metafile: true, LogLevel: api.LogLevelSilent,
+	})
+	for _, m := range append(result.Errors, result.Warnings...) {
+		t.Errorf("%+v: %s", m.Location, m.Text)
+	}
+	var meta struct {
+		Inputs map[string]struct {
+			Imports []struct{ Path, Kind string }
+		}
+	}
+	if err := json.Unmarshal([]byte(result.Metafile), &meta); err != nil {
+		t.Fatal(err)
+	}
+	own(t, func(name string, _ []byte) {
+		if _, isUsed := meta.Inputs["static/"+name]; strings.HasSuffix(name, ".js") && !isUsed {
+			t.Errorf("%s is imported by nothing", name)
+		}
+	})
+	// What the first page needs is asked for at once, not one import after the other.
+	first := map[string]bool{}
+	var follow func(name string)
+	follow = func(name string) {
+		if first[name] {
+			return
+		}
+		first[name] = true
+		for _, i := range meta.Inputs[name].Imports {
+			if i.Kind == "import-statement" {
+				follow(i.Path)
+			}
+		}
+	}
+	follow("static/app/main.js")
+	page := string(read(t, "index.html"))
+	for name := range first {
+		if !strings.Contains(page, `"@assets@/`+strings.TrimPrefix(name, "static/")+`"`) {
+			t.Errorf("index.html does not preload %s", name)
+		}
+	}
+}
+
+// TestFiles holds the rules of what is written here.
+func TestFiles(t *testing.T) {
+	size := 0
+	markup := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\(|new Function`)
+	imports := regexp.MustCompile(`(?m)(?:^(?:import|export) .*from |import\()"([^"]*)"`)
+	own(t, func(name string, b []byte) {
+		size += len(b)
+		if n := bytes.Count(b, []byte("\n")); n >= 400 {
+			t.Errorf("%s has %d lines, fewer than 400 are wanted", name, n)
+		}
+		if !strings.HasSuffix(name, ".js") {
+			return
+		}
+		if m := markup.Find(b); m != nil {
+			t.Errorf("%s has %s: stored text becomes text and nothing else", name, m)
+		}
+		if !bytes.HasPrefix(b, []byte("// @ts-check\n")) {
+			t.Errorf("%s does not begin with // @ts-check", name)
+		}
+		for _, m := range imports.FindAllSubmatch(b, -1) {
+			if !strings.HasPrefix(string(m[1]), ".") {
+				t.Errorf("%s imports %s: imports are relative", name, m[1])
+			}
+		}
+	})
+	if size > 1<<20 {
+		t.Errorf("the files written here have %d bytes", size)
+	}
+	page := read(t, "index.html")
+	if regexp.MustCompile(`(?s)<script[^>]*>[^<]|<style|\sstyle=|\son[a-z]+=|https?:`).Match(page) {
+		t.Error("index.html has a script or a style in itself, or leads elsewhere")
+	}
+}
+
+// TestVendor compares what was taken from others with the sums of its making.
+func TestVendor(t *testing.T) {
+	var list struct {
+		Packages []struct{ Name, Version, Licence string }
+		Files    map[string]string
+	}
+	if err := json.Unmarshal(read(t, "vendor/VENDOR.json"), &list); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := fs.ReadDir(web.Static, "static/vendor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, e := range entries {
+		if e.Name() == "VENDOR.json" {
+			continue
+		}
+		b := read(t, path.Join("vendor", e.Name()))
+		total += len(b)
+		if sum := fmt.Sprintf("%x", sha256.Sum256(b)); list.Files[e.Name()] != sum {
+			t.Errorf("%s has the sum %s, VENDOR.json says %q: make ui-vendor", e.Name(), sum, list.Files[e.Name()])
+		}
+		delete(list.Files, e.Name())
+	}
+	for name := range list.Files {
+		t.Errorf("%s is in VENDOR.json alone", name)
+	}
+	if total > 1_200_000 {
+		t.Errorf("the modules of others have %d bytes", total)
+	}
+	for _, p := range list.Packages {
+		if p.Version == "" || p.Licence != "MIT" && p.Licence != "Apache-2.0" {
+			t.Errorf("%s %q has the licence %q", p.Name, p.Version, p.Licence)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// uPlot: the charts of the statistics.
+export { default as uPlot } from "uplot";
