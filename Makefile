@@ -82,6 +82,14 @@ bench: build ## measure a node: make bench ARGS="append --help"
 golden: ## rewrite the golden files; review the diff
 	GO="$(GO)" scripts/golden.sh
 
+.PHONY: ui-vendor
+ui-vendor: ## make web/static/vendor anew out of what web/vendor locks (needs npm)
+	GO="$(GO)" scripts/ui-vendor.sh
+
+.PHONY: ui-vendor-check
+ui-vendor-check: ## fail if ui-vendor would change a byte (needs npm)
+	GO="$(GO)" scripts/ui-vendor.sh --check
+
 .PHONY: tidy
 tidy: ## fail if go mod tidy would change go.mod or go.sum
 	$(GO) mod tidy -diff

@@ -90,7 +90,7 @@ func newGuarded(t testing.TB, m mode) *node {
 		o.Access = nodeAccess{logins, policy}
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
 		o.Subscriptions, o.Projections, o.Redactions = &memSubscriptions{}, &memProjections{}, &memRedactions{}
-		o.WebDir = fstest.MapFS{"index.html": {}}
+		o.WebDir, o.UIDir = fstest.MapFS{"index.html": {}}, fstest.MapFS{"index.html": {}}
 		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
 		for f, v := range reflect.ValueOf(*o).Fields() {
 			served := !slices.Contains([]string{"Logger", "Relay", "Startup", "Subsystems"}, f.Name)
@@ -174,7 +174,7 @@ func callers(m mode) []caller {
 // allowed a word. Those of streams name the right.
 var expectations = map[string]string{
 	"GET /ping": "anon", "GET /info": "anon", "GET /": "anon", "GET /web": "anon",
-	"GET /web/{path}": "open", "GET /health/live": "open", "GET /health/ready": "open", "GET /health/startup": "open",
+	"GET /web/{path}": "open", "GET /ui": "open", "GET /ui/{path}": "open", "GET /health/live": "open", "GET /health/ready": "open", "GET /health/startup": "open",
 	"GET /gossip": "gossip", "POST /gossip": "gossip",
 	"GET /stats": "auth, opened", "GET /stats/history": "auth, opened", "GET /stats/{path}": "auth, opened", "GET /metrics": "auth, opened",
 	"GET /info/options": "ops", "GET /sys/subsystems": "ops", "GET /histogram/{name}": "ops",

@@ -1,8 +1,10 @@
-// Package ui_test drives the web interface in a browser, by role and accessible name.
+// What the tests share: a browser, and tabs that note what must not happen.
+
 package ui_test
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -383,6 +385,27 @@ func (p *tab) sees(text string) {
 		}
 		return nil
 	})
+}
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// clean fails the test with what axe-core finds: version 4.14, under the Mozilla Public License 2.0.
+func (p *tab) clean() {
+	p.t.Helper()
+	if !value[bool](p, "typeof axe !== 'undefined'") {
+		run(p, chromedp.Evaluate[any](axe+"; null"))
+	}
+	type violation struct {
+		ID    string
+		Help  string
+		Nodes []string
+	}
+	found := value[[]violation](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
+		.then((r) => r.violations.map((v) => ({ID: v.id, Help: v.help, Nodes: v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + " " + n.failureSummary.slice(0, 300))})))`)
+	for _, v := range found {
+		p.t.Errorf("axe: %s: %s: %s", v.ID, v.Help, strings.Join(v.Nodes, "; "))
+	}
 }
 
 // theme chooses light or dark and waits until it is painted.

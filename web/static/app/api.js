@@ -83,7 +83,7 @@ async function sentence(r) {
 	if (/json/.test(r.headers.get("Content-Type") || "")) {
 		try {
 			const d = JSON.parse(text);
-			return d.reason || d.error || d.message || text;
+			return d.reason || d.error || d.message || (text === "{}" ? r.statusText : text);
 		} catch { /* As it is. */ }
 	}
 	return text.startsWith("<") ? r.statusText : text.slice(0, 2000);

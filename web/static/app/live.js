@@ -56,6 +56,17 @@ export function follow(path, query, l, o = {}) {
 	return () => control.abort();
 }
 
+/**
+ * newest reads the newest events of a stream that need not exist, newest first.
+ * @param {string} path @param {number} limit @param {{node?: string}} [o] @returns {Promise<any[]>}
+ */
+export function newest(path, limit, o = {}) {
+	return new Promise((resolve, reject) => {
+		/** @type {any[]} */ const events = [];
+		follow(path, { from: "end", backward: true, limit, resolve: true }, { event: (e) => events.push(e), end: () => resolve(events), problem: reject }, { ...o, once: true });
+	});
+}
+
 /** messages reads a body as the HTML standard describes event streams. @param {ReadableStream} body @param {(m: any) => void} take @param {(ms: number) => void} retry */
 export async function messages(body, take, retry) {
 	const reader = body.pipeThrough(new TextDecoderStream()).getReader();

@@ -39,8 +39,7 @@ function App() {
 	if (!about) return html`<${Waiting} />`;
 	if (!open || (found && found.form === "signin")) return html`<main id="main"><${Content} found=${open || (found && found.form === "signin") ? found : null} at=${at} /></main>`;
 	return html`<a class="skip" href="#main" onClick=${(e) => (e.preventDefault(), document.querySelector("h1")?.focus())}>To the content</a>
-	<${Bands} insecure=${insecure} />
-	<header><${Top} insecure=${insecure} /></header>
+	<header><${Bands} insecure=${insecure} /><div class="top"><${Top} insecure=${insecure} /></div></header>
 	<div class="body"><nav aria-label="Main">${groups.map(([name, links]) => html`<div class="group"><div class="small muted" aria-hidden="true">${name}</div><ul>${links.map(([text, parts]) => html`<li><${Link} to=${parts} aria-current=${(at.parts[0] || "") === (parts[0] || "") ? "page" : undefined}>${text}<//></li>`)}</ul></div>`)}</nav>
 	<main id="main"><${Content} found=${found} at=${at} key=${at.parts.join("/")} /></main></div>
 	${keysOpen && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => showKeys(false)}><table><tbody>${shortcuts.map(([k, what]) => html`<tr><th scope="row"><kbd>${k}</kbd></th><td>${what}</td></tr>`)}</tbody></table><div class="buttons"><button onClick=${() => showKeys(false)}>Close</button></div><//>`}
@@ -106,12 +105,12 @@ function Top({ insecure }) {
 	const v = use(view), about = use(info), z = use(zone), th = use(theme), who = use(user);
 	return html`<${Link} to=${[]} class="brand">${about.ui.title || "Annals"}<//><${SearchBox} />
 		<span class="node small">${v && v.me ? `${v.me.httpEndPointIp}:${v.me.httpEndPointPort}` : location.host} · <strong>${(v && v.role) || about.state}</strong></span>
-		<button aria-label="Time zone" title="Time zone" onClick=${() => zone.set(z === "UTC" ? "Local" : "UTC")}>${z}</button>
+		<span class="over"><span>${z}</span><button aria-label="Time zone" title="Time zone" onClick=${() => zone.set(z === "UTC" ? "Local" : "UTC")}></button></span>
 		<${Menu} name="Theme" text="Theme" radio=${th} of=${["System", "Light", "Dark"].map((t) => [t, () => theme.set(t)])} />
 		<${Menu} name="Account" text=${insecure ? "nobody" : who ? who.login : "not signed in"} of=${who ? [["Account", () => go(to(["account"]))], ["Sign out", () => (signOut(), go(to(["signin"])))]] : insecure ? [["Account", () => go(to(["account"]))]] : [["Sign in", () => go(to(["signin"], { then: location.hash.slice(1) }))]]} />`;
 }
 
-/** Menu is a button with a menu below. */
+/** Menu is a button with a menu below. Its text lies under the button, which has a name of its own. */
 function Menu({ name, text, of, radio }) {
 	const [open, set] = useState(false), box = useRef(/** @type {any} */ (null));
 	useEffect(() => {
@@ -132,7 +131,7 @@ function Menu({ name, text, of, radio }) {
 		e.preventDefault();
 		e.stopPropagation();
 	};
-	return html`<div class="menu" ref=${box} onKeyDown=${keys}><button aria-label=${name} aria-haspopup="menu" aria-expanded=${String(open)} onClick=${() => set(!open)}>${text}</button>
+	return html`<div class="menu" ref=${box} onKeyDown=${keys}><span class="over"><span>${text}</span><button aria-label=${name} title=${name} aria-haspopup="menu" aria-expanded=${String(open)} onClick=${() => set(!open)}></button></span>
 		${open && html`<div role="menu" aria-label=${name}>${of.map(([t, act]) => html`<button role=${radio ? "menuitemradio" : "menuitem"} aria-checked=${radio ? String(radio === t) : undefined} tabindex="-1" onClick=${() => (set(false), act(), radio && box.current.querySelector("button").focus())}>${radio === t ? "✓ " : ""}${t}</button>`)}</div>`}</div>`;
 }
 
@@ -153,8 +152,9 @@ function SearchBox() {
 		document.activeElement && /** @type {any} */ (document.activeElement).blur();
 		go(ev ? to(["streams", ev.stream, ev.number]) : isGuid(t) ? to(["search"], { id: t, run: 1 }) : to(["streams", t]));
 	};
-	return html`<form role="search" onSubmit=${submit}><input id="search" type="search" aria-label="Go to stream or event" placeholder="Stream, n@stream or id ( / )" value=${text} onInput=${(e) => set(e.target.value)} list="names" autocomplete="off" spellcheck=${false} />
-		<datalist id="names">${((text && names.data) || []).slice(0, 10).map((n) => html`<option value=${n} />`)}</datalist></form>`;
+	const found = text === "" ? [] : (names.data || []).slice(0, 10);
+	return html`<form role="search" onSubmit=${submit} onKeyDown=${(e) => e.key === "Escape" && set("")}><input id="search" type="search" aria-label="Go to stream or event" placeholder="Stream, n@stream or id ( / )" value=${text} onInput=${(e) => set(e.target.value)} autocomplete="off" spellcheck=${false} />
+		${found.length > 0 && html`<ul class="suggestions" aria-label="Streams that begin so">${found.map((n) => html`<li key=${n}><${Link} to=${["streams", n]} class="mono" onClick=${() => set("")}>${n}<//></li>`)}</ul>`}</form>`;
 }
 
 /** useKeys are the keys that work on every page; pages hear of theirs by events. */
@@ -172,7 +172,7 @@ function useKeys(help) {
 			if (was === "g" && leads[e.key]) return go(to(leads[e.key]));
 			switch (e.key) {
 				case "g": return void (after = "g");
-				case "/": return e.preventDefault(), /** @type {any} */ (document.getElementById("search"))?.focus();
+				case "/": return e.preventDefault(), void requestAnimationFrame(() => document.getElementById("search")?.focus());
 				case "?": return help();
 				case "j": case "k": return row(e.key === "j" ? 1 : -1);
 			}

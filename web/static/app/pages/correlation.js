@@ -1,7 +1,7 @@
 // @ts-check
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { atomJSON, get } from "../api.js";
-import { path, to } from "../lib/address.js";
+import { path } from "../lib/address.js";
 import { plural, span, time } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Empty, EventLink, Failure, Page } from "../parts/basics.js";
@@ -81,7 +81,7 @@ function Graph({ rows, here }) {
 	const x = (n) => 12 + indent * Math.min(n.depth, 30), y = (n) => 18 + height * index.get(n);
 	return html`<div class="graph" tabindex="0" role="group" aria-label="Graph, may be scrolled"><svg role="img" aria-label="Correlation graph" width=${width} height=${height * shown.length} viewBox=${`0 0 ${width} ${height * shown.length}`}>
 		${shown.map((n) => n.up && index.has(n.up) && html`<path class="line" d=${`M${x(n.up)} ${y(n.up) + 6} V${y(n)} H${x(n) - 6}`} />`)}
-		${shown.map((n) => html`<g><circle class=${"node" + (`${n.e.number}@${n.e.stream}` === here ? " here" : "")} cx=${x(n)} cy=${y(n)} r="6" /><a href=${to(["streams", n.e.stream, n.e.number])} tabindex="-1"><text x=${x(n) + 12} y=${y(n) + 4}>${clip(n.e.type, 40)} <tspan class="soft">${n.after ? `+${span(n.after)}` : ""}</tspan></text></a></g>`)}</svg></div>
+		${shown.map((n) => html`<g><circle class=${"node" + (`${n.e.number}@${n.e.stream}` === here ? " here" : "")} cx=${x(n)} cy=${y(n)} r="6" /><text x=${x(n) + 12} y=${y(n) + 4}>${clip(n.e.type, 40)} <tspan class="soft">${n.after ? `+${span(n.after)}` : ""}</tspan></text></g>`)}</svg></div>
 		${rows.length > shown.length && html`<p class="muted small">The graph shows the first ${shown.length}.</p>`}`;
 }
 

@@ -1,9 +1,10 @@
 // @ts-check
 import { html, useEffect, useState } from "../../vendor/preact.js";
-import { atomJSON, get, send, useAnswer } from "../api.js";
+import { send, useAnswer } from "../api.js";
 import { isAdmin, user } from "../auth.js";
 import { path } from "../lib/address.js";
 import { check, pretty, read } from "../lib/json.js";
+import { newest } from "../live.js";
 import { Answer, Failure, Field, Page, StreamLink, Table, Tabs, Time } from "../parts/basics.js";
 import { Payload } from "../parts/tree.js";
 import { fromEntry } from "../parts/events.js";
@@ -12,15 +13,7 @@ const rights = [["Read", "$r", "read its events"], ["Write", "$w", "append event
 const limits = [["Keep at most", "$maxCount", "events; the oldest go first"], ["Keep seconds", "$maxAge", "an older event is hidden"], ["Hide before", "$tb", "this event number; all below are hidden"]];
 
 export default function Limits({ stream }) {
-	const q = useAnswer(async (signal) => {
-		try {
-			const feed = await get(`/streams/${path("$$" + stream)}/head/backward/50?embed=body`, { accept: atomJSON, signal, node: "leader" });
-			return { events: feed.entries.map(fromEntry) };
-		} catch (e) {
-			if (e.status === 404) return { events: [] };
-			throw e;
-		}
-	}, [stream]);
+	const q = useAnswer(async () => ({ events: (await newest(`/streams/${path("$$" + stream)}`, 50, { node: "leader" })).map(fromEntry) }), [stream]);
 	return html`<${Page} title="Access and limits" lead=${html`<span>of <${StreamLink} name=${stream} /></span>`}><${Answer} of=${q}>${(d) => html`<${Form} key=${d.events[0] ? String(d.events[0].at) : "none"} stream=${stream} events=${d.events} onSaved=${q.again} />`}<//><//>`;
 }
 

@@ -21,7 +21,7 @@ export default function Overview() {
 	const groups = useAnswer((signal) => watchGroups(signal), [known], { every: 10000, off: !known });
 	const projections = useAnswer((signal) => fromLeader("/projections/all-non-transient", { signal }), [known], { every: 10000, off: !known || !has("projections") });
 	const scavenge = useAnswer((signal) => get("/admin/scavenge/last", { signal }), [may], { every: 30000, off: !may });
-	const rates = useAnswer((signal) => get("/stats/history?minutes=2", { signal }), [], { every: 10000, off: !has("statsHistory") });
+	const rates = useAnswer((signal) => get("/stats/history?minutes=2", { signal }), [known], { every: 10000, off: !known || !has("statsHistory") });
 
 	const needs = /** @type {{bad?: boolean, text: string, to: any}[]} */ ([]);
 	if (v && v.known && v.members.length > 0) {

@@ -1,6 +1,6 @@
 // @ts-check
 import { html, useState } from "../../vendor/preact.js";
-import { atomJSON, fromLeader, get, send, useAnswer } from "../api.js";
+import { atomJSON, fromLeader, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { plural } from "../lib/format.js";
 import { Age, Answer, Ask, Dialog, EventLink, Failure, Field, Link, Page, Table, Time } from "../parts/basics.js";
@@ -26,7 +26,7 @@ export default function Parked({ stream, group, query }) {
 		<div class="bar"><${Age} of=${q} />${chosen.size > 0 && html`<${Ask} label=${`Replay ${plural(chosen.size, "message")}`} verb="Replay" danger=${false} act=${() => act("replay", [...chosen])} onDone=${() => (choose(new Set()), q.again())}><p>${plural(chosen.size, "message")} will be handed to the consumers again.</p><//>
 			<${Ask} label=${`Drop ${plural(chosen.size, "message")}`} verb="Drop" typed=${chosen.size > 1 ? group : ""} act=${() => act("drop", [...chosen])} onDone=${() => (choose(new Set()), q.again())}><p>${plural(chosen.size, "message")} will never be handed to this group again. The events themselves stay in their stream.</p><//>`}</div>
 		<${Answer} of=${q}>${(d) => d.messages.length === 0 ? html`<p class="box good">No message is parked.</p>` : html`<p>${plural(d.total, "message is", "messages are")} parked${d.messages.length < d.total ? `; ${d.messages.length} are shown` : ""}.${!desk ? " This node does not offer to replay or drop single messages." : ""}</p>
-			<${Table} name="Parked messages" heads=${["", "Number", "Event", "Type", "Parked", "Attempts", "Reason", "Note", ""]}>${d.messages.map((m) => {
+			<${Table} name="Parked messages" heads=${["Choose", "Number", "Event", "Type", "Parked", "Attempts", "Reason", "Note", ""]}>${d.messages.map((m) => {
 				const n = String(m.number), shown = open === n;
 				return html`<tr key=${n}><td>${desk && html`<input type="checkbox" aria-label=${`Choose ${n}`} checked=${chosen.has(n)} onChange=${() => toggle(n)} />`}</td>
 				<td><button type="button" class="plain mono" aria-expanded=${String(shown)} aria-label=${`Look at ${n}`} onClick=${() => set(shown ? "" : n)}>${shown ? "▾" : "▸"} ${n}</button></td><td class="name"><${EventLink} stream=${m.streamId} number=${m.eventNumber} /></td><td class="name">${m.eventType}</td><td><${Time} at=${m.added} /></td>
@@ -66,14 +66,9 @@ function Note({ n, where, note, onDone }) {
 
 /** plain reads the stream of parked messages, where there is no desk. */
 async function plain(stream, group, signal) {
-	let feed;
-	try {
-		feed = await get(`/streams/${path(`$persistentsubscription-${stream}::${group}-parked`)}/0/forward/${size}?embed=body`, { accept: atomJSON, signal, node: "leader" });
-	} catch (e) {
-		if (e.status === 404) return { total: 0, messages: [] };
-		throw e;
-	}
 	const info = await fromLeader(`/subscriptions/${path(stream, group)}/info`, { signal });
+	if (Number(info.parkedMessageCount) === 0) return { total: 0, messages: [] };
+	const feed = await fromLeader(`/streams/${path(`$persistentsubscription-${stream}::${group}-parked`)}/0/forward/${size}?embed=body`, { accept: atomJSON, signal });
 	return {
 		total: Number(info.parkedMessageCount),
 		messages: feed.entries.reverse().map((e) => {

@@ -3,6 +3,7 @@ import { html, useEffect, useState } from "../../vendor/preact.js";
 import { atomJSON, fromLeader, get, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { bytes, count, plural } from "../lib/format.js";
+import { newest } from "../live.js";
 import { allowed, Act, Age, Answer, Ask, Failure, Field, Forbidden, Link, Page, State, StreamLink, Table, Time } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { NodeChoice, nodeOr } from "../parts/node.js";
@@ -91,23 +92,16 @@ function Pie({ d }) {
 
 /** History is the stream of all scavenges of the cluster. */
 function History() {
-	const q = useAnswer(async (signal) => {
-		try {
-			const feed = await fromLeader("/streams/$scavenges/head/backward/60?embed=body", { accept: atomJSON, signal });
-			const runs = new Map();
-			for (const e of feed.entries.map(fromEntry)) {
-				let d = /** @type {any} */ ({});
-				try {
-					d = JSON.parse(e.data || "{}");
-				} catch { /* Then nothing is known of it. */ }
-				if (!d.scavengeId) continue;
-				runs.set(d.scavengeId, { ...d, ...runs.get(d.scavengeId), [/Started/.test(e.type) ? "began" : "ended"]: e.time });
-			}
-			return [...runs.values()];
-		} catch (e) {
-			if (e.status === 404) return [];
-			throw e;
+	const q = useAnswer(async () => {
+		const runs = new Map();
+		for (const e of (await newest("/streams/$scavenges", 60, { node: "leader" })).map(fromEntry)) {
+			let d = /** @type {any} */ ({});
+			try {
+				d = JSON.parse(e.data || "{}");
+			} catch { /* Then nothing is known of it. */ }
+			if (d.scavengeId) runs.set(d.scavengeId, { ...d, ...runs.get(d.scavengeId), [/Started/.test(e.type) ? "began" : "ended"]: e.time });
 		}
+		return [...runs.values()];
 	}, [], { every: 5000 });
 	return html`<${Answer} of=${q}>${(list) => html`<${Table} name="History" heads=${["Scavenge", "Node", "Started", "Ended", "Result", "Freed"]}>${list.length === 0 && html`<tr><td colspan="6" class="muted">No scavenge has run yet.</td></tr>`}${list.map((r) => html`<tr key=${r.scavengeId}><td><${Link} to=${["scavenge", r.scavengeId]} class="mono small">${r.scavengeId}<//></td><td>${r.nodeEndpoint}</td><td><${Time} at=${r.began} /></td><td><${Time} at=${r.ended} /></td><td>${r.result ? html`<${State} kind=${kind(r.result)}>${r.result}<//> ${r.error || ""}` : "runs"}</td><td class="num">${r.spaceSaved === undefined ? "–" : bytes(r.spaceSaved)}</td></tr>`)}<//>`}<//>`;
 }

@@ -34,7 +34,7 @@ export default function Stream({ stream, query }) {
 	const top = entries[0], bottom = entries[entries.length - 1];
 	const linked = (relation) => {
 		const l = page && page.links.find((x) => x.relation === relation);
-		const m = l && /\/([0-9]+|head)\/(backward|forward)\/[0-9]+$/.exec(l.uri);
+		const m = l && /\/([0-9A-Fa-f]+|head)\/(backward|forward)\/[0-9]+$/.exec(l.uri);
 		return m ? { from: m[1], dir: m[2] === "forward" ? "forward" : "" } : null;
 	};
 	const older = all ? linked("next") : bottom && BigInt(bottom.at) > 0n && linked("next") ? { from: String(BigInt(bottom.at) - 1n), dir: "" } : null;

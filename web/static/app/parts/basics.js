@@ -209,7 +209,7 @@ export function Tabs({ label, of, value, set }) {
 export const State = ({ kind, children }) => html`<span class=${"state " + kind}>${children}</span>`;
 
 /** Table is a table with a caption that screen readers hear. */
-export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => html`<th scope="col">${h}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => html`<th scope="col">${h || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
 
 /** need returns a Forbidden when somebody surely may not do something. @param {"ops" | "admin"} role */
 export function allowed(role) {

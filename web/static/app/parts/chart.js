@@ -8,7 +8,9 @@ let style = false;
 /** Chart draws series over time. @param {{name: string, times: number[], series: {label: string, values: (number | null)[], colour: string}[], format: (n: any) => string}} p */
 export function Chart({ name, times, series, format }) {
 	const box = useRef(/** @type {any} */ (null)), plot = useRef(/** @type {any} */ (null));
+	const ends = useRef([0, 1]);
 	const t = use(theme);
+	ends.current = times.length > 1 ? [times[0], times[times.length - 1]] : [Date.now() / 1000 - 3600, Date.now() / 1000];
 	useEffect(() => {
 		let live = true;
 		if (!style) {
@@ -24,7 +26,7 @@ export function Chart({ name, times, series, format }) {
 			const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
 			plot.current = new uPlot({
 				width: box.current.clientWidth || 380, height: 160, legend: { show: series.length > 1 }, cursor: { drag: { x: false, y: false } },
-				axes: [axis, { ...axis, size: 72, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }], scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },
+				axes: [axis, { ...axis, size: 72, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }], scales: { x: { range: () => [ends.current[0], ends.current[1]] }, y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },
 				series: [{}, ...series.map((s) => ({ label: s.label, stroke: colour(s.colour), width: 1.5, points: { show: false }, value: (/** @type {any} */ _, /** @type {any} */ v) => (v === null || v === undefined ? "–" : format(v)) }))],
 			}, [times, ...series.map((s) => s.values)], box.current);
 		});
@@ -41,5 +43,5 @@ export function Chart({ name, times, series, format }) {
 		if (plot.current) plot.current.setData([times, ...series.map((s) => s.values)]);
 	}, [times]);
 	const last = series[0] && [...series[0].values].reverse().find((v) => v !== null && v !== undefined);
-	return html`<figure class="chart" role="img" aria-label=${name}><figcaption><strong>${name}</strong> <span class="muted">${last === undefined ? "nothing yet" : format(last)}</span></figcaption><div ref=${box}></div></figure>`;
+	return html`<div class="chart" role="img" aria-label=${name}><div><strong>${name}</strong> <span class="muted">${last === undefined ? "nothing yet" : format(last)}</span></div><div ref=${box}></div></div>`;
 }

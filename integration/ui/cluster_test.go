@@ -1,0 +1,109 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/internal/testkit"
+)
+
+// startCluster starts three nodes and returns where they serve, the leader first.
+func startCluster(t *testing.T) (bases []string) {
+	t.Helper()
+	p := testkit.Launch(t, testkit.Command{Args: []string{"dev", "--port", "0", "--db", t.TempDir()}})
+	p.AwaitOutput("data are in")
+	for _, m := range regexp.MustCompile(`serves (http://\S+)\s+(\w+)`).FindAllStringSubmatch(p.Stdout(), -1) {
+		if m[2] == "Leader" {
+			bases = append([]string{m[1]}, bases...)
+		} else {
+			bases = append(bases, m[1])
+		}
+	}
+	if len(bases) != 3 {
+		t.Fatalf("three nodes are wanted: %s", p.Stdout())
+	}
+	return bases
+}
+
+// TestCluster follows a stream on a follower while the leader resigns, and acts on all
+// nodes through that follower.
+func TestCluster(t *testing.T) {
+	bases := startCluster(t)
+	b := newBrowser(t)
+	append1 := func(i int) {
+		t.Helper()
+		body := fmt.Sprintf(`[{"eventId":%q,"eventType":"T","data":{"i":%d}}]`, uuid.NewString(), i)
+		testkit.Eventually(t, settleLimit, func() error {
+			c := testkit.NewClient(bases[1], nil)
+			defer c.CloseIdle()
+			r, err := c.Do(context.Background(), testkit.Request{Method: "POST", Path: "/streams/s", Body: []byte(body), Header: map[string]string{
+				"Authorization": basic("admin"), "Content-Type": "application/vnd.eventstore.events+json", "Annals-Node": "leader"}})
+			if err == nil && r.Status != 201 {
+				err = fmt.Errorf("%d %s", r.Status, r.Body)
+			}
+			return err
+		})
+	}
+	append1(0)
+	p := b.open(t, bases[1], "admin", "#/streams/s")
+	p.find("link", "0@s")
+	p.click("button", "Live")
+	p.sees("Live 0 events")
+	for i := range 5 {
+		append1(i + 1)
+	}
+	p.find("link", "5@s")
+
+	q := b.open(t, bases[2], "admin", "#/cluster").mayRefuse(503)
+	q.find("table", "Nodes")
+	q.find("image", "Cluster map")
+	leader := strings.TrimPrefix(bases[0], "http://")
+	q.fill("spinbutton", "Priority of "+leader, "3")
+	q.click("button", "Set priority of "+leader)
+	q.await("the priority", func() error {
+		if got := value[string](q, "fetch('../gossip').then((r) => r.text())"); !strings.Contains(got, `"nodePriority": 3`) {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	q.click("button", "Resign")
+	q.find("dialog", "Resign")
+	q.click("button", "Resign")
+	q.none("dialog", "Resign")
+	q.await("another leader", func() error {
+		got := value[string](q, "document.querySelector('table').innerText")
+		if regexp.MustCompile(regexp.QuoteMeta(leader)+`[^\n]*\s+Leader`).MatchString(got) || !strings.Contains(got, "Leader") {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	for i := range 5 {
+		append1(i + 6)
+	}
+	for i := 1; i <= 10; i++ {
+		p.find("link", fmt.Sprintf("%d@s", i))
+		if n := len(p.all("link", fmt.Sprintf("%d@s", i))); n != 1 {
+			t.Errorf("%d@s is there %d times", i, n)
+		}
+	}
+	// A write and the read after it go to the leader: the follower's page shows it at once.
+	p.goTo("#/streams/s/metadata")
+	p.h1("Access and limits")
+	p.fill("textbox", "Keep at most", "3")
+	p.click("button", "Save")
+	p.sees("Saved.")
+	// What concerns one node is asked of that one.
+	p.goTo("#/stats")
+	p.h1("Statistics")
+	p.goTo("#/scavenge")
+	p.h1("Scavenge")
+	p.click("button", "Dry run")
+	p.find("region", "Estimate")
+	p.goTo("#/options")
+	p.h1("Options")
+}

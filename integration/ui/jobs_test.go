@@ -1,0 +1,281 @@
+package ui_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestJobs does what people do most, and counts their acts: a click, or typing and Enter.
+func TestJobs(t *testing.T) {
+	n := startNode(t)
+	for i := range 60 {
+		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d,"total":9223372036854775807}`, i))
+	}
+	ask(t, n, "POST", "/streams/orders-2", `[{"eventId":"00000000-0000-4000-8000-000000000001","eventType":"Asked","data":{},"metadata":{"$correlationId":"c1"}},
+		{"eventId":"00000000-0000-4000-8000-000000000002","eventType":"Answered","data":{},"metadata":{"$correlationId":"c1","$causationId":"00000000-0000-4000-8000-000000000001"}}]`, "Content-Type", "application/vnd.eventstore.events+json")
+	b := newBrowser(t)
+	job := func(name string, most int, f func(t *testing.T, p *tab)) {
+		t.Run(name, func(t *testing.T) {
+			p := b.open(t, n.URL(), "admin", "#/")
+			p.h1("Overview")
+			f(t, p)
+			if p.acts > most {
+				t.Errorf("it took %d acts, at most %d are wanted", p.acts, most)
+			}
+		})
+	}
+	job("is all well", 0, func(_ *testing.T, p *tab) {
+		p.find("region", "What needs you")
+		p.sees("passwords: the default password still lets in")
+	})
+	job("find a stream", 1, func(_ *testing.T, p *tab) {
+		p.enter("searchbox", "Go to stream or event", "orders-1")
+		p.h1("orders-1")
+		p.find("link", "59@orders-1")
+	})
+	job("an event by the search box", 1, func(_ *testing.T, p *tab) {
+		p.enter("searchbox", "Go to stream or event", "7@orders-1")
+		p.h1("7@orders-1")
+		p.find("tree", "Data")
+		p.sees("9223372036854775807")
+	})
+	job("go to a number", 2, func(_ *testing.T, p *tab) {
+		p.enter("searchbox", "Go to stream or event", "orders-1")
+		p.h1("orders-1")
+		p.enter("textbox", "Go to number or time", "17")
+		p.none("link", "59@orders-1")
+		p.find("link", "17@orders-1")
+		p.enter("textbox", "Go to number or time", "00:00")
+		p.acts-- // The second of two ways.
+		p.find("link", "0@orders-1")
+	})
+	job("what is in it and what followed", 3, func(_ *testing.T, p *tab) {
+		p.goTo("#/streams/orders-2")
+		p.click("link", "1@orders-2")
+		p.h1("1@orders-2")
+		p.click("link", "Correlation")
+		p.h1("Correlation")
+		p.find("image", "Correlation graph")
+		p.find("tree", "Events")
+		p.sees("2 events")
+	})
+	job("watch what arrives", 2, func(t *testing.T, p *tab) {
+		p.enter("searchbox", "Go to stream or event", "orders-3")
+		p.mayRefuse(404).h1("orders-3")
+		p.click("button", "Live")
+		p.sees("Live 0 events")
+		appendTo(t, n, "orders-3", "Arrived", `{}`)
+		p.find("link", "0@orders-3")
+	})
+	job("repeat an event with a change", 4, func(_ *testing.T, p *tab) {
+		p.enter("searchbox", "Go to stream or event", "3@orders-1")
+		p.h1("3@orders-1")
+		p.click("link", "Append like this")
+		p.await("the data", func() error {
+			if got := value[string](p, "[...document.querySelectorAll('textarea')][0]?.value ?? ''"); !strings.Contains(got, "9223372036854775807") {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+		p.fill("textbox", "Data", `{"n":3,"total":9223372036854775806}`)
+		p.acts++
+		p.click("button", "Append")
+		p.find("link", "60@orders-1")
+		p.sees("Written as 60@orders-1.")
+	})
+	job("a projection", 3, func(_ *testing.T, p *tab) {
+		p.goTo("#/projections/new")
+		p.h1("New projection")
+		p.fill("textbox", "Name", "counter")
+		p.click("button", "Preview")
+		p.sees("Done:")
+		p.click("button", "Create")
+		p.h1("counter")
+		p.goTo("#/projections/counter/edit")
+		p.find("button", "Preview")
+		p.find("textbox", "Source")
+	})
+	job("free space", 2, func(_ *testing.T, p *tab) {
+		p.goTo("#/scavenge")
+		p.click("button", "Dry run")
+		p.find("region", "Estimate")
+		p.find("image", "Space by stream")
+		p.click("button", "Start")
+		p.sees("Success")
+	})
+	job("who may do what", 2, func(_ *testing.T, p *tab) {
+		p.goTo("#/streams/orders-1")
+		p.click("link", "Access and limits")
+		p.fill("textbox", "Read", "ops")
+		p.fill("textbox", "Keep at most", "1000")
+		p.click("button", "Save")
+		p.sees("Saved.")
+	})
+}
+
+// TestConflict shows the present version when the expected one is wrong.
+func TestConflict(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "a", "T", `{}`)
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams/a/append").mayRefuse(400)
+	p.fill("textbox", "Event type", "T")
+	p.fill("textbox", "Expected version", "7")
+	p.click("button", "Append")
+	p.sees("Wrong expected version")
+	p.click("button", "Expect 0")
+	p.click("button", "Append")
+	p.sees("Written as 1@a.")
+	p.fill("textbox", "Data", `{"a":}`)
+	p.sees("Line 1, column 6: A value was expected here.")
+}
+
+// TestDelete deletes a stream softly, makes it again, and deletes it for ever.
+func TestDelete(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "gone", "T", `{}`)
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams/gone").mayRefuse(404, 410)
+	p.click("button", "Delete stream")
+	p.find("dialog", "Delete stream")
+	p.click("button", "Delete stream")
+	p.sees("Stream not found.")
+	appendTo(t, n, "gone", "T", `{}`)
+	p.goTo("#/streams")
+	p.goTo("#/streams/gone")
+	p.click("button", "Delete stream")
+	p.click("checkbox", "For ever")
+	p.fill("textbox", "Type gone to go on", "gone")
+	p.click("button", "Delete stream")
+	p.sees("Stream deleted.")
+}
+
+// TestSignIn signs in and out, and looks around without.
+func TestSignIn(t *testing.T) {
+	n := startNode(t)
+	p := newBrowser(t).open(t, n.URL(), "nobody yet", "#/streams/a").mayRefuse(401, 404)
+	p.h1("Sign in")
+	p.fill("textbox", "Login", "admin")
+	p.enter("textbox", "Password", "wrong")
+	p.sees("Wrong login or password.")
+	p.enter("textbox", "Password", "changeit")
+	p.h1("a")
+	p.click("button", "Theme")
+	p.click("menuitemradio", "Dark")
+	p.await("dark", func() error {
+		if got := value[string](p, "document.documentElement.dataset.theme"); got != "dark" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	p.sees("Local")
+	p.click("button", "Time zone")
+	p.sees("UTC")
+	p.click("button", "Account")
+	p.click("menuitem", "Account")
+	p.h1("Account")
+	p.click("button", "Account")
+	p.click("menuitem", "Sign out")
+	p.h1("Sign in")
+	p.click("link", "Look around without signing in")
+	p.h1("Overview")
+	p.goTo("#/users")
+	p.find("heading", "Not allowed")
+	if got := value[int](p, "document.cookie.length + Object.values(localStorage).join('').includes('changeit')"); got != 0 {
+		t.Error("there is a cookie or a password in localStorage")
+	}
+}
+
+// TestUsers creates a user, changes it and deletes it.
+func TestUsers(t *testing.T) {
+	n := startNode(t)
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/users").mayRefuse(404)
+	p.click("link", "New user")
+	p.h1("New user")
+	p.fill("textbox", "Login", "jane")
+	p.fill("textbox", "Full name", "Jane")
+	p.fill("textbox", "Groups", "$ops, staff")
+	p.fill("textbox", "Password", "secret")
+	p.click("button", "Create")
+	p.h1("jane")
+	for _, verb := range []string{"Disable", "Enable"} {
+		p.click("button", verb)
+		p.find("dialog", verb)
+		p.click("button", verb)
+		p.none("dialog", verb)
+	}
+	p.click("button", "Reset password")
+	p.fill("textbox", "New password", "other")
+	p.click("button", "Reset password")
+	p.none("dialog", "Reset password")
+	p.click("button", "Delete user")
+	p.fill("textbox", "Type jane to go on", "jane")
+	p.click("button", "Delete user")
+	p.h1("Users")
+	p.none("link", "jane")
+}
+
+// TestSubscriptions creates a group, parks a message, looks at it and replays it.
+func TestSubscriptions(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "s", "T", `{"a":1}`)
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/subscriptions")
+	p.click("link", "New subscription")
+	p.fill("textbox", "Stream", "s")
+	p.fill("textbox", "Group", "g")
+	p.click("button", "Create")
+	p.h1("g")
+	ids := ask(t, n, "GET", "/subscriptions/s/g/1?embed=rich", "", "Accept", "application/vnd.eventstore.competingatom+json")
+	_, id, _ := strings.Cut(ids, `nack/`)
+	ask(t, n, "POST", "/subscriptions/s/g/nack/"+id[:36]+"?action=park", "")
+	p.click("link", "Parked messages")
+	p.find("table", "Parked messages")
+	p.click("button", "Look at 0")
+	p.find("tree", "Data")
+	p.click("button", "Replay all")
+	p.find("dialog", "Replay all")
+	p.click("button", "Replay")
+	p.sees("No message is parked.")
+	p.goTo("#/subscriptions/s/g")
+	p.click("button", "Delete subscription")
+	p.find("dialog", "Delete subscription")
+	p.click("button", "Delete subscription")
+	p.h1("Subscriptions")
+}
+
+// TestKeyboard does jobs without a mouse.
+func TestKeyboard(t *testing.T) {
+	n := startNode(t)
+	for i := range 45 {
+		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d}`, i))
+	}
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/")
+	p.h1("Overview")
+	p.keys("gs")
+	p.h1("Streams")
+	p.keys("/")
+	p.keys("orders-1" + kb.Enter)
+	p.h1("orders-1")
+	p.find("link", "44@orders-1")
+	p.keys("[")
+	p.find("link", "24@orders-1")
+	p.none("link", "44@orders-1")
+	p.keys("]")
+	p.find("link", "44@orders-1")
+	p.keys("e")
+	p.find("link", "0@orders-1")
+	p.keys("n")
+	p.find("link", "44@orders-1")
+	p.keys("jj" + kb.Enter)
+	p.find("tree", "Data")
+	p.sees("n: 43")
+	p.keys("l")
+	p.sees("Live 0 events")
+	p.keys("?")
+	p.find("dialog", "Keyboard shortcuts")
+	p.keys(kb.Escape)
+	p.none("dialog", "Keyboard shortcuts")
+	p.keys("go")
+	p.h1("Overview")
+}
