@@ -8,10 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,16 +85,16 @@ type tab struct {
 
 	mu       sync.Mutex // guards what follows
 	troubles []string
-	requests int
-	bytes    float64
-	refused  map[int64]bool // statuses that are part of the test
+	loaded   map[string]float64 // bytes by address, of the first time that it was asked for
+	refused  map[int64]bool     // statuses that are part of the test
+	pending  map[network.RequestID]string
 }
 
 // open opens a tab at an address of the interface, signed in as login unless that is empty.
 func (b *browser) open(t *testing.T, base, login, hash string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
-	p := &tab{t: t, ctx: ctx, base: base, refused: map[int64]bool{}}
+	p := &tab{t: t, ctx: ctx, base: base, refused: map[int64]bool{}, pending: map[network.RequestID]string{}, loaded: map[string]float64{}}
 	t.Cleanup(func() {
 		p.check()
 		cancel()
@@ -145,14 +147,29 @@ func (p *tab) hear(ev any) {
 		if !strings.HasPrefix(e.Request.URL, p.base) && !strings.HasPrefix(e.Request.URL, "blob:") && !strings.HasPrefix(e.Request.URL, "about:") {
 			p.troubles = append(p.troubles, "foreign request: "+e.Request.URL)
 		}
-		p.requests++
+		p.pending[e.RequestID] = e.Request.URL
+	case *network.EventLoadingFailed:
+		p.failed(e)
+		delete(p.pending, e.RequestID)
 	case *network.EventLoadingFinished:
-		p.bytes += e.EncodedDataLength
+		address := p.pending[e.RequestID]
+		if _, again := p.loaded[address]; !again {
+			p.loaded[address] = e.EncodedDataLength
+		}
+		delete(p.pending, e.RequestID)
 	case *network.EventResponseReceived:
 		if s := e.Response.Status; s >= 400 && !p.refused[s] {
 			p.troubles = append(p.troubles, fmt.Sprintf("%d %s", s, e.Response.URL))
 		}
 	}
+}
+
+// failed notes a request that got no answer, unless the page gave it up itself.
+func (p *tab) failed(e *network.EventLoadingFailed) {
+	if e.Canceled || e.ErrorText == "net::ERR_ABORTED" {
+		return
+	}
+	p.troubles = append(p.troubles, fmt.Sprintf("%s: %s", p.pending[e.RequestID], e.ErrorText))
 }
 
 func describe(e *runtime.ExceptionDetails) string {
@@ -237,7 +254,10 @@ func (p *tab) await(what string, try func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			text := value[string](p, "document.body.innerText.slice(0, 3000)")
+			text := value[string](p, "`${location.href} ${document.readyState}\n${document.body.innerText.slice(0, 3000)}`")
+			p.mu.Lock()
+			text += fmt.Sprintf("\nrequests without an answer: %q", slices.Collect(maps.Values(p.pending)))
+			p.mu.Unlock()
 			p.picture("failed")
 			p.check()
 			p.t.Fatalf("%s: %v\nthe page shows:\n%s", what, err, text)
@@ -357,9 +377,19 @@ func (p *tab) enter(role, name, text string) {
 	p.acts++
 }
 
+// keys presses keys one after the other. A press carries its text, as a keyboard's does: a
+// page that takes a key for itself keeps the text out of a field.
 func (p *tab) keys(keys string) {
 	p.t.Helper()
-	run(p, chromedp.KeyEvent(keys))
+	for _, r := range keys {
+		pressed := kb.Encode(r)
+		down, up := *pressed[0], *pressed[len(pressed)-1]
+		if len(pressed) == 3 {
+			down.Text = pressed[1].Text
+		}
+		send(p, input.DispatchKeyEvent, down)
+		send(p, input.DispatchKeyEvent, up)
+	}
 }
 
 // h1 waits for the heading of a page, once that has loaded what it shows.

@@ -172,7 +172,7 @@ function useKeys(help) {
 			if (was === "g" && leads[e.key]) return go(to(leads[e.key]));
 			switch (e.key) {
 				case "g": return void (after = "g");
-				case "/": return e.preventDefault(), void requestAnimationFrame(() => document.getElementById("search")?.focus());
+				case "/": return e.preventDefault(), document.getElementById("search")?.focus();
 				case "?": return help();
 				case "j": case "k": return row(e.key === "j" ? 1 : -1);
 			}
