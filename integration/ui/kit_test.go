@@ -31,10 +31,23 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/annalsdb/annals/internal/lab"
 	"github.com/annalsdb/annals/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+// TestMain runs the tests where no other test makes network devices, at which a browser would
+// give up its requests.
+func TestMain(m *testing.M) {
+	code, done, err := lab.Alone()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if done {
+		os.Exit(code)
+	}
+	testkit.Main(m)
+}
 
 // settleLimit bounds the wait for what the page must come to show.
 const settleLimit = time.Minute

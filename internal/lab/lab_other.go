@@ -20,6 +20,9 @@ type Link struct{}
 // Process needs Linux.
 type Process struct{}
 
+// Alone does nothing.
+func Alone() (code int, done bool, err error) { return 0, false, nil }
+
 // New returns ErrNeedsLinux. So there is no lab, and nothing below is ever called.
 func New(Options) (*Lab, error) { return nil, ErrNeedsLinux }
 
