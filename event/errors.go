@@ -98,3 +98,12 @@ func IsCorruption(err error) bool {
 	var c *Corruption
 	return errors.As(err, &c)
 }
+
+// NamesNotListed says that the names of streams are still being collected from the log.
+type NamesNotListed struct {
+	Done, Total int64 // bytes of log
+}
+
+func (e *NamesNotListed) Error() string {
+	return fmt.Sprintf("the names of streams are being collected: %d of %d bytes of log are done", e.Done, e.Total)
+}

@@ -42,3 +42,26 @@ type StreamInfo struct {
 func (i *StreamInfo) Exists() bool {
 	return i.Last >= 0 && !i.HardDeleted && !i.Metadata.SoftDeleted()
 }
+
+// NamesRead asks for a page of the names of streams.
+type NamesRead struct {
+	Prefix  string
+	After   string // the last name of the page before; "" for the first page
+	Count   int    // at most so many, above 0
+	Created bool   // the stream made last comes first; else by name, bytes compared
+}
+
+// NamesPage is a page of the names of streams. It may be shorter than asked for, even empty,
+// though more follow: then Next is not "".
+type NamesPage struct {
+	Streams []NamedStream
+	Next    string // After of the next page; "" behind the last one
+}
+
+// NamedStream is a stream that has, or had, events.
+type NamedStream struct {
+	Name        string
+	Last        int64 // number of the last event ever written; -1: none is left
+	HardDeleted bool
+	SoftDeleted bool
+}

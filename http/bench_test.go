@@ -81,6 +81,10 @@ func (s *fixedStore) ReadAll(context.Context, event.AllRead) (event.AllPage, err
 
 func (s *fixedStore) PositionAt(context.Context, int64) (int64, error) { return 0, nil }
 
+func (s *fixedStore) Names(context.Context, event.NamesRead) (event.NamesPage, error) {
+	return event.NamesPage{}, nil
+}
+
 func (s *fixedStore) StreamInfo(context.Context, string) (event.StreamInfo, error) {
 	return event.StreamInfo{Last: 99, MetaLast: -1}, nil
 }

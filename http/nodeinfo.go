@@ -77,7 +77,7 @@ func nodeInfo(x *exchange) error {
 	d.Features.Projections = slices.Contains(x.s.subsystems(), SubsystemProjections)
 	d.Features.UserManagement = !x.s.opts.Insecure
 	d.Features.AtomPub = !x.s.opts.DisableAtomPub
-	d.Features.LiveTail, d.Features.TimeLookup = d.Features.AtomPub, d.Features.AtomPub
+	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
 	d.Features.StatsHistory = x.s.opts.Statistics != nil && !x.s.opts.DisableStats
 	d.Features.NodeRelay = x.s.opts.Membership != nil
 	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI

@@ -155,6 +155,10 @@ func problemOf(err error, a action) (p *problem, known bool) {
 		}
 		return problemLeaderAt, true
 	}
+	var names *event.NamesNotListed
+	if errors.As(err, &names) {
+		return &problem{status: http.StatusServiceUnavailable, text: notListed(names)}, true
+	}
 	var member *event.MemberError
 	if errors.As(err, &member) {
 		return &problem{status: http.StatusBadRequest, text: member.Text}, true
@@ -223,8 +227,11 @@ func (x *exchange) fail(err error) {
 	var version *event.WrongExpectedVersion
 	var leader *event.NotLeader
 	var user *userError
+	var names *event.NamesNotListed
 	isUser := errors.As(err, &user)
 	switch {
+	case errors.As(err, &names):
+		h[keyRetryAfter] = retrySoon
 	case p == problemUnauthorized:
 		h[keyWWWAuthenticate] = challenge
 	case p == problemVersion && errors.As(err, &version):

@@ -43,6 +43,9 @@ type Store interface {
 	// in nanoseconds since 1970; LogEnd when there is none.
 	PositionAt(ctx context.Context, time int64) (int64, error)
 
+	// Names reads a page of the names of streams; *event.NamesNotListed while they are being collected.
+	Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error)
+
 	// StreamInfo tells what is known of a stream without reading its events. It is
 	// cheap. A stream nobody wrote is no error: its Last and MetaLast are -1.
 	StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error)

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,6 +115,37 @@ func (s *memStore) PositionAt(ctx context.Context, time int64) (int64, error) {
 		}
 	}
 	return s.end(), nil
+}
+
+// Names knows the streams of the log, without deleted ones, as if there were one page.
+func (s *memStore) Names(ctx context.Context, r event.NamesRead) (page event.NamesPage, err error) {
+	if err := s.enter(ctx); err != nil {
+		return page, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for i := range s.log {
+		if name := s.log[i].Stream; strings.HasPrefix(name, r.Prefix) && !event.IsMetaStream(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Reverse(names)
+	if !r.Created {
+		slices.Sort(names)
+	}
+	if at := slices.Index(names, r.After); at >= 0 {
+		names = names[at+1:]
+	}
+	for i, name := range names {
+		if i == r.Count {
+			page.Next = names[i-1]
+			break
+		}
+		info := s.info(name)
+		page.Streams = append(page.Streams, event.NamedStream{Name: name, Last: info.Last, HardDeleted: info.HardDeleted, SoftDeleted: info.Metadata.SoftDeleted()})
+	}
+	return page, nil
 }
 
 func (s *memStore) StreamInfo(ctx context.Context, stream string) (event.StreamInfo, error) {

@@ -127,6 +127,7 @@ func streamRows() []row {
 		about(event.AllStream, at("/streams/$all/filtered/{position}/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/backward/{count}", filteredBackward)),
 		about(event.AllStream, at("/streams/$all/filtered/{position}/forward/{count}", get(feedOffer, access.ReadRight, filteredForward))),
+		about(event.AllStream, at("/streams/$all/names", get(jsonOffer, access.ReadRight, streamNames))),
 		about(event.AllStream, at("/streams/$all/at/{time}", get(jsonOffer, access.ReadRight, allAt))),
 		about(event.AllStream, at("/streams/$all/{position}/{count}", allBackward)),
 		about(event.AllStream, at("/streams/$all/{position}/backward/{count}", allBackward)),

@@ -33,6 +33,7 @@ type appender struct {
 	*state
 	syncer *syncer
 	reads  *Reader // learns what is committed
+	names  *Names  // learns how far the log is
 
 	tail   event.Tail
 	epoch  int64
@@ -184,6 +185,7 @@ func (a *appender) commit() error {
 	}
 	a.unsettled.Store(0)
 	a.reads.notify.wake(a.entries)
+	a.names.grown(a.tail.End)
 	a.metrics.writtenEvents.Add(uint64(len(a.entries)))
 	a.metrics.commits.Inc()
 	clear(a.items)

@@ -46,10 +46,10 @@ func (l *Log) openIndex() error {
 
 // endsAt reports whether a frame ends at a position with a chain. Where that frame is damaged nothing
 // can be said against it, and no index could be built: what can be read goes on being read.
-func (l *Log) endsAt(position int64, chain event.Chain) (bool, error) {
-	at, ok, err := l.ChainAt(position)
+func (s *state) endsAt(position int64, chain event.Chain) (bool, error) {
+	at, ok, err := s.ChainAt(position)
 	if event.IsCorruption(err) {
-		l.logger.Error("the index cannot be compared with the log and is believed", logkey.Error, err)
+		s.logger.Error("the index cannot be compared with the log and is believed", logkey.Error, err)
 		return true, nil
 	}
 	return ok && at == chain, err

@@ -119,6 +119,7 @@ type Log struct {
 	Chunks   *Chunks   // the files, and what is in them, hidden or not
 	Transfer *Transfer // of data between nodes
 	Health   *Health   // what of the files is damaged
+	Names    *Names    // of streams, in order
 
 	syncer    *syncer
 	appender  *appender
@@ -139,8 +140,9 @@ func newLog(ctx context.Context, o Options) *Log {
 	l := &Log{state: s, progress: newProgress(o.Progress)}
 	l.Reads = &Reader{state: s, ids: newRecentIDs(o.RecentIDs), streams: newStreamCache(o.StreamCache)}
 	l.syncer = &syncer{state: s, syncWanted: make(chan struct{}, 1)}
-	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads}
 	l.Chunks = &Chunks{state: s, syncer: l.syncer, reads: l.Reads}
+	l.Names = newNames(s, l.Reads, l.Chunks, l.syncer)
+	l.appender = &appender{state: s, syncer: l.syncer, reads: l.Reads, names: l.Names}
 	l.Health = &Health{state: s, reads: l.Reads, chunks: l.Chunks}
 	l.Transfer = &Transfer{state: s, syncer: l.syncer, appender: l.appender, reads: l.Reads, chunks: l.Chunks, health: l.Health}
 	return l
@@ -176,6 +178,7 @@ func Open(o Options) (_ *Log, err error) {
 	l.owned.Go(func() { l.syncer.runSyncer(ctx) })
 	l.owned.Go(func() { l.Reads.loadRecentIDs(ctx) })
 	l.owned.Go(func() { l.Health.runChecks(ctx) })
+	l.owned.Go(func() { l.Names.run(ctx) })
 	return l, nil
 }
 

@@ -127,6 +127,14 @@ func (s *store) PositionAt(ctx context.Context, time int64) (int64, error) {
 	return log.Reads.PositionAt(time)
 }
 
+func (s *store) Names(ctx context.Context, r event.NamesRead) (event.NamesPage, error) {
+	log, err := s.readable()
+	if err != nil {
+		return event.NamesPage{}, err
+	}
+	return log.Names.Page(ctx, r)
+}
+
 func (s *store) StreamInfo(_ context.Context, stream string) (event.StreamInfo, error) {
 	log, err := s.readable()
 	if err != nil {

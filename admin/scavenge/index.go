@@ -48,7 +48,11 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 		r.history.Index(failed)
 		return fmt.Errorf("scavenge the index: %w", err)
 	}
-	return decisions.Err()
+	if err := decisions.Err(); err != nil {
+		return err
+	}
+	// A name may be what had to be erased.
+	return r.log.Names.Renew(ctx)
 }
 
 // indexKeeper says which entries of the index stay. It is asked by rising hash.

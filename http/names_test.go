@@ -1,0 +1,45 @@
+package httpapi_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// TestNames is about the pages of names, their order and what is refused.
+func TestNames(t *testing.T) {
+	n := newNode(t)
+	for _, stream := range []string{"b-2", "a%2F%C3%A4", "b-1"} {
+		n.put(stream, "{}")
+	}
+	n.put("b-1", "{}")
+	n.meta("b-2", `{"$tb":9223372036854775807}`)
+	names := func(body string) string { return `{"streams":[` + body + `}` }
+	a, b1, b2 := `{"name":"a/ä","lastEventNumber":0,"deleted":""}`, `{"name":"b-1","lastEventNumber":1,"deleted":""}`, `{"name":"b-2","lastEventNumber":0,"deleted":"soft"}`
+	for query, want := range map[string]string{
+		"":                                     names(a + "," + b1 + "," + b2 + "]"),
+		"?order=created":                       names(b1 + "," + a + "," + b2 + "]"),
+		"?prefix=b-&count=1":                   names(b1 + `],"next":"b-1"`),
+		"?prefix=b-&count=1&after=b-1":         names(b2 + "]"),
+		"?prefix=a%2F":                         names(a + "]"),
+		"?order=created&after=b-1&count=1":     names(a + `],"next":"a/ä"`),
+		"?order=created&after=a%2F%C3%A4":      names(b2 + "]"),
+		"?prefix=none":                         names("]"),
+		"?order=name&prefix=&after=&count=100": names(a + "," + b1 + "," + b2 + "]"),
+	} {
+		got := n.get("/streams/$all/names"+query, "").is(t, 200).has(t, "Cache-Control", "max-age=0, no-cache, must-revalidate")
+		equal(t, query, strings.Join(strings.Fields(got.body), ""), want)
+	}
+	for query, text := range map[string]string{
+		"?count=0": "count must be between 1 and 1000 inclusive", "?count=1001": "count must be between 1 and 1000 inclusive", "?count=x": "count must be between 1 and 1000 inclusive", "?order=size": "order must be name or created",
+	} {
+		equal(t, query, n.get("/streams/$all/names"+query, "").is(t, 400).body, text)
+	}
+	n.store.set(&event.NamesNotListed{Done: 84, Total: 200}, false)
+	got := n.get("/streams/$all/names", "").is(t, 503).has(t, "Retry-After", "2")
+	equal(t, "while they are collected", got.body, "The names of streams are being collected: 42 % done")
+	n.store.set(errors.New("no disk"), false)
+	n.get("/streams/$all/names", "").is(t, 500)
+}
