@@ -16,7 +16,9 @@ const dir = "/names"
 
 func options(fsys vfs.FS) names.Options {
 	return names.Options{FS: fsys, Dir: dir, MaxFresh: 7, BeforeFlush: func() error { return nil },
-		Belongs: func(position int64, chain event.Chain) (bool, error) { return int64(chain[0])+int64(chain[1])<<8 == position, nil }}
+		Belongs: func(position int64, chain event.Chain) (bool, error) {
+			return int64(chain[0])+int64(chain[1])<<8 == position, nil
+		}}
 }
 
 func markAt(position int64) names.Mark {
