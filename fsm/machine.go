@@ -103,7 +103,8 @@ func (m *Machine) apply(l *raft.Log) error {
 		if tail.End < e.applied {
 			return fmt.Errorf("entry %d was decided on a log of %d bytes, but this node's ends at %d: it has lost data", l.Index, e.applied, tail.End)
 		}
-		m.logger.Warn("entry refused: decided on another end of the log", logkey.Index, l.Index, "expected", e.end, logkey.End, tail.End)
+		m.logger.Warn("entry refused: decided on another end of the log", logkey.Index, l.Index, logkey.Term, l.Term, "expected", e.end, logkey.End, tail.End,
+			"applied index", tail.Index, "applied term", tail.Term)
 		return event.ErrEntryRefused
 	}
 	return m.log.Append(eventlog.Frame{First: e.first, Records: e.records, Completes: e.completes, Index: l.Index, Term: l.Term})

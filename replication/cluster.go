@@ -494,6 +494,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		},
 		Prepare: c.pull.install,
 		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
+		InTerm:  r.state.Stable.InTerm,
 		Silent:  c.disk.hanging,
 		Logger:  quiet{c.self.opts.Replica.Logger},
 

@@ -276,7 +276,11 @@ func openStable(dir string, id Identity, fail *FailStop) (*StableStore, error) {
 		err = fmt.Errorf("%w: raft/%s was not made together with raft/%s", ErrStateLost, stableFile, identityFile)
 		return nil, errors.Join(err, store.Close())
 	}
-	return &StableStore{StableStore: store, path: path, fail: fail, close: store.Close}, nil
+	stable, err := newStable(store, path, fail, store.Close)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return stable, nil
 }
 
 // making is a creation of consensus state in progress, in the folder raft.new.
@@ -453,18 +457,22 @@ func (s *State) Again(fail *FailStop) *State {
 // memoryState makes the state of a database in memory, which starts anew each time.
 func memoryState(o *Options, logger hclog.Logger, fail *FailStop) (*State, error) {
 	id, tail, store := newIdentity(o), o.Log.Tail(), raft.NewInmemStore()
+	if err := store.SetUint64(keyCurrentTerm, firstTerm(tail)); err != nil {
+		return nil, err
+	}
+	stable, err := newStable(store, "memory", fail, func() error { return nil })
+	if err != nil {
+		return nil, err
+	}
 	s := &State{
 		ID:        id,
-		Stable:    &StableStore{StableStore: store, path: "memory", fail: fail, close: func() error { return nil }},
+		Stable:    stable,
 		Logs:      &RaftLog{kind: memKind, path: "memory", fail: fail, sizes: newEntrySizes(o.TrailingEntries), inner: memoryLog{store}},
 		Snapshots: &Snapshots{id: id, logger: logger, fail: fail},
 	}
 	if o.Joining {
 		s.marks.Store(JoiningFile, nil)
 		s.marks.Store(PulledFile, nil)
-	}
-	if err := store.SetUint64(keyCurrentTerm, firstTerm(tail)); err != nil {
-		return nil, err
 	}
 	if tail.End == 0 && o.Joining {
 		return s, nil

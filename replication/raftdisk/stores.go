@@ -1,6 +1,7 @@
 package raftdisk
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -316,14 +317,53 @@ type StableStore struct {
 	path  string
 	fail  *FailStop
 	close func() error
+
+	rising sync.RWMutex  // held for writing while another term is stored, and by InTerm for reading
+	term   atomic.Uint64 // as it is stored
+}
+
+// newStable makes the store on another that holds what there is.
+func newStable(inner raft.StableStore, path string, fail *FailStop, closer func() error) (*StableStore, error) {
+	s := &StableStore{StableStore: inner, path: path, fail: fail, close: closer}
+	term, err := inner.GetUint64(keyCurrentTerm)
+	if err != nil {
+		return nil, fmt.Errorf("read the term in %s: %w", path, err)
+	}
+	s.term.Store(term)
+	return s, nil
+}
+
+// InTerm runs do if the stored term is this one, and has raft come to no other meanwhile. It
+// reports whether it did. do may store the same term again.
+func (s *StableStore) InTerm(term uint64, do func()) bool {
+	s.rising.RLock()
+	defer s.rising.RUnlock()
+	if term != s.term.Load() {
+		return false
+	}
+	do()
+	return true
 }
 
 func (s *StableStore) Set(key, value []byte) error {
 	return s.write(func() error { return s.StableStore.Set(key, value) })
 }
 
+// SetUint64 waits for what InTerm runs, if it changes the term.
 func (s *StableStore) SetUint64(key []byte, value uint64) error {
-	return s.write(func() error { return s.StableStore.SetUint64(key, value) })
+	if !bytes.Equal(key, keyCurrentTerm) {
+		return s.write(func() error { return s.StableStore.SetUint64(key, value) })
+	}
+	if value == s.term.Load() {
+		return s.fail.Check()
+	}
+	s.rising.Lock()
+	defer s.rising.Unlock()
+	err := s.write(func() error { return s.StableStore.SetUint64(key, value) })
+	if err == nil {
+		s.term.Store(value)
+	}
+	return err
 }
 
 func (s *StableStore) write(do func() error) error {

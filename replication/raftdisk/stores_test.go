@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -532,4 +533,35 @@ func kindAt(path string) *logKind {
 		return walKind
 	}
 	return boltKind
+}
+
+// While something is done in a term, raft comes to no other.
+func TestRule26TermStandsStill(t *testing.T) {
+	t.Parallel()
+	s, err := newStable(raft.NewInmemStore(), "memory", &FailStop{}, func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustNot(t, s.SetUint64(keyCurrentTerm, 3))
+	if s.InTerm(2, func() { t.Error("done in a term that is over") }) || s.InTerm(4, func() { t.Error("done in a term that is to come") }) {
+		t.Error("done in another term")
+	}
+	risen := make(chan error, 1)
+	ran := s.InTerm(3, func() {
+		mustNot(t, s.SetUint64(keyCurrentTerm, 3)) // as raft does, at once
+		go func() { risen <- s.SetUint64(keyCurrentTerm, 4) }()
+		select {
+		case <-risen:
+			t.Error("the term rose meanwhile")
+		case <-time.After(20 * time.Millisecond):
+		}
+		mustNot(t, s.SetUint64(keyCurrentTerm, 3)) // with another one waiting, too
+		if term, err := s.GetUint64(keyCurrentTerm); err != nil || term != 3 {
+			t.Errorf("term %d, %v", term, err)
+		}
+	})
+	mustNot(t, <-risen)
+	if term, err := s.GetUint64(keyCurrentTerm); !ran || err != nil || term != 4 {
+		t.Errorf("done: %v; term %d, %v", ran, term, err)
+	}
 }

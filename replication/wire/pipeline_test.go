@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -65,5 +66,63 @@ func TestSendingBehindARefusalDoesNotBlock(t *testing.T) {
 	}
 	if err := here.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// raft names the newest commit, also behind the end of what a message brings: the
+// follower would apply what it has there, which may be what a deposed leader left.
+func TestCommitsEndWithTheMessage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name         string
+		prev, commit uint64
+		entries      int // of which two fit into a message
+		want         uint64
+	}{
+		{"before its end", 7, 6, 2, 6},
+		{"nothing is brought", 7, 9, 0, 7},
+		{"raft brings less", 7, 9, 1, 8},
+		{"the message holds less", 7, 10, 3, 9},
+		{"a heartbeat", 0, 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t, RaftOptions{})
+			p.here.opts.MaxRPCBytes = 2 * (10 + entryOverhead)
+			request := func() *raft.AppendEntriesRequest {
+				q := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: c.prev, PrevLogTerm: 2, LeaderCommitIndex: c.commit}
+				for i := range c.entries {
+					q.Entries = append(q.Entries, &raft.Log{Index: c.prev + 1 + uint64(i), Term: 3, Data: make([]byte, 10)})
+				}
+				return q
+			}
+			id, address := raft.ServerID(node(1).String()), p.there.LocalAddr()
+			pipe, err := p.here.AppendEntriesPipeline(id, address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var asked sync.WaitGroup
+			asked.Go(func() {
+				if err := p.here.AppendEntries(id, address, request(), new(raft.AppendEntriesResponse)); err != nil {
+					t.Error(err)
+				}
+			})
+			asked.Go(func() {
+				if _, err := pipe.AppendEntries(request(), new(raft.AppendEntriesResponse)); err != nil {
+					t.Error(err)
+				}
+			})
+			for range 2 {
+				rpc := <-p.there.Consumer()
+				if got := rpc.Command.(*raft.AppendEntriesRequest).LeaderCommitIndex; got != c.want {
+					t.Errorf("the follower is told that %d is committed, want %d", got, c.want)
+				}
+				rpc.Respond(&raft.AppendEntriesResponse{Term: 3, Success: true}, nil)
+			}
+			asked.Wait()
+			if err := pipe.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

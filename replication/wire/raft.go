@@ -38,6 +38,10 @@ type RaftOptions struct {
 	// it. It must not block. Default: nothing is done.
 	Append func(*raft.AppendEntriesRequest)
 
+	// InTerm runs a function if this node's term, as raft stored it, is the given one, and has raft
+	// come to no other meanwhile. It reports whether it did. Default: it never does.
+	InTerm func(term uint64, do func()) bool
+
 	// Silent returns why this node must neither send messages nor answer any; nil while it
 	// need not be silent. Other nodes get the reason. Default: it never must.
 	Silent func() error
@@ -72,6 +76,9 @@ func (o *RaftOptions) EnsureDefaults() {
 	}
 	if o.MaxRPCBytes == 0 {
 		o.MaxRPCBytes = 16 << 20
+	}
+	if o.InTerm == nil {
+		o.InTerm = func(uint64, func()) bool { return false }
 	}
 	if o.Silent == nil {
 		o.Silent = func() error { return nil }
@@ -307,14 +314,25 @@ func (r *Raft) Consumer() <-chan raft.RPC { return r.consumer }
 // LocalAddr is where other nodes reach this one.
 func (r *Raft) LocalAddr() raft.ServerAddress { return raft.ServerAddress(r.port.Advertised()) }
 
-// SetHeartbeatHandler has heartbeats handled without the Consumer.
+// SetHeartbeatHandler has heartbeats handled without the Consumer, so that a disk
+// that is slow does not look like a leader that is gone: but only within the term in which
+// raft is. A heartbeat of another term may make a leader or a candidate a follower, and
+// raft does that without a lock: its own goroutine would go on for a moment, and give
+// an entry that it takes then the term in which another node leads
+// (issue 695 of hashicorp/raft). Such a heartbeat goes through the Consumer.
 func (r *Raft) SetHeartbeatHandler(handle func(raft.RPC)) {
 	r.in.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if err := r.opts.Silent(); err != nil {
 			rpc.Respond(struct{}{}, err)
 			return
 		}
-		handle(rpc)
+		if q, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && r.opts.InTerm(q.Term, func() { handle(rpc) }) {
+			return
+		}
+		select {
+		case r.consumer <- rpc:
+		case <-r.ctx.Done():
+		}
 	})
 }
 
@@ -332,15 +350,20 @@ func (r *Raft) DecodePeer(address []byte) raft.ServerAddress { return raft.Serve
 // cut shortens entries to what one message may hold, but to no less than one.
 // raft looks at the request again afterwards and goes on behind the last entry
 // that is in it: see replicateTo, pipelineSend and updateLastAppended there.
+//
+// The message then says that all is committed up to its last entry at most. raft names what is committed
+// by now, which may lie behind that, and its follower takes what it has there for
+// committed, though nothing has compared it: it may be left from another leader.
 func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 	size := 0
 	for i, entry := range args.Entries {
 		size += len(entry.Data) + len(entry.Extensions) + entryOverhead
 		if size > r.opts.MaxRPCBytes && i > 0 {
 			args.Entries = args.Entries[:i]
-			return
+			break
 		}
 	}
+	args.LeaderCommitIndex = min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
 // AppendEntries sends entries or a heartbeat. It may shorten args.Entries.

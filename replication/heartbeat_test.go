@@ -1,0 +1,58 @@
+package replication_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/replication/wire"
+)
+
+// A leader that hears of a later term takes no more entries. raft answers heartbeats
+// beside the goroutine that leads: that one would give an entry the later term, in which
+// another node leads, and the two logs would hold different entries under the same index
+// and term, which nothing notices.
+func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
+	t.Parallel()
+	h := startHouse(t, 3, inMemory)
+	h.writes("s", 0, 3)
+	leader := h.leader()
+	cluster := leader.data.cluster
+	port, err := wire.Open(wire.Options{Bind: "127.0.0.1:0", Node: event.ID(uuid.New()), Cluster: func() event.ID { return cluster }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := port.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	other := port.Raft(wire.RaftOptions{})
+	t.Cleanup(func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := leader.raft()
+	// No node gets to this term by itself.
+	later := r.CurrentTerm() + 1000
+	heartbeat := raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("other"), Addr: []byte("other")},
+		Term:      later, Leader: []byte("other"),
+	}
+	if err := other.AppendEntries(raft.ServerID(leader.id()), raft.ServerAddress(leader.link.address()), &heartbeat, new(raft.AppendEntriesResponse)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Barrier(0).Error(); !errors.Is(err, raft.ErrNotLeader) {
+		t.Errorf("the leader of before took an entry: %v", err)
+	}
+	if got := r.Stats()["last_log_term"]; got == strconv.FormatUint(later, 10) {
+		t.Errorf("an entry of term %s is in the log of a node that never led in it", got)
+	}
+	h.settled()
+	h.alike()
+}
