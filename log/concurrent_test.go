@@ -203,6 +203,13 @@ func TestWait(t *testing.T) {
 		write(t, l, m.frame(false, ev("other", "1")))
 		expect("log", nil)
 
+		// While a commit is under way the facts of streams lag behind the tail.
+		l.appender.unsettled.Store(m.tail.End)
+		wait("log whose streams are not there yet", func() error { return l.Reads.WaitLog(ctx, m.tail.End-1) })
+		none()
+		write(t, l, m.frame(false, ev("other", "2")))
+		expect("log whose streams are not there yet", nil)
+
 		wait("deleted", func() error { return l.Reads.WaitStream(ctx, "s", 100) })
 		write(t, l, m.frame(false, tombstone("s")))
 		expect("deleted", nil)

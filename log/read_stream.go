@@ -391,9 +391,9 @@ func (rd *Reader) WaitStreams(ctx context.Context, streams []string, after []int
 	}, hashes...)
 }
 
-// WaitLog blocks until the log's end is above a position.
+// WaitLog blocks until the log's end is above a position, for reads of streams too (see Settled).
 func (rd *Reader) WaitLog(ctx context.Context, position int64) error {
 	return rd.notify.wait(ctx, func() (bool, error) {
-		return rd.Tail().End > position, rd.Failed()
+		return rd.Settled() > position, rd.Failed()
 	})
 }

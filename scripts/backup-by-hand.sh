@@ -8,9 +8,9 @@
 #   INDEX   the folder of the index where it is not DATA/index
 #
 # Backup:
-# 1. The index: indexmap and what it names. The files never change, so the copy is of
-#    one moment if indexmap is the same behind it. Of the existence filter its
-#    checkpoint comes first.
+# 1. The index: indexmap and what it names. indexmap is replaced as a whole and the files
+#    never change, so the copy is of one moment; if one is gone by now, it begins again.
+#    Of the existence filter its checkpoint comes first.
 # 2. The checkpoints. The index is not ahead of the log that they speak of.
 # 3. The chunks. They only grow, so they hold all that the checkpoints say.
 # While a scavenge replaces chunks, those that came meanwhile are copied too. Has it
@@ -52,7 +52,6 @@ copy_index() {
 			[ -e "$to/$file" ] || copy "$from/$file" "$to/$file" || continue 2
 			[ -e "$to/$file.bloomfilter" ] || copy "$from/$file.bloomfilter" "$to/$file.bloomfilter" || true # It is made anew.
 		done
-		cmp -s "$from/indexmap" "$to/indexmap" || continue
 		for file in "$to"/*; do # Of tries before.
 			case ${file##*/} in
 			indexmap | stream-existence) ;;

@@ -214,7 +214,7 @@ func (h *hold) prepare(ctx context.Context, index, _ uint64, _ []byte) error {
 
 func TestMessagesFlowWhilePreparing(t *testing.T) {
 	h := newHold()
-	p := newPair(t, RaftOptions{Prepare: h.prepare})
+	p := newPair(t, RaftOptions{Prepare: h.prepare, InTerm: inTerm(5)})
 	snapshots := p.consume()
 	var heartbeats atomic.Int32
 	p.there.SetHeartbeatHandler(func(rpc raft.RPC) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -313,12 +314,44 @@ func TestLeadershipTransfer(t *testing.T) {
 	}
 }
 
+// inTerm makes a node's term stand still.
+func inTerm(now uint64) func(uint64, func()) bool {
+	return func(term uint64, do func()) bool {
+		if term == now {
+			do()
+		}
+		return term == now
+	}
+}
+
+// A heartbeat of another term waits for raft's own goroutine.
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, RaftOptions{InTerm: inTerm(7)})
+	p.there.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Term: 7, LastLog: 1}, nil) })
+	var served sync.WaitGroup
+	served.Go(func() {
+		for range 2 {
+			rpc := <-p.there.Consumer()
+			rpc.Respond(&raft.AppendEntriesResponse{Term: 7, LastLog: 2}, nil)
+		}
+	})
+	for term, want := range map[uint64]uint64{6: 2, 7: 1, 8: 2} {
+		var answer raft.AppendEntriesResponse
+		heartbeat := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("x")}, Term: term}
+		if err := p.here.AppendEntries(raft.ServerID(node(1).String()), p.there.LocalAddr(), &heartbeat, &answer); err != nil || answer.LastLog != want {
+			t.Errorf("term %d: answered by %d, want %d; %v", term, answer.LastLog, want, err)
+		}
+	}
+	served.Wait()
+}
+
 // A message for a node that is no longer at its address reaches nobody.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
 	to := open(t, Options{Node: node(1), Cluster: member(clusterA)})
 	from := open(t, Options{Node: node(2), Cluster: member(clusterA)})
 	var moved atomic.Pointer[string]
-	there := to.Raft(RaftOptions{})
+	there := to.Raft(RaftOptions{InTerm: inTerm(7)})
 	here := from.Raft(RaftOptions{Address: func(id raft.ServerID) (string, bool) {
 		if a := moved.Load(); a != nil && string(id) == node(1).String() {
 			return *a, true
