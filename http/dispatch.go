@@ -219,6 +219,7 @@ func (x *exchange) logLogin() {
 
 // send writes the answer in one Write. The header map holds all but the length.
 func (x *exchange) send(status int, body []byte) {
+	x.note(status)
 	noteLogEnd(x)
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
 	// net/http counts short bodies itself, without two allocations, unless they go out early.

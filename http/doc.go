@@ -16,6 +16,7 @@
 //	dispatch.go   the order of checks, and the exchange: a request, its answer and the
 //	              server's services, of which every handler is a function
 //	requestlog.go the log of requests and of refused logins
+//	activity.go   which requests are recorded as changes
 //	linger.go     what is left of a body that nobody read
 //	media.go      media types; accept.go their negotiation
 //	control.go    the headers that steer an operation

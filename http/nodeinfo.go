@@ -81,6 +81,7 @@ func nodeInfo(x *exchange) error {
 	d.Features.StatsHistory = x.s.opts.Statistics != nil && !x.s.opts.DisableStats
 	d.Features.NodeRelay = x.s.opts.Membership != nil
 	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI
+	d.Features.Activity = x.s.opts.Activity != nil && d.Features.AtomPub
 	d.UI.Title, d.UI.Tone = x.s.opts.WebTitle, cmp.Or(x.s.opts.WebTone, "None")
 	return sendPlainJSON(x, &d)
 }

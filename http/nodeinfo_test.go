@@ -22,6 +22,8 @@ func TestInfoForWebInterface(t *testing.T) {
 		{"named", func(o *httpapi.Options) { o.WebTitle, o.WebTone = `<b>"shop"</b>`, "Production" }, "atomPub", "backup", `<b>"shop"</b>`, "Production"},
 		{"backup", func(o *httpapi.Options) { o.BackupRuns = &memBackupRuns{} }, "backup", "", "", "None"},
 		{"backup without /admin", func(o *httpapi.Options) { o.BackupRuns, o.DisableAdminUI = &memBackupRuns{}, true }, "atomPub", "backup", "", "None"},
+		{"activity", func(o *httpapi.Options) { o.Activity = &notes{} }, "activity", "", "", "None"},
+		{"activity without /streams", func(o *httpapi.Options) { o.Activity, o.DisableAtomPub = &notes{}, true }, "userManagement", "activity", "", "None"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := decode[info](t, newNode(t, c.set).do("GET", "/info", "", nil).is(t, 200))

@@ -89,7 +89,7 @@ func newGuarded(t testing.TB, m mode) *node {
 		policy := access.NewPolicy(store, access.PolicyOptions{Insecure: m.insecure, AllowAnonymousStreamAccess: m.streams})
 		o.Access = nodeAccess{logins, policy}
 		o.Store, o.Users, o.Membership, o.Insecure = deaf(store), idle{}, &memMembership{view: threeMembers()}, m.insecure
-		o.Subscriptions, o.Projections, o.Redactions = &memSubscriptions{}, &memProjections{}, &memRedactions{}
+		o.Subscriptions, o.Projections, o.Redactions, o.Activity = &memSubscriptions{}, &memProjections{}, &memRedactions{}, &notes{}
 		o.WebDir, o.UIDir = fstest.MapFS{"index.html": {}}, fstest.MapFS{"index.html": {}}
 		o.AllowAnonymousEndpointAccess, o.OverrideAnonymousEndpointAccessForGossip = m.endpoints, m.gossip
 		for f, v := range reflect.ValueOf(*o).Fields() {

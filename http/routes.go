@@ -21,7 +21,10 @@ type operation struct {
 	// redirected says that a read is the leader's business as a write is: another
 	// node redirects it, and relays it only where it relays writes.
 	redirected bool
-	serve      func(*exchange) error
+	// unnoted keeps requests out of the record of who changed what: they change nothing,
+	// or are what applications do all day.
+	unnoted bool
+	serve   func(*exchange) error
 }
 
 // resource is what is at a path: operations, in the order in which the CORS header

@@ -57,6 +57,8 @@ type Options struct {
 	Redactions Redactions
 	// BackupRuns serves the rest of /admin/backup, which is not there without it.
 	BackupRuns Backups
+	// Activity has changes recorded. Nil: nothing is.
+	Activity Activity
 	// Doctor examines the node for /admin/doctor, which is not there without it.
 	Doctor func(context.Context) []doctor.Line
 	// Statistics serves /stats, /metrics and /histogram.

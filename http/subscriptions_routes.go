@@ -46,7 +46,7 @@ func consume() operation {
 
 // respond answers messages. Nothing is sent back, so the request may accept what it likes.
 func respond(serve func(*exchange) error) operation {
-	return operation{method: http.MethodPost, action: writing, may: mayReader, serve: serve}
+	return operation{method: http.MethodPost, action: writing, may: mayReader, unnoted: true, serve: serve}
 }
 
 // review shows parked messages.

@@ -73,7 +73,7 @@ func (s *Server) rows() []row {
 	add(isAdmin && o.Doctor != nil, at("/admin/doctor", operate(http.MethodGet, examine)))
 	add(o.Membership != nil && !o.DisableGossip, at("/gossip",
 		look(gossipOffer, mayGossip, serveGossip),
-		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, serve: hearGossip},
+		operation{method: http.MethodPost, offer: gossipOffer, bodies: gossipForms, may: mayGossip, unnoted: true, serve: hearGossip},
 	))
 	add(isAdmin && o.Membership != nil,
 		at("/admin/node/resign", operate(http.MethodPost, resignLeadership)),
@@ -112,7 +112,8 @@ func streamRows() []row {
 	streamTail, allTail := backward, allBackward
 	streamTail.live, allTail.live = true, true
 	filteredBackward := get(feedOffer, access.ReadRight, filteredBackward)
-	write, remove := post(appendForms, access.WriteRight, appendEvents), remove()
+	write, incoming, remove := post(appendForms, access.WriteRight, appendEvents), post(incomingForms, access.WriteRight, incomingEvent), remove()
+	write.unnoted, incoming.unnoted = true, true
 	rows := []row{
 		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, writeMetadata)),
 		at("/streams/{stream}/metadata/", slash(http.MethodGet, singleOffer, 0), slash(http.MethodPost, changeOffer, appendForms)),
@@ -120,7 +121,7 @@ func streamRows() []row {
 		at("/streams/{stream}/metadata/{number}/{count}", metaBackward),
 		at("/streams/{stream}/metadata/{number}/backward/{count}", metaBackward),
 		at("/streams/{stream}/metadata/{number}/forward/{count}", get(feedOffer, access.MetaReadRight, metaForward)),
-		at("/streams/{stream}/incoming/{id}", post(incomingForms, access.WriteRight, incomingEvent)),
+		at("/streams/{stream}/incoming/{id}", incoming),
 
 		about(event.AllStream, at("/streams/$all", write, remove, allTail)),
 		about(event.AllStream, at("/streams/$all/filtered", filteredBackward)),
@@ -198,6 +199,8 @@ func projectionRows() []row {
 	create := func(m projection.Mode) operation { return script(http.MethodPost, mayUser, createProjection(m)) }
 	command := func(c projection.Command) operation { return instruct(http.MethodPost, mayUser, projectionCommand(c)) }
 	page, query, config := watch(projectionsPage), watch(projectionQuery), watch(projectionConfig)
+	read := document(http.MethodPost, mayUser, readEvents)
+	read.unnoted = true
 	page.offer, query.offer = nil, nil // A page, and a script or a document, whichever types are accepted.
 	config.may = mayOps
 	return []row{
@@ -207,7 +210,7 @@ func projectionRows() []row {
 		at("/projections/transient", list(projection.Transient.Only()), create(projection.Transient)),
 		at("/projections/onetime", list(projection.OneTime.Only()), create(projection.OneTime)),
 		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
-		at("/projections/read-events", document(http.MethodPost, mayUser, readEvents)),
+		at("/projections/read-events", read),
 		at("/projections/restart", script(http.MethodPost, mayOps, restartProjections)),
 		at("/projection/{name}", watch(oneProjection), instruct(http.MethodDelete, mayOps, deleteProjection)),
 		at("/projection/{name}/statistics", watch(projectionStatistics)),

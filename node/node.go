@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/access"
+	"github.com/annalsdb/annals/admin/activity"
 	"github.com/annalsdb/annals/admin/backup/manager"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/chunklock"
@@ -55,6 +56,7 @@ type Node struct {
 	backups    *session.Service
 	backupRuns *manager.Manager
 	redact     *redacting
+	activity   *activity.Recorder
 	policy     *access.Policy
 	groups     *subscription.Service
 	queries    *projection.Service // nil: no projections run
@@ -156,6 +158,10 @@ func (n *Node) build() (err error) {
 		return err
 	}
 	made = append(made, n.redact.close)
+	n.activity = activity.New(activity.Options{
+		Store: n.store, Logger: n.logger.Named("activity"), Endpoint: n.endpoint, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
+	})
+	made = append(made, func() error { n.activity.Close(); return nil })
 	if n.scavenge, err = newScavenging(n); err != nil {
 		return fmt.Errorf("option ScavengeSchedule: %w", err)
 	}
@@ -282,6 +288,7 @@ func (n *Node) close() (err error) {
 	// While there is a leader to record it.
 	n.scavenge.close()
 	err = n.redact.close()
+	n.activity.Close()
 	// Before leadership goes: what runs by it must not begin what the next leader begins as well.
 	n.leading.rest(n.running)
 	// Leadership goes first: clients that are redirected from here on find a leader that stays.

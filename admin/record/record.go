@@ -116,12 +116,12 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 	}
 }
 
-// Append appends an event to a stream, whatever its version: the event's id keeps
-// it from being written twice.
-func (w *Writer) Append(ctx context.Context, stream string, e event.Proposed) (written event.Written, err error) {
+// Append appends events to a stream, whatever its version: their ids keep them from
+// being written twice.
+func (w *Writer) Append(ctx context.Context, stream string, events ...event.Proposed) (written event.Written, err error) {
 	err = w.Persist(ctx, func(ctx context.Context) (err error) {
 		written, err = w.opts.Store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: event.AnyVersion, Events: []event.Proposed{e},
+			Kind: event.Append, Stream: stream, ExpectedVersion: event.AnyVersion, Events: events,
 		})
 		return err
 	})
@@ -134,20 +134,32 @@ func (w *Writer) Append(ctx context.Context, stream string, e event.Proposed) (w
 // Describe makes the metadata of a stream what they are to be: they limit the age of
 // its events, let operators read them and leave everything else to administrators.
 func (w *Writer) Describe(ctx context.Context, stream string) error {
-	err := w.Persist(ctx, func(ctx context.Context) error { return w.describeOnce(ctx, stream) })
+	return w.describe(ctx, stream, false)
+}
+
+// Begin is Describe for a stream that has no metadata yet: what somebody made of them stays.
+func (w *Writer) Begin(ctx context.Context, stream string) error {
+	return w.describe(ctx, stream, true)
+}
+
+func (w *Writer) describe(ctx context.Context, stream string, once bool) error {
+	err := w.Persist(ctx, func(ctx context.Context) error { return w.describeOnce(ctx, stream, once) })
 	if err != nil {
 		return fmt.Errorf("metadata of %s: %w", stream, err)
 	}
 	return nil
 }
 
-func (w *Writer) describeOnce(ctx context.Context, stream string) error {
+func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) error {
 	info, err := w.opts.Store.StreamInfo(ctx, stream)
 	if err != nil {
 		return err
 	}
 	if info.HardDeleted {
 		return event.ErrStreamDeleted
+	}
+	if once && info.MetaLast >= 0 {
+		return nil
 	}
 	document := w.metadata()
 	if info.MetaLast >= 0 {

@@ -47,6 +47,9 @@ const (
 	nobody = "No Leader Can Be Reached"
 )
 
+// headerClient tells the other node whose request it is: the address of the client.
+const headerClient = "Annals-Client"
+
 // New returns the relay of a node. A request waits for another leader no longer than patience:
 // what a write may take.
 func New(c *replication.Cluster, patience time.Duration, logger hclog.Logger) *Relay {
@@ -180,6 +183,7 @@ func (p *Relay) send(ctx context.Context, client *http.Transport, r *http.Reques
 	out.Body = body
 	out.URL.Scheme, out.URL.Host = "http", address
 	out.RequestURI = ""
+	out.Header.Set(headerClient, r.RemoteAddr)
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade"} {
 		out.Header.Del(name)
 	}

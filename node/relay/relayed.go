@@ -23,6 +23,10 @@ func Serve(port *wire.Port, handler http.Handler, logger hclog.Logger) *serve.Se
 		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok && wire.Due(c) {
 			w.Header().Set("Connection", "close")
 		}
+		if client := r.Header.Get(headerClient); client != "" {
+			r.RemoteAddr = client // For the log, and for who waits in line with whom.
+			r.Header.Del(headerClient)
+		}
 		handler.ServeHTTP(w, r)
 	}), nil)
 	return s

@@ -1,0 +1,221 @@
+// Package activity records who changed what: an event in the stream $operations for
+// every request that asked for a change, written behind the answer. DESIGN.md says what
+// may be missing.
+package activity
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
+
+	"github.com/annalsdb/annals/admin/record"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/stats"
+)
+
+// Options say how operations are recorded. All but Store may be left out.
+type Options struct {
+	Store        record.Store
+	Logger       hclog.Logger
+	Endpoint     func() string   // host:port of this node for clients
+	WriteTimeout time.Duration   // of one try; DefaultWriteTimeout if 0
+	Stats        *stats.Registry // may be nil
+}
+
+// DefaultWriteTimeout bounds a try to write.
+const DefaultWriteTimeout = 5 * time.Second
+
+// EnsureDefaults fills in what was left out.
+func (o *Options) EnsureDefaults() {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Endpoint == nil {
+		o.Endpoint = func() string { return "" }
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
+	}
+}
+
+const (
+	// maxAge is how long operations are kept, unless an operator changes that.
+	maxAge = 90 * 24 * time.Hour
+	// maxQueue is how many operations wait to be written, maxBatch how many one append takes.
+	maxQueue = 1000
+	maxBatch = 100
+	// Somebody without a login must not make the database grow: of such requests so many
+	// are recorded at once, and then one in each pace.
+	anonymousBurst = 20
+	anonymousPace  = 10 * time.Second
+	// flushTime is how long Close lets the queue be written, stopTime how long it then
+	// waits for a store that was told to stop.
+	flushTime = 3 * time.Second
+	stopTime  = time.Second
+)
+
+// Recorder records operations. One goroutine writes what waits; while it writes, the
+// next batch gathers.
+type Recorder struct {
+	opts      Options
+	metrics   metrics
+	records   *record.Writer
+	anonymous *rate.Limiter
+	leftOut   atomic.Int64 // since the last event that was written
+	full      atomic.Bool  // the queue was full, and the log says so
+	queue     chan Operation
+
+	ctx     context.Context // of everything that is asked of the store
+	cancel  context.CancelFunc
+	closing chan struct{} // closed when nothing is put into the queue any more
+	once    sync.Once     // of closing
+	done    chan struct{} // closed when the goroutine has ended
+}
+
+// New returns a Recorder. It must be closed.
+func New(o Options) *Recorder {
+	o.EnsureDefaults()
+	r := &Recorder{
+		opts: o, metrics: newMetrics(o.Stats), anonymous: rate.NewLimiter(rate.Every(anonymousPace), anonymousBurst),
+		queue: make(chan Operation, maxQueue), closing: make(chan struct{}), done: make(chan struct{}),
+	}
+	r.records = record.New(record.Options{
+		Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout, Closing: r.closing,
+	})
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	go r.work()
+	return r
+}
+
+// Note has an operation recorded, or left out and counted. It never waits.
+func (r *Recorder) Note(o Operation) {
+	if o.Who == "" && !r.anonymous.Allow() {
+		r.leaveOut(r.metrics.anonymous, 1)
+		return
+	}
+	select {
+	case <-r.closing:
+		r.leaveOut(r.metrics.dropped, 1)
+		return
+	default:
+	}
+	select {
+	case r.queue <- o.bounded():
+	default:
+		r.leaveOut(r.metrics.dropped, 1)
+		if r.full.CompareAndSwap(false, true) {
+			r.opts.Logger.Warn("requests are left out of "+Stream+": too many wait to be written", logkey.Events, maxQueue)
+		}
+	}
+}
+
+func (r *Recorder) leaveOut(why *stats.Counter, n int) {
+	why.Add(uint64(n))
+	r.leftOut.Add(int64(n))
+}
+
+// Close lets what waits be written for a few seconds, as long as the cluster takes it,
+// and gives the rest up. It returns even if the store hangs.
+func (r *Recorder) Close() {
+	r.once.Do(func() { close(r.closing) })
+	if waitFor(r.done, flushTime) {
+		r.cancel()
+		return
+	}
+	r.cancel()
+	if !waitFor(r.done, stopTime) {
+		r.opts.Logger.Warn(Stream + " is left to a write that does not return")
+	}
+}
+
+// waitFor reports whether a channel was closed in time.
+func waitFor(done <-chan struct{}, most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// work writes what waits until the Recorder is closed, and then what is left while that succeeds.
+func (r *Recorder) work() {
+	defer close(r.done)
+	begun, failing := false, false
+	for batch := r.next(); len(batch) > 0; batch = r.next() {
+		before := r.leftOut.Swap(0)
+		err := r.write(batch, before, &begun)
+		if err == nil {
+			r.metrics.written.Add(uint64(len(batch)))
+			r.full.Store(false)
+			failing = false
+			continue
+		}
+		r.leftOut.Add(before)
+		r.leaveOut(r.metrics.failed, len(batch))
+		if !failing {
+			r.opts.Logger.Warn("requests are not recorded in "+Stream, logkey.Events, len(batch), logkey.Error, err)
+		}
+		failing = true
+		if r.isClosing() {
+			r.leaveOut(r.metrics.dropped, len(r.queue))
+			return
+		}
+	}
+}
+
+// next returns the operations that wait, the oldest first, and waits for one if there is
+// none. There is none any more when the Recorder was closed.
+func (r *Recorder) next() []Operation {
+	var batch []Operation
+	select {
+	case o := <-r.queue:
+		batch = append(batch, o)
+	case <-r.closing:
+	}
+	for len(batch) < maxBatch {
+		select {
+		case o := <-r.queue:
+			batch = append(batch, o)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// write appends a batch, and describes the stream before the first. Nothing is written
+// to a stream that anybody could read, or that would stay for ever.
+func (r *Recorder) write(batch []Operation, leftOut int64, begun *bool) error {
+	if !*begun {
+		if err := r.records.Begin(r.ctx, Stream); err != nil {
+			return err
+		}
+		*begun = true
+	}
+	node := r.opts.Endpoint()
+	events := make([]event.Proposed, len(batch))
+	for i, o := range batch {
+		o.Node = node
+		events[i] = record.Proposed(TypeOperation, record.Encode(data{o, leftOut}))
+		leftOut = 0
+	}
+	_, err := r.records.Append(r.ctx, Stream, events...)
+	return err
+}
+
+func (r *Recorder) isClosing() bool {
+	select {
+	case <-r.closing:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,324 @@
+package activity_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+
+	"github.com/annalsdb/annals/admin/activity"
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/stats"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const metaStream = "$$" + activity.Stream
+
+// database keeps what is written, an event with the same id once.
+type database struct {
+	mu      sync.Mutex
+	streams map[string][]event.Proposed
+	appends int           // to the stream itself
+	fail    error         // of every write
+	hold    chan struct{} // writes wait until it is closed, or for their context
+	stuck   bool          // they wait whatever their context says
+}
+
+func (d *database) WriteOwn(ctx context.Context, w *event.Write) (event.Written, error) {
+	d.mu.Lock()
+	hold, stuck := d.hold, d.stuck
+	d.mu.Unlock()
+	if hold != nil {
+		done := ctx.Done()
+		if stuck {
+			done = nil
+		}
+		select {
+		case <-hold:
+		case <-done:
+			return event.Written{}, ctx.Err()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail != nil {
+		return event.Written{}, d.fail
+	}
+	have := d.streams[w.Stream]
+	if w.ExpectedVersion != event.AnyVersion && w.ExpectedVersion != int64(len(have))-1 {
+		return event.Written{}, &event.WrongExpectedVersion{Current: int64(len(have)) - 1}
+	}
+	if w.Stream == activity.Stream {
+		d.appends++
+	}
+	for _, e := range w.Events {
+		if !slices.ContainsFunc(have, func(o event.Proposed) bool { return o.ID == e.ID }) {
+			have = append(have, e)
+		}
+	}
+	d.streams[w.Stream] = have
+	return event.Written{}, nil
+}
+
+func (d *database) StreamInfo(_ context.Context, stream string) (event.StreamInfo, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return event.StreamInfo{Last: int64(len(d.streams[stream])) - 1, MetaLast: int64(len(d.streams[event.MetaStreamOf(stream)])) - 1}, nil
+}
+
+func (d *database) ReadEvent(context.Context, string, int64, bool) (event.Resolved, error) {
+	return event.Resolved{}, errors.New("nobody should ask")
+}
+
+// set changes how writes go.
+func (d *database) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// data are the operations that were written.
+func (d *database) data(t *testing.T) (all []string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.streams[activity.Stream] {
+		if e.Type != "$operation" || e.Flags&event.FlagJSON == 0 || !json.Valid(e.Data) {
+			t.Errorf("%+v", e)
+		}
+		all = append(all, string(e.Data))
+	}
+	return all
+}
+
+// kit is a Recorder over a database.
+type kit struct {
+	*activity.Recorder
+	*database
+	stats *stats.Registry
+	lines *bytes.Buffer
+}
+
+func start(d *database) *kit {
+	k := &kit{database: d, stats: &stats.Registry{}, lines: &bytes.Buffer{}}
+	if d.streams == nil {
+		d.streams = map[string][]event.Proposed{}
+	}
+	k.Recorder = activity.New(activity.Options{
+		Store: d, Endpoint: func() string { return "node:2113" }, Stats: k.stats, Logger: hclog.New(&hclog.LoggerOptions{Output: k.lines}),
+	})
+	return k
+}
+
+// figures are the metrics: written, and left out by reason.
+func (k *kit) figures() string {
+	got := map[string]float64{}
+	k.stats.Each(func(s stats.Sample) {
+		name := strings.TrimPrefix(s.Name, "annals_activity_")
+		for _, l := range s.Labels {
+			name += " " + l.Value
+		}
+		got[name] = s.Value
+	})
+	return fmt.Sprint(got["written_total"], got["left_out_total anonymous"], got["left_out_total queue"], got["left_out_total failed"])
+}
+
+func (k *kit) check(t *testing.T, figures string, warnings int) {
+	t.Helper()
+	if got := k.figures(); got != figures {
+		t.Errorf("written, and left out as anonymous, for the queue, failed: %s, not %s", got, figures)
+	}
+	if got := strings.Count(k.lines.String(), "[WARN]"); got != warnings {
+		t.Errorf("%d warnings, not %d: %s", got, warnings, k.lines)
+	}
+}
+
+func by(who string) activity.Operation {
+	return activity.Operation{Who: who, From: "10.0.0.1:5000", Method: "PUT", Path: "/users/x", Status: 200}
+}
+
+func TestRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(&database{})
+		k.Note(activity.Operation{Who: "<b>\xff", From: "10.0.0.1:5000", Method: "POST", Path: "/users/%3C", Query: "a=1&Pass%77ord=hidden;apikey=hidden&x&token&%zz=hidden", Status: 201})
+		synctest.Wait()
+		k.Note(activity.Operation{Who: "é" + strings.Repeat("é", 1000), Path: "/" + strings.Repeat("x", 2000)})
+		k.Close()
+		k.Note(by("too late"))
+		k.Close()
+		want := []string{
+			`{"who":"<b>\ufffd","from":"10.0.0.1:5000","node":"node:2113","method":"POST","path":"/users/%3C","query":"a=1&Pass%77ord=***&apikey=***&x&token&%zz=***","status":201}`,
+			`{"who":"` + strings.Repeat("é", 512) + `...","from":"","node":"node:2113","method":"","path":"/` + strings.Repeat("x", 1023) + `...","query":"","status":0}`,
+		}
+		if got := k.data(t); !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+		meta := k.streams[metaStream]
+		if len(meta) != 1 || meta[0].Type != event.TypeMetadata || string(meta[0].Data) != `{"$maxAge":7776000,"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}}` {
+			t.Errorf("%+v", meta)
+		}
+		k.check(t, "2 0 1 0", 0)
+	})
+}
+
+// TestMetadataStay keeps what an operator made of the stream's metadata.
+func TestMetadataStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{streams: map[string][]event.Proposed{metaStream: {{Data: []byte(`{"$maxAge":1}`)}}}}
+		k := start(d)
+		k.Note(by("admin"))
+		k.Close()
+		if len(d.streams[metaStream]) != 1 || len(d.streams[activity.Stream]) != 1 {
+			t.Errorf("%+v", d.streams)
+		}
+	})
+}
+
+// TestFullQueue never waits: while nothing can be written the queue fills, and what has
+// no room is counted by the next event.
+func TestFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{hold: make(chan struct{})}
+		k := start(d)
+		k.Note(by("first"))
+		synctest.Wait()
+		for i := range 1050 {
+			k.Note(by(fmt.Sprint(i)))
+		}
+		k.check(t, "0 0 50 0", 1)
+		close(d.hold)
+		synctest.Wait()
+		k.check(t, "1001 0 50 0", 1)
+		if d.appends != 11 {
+			t.Errorf("%d appends, not 11", d.appends)
+		}
+		data := k.data(t)
+		if got := strings.Count(strings.Join(data, ""), `"leftOut"`); got != 1 || !strings.Contains(data[1], `"who":"0"`) || !strings.HasSuffix(data[1], `"status":200,"leftOut":50}`) {
+			t.Errorf("%d times, %s", got, data[1])
+		}
+		k.Close()
+	})
+}
+
+// TestAnonymous bounds how fast those without a login make the stream grow.
+func TestAnonymous(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(&database{})
+		for range 10_000 {
+			k.Note(by(""))
+		}
+		synctest.Wait()
+		k.check(t, "20 9980 0 0", 0)
+		time.Sleep(25 * time.Second)
+		for range 100 {
+			k.Note(by(""))
+		}
+		k.Note(by("admin"))
+		synctest.Wait()
+		k.check(t, "23 10078 0 0", 0)
+		left := 0
+		for _, text := range k.data(t) {
+			var d struct{ LeftOut int }
+			if err := json.Unmarshal([]byte(text), &d); err != nil {
+				t.Fatal(err)
+			}
+			left += d.LeftOut
+		}
+		if left != 10078 {
+			t.Errorf("the events count %d that have none", left)
+		}
+		k.Close()
+	})
+}
+
+// TestFailure gives up what cannot be written, says so once, and counts it.
+func TestFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{fail: event.ErrStreamDeleted}
+		k := start(d)
+		for range 3 {
+			k.Note(by("admin"))
+			synctest.Wait()
+		}
+		k.check(t, "0 0 0 3", 1)
+		d.set(func() { d.fail = nil })
+		k.Note(by("admin"))
+		synctest.Wait()
+		if data := k.data(t); len(data) != 1 || !strings.Contains(data[0], `"leftOut":3}`) {
+			t.Errorf("%s", data)
+		}
+		k.Close()
+	})
+}
+
+// TestNoLeader waits for the cluster to take writes, and writes what waited then.
+func TestNoLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{fail: event.ErrNotReady}
+		k := start(d)
+		k.Note(by("admin"))
+		time.Sleep(time.Hour)
+		k.check(t, "0 0 0 0", 1)
+		d.set(func() { d.fail = nil })
+		time.Sleep(time.Minute)
+		k.check(t, "1 0 0 0", 1)
+		k.Close()
+	})
+}
+
+// TestClose returns in time, whatever the store does.
+func TestClose(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fail error
+		hung bool
+		took time.Duration
+		want [2]int // written, left out
+	}{
+		{"writes", nil, false, 0, [2]int{201, 0}},
+		{"refuses", event.ErrNotReady, false, 0, [2]int{0, 201}},
+		{"does not answer", nil, false, 3 * time.Second, [2]int{0, 201}},
+		{"hangs", nil, true, 4 * time.Second, [2]int{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &database{fail: c.fail, stuck: c.hung}
+				if c.took > 0 {
+					d.hold = make(chan struct{})
+				}
+				k := start(d)
+				for range 201 {
+					k.Note(by("admin"))
+				}
+				begun := time.Now()
+				k.Close()
+				if took := time.Since(begun); took != c.took {
+					t.Errorf("it took %s, not %s", took, c.took)
+				}
+				if c.hung {
+					close(d.hold)
+					synctest.Wait()
+					return
+				}
+				var written, anonymous, queue, failed int
+				if _, err := fmt.Sscan(k.figures(), &written, &anonymous, &queue, &failed); err != nil {
+					t.Fatal(err)
+				}
+				if got := [2]int{written, queue + failed}; got != c.want {
+					t.Errorf("written and left out: %v, not %v", got, c.want)
+				}
+			})
+		})
+	}
+}
