@@ -57,13 +57,14 @@ export function follow(path, query, l, o = {}) {
 }
 
 /**
- * newest reads the newest events of a stream that need not exist, newest first.
- * @param {string} path @param {number} limit @param {{node?: string}} [o] @returns {Promise<any[]>}
+ * newest reads the newest events of a stream that need not exist, newest first, of those that the query asks for.
+ * @param {string} path @param {number} limit @param {{node?: string, query?: Record<string, any>, signal?: AbortSignal}} [o] @returns {Promise<any[]>}
  */
 export function newest(path, limit, o = {}) {
 	return new Promise((resolve, reject) => {
 		/** @type {any[]} */ const events = [];
-		follow(path, { from: "end", backward: true, limit, resolve: true }, { event: (e) => events.push(e), end: () => resolve(events), problem: reject }, { ...o, once: true });
+		const stop = follow(path, { from: "end", backward: true, limit, resolve: true, ...o.query }, { event: (e) => events.push(e), end: () => resolve(events), problem: reject }, { node: o.node, once: true });
+		if (o.signal) o.signal.addEventListener("abort", stop);
 	});
 }
 
