@@ -382,6 +382,21 @@ func (p *tab) fill(role, name, text string) {
 	send(p, input.InsertText, input.InsertTextParams{Text: text})
 }
 
+// holds waits until a field holds a text.
+func (p *tab) holds(role, name, text string) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("%q in %s %q", text, role, name), func() error {
+		var got string
+		if err := p.call(p.find(role, name), "function() { return this.value }", &got); err != nil {
+			return err
+		}
+		if !strings.Contains(got, text) {
+			return fmt.Errorf("it holds %q", got)
+		}
+		return nil
+	})
+}
+
 // enter fills and presses Enter: one act.
 func (p *tab) enter(role, name, text string) {
 	p.t.Helper()
@@ -403,6 +418,49 @@ func (p *tab) keys(keys string) {
 		send(p, input.DispatchKeyEvent, down)
 		send(p, input.DispatchKeyEvent, up)
 	}
+}
+
+// walk presses Tab until the focus is on what has a role and a name.
+func (p *tab) walk(role, name string) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("walk to %s %q", role, name), func() error {
+		if err := p.call(p.find(role, name), "function() { window.wanted = this }", nil); err != nil {
+			return err
+		}
+		return p.pressTab("window.wanted === document.activeElement || !!document.activeElement?.shadowRoot?.contains(window.wanted)")
+	})
+}
+
+// walkTo presses Tab until the focus is on what an expression of CSS finds.
+func (p *tab) walkTo(selector string) {
+	p.t.Helper()
+	p.await("walk to "+selector, func() error {
+		return p.pressTab("document.activeElement?.matches(" + quote(selector) + ") ?? false")
+	})
+}
+
+// pressTab presses Tab until something is true, once around a page at most.
+func (p *tab) pressTab(until string) error {
+	p.t.Helper()
+	const most = 150
+	for range most {
+		if value[bool](p, until) {
+			return nil
+		}
+		p.keys(kb.Tab)
+	}
+	return fmt.Errorf("%d presses of Tab do not lead there; the focus is on %s", most, value[string](p, "document.activeElement?.outerHTML.slice(0, 200) ?? ''"))
+}
+
+// focused waits until the focus is on what an expression of CSS finds.
+func (p *tab) focused(selector string) {
+	p.t.Helper()
+	p.await("focus on "+selector, func() error {
+		if !value[bool](p, "document.activeElement?.matches("+quote(selector)+") ?? false") {
+			return fmt.Errorf("it is on %s", value[string](p, "document.activeElement?.outerHTML.slice(0, 200) ?? ''"))
+		}
+		return nil
+	})
 }
 
 // h1 waits for the heading of a page, once that has loaded what it shows.

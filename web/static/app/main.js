@@ -188,8 +188,9 @@ function useKeys(help) {
 
 /** row moves the focus among the rows of the page. @param {number} by */
 function row(by) {
-	const all = /** @type {any[]} */ ([...document.querySelectorAll("main tbody tr")]).map((tr) => tr.querySelector("button, a")).filter(Boolean);
-	const i = all.findIndex((x) => x.closest("tr").contains(document.activeElement));
+	const rows = [...document.querySelectorAll("main .needs li, main tbody tr:not(.detail)")].filter((r) => !r.closest(".detail") && r.querySelector("button, a"));
+	const all = rows.map((r) => /** @type {any} */ (r.querySelector("button, a")));
+	const i = rows.findIndex((r) => r.contains(document.activeElement) || (r.nextElementSibling?.matches(".detail") && r.nextElementSibling.contains(document.activeElement)));
 	const next = all[i < 0 ? (by > 0 ? 0 : all.length - 1) : i + by];
 	if (next) next.focus();
 }

@@ -22,7 +22,7 @@ export function Editor({ label, value, set, errors = [], readOnly = false }) {
 	useEffect(() => {
 		let live = true, view = /** @type {any} */ (null);
 		import("../../vendor/editor.js").then((cm) => {
-			if (!live) return;
+			if (!live || !host.current) return; // What an effect leaves is cleaned up behind the next painting.
 			const root = host.current.shadowRoot || host.current.attachShadow({ mode: "open", delegatesFocus: true });
 			const complete = (ctx) => {
 				const word = ctx.matchBefore(/[$\w]+/);
