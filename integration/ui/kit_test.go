@@ -101,6 +101,7 @@ type tab struct {
 	loaded   map[string]float64 // bytes by address, of the first time that it was asked for
 	refused  map[int64]bool     // statuses that are part of the test
 	pending  map[network.RequestID]string
+	breaks   bool // requests may fail: the node is gone for a while
 }
 
 // open opens a tab at an address of the interface, signed in as login unless that is empty.
@@ -179,7 +180,7 @@ func (p *tab) hear(ev any) {
 
 // failed notes a request that got no answer, unless the page gave it up itself.
 func (p *tab) failed(e *network.EventLoadingFailed) {
-	if e.Canceled || e.ErrorText == "net::ERR_ABORTED" {
+	if e.Canceled || e.ErrorText == "net::ERR_ABORTED" || p.breaks {
 		return
 	}
 	p.troubles = append(p.troubles, fmt.Sprintf("%s: %s", p.pending[e.RequestID], e.ErrorText))
@@ -199,6 +200,14 @@ func (p *tab) mayRefuse(statuses ...int64) *tab {
 	for _, s := range statuses {
 		p.refused[s] = true
 	}
+	return p
+}
+
+// mayBreak says that the node will be gone for a while.
+func (p *tab) mayBreak() *tab {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.breaks = true
 	return p
 }
 

@@ -10,12 +10,21 @@ import { read } from "./lib/json.js";
 
 /**
  * follow reads a live tail until it is stopped or ends by itself. After a break it goes
- * on behind the last event that it was given.
- * @param {string} path @param {Record<string, any>} query @param {Listener} l @param {{node?: string, once?: boolean}} [o] @returns {() => void} stops it
+ * on behind the last event that it was given. With rests it holds no connection while the
+ * tab is hidden, and goes on in the same way when it is shown again.
+ * @param {string} path @param {Record<string, any>} query @param {Listener} l @param {{node?: string, once?: boolean, rests?: boolean}} [o] @returns {() => void} stops it
  */
 export function follow(path, query, l, o = {}) {
-	const control = new AbortController();
-	let last = "", retry = 2000;
+	let control = new AbortController(), over = false, last = "", retry = 2000;
+	/** @type {(() => void) | null} */ let wake = null;
+	const turn = () => (document.hidden ? control.abort() : wake && wake());
+	const stop = () => {
+		over = true;
+		control.abort();
+		if (wake) wake();
+		document.removeEventListener("visibilitychange", turn);
+	};
+	if (o.rests) document.addEventListener("visibilitychange", turn);
 	const q = new URLSearchParams();
 	for (const [k, v] of Object.entries(query)) if (v !== undefined && v !== "" && v !== null) q.set(k, String(v));
 
@@ -23,37 +32,49 @@ export function follow(path, query, l, o = {}) {
 	const take = (m) => {
 		const data = m.data === "" ? null : read(m.data);
 		if (m.id) last = m.id;
+		else if (m.event === "live" && last === "") q.set("from", "start"); // There is nothing yet: all that comes is behind it.
 		switch (m.event) {
 			case "": return l.event(data, m.id);
 			case "progress": return l.progress && l.progress(data);
-			case "gone": case "denied": case "end":
-				control.abort();
-				return l.end && l.end(m.event === "end" && data ? data.reason : m.event);
+			case "gone": case "denied": case "end": {
+				const why = m.event === "end" && data ? data.reason : m.event;
+				if (why === "shutdown" && !o.once) return l.state && l.state(why); // The node may come back.
+				stop();
+				return l.end && l.end(why);
+			}
 			default: return l.state && l.state(m.event);
 		}
 	};
 	(async () => {
-		while (!control.signal.aborted) {
+		while (!over) {
+			if (o.rests && document.hidden) {
+				if (l.state) l.state("paused");
+				await new Promise((resolve) => (wake = () => resolve(undefined)));
+				wake = null;
+				continue;
+			}
+			control = new AbortController();
 			try {
 				/** @type {Record<string, string>} */ const headers = last ? { "Last-Event-ID": last } : {};
 				const r = await send("GET", path + "?" + q, { accept: "text/event-stream", headers, signal: control.signal, node: o.node });
-				if (r.status === 204) return l.end && l.end("limit");
+				if (r.status === 204) return stop(), l.end && l.end("limit");
 				if (l.state) l.state("connected");
 				await messages(/** @type {ReadableStream} */ (r.body), take, (ms) => (retry = ms));
 			} catch (e) {
-				if (control.signal.aborted) return;
+				if (over) return;
 				const p = e instanceof Problem ? e : null;
-				if (!p || (p.status !== 0 && p.status !== 503) || o.once) {
-					if (l.problem) l.problem(e);
-					return;
+				if (!control.signal.aborted && (o.once || !p || (p.status !== 0 && p.status !== 503))) {
+					stop();
+					return l.problem && l.problem(e);
 				}
 			}
-			if (control.signal.aborted) return;
+			if (over) return;
+			if (control.signal.aborted) continue;
 			if (l.state) l.state("broken");
 			await new Promise((resolve) => setTimeout(resolve, retry));
 		}
 	})();
-	return () => control.abort();
+	return stop;
 }
 
 /**
@@ -73,7 +94,9 @@ export async function messages(body, take, retry) {
 	const reader = body.pipeThrough(new TextDecoderStream()).getReader();
 	let rest = "", m = { event: "", data: "", id: "" }, some = false;
 	for (;;) {
-		const { done, value } = await reader.read();
+		const { done, value } = await reader.read().catch(() => {
+			throw new Problem(0, "The connection broke.", "", "", "");
+		});
 		if (done) return;
 		const lines = (rest + value).split("\n");
 		rest = /** @type {string} */ (lines.pop());

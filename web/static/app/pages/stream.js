@@ -9,7 +9,7 @@ import { Events, fromEntry } from "../parts/events.js";
 import { patch } from "../router.js";
 import { rows as height, use, visit, zone } from "../store.js";
 
-const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120;
+const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120; // Of the rows that a live tail keeps so many are drawn, unless all are asked for.
 
 export default function Stream({ stream, query }) {
 	const all = stream === "$all", size = sizes.includes(+query.size) ? +query.size : 20;
@@ -146,39 +146,34 @@ function Filtered({ stream, all, types, resolve, size }) {
 		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${all} />`;
 }
 
-/** Live is what arrives, newest on top. Drawn ten times a second at most. */
+/** Live is what arrives, newest on top. Drawn ten times a second at most. While the tab is hidden it rests, and misses nothing. */
 function Live({ stream, all, types, resolve }) {
-	const [rows, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ name: "connecting", total: 0, error: null });
+	const [rows, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ name: "connecting", total: 0, error: null }), [whole, showAll] = useState(false);
 	useEffect(() => {
-		let buffer = /** @type {any[]} */ ([]), total = 0, dirty = false, name = "connecting", error = null, stop = () => {}, last = "";
+		let buffer = /** @type {any[]} */ ([]), total = 0, dirty = false, name = "connecting", error = null;
 		const timer = setInterval(() => {
 			if (!dirty) return;
 			dirty = false;
-			set(buffer.slice(0, drawn));
+			set(buffer.slice(0, kept));
 			tell({ name, total, error });
 		}, 100);
-		const begin = () => {
-			stop = follow(`/streams/${path(stream)}`, { from: last === "" ? "end" : undefined, embed: "rich", resolve, types }, {
-				event: (e) => {
-					total++;
-					buffer.unshift(fromEntry(e));
-					if (buffer.length > kept * 2) buffer.length = kept;
-					dirty = true;
-				},
-				state: (s) => ((name = s), (dirty = true)),
-				end: (why) => ((name = why), (dirty = true)),
-				problem: (e) => ((error = e), (name = "failed"), (dirty = true)),
-			});
-		};
-		// A tab that is not seen holds no connection; shown again it begins at the end.
-		const seen = () => (document.hidden ? (stop(), (name = "paused"), (dirty = true)) : begin());
-		document.addEventListener("visibilitychange", seen);
-		begin();
-		return () => (stop(), clearInterval(timer), document.removeEventListener("visibilitychange", seen));
+		const stop = follow(`/streams/${path(stream)}`, { from: "end", embed: "rich", resolve, types }, {
+			event: (e) => {
+				total++;
+				buffer.unshift(fromEntry(e));
+				if (buffer.length > kept * 2) buffer.length = kept;
+				dirty = true;
+			},
+			state: (s) => ((name = s), (dirty = true)),
+			end: (why) => ((name = why), (dirty = true)),
+			problem: (e) => ((error = e), (name = "failed"), (dirty = true)),
+		}, { rests: true });
+		return () => (stop(), clearInterval(timer));
 	}, []);
+	const shown = whole ? rows : rows.slice(0, drawn);
 	const text = { connecting: "Connecting", connected: "Reading", live: "Live", behind: "Behind, reading the log", broken: "The connection broke; trying again", deleted: "The stream was deleted; waiting for its next event", gone: "The stream was deleted for ever", denied: "The right to read was withdrawn", shutdown: "The node shuts down", paused: "Paused", failed: "Failed" };
-	return html`<p><span class=${"state " + (state.name === "live" ? "good" : "idle")}>${text[state.name] || state.name}</span> <span class="muted">${plural(state.total, "event")} since it began${state.total > drawn ? `, the newest ${drawn} are shown` : ""}</span></p>
-		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off"><${Events} of=${rows} all=${all} /></div>`;
+	return html`<p><span class=${"state " + (state.name === "live" ? "good" : "idle")}>${text[state.name] || state.name}</span> <span class="muted">${plural(state.total, "event")} since it began${state.total > shown.length ? `, the newest ${shown.length} are shown` : ""}</span> ${rows.length > drawn && html`<button onClick=${() => showAll(!whole)}>Show ${whole ? drawn : kept}</button>`}</p>
+		${state.error && html`<${Failure} error=${state.error} />`}<div aria-live="off"><${Events} of=${shown} all=${all} /></div>`;
 }
 
 /** Delete deletes a stream softly, unless For ever is chosen. */
