@@ -90,6 +90,10 @@ ui-vendor: ## make web/static/vendor anew out of what web/vendor locks (needs np
 ui-vendor-check: ## fail if ui-vendor would change a byte (needs npm)
 	GO="$(GO)" scripts/ui-vendor.sh --check
 
+.PHONY: pictures
+pictures: ## make the pictures of the web interface, docs/pictures (needs chromium)
+	ANNALS_DOCS_PICTURES="$(CURDIR)/docs/pictures" $(GO) test -count=1 -run '^TestPictures$$' ./integration/ui
+
 .PHONY: tidy
 tidy: ## fail if go mod tidy would change go.mod or go.sum
 	$(GO) mod tidy -diff

@@ -55,6 +55,8 @@ func TestHostile(t *testing.T) {
 		p.goTo(c.hash)
 		p.h1(c.h1)
 		p.clean()
+		p.picture("hostile " + c.h1)
+		p.fits("hostile " + c.h1)
 		if nodes := value[int](p, "document.querySelectorAll('*').length"); nodes > 3000 {
 			t.Errorf("%s has %d elements, at most 3000 are wanted", c.hash, nodes)
 		}
@@ -118,22 +120,4 @@ func TestLib(t *testing.T) {
 		check("address.js", c[0], c[1])
 	}
 	check("curl.js", `m.curl("POST", "http://h/streams/a", {Accept: "x", Authorization: "secret"}, "it's", "o'neil")`, `curl -i -u 'o'\''neil' -X POST -H 'Accept: x' --data-binary 'it'\''s' http://h/streams/a`)
-}
-
-// TestFirstLoad holds the budget of the first page. What it asks again, since it polls, is
-// no part of that.
-func TestFirstLoad(t *testing.T) {
-	n := startNode(t)
-	p := newBrowser(t).open(t, n.URL(), "admin", "#/")
-	p.h1("Overview")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var bytes float64
-	for _, size := range p.loaded {
-		bytes += size
-	}
-	t.Logf("%d requests, %.0f bytes", len(p.loaded), bytes)
-	if len(p.loaded) > 30 || bytes > 110<<10 {
-		t.Errorf("the first page took %d requests and %.0f bytes, at most 30 and 110 KiB are wanted: %v", len(p.loaded), bytes, p.loaded)
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // TestJobs does what people do most, and counts their acts: a click, or typing and Enter.
@@ -87,9 +89,10 @@ func TestJobs(t *testing.T) {
 		p.sees("Done:")
 		p.click("button", "Create")
 		p.h1("counter")
-		p.goTo("#/projections/counter/edit")
+		p.goTo("#/projections/%24by_category/edit") // Its source has the line ends of others.
 		p.find("button", "Preview")
 		p.find("textbox", "Source")
+		p.none("region", "Difference")
 	})
 	job("free space", 2, func(_ *testing.T, p *tab) {
 		p.goTo("#/scavenge")
@@ -235,4 +238,26 @@ func TestSubscriptions(t *testing.T) {
 	p.find("dialog", "Delete subscription")
 	p.click("button", "Delete subscription")
 	p.h1("Subscriptions")
+}
+
+// TestOverview names a projection that has faulted once, though the node's own examination has it too.
+func TestOverview(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "s", "T", `{}`)
+	ask(t, n, "POST", "/projections/continuous?name=broken&enabled=yes&emit=no", `fromAll().when({ $any() { throw new Error("no"); } })`)
+	testkit.Eventually(t, settleLimit, func() error {
+		if got := ask(t, n, "GET", "/admin/doctor", ""); !strings.Contains(got, "broken has faulted") {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/")
+	p.sees("Projection broken has faulted")
+	p.sees("passwords") // What the node says of itself is there.
+	p.await("one line", func() error {
+		if got := value[int](p, `[...document.querySelectorAll(".needs li")].filter((l) => l.innerText.includes("broken")).length`); got != 1 {
+			return fmt.Errorf("there are %d", got)
+		}
+		return nil
+	})
 }

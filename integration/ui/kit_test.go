@@ -46,18 +46,25 @@ func TestMain(m *testing.M) {
 	if done {
 		os.Exit(code)
 	}
-	testkit.Main(m)
+	testkit.Main(m, shared.close)
 }
 
 // settleLimit bounds the wait for what the page must come to show.
 const settleLimit = time.Minute
 
-// browser is the one browser of a test; each tab has its own storage.
+// browser is the one browser of all tests; each tab has its own storage.
 type browser struct {
-	ctx context.Context
+	ctx  context.Context
+	once sync.Once
+	err  error
+	end  func()
+	dir  string // its profile
 }
 
-// newBrowser starts Debian's Chromium. Without one the test is skipped, in CI it fails.
+var shared browser
+
+// newBrowser returns the browser, Debian's Chromium, which is started for the first test that needs it. Without one
+// the test is skipped, in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	program := ""
@@ -70,23 +77,35 @@ func newBrowser(t *testing.T) *browser {
 	if program == "" {
 		testkit.NeedTool(t, "chromium")
 	}
+	shared.once.Do(func() { shared.err = shared.start(program) })
+	if shared.err != nil {
+		t.Fatalf("start %s: %v", program, shared.err)
+	}
+	return &shared
+}
+
+func (b *browser) start(program string) (err error) {
+	if b.dir, err = os.MkdirTemp("", "annals-browser-"); err != nil {
+		return err
+	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 800), chromedp.UserDataDir(b.dir),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("force-color-profile", "srgb"),
 	)
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Logf("end the browser: %v", err)
-		}
-		cancel()
-	})
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", program, err)
+	b.end = cancel
+	b.ctx, _ = chromedp.NewContext(ctx) // Ended by close, and with its parent.
+	return chromedp.Do(b.ctx)
+}
+
+// close ends the browser, if there is one.
+func (b *browser) close() error {
+	if b.end == nil {
+		return nil
 	}
-	return &browser{ctx: ctx}
+	err := chromedp.Cancel(b.ctx)
+	b.end()
+	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
 // tab is a tab with what went wrong in it.
@@ -101,6 +120,7 @@ type tab struct {
 	loaded   map[string]float64 // bytes by address, of the first time that it was asked for
 	refused  map[int64]bool     // statuses that are part of the test
 	pending  map[network.RequestID]string
+	requests int
 	breaks   bool // requests may fail: the node is gone for a while
 }
 
@@ -162,6 +182,7 @@ func (p *tab) hear(ev any) {
 			p.troubles = append(p.troubles, "foreign request: "+e.Request.URL)
 		}
 		p.pending[e.RequestID] = e.Request.URL
+		p.requests++
 	case *network.EventLoadingFailed:
 		p.failed(e)
 		delete(p.pending, e.RequestID)
@@ -543,6 +564,24 @@ func (p *tab) picture(name string) {
 	if err := os.WriteFile(filepath.Join(dir, strings.NewReplacer("/", "_", " ", "_").Replace(name)+".png"), b, 0o644); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// width makes the tab so many pixels wide.
+func (p *tab) width(px int64) {
+	p.t.Helper()
+	send(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: px, Height: 800, DeviceScaleFactor: 1})
+}
+
+// fits makes the tab as narrow as a telephone and fails the test if the page must be moved
+// sideways to be read, then wide again.
+func (p *tab) fits(name string) {
+	p.t.Helper()
+	p.width(320)
+	if got := value[int](p, "document.documentElement.scrollWidth"); got > 320 {
+		p.t.Errorf("%s is %d pixels wide in a window of 320: %s", name, got, value[string](p, `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, .graph, .tree, pre, .editor")).slice(0, 5).map((e) => e.outerHTML.slice(0, 120)).join("; ")`))
+	}
+	p.picture("320 " + name)
+	p.width(1280)
 }
 
 // address is the hash of a page, each part encoded once.

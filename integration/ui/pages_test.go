@@ -79,6 +79,9 @@ func TestPages(t *testing.T) {
 					p.goTo(c.hash)
 					p.h1(c.h1)
 					p.picture(login + theme + " " + c.hash[1:])
+					if login == "admin" {
+						p.fits(theme + " " + c.hash[1:])
+					}
 					if d := time.Since(began); d > 2*time.Second {
 						t.Logf("%s took %v", c.hash, d)
 					}

@@ -19,10 +19,16 @@ var build struct {
 	err  error
 }
 
-// Main runs the tests of a package and removes the binary that they had built.
-// It belongs into TestMain.
-func Main(m *testing.M) {
+// Main runs the tests of a package, calls what ends what they share, and removes the
+// binary that they had built. It belongs into TestMain.
+func Main(m *testing.M, after ...func() error) {
 	code := m.Run()
+	for _, f := range after {
+		if err := f(); err != nil {
+			fmt.Fprintln(os.Stderr, "after the tests:", err)
+			code = max(code, 1)
+		}
+	}
 	if build.dir != "" {
 		if err := os.RemoveAll(build.dir); err != nil {
 			fmt.Fprintln(os.Stderr, "remove the built binary:", err)

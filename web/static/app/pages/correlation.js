@@ -1,6 +1,6 @@
 // @ts-check
 import { html, useEffect, useState } from "../../vendor/preact.js";
-import { atomJSON, get } from "../api.js";
+import { atomJSON, get, root } from "../api.js";
 import { path } from "../lib/address.js";
 import { plural, span, time } from "../lib/format.js";
 import { follow } from "../live.js";
@@ -42,7 +42,7 @@ export default function Correlation({ id, query }) {
 		<p role="status">${plural(found.events.length, "event")}${found.over ? "" : ", still looking"}.${found.over && !found.complete && found.events.length > 0 ? " They were found by looking through the log for this id: some may be missing. The projection $by_correlation_id keeps them all." : ""}
 		${found.over && found.more && html` <button onClick=${() => (set({ ...found, over: false }), more(round + 1))}>Look further</button>`}</p>
 		${found.error && html`<${Failure} error=${found.error} />`}
-		${found.over && found.events.length === 0 && !found.error ? html`<${Empty} text="No event has this correlation id in its metadata, as $correlationId." />` : found.events.length > 0 && html`<${Graph} rows=${forest} here=${query.event} /><h2>Events</h2><${Outline} rows=${forest} here=${query.event} />`}<//>`;
+		${found.over && found.events.length === 0 && !found.error ? html`<${Empty} text="No event has this correlation id in its metadata, as $correlationId. One that has it:" command=${`curl -i -H 'Content-Type: application/vnd.eventstore.events+json' -d '[{"eventId":"'$(uuidgen)'","eventType":"OrderPlaced","data":{},"metadata":{"$correlationId":"c-1"}}]' ${new URL("streams/orders-1", root)}`} />` : found.events.length > 0 && html`<${Graph} rows=${forest} here=${query.event} /><h2>Events</h2><${Outline} rows=${forest} here=${query.event} />`}<//>`;
 }
 
 /** build orders events as a forest: each below what caused it, with the time that passed between. */

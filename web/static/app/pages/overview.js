@@ -18,7 +18,7 @@ export default function Overview() {
 	const clustered = v && v.members.length > 1;
 	const own = useAnswer((signal) => get("/admin/doctor", { signal }), [may], { every: 15000, off: !may });
 	const lead = useAnswer((signal) => fromLeader("/admin/doctor", { signal }), [may, clustered], { every: 15000, off: !may || !clustered || !has("nodeRelay") });
-	const groups = useAnswer((signal) => watchGroups(signal), [known], { every: 10000, off: !known });
+	const groups = useAnswer((signal) => watchGroups(signal), [known], { every: 20000, off: !known });
 	const projections = useAnswer((signal) => fromLeader("/projections/all-non-transient", { signal }), [known], { every: 10000, off: !known || !has("projections") });
 	const scavenge = useAnswer((signal) => get("/admin/scavenge/last", { signal }), [may], { every: 30000, off: !may });
 	const rates = useAnswer((signal) => get("/stats/history?minutes=2", { signal }), [known], { every: 10000, off: !known || !has("statsHistory") });
@@ -29,7 +29,7 @@ export default function Overview() {
 		for (const m of v.members) if (!m.isAlive) needs.push({ bad: true, text: `Node ${m.httpEndPointIp}:${m.httpEndPointPort} does not answer.`, to: ["cluster"] });
 	}
 	const findings = new Map();
-	for (const [q, where] of [[lead, "leader"], [own, "this node"]]) for (const c of (q.data && q.data.checks) || []) if (!c.ok && c.check !== "members" && !findings.has(c.check + c.text)) findings.set(c.check + c.text, { ...c, where });
+	for (const [q, where] of [[lead, "leader"], [own, "this node"]]) for (const c of (q.data && q.data.checks) || []) if (!c.ok && c.check !== "members" && !(c.check === "projections" && projections.data) && !findings.has(c.check + c.text)) findings.set(c.check + c.text, { ...c, where });
 	for (const c of findings.values()) needs.push({ text: `${c.where === "leader" ? "Leader" : "This node"}, ${c.check}: ${c.text}.`, to: cures[c.check] || ["stats"] });
 	for (const g of groups.data || []) {
 		if (g.parked > 0) needs.push({ text: `${plural(g.parked, "message")} parked by ${g.group} of ${g.stream}.`, to: ["subscriptions", g.stream, g.group, "parked"] });

@@ -1,7 +1,7 @@
 // @ts-check
 // A chart of the last hour. uPlot is loaded when the first is drawn.
 import { html, useEffect, useRef } from "../../vendor/preact.js";
-import { theme, use } from "../store.js";
+import { theme, use, zone } from "../store.js";
 
 let style = false;
 
@@ -9,7 +9,12 @@ let style = false;
 export function Chart({ name, times, series, format }) {
 	const box = useRef(/** @type {any} */ (null)), plot = useRef(/** @type {any} */ (null));
 	const ends = useRef([0, 1]);
-	const t = use(theme);
+	const t = use(theme), utc = use(zone) === "UTC";
+	/** @param {number} s */
+	const clock = (s) => {
+		const d = new Date(s * 1000);
+		return (utc ? d.toISOString().slice(11, 19) : d.toTimeString().slice(0, 8)).replace(ends.current[1] - ends.current[0] > 900 ? /:..$/ : "", "");
+	};
 	ends.current = times.length > 1 ? [times[0], times[times.length - 1]] : [Date.now() / 1000 - 3600, Date.now() / 1000];
 	useEffect(() => {
 		let live = true;
@@ -26,7 +31,7 @@ export function Chart({ name, times, series, format }) {
 			const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
 			plot.current = new uPlot({
 				width: box.current.clientWidth || 380, height: 160, legend: { show: series.length > 1 }, cursor: { drag: { x: false, y: false } },
-				axes: [axis, { ...axis, size: 72, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }], scales: { x: { range: () => [ends.current[0], ends.current[1]] }, y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },
+				axes: [{ ...axis, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(clock) }, { ...axis, size: 72, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }], scales: { x: { range: () => [ends.current[0], ends.current[1]] }, y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },
 				series: [{}, ...series.map((s) => ({ label: s.label, stroke: colour(s.colour), width: 1.5, points: { show: false }, value: (/** @type {any} */ _, /** @type {any} */ v) => (v === null || v === undefined ? "–" : format(v)) }))],
 			}, [times, ...series.map((s) => s.values)], box.current);
 		});
@@ -38,7 +43,7 @@ export function Chart({ name, times, series, format }) {
 			if (plot.current) plot.current.destroy();
 			plot.current = null;
 		};
-	}, [t]);
+	}, [t, utc]);
 	useEffect(() => {
 		if (plot.current) plot.current.setData([times, ...series.map((s) => s.values)]);
 	}, [times]);

@@ -1,0 +1,155 @@
+package ui_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/uuid"
+)
+
+// TestPictures makes the pictures of the documentation in the folder that ANNALS_DOCS_PICTURES names: make pictures.
+func TestPictures(t *testing.T) {
+	dir := os.Getenv("ANNALS_DOCS_PICTURES")
+	if dir == "" {
+		t.Skip("ANNALS_DOCS_PICTURES names no folder")
+	}
+	n := startNode(t)
+	ids := []string{uuid.NewString()}
+	for i := range 40 {
+		appendTo(t, n, fmt.Sprintf("orders-%d", i%7+1), []string{"OrderPlaced", "ItemAdded", "OrderPaid"}[i%3], fmt.Sprintf(`{"customer":"c-%d","total":%d,"items":[{"sku":"a","count":%d},{"sku":"b","count":1}]}`, i%5, 12+i, i+1))
+	}
+	for i, kind := range []string{"OrderPlaced", "PaymentAsked", "StockReserved", "PaymentMade", "ParcelPacked", "ParcelSent"} {
+		cause := ""
+		if i > 0 {
+			cause = fmt.Sprintf(`,"$causationId":%q`, ids[[]int{0, 0, 0, 1, 2, 4}[i]])
+		}
+		id := uuid.NewString()
+		ids = append(ids[:i], id)
+		stream := []string{"orders-9", "payments-9", "stock-9", "payments-9", "parcels-9", "parcels-9"}[i]
+		ask(t, n, "POST", "/streams/"+stream, fmt.Sprintf(`[{"eventId":%q,"eventType":%q,"data":{"order":9,"total":9223372036854775807,"items":["book","lamp"],"to":{"name":"Jane","town":"Ghent"}},"metadata":{"$correlationId":"order-9"%s}}]`, id, kind, cause), "Content-Type", "application/vnd.eventstore.events+json")
+	}
+	appendMany(t, n, "expired-1", 0, 400)
+	ask(t, n, "POST", "/streams/expired-1/metadata", `{"$maxCount":10}`, "ES-EventType", "$metadata", "ES-EventId", uuid.NewString())
+	b := newBrowser(t)
+	for _, theme := range []string{"Light", "Dark"} {
+		p := b.open(t, n.URL(), "admin", "#/")
+		p.width(1280)
+		p.theme(theme)
+		shoot := func(p *tab, name string) {
+			t.Helper()
+			save(t, p, dir, name, theme)
+		}
+		p.h1("Overview")
+		p.sees("passwords")
+		p.await("rates", func() error {
+			if value[bool](p, "document.querySelector('.tile b').innerText === '–'") {
+				return fmt.Errorf("there are none yet")
+			}
+			return nil
+		})
+		shoot(p, "overview")
+		p.goTo("#/streams/orders-1?live=1")
+		p.h1("orders-1")
+		p.sees("Live 0 events")
+		for i := range 12 {
+			appendTo(t, n, "orders-1", []string{"OrderPlaced", "ItemAdded", "OrderPaid"}[i%3], fmt.Sprintf(`{"customer":"c-%d","total":%d}`, i, 20+i))
+		}
+		p.sees("Live 12 events")
+		shoot(p, "live")
+		p.goTo("#/streams/orders-9/0")
+		p.h1("0@orders-9")
+		p.find("tree", "Data")
+		shoot(p, "event")
+		p.click("link", "Correlation")
+		p.h1("Correlation")
+		p.sees("6 events")
+		shoot(p, "correlation")
+		p.goTo("#/projections/new")
+		p.h1("New projection")
+		p.fill("textbox", "Name", "totals")
+		p.walk("textbox", "Source")
+		p.click("button", "Preview")
+		p.sees("Done:")
+		p.eval("document.querySelector('[aria-label=Preview]').scrollIntoView({block: 'end'})")
+		shoot(p, "preview")
+		p.goTo("#/scavenge")
+		p.h1("Scavenge")
+		p.click("button", "Dry run")
+		p.find("region", "Estimate")
+		shoot(p, "dry-run")
+		p.keys(kb.Escape)
+	}
+	bases := startCluster(t)
+	for _, theme := range []string{"Light", "Dark"} {
+		p := b.open(t, bases[1], "admin", "#/cluster")
+		p.width(1280)
+		p.theme(theme)
+		p.find("image", "Cluster map")
+		p.h1("Cluster")
+		save(t, p, dir, "cluster", theme)
+	}
+}
+
+// save writes what a tab shows.
+func save(t *testing.T, p *tab, dir, name, theme string) {
+	t.Helper()
+	b := small(t, run(p, chromedp.CaptureScreenshot()))
+	if len(b) > 60<<10 {
+		t.Errorf("the picture %s has %d bytes, at most 60 KiB are wanted", name, len(b))
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+"-"+strings.ToLower(theme)+".png"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// small makes a picture smaller: of its colours the 256 most frequent stay, the others become the nearest of them.
+func small(t *testing.T, b []byte) []byte {
+	t.Helper()
+	from, err := png.Decode(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(x, y int) color.RGBA {
+		return color.RGBAModel.Convert(from.At(x, y)).(color.RGBA)
+	}
+	bounds, times := from.Bounds(), map[color.RGBA]int{}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			times[of(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(times), func(a, b color.RGBA) int {
+		return cmp.Or(times[b]-times[a], cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+	})
+	var palette color.Palette
+	for _, c := range colours[:min(len(colours), 256)] {
+		palette = append(palette, c)
+	}
+	index := map[color.RGBA]uint8{}
+	for c := range times {
+		index[c] = uint8(palette.Index(c))
+	}
+	to := image.NewPaletted(bounds, palette)
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			to.SetColorIndex(x, y, index[of(x, y)])
+		}
+	}
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, to); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
