@@ -40,7 +40,7 @@ function Priority({ m, onDone }) {
 /** Drawing shows the leader and who follows it, with how far each is behind. */
 function Drawing({ list, leader, here }) {
 	if (list.length < 2) return null;
-	const others = list.filter((m) => m !== leader), w = Math.max(440, others.length * 190), h = 170;
+	const others = list.filter((m) => m !== leader), w = Math.max(440, (others.length + 1) * 190), h = 170;
 	const box = (m, x, y) => html`<g><rect class=${"node" + (m === leader ? " leader" : "") + (m.isAlive ? "" : " dead")} x=${x - 85} y=${y} width="170" height="48" rx="4" /><text x=${x} y=${y + 20} text-anchor="middle">${m.name}${m.name === here ? " ●" : ""}</text><text x=${x} y=${y + 38} text-anchor="middle" class="soft">${m.isAlive ? m.state : "Dead"}</text></g>`;
 	return html`<div class="graph"><svg role="img" aria-label="Cluster map" width=${w} height=${h} viewBox=${`0 0 ${w} ${h}`}>
 		${others.map((m, i) => {
