@@ -45,6 +45,11 @@ function Names({ order, query }) {
 		return () => clearTimeout(timer);
 	}, [prefix]);
 	const q = useAnswer((signal) => get(`/streams/$all/names?count=100&order=${order}&prefix=${encodeURIComponent(query.prefix || "")}&after=${encodeURIComponent(query.after || "")}`, { signal }), [order, query.prefix, query.after], { off: !has("streamNames") });
+	useEffect(() => {
+		if (!q.error || q.error.status !== 503) return; // The names are being collected.
+		const timer = setTimeout(q.again, 1000);
+		return () => clearTimeout(timer);
+	}, [q.error]);
 	if (!has("streamNames")) return html`<p class="box">This node does not offer a list of the names of all streams.</p><${Visited} />`;
 	return html`<${Field} label="Prefix" value=${prefix} set=${setPrefix} /><${Answer} of=${q}>${(d) => html`${q.error && html`<${Failure} error=${q.error} />`}
 		${d.streams.length === 0 ? html`<${Empty} text="No stream has a name that begins so." />` : html`<${Table} name="Streams" heads=${["Stream", "Last event", "Deleted"]}>${d.streams.map((s) => html`<tr key=${s.name}><td class="name"><${StreamLink} name=${s.name} /></td><td class="num">${String(s.lastEventNumber)}</td><td>${s.deleted}</td></tr>`)}<//>`}
