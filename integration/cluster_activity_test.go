@@ -31,7 +31,7 @@ func TestClusterActivity(t *testing.T) {
 	for i, m := range c.members {
 		for way, r := range map[string]testkit.Request{"relayed": deletion(fmt.Sprintf("relayed-%d", i)), "named": deletion(fmt.Sprintf("named-%d", i), "Annals-Node", "leader")} {
 			stream := strings.TrimPrefix(r.Path, "/streams/")
-			leader.append(stream, testkit.Event{ID: uuidOf(1000 + 10*i + len(way)), Type: "t", Data: []byte("{}")})
+			leader.append(stream, testkit.Event{ID: uuidOf(1000 + 10*i + len(way)), Type: "t", Data: json.RawMessage("{}")})
 			if answer, err := m.ask(r); err != nil || answer.Status != http.StatusNoContent {
 				t.Fatalf("%s through %s: %s, %v", r.Path, m, answer, err)
 			}
