@@ -185,3 +185,15 @@ func upTo(from, to int64) (ns []int64) {
 func always(err error) func(context.Context, *event.Write) error {
 	return func(context.Context, *event.Write) error { return err }
 }
+
+// once says of the first write that is meant that its outcome is unknown.
+func once(isMeant func(w *event.Write) bool) func(context.Context, *event.Write) error {
+	done := false
+	return func(_ context.Context, w *event.Write) error {
+		if done || !isMeant(w) {
+			return nil
+		}
+		done = true
+		return errInjected
+	}
+}

@@ -228,6 +228,56 @@ func TestReplay(t *testing.T) {
 			b.ack(b.take(9, 0, 1)...)
 			b.is("parked", b.parked(), []string{})
 		}},
+		{"a truncation whose outcome is unknown", func(b *bench) {
+			const n = 250 // More than two pages.
+			b.store.add("s", n)
+			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
+			for left := n; left > 0; left -= 50 {
+				b.nack(subscription.Park, b.read(50)...)
+			}
+			b.pass(pace)
+			b.store.afterWrite.set(once(func(w *event.Write) bool { return w.Stream == "$$"+b.key.ParkedStream() }))
+			b.replay(-1)
+			b.pass(time.Minute)
+			b.is("to be handed out", b.info().RetryBuffer, n)
+			var got []int64
+			for len(got) < n {
+				es := b.read(100)
+				if len(es) == 0 {
+					break
+				}
+				b.ack(es...)
+				got = append(got, numbers(es)...)
+			}
+			b.lead()
+			b.is("replayed", got, upTo(0, n-1))
+		}},
+		{"copies whose outcome is unknown", func(b *bench) {
+			b.store.add("s", 3)
+			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
+			b.parkAll(0, 1, 2)
+			b.pass(pace)
+			b.store.afterWrite.set(once(func(w *event.Write) bool { return strings.HasSuffix(w.Stream, "-replaying") }))
+			b.replay(-1)
+			b.pass(time.Minute)
+			b.take(9, 0, 1, 2)
+			b.lead()
+			b.take(9, 0, 1, 2)
+		}},
+		{"what an operator shows again", func(b *bench) {
+			b.store.add("s", 2)
+			b.create(func(s *subscription.Settings) { s.MinCheckpointCount, s.MaxCheckpointCount = 1, 1 })
+			b.parkAll(0, 1)
+			b.replay(-1)
+			b.ack(b.take(9, 0, 1)...)
+			b.store.setMetadata(b.key.ParkedStream(), `{"$tb":0}`)
+			b.replay(-1)
+			b.take(9, 0, 1)
+			b.lead()
+			b.ack(b.take(9, 0, 1)...)
+			b.lead()
+			b.take(9)
+		}},
 		{"a client discards what is parked", func(b *bench) {
 			b.store.add("s", 4)
 			b.create(nil)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/annalsdb/annals/event"
 )
@@ -64,24 +65,14 @@ func (g *group) replay(ctx context.Context, stopAt int64) error {
 // streams, or in both: see DESIGN.md. It closes tried when the first page was
 // moved, or could not be moved yet.
 func (g *group) fetchParked(from, target int64, tried chan<- struct{}) {
-	var p pauser
-	for first := true; from < target; first = false {
-		next, err := g.fetchPage(from, target)
-		if first {
-			close(tried)
-		}
-		if g.ctx.Err() != nil {
+	first := sync.OnceFunc(func() { close(tried) })
+	defer first()
+	for from < target {
+		next, ok := g.movePage(from, target, first)
+		if !ok {
 			return
 		}
-		g.troubles.note(troubleReplay, err)
-		if err != nil {
-			g.metrics.failed.Inc()
-			if !p.pause(g.ctx) {
-				return
-			}
-			continue
-		}
-		p.failures = 0
+		first()
 		from = next
 		for from < target && !g.replaysLow() {
 			select {
@@ -103,50 +94,113 @@ func (g *group) replaysLow() bool {
 	return g.replays.n < replayLow
 }
 
-// fetchPage moves one page and returns the number of the parked event behind it.
-func (g *group) fetchPage(from, target int64) (next int64, err error) {
-	ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
-	defer cancel()
+// insist tries something about replays until it succeeds, and calls tried when it did not. It returns false when the group ends first.
+func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
+	var p pauser
+	for {
+		ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
+		err := try(ctx)
+		cancel()
+		if g.ctx.Err() != nil {
+			return false
+		}
+		g.troubles.note(troubleReplay, err)
+		if err == nil {
+			return true
+		}
+		tried()
+		g.metrics.failed.Inc()
+		if !p.pause(g.ctx) {
+			return false
+		}
+	}
+}
+
+// movePage moves one page and returns the number of the parked event behind it. Each
+// step is repeated by itself: behind a truncation whose outcome was not known the page
+// could not be read again, and nobody would hand it out.
+func (g *group) movePage(from, target int64, tried func()) (next int64, ok bool) {
+	var events []event.Resolved
+	var w event.Write
 	forgotten := g.forgets()
-	page, err := g.store.ReadStream(ctx, event.StreamRead{
-		Stream: g.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), ResolveLinks: true, MaxPayload: groupPayload,
+	ok = g.insist(func(ctx context.Context) (err error) {
+		if events, next, err = g.streams.parkedPage(ctx, from, target); err == nil {
+			w, err = g.streams.copies(ctx, events)
+		}
+		return err
+	}, tried)
+	if !ok {
+		return from, false
+	}
+	var written event.Written
+	if len(events) > 0 && !g.insist(func(ctx context.Context) (err error) { written, err = g.streams.copy(ctx, &w); return err }, tried) {
+		return from, false
+	}
+	if !g.insist(func(ctx context.Context) error { return truncate(ctx, g.store, g.ParkedStream(), next) }, tried) {
+		return from, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.addCopies(events, written.First, forgotten)
+	return next, true
+}
+
+// addCopies has messages handed out again whose copies were written from a number on. The caller holds mu.
+func (g *group) addCopies(events []event.Resolved, first int64, forgotten uint64) {
+	batch := make([]replayed, len(events))
+	for i := range events {
+		batch[i] = replayed{first + int64(i), events[i]}
+	}
+	g.addReplays(batch, forgotten)
+	g.settle()
+}
+
+// parkedPage reads a page of parked messages, and returns the number behind it.
+func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events []event.Resolved, next int64, err error) {
+	page, err := s.store.ReadStream(ctx, event.StreamRead{
+		Stream: s.ParkedStream(), From: from, Count: int(min(replayBatch, target-from)), ResolveLinks: true, MaxPayload: groupPayload,
 	})
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound), errors.Is(err, event.ErrStreamDeleted):
-		return target, nil // Somebody discarded the parked messages.
+		return nil, target, nil // Somebody discarded the parked messages.
 	case err != nil:
-		return from, fmt.Errorf("read stream %s: %w", g.ParkedStream(), err)
+		return nil, from, fmt.Errorf("read stream %s: %w", s.ParkedStream(), err)
 	}
 	next = min(target, from+replayBatch)
 	if len(page.Events) == 0 {
 		next = min(target, max(next, page.Min))
 	}
-	var batch []replayed
-	if len(page.Events) > 0 {
-		w := event.Write{Stream: g.replayingStream(), ExpectedVersion: event.AnyVersion, Events: make([]event.Proposed, len(page.Events))}
-		for i := range page.Events {
-			e := &page.Events[i].Record
-			if err := g.streams.complete(ctx, e); err != nil {
-				return from, err
-			}
-			w.Events[i] = event.Proposed{ID: e.ID, Type: e.Type, Data: e.Data, Metadata: withParkedNumber(e)}
+	return page.Events, next, nil
+}
+
+// copies makes the write that copies parked messages to the end of the stream of replays.
+func (s *ownStreams) copies(ctx context.Context, events []event.Resolved) (w event.Write, err error) {
+	w = event.Write{Stream: s.replayingStream(), Events: make([]event.Proposed, len(events))}
+	for i := range events {
+		e := &events[i].Record
+		if err := s.complete(ctx, e); err != nil {
+			return w, err
 		}
-		written, err := g.store.Write(ctx, &w)
-		if err != nil {
-			return from, fmt.Errorf("write to stream %s: %w", w.Stream, err)
-		}
-		for i := range page.Events {
-			batch = append(batch, replayed{written.First + int64(i), page.Events[i]})
-		}
+		w.Events[i] = event.Proposed{ID: e.ID, Type: e.Type, Data: e.Data, Metadata: withParkedNumber(e)}
 	}
-	if err := truncate(ctx, g.store, g.ParkedStream(), next); err != nil {
-		return from, err
+	info, err := s.store.StreamInfo(ctx, w.Stream)
+	w.ExpectedVersion = info.Last
+	return w, err
+}
+
+// copy writes copies. The number that they are expected behind tells an earlier try,
+// whose outcome was not known, from an earlier replay of the same messages, whose
+// copies are hidden: an operator may have shown them again.
+func (s *ownStreams) copy(ctx context.Context, w *event.Write) (event.Written, error) {
+	written, err := s.store.Write(ctx, w)
+	var other *event.WrongExpectedVersion
+	if errors.As(err, &other) { // What was under way when an earlier life of the group ended came late.
+		w.ExpectedVersion = other.Current
 	}
-	g.mu.Lock()
-	g.addReplays(batch, forgotten)
-	g.settle()
-	g.mu.Unlock()
-	return next, nil
+	if err != nil {
+		err = fmt.Errorf("write to stream %s: %w", w.Stream, err)
+	}
+	return written, err
 }
 
 func withParkedNumber(e *event.Record) []byte {
@@ -186,7 +240,6 @@ func (g *group) trimDue() bool {
 
 // trim truncates the stream of replays before the first message that is not answered.
 func (g *group) trim() {
-	var p pauser
 	for {
 		g.mu.Lock()
 		before := g.answeredReplays()
@@ -196,20 +249,11 @@ func (g *group) trim() {
 			return
 		}
 		g.mu.Unlock()
-		ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
-		err := truncate(ctx, g.store, g.replayingStream(), before)
-		cancel()
-		if g.ctx.Err() != nil {
+		if !g.insist(func(ctx context.Context) error { return truncate(ctx, g.store, g.replayingStream(), before) }, func() {}) {
 			return
 		}
-		g.troubles.note(troubleReplay, err)
-		if err == nil {
-			p.failures = 0
-			g.mu.Lock()
-			g.trimmed = before
-			g.mu.Unlock()
-		} else if !p.pause(g.ctx) {
-			return
-		}
+		g.mu.Lock()
+		g.trimmed = before
+		g.mu.Unlock()
 	}
 }

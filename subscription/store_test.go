@@ -259,6 +259,12 @@ func (s *memStore) writeLocked(w *event.Write) (event.Written, error) {
 		return event.Written{}, nil
 	}
 	soft := i.Metadata.SoftDeleted()
+	if first := w.ExpectedVersion + 1; first >= 0 && first+int64(len(w.Events)) <= i.Last+1 {
+		written := st.events[first : first+int64(len(w.Events))]
+		if slices.EqualFunc(written, w.Events, func(r event.Record, p event.Proposed) bool { return r.ID == p.ID }) {
+			return event.Written{First: first, Last: first + int64(len(w.Events)) - 1, Idempotent: true}, nil
+		}
+	}
 	if e := w.ExpectedVersion; e != event.AnyVersion && e != i.Last && !(e == event.NoStream && soft) {
 		return event.Written{}, wrong
 	}
