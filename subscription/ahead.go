@@ -70,14 +70,18 @@ func (g *group) run() {
 	}
 }
 
-// load reads how far the group got, and what is being replayed.
+// load reads how far the group got, what is being replayed, and what is still to be.
 func (g *group) load(ctx context.Context) error {
 	checkpoint, err := g.streams.checkpoint(ctx)
 	if err != nil {
 		return err
 	}
 	forgotten := g.forgets()
-	replays, trimmed, end, err := g.streams.replays(ctx)
+	replays, err := g.streams.replays(ctx)
+	if err != nil {
+		return err
+	}
+	settled, err := g.desk.settled(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,11 +99,14 @@ func (g *group) load(ctx context.Context) error {
 		return context.Canceled
 	}
 	g.checkpoint.number, g.checkpoint.at, g.last, g.next = checkpoint, g.now(), checkpoint, next
-	g.trimmed, g.replayEnd = trimmed, end
+	g.trimmed, g.replayEnd = replays.from, replays.end
 	g.known = checkpoint
 	g.newest = checkpoint
-	g.addReplays(replays, forgotten)
+	g.addReplays(replays.all, forgotten)
 	g.loaded = true
+	if len(settled.Replaying) > 0 {
+		g.work.Go(func() { g.desk.finish(func() {}) })
+	}
 	g.settle()
 	return nil
 }

@@ -29,6 +29,7 @@ const maxUnanswered = 100_000
 type group struct {
 	Key
 	*definition
+	term    *term
 	streams ownStreams
 	store   Store
 	logger  hclog.Logger
@@ -42,6 +43,7 @@ type group struct {
 	token  chan struct{} // holds one element while a page is being read: pages come one after the other
 	room   chan struct{} // one element: the buffer has room again
 	space  chan struct{} // one element: few replayed messages are left
+	desk   desk
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -79,11 +81,12 @@ type group struct {
 
 func newGroup(t *term, d *definition) *group {
 	g := &group{
-		Key: d.Key, definition: d, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
+		Key: d.Key, definition: d, term: t, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
 		now: t.opts.Now, checkpoint: checkpoint{number: -1},
 		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
 		known: -1, last: -1,
 	}
+	g.desk = desk{g: g, token: make(chan struct{}, 1)}
 	g.messages.begin()
 	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)

@@ -1,6 +1,7 @@
 package subscription
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,17 +106,6 @@ func (s *ownStreams) write(w *event.Write) (event.Written, error) {
 	return s.store.Write(ctx, w)
 }
 
-// parkedCount returns how many messages are parked, and the number of the oldest.
-// Those before the number replayed do not count any more: they are being replayed.
-func (s *ownStreams) parkedCount(ctx context.Context, replayed func() int64) (count, oldest int64) {
-	info, err := s.store.StreamInfo(ctx, s.ParkedStream())
-	if err != nil || !info.Exists() {
-		return 0, 0
-	}
-	oldest = max(replayed(), info.Metadata.MinVisible(info.Last))
-	return max(0, info.Last-oldest+1), oldest
-}
-
 // complete reads what a page left out of a record that the group itself needs.
 func (s *ownStreams) complete(ctx context.Context, r *event.Record) error {
 	if !r.Bare {
@@ -127,48 +117,56 @@ func (s *ownStreams) complete(ctx context.Context, r *event.Record) error {
 	return nil
 }
 
-// replays returns what was being replayed when the group was loaded the last
-// time, the numbers of the first and behind the last, and completes the move that a
-// crash may have cut short.
-func (s *ownStreams) replays(ctx context.Context) (all []replayed, from, end int64, err error) {
+// replays is what was being replayed when a group was loaded the last time.
+type replays struct {
+	all       []replayed
+	from, end int64 // numbers of the first and behind the last
+}
+
+// replays reads what was being replayed, and completes the move of pages that a crash
+// may have cut short.
+func (s *ownStreams) replays(ctx context.Context) (r replays, err error) {
 	stream := s.replayingStream()
 	info, err := s.store.StreamInfo(ctx, stream)
 	if err != nil {
-		return nil, 0, 0, fmt.Errorf("look at stream %s: %w", stream, err)
+		return r, fmt.Errorf("look at stream %s: %w", stream, err)
 	}
 	if !info.Exists() {
-		return nil, 0, 0, nil
+		return r, nil
 	}
-	from, end = info.Metadata.MinVisible(info.Last), info.Last+1
+	r.from, r.end = info.Metadata.MinVisible(info.Last), info.Last+1
 	moved := int64(-1)
-	for at := from; at < end; at += replayBatch {
+	for at := r.from; at < r.end; at += replayBatch {
 		page, err := s.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: at, Count: replayBatch, ResolveLinks: true, MaxPayload: groupPayload})
 		if err != nil {
-			return nil, 0, 0, fmt.Errorf("read stream %s: %w", stream, err)
+			return r, fmt.Errorf("read stream %s: %w", stream, err)
 		}
 		for _, e := range page.Events {
 			number := e.Number
 			if err := s.complete(ctx, &e.Record); err != nil {
-				return nil, 0, 0, err
+				return r, err
 			}
 			var was struct {
-				Number *int64 `json:"parkedEventNumber"`
+				Page   *int64 `json:"parkedEventNumber"`
+				Single *int64 `json:"settledEventNumber"` // What was before it may be parked.
 			}
-			if json.Unmarshal(e.Metadata, &was) == nil && was.Number != nil {
-				moved = max(moved, *was.Number)
-				e.Stream, e.Number = s.ParkedStream(), *was.Number
+			if json.Unmarshal(e.Metadata, &was) == nil && cmp.Or(was.Page, was.Single) != nil {
+				e.Stream, e.Number = s.ParkedStream(), *cmp.Or(was.Page, was.Single)
 			}
-			all = append(all, replayed{number, e})
+			if was.Page != nil {
+				moved = max(moved, *was.Page)
+			}
+			r.all = append(r.all, replayed{number, e})
 		}
 	}
 	if moved >= 0 {
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		if err := truncate(ctx, s.store, s.ParkedStream(), moved+1); err != nil {
-			return nil, 0, 0, err
+			return r, err
 		}
 	}
-	return all, from, end, nil
+	return r, nil
 }
 
 // page reads a page of the stream. Of a stream that is deleted, and may come

@@ -8,10 +8,13 @@ const (
 	typeCheckpoint    = "SubscriptionCheckpoint"
 	typeCheckpointNew = "$SubscriptionCheckpoint" // of later versions
 
+	typeDesk = "$SubscriptionDesk" // ours alone, as its stream
+
 	streamPrefix     = "$persistentsubscription-"
 	checkpointSuffix = "-checkpoint"
 	parkedSuffix     = "-parked"
 	replayingSuffix  = "-replaying" // ours alone: see DESIGN.md
+	deskSuffix       = "-desk"      // likewise
 )
 
 // accessList is what the streams of a group are given.
@@ -26,3 +29,6 @@ func (k Key) ParkedStream() string { return streamPrefix + k.String() + parkedSu
 // replayingStream returns the stream of parked messages that are being handed
 // out again and are not answered yet.
 func (k Key) replayingStream() string { return streamPrefix + k.String() + replayingSuffix }
+
+// deskStream returns the stream of what was settled of parked messages one by one, and of notes.
+func (k Key) deskStream() string { return streamPrefix + k.String() + deskSuffix }

@@ -17,11 +17,13 @@ const (
 	parkLinkSize = 64 << 10  // a larger link is parked as a link to itself
 )
 
-// parkedMetadata is what is stored beside a parked message. Other versions read it: do not change.
+// parkedMetadata is what is stored beside a parked message. Other versions read it, but for
+// how often it was tried again, which they do not know: do not change.
 type parkedMetadata struct {
-	Added  string `json:"added"`
-	Reason string `json:"reason"`
-	Number int64  `json:"subscriptionEventNumber"`
+	Added   string `json:"added"`
+	Reason  string `json:"reason"`
+	Number  int64  `json:"subscriptionEventNumber"`
+	Retries *int64 `json:"retryCount,omitempty"`
 }
 
 // giveUp takes a message that is in no list by its place out of the group, to be
@@ -80,7 +82,8 @@ func parkedEvents(batch []*message, now time.Time) []event.Proposed {
 	all := make([]event.Proposed, len(batch))
 	added := now.UTC().Format("2006-01-02T15:04:05.0000000Z07:00")
 	for i, m := range batch {
-		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.givenUp.reason, Number: subscribedNumber(m)})
+		retries := int64(m.retries)
+		metadata, err := json.Marshal(parkedMetadata{Added: added, Reason: m.givenUp.reason, Number: subscribedNumber(m), Retries: &retries})
 		if err != nil {
 			panic(err) // Texts and numbers always have a form in JSON.
 		}
@@ -113,11 +116,7 @@ func subscribedNumber(m *message) int64 {
 
 // oldestParked returns when the oldest parked message was parked.
 func (g *group) oldestParked(ctx context.Context) (at time.Time, count int64) {
-	count, oldest := g.streams.parkedCount(ctx, func() int64 {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.replayTarget
-	})
+	count, oldest := g.desk.count(ctx)
 	if count == 0 {
 		return at, 0
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -22,6 +23,9 @@ const (
 // replays that names the parked event it is a copy of. It is stored: do not change.
 const keyParkedNumber = "parkedEventNumber"
 
+// keySettledNumber is the same where that event alone was replayed, and not all before it. It is stored: do not change.
+const keySettledNumber = "settledEventNumber"
+
 // replayed is one message to be handed out again.
 type replayed struct {
 	number int64          // in the stream of replays
@@ -29,29 +33,21 @@ type replayed struct {
 }
 
 // replay begins to hand out parked messages again, those below stopAt; -1: all.
-func (g *group) replay(ctx context.Context, stopAt int64) error {
-	info, err := g.store.StreamInfo(ctx, g.ParkedStream())
-	if err != nil {
-		return fmt.Errorf("look at stream %s: %w", g.ParkedStream(), err)
-	}
-	if !info.Exists() {
-		return nil
-	}
-	from, target := info.Metadata.MinVisible(info.Last), info.Last+1
-	if stopAt >= 0 {
-		target = min(target, stopAt)
-	}
+func (d *desk) replay(ctx context.Context, stopAt int64) error {
+	g := d.g
 	g.mu.Lock()
-	if target <= from || g.replaying || !g.loaded || g.closed {
-		g.mu.Unlock()
+	isUnderWay := g.replaying
+	g.mu.Unlock()
+	if isUnderWay {
 		return nil
 	}
-	g.replayTarget = target
-	g.statistics.replays.Add(1)
-	g.metrics.replays.Inc()
-	tried := make(chan struct{})
-	g.begin(&g.replaying, func() { g.fetchParked(from, target, tried) })
-	g.mu.Unlock()
+	tried, err := d.beginReplay(ctx, stopAt)
+	if tried == nil || err != nil {
+		if errors.Is(err, event.ErrNotReady) {
+			return nil
+		}
+		return err
+	}
 	select {
 	case <-tried: // A reader now finds the first of them.
 	case <-g.ctx.Done():
@@ -60,21 +56,54 @@ func (g *group) replay(ctx context.Context, stopAt int64) error {
 	return nil
 }
 
+// beginReplay starts a replay. tried is closed when its first page was moved, or could not be; nil: there is nothing to replay.
+func (d *desk) beginReplay(ctx context.Context, stopAt int64) (tried chan struct{}, err error) {
+	ctx, leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	g := d.g
+	info, err := g.store.StreamInfo(ctx, g.ParkedStream())
+	if err != nil {
+		return nil, fmt.Errorf("look at stream %s: %w", g.ParkedStream(), err)
+	}
+	if !info.Exists() {
+		return nil, nil
+	}
+	from, target := info.Metadata.MinVisible(info.Last), info.Last+1
+	if stopAt >= 0 {
+		target = min(target, stopAt)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if target <= from || g.replaying || g.closed {
+		return nil, nil
+	}
+	g.replayTarget = target
+	g.statistics.replays.Add(1)
+	g.metrics.replays.Inc()
+	tried = make(chan struct{})
+	g.begin(&g.replaying, func() { d.fetchParked(from, target, tried) })
+	return tried, nil
+}
+
 // fetchParked moves parked messages to the stream of replays and into memory,
 // page by page. A crash at any moment leaves each of them in one of the two
 // streams, or in both: see DESIGN.md. It closes tried when the first page was
 // moved, or could not be moved yet.
-func (g *group) fetchParked(from, target int64, tried chan<- struct{}) {
+func (d *desk) fetchParked(from, target int64, tried chan<- struct{}) {
+	g := d.g
 	first := sync.OnceFunc(func() { close(tried) })
 	defer first()
 	for from < target {
-		next, ok := g.movePage(from, target, first)
+		next, ok := d.movePage(from, target, first)
 		if !ok {
 			return
 		}
 		first()
 		from = next
-		for from < target && !g.replaysLow() {
+		for from < target && g.waitingReplays() >= replayLow {
 			select {
 			case <-g.space:
 			case <-g.ctx.Done():
@@ -88,10 +117,11 @@ func (g *group) fetchParked(from, target int64, tried chan<- struct{}) {
 	g.mu.Unlock()
 }
 
-func (g *group) replaysLow() bool {
+// waitingReplays returns how many messages are in memory to be replayed.
+func (g *group) waitingReplays() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.replays.n < replayLow
+	return g.replays.n
 }
 
 // insist tries something about replays until it succeeds, and calls tried when it did not. It returns false when the group ends first.
@@ -116,43 +146,63 @@ func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
 	}
 }
 
-// movePage moves one page and returns the number of the parked event behind it. Each
-// step is repeated by itself: behind a truncation whose outcome was not known the page
-// could not be read again, and nobody would hand it out.
-func (g *group) movePage(from, target int64, tried func()) (next int64, ok bool) {
+// movePage moves one page and returns the number of the parked event behind it.
+func (d *desk) movePage(from, target int64, tried func()) (next int64, ok bool) {
+	if !d.take() {
+		return from, false
+	}
+	defer d.release()
+	if !d.moveSome(tried) { // The page hides them.
+		return from, false
+	}
+	next = from
+	ok = d.move(keyParkedNumber, func(ctx context.Context) ([]event.Resolved, error) {
+		s, err := d.settled(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var events []event.Resolved
+		events, next, err = d.g.streams.parkedPage(ctx, from, target)
+		return slices.DeleteFunc(events, func(e event.Resolved) bool { return s.has(e.Number) }), err
+	}, func(ctx context.Context) error { return truncate(ctx, d.g.store, d.g.ParkedStream(), next) }, tried)
+	return next, ok
+}
+
+// move copies parked messages that read returns to the stream of replays, has hide take
+// them out of what is parked, and has them handed out. Each step is repeated by itself:
+// behind a truncation whose outcome was not known the messages could not be read again,
+// and nobody would hand them out. It returns false when the group ends first; tried is
+// called when something did not succeed at once. The caller has the token.
+func (d *desk) move(key string, read func(ctx context.Context) ([]event.Resolved, error), hide func(ctx context.Context) error, tried func()) bool {
+	g := d.g
 	var events []event.Resolved
 	var w event.Write
 	forgotten := g.forgets()
-	ok = g.insist(func(ctx context.Context) (err error) {
-		if events, next, err = g.streams.parkedPage(ctx, from, target); err == nil {
-			w, err = g.streams.copies(ctx, events)
+	ok := g.insist(func(ctx context.Context) (err error) {
+		if events, err = read(ctx); err == nil {
+			w, err = g.streams.copies(ctx, events, key)
 		}
 		return err
 	}, tried)
 	if !ok {
-		return from, false
+		return false
 	}
 	var written event.Written
 	if len(events) > 0 && !g.insist(func(ctx context.Context) (err error) { written, err = g.streams.copy(ctx, &w); return err }, tried) {
-		return from, false
+		return false
 	}
-	if !g.insist(func(ctx context.Context) error { return truncate(ctx, g.store, g.ParkedStream(), next) }, tried) {
-		return from, false
+	if !g.insist(hide, tried) {
+		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.addCopies(events, written.First, forgotten)
-	return next, true
-}
-
-// addCopies has messages handed out again whose copies were written from a number on. The caller holds mu.
-func (g *group) addCopies(events []event.Resolved, first int64, forgotten uint64) {
 	batch := make([]replayed, len(events))
 	for i := range events {
-		batch[i] = replayed{first + int64(i), events[i]}
+		batch[i] = replayed{written.First + int64(i), events[i]}
 	}
 	g.addReplays(batch, forgotten)
 	g.settle()
+	return true
 }
 
 // parkedPage reads a page of parked messages, and returns the number behind it.
@@ -173,15 +223,15 @@ func (s *ownStreams) parkedPage(ctx context.Context, from, target int64) (events
 	return page.Events, next, nil
 }
 
-// copies makes the write that copies parked messages to the end of the stream of replays.
-func (s *ownStreams) copies(ctx context.Context, events []event.Resolved) (w event.Write, err error) {
+// copies makes the write that copies parked messages to the end of the stream of replays, with their numbers under a key.
+func (s *ownStreams) copies(ctx context.Context, events []event.Resolved, key string) (w event.Write, err error) {
 	w = event.Write{Stream: s.replayingStream(), Events: make([]event.Proposed, len(events))}
 	for i := range events {
 		e := &events[i].Record
 		if err := s.complete(ctx, e); err != nil {
 			return w, err
 		}
-		w.Events[i] = event.Proposed{ID: e.ID, Type: e.Type, Data: e.Data, Metadata: withParkedNumber(e)}
+		w.Events[i] = event.Proposed{ID: e.ID, Type: e.Type, Data: e.Data, Metadata: withNumber(e, key)}
 	}
 	info, err := s.store.StreamInfo(ctx, w.Stream)
 	w.ExpectedVersion = info.Last
@@ -203,12 +253,14 @@ func (s *ownStreams) copy(ctx context.Context, w *event.Write) (event.Written, e
 	return written, err
 }
 
-func withParkedNumber(e *event.Record) []byte {
+func withNumber(e *event.Record, key string) []byte {
 	doc := map[string]json.RawMessage{}
 	if json.Unmarshal(e.Metadata, &doc) != nil || doc == nil {
 		doc = map[string]json.RawMessage{}
 	}
-	doc[keyParkedNumber] = strconv.AppendInt(nil, e.Number, 10)
+	delete(doc, keyParkedNumber)
+	delete(doc, keySettledNumber)
+	doc[key] = strconv.AppendInt(nil, e.Number, 10)
 	out, err := json.Marshal(doc)
 	if err != nil {
 		panic(err) // The members came out of a parsed document.
@@ -224,7 +276,7 @@ func (g *group) addReplays(batch []replayed, forgotten uint64) {
 		}
 		g.replayEnd = max(g.replayEnd, r.number+1)
 		if g.tracked[r.event.ID] != nil {
-			continue // It was fetched by a try that was thought to have failed.
+			continue // It was copied twice.
 		}
 		m := &message{id: r.event.ID, event: &r.event, number: r.number, replayed: true, before: -1, bucket: -1, state: waiting}
 		g.track(m)

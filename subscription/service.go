@@ -190,12 +190,42 @@ func (s *Service) answer(k Key, do func(*group)) error {
 // stream is below stopAt; -1: all. It returns when the first of them can be read,
 // or cannot be moved yet. While that is under way it does nothing.
 func (s *Service) Replay(ctx context.Context, k Key, stopAt int64) error {
+	return s.parked(ctx, k, func(d *desk) error { return d.replay(ctx, stopAt) })
+}
+
+// Parked returns parked messages from a number on, at most count, with the payloads of their events if they are asked for.
+func (s *Service) Parked(ctx context.Context, k Key, from int64, count int, payload bool) (p ParkedPage, err error) {
+	err = s.parked(ctx, k, func(d *desk) error { p, err = d.list(ctx, from, count, payload); return err })
+	return p, err
+}
+
+// ReplayParked hands parked messages out again, in the order of their numbers, or none of
+// them: one that is not parked is *NotParked. It returns when a reader finds them. Errors are also those of writing.
+func (s *Service) ReplayParked(ctx context.Context, k Key, numbers []int64) error {
+	return s.parked(ctx, k, func(d *desk) error { return d.replaySome(ctx, inOrder(numbers)) })
+}
+
+// DropParked takes messages out of what is parked, with the errors of ReplayParked and ErrDeskFull.
+func (s *Service) DropParked(ctx context.Context, k Key, numbers []int64) error {
+	return s.parked(ctx, k, func(d *desk) error { return d.drop(ctx, inOrder(numbers)) })
+}
+
+// NoteParked leaves a note at a parked message, with the errors of DropParked. A note without a text is none.
+func (s *Service) NoteParked(ctx context.Context, k Key, number int64, text, by string) error {
+	return s.parked(ctx, k, func(d *desk) error { return d.note(ctx, number, Note{text, by, s.opts.Now().UTC()}) })
+}
+
+// parked does something at the desk of a group.
+func (s *Service) parked(ctx context.Context, k Key, do func(d *desk) error) error {
 	g, err := s.group(k)
 	if err != nil {
 		return err
 	}
-	return g.replay(ctx, stopAt)
+	return g.term.outcome(ctx, do(&g.desk))
 }
+
+// inOrder returns numbers in order, each once.
+func inOrder(numbers []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(numbers))) }
 
 // Restart begins to load all groups again, as if the node began to lead.
 func (s *Service) Restart(context.Context) error {

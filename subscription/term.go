@@ -408,7 +408,7 @@ func (t *term) remove(ctx context.Context, k Key, by string) error {
 }
 
 func (t *term) removeStreams(ctx context.Context, k Key) error {
-	for _, stream := range []string{k.CheckpointStream(), k.ParkedStream(), k.replayingStream()} {
+	for _, stream := range []string{k.CheckpointStream(), k.ParkedStream(), k.replayingStream(), k.deskStream()} {
 		if err := remove(ctx, t.opts.Store, stream); err != nil {
 			return err
 		}

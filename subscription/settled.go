@@ -1,0 +1,109 @@
+package subscription
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// maxRecord bounds what is kept of settled messages and notes: each change writes all of it.
+const maxRecord = 512 << 10
+
+// ErrDeskFull says that so much was settled in between, or noted, that no more can be kept.
+var ErrDeskFull = errors.New("the desk is full")
+
+// Note is what somebody left at a parked message for others.
+type Note struct {
+	Text string    `json:"text"`
+	By   string    `json:"by"`
+	At   time.Time `json:"at"`
+}
+
+// settled is what was settled of the parked messages of a group, and what was noted of
+// others. It never changes. Its names are stored: do not change.
+type settled struct {
+	version   int64          // number of the event that holds it, -1: none
+	Runs      []run          `json:"settled"`             // of numbers, in order, with gaps between them
+	Replaying []int64        `json:"replaying,omitempty"` // those of them that are still to be copied to the stream of replays, in order
+	Notes     map[int64]Note `json:"notes,omitempty"`
+}
+
+// run is a first and a last number.
+type run [2]int64
+
+// parseSettled reads a record.
+func parseSettled(e *event.Record) (*settled, error) {
+	s := &settled{version: e.Number}
+	if err := json.Unmarshal(e.Data, s); err != nil || e.Type != typeDesk {
+		return nil, fmt.Errorf("event %d of stream %s is no record of settled messages: %w", e.Number, e.Stream, err)
+	}
+	s.Runs = joined(s.Runs)
+	return s, nil
+}
+
+// joined sorts runs, and makes one of those that touch each other.
+func joined(runs []run) (all []run) {
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a[0], b[0]) })
+	for _, r := range runs {
+		if n := len(all); n > 0 && r[0]-1 <= all[n-1][1] {
+			all[n-1][1] = max(all[n-1][1], r[1])
+		} else {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// next returns the first number from n on that is not settled.
+func (s *settled) next(n int64) int64 {
+	at, found := slices.BinarySearchFunc(s.Runs, n, func(r run, n int64) int { return cmp.Compare(r[1], n) })
+	if at < len(s.Runs) && (found || s.Runs[at][0] <= n) && s.Runs[at][1] < math.MaxInt64 {
+		return s.Runs[at][1] + 1
+	}
+	return n
+}
+
+func (s *settled) has(n int64) bool { return s.next(n) != n }
+
+// count returns how many numbers from one on and below another are settled.
+func (s *settled) count(from, end int64) (n int64) {
+	for _, r := range s.Runs {
+		n += max(0, min(r[1]+1, end)-max(r[0], from))
+	}
+	return n
+}
+
+// with returns what is settled when some more are, without what is said of numbers below low.
+func (s *settled) with(numbers []int64, low int64) *settled {
+	runs := slices.Clone(s.Runs)
+	for _, n := range numbers {
+		runs = append(runs, run{n, n})
+	}
+	runs = joined(slices.DeleteFunc(runs, func(r run) bool { return r[1] < low }))
+	more := &settled{version: s.version, Runs: runs, Replaying: s.Replaying, Notes: maps.Clone(s.Notes)}
+	maps.DeleteFunc(more.Notes, func(n int64, _ Note) bool { return n < low || more.has(n) })
+	return more
+}
+
+// setNote sets the note of a message, before anybody else sees s; one without a text is none.
+func (s *settled) setNote(number int64, n Note) {
+	if s.Notes == nil {
+		s.Notes = map[int64]Note{}
+	}
+	if s.Notes[number] = n; n.Text == "" {
+		delete(s.Notes, number)
+	}
+}
+
+// fits reports whether there is room for so much.
+func (s *settled) fits() bool {
+	data, err := json.Marshal(s)
+	return err == nil && len(data) <= maxRecord
+}
