@@ -203,6 +203,8 @@ var expectations = map[string]string{
 	"GET /subscriptions/{stream}/{subscription}":      "reader", "GET /subscriptions/{stream}/{subscription}/{count}": "reader",
 	"POST /subscriptions/{stream}/{subscription}/ack": "reader", "POST /subscriptions/{stream}/{subscription}/ack/{id}": "reader",
 	"POST /subscriptions/{stream}/{subscription}/nack": "reader", "POST /subscriptions/{stream}/{subscription}/nack/{id}": "reader",
+	"GET /subscriptions/{stream}/{subscription}/parked": "reader", "POST /subscriptions/{stream}/{subscription}/parked/replay": "ops",
+	"POST /subscriptions/{stream}/{subscription}/parked/drop": "ops", "POST /subscriptions/{stream}/{subscription}/parked/note": "ops",
 	"GET /subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}": "reader",
 	"GET /subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}":  "reader",
 

@@ -50,6 +50,7 @@ var (
 	problemConflict       = &problem{http.StatusConflict, "Conflict", false}
 	problemNoGroup        = &problem{http.StatusNotFound, "Not found.", false}
 	problemAllGroup       = &problem{http.StatusBadRequest, "Persistent subscriptions to $all are only supported over gRPC through gRPC clients", false}
+	problemDeskFull       = &problem{http.StatusBadRequest, "The desk is full: replay or drop the oldest messages, or take notes away", false}
 	problemDeleted        = &problem{http.StatusGone, textDeleted, false}
 	problemGone           = &problem{http.StatusGone, textGone, false}
 	problemVersion        = &problem{http.StatusBadRequest, textVersion, false}
@@ -106,6 +107,7 @@ var table = []struct {
 	{projection.ErrNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{subscription.ErrNotFound, problemNoGroup, problemNoGroup, problemNoGroup},
 	{subscription.ErrExists, problemConflict, problemConflict, problemConflict},
+	{subscription.ErrDeskFull, problemDeskFull, problemDeskFull, problemDeskFull},
 	{subscription.ErrAll, problemAllGroup, problemAllGroup, problemAllGroup},
 	{event.ErrStreamNotFound, problemNotFound, problemNotFound, problemNotFound},
 	{event.ErrEventNotFound, problemNotFound, problemNotFound, problemNotFound},
@@ -162,6 +164,10 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	var member *event.MemberError
 	if errors.As(err, &member) {
 		return &problem{status: http.StatusBadRequest, text: member.Text}, true
+	}
+	var parked *subscription.NotParked
+	if errors.As(err, &parked) {
+		return &problem{status: http.StatusNotFound, text: notParked(parked)}, true
 	}
 	var settings *subscription.SettingsError
 	if errors.As(err, &settings) {

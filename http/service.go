@@ -278,6 +278,12 @@ type Subscriptions interface {
 	Nack(ctx context.Context, k subscription.Key, ids []event.ID, action subscription.Action, reason string) error
 	// Replay hands out the parked messages again whose number in the parked stream is below stopAt; -1: all.
 	Replay(ctx context.Context, k subscription.Key, stopAt int64) error
+	// Parked returns parked messages that are not settled; the others replay and drop them, or
+	// leave a note. They fail with *subscription.NotParked, and subscription.ErrDeskFull.
+	Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool) (subscription.ParkedPage, error)
+	ReplayParked(ctx context.Context, k subscription.Key, numbers []int64) error
+	DropParked(ctx context.Context, k subscription.Key, numbers []int64) error
+	NoteParked(ctx context.Context, k subscription.Key, number int64, text, by string) error
 	// Restart begins to load all groups again. It fails with event.ErrNotReady when
 	// they are not running.
 	Restart(ctx context.Context) error

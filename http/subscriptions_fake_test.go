@@ -144,6 +144,26 @@ func (s *memSubscriptions) Replay(ctx context.Context, k subscription.Key, stopA
 	return wrapped(err)
 }
 
+func (s *memSubscriptions) Parked(ctx context.Context, k subscription.Key, from int64, count int, payload bool) (subscription.ParkedPage, error) {
+	_, err := s.enter(ctx, k, "parked of %s from %d, %d, %t", k, from, count, payload)
+	return subscription.ParkedPage{Next: -1}, wrapped(err)
+}
+
+func (s *memSubscriptions) ReplayParked(ctx context.Context, k subscription.Key, numbers []int64) error {
+	_, err := s.enter(ctx, k, "replay %v of %s", numbers, k)
+	return wrapped(err)
+}
+
+func (s *memSubscriptions) DropParked(ctx context.Context, k subscription.Key, numbers []int64) error {
+	_, err := s.enter(ctx, k, "drop %v of %s", numbers, k)
+	return wrapped(err)
+}
+
+func (s *memSubscriptions) NoteParked(ctx context.Context, k subscription.Key, number int64, text, by string) error {
+	_, err := s.enter(ctx, k, "note %q by %s at %d of %s", text, by, number, k)
+	return wrapped(err)
+}
+
 func (s *memSubscriptions) Restart(ctx context.Context) error {
 	_, err := s.enter(ctx, subscription.Key{}, "restart")
 	if err == subscription.ErrNotFound {

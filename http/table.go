@@ -171,6 +171,7 @@ func userRows() []row {
 // they gave up, which every node has.
 func subscriptionRows() []row {
 	ack, nack := respond(ackMessages), respond(nackMessages)
+	note := order(http.MethodPost, writing, noteParked)
 	return []row{
 		at("/subscriptions", inform(listGroups)),
 		// The groups of a stream of that name are here as well.
@@ -185,6 +186,10 @@ func subscriptionRows() []row {
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
 		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, replayParked)),
+		at("/subscriptions/{stream}/{subscription}/parked", operation{method: http.MethodGet, offer: jsonOffer, may: mayReader, serve: listParked}),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, writing, replaySomeParked)),
+		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, writing, dropParked)),
+		at("/subscriptions/{stream}/{subscription}/parked/note", note),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume()),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
 		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/subscription"
+)
+
+const (
+	defaultParked    = 50
+	maxParked        = 500
+	maxParkedNumbers = 100
+	maxNote          = 1000 // characters
+)
+
+var (
+	errParkedFrom    = badRequest("from must be an event number")
+	errParkedCount   = badRequest("count must be between 1 and 500 inclusive")
+	errParkedNumbers = badRequest("numbers must be 1 to 100 event numbers with commas between them")
+	errParkedNumber  = badRequest("number must be an event number")
+	errNote          = badRequest("The body must be a JSON object whose text is a text of at most 1000 characters.")
+)
+
+// parkedDocument is a page of parked messages. Its names are part of the wire: do not change.
+type parkedDocument struct {
+	Total    int64           `json:"total"`
+	Messages []parkedMessage `json:"messages"`
+	Next     *int64          `json:"next,omitempty"`
+}
+
+type parkedMessage struct {
+	Number      int64              `json:"number"`
+	Added       string             `json:"added"`
+	Reason      string             `json:"reason"`
+	RetryCount  *int64             `json:"retryCount"`
+	StreamID    string             `json:"streamId"`
+	EventNumber int64              `json:"eventNumber"`
+	EventType   string             `json:"eventType"` // empty: the event is gone
+	EventID     string             `json:"eventId"`
+	IsJSON      bool               `json:"isJson"`
+	Data        *string            `json:"data"` // null: gone, or embed=rich
+	Metadata    *string            `json:"metadata"`
+	Note        *subscription.Note `json:"note"`
+}
+
+// listParked answers with parked messages that are not settled. With embed=rich their payloads are left out.
+func listParked(x *exchange) error {
+	raw := x.r.URL.RawQuery
+	var from int64
+	if text, ok := queryLookup(raw, "from"); ok {
+		if from, ok = parseNumber(text, math.MaxInt64); !ok {
+			return errParkedFrom
+		}
+	}
+	count, ok := queryInt(raw, "count", defaultParked, 1, maxParked)
+	if !ok {
+		return errParkedCount
+	}
+	payload := !strings.EqualFold(queryValue(raw, "embed"), "rich")
+	return x.lead(func(ctx context.Context) error {
+		page, err := x.s.opts.Subscriptions.Parked(ctx, groupKey(x), from, count, payload)
+		if err != nil {
+			return err
+		}
+		d := parkedDocument{Total: page.Total, Messages: make([]parkedMessage, len(page.Messages))}
+		if page.Next >= 0 {
+			d.Next = &page.Next
+		}
+		for i := range page.Messages {
+			m := &page.Messages[i]
+			p := &d.Messages[i]
+			*p = parkedMessage{Number: m.Number, Added: m.Added, Reason: m.Reason, RetryCount: m.Retries, StreamID: m.Stream, EventNumber: m.EventNumber, Note: m.Note}
+			if e := m.Event; e != nil {
+				p.EventType, p.EventID, p.IsJSON = e.Type, e.ID.String(), e.Flags&event.FlagJSON != 0
+				if payload {
+					data, metadata := string(e.Data), string(e.Metadata)
+					p.Data, p.Metadata = &data, &metadata
+				}
+			}
+		}
+		x.w.Header()[keyCacheControl] = cacheNever
+		return sendPlainJSON(x, &d)
+	})
+}
+
+func replaySomeParked(x *exchange) error {
+	return settleParked(x, Subscriptions.ReplayParked)
+}
+
+func dropParked(x *exchange) error {
+	return settleParked(x, Subscriptions.DropParked)
+}
+
+func settleParked(x *exchange, do func(Subscriptions, context.Context, subscription.Key, []int64) error) error {
+	text := queryValue(x.r.URL.RawQuery, "numbers")
+	var numbers []int64
+	for one := range strings.SplitSeq(text, ",") {
+		n, ok := parseNumber(one, math.MaxInt64)
+		if !ok || len(numbers) == maxParkedNumbers {
+			return errParkedNumbers
+		}
+		numbers = append(numbers, n)
+	}
+	return groupCommand(x, 200, func(ctx context.Context, k subscription.Key) error {
+		return do(x.s.opts.Subscriptions, ctx, k, numbers)
+	})
+}
+
+// noteParked leaves a note at a message.
+func noteParked(x *exchange) error {
+	number, ok := parseNumber(queryValue(x.r.URL.RawQuery, "number"), math.MaxInt64)
+	if !ok {
+		return errParkedNumber
+	}
+	return groupCommand(x, 200, func(ctx context.Context, k subscription.Key) error {
+		body, err := x.readBody(maxSettings, problemLargeSettings, errSettingsCut)
+		if err != nil {
+			return err
+		}
+		var values [1]memberValue
+		if !decodeObject(body, []string{"text"}, values[:]) || values[0].kind != jsontext.String || utf8.RuneCountInString(values[0].text()) > maxNote {
+			return errNote
+		}
+		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, values[0].text(), x.who.Login)
+	})
+}
+
+func notParked(e *subscription.NotParked) string {
+	return fmt.Sprintf("Message %d is not parked.", e.Number)
+}

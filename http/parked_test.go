@@ -1,0 +1,41 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParkedDesk(t *testing.T) {
+	running(t, func(t *testing.T, s *subscriber) {
+		s.events(0, 4)
+		s.create("")
+		for _, e := range s.takes(4, "0 1 2 3") {
+			s.answers(e, "nack", "?action=park")
+		}
+		at := s.group + "/parked"
+		post := func(path, body string) answer { return s.manages("POST", at+path, body) }
+		for path, body := range map[string]string{"/replay": "", "/replay?numbers=": "", "/drop?numbers=1,x": "", "/drop?numbers=-1": "", "/drop?numbers=" + strings.Repeat("1,", 100) + "1": "",
+			"/note?number=x": "{}", "/note?number=0": `{"text":1}`, "/note?number=1": `{"text":"` + strings.Repeat("ä", 1001) + `"}`} {
+			if post(path, body).is(t, 400).body == "" {
+				t.Errorf("%s: nothing is said", path)
+			}
+		}
+		for _, query := range []string{"?from=x", "?from=9223372036854775808", "?count=0", "?count=501"} {
+			s.get(at+query, appJSON).is(t, 400)
+		}
+		post("/drop?numbers=0,9223372036854775807", "").is(t, 404).says(t, "Message 9223372036854775807 is not parked.")
+		s.do("POST", at+"/drop?numbers=0", "", as("jane", "changeit")).is(t, 401)
+		s.do("GET", at, "", nil).is(t, 401)
+		post("/note?number=1", `{"text":"ours"}`).is(t, 200)
+		post("/drop?numbers=0", "").is(t, 200)
+		post("/replay?numbers=2", "").is(t, 200)
+		equal(t, "count", s.info().ParkedMessageCount, 2)
+		body := s.get(at+"?count=1", appJSON).is(t, 200).body
+		for _, part := range []string{`"total": 2`, `"number": 1`, `"next": 3`, `"text": "ours"`, `"by": "admin"`, `"streamId": "s"`, `"data": "{\"n\":1}"`} {
+			if !strings.Contains(body, part) {
+				t.Errorf("%s lacks %s", body, part)
+			}
+		}
+		s.takes(9, "2")
+	})
+}
