@@ -6,7 +6,7 @@ import (
 )
 
 func TestParkedDesk(t *testing.T) {
-	running(t, func(t *testing.T, s *subscriber) {
+	running(t, func(s *subscriber) {
 		s.events(0, 4)
 		s.create("")
 		for _, e := range s.takes(4, "0 1 2 3") {
