@@ -42,7 +42,7 @@ func TestRule26HeartbeatOfALaterTerm(t *testing.T) {
 	later := r.CurrentTerm() + 1000
 	heartbeat := raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("other"), Addr: []byte("other")},
-		Term:      later, Leader: []byte("other"),
+		Term:      later,
 	}
 	if err := other.AppendEntries(raft.ServerID(leader.id()), raft.ServerAddress(leader.link.address()), &heartbeat, new(raft.AppendEntriesResponse)); err != nil {
 		t.Fatal(err)
