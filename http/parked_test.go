@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -14,6 +15,13 @@ func TestParkedDesk(t *testing.T) {
 		}
 		at := s.group + "/parked"
 		post := func(path, body string) answer { return s.manages("POST", at+path, body) }
+		view := "/subscriptions/viewparkedmessages/s/g/head/backward/5?embed=tryharder"
+		viewed := func(want string) {
+			t.Helper()
+			v := s.viewed(view)
+			equal(t, "viewed", fmt.Sprint(v.numbers()), want)
+		}
+		viewed("3 2 1 0")
 		for path, body := range map[string]string{"/replay": "", "/replay?numbers=": "", "/drop?numbers=1,x": "", "/drop?numbers=-1": "", "/drop?numbers=" + strings.Repeat("1,", 100) + "1": "",
 			"/note?number=x": "{}", "/note?number=0": `{"text":1}`, "/note?number=1": `{"text":"` + strings.Repeat("ä", 1001) + `"}`} {
 			if post(path, body).is(t, 400).body == "" {
@@ -36,6 +44,9 @@ func TestParkedDesk(t *testing.T) {
 				t.Errorf("%s lacks %s", body, part)
 			}
 		}
+		viewed("3 1")
+		post("/drop?numbers=1,3", "").is(t, 200)
+		viewed("")
 		s.takes(9, "2")
 	})
 }

@@ -80,25 +80,25 @@ func pageArguments(x *exchange, stream string, backward bool) (p pageRequest, er
 	return p, err
 }
 
-func streamBackward(x *exchange) error { return serveBackward(x, x.route.stream) }
+func streamBackward(x *exchange) error { return serveBackward(x, x.route.stream, sendFeed) }
 
-func streamForward(x *exchange) error { return serveForward(x, x.route.stream) }
+func streamForward(x *exchange) error { return serveForward(x, x.route.stream, sendFeed) }
 
 func metaBackward(x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errMetaOfMeta
 	}
-	return serveBackward(x, event.MetaStreamOf(x.route.stream))
+	return serveBackward(x, event.MetaStreamOf(x.route.stream), sendFeed)
 }
 
 func metaForward(x *exchange) error {
 	if event.IsMetaStream(x.route.stream) {
 		return errMetaOfMeta
 	}
-	return serveForward(x, event.MetaStreamOf(x.route.stream))
+	return serveForward(x, event.MetaStreamOf(x.route.stream), sendFeed)
 }
 
-func serveBackward(x *exchange, stream string) error {
+func serveBackward(x *exchange, stream string, send sendPage) error {
 	p, err := pageArguments(x, stream, true)
 	if err != nil {
 		return err
@@ -111,10 +111,10 @@ func serveBackward(x *exchange, stream string) error {
 	if x.media.form == formDescription {
 		return describeStream(x, ctx, stream)
 	}
-	return sendFeed(x, ctx, &p)
+	return send(x, ctx, &p)
 }
 
-func serveForward(x *exchange, stream string) error {
+func serveForward(x *exchange, stream string, send sendPage) error {
 	p, err := pageArguments(x, stream, false)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func serveForward(x *exchange, stream string) error {
 		ctx.release() // The wait was not the request's fault.
 		ctx = x.reads()
 	}
-	return sendFeed(x, ctx, &p)
+	return send(x, ctx, &p)
 }
 
 // feedInstead is the type of a feed where the description document does not exist.
@@ -179,6 +179,9 @@ func longWait(x *exchange, d time.Duration, until func(context.Context) error) e
 	}
 	return err
 }
+
+// sendPage answers with one page of a stream.
+type sendPage func(x *exchange, ctx context.Context, p *pageRequest) error
 
 // sendFeed answers with one page. Whether the client's copy is still good is known
 // without reading an event.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
@@ -222,6 +223,34 @@ func messageID(text string) (event.ID, bool) {
 
 // parkedBackward and parkedForward show the messages that a group gave up. Every
 // node has them.
-func parkedBackward(x *exchange) error { return serveBackward(x, groupKey(x).ParkedStream()) }
+func parkedBackward(x *exchange) error {
+	return serveBackward(x, groupKey(x).ParkedStream(), sendParked)
+}
 
-func parkedForward(x *exchange) error { return serveForward(x, groupKey(x).ParkedStream()) }
+func parkedForward(x *exchange) error {
+	return serveForward(x, groupKey(x).ParkedStream(), sendParked)
+}
+
+// sendParked answers with a page without what was settled at the desk. As long as
+// nothing was, it is the page of the stream.
+func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
+	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, false)
+	switch {
+	case errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamDeleted):
+		return sendFeed(x, ctx, p)
+	case err != nil:
+		return err
+	}
+	isSettled, err := subscription.SettledIn(&record.Record)
+	if err != nil {
+		return err
+	}
+	page, err := x.s.store.ReadStream(ctx, p.StreamRead)
+	if err != nil {
+		return err
+	}
+	page.Events = slices.DeleteFunc(page.Events, func(e event.Resolved) bool { return isSettled(e.Number) })
+	x.w.Header()[keyCacheControl] = cacheNever // It changes while the stream does not.
+	doc := x.atom().Stream(&page, &p.StreamRead)
+	return x.write(&doc)
+}

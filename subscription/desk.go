@@ -85,7 +85,7 @@ func (d *desk) enter(ctx context.Context) (_ context.Context, leave func(), err 
 // settled returns what was settled. What the stream says now counts: a write whose
 // outcome was not known may have come late.
 func (d *desk) settled(ctx context.Context) (*settled, error) {
-	stream := d.g.deskStream()
+	stream := d.g.DeskStream()
 	info, err := d.g.store.StreamInfo(ctx, stream)
 	if err != nil {
 		return nil, fmt.Errorf("look at stream %s: %w", stream, err)
@@ -109,7 +109,7 @@ func (d *desk) settled(ctx context.Context) (*settled, error) {
 
 // keep stores what is settled in place of what was.
 func (d *desk) keep(ctx context.Context, s *settled) error {
-	stream := d.g.deskStream()
+	stream := d.g.DeskStream()
 	data, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("write to stream %s: %w", stream, err)

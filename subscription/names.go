@@ -30,5 +30,5 @@ func (k Key) ParkedStream() string { return streamPrefix + k.String() + parkedSu
 // out again and are not answered yet.
 func (k Key) replayingStream() string { return streamPrefix + k.String() + replayingSuffix }
 
-// deskStream returns the stream of what was settled of parked messages one by one, and of notes.
-func (k Key) deskStream() string { return streamPrefix + k.String() + deskSuffix }
+// DeskStream returns the stream of what was settled of parked messages one by one, and of notes.
+func (k Key) DeskStream() string { return streamPrefix + k.String() + deskSuffix }

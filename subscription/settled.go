@@ -48,6 +48,16 @@ func parseSettled(e *event.Record) (*settled, error) {
 	return s, nil
 }
 
+// SettledIn returns what says of the numbers of parked messages whether they are settled by
+// a record, the last event of a group's DeskStream.
+func SettledIn(record *event.Record) (func(number int64) bool, error) {
+	s, err := parseSettled(record)
+	if err != nil {
+		return nil, err
+	}
+	return s.has, nil
+}
+
 // joined sorts runs, and makes one of those that touch each other.
 func joined(runs []run) (all []run) {
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a[0], b[0]) })

@@ -408,7 +408,7 @@ func (t *term) remove(ctx context.Context, k Key, by string) error {
 }
 
 func (t *term) removeStreams(ctx context.Context, k Key) error {
-	for _, stream := range []string{k.CheckpointStream(), k.ParkedStream(), k.replayingStream(), k.deskStream()} {
+	for _, stream := range []string{k.CheckpointStream(), k.ParkedStream(), k.replayingStream(), k.DeskStream()} {
 		if err := remove(ctx, t.opts.Store, stream); err != nil {
 			return err
 		}

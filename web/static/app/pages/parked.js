@@ -13,7 +13,7 @@ const size = 50;
 export default function Parked({ stream, group, query }) {
 	const desk = has("parkedDesk"), where = `/subscriptions/${path(stream, group)}`;
 	const [open, set] = useState(""), [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
-	const q = useAnswer((signal) => (desk ? fromLeader(`${where}/parked?from=${query.from || 0}&count=${size}`, { signal }) : plain(stream, group, signal)), [stream, group, query.from, desk], { every: 5000 });
+	const q = useAnswer((signal) => (desk ? fromLeader(`${where}/parked?from=${query.from || 0}&count=${size}&embed=rich`, { signal }) : plain(stream, group, signal)), [stream, group, query.from, desk], { every: 5000 });
 	const act = (verb, numbers) => send("POST", `${where}/parked/${verb}?numbers=${numbers.join(",")}`);
 	const total = q.data ? q.data.total : 0;
 	const toggle = (n) => {
@@ -35,16 +35,22 @@ export default function Parked({ stream, group, query }) {
 					<${Ask} label="Replay" name=${`Replay ${n}`} verb="Replay" danger=${false} act=${() => act("replay", [n])} onDone=${q.again}><p>Message ${n} will be handed to the consumers again.</p><//>
 					<${UpTo} n=${n} messages=${d.messages} act=${act} onDone=${q.again} />
 					<${Ask} label="Drop" name=${`Drop ${n}`} verb="Drop" act=${() => act("drop", [n])} onDone=${q.again}><p>Message ${n} will never be handed to this group again. The event itself stays in its stream.</p><//></span>`}</td></tr>
-				${shown && html`<tr key=${n + " open"} class="detail"><td colspan="9"><${Both} e=${{ data: m.data || "", metadata: m.metadata || "" }} /></td></tr>`}`;
+				${shown && html`<tr key=${n + " open"} class="detail"><td colspan="9">${desk ? html`<${Payload} where=${where} n=${n} />` : html`<${Both} e=${m} />`}</td></tr>`}`;
 			})}<//>
 			${(query.from || d.next) && html`<div class="bar"><button disabled=${!query.from} onClick=${() => patch({ from: "" })}>First</button><button disabled=${!d.next} onClick=${() => patch({ from: String(d.next) })}>Next</button></div>`}`}<//><//>`;
+}
+
+/** Payload is data and metadata of a message, read when it is looked at. */
+function Payload({ where, n }) {
+	const q = useAnswer((signal) => fromLeader(`${where}/parked?from=${n}&count=1`, { signal }), [n]);
+	return html`<${Answer} of=${q}>${({ messages: [m] }) => !m || String(m.number) !== n ? html`<p>It is not parked any more.</p>` : m.data === null ? html`<p>The event is gone from its stream.</p>` : html`<${Both} e=${m} />`}<//>`;
 }
 
 /** UpTo replays the messages from the first one of the page to this one. */
 function UpTo({ n, messages, act, onDone }) {
 	const numbers = messages.slice(0, messages.findIndex((m) => String(m.number) === n) + 1).map((m) => String(m.number));
 	if (numbers.length < 2) return null;
-	return html`<${Ask} label="Up to here" name=${`Replay up to ${n}`} verb="Replay" danger=${false} act=${() => act("replay", numbers)} onDone=${onDone}><p>${plural(numbers.length, "message")}, those of this page up to ${n}, will be handed to the consumers again.</p><//>`;
+	return html`<${Ask} label=${`Up to ${n}`} name=${`Replay up to ${n}`} verb="Replay" danger=${false} act=${() => act("replay", numbers)} onDone=${onDone}><p>${plural(numbers.length, "message")}, those of this page up to ${n}, will be handed to the consumers again.</p><//>`;
 }
 
 /** Note is what people leave at a message for others. */
@@ -76,7 +82,7 @@ async function plain(stream, group, signal) {
 			try {
 				why = JSON.parse(e.linkMetaData || "{}");
 			} catch { /* Then nothing is known. */ }
-			return { number: e.positionEventNumber ?? e.title, added: why.added || e.updated, reason: why.reason || "", streamId: e.streamId || "", eventNumber: e.eventNumber ?? "", eventType: e.eventType || e.summary, data: e.data, metadata: e.metaData };
+			return { number: e.positionEventNumber ?? e.title, added: why.added || e.updated, reason: why.reason || "", streamId: e.streamId || "", eventNumber: e.eventNumber ?? "", eventType: e.eventType || e.summary, data: e.data || "", metadata: e.metaData || "" };
 		}),
 	};
 }
