@@ -59,6 +59,10 @@ func TestClusterSubscriptions(t *testing.T) {
 			c.replayWhileLost(fmt.Sprintf("replayed-%d", taken), taken)
 		})
 	}
+	t.Run("single parked messages across a change of leaders", func(t *testing.T) {
+		c.in(t)
+		c.settleParkedWhileLost("settled")
+	})
 	t.Run("shutdown of the leader", func(t *testing.T) {
 		c.in(t)
 		c.shutdownWithConsumers(base)
@@ -401,6 +405,50 @@ func (c *cluster) replayWhileLost(stream string, taken int) {
 		return nil
 	})
 	t.Logf("%d were handed out again, %d stay parked", replayed, g.info().Parked)
+	leader.start()
+	c.settled()
+}
+
+// settleParkedWhileLost drops, notes and replays parked messages one by one and kills the leader
+// at once: what was dropped never comes again, what was replayed does.
+func (c *cluster) settleParkedWhileLost(stream string) {
+	t := c.t
+	const events = 10
+	leader, _ := c.settled()
+	leader.append(stream, batch(701_000_000, events)...)
+	g := newGroup(t, leader.Client, stream, "g", prompt(nil))
+	got := g.take(events)
+	g.park(got.ids()...)
+	g.await("10 parked", func(i *groupInfo) bool { return i.Parked == events })
+	g.awaitCheckpoint(events - 1)
+	g.must(http.MethodPost, map[string]string{"text": "look"}, "parked", "note?number=2")
+	g.must(http.MethodPost, nil, "parked", "drop?numbers=0,1")
+	g.must(http.MethodPost, nil, "parked", "replay?numbers=3")
+	leader.kill()
+	g.node = c.leader().Client
+	testkit.Eventually(t, settleLimit, func() error { _, _, err := listGroups(t.Context(), g.node); return err })
+	g.await("7 parked", func(i *groupInfo) bool { return i.Parked == events-3 })
+	testkit.Eventually(t, settleLimit, func() error {
+		again := g.take(100)
+		for _, m := range again.all {
+			if m.Number != got.all[3].Number {
+				t.Fatalf("%s is handed out, only %s was replayed", m, got.all[3])
+			}
+		}
+		if len(again.all) == 0 {
+			return errors.New("the message that was replayed is not handed out")
+		}
+		g.ack(again.ids()...)
+		return nil
+	})
+	if left := g.parked(); len(left) != events-3 || slices.ContainsFunc(left, func(m message) bool {
+		return slices.ContainsFunc([]int{0, 1, 3}, func(n int) bool { return got.all[n].Number == m.Number })
+	}) {
+		t.Errorf("parked are %v", left)
+	}
+	if desk := string(g.must(http.MethodGet, nil, "parked?from=2&count=1").Body); !strings.Contains(desk, `"text": "look"`) || !strings.Contains(desk, `"total": 7`) {
+		t.Errorf("the desk shows %s", desk)
+	}
 	leader.start()
 	c.settled()
 }
