@@ -57,10 +57,13 @@ func TestDesk(t *testing.T) {
 	p.click("button", "Save")
 	p.none("dialog", "Note")
 	p.sees(markup + " later")
+	p.click("checkbox", "Choose 2")
+	p.find("button", "Drop 1 message")
 	p.click("button", "Drop 2")
 	p.find("dialog", "Drop 2")
 	p.click("button", "Drop")
 	p.none("button", "Drop 2")
+	p.none("button", "Drop 1 message") // The one that was chosen has gone.
 	p.sees("3 messages are parked.")
 
 	q := b.open(t, n.URL(), "ops", "#/subscriptions/orders-1/mail/parked")

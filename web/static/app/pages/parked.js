@@ -12,10 +12,12 @@ const size = 50;
 
 export default function Parked({ stream, group, query }) {
 	const desk = has("parkedDesk"), where = `/subscriptions/${path(stream, group)}`;
-	const [open, set] = useState(""), [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
+	const [open, set] = useState(""), [ticked, choose] = useState(/** @type {Set<string>} */ (new Set()));
 	const q = useAnswer((signal) => (desk ? fromLeader(`${where}/parked?from=${query.from || 0}&count=${size}&embed=rich`, { signal }) : plain(stream, group, signal)), [stream, group, query.from, desk], { every: 5000 });
 	const act = (verb, numbers) => send("POST", `${where}/parked/${verb}?numbers=${numbers.join(",")}`);
 	const total = q.data ? q.data.total : 0;
+	// Others settle messages as well: what is not shown is not acted upon.
+	const chosen = new Set(q.data ? q.data.messages.map((m) => String(m.number)).filter((n) => ticked.has(n)) : []);
 	const toggle = (n) => {
 		const next = new Set(chosen);
 		if (!next.delete(n)) next.add(n);
