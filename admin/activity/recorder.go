@@ -53,10 +53,6 @@ const (
 	// are recorded at once, and then one in each pace.
 	anonymousBurst = 20
 	anonymousPace  = 10 * time.Second
-	// flushTime is how long Close lets the queue be written, stopTime how long it then
-	// waits for a store that was told to stop.
-	flushTime = 3 * time.Second
-	stopTime  = time.Second
 )
 
 // Recorder records operations. One goroutine writes what waits; while it writes, the
@@ -123,26 +119,7 @@ func (r *Recorder) leaveOut(why *stats.Counter, n int) {
 // and gives the rest up. It returns even if the store hangs.
 func (r *Recorder) Close() {
 	r.once.Do(func() { close(r.closing) })
-	if waitFor(r.done, flushTime) {
-		r.cancel()
-		return
-	}
-	r.cancel()
-	if !waitFor(r.done, stopTime) {
-		r.opts.Logger.Warn(Stream + " is left to a write that does not return")
-	}
-}
-
-// waitFor reports whether a channel was closed in time.
-func waitFor(done <-chan struct{}, most time.Duration) bool {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
+	r.records.End(r.done, r.cancel)
 }
 
 // work writes what waits until the Recorder is closed, and then what is left while that succeeds.

@@ -52,6 +52,29 @@ func New(o Options) *Writer { return &Writer{opts: o} }
 // they last longer than an election of 30 seconds.
 var pauses = [...]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 
+const (
+	// flushTime is how long End lets what waits be written.
+	flushTime = 3 * time.Second
+	// stopTime is how long it then waits for a store that was told to stop.
+	stopTime = time.Second
+)
+
+// End waits until the goroutine that writes has ended, done is closed then: for a few
+// seconds, in which what waits may be written, and a moment more after cancel told the store to stop.
+// It returns even if the store hangs. Closing must be closed before.
+func (w *Writer) End(done <-chan struct{}, cancel context.CancelFunc) {
+	defer cancel()
+	flush := time.AfterFunc(flushTime, cancel)
+	defer flush.Stop()
+	late := time.NewTimer(flushTime + stopTime)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		w.opts.Logger.Warn(w.opts.What + " is left to a write that does not return")
+	}
+}
+
 // Refused reports whether an error means that the cluster takes no writes at the
 // moment, and that nothing was written. Waiting for that is no failure.
 func Refused(err error) bool {

@@ -3,7 +3,6 @@ package manager
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -38,14 +37,8 @@ type (
 	}
 )
 
-const (
-	// maxWaiting bounds the events that wait for a cluster that takes no writes.
-	maxWaiting = 1000
-	// flushTime is how long closing lets them be written.
-	flushTime = 3 * time.Second
-	// stopTime is how long it then waits for a store that was told to stop.
-	stopTime = time.Second
-)
+// maxWaiting bounds the events that wait for a cluster that takes no writes.
+const maxWaiting = 1000
 
 // eventIDs is the name space of ids of events: an event has the same id whichever process
 // writes it, so that it stands there once.
@@ -142,16 +135,7 @@ func (h *history) close() {
 		close(h.closing)
 	}
 	h.mu.Unlock()
-	timer := time.AfterFunc(flushTime, h.cancel)
-	defer timer.Stop()
-	late := time.NewTimer(flushTime + stopTime)
-	defer late.Stop()
-	select {
-	case <-h.done:
-		h.cancel()
-	case <-late.C:
-		h.opts.Logger.Warn("the history of backups is left to a write that does not return")
-	}
+	h.records.End(h.done, h.cancel)
 }
 
 func (m *Manager) recordStart(s *Status) {

@@ -61,13 +61,6 @@ const (
 	maxRuns = 5_000
 )
 
-const (
-	// flushTime is how long Close lets the queue be written.
-	flushTime = 3 * time.Second
-	// stopTime is how long Close then waits for a store that was told to stop.
-	stopTime = time.Second
-)
-
 // Writer writes the history of the runs of this node.
 //
 // The one goroutine that writes takes events from the queue, one at a time, and
@@ -114,26 +107,7 @@ func (w *Writer) Close() {
 		close(w.closing)
 	}
 	w.mu.Unlock()
-	if waitFor(w.done, flushTime) {
-		w.cancel()
-		return
-	}
-	w.cancel()
-	if !waitFor(w.done, stopTime) {
-		w.opts.Logger.Warn("the history of scavenges is left to a write that does not return")
-	}
-}
-
-// waitFor reports whether a channel was closed in time.
-func waitFor(done <-chan struct{}, most time.Duration) bool {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
+	w.records.End(w.done, w.cancel)
 }
 
 // admit keeps room for the first and the last event of a run.
