@@ -146,9 +146,8 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, err error) {
 	if err := cu.seekBackward(v.tail.End); err != nil {
 		return nil, err
 	}
-	// As many as there can be, however small the events are: to grow the list would
-	// leave several of its size behind. What is not used never becomes memory.
-	ids = make([]recentID, 0, min(int64(rd.opts.RecentIDs), v.tail.End/chunkfile.StubSize))
+	// As many as there can be: to grow the list would leave several of its size behind.
+	ids = make([]recentID, 0, v.eventsAtMost(rd.opts.RecentIDs))
 	for n := 0; len(ids) < rd.opts.RecentIDs; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -168,6 +167,19 @@ func (rd *Reader) newestIDs(ctx context.Context) (ids []recentID, err error) {
 		ids = slices.Clone(ids)
 	}
 	return ids, nil
+}
+
+// eventsAtMost returns how many events the log may hold, as its files say, and limit if there may be more.
+func (v view) eventsAtMost(limit int) int {
+	var n int64
+	for i := len(v.set.chunks) - 1; i >= 0 && n < int64(limit); i-- {
+		if c := v.set.chunks[i]; c.Complete && c.Footer.End <= v.tail.End {
+			n += int64(c.Footer.Records + c.Footer.Stubs)
+		} else {
+			n += (c.DataEnd(v.tail.End) - chunkfile.HeaderSize) / chunkfile.StubSize
+		}
+	}
+	return int(min(n, int64(limit)))
 }
 
 // FindID returns the number under which an event id was last written to a

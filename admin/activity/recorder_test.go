@@ -136,6 +136,7 @@ func (k *kit) figures() string {
 
 func (k *kit) check(t *testing.T, figures string, warnings int) {
 	t.Helper()
+	synctest.Wait()
 	if got := k.figures(); got != figures {
 		t.Errorf("written, and left out as anonymous, for the queue, failed: %s, not %s", got, figures)
 	}
@@ -198,7 +199,6 @@ func TestFullQueue(t *testing.T) {
 		}
 		k.check(t, "0 0 50 0", 1)
 		close(d.hold)
-		synctest.Wait()
 		k.check(t, "1001 0 50 0", 1)
 		if d.appends != 11 {
 			t.Errorf("%d appends, not 11", d.appends)
@@ -218,14 +218,12 @@ func TestAnonymous(t *testing.T) {
 		for range 10_000 {
 			k.Note(by(""))
 		}
-		synctest.Wait()
 		k.check(t, "20 9980 0 0", 0)
 		time.Sleep(25 * time.Second)
 		for range 100 {
 			k.Note(by(""))
 		}
 		k.Note(by("admin"))
-		synctest.Wait()
 		k.check(t, "23 10078 0 0", 0)
 		left := 0
 		for _, text := range k.data(t) {

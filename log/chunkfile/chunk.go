@@ -190,7 +190,7 @@ func (c *Chunk) Bytes(offset int64, n int, scratch *[]byte) ([]byte, error) {
 		return c.Mapped[offset : offset+int64(n)], nil
 	}
 	if cap(*scratch) < n {
-		*scratch = make([]byte, max(n, 4096))
+		*scratch = make([]byte, max(n, 512))
 	}
 	b := (*scratch)[:n]
 	if err := ReadFull(c.File, b, offset); err != nil {
@@ -352,7 +352,7 @@ func (c *Chunk) Search(position int64) (int, error) {
 func (c *Chunk) ComputeChecksum(read func(b []byte, at int64) error) ([16]byte, error) {
 	end := HeaderSize + c.Footer.DataSize + c.Footer.MapSize + FooterChecksumAt
 	h := xxh3.New()
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, min(1<<20, end))
 	for at := int64(0); at < end; {
 		n := min(int64(len(buf)), end-at)
 		if err := read(buf[:n], at); err != nil {

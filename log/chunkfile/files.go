@@ -27,7 +27,7 @@ func Whole(f vfs.File, size int64) (data []byte, release func() error, err error
 }
 
 func Hash(sum *xxh3.Hasher, file vfs.File, size int64) error {
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, min(1<<20, size))
 	for at := int64(0); at < size; {
 		n := min(int64(len(buf)), size-at)
 		if err := ReadFull(file, buf[:n], at); err != nil {

@@ -25,7 +25,7 @@ const (
 	RewriteSyncAlone = 4 << 20
 
 	// mapBlock is how many bytes of the position map are kept together.
-	mapBlock = MapEntrySize << 16
+	mapBlock = MapEntrySize << 12
 )
 
 // Writer is a chunk file that Rewrite makes. Its position map waits in

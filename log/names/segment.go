@@ -27,7 +27,7 @@ const (
 	footSize    = 16
 	mapName     = "segments"
 	tempSuffix  = vfs.TempSuffix
-	writeBuffer = 1 << 20
+	writeBuffer = 64 << 10
 )
 
 var le = binary.LittleEndian
