@@ -54,6 +54,14 @@ func Binary(t testing.TB) string {
 	return build.path
 }
 
+// BuildTags are the tags that the tests themselves were built with, as go build takes them.
+func BuildTags() []string {
+	if invariants {
+		return []string{"-tags=invariants"}
+	}
+	return nil
+}
+
 func buildBinary() (err error) {
 	if build.dir, err = os.MkdirTemp("", "annals-test-"); err != nil {
 		return err
@@ -63,12 +71,9 @@ func buildBinary() (err error) {
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-o", build.path}
+	args := append([]string{"build", "-o", build.path}, BuildTags()...)
 	if raceDetector {
 		args = append(args, "-race")
-	}
-	if invariants {
-		args = append(args, "-tags", "invariants")
 	}
 	command := exec.Command(Go(), append(args, "./cmd/annals")...)
 	command.Dir = root
