@@ -16,10 +16,10 @@ help: ## list the targets
 build: ## build the static binary bin/annals
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/annals ./cmd/annals
 
-# Tests of clusters wait more than they compute: of four packages at once two work. The longest is begun first.
+# Tests of clusters wait more than they compute: of four packages at once two work. The longest are begun first.
 .PHONY: test
 test: ## run all tests, with the costly checks of invariants
-	$(GO) test -p 4 -timeout 20m -tags invariants ./integration ./log ./replication ./...
+	$(GO) test -p 4 -timeout 20m -tags invariants ./integration ./integration/ui ./log ./replication ./...
 
 .PHONY: test-plain
 test-plain: ## run all tests as the product is built
@@ -28,11 +28,11 @@ test-plain: ## run all tests as the product is built
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## run the tests under the race detector (needs a C compiler)
-	$(GO) test -race -p 3 -timeout 15m $(RACE_PACKAGES)
+	$(GO) test -race -p 4 -timeout 15m $(RACE_PACKAGES)
 
 # The race detector slows everything down several times; what it cannot see
 # through (other processes) or cannot find (source rules) is left out.
-RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /integration -e /internal/lint)
+RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /integration -e /cmd/annals/torture -e /internal/lint)
 
 .PHONY: format
 format: ## fail on files that gofmt -s would change
@@ -56,10 +56,10 @@ rules: ## the house rules: imports, forbidden calls, file sizes
 lint: format vet staticcheck rules ## format, vet, staticcheck and the house rules
 
 .PHONY: torture
-torture: build ## torture clusters of three nodes for some two minutes (TORTURE="--rounds 3 --seconds 30")
+torture: build ## torture clusters of three nodes for some minutes (TORTURE="--rounds 2 --seconds 30")
 	$(BIN)/annals torture $(TORTURE)
 
-TORTURE ?= --rounds 3 --seconds 30
+TORTURE ?= --rounds 2 --seconds 30
 
 .PHONY: sabotage
 sabotage: ## show that torture and tests notice broken promises

@@ -98,6 +98,7 @@ func readExamples(t *testing.T, page string) (examples []example, commands []str
 
 // TestReadmeExamples runs the examples of each page for one node as they stand, in order, against a fresh one.
 func TestReadmeExamples(t *testing.T) {
+	t.Parallel()
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
 	path := pathWithAnnals(t)
@@ -123,6 +124,7 @@ func pathWithAnnals(t *testing.T) string {
 // TestReadmeCluster runs the examples for a cluster as they stand, in order,
 // against a fresh one of the command for that. The two pages begin with the same writes, which are repeated.
 func TestReadmeCluster(t *testing.T) {
+	t.Parallel()
 	testkit.NeedTool(t, "curl")
 	testkit.NeedTool(t, "bash")
 	const start = "go run ./cmd/annals dev"
@@ -216,6 +218,7 @@ func runExample(t *testing.T, script, path string) (printed string, err error) {
 // TestReadmeCommands holds the page to its two promises of one command each: the
 // one that builds and starts a node, and the one that runs all tests.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
 	_, commands := readExamples(t, readmePage)
 	has := map[string]bool{}
 	for _, c := range commands {
