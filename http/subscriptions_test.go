@@ -29,6 +29,8 @@ func TestSubscriptionRoutes(t *testing.T) {
 		"/subscriptions/s/g/replayParked": write, "/subscriptions/%24all/g": group, "/%73ubscriptions/s": list, "/subscriptions/a%2Fb/c%2Fd": group,
 		"/subscriptions/viewparkedmessages/s/g/head/backward/1": read, "/subscriptions/viewparkedmessages/s/g/0/forward/1": read,
 		"/subscriptions/viewparkedmessages/s/g": read, // A count of that group.
+		"/subscriptions/s/g/parked":             read, "/subscriptions/s/g/parked/replay": write, "/subscriptions/s/g/parked/drop": write, "/subscriptions/s/g/parked/note": write,
+		"/subscriptions/s/parked": group, "/subscriptions/s/g/parked/": "", "/subscriptions/s/g/parked/x": "", "/subscriptions/s/g/parked/note/1": "",
 
 		"/subscriptions/": "", "/subscriptions//": "", "/subscriptions/s/": "", "/subscriptions/s/g/": "", "/subscriptions//g": "", "/subscriptions/s//1": "",
 		"/subscriptions/s/g/1/": "", "/subscriptions/s/g/1/2": "", "/subscriptions/s/g/ack/": "", "/subscriptions/s/g/info/x": "", "/subscriptions/s/g/ack/1/2": "",
