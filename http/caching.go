@@ -119,7 +119,7 @@ func pageFreshness(x *exchange, page *event.StreamPage, p *pageRequest) {
 	if !p.Backward {
 		isClosed = p.From <= page.Last+1-int64(p.Count)
 	}
-	if isClosed {
+	if isClosed && !p.changes {
 		x.closed()
 		return
 	}

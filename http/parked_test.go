@@ -33,6 +33,7 @@ func TestParkedDesk(t *testing.T) {
 		}
 		post("/drop?numbers=0,9223372036854775807", "").is(t, 404).says(t, "Message 9223372036854775807 is not parked.")
 		s.do("POST", at+"/drop?numbers=0", "", as("jane", "changeit")).is(t, 401)
+		s.do("POST", at+"/note?number=0", `{"text":"x"}`, as("jane", "changeit")).is(t, 401)
 		s.do("GET", at, "", nil).is(t, 401)
 		post("/note?number=1", `{"text":"ours"}`).is(t, 200)
 		post("/drop?numbers=0", "").is(t, 200)
@@ -48,5 +49,35 @@ func TestParkedDesk(t *testing.T) {
 		post("/drop?numbers=1,3", "").is(t, 200)
 		viewed("")
 		s.takes(9, "2")
+	})
+}
+
+// TestParkedDeskFull: what is kept of settled messages and notes is bounded.
+func TestParkedDeskFull(t *testing.T) {
+	running(t, func(s *subscriber) {
+		const parked = 140
+		s.events(0, parked)
+		s.create("")
+		for range parked / 70 {
+			for _, e := range s.read(70).Entries {
+				s.answers(e, "nack", "?action=park")
+			}
+		}
+		note := `{"text":"` + strings.Repeat("\U0001F4DD", 1000) + `"}`
+		leave := func(number int) answer {
+			return s.manages("POST", fmt.Sprintf("%s/parked/note?number=%d", s.group, number), note)
+		}
+		number := 1
+		for ; number < parked; number++ {
+			if r := leave(number); r.status != 200 {
+				r.is(t, 400).says(t, "The desk is full: replay or drop the oldest messages, or take notes away")
+				break
+			}
+		}
+		if number == parked {
+			t.Fatal("the desk is never full")
+		}
+		s.manages("POST", s.group+"/parked/note?number=1", `{"text":""}`).is(t, 200)
+		leave(number).is(t, 200)
 	})
 }

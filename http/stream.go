@@ -50,8 +50,9 @@ var errPageTooBig = badRequest("Read size too big, should be less than 4096 item
 // pageRequest is what a page of a stream was asked for with.
 type pageRequest struct {
 	event.StreamRead
-	leader bool
-	poll   time.Duration
+	leader  bool
+	poll    time.Duration
+	changes bool // also when it is full and lies below the last event
 }
 
 // pageArguments reads the arguments of a page, in the order of the contract.

@@ -232,11 +232,12 @@ func parkedForward(x *exchange) error {
 }
 
 // sendParked answers with a page without what was settled at the desk. As long as
-// nothing was, it is the page of the stream.
+// nothing was, it is the page of the stream, but nobody may keep it: more is settled any time.
 func sendParked(x *exchange, ctx context.Context, p *pageRequest) error {
 	record, err := x.s.store.ReadEvent(ctx, groupKey(x).DeskStream(), event.Head, false)
 	switch {
 	case errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrEventNotFound) || errors.Is(err, event.ErrStreamDeleted):
+		p.changes = true
 		return sendFeed(x, ctx, p)
 	case err != nil:
 		return err

@@ -164,6 +164,9 @@ func (d *desk) count(ctx context.Context) (count, oldest int64) {
 		return 0, 0
 	}
 	s, err := d.settled(ctx)
+	if ctx.Err() == nil {
+		d.g.troubles.note(troubleDesk, err)
+	}
 	if err != nil {
 		s = &settled{} // Unknown for now.
 	}

@@ -52,12 +52,13 @@ const (
 	troubleParking
 	troubleCheckpoint
 	troubleReplay
+	troubleDesk
 	troubleKinds
 )
 
 var troubleTexts = [troubleKinds]string{
 	"the group cannot be loaded", "the stream cannot be read", "parking fails", "the checkpoint could not be written",
-	"parked messages cannot be replayed",
+	"parked messages cannot be replayed", "what is settled of parked messages cannot be read",
 }
 
 // trouble is something that fails time and again.

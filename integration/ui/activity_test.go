@@ -54,6 +54,10 @@ func TestActivity(t *testing.T) {
 	p.clean()
 	p.click("button", "Newer")
 	rows("the newer", 100)
+	p.click("button", "Oldest")
+	p.sees("POST /users/ 201")
+	p.sees("POST /admin/node/priority/97 200")
+	rows("the oldest", 100)
 	p.click("button", "Newest")
 	p.sees("POST /admin/shutdown 401")
 

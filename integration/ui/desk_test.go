@@ -25,14 +25,14 @@ func park(t *testing.T, n *testkit.Process, group, count string) {
 // parked messages, to look at one, replay it, drop others, and leave a note.
 func TestDesk(t *testing.T) {
 	n := startNode(t)
-	for range 5 {
+	for range 7 {
 		appendTo(t, n, "orders-1", "OrderPlaced", `{"text":`+quote(markup)+`}`)
 	}
 	ask(t, n, "PUT", "/subscriptions/orders-1/mail", `{"startFrom":0}`)
-	park(t, n, "/subscriptions/orders-1/mail", "5")
+	park(t, n, "/subscriptions/orders-1/mail", "7")
 	b := newBrowser(t)
 	p := b.open(t, n.URL(), "admin", "#/")
-	p.click("link", "5 messages parked by mail of orders-1.")
+	p.click("link", "7 messages parked by mail of orders-1.")
 	p.h1("Parked messages")
 	p.find("table", "Parked messages")
 	if p.acts > 1 {
@@ -45,7 +45,7 @@ func TestDesk(t *testing.T) {
 	if p.acts > 3 {
 		t.Errorf("it took %d acts to replay one", p.acts)
 	}
-	p.sees("4 messages are parked.")
+	p.sees("6 messages are parked.")
 	p.click("button", "Look at 0")
 	p.find("tree", "Data")
 	p.sees("<script>window.ran=1</script>")
@@ -64,7 +64,7 @@ func TestDesk(t *testing.T) {
 	p.click("button", "Drop")
 	p.none("button", "Drop 2")
 	p.none("button", "Drop 1 message") // The one that was chosen has gone.
-	p.sees("3 messages are parked.")
+	p.sees("5 messages are parked.")
 
 	q := b.open(t, n.URL(), "ops", "#/subscriptions/orders-1/mail/parked")
 	q.h1("Parked messages")
@@ -81,11 +81,18 @@ func TestDesk(t *testing.T) {
 	q.walk("button", "Drop")
 	q.keys(kb.Enter)
 	q.none("dialog", "Drop 2 messages")
-	q.sees("1 message is parked.")
+	q.sees("3 messages are parked.")
 	q.clean()
-	q.walk("button", "Replay 3")
+	q.walk("button", "Replay up to 5")
 	q.keys(kb.Enter)
-	q.find("dialog", "Replay 3")
+	q.find("dialog", "Replay up to 5")
+	q.sees("2 messages, those of this page up to 5, will be handed to the consumers again.")
+	q.walk("button", "Replay")
+	q.keys(kb.Enter)
+	q.sees("1 message is parked.")
+	q.walk("button", "Replay 6")
+	q.keys(kb.Enter)
+	q.find("dialog", "Replay 6")
 	q.walk("button", "Replay")
 	q.keys(kb.Enter)
 	q.sees("No message is parked.")

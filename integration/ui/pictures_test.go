@@ -40,6 +40,9 @@ func TestPictures(t *testing.T) {
 		stream := []string{"orders-9", "payments-9", "stock-9", "payments-9", "parcels-9", "parcels-9"}[i]
 		ask(t, n, "POST", "/streams/"+stream, fmt.Sprintf(`[{"eventId":%q,"eventType":%q,"data":{"order":9,"total":9223372036854775807,"items":["book","lamp"],"to":{"name":"Jane","town":"Ghent"}},"metadata":{"$correlationId":"order-9"%s}}]`, id, kind, cause), "Content-Type", "application/vnd.eventstore.events+json")
 	}
+	const mail = "/subscriptions/orders-2/mail"
+	ask(t, n, "PUT", mail, `{"startFrom":0}`)
+	park(t, n, mail, "5")
 	appendMany(t, n, "expired-1", 0, 400)
 	ask(t, n, "POST", "/streams/expired-1/metadata", `{"$maxCount":10}`, "ES-EventType", "$metadata", "ES-EventId", uuid.NewString())
 	b := newBrowser(t)
@@ -76,6 +79,15 @@ func TestPictures(t *testing.T) {
 		p.h1("Correlation")
 		p.sees("6 events")
 		shoot(p, "correlation")
+		p.goTo("#/subscriptions/orders-2/mail/parked")
+		p.h1("Parked messages")
+		p.click("button", "Note for 1")
+		p.fill("textbox", "Note", "the address was wrong, mended")
+		p.click("button", "Save")
+		p.none("dialog", "Note")
+		p.click("button", "Look at 1")
+		p.find("tree", "Data")
+		shoot(p, "desk")
 		p.goTo("#/projections/new")
 		p.h1("New projection")
 		p.fill("textbox", "Name", "totals")

@@ -78,7 +78,8 @@ export function follow(path, query, l, o = {}) {
 }
 
 /**
- * newest reads the newest events of a stream that need not exist, newest first, of those that the query asks for.
+ * newest reads the newest events of a stream that need not exist, newest first, of those that the query asks for;
+ * from its start on with from, to and no backward.
  * @param {string} path @param {number} limit @param {{node?: string, query?: Record<string, any>, signal?: AbortSignal}} [o] @returns {Promise<any[]>}
  */
 export function newest(path, limit, o = {}) {

@@ -28,16 +28,16 @@ export default function Parked({ stream, group, query }) {
 		<div class="bar"><${Age} of=${q} />${chosen.size > 0 && html`<${Ask} label=${`Replay ${plural(chosen.size, "message")}`} verb="Replay" danger=${false} act=${() => act("replay", [...chosen])} onDone=${() => (choose(new Set()), q.again())}><p>${plural(chosen.size, "message")} will be handed to the consumers again.</p><//>
 			<${Ask} label=${`Drop ${plural(chosen.size, "message")}`} verb="Drop" typed=${chosen.size > 1 ? group : ""} act=${() => act("drop", [...chosen])} onDone=${() => (choose(new Set()), q.again())}><p>${plural(chosen.size, "message")} will never be handed to this group again. The events themselves stay in their stream.</p><//>`}</div>
 		<${Answer} of=${q}>${(d) => d.messages.length === 0 ? html`<p class="box good">No message is parked.</p>` : html`<p>${plural(d.total, "message is", "messages are")} parked${d.messages.length < d.total ? `; ${d.messages.length} are shown` : ""}.${!desk ? " This node does not offer to replay or drop single messages." : ""}</p>
-			<${Table} name="Parked messages" heads=${["Choose", "Number", "Event", "Type", "Parked", "Attempts", "Reason", "Note", ""]}>${d.messages.map((m) => {
+			<${Table} name="Parked messages" heads=${["Choose", "Number", "Event", "Parked", "Attempts", "Reason and note", ""]}>${d.messages.map((m) => {
 				const n = String(m.number), shown = open === n;
 				return html`<tr key=${n}><td>${desk && html`<input type="checkbox" aria-label=${`Choose ${n}`} checked=${chosen.has(n)} onChange=${() => toggle(n)} />`}</td>
-				<td><button type="button" class="plain mono" aria-expanded=${String(shown)} aria-label=${`Look at ${n}`} onClick=${() => set(shown ? "" : n)}>${shown ? "▾" : "▸"} ${n}</button></td><td class="name"><${EventLink} stream=${m.streamId} number=${m.eventNumber} /></td><td class="name">${m.eventType}</td><td><${Time} at=${m.added} /></td>
-				<td class="num">${m.retryCount ?? "–"}</td><td class="name">${m.reason}</td><td class="name">${m.note ? html`${m.note.text} <span class="muted small">${m.note.by}</span>` : ""}</td>
+				<td><button type="button" class="plain mono" aria-expanded=${String(shown)} aria-label=${`Look at ${n}`} onClick=${() => set(shown ? "" : n)}>${shown ? "▾" : "▸"} ${n}</button></td><td class="name"><${EventLink} stream=${m.streamId} number=${m.eventNumber} /><div class="small">${m.eventType}</div></td><td><${Time} at=${m.added} /></td>
+				<td class="num">${m.retryCount ?? "–"}</td><td class="name">${m.reason}${m.note && html`<div><strong>${m.note.text}</strong> <span class="muted small">${m.note.by}</span></div>`}</td>
 				<td>${desk && html`<span class="row-acts"><${Note} n=${n} where=${where} note=${m.note} onDone=${q.again} />
 					<${Ask} label="Replay" name=${`Replay ${n}`} verb="Replay" danger=${false} act=${() => act("replay", [n])} onDone=${q.again}><p>Message ${n} will be handed to the consumers again.</p><//>
 					<${UpTo} n=${n} messages=${d.messages} act=${act} onDone=${q.again} />
 					<${Ask} label="Drop" name=${`Drop ${n}`} verb="Drop" act=${() => act("drop", [n])} onDone=${q.again}><p>Message ${n} will never be handed to this group again. The event itself stays in its stream.</p><//></span>`}</td></tr>
-				${shown && html`<tr key=${n + " open"} class="detail"><td colspan="9">${desk ? html`<${Payload} where=${where} n=${n} />` : html`<${Both} e=${m} />`}</td></tr>`}`;
+				${shown && html`<tr key=${n + " open"} class="detail"><td colspan="7">${desk ? html`<${Payload} where=${where} n=${n} />` : html`<${Both} e=${m} />`}</td></tr>`}`;
 			})}<//>
 			${(query.from || d.next) && html`<div class="bar"><button disabled=${!query.from} onClick=${() => patch({ from: "" })}>First</button><button disabled=${!d.next} onClick=${() => patch({ from: String(d.next) })}>Next</button></div>`}`}<//><//>`;
 }
