@@ -89,6 +89,7 @@ func TestDesk(t *testing.T) {
 	q.sees("2 messages, those of this page up to 5, will be handed to the consumers again.")
 	q.walk("button", "Replay")
 	q.keys(kb.Enter)
+	q.none("dialog", "Replay up to 5")
 	q.sees("1 message is parked.")
 	q.walk("button", "Replay 6")
 	q.keys(kb.Enter)
