@@ -15,6 +15,7 @@ export class Problem extends Error {
 	constructor(status, text, method, url, command) {
 		super(text || (status ? `HTTP status ${status}` : "The node cannot be reached."));
 		this.status = status;
+		this.said = text;
 		this.method = method;
 		this.url = url;
 		this.command = command;

@@ -38,9 +38,9 @@ export default function Activity({ query }) {
 		if (list.length > 0) go(String(fromEntry(list[list.length - 1]).at))();
 	};
 	return html`<${Page} title="Activity" lead=${html`<${Age} of=${q} />`} actions=${html`<${Link} to=${["streams", "$operations"]}>The stream<//>`}>
-		<form class="bar" onSubmit=${filter}><${Choice} label="Filter by" value=${f.by} of=${filters} set=${(by) => set({ ...f, by })} /><${Field} label="Filter" value=${f.text} set=${(text) => set({ ...f, text })} disabled=${f.by === "nobody"} />
+		<form class="bar ends" onSubmit=${filter}><${Choice} label="Filter by" value=${f.by} of=${filters} set=${(by) => set({ ...f, by })} /><${Field} label="Filter" value=${f.text} set=${(text) => set({ ...f, text })} disabled=${f.by === "nobody"} />
 			<button>Apply</button>${contains && html`<button type="button" onClick=${() => (set({ by: "who", text: "" }), patch({ by: "", text: "", from: "" }))}>Show all</button>`}</form>
-		<${Answer} of=${q}>${(list) => html`${contains && html`<p role="status">${plural(list.length, "match", "matches")}${list.length < size ? ", which is all" : ""}.</p>`}
+		<${Answer} of=${q} needs="the group $ops or $admins">${(list) => html`${contains && html`<p role="status">${plural(list.length, "match", "matches")}${list.length < size ? ", which is all" : ""}.</p>`}
 			${list.length === 0 && !contains ? html`<${Empty} text="Nothing was changed yet, but for appends. Any other change is listed, such as a priority:" command=${command("POST", "/admin/node/priority/0")} />` : html`<${Operations} of=${list} />`}
 			<div class="bar"><button data-key="newest" disabled=${!query.from} onClick=${go("")}>Newest</button><button data-key="newer" disabled=${!query.from || contains !== "" || list.length === 0} onClick=${() => go(String(BigInt(list[0].at) + BigInt(size)))()}>Newer</button>
 				<button data-key="older" disabled=${list.length < size || String(list[list.length - 1].at) === "0"} onClick=${() => go(String(BigInt(list[list.length - 1].at) - 1n))()}>Older</button>

@@ -18,7 +18,7 @@ export default function Backup({ query }) {
 		const [current, last, list] = await Promise.all([get("/admin/backup/current", { ...o, signal }), get("/admin/backup/last", { ...o, signal }), get("/admin/backup/list", { ...o, signal })]);
 		return { ...set, current, last, list: list.backups || [], damaged: list.damaged };
 	}, [query.node], { every: 3000, off: !may });
-	if (!may) return html`<${Page} title="Backup"><${Forbidden} /><//>`;
+	if (!may) return html`<${Page} title="Backup"><${Forbidden} needs="the group $ops or $admins" /><//>`;
 	const running = q.data && q.data.current && q.data.current.backupId;
 	return html`<${Page} title="Backup" lead=${html`<${Age} of=${q} />`} actions=${html`<${NodeChoice} value=${query.node} />`}><${Answer} of=${q}>${(d) => d.off ? html`<${HowTo} />` : html`
 		<p>To <span class="mono">${d.to}</span>${d.schedule ? html`, at <span class="mono">${d.schedule}</span> by itself` : ", only when asked"}${d.keep && d.keep !== "0" ? `; the last ${d.keep} are kept` : "; all are kept"}.</p>
@@ -26,7 +26,7 @@ export default function Backup({ query }) {
 			${running && html`<span>${d.current.phase} ${bytes(d.current.done)}${Number(d.current.total) > 0 ? ` of ${bytes(d.current.total)}` : ""} <progress max=${Number(d.current.total) || 1} value=${Number(d.current.done)} aria-label="Progress"></progress></span><${Ask} label="Stop" act=${() => send("DELETE", "/admin/backup/current", { node })} onDone=${q.again}><p>The backup stops; what was copied of it is removed.</p><//>`}</div>
 		${d.last && d.last.result && d.last.result !== "Unknown" && !running && html`<p>The last one: <${State} kind=${d.last.result === "Success" ? "good" : "bad"}>${d.last.result}<//> ${d.last.error || ""} <${Time} at=${d.last.ended} /></p>`}
 		${d.damaged && html`<p class="box bad" role="alert">${d.damaged}</p>`}
-		<${Table} name="Backups" heads=${["Backup", "Kind", "Of", "Position", "Files", "Size", "Copied", "Took", "Read back"]}>${d.list.length === 0 && html`<tr><td colspan="9" class="muted">There is none yet.</td></tr>`}${[...d.list].reverse().map((b) => html`<tr key=${b.id}><td class="mono small">${b.id}</td><td>${b.kind}</td><td><${Time} at=${b.time} /></td><td class="num mono">${String(b.position)}</td><td class="num">${count(b.files)}</td><td class="num">${bytes(b.bytes)}</td><td class="num">${bytes(b.bytesCopied)}</td><td class="num">${span(Number(b.seconds) * 1000)}</td><td>${b.checked ? "yes" : "no"}</td></tr>`)}<//>
+		<${Table} name="Backups" heads=${["Backup", "Kind", "Of", "#Position", "#Files", "#Size", "#Copied", "#Took", "Read back"]}>${d.list.length === 0 && html`<tr><td colspan="9" class="muted">There is none yet.</td></tr>`}${[...d.list].reverse().map((b) => html`<tr key=${b.id}><td class="mono small">${b.id}</td><td>${b.kind}</td><td><${Time} at=${b.time} /></td><td class="num mono">${String(b.position)}</td><td class="num">${count(b.files)}</td><td class="num">${bytes(b.bytes)}</td><td class="num">${bytes(b.bytesCopied)}</td><td class="num">${span(Number(b.seconds) * 1000)}</td><td>${b.checked ? "yes" : "no"}</td></tr>`)}<//>
 		<${Restore} from=${d.to} db=${d.db} />`}<//><//>`;
 }
 

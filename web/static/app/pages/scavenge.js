@@ -23,7 +23,7 @@ function Main({ query }) {
 	const [o, set] = useState({ threshold: "0", throttle: "100", threads: "1" });
 	const how = `threshold=${o.threshold || 0}&throttlePercent=${o.throttle || 100}&threads=${o.threads || 1}`;
 	const running = current.data && current.data.scavengeId;
-	if (!may) return html`<${Page} title="Scavenge"><${Forbidden} /><//>`;
+	if (!may) return html`<${Page} title="Scavenge"><${Forbidden} needs="the group $ops or $admins" /><//>`;
 	const again = () => (current.again(), last.again());
 	const everywhere = async () => {
 		// One node at a time, the leader last: the next begins when the one before has ended.
@@ -72,7 +72,7 @@ function Estimate({ node, threshold, start }) {
 
 const json = async (node, threshold) => (await send("POST", `/admin/scavenge?dryRun=true&top=12&threshold=${threshold || 0}`, { node })).json();
 
-const Sizes = ({ name, of, why }) => html`<${Table} name=${name} heads=${["Stream", "Events", "Bytes", ...(why ? ["Why"] : [])]}>${of.map((s) => html`<tr key=${s.stream}><td class="name"><${StreamLink} name=${s.stream} /></td><td class="num">${count(s.events)}</td><td class="num">${bytes(s.bytes)}</td>${why && html`<td>${s.why}</td>`}</tr>`)}<//>`;
+const Sizes = ({ name, of, why }) => html`<${Table} name=${name} heads=${["Stream", "#Events", "#Bytes", ...(why ? ["Why"] : [])]}>${of.map((s) => html`<tr key=${s.stream}><td class="name"><${StreamLink} name=${s.stream} /></td><td class="num">${count(s.events)}</td><td class="num">${bytes(s.bytes)}</td>${why && html`<td>${s.why}</td>`}</tr>`)}<//>`;
 
 const colours = ["var(--accent)", "var(--warn)", "var(--good)", "var(--bad)", "var(--number)", "var(--string)"];
 
@@ -103,7 +103,7 @@ function History() {
 		}
 		return [...runs.values()];
 	}, [], { every: 5000 });
-	return html`<${Answer} of=${q}>${(list) => html`<${Table} name="History" heads=${["Scavenge", "Node", "Started", "Ended", "Result", "Freed"]}>${list.length === 0 && html`<tr><td colspan="6" class="muted">No scavenge has run yet.</td></tr>`}${list.map((r) => html`<tr key=${r.scavengeId}><td><${Link} to=${["scavenge", r.scavengeId]} class="mono small">${r.scavengeId}<//></td><td>${r.nodeEndpoint}</td><td><${Time} at=${r.began} /></td><td><${Time} at=${r.ended} /></td><td>${r.result ? html`<${State} kind=${kind(r.result)}>${r.result}<//> ${r.error || ""}` : "runs"}</td><td class="num">${r.spaceSaved === undefined ? "–" : bytes(r.spaceSaved)}</td></tr>`)}<//>`}<//>`;
+	return html`<${Answer} of=${q}>${(list) => html`<${Table} name="History" heads=${["Scavenge", "Node", "Started", "Ended", "Result", "#Freed"]}>${list.length === 0 && html`<tr><td colspan="6" class="muted">No scavenge has run yet.</td></tr>`}${list.map((r) => html`<tr key=${r.scavengeId}><td><${Link} to=${["scavenge", r.scavengeId]} class="mono small">${r.scavengeId}<//></td><td>${r.nodeEndpoint}</td><td><${Time} at=${r.began} /></td><td><${Time} at=${r.ended} /></td><td>${r.result ? html`<${State} kind=${kind(r.result)}>${r.result}<//> ${r.error || ""}` : "runs"}</td><td class="num">${r.spaceSaved === undefined ? "–" : bytes(r.spaceSaved)}</td></tr>`)}<//>`}<//>`;
 }
 
 /** Schedule says when the cluster does it by itself. */

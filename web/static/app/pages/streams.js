@@ -28,7 +28,7 @@ function Changed() {
 	if (q.error && q.error.status === 401 && q.data === undefined) return html`<${Visited} />`;
 	return html`<div class="bar"><${Age} of=${q} /></div><${Answer} of=${q}>${(list) => list.length === 0
 		? html`<${Empty} text="There are no streams yet. An append makes one:" command=${`curl -i -d '{"total":12}' -H 'Content-Type: application/json' -H 'ES-EventType: OrderPlaced' ${new URL("streams/orders-1", root)}`} />`
-		: html`<${Table} name="Streams" heads=${["Stream", "Newest event", "Type", "Time"]}>${list.map((e) => html`<tr key=${e.from}><td class="name"><${StreamLink} name=${e.from} /></td><td class="num">${String(e.at)}</td><td class="name">${e.type}</td><td><${Time} at=${e.time} /></td></tr>`)}<//>`}<//>`;
+		: html`<${Table} name="Streams" heads=${["Stream", "#Newest event", "Type", "Time"]}>${list.map((e) => html`<tr key=${e.from}><td class="name"><${StreamLink} name=${e.from} /></td><td class="num">${String(e.at)}</td><td class="name">${e.type}</td><td><${Time} at=${e.time} /></td></tr>`)}<//>`}<//>`;
 }
 
 function Visited() {
@@ -52,6 +52,6 @@ function Names({ order, query }) {
 	}, [q.error]);
 	if (!has("streamNames")) return html`<p class="box">This node does not offer a list of the names of all streams.</p><${Visited} />`;
 	return html`<${Field} label="Prefix" value=${prefix} set=${setPrefix} /><${Answer} of=${q}>${(d) => html`${q.error && html`<${Failure} error=${q.error} />`}
-		${d.streams.length === 0 ? html`<${Empty} text="No stream has a name that begins so." />` : html`<${Table} name="Streams" heads=${["Stream", "Last event", "Deleted"]}>${d.streams.map((s) => html`<tr key=${s.name}><td class="name"><${StreamLink} name=${s.name} /></td><td class="num">${String(s.lastEventNumber)}</td><td>${s.deleted}</td></tr>`)}<//>`}
+		${d.streams.length === 0 ? html`<${Empty} text="No stream has a name that begins so." />` : html`<${Table} name="Streams" heads=${["Stream", "#Last event", "Deleted"]}>${d.streams.map((s) => html`<tr key=${s.name}><td class="name"><${StreamLink} name=${s.name} /></td><td class="num">${String(s.lastEventNumber)}</td><td>${s.deleted}</td></tr>`)}<//>`}
 		<div class="bar"><button disabled=${!query.after} onClick=${() => patch({ after: "" })}>First</button><button disabled=${!d.next} onClick=${() => patch({ after: d.next })}>Next</button></div>`}<//>`;
 }

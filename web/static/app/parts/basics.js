@@ -65,30 +65,30 @@ export function Copy({ label, text, ...rest }) {
 }
 
 /** Failure is an error with the server's text, status and address. */
-export function Failure({ error, again }) {
-	if (error.status === 401 || error.status === 403) return html`<${Forbidden} error=${error} />`;
+export function Failure({ error, again, needs = "" }) {
+	if (error.status === 401 || error.status === 403) return html`<${Forbidden} error=${error} needs=${needs} />`;
 	if (error.status === 404 && error.absent) return html`<p>This node does not offer ${error.absent}.</p>`;
 	return html`<div class="box bad" role="alert"><p><strong>${error.message}</strong></p>
 		${error.method && html`<p class="small muted mono">${error.status ? `${error.status} · ` : ""}${error.method} ${error.url}</p>`}
 		<p>${again && html`<button onClick=${again}>Try again</button>`}${error.command && html`<${Copy} label="Copy as curl" text=${error.command} />`}</p></div>`;
 }
 
-/** Forbidden says who somebody is and what may be lacking. */
-export function Forbidden({ error }) {
+/** Forbidden says who somebody is and what is lacking. @param {{error?: any, needs?: string}} p */
+export function Forbidden({ error, needs = "" }) {
 	const who = use(user);
 	return html`<section class="box"><h2>Not allowed</h2>
-		<p>${who ? `You are ${who.login}${who.groups.length ? ` of ${who.groups.join(", ")}` : ""}. This needs a right that you do not have.` : "You are not signed in."}</p>
-		<p class="muted">${error && error.message ? `The node says: ${error.message}` : ""}</p>
+		<p>${who ? `You are ${who.login}${who.groups.length ? ` of ${who.groups.join(", ")}` : ""}. This needs ${needs || "a right that you do not have"}.` : `You are not signed in.${needs && ` This needs ${needs}.`}`}</p>
+		${error && error.said && html`<p class="muted">The node says: ${error.said}</p>`}
 		<p><${Link} to=${["signin"]} query=${{ then: location.hash.slice(1) }}>${who ? "Sign in as somebody else" : "Sign in"}<//></p></section>`;
 }
 
 /** Answer shows the states of a question, and its content once there is one. */
-export function Answer({ of, children, empty, lines = 6 }) {
+export function Answer({ of, children, empty, lines = 6, needs = "" }) {
 	if (of.data === undefined) {
-		if (of.error) return html`<${Failure} error=${of.error} again=${of.again} />`;
+		if (of.error) return html`<${Failure} error=${of.error} again=${of.again} needs=${needs} />`;
 		return html`<div class="loading" aria-busy="true" aria-label="Loading">${Array.from({ length: lines }, (_, i) => html`<div class="bone" key=${i}></div>`)}</div>`;
 	}
-	return html`<div aria-busy=${of.loading ? "true" : "false"}>${of.error && html`<${Failure} error=${of.error} again=${of.again} />`}
+	return html`<div aria-busy=${of.loading ? "true" : "false"}>${of.error && html`<${Failure} error=${of.error} again=${of.again} needs=${needs} />`}
 		${empty && empty(of.data) ? null : children(of.data)}</div>`;
 }
 
@@ -209,9 +209,9 @@ export function Tabs({ label, of, value, set }) {
 export const State = ({ kind, children }) => html`<span class=${"state " + kind}>${children}</span>`;
 
 /** Table is a table with a caption that screen readers hear. */
-export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => html`<th scope="col">${h || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => h.startsWith("#") ? html`<th scope="col" class="num">${h.slice(1)}</th>` : html`<th scope="col">${h || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
 
-/** need returns a Forbidden when somebody surely may not do something. @param {"ops" | "admin"} role */
+/** allowed tells whether somebody has a role, as far as is known. @param {"ops" | "admin"} role */
 export function allowed(role) {
 	return role === "admin" ? isAdmin() : isOps();
 }

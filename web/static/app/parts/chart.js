@@ -30,9 +30,9 @@ export function Chart({ name, times, series, format }) {
 			const css = getComputedStyle(document.documentElement), colour = (/** @type {string} */ v) => css.getPropertyValue(v).trim();
 			const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
 			plot.current = new uPlot({
-				width: box.current.clientWidth || 380, height: 160, legend: { show: series.length > 1 }, cursor: { drag: { x: false, y: false } },
-				axes: [{ ...axis, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(clock) }, { ...axis, size: 72, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }], scales: { x: { range: () => [ends.current[0], ends.current[1]] }, y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },
-				series: [{}, ...series.map((s) => ({ label: s.label, stroke: colour(s.colour), width: 1.5, points: { show: false }, value: (/** @type {any} */ _, /** @type {any} */ v) => (v === null || v === undefined ? "–" : format(v)) }))],
+				width: box.current.clientWidth || 380, height: 160, padding: [8, 28, 0, 0], legend: { show: series.length > 1 }, cursor: { drag: { x: false, y: false } },
+				axes: [{ ...axis, size: 30, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(clock) }, { ...axis, size: 72, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(format) }], scales: { x: { range: () => [ends.current[0], ends.current[1]] }, y: { range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => [Math.min(0, lo || 0), hi > 0 ? hi * 1.1 : 1] } },
+				series: [{}, ...series.map((s) => ({ label: s.label, stroke: colour(s.colour), width: 1.5, points: { show: (/** @type {any} */ u, /** @type {number} */ i) => u.data[i].filter((/** @type {any} */ v) => typeof v === "number").length === 1 }, value: (/** @type {any} */ _, /** @type {any} */ v) => (v === null || v === undefined ? "–" : format(v)) }))],
 			}, [times, ...series.map((s) => s.values)], box.current);
 		});
 		const fit = () => plot.current && box.current && plot.current.setSize({ width: box.current.clientWidth, height: 160 });
