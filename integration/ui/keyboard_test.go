@@ -16,10 +16,19 @@ func TestKeyboard(t *testing.T) {
 	}
 	p := newBrowser(t).open(t, n.URL(), "admin", "#/")
 	p.h1("Overview")
+	// A page takes the focus at once: later it would take it from a field that is typed into.
+	p.eval(`window.late = []; let seen = document.querySelector('h1'); new MutationObserver(() => {
+		const h = document.querySelector('h1');
+		if (h && h !== seen && document.activeElement !== h) window.late.push(h.innerText);
+		seen = h;
+	}).observe(document.body, {childList: true, subtree: true})`)
 	for _, c := range []struct{ key, h1 string }{{"f", "Search"}, {"u", "Subscriptions"}, {"p", "Projections"}, {"m", "Cluster"}, {"c", "Scavenge"}, {"a", "Activity"}, {"o", "Overview"}, {"s", "Streams"}} {
 		p.keys("g" + c.key)
 		p.h1(c.h1)
 		p.focused("h1")
+	}
+	if late := value[string](p, "window.late.join()"); late != "" {
+		t.Errorf("these pages are there before they have the focus: %s", late)
 	}
 	p.keys("/")
 	p.focused("#search")

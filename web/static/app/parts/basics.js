@@ -1,6 +1,6 @@
 // @ts-check
 // What every page is made of: its heading, its states, links, buttons that ask first.
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { isAdmin, isOps, user } from "../auth.js";
 import { ago, time } from "../lib/format.js";
 import { to } from "../lib/address.js";
@@ -12,7 +12,7 @@ export function Page({ title, lead, actions, children }) {
 	useEffect(() => {
 		document.title = `${title} – Annals`;
 	}, [title]);
-	useEffect(() => {
+	useLayoutEffect(() => { // Before it is painted: later it would take the focus from a field that is typed into.
 		h1.current.focus({ preventScroll: true });
 		scrollTo(0, 0);
 	}, []);
