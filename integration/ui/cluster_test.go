@@ -72,10 +72,14 @@ func TestCluster(t *testing.T) {
 		}
 		return nil
 	})
+	acts := q.acts
 	q.click("button", "Resign")
 	q.find("dialog", "Resign")
 	q.click("button", "Resign")
 	q.none("dialog", "Resign")
+	if q.acts -= acts; q.acts > 2 {
+		t.Errorf("it took %d acts to take a node out of service", q.acts)
+	}
 	q.await("another leader", func() error {
 		got := value[string](q, "document.querySelector('table').innerText")
 		if !regexp.MustCompile(regexp.QuoteMeta(next) + `[^\n]*\s+Leader`).MatchString(got) {

@@ -10,7 +10,7 @@ import (
 
 // TestJobs does what people do most, and counts their acts: a click, or typing and Enter.
 func TestJobs(t *testing.T) {
-	n := startNode(t)
+	n := startNode(t, "--backup-to", t.TempDir())
 	for i := range 60 {
 		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":%d,"total":9223372036854775807}`, i))
 	}
@@ -94,6 +94,20 @@ func TestJobs(t *testing.T) {
 		p.find("textbox", "Source")
 		p.none("region", "Difference")
 	})
+	job("repair a projection", 3, func(t *testing.T, p *tab) {
+		ask(t, n, "POST", "/projections/continuous?name=totals&enabled=yes&type=JS", `fromStream('orders-1').when({$any(s, e) { s.total.wrong.way }})`)
+		p.goTo("#/projections/totals")
+		p.sees("Faulted")
+		p.click("link", "Edit")
+		p.h1("Edit totals")
+		p.fill("textbox", "Source", `fromStream('orders-1').when({$init() { return {n: 0} }, $any(s) { s.n++ }}) // `)
+		p.find("region", "Difference")
+		p.click("button", "Preview")
+		p.sees("Done:")
+		p.sees("n: 6")
+		p.click("button", "Save")
+		p.h1("totals")
+	})
 	job("free space", 2, func(_ *testing.T, p *tab) {
 		p.goTo("#/scavenge")
 		p.click("button", "Dry run")
@@ -101,6 +115,22 @@ func TestJobs(t *testing.T) {
 		p.find("image", "Space by stream")
 		p.click("button", "Start")
 		p.sees("Success")
+	})
+	job("make a backup", 2, func(_ *testing.T, p *tab) {
+		p.goTo("#/backup")
+		p.click("button", "Back up now")
+		p.sees("The last one: Success")
+		p.find("table", "Backups")
+	})
+	job("who did what", 2, func(_ *testing.T, p *tab) {
+		p.click("link", "Activity")
+		p.sees("POST /admin/backup")
+	})
+	job("who is there", 2, func(_ *testing.T, p *tab) {
+		p.click("link", "Users")
+		p.click("link", "ops")
+		p.h1("ops")
+		p.find("button", "Reset password")
 	})
 	job("who may do what", 2, func(_ *testing.T, p *tab) {
 		p.goTo("#/streams/orders-1")
