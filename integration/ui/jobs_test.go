@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -140,6 +141,30 @@ func TestJobs(t *testing.T) {
 		p.click("button", "Save")
 		p.sees("Saved.")
 	})
+}
+
+// TestLateAnswer has the answer to where a time lies come when its page was left: it leads nowhere.
+func TestLateAnswer(t *testing.T) {
+	n := startNode(t)
+	appendTo(t, n, "orders-1", "OrderPlaced", "{}")
+	appendTo(t, n, "orders-2", "OrderPlaced", "{}")
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/streams/orders-1")
+	p.find("link", "0@orders-1")
+	p.eval(`const get = window.fetch, wait = new Promise((done) => (window.release = done));
+		window.fetch = async (...all) => { const r = await get(...all); if (String(all[0]).includes("/at/")) { window.held = true; await wait } return r }`)
+	p.enter("textbox", "Go to number or time", "00:00")
+	p.await("the question", func() error {
+		if !value[bool](p, "window.held === true") {
+			return errors.New("it is not asked")
+		}
+		return nil
+	})
+	p.goTo("#/streams/orders-2")
+	p.find("link", "0@orders-2")
+	p.eval("window.release(); await new Promise((done) => setTimeout(done, 200))")
+	if got := value[string](p, "location.hash"); got != "#/streams/orders-2" {
+		t.Errorf("the page is %s", got)
+	}
 }
 
 // TestConflict shows the present version when the expected one is wrong.

@@ -109,7 +109,8 @@ func TestKeyboard(t *testing.T) {
 	p.walk("link", "To the content")
 	p.keys(kb.Enter)
 	p.focused("h1")
-	p.keys("j" + kb.Enter) // The default password, and so the page of users.
+	p.sees("the default password still lets in")
+	p.keys("j" + kb.Enter) // The first row, and so the page of users.
 	p.h1("Users")
 }
 
@@ -134,7 +135,12 @@ func TestJobsByKeyboard(t *testing.T) {
 	p.find("link", "7@orders-1")
 	p.walk("textbox", "Go to number or time")
 	p.keys(strings.Repeat(kb.Backspace, 5) + "00:00" + kb.Enter)
-	p.find("link", "0@orders-1")
+	p.await("the time", func() error {
+		if got := value[string](p, "location.hash"); got != "#/streams/orders-1?from=0&at=0" {
+			return fmt.Errorf("it is %s", got)
+		}
+		return nil
+	})
 
 	// 4: what is in an event, why did it happen, what followed.
 	p.keys(kb.Escape + "/1@orders-2" + kb.Enter)

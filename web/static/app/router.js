@@ -70,6 +70,12 @@ export function patch(query, replace) {
 	if (hash !== location.hash) go(hash, replace);
 }
 
+/** unmoved returns what tells whether the address is the one of now: an answer that comes later leads nowhere. */
+export function unmoved() {
+	const hash = location.hash;
+	return () => location.hash === hash;
+}
+
 /** find returns the page of an address with the values of its names, or null. @param {string[]} parts */
 export function find(parts) {
 	for (const [form, load] of table) {

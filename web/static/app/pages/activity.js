@@ -5,7 +5,7 @@ import { count, plural } from "../lib/format.js";
 import { newest } from "../live.js";
 import { Absent, Age, Answer, Choice, Empty, Field, Link, Page, State, Table, Time } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
-import { patch } from "../router.js";
+import { patch, unmoved } from "../router.js";
 import { has, info, use } from "../store.js";
 
 const size = 100;
@@ -34,8 +34,9 @@ export default function Activity({ query }) {
 	};
 	const go = (at) => () => patch({ from: at });
 	const oldest = async () => {
+		const here = unmoved();
 		const list = await newest("/streams/$operations", size, { node: "leader", query: { from: "start", to: "end", backward: "", contains } });
-		if (list.length > 0) go(String(fromEntry(list[list.length - 1]).at))();
+		if (here() && list.length > 0) go(String(fromEntry(list[list.length - 1]).at))();
 	};
 	return html`<${Page} title="Activity" lead=${html`<${Age} of=${q} />`} actions=${html`<${Link} to=${["streams", "$operations"]}>The stream<//>`}>
 		<form class="bar ends" onSubmit=${filter}><${Choice} label="Filter by" value=${f.by} of=${filters} set=${(by) => set({ ...f, by })} /><${Field} label="Filter" value=${f.text} set=${(text) => set({ ...f, text })} disabled=${f.by === "nobody"} />

@@ -6,7 +6,7 @@ import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
 import { Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
 import { Events, fromEntry } from "../parts/events.js";
-import { patch } from "../router.js";
+import { patch, unmoved } from "../router.js";
 import { rows as height, use, visit, zone } from "../store.js";
 
 const sizes = [20, 50, 100, 200, 500], kept = 500, drawn = 120; // Of the rows that a live tail keeps so many are drawn, unless all are asked for.
@@ -41,9 +41,10 @@ export default function Stream({ stream, query }) {
 	const newer = page && !page.head && (query.from || query.dir) ? (all ? linked("previous") : top ? { from: String(BigInt(top.at) + BigInt(size)), dir: "" } : null) : null;
 	const move = (a) => patch({ from: a.from, dir: a.dir, at: "", live: "" });
 	const oldest = async () => {
+		const here = unmoved();
 		const feed = await get(`/streams/${path(stream)}/${all ? "0".repeat(32) : 0}/forward/${size}?embed=rich`, { accept: atomJSON });
 		const first = feed.entries.map(fromEntry)[0];
-		patch(all || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
+		if (here()) patch(all || !first ? { from: "0".repeat(all ? 32 : 1), dir: "forward", at: "", live: "" } : { from: String(first.at), dir: "", at: "", live: "" });
 	};
 	const gone = q.error && (q.error.status === 410 ? "Stream deleted." : q.error.status === 404 ? "Stream not found." : "");
 
@@ -108,9 +109,10 @@ function GoTo({ stream, all }) {
 		if (!all && /^[0-9]+$/.test(t)) return patch({ from: t, dir: "", at: t, live: "", type: "" });
 		const at = readTime(t, utc, new Date());
 		if (at === null) return fail("That is no event number and no time such as 2026-11-24 14:05, Tuesday 14:05 or 14:05.");
+		const here = unmoved();
 		try {
 			const d = await get(`/streams/${path(stream)}/at/${encodeURIComponent(at)}`);
-			patch(all ? { from: d.position, dir: "forward", at: "", live: "", type: "" } : { from: String(d.eventNumber), dir: "", at: String(d.eventNumber), live: "", type: "" });
+			if (here()) patch(all ? { from: d.position, dir: "forward", at: "", live: "", type: "" } : { from: String(d.eventNumber), dir: "", at: String(d.eventNumber), live: "", type: "" });
 		} catch (e) {
 			fail(e.status === 404 ? `No event is as late as ${at}.` : e.message);
 		}
