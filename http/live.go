@@ -26,9 +26,10 @@ const (
 	liveStall   = 30 * time.Second
 	liveTick    = time.Second
 	// A tail rests so many times as long as it worked, for each of the others, so that all of them leave the
-	// processors to writers; but no longer than liveRest.
+	// processors to writers, and once more for every liveCrowd others; but no longer than liveRest.
 	liveManners = 4
-	liveRest    = 2 * time.Second
+	liveCrowd   = 128
+	liveRest    = 4 * time.Second
 	liveSilence = 15 * time.Second
 
 	// Old events that a filter looks through are a load that no answer shows.
@@ -380,7 +381,7 @@ func (t *tail) at() int64 {
 // rest waits until it is the tail's turn again: the more tails there are, and the more it did, the later.
 func (t *tail) rest(ctx context.Context) error {
 	others := len(t.x.s.live.tails) - 1
-	left := min(t.worked*time.Duration(liveManners*others), liveRest) - time.Since(t.rested)
+	left := min(t.worked*time.Duration(others*(liveManners+others/liveCrowd)), liveRest) - time.Since(t.rested)
 	if left <= 0 {
 		return nil
 	}
