@@ -160,7 +160,11 @@ func (d *desk) bounds(ctx context.Context) (b bounds, err error) {
 // count returns how many messages are parked, and the number of the oldest.
 func (d *desk) count(ctx context.Context) (count, oldest int64) {
 	b, err := d.bounds(ctx)
-	if err != nil || b.from == b.end {
+	if err != nil {
+		return 0, 0
+	}
+	if b.from == b.end {
+		d.g.troubles.note(troubleDesk, nil) // Nobody needs the record.
 		return 0, 0
 	}
 	s, err := d.settled(ctx)

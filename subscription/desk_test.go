@@ -371,6 +371,17 @@ func TestDesk(t *testing.T) {
 			e := b.take(1, 0)[0].Event.Event()
 			b.is("bare", e.Bare, true)
 		}},
+		{"a record that cannot be read", func(b *bench) {
+			b.park(3)
+			b.must(b.DropParked(b.ctx, b.key, []int64{1}))
+			b.store.append(deskStream(b.key), "odd", "by hand")
+			b.is("count", b.info().Parked, 3) // What is settled is not known.
+			b.pass(2 * time.Minute)
+			b.is("stalled", strings.HasPrefix(b.info().Stalled, "what is settled of parked messages cannot be read: event 1 of stream"), true)
+			b.store.put(event.Write{Kind: event.SoftDelete, Stream: b.key.ParkedStream(), ExpectedVersion: event.AnyVersion})
+			b.is("count", b.info().Parked, 0)
+			b.is("stalled when nothing is parked", b.info().Stalled, "")
+		}},
 		{"while the node does not lead", func(b *bench) {
 			b.create(nil)
 			b.Stop()

@@ -208,7 +208,7 @@ export function Tabs({ label, of, value, set }) {
 /** State is a word with the colour of what it means. */
 export const State = ({ kind, children }) => html`<span class=${"state " + kind}>${children}</span>`;
 
-/** Table is a table with a caption that screen readers hear. */
+/** Table is a table with a caption that screen readers hear. A heading that begins with # is of a column of numbers. */
 export const Table = ({ name, heads, children, cls = "" }) => html`<div class="scroll" tabindex="0" role="group" aria-label=${name + ", may be scrolled"}><table aria-label=${name} class=${cls}><thead><tr>${heads.map((h) => h.startsWith("#") ? html`<th scope="col" class="num">${h.slice(1)}</th>` : html`<th scope="col">${h || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
 
 /** allowed tells whether somebody has a role, as far as is known. @param {"ops" | "admin"} role */
