@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -213,10 +214,10 @@ func TestRedactPowerCut(t *testing.T) {
 	positions := secretFrames(m)
 	mem := vfs.NewCrashMem()
 	var left []*vfs.Mem
-	armed := false
+	var armed atomic.Bool
 	var mu sync.Mutex // Syncs are made beside.
 	l, err := Open(testOptions(vfs.NewFaulty(mem, func(op vfs.Op) error {
-		if mu.Lock(); armed && op.Kind.Mutates() {
+		if mu.Lock(); armed.Load() && op.Kind.Mutates() {
 			left = append(left, mem.CrashClone(vfs.CrashOptions{}), mem.CrashClone(vfs.CrashOptions{Rand: rand.New(rand.NewPCG(1, uint64(len(left))))}))
 		}
 		mu.Unlock()
@@ -226,13 +227,13 @@ func TestRedactPowerCut(t *testing.T) {
 	<-l.Reads.ids.loaded
 	write(t, l, m.frames...)
 	must(t, l.syncer.Sync())
-	armed = true
+	armed.Store(true)
 	chunks := byChunk(positions)
 	for _, n := range slices.Sorted(maps.Keys(chunks)) {
 		_, err := l.Chunks.Rewrite(background, Rewrite{First: n, Last: n, Redact: chunks[n]})
 		must(t, err)
 	}
-	armed = false
+	armed.Store(false)
 	must(t, l.Close())
 	states := [][]testFrame{m.frames, redactedFrames(t, m.frames, chunks[0]), redactedFrames(t, m.frames, positions)}
 	for i, fsys := range left {
