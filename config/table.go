@@ -204,7 +204,7 @@ func (c *Config) clusterOptions() []option {
 		{name: "ClusterSize", group: g, def: "1", target: intField(&c.ClusterSize, math.MinInt32, math.MaxInt32),
 			doc: "The number of voting nodes of the cluster."},
 		{name: "NodePriority", group: g, def: "0", target: intField(&c.NodePriority, math.MinInt32, math.MaxInt32),
-			doc: "The higher, the sooner this node stands in an election."},
+			doc: "The higher, the likelier this node wins an election."},
 		{name: "ReadOnlyReplica", group: g, def: "False", target: boolField(&c.ReadOnlyReplica),
 			doc: "Receive the log without vote; never become leader."},
 		{name: "DiscoverViaDns", group: g, def: "True", target: boolField(&c.DiscoverViaDns),

@@ -51,8 +51,8 @@ type Options struct {
 	// now. One that goes on from a copy by itself gets a new one.
 	Lineage event.ID
 
-	// Priority biases who stands for election first: a node that knows of a voter with a
-	// higher one waits longer. The function returns whether there is one; default: none.
+	// Priority biases who wins an election: a node that knows of a voter with a higher one
+	// stands before it. The function returns whether there is one; default: none.
 	Outranked func() bool
 
 	// LeastVoters is how many voters there must be for anything to be answered: a majority
@@ -100,8 +100,8 @@ type Options struct {
 	SnapshotBytes   int64  // a manifest is written after so many bytes of entries, default 64 MiB,
 	SnapshotEntries uint64 // or so many entries, default 2,048
 
-	// Entries behind a manifest are kept for followers that lag a little, up to
-	// both bounds; defaults 256 MiB and 1,024.
+	// Entries behind a manifest are kept for followers that lag a little or were away for a moment, up to
+	// both bounds; defaults 256 MiB and 16,384, with BoltDB, which gets slower with them, 1,024.
 	TrailingBytes   int64
 	TrailingEntries int
 
@@ -162,7 +162,10 @@ func (o *Options) EnsureDefaults() {
 		o.TrailingBytes = 256 << 20
 	}
 	if o.TrailingEntries == 0 {
-		o.TrailingEntries = 1024
+		o.TrailingEntries = 16384
+		if o.LogStore == raftdisk.BoltDB {
+			o.TrailingEntries = 1024
+		}
 	}
 	if o.HoldBytes == 0 {
 		o.HoldBytes = 1 << 30

@@ -29,6 +29,7 @@ type Replica struct {
 	raft     *raft.Raft
 	pipeline *pipeline.Pipeline
 	snaps    *snapshotter
+	silence  *silence
 	metrics  *metrics
 	begin    raft.Configuration // that raft began with
 
@@ -96,6 +97,7 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 		r.machine.Committed = t.Committed
 	}
 	r.snaps = newSnapshotter(r)
+	r.silence = &silence{replica: r, quit: make(chan struct{})}
 	if trans == nil {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(r.state.ID.Node.String()))
 	}
@@ -106,6 +108,9 @@ func (r *Replica) start(trans raft.Transport) (err error) {
 		Logger: r.logger, Stats: r.opts.Stats, QueueRequests: r.opts.QueueRequests, QueueBytes: r.opts.QueueBytes, DrainTimeout: r.opts.DrainTimeout,
 	})
 	r.snaps.start()
+	if r.opts.Transport != nil {
+		r.silence.start()
+	}
 	r.watchRaft(r.opts.Stats)
 	return nil
 }
@@ -136,12 +141,11 @@ func (r *Replica) config(configuration raft.Configuration) *raft.Config {
 	return c
 }
 
-// patience is how long a follower waits for a sign of the leader before it
-// stands for election. raft looks at random times only: it takes up to three times as
-// long, and another node refuses its vote until it misses the leader too, so that a
-// second attempt may be needed, up to twice as long again. Half of the option keeps all of
+// patience is how long a follower waits for a sign of the leader, at least, before it
+// stands for election. raft looks at random times only, up to three times as late, so that silence has it
+// look in time. A second attempt may be needed, up to twice as long again. Half of the option keeps all of
 // it below three times the option. A node that is outranked by another voter
-// gives that one the first try. Both are above the leader's lease.
+// waits longer for a second attempt. Both are above the leader's lease.
 func (r *Replica) patience() time.Duration {
 	if r.opts.Outranked() {
 		return r.opts.ElectionTimeout * 65 / 100
@@ -156,12 +160,28 @@ func (r *Replica) Rank() error {
 	}
 	r.configMu.Lock()
 	defer r.configMu.Unlock()
-	config := r.raft.ReloadableConfig()
-	if config.HeartbeatTimeout == r.patience() {
+	patience := r.patience()
+	if r.raft.ReloadableConfig().HeartbeatTimeout == patience {
 		return nil
 	}
-	config.HeartbeatTimeout = r.patience()
-	config.ElectionTimeout = config.HeartbeatTimeout
+	return r.wait(patience, patience)
+}
+
+// lookNow has raft look whether the leader is silent. It does that when it is to wait less long than before.
+func (r *Replica) lookNow() error {
+	r.configMu.Lock()
+	defer r.configMu.Unlock()
+	patience := r.patience()
+	if err := r.wait(patience-time.Millisecond, patience); err != nil {
+		return err
+	}
+	return r.wait(patience, patience)
+}
+
+// wait sets how long raft waits for a sign of the leader, and for an election.
+func (r *Replica) wait(heartbeat, election time.Duration) error {
+	config := r.raft.ReloadableConfig()
+	config.HeartbeatTimeout, config.ElectionTimeout = heartbeat, election
 	if err := r.raft.ReloadConfig(config); err != nil {
 		return fmt.Errorf("set election timeouts: %w", err)
 	}
@@ -249,6 +269,7 @@ func (r *Replica) shutdown() error {
 	if !r.pipeline.Close() {
 		r.logger.Warn("the entry under way did not resolve before shutdown")
 	}
+	r.silence.stop()
 	r.snaps.stop()
 	r.erasures.end()
 	if r.fail.Check() == nil && r.machine.Dirty() && !r.state.Logs.Frozen.Load() {
