@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +40,9 @@ func startLongPollAt(t *testing.T, node *testkit.Process, stream string, from in
 	t.Helper()
 	p := &longPoll{done: make(chan pollAnswer, 1)}
 	sent := make(chan struct{})
-	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }}
+	// It is written again when the node closes the idle connection that was chosen first.
+	written := sync.OnceFunc(func() { close(sent) })
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { written() }}
 	ctx := httptrace.WithClientTrace(t.Context(), trace)
 	go func() {
 		answer, err := node.Do(ctx, testkit.Request{
