@@ -183,7 +183,7 @@ func randomDefinition(rnd *rand.Rand) (d handler.Definition) {
 func TestModel(t *testing.T) {
 	seeds := []uint64{*seedFlag}
 	if *seedFlag == 0 {
-		seeds = seeds[:0]
+		seeds = append(seeds[:0], 8071941666071183527) // revives a stream in the end
 		for range 300 {
 			seeds = append(seeds, rand.Uint64())
 		}
@@ -263,13 +263,20 @@ func runModel(t *testing.T, seed uint64) bool {
 	m.at, s.failRead = zero(d), nil
 	want := m.rest()
 	q := openWith(t, source.Options{Store: s, Definition: &d, From: zero(d), Once: true})
-	s.append("a-1", "A", "later", "") // Not its input any more.
+	// What is appended now is not its input any more. It may hide some of that: by a limit of the stream, or
+	// where it revives a deleted stream, whose metadata event then hides the one before.
+	hides := false
+	for _, stream := range []string{"a-1", "b-1"} {
+		m := s.meta[stream]
+		hides = hides || m.MaxCount > 0 || m.SoftDeleted()
+	}
+	s.append("a-1", "A", "later", "")
 	if !s.deleted["b-1"] {
 		s.append("b-1", "A", "later", "")
 	}
 	got, err := drain(t, q)
-	if m := s.meta["a-1"]; m.MaxCount > 0 || s.meta["b-1"].MaxCount > 0 {
-		return err == nil // What was appended has hidden some of it.
+	if hides {
+		return err == nil
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v: read once\n%q, %v, want\n%q", d, got, err, want)
