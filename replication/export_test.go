@@ -38,10 +38,10 @@ func Asks(ctx context.Context, c *Cluster, address string) error {
 	return err
 }
 
-// RaftOf returns a node's raft; one that never started has no leader and no servers.
 // TurnOf is how long a leader may be silent before the node stands for election.
 func TurnOf(c *Cluster) time.Duration { return c.self.replica.Load().turn() }
 
+// RaftOf returns a node's raft; one that never started has no leader and no servers.
 func RaftOf(c *Cluster) *raft.Raft {
 	if r := c.self.replica.Load(); r != nil {
 		return r.raft

@@ -172,7 +172,7 @@ func (r *Replica) lookNow() error {
 	r.configMu.Lock()
 	defer r.configMu.Unlock()
 	patience := r.patience()
-	if err := r.wait(patience-time.Millisecond, patience); err != nil {
+	if err := r.wait(patience-1, patience); err != nil {
 		return err
 	}
 	return r.wait(patience, patience)

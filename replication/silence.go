@@ -73,7 +73,8 @@ func (l *listener) silent(heard, now time.Time, patience func() time.Duration) b
 
 // turn is how long the leader may be silent before this node stands for election. Another node refuses its vote
 // until that one misses the leader too: the first to stand has to wait and the last one wins, so that a node which is
-// outranked by another voter stands first. Those that stand together have half of the votes each: none do.
+// outranked by another voter stands first. Those that stand together have half of the votes each, so that each has a turn
+// of its own.
 func (r *Replica) turn() time.Duration {
 	wait := r.opts.ElectionTimeout * 725 / 1000
 	if r.opts.Outranked() {
