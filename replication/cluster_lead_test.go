@@ -454,24 +454,3 @@ func TestViewNamesWhoLeads(t *testing.T) {
 		})
 	}
 }
-
-// Followers stand for election one after the other: those that stand together have half of the votes each.
-func TestFollowersStandInTurns(t *testing.T) {
-	t.Parallel()
-	h := startHouse(t, 5, inMemory)
-	leader := h.leader()
-	for _, n := range h.others(leader) {
-		eventually(t, "it follows", func() bool {
-			_, id := n.raft().LeaderWithID()
-			return string(id) == leader.id() && len(n.servers()) == 5
-		})
-	}
-	turns := map[time.Duration]string{}
-	for _, n := range h.others(leader) {
-		turn := replication.TurnOf(n.cluster.Load())
-		if other, taken := turns[turn]; taken {
-			t.Errorf("%s and %s stand together, after %s", other, n.name, turn)
-		}
-		turns[turn] = n.name
-	}
-}

@@ -38,9 +38,6 @@ func Asks(ctx context.Context, c *Cluster, address string) error {
 	return err
 }
 
-// TurnOf is how long a leader may be silent before the node stands for election.
-func TurnOf(c *Cluster) time.Duration { return c.self.replica.Load().turn() }
-
 // RaftOf returns a node's raft; one that never started has no leader and no servers.
 func RaftOf(c *Cluster) *raft.Raft {
 	if r := c.self.replica.Load(); r != nil {

@@ -71,23 +71,28 @@ func (l *listener) silent(heard, now time.Time, patience func() time.Duration) b
 	return true
 }
 
-// turn is how long the leader may be silent before this node stands for election. Another node refuses its vote
+// turn is how long the leader may be silent before this node stands for election.
+func (r *Replica) turn() time.Duration {
+	_, leader := r.raft.LeaderWithID()
+	var servers []raft.Server
+	if c, _, err := r.Configuration(); err == nil {
+		servers = c.Servers
+	}
+	return turn(servers, leader, raft.ServerID(r.state.ID.Node.String()), r.opts.Outranked(), r.opts.ElectionTimeout)
+}
+
+// turn is how long the leader may be silent before self stands for election. Another node refuses its vote
 // until that one misses the leader too: the first to stand has to wait and the last one wins, so that a node which is
 // outranked by another voter stands first. Those that stand together have half of the votes each, so that each has a turn
 // of its own.
-func (r *Replica) turn() time.Duration {
-	wait := r.opts.ElectionTimeout * 725 / 1000
-	if r.opts.Outranked() {
-		wait = r.opts.ElectionTimeout * 650 / 1000
+func turn(servers []raft.Server, leader, self raft.ServerID, outranked bool, timeout time.Duration) time.Duration {
+	wait := timeout * 725 / 1000
+	if outranked {
+		wait = timeout * 650 / 1000
 	}
-	c, _, err := r.Configuration()
-	if err != nil {
-		return wait
-	}
-	_, leader := r.raft.LeaderWithID()
-	for _, server := range c.Servers {
-		if server.Suffrage == raft.Voter && server.ID != leader && string(server.ID) < r.state.ID.Node.String() {
-			wait += r.opts.ElectionTimeout / 20
+	for _, server := range servers {
+		if server.Suffrage == raft.Voter && server.ID != leader && server.ID < self {
+			wait += timeout / 20
 		}
 	}
 	return wait
