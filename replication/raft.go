@@ -277,6 +277,10 @@ func (r *Replica) shutdown() error {
 			r.logger.Warn("no manifest was written at shutdown, the next start replays more", logkey.Error, err)
 		}
 	}
-	err := r.raft.Shutdown().Error()
-	return errors.Join(err, r.state.Close())
+	ended := r.raft.Shutdown()
+	var err error
+	if t, ok := r.opts.Transport.(raft.WithClose); ok {
+		err = t.Close() // raft need not wait for nodes that do not answer
+	}
+	return errors.Join(err, ended.Error(), r.state.Close())
 }

@@ -43,7 +43,7 @@ func BenchmarkAppendEntries(b *testing.B) {
 }
 
 // answering answers every message that raft would get.
-func answering(b *testing.B, t raft.Transport) {
+func answering(b testing.TB, t raft.Transport) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -64,8 +64,8 @@ func (c *commits) newest(index, term uint64) {
 
 // sent notes a message of raft's.
 func (c *commits) sent(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest) {
-	if args.LeaderCommitIndex == 0 {
-		return // a heartbeat
+	if heartbeat(args) {
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -72,6 +72,7 @@ func (r *Raft) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args
 	}
 	c, err := r.dial(kindInstall, r.target(id, target), r.opts.Timeout)
 	if err != nil {
+		r.reach.wait(id)
 		return err
 	}
 	defer func() { _ = c.Close() }()

@@ -113,6 +113,7 @@ type Raft struct {
 	consumer chan raft.RPC
 	installs installs
 	commits  *commits
+	reach    reach
 
 	ctx      context.Context // over when this Raft closes
 	cancel   context.CancelCauseFunc
@@ -147,6 +148,7 @@ func (p *Port) Raft(o RaftOptions) *Raft {
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.commits = newCommits(r.own, r.unlessSilent, r.ctx.Done())
+	r.reach = reach{done: r.ctx.Done(), answers: map[raft.ServerID]chan struct{}{}}
 	messages, snapshots := p.Listener(KindRaft), p.Listener(kindInstall)
 	r.in = r.network(&inbound{Listener: messages, raft: r})
 	r.out.Store(r.network(newOutbound(r)))
@@ -366,7 +368,8 @@ func (r *Raft) cut(args *raft.AppendEntriesRequest) {
 	args.LeaderCommitIndex = min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
-// AppendEntries sends entries or a heartbeat. It may shorten args.Entries.
+// AppendEntries sends entries or a heartbeat. It may shorten args.Entries. Entries fail only when the node
+// answers again, or after a while.
 func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := r.opts.Silent(); err != nil {
 		return err
@@ -376,8 +379,16 @@ func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	r.commits.sent(id, target, args)
 	err := r.exchange(id, target, args, resp)
 	r.commits.answered(id, args, resp)
+	if err == nil {
+		r.reach.answered(id)
+	} else if !heartbeat(args) {
+		r.reach.wait(id)
+	}
 	return err
 }
+
+// heartbeat reports whether a message is one, or of a time when nothing was committed yet.
+func heartbeat(args *raft.AppendEntriesRequest) bool { return args.LeaderCommitIndex == 0 }
 
 func (r *Raft) exchange(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	return r.out.Load().AppendEntries(id, target, args, resp)
