@@ -161,6 +161,9 @@ func (d *desk) bounds(ctx context.Context) (b bounds, err error) {
 func (d *desk) count(ctx context.Context) (count, oldest int64) {
 	b, err := d.bounds(ctx)
 	if err != nil {
+		if ctx.Err() == nil {
+			d.g.troubles.note(troubleDesk, err)
+		}
 		return 0, 0
 	}
 	if b.from == b.end {

@@ -377,10 +377,25 @@ func TestDesk(t *testing.T) {
 			b.store.append(deskStream(b.key), "odd", "by hand")
 			b.is("count", b.info().Parked, 3) // What is settled is not known.
 			b.pass(2 * time.Minute)
-			b.is("stalled", strings.HasPrefix(b.info().Stalled, "what is settled of parked messages cannot be read: event 1 of stream"), true)
+			b.is("stalled", strings.HasPrefix(b.info().Stalled, "parked messages cannot be counted: event 1 of stream"), true)
 			b.store.put(event.Write{Kind: event.SoftDelete, Stream: b.key.ParkedStream(), ExpectedVersion: event.AnyVersion})
 			b.is("count", b.info().Parked, 0)
 			b.is("stalled when nothing is parked", b.info().Stalled, "")
+		}},
+		{"a parked stream that cannot be read", func(b *bench) {
+			b.park(1)
+			b.store.beforeInfo.set(func(_ context.Context, stream string) error {
+				if stream == b.key.ParkedStream() {
+					return errInjected
+				}
+				return nil
+			})
+			b.is("count", b.info().Parked, 0)
+			b.pass(2 * time.Minute)
+			b.is("stalled", b.info().Stalled, "parked messages cannot be counted: "+errInjected.Error())
+			b.store.beforeInfo.set(nil)
+			b.is("count", b.info().Parked, 1)
+			b.is("stalled", b.info().Stalled, "")
 		}},
 		{"while the node does not lead", func(b *bench) {
 			b.create(nil)

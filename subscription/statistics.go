@@ -58,7 +58,7 @@ const (
 
 var troubleTexts = [troubleKinds]string{
 	"the group cannot be loaded", "the stream cannot be read", "parking fails", "the checkpoint could not be written",
-	"parked messages cannot be replayed", "what is settled of parked messages cannot be read",
+	"parked messages cannot be replayed", "parked messages cannot be counted",
 }
 
 // trouble is something that fails time and again.

@@ -26,6 +26,7 @@ type memStore struct {
 	// happening, afterWrite's comes although it happened.
 	beforeWrite, afterWrite hook[*event.Write]
 	beforeRead              hook[event.StreamRead]
+	beforeInfo              hook[string] // gets the name of a stream
 }
 
 // hook is a function that a test sets while others call it; without one nothing goes wrong.
@@ -84,6 +85,9 @@ func (s *memStore) infoLocked(name string) event.StreamInfo {
 }
 
 func (s *memStore) StreamInfo(ctx context.Context, name string) (event.StreamInfo, error) {
+	if err := s.beforeInfo.call(ctx, name); err != nil {
+		return event.StreamInfo{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.infoLocked(name), nil
