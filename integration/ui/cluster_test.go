@@ -1,7 +1,6 @@
 package ui_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -35,19 +34,11 @@ func startCluster(t *testing.T) (bases []string) {
 func TestCluster(t *testing.T) {
 	bases := startCluster(t)
 	b := newBrowser(t)
+	follower := testkit.NewClient(bases[1], nil)
+	defer follower.CloseIdle()
 	append1 := func(i int) {
 		t.Helper()
-		body := fmt.Sprintf(`[{"eventId":%q,"eventType":"T","data":{"i":%d}}]`, uuid.NewString(), i)
-		testkit.Eventually(t, settleLimit, func() error {
-			c := testkit.NewClient(bases[1], nil)
-			defer c.CloseIdle()
-			r, err := c.Do(context.Background(), testkit.Request{Method: "POST", Path: "/streams/s", Body: []byte(body), Header: map[string]string{
-				"Authorization": basic("admin"), "Content-Type": "application/vnd.eventstore.events+json", "Annals-Node": "leader"}})
-			if err == nil && r.Status != 201 {
-				err = fmt.Errorf("%d %s", r.Status, r.Body)
-			}
-			return err
-		})
+		ask(t, follower, "POST", "/streams/s", fmt.Sprintf(`{"i":%d}`, i), "ES-EventType", "T", "ES-EventId", uuid.NewString(), "Annals-Node", "leader")
 	}
 	append1(0)
 	p := b.open(t, bases[1], "admin", "#/streams/s")
@@ -102,6 +93,21 @@ func TestCluster(t *testing.T) {
 	p.fill("textbox", "Keep at most", "3")
 	p.click("button", "Save")
 	p.sees("Saved.")
+	// So do the parked messages of a group.
+	ask(t, follower, "PUT", "/subscriptions/s/mail", `{"startFrom":0}`, "Annals-Node", "leader")
+	park(t, follower, "/subscriptions/s/mail", "3", "Annals-Node", "leader")
+	p.goTo("#/subscriptions/s/mail/parked")
+	p.sees("3 messages are parked.")
+	p.click("button", "Look at 0")
+	p.find("tree", "Data")
+	for i, act := range []string{"Replay", "Drop"} {
+		name := fmt.Sprintf("%s %d", act, i)
+		p.click("button", name)
+		p.find("dialog", name)
+		p.click("button", act)
+		p.none("button", name)
+	}
+	p.sees("1 message is parked.")
 	// What concerns one node is asked of that one.
 	p.goTo("#/stats")
 	p.h1("Statistics")

@@ -5,18 +5,16 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
-
-	"github.com/annalsdb/annals/internal/testkit"
 )
 
 // park has a group give up the messages that wait for it.
-func park(t *testing.T, n *testkit.Process, group, count string) {
+func park(t *testing.T, n node, group, count string, header ...string) {
 	t.Helper()
 	const competing = "application/vnd.eventstore.competingatom+json"
-	messages := ask(t, n, "GET", group+"/"+count+"?embed=rich", "", "Accept", competing)
+	messages := ask(t, n, "GET", group+"/"+count+"?embed=rich", "", append(header, "Accept", competing)...)
 	for _, one := range strings.Split(messages, `/nack/`)[1:] {
 		if id, _, ok := strings.Cut(one, `"`); ok && len(id) == 36 {
-			ask(t, n, "POST", group+"/nack/"+id+"?action=park", "")
+			ask(t, n, "POST", group+"/nack/"+id+"?action=park", "", header...)
 		}
 	}
 }

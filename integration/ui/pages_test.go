@@ -24,8 +24,13 @@ func startNode(t *testing.T, options ...string) *testkit.Process {
 	return n
 }
 
+// node is one that answers: a process, or a client of another.
+type node interface {
+	Do(context.Context, testkit.Request) (testkit.Response, error)
+}
+
 // ask makes a request as admin and wants a success.
-func ask(t *testing.T, n *testkit.Process, method, path, body string, header ...string) string {
+func ask(t *testing.T, n node, method, path, body string, header ...string) string {
 	t.Helper()
 	h := map[string]string{"Authorization": basic("admin"), "Content-Type": "application/json"}
 	for i := 0; i < len(header); i += 2 {
@@ -34,7 +39,7 @@ func ask(t *testing.T, n *testkit.Process, method, path, body string, header ...
 	var text string
 	testkit.Eventually(t, settleLimit, func() error {
 		r, err := n.Do(context.Background(), testkit.Request{Method: method, Path: path, Body: []byte(body), Header: h})
-		if err == nil && r.Status >= http.StatusServiceUnavailable {
+		if err == nil && (r.Status >= 500 || r.Status == http.StatusRequestTimeout) {
 			err = fmt.Errorf("%d %s", r.Status, r.Body)
 		}
 		if err == nil && r.Status >= 300 {

@@ -3,7 +3,7 @@ import { html, useState } from "../../vendor/preact.js";
 import { command, useAnswer } from "../api.js";
 import { count, plural } from "../lib/format.js";
 import { newest } from "../live.js";
-import { Absent, Age, Answer, Choice, Empty, Field, Link, Page, State, Table, Time } from "../parts/basics.js";
+import { Absent, Act, Age, Answer, Choice, Empty, Field, Link, Page, State, Table, Time } from "../parts/basics.js";
 import { fromEntry } from "../parts/events.js";
 import { patch, unmoved } from "../router.js";
 import { has, info, use } from "../store.js";
@@ -45,7 +45,7 @@ export default function Activity({ query }) {
 			${list.length === 0 && !contains ? html`<${Empty} text="Nothing was changed yet, but for appends. Any other change is listed, such as a priority:" command=${command("POST", "/admin/node/priority/0")} />` : html`<${Operations} of=${list} />`}
 			<div class="bar"><button data-key="newest" disabled=${!query.from} onClick=${go("")}>Newest</button><button data-key="newer" disabled=${!query.from || contains !== "" || list.length === 0} onClick=${() => go(String(BigInt(list[0].at) + BigInt(size)))()}>Newer</button>
 				<button data-key="older" disabled=${list.length < size || String(list[list.length - 1].at) === "0"} onClick=${() => go(String(BigInt(list[list.length - 1].at) - 1n))()}>Older</button>
-				<button data-key="oldest" disabled=${list.length < size} onClick=${oldest}>Oldest</button></div>`}<//><//>`;
+				<${Act} label="Oldest" data-key="oldest" disabled=${list.length < size} act=${oldest} /></div>`}<//><//>`;
 }
 
 /** Operations are what was asked of the nodes. What clients wrote is text, whatever it looks like. */

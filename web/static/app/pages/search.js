@@ -48,7 +48,7 @@ function Scan({ query, utc }) {
 		return () => stop.current();
 	}, [from]);
 	const further = () => more(stream === "$all" ? state.last : String(BigInt(state.last) - 1n));
-	return html`<p><span role="status">${plural(found.length, "match", "matches")}; looked at ${count(state.scanned + found.length)} events${state.over === "" ? " so far" : state.over === "limit" ? "" : state.over === "stopped" ? ", then stopped" : ", which is all"}.</span>
+	return html`<p><span role="status">${plural(found.length, "match", "matches")}${state.over === "" || state.over === "stopped" ? `; looked at ${count(state.scanned + found.length)} events ${state.over || "so far"}` : state.over === "limit" || state.error ? "" : ", which is all"}.</span>
 		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${further}>Look further</button>`}</span></p>
 		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" />`;
 }

@@ -4,7 +4,7 @@ import { atomJSON, command, get, root, send, useAnswer } from "../api.js";
 import { path } from "../lib/address.js";
 import { count, plural, readTime } from "../lib/format.js";
 import { follow } from "../live.js";
-import { Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
+import { Act, Age, Answer, Ask, Check, Choice, Copy, Empty, Failure, Follows, Link, Page } from "../parts/basics.js";
 import { Events, fromEntry } from "../parts/events.js";
 import { patch, unmoved } from "../router.js";
 import { rows as height, use, visit, zone } from "../store.js";
@@ -55,7 +55,7 @@ export default function Stream({ stream, query }) {
 			<button data-key="newest" disabled=${head && page !== null && !page.waiting} onClick=${() => patch({ from: "", dir: "", at: "", live: "" })}>Newest</button>
 			<button data-key="newer" disabled=${!newer} onClick=${() => newer && move(newer)}>Newer</button>
 			<button data-key="older" disabled=${!older} onClick=${() => older && move(older)}>Older</button>
-			<button data-key="oldest" disabled=${!older} onClick=${oldest}>Oldest</button>
+			<${Act} label="Oldest" data-key="oldest" disabled=${!older} act=${oldest} />
 			<button data-key="live" aria-pressed=${live ? "true" : "false"} onClick=${() => patch({ live: live ? "" : 1, from: "", dir: "", at: "" })}>Live</button>
 			<${GoTo} stream=${stream} all=${all} />
 		</div>

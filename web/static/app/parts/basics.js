@@ -157,7 +157,7 @@ export function Confirm({ title, verb, typed, act, danger = true, onClose, onDon
 }
 
 /** Act is a button that does something and says how it went. */
-export function Act({ label, name, act, onDone, disabled = false, cls = "", said = "" }) {
+export function Act({ label, name, act, onDone, disabled = false, cls = "", said = "", ...rest }) {
 	const [state, set] = useState(/** @type {any} */ ({}));
 	const run = async () => {
 		set({ busy: true });
@@ -169,7 +169,7 @@ export function Act({ label, name, act, onDone, disabled = false, cls = "", said
 			set({ error });
 		}
 	};
-	return html`<button type="button" class=${cls} aria-label=${name} disabled=${disabled || state.busy} onClick=${run}>${label}</button>${state.said && html`<span role="status">${state.said}</span>`}
+	return html`<button type="button" class=${cls} aria-label=${name} disabled=${disabled || state.busy} onClick=${run} ...${rest}>${label}</button>${state.said && html`<span role="status">${state.said}</span>`}
 		${state.error && html`<span role="alert" class="badtext">${state.error.message}</span>`}`;
 }
 
