@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -405,28 +406,36 @@ func (r *Raft) unlessSilent(id raft.ServerID, target raft.ServerAddress, args *r
 // once if it is of the present term; of others they learn from raft. It does not block.
 func (r *Raft) Committed(index, term uint64) { r.commits.newest(index, term) }
 
-// RequestVote asks for a vote.
-func (r *Raft) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+// ask sends a message that raft sends once only, as followers do who seldom send any: their connections
+// may be of a life of the other node that is over. Where one was lost, the message goes out again, on a new one.
+func (r *Raft) ask(send func(*raft.NetworkTransport) error) error {
 	if err := r.opts.Silent(); err != nil {
 		return err
 	}
-	return r.out.Load().RequestVote(id, r.target(id, target), args, resp)
+	out := r.out.Load()
+	err := send(out)
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		out.CloseStreams() // those that are idle
+		err = send(out)
+	}
+	return err
+}
+
+// RequestVote asks for a vote.
+func (r *Raft) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return r.ask(func(out *raft.NetworkTransport) error { return out.RequestVote(id, r.target(id, target), args, resp) })
 }
 
 // RequestPreVote asks whether a vote would be given.
 func (r *Raft) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := r.opts.Silent(); err != nil {
-		return err
-	}
-	return r.out.Load().RequestPreVote(id, r.target(id, target), args, resp)
+	return r.ask(func(out *raft.NetworkTransport) error {
+		return out.RequestPreVote(id, r.target(id, target), args, resp)
+	})
 }
 
 // TimeoutNow has a node stand for election at once.
 func (r *Raft) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	if err := r.opts.Silent(); err != nil {
-		return err
-	}
-	return r.out.Load().TimeoutNow(id, r.target(id, target), args, resp)
+	return r.ask(func(out *raft.NetworkTransport) error { return out.TimeoutNow(id, r.target(id, target), args, resp) })
 }
 
 // dial connects to a target and makes sure that it is the node that is meant.
