@@ -492,11 +492,12 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 			m, ok := c.peers.member(string(id))
 			return m.ReplicationAddress, ok
 		},
-		Prepare: c.pull.install,
-		Append:  func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
-		InTerm:  r.state.Stable.InTerm,
-		Silent:  c.disk.hanging,
-		Logger:  quiet{c.self.opts.Replica.Logger},
+		Prepare:  c.pull.install,
+		Append:   func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
+		InTerm:   r.state.Stable.InTerm,
+		Silent:   c.disk.hanging,
+		Patience: c.self.opts.Replica.ElectionTimeout,
+		Logger:   quiet{c.self.opts.Replica.Logger},
 
 		Candidate: c.twins.candidate,
 	})

@@ -32,6 +32,7 @@ type RaftOptions struct {
 	Address func(id raft.ServerID) (string, bool)
 
 	Timeout     time.Duration // for a message and its answer; default 10 s
+	Patience    time.Duration // for the answer to a heartbeat or a vote, and half of what connecting may take; default: Timeout
 	MaxInFlight int           // messages of a pipeline that wait for their answers; default 16, 1: no pipelines
 	MaxRPCBytes int           // of entries in one message, or a single larger entry; default 16 MiB
 
@@ -71,6 +72,9 @@ func (o *RaftOptions) EnsureDefaults() {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
+	}
+	if o.Patience == 0 {
+		o.Patience = o.Timeout
 	}
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = 16
@@ -378,6 +382,9 @@ func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	r.cut(args)
 	target = r.target(id, target)
 	r.commits.sent(id, target, args)
+	if heartbeat(args) {
+		defer r.watch(id).Stop()
+	}
 	err := r.exchange(id, target, args, resp)
 	r.commits.answered(id, args, resp)
 	if err == nil {
@@ -408,10 +415,11 @@ func (r *Raft) Committed(index, term uint64) { r.commits.newest(index, term) }
 
 // ask sends a message that raft sends once only, as followers do who seldom send any: their connections
 // may be of a life of the other node that is over. Where one was lost, the message goes out again, on a new one.
-func (r *Raft) ask(send func(*raft.NetworkTransport) error) error {
+func (r *Raft) ask(id raft.ServerID, send func(*raft.NetworkTransport) error) error {
 	if err := r.opts.Silent(); err != nil {
 		return err
 	}
+	defer r.watch(id).Stop()
 	out := r.out.Load()
 	err := send(out)
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -421,26 +429,41 @@ func (r *Raft) ask(send func(*raft.NetworkTransport) error) error {
 	return err
 }
 
+// watch has a node lose its connections if what it answers at once takes longer than Patience. A network that is cut
+// loses packets, which TCP sends again ever more seldom: behind a cut, old connections would come to
+// life after up to as long again, and new ones do at once.
+func (r *Raft) watch(id raft.ServerID) *time.Timer {
+	return time.AfterFunc(r.opts.Patience, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for c := range r.conns {
+			if !c.accepted && c.kind == KindRaft && c.peer.Node.String() == string(id) {
+				c.abort()
+			}
+		}
+	})
+}
+
 // RequestVote asks for a vote.
 func (r *Raft) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return r.ask(func(out *raft.NetworkTransport) error { return out.RequestVote(id, r.target(id, target), args, resp) })
+	return r.ask(id, func(out *raft.NetworkTransport) error { return out.RequestVote(id, r.target(id, target), args, resp) })
 }
 
 // RequestPreVote asks whether a vote would be given.
 func (r *Raft) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return r.ask(func(out *raft.NetworkTransport) error {
+	return r.ask(id, func(out *raft.NetworkTransport) error {
 		return out.RequestPreVote(id, r.target(id, target), args, resp)
 	})
 }
 
 // TimeoutNow has a node stand for election at once.
 func (r *Raft) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return r.ask(func(out *raft.NetworkTransport) error { return out.TimeoutNow(id, r.target(id, target), args, resp) })
+	return r.ask(id, func(out *raft.NetworkTransport) error { return out.TimeoutNow(id, r.target(id, target), args, resp) })
 }
 
 // dial connects to a target and makes sure that it is the node that is meant.
 func (r *Raft) dial(k Kind, target raft.ServerAddress, timeout time.Duration) (*conn, error) {
-	ctx, stop := context.WithTimeout(r.ctx, timeout)
+	ctx, stop := context.WithTimeout(r.ctx, min(timeout, 2*r.opts.Patience))
 	defer stop()
 	node, address := split(target)
 	c, err := r.port.dial(ctx, k, address)

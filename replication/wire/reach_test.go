@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -52,5 +53,52 @@ func TestEntriesFailWhenNodeAnswersAgain(t *testing.T) {
 	}
 	if err := <-failed; err == nil {
 		t.Error("entries have an answer after the end")
+	}
+}
+
+// A node that does not answer a heartbeat or a vote loses the connections on which others wait for it. Those of
+// another node stay.
+func TestSilentNodeLosesItsConnections(t *testing.T) {
+	port := func(n byte) *Port { return open(t, Options{Node: node(n), Cluster: member(clusterA)}) }
+	mute, other, from := port(1), port(2), port(3)
+	r := from.Raft(RaftOptions{Timeout: time.Hour, Patience: 30 * time.Millisecond})
+	failed := make(chan error)
+	send := func(to *Port) (taken chan raft.RPC) {
+		there := to.Raft(RaftOptions{})
+		pipe, err := r.AppendEntriesPipeline(raft.ServerID(to.opts.Node.String()), there.LocalAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pipe.Close() })
+		f, err := pipe.AppendEntries(message(), new(raft.AppendEntriesResponse))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { failed <- f.Error() }()
+		taken = make(chan raft.RPC, 1)
+		taken <- <-there.Consumer()
+		return taken
+	}
+	send(mute)
+	kept := send(other)
+	for name, ask := range map[string]func(raft.ServerID, raft.ServerAddress) error{
+		"heartbeat": func(id raft.ServerID, at raft.ServerAddress) error {
+			return r.AppendEntries(id, at, &raft.AppendEntriesRequest{RPCHeader: message().RPCHeader, Term: 1}, &raft.AppendEntriesResponse{})
+		},
+		"vote": func(id raft.ServerID, at raft.ServerAddress) error {
+			return r.RequestVote(id, at, &raft.RequestVoteRequest{RPCHeader: message().RPCHeader, Term: 1}, &raft.RequestVoteResponse{})
+		},
+	} {
+		if err := ask(raft.ServerID(node(1).String()), raft.ServerAddress(mute.Advertised())); err == nil {
+			t.Errorf("%s: a node answers that is mute", name)
+		}
+	}
+	if err := <-failed; err == nil {
+		t.Error("entries to a node that is mute have an answer")
+	}
+	rpc := <-kept
+	rpc.Respond(&raft.AppendEntriesResponse{Term: 1, Success: true}, nil)
+	if err := <-failed; err != nil {
+		t.Errorf("entries to another node: %v", err)
 	}
 }
