@@ -496,7 +496,7 @@ func (c *Cluster) transport(r *Replica) raft.Transport {
 		Append:   func(a *raft.AppendEntriesRequest) { trimAppend(a, r.state.Snapshots.Newest) },
 		InTerm:   r.state.Stable.InTerm,
 		Silent:   c.disk.hanging,
-		Patience: c.self.opts.Replica.ElectionTimeout,
+		Patience: max(c.self.opts.Replica.ElectionTimeout, time.Second), // TLS takes its time on a busy machine
 		Logger:   quiet{c.self.opts.Replica.Logger},
 
 		Candidate: c.twins.candidate,

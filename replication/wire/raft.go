@@ -395,8 +395,10 @@ func (r *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	return err
 }
 
-// heartbeat reports whether a message is one, or of a time when nothing was committed yet.
-func heartbeat(args *raft.AppendEntriesRequest) bool { return args.LeaderCommitIndex == 0 }
+// heartbeat reports whether a message is one, or asks for where logs agree when nothing was committed yet.
+func heartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.LeaderCommitIndex == 0 && len(args.Entries) == 0
+}
 
 func (r *Raft) exchange(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	return r.out.Load().AppendEntries(id, target, args, resp)
@@ -413,8 +415,8 @@ func (r *Raft) unlessSilent(id raft.ServerID, target raft.ServerAddress, args *r
 // once if it is of the present term; of others they learn from raft. It does not block.
 func (r *Raft) Committed(index, term uint64) { r.commits.newest(index, term) }
 
-// ask sends a message that raft sends once only, as followers do who seldom send any: their connections
-// may be of a life of the other node that is over. Where one was lost, the message goes out again, on a new one.
+// ask sends a message that a follower sends, once only. Followers seldom do: their connections may be of a life of the
+// other node that is over. Where one was lost, the message goes out again, on a new one.
 func (r *Raft) ask(id raft.ServerID, send func(*raft.NetworkTransport) error) error {
 	if err := r.opts.Silent(); err != nil {
 		return err
@@ -458,7 +460,10 @@ func (r *Raft) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args 
 
 // TimeoutNow has a node stand for election at once.
 func (r *Raft) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return r.ask(id, func(out *raft.NetworkTransport) error { return out.TimeoutNow(id, r.target(id, target), args, resp) })
+	if err := r.opts.Silent(); err != nil {
+		return err
+	}
+	return r.out.Load().TimeoutNow(id, r.target(id, target), args, resp)
 }
 
 // dial connects to a target and makes sure that it is the node that is meant.
