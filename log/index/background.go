@@ -40,13 +40,28 @@ func (x *Index) flusher() {
 }
 
 func (x *Index) flush(mem *memTable) error {
-	entries := int64(mem.count)
 	begun := x.metrics.flushes.Begin(time.Since(mem.frozen))
 	x.opt.BeforeFlush()
-	defer func() {
-		x.metrics.flushes.End(begun, 1)
-		x.metrics.flushTime.ObserveSince(begun)
-	}()
+	err := x.makeDurable(mem)
+	x.metrics.flushes.End(begun, 1)
+	x.metrics.flushTime.ObserveSince(begun)
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.flushed = max(x.flushed, mem.seq)
+	x.changed.Broadcast()
+	x.mu.Unlock()
+	select {
+	case x.mergeWork <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// makeDurable writes a frozen table, unless a Reset comes between.
+func (x *Index) makeDurable(mem *memTable) error {
+	entries := int64(mem.count)
 	var t *table
 	file := "" // when there is no entry to write
 	if mem.count > 0 {
@@ -75,22 +90,11 @@ func (x *Index) flush(mem *memTable) error {
 	default:
 		t.release() // indexmap may or may not name it.
 	}
-	if err != nil {
-		return err
-	}
-	x.mu.Lock()
-	x.flushed = max(x.flushed, mem.seq)
-	x.changed.Broadcast()
-	x.mu.Unlock()
-	if done {
+	if err == nil && done {
 		x.metrics.flushed.Add(uint64(entries))
 		x.opt.Logger.Debug("index flushed", "entries", entries, "checkpoint", mem.upTo, logkey.File, file)
 	}
-	select {
-	case x.mergeWork <- struct{}{}:
-	default:
-	}
-	return nil
+	return err
 }
 
 // adopt makes a table report what goes wrong with it to the index.
