@@ -238,10 +238,30 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
+// TestSearch says how far it looked only where the node told.
+func TestSearch(t *testing.T) {
+	n := startNode(t)
+	for i := range 120 {
+		appendTo(t, n, "orders-1", "OrderPlaced", fmt.Sprintf(`{"n":"<%d>"}`, i))
+	}
+	p := newBrowser(t).open(t, n.URL(), "admin", "#/search")
+	p.fill("textbox", "Stream begins with", "orders-")
+	p.fill("textbox", "Text", "<7>")
+	p.click("button", "Search")
+	p.sees("1 match, which is all.")
+	p.fill("textbox", "Text", "")
+	p.click("button", "Search")
+	p.sees("100 matches.")
+	p.click("button", "Look further")
+	p.sees("120 matches, which is all.")
+	p.clean()
+}
+
 // TestUsers creates a user, changes it and deletes it.
 func TestUsers(t *testing.T) {
 	n := startNode(t)
-	p := newBrowser(t).open(t, n.URL(), "admin", "#/users").mayRefuse(404)
+	b := newBrowser(t)
+	p := b.open(t, n.URL(), "admin", "#/users").mayRefuse(404)
 	p.click("link", "New user")
 	p.h1("New user")
 	p.fill("textbox", "Login", "jane")
@@ -265,6 +285,10 @@ func TestUsers(t *testing.T) {
 	p.click("button", "Delete user")
 	p.h1("Users")
 	p.none("link", "jane")
+
+	ops := b.open(t, n.URL(), "ops", "#/users").mayRefuse(401)
+	ops.find("heading", "Not allowed")
+	ops.none("link", "New user")
 }
 
 // TestSubscriptions creates a group, parks a message, looks at it and replays it.

@@ -11,11 +11,11 @@ import { read } from "./lib/json.js";
 /**
  * follow reads a live tail until it is stopped or ends by itself. After a break it goes
  * on behind the last event that it was given. With rests it holds no connection while the
- * tab is hidden, and goes on in the same way when it is shown again.
- * @param {string} path @param {Record<string, any>} query @param {Listener} l @param {{node?: string, once?: boolean, rests?: boolean}} [o] @returns {() => void} stops it
+ * tab is hidden, and goes on in the same way when it is shown again. With after it begins behind the event of that id.
+ * @param {string} path @param {Record<string, any>} query @param {Listener} l @param {{node?: string, once?: boolean, rests?: boolean, after?: string}} [o] @returns {() => void} stops it
  */
 export function follow(path, query, l, o = {}) {
-	let control = new AbortController(), over = false, last = "", retry = 2000;
+	let control = new AbortController(), over = false, last = o.after || "", retry = 2000;
 	/** @type {(() => void) | null} */ let wake = null;
 	const turn = () => (document.hidden ? control.abort() : wake && wake());
 	const stop = () => {
@@ -57,7 +57,7 @@ export function follow(path, query, l, o = {}) {
 			try {
 				/** @type {Record<string, string>} */ const headers = last ? { "Last-Event-ID": last } : {};
 				const r = await send("GET", path + "?" + q, { accept: "text/event-stream", headers, signal: control.signal, node: o.node });
-				if (r.status === 204) return stop(), l.end && l.end("limit");
+				if (r.status === 204) return stop(), l.end && l.end("to"); // Nothing is left.
 				if (l.state) l.state("connected");
 				await messages(/** @type {ReadableStream} */ (r.body), take, (ms) => (retry = ms));
 			} catch (e) {

@@ -9,6 +9,9 @@ import { patch } from "../router.js";
 import { use, zone } from "../store.js";
 
 const page = 100;
+/** ends are those of a scan behind which the number of events looked at is not known, for the node tells it once a second only. */
+const ends = { start: ", which is all", to: ", which is all", limit: "", failed: "" };
+const broken = { stopped: ", then stopped", shutdown: ", then the node shut down", denied: ", then the right to read was withdrawn", gone: ", then the stream was deleted for ever" };
 
 export default function Search({ query }) {
 	const [f, set] = useState(() => ({ text: query.text || "", id: query.id || "", streams: query.streams || "", types: query.types || "", since: query.since || "", until: query.until || "", system: query.system || "1", stream: query.stream || "" }));
@@ -30,26 +33,25 @@ export default function Search({ query }) {
 
 /** Scan asks the node to look through the log, newest first. */
 function Scan({ query, utc }) {
-	const [found, add] = useState(/** @type {any[]} */ ([])), [state, tell] = useState(/** @type {any} */ ({ scanned: 0, over: "" })), [from, more] = useState(query.until ? readTime(query.until, utc, new Date()) : "end");
+	const [found, add] = useState(/** @type {any[]} */ ([])), [state, tell] = useState(/** @type {any} */ ({ scanned: 0, over: "" })), [after, more] = useState("");
 	const stop = useRef(() => {}), before = useRef(0);
 	const stream = query.stream || "$all";
 	useEffect(() => {
 		let n = 0, last = "";
 		tell((s) => ({ ...s, over: "", error: null }));
 		stop.current = follow(`/streams/${path(stream)}`, {
-			from, to: query.since ? readTime(query.since, utc, new Date()) : undefined, backward: true, limit: page, embed: "rich", resolve: false,
+			from: query.until ? readTime(query.until, utc, new Date()) : "end", to: query.since ? readTime(query.since, utc, new Date()) : undefined, backward: true, limit: page, embed: "rich", resolve: false,
 			contains: query.text, id: query.id, types: query.types, streams: stream === "$all" ? query.streams : undefined, system: query.system === "0" ? "false" : undefined,
 		}, {
 			event: (e, id) => (n++, (last = id), add((l) => [...l, fromEntry(e)])),
 			progress: (p) => tell((s) => ({ ...s, scanned: before.current + Number(p.scanned) })),
 			end: (why) => tell((s) => ((before.current = s.scanned), { ...s, over: why, last })),
 			problem: (error) => tell((s) => ({ ...s, error, over: "failed" })),
-		}, { once: true });
+		}, { once: true, after });
 		return () => stop.current();
-	}, [from]);
-	const further = () => more(stream === "$all" ? state.last : String(BigInt(state.last) - 1n));
-	return html`<p><span role="status">${plural(found.length, "match", "matches")}${state.over === "" || state.over === "stopped" ? `; looked at ${count(state.scanned + found.length)} events ${state.over || "so far"}` : state.over === "limit" || state.error ? "" : ", which is all"}.</span>
-		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${further}>Look further</button>`}</span></p>
+	}, [after]);
+	return html`<p><span role="status">${plural(found.length, "match", "matches")}${ends[state.over] ?? `; looked at ${count(state.scanned + found.length)} events${broken[state.over] || " so far"}`}.</span>
+		<span class="row-acts">${state.over === "" ? html`<button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>` : state.over === "limit" && state.last && html`<button onClick=${() => more(state.last)}>Look further</button>`}</span></p>
 		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${true} name="Matches" />`;
 }
 

@@ -128,23 +128,22 @@ function TypeFilter({ value }) {
 
 /** Filtered asks the node for the events of a type, newest first, and says how far it looked. */
 function Filtered({ stream, all, types, resolve, size }) {
-	const [found, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ scanned: 0, over: "", error: null }), [round, more] = useState({ n: 0, from: "end" });
+	const [found, set] = useState(/** @type {any[]} */ ([])), [state, tell] = useState({ scanned: 0, over: "", error: null }), [after, more] = useState("");
 	const stop = useRef(() => {});
 	useEffect(() => {
-		let last = round.from, n = 0;
+		let last = after, n = 0;
 		tell((s) => ({ ...s, over: "", error: null }));
-		stop.current = follow(`/streams/${path(stream)}`, { from: round.from, backward: true, types, limit: size, embed: "rich", resolve }, {
+		stop.current = follow(`/streams/${path(stream)}`, { from: "end", backward: true, types, limit: size, embed: "rich", resolve }, {
 			event: (e, id) => (n++, (last = id), set((l) => [...l, fromEntry(e)])),
 			progress: (p) => tell((s) => ({ ...s, scanned: p.scanned })),
 			end: (why) => tell((s) => ({ ...s, over: n >= size ? "limit" : why, last })),
 			problem: (error) => tell((s) => ({ ...s, error, over: "failed" })),
-		}, { once: true });
+		}, { once: true, after });
 		return () => stop.current();
-	}, [round]);
-	const before = (last) => (all ? last : String(BigInt(last) - 1n));
+	}, [after]);
 	return html`<p role="status">${plural(found.length, "event")} of this type; looked at ${count(state.scanned)} more. ${state.over === "limit" ? "" : state.over === "stopped" ? "Stopped." : state.over ? "That is all." : "Looking…"}
 		${!state.over && html` <button onClick=${() => (stop.current(), tell((s) => ({ ...s, over: "stopped" })))}>Stop</button>`}
-		${state.over === "limit" && found.length > 0 && html` <button onClick=${() => more({ n: round.n + 1, from: before(/** @type {any} */ (state).last) })}>Look further</button>`}</p>
+		${state.over === "limit" && found.length > 0 && html` <button onClick=${() => more(/** @type {any} */ (state).last)}>Look further</button>`}</p>
 		${state.error && html`<${Failure} error=${state.error} />`}<${Events} of=${found} all=${all} />`;
 }
 
