@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/annalsdb/annals/event"
@@ -86,10 +87,8 @@ func (p *Policy) allowed(ctx context.Context, caller *Principal, stream string, 
 	if err != nil {
 		return false, err
 	}
-	for _, role := range roles {
-		if caller.HasRole(role) {
-			return true, nil
-		}
+	if slices.ContainsFunc(roles, caller.HasRole) {
+		return true, nil
 	}
 	return false, nil
 }

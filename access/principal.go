@@ -1,5 +1,7 @@
 package access
 
+import "slices"
+
 // Names of groups and accounts that the database gives a meaning. They are part
 // of the wire contract: do not change.
 const (
@@ -58,10 +60,5 @@ func (p Principal) inGroup(group string) bool {
 	if p.Login == "" { // Groups count only for somebody.
 		return false
 	}
-	for _, g := range p.Groups {
-		if g == group {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.Groups, group)
 }

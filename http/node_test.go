@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,10 +137,8 @@ func (a *memAccess) CheckStream(_ context.Context, p access.Principal, stream st
 			roles = event.Roles{"$admins"}
 		}
 	}
-	for _, role := range roles {
-		if p.HasRole(role) {
-			return nil
-		}
+	if slices.ContainsFunc(roles, p.HasRole) {
+		return nil
 	}
 	return event.ErrNotAuthorized
 }
@@ -283,10 +282,8 @@ func (n *node) delete(stream string, headers ...string) answer {
 
 func (a answer) is(t testing.TB, status ...int) answer {
 	t.Helper()
-	for _, s := range status {
-		if a.status == s {
-			return a
-		}
+	if slices.Contains(status, a.status) {
+		return a
 	}
 	t.Fatalf("status %d, want %v; header %v, body %q", a.status, status, a.header, a.body)
 	return a

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -409,9 +410,7 @@ func (n *node) ask(c *caller, method, path string) answer {
 		ctx = access.WithNodeConn(ctx)
 	}
 	r := httptest.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
-	for k, v := range c.header {
-		r.Header[k] = v
-	}
+	maps.Copy(r.Header, c.header)
 	r.Header.Set("Content-Type", appJSON)
 	r.Header.Set("ES-EventType", "t")
 	// Repeated failures from one address are slowed.

@@ -72,7 +72,7 @@ func TestStarting(t *testing.T) {
 				return err
 			})
 			var got strings.Builder
-			for _, question := range strings.Split(strings.TrimSpace(startingQuestions), "\n") {
+			for question := range strings.SplitSeq(strings.TrimSpace(startingQuestions), "\n") {
 				text, err := answer(t, address, question)
 				if err != nil {
 					t.Fatal(err)

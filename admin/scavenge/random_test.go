@@ -200,7 +200,7 @@ func (h *house) live() {
 	default:
 		var events []proposed
 		for range 1 + h.rng.IntN(4) {
-			events = append(events, proposed{stream: name, typ: "type", data: []byte(fmt.Sprintf("%0*d", h.rng.IntN(60), h.rng.IntN(1000)))})
+			events = append(events, proposed{stream: name, typ: "type", data: fmt.Appendf(nil, "%0*d", h.rng.IntN(60), h.rng.IntN(1000))})
 		}
 		h.append(events...)
 	}

@@ -359,7 +359,7 @@ func checkDNSName(name string) error {
 	if len(name) > 253 {
 		return bad
 	}
-	for _, label := range strings.Split(strings.TrimPrefix(name, "*."), ".") {
+	for label := range strings.SplitSeq(strings.TrimPrefix(name, "*."), ".") {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
 			return bad
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -116,9 +117,7 @@ func (c *Client) Append(ctx context.Context, stream string, expected int64, sing
 // ReadFeed reads a page with its events as the administrator. ok is false when there is no such stream.
 func (c *Client) ReadFeed(ctx context.Context, path string, header map[string]string) (feed *Feed, ok bool, err error) {
 	h := map[string]string{"Accept": MediaAtomJSON}
-	for name, value := range header {
-		h[name] = value
-	}
+	maps.Copy(h, header)
 	if !strings.Contains(path, "?") {
 		path += "?embed=body"
 	}

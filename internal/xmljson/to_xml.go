@@ -1,5 +1,7 @@
 package xmljson
 
+import "slices"
+
 import "github.com/annalsdb/annals/internal/jsontext"
 
 // What AppendXML writes at most. A long name with an array of many short
@@ -151,12 +153,7 @@ func isAttribute(name []byte, given []string) bool {
 	if len(name) < 2 || name[0] != '@' || string(name) == "@xmlns" {
 		return false
 	}
-	for _, other := range given {
-		if string(name) == other {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(given, string(name))
 }
 
 func (w *writer) attribute(name []byte, at int) int {

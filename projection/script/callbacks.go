@@ -2,6 +2,7 @@ package script
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dop251/goja"
@@ -38,10 +39,8 @@ func (b *bounds) texts(v goja.Value) goja.Value {
 	if !ok {
 		return v
 	}
-	for _, other := range b.joined {
-		if other == o {
-			return b.e.rt.NewArray()
-		}
+	if slices.Contains(b.joined, o) {
+		return b.e.rt.NewArray()
 	}
 	b.joined = append(b.joined, o)
 	defer func() { b.joined = b.joined[:len(b.joined)-1] }()

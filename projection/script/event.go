@@ -1,6 +1,8 @@
 package script
 
 import (
+	"slices"
+
 	"github.com/dop251/goja"
 
 	"github.com/annalsdb/annals/event"
@@ -101,12 +103,7 @@ func (o *eventObject) Set(string, goja.Value) bool { return false }
 
 // Has says whether there is a property of that name.
 func (o *eventObject) Has(key string) bool {
-	for _, k := range eventKeys {
-		if k == key {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(eventKeys, key)
 }
 
 // Delete refuses what exists.

@@ -72,7 +72,7 @@ func TestNothingIsLostOrDoubledUnderLoad(t *testing.T) {
 					next.resolve(nil, event.ErrEntryRefused)
 					continue
 				}
-				for _, s := range strings.Fields(next.entry) {
+				for s := range strings.FieldsSeq(next.entry) {
 					applied[s]++
 				}
 				next.resolve(nil, nil)

@@ -16,7 +16,7 @@ func TestBucketsCoverAllValues(t *testing.T) {
 			t.Fatalf("the middle of bucket %d, %d, is in bucket %d", i, middle, got)
 		}
 	}
-	for v := uint64(0); v < 1<<20; v++ {
+	for v := range uint64(1 << 20) {
 		i := bucketOf(v)
 		if i != last && i != last+1 {
 			t.Fatalf("from bucket %d to %d at %d", last, i, v)

@@ -24,7 +24,7 @@ func newMixing(o *options) (*mixing, error) {
 	m := &mixing{o: o}
 	total := 0
 	seen := map[string]bool{}
-	for _, item := range strings.Split(o.mix, ",") {
+	for item := range strings.SplitSeq(o.mix, ",") {
 		name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
 		weight, err := strconv.Atoi(text)
 		if err != nil || weight < 0 || weight > maxWeight {

@@ -3,6 +3,7 @@ package torture
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -104,8 +105,6 @@ func (f *findings) list() ([]violation, map[string]int) {
 	all := slices.Clone(f.kept)
 	slices.SortStableFunc(all, func(a, b violation) int { return cmp.Compare(a.Kind, b.Kind) })
 	counts := make(map[string]int, len(f.count))
-	for k, n := range f.count {
-		counts[k] = n
-	}
+	maps.Copy(counts, f.count)
 	return all, counts
 }
