@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 )
 
 // Clients of HTTP/1.1 read the text of an error in the status line, but net/http
@@ -22,6 +22,10 @@ import (
 // In the same Write it puts the header lines that are the same in nearly all answers
 // behind the status line. In the header map they would be copied, sorted and written
 // one by one for each answer, and a map of more than eight is several times as dear.
+//
+// net/http writes an answer whose body exceeds its buffer in two pieces, which cost the
+// server a second system call and the client a second wake-up. A connection keeps the
+// first piece for the second when the handler says how long the body is.
 //
 // Above TLS the connection must sit on top of the *tls.Conn, since below it sees
 // encrypted bytes. net/http serves HTTP/2 only on a bare *tls.Conn; on any other
@@ -50,11 +54,21 @@ func SetReason(ctx context.Context, code int, phrase string) {
 	}
 }
 
+// setWhole makes the answer to the request with the context, whose body of so many bytes the
+// handler writes with one call of Write, go out in one piece if it is of usual size.
+func setWhole(ctx context.Context, body int) {
+	if c, ok := ctx.Value(connKey{}).(phraser); ok && body <= maxWhole {
+		c.setWhole(body)
+	}
+}
+
+// maxWhole bounds the bodies of answers that are copied to go out in one piece.
+const maxWhole = 128 << 10
+
 // fixedFields are header fields whose values never change.
 type fixedFields struct {
 	header http.Header
 	lines  string // as they stand on the wire
-	alone  start  // of an answer with net/http's phrase
 }
 
 // newFixedFields takes names, as the header map holds them, and values by turns.
@@ -64,7 +78,6 @@ func newFixedFields(pairs ...string) *fixedFields {
 		f.header[pairs[i]] = []string{pairs[i+1]}
 		f.lines += pairs[i] + ": " + pairs[i+1] + "\r\n"
 	}
-	f.alone.fixed = f
 	return f
 }
 
@@ -86,6 +99,7 @@ type connKey struct{}
 type phraser interface {
 	SetReason(code int, phrase string)
 	setFixed(f *fixedFields)
+	setWhole(body int)
 }
 
 type phraseListener struct{ net.Listener }
@@ -127,16 +141,23 @@ type start struct {
 	code   int // which has the phrase; 0: none
 	phrase string
 	fixed  *fixedFields // nil: none
+	body   int          // bytes of the body, where it goes out with the header; 0: as it comes
 }
 
 // phraseConn is a connection whose next status line may get another phrase, and
 // fields behind it.
 type phraseConn struct {
 	net.Conn
-	// pending is set by the handler and taken by the Write of its status line.
-	// Both run on the connection's goroutine as a rule; the atomic covers the
+
+	// next is set by the handler and taken by the Write of its status line.
+	// Both run on the connection's goroutine as a rule; the lock covers the
 	// Write of an interim answer by a body that another goroutine reads.
-	pending atomic.Pointer[start]
+	mu   sync.Mutex
+	next start
+
+	// held is the beginning of an answer that goes out with the rest of its body.
+	held    *[]byte
+	missing int
 }
 
 // NetConn returns the connection below.
@@ -144,41 +165,50 @@ func (c *phraseConn) NetConn() net.Conn { return c.Conn }
 
 // SetReason makes the next status line with the code carry the phrase.
 func (c *phraseConn) SetReason(code int, phrase string) {
-	s := &start{code: code, phrase: phrase}
-	if old := c.pending.Load(); old != nil {
-		s.fixed = old.fixed
-	}
-	c.pending.Store(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next.code, c.next.phrase = code, phrase
 }
 
 func (c *phraseConn) setFixed(f *fixedFields) {
-	old := c.pending.Load()
-	switch {
-	case old != nil && old.code != 0:
-		c.pending.Store(&start{code: old.code, phrase: old.phrase, fixed: f})
-	case f != nil:
-		c.pending.Store(&f.alone)
-	default:
-		c.pending.Store(nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next.fixed = f
+}
+
+func (c *phraseConn) setWhole(body int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next.body = body
+}
+
+// take returns what an answer begins with that has the code, once.
+func (c *phraseConn) take(code int) start {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if code < 200 || c.next == (start{}) { // Not the beginning of an answer, or an interim one.
+		return start{}
 	}
+	s := c.next
+	c.next = start{}
+	if s.code != code {
+		s.code = 0
+	}
+	return s
 }
 
 func (c *phraseConn) Write(p []byte) (int, error) {
-	want := c.pending.Load()
-	if want == nil {
-		return c.Conn.Write(p)
+	if c.held != nil {
+		return c.writeRest(p)
 	}
 	code, phraseAt, end := statusLine(p)
-	if code < 200 { // Not the beginning of an answer, or an interim one.
-		return c.Conn.Write(p)
-	}
-	c.pending.Store(nil)
-	if code != want.code && want.fixed == nil {
+	want := c.take(code)
+	if want == (start{}) {
 		return c.Conn.Write(p)
 	}
 	buf := writeBuffers.Get().(*[]byte)
 	b := append((*buf)[:0], p[:phraseAt]...)
-	if code == want.code {
+	if want.code != 0 {
 		b = appendPhrase(b, want.phrase)
 	} else {
 		b = append(b, p[phraseAt:end]...)
@@ -190,16 +220,54 @@ func (c *phraseConn) Write(p []byte) (int, error) {
 	}
 	grown := len(b) - end
 	b = append(b, p[end:]...)
-	n, err := c.Conn.Write(b)
-	if cap(b) <= maxPooledBuffer {
-		*buf = b
-		writeBuffers.Put(buf)
+	*buf = b
+	if c.missing = want.missing(p); c.missing > 0 {
+		c.held = buf
+		return len(p), nil
 	}
+	n, err := c.send(buf)
 	// The caller counts its own bytes.
 	if err == nil {
 		return len(p), nil
 	}
 	return max(0, min(n-grown, len(p))), err
+}
+
+// missing is how much of the body does not stand in p, which begins with the answer; 0 where it is not known.
+func (s *start) missing(p []byte) int {
+	if s.body == 0 {
+		return 0
+	}
+	const end = "\r\n\r\n"
+	at := bytes.Index(p, []byte(end))
+	if at < 0 {
+		return 0
+	}
+	return s.body - (len(p) - at - len(end))
+}
+
+// writeRest sends what was held once the body is whole.
+func (c *phraseConn) writeRest(p []byte) (int, error) {
+	*c.held = append(*c.held, p...)
+	if c.missing -= len(p); c.missing > 0 {
+		return len(p), nil
+	}
+	buf, before := c.held, len(*c.held)-len(p)
+	c.held = nil
+	n, err := c.send(buf)
+	if err == nil {
+		return len(p), nil
+	}
+	return max(0, n-before), err
+}
+
+// send writes a buffer of writeBuffers and gives it back.
+func (c *phraseConn) send(buf *[]byte) (int, error) {
+	n, err := c.Conn.Write(*buf)
+	if cap(*buf) <= maxPooledBuffer {
+		writeBuffers.Put(buf)
+	}
+	return n, err
 }
 
 var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}

@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	httpapi "github.com/annalsdb/annals/http"
@@ -22,6 +24,11 @@ func listen(t testing.TB, h http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listenOn(t, l, h)
+}
+
+// listenOn serves a handler on a listener and returns its address.
+func listenOn(t testing.TB, l net.Listener, h http.Handler) string {
 	srv := &http.Server{Handler: h, ConnContext: httpapi.ConnContext}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(httpapi.Listener(l)) }()
@@ -247,6 +254,78 @@ func TestPhraseIsForOneAnswer(t *testing.T) {
 			status, body := w.answer("GET")
 			equal(t, c.path, status, c.status)
 			equal(t, c.path+" length", len(body), c.length)
+		}
+	}
+}
+
+// writesListener counts the pieces in which its connections send.
+type writesListener struct {
+	net.Listener
+	writes *atomic.Int64
+}
+
+type writesConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (l writesListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return writesConn{c, l.writes}, err
+}
+
+func (c writesConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestAnswersInOnePiece: every further piece costs a call of the system, and wakes the client.
+func TestAnswersInOnePiece(t *testing.T) {
+	n := newNode(t)
+	n.filled("s", 2)
+	n.filled("long", 300)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writes atomic.Int64
+	w := dial(t, listenOn(t, writesListener{l, &writes}, n.handler))
+	other := httptest.NewServer(n.handler)
+	t.Cleanup(other.Close)
+	plain := dial(t, other.Listener.Addr().String())
+	for range 2 {
+		for _, c := range []struct {
+			name, method, path, headers, body, status string
+			atMost                                    int64
+		}{
+			{"event", "GET", "/streams/s/0", "Accept: application/json\r\n", "", "200 OK", 1},
+			{"page", "GET", "/streams/long?embed=body", "", "", "200 OK", 1},
+			{"page, XML", "GET", "/streams/long/0/forward/100", "Accept: text/xml\r\n", "", "200 OK", 1},
+			{"head of a page", "HEAD", "/streams/long?embed=body", "", "", "200 OK", 1},
+			{"not there", "GET", "/nothing", "", "", "404 Not Found", 1},
+			{"phrase", "POST", "/streams/s", "Content-Type: application/vnd.eventstore.events+json\r\n", "{", "400 Write request body invalid.", 1},
+			{"large", "GET", "/streams/long/0/forward/300?embed=body", "", "", "200 OK", 2},
+			{"event again", "GET", "/streams/s/0", "Accept: application/json\r\n", "", "200 OK", 1},
+		} {
+			writes.Store(0)
+			w.send(request(c.method, c.path, c.headers, c.body))
+			r, err := http.ReadResponse(w.r, &http.Request{Method: c.method})
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			got, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			equal(t, c.name+": status", r.Status, c.status)
+			plain.send(request(c.method, c.path, c.headers, c.body))
+			_, want := plain.answer(c.method)
+			if string(got) != want {
+				t.Errorf("%s: %d bytes, %d without our connection", c.name, len(got), len(want))
+			}
+			if got := writes.Load(); got < 1 || got > c.atMost {
+				t.Errorf("%s: %d pieces, want %d", c.name, got, c.atMost)
+			}
 		}
 	}
 }

@@ -226,6 +226,9 @@ func (x *exchange) send(status int, body []byte) {
 	if len(body) > 2000 || x.r.Method == http.MethodHead && len(body) > 0 || hasBody && x.isLeft() {
 		x.w.Header()[keyContentLength] = []string{strconv.Itoa(len(body))}
 	}
+	if len(body) > 2000 && hasBody && x.r.Method != http.MethodHead {
+		setWhole(x.r.Context(), len(body))
+	}
 	x.w.WriteHeader(status)
 	if len(body) == 0 || x.r.Method == http.MethodHead || !hasBody {
 		return
