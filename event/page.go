@@ -66,6 +66,14 @@ type StreamPage struct {
 	Metadata Metadata   // of the stream
 }
 
+// Room is memory that pages are read into one after the other, which spares allocating it for
+// each. What a page read with a Room holds is valid until the next one is read with
+// it, its strings included: nothing of it may be kept. The zero value is ready.
+type Room struct {
+	Events []Resolved
+	Block  []byte // texts and payloads of the events
+}
+
 // AllPage is the outcome of reading the log in one direction.
 type AllPage struct {
 	From   int64      // where reading began

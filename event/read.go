@@ -10,6 +10,8 @@ type StreamRead struct {
 	// MaxPayload bounds the bytes of data and metadata that are read along, those of
 	// resolved links included. Events beyond it come Bare. 0 means no bound.
 	MaxPayload int
+	// Room is where the page is read into. nil: it gets memory of its own.
+	Room *Room
 }
 
 // AllRead asks for a page of the log.
@@ -26,8 +28,9 @@ type AllRead struct {
 	Filter func(stream, eventType string) bool
 	// MaxScan bounds the records looked at; 0 means no bound. Page.More and Page.Next tell where to go on.
 	MaxScan int
-	// MaxPayload is as in StreamRead.
+	// MaxPayload and Room are as in StreamRead.
 	MaxPayload int
+	Room       *Room
 }
 
 // StreamInfo is what is known of a stream without reading its events.

@@ -43,7 +43,7 @@ const maxFilteredScan = 50_000
 // allArguments reads the arguments of a page of the log.
 func allArguments(x *exchange, backward, filtered bool) (a allRequest, err error) {
 	a.Backward, a.filtered = backward, filtered
-	a.From, a.MaxPayload = event.End, maxPagePayload
+	a.From, a.MaxPayload, a.Room = event.End, maxPagePayload, &x.room
 	if from := x.route.from; from == "" || from == segHead {
 		a.fromHead = true
 	} else {

@@ -60,8 +60,11 @@ func answerFields(policy string) *fixedFields {
 	)
 }
 
-// maxPooledBuffer bounds the buffers that are kept for the next request.
-const maxPooledBuffer = 1 << 20
+// maxPooledBuffer and maxPooledEvents bound the memory that is kept for the next request.
+const (
+	maxPooledBuffer = 1 << 20
+	maxPooledEvents = 1024
+)
 
 // exchange is one request on its way to its answer.
 type exchange struct {
@@ -84,6 +87,7 @@ type exchange struct {
 	prefix     []byte // base URI and forwarded prefix
 	baseLen    int    // how much of prefix is the base URI
 	writer     atom.Writer
+	room       event.Room // of the page that is answered
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -111,15 +115,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, res *resource, rt
 // release keeps the buffers and nothing else. After a panic it does not run: the
 // exchange is lost to the pool, which is harmless.
 func (x *exchange) release() {
-	out, scratch, prefix, writer := x.out, x.scratch, x.prefix, x.writer
+	out, scratch, prefix, writer, room := x.out, x.scratch, x.prefix, x.writer, x.room
 	if cap(out) > maxPooledBuffer {
 		out = nil
 	}
 	if cap(scratch) > maxPooledBuffer {
 		scratch = nil
 	}
+	if cap(room.Block) > maxPooledBuffer/2 || cap(room.Events) > maxPooledEvents {
+		room = event.Room{}
+	}
 	writer.Reset()
-	*x = exchange{out: out[:0], scratch: scratch[:0], prefix: prefix[:0], writer: writer}
+	*x = exchange{out: out[:0], scratch: scratch[:0], prefix: prefix[:0], writer: writer, room: room}
 	exchanges.Put(x)
 }
 

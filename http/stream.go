@@ -57,7 +57,7 @@ type pageRequest struct {
 
 // pageArguments reads the arguments of a page, in the order of the contract.
 func pageArguments(x *exchange, stream string, backward bool) (p pageRequest, err error) {
-	p.Stream, p.Backward, p.MaxPayload = stream, backward, maxPagePayload
+	p.Stream, p.Backward, p.MaxPayload, p.Room = stream, backward, maxPagePayload, &x.room
 	switch {
 	case backward && (x.route.from == "" || x.route.from == segHead):
 		p.From = fromHead

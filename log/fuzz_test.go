@@ -48,7 +48,7 @@ func FuzzRecord(f *testing.F) {
 				}
 				continue
 			}
-			a := newArena(0)
+			a := newArena(0, nil)
 			rec := a.record(it, it.Position(), "")
 			e := event.Proposed{ID: rec.ID, Type: rec.Type, Data: rec.Data, Metadata: rec.Metadata}
 			if again := chunkfile.AppendRecord(nil, rec.Position, rec.Stream, rec.Number, rec.Time, rec.Flags, &e); !bytes.Equal(again, it) {

@@ -26,6 +26,58 @@ func payloadModel() *model {
 	return m
 }
 
+// TestPagesInARoom: a page read into the memory of another one is the page that has memory of its own.
+func TestPagesInARoom(t *testing.T) {
+	m := payloadModel()
+	large := ev("s", strings.Repeat("l", 20_000))
+	m.frame(false, large, ev("s", "behind it"))
+	l := mustOpen(t, testOptions(vfs.NewMem()))
+	write(t, l, m.frames...)
+	var room event.Room
+	check := func(got, want []event.Resolved) {
+		t.Helper()
+		if len(got) != len(want) {
+			t.Fatalf("%d events, want %d", len(got), len(want))
+		}
+		for i := range got {
+			if !reflect.DeepEqual(got[i], want[i]) {
+				t.Fatalf("event %d: %+v, want %+v", i, got[i], want[i])
+			}
+		}
+	}
+	for _, count := range []int{1, 3, 30} {
+		for _, bound := range []int{0, 50} {
+			for _, backward := range []bool{false, true} {
+				for from := int64(-1); from < 16; from++ {
+					for _, name := range []string{"s", "links", "none"} {
+						r := event.StreamRead{Stream: name, From: max(from, 0), Count: count, Backward: backward, ResolveLinks: true, MaxPayload: bound}
+						if backward {
+							r.From = from
+						}
+						want, errOwn := l.Reads.ReadStream(r)
+						r.Room = &room
+						got, err := l.Reads.ReadStream(r)
+						if !errors.Is(err, errOwn) {
+							t.Fatalf("%v, want %v", err, errOwn)
+						}
+						check(got.Events, want.Events)
+					}
+					r := event.AllRead{Count: count, Backward: backward, ResolveLinks: true, MaxPayload: bound}
+					if from >= 0 {
+						r.From = m.frames[min(int(from), len(m.frames)-1)].First
+					}
+					want, err := l.Reads.ReadAll(r)
+					must(t, err)
+					r.Room = &room
+					got, err := l.Reads.ReadAll(r)
+					must(t, err)
+					check(got.Events, want.Events)
+				}
+			}
+		}
+	}
+}
+
 // TestBoundedPayload: a page whose payload is bounded holds the same events as one
 // without a bound, and no more payload than that; what is bare can be read.
 func TestBoundedPayload(t *testing.T) {

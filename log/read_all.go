@@ -50,7 +50,11 @@ func (rd *Reader) ReadAll(r event.AllRead) (page event.AllPage, err error) {
 	if err := seek(page.From); err != nil {
 		return page, err
 	}
-	a := newArena(r.MaxPayload)
+	a := newArena(r.MaxPayload, r.Room)
+	defer func() { a.keep(r.Room, page.Events) }()
+	if r.Room != nil {
+		page.Events = r.Room.Events[:0]
+	}
 	for looked := 0; ; {
 		if len(page.Events) == r.Count || r.MaxScan > 0 && looked == r.MaxScan {
 			page.More = true

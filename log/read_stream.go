@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/log/chunkfile"
@@ -19,19 +20,37 @@ type Reader struct {
 }
 
 // arena copies records out of the log into few larger blocks. The bytes and
-// strings of the records share those blocks, which are never written again.
+// strings of the records share those blocks, which are never written again, but for
+// the one of a Room, when the next page is read into it.
 type arena struct {
 	block     []byte
 	blockSize int // unless a record needs more; 0: as much as it needs
 	left      int // how many bytes of data and metadata may still be copied
 }
 
+// A page begins with a block of minBlock bytes. Each further one is twice as large, up to maxBlock.
+const (
+	minBlock = 8 << 10
+	maxBlock = 1 << 20
+)
+
 // newArena returns an arena for a page whose payload is bounded; 0 means no bound.
-func newArena(maxPayload int) arena {
+func newArena(maxPayload int, room *event.Room) arena {
 	if maxPayload <= 0 {
 		maxPayload = math.MaxInt
 	}
-	return arena{blockSize: 8 << 10, left: maxPayload}
+	a := arena{blockSize: minBlock, left: maxPayload}
+	if room != nil {
+		a.block = room.Block[:0]
+	}
+	return a
+}
+
+// keep leaves the memory of a page in its room for the next one.
+func (a *arena) keep(room *event.Room, events []event.Resolved) {
+	if room != nil {
+		room.Block, room.Events = a.block, events
+	}
 }
 
 // newSingleArena returns an arena for one record.
@@ -39,6 +58,9 @@ func newSingleArena() arena { return arena{left: math.MaxInt} }
 
 func (a *arena) copy(b []byte) []byte {
 	if cap(a.block)-len(a.block) < len(b) {
+		if a.blockSize > 0 {
+			a.blockSize = min(max(a.blockSize, 2*cap(a.block)), maxBlock)
+		}
 		a.block = make([]byte, 0, max(a.blockSize, len(b)))
 	}
 	at := len(a.block)
@@ -111,7 +133,11 @@ func (rd *Reader) ReadStream(r event.StreamRead) (page event.StreamPage, err err
 	defer chunkfile.GuardFaults(&err)()
 
 	page = event.StreamPage{Stream: r.Stream, From: r.From, Last: info.Last, Min: info.Metadata.MinVisible(info.Last), Metadata: info.Metadata}
-	a := newArena(r.MaxPayload)
+	a := newArena(r.MaxPayload, r.Room)
+	defer func() { a.keep(r.Room, page.Events) }()
+	if r.Room != nil {
+		page.Events = r.Room.Events[:0]
+	}
 	if r.Backward {
 		err = rd.readBackward(v, &a, r, &page)
 	} else {
@@ -187,7 +213,7 @@ func (rd *Reader) readNumbers(v view, a *arena, page *event.StreamPage, from, to
 	oldest := page.Metadata.Oldest(rd.opts.Now())
 	var room [32]index.Entry
 	var scratch []byte
-	page.Events = make([]event.Resolved, 0, min(count, 4096))
+	page.Events = slices.Grow(page.Events, int(min(count, 4096)))
 	for count > 0 {
 		limit := int(min(count, 4096))
 		var found []index.Entry
