@@ -63,10 +63,6 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 			err = errors.Join(err, c.Release())
 		}
 	}()
-	done.Files, done.replaced = len(sources), (*replacedFiles)(&sources)
-	for _, c := range sources {
-		done.OldBytes += c.FileSize()
-	}
 	tmp := uuid.NewString() + scavengeSuffix
 	path := filepath.Join(cs.opts.Dir, tmp)
 	defer func() {
@@ -79,7 +75,12 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	if err := cs.writeSurvivors(ctx, r, sources, path, &done); err != nil {
 		return done, err
 	}
-	c, err := cs.switchChunk(tmp, sources)
+	used := sources[:len(done.Sources)]
+	done.replaced = (*replacedFiles)(&used)
+	for _, c := range used {
+		done.OldBytes += c.FileSize()
+	}
+	c, err := cs.switchChunk(tmp, used)
 	if err != nil {
 		return done, err
 	}
@@ -95,7 +96,6 @@ func (cs *Chunks) sources(first, last int) ([]*chunkfile.Chunk, error) {
 	}
 	defer v.release()
 	var found []*chunkfile.Chunk
-	data := int64(0)
 	for _, c := range v.set.chunks {
 		switch {
 		case c.Header.Last < first || c.Header.First > last:
@@ -105,14 +105,10 @@ func (cs *Chunks) sources(first, last int) ([]*chunkfile.Chunk, error) {
 		case !c.Settled(v.tail.End):
 			return nil, fmt.Errorf("%s may still grow", filepath.Base(c.Name))
 		}
-		data += c.Footer.DataSize
 		found = append(found, c)
 	}
 	if len(found) == 0 || found[0].Header.First != first || found[len(found)-1].Header.Last != last {
 		return nil, errors.New("the log has no such chunks")
-	}
-	if data > maxRewrittenData {
-		return nil, fmt.Errorf("%d bytes of data are too many for one file", data)
 	}
 	for _, c := range found {
 		c.Retain()
@@ -128,25 +124,46 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{positions: r.Redact}}
-	for _, c := range sources {
-		if err := p.copy(ctx, c); err != nil {
+	p := rewriting{Rewrite: r, w: w, done: done, room: maxRewrittenData, redact: redactor{positions: r.Redact}}
+	for i, c := range sources {
+		before, mark := *done, w.Mark()
+		err := p.copy(ctx, c)
+		if errors.Is(err, errFull) && i > 0 {
+			*done = before
+			h.Last = sources[i-1].Header.Last
+			if err := w.Back(mark, &h); err != nil {
+				return err
+			}
+			break
+		}
+		if err != nil {
 			return err
+		}
+		left := w.Mark().Since(mark)
+		done.Sources = append(done.Sources, Source{
+			First: c.Header.First, Last: c.Header.Last, Removed: done.Removed - before.Removed, Saved: c.Footer.DataSize + c.Footer.MapSize - left,
+		})
+		if r.MaxData > 0 {
+			p.room = r.MaxData
 		}
 	}
 	if err := p.pace(ctx); err != nil {
 		return err
 	}
-	f := sources[len(sources)-1].Footer
+	f := sources[len(done.Sources)-1].Footer
 	f.FirstIndex = sources[0].Footer.FirstIndex
 	return w.Finish(&f)
 }
+
+// errFull says that an item does not fit into the new file.
+var errFull = errors.New("too much data for one file")
 
 // rewriting is a Rewrite under way.
 type rewriting struct {
 	*Rewrite
 	w      *chunkfile.Writer
 	done   *Rewritten
+	room   int64 // for data of the new file
 	unpaid int64 // bytes read since Pace was called
 	stub   [chunkfile.StubSize]byte
 	redact redactor
@@ -226,6 +243,9 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 			}
 			it = chunkfile.AppendStub(p.stub[:0], it)
 			p.w.Stubs++
+		}
+		if p.w.DataSize+int64(len(it)) > p.room {
+			return errFull
 		}
 		if err := p.w.Add(it, position); err != nil {
 			return err

@@ -33,7 +33,7 @@ func newRewriteRun(fsys vfs.FS) *rewriteRun {
 	r.m.someFrames(23, true)
 	r.removed, _ = scavenged(r.m, 3*chunkfile.ChunkSize)
 	r.steps = []Rewrite{
-		{First: 1, Last: 1, Keep: keepNot(r.removed), IDsFrom: 0},
+		{First: 1, Last: 2, Keep: keepNot(r.removed), IDsFrom: 0, MaxData: 1}, // There is room for one file.
 		{First: 0, Last: 1, Keep: keepNot(r.removed), IDsFrom: chunkfile.ChunkSize},
 		{First: 2, Last: 3, Keep: keepNot(r.removed), IDsFrom: chunkfile.ChunkSize},
 		{First: 0, Last: 3, IDsFrom: chunkfile.ChunkSize},
@@ -46,7 +46,11 @@ func newRewriteRun(fsys vfs.FS) *rewriteRun {
 func (r *rewriteRun) after(n int) map[int64]bool {
 	removed := map[int64]bool{}
 	for _, s := range r.steps[:n] {
-		maps.Copy(removed, within(r.removed, s.First, s.Last))
+		last := s.Last
+		if s.MaxData == 1 {
+			last = s.First
+		}
+		maps.Copy(removed, within(r.removed, s.First, last))
 	}
 	return removed
 }

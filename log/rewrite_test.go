@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -110,7 +111,7 @@ func TestRewrite(t *testing.T) {
 				removed, _ := scavenged(m, 3*chunkfile.ChunkSize)
 				removed = within(removed, c.first, c.last)
 				var wantStubs []int64
-				want := Rewritten{Files: c.last - c.first + 1}
+				var want Rewritten
 				for _, f := range m.frames {
 					for i, e := range f.events {
 						if !removed[e.position] {
@@ -145,10 +146,24 @@ func TestRewrite(t *testing.T) {
 				chunks, err := l.Chunks.List()
 				must(t, err)
 				want.Chunk = chunks[c.first]
-				if got != want || want.Chunk.Records != old-want.Removed || want.Chunk.Stubs != len(wantStubs) || !want.Chunk.Complete || !want.Chunk.Rewritten {
+				removedThere, saved := 0, int64(0)
+				for i, source := range got.Sources {
+					removedThere, saved = removedThere+source.Removed, saved+source.Saved
+					if source.First != c.first+i || source.Last != source.First {
+						t.Fatalf("%+v", got.Sources)
+					}
+				}
+				// What is saved besides is a header and a footer for each file but one.
+				files := int64(len(got.Sources))
+				saved += (files - 1) * (chunkfile.HeaderSize + chunkfile.FooterSize)
+				if int(files) != c.last-c.first+1 || removedThere != want.Removed || saved != got.OldBytes-got.Chunk.FileBytes {
+					t.Fatalf("%+v: %d bytes saved, %d events removed", got, saved, removedThere)
+				}
+				got.Sources = nil
+				if !reflect.DeepEqual(got, want) || want.Chunk.Records != old-want.Removed || want.Chunk.Stubs != len(wantStubs) || !want.Chunk.Complete || !want.Chunk.Rewritten {
 					t.Fatalf("%+v, want %+v", got, want)
 				}
-				if paced != want.OldBytes-int64(want.Files)*(chunkfile.HeaderSize+chunkfile.FooterSize) {
+				if paced != want.OldBytes-files*(chunkfile.HeaderSize+chunkfile.FooterSize) {
 					t.Fatalf("%d bytes were paced of %d", paced, want.OldBytes)
 				}
 				if got := stubsOf(t, l); !slices.Equal(got, wantStubs) {
@@ -183,6 +198,43 @@ func TestRewrite(t *testing.T) {
 				checkFiles(t, l)
 			})
 		})
+	}
+}
+
+// TestRewriteBounded: files that have no room in the new one are left as they are, and the new
+// one is what it is without them.
+func TestRewriteBounded(t *testing.T) {
+	for fit := 1; fit <= 3; fit++ {
+		for _, spare := range []int64{0, 1, 300} {
+			t.Run(fmt.Sprintf("%d files, %d bytes more", fit, spare), func(t *testing.T) {
+				onBoth(t, func(t *testing.T, o Options) {
+					m := newModel()
+					m.someFrames(17, true)
+					removed, _ := scavenged(m, 3*chunkfile.ChunkSize)
+					other := mustOpen(t, testOptions(vfs.NewMem()))
+					write(t, other, m.frames...)
+					want, err := other.Chunks.Rewrite(background, Rewrite{First: 0, Last: fit - 1, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize})
+					must(t, err)
+
+					l := mustOpen(t, o)
+					write(t, l, m.frames...)
+					got, err := l.Chunks.Rewrite(background, Rewrite{First: 0, Last: 2, Keep: keepNot(removed), IDsFrom: chunkfile.ChunkSize, MaxData: want.Chunk.DataBytes + spare})
+					must(t, err)
+					must(t, got.Closed(background))
+					got.replaced, want.replaced = nil, nil
+					if !reflect.DeepEqual(got, want) {
+						t.Fatalf("%+v, want %+v", got, want)
+					}
+					removed = within(removed, 0, fit-1)
+					verify(t, l, m.frames, removed)
+					checkFiles(t, l)
+					noTemps(t, l)
+					closeLog(t, l)
+					l = mustOpen(t, o)
+					verify(t, l, m.frames, removed)
+				})
+			})
+		}
 	}
 }
 
@@ -317,7 +369,7 @@ func TestRewriteEnds(t *testing.T) {
 			r := Rewrite{First: 1, Last: 1, Keep: func(*Stored) bool { return false }}
 			s := &setup{t, l, fsys, cancel, &r, func() {}}
 			c.begin(s)
-			if got, err := l.Chunks.Rewrite(ctx, r); !errors.Is(err, c.is) || got != (Rewritten{}) {
+			if got, err := l.Chunks.Rewrite(ctx, r); !errors.Is(err, c.is) || !reflect.DeepEqual(got, Rewritten{}) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			s.after()

@@ -151,6 +151,10 @@ type Rewrite struct {
 	Redact      []int64            // positions of events whose data are blanked, rising; those that are not there, or are already, are passed over
 	IDsFrom     int64              // of removed events at or behind this position the ids are kept, in stubs; stubs before it go
 
+	// MaxData bounds the data of the new file. Files whose events do not fit any more are left as
+	// they are, but for the first. 0: they all go into the new file.
+	MaxData int64
+
 	// Pace, if not nil, is called between blocks of at most a few MiB with the bytes
 	// read since it was called last. It may wait; its error ends the work.
 	Pace func(ctx context.Context, bytes int64) error
@@ -163,13 +167,20 @@ type Rewrite struct {
 // Rewritten says what a Rewrite has done.
 type Rewritten struct {
 	Chunk        ChunkInfo // the file that is in use now
-	Files        int       // how many there were before
+	Sources      []Source  // the files that there were before
 	OldBytes     int64     // of those files
 	Removed      int       // events
 	RemovedBytes int64     // of their records
 	Redacted     int       // events that were blanked
 
 	replaced *replacedFiles
+}
+
+// Source is a file that a rewritten one took the place of.
+type Source struct {
+	First, Last int   // logical chunks
+	Removed     int   // events
+	Saved       int64 // bytes of the file that are not in the new one, header and footer not counted; may be negative
 }
 
 // replacedFiles are those that a rewritten one took the place of.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,14 +38,11 @@ func (r *run) execute(ctx context.Context, c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	x := executor{r: r, decisions: decisions, weights: weights, at: *c}
-	for _, f := range files {
-		if f.Last > c.Chunk {
-			x.files = append(x.files, f)
-		}
-	}
-	x.done = make([]bool, len(x.files))
-	r.begin(sizeOf(x.files), "bytes")
+	x := executor{r: r, decisions: decisions, at: *c}
+	files = slices.DeleteFunc(files, func(f eventlog.ChunkInfo) bool { return f.Last <= c.Chunk })
+	r.begin(sizeOf(files), "bytes")
+	x.units = r.units(files, weights)
+	x.done = make([]bool, len(x.units))
 	if err := x.do(ctx); err != nil {
 		return err
 	}
@@ -128,22 +126,59 @@ func (k *keeper) keep(rec *eventlog.Stored) bool {
 	return !k.some || rec.Number >= d.Discard && (rec.Number >= d.Maybe || rec.Time >= d.Cutoff)
 }
 
+// considered is a file with what there is to decide about it.
+type considered struct {
+	eventlog.ChunkInfo
+	weight   int64
+	executed bool
+}
+
+// left estimates how much data will be left in the file.
+func (f *considered) left() int64 {
+	items := f.Records + f.Stubs
+	if !f.executed || items == 0 {
+		return f.DataBytes
+	}
+	gone := min(float64(f.weight)/weightCertain/float64(items), 1)
+	return int64(float64(f.DataBytes) * (1 - gone))
+}
+
+// units divides files into those that become one file if any of them is executed: neighbours that are
+// small together afterwards. They would be copied once more to be merged otherwise.
+func (r *run) units(files []eventlog.ChunkInfo, weights map[int]int64) (units [][]considered) {
+	size := int64(0)
+	for i, info := range files {
+		f := considered{ChunkInfo: info}
+		for n := f.First; n <= f.Last; n++ {
+			f.weight += weights[n]
+		}
+		f.executed = executed(f.weight, r.point.Threshold)
+		size += f.left()
+		if i > 0 && !r.s.opts.DisableMerging && f.First == files[i-1].Last+1 && size <= mergeBytes {
+			units[len(units)-1] = append(units[len(units)-1], f)
+			continue
+		}
+		size = f.left()
+		units = append(units, []considered{f})
+	}
+	return units
+}
+
 // executor works on chunk files, with several threads if it is asked to.
 type executor struct {
 	r         *run
 	decisions *state.Decisions
-	weights   map[int]int64
-	files     []eventlog.ChunkInfo
+	units     [][]considered
 
 	mu   sync.Mutex // guards what follows, and the writing of checkpoints
-	next int        // in files: the first that nobody has taken
-	done []bool     // of files
+	next int        // in units: the first that nobody has taken
+	done []bool     // of units
 	at   checkpoint
 }
 
 // do has every file considered. The first error ends all threads.
 func (x *executor) do(ctx context.Context) error {
-	threads := min(x.r.request.Threads, max(len(x.files), 1))
+	threads := min(x.r.request.Threads, max(len(x.units), 1))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var owned sync.WaitGroup
@@ -169,29 +204,41 @@ func (x *executor) take() (int, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	i := x.next
-	if i == len(x.files) {
+	if i == len(x.units) {
 		return 0, false
 	}
 	x.next++
 	return i, true
 }
 
-// consider executes a file, or leaves it as it is, by its weight.
+// consider executes what weighs enough in a unit, or leaves the unit as it is.
 func (x *executor) consider(ctx context.Context, i int) error {
-	f := x.files[i]
-	weight := int64(0)
-	for n := f.First; n <= f.Last; n++ {
-		weight += x.weights[n]
-	}
-	args := []any{"file", f.File, "chunks", fmt.Sprintf("%d-%d", f.First, f.Last), "positions", fmt.Sprintf("%d-%d", f.Start, f.End)}
-	if !executed(weight, x.r.point.Threshold) {
-		x.r.logger.Info(fmt.Sprintf("chunk skipped with weight %d", weight), args...)
+	for _, f := range x.units[i] {
+		args := []any{"file", f.File, "chunks", fmt.Sprintf("%d-%d", f.First, f.Last), "positions", fmt.Sprintf("%d-%d", f.Start, f.End)}
+		if f.executed {
+			x.r.logger.Info(fmt.Sprintf("executing chunk with weight %d", f.weight), args...)
+			continue
+		}
+		x.r.logger.Info(fmt.Sprintf("chunk skipped with weight %d", f.weight), args...)
 		x.r.update(func(s *Status) { s.Skipped++ })
-		x.r.did(f.DataBytes)
-		return x.finish(ctx, i, false)
 	}
-	x.r.logger.Info(fmt.Sprintf("executing chunk with weight %d", weight), args...)
-	return x.execute(ctx, i)
+	for files := x.units[i]; len(files) > 0; {
+		if !slices.ContainsFunc(files, func(f considered) bool { return f.executed }) {
+			for _, f := range files {
+				x.r.did(f.DataBytes)
+			}
+			break
+		}
+		n, err := x.execute(ctx, files)
+		if err != nil {
+			return err
+		}
+		if err := x.finish(ctx, i, files[:n], false); err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+	return x.finish(ctx, i, nil, true)
 }
 
 // executed says whether a file of a weight is executed.
@@ -205,30 +252,51 @@ func executed(weight int64, threshold int) bool {
 	return weight >= int64(threshold)
 }
 
-func (x *executor) execute(ctx context.Context, i int) (err error) {
-	r, f := x.r, x.files[i]
-	begun := time.Now()
+// execute makes one file of neighbours, as many as it takes, without what has to go from
+// those that are executed. It returns how many they were.
+func (x *executor) execute(ctx context.Context, files []considered) (n int, err error) {
+	r, begun := x.r, time.Now()
 	defer x.decisions.Guard(&err)()
-	k := keeper{point: r.point.Position, decisions: x.decisions}
-	done, err := r.rewrite(ctx, f.First, f.Last, k.keep)
+	k, at := keeper{point: r.point.Position, decisions: x.decisions}, 0
+	keep := func(rec *eventlog.Stored) bool {
+		for at+1 < len(files) && rec.Position >= files[at+1].Start {
+			at++
+		}
+		return !files[at].executed || k.keep(rec)
+	}
+	first, last := files[0].First, files[len(files)-1].Last
+	done, err := r.rewrite(ctx, first, last, keep)
 	took := time.Since(begun)
 	if err != nil {
 		// With ctx over it is the error of another thread, or a stop.
 		if ctx.Err() == nil {
-			r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Error: err.Error()})
+			r.history.Chunk(history.ChunkCompleted{First: first, Last: last, Took: took, Error: err.Error()})
 		}
-		return fmt.Errorf("execute %s: %w", f.File, err)
+		return 0, fmt.Errorf("execute %s: %w", files[0].File, err)
 	}
-	saved := done.OldBytes - done.Chunk.FileBytes
+	n = len(done.Sources)
+	count, saved, rest := 0, int64(0), done.OldBytes-done.Chunk.FileBytes
+	for i, f := range done.Sources {
+		if !files[i].executed {
+			continue
+		}
+		if n == 1 {
+			f.Saved = rest
+		}
+		count, saved, rest = count+1, saved+f.Saved, rest-f.Saved
+		r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took / time.Duration(n), Scavenged: true, Saved: f.Saved})
+	}
 	r.update(func(s *Status) {
-		s.Executed++
+		s.Executed += count
 		s.Removed += int64(done.Removed)
 		s.Saved += saved
 	})
-	r.s.metrics.executed(done, saved)
-	r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Scavenged: true, Saved: saved})
+	r.s.metrics.executed(count, done.Removed, saved)
 	r.logger.Debug("chunk executed", logkey.File, done.Chunk.File, logkey.Removed, done.Removed, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
-	return x.finish(ctx, i, true)
+	if n > 1 {
+		r.merged(done, rest, took)
+	}
+	return n, nil
 }
 
 // rewrite makes one file of those of a range, with the events that are to be kept; nil: all.
@@ -238,7 +306,7 @@ func (r *run) rewrite(ctx context.Context, first, last int, keep func(*eventlog.
 		return eventlog.Rewritten{}, err
 	}
 	return r.log.Chunks.Rewrite(ctx, eventlog.Rewrite{
-		First: first, Last: last, Keep: keep, IDsFrom: ids, Reserve: r.s.opts.DiskReserve,
+		First: first, Last: last, Keep: keep, IDsFrom: ids, MaxData: mergeBytes, Reserve: r.s.opts.DiskReserve,
 		Pace: func(ctx context.Context, bytes int64) error {
 			r.did(bytes)
 			return r.pace.wait(ctx)
@@ -246,24 +314,27 @@ func (r *run) rewrite(ctx context.Context, first, last int, keep func(*eventlog.
 	})
 }
 
-// finish notes that a file was done, and how far all are.
-func (x *executor) finish(ctx context.Context, i int, executed bool) error {
+// finish notes which files of a unit were executed, or that all of it is done, and how far all units are.
+func (x *executor) finish(ctx context.Context, i int, files []considered, whole bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.done[i] = true
+	x.done[i] = whole
 	for n, done := range x.done {
 		if !done {
 			break
 		}
-		x.at.Chunk = x.files[n].Last
+		x.at.Chunk = x.units[n][len(x.units[n])-1].Last
 	}
-	if executed {
+	if len(files) > 0 {
 		x.r.erase, x.at.Erase = true, true
-		x.r.maxChunk = max(x.r.maxChunk, x.files[i].Last)
+		x.r.maxChunk = max(x.r.maxChunk, files[len(files)-1].Last)
 	}
 	return x.r.db.Update(context.WithoutCancel(ctx), func(tx *state.Tx) error {
-		if executed {
-			if err := tx.ResetWeights(x.files[i].First, x.files[i].Last); err != nil {
+		for _, f := range files {
+			if !f.executed {
+				continue
+			}
+			if err := tx.ResetWeights(f.First, f.Last); err != nil {
 				return err
 			}
 		}

@@ -72,13 +72,18 @@ func (r *run) mergeGroup(ctx context.Context, group []eventlog.ChunkInfo) error 
 		}
 		return fmt.Errorf("merge chunks %d to %d: %w", first, last, err)
 	}
-	saved := done.OldBytes - done.Chunk.FileBytes
+	r.merged(done, done.OldBytes-done.Chunk.FileBytes, took)
+	return nil
+}
+
+// merged tells that several files have become one.
+func (r *run) merged(done eventlog.Rewritten, saved int64, took time.Duration) {
+	n, first, last := len(done.Sources), done.Chunk.First, done.Chunk.Last
 	r.update(func(s *Status) {
-		s.Merged += len(group)
+		s.Merged += n
 		s.Saved += saved
 	})
-	r.s.metrics.mergedFiles(len(group), saved)
+	r.s.metrics.mergedFiles(n, saved)
 	r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: took, Saved: saved, Merged: true})
-	r.logger.Info("chunk files merged", logkey.File, done.Chunk.File, logkey.Chunks, fmt.Sprintf("%d-%d", first, last), logkey.Files, len(group), logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
-	return nil
+	r.logger.Info("chunk files merged", logkey.File, done.Chunk.File, logkey.Chunks, fmt.Sprintf("%d-%d", first, last), logkey.Files, n, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 }

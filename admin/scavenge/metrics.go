@@ -3,7 +3,6 @@ package scavenge
 import (
 	"time"
 
-	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -52,9 +51,9 @@ func (m *metrics) phase(p Phase, took time.Duration) {
 	}
 }
 
-func (m *metrics) executed(done eventlog.Rewritten, saved int64) {
-	m.chunks.Inc()
-	m.removed.Add(uint64(done.Removed))
+func (m *metrics) executed(files, removed int, saved int64) {
+	m.chunks.Add(uint64(files))
+	m.removed.Add(uint64(removed))
 	m.savedBytes.Add(saved)
 }
 

@@ -261,6 +261,47 @@ func TestNegativeThresholdExecutesEverything(t *testing.T) {
 	}
 }
 
+// TestMergedAsExecuted: neighbours that will be small together are written once, not once without what
+// goes and once more to be merged. A file that is not executed loses nothing by it.
+func TestMergedAsExecuted(t *testing.T) {
+	for _, threads := range []int{1, 3} {
+		h := opened(t, func(o *scavenge.Options) { o.DisableMerging = true })
+		for i := range 4 {
+			for range 3 {
+				h.append(plain([]string{"a", "b"}[i%2], "x"))
+			}
+			h.append(plain("c", "x"))
+			h.run(scavenge.Request{})
+		}
+		h.append(metadataOf("a", `{"$maxCount":1}`))
+		h.append(metadataOf("c", `{"$maxCount":1}`)) // Weighs 2 on each of the first.
+		h.close()
+		h.opts = func(*scavenge.Options) {}
+		h.open()
+		got := h.run(scavenge.Request{Threshold: 3, Threads: threads})
+		h.m.decide(h.m.points[len(h.m.points)-1])
+		chunks, err := h.log.Chunks.List()
+		if err != nil || len(chunks) != 1 || chunks[0].First != 0 || chunks[0].Last != 4 || chunks[0].Version != 1 {
+			t.Fatalf("%v, %+v", err, chunks)
+		}
+		// All but the last of a, and c in the two files that are executed.
+		if got.Executed != 2 || got.Skipped != 3 || got.Merged != 5 || got.Removed != 7 {
+			t.Fatalf("%+v", got)
+		}
+		found := h.m.checkAll(t, h.log)
+		for i, r := range h.m.streams["c"] {
+			if found[r.position] != (i != 0 && i != 2) {
+				t.Errorf("event %d of c is there: %v", i, found[r.position])
+			}
+		}
+		h.m.check(t, h.log, false)
+		// What was left weighs still, and goes when the threshold lets it.
+		if got = h.run(scavenge.Request{}); got.Executed != 1 || got.Removed != 1 {
+			t.Fatalf("%+v", got)
+		}
+	}
+}
+
 func TestMerging(t *testing.T) {
 	h := opened(t, nil)
 	for range 4 {

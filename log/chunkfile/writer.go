@@ -155,6 +155,60 @@ func (w *Writer) checkSpace() error {
 	return nil
 }
 
+// Mark is how far a Writer has come.
+type Mark struct {
+	places, entries, records, stubs int
+	lastBlock                       int // bytes of the last block of places
+	dataSize                        int64
+}
+
+// Mark returns where Back may lead to.
+func (w *Writer) Mark() Mark {
+	m := Mark{places: len(w.places), entries: int(w.entries), records: w.Records, stubs: w.Stubs, dataSize: w.DataSize}
+	if m.places > 0 {
+		m.lastBlock = len(w.places[m.places-1])
+	}
+	return m
+}
+
+// Since is how many bytes the file has grown since an earlier mark, its position map included.
+func (m Mark) Since(earlier Mark) int64 {
+	return m.dataSize - earlier.dataSize + int64(m.entries-earlier.entries)*MapEntrySize
+}
+
+// Back takes everything back that was added since the mark, and gives the file another header.
+// What there is of the file is read again, for its checksum.
+func (w *Writer) Back(m Mark, h *Header) error {
+	if err := errors.Join(w.flush(), w.awaitSync()); err != nil {
+		return err
+	}
+	w.places = w.places[:m.places]
+	if m.places > 0 {
+		w.places[m.places-1] = w.places[m.places-1][:m.lastBlock]
+	}
+	w.entries, w.Records, w.Stubs, w.DataSize = int64(m.entries), m.records, m.stubs, m.dataSize
+	w.written, w.begun = HeaderSize+m.dataSize, 0
+	if err := w.file.Truncate(w.written); err != nil {
+		return fmt.Errorf("shorten temporary file: %w", err)
+	}
+	if _, err := w.file.WriteAt(h.Bytes(), 0); err != nil {
+		return fmt.Errorf("write temporary file: %w", err)
+	}
+	w.sum.Reset()
+	block := w.buf[:cap(w.buf)]
+	for at := int64(0); at < w.written; at += int64(len(block)) {
+		w.Yielder.GiveWay()
+		block = block[:min(int64(cap(block)), w.written-at)]
+		if err := ReadFull(w.file, block, at); err != nil {
+			return fmt.Errorf("read temporary file: %w", err)
+		}
+		if _, err := w.sum.Write(block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Finish writes the position map and the footer, which comes as that of the last
 // source with the first Raft index of the first one, and makes the file durable.
 func (w *Writer) Finish(f *Footer) error {
