@@ -62,8 +62,8 @@ func answerFields(policy string) *fixedFields {
 
 // maxPooledBuffer and maxPooledEvents bound the memory that is kept for the next request.
 const (
-	maxPooledBuffer = 1 << 20
-	maxPooledEvents = 1024
+	maxPooledBuffer = 2 << 20
+	maxPooledEvents = 2048
 )
 
 // exchange is one request on its way to its answer.
