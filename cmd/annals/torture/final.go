@@ -139,7 +139,7 @@ func (b *book) logged(stream uint32) int64 {
 
 // readBack reads everything from every node, and returns the logs of those that can be
 // read. All nodes must show the same log to the same end.
-func readBack(ctx context.Context, l *load, h *client.Client, nodes []target, erasers []*eraser) (logs []nodeLog) {
+func readBack(ctx context.Context, l *load, h *client.Client, nodes []target) (logs []nodeLog) {
 	ends := make([]int, len(nodes))
 	whole := make([]bool, len(nodes))
 	for i, t := range nodes {
@@ -166,13 +166,6 @@ func readBack(ctx context.Context, l *load, h *client.Client, nodes []target, er
 		r := finalReader{load: l, http: h, node: t}
 		if err := r.streams(ctx); err != nil {
 			l.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
-		}
-		for _, e := range erasers {
-			for s := range e.streams {
-				if !e.streams[s].unsure {
-					e.look(ctx, &e.streams[s], t, false)
-				}
-			}
 		}
 	}
 	return logs

@@ -5,11 +5,8 @@ import (
 	"strings"
 )
 
-// Streams of the workload that limits and deletes what it writes, behind the prefix of the run.
-const (
-	erasedStream = "erased-"
-	shedStream   = "shed-"
-)
+// shedStream begins the names of streams that lose events, behind the prefix of the run.
+const shedStream = "shed-"
 
 // isFluid says whether events of a stream may be removed by a scavenge. The log
 // is counted without them: what every reader is shown whenever it reads is only
@@ -23,7 +20,7 @@ func (b *book) isFluid(stream string) bool {
 	if !isOwn {
 		return b.origin > 0
 	}
-	return strings.HasPrefix(own, erasedStream) || strings.HasPrefix(own, shedStream)
+	return strings.HasPrefix(own, shedStream)
 }
 
 // fluidKey names an event for ever.

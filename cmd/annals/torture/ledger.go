@@ -25,19 +25,13 @@ type ledger struct {
 	// fluids are the events that may be removed, as far as somebody saw them in the
 	// log, and limits say which of them nobody needs to have seen.
 	fluids map[ref]*fluidFact
-	limits map[uint32]limited
-}
-
-// limited is a stream that loses events.
-type limited interface {
-	// mayLack says whether an event may be gone.
-	mayLack(number int64) bool
+	limits map[uint32]*shed
 }
 
 func newLedger(h *history, b *book) *ledger {
 	l := &ledger{
 		ids: b.ids, names: b.names, hist: h, book: b, find: b.find, facts: b.facts,
-		fluids: map[ref]*fluidFact{}, limits: map[uint32]limited{},
+		fluids: map[ref]*fluidFact{}, limits: map[uint32]*shed{},
 	}
 	for _, f := range b.fluids {
 		if f.ref.isForeign() {

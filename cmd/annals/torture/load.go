@@ -19,8 +19,6 @@ const (
 	operationsPerRegister = 1200
 	// spreadStreams is the number of streams that get events without conditions.
 	spreadStreams = 150
-	// erasedStreams is the number of streams of each client that deletes.
-	erasedStreams = 4
 )
 
 // load is what all clients of one round share.

@@ -49,7 +49,6 @@ type round struct {
 	http  *client.Client
 
 	writers   []*writer
-	erasers   []*eraser
 	shedders  []*shedder
 	followers []*follower
 	subs      *subscriptions // nil without
@@ -179,10 +178,10 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 		r.writers = append(r.writers, newWriter(r.load, r.seed))
 	}
 	for range r.o.erasers {
-		r.erasers = append(r.erasers, newEraser(r.load, r.seed))
+		r.shedders = append(r.shedders, newShedder(r.load, r.seed, erasing...))
 	}
 	for range r.o.shedders {
-		r.shedders = append(r.shedders, newShedder(r.load, r.seed))
+		r.shedders = append(r.shedders, newShedder(r.load, r.seed, allStyles...))
 	}
 	if r.o.scavenges && r.c.can().processes {
 		r.scavenger = newScavenger(r.load, r.seed, r.http)
@@ -244,9 +243,6 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	var working, following sync.WaitGroup
 	for _, w := range r.writers {
 		working.Go(func() { w.run(clients) })
-	}
-	for _, e := range r.erasers {
-		working.Go(func() { e.run(clients) })
 	}
 	for _, e := range r.shedders {
 		working.Go(func() { e.run(clients) })
@@ -367,7 +363,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 		r.healed(ctx, nem)
 	}
 	nodes := r.c.targets()
-	logs := readBack(ctx, r.load, r.http, nodes, r.erasers)
+	logs := readBack(ctx, r.load, r.http, nodes)
 	for _, t := range nodes {
 		if err := r.lookAtLimited(ctx, t); err != nil {
 			r.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
@@ -386,11 +382,8 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 			r.healed(ctx, nem)
 		}
 	}
-	for _, e := range r.erasers {
-		e.client.close() // Reading back has used it again.
-	}
 	for _, e := range r.shedders {
-		e.client.close()
+		e.client.close() // Reading back has used it again.
 	}
 	return nil
 }
@@ -444,11 +437,6 @@ func (r *round) drain(following *sync.WaitGroup) {
 // conclude ends the nodes, checks their files, and sums up.
 func (r *round) conclude(ctx context.Context) (*summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
-	for _, e := range r.erasers {
-		for i := range e.streams {
-			books.limits[e.streams[i].id] = &e.streams[i]
-		}
-	}
 	for _, e := range r.shedders {
 		for i := range e.streams {
 			books.limits[e.streams[i].id] = &e.streams[i]

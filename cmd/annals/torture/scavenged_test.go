@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -164,11 +163,7 @@ func TestCompareScavenged(t *testing.T) {
 			s.sparse("subscriber", all...)
 			events[math.MaxInt64] = entry{ID: "t", Type: "tombstone", Number: math.MaxInt64, Stream: sh.name, Updated: "then"}
 			r := &round{load: l, find: s.find, shedders: []*shedder{{writer: &writer{load: l}}}}
-			r.shedders[0].streams[0] = sh
-			for i := 1; i < len(r.shedders[0].streams); i++ {
-				r.shedders[0].streams[i].id = s.names.of(fmt.Sprintf("%sshed-other-%d", scenePrefix, i))
-				r.shedders[0].streams[i].unsure = true
-			}
+			r.shedders[0].streams = []shed{sh}
 			show := func(node string, numbers []int64) nodeLog {
 				var entries []entry
 				for i := range c.metas {

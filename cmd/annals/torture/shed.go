@@ -21,7 +21,12 @@ const (
 	shedSoft                    // deleted and written to again
 	shedLoose                   // limits that change at will, also to none
 	shedHard                    // deleted for good in the end
-	shedStyles
+)
+
+// allStyles are the streams of one client that limits its streams, erasing those of one that only deletes.
+var (
+	allStyles = []shedStyle{shedCount, shedBefore, shedAge, shedMonth, shedSoft, shedLoose, shedHard}
+	erasing   = []shedStyle{shedSoft, shedSoft, shedSoft, shedSoft}
 )
 
 func (s shedStyle) String() string {

@@ -13,13 +13,15 @@ import (
 )
 
 // shedder is a client that limits and deletes its streams, so that a scavenge has
-// something to remove. As its streams are its own, it knows what may be gone.
+// something to remove. As its streams are its own, it knows what each answer must be, and what may be gone.
 //
-// Like an eraser it names the exact version with every append and deletion.
-// Metadata is written whatever the version; its id makes a late attempt harmless.
+// It names the exact version with every append and deletion, also on deleted streams, where the true
+// last number is accepted. By that an attempt that was thought lost and arrives
+// late does no harm: an append is known by its ids, and a deletion of an earlier
+// version is refused. Metadata is written whatever the version; its id makes a late attempt harmless.
 type shedder struct {
 	*writer
-	streams [shedStyles]shed
+	streams []shed
 }
 
 const (
@@ -29,11 +31,12 @@ const (
 	shedEnd = 25
 )
 
-func newShedder(l *load, seed uint64) *shedder {
+// newShedder makes a client with a stream of each of the styles.
+func newShedder(l *load, seed uint64, styles ...shedStyle) *shedder {
 	s := &shedder{writer: newWriter(l, seed)}
-	for i := range s.streams {
-		name := fmt.Sprintf("%s%s%d-%s", l.prefix, shedStream, s.journal.client, shedStyle(i))
-		s.streams[i] = shed{name: name, id: l.names.of(name), style: shedStyle(i)}
+	for i, style := range styles {
+		name := fmt.Sprintf("%s%s%d-%d-%s", l.prefix, shedStream, s.journal.client, i, style)
+		s.streams = append(s.streams, shed{name: name, id: l.names.of(name), style: style})
 	}
 	return s
 }
@@ -57,7 +60,7 @@ func (e *shedder) run(ctx context.Context) {
 		case dice < 33 && s.style == shedHard && s.last() >= shedEnd:
 			certain = e.erase(ctx, s, true)
 		default:
-			e.look(ctx, s, e.client.choose(), true)
+			e.look(ctx, s)
 		}
 		if !certain {
 			s.unsure = true
@@ -161,9 +164,9 @@ func (e *shedder) ask(ctx context.Context, s *shed) {
 	e.examine(ctx, s, e.client.choose(), list[e.rng.IntN(len(list))])
 }
 
-// look reads the end of the stream, from the leader or the node that is asked, and holds it against what is known.
-func (e *shedder) look(ctx context.Context, s *shed, to target, leader bool) {
-	a, err := e.client.do(ctx, to, read(streamHead(s.name, shedPage), leader, 0))
+// look reads the end of the stream from the leader and holds it against what is known.
+func (e *shedder) look(ctx context.Context, s *shed) {
+	a, err := e.client.do(ctx, e.client.choose(), read(streamHead(s.name, shedPage), true, 0))
 	if err != nil {
 		e.count.failed.Add(1)
 		e.client.wander()
