@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,9 +48,7 @@ func (f *backupStatistics) text() string {
 // backer is an operator who copies a node's database every few seconds, as somebody
 // does who only knows the sessions: no code of ours but for checksums is in between.
 type backer struct {
-	*load
-	rng    *rand.Rand
-	http   *client.Client
+	worker
 	dir    string
 	number int
 	copies []*databaseCopy
@@ -69,31 +66,31 @@ type databaseCopy struct {
 	known int64
 }
 
-func newBacker(l *load, seed uint64, h *client.Client, dir string) *backer {
-	return &backer{load: l, rng: rand.New(rand.NewPCG(seed, 9<<32)), http: h, dir: dir}
+func newBacker(l *load, dir string, rotten func(file string) bool) *backer {
+	b := &backer{worker: l.worker(backups), dir: dir, rotten: rotten}
+	l.employ(b.turn)
+	return b
 }
 
-func (b *backer) run(ctx context.Context) {
-	for b.rest(ctx, time.Duration(1000+b.rng.IntN(3000))*time.Millisecond) {
-		list := b.targets.all()
-		t := list[b.rng.IntN(len(list))]
-		c, err := b.take(ctx, t)
-		switch {
-		case err != nil:
-			b.sum.Cut++
-		case c != nil:
-			b.sum.Taken++
-			b.copies = append(b.copies, c)
-			if n := len(b.copies); n > keptBackups {
-				gone := b.rng.IntN(n - 1)
-				err = os.RemoveAll(b.copies[gone].dir)
-				b.copies = slices.Delete(b.copies, gone, gone+1)
-			}
-		}
-		if err != nil && !errors.Is(err, errCut) {
-			b.find.add(kindBackup, "%s: %v", t.name, err)
+func (b *backer) turn(ctx context.Context) time.Duration {
+	t := b.wander()
+	c, err := b.take(ctx, t)
+	switch {
+	case err != nil:
+		b.sum.Cut++
+	case c != nil:
+		b.sum.Taken++
+		b.copies = append(b.copies, c)
+		if n := len(b.copies); n > keptBackups {
+			gone := b.rng.IntN(n - 1)
+			err = os.RemoveAll(b.copies[gone].dir)
+			b.copies = slices.Delete(b.copies, gone, gone+1)
 		}
 	}
+	if err != nil && !errors.Is(err, errCut) {
+		b.find.add(kindBackup, "%s: %v", t.name, err)
+	}
+	return b.pause(1000, 3000)
 }
 
 // errCut says that a fault ended a backup.
@@ -215,7 +212,7 @@ func (b *backer) restore(ctx context.Context, c cluster, books *ledger) error {
 
 // compare reads the log of a restored node as far as it was copied: what that node writes itself follows.
 func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *ledger) {
-	r := finalReader{load: b.load, http: b.http, node: t}
+	r := finalReader{b.load, t}
 	last, err := r.page(ctx, allBackward(c.position, 1))
 	if err != nil || last == nil {
 		b.find.add(kindBackup, "%s cannot be read: %v", t.name, err)

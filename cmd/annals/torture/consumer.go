@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -58,12 +57,10 @@ type reply struct {
 // consumer is a client that reads messages of one group and answers most of them.
 // Whatever it is given and whatever it says is kept for the check in the end.
 type consumer struct {
-	*load
+	worker
 	number int
 	index  int // of the group
 	group  *group
-	client *caller
-	rng    *rand.Rand
 	count  *groupCounters
 	held   []heldBack
 
@@ -83,36 +80,31 @@ const (
 	drainedRead = 100
 )
 
-func newConsumer(s *subscriptions, seed uint64, number int) *consumer {
-	rng := rand.New(rand.NewPCG(seed, 5<<32+uint64(number)))
+func newConsumer(s *subscriptions, number int) *consumer {
 	index := number % len(s.groups)
-	return &consumer{
-		load: s.load, number: number, index: index, group: s.groups[index], rng: rng, count: &s.count,
-		client: newCaller(s.targets, rng, s.load.timeout, &s.load.count.hops),
-	}
+	return &consumer{worker: s.load.worker(consumers + number), number: number, index: index, group: s.groups[index], count: &s.count}
 }
 
-func (c *consumer) run(ctx context.Context) {
-	defer c.client.close()
-	for !c.stopped() && ctx.Err() == nil && c.hist.reserve() {
-		pause := 20 + c.rng.IntN(200)
-		if c.turn(ctx) {
-			pause = c.rng.IntN(40)
-		}
-		c.rest(ctx, time.Duration(pause)*time.Millisecond)
+func (c *consumer) turn(ctx context.Context) time.Duration {
+	switch {
+	case !c.hist.reserve():
+		return enough
+	case c.handle(ctx):
+		return c.pause(0, 40)
 	}
+	return c.pause(20, 200)
 }
 
 // node returns whom to ask: mostly who served before, now and then anybody.
 func (c *consumer) node() target {
 	if c.rng.IntN(8) == 0 {
-		return c.client.wander()
+		return c.wander()
 	}
-	return c.client.choose()
+	return c.choose()
 }
 
-// turn reads once and answers. It reports whether there was something.
-func (c *consumer) turn(ctx context.Context) bool {
+// handle reads once and answers. It reports whether there was something.
+func (c *consumer) handle(ctx context.Context) bool {
 	c.answerHeld(ctx)
 	count := 1 + c.rng.IntN(largestRead)
 	switch c.rng.IntN(40) {
@@ -137,15 +129,14 @@ func (c *consumer) turn(ctx context.Context) bool {
 func (c *consumer) crash() {
 	c.held = nil
 	c.count.crashes.Add(1)
-	c.client.close()
-	c.client.wander()
+	c.wander()
 }
 
 // take reads messages. It returns nil when there is no answer with messages in it.
 func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *handout {
 	embed := [...]string{"", "rich", "body"}[c.rng.IntN(3)]
 	call := c.hist.now()
-	a, err := c.client.follow(ctx, c.node(), c.group.read(count, embed), limit)
+	a, err := c.doWithin(ctx, c.node(), c.group.read(count, embed), limit)
 	ret := c.hist.now()
 	if !c.usable(a, err) {
 		return nil
@@ -169,36 +160,15 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 
 // usable sorts answers. One that no fault explains is reported.
 func (c *consumer) usable(a *answer, err error) bool {
-	switch judgeCommand(a, err) {
+	switch judge(a, err) {
 	case done:
 		return true
 	case conflict:
 		c.find.add(kindAnswer, "%s: %s", c.group, a)
 	}
 	c.count.failed.Add(1)
-	c.client.wander()
+	c.wander()
 	return false
-}
-
-// judgeCommand says what is known of an exchange with a group: done; refused, when it
-// certainly did nothing; pending, when it may have done something; conflict for an answer that no
-// fault explains.
-func judgeCommand(a *answer, err error) outcome {
-	if err != nil {
-		if neverSent(err) {
-			return refused
-		}
-		return pending
-	}
-	switch {
-	case a.Status >= 200 && a.Status < 300:
-		return done
-	case a.Status == http.StatusServiceUnavailable, a.Status == http.StatusTemporaryRedirect:
-		return refused
-	case a.Status >= 500, a.Status == http.StatusRequestTimeout:
-		return pending
-	}
-	return conflict
 }
 
 // answer decides the fate of each message and tells the server.
@@ -296,8 +266,8 @@ func (c *consumer) answerHeld(ctx context.Context) {
 // send answers messages, once: what got lost is delivered again.
 func (c *consumer) send(ctx context.Context, as action, path string, list []event.ID) {
 	call := c.hist.now()
-	a, err := c.client.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
-	r := reply{call: call, ret: c.hist.now(), group: c.index, consumer: c.number, node: -1, action: as, outcome: judgeCommand(a, err)}
+	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
+	r := reply{call: call, ret: c.hist.now(), group: c.index, consumer: c.number, node: -1, action: as, outcome: judge(a, err)}
 	if a != nil {
 		r.node = a.from.index
 	}
@@ -313,7 +283,7 @@ func (c *consumer) send(ctx context.Context, as action, path string, list []even
 
 // info asks what a group still has to do.
 func (c *consumer) info(ctx context.Context) (*groupInfo, error) {
-	a, err := c.client.do(ctx, c.node(), client.Request{Method: http.MethodGet, Path: c.group.path() + "/info", Header: map[string]string{"Accept": client.MediaJSON}})
+	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodGet, Path: c.group.path() + "/info", Header: map[string]string{"Accept": client.MediaJSON}})
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Durati
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		if caughtUp(ctx, n.http, n.c.targets(), n.watch, node) == nil {
+		if n.watch.caughtUp(ctx, n.c.targets(), node) == nil {
 			return true
 		}
 		if !n.c.running(node) || clock.Sleep(ctx, 100*time.Millisecond) != nil {
@@ -283,7 +283,7 @@ func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context
 		if t.index != leader {
 			continue
 		}
-		a, err := exchange(ctx, n.http, t, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
+		a, err := exchange(ctx, n.watch.http, t, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
 		switch {
 		case err != nil:
 			return n.role(leader) + " was asked to resign: no answer", nil, nil
@@ -310,7 +310,7 @@ func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.
 	tries := 1 + n.rng.IntN(4)
 	for range tries {
 		// No answer is what is wanted; one that comes all the same tells nothing.
-		_, _ = exchange(ctx, n.http, list[i], client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
+		_, _ = exchange(ctx, n.watch.http, list[i], client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
 	}
 	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader), tries, nodeName(stopped)),
 		func(context.Context) error { return n.c.resume(stopped) }, nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -23,14 +22,14 @@ const (
 // converge waits until every node has what the leader has. It returns what each
 // laggard lacks; nothing means that the cluster has healed. revive starts nodes
 // that have ended, as an operator would.
-func converge(ctx context.Context, c cluster, w *watch, h *client.Client, revive func(context.Context), limit time.Duration) []string {
+func converge(ctx context.Context, c cluster, w *watch, revive func(context.Context), limit time.Duration) []string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		revive(ctx)
 		var missing []string
 		for _, t := range c.targets() {
-			if err := caughtUp(ctx, h, c.targets(), w, t.index); err != nil {
+			if err := w.caughtUp(ctx, c.targets(), t.index); err != nil {
 				missing = append(missing, fmt.Sprintf("%s: %v", t.name, err))
 			}
 		}
@@ -46,7 +45,6 @@ func converge(ctx context.Context, c cluster, w *watch, h *client.Client, revive
 // finalReader reads everything from one node.
 type finalReader struct {
 	*load
-	http *client.Client
 	node target
 }
 
@@ -139,11 +137,11 @@ func (b *book) logged(stream uint32) int64 {
 
 // readBack reads everything from every node, and returns the logs of those that can be
 // read. All nodes must show the same log to the same end.
-func readBack(ctx context.Context, l *load, h *client.Client, nodes []target) (logs []nodeLog) {
+func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
 	ends := make([]int, len(nodes))
 	whole := make([]bool, len(nodes))
 	for i, t := range nodes {
-		r := finalReader{load: l, http: h, node: t}
+		r := finalReader{l, t}
 		var err error
 		var events []seen
 		if events, ends[i], err = r.log(ctx); err != nil {
@@ -163,7 +161,7 @@ func readBack(ctx context.Context, l *load, h *client.Client, nodes []target) (l
 		if !whole[i] {
 			continue
 		}
-		r := finalReader{load: l, http: h, node: t}
+		r := finalReader{l, t}
 		if err := r.streams(ctx); err != nil {
 			l.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
 		}

@@ -264,7 +264,7 @@ func (b *groupBook) excused(e *eventRecord, id event.ID, from, to int64) bool {
 			return true
 		}
 	}
-	for _, a := range b.subs.operator.acts {
+	for _, a := range b.subs.acts {
 		if a.what != actReplay && (a.group < 0 || a.group == b.index) && a.outcome != refused && a.call <= to && until(a.ret, a.outcome) >= from {
 			return true
 		}
@@ -355,7 +355,7 @@ func (b *groupBook) tell(n int64) string {
 		for _, l := range lines {
 			first = min(first, l.at)
 		}
-		for _, a := range b.subs.operator.acts {
+		for _, a := range b.subs.acts {
 			if (a.group < 0 || a.group == b.index) && a.call >= first && (a.what != actReplay || len(e.parked) > 0) {
 				lines = append(lines, line{a.call, fmt.Sprintf("%s to %s: %s: %s", seconds(a.call), seconds(a.ret), a.what, a.outcome)})
 			}

@@ -20,7 +20,7 @@ func newGroupScene(t *testing.T) *groupScene {
 	t.Helper()
 	s := &groupScene{scene: newScene(t)}
 	g := &group{scenePrefix + queueStream, "g", groupSettings{Timeout: 2000, MaxRetries: 1}}
-	s.subs = &subscriptions{groups: []*group{g}, operator: &operator{}}
+	s.subs = &subscriptions{groups: []*group{g}}
 	s.c = &consumer{group: g}
 	s.subs.consumers = []*consumer{s.c}
 	r := s.wrote(s.client(), queueStream, anyVersion, 0, 0, 1)
@@ -39,7 +39,7 @@ func (s *groupScene) said(a action, o outcome, call, ret int64) {
 }
 
 func (s *groupScene) did(what string, group int, o outcome, call, ret int64) {
-	s.subs.operator.acts = append(s.subs.operator.acts, act{what: what, group: group, outcome: o, call: ms(call), ret: ms(ret)})
+	s.subs.acts = append(s.subs.acts, act{what: what, group: group, outcome: o, call: ms(call), ret: ms(ret)})
 }
 
 func ms(n int64) int64 { return n * int64(time.Millisecond) }
@@ -108,8 +108,7 @@ func TestHandedTwice(t *testing.T) {
 			s := newGroupScene(t)
 			c.play(s)
 			s.said(actionAck, done, 300_000, 300_001)
-			w := newWatch(nil, s.find, &timeline{})
-			defer w.http.Close()
+			w := newWatch(nil, nil, s.find, &timeline{})
 			w.calms = []calm{{from: ms(1000), to: ms(201_000)}, {from: ms(202_000), to: ms(400_000)}}
 			checkGroups(newLedger(s.hist, s.book), s.subs, w.wasCalm)
 			s.expect(c.want...)
@@ -185,8 +184,7 @@ func TestUnfinished(t *testing.T) {
 // TestCalm: a look at which a node is silent or says something else ends the calm.
 func TestCalm(t *testing.T) {
 	s := newScene(t)
-	w := newWatch(nil, s.find, &timeline{start: time.Now()})
-	defer w.http.Close()
+	w := newWatch(nil, nil, s.find, &timeline{start: time.Now()})
 	follows, leads := view{"Follower", 2}, view{"Leader", 2}
 	look := func(begun int64, views ...view) {
 		claims := map[int64][]int{}

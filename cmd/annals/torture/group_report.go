@@ -47,7 +47,7 @@ func (s *subscriptions) metrics() *groupStatistics {
 		}
 		f.Replies[a.String()] = by
 	}
-	for _, a := range s.operator.acts {
+	for _, a := range s.acts {
 		if a.outcome == done {
 			f.Acts[a.what]++
 		}
@@ -119,7 +119,7 @@ func (r *round) writeMessages(e *json.Encoder) error {
 			}
 		}
 	}
-	for _, a := range r.subs.operator.acts {
+	for _, a := range r.subs.acts {
 		if err := e.Encode(line{What: a.what, Group: name(a.group), Consumer: -1, Node: -1, Call: a.call, Return: a.ret, Outcome: a.outcome.String()}); err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
 
 const (
@@ -23,6 +25,8 @@ const (
 
 // load is what all clients of one round share.
 type load struct {
+	seed    uint64
+	http    *client.Client
 	ids     identity
 	names   *names
 	hist    *history
@@ -37,7 +41,8 @@ type load struct {
 	count counters
 	gaps  *gapRecorder
 
-	// stop is closed when clients shall end after the attempt under way.
+	// work is what workers do until stop is closed; then each ends after the attempt under way.
+	work []func(context.Context)
 	stop chan struct{}
 
 	mu       sync.Mutex
@@ -62,9 +67,9 @@ type counters struct {
 	latency histogram       // of acknowledged appends
 }
 
-func newLoad(ids identity, n *names, h *history, b *book, f *findings, t *targets) *load {
+func newLoad(seed uint64, http *client.Client, h *history, b *book, t *targets) *load {
 	return &load{
-		ids: ids, names: n, hist: h, book: b, find: f, targets: t, prefix: b.prefix,
+		seed: seed, http: http, ids: b.ids, names: b.names, hist: h, book: b, find: b.find, targets: t, prefix: b.prefix,
 		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}), isPlain: map[uint32]bool{},
 	}
 }
@@ -84,7 +89,7 @@ func (l *load) rest(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return !l.stopped() && ctx.Err() == nil
 	case <-l.stop:
 	case <-ctx.Done():
 	}

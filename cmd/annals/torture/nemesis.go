@@ -25,7 +25,6 @@ type nemesis struct {
 	line   *timeline
 	find   *findings
 	rng    *rand.Rand
-	http   *client.Client
 	faults []fault
 	// changed is called when nodes come or go.
 	changed func()
@@ -46,7 +45,7 @@ type nemesis struct {
 
 func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
-		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), http: newHTTP(nil),
+		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)),
 		rebuilding: -1, wiped: map[int]int64{}, changed: changed,
 	}
 	for _, one := range faults {
@@ -69,7 +68,6 @@ type stroke struct {
 // run strikes until the context ends, and leaves no fault behind except nodes
 // that have ended by themselves.
 func (n *nemesis) run(ctx context.Context) {
-	defer n.http.Close()
 	if len(n.faults) == 0 {
 		return
 	}
@@ -255,7 +253,7 @@ func (n *nemesis) others(node int) []int {
 
 // rebuilt says whether no disk is still destroyed.
 func (n *nemesis) rebuilt(ctx context.Context) bool {
-	if n.rebuilding >= 0 && caughtUp(ctx, n.http, n.c.targets(), n.watch, n.rebuilding) == nil {
+	if n.rebuilding >= 0 && n.watch.caughtUp(ctx, n.c.targets(), n.rebuilding) == nil {
 		n.line.add(happenedNode, "%s has caught up again", nodeName(n.rebuilding))
 		n.rebuilding = -1
 	}
@@ -281,7 +279,7 @@ func logEnd(ctx context.Context, h *client.Client, t target, leader bool) (int64
 var errNotYet = errors.New("not yet")
 
 // caughtUp returns nil when a node has everything that the leader had a moment ago and says that it follows.
-func caughtUp(ctx context.Context, h *client.Client, list []target, w *watch, node int) error {
+func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
 	leader, _ := w.leading()
 	if leader < 0 {
 		return fmt.Errorf("%w: nobody leads", errNotYet)
@@ -290,11 +288,11 @@ func caughtUp(ctx context.Context, h *client.Client, list []target, w *watch, no
 	for _, t := range list {
 		at[t.index] = t
 	}
-	want, err := logEnd(ctx, h, at[leader], true)
+	want, err := logEnd(ctx, w.http, at[leader], true)
 	if err != nil {
 		return fmt.Errorf("leader: %w", err)
 	}
-	have, err := logEnd(ctx, h, at[node], false)
+	have, err := logEnd(ctx, w.http, at[node], false)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -35,9 +34,7 @@ const (
 // another and counts them, and the one that links the events of each category. He
 // stops them in every way, and lets them go on.
 type projector struct {
-	*load
-	client *caller
-	rng    *rand.Rand
+	worker
 	// linked says that the projection by category is ours as well.
 	linked bool
 	sum    projectionStatistics
@@ -59,12 +56,8 @@ func (f *projectionStatistics) text() string {
 		f.Copies, f.Links, f.Acts["disable"], f.Acts["abort"], f.Acts["enable"], f.Acts["restart"])
 }
 
-func newProjector(l *load, seed uint64, linked bool) *projector {
-	rng := rand.New(rand.NewPCG(seed, 8<<32))
-	return &projector{
-		load: l, rng: rng, linked: linked, client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
-		sum: projectionStatistics{Acts: map[string]int64{}},
-	}
+func newProjector(l *load, linked bool) *projector {
+	return &projector{worker: l.worker(projections), linked: linked, sum: projectionStatistics{Acts: map[string]int64{}}}
 }
 
 func (p *projector) name() string { return p.prefix + "copy" }
@@ -108,7 +101,7 @@ func (p *projector) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startupLimit)
 	defer cancel()
 	// What it copies depends on nothing else, so its checkpoints can be close together: faults fall between them.
-	a, err := p.insist(ctx, client.Request{
+	a, err := p.command(ctx, client.Request{
 		Method: http.MethodPost, Path: "/projections/continuous?emit=yes&enabled=no&name=" + url.QueryEscape(p.name()),
 		Header: map[string]string{"Content-Type": client.MediaJSON}, Body: []byte(p.script()),
 	})
@@ -127,7 +120,7 @@ func (p *projector) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err = p.insist(ctx, client.Request{Method: http.MethodPut, Path: projectionPath(p.name()) + "/config", Header: map[string]string{"Content-Type": client.MediaJSON}, Body: config})
+	a, err = p.command(ctx, client.Request{Method: http.MethodPut, Path: projectionPath(p.name()) + "/config", Header: map[string]string{"Content-Type": client.MediaJSON}, Body: config})
 	if err == nil && a.Status/100 != 2 {
 		err = errors.New(a.String())
 	}
@@ -142,26 +135,9 @@ func (p *projector) create(ctx context.Context) error {
 	return nil
 }
 
-// insist sends a request until it is answered by something that says whether it was done.
-func (p *projector) insist(ctx context.Context, r client.Request) (*answer, error) {
-	for {
-		a, err := p.client.do(ctx, p.client.choose(), r)
-		if result := judgeCommand(a, err); result == done || result == conflict {
-			return a, nil
-		}
-		if err == nil {
-			err = errors.New(a.String())
-		}
-		p.client.wander()
-		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
-			return nil, errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
 // enable lets a projection go on, however often that must be asked for.
 func (p *projector) enable(ctx context.Context, name string) error {
-	a, err := p.insist(ctx, p.command(name, "enable"))
+	a, err := p.command(ctx, p.control(name, "enable"))
 	if err == nil && a.Status/100 != 2 {
 		err = errors.New(a.String())
 	}
@@ -172,33 +148,31 @@ func (p *projector) enable(ctx context.Context, name string) error {
 	return nil
 }
 
-func (p *projector) command(name, what string) client.Request {
+func (p *projector) control(name, what string) client.Request {
 	return client.Request{Method: http.MethodPost, Path: projectionPath(name) + "/command/" + what}
 }
 
-func (p *projector) run(ctx context.Context) {
-	defer p.client.close()
-	for p.rest(ctx, time.Duration(500+p.rng.IntN(2500))*time.Millisecond) {
-		name := p.names()[p.rng.IntN(len(p.names()))]
-		switch dice := p.rng.IntN(10); {
-		case dice < 4:
-			p.act(ctx, "disable", p.command(name, "disable"))
-		case dice < 7:
-			p.act(ctx, "abort", p.command(name, "abort"))
-		case dice < 8:
-			p.act(ctx, "restart", client.Request{Method: http.MethodPost, Path: "/projections/restart", Header: map[string]string{"Content-Type": client.MediaJSON}})
-			continue
-		}
-		// It may also lie still from before: what is asked for in trouble may be done later.
-		p.rest(ctx, time.Duration(p.rng.IntN(500))*time.Millisecond)
-		p.act(ctx, "enable", p.command(name, "enable"))
+func (p *projector) turn(ctx context.Context) time.Duration {
+	name := p.names()[p.rng.IntN(len(p.names()))]
+	switch dice := p.rng.IntN(10); {
+	case dice < 4:
+		p.act(ctx, "disable", p.control(name, "disable"))
+	case dice < 7:
+		p.act(ctx, "abort", p.control(name, "abort"))
+	case dice < 8:
+		p.act(ctx, "restart", client.Request{Method: http.MethodPost, Path: "/projections/restart", Header: map[string]string{"Content-Type": client.MediaJSON}})
+		return p.pause(500, 2500)
 	}
+	// It may also lie still from before: what is asked for in trouble may be done later.
+	p.rest(ctx, p.pause(0, 500))
+	p.act(ctx, "enable", p.control(name, "enable"))
+	return p.pause(500, 2500)
 }
 
 // act sends a command once.
 func (p *projector) act(ctx context.Context, what string, r client.Request) {
-	a, err := p.client.do(ctx, p.client.choose(), r)
-	switch judgeCommand(a, err) {
+	a, err := p.do(ctx, p.choose(), r)
+	switch judge(a, err) {
 	case done:
 		p.sum.Acts[what]++
 	case conflict:
@@ -206,7 +180,7 @@ func (p *projector) act(ctx context.Context, what string, r client.Request) {
 			p.find.add(kindAnswer, "%s %s: %s", r.Method, r.Path, a)
 		}
 	default:
-		p.client.wander()
+		p.wander()
 	}
 }
 
@@ -234,7 +208,6 @@ func (s *projectionStatus) unfinished() string {
 
 // drain lets the projections handle everything, stops them, and reads what they wrote.
 func (p *projector) drain(ctx context.Context) {
-	defer p.client.close()
 	limited, cancel := context.WithTimeout(ctx, projectionsDrain)
 	defer cancel()
 	for _, name := range p.names() {
@@ -250,7 +223,7 @@ func (p *projector) drain(ctx context.Context) {
 	limited, cancel = context.WithTimeout(ctx, finalPatience)
 	defer cancel()
 	for _, name := range p.names() {
-		a, err := p.insist(limited, p.command(name, "disable"))
+		a, err := p.command(limited, p.control(name, "disable"))
 		if err == nil && a.Status/100 != 2 {
 			err = errors.New(a.String())
 		}
@@ -269,15 +242,15 @@ func (p *projector) finish(ctx context.Context, name string) error {
 	var since time.Time
 	at, why := "", "nothing was asked"
 	for {
-		a, err := p.client.do(ctx, p.client.choose(), client.Request{Method: http.MethodGet, Path: projectionPath(name), Header: map[string]string{"Accept": client.MediaJSON}})
+		a, err := p.do(ctx, p.choose(), client.Request{Method: http.MethodGet, Path: projectionPath(name), Header: map[string]string{"Accept": client.MediaJSON}})
 		var s projectionStatus
 		switch {
 		case err != nil:
 			why = err.Error()
-			p.client.wander()
+			p.wander()
 		case a.Status != http.StatusOK || json.Unmarshal(a.Body, &s) != nil:
 			why = a.String()
-			p.client.wander()
+			p.wander()
 		default:
 			why = s.unfinished()
 		}
@@ -295,7 +268,7 @@ func (p *projector) finish(ctx context.Context, name string) error {
 
 // counted returns how many events the projection has counted.
 func (p *projector) counted(ctx context.Context) (int64, error) {
-	a, err := p.insist(ctx, client.Request{Method: http.MethodGet, Path: projectionPath(p.name()) + "/state", Header: map[string]string{"Accept": client.MediaJSON}})
+	a, err := p.command(ctx, client.Request{Method: http.MethodGet, Path: projectionPath(p.name()) + "/state", Header: map[string]string{"Accept": client.MediaJSON}})
 	switch {
 	case err != nil:
 		return 0, err
@@ -312,8 +285,8 @@ func (p *projector) counted(ctx context.Context) (int64, error) {
 
 // remove deletes the projection from a cluster of somebody else.
 func (p *projector) remove(ctx context.Context) {
-	a, err := p.client.do(ctx, p.client.choose(), client.Request{Method: http.MethodDelete, Path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
-	if judgeCommand(a, err) == conflict {
+	a, err := p.do(ctx, p.choose(), client.Request{Method: http.MethodDelete, Path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
+	if judge(a, err) == conflict {
 		p.find.add(kindAnswer, "delete %s: %s", p.name(), a)
 	}
 }
@@ -334,8 +307,8 @@ type categoryLink struct {
 }
 
 // read reads from one node what the projections wrote.
-func (p *projector) read(ctx context.Context, h *client.Client, from target) {
-	r := finalReader{load: p.load, http: h, node: from}
+func (p *projector) read(ctx context.Context, from target) {
+	r := finalReader{p.load, from}
 	err := projectedPages(ctx, &r, p.out(), func(e *projectedEntry, at int64) error {
 		var body struct {
 			N  int64  `json:"n"`

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -12,27 +11,15 @@ import (
 
 // visitor is a client that reads here and there from any node, as far as that
 // node has got. What it is shown must be a part of the one order.
-type visitor struct {
-	*load
-	client *caller
-	rng    *rand.Rand
+type visitor struct{ worker }
+
+func newVisitor(l *load, number int) {
+	v := &visitor{l.worker(visitors + number)}
+	l.employ(v.turn)
 }
 
-func newVisitor(l *load, seed uint64, number int) *visitor {
-	rng := rand.New(rand.NewPCG(seed, 1<<32+uint64(number)))
-	return &visitor{load: l, rng: rng, client: newCaller(l.targets, rng, l.timeout, &l.count.hops)}
-}
-
-func (v *visitor) run(ctx context.Context) {
-	defer v.client.close()
-	for !v.stopped() && ctx.Err() == nil {
-		v.visit(ctx)
-		v.rest(ctx, time.Duration(5+v.rng.IntN(50))*time.Millisecond)
-	}
-}
-
-func (v *visitor) visit(ctx context.Context) {
-	to := v.client.wander()
+func (v *visitor) turn(ctx context.Context) time.Duration {
+	to := v.wander()
 	count := 1 + v.rng.IntN(100)
 	switch v.rng.IntN(4) {
 	case 0:
@@ -66,11 +53,12 @@ func (v *visitor) visit(ctx context.Context) {
 			}
 		}
 	}
+	return v.pause(5, 50)
 }
 
 // page reads a page from one node. It returns nil when there is none.
 func (v *visitor) page(ctx context.Context, to target, path string) (*page, target) {
-	a, err := v.client.do(ctx, to, read(path, false, 0))
+	a, err := v.do(ctx, to, read(path, false, 0))
 	if err != nil {
 		v.count.failed.Add(1)
 		return nil, to
@@ -133,9 +121,7 @@ const (
 // node, and goes on with another one when that one fails. It must see every
 // event once and in order.
 type follower struct {
-	*load
-	client *caller
-	rng    *rand.Rand
+	worker
 	// stream is what it follows, "" for the log.
 	stream string
 	id     uint32
@@ -145,9 +131,8 @@ type follower struct {
 	goal atomic.Int64
 }
 
-func newFollower(l *load, seed uint64, number int, stream string) *follower {
-	rng := rand.New(rand.NewPCG(seed, 2<<32+uint64(number)))
-	f := &follower{load: l, rng: rng, stream: stream, at: l.book.start(), client: newCaller(l.targets, rng, l.timeout, &l.count.hops)}
+func newFollower(l *load, number int, stream string) *follower {
+	f := &follower{worker: l.worker(followers + number), stream: stream, at: l.book.start()}
 	if stream != "" {
 		f.id, f.at = l.plainStream(stream), spot{}
 	}
@@ -157,15 +142,14 @@ func newFollower(l *load, seed uint64, number int, stream string) *follower {
 
 // run follows until the goal is reached or the context ends.
 func (f *follower) run(ctx context.Context) {
-	defer f.client.close()
 	for ctx.Err() == nil && int64(f.at.ordinal) < f.goal.Load() {
 		progress, alive := f.step(ctx)
 		if !alive {
-			f.client.wander()
+			f.wander()
 		}
 		if !progress {
 			// Not rest: a subscriber outlives the writers.
-			_ = clock.Sleep(ctx, time.Duration(10+f.rng.IntN(60))*time.Millisecond)
+			_ = clock.Sleep(ctx, f.pause(10, 60))
 		}
 	}
 }
@@ -175,7 +159,7 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	if f.stream != "" {
 		path = streamForward(f.stream, int64(f.at.ordinal), followedPage)
 	}
-	a, err := f.client.poll(ctx, f.client.choose(), read(path, false, longPollSeconds), longPollSeconds*time.Second)
+	a, err := f.doWithin(ctx, f.choose(), read(path, false, longPollSeconds), f.timeout+longPollSeconds*time.Second)
 	if err != nil {
 		f.count.failed.Add(1)
 		return false, false

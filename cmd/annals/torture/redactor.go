@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,9 +44,7 @@ func (f *redactionStatistics) text() string {
 // Events of contested streams alone: projections pass over data that are no JSON, and
 // consumers look at what they get.
 type redactor struct {
-	*load
-	rng  *rand.Rand
-	http *client.Client
+	worker
 	done []redaction
 	sum  redactionStatistics
 }
@@ -60,16 +57,14 @@ type redaction struct {
 	at   int64
 }
 
-func newRedactor(l *load, seed uint64, h *client.Client) *redactor {
-	return &redactor{load: l, rng: rand.New(rand.NewPCG(seed, 10<<32)), http: h}
+func newRedactor(l *load) *redactor {
+	r := &redactor{worker: l.worker(redactions)}
+	l.employ(r.turn)
+	return r
 }
 
-func (r *redactor) run(ctx context.Context) {
-	for r.rest(ctx, time.Duration(200+r.rng.IntN(1500))*time.Millisecond) {
-		of, name, ok := r.some()
-		if !ok {
-			continue
-		}
+func (r *redactor) turn(ctx context.Context) time.Duration {
+	if of, name, ok := r.some(); ok {
 		r.book.blanked(of)
 		list := r.targets.all()
 		for n, i := range r.rng.Perm(len(list)) {
@@ -79,6 +74,7 @@ func (r *redactor) run(ctx context.Context) {
 			r.redact(ctx, list[i], of, name)
 		}
 	}
+	return r.pause(200, 1500)
 }
 
 // some returns an event that a reader was shown.

@@ -48,7 +48,6 @@ type round struct {
 	load  *load
 	http  *client.Client
 
-	writers   []*writer
 	shedders  []*shedder
 	followers []*follower
 	subs      *subscriptions // nil without
@@ -96,7 +95,7 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	nodes := &targets{}
 	changed := func() { nodes.set(r.c.targets()) }
 	changed()
-	r.watch = newWatch(nodes.all, r.find, r.line)
+	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	early.Lock()
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
 	early.Unlock()
@@ -117,7 +116,7 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, nodes, origin); err != nil {
+	if err := r.prepare(ctx, nem, nodes, origin); err != nil {
 		return nil, err
 	}
 	r.line.add(happenedPhase, "the cluster serves; clients begin")
@@ -133,7 +132,7 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 // ready waits until the cluster has a leader and every node is with it. It returns
 // where the log ends if somebody else has written to it.
 func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
-	if missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.startup); missing != nil {
+	if missing := converge(ctx, r.c, r.watch, nem.revive, r.startup); missing != nil {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
@@ -157,7 +156,7 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 }
 
 // prepare makes the books and the clients, and the groups.
-func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error {
+func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origin int64) error {
 	tag := mix(r.seed ^ uint64(r.start.UnixNano()))
 	prefix := fmt.Sprintf("torture-%08x-", uint32(tag))
 	ids := identity{tag: tag, prefix: prefix}
@@ -167,73 +166,68 @@ func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error
 		links = hist.journal()
 		ids.linker = links.client
 	}
-	known := newNames()
-	b := newBook(ids, known, r.find, prefix, origin)
-	r.load = newLoad(ids, known, hist, b, r.find, nodes)
-	r.load.timeout = r.o.timeout
+	l := newLoad(r.seed, r.http, hist, newBook(ids, newNames(), r.find, prefix, origin), nodes)
+	r.load, l.timeout = l, r.o.timeout
 	if r.o.rate > 0 {
-		r.load.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
+		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
 	}
 	for range r.o.writers {
-		r.writers = append(r.writers, newWriter(r.load, r.seed))
+		l.employ(newWriter(l, hist.journal()).turn)
 	}
 	for range r.o.erasers {
-		r.shedders = append(r.shedders, newShedder(r.load, r.seed, erasing...))
+		r.shedders = append(r.shedders, newShedder(l, erasing...))
 	}
 	for range r.o.shedders {
-		r.shedders = append(r.shedders, newShedder(r.load, r.seed, allStyles...))
+		r.shedders = append(r.shedders, newShedder(l, allStyles...))
 	}
-	if r.o.scavenges && r.c.can().processes {
-		r.scavenger = newScavenger(r.load, r.seed, r.http)
+	ours := r.c.can().processes
+	if r.o.scavenges && ours {
+		r.scavenger = newScavenger(l)
 	}
-	if r.o.redactions && r.c.can().processes {
-		r.redactor = newRedactor(r.load, r.seed, r.http)
+	if r.o.redactions && ours {
+		r.redactor = newRedactor(l)
 	}
-	if r.o.backups && r.c.can().processes {
-		r.backer = newBacker(r.load, r.seed, r.http, filepath.Join(r.dir, "backups"))
+	if r.o.backups && ours {
+		r.backer = newBacker(l, filepath.Join(r.dir, "backups"), nem.isRotten)
+	}
+	for i := range r.o.visitors {
+		newVisitor(l, i)
 	}
 	for i := range r.o.subscribers {
 		stream := ""
 		if i%2 == 1 {
-			stream = r.load.spread(i / 2)
+			stream = l.spread(i / 2)
 		}
-		r.followers = append(r.followers, newFollower(r.load, r.seed, i, stream))
+		r.followers = append(r.followers, newFollower(l, i, stream))
 	}
-	if err := r.prepareProjections(ctx); err != nil || r.o.consumers == 0 {
-		return err
+	if r.o.projections {
+		p := newProjector(l, ours)
+		if able, err := r.able(p.create(ctx), errNoProjections); err != nil {
+			return err
+		} else if able {
+			r.projector = p
+			l.employ(p.turn)
+		}
 	}
-	r.subs = newSubscriptions(r.load, r.seed, tormentedGroups(prefix), r.o.consumers, links)
-	err := r.subs.create(ctx)
-	if err == nil {
-		return nil
+	if r.o.consumers > 0 {
+		s := newSubscriptions(l, tormentedGroups(prefix))
+		if able, err := r.able(s.create(ctx), errNoGroups); err != nil {
+			return err
+		} else if able {
+			r.subs = s
+			s.begin(r.o.consumers, links)
+		}
 	}
-	r.subs.close()
-	r.subs = nil
-	if errors.Is(err, errNoGroups) && !r.c.can().processes { // Nodes of somebody else may be of another kind.
-		r.line.add(happenedPhase, "%v: nothing is done with any", err)
-		return nil
-	}
-	return err
+	return nil
 }
 
-// prepareProjections makes the projection of the run.
-func (r *round) prepareProjections(ctx context.Context) error {
-	if !r.o.projections {
-		return nil
-	}
-	ours := r.c.can().processes
-	r.projector = newProjector(r.load, r.seed, ours)
-	err := r.projector.create(ctx)
-	if err == nil {
-		return nil
-	}
-	r.projector.client.close()
-	r.projector = nil
-	if errors.Is(err, errNoProjections) && !ours { // As above.
+// able says whether nodes can do what was asked of them. Those of somebody else may be of another kind.
+func (r *round) able(err, unable error) (bool, error) {
+	if errors.Is(err, unable) && !r.c.can().processes {
 		r.line.add(happenedPhase, "%v: nothing is done with any", err)
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // torment lets clients work while the nemesis strikes, heals the cluster and waits for all of them.
@@ -241,33 +235,8 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	clients, abandon := context.WithCancel(ctx)
 	defer abandon()
 	var working, following sync.WaitGroup
-	for _, w := range r.writers {
-		working.Go(func() { w.run(clients) })
-	}
-	for _, e := range r.shedders {
-		working.Go(func() { e.run(clients) })
-	}
-	if r.scavenger != nil {
-		working.Go(func() { r.scavenger.run(clients) })
-	}
-	if r.redactor != nil {
-		working.Go(func() { r.redactor.run(clients) })
-	}
-	if r.backer != nil {
-		r.backer.rotten = nem.isRotten
-		working.Go(func() { r.backer.run(clients) })
-	}
-	if r.projector != nil {
-		working.Go(func() { r.projector.run(clients) })
-	}
-	for i := range r.o.visitors {
-		v := newVisitor(r.load, r.seed, i)
-		working.Go(func() { v.run(clients) })
-	}
-	if r.subs != nil {
-		for _, run := range r.subs.clients() {
-			working.Go(func() { run(clients) })
-		}
+	for _, work := range r.load.work {
+		working.Go(func() { work(clients) })
 	}
 	for _, f := range r.followers {
 		following.Go(func() { f.run(clients) })
@@ -363,7 +332,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 		r.healed(ctx, nem)
 	}
 	nodes := r.c.targets()
-	logs := readBack(ctx, r.load, r.http, nodes)
+	logs := readBack(ctx, r.load, nodes)
 	for _, t := range nodes {
 		if err := r.lookAtLimited(ctx, t); err != nil {
 			r.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
@@ -371,7 +340,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	}
 	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
 	if r.projector != nil {
-		r.projector.read(ctx, r.http, nodes[int(r.seed%uint64(len(nodes)))])
+		r.projector.read(ctx, nodes[int(r.seed%uint64(len(nodes)))])
 	}
 	if point != nil {
 		r.compareScavenged(logs, point)
@@ -382,9 +351,6 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 			r.healed(ctx, nem)
 		}
 	}
-	for _, e := range r.shedders {
-		e.client.close() // Reading back has used it again.
-	}
 	return nil
 }
 
@@ -392,7 +358,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 	begun := r.line.now()
 	defer nem.changed()
-	missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.o.heal)
+	missing := converge(ctx, r.c, r.watch, nem.revive, r.o.heal)
 	if missing == nil {
 		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
 		return true

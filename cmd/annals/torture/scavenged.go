@@ -78,7 +78,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target)
 
 // newestPoint returns the number of the newest scavenge point, -1 if there is none.
 func (s *scavenger) newestPoint(ctx context.Context, t target) (int64, error) {
-	reader := finalReader{load: s.load, http: s.http, node: t}
+	reader := finalReader{s.load, t}
 	p, err := reader.page(ctx, streamHead(pointsStream, 1))
 	if err != nil || p == nil || len(p.Entries) == 0 {
 		return -1, err
@@ -262,7 +262,7 @@ func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits 
 
 // lookAtLimited reads all limited streams of one node to their beginnings.
 func (r *round) lookAtLimited(ctx context.Context, t target) error {
-	reader := finalReader{load: r.load, http: r.http, node: t}
+	reader := finalReader{r.load, t}
 	for _, e := range r.shedders {
 		for i := range e.streams {
 			s := &e.streams[i]

@@ -147,7 +147,7 @@ func TestCompareScavenged(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t)
-			l := newLoad(s.ids, s.names, s.hist, s.book, s.find, &targets{})
+			l := newLoad(1, nil, s.hist, s.book, &targets{})
 			sh := c.shed
 			sh.name = scenePrefix + "shed-1"
 			sh.id = s.names.of(sh.name)
@@ -162,7 +162,7 @@ func TestCompareScavenged(t *testing.T) {
 			sh.changed()
 			s.sparse("subscriber", all...)
 			events[math.MaxInt64] = entry{ID: "t", Type: "tombstone", Number: math.MaxInt64, Stream: sh.name, Updated: "then"}
-			r := &round{load: l, find: s.find, shedders: []*shedder{{writer: &writer{load: l}}}}
+			r := &round{load: l, find: s.find, shedders: []*shedder{{writer: newWriter(l, s.client())}}}
 			r.shedders[0].streams = []shed{sh}
 			show := func(node string, numbers []int64) nodeLog {
 				var entries []entry
@@ -181,7 +181,7 @@ func TestCompareScavenged(t *testing.T) {
 	}
 	t.Run("no point", func(t *testing.T) {
 		s := newScene(t)
-		r := &round{load: newLoad(s.ids, s.names, s.hist, s.book, s.find, &targets{}), find: s.find}
+		r := &round{load: newLoad(1, nil, s.hist, s.book, &targets{}), find: s.find}
 		r.compareScavenged([]nodeLog{{node: target{name: "node 0"}}}, &finalPoint{})
 		s.expect(kindLost)
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -72,9 +71,7 @@ func (f *scavengeStatistics) text() string {
 
 // scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
 type scavenger struct {
-	*load
-	rng  *rand.Rand
-	http *client.Client
+	worker
 	// told are the runs whose end was counted.
 	told map[string]bool
 	sum  scavengeStatistics
@@ -82,27 +79,30 @@ type scavenger struct {
 	none bool
 }
 
-func newScavenger(l *load, seed uint64, h *client.Client) *scavenger {
-	return &scavenger{
-		load: l, rng: rand.New(rand.NewPCG(seed, 7<<32)), http: h, told: map[string]bool{},
+func newScavenger(l *load) *scavenger {
+	s := &scavenger{
+		worker: l.worker(scavenges), told: map[string]bool{},
 		sum: scavengeStatistics{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
 	}
+	l.employ(s.turn)
+	return s
 }
 
-func (s *scavenger) run(ctx context.Context) {
-	for s.rest(ctx, time.Duration(100+s.rng.IntN(900))*time.Millisecond) && !s.none {
-		list := s.targets.all()
-		t := list[s.rng.IntN(len(list))]
-		switch s.rng.IntN(8) {
-		case 0, 1:
-			s.stop(ctx, t)
-		case 2:
-			s.last(ctx, t)
-		default:
-			s.last(ctx, t) // What became of the one before.
-			s.start(ctx, t, s.query())
-		}
+func (s *scavenger) turn(ctx context.Context) time.Duration {
+	if s.none {
+		return enough
 	}
+	t := s.wander()
+	switch s.rng.IntN(8) {
+	case 0, 1:
+		s.stop(ctx, t)
+	case 2:
+		s.last(ctx, t)
+	default:
+		s.last(ctx, t) // What became of the one before.
+		s.start(ctx, t, s.query())
+	}
+	return s.pause(100, 900)
 }
 
 // query chooses how to run.

@@ -32,42 +32,43 @@ const (
 )
 
 // newShedder makes a client with a stream of each of the styles.
-func newShedder(l *load, seed uint64, styles ...shedStyle) *shedder {
-	s := &shedder{writer: newWriter(l, seed)}
+func newShedder(l *load, styles ...shedStyle) *shedder {
+	s := &shedder{writer: newWriter(l, l.hist.journal())}
 	for i, style := range styles {
 		name := fmt.Sprintf("%s%s%d-%d-%s", l.prefix, shedStream, s.journal.client, i, style)
 		s.streams = append(s.streams, shed{name: name, id: l.names.of(name), style: style})
 	}
+	l.employ(s.turn)
 	return s
 }
 
-func (e *shedder) run(ctx context.Context) {
-	defer e.client.close()
-	for !e.stopped() && ctx.Err() == nil && e.hist.reserve() {
-		s := &e.streams[e.rng.IntN(len(e.streams))]
-		certain := true
-		switch dice := e.rng.IntN(40); {
-		case s.hard:
-			e.ask(ctx, s)
-		case s.last() < 0 || dice < 18:
-			certain = e.extend(ctx, s)
-		case dice < 26 && s.style == shedSoft && !s.deleted:
-			certain = e.erase(ctx, s, false)
-		case dice < 26 && s.style != shedSoft:
-			certain = e.limit(ctx, s)
-		case dice < 30:
-			e.repeat(ctx, s)
-		case dice < 33 && s.style == shedHard && s.last() >= shedEnd:
-			certain = e.erase(ctx, s, true)
-		default:
-			e.look(ctx, s)
-		}
-		if !certain {
-			s.unsure = true
-			return
-		}
-		e.rest(ctx, time.Duration(5+e.rng.IntN(30))*time.Millisecond)
+func (e *shedder) turn(ctx context.Context) time.Duration {
+	if !e.hist.reserve() {
+		return enough
 	}
+	s := &e.streams[e.rng.IntN(len(e.streams))]
+	certain := true
+	switch dice := e.rng.IntN(40); {
+	case s.hard:
+		e.ask(ctx, s)
+	case s.last() < 0 || dice < 18:
+		certain = e.extend(ctx, s)
+	case dice < 26 && s.style == shedSoft && !s.deleted:
+		certain = e.erase(ctx, s, false)
+	case dice < 26 && s.style != shedSoft:
+		certain = e.limit(ctx, s)
+	case dice < 30:
+		e.repeat(ctx, s)
+	case dice < 33 && s.style == shedHard && s.last() >= shedEnd:
+		certain = e.erase(ctx, s, true)
+	default:
+		e.look(ctx, s)
+	}
+	if !certain {
+		s.unsure = true
+		return enough
+	}
+	return e.pause(5, 30)
 }
 
 // extend appends, which revives a deleted stream. It reports whether the outcome is certain.
@@ -154,22 +155,22 @@ func deletion(stream string, expected int64, hard bool) client.Request {
 // repeat sends an append of any time again, whose events may be gone.
 func (e *shedder) repeat(ctx context.Context, s *shed) {
 	if len(s.written) > 0 {
-		e.examine(ctx, s, e.client.choose(), e.retry(s, s.written[e.rng.IntN(len(s.written))]))
+		e.examine(ctx, s, e.choose(), e.retry(s, s.written[e.rng.IntN(len(s.written))]))
 	}
 }
 
 // ask asks what a stream that was deleted for good must refuse.
 func (e *shedder) ask(ctx context.Context, s *shed) {
 	list := e.questions(s, 1)
-	e.examine(ctx, s, e.client.choose(), list[e.rng.IntN(len(list))])
+	e.examine(ctx, s, e.choose(), list[e.rng.IntN(len(list))])
 }
 
 // look reads the end of the stream from the leader and holds it against what is known.
 func (e *shedder) look(ctx context.Context, s *shed) {
-	a, err := e.client.do(ctx, e.client.choose(), read(streamHead(s.name, shedPage), true, 0))
+	a, err := e.do(ctx, e.choose(), read(streamHead(s.name, shedPage), true, 0))
 	if err != nil {
 		e.count.failed.Add(1)
-		e.client.wander()
+		e.wander()
 		return
 	}
 	e.judge(s, a, shedPage)
@@ -201,7 +202,7 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 	default:
 		e.count.failed.Add(1)
 		e.oddRead(a)
-		e.client.wander()
+		e.wander()
 	}
 }
 
@@ -316,9 +317,9 @@ func (e *shedder) questions(s *shed, retries int) []question {
 
 // examine asks and judges the answer. It reports whether there was one, and who gave it.
 func (e *shedder) examine(ctx context.Context, s *shed, to target, q question) (int, bool) {
-	a, err := e.client.do(ctx, to, q.request)
-	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTemporaryRedirect {
-		e.client.wander()
+	a, err := e.do(ctx, to, q.request)
+	if result := judge(a, err); result == pending || result == refused {
+		e.wander()
 		return 0, false
 	}
 	current := a.Header.Get(client.HeaderCurrentVersion)

@@ -72,23 +72,22 @@ func runGroups(t *testing.T, promise string) (*scene, *groupStatistics) {
 	s.ids = identity{tag: 0xfeed, linker: links.client, prefix: scenePrefix}
 	s.book = newBook(s.ids, s.names, s.find, scenePrefix, 0)
 	fake := newFakeGroups(t, promise)
-	nodes := &targets{wire: newFakeWire(fake.handler())}
+	nodes := &targets{}
 	nodes.set([]target{{name: nodeName(0), base: "http://leader", index: 0}, {name: nodeName(1), base: "http://follower", index: 1}})
-	l := newLoad(s.ids, s.names, s.hist, s.book, s.find, nodes)
-	groups := tormentedGroups(scenePrefix)
-	subs := newSubscriptions(l, 1, groups, 8, links)
-	defer subs.close()
+	l := newLoad(1, newHTTP(newFakeWire(fake.handler())), s.hist, s.book, nodes)
+	subs := newSubscriptions(l, tormentedGroups(scenePrefix))
 	if err := subs.create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var working sync.WaitGroup
-	for _, run := range subs.clients() {
+	subs.begin(8, links)
+	for _, run := range l.work {
 		working.Go(func() { run(t.Context()) })
 	}
 	_ = clock.Sleep(t.Context(), 30*time.Second)
 	close(l.stop)
 	working.Wait()
-	drained := subs.drain(context.WithoutCancel(t.Context()), 1)
+	drained := subs.drain(context.WithoutCancel(t.Context()))
 	if drained != (promise != breakStuck) {
 		t.Errorf("drained: %t", drained)
 	}

@@ -58,12 +58,11 @@ type calm struct {
 // reign is when a term was first seen to have a leader.
 type reign struct{ at, term int64 }
 
-func newWatch(targets func() []target, f *findings, line *timeline) *watch {
-	return &watch{http: newHTTP(nil), targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
+func newWatch(h *client.Client, targets func() []target, f *findings, line *timeline) *watch {
+	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
-	defer w.http.Close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {

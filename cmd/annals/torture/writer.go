@@ -3,7 +3,6 @@ package torture
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -20,47 +19,38 @@ const (
 
 // writer is one client that writes and asks the leader. It has one operation under way.
 type writer struct {
-	*load
-	client  *caller
-	rng     *rand.Rand
+	worker
 	journal *journal
 	known   map[uint32]int64 // last number that the client heard of
 	recent  []int            // operations that were acknowledged, a ring
 	oldest  int
 }
 
-func newWriter(l *load, seed uint64) *writer { return newWriterOf(l, seed, l.hist.journal()) }
-
-func newWriterOf(l *load, seed uint64, j *journal) *writer {
-	rng := rand.New(rand.NewPCG(seed, uint64(j.client)))
-	return &writer{
-		load: l, rng: rng, journal: j, known: map[uint32]int64{},
-		client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
-	}
+// newWriter makes what a client needs to write. It does nothing by itself.
+func newWriter(l *load, j *journal) *writer {
+	return &writer{worker: l.worker(j.client), journal: j, known: map[uint32]int64{}}
 }
 
-func (w *writer) run(ctx context.Context) {
-	defer w.client.close()
-	for !w.stopped() && ctx.Err() == nil && w.hist.reserve() {
-		switch dice := w.rng.IntN(100); {
-		case dice < 35:
-			w.contest(ctx)
-		case dice < 58:
-			w.readHead(ctx, w.plainStream(w.nextRegister(w.rng)))
-		case dice < 82:
-			w.scatter(ctx)
-		case dice < 88:
-			w.again(ctx)
-		default:
-			// The value that somebody has just written.
-			if latest := w.latest.Load(); latest > 0 {
-				w.readHead(ctx, uint32(latest-1))
-			}
-		}
-		if w.pace > 0 {
-			w.rest(ctx, time.Duration(w.rng.ExpFloat64()*float64(w.pace)))
+func (w *writer) turn(ctx context.Context) time.Duration {
+	if !w.hist.reserve() {
+		return enough
+	}
+	switch dice := w.rng.IntN(100); {
+	case dice < 35:
+		w.contest(ctx)
+	case dice < 58:
+		w.readHead(ctx, w.plainStream(w.nextRegister(w.rng)))
+	case dice < 82:
+		w.scatter(ctx)
+	case dice < 88:
+		w.again(ctx)
+	default:
+		// The value that somebody has just written.
+		if latest := w.latest.Load(); latest > 0 {
+			w.readHead(ctx, uint32(latest-1))
 		}
 	}
+	return time.Duration(w.rng.ExpFloat64() * float64(w.pace))
 }
 
 // contest appends to a stream for which all writers compete.
@@ -144,7 +134,7 @@ func (w *writer) insist(ctx context.Context, o *op, req client.Request, success 
 		if o.attempts < math.MaxUint16 {
 			o.attempts++
 		}
-		a, err := w.client.do(ctx, w.client.choose(), req)
+		a, err := w.do(ctx, w.choose(), req)
 		if a != nil {
 			o.node = int8(a.from.index)
 		}
@@ -163,8 +153,8 @@ func (w *writer) insist(ctx context.Context, o *op, req client.Request, success 
 			}
 			return v, a
 		}
-		w.client.wander()
-		w.rest(ctx, time.Duration(20+w.rng.IntN(150))*time.Millisecond)
+		w.wander()
+		w.rest(ctx, w.pause(20, 150))
 	}
 }
 
@@ -188,7 +178,7 @@ func (w *writer) again(ctx context.Context) {
 	name := w.names.name(o.stream)
 	first := refOf(w.journal.client, number, 0)
 	req := write(w.ids, name, o.expected, first, int(o.count), w.rng.IntN(2) == 0)
-	a, err := w.client.do(ctx, w.client.choose(), req)
+	a, err := w.do(ctx, w.choose(), req)
 	v := judgeWrite(a, err, http.StatusCreated, name)
 	switch {
 	case v.odd != "":
@@ -200,17 +190,17 @@ func (w *writer) again(ctx context.Context) {
 	case v.outcome == done:
 		w.count.replays.Add(1)
 	default:
-		w.client.wander()
+		w.wander()
 	}
 }
 
 // readHead asks the leader for the last event of a stream.
 func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 	o := w.journal.at(w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1}))
-	a, err := w.client.do(ctx, w.client.choose(), read(streamHead(w.names.name(stream), 1), true, 0))
+	a, err := w.do(ctx, w.choose(), read(streamHead(w.names.name(stream), 1), true, 0))
 	if err != nil {
 		w.count.failed.Add(1)
-		w.client.wander()
+		w.wander()
 		return o
 	}
 	ret := w.hist.now()
@@ -229,7 +219,7 @@ func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 	default:
 		w.count.failed.Add(1)
 		w.oddRead(a)
-		w.client.wander()
+		w.wander()
 		return o
 	}
 	o.ret, o.outcome = ret, done
@@ -240,9 +230,7 @@ func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 
 // oddRead reports answers to readings that no fault explains.
 func (l *load) oddRead(a *answer) {
-	switch {
-	case a.Status >= 500, a.Status == http.StatusRequestTimeout, a.Status == http.StatusTemporaryRedirect:
-	default:
+	if result := judge(a, nil); result == done || result == conflict {
 		l.find.add(kindAnswer, "reading: %s", a)
 	}
 }
