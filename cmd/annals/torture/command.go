@@ -226,7 +226,7 @@ func (r *round) writeHistory(e *json.Encoder) error {
 			Node     int    `json:"node"`
 			Attempts int    `json:"attempts"`
 		}{
-			first.client(), o.kind.String(), r.load.names.name(o.stream), o.call, o.ret, o.outcome.String(), o.expected,
+			first.client(), o.kind.String(), o.stream.name, o.call, o.ret, o.outcome.String(), o.expected,
 			int(o.count), o.number, "", int(o.node), int(o.attempts),
 		}
 		switch {
@@ -253,7 +253,7 @@ func (r *round) writeLog(e *json.Encoder) error {
 			ID     string `json:"id,omitempty"`
 			After  int64  `json:"endsAt,omitempty"`
 			First  string `json:"firstShownBy"`
-		}{Event: o, Stream: b.names.name(f.stream), Number: f.number, After: max(f.after, 0), First: b.definer(o).String()}
+		}{Event: o, Stream: f.stream.name, Number: f.number, After: max(f.after, 0), First: b.definer(o).String()}
 		if !f.ref.isForeign() {
 			line.ID = b.ids.id(f.ref).String()
 		}

@@ -108,14 +108,14 @@ type fact struct {
 	// after is the position behind the event as a full page tells it, -1 when no
 	// full page ended there.
 	after  int64
-	stream uint32
+	stream *stream
 	shape  uint32 // hash of type and time
 }
 
 // read turns an entry into a fact. An event of ours with data that is not its own
 // is reported, and is not taken for that event.
 func (b *book) read(e *entry, from place) fact {
-	f := fact{number: e.Number, after: -1, stream: b.names.of(e.Stream)}
+	f := fact{number: e.Number, after: -1, stream: b.stream(e.Stream)}
 	h := fnv.New32a()
 	// A hash never fails to write.
 	_, _ = h.Write([]byte(e.Type + "\x00" + e.Updated))

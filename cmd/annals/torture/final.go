@@ -101,7 +101,7 @@ func (r *finalReader) log(ctx context.Context) (all []seen, _ int, _ error) {
 // streams reads every stream by itself: the index must tell what the log told.
 func (r *finalReader) streams(ctx context.Context) error {
 	for _, stream := range r.plainStreams() {
-		name := r.names.name(stream)
+		name := stream.name
 		number := int64(0)
 		for more := true; more; {
 			p, err := r.page(ctx, streamForward(name, number, finalPage))
@@ -123,11 +123,11 @@ func (r *finalReader) streams(ctx context.Context) error {
 }
 
 // logged counts the events of an own stream that are in the log.
-func (b *book) logged(stream uint32) int64 {
+func (b *book) logged(of *stream) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := int64(0)
-	for _, o := range b.stream(stream).ordinals {
+	for _, o := range of.ordinals {
 		if o >= 0 {
 			n++
 		}

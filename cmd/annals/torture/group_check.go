@@ -113,8 +113,8 @@ func (c *groupCheck) there(k keptEntry) int64 {
 func (c *groupCheck) open(index int, g *group) *groupBook {
 	b := &groupBook{groupCheck: c, group: g, index: index, where: map[event.ID]messagePlace{}}
 	book := c.ledger.book
-	stream := book.stream(c.ledger.names.of(g.stream))
-	for n, r := range stream.refs {
+	stream := book.stream(g.stream)
+	for n, r := range stream.shown {
 		if stream.ordinals[n] < 0 {
 			break // A reading showed it, and it is not in the log: that is reported elsewhere.
 		}
@@ -376,7 +376,7 @@ func (b *groupBook) tell(n int64) string {
 // around tells what is known near an event of which nothing is: of its neighbours, and of checkpoints over it.
 func (b *groupBook) around(n int64) string {
 	var text strings.Builder
-	fact := b.ledger.book.stream(b.ledger.names.of(b.group.stream)).ordinals[n]
+	fact := b.ledger.book.stream(b.group.stream).ordinals[n]
 	if fact >= 0 {
 		fmt.Fprintf(&text, "it is event %d of the log, there at %s", fact, seconds(b.dated[fact]))
 	}

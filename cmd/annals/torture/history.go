@@ -55,7 +55,7 @@ type op struct {
 	// the stream's last event, -1 when there is no stream.
 	number   int64
 	seen     ref // by a reading
-	stream   uint32
+	stream   *stream
 	count    uint16 // events of an append
 	attempts uint16
 	kind     opKind
@@ -163,49 +163,9 @@ func seconds(t int64) string {
 	return fmt.Sprintf("%.3fs", time.Duration(t).Seconds())
 }
 
-// names numbers the streams of a run, so that a history needs few bytes for them.
-type names struct {
-	mu    sync.RWMutex
-	index map[string]uint32
-	text  []string
-}
-
-func newNames() *names { return &names{index: map[string]uint32{}} }
-
-func (n *names) of(stream string) uint32 {
-	n.mu.RLock()
-	i, ok := n.index[stream]
-	n.mu.RUnlock()
-	if ok {
-		return i
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if i, ok := n.index[stream]; ok {
-		return i
-	}
-	i = uint32(len(n.text))
-	n.index[stream] = i
-	n.text = append(n.text, stream)
-	return i
-}
-
-func (n *names) name(i uint32) string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.text[i]
-}
-
-// all returns the streams known so far, in the order of their numbers.
-func (n *names) all() []string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.text[:len(n.text):len(n.text)]
-}
-
 // describe shows an operation for people.
-func (n *names) describe(ids identity, first ref, o *op) string {
-	stream := n.name(o.stream)
+func (t identity) describe(first ref, o *op) string {
+	stream := o.stream.name
 	span := fmt.Sprintf("client %d, %s to %s, %d attempts", first.client(), seconds(o.call), seconds(o.ret), o.attempts)
 	switch o.kind {
 	case opReadHead:
@@ -215,7 +175,7 @@ func (n *names) describe(ids identity, first ref, o *op) string {
 	case opDelete:
 		return fmt.Sprintf("deletion of %s: %s (%s)", stream, o.outcome, span)
 	}
-	text := fmt.Sprintf("append of %d to %s, first id %s, expecting %d: %s", o.count, stream, ids.id(first), o.expected, o.outcome)
+	text := fmt.Sprintf("append of %d to %s, first id %s, expecting %d: %s", o.count, stream, t.id(first), o.expected, o.outcome)
 	switch o.outcome {
 	case done:
 		text += fmt.Sprintf(" as %d", o.number)

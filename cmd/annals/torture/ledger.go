@@ -16,22 +16,19 @@ type located struct {
 // have ended and every node was read.
 type ledger struct {
 	ids   identity
-	names *names
 	hist  *history
 	book  *book
 	find  *findings
 	facts []fact
 	where []located // by ref
-	// fluids are the events that may be removed, as far as somebody saw them in the
-	// log, and limits say which of them nobody needs to have seen.
+	// fluids are the events that may be removed, as far as somebody saw them in the log.
 	fluids map[ref]*fluidFact
-	limits map[uint32]*shed
 }
 
 func newLedger(h *history, b *book) *ledger {
 	l := &ledger{
-		ids: b.ids, names: b.names, hist: h, book: b, find: b.find, facts: b.facts,
-		fluids: map[ref]*fluidFact{}, limits: map[uint32]*shed{},
+		ids: b.ids, hist: h, book: b, find: b.find, facts: b.facts,
+		fluids: map[ref]*fluidFact{},
 	}
 	for _, f := range b.fluids {
 		if f.ref.isForeign() {
@@ -105,7 +102,7 @@ func (l *ledger) outcomes() {
 		if o.kind != opAppend {
 			return
 		}
-		limits := l.limits[o.stream]
+		limits := o.stream.shed
 		number, there := o.number, false
 		for i := range int(o.count) {
 			at, found := l.number(first + ref(i))
@@ -113,7 +110,7 @@ func (l *ledger) outcomes() {
 				continue
 			}
 			if o.outcome == conflict || o.outcome == refused {
-				l.find.add(kindUnwanted, "%d@%s: %s", at, l.names.name(o.stream), l.names.describe(l.ids, first, o))
+				l.find.add(kindUnwanted, "%d@%s: %s", at, o.stream.name, l.ids.describe(first, o))
 				return
 			}
 			if o.outcome == pending && !there {
@@ -129,15 +126,15 @@ func (l *ledger) outcomes() {
 			at, found := l.number(first + ref(i))
 			switch {
 			case found && at != want:
-				l.find.add(kindOrder, "%d@%s should have the number %d: event %d of: %s", at, l.names.name(o.stream), want, i, l.names.describe(l.ids, first, o))
+				l.find.add(kindOrder, "%d@%s should have the number %d: event %d of: %s", at, o.stream.name, want, i, l.ids.describe(first, o))
 				return
 			case found, limits != nil && limits.mayLack(want):
 			case o.outcome == pending:
-				l.find.add(kindTorn, "event %d is not there, others are: %s", i, l.names.describe(l.ids, first, o))
+				l.find.add(kindTorn, "event %d is not there, others are: %s", i, l.ids.describe(first, o))
 				return
 			default:
 				l.find.add(kindLost, "acknowledged by %s and not in the log: %d@%s, id %s, event %d of: %s",
-					nodeName(int(o.node)), want, l.names.name(o.stream), l.ids.id(first+ref(i)), i, l.names.describe(l.ids, first, o))
+					nodeName(int(o.node)), want, o.stream.name, l.ids.id(first+ref(i)), i, l.ids.describe(first, o))
 				return
 			}
 		}
@@ -221,7 +218,7 @@ type bound struct {
 // and nothing that was sent after it had its answer. This needs no search, so
 // it covers all streams and all of the history.
 func (l *ledger) freshness() {
-	bounds := map[uint32][]bound{}
+	bounds := map[*stream][]bound{}
 	l.hist.each(func(first ref, o *op) {
 		if o.kind != opAppend && o.kind != opReadHead || o.outcome != done && o.outcome != conflict {
 			return
@@ -247,7 +244,7 @@ func (l *ledger) freshness() {
 	}
 }
 
-func (l *ledger) fresh(stream uint32, list []bound, highest []int, b bound) {
+func (l *ledger) fresh(s *stream, list []bound, highest []int, b bound) {
 	saw := b.o.number // the end of the stream as the operation found it
 	if b.o.kind == opAppend && b.o.outcome == done {
 		saw = b.o.number - 1
@@ -256,29 +253,28 @@ func (l *ledger) fresh(stream uint32, list []bound, highest []int, b bound) {
 	if before > 0 {
 		if known := list[highest[before-1]]; known.number > saw {
 			l.find.add(kindStale, "%s, %s: found the end of %s at %d, which was known to be at %d or more since %s: %s; known from: %s",
-				seconds(b.o.ret), nodeName(int(b.o.node)), l.names.name(stream), saw, known.number, seconds(known.at),
-				l.names.describe(l.ids, b.first, b.o), l.names.describe(l.ids, known.first, known.o))
+				seconds(b.o.ret), nodeName(int(b.o.node)), s.name, saw, known.number, seconds(known.at),
+				l.ids.describe(b.first, b.o), l.ids.describe(known.first, known.o))
 		}
 	}
-	s := l.book.stream(stream)
-	if saw < 0 || saw >= int64(len(s.refs)) {
+	if saw < 0 || saw >= int64(len(s.shown)) {
 		return
 	}
-	if writer := l.hist.find(s.refs[saw]); writer != nil && writer.call > b.o.ret {
+	if writer := l.hist.find(s.shown[saw]); writer != nil && writer.call > b.o.ret {
 		l.find.add(kindFuture, "%s was answered before the event it tells of was sent: %s",
-			l.names.describe(l.ids, b.first, b.o), l.names.describe(l.ids, s.refs[saw], writer))
+			l.ids.describe(b.first, b.o), l.ids.describe(s.shown[saw], writer))
 	}
 }
 
 // vanished: what a reading of a stream showed is in the log.
 func (l *ledger) vanished() {
-	for i, s := range l.book.streams {
-		if s == nil || l.book.isFluid(l.names.name(uint32(i))) {
+	for _, s := range l.book.all {
+		if s.fluid {
 			continue
 		}
-		for number, r := range s.refs {
+		for number, r := range s.shown {
 			if r != 0 && s.ordinals[number] < 0 {
-				l.find.add(kindLost, "a reading of %s showed number %d with id %s, and it is not in the log", l.names.name(uint32(i)), number, l.ids.id(r))
+				l.find.add(kindLost, "a reading of %s showed number %d with id %s, and it is not in the log", s.name, number, l.ids.id(r))
 				break
 			}
 		}

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/client"
 )
+
+// registerStream begins the names of the streams that everybody fights for, behind the prefix of the run.
+const registerStream = "register-"
 
 const (
 	// registers is the number of streams that everybody fights for at one time.
@@ -28,7 +30,6 @@ type load struct {
 	seed    uint64
 	http    *client.Client
 	ids     identity
-	names   *names
 	hist    *history
 	book    *book
 	find    *findings
@@ -47,10 +48,9 @@ type load struct {
 
 	mu       sync.Mutex
 	register [registers]struct{ generation, used int }
-	plain    []uint32 // streams that are never deleted
-	isPlain  map[uint32]bool
+	plain    []*stream // streams that are never deleted
 
-	latest atomic.Int64 // plain stream+1 of the last acknowledged append
+	latest atomic.Pointer[stream] // plain, of the last acknowledged append; nil before the first
 }
 
 // counters are the numbers of a round.
@@ -69,8 +69,8 @@ type counters struct {
 
 func newLoad(seed uint64, http *client.Client, h *history, b *book, t *targets) *load {
 	return &load{
-		seed: seed, http: http, ids: b.ids, names: b.names, hist: h, book: b, find: b.find, targets: t, prefix: b.prefix,
-		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}), isPlain: map[uint32]bool{},
+		seed: seed, http: http, ids: b.ids, hist: h, book: b, find: b.find, targets: t, prefix: b.prefix,
+		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}),
 	}
 }
 
@@ -99,35 +99,32 @@ func (l *load) rest(ctx context.Context, d time.Duration) bool {
 // place says where an answer came from.
 func (l *load) place(t target) place { return place{node: t.name, at: l.hist.now()} }
 
-// plainStream numbers a stream that is never deleted, so that readers may visit it.
-func (l *load) plainStream(name string) uint32 {
-	i := l.names.of(name)
+// plainStream returns a stream that is never deleted, so that readers may visit it.
+func (l *load) plainStream(name string) *stream {
+	s := l.book.stream(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.isPlain[i] {
-		l.isPlain[i] = true
-		l.plain = append(l.plain, i)
+	if !s.plain {
+		s.plain = true
+		l.plain = append(l.plain, s)
 	}
-	return i
+	return s
 }
 
-// somePlain returns any stream that is never deleted.
-func (l *load) somePlain(rng *rand.Rand) (uint32, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.plain) == 0 {
-		return 0, false
+// somePlain returns any stream that is never deleted, nil if there is none yet.
+func (l *load) somePlain(rng *rand.Rand) *stream {
+	all := l.plainStreams()
+	if len(all) == 0 {
+		return nil
 	}
-	return l.plain[rng.IntN(len(l.plain))], true
+	return all[rng.IntN(len(all))]
 }
 
-// plainStreams returns those streams in the order of their numbers.
-func (l *load) plainStreams() []uint32 {
+// plainStreams returns all of them so far.
+func (l *load) plainStreams() []*stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := slices.Clone(l.plain)
-	slices.Sort(all)
-	return all
+	return l.plain[:len(l.plain):len(l.plain)]
 }
 
 // nextRegister takes one operation of a contested stream.
@@ -140,7 +137,7 @@ func (l *load) nextRegister(rng *rand.Rand) string {
 		r.generation, r.used = r.generation+1, 0
 	}
 	r.used++
-	return fmt.Sprintf("%sregister-%d-%d", l.prefix, i, r.generation)
+	return fmt.Sprintf("%s%s%d-%d", l.prefix, registerStream, i, r.generation)
 }
 
 func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix, i) }

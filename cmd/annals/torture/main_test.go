@@ -13,12 +13,11 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // scene is a run made by hand: what clients did and what nodes showed.
 type scene struct {
-	t     *testing.T
-	ids   identity
-	names *names
-	hist  *history
-	find  *findings
-	book  *book
+	t    *testing.T
+	ids  identity
+	hist *history
+	find *findings
+	book *book
 }
 
 const scenePrefix = "torture-x-"
@@ -26,18 +25,21 @@ const scenePrefix = "torture-x-"
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	start := time.Now()
-	s := &scene{t: t, ids: identity{tag: 0xfeed}, names: newNames(), find: newFindings(start)}
+	s := &scene{t: t, ids: identity{tag: 0xfeed}, find: newFindings(start)}
 	s.hist = newHistory(start, 1000)
-	s.book = newBook(s.ids, s.names, s.find, scenePrefix, 0)
+	s.book = newBook(s.ids, s.find, scenePrefix, 0)
 	return s
 }
+
+// stream is one of the run.
+func (s *scene) stream(name string) *stream { return s.book.stream(scenePrefix + name) }
 
 // client opens a journal.
 func (s *scene) client() *journal { return s.hist.journal() }
 
 // op adds an operation and returns the ref of its first event.
 func (s *scene) op(j *journal, stream string, o op) ref {
-	o.stream = s.names.of(scenePrefix + stream)
+	o.stream = s.stream(stream)
 	if o.kind == opAppend && o.count == 0 {
 		o.count = 1
 	}

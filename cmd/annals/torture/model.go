@@ -69,17 +69,17 @@ func streamModel(ids identity) porcupine.Model {
 	}
 }
 
-// operations turns the history of the streams wanted into what the checker takes.
+// operations turns the history of all contested streams into what the checker takes.
 //
 // What indeterminate appends did is known from the final log: the last reading of all is
 // part of the history. One that is there took effect at its number some time
 // between its call and the end of the run; one that is not there never did, since
 // events stay. Neither leaves the checker anything to guess, so its search stays
 // short however many there are.
-func (l *ledger) operations(want map[uint32]bool) map[uint32][]porcupine.Operation {
-	by := map[uint32][]porcupine.Operation{}
+func (l *ledger) operations() map[*stream][]porcupine.Operation {
+	by := map[*stream][]porcupine.Operation{}
 	l.hist.each(func(first ref, o *op) {
-		if !want[o.stream] || o.kind != opAppend && o.kind != opReadHead {
+		if !strings.HasPrefix(o.stream.name, l.book.prefix+registerStream) || o.kind != opAppend && o.kind != opReadHead {
 			return
 		}
 		in := call{kind: o.kind, expected: o.expected, first: first, count: int64(o.count)}
@@ -112,23 +112,15 @@ type linearity struct {
 // each had happened at one moment between its call and its end. show, if not nil, is
 // given what explains a failure.
 func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show func(stream string, m porcupine.Model, info porcupine.LinearizationInfo)) linearity {
-	want := map[uint32]bool{}
-	for i, name := range l.names.all() {
-		if strings.HasPrefix(name, l.book.prefix+"register-") {
-			want[uint32(i)] = true
-		}
-	}
 	var sum linearity
 	model := streamModel(l.ids)
 	deadline := time.Now().Add(limit)
-	by := l.operations(want)
-	streams := make([]uint32, 0, len(by))
-	for s := range by {
-		streams = append(streams, s)
-	}
-	slices.Sort(streams)
-	for _, s := range streams {
+	by := l.operations()
+	for _, s := range l.book.all {
 		history := by[s]
+		if len(history) == 0 {
+			continue
+		}
 		sum.Streams++
 		sum.Operations += len(history)
 		left := time.Until(deadline)
@@ -142,10 +134,9 @@ func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show fun
 		case porcupine.Illegal:
 			// Once more, this time with an explanation, which costs more.
 			_, info := porcupine.CheckOperationsVerbose(model, history, explainLimit)
-			name := l.names.name(s)
-			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw%s", name, len(history), l.suspect(history, info))
+			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw%s", s.name, len(history), l.suspect(history, info))
 			if show != nil {
-				show(name, model, info)
+				show(s.name, model, info)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ func (p *projector) check(l *ledger) *projectionStatistics {
 		if f.ref.isForeign() {
 			continue
 		}
-		stream := l.names.name(f.stream)
+		stream := f.stream.name
 		name := fmt.Sprintf("%d@%s", f.number, stream)
 		if p.isCopied(stream) {
 			copies = append(copies, name)
@@ -32,7 +32,7 @@ func (p *projector) check(l *ledger) *projectionStatistics {
 // isLinked says whether links to the events of a stream are checked. Those of events
 // that may be removed may be resolved or not, and a link is not linked itself.
 func (p *projector) isLinked(stream string) bool {
-	return strings.HasPrefix(stream, p.prefix) && stream != p.prefix+linksStream && !p.book.isFluid(stream)
+	return strings.HasPrefix(stream, p.prefix) && stream != p.prefix+linksStream && !p.book.stream(stream).fluid
 }
 
 // checkCopies: the stream of copies holds the copy of each event, numbered without a gap.

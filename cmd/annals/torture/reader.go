@@ -35,19 +35,19 @@ func (v *visitor) turn(ctx context.Context) time.Duration {
 			v.book.logBackward(v.place(t), from.ordinal, p.Entries, len(p.Entries) == count)
 		}
 	case 2:
-		if stream, ok := v.somePlain(v.rng); ok {
+		if stream := v.somePlain(v.rng); stream != nil {
 			from := v.rng.Int64N(v.book.last(stream) + 2)
-			if p, t := v.page(ctx, to, streamForward(v.names.name(stream), from, count)); p != nil {
+			if p, t := v.page(ctx, to, streamForward(stream.name, from, count)); p != nil {
 				v.book.streamPage(v.place(t), stream, from, p.oldestFirst())
 			}
 		}
 	case 3:
-		if stream, ok := v.somePlain(v.rng); ok {
-			if p, t := v.page(ctx, to, streamHead(v.names.name(stream), count)); p != nil && len(p.Entries) > 0 {
+		if stream := v.somePlain(v.rng); stream != nil {
+			if p, t := v.page(ctx, to, streamHead(stream.name, count)); p != nil && len(p.Entries) > 0 {
 				entries := p.oldestFirst()
 				first := entries[0].Number
 				if len(entries) < count && first != 0 {
-					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, v.names.name(stream), len(entries), first)
+					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, stream.name, len(entries), first)
 				}
 				v.book.streamPage(v.place(t), stream, first, entries)
 			}
@@ -122,19 +122,18 @@ const (
 // event once and in order.
 type follower struct {
 	worker
-	// stream is what it follows, "" for the log.
-	stream string
-	id     uint32
+	// stream is what it follows, nil for the log.
+	stream *stream
 	at     spot // in the log; of a stream, ordinal is the next number
 	seen   atomic.Int64
 	// goal is the ordinal at which it has seen everything, not known before all writers ended.
 	goal atomic.Int64
 }
 
-func newFollower(l *load, number int, stream string) *follower {
+func newFollower(l *load, number int, stream *stream) *follower {
 	f := &follower{worker: l.worker(followers + number), stream: stream, at: l.book.start()}
-	if stream != "" {
-		f.id, f.at = l.plainStream(stream), spot{}
+	if stream != nil {
+		f.at = spot{}
 	}
 	f.goal.Store(never)
 	return f
@@ -156,8 +155,8 @@ func (f *follower) run(ctx context.Context) {
 
 func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	path := allForward(f.at.position, followedPage)
-	if f.stream != "" {
-		path = streamForward(f.stream, int64(f.at.ordinal), followedPage)
+	if f.stream != nil {
+		path = streamForward(f.stream.name, int64(f.at.ordinal), followedPage)
 	}
 	a, err := f.doWithin(ctx, f.choose(), read(path, false, longPollSeconds), f.timeout+longPollSeconds*time.Second)
 	if err != nil {
@@ -169,10 +168,10 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 		return false, a.Status == http.StatusNotFound
 	}
 	before := f.at
-	if f.stream == "" {
+	if f.stream == nil {
 		f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
 	} else {
-		f.book.streamPage(f.place(a.from), f.id, int64(before.ordinal), p.oldestFirst())
+		f.book.streamPage(f.place(a.from), f.stream, int64(before.ordinal), p.oldestFirst())
 		f.at.ordinal += len(p.Entries)
 	}
 	f.seen.Store(int64(f.at.ordinal))
@@ -180,8 +179,8 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 }
 
 func (f *follower) what() string {
-	if f.stream == "" {
+	if f.stream == nil {
 		return "the log"
 	}
-	return f.stream
+	return f.stream.name
 }

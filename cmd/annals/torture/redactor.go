@@ -83,16 +83,16 @@ func (r *redactor) some() (of ref, name string, ok bool) {
 	r.mu.Lock()
 	generation := r.register[i].generation
 	r.mu.Unlock()
-	stream := r.names.of(fmt.Sprintf("%sregister-%d-%d", r.prefix, i, r.rng.IntN(generation+1)))
+	stream := r.book.stream(fmt.Sprintf("%s%s%d-%d", r.prefix, registerStream, i, r.rng.IntN(generation+1)))
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
-	refs := r.book.stream(stream).refs
+	refs := stream.shown
 	if len(refs) == 0 {
 		return 0, "", false
 	}
 	number := r.rng.IntN(len(refs)) * 3 / 4 // The newest are in a chunk that is still being written.
 	of = refs[number]
-	return of, fmt.Sprintf("%d@%s", number, r.names.name(stream)), of != 0 && !of.isForeign()
+	return of, fmt.Sprintf("%d@%s", number, stream.name), of != 0 && !of.isForeign()
 }
 
 func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {

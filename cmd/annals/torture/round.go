@@ -166,7 +166,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 		links = hist.journal()
 		ids.linker = links.client
 	}
-	l := newLoad(r.seed, r.http, hist, newBook(ids, newNames(), r.find, prefix, origin), nodes)
+	l := newLoad(r.seed, r.http, hist, newBook(ids, r.find, prefix, origin), nodes)
 	r.load, l.timeout = l, r.o.timeout
 	if r.o.rate > 0 {
 		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
@@ -194,9 +194,9 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 		newVisitor(l, i)
 	}
 	for i := range r.o.subscribers {
-		stream := ""
+		var stream *stream
 		if i%2 == 1 {
-			stream = l.spread(i / 2)
+			stream = l.plainStream(l.spread(i / 2))
 		}
 		r.followers = append(r.followers, newFollower(l, i, stream))
 	}
@@ -377,8 +377,8 @@ func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 func (r *round) drain(following *sync.WaitGroup) {
 	for _, f := range r.followers {
 		goal := int64(r.load.book.len())
-		if f.stream != "" {
-			goal = r.load.book.logged(f.id)
+		if f.stream != nil {
+			goal = r.load.book.logged(f.stream)
 		}
 		f.goal.Store(goal)
 	}
@@ -403,11 +403,6 @@ func (r *round) drain(following *sync.WaitGroup) {
 // conclude ends the nodes, checks their files, and sums up.
 func (r *round) conclude(ctx context.Context) (*summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
-	for _, e := range r.shedders {
-		for i := range e.streams {
-			books.limits[e.streams[i].id] = &e.streams[i]
-		}
-	}
 	books.check()
 	var groups *groupStatistics
 	if r.subs != nil {

@@ -132,16 +132,15 @@ type nodeLog struct {
 // compareScavenged holds the logs of all nodes against each other and against what the
 // limits say, now that all were scavenged up to the same point.
 func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
-	limits := map[uint32]*shed{}
+	var limits []*shed
 	for _, e := range r.shedders {
 		for i := range e.streams {
-			limits[e.streams[i].id] = &e.streams[i]
+			limits = append(limits, &e.streams[i])
 		}
 	}
-	points := r.load.names.of(pointsStream)
 	var first []seen
 	for i, l := range logs {
-		events, found := below(l, p, points)
+		events, found := below(l, p)
 		if !found {
 			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.number)
 			continue
@@ -149,7 +148,7 @@ func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
 		r.asLimited(l.node, events, p, limits)
 		kept := events[:0:0]
 		for _, e := range events {
-			if s := limits[e.stream]; s == nil || s.agreed(e.number) {
+			if s := e.stream.shed; s == nil || s.agreed(e.number) {
 				kept = append(kept, e)
 			}
 		}
@@ -162,9 +161,9 @@ func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
 }
 
 // below returns the events below the final point.
-func below(l nodeLog, p *finalPoint, points uint32) ([]seen, bool) {
+func below(l nodeLog, p *finalPoint) ([]seen, bool) {
 	for i, e := range l.events {
-		if e.stream == points && e.number == p.number {
+		if e.stream.name == pointsStream && e.number == p.number {
 			return l.events[:i], true
 		}
 	}
@@ -190,8 +189,8 @@ func (r *round) sameEvents(a target, as []seen, b target, bs []seen) {
 }
 
 // asLimited demands that of each limited stream exactly that is left which its limits leave.
-func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[uint32]*shed) {
-	left := map[uint32]map[int64]seen{}
+func (r *round) asLimited(node target, events []seen, p *finalPoint, limits []*shed) {
+	left := map[*stream]map[int64]seen{}
 	for _, e := range events {
 		if left[e.stream] == nil {
 			left[e.stream] = map[int64]seen{}
@@ -201,7 +200,7 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 	say := func(s *shed, n int64) string {
 		text := fmt.Sprintf("%d@%s of %d events (limits: count %d, before %d, age %s, deleted %t, for good %t; hidden once: below %d)",
 			n, s.name, len(s.refs), s.maxCount, s.before, s.maxAge, s.deleted, s.hard, s.lost)
-		if f := r.load.book.fluid(s.id, n); f != nil {
+		if f := r.load.book.fluid(s.stream, n); f != nil {
 			text += fmt.Sprintf(", of %s, shown by %s", f.time, f.by)
 		}
 		return text
@@ -211,10 +210,10 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 			continue
 		}
 		for n := range int64(len(s.refs)) {
-			shown, there := left[s.id][n]
+			shown, there := left[s.stream][n]
 			gone, may := n < s.discard(), n < s.lost
 			if s.ages() && n < s.last() {
-				f := r.load.book.fluid(s.id, n)
+				f := r.load.book.fluid(s.stream, n)
 				if f == nil {
 					may = true // Nobody saw how old it is.
 				} else if at, err := time.Parse(time.RFC3339Nano, f.time); err == nil {
@@ -230,7 +229,7 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.number, p.now.Format(time.RFC3339Nano))
 			}
 		}
-		if _, tombstone := left[s.id][math.MaxInt64]; tombstone != s.hard {
+		if _, tombstone := left[s.stream][math.MaxInt64]; tombstone != s.hard {
 			r.find.add(kindRemoved, "%s: a tombstone of %s is there: %t; it was deleted for good: %t", node.name, s.name, tombstone, s.hard)
 		}
 	}
@@ -238,11 +237,10 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 }
 
 // oneMetadata demands that of all metadata streams the newest record is left alone, and none of what is deleted for good.
-func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits map[uint32]*shed) {
+func (r *round) oneMetadata(node target, left map[*stream]map[int64]seen, limits []*shed) {
 	for stream, records := range left {
-		name := r.load.names.name(stream)
-		if strings.HasPrefix(name, "$$") && len(records) > 1 {
-			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.name, len(records), name)
+		if strings.HasPrefix(stream.name, "$$") && len(records) > 1 {
+			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.name, len(records), stream.name)
 		}
 	}
 	for _, s := range limits {
@@ -250,7 +248,7 @@ func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits 
 		if s.metas == 0 || s.hard {
 			want = 0
 		}
-		if n := len(left[r.load.names.of("$$"+s.name)]); n != want && !s.unsure {
+		if n := len(left[r.load.book.stream("$$"+s.name)]); n != want && !s.unsure {
 			kind := kindRemoved
 			if n > want {
 				kind = kindRemains

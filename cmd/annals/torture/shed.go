@@ -35,8 +35,7 @@ func (s shedStyle) String() string {
 
 // shed is a stream that loses events. One client writes to it and knows what it holds.
 type shed struct {
-	name  string
-	id    uint32
+	*stream
 	style shedStyle
 	// refs are the events by number.
 	refs []ref

@@ -33,10 +33,11 @@ const (
 
 // newShedder makes a client with a stream of each of the styles.
 func newShedder(l *load, styles ...shedStyle) *shedder {
-	s := &shedder{writer: newWriter(l, l.hist.journal())}
+	s := &shedder{writer: newWriter(l, l.hist.journal()), streams: make([]shed, len(styles))}
 	for i, style := range styles {
-		name := fmt.Sprintf("%s%s%d-%d-%s", l.prefix, shedStream, s.journal.client, i, style)
-		s.streams = append(s.streams, shed{name: name, id: l.names.of(name), style: style})
+		stream := l.book.stream(fmt.Sprintf("%s%s%d-%d-%s", l.prefix, shedStream, s.journal.client, i, style))
+		s.streams[i] = shed{stream: stream, style: style}
+		stream.shed = &s.streams[i]
 	}
 	l.employ(s.turn)
 	return s
@@ -75,7 +76,7 @@ func (e *shedder) turn(ctx context.Context) time.Duration {
 func (e *shedder) extend(ctx context.Context, s *shed) bool {
 	count, last := 1+e.rng.IntN(4), s.last()
 	number := e.journal.begin(op{
-		kind: opAppend, call: e.hist.now(), ret: never, stream: s.id, expected: last, count: uint16(count), node: -1,
+		kind: opAppend, call: e.hist.now(), ret: never, stream: s.stream, expected: last, count: uint16(count), node: -1,
 	})
 	o := e.journal.at(number)
 	first := refOf(e.journal.client, number, 0)
@@ -85,7 +86,7 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 	switch o.outcome {
 	case done:
 		if v.number != last+1 {
-			e.find.add(kindScavenged, "the last number of the stream was %d: %s", last, e.names.describe(e.ids, first, o))
+			e.find.add(kindScavenged, "the last number of the stream was %d: %s", last, e.ids.describe(first, o))
 			return false
 		}
 		if s.deleted {
@@ -99,14 +100,14 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 		e.acknowledged(o)
 		return true
 	case conflict:
-		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.names.describe(e.ids, first, o), a)
+		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.ids.describe(first, o), a)
 	}
 	return false
 }
 
 // limit replaces the metadata.
 func (e *shedder) limit(ctx context.Context, s *shed) bool {
-	number := e.journal.begin(op{kind: opMetadata, call: e.hist.now(), ret: never, stream: e.names.of("$$" + s.name), expected: anyVersion, node: -1})
+	number := e.journal.begin(op{kind: opMetadata, call: e.hist.now(), ret: never, stream: e.book.stream("$$" + s.name), expected: anyVersion, node: -1})
 	o := e.journal.at(number)
 	s.tighten(e.rng)
 	id := e.ids.serverID(refOf(e.journal.client, number, 0))
@@ -129,7 +130,7 @@ func (e *shedder) limit(ctx context.Context, s *shed) bool {
 }
 
 func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
-	o := e.journal.at(e.journal.begin(op{kind: opDelete, call: e.hist.now(), ret: never, stream: s.id, expected: s.last(), node: -1}))
+	o := e.journal.at(e.journal.begin(op{kind: opDelete, call: e.hist.now(), ret: never, stream: s.stream, expected: s.last(), node: -1}))
 	_, a := e.insist(ctx, o, deletion(s.name, s.last(), hard), http.StatusNoContent, never/2)
 	switch o.outcome {
 	case done:
@@ -211,7 +212,7 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 	numbers := make([]int64, 0, len(entries))
 	for i := range entries {
 		n := entries[i].Number
-		r, ok := e.book.showsEvent(from, s.id, &entries[i])
+		r, ok := e.book.showsEvent(from, s.stream, &entries[i])
 		switch {
 		case !ok:
 			return

@@ -167,16 +167,8 @@ const linkBatch = 4
 
 // link writes links to events that are there, each once and in order, and a few that lead nowhere.
 func (s *subscriptions) link(ctx context.Context, w *writer) time.Duration {
-	stream := w.names.of(w.prefix + linksStream) // Not plain: its readers resolve links.
-	if number := w.journal.len(); s.fed.Load() >= int64(number+1)*linkBatch && w.hist.reserve() {
-		w.journal.begin(op{kind: opAppend, call: w.hist.now(), ret: never, stream: stream, expected: anyVersion, count: linkBatch, node: -1})
-		o := w.journal.at(number)
-		req := write(w.ids, w.names.name(stream), anyVersion, refOf(w.journal.client, number, 0), linkBatch, false)
-		v, _ := w.insist(ctx, o, req, http.StatusCreated, patience)
-		if o.number = v.number; o.outcome == done {
-			w.acknowledged(o)
-		}
-		w.count.writes[o.outcome].Add(1)
+	if s.fed.Load() >= int64(w.journal.len()+1)*linkBatch && w.hist.reserve() {
+		w.append(ctx, s.book.stream(w.prefix+linksStream), anyVersion, linkBatch) // Not plain: its readers resolve links.
 	}
 	return w.pause(50, 150)
 }

@@ -70,7 +70,7 @@ func runGroups(t *testing.T, promise string) (*scene, *groupStatistics) {
 	s.hist = newHistory(s.book.find.start, 1_000_000)
 	links := s.hist.journal()
 	s.ids = identity{tag: 0xfeed, linker: links.client, prefix: scenePrefix}
-	s.book = newBook(s.ids, s.names, s.find, scenePrefix, 0)
+	s.book = newBook(s.ids, s.find, scenePrefix, 0)
 	fake := newFakeGroups(t, promise)
 	nodes := &targets{}
 	nodes.set([]target{{name: nodeName(0), base: "http://leader", index: 0}, {name: nodeName(1), base: "http://follower", index: 1}})

@@ -21,14 +21,14 @@ const (
 type writer struct {
 	worker
 	journal *journal
-	known   map[uint32]int64 // last number that the client heard of
-	recent  []int            // operations that were acknowledged, a ring
+	known   map[*stream]int64 // last number that the client heard of
+	recent  []int             // operations that were acknowledged, a ring
 	oldest  int
 }
 
 // newWriter makes what a client needs to write. It does nothing by itself.
 func newWriter(l *load, j *journal) *writer {
-	return &writer{worker: l.worker(j.client), journal: j, known: map[uint32]int64{}}
+	return &writer{worker: l.worker(j.client), journal: j, known: map[*stream]int64{}}
 }
 
 func (w *writer) turn(ctx context.Context) time.Duration {
@@ -46,8 +46,8 @@ func (w *writer) turn(ctx context.Context) time.Duration {
 		w.again(ctx)
 	default:
 		// The value that somebody has just written.
-		if latest := w.latest.Load(); latest > 0 {
-			w.readHead(ctx, uint32(latest-1))
+		if latest := w.latest.Load(); latest != nil {
+			w.readHead(ctx, latest)
 		}
 	}
 	return time.Duration(w.rng.ExpFloat64() * float64(w.pace))
@@ -87,14 +87,13 @@ func (w *writer) scatter(ctx context.Context) {
 
 // append sends an append, with the same ids each time, until its outcome is certain
 // or patience ends.
-func (w *writer) append(ctx context.Context, stream uint32, expected int64, count int) *op {
+func (w *writer) append(ctx context.Context, stream *stream, expected int64, count int) *op {
 	number := w.journal.begin(op{
 		kind: opAppend, call: w.hist.now(), ret: never, stream: stream, expected: expected, count: uint16(count), node: -1,
 	})
 	o := w.journal.at(number)
 	first := refOf(w.journal.client, number, 0)
-	name := w.names.name(stream)
-	req := write(w.ids, name, expected, first, count, w.rng.IntN(2) == 0)
+	req := write(w.ids, stream.name, expected, first, count, w.rng.IntN(2) == 0)
 	limit := patience
 	if w.rng.IntN(8) == 0 {
 		limit = 0 // This one is sent once.
@@ -104,16 +103,18 @@ func (w *writer) append(ctx context.Context, stream uint32, expected int64, coun
 	case done:
 		o.number = v.number
 		if expected >= noStream && v.number != expected+1 {
-			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.names.describe(w.ids, first, o))
+			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.ids.describe(first, o))
 		}
 		w.known[stream] = v.number + int64(count) - 1
 		w.remember(number)
 		w.acknowledged(o)
-		w.latest.Store(int64(stream) + 1)
+		if stream.plain {
+			w.latest.Store(stream)
+		}
 	case conflict:
 		o.number = v.number
 		if expected == anyVersion || v.number == expected {
-			w.find.add(kindAnswer, "the answer contradicts the request: %s: %s", w.names.describe(w.ids, first, o), last)
+			w.find.add(kindAnswer, "the answer contradicts the request: %s: %s", w.ids.describe(first, o), last)
 		}
 		w.known[stream] = v.number
 	}
@@ -138,9 +139,9 @@ func (w *writer) insist(ctx context.Context, o *op, req client.Request, success 
 		if a != nil {
 			o.node = int8(a.from.index)
 		}
-		v := judgeWrite(a, err, success, w.names.name(o.stream))
+		v := judgeWrite(a, err, success, o.stream.name)
 		if v.odd != "" {
-			w.find.add(kindAnswer, "%s to %s: %s", o.kind, w.names.name(o.stream), v.odd)
+			w.find.add(kindAnswer, "%s to %s: %s", o.kind, o.stream.name, v.odd)
 		}
 		if v.outcome == done || v.outcome == conflict {
 			o.ret, o.outcome = w.hist.now(), v.outcome
@@ -175,18 +176,18 @@ func (w *writer) again(ctx context.Context) {
 	}
 	number := w.recent[w.rng.IntN(len(w.recent))]
 	o := w.journal.at(number)
-	name := w.names.name(o.stream)
+	name := o.stream.name
 	first := refOf(w.journal.client, number, 0)
 	req := write(w.ids, name, o.expected, first, int(o.count), w.rng.IntN(2) == 0)
 	a, err := w.do(ctx, w.choose(), req)
 	v := judgeWrite(a, err, http.StatusCreated, name)
 	switch {
 	case v.odd != "":
-		w.find.add(kindIdempotence, "sent again: %s: %s", w.names.describe(w.ids, first, o), v.odd)
+		w.find.add(kindIdempotence, "sent again: %s: %s", w.ids.describe(first, o), v.odd)
 	case v.outcome == conflict:
-		w.find.add(kindIdempotence, "sent again and refused, current version %d: %s", v.number, w.names.describe(w.ids, first, o))
+		w.find.add(kindIdempotence, "sent again and refused, current version %d: %s", v.number, w.ids.describe(first, o))
 	case v.outcome == done && v.number != o.number:
-		w.find.add(kindIdempotence, "sent again and acknowledged as %d: %s", v.number, w.names.describe(w.ids, first, o))
+		w.find.add(kindIdempotence, "sent again and acknowledged as %d: %s", v.number, w.ids.describe(first, o))
 	case v.outcome == done:
 		w.count.replays.Add(1)
 	default:
@@ -195,9 +196,9 @@ func (w *writer) again(ctx context.Context) {
 }
 
 // readHead asks the leader for the last event of a stream.
-func (w *writer) readHead(ctx context.Context, stream uint32) *op {
+func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 	o := w.journal.at(w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1}))
-	a, err := w.do(ctx, w.choose(), read(streamHead(w.names.name(stream), 1), true, 0))
+	a, err := w.do(ctx, w.choose(), read(streamHead(stream.name, 1), true, 0))
 	if err != nil {
 		w.count.failed.Add(1)
 		w.wander()
@@ -210,7 +211,7 @@ func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 	case http.StatusOK:
 		p, err := parsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
-			w.find.add(kindAnswer, "reading of the last event of %s: %s", w.names.name(stream), a)
+			w.find.add(kindAnswer, "reading of the last event of %s: %s", stream.name, a)
 			return o
 		}
 		f := w.book.read(&p.Entries[0], w.place(a.from))
