@@ -27,24 +27,6 @@ const (
 	copyLimit = 20 * time.Second
 )
 
-// backupStatistics are of all backups of a round.
-type backupStatistics struct {
-	Taken int64 `json:"taken"`
-	// Cut counts those that a fault ended.
-	Cut    int64 `json:"cutShort"`
-	Files  int64 `json:"files"`
-	Linked int64 `json:"filesTakenOver"` // from the backup before
-	Bytes  int64 `json:"bytes"`
-	// Restored is how many were read back, and Events how many events of those that stay they had.
-	Restored int   `json:"restored"`
-	Events   []int `json:"events"`
-}
-
-func (f *backupStatistics) text() string {
-	return fmt.Sprintf("backups: %d taken, %d cut short; %d files, %d bytes copied, %d files taken over; %d restored, with %v events\n",
-		f.Taken, f.Cut, f.Files, f.Bytes, f.Linked, f.Restored, f.Events)
-}
-
 // backer is an operator who copies a node's database every few seconds, as somebody
 // does who only knows the sessions: no code of ours but for checksums is in between.
 type backer struct {
@@ -52,7 +34,6 @@ type backer struct {
 	dir    string
 	number int
 	copies []*databaseCopy
-	sum    backupStatistics
 	// rotten says whether bytes of a file changed on a disk.
 	rotten func(file string) bool
 }
@@ -77,9 +58,9 @@ func (b *backer) turn(ctx context.Context) time.Duration {
 	c, err := b.take(ctx, t)
 	switch {
 	case err != nil:
-		b.sum.Cut++
+		b.count.add(ofBackups, "cut short", 1)
 	case c != nil:
-		b.sum.Taken++
+		b.count.add(ofBackups, "taken", 1)
 		b.copies = append(b.copies, c)
 		if n := len(b.copies); n > keptBackups {
 			gone := b.rng.IntN(n - 1)
@@ -146,12 +127,12 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	b.sum.Files++
+	b.count.add(ofBackups, "files", 1)
 	if f.Complete {
 		c.files[f.Name] = f.Checksum
 		for _, before := range b.copies {
 			if before.node == t.name && before.files[f.Name] == f.Checksum {
-				b.sum.Linked++
+				b.count.add(ofBackups, "files taken over", 1)
 				return os.Link(filepath.Join(before.dir, filepath.FromSlash(f.Name)), name)
 			}
 		}
@@ -176,7 +157,7 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	defer func() { _ = body.Close() }()
 	sum := f.Sum()
 	n, err := io.Copy(io.MultiWriter(to, sum), body)
-	b.sum.Bytes += n
+	b.count.add(ofBackups, "bytes", int(n))
 	if err != nil || n < f.Size {
 		return errCut
 	}
@@ -238,8 +219,7 @@ func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *
 			break
 		}
 	}
-	b.sum.Restored++
-	b.sum.Events = append(b.sum.Events, at.ordinal)
+	b.count.add(ofBackups, "restored", 1)
 	if at.ordinal > len(books.facts) {
 		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, at.ordinal, len(books.facts))
 	}

@@ -61,7 +61,6 @@ type consumer struct {
 	number int
 	index  int // of the group
 	group  *group
-	count  *groupCounters
 	held   []heldBack
 
 	deliveries []delivery
@@ -80,9 +79,8 @@ const (
 	drainedRead = 100
 )
 
-func newConsumer(s *subscriptions, number int) *consumer {
-	index := number % len(s.groups)
-	return &consumer{worker: s.load.worker(consumers + number), number: number, index: index, group: s.groups[index], count: &s.count}
+func newConsumer(s *subscriptions, number, index int) *consumer {
+	return &consumer{worker: s.load.worker(consumers + number), number: number, index: index, group: s.groups[index]}
 }
 
 func (c *consumer) turn(ctx context.Context) time.Duration {
@@ -128,7 +126,7 @@ func (c *consumer) handle(ctx context.Context) bool {
 // crash forgets what it holds and comes back on another node.
 func (c *consumer) crash() {
 	c.held = nil
-	c.count.crashes.Add(1)
+	c.count.add(ofSubscriptions, "crashes", 1)
 	c.wander()
 }
 
@@ -154,7 +152,7 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 			id: m.id, title: m.title, call: call, ret: ret, retries: m.retries, group: c.index, consumer: c.number, node: a.from.index,
 		})
 	}
-	c.count.deliveries.Add(int64(len(h.messages)))
+	c.count.add(ofSubscriptions, "deliveries", len(h.messages))
 	return h
 }
 
@@ -166,7 +164,7 @@ func (c *consumer) usable(a *answer, err error) bool {
 	case conflict:
 		c.find.add(kindAnswer, "%s: %s", c.group, a)
 	}
-	c.count.failed.Add(1)
+	c.count.add(ofSubscriptions, "without answer", 1)
 	c.wander()
 	return false
 }
@@ -183,7 +181,7 @@ func (c *consumer) answer(ctx context.Context, h *handout) {
 		fates[f] = append(fates[f], m)
 	}
 	if left := fates[actionLeave]; len(left) > 0 {
-		c.count.left.Add(int64(len(left)))
+		c.count.add(ofSubscriptions, "left to time out", len(left))
 		if c.rng.IntN(2) == 0 {
 			// Some of these answers come in time, some after the next delivery.
 			due := time.Duration(c.rng.Float64() * 2 * float64(c.group.settings.timeout()))
@@ -274,7 +272,7 @@ func (c *consumer) send(ctx context.Context, as action, path string, list []even
 	if !c.usable(a, err) && r.outcome == conflict {
 		r.outcome = refused
 	}
-	c.count.replies[as][r.outcome].Add(int64(len(list)))
+	c.count.add(ofSubscriptions, as.String()+" "+r.outcome.String(), len(list))
 	for _, id := range list {
 		r.id = id
 		c.replies = append(c.replies, r)

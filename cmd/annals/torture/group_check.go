@@ -37,8 +37,7 @@ type groupCheck struct {
 	ledger *ledger
 	subs   *subscriptions
 	calm   func(from, to int64) bool // whether one leader led, and no other node may have thought it did
-	sum    *groupStatistics
-	dated  []int64 // by ordinal of the log: when it was there
+	dated  []int64                   // by ordinal of the log: when it was there
 }
 
 // place of a message in the stream of its group.
@@ -69,9 +68,9 @@ type groupBook struct {
 	lacks bool
 }
 
-// checkGroups runs all checks of groups and returns their numbers.
-func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *groupStatistics {
-	c := &groupCheck{ledger: l, subs: s, calm: calm, sum: s.metrics()}
+// checkGroups runs all checks of groups.
+func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) {
+	c := &groupCheck{ledger: l, subs: s, calm: calm}
 	c.date()
 	for i, g := range s.groups {
 		b := c.open(i, g)
@@ -80,7 +79,6 @@ func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *g
 		b.ahead()
 		b.finished()
 	}
-	return c.sum
 }
 
 // date finds for each event of the log a time at which it was there, which rises
@@ -122,13 +120,13 @@ func (c *groupCheck) open(index int, g *group) *groupBook {
 		b.events = append(b.events, e)
 		b.where[e.id] = messagePlace{number: int64(n)}
 	}
-	c.sum.Events += int64(len(b.events))
+	c.subs.count.add(ofSubscriptions, "events", len(b.events))
 	parked := map[int64]bool{}
 	newest := int64(-1)
 	for _, k := range book.kept {
 		switch k.entry.Stream {
 		case g.checkpointStream():
-			c.sum.Checkpoints++
+			c.subs.count.add(ofSubscriptions, "checkpoints", 1)
 			b.checkpoints = append(b.checkpoints, k)
 		case g.parkedStream():
 			parked[k.entry.Number] = true
@@ -176,7 +174,7 @@ func (b *groupBook) park(k keptEntry) {
 			b.group, k.ordinal, k.entry.Number, k.entry.Stream, k.entry.Meta, err)
 		return
 	}
-	b.sum.Parked++
+	b.subs.count.add(ofSubscriptions, "parked", 1)
 	b.where[id] = messagePlace{number: meta.Number, replayed: true}
 	e := &b.events[meta.Number]
 	e.parked = append(e.parked, k)
@@ -207,10 +205,10 @@ func (b *groupBook) delivered() {
 					b.group, at.number, d.retries, b.group.settings.MaxRetries, b.tell(at.number))
 			}
 			if at.replayed {
-				b.sum.ReplayedDeliveries++
+				b.subs.count.add(ofSubscriptions, "replayed deliveries", 1)
 			}
 			if b.calm(d.call-calmAround, d.ret+calmAround) {
-				b.sum.CalmDeliveries++
+				b.subs.count.add(ofSubscriptions, "calm deliveries", 1)
 			}
 		}
 	}
@@ -231,7 +229,7 @@ func (b *groupBook) title(number int64, r ref) string {
 func (b *groupBook) handedTwice() {
 	for n := range b.events {
 		e := &b.events[n]
-		b.sum.Duplicates += int64(max(0, len(e.deliveries)-1))
+		b.subs.count.add(ofSubscriptions, "delivered again", max(0, len(e.deliveries)-1))
 		by := slices.Clone(e.deliveries)
 		slices.SortFunc(by, func(x, y *delivery) int { return cmp.Or(bytes.Compare(x.id[:], y.id[:]), cmp.Compare(x.call, y.call)) })
 		for i := 1; i < len(by); i++ {

@@ -20,7 +20,7 @@ func newGroupScene(t *testing.T) *groupScene {
 	t.Helper()
 	s := &groupScene{scene: newScene(t)}
 	g := &group{scenePrefix + queueStream, "g", groupSettings{Timeout: 2000, MaxRetries: 1}}
-	s.subs = &subscriptions{groups: []*group{g}}
+	s.subs = &subscriptions{worker: worker{load: &load{}}, groups: []*group{g}}
 	s.c = &consumer{group: g}
 	s.subs.consumers = []*consumer{s.c}
 	r := s.wrote(s.client(), queueStream, anyVersion, 0, 0, 1)

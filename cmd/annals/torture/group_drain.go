@@ -43,8 +43,7 @@ func (s *subscriptions) drain(ctx context.Context) (finished bool) {
 	left := make([]string, len(s.groups))
 	var draining sync.WaitGroup
 	for i := range s.groups {
-		// The number gives it this group.
-		c := newConsumer(s, len(s.groups)*s.competing+i)
+		c := newConsumer(s, len(s.consumers), i)
 		s.consumers = append(s.consumers, c)
 		draining.Go(func() { left[i] = c.drain(ctx, longest+tickSlack, s.drainTime) })
 	}

@@ -3,7 +3,7 @@ package torture
 import (
 	"context"
 	"fmt"
-	"math"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -39,7 +39,7 @@ type load struct {
 	// pace is the mean pause of a writer between two operations.
 	pace time.Duration
 
-	count counters
+	count tally
 	gaps  *gapRecorder
 
 	// work is what workers do until stop is closed; then each ends after the attempt under way.
@@ -53,18 +53,41 @@ type load struct {
 	latest atomic.Pointer[stream] // plain, of the last acknowledged append; nil before the first
 }
 
-// counters are the numbers of a round.
-type counters struct {
-	writes  [4]atomic.Int64 // appends by outcome
-	events  atomic.Int64    // acknowledged
-	reads   atomic.Int64    // on the leader, answered
-	pages   atomic.Int64    // read anywhere without asking for the leader
-	replays atomic.Int64    // acknowledged appends that were sent again
-	deletes atomic.Int64    // acknowledged
-	limits  atomic.Int64    // metadata records that limit streams, acknowledged
-	failed  atomic.Int64    // readings and deletions without a useful answer
-	hops    atomic.Int64    // redirects followed
-	latency histogram       // of acknowledged appends
+// tally counts what was done in a round, by what it belongs to and what it is. The words are part of the output.
+// Its methods may be called from anywhere.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]map[string]int64
+}
+
+// What is counted belongs to one of these.
+const (
+	ofWrites        = "writes"
+	ofReads         = "reads"
+	ofSubscriptions = "subscriptions"
+	ofScavenges     = "scavenges"
+	ofProjections   = "projections"
+	ofBackups       = "backups"
+	ofRedactions    = "redactions"
+)
+
+func (t *tally) add(of, what string, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]map[string]int64{}
+	}
+	if t.counts[of] == nil {
+		t.counts[of] = map[string]int64{}
+	}
+	t.counts[of][what] += int64(n)
+}
+
+// of returns a copy of what belongs together, nil when nothing was done.
+func (t *tally) of(what string) map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts[what])
 }
 
 func newLoad(seed uint64, http *client.Client, h *history, b *book, t *targets) *load {
@@ -144,8 +167,7 @@ func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix
 
 // acknowledged notes a success of a writer.
 func (l *load) acknowledged(o *op) {
-	l.count.events.Add(int64(o.count))
-	l.count.latency.add(time.Duration(o.ret - o.call))
+	l.count.add(ofWrites, "events", int(o.count))
 	l.gaps.success(o.ret)
 }
 
@@ -181,34 +203,4 @@ func (g *gapRecorder) known() []gap {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.gaps
-}
-
-// histogram counts durations in steps of a quarter of a doubling.
-type histogram struct{ buckets [120]atomic.Int64 }
-
-const shortestLatency = 10 * time.Microsecond
-
-func (h *histogram) add(d time.Duration) {
-	i := 0
-	if d > shortestLatency {
-		i = min(int(4*math.Log2(float64(d)/float64(shortestLatency)))+1, len(h.buckets)-1)
-	}
-	h.buckets[i].Add(1)
-}
-
-// quantile returns the upper end of the step in which the quantile lies, zero when nothing was counted.
-func (h *histogram) quantile(q float64) time.Duration {
-	var counts [120]int64
-	var total int64
-	for i := range h.buckets {
-		counts[i] = h.buckets[i].Load()
-		total += counts[i]
-	}
-	want := int64(math.Ceil(q * float64(total)))
-	for i, n := range counts {
-		if want -= n; want <= 0 && total > 0 {
-			return time.Duration(float64(shortestLatency) * math.Exp2(float64(i)/4))
-		}
-	}
-	return 0
 }

@@ -7,7 +7,7 @@ import (
 
 // check holds what projections wrote against the log: every event once and in the
 // order of the log, and the count of the state is their number.
-func (p *projector) check(l *ledger) *projectionStatistics {
+func (p *projector) check(l *ledger) {
 	var copies, links []string
 	for _, f := range l.facts {
 		if f.ref.isForeign() {
@@ -26,7 +26,6 @@ func (p *projector) check(l *ledger) *projectionStatistics {
 	if p.linked {
 		p.checkLinks(links)
 	}
-	return &p.sum
 }
 
 // isLinked says whether links to the events of a stream are checked. Those of events
@@ -37,7 +36,7 @@ func (p *projector) isLinked(stream string) bool {
 
 // checkCopies: the stream of copies holds the copy of each event, numbered without a gap.
 func (p *projector) checkCopies(want []string) {
-	p.sum.Copies = int64(len(p.copies))
+	p.count.add(ofProjections, "copies", len(p.copies))
 	got := make([]string, 0, len(p.copies))
 	for i, c := range p.copies {
 		if c.number != int64(i) || c.n != int64(i)+1 || c.kind != copyType {
@@ -70,7 +69,7 @@ func (p *projector) checkLinks(want []string) {
 		}
 		got = append(got, c.to)
 	}
-	p.sum.Links = int64(len(got))
+	p.count.add(ofProjections, "links", len(got))
 	p.compare(byCategory, got, want)
 }
 

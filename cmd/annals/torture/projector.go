@@ -37,27 +37,14 @@ type projector struct {
 	worker
 	// linked says that the projection by category is ours as well.
 	linked bool
-	sum    projectionStatistics
 
 	state  int64 // events that the projection says it has counted, in the end
 	copies []copied
 	links  []categoryLink
 }
 
-// projectionStatistics are those of a round.
-type projectionStatistics struct {
-	Acts   map[string]int64 `json:"acts"` // by kind, done
-	Copies int64            `json:"copies"`
-	Links  int64            `json:"links"`
-}
-
-func (f *projectionStatistics) text() string {
-	return fmt.Sprintf("projections: %d events copied, %d linked by category; %d stopped, %d aborted, %d let go on, %d restarts of all\n",
-		f.Copies, f.Links, f.Acts["disable"], f.Acts["abort"], f.Acts["enable"], f.Acts["restart"])
-}
-
 func newProjector(l *load, linked bool) *projector {
-	return &projector{worker: l.worker(projections), linked: linked, sum: projectionStatistics{Acts: map[string]int64{}}}
+	return &projector{worker: l.worker(projections), linked: linked}
 }
 
 func (p *projector) name() string { return p.prefix + "copy" }
@@ -144,7 +131,7 @@ func (p *projector) enable(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("enable %s: %w", name, err)
 	}
-	p.sum.Acts["enable"]++
+	p.count.add(ofProjections, "enable", 1)
 	return nil
 }
 
@@ -174,7 +161,7 @@ func (p *projector) act(ctx context.Context, what string, r client.Request) {
 	a, err := p.do(ctx, p.choose(), r)
 	switch judge(a, err) {
 	case done:
-		p.sum.Acts[what]++
+		p.count.add(ofProjections, what, 1)
 	case conflict:
 		if what != "restart" || a.Status != http.StatusBadRequest { // It restarts already.
 			p.find.add(kindAnswer, "%s %s: %s", r.Method, r.Path, a)

@@ -60,7 +60,7 @@ func (v *visitor) turn(ctx context.Context) time.Duration {
 func (v *visitor) page(ctx context.Context, to target, path string) (*page, target) {
 	a, err := v.do(ctx, to, read(path, false, 0))
 	if err != nil {
-		v.count.failed.Add(1)
+		v.count.add(ofReads, "without answer", 1)
 		return nil, to
 	}
 	return v.pageOf(a), a.from
@@ -70,7 +70,7 @@ func (v *visitor) page(ctx context.Context, to target, path string) (*page, targ
 func (l *load) pageOf(a *answer) *page {
 	switch a.Status {
 	case http.StatusNotFound: // This node has not come to the stream yet.
-		l.count.pages.Add(1)
+		l.count.add(ofReads, "pages", 1)
 		return nil
 	case http.StatusOK:
 		p, err := parsePage(a.Body)
@@ -78,10 +78,10 @@ func (l *load) pageOf(a *answer) *page {
 			l.find.add(kindAnswer, "reading from %s: %v", l.place(a.from), err)
 			return nil
 		}
-		l.count.pages.Add(1)
+		l.count.add(ofReads, "pages", 1)
 		return p
 	}
-	l.count.failed.Add(1)
+	l.count.add(ofReads, "without answer", 1)
 	l.oddRead(a)
 	return nil
 }
@@ -160,7 +160,7 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	}
 	a, err := f.doWithin(ctx, f.choose(), read(path, false, longPollSeconds), f.timeout+longPollSeconds*time.Second)
 	if err != nil {
-		f.count.failed.Add(1)
+		f.count.add(ofReads, "without answer", 1)
 		return false, false
 	}
 	p := f.pageOf(a)

@@ -22,31 +22,12 @@ const (
 	searched = 55
 )
 
-// redactionStatistics are of all redactions of a round.
-type redactionStatistics struct {
-	Asked int64 `json:"asked"`
-	Done  int64 `json:"done"`
-	// Refused were not possible, as a rule because the chunk was still being written. Unknown had no answer, or
-	// the node goes on with them.
-	Refused int64 `json:"refused"`
-	Unknown int64 `json:"unknown"`
-	// Searched is for how many events the folders of nodes were searched in the end.
-	Searched int   `json:"searched"`
-	Bytes    int64 `json:"bytes"`
-}
-
-func (f *redactionStatistics) text() string {
-	return fmt.Sprintf("redactions: %d asked for, %d done, %d refused, %d unknown; %d events looked for in %d bytes\n",
-		f.Asked, f.Done, f.Refused, f.Unknown, f.Searched, f.Bytes)
-}
-
 // redactor is an administrator who has the data of events blanked, on one node or on all.
 // Events of contested streams alone: projections pass over data that are no JSON, and
 // consumers look at what they get.
 type redactor struct {
 	worker
 	done []redaction
-	sum  redactionStatistics
 }
 
 // redaction is one that a node says it has done.
@@ -100,16 +81,16 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 	if err != nil {
 		return
 	}
-	r.sum.Asked++
+	r.count.add(ofRedactions, "asked", 1)
 	at := r.hist.now()
 	a, err := exchange(ctx, r.http, t, client.Request{Method: http.MethodPost, Path: redactPath, Header: map[string]string{"Content-Type": client.MediaJSON, "Accept": client.MediaJSON}, Body: body}, redactLimit)
 	switch {
-	case err != nil || a.Status >= 500:
-		r.sum.Unknown++
-	case a.Status == http.StatusBadRequest:
-		r.sum.Refused++
+	case err != nil || a.Status >= 500: // Or the node goes on with it.
+		r.count.add(ofRedactions, "unknown", 1)
+	case a.Status == http.StatusBadRequest: // As a rule the chunk was still being written.
+		r.count.add(ofRedactions, "refused", 1)
 	case a.Status == http.StatusOK && (bytes.Contains(a.Body, []byte(`"redacted"`)) || bytes.Contains(a.Body, []byte(`"already"`))):
-		r.sum.Done++
+		r.count.add(ofRedactions, "done", 1)
 		r.done = append(r.done, redaction{node: t.index, of: of, name: name, at: at})
 	default:
 		r.find.add(kindAnswer, "POST %s for %s: %s", redactPath, name, a)
@@ -126,7 +107,7 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 		}
 	}
 	for node, list := range byNode {
-		r.sum.Searched += len(list)
+		r.count.add(ofRedactions, "looked for", len(list))
 		texts := make([][]byte, len(list))
 		for i, one := range list {
 			data := r.ids.data(one.of)
@@ -140,7 +121,7 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 			if err != nil {
 				return err
 			}
-			r.sum.Bytes += int64(len(b))
+			r.count.add(ofRedactions, "bytes searched", len(b))
 			for i, text := range texts {
 				if at := bytes.Index(b, text); at >= 0 {
 					r.find.add(kindRedacted, "%s says at %s that it redacted %s, and %s has its data at byte %d", nodeName(node), seconds(list[i].at), list[i].name, path, at)

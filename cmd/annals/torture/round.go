@@ -404,14 +404,11 @@ func (r *round) drain(following *sync.WaitGroup) {
 func (r *round) conclude(ctx context.Context) (*summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
 	books.check()
-	var groups *groupStatistics
 	if r.subs != nil {
-		groups = checkGroups(books, r.subs, r.watch.wasCalm)
-		groups.LeaderChanges = r.subs.leaderChanges(r.watch.reignOf)
+		checkGroups(books, r.subs, r.watch.wasCalm)
 	}
-	var projections *projectionStatistics
 	if r.projector != nil {
-		projections = r.projector.check(books)
+		r.projector.check(books)
 	}
 	linear := books.linearizable(ctx, linearLimit, func(stream string, m porcupine.Model, info porcupine.LinearizationInfo) {
 		// The picture is an extra: what is wrong is said in the violation.
@@ -437,7 +434,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return r.sum(linear, groups, projections, verified), nil
+	return r.sum(linear, verified), nil
 }
 
 // verify stops all nodes in order and checks their data folders.
@@ -467,11 +464,11 @@ func (r *round) verify(ctx context.Context) (int, error) {
 // progress prints a line now and then.
 func (r *round) progress(ctx context.Context) {
 	for clock.Sleep(ctx, r.o.every) == nil {
-		count := &r.load.count
+		writes, reads := r.load.count.of(ofWrites), r.load.count.of(ofReads)
 		leader, term := r.watch.leading()
 		// A line that nobody sees is no reason to stop.
 		_, _ = fmt.Fprintf(r.out, "%6.1fs  writes %d ok, %d conflicts, %d refused, %d indeterminate; %d leader reads, %d pages; leader %s, term %d; %d violations\n",
-			time.Since(r.start).Seconds(), count.writes[done].Load(), count.writes[conflict].Load(), count.writes[refused].Load(),
-			count.writes[pending].Load(), count.reads.Load(), count.pages.Load(), strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
+			time.Since(r.start).Seconds(), writes[done.String()], writes[conflict.String()], writes[refused.String()],
+			writes[pending.String()], reads["on the leader"], reads["pages"], strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -72,7 +73,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target)
 	if !whole {
 		return nil
 	}
-	s.sum.Final = p.number
+	s.count.add(ofScavenges, "final points", 1)
 	return p
 }
 
@@ -304,8 +305,8 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 			break
 		}
 	}
-	r.scavenger.sum.Leaders = len(asked)
-	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", r.scavenger.sum.Leaders, r.c.voters())
+	r.load.count.add(ofScavenges, "leaders asked", len(asked))
+	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", len(asked), r.c.voters())
 	return nil
 }
 
@@ -335,35 +336,24 @@ func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, 
 
 // interrogate asks one leader everything. It reports false when it ceased to be the leader.
 func (r *round) interrogate(ctx context.Context, t target) bool {
-	var mu sync.Mutex
-	all, count := true, 0
+	var ceased atomic.Bool
 	var asking sync.WaitGroup
 	for _, e := range r.shedders {
 		asking.Go(func() {
-			n := 0
 			for i := range e.streams {
 				s := &e.streams[i]
 				for _, q := range e.questions(s, questionsPerStream) {
-					by, ok := e.examine(ctx, s, t, q)
-					if !ok || by != t.index {
-						mu.Lock()
-						all = false
-						mu.Unlock()
+					if by, ok := e.examine(ctx, s, t, q); !ok || by != t.index {
+						ceased.Store(true)
 						return
 					}
-					n++
+					r.load.count.add(ofScavenges, "questions", 1)
 				}
 			}
-			mu.Lock()
-			count += n
-			mu.Unlock()
 		})
 	}
 	asking.Wait()
-	if all {
-		r.scavenger.sum.Questions = max(r.scavenger.sum.Questions, count)
-	}
-	return all
+	return !ceased.Load()
 }
 
 // restart ends all nodes in order and starts them again: what they know of events that

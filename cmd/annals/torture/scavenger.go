@@ -18,7 +18,6 @@ const (
 
 	// stopPatience is how long a run may take to stop: it ends between two records.
 	stopPatience = 20 * time.Second
-	keptReasons  = 20
 )
 
 // scavengeStatus is what a node tells of a run.
@@ -27,9 +26,9 @@ type scavengeStatus struct {
 	Result   string `json:"scavengeResult"`
 	Error    string `json:"error"`
 	Phase    string `json:"phase"`
-	Removed  int64  `json:"eventsRemoved"`
+	Removed  int    `json:"eventsRemoved"`
 	Executed int64  `json:"chunksExecuted"`
-	Merged   int64  `json:"chunksMerged"`
+	Merged   int    `json:"chunksMerged"`
 	Resumed  bool   `json:"resumed"`
 	Point    *struct {
 		Number    int64  `json:"number"`
@@ -39,51 +38,17 @@ type scavengeStatus struct {
 	} `json:"point"`
 }
 
-// scavengeStatistics are of all runs of a round.
-type scavengeStatistics struct {
-	Started int64 `json:"started"`
-	Stopped int64 `json:"stopped"`
-	Resumed int64 `json:"resumed"`
-	// Results count what nodes said of runs, of those that somebody asked for.
-	Results map[string]int64 `json:"results"`
-	// Reasons are those of runs that failed.
-	Reasons map[string]int64 `json:"reasons,omitempty"`
-	Removed int64            `json:"eventsRemoved"`
-	Merged  int64            `json:"chunksMerged"`
-	Limits  int64            `json:"limitsWritten"`
-	Ended   int              `json:"streamsDeletedForGood"`
-	// Final is the point up to which every node was scavenged in the end, -1 for none.
-	Final int64 `json:"finalPoint"`
-	// Leaders is how many nodes were asked as the leader, and Questions how much each.
-	Leaders   int `json:"leadersAsked"`
-	Questions int `json:"questions"`
-}
-
-func (f *scavengeStatistics) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "scavenges: %d started, %d stopped, %d resumed, results %v; %d events removed, %d chunks merged; %d limits written, %d streams deleted for good; final point %d; %d questions to %d leaders\n",
-		f.Started, f.Stopped, f.Resumed, f.Results, f.Removed, f.Merged, f.Limits, f.Ended, f.Final, f.Questions, f.Leaders)
-	for reason, n := range f.Reasons {
-		fmt.Fprintf(&b, "  failed %d times: %s\n", n, reason)
-	}
-	return b.String()
-}
-
 // scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
 type scavenger struct {
 	worker
 	// told are the runs whose end was counted.
 	told map[string]bool
-	sum  scavengeStatistics
 	// none says that nodes keep everything in memory, where nothing can be scavenged.
 	none bool
 }
 
 func newScavenger(l *load) *scavenger {
-	s := &scavenger{
-		worker: l.worker(scavenges), told: map[string]bool{},
-		sum: scavengeStatistics{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
-	}
+	s := &scavenger{worker: l.worker(scavenges), told: map[string]bool{}}
 	l.employ(s.turn)
 	return s
 }
@@ -121,7 +86,7 @@ func (s *scavenger) query() string {
 func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
 	a, err := exchange(ctx, s.http, t, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}, limit)
 	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout {
-		s.count.failed.Add(1)
+		s.count.add(ofReads, "without answer", 1)
 		return nil
 	}
 	return a
@@ -136,7 +101,7 @@ func (s *scavenger) start(ctx context.Context, t target, query string) string {
 	var begun scavengeStatus
 	switch {
 	case a.Status == http.StatusOK && json.Unmarshal(a.Body, &begun) == nil && begun.ID != "":
-		s.sum.Started++
+		s.count.add(ofScavenges, "started", 1)
 		return begun.ID
 	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "already running"), beingFetched(a):
 	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "in-memory"):
@@ -157,7 +122,7 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 		s.find.add(kindAnswer, "DELETE %s: %s", currentScavenge, a)
 		return
 	}
-	s.sum.Stopped++
+	s.count.add(ofScavenges, "stopped", 1)
 	s.last(ctx, t)
 	if s.rng.IntN(2) == 0 {
 		return
@@ -172,7 +137,7 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 		return
 	}
 	if a.Status == http.StatusOK {
-		s.sum.Started++
+		s.count.add(ofScavenges, "started", 1)
 	}
 }
 
@@ -194,14 +159,11 @@ func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
 	}
 	if key := t.name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
 		s.told[key] = true
-		s.sum.Results[status.Result]++
-		s.sum.Removed += status.Removed
-		s.sum.Merged += status.Merged
+		s.count.add(ofScavenges, status.Result, 1)
+		s.count.add(ofScavenges, "events removed", status.Removed)
+		s.count.add(ofScavenges, "chunks merged", status.Merged)
 		if status.Resumed {
-			s.sum.Resumed++
-		}
-		if status.Error != "" && len(s.sum.Reasons) < keptReasons {
-			s.sum.Reasons[status.Error]++
+			s.count.add(ofScavenges, "resumed", 1)
 		}
 	}
 	return &status

@@ -82,7 +82,7 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 	first := refOf(e.journal.client, number, 0)
 	v, a := e.insist(ctx, o, write(e.ids, s.name, last, first, count, true), http.StatusCreated, never/2)
 	o.number = v.number
-	e.count.writes[o.outcome].Add(1)
+	e.count.add(ofWrites, o.outcome.String(), 1)
 	switch o.outcome {
 	case done:
 		if v.number != last+1 {
@@ -121,7 +121,7 @@ func (e *shedder) limit(ctx context.Context, s *shed) bool {
 		o.number = v.number
 		s.metas++
 		s.changed()
-		e.count.limits.Add(1)
+		e.count.add(ofWrites, "limits", 1)
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "metadata of %s was refused, whatever the version: %s", s.name, a)
@@ -137,7 +137,10 @@ func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
 		s.deleted, s.hard = !hard, hard
 		s.metas++
 		s.changed()
-		e.count.deletes.Add(1)
+		e.count.add(ofWrites, "deletions", 1)
+		if hard {
+			e.count.add(ofWrites, "deletions for good", 1)
+		}
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "nobody else writes to %s, its last number is %d, and yet its deletion is refused: %s", s.name, s.last(), a)
@@ -170,7 +173,7 @@ func (e *shedder) ask(ctx context.Context, s *shed) {
 func (e *shedder) look(ctx context.Context, s *shed) {
 	a, err := e.do(ctx, e.choose(), read(streamHead(s.name, shedPage), true, 0))
 	if err != nil {
-		e.count.failed.Add(1)
+		e.count.add(ofReads, "without answer", 1)
 		e.wander()
 		return
 	}
@@ -182,14 +185,14 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 	from := e.place(a.from)
 	switch {
 	case a.Status == http.StatusNotFound:
-		e.count.reads.Add(1)
+		e.count.add(ofReads, "on the leader", 1)
 		if s.hard || !s.deleted && s.last() >= 0 {
 			e.find.add(kindScavenged, "%s is not there for %s, though it has %d events", s.name, from, len(s.refs))
 		}
 	case a.Status == http.StatusGone && s.hard:
-		e.count.reads.Add(1)
+		e.count.add(ofReads, "on the leader", 1)
 	case a.Status == http.StatusOK:
-		e.count.reads.Add(1)
+		e.count.add(ofReads, "on the leader", 1)
 		p, err := parsePage(a.Body)
 		if err != nil {
 			e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
@@ -201,7 +204,7 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 		}
 		e.compare(s, from, p.oldestFirst(), count)
 	default:
-		e.count.failed.Add(1)
+		e.count.add(ofReads, "without answer", 1)
 		e.oddRead(a)
 		e.wander()
 	}
@@ -329,7 +332,7 @@ func (e *shedder) examine(ctx context.Context, s *shed, to target, q question) (
 		if n, err := a.FirstNumber(s.name); a.Status != http.StatusCreated || err != nil || n != q.number {
 			e.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
 		} else {
-			e.count.replays.Add(1)
+			e.count.add(ofWrites, "sent again", 1)
 		}
 	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
 		e.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)

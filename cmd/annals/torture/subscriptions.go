@@ -17,19 +17,11 @@ import (
 type subscriptions struct {
 	worker
 	groups    []*group
-	consumers []*consumer // and, from the draining on, those who drain
-	competing int         // consumers until then
+	consumers []*consumer
 	acts      []act
 	fed       atomic.Int64 // how far the stream of events is known to reach: number of the last event + 1
-	count     groupCounters
 	// drainTime is how long groups may take to hand out everything once all is calm.
 	drainTime time.Duration
-}
-
-// groupCounters are numbers of the consumers of a round. Replies are counted by outcome.
-type groupCounters struct {
-	deliveries, left, crashes, failed atomic.Int64
-	replies                           [len(actionWords)][4]atomic.Int64
 }
 
 // writersOfQueue is how many clients write to the stream of events.
@@ -47,9 +39,8 @@ func (s *subscriptions) begin(consumers int, links *journal) {
 	}
 	linker := newWriter(s.load, links)
 	s.employ(func(ctx context.Context) time.Duration { return s.link(ctx, linker) })
-	s.competing = consumers
 	for i := range consumers {
-		c := newConsumer(s, i)
+		c := newConsumer(s, i, i%len(s.groups))
 		s.consumers = append(s.consumers, c)
 		s.employ(c.turn)
 	}
@@ -142,6 +133,7 @@ func (s *subscriptions) meddle(ctx context.Context) error {
 	if one.outcome == conflict {
 		one.outcome = refused
 	}
+	s.count.add(ofSubscriptions, what+" "+one.outcome.String(), 1)
 	s.acts = append(s.acts, one)
 	if odd {
 		return fmt.Errorf("%s, %s: %s", what, req.Path, a)

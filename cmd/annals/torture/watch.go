@@ -44,8 +44,7 @@ type watch struct {
 	changes int
 	double  int // looks in a row with two leaders of one term
 	calms   []calm
-	still   bool    // the last look was calm
-	reigns  []reign // by their beginnings
+	still   bool // the last look was calm
 }
 
 // calm is a time in which every look found all nodes answering, and one leader, the same.
@@ -54,9 +53,6 @@ type calm struct {
 	leader   int
 	term     int64
 }
-
-// reign is when a term was first seen to have a leader.
-type reign struct{ at, term int64 }
 
 func newWatch(h *client.Client, targets func() []target, f *findings, line *timeline) *watch {
 	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
@@ -110,7 +106,6 @@ func (w *watch) look(ctx context.Context) {
 	default:
 		if term != w.term {
 			w.changes++
-			w.reigns = append(w.reigns, reign{w.line.now(), term})
 		}
 		w.line.add(happenedLeader, "%s leads in term %d", nodeName(leader), term)
 		w.term = term
@@ -157,17 +152,6 @@ func (w *watch) wasCalm(from, to int64) bool {
 	defer w.mu.Unlock()
 	i := sort.Search(len(w.calms), func(i int) bool { return w.calms[i].to >= to })
 	return i < len(w.calms) && w.calms[i].from <= from
-}
-
-// reignOf returns the term that was last seen to have a leader at a time, 0 if there was none yet.
-func (w *watch) reignOf(at int64) int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := sort.Search(len(w.reigns), func(i int) bool { return w.reigns[i].at > at })
-	if i == 0 {
-		return 0
-	}
-	return w.reigns[i-1].term
 }
 
 // leading returns the leader and its term, -1 when there is none.

@@ -88,7 +88,6 @@ func (w *worker) doWithin(ctx context.Context, to target, r client.Request, limi
 	a := &answer{Response: resp}
 	a.from, _ = w.targets.at(resp.Node)
 	if len(resp.Via) > 0 {
-		w.count.hops.Add(int64(len(resp.Via)))
 		w.current = a.from.base // Where redirects led is where the leader is.
 	}
 	return a, nil

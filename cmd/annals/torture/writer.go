@@ -118,7 +118,7 @@ func (w *writer) append(ctx context.Context, stream *stream, expected int64, cou
 		}
 		w.known[stream] = v.number
 	}
-	w.count.writes[o.outcome].Add(1)
+	w.count.add(ofWrites, o.outcome.String(), 1)
 	return o
 }
 
@@ -189,7 +189,7 @@ func (w *writer) again(ctx context.Context) {
 	case v.outcome == done && v.number != o.number:
 		w.find.add(kindIdempotence, "sent again and acknowledged as %d: %s", v.number, w.ids.describe(first, o))
 	case v.outcome == done:
-		w.count.replays.Add(1)
+		w.count.add(ofWrites, "sent again", 1)
 	default:
 		w.wander()
 	}
@@ -200,7 +200,7 @@ func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 	o := w.journal.at(w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1}))
 	a, err := w.do(ctx, w.choose(), read(streamHead(stream.name, 1), true, 0))
 	if err != nil {
-		w.count.failed.Add(1)
+		w.count.add(ofReads, "without answer", 1)
 		w.wander()
 		return o
 	}
@@ -218,14 +218,14 @@ func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 		o.number, o.seen = f.number, f.ref
 		w.book.streamPage(w.place(a.from), stream, f.number, p.Entries)
 	default:
-		w.count.failed.Add(1)
+		w.count.add(ofReads, "without answer", 1)
 		w.oddRead(a)
 		w.wander()
 		return o
 	}
 	o.ret, o.outcome = ret, done
 	w.known[stream] = o.number
-	w.count.reads.Add(1)
+	w.count.add(ofReads, "on the leader", 1)
 	return o
 }
 
