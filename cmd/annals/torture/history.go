@@ -63,36 +63,18 @@ type op struct {
 	node     int8 // that gave the last answer, -1 when none did
 }
 
-// opsPerBlock is how many operations a journal makes room for at once.
-const opsPerBlock = 2048
-
 // journal has the operations of one client in order. Only that client touches it
 // until the run is over.
 type journal struct {
 	client int
-	blocks [][]op
+	ops    []*op
 }
 
-// begin adds an operation and returns its number.
-func (j *journal) begin(o op) int {
-	if n := len(j.blocks); n == 0 || len(j.blocks[n-1]) == opsPerBlock {
-		j.blocks = append(j.blocks, make([]op, 0, opsPerBlock))
-	}
-	last := &j.blocks[len(j.blocks)-1]
-	*last = append(*last, o)
-	return j.len() - 1
+// begin adds an operation and returns the ref of its first event.
+func (j *journal) begin(o op) (ref, *op) {
+	j.ops = append(j.ops, &o)
+	return refOf(j.client, len(j.ops)-1, 0), &o
 }
-
-func (j *journal) len() int {
-	n := len(j.blocks)
-	if n == 0 {
-		return 0
-	}
-	return (n-1)*opsPerBlock + len(j.blocks[n-1])
-}
-
-// at returns an operation; the pointer is good for ever, because blocks never move.
-func (j *journal) at(i int) *op { return &j.blocks[i/opsPerBlock][i%opsPerBlock] }
 
 // history is what all clients did.
 type history struct {
@@ -134,10 +116,10 @@ func (h *history) find(r ref) *op {
 		return nil
 	}
 	j := h.journals[r.client()-1]
-	if r.operation() >= j.len() {
+	if r.operation() >= len(j.ops) {
 		return nil
 	}
-	if o := j.at(r.operation()); o.kind == opAppend && r.index() < int(o.count) {
+	if o := j.ops[r.operation()]; o.kind == opAppend && r.index() < int(o.count) {
 		return o
 	}
 	return nil
@@ -149,8 +131,8 @@ func (h *history) each(visit func(first ref, o *op)) {
 	journals := h.journals
 	h.mu.Unlock()
 	for _, j := range journals {
-		for i := range j.len() {
-			visit(refOf(j.client, i, 0), j.at(i))
+		for i, o := range j.ops {
+			visit(refOf(j.client, i, 0), o)
 		}
 	}
 }

@@ -165,12 +165,6 @@ func (l *load) nextRegister(rng *rand.Rand) string {
 
 func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix, i) }
 
-// acknowledged notes a success of a writer.
-func (l *load) acknowledged(o *op) {
-	l.count.add(ofWrites, "events", int(o.count))
-	l.gaps.success(o.ret)
-}
-
 // gapRecorder keeps the times in which no write succeeded.
 type gapRecorder struct {
 	mu   sync.Mutex

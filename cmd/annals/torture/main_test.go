@@ -43,7 +43,8 @@ func (s *scene) op(j *journal, stream string, o op) ref {
 	if o.kind == opAppend && o.count == 0 {
 		o.count = 1
 	}
-	return refOf(j.client, j.begin(o), 0)
+	first, _ := j.begin(o)
+	return first
 }
 
 // wrote is an append that was acknowledged.

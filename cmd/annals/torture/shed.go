@@ -40,7 +40,7 @@ type shed struct {
 	// refs are the events by number.
 	refs []ref
 	// written are the appends that were acknowledged.
-	written []int
+	written []ref
 
 	maxCount, before int64 // 0 for none
 	maxAge           time.Duration

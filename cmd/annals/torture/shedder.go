@@ -75,17 +75,12 @@ func (e *shedder) turn(ctx context.Context) time.Duration {
 // extend appends, which revives a deleted stream. It reports whether the outcome is certain.
 func (e *shedder) extend(ctx context.Context, s *shed) bool {
 	count, last := 1+e.rng.IntN(4), s.last()
-	number := e.journal.begin(op{
-		kind: opAppend, call: e.hist.now(), ret: never, stream: s.stream, expected: last, count: uint16(count), node: -1,
+	first, o, a := e.insist(ctx, op{kind: opAppend, stream: s.stream, expected: last, count: uint16(count)}, never/2, func(first ref) client.Request {
+		return write(e.ids, s.name, last, first, count, true)
 	})
-	o := e.journal.at(number)
-	first := refOf(e.journal.client, number, 0)
-	v, a := e.insist(ctx, o, write(e.ids, s.name, last, first, count, true), http.StatusCreated, never/2)
-	o.number = v.number
-	e.count.add(ofWrites, o.outcome.String(), 1)
 	switch o.outcome {
 	case done:
-		if v.number != last+1 {
+		if o.number != last+1 {
 			e.find.add(kindScavenged, "the last number of the stream was %d: %s", last, e.ids.describe(first, o))
 			return false
 		}
@@ -95,9 +90,8 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 		for i := range count {
 			s.refs = append(s.refs, first+ref(i))
 		}
-		s.written = append(s.written, number)
+		s.written = append(s.written, first)
 		s.changed()
-		e.acknowledged(o)
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.ids.describe(first, o), a)
@@ -107,21 +101,19 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 
 // limit replaces the metadata.
 func (e *shedder) limit(ctx context.Context, s *shed) bool {
-	number := e.journal.begin(op{kind: opMetadata, call: e.hist.now(), ret: never, stream: e.book.stream("$$" + s.name), expected: anyVersion, node: -1})
-	o := e.journal.at(number)
 	s.tighten(e.rng)
-	id := e.ids.serverID(refOf(e.journal.client, number, 0))
-	req := client.Request{
-		Method: http.MethodPost, Path: "/streams/" + s.name + "/metadata", Body: []byte(s.metadata(e.rng)),
-		Header: map[string]string{"Content-Type": client.MediaJSON, client.HeaderEventID: id.String(), client.HeaderExpectedVersion: strconv.Itoa(anyVersion)},
-	}
-	v, a := e.insist(ctx, o, req, http.StatusCreated, never/2)
+	_, o, a := e.insist(ctx, op{kind: opMetadata, stream: e.book.stream("$$" + s.name), expected: anyVersion}, never/2, func(first ref) client.Request {
+		return client.Request{
+			Method: http.MethodPost, Path: "/streams/" + s.name + "/metadata", Body: []byte(s.metadata(e.rng)),
+			Header: map[string]string{
+				"Content-Type": client.MediaJSON, client.HeaderEventID: e.ids.serverID(first).String(), client.HeaderExpectedVersion: strconv.Itoa(anyVersion),
+			},
+		}
+	})
 	switch o.outcome {
 	case done:
-		o.number = v.number
 		s.metas++
 		s.changed()
-		e.count.add(ofWrites, "limits", 1)
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "metadata of %s was refused, whatever the version: %s", s.name, a)
@@ -130,17 +122,14 @@ func (e *shedder) limit(ctx context.Context, s *shed) bool {
 }
 
 func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
-	o := e.journal.at(e.journal.begin(op{kind: opDelete, call: e.hist.now(), ret: never, stream: s.stream, expected: s.last(), node: -1}))
-	_, a := e.insist(ctx, o, deletion(s.name, s.last(), hard), http.StatusNoContent, never/2)
+	_, o, a := e.insist(ctx, op{kind: opDelete, stream: s.stream, expected: s.last()}, never/2, func(ref) client.Request {
+		return deletion(s.name, s.last(), hard)
+	})
 	switch o.outcome {
 	case done:
 		s.deleted, s.hard = !hard, hard
 		s.metas++
 		s.changed()
-		e.count.add(ofWrites, "deletions", 1)
-		if hard {
-			e.count.add(ofWrites, "deletions for good", 1)
-		}
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "nobody else writes to %s, its last number is %d, and yet its deletion is refused: %s", s.name, s.last(), a)
@@ -260,15 +249,15 @@ type question struct {
 }
 
 // retry asks to write again what was written.
-func (e *shedder) retry(s *shed, number int) question {
-	o := e.journal.at(number)
+func (e *shedder) retry(s *shed, first ref) question {
+	o := e.journal.ops[first.operation()]
 	expected, how := o.expected, "the version"
 	if e.rng.IntN(2) == 0 {
 		expected, how = anyVersion, "any version"
 	}
 	q := question{
 		what:    fmt.Sprintf("append of %d to %s as %d again, expecting %s", o.count, s.name, o.number, how),
-		request: write(e.ids, s.name, expected, refOf(e.journal.client, number, 0), int(o.count), e.rng.IntN(2) == 0),
+		request: write(e.ids, s.name, expected, first, int(o.count), e.rng.IntN(2) == 0),
 		number:  o.number,
 	}
 	if s.hard {

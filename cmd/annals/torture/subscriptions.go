@@ -159,7 +159,7 @@ const linkBatch = 4
 
 // link writes links to events that are there, each once and in order, and a few that lead nowhere.
 func (s *subscriptions) link(ctx context.Context, w *writer) time.Duration {
-	if s.fed.Load() >= int64(w.journal.len()+1)*linkBatch && w.hist.reserve() {
+	if s.fed.Load() >= int64(len(w.journal.ops)+1)*linkBatch && w.hist.reserve() {
 		w.append(ctx, s.book.stream(w.prefix+linksStream), anyVersion, linkBatch) // Not plain: its readers resolve links.
 	}
 	return w.pause(50, 150)

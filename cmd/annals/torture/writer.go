@@ -12,7 +12,7 @@ import (
 const (
 	// patience is how long a client goes on to send a write whose outcome it does not know.
 	patience = 12 * time.Second
-	// rememberedAppends is from how many of its last acknowledged appends a client chooses one to send again.
+	// rememberedAppends is from how many of its acknowledged appends a client chooses one to send again.
 	rememberedAppends = 64
 	largestBatch      = 8
 )
@@ -22,8 +22,7 @@ type writer struct {
 	worker
 	journal *journal
 	known   map[*stream]int64 // last number that the client heard of
-	recent  []int             // operations that were acknowledged, a ring
-	oldest  int
+	recent  []ref             // of operations that were acknowledged
 }
 
 // newWriter makes what a client needs to write. It does nothing by itself.
@@ -88,47 +87,50 @@ func (w *writer) scatter(ctx context.Context) {
 // append sends an append, with the same ids each time, until its outcome is certain
 // or patience ends.
 func (w *writer) append(ctx context.Context, stream *stream, expected int64, count int) *op {
-	number := w.journal.begin(op{
-		kind: opAppend, call: w.hist.now(), ret: never, stream: stream, expected: expected, count: uint16(count), node: -1,
-	})
-	o := w.journal.at(number)
-	first := refOf(w.journal.client, number, 0)
-	req := write(w.ids, stream.name, expected, first, count, w.rng.IntN(2) == 0)
 	limit := patience
 	if w.rng.IntN(8) == 0 {
 		limit = 0 // This one is sent once.
 	}
-	v, last := w.insist(ctx, o, req, http.StatusCreated, limit)
+	first, o, last := w.insist(ctx, op{kind: opAppend, stream: stream, expected: expected, count: uint16(count)}, limit, func(first ref) client.Request {
+		return write(w.ids, stream.name, expected, first, count, w.rng.IntN(2) == 0)
+	})
 	switch o.outcome {
 	case done:
-		o.number = v.number
-		if expected >= noStream && v.number != expected+1 {
+		if expected >= noStream && o.number != expected+1 {
 			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.ids.describe(first, o))
 		}
-		w.known[stream] = v.number + int64(count) - 1
-		w.remember(number)
-		w.acknowledged(o)
+		w.known[stream] = o.number + int64(count) - 1
+		if len(w.recent) < rememberedAppends {
+			w.recent = append(w.recent, first)
+		} else {
+			w.recent[w.rng.IntN(rememberedAppends)] = first
+		}
 		if stream.plain {
 			w.latest.Store(stream)
 		}
 	case conflict:
-		o.number = v.number
-		if expected == anyVersion || v.number == expected {
+		if expected == anyVersion || o.number == expected {
 			w.find.add(kindAnswer, "the answer contradicts the request: %s: %s", w.ids.describe(first, o), last)
 		}
-		w.known[stream] = v.number
+		w.known[stream] = o.number
 	}
-	w.count.add(ofWrites, o.outcome.String(), 1)
 	return o
 }
 
-// insist makes the attempts of one write and fills in its end.
+// insist begins an operation that writes, makes its attempts, and fills in its end. It returns the ref of its
+// first event and the last answer.
 //
 // A conflict is certain even if an earlier attempt is of unknown outcome: had
 // that one been written, the retry with the same ids would have been answered as
 // done; and it cannot be written any more, because versions only rise. The
 // callers that delete see to it that this holds for them too.
-func (w *writer) insist(ctx context.Context, o *op, req client.Request, success int, limit time.Duration) (verdict, *answer) {
+func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, request func(first ref) client.Request) (ref, *op, *answer) {
+	begun.call, begun.ret, begun.node = w.hist.now(), never, -1
+	first, o := w.journal.begin(begun)
+	req, success := request(first), http.StatusCreated
+	if o.kind == opDelete {
+		success = http.StatusNoContent
+	}
 	uncertain := false
 	giveUp := o.call + int64(limit)
 	for {
@@ -143,29 +145,35 @@ func (w *writer) insist(ctx context.Context, o *op, req client.Request, success 
 		if v.odd != "" {
 			w.find.add(kindAnswer, "%s to %s: %s", o.kind, o.stream.name, v.odd)
 		}
-		if v.outcome == done || v.outcome == conflict {
-			o.ret, o.outcome = w.hist.now(), v.outcome
-			return v, a
-		}
+		certain := v.outcome == done || v.outcome == conflict
 		uncertain = uncertain || v.outcome == pending
-		if w.hist.now() >= giveUp || w.stopped() || ctx.Err() != nil {
-			if !uncertain {
-				o.ret, o.outcome = w.hist.now(), refused
+		if certain || w.hist.now() >= giveUp || w.stopped() || ctx.Err() != nil {
+			if certain || !uncertain {
+				o.ret, o.outcome, o.number = w.hist.now(), v.outcome, v.number
 			}
-			return v, a
+			w.finished(o)
+			return first, o, a
 		}
 		w.wander()
 		w.rest(ctx, w.pause(20, 150))
 	}
 }
 
-func (w *writer) remember(number int) {
-	if len(w.recent) < rememberedAppends {
-		w.recent = append(w.recent, number)
-		return
+// finished counts an operation that wrote.
+func (w *writer) finished(o *op) {
+	switch {
+	case o.kind == opAppend:
+		w.count.add(ofWrites, o.outcome.String(), 1)
+		if o.outcome == done {
+			w.count.add(ofWrites, "events", int(o.count))
+			w.gaps.success(o.ret)
+		}
+	case o.outcome != done:
+	case o.kind == opDelete:
+		w.count.add(ofWrites, "deletions", 1)
+	case o.kind == opMetadata:
+		w.count.add(ofWrites, "limits", 1)
 	}
-	w.recent[w.oldest] = number
-	w.oldest = (w.oldest + 1) % rememberedAppends
 }
 
 // again sends an append that was acknowledged once more, as it was or in the
@@ -174,10 +182,9 @@ func (w *writer) again(ctx context.Context) {
 	if len(w.recent) == 0 {
 		return
 	}
-	number := w.recent[w.rng.IntN(len(w.recent))]
-	o := w.journal.at(number)
+	first := w.recent[w.rng.IntN(len(w.recent))]
+	o := w.journal.ops[first.operation()]
 	name := o.stream.name
-	first := refOf(w.journal.client, number, 0)
 	req := write(w.ids, name, o.expected, first, int(o.count), w.rng.IntN(2) == 0)
 	a, err := w.do(ctx, w.choose(), req)
 	v := judgeWrite(a, err, http.StatusCreated, name)
@@ -197,7 +204,7 @@ func (w *writer) again(ctx context.Context) {
 
 // readHead asks the leader for the last event of a stream.
 func (w *writer) readHead(ctx context.Context, stream *stream) *op {
-	o := w.journal.at(w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1}))
+	_, o := w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1})
 	a, err := w.do(ctx, w.choose(), read(streamHead(stream.name, 1), true, 0))
 	if err != nil {
 		w.count.add(ofReads, "without answer", 1)
