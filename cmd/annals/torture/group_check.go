@@ -315,7 +315,7 @@ func (b *groupBook) finished() {
 		switch {
 		case settled, b.lacks:
 		case len(e.deliveries) == 0:
-			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to nobody and is not parked; %s", b.group, n, e.id, b.around(n))
+			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to nobody and is not parked; %s", b.group, n, e.id, b.tell(n))
 		default:
 			b.ledger.find.add(kindForgotten, "%s: number %d, id %s, was neither acknowledged nor parked and does not come again; %s", b.group, n, e.id, b.tell(n))
 		}
@@ -367,27 +367,6 @@ func (b *groupBook) tell(n int64) string {
 	}
 	if more := len(lines) - toldLines; more > 0 {
 		fmt.Fprintf(&text, "\n    and %d more", more)
-	}
-	return text.String()
-}
-
-// around tells what is known near an event of which nothing is: of its neighbours, and of checkpoints over it.
-func (b *groupBook) around(n int64) string {
-	var text strings.Builder
-	fact := b.ledger.book.stream(b.group.stream).ordinals[n]
-	if fact >= 0 {
-		fmt.Fprintf(&text, "it is event %d of the log, there at %s", fact, seconds(b.dated[fact]))
-	}
-	for _, k := range b.checkpoints {
-		if at, err := strconv.ParseInt(strings.Trim(k.entry.Data, `"`), 10, 64); err == nil && at >= n {
-			fmt.Fprintf(&text, "; the first checkpoint over it is %d, event %d of the log, there at %s", at, k.ordinal, seconds(b.there(k)))
-			break
-		}
-	}
-	for _, near := range []int64{n - 1, n + 1} {
-		if near >= 0 && near < int64(len(b.events)) {
-			text.WriteString("; " + b.tell(near))
-		}
 	}
 	return text.String()
 }

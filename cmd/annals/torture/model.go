@@ -1,10 +1,8 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -132,10 +130,9 @@ func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show fun
 		case porcupine.Unknown:
 			sum.Undecided++
 		case porcupine.Illegal:
-			// Once more, this time with an explanation, which costs more.
-			_, info := porcupine.CheckOperationsVerbose(model, history, explainLimit)
-			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw%s", s.name, len(history), l.suspect(history, info))
-			if show != nil {
+			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw", s.name, len(history))
+			if show != nil { // Once more, this time with an explanation, which costs more.
+				_, info := porcupine.CheckOperationsVerbose(model, history, explainLimit)
 				show(s.name, model, info)
 			}
 		}
@@ -145,32 +142,3 @@ func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show fun
 
 // explainLimit bounds the search for an explanation of a failure that is known.
 const explainLimit = 20 * time.Second
-
-// suspect names the first operations that the longest explanation leaves out.
-func (l *ledger) suspect(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
-	var longest []int
-	for _, partition := range info.PartialLinearizations() {
-		for _, one := range partition {
-			if len(one) > len(longest) {
-				longest = one
-			}
-		}
-	}
-	explained := make([]bool, len(history))
-	for _, i := range longest {
-		explained[i] = true
-	}
-	var left []porcupine.Operation
-	for i, o := range history {
-		if !explained[i] {
-			left = append(left, o)
-		}
-	}
-	slices.SortStableFunc(left, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	var text strings.Builder
-	model := streamModel(l.ids)
-	for _, o := range left[:min(3, len(left))] {
-		fmt.Fprintf(&text, "; not explained: client %d, %s to %s: %s", o.ClientId, seconds(o.Call), seconds(o.Return), model.DescribeOperation(o.Input, o.Output))
-	}
-	return text.String()
-}

@@ -98,7 +98,7 @@ func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
 	var err error
 	s.what, s.cure, err = f.strike(ctx, n)
 	switch {
-	case errors.Is(err, errCannot), errors.Is(err, errNotNow):
+	case errors.Is(err, errNotNow):
 		return nil
 	case ctx.Err() != nil && err != nil:
 	case err != nil:

@@ -141,7 +141,7 @@ func (f *fakeCluster) verify(context.Context, int) error   { return nil }
 func (f *fakeCluster) folder(int) string                   { return "" }
 func (f *fakeCluster) check(context.Context, string) error { return nil }
 func (f *fakeCluster) serve(context.Context, string) (target, func() error, error) {
-	return target{}, nil, errCannot
+	return target{}, nil, errNotNow
 }
 func (f *fakeCluster) logTail(int) string { return "" }
 func (f *fakeCluster) close() error       { return nil }

@@ -71,34 +71,19 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 // run does everything. An error means that the round could not be run; violations are in the summary.
 func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	defer r.http.Close()
-	var nem *nemesis
-	var early sync.Mutex // guards nem until the nemesis exists
+	var nem *nemesis // It is there before a node is started.
 	if r.c == nil {
-		lab, err := newLabCluster(labOptions{
-			binary: r.o.binary, nodes: r.o.nodes, dir: filepath.Join(r.dir, "cluster"), seed: r.seed, keep: true,
-			loopback: r.o.loopback, disks: r.o.diskFaults, projections: r.o.projections, options: r.o.nodeOptions,
-			ended: func(node, code int, tail string) {
-				early.Lock()
-				n := nem
-				early.Unlock()
-				if n != nil {
-					n.ended(node, code, tail)
-				}
-			},
-		})
+		r.c, err = newLabCluster(r.o, r.seed, filepath.Join(r.dir, "cluster"), func(node, code int, tail string) { nem.ended(node, code, tail) })
 		if err != nil {
 			return nil, fmt.Errorf("set up the laboratory: %w", err)
 		}
-		r.c = lab
 	}
 	defer func() { err = errors.Join(err, r.c.close()) }()
 	nodes := &targets{}
 	changed := func() { nodes.set(r.c.targets()) }
 	changed()
 	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
-	early.Lock()
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
-	early.Unlock()
 
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -132,16 +117,11 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 // ready waits until the cluster has a leader and every node is with it. It returns
 // where the log ends if somebody else has written to it.
 func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
-	if missing := converge(ctx, r.c, r.watch, nem.revive, r.startup); missing != nil {
+	if missing := r.missing(ctx, nem, r.startup); missing != "" {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		for i := range r.c.voters() {
-			if tail := r.c.logTail(i); tail != "" {
-				missing = append(missing, fmt.Sprintf("%s logged:\n%s", nodeName(i), tail))
-			}
-		}
-		return 0, fmt.Errorf("the cluster does not serve %s after its start: %s", r.startup, strings.Join(missing, "\n"))
+		return 0, fmt.Errorf("the cluster does not serve %s after its start: %s", r.startup, missing)
 	}
 	if r.c.can().processes {
 		return 0, nil
@@ -277,7 +257,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 		return err
 	}
 	if len(nem.faults) > 0 && r.seed%2 == 1 {
-		if err := r.powerCut(ctx); err != nil {
+		if err := r.restart(ctx, "what is on their disks"); err != nil {
 			return err
 		}
 	}
@@ -288,10 +268,10 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	return nil
 }
 
-// powerCut ends all nodes at once and starts them again: what is judged is then
-// what was on the disks, not what was in memory.
-func (r *round) powerCut(ctx context.Context) error {
-	r.line.add(happenedPhase, "kill -9 of all nodes, to judge what is on their disks")
+// restart ends all nodes at once and starts them again: what is judged is then
+// what they find on their disks, not what was in memory.
+func (r *round) restart(ctx context.Context, what string) error {
+	r.line.add(happenedPhase, "kill -9 of all nodes, to judge %s", what)
 	var err error
 	for _, t := range r.c.targets() {
 		err = errors.Join(err, r.c.kill(t.index))
@@ -325,7 +305,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.number, seconds(r.line.now()-begun))
 		}
 		if r.seed%2 == 0 && len(nem.faults) > 0 {
-			if err := r.restart(ctx); err != nil {
+			if err := r.restart(ctx, "what scavenged files tell"); err != nil {
 				return err
 			}
 		}
@@ -358,10 +338,21 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 	begun := r.line.now()
 	defer nem.changed()
-	missing := converge(ctx, r.c, r.watch, nem.revive, r.o.heal)
-	if missing == nil {
+	missing := r.missing(ctx, nem, r.o.heal)
+	if missing == "" {
 		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
 		return true
+	}
+	r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, missing)
+	return false
+}
+
+// missing waits until every node has what the leader has. It returns what each laggard lacks, and what nodes have logged;
+// nothing means that the cluster has healed.
+func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) string {
+	missing := converge(ctx, r.c, r.watch, nem.revive, limit)
+	if missing == nil {
+		return ""
 	}
 	text := strings.Join(missing, "; ")
 	for i := range r.c.voters() {
@@ -369,8 +360,7 @@ func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 			text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
 		}
 	}
-	r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, text)
-	return false
+	return text
 }
 
 // drain lets subscribers see the rest.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -354,21 +353,4 @@ func (r *round) interrogate(ctx context.Context, t target) bool {
 	}
 	asking.Wait()
 	return !ceased.Load()
-}
-
-// restart ends all nodes in order and starts them again: what they know of events that
-// are gone, they must find in their files.
-func (r *round) restart(ctx context.Context) error {
-	r.line.add(happenedPhase, "all nodes restart, to judge what scavenged files tell")
-	for _, t := range r.c.targets() {
-		if err := r.c.kill(t.index); err != nil {
-			return err
-		}
-	}
-	for i := range r.c.voters() {
-		if err := r.c.start(ctx, i); err != nil {
-			return fmt.Errorf("restart %s: %w", strconv.Itoa(i), err)
-		}
-	}
-	return nil
 }

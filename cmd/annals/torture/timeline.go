@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -54,15 +55,7 @@ func (t *timeline) list() []happening {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := slices.Clone(t.all)
-	slices.SortStableFunc(all, func(a, b happening) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b happening) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 
