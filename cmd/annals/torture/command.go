@@ -263,3 +263,20 @@ func (r *round) writeLog(e *json.Encoder) error {
 	}
 	return nil
 }
+
+// writeMessages writes one line for each message, each answer and each act of the operator.
+func (r *round) writeMessages(e *json.Encoder) error {
+	if r.subs == nil {
+		return nil
+	}
+	var err error
+	for _, c := range r.subs.consumers {
+		for i := range c.steps {
+			err = errors.Join(err, e.Encode(&c.steps[i]))
+		}
+	}
+	for i := range r.subs.acts {
+		err = errors.Join(err, e.Encode(&r.subs.acts[i]))
+	}
+	return err
+}

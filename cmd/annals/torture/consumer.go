@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -12,46 +13,46 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// action is how a consumer answers a message.
-type action uint8
-
+// What happens between the run and a group. The words of answers are those of the wire.
 const (
-	actionAck action = iota
-	actionSkip
-	actionStop
-	actionPark
-	actionRetry
-	// leave is no answer: the message times out.
-	actionLeave
+	delivered  = "delivery"
+	actionAck  = "ack"
+	actionSkip = "skip"
+	actionStop = "stop"
+	actionPark = "park"
+	// retry is a demand to give the message again; leave is no answer: the message times out.
+	actionRetry = "retry"
+	actionLeave = "none"
+	actReplay   = "replay of parked messages"
+	actUpdate   = "update"
+	actRestart  = "restart of the subsystem"
 )
 
-var actionWords = [...]string{"ack", "skip", "stop", "park", "retry", "none"}
+// answers are what a consumer says to a message. Those that finish it are for good, and it will not be parked;
+// after those that remove it, it is out of the group.
+var (
+	answers  = []string{actionAck, actionSkip, actionStop, actionPark, actionRetry}
+	removing = answers[:4]
+	finishes = answers[:3]
+)
 
-func (a action) String() string { return actionWords[a] }
-
-// finishes says that the message is done with and will not be parked.
-func (a action) finishes() bool { return a <= actionStop }
-
-// delivery is one message in one answer. Times are nanoseconds since the run began.
-type delivery struct {
-	id        event.ID
-	title     string
-	call, ret int64 // of the reading
-	retries   int
-	group     int
-	consumer  int
-	node      int
+// step is one of these: a message given to a consumer, an answer to a message, or an act of the
+// operator. Times are nanoseconds since the run began.
+type step struct {
+	What     string   `json:"what"`
+	Group    *group   `json:"group,omitempty"` // nil: all
+	Consumer int      `json:"consumer"`        // -1: the operator
+	Node     int      `json:"node"`
+	Call     int64    `json:"call"`
+	Return   int64    `json:"return"`
+	ID       event.ID `json:"id,omitzero"` // of the message
+	Title    string   `json:"title,omitempty"`
+	Retries  int      `json:"retries,omitempty"`
+	Outcome  outcome  `json:"outcome"`
 }
 
-// reply is one answer to a message.
-type reply struct {
-	id        event.ID
-	call, ret int64
-	group     int
-	consumer  int
-	node      int
-	action    action
-	outcome   outcome
+func (s *step) String() string {
+	return fmt.Sprintf("%s to %s: %s %s, consumer %d, %s, retry count %d: %s", seconds(s.Call), seconds(s.Return), s.What, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
 }
 
 // consumer is a client that reads messages of one group and answers most of them.
@@ -59,12 +60,10 @@ type reply struct {
 type consumer struct {
 	worker
 	number int
-	index  int // of the group
 	group  *group
 	held   []heldBack
 
-	deliveries []delivery
-	replies    []reply
+	steps []step
 }
 
 // heldBack are messages that the consumer answers later, perhaps too late.
@@ -79,8 +78,8 @@ const (
 	drainedRead = 100
 )
 
-func newConsumer(s *subscriptions, number, index int) *consumer {
-	return &consumer{worker: s.load.worker(consumers + number), number: number, index: index, group: s.groups[index]}
+func newConsumer(s *subscriptions, number int, g *group) *consumer {
+	return &consumer{worker: s.load.worker(consumers + number), number: number, group: g}
 }
 
 func (c *consumer) turn(ctx context.Context) time.Duration {
@@ -148,9 +147,7 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 		c.find.add(kindAnswer, "%s gives %d messages of %s, asked for %d", c.place(a.from), len(h.messages), c.group, count)
 	}
 	for _, m := range h.messages {
-		c.deliveries = append(c.deliveries, delivery{
-			id: m.id, title: m.title, call: call, ret: ret, retries: m.retries, group: c.index, consumer: c.number, node: a.from.index,
-		})
+		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.index, call, ret, m.id, m.title, m.retries, done})
 	}
 	c.count.add(ofSubscriptions, "deliveries", len(h.messages))
 	return h
@@ -175,7 +172,7 @@ func (c *consumer) answer(ctx context.Context, h *handout) {
 		c.send(ctx, actionAck, h.ackAll, ids(h.messages))
 		return
 	}
-	var fates [len(actionWords)][]message
+	fates := map[string][]message{}
 	for _, m := range h.messages {
 		f := c.fate()
 		fates[f] = append(fates[f], m)
@@ -188,22 +185,23 @@ func (c *consumer) answer(ctx context.Context, h *handout) {
 			c.held = append(c.held, heldBack{c.hist.now() + int64(due), ids(left)})
 		}
 	}
-	for a, list := range fates[:actionLeave] {
+	for _, a := range answers {
+		list := fates[a]
 		for len(list) > 0 && c.rng.IntN(2) == 0 { // Some by themselves, the rest together.
 			path := list[0].ack
-			if action(a) != actionAck {
-				path = list[0].nack + "?action=" + c.spelling(action(a))
+			if a != actionAck {
+				path = list[0].nack + "?action=" + c.spelling(a)
 			}
-			c.send(ctx, action(a), path, ids(list[:1]))
+			c.send(ctx, a, path, ids(list[:1]))
 			list = list[1:]
 		}
 		if len(list) > 0 {
-			c.send(ctx, action(a), c.listed(action(a), ids(list)), ids(list))
+			c.send(ctx, a, c.listed(a, ids(list)), ids(list))
 		}
 	}
 }
 
-func (c *consumer) fate() action {
+func (c *consumer) fate() string {
 	switch dice := c.rng.IntN(100); {
 	case dice < 82:
 		return actionAck
@@ -220,15 +218,15 @@ func (c *consumer) fate() action {
 }
 
 // spelling returns an action as clients write it; any unknown word means a retry.
-func (c *consumer) spelling(a action) string {
+func (c *consumer) spelling(a string) string {
 	if a == actionRetry && c.rng.IntN(3) == 0 {
 		return "Retyr"
 	}
-	return a.String()
+	return a
 }
 
 // listed is the path that answers many messages at once.
-func (c *consumer) listed(a action, list []event.ID) string {
+func (c *consumer) listed(a string, list []event.ID) string {
 	texts := make([]string, len(list))
 	for i, id := range list {
 		texts[i] = id.String()
@@ -262,20 +260,20 @@ func (c *consumer) answerHeld(ctx context.Context) {
 }
 
 // send answers messages, once: what got lost is delivered again.
-func (c *consumer) send(ctx context.Context, as action, path string, list []event.ID) {
+func (c *consumer) send(ctx context.Context, as string, path string, list []event.ID) {
 	call := c.hist.now()
 	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
-	r := reply{call: call, ret: c.hist.now(), group: c.index, consumer: c.number, node: -1, action: as, outcome: judge(a, err)}
+	r := step{What: as, Group: c.group, Consumer: c.number, Node: -1, Call: call, Return: c.hist.now(), Outcome: judge(a, err)}
 	if a != nil {
-		r.node = a.from.index
+		r.Node = a.from.index
 	}
-	if !c.usable(a, err) && r.outcome == conflict {
-		r.outcome = refused
+	if !c.usable(a, err) && r.Outcome == conflict {
+		r.Outcome = refused
 	}
-	c.count.add(ofSubscriptions, as.String()+" "+r.outcome.String(), len(list))
+	c.count.add(ofSubscriptions, as+" "+r.Outcome.String(), len(list))
 	for _, id := range list {
-		r.id = id
-		c.replies = append(c.replies, r)
+		r.ID = id
+		c.steps = append(c.steps, r)
 	}
 }
 

@@ -49,6 +49,8 @@ type group struct {
 
 func (g *group) String() string { return g.stream + "::" + g.name }
 
+func (g *group) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
 // path is that of the group, to which commands are added.
 func (g *group) path() string {
 	return "/subscriptions/" + url.PathEscape(g.stream) + "/" + url.PathEscape(g.name)

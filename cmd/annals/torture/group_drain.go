@@ -43,7 +43,7 @@ func (s *subscriptions) drain(ctx context.Context) (finished bool) {
 	left := make([]string, len(s.groups))
 	var draining sync.WaitGroup
 	for i := range s.groups {
-		c := newConsumer(s, len(s.consumers), i)
+		c := newConsumer(s, len(s.consumers), s.groups[i])
 		s.consumers = append(s.consumers, c)
 		draining.Go(func() { left[i] = c.drain(ctx, longest+tickSlack, s.drainTime) })
 	}

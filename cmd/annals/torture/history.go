@@ -36,6 +36,8 @@ func (o outcome) String() string {
 	return [...]string{"indeterminate", "ok", "wrong version", "refused"}[o]
 }
 
+func (o outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
 // never is the end of an operation that has no known end.
 const never = math.MaxInt64
 

@@ -18,7 +18,7 @@ type subscriptions struct {
 	worker
 	groups    []*group
 	consumers []*consumer
-	acts      []act
+	acts      []step
 	fed       atomic.Int64 // how far the stream of events is known to reach: number of the last event + 1
 	// drainTime is how long groups may take to hand out everything once all is calm.
 	drainTime time.Duration
@@ -40,7 +40,7 @@ func (s *subscriptions) begin(consumers int, links *journal) {
 	linker := newWriter(s.load, links)
 	s.employ(func(ctx context.Context) time.Duration { return s.link(ctx, linker) })
 	for i := range consumers {
-		c := newConsumer(s, i, i%len(s.groups))
+		c := newConsumer(s, i, s.groups[i%len(s.groups)])
 		s.consumers = append(s.consumers, c)
 		s.employ(c.turn)
 	}
@@ -82,21 +82,6 @@ func (s *subscriptions) remove(ctx context.Context) {
 	}
 }
 
-// What an operator does.
-const (
-	actReplay  = "replay of parked messages"
-	actUpdate  = "update"
-	actRestart = "restart of the subsystem"
-)
-
-// act is one thing that the operator did.
-type act struct {
-	what      string
-	group     int // -1: all
-	call, ret int64
-	outcome   outcome
-}
-
 // turn is one act of the operator.
 func (s *subscriptions) turn(ctx context.Context) time.Duration {
 	if err := s.meddle(ctx); err != nil {
@@ -106,8 +91,7 @@ func (s *subscriptions) turn(ctx context.Context) time.Duration {
 }
 
 func (s *subscriptions) meddle(ctx context.Context) error {
-	index := s.rng.IntN(len(s.groups))
-	g := s.groups[index]
+	g := s.groups[s.rng.IntN(len(s.groups))]
 	what, req := actReplay, client.Request{Method: http.MethodPost, Path: g.path() + "/replayParked"}
 	switch dice := s.rng.IntN(10); {
 	case dice < 2:
@@ -120,20 +104,20 @@ func (s *subscriptions) meddle(ctx context.Context) error {
 			return err
 		}
 	default:
-		what, index = actRestart, -1
+		what, g = actRestart, nil
 		req = client.Request{Method: http.MethodPost, Path: "/subscriptions/restart"}
 	}
-	call := s.hist.now()
+	one := step{What: what, Group: g, Consumer: -1, Node: -1, Call: s.hist.now()}
 	a, err := s.do(ctx, s.choose(), req)
-	one := act{what: what, group: index, call: call, ret: s.hist.now(), outcome: judge(a, err)}
-	if one.outcome != done {
+	one.Return, one.Outcome = s.hist.now(), judge(a, err)
+	if one.Outcome != done {
 		s.wander()
 	}
-	odd := one.outcome == conflict && (what != actRestart || a.Status != http.StatusBadRequest)
-	if one.outcome == conflict {
-		one.outcome = refused
+	odd := one.Outcome == conflict && (what != actRestart || a.Status != http.StatusBadRequest)
+	if one.Outcome == conflict {
+		one.Outcome = refused
 	}
-	s.count.add(ofSubscriptions, what+" "+one.outcome.String(), 1)
+	s.count.add(ofSubscriptions, what+" "+one.Outcome.String(), 1)
 	s.acts = append(s.acts, one)
 	if odd {
 		return fmt.Errorf("%s, %s: %s", what, req.Path, a)
