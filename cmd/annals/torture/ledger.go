@@ -65,7 +65,6 @@ func (l *ledger) check() {
 	l.origins()
 	l.outcomes()
 	l.realTime()
-	l.fluidTime()
 	l.freshness()
 	l.vanished()
 }
@@ -141,67 +140,45 @@ func (l *ledger) outcomes() {
 	})
 }
 
-// realTime: an append that was acknowledged before another began comes first in the log.
-// Seen from the end: nothing may begin after the earliest end of what comes later.
+// realTime: an append that was acknowledged before another began comes first in the log. Of each event, nothing
+// before it may have been sent after it was acknowledged, nothing behind it acknowledged before it was sent.
 func (l *ledger) realTime() {
-	earliest := int64(never)
-	var later int
-	for ordinal := len(l.facts) - 1; ordinal >= 0; ordinal-- {
-		f := l.facts[ordinal]
-		if f.ref.isForeign() {
-			continue
-		}
-		o := l.hist.find(f.ref)
-		if o == nil {
-			continue
-		}
-		if o.call > earliest {
-			l.find.add(kindOrder, "event %d of the log, %s, was sent at %s; event %d behind it, %s, was acknowledged before, at %s",
-				ordinal, l.book.say(f), seconds(o.call), later, l.book.say(l.facts[later]), seconds(earliest))
-			earliest = never // Each break of the order is reported once.
-		}
-		if o.outcome == done && o.ret < earliest {
-			earliest, later = o.ret, ordinal
-		}
-	}
-}
-
-// fluidTime is realTime for events that may be removed: nothing before one may
-// have been sent after it was acknowledged, nothing behind it may have been acknowledged
-// before it was sent.
-func (l *ledger) fluidTime() {
-	before := make([]int64, len(l.facts)+1) // the latest beginning of what comes before an ordinal
-	behind := make([]int64, len(l.facts)+1) // the earliest end of what comes from it on
-	op := func(ordinal int) *op {
-		if f := l.facts[ordinal]; !f.ref.isForeign() {
-			return l.hist.find(f.ref)
-		}
-		return nil
-	}
-	for i := range l.facts {
+	before := make([]int, len(l.facts)+1) // the ordinal that was sent last of those before this one, -1 for none
+	behind := make([]int, len(l.facts)+1) // that was acknowledged first of those from this one on, -1 for none
+	ops := make([]*op, len(l.facts))
+	before[0], behind[len(l.facts)] = -1, -1
+	for i, f := range l.facts {
 		before[i+1] = before[i]
-		if o := op(i); o != nil {
-			before[i+1] = max(before[i], o.call)
+		if ops[i] = l.hist.find(f.ref); ops[i] != nil && (before[i] < 0 || ops[i].call > ops[before[i]].call) {
+			before[i+1] = i
 		}
 	}
-	behind[len(l.facts)] = never
 	for i := len(l.facts) - 1; i >= 0; i-- {
 		behind[i] = behind[i+1]
-		if o := op(i); o != nil && o.outcome == done {
-			behind[i] = min(behind[i], o.ret)
+		if o := ops[i]; o != nil && o.outcome == done && (behind[i] < 0 || o.ret < ops[behind[i]].ret) {
+			behind[i] = i
+		}
+	}
+	check := func(f fact, o *op, before, behind int) {
+		if before >= 0 && o.outcome == done && ops[before].call > o.ret {
+			l.find.add(kindOrder, "%s was acknowledged at %s, and event %d of the log before it, %s, was sent at %s",
+				l.book.say(f), seconds(o.ret), before, l.book.say(l.facts[before]), seconds(ops[before].call))
+		}
+		if behind >= 0 && ops[behind].ret < o.call {
+			l.find.add(kindOrder, "%s was sent at %s, and event %d of the log behind it, %s, was acknowledged at %s",
+				l.book.say(f), seconds(o.call), behind, l.book.say(l.facts[behind]), seconds(ops[behind].ret))
+		}
+	}
+	for i, f := range l.facts {
+		if ops[i] != nil {
+			check(f, ops[i], -1, behind[i+1]) // What is wrong before it is found there.
 		}
 	}
 	for r, f := range l.fluids {
-		o := l.hist.find(r)
-		if o == nil || o.stream != f.stream {
+		if o := l.hist.find(r); o == nil || o.stream != f.stream {
 			l.find.add(kindUnknown, "%s, shown by %s, belongs to no append to that stream", l.book.say(f.fact), f.by)
-			continue
-		}
-		if o.outcome == done && before[f.ordinal] > o.ret {
-			l.find.add(kindOrder, "%s was acknowledged at %s, and the log has an event before it that was sent at %s", l.book.say(f.fact), seconds(o.ret), seconds(before[f.ordinal]))
-		}
-		if behind[f.ordinal] < o.call {
-			l.find.add(kindOrder, "%s was sent at %s, and the log has an event behind it that was acknowledged at %s", l.book.say(f.fact), seconds(o.call), seconds(behind[f.ordinal]))
+		} else {
+			check(f.fact, o, before[f.ordinal], behind[f.ordinal])
 		}
 	}
 }
