@@ -211,7 +211,7 @@ func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *
 		if end > 0 {
 			p.Entries = p.Entries[end:]
 		}
-		_, next := b.book.seenPage(r.place(t), at, p, finalPage)
+		_, next := b.book.logPage(r.place(t), at, p, finalPage)
 		if next == at {
 			return // It has been reported.
 		}

@@ -177,6 +177,14 @@ func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) e
 // cut is one direction between two ends.
 type cut struct{ from, to int }
 
+// between lists both directions of the links between a node and others.
+func between(node int, others ...int) (links []cut) {
+	for _, o := range others {
+		links = append(links, cut{node, o}, cut{o, node})
+	}
+	return links
+}
+
 func (n *nemesis) shapeAll(links []cut, s shape) error {
 	var err error
 	for _, l := range links {
@@ -200,11 +208,7 @@ func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (stri
 			ends = append(ends, clientSide)
 			what += " and from the clients"
 		}
-		var links []cut
-		for _, o := range ends {
-			links = append(links, cut{node, o}, cut{o, node})
-		}
-		return what, n.healLinks(), n.shapeAll(links, shape{cut: true})
+		return what, n.healLinks(), n.shapeAll(between(node, ends...), shape{cut: true})
 	}
 }
 
@@ -232,11 +236,7 @@ func strikeHalves(_ context.Context, n *nemesis) (string, func(context.Context) 
 	large := order[len(small):]
 	var links []cut
 	for _, a := range small {
-		for _, b := range n.others(a) {
-			if !slices.Contains(small, b) {
-				links = append(links, cut{a, b}, cut{b, a})
-			}
-		}
+		links = append(links, between(a, slices.DeleteFunc(n.others(a), func(b int) bool { return slices.Contains(small, b) })...)...)
 	}
 	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), n.healLinks(), n.shapeAll(links, shape{cut: true})
 }
@@ -247,7 +247,7 @@ func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) 
 		return "", nil, errNotNow
 	}
 	return fmt.Sprintf("%s and %s cannot reach each other", n.role(a), n.role(b)), n.healLinks(),
-		n.shapeAll([]cut{{a, b}, {b, a}}, shape{cut: true})
+		n.shapeAll(between(a, b), shape{cut: true})
 }
 
 // around chooses links: those of one node, or all. Clients are not concerned.
@@ -258,9 +258,7 @@ func (n *nemesis) around() (what string, links []cut) {
 		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
 	}
 	for _, a := range nodes {
-		for _, b := range n.others(a) {
-			links = append(links, cut{a, b}, cut{b, a})
-		}
+		links = append(links, between(a, n.others(a)...)...)
 	}
 	return what, links
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,9 @@ type entry struct {
 	Updated  string `json:"updated"`
 	Title    string `json:"title"`
 	Redacted bool   `json:"isRedacted"`
+	LinkMeta string `json:"linkMetaData"`
+	// Position is the number in the stream that was read. A link that leads nowhere does not show it.
+	Position *int64 `json:"positionEventNumber"`
 }
 
 // page is a page of a stream or of the log. The newest entry comes first.
@@ -39,20 +43,13 @@ func parsePage(body []byte) (*page, error) {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return nil, fmt.Errorf("decode a page: %w", err)
 	}
-	for i := range p.Entries {
-		if p.Entries[i].ID == "" {
-			return nil, fmt.Errorf("decode a page: the entry %q has no event id", p.Entries[i].Title)
-		}
-	}
 	return &p, nil
 }
 
 // oldestFirst turns the entries round.
 func (p *page) oldestFirst() []entry {
-	turned := make([]entry, len(p.Entries))
-	for i := range p.Entries {
-		turned[len(turned)-1-i] = p.Entries[i]
-	}
+	turned := slices.Clone(p.Entries)
+	slices.Reverse(turned)
 	return turned
 }
 
@@ -129,6 +126,9 @@ func (b *book) read(e *entry, from place) fact {
 			b.find.add(kindData, "%s: %d@%s with id %s has type %q and the data %.200q, want type %q and %.200q",
 				from, e.Number, e.Stream, e.ID, e.Type, e.Data, b.ids.eventType(r), b.ids.data(r))
 		}
+	}
+	if e.ID == "" {
+		b.find.add(kindAnswer, "%s: %q is shown without an event id", from, e.Title)
 	}
 	f.ref = foreignRef(e.ID, e.Type, e.Data)
 	return f

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -89,7 +90,7 @@ func (r *finalReader) log(ctx context.Context) (all []seen, _ int, _ error) {
 		case len(p.Entries) == 0:
 			return all, at.ordinal, nil
 		}
-		events, next := r.book.seenPage(r.place(r.node), at, p, finalPage)
+		events, next := r.book.logPage(r.place(r.node), at, p, finalPage)
 		if next == at {
 			return all, at.ordinal, nil // The page was not in order, which has been reported.
 		}
@@ -98,25 +99,35 @@ func (r *finalReader) log(ctx context.Context) (all []seen, _ int, _ error) {
 	}
 }
 
+// stream reads a stream to its end. The pages go to take, oldest first, with the number at which each begins; it
+// returns the number behind the page, which is returned of the last one.
+func (r *finalReader) stream(ctx context.Context, name string, take func(at int64, entries []entry) (int64, error)) (next int64, _ error) {
+	for {
+		p, err := r.page(ctx, streamForward(url.PathEscape(name), next, finalPage))
+		if err == nil && p != nil {
+			next, err = take(next, p.oldestFirst())
+		}
+		switch {
+		case err != nil:
+			return next, fmt.Errorf("%s: %w", name, err)
+		case p == nil || p.HeadOfStream || len(p.Entries) == 0:
+			return next, nil
+		}
+	}
+}
+
 // streams reads every stream by itself: the index must tell what the log told.
 func (r *finalReader) streams(ctx context.Context) error {
-	for _, stream := range r.plainStreams() {
-		name := stream.name
-		number := int64(0)
-		for more := true; more; {
-			p, err := r.page(ctx, streamForward(name, number, finalPage))
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if p == nil {
-				break
-			}
-			r.book.streamPage(r.place(r.node), stream, number, p.oldestFirst())
-			number += int64(len(p.Entries))
-			more = !p.HeadOfStream && len(p.Entries) > 0
+	for _, s := range r.plainStreams() {
+		number, err := r.stream(ctx, s.name, func(at int64, entries []entry) (int64, error) {
+			r.book.streamPage(r.place(r.node), s, at, entries)
+			return at + int64(len(entries)), nil
+		})
+		if err != nil {
+			return err
 		}
-		if inLog := r.book.logged(stream); number != inLog {
-			r.find.add(kindIndex, "%s: %s has %d events when it is read, and %d in the log", r.place(r.node), name, number, inLog)
+		if inLog := r.book.logged(s); number != inLog {
+			r.find.add(kindIndex, "%s: %s has %d events when it is read, and %d in the log", r.place(r.node), s.name, number, inLog)
 		}
 	}
 	return nil

@@ -295,21 +295,18 @@ type categoryLink struct {
 
 // read reads from one node what the projections wrote.
 func (p *projector) read(ctx context.Context, from target) {
-	r := finalReader{p.load, from}
-	err := projectedPages(ctx, &r, p.out(), func(e *projectedEntry, at int64) error {
+	err := p.each(ctx, from, p.out(), func(e *entry, at int64) error {
 		var body struct {
 			N  int64  `json:"n"`
 			Of string `json:"of"`
 		}
-		if err := json.Unmarshal([]byte(e.Data), &body); err != nil {
-			return err
-		}
+		err := json.Unmarshal([]byte(e.Data), &body)
 		p.copies = append(p.copies, copied{at, e.Type, body.N, body.Of})
-		return nil
+		return err
 	})
 	if err == nil && p.linked {
 		category, _, _ := strings.Cut(p.prefix, "-")
-		err = projectedPages(ctx, &r, ceStream+category, func(e *projectedEntry, at int64) error {
+		err = p.each(ctx, from, ceStream+category, func(e *entry, at int64) error {
 			var meta struct {
 				Origin string `json:"$o"`
 			}
@@ -326,47 +323,20 @@ func (p *projector) read(ctx context.Context, from target) {
 	}
 }
 
-// projectedEntry is an event of a stream that a projection writes, links resolved.
-type projectedEntry struct {
-	Type     string `json:"eventType"`
-	Number   int64  `json:"eventNumber"`
-	Stream   string `json:"streamId"`
-	Data     string `json:"data"`
-	LinkMeta string `json:"linkMetaData"`
-	// Position is the number in the stream that was read. A link that leads nowhere does not show it.
-	Position *int64 `json:"positionEventNumber"`
-}
-
-// projectedPages reads a stream to its end, oldest first.
-func projectedPages(ctx context.Context, r *finalReader, stream string, take func(e *projectedEntry, at int64) error) error {
-	next := int64(0)
-	for {
-		a, err := r.answer(ctx, streamForward(url.PathEscape(stream), next, finalPage))
-		if err != nil {
-			return fmt.Errorf("%s: %w", stream, err)
-		}
-		if a.Status != http.StatusOK {
-			return nil // There is none.
-		}
-		var p struct {
-			HeadOfStream bool             `json:"headOfStream"`
-			Entries      []projectedEntry `json:"entries"`
-		}
-		if err := json.Unmarshal(a.Body, &p); err != nil {
-			return fmt.Errorf("%s: %w", stream, err)
-		}
-		for i := len(p.Entries) - 1; i >= 0; i-- {
-			e := &p.Entries[i]
-			if e.Position != nil {
-				next = *e.Position
+// each reads a stream that a projection writes, links resolved, to its end.
+func (p *projector) each(ctx context.Context, from target, stream string, take func(e *entry, at int64) error) error {
+	r := finalReader{p.load, from}
+	_, err := r.stream(ctx, stream, func(next int64, entries []entry) (int64, error) {
+		for i := range entries {
+			if at := entries[i].Position; at != nil {
+				next = *at
 			}
-			if err := take(e, next); err != nil {
-				return fmt.Errorf("%d@%s: %w", next, stream, err)
+			if err := take(&entries[i], next); err != nil {
+				return next, fmt.Errorf("number %d: %w", next, err)
 			}
 			next++
 		}
-		if p.HeadOfStream || len(p.Entries) == 0 {
-			return nil
-		}
-	}
+		return next, nil
+	})
+	return err
 }

@@ -86,14 +86,8 @@ func (l *load) pageOf(a *answer) *page {
 	return nil
 }
 
-// logPage takes a page read forward from a spot and returns the spot behind it.
-func (b *book) logPage(from place, at spot, p *page, count int) spot {
-	_, behind := b.seenPage(from, at, p, count)
-	return behind
-}
-
-// seenPage is logPage that also returns what the page shows.
-func (b *book) seenPage(from place, at spot, p *page, count int) ([]seen, spot) {
+// logPage takes a page read forward from a spot and returns what it shows and the spot behind it.
+func (b *book) logPage(from place, at spot, p *page, count int) ([]seen, spot) {
 	if len(p.Entries) == 0 {
 		return nil, at
 	}
@@ -125,7 +119,6 @@ type follower struct {
 	// stream is what it follows, nil for the log.
 	stream *stream
 	at     spot // in the log; of a stream, ordinal is the next number
-	seen   atomic.Int64
 	// goal is the ordinal at which it has seen everything, not known before all writers ended.
 	goal atomic.Int64
 }
@@ -169,12 +162,11 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	}
 	before := f.at
 	if f.stream == nil {
-		f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
+		_, f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
 	} else {
 		f.book.streamPage(f.place(a.from), f.stream, int64(before.ordinal), p.oldestFirst())
 		f.at.ordinal += len(p.Entries)
 	}
-	f.seen.Store(int64(f.at.ordinal))
 	return f.at != before, true
 }
 

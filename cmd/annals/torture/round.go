@@ -264,7 +264,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	if err := r.read(ctx, nem); err != nil {
 		return err
 	}
-	r.drain(&following)
+	r.drain(&following, abandon)
 	return nil
 }
 
@@ -364,7 +364,7 @@ func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) 
 }
 
 // drain lets subscribers see the rest.
-func (r *round) drain(following *sync.WaitGroup) {
+func (r *round) drain(following *sync.WaitGroup, abandon func()) {
 	for _, f := range r.followers {
 		goal := int64(r.load.book.len())
 		if f.stream != nil {
@@ -372,20 +372,12 @@ func (r *round) drain(following *sync.WaitGroup) {
 		}
 		f.goal.Store(goal)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		following.Wait()
-	}()
-	limit := time.NewTimer(drainLimit)
-	defer limit.Stop()
-	select {
-	case <-done:
-	case <-limit.C:
-		for _, f := range r.followers {
-			if seen, goal := f.seen.Load(), f.goal.Load(); seen < goal {
-				r.find.add(kindStuck, "the subscriber of %s has seen %d of %d events %s after everything was calm", f.what(), seen, goal, drainLimit)
-			}
+	timer := time.AfterFunc(drainLimit, abandon)
+	defer timer.Stop()
+	following.Wait()
+	for _, f := range r.followers {
+		if seen, goal := int64(f.at.ordinal), f.goal.Load(); seen < goal {
+			r.find.add(kindStuck, "the subscriber of %s has seen %d of %d events %s after everything was calm", f.what(), seen, goal, drainLimit)
 		}
 	}
 }
