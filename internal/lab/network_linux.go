@@ -33,7 +33,7 @@ type network struct {
 	stop    chan struct{}  // closed when the links are to end
 	running sync.WaitGroup // a goroutine for each device, and for each link that ever let a packet wait
 
-	mu      sync.Mutex // guards devices, and makes changing a rule one step
+	mu      sync.Mutex // guards devices
 	devices map[byte]*device
 }
 
@@ -155,26 +155,10 @@ func (n *network) destination(packet []byte) (byte, bool) {
 	return to[3], to[0] == s[0] && to[1] == s[1] && to[2] == s[2]
 }
 
-// change replaces the rule of a link by what the function makes of it.
-func (n *network) change(from, to byte, change func(*Rule)) error {
+// link finds a link.
+func (n *network) link(from, to byte) (*link, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l, err := n.link(from, to)
-	if err != nil {
-		return err
-	}
-	old := l.current()
-	r := old
-	change(&r)
-	if err := r.Validate(); err != nil || r == old {
-		return err
-	}
-	l.set(r)
-	return nil
-}
-
-// link finds a link. The caller holds mu.
-func (n *network) link(from, to byte) (*link, error) {
 	if d := n.devices[from]; d != nil {
 		if l := d.links[to].Load(); l != nil {
 			return l, nil

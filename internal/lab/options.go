@@ -73,9 +73,6 @@ type Command struct {
 	Args []string
 	// Env is added to the environment of this process, as KEY=value. Of equal keys the last counts.
 	Env []string
-	// LogFile is appended to with all that the process prints. The default is a
-	// new file beside the host's folder, see Process.LogFile.
-	LogFile string
 	// Log gets all that the process prints, too, and must not block. It is used
 	// by one goroutine of each process that has it. May be nil.
 	Log io.Writer

@@ -39,11 +39,7 @@ type Process struct {
 // launch starts a process, on the thread of the host: it inherits the namespace
 // and dies with that thread.
 func (h *Host) launch(c Command) (*Process, error) {
-	file := c.LogFile
-	if file == "" {
-		file = filepath.Join(h.folder, fmt.Sprintf("process-%d.log", h.started))
-	}
-	log, err := openProcessLog(file, c.Log)
+	log, err := openProcessLog(filepath.Join(h.folder, fmt.Sprintf("process-%d.log", h.started)), c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +123,7 @@ func (p *Process) Err() error {
 // Output is the end of what the process has printed, at most 256 KiB of it.
 func (p *Process) Output() string { return p.log.tail.String() }
 
-// LogFile is where all that the process prints is written.
+// LogFile is where all that the process prints is written: a file beside the host's folder.
 func (p *Process) LogFile() string { return p.log.file.Name() }
 
 func (p *Process) ended() bool {
