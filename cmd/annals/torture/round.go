@@ -140,7 +140,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	tag := mix(r.seed ^ uint64(r.start.UnixNano()))
 	prefix := fmt.Sprintf("torture-%08x-", uint32(tag))
 	ids := identity{tag: tag, prefix: prefix}
-	hist := newHistory(r.start, r.o.operations)
+	hist := newHistory(r.start, int64(r.o.operations))
 	var links *journal
 	if r.o.consumers > 0 {
 		links = hist.journal()

@@ -155,8 +155,7 @@ func TestLiar(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	o := defaultOptions()
-	o.attach = []string{gone.URL}
+	o := options{attach: []string{gone.URL}}
 	c, err := newGiven(o.attach)
 	if err != nil {
 		t.Fatal(err)
