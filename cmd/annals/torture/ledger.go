@@ -6,12 +6,6 @@ import (
 	"sort"
 )
 
-// located is where an event of this run was found.
-type located struct {
-	ref     ref
-	ordinal int32
-}
-
 // ledger holds what clients know against the final log. It is made when all clients
 // have ended and every node was read.
 type ledger struct {
@@ -20,7 +14,7 @@ type ledger struct {
 	book  *book
 	find  *findings
 	facts []fact
-	where []located // by ref
+	where map[ref]int // ordinals of the events of this run
 	// fluids are the events that may be removed, as far as somebody saw them in the log.
 	fluids map[ref]*fluidFact
 }
@@ -28,7 +22,7 @@ type ledger struct {
 func newLedger(h *history, b *book) *ledger {
 	l := &ledger{
 		ids: b.ids, hist: h, book: b, find: b.find, facts: b.facts,
-		fluids: map[ref]*fluidFact{},
+		where: make(map[ref]int, len(b.facts)), fluids: map[ref]*fluidFact{},
 	}
 	for _, f := range b.fluids {
 		if f.ref.isForeign() {
@@ -42,50 +36,30 @@ func newLedger(h *history, b *book) *ledger {
 	slices.SortStableFunc(b.kept, func(x, y keptEntry) int {
 		return cmp.Or(cmp.Compare(x.ordinal, y.ordinal), cmp.Compare(x.entry.Number, y.entry.Number))
 	})
-	for o, f := range l.facts {
-		if !f.ref.isForeign() {
-			l.where = append(l.where, located{f.ref, int32(o)})
+	for ordinal, f := range l.facts {
+		before, twice := l.where[f.ref]
+		switch {
+		case f.ref.isForeign():
+		case twice:
+			l.find.add(kindDuplicate, "%s is event %d of the log and was already event %d, %s", l.book.say(f), ordinal, before, l.book.say(l.facts[before]))
+		default:
+			l.where[f.ref] = ordinal
 		}
 	}
-	slices.SortFunc(l.where, func(a, b located) int { return cmp.Or(cmp.Compare(a.ref, b.ref), cmp.Compare(a.ordinal, b.ordinal)) })
 	return l
-}
-
-// ordinal returns the place of an event in the log.
-func (l *ledger) ordinal(r ref) (int, bool) {
-	i, ok := slices.BinarySearchFunc(l.where, r, func(at located, r ref) int { return cmp.Compare(at.ref, r) })
-	if !ok {
-		return 0, false
-	}
-	return int(l.where[i].ordinal), true
 }
 
 // check runs all checks that are not about single nodes.
 func (l *ledger) check() {
-	l.origins()
 	l.outcomes()
 	l.realTime()
 	l.freshness()
 	l.vanished()
 }
 
-// origins: every event of this run in the log was written by an operation, and is there once.
-func (l *ledger) origins() {
-	for i, at := range l.where {
-		f := l.facts[at.ordinal]
-		if o := l.hist.find(at.ref); o == nil || o.stream != f.stream {
-			l.find.add(kindUnknown, "event %d of the log, %s, belongs to no append to that stream", at.ordinal, l.book.say(f))
-		}
-		if i > 0 && l.where[i-1].ref == at.ref {
-			l.find.add(kindDuplicate, "%s is event %d of the log and was already event %d, %s",
-				l.book.say(f), at.ordinal, l.where[i-1].ordinal, l.book.say(l.facts[l.where[i-1].ordinal]))
-		}
-	}
-}
-
 // number returns the number under which the log has an event.
 func (l *ledger) number(r ref) (int64, bool) {
-	if ordinal, ok := l.ordinal(r); ok {
+	if ordinal, ok := l.where[r]; ok {
 		return l.facts[ordinal].number, true
 	}
 	if f := l.fluids[r]; f != nil {
@@ -140,7 +114,8 @@ func (l *ledger) outcomes() {
 	})
 }
 
-// realTime: an append that was acknowledged before another began comes first in the log. Of each event, nothing
+// realTime: every event of this run was written by an operation, and
+// an append that was acknowledged before another began comes first in the log. Of each event, nothing
 // before it may have been sent after it was acknowledged, nothing behind it acknowledged before it was sent.
 func (l *ledger) realTime() {
 	before := make([]int, len(l.facts)+1) // the ordinal that was sent last of those before this one, -1 for none
@@ -149,7 +124,11 @@ func (l *ledger) realTime() {
 	before[0], behind[len(l.facts)] = -1, -1
 	for i, f := range l.facts {
 		before[i+1] = before[i]
-		if ops[i] = l.hist.find(f.ref); ops[i] != nil && (before[i] < 0 || ops[i].call > ops[before[i]].call) {
+		ops[i] = l.hist.find(f.ref)
+		if !f.ref.isForeign() && (ops[i] == nil || ops[i].stream != f.stream) {
+			l.find.add(kindUnknown, "event %d of the log, %s, belongs to no append to that stream", i, l.book.say(f))
+		}
+		if ops[i] != nil && (before[i] < 0 || ops[i].call > ops[before[i]].call) {
 			before[i+1] = i
 		}
 	}

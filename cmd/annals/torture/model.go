@@ -15,55 +15,34 @@ type end struct {
 	last   ref
 }
 
-// call is an operation on one stream as its client began it.
-type call struct {
-	kind     opKind
-	expected int64
-	first    ref
-	count    int64
+// tried is an operation on one stream with all that is known of its effect.
+type tried struct {
+	first ref
+	op
 }
 
-// result is what is known of its effect: of a reading the end, of an append that
-// was done its first number, of a conflict the version in the way.
-type result struct {
-	outcome outcome
-	number  int64
-	seen    ref
-}
-
-// stepStream is the sequential meaning of a stream: a list that grows at its end,
+// step is the sequential meaning of a stream: a list that grows at its end,
 // under the condition that the end is where the caller expects it.
-func stepStream(now end, in call, out result) (bool, end) {
-	fits := in.expected == anyVersion || in.expected == now.number
+func (now end) step(o *tried) (bool, end) {
+	fits := o.expected == anyVersion || o.expected == now.number
 	switch {
-	case in.kind == opReadHead:
-		return out.number == now.number && out.seen == now.last, now
-	case out.outcome == conflict:
-		return !fits && out.number == now.number, now
+	case o.kind == opReadHead:
+		return o.number == now.number && o.seen == now.last, now
+	case o.outcome == conflict:
+		return !fits && o.number == now.number, now
 	}
-	return fits && out.number == now.number+1, end{now.number + in.count, in.first + ref(in.count-1)}
+	return fits && o.number == now.number+1, end{now.number + int64(o.count), o.first + ref(o.count-1)}
 }
 
 func streamModel(ids identity) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return end{number: noStream} },
-		Step: func(state, input, output any) (bool, any) {
-			ok, next := stepStream(state.(end), input.(call), output.(result))
+		Step: func(state, input, _ any) (bool, any) {
+			ok, next := state.(end).step(input.(*tried))
 			return ok, next
 		},
-		DescribeOperation: func(input, output any) string {
-			in, out := input.(call), output.(result)
-			switch {
-			case in.kind == opReadHead && out.number < 0:
-				return "read: no stream"
-			case in.kind == opReadHead:
-				return fmt.Sprintf("read: %d, %s", out.number, ids.id(out.seen))
-			case out.outcome == conflict:
-				return fmt.Sprintf("append expecting %d: wrong, %d", in.expected, out.number)
-			}
-			return fmt.Sprintf("append %d of %s expecting %d: %d", in.count, ids.id(in.first), in.expected, out.number)
-		},
-		DescribeState: func(state any) string { return fmt.Sprintf("%d, %s", state.(end).number, ids.id(state.(end).last)) },
+		DescribeOperation: func(input, _ any) string { return ids.describe(input.(*tried).first, &input.(*tried).op) },
+		DescribeState:     func(state any) string { return fmt.Sprintf("%d, %s", state.(end).number, ids.id(state.(end).last)) },
 	}
 }
 
@@ -80,20 +59,18 @@ func (l *ledger) operations() map[*stream][]porcupine.Operation {
 		if !strings.HasPrefix(o.stream.name, l.book.prefix+registerStream) || o.kind != opAppend && o.kind != opReadHead {
 			return
 		}
-		in := call{kind: o.kind, expected: o.expected, first: first, count: int64(o.count)}
-		out := result{outcome: o.outcome, number: o.number, seen: o.seen}
-		ret := o.ret
+		one := &tried{first, *o}
 		switch {
 		case o.kind == opReadHead && o.outcome != done, o.outcome == refused:
 			return
 		case o.outcome == pending:
-			ordinal, ok := l.ordinal(first)
+			ordinal, ok := l.where[first]
 			if !ok {
 				return
 			}
-			out.outcome, out.number, ret = done, l.facts[ordinal].number, never
+			one.outcome, one.number, one.ret = done, l.facts[ordinal].number, never
 		}
-		by[o.stream] = append(by[o.stream], porcupine.Operation{ClientId: first.client(), Input: in, Call: o.call, Output: out, Return: ret})
+		by[o.stream] = append(by[o.stream], porcupine.Operation{ClientId: first.client(), Input: one, Call: one.call, Return: one.ret})
 	})
 	return by
 }
