@@ -112,18 +112,11 @@ func loopName(device string) string {
 	return unix.ByteSliceToString(info.File_name[:])
 }
 
-// unescape undoes the octal escapes of spaces and the like.
+// unescape undoes the octal escapes of spaces and the like, which Go writes as well.
 func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(s, `"`, `\"`) + `"`)
+	if err != nil {
+		return s
 	}
-	return b.String()
+	return text
 }
