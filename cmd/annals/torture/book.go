@@ -59,18 +59,10 @@ type book struct {
 	mu       sync.Mutex
 	facts    []fact
 	segments []segment
-	spots    []spot // where pages ended, rising
-	kept     []keptEntry
+	spots    []spot       // where pages ended, rising
+	kept     []*fluidFact // those with an entry
 	fluids   map[fluidKey]*fluidFact
 	blank    sync.Map // refs of events that somebody asked to redact: any node may have fetched the chunk of one that did
-}
-
-// keptEntry is an event of the log that is kept as it was shown: of the streams
-// in which a server keeps the groups of this run. Some of them have limits.
-type keptEntry struct {
-	ordinal int // as of a fluidFact
-	at      int64
-	entry   entry
 }
 
 func newBook(ids identity, find *findings, prefix string, origin int64) *book {

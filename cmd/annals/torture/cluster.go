@@ -20,7 +20,7 @@ type cluster interface {
 	// can says which faults are possible.
 	can() abilities
 
-	// start starts a node that does not run. It does not wait for it to serve.
+	// start starts a node, without effect on one that runs. It does not wait for it to serve.
 	start(ctx context.Context, node int) error
 	// kill ends a node at once, terminate asks it to end and waits. Both are
 	// without effect on a node that does not run.

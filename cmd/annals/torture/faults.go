@@ -104,18 +104,11 @@ func strikeKill(_ context.Context, n *nemesis) (string, func(context.Context) er
 }
 
 func strikeKillAll(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	var err error
-	for i := range n.c.voters() {
-		err = errors.Join(err, n.c.kill(i))
+	all := n.rng.Perm(n.c.voters())
+	start := func(ctx context.Context) error {
+		return each(all, func(i int) error { return n.c.start(ctx, i) })
 	}
-	order := n.rng.Perm(n.c.voters())
-	return "kill -9 of all nodes", func(ctx context.Context) error {
-		var err error
-		for _, i := range order {
-			err = errors.Join(err, n.c.start(ctx, i))
-		}
-		return err
-	}, err
+	return "kill -9 of all nodes", start, each(all, n.c.kill)
 }
 
 func strikeTerminate(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
@@ -174,6 +167,14 @@ func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) e
 	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
 }
 
+// each does something with all of a list, whatever becomes of the others.
+func each[T any](list []T, do func(T) error) (err error) {
+	for _, one := range list {
+		err = errors.Join(err, do(one))
+	}
+	return err
+}
+
 // cut is one direction between two ends.
 type cut struct{ from, to int }
 
@@ -186,11 +187,7 @@ func between(node int, others ...int) (links []cut) {
 }
 
 func (n *nemesis) shapeAll(links []cut, s shape) error {
-	var err error
-	for _, l := range links {
-		err = errors.Join(err, n.c.shape(l.from, l.to, s))
-	}
-	return err
+	return each(links, func(l cut) error { return n.c.shape(l.from, l.to, s) })
 }
 
 // healLinks returns the cure of faults of the network.
@@ -336,22 +333,11 @@ func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context
 	}
 	left := leftOnDisk[n.rng.IntN(len(leftOnDisk))]
 	n.diskTrouble.Store(true)
-	var err error
-	for _, i := range nodes {
-		err = errors.Join(err, n.c.fillDisk(i, left))
-	}
+	err := each(nodes, func(i int) error { return n.c.fillDisk(i, left) })
 	return fmt.Sprintf("disk of %s %v is full up to %d bytes", what, nodes, left), func(ctx context.Context) error {
-		var err error
-		for _, i := range nodes {
-			err = errors.Join(err, n.c.freeDisk(i))
-		}
-		for _, i := range nodes {
-			if !n.c.running(i) {
-				err = errors.Join(err, n.c.start(ctx, i))
-			}
-		}
-		n.diskTrouble.Store(false)
-		return err
+		defer n.diskTrouble.Store(false)
+		// Starting one that runs is without effect.
+		return errors.Join(each(nodes, n.c.freeDisk), each(nodes, func(i int) error { return n.c.start(ctx, i) }))
 	}, err
 }
 

@@ -20,6 +20,8 @@ type fluidFact struct {
 	ordinal int // of the event in the log that comes next, of those that stay
 	time    string
 	by      place
+	// entry is what was shown, of the streams in which a server keeps the groups of this run. Some of them have limits.
+	entry *entry
 }
 
 // seen is one event of the log as one node showed it.
@@ -40,9 +42,12 @@ func (b *book) flow(from place, ordinal int, one seen, e *entry) {
 		}
 		return
 	}
-	b.fluids[key] = &fluidFact{fact: one.fact, ordinal: ordinal, time: one.time, by: from}
+	f := &fluidFact{fact: one.fact, ordinal: ordinal, time: one.time, by: from}
+	b.fluids[key] = f
 	if strings.HasPrefix(e.Stream, groupPrefix(b.prefix)) {
-		b.kept = append(b.kept, keptEntry{ordinal: ordinal, at: from.at, entry: *e})
+		kept := *e // Not the page that it is of.
+		f.entry = &kept
+		b.kept = append(b.kept, f)
 	}
 	if !one.stream.own || one.number == math.MaxInt64 || one.ref.isForeign() {
 		return

@@ -51,7 +51,7 @@ type eventRecord struct {
 	id     event.ID
 	ref    ref
 	steps  []*step
-	parked []keptEntry
+	parked []*fluidFact
 }
 
 // deliveries are the steps in which it was given to somebody.
@@ -76,7 +76,7 @@ type groupBook struct {
 	group       *group
 	events      []eventRecord // by number
 	where       map[event.ID]messagePlace
-	checkpoints []keptEntry
+	checkpoints []*fluidFact
 	// lacks says that messages were parked that nobody saw: parked streams are cut off where
 	// messages were replayed, and what was cut off may be removed.
 	lacks bool
@@ -114,11 +114,11 @@ func (c *groupCheck) date() {
 }
 
 // there is a time at which the event was there.
-func (c *groupCheck) there(k keptEntry) int64 {
+func (c *groupCheck) there(k *fluidFact) int64 {
 	if k.ordinal < len(c.dated) {
-		return min(k.at, c.dated[k.ordinal])
+		return min(k.by.at, c.dated[k.ordinal])
 	}
-	return k.at
+	return k.by.at
 }
 
 // open puts together what is known of one group.
@@ -164,7 +164,7 @@ func (c *groupCheck) open(g *group) *groupBook {
 }
 
 // park takes a parked message: a link of the server's with the number of its event in its metadata.
-func (b *groupBook) park(k keptEntry) {
+func (b *groupBook) park(k *fluidFact) {
 	var meta struct {
 		Number int64 `json:"subscriptionEventNumber"` // Zero may be left out.
 	}

@@ -33,7 +33,7 @@ func newLedger(h *history, b *book) *ledger {
 		}
 		l.fluids[f.ref] = f
 	}
-	slices.SortStableFunc(b.kept, func(x, y keptEntry) int {
+	slices.SortStableFunc(b.kept, func(x, y *fluidFact) int {
 		return cmp.Or(cmp.Compare(x.ordinal, y.ordinal), cmp.Compare(x.entry.Number, y.entry.Number))
 	})
 	for ordinal, f := range l.facts {
