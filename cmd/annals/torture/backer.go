@@ -199,31 +199,18 @@ func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *
 		b.find.add(kindBackup, "%s cannot be read: %v", t.name, err)
 		return
 	}
-	at := b.book.start()
-	for len(last.Entries) > 0 {
-		p, err := r.page(ctx, allForward(at.position, finalPage))
-		if err != nil || p == nil || len(p.Entries) == 0 {
-			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.name, at.ordinal, err)
+	end := 0
+	if len(last.Entries) > 0 {
+		if _, end, err = r.log(ctx, &last.Entries[0]); err != nil {
+			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.name, end, err)
 			return
-		}
-		is := func(e entry) bool { return e.Stream == last.Entries[0].Stream && e.Number == last.Entries[0].Number }
-		end := slices.IndexFunc(p.Entries, is)
-		if end > 0 {
-			p.Entries = p.Entries[end:]
-		}
-		_, next := b.book.logPage(r.place(t), at, p, finalPage)
-		if next == at {
-			return // It has been reported.
-		}
-		if at = next; end >= 0 {
-			break
 		}
 	}
 	b.count.add(ofBackups, "restored", 1)
-	if at.ordinal > len(books.facts) {
-		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, at.ordinal, len(books.facts))
+	if end > len(books.facts) {
+		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, end, len(books.facts))
 	}
-	for ordinal := at.ordinal; ordinal < len(books.facts); ordinal++ {
+	for ordinal := end; ordinal < len(books.facts); ordinal++ {
 		f := books.facts[ordinal]
 		if f.ref.isForeign() {
 			continue

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,29 +20,6 @@ const (
 	// finalPatience bounds how long one page of a healed cluster may take.
 	finalPatience = 30 * time.Second
 )
-
-// converge waits until every node has what the leader has. It returns what each
-// laggard lacks; nothing means that the cluster has healed. revive starts nodes
-// that have ended, as an operator would.
-func converge(ctx context.Context, c cluster, w *watch, revive func(context.Context), limit time.Duration) []string {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		revive(ctx)
-		var missing []string
-		for _, t := range c.targets() {
-			if err := w.caughtUp(ctx, c.targets(), t.index); err != nil {
-				missing = append(missing, fmt.Sprintf("%s: %v", t.name, err))
-			}
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
-			return missing
-		}
-	}
-}
 
 // finalReader reads everything from one node.
 type finalReader struct {
@@ -77,26 +55,32 @@ func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) 
 	}
 }
 
-// log reads the whole log and returns it, and how many events it has of those that stay.
-func (r *finalReader) log(ctx context.Context) (all []seen, _ int, _ error) {
+// log reads the log to its end, or to an event if that is not nil. It returns what was shown, and how many
+// events it has of those that stay.
+func (r *finalReader) log(ctx context.Context, last *entry) (all []seen, _ int, _ error) {
 	at := r.book.start()
-	for {
+	for ended := false; !ended; {
 		p, err := r.page(ctx, allForward(at.position, finalPage))
 		switch {
 		case err != nil:
 			return nil, at.ordinal, err
-		case p == nil:
-			return nil, at.ordinal, errors.New("there is no $all")
+		case p == nil || len(p.Entries) == 0 && last != nil:
+			return nil, at.ordinal, errors.New("it ends here")
 		case len(p.Entries) == 0:
 			return all, at.ordinal, nil
 		}
+		if last != nil {
+			i := slices.IndexFunc(p.Entries, func(e entry) bool { return e.Stream == last.Stream && e.Number == last.Number })
+			p.Entries, ended = p.Entries[max(0, i):], i >= 0
+		}
 		events, next := r.book.logPage(r.place(r.node), at, p, finalPage)
 		if next == at {
-			return all, at.ordinal, nil // The page was not in order, which has been reported.
+			break // The page was not in order, which has been reported.
 		}
 		all = append(all, events...)
 		at = next
 	}
+	return all, at.ordinal, nil
 }
 
 // stream reads a stream to its end. The pages go to take, oldest first, with the number at which each begins; it
@@ -155,7 +139,7 @@ func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
 		r := finalReader{l, t}
 		var err error
 		var events []seen
-		if events, ends[i], err = r.log(ctx); err != nil {
+		if events, ends[i], err = r.log(ctx, nil); err != nil {
 			l.find.add(kindHeal, "%s cannot be read to its end, from event %d of the log on: %v", t.name, ends[i], err)
 			continue
 		}

@@ -71,7 +71,7 @@ func (n *nemesis) run(ctx context.Context) {
 	if len(n.faults) == 0 {
 		return
 	}
-	for n.err == nil && n.calm(ctx) {
+	for n.err == nil && clock.Sleep(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond) == nil {
 		n.revive(ctx)
 		strokes := []*stroke{n.strike(ctx, nil)}
 		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
@@ -81,11 +81,6 @@ func (n *nemesis) run(ctx context.Context) {
 		}
 		n.endure(ctx, strokes)
 	}
-}
-
-// calm waits between faults.
-func (n *nemesis) calm(ctx context.Context) bool {
-	return clock.Sleep(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond) == nil
 }
 
 // strike begins a fault of another kind than the one under way.

@@ -348,19 +348,31 @@ func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 }
 
 // missing waits until every node has what the leader has. It returns what each laggard lacks, and what nodes have logged;
-// nothing means that the cluster has healed.
+// nothing means that the cluster has healed. Nodes that have ended are started again, as an operator would.
 func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) string {
-	missing := converge(ctx, r.c, r.watch, nem.revive, limit)
-	if missing == nil {
-		return ""
-	}
-	text := strings.Join(missing, "; ")
-	for i := range r.c.voters() {
-		if tail := r.c.logTail(i); tail != "" {
-			text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		nem.revive(ctx)
+		text := ""
+		for _, t := range r.c.targets() {
+			if err := r.watch.caughtUp(ctx, r.c.targets(), t.index); err != nil {
+				text += fmt.Sprintf("\n%s: %v", t.name, err)
+			}
 		}
+		if text == "" {
+			return ""
+		}
+		if clock.Sleep(ctx, 200*time.Millisecond) == nil {
+			continue
+		}
+		for i := range r.c.voters() {
+			if tail := r.c.logTail(i); tail != "" {
+				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
+			}
+		}
+		return text
 	}
-	return text
 }
 
 // drain lets subscribers see the rest.
