@@ -273,29 +273,25 @@ func strikeDrop(_ context.Context, n *nemesis) (string, func(context.Context) er
 }
 
 func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	leader, _ := n.watch.leading()
-	for _, t := range n.c.targets() {
-		if t.index != leader {
-			continue
-		}
-		a, err := exchange(ctx, n.watch.http, t, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
-		switch {
-		case err != nil:
-			return n.role(leader) + " was asked to resign: no answer", nil, nil
-		case a.Status != http.StatusOK && a.Status < 500:
-			n.find.add(kindAnswer, "POST /admin/node/resign: %s", a)
-		}
-		return n.role(leader) + " was asked to resign", nil, nil
+	leader, ok := n.watch.leads(n.c.targets())
+	if !ok {
+		return "", nil, errNotNow
 	}
-	return "", nil, errNotNow
+	what := n.role(leader.index) + " was asked to resign"
+	a, err := exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
+	switch {
+	case err != nil:
+		what += ": no answer"
+	case a.Status != http.StatusOK && a.Status < 500:
+		n.find.add(kindAnswer, "POST /admin/node/resign: %s", a)
+	}
+	return what, nil, nil
 }
 
 // strikeResignGivenUp leaves the leader alone with hand-overs that cannot be completed.
 func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	leader, _ := n.watch.leading()
-	list := n.c.targets()
-	i := slices.IndexFunc(list, func(t target) bool { return t.index == leader })
-	if leader < 0 || leader >= n.c.voters() || i < 0 {
+	leader, ok := n.watch.leads(n.c.targets())
+	if !ok || leader.index >= n.c.voters() {
 		return "", nil, errNotNow
 	}
 	stopped := n.follower()
@@ -305,9 +301,9 @@ func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.
 	tries := 1 + n.rng.IntN(4)
 	for range tries {
 		// No answer is what is wanted; one that comes all the same tells nothing.
-		_, _ = exchange(ctx, n.watch.http, list[i], client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
+		_, _ = exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
 	}
-	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader), tries, nodeName(stopped)),
+	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader.index), tries, nodeName(stopped)),
 		func(context.Context) error { return n.c.resume(stopped) }, nil
 }
 

@@ -275,19 +275,15 @@ var errNotYet = errors.New("not yet")
 
 // caughtUp returns nil when a node has everything that the leader had a moment ago and says that it follows.
 func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
-	leader, _ := w.leading()
-	if leader < 0 {
+	leader, ok := w.leads(list)
+	if !ok {
 		return fmt.Errorf("%w: nobody leads", errNotYet)
 	}
-	at := map[int]target{}
-	for _, t := range list {
-		at[t.index] = t
-	}
-	want, err := logEnd(ctx, w.http, at[leader], true)
+	want, err := logEnd(ctx, w.http, leader, true)
 	if err != nil {
 		return fmt.Errorf("leader: %w", err)
 	}
-	have, err := logEnd(ctx, w.http, at[node], false)
+	have, err := logEnd(ctx, w.http, list[node], false) // Nodes stand in the order of their numbers.
 	if err != nil {
 		return err
 	}

@@ -126,11 +126,8 @@ func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
 	if r.c.can().processes {
 		return 0, nil
 	}
-	leader, _ := r.watch.leading()
-	for _, t := range r.c.targets() {
-		if t.index == leader {
-			return logEnd(ctx, r.http, t, true)
-		}
+	if leader, ok := r.watch.leads(r.c.targets()); ok {
+		return logEnd(ctx, r.http, leader, true)
 	}
 	return 0, errors.New("the leader was lost at once")
 }
@@ -300,8 +297,10 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	var point *finalPoint
 	if r.scavenger != nil && healed {
 		begun := r.line.now()
-		leader, _ := r.watch.leading()
-		if point = r.scavenger.scavengeAll(ctx, leader, r.c.targets()); point != nil {
+		if leader, ok := r.watch.leads(r.c.targets()); ok {
+			point = r.scavenger.scavengeAll(ctx, leader, r.c.targets())
+		}
+		if point != nil {
 			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.number, seconds(r.line.now()-begun))
 		}
 		if r.seed%2 == 0 && len(nem.faults) > 0 {

@@ -34,18 +34,12 @@ type finalPoint struct {
 	now    time.Time
 }
 
-// scavengeAll scavenges every node up to one point, whatever the weights. It
+// scavengeAll scavenges every node up to one point, the leader first, whatever the weights. It
 // returns nil when that did not succeed, which it has reported, or is not possible.
-func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target) *finalPoint {
+func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []target) *finalPoint {
 	ctx, cancel := context.WithTimeout(ctx, finalScavenge)
 	defer cancel()
-	var first target
-	for _, t := range nodes {
-		if t.index == leader {
-			first = t
-		}
-	}
-	if first.base == "" || s.none {
+	if s.none {
 		return nil
 	}
 	known, err := s.newestPoint(ctx, first)
@@ -64,7 +58,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target)
 	}
 	whole := true
 	for _, t := range nodes {
-		if t.index != leader {
+		if t.index != first.index {
 			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.number }, "?syncOnly=true")
 			whole = whole && at != nil
 		}
@@ -285,20 +279,15 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 	asked := map[int]bool{}
 	tries := 0 // since somebody was asked
 	for len(asked) < r.c.voters() {
-		leader, _ := r.watch.leading()
-		for _, t := range nodes {
-			if t.index != leader {
-				continue
+		leader, ok := r.watch.leads(nodes)
+		if ok && !asked[leader.index] && r.interrogate(ctx, leader) {
+			asked[leader.index], tries = true, 0
+		}
+		if ok && len(asked) < r.c.voters() {
+			if err := r.replace(ctx, leader, asked, tries); err != nil {
+				return err
 			}
-			if !asked[leader] && r.interrogate(ctx, t) {
-				asked[leader], tries = true, 0
-			}
-			if len(asked) < r.c.voters() {
-				if err := r.replace(ctx, t, asked, tries); err != nil {
-					return err
-				}
-				tries++
-			}
+			tries++
 		}
 		if clock.Sleep(ctx, watchEvery) != nil {
 			break
@@ -342,7 +331,7 @@ func (r *round) interrogate(ctx context.Context, t target) bool {
 			for i := range e.streams {
 				s := &e.streams[i]
 				for _, q := range e.questions(s, questionsPerStream) {
-					if by, ok := e.examine(ctx, s, t, q); !ok || by != t.index {
+					if by, ok := e.examine(ctx, t, q); !ok || by != t.index {
 						ceased.Store(true)
 						return
 					}

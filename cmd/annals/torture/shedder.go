@@ -148,14 +148,14 @@ func deletion(stream string, expected int64, hard bool) client.Request {
 // repeat sends an append of any time again, whose events may be gone.
 func (e *shedder) repeat(ctx context.Context, s *shed) {
 	if len(s.written) > 0 {
-		e.examine(ctx, s, e.choose(), e.retry(s, s.written[e.rng.IntN(len(s.written))]))
+		e.examine(ctx, e.choose(), e.retry(s.written[e.rng.IntN(len(s.written))], s.hard))
 	}
 }
 
 // ask asks what a stream that was deleted for good must refuse.
 func (e *shedder) ask(ctx context.Context, s *shed) {
 	list := e.questions(s, 1)
-	e.examine(ctx, s, e.choose(), list[e.rng.IntN(len(list))])
+	e.examine(ctx, e.choose(), list[e.rng.IntN(len(list))])
 }
 
 // look reads the end of the stream from the leader and holds it against what is known.
@@ -239,33 +239,6 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 	}
 }
 
-// question is something that a leader must answer in one way only, and that changes nothing.
-type question struct {
-	what    string
-	request client.Request
-	// status is the one answer. 0 means that it is an acknowledgement under a number.
-	status int
-	number int64 // of the acknowledgement, or the current version that a refusal must name
-}
-
-// retry asks to write again what was written.
-func (e *shedder) retry(s *shed, first ref) question {
-	o := e.journal.ops[first.operation()]
-	expected, how := o.expected, "the version"
-	if e.rng.IntN(2) == 0 {
-		expected, how = anyVersion, "any version"
-	}
-	q := question{
-		what:    fmt.Sprintf("append of %d to %s as %d again, expecting %s", o.count, s.name, o.number, how),
-		request: write(e.ids, s.name, expected, first, int(o.count), e.rng.IntN(2) == 0),
-		number:  o.number,
-	}
-	if s.hard {
-		q.status = http.StatusGone
-	}
-	return q
-}
-
 // questions returns what can be asked about a stream, with so many appends to be repeated.
 func (e *shedder) questions(s *shed, retries int) []question {
 	if s.unsure || s.last() < 0 {
@@ -278,17 +251,19 @@ func (e *shedder) questions(s *shed, retries int) []question {
 		if i%3 == 2 {
 			at = len(s.written) - 1 - e.rng.IntN(len(s.written))
 		}
-		list = append(list, e.retry(s, s.written[at]))
+		list = append(list, e.retry(s.written[at], s.hard))
 	}
-	fresh := func() ref { return refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16)) }
-	attempt := func(expected int64) client.Request {
-		return write(e.ids, s.name, expected, fresh(), 1, e.rng.IntN(2) == 0)
+	refused := func(expected int64, status int, why string) {
+		what := fmt.Sprintf("%s, %s, expecting %d", s.name, why, expected)
+		fresh := refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16))
+		list = append(list, question{s.stream, "append to " + what, write(e.ids, s.name, expected, fresh, 1, e.rng.IntN(2) == 0), status, s.last()})
+		if expected >= 0 || s.hard {
+			list = append(list, question{s.stream, "deletion of " + what, deletion(s.name, expected, !s.hard && e.rng.IntN(2) == 0), status, s.last()})
+		}
 	}
 	if s.hard {
 		for _, expected := range []int64{anyVersion, noStream, s.last()} {
-			list = append(list,
-				question{fmt.Sprintf("append to %s, deleted for good, expecting %d", s.name, expected), attempt(expected), http.StatusGone, 0},
-				question{fmt.Sprintf("deletion of %s, deleted for good, expecting %d", s.name, expected), deletion(s.name, expected, false), http.StatusGone, 0})
+			refused(expected, http.StatusGone, "deleted for good")
 		}
 		return list
 	}
@@ -300,31 +275,7 @@ func (e *shedder) questions(s *shed, retries int) []question {
 		wrong = append(wrong, noStream)
 	}
 	for _, expected := range wrong {
-		list = append(list, question{fmt.Sprintf("append to %s, whose last number is %d, expecting %d", s.name, s.last(), expected), attempt(expected), http.StatusBadRequest, s.last()})
-		if expected >= 0 {
-			list = append(list, question{fmt.Sprintf("deletion of %s, whose last number is %d, expecting %d", s.name, s.last(), expected), deletion(s.name, expected, e.rng.IntN(2) == 0), http.StatusBadRequest, s.last()})
-		}
+		refused(expected, http.StatusBadRequest, fmt.Sprintf("whose last number is %d", s.last()))
 	}
 	return list
-}
-
-// examine asks and judges the answer. It reports whether there was one, and who gave it.
-func (e *shedder) examine(ctx context.Context, s *shed, to target, q question) (int, bool) {
-	a, err := e.do(ctx, to, q.request)
-	if result := judge(a, err); result == pending || result == refused {
-		e.wander()
-		return 0, false
-	}
-	current := a.Header.Get(client.HeaderCurrentVersion)
-	switch {
-	case q.status == 0:
-		if n, err := a.FirstNumber(s.name); a.Status != http.StatusCreated || err != nil || n != q.number {
-			e.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
-		} else {
-			e.count.add(ofWrites, "sent again", 1)
-		}
-	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
-		e.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
-	}
-	return a.from.index, true
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -159,6 +160,16 @@ func (w *watch) leading() (node int, term int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.leader, w.term
+}
+
+// leads returns the leader, if it is in a list of nodes.
+func (w *watch) leads(list []target) (target, bool) {
+	leader, _ := w.leading()
+	i := slices.IndexFunc(list, func(t target) bool { return t.index == leader })
+	if i < 0 {
+		return target{}, false
+	}
+	return list[i], true
 }
 
 func (w *watch) view(node int) view {

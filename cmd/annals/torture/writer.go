@@ -2,8 +2,10 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -179,27 +181,59 @@ func (w *writer) finished(o *op) {
 // again sends an append that was acknowledged once more, as it was or in the
 // other form. The answer must be the same, and nothing may be written.
 func (w *writer) again(ctx context.Context) {
-	if len(w.recent) == 0 {
-		return
+	if len(w.recent) > 0 {
+		w.examine(ctx, w.choose(), w.retry(w.recent[w.rng.IntN(len(w.recent))], false))
 	}
-	first := w.recent[w.rng.IntN(len(w.recent))]
+}
+
+// question is something that a leader must answer in one way only, and that changes nothing.
+type question struct {
+	stream  *stream
+	what    string
+	request client.Request
+	// status is the one answer. 0 means that it is an acknowledgement under a number.
+	status int
+	number int64 // of the acknowledgement, or the current version that a refusal must name
+}
+
+// retry asks to write again what was written, to a stream that may be gone for good.
+func (w *writer) retry(first ref, gone bool) question {
 	o := w.journal.ops[first.operation()]
-	name := o.stream.name
-	req := write(w.ids, name, o.expected, first, int(o.count), w.rng.IntN(2) == 0)
-	a, err := w.do(ctx, w.choose(), req)
-	v := judgeWrite(a, err, http.StatusCreated, name)
-	switch {
-	case v.odd != "":
-		w.find.add(kindIdempotence, "sent again: %s: %s", w.ids.describe(first, o), v.odd)
-	case v.outcome == conflict:
-		w.find.add(kindIdempotence, "sent again and refused, current version %d: %s", v.number, w.ids.describe(first, o))
-	case v.outcome == done && v.number != o.number:
-		w.find.add(kindIdempotence, "sent again and acknowledged as %d: %s", v.number, w.ids.describe(first, o))
-	case v.outcome == done:
-		w.count.add(ofWrites, "sent again", 1)
-	default:
-		w.wander()
+	expected, how := o.expected, "the version"
+	if w.rng.IntN(2) == 0 {
+		expected, how = anyVersion, "any version"
 	}
+	q := question{
+		stream:  o.stream,
+		what:    fmt.Sprintf("%s; sent again, expecting %s", w.ids.describe(first, o), how),
+		request: write(w.ids, o.stream.name, expected, first, int(o.count), w.rng.IntN(2) == 0),
+		number:  o.number,
+	}
+	if gone {
+		q.status = http.StatusGone
+	}
+	return q
+}
+
+// examine asks and judges the answer. It reports whether there was one, and who gave it.
+func (w *writer) examine(ctx context.Context, to target, q question) (int, bool) {
+	a, err := w.do(ctx, to, q.request)
+	if result := judge(a, err); result == pending || result == refused {
+		w.wander()
+		return 0, false
+	}
+	current := a.Header.Get(client.HeaderCurrentVersion)
+	switch {
+	case q.status == 0:
+		if n, err := a.FirstNumber(q.stream.name); a.Status != http.StatusCreated || err != nil || n != q.number {
+			w.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
+		} else {
+			w.count.add(ofWrites, "sent again", 1)
+		}
+	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
+		w.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
+	}
+	return a.from.index, true
 }
 
 // readHead asks the leader for the last event of a stream.
