@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Lab is a small network of hosts. Its methods may be called by several
@@ -44,13 +42,12 @@ func New(o Options) (*Lab, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("options of a lab: %w", err)
 	}
-	removeLeftovers(o.Logger)
+	_ = removeLeftovers() // That it cannot is no reason to have no lab.
 	if o.Loopback {
 		return build(o, errors.New("the options of the lab ask for it"))
 	}
 	l, err := build(o, nil)
 	if err != nil && notAllowed(err) {
-		o.Logger.Warn("the lab cannot change links between its hosts", logkey.Reason, err)
 		return build(o, err)
 	}
 	return l, err
@@ -96,7 +93,7 @@ func (l *Lab) claimAddresses() error {
 	if l.noLinks != nil {
 		return l.claimLoopback()
 	}
-	n, err := openNetwork(l.options.Seed, l.options.Logger)
+	n, err := openNetwork(l.options.Seed)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNetwork, err)
 	}

@@ -8,10 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
-
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // namePrefix begins the name of a lab's temporary folder, and that of its mounts as it
@@ -19,8 +16,8 @@ import (
 const namePrefix = "annals-lab-"
 
 // removeLeftovers removes mounts and temporary folders of labs whose processes
-// are dead. That it cannot is no reason to have no lab.
-func removeLeftovers(logger hclog.Logger) {
+// are dead.
+func removeLeftovers() error {
 	mounts, err := mountsOfLabs()
 	errs := []error{err}
 	for _, m := range mounts {
@@ -44,9 +41,7 @@ func removeLeftovers(logger hclog.Logger) {
 			errs = append(errs, os.RemoveAll(f))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		logger.Warn("leftovers of dead labs are not all removed", logkey.Error, err)
-	}
+	return errors.Join(errs...)
 }
 
 // ownerDead says whether a name is that of a lab whose process is gone.

@@ -26,7 +26,6 @@ const (
 // Process is a program that was started on a host. It leads a process group,
 // which ends with it, and it is killed when this process dies.
 type Process struct {
-	host *Host
 	cmd  *exec.Cmd
 	log  *processLog
 	done chan struct{} // closed when the process is gone and its output read
@@ -43,7 +42,7 @@ func (h *Host) launch(c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, cmd: exec.Command(c.Path, c.Args...), log: log, done: make(chan struct{})}
+	p := &Process{cmd: exec.Command(c.Path, c.Args...), log: log, done: make(chan struct{})}
 	p.cmd.Dir = h.Dir()
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	// One writer for both: their lines stay in order.
@@ -93,9 +92,6 @@ func awaitState(pid, options int) (unix.Siginfo, error) {
 		}
 	}
 }
-
-// Host is where the process runs.
-func (p *Process) Host() *Host { return p.host }
 
 // Pid is the process's id in the machine.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
