@@ -3,7 +3,7 @@ package torture
 import (
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 )
@@ -142,11 +142,8 @@ func (b *book) say(f fact) string {
 
 // definer says who showed an ordinal first. b.mu is held.
 func (b *book) definer(ordinal int) place {
-	i, found := slices.BinarySearchFunc(b.segments, ordinal, func(s segment, o int) int { return s.from - o })
-	if !found {
-		i--
-	}
-	return b.segments[i].by
+	behind := sort.Search(len(b.segments), func(i int) bool { return b.segments[i].from > ordinal })
+	return b.segments[behind-1].by
 }
 
 // logForward takes a page of the log that begins at an ordinal, and returns what
@@ -336,14 +333,11 @@ func (b *book) start() spot { return spot{0, b.origin} }
 func (b *book) near(ordinal int) spot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i, found := slices.BinarySearchFunc(b.spots, ordinal, func(s spot, o int) int { return s.ordinal - o })
-	switch {
-	case found:
-		return b.spots[i]
-	case i == 0:
+	behind := sort.Search(len(b.spots), func(i int) bool { return b.spots[i].ordinal > ordinal })
+	if behind == 0 {
 		return b.start()
 	}
-	return b.spots[i-1]
+	return b.spots[behind-1]
 }
 
 // last returns the highest number known of an own stream, -1 if there is none.

@@ -60,11 +60,9 @@ type cluster interface {
 
 // abilities of a cluster.
 type abilities struct {
-	processes bool // start, kill, pause
+	processes bool // start, kill, pause, wrong clocks, a replica
 	network   bool
 	disk      bool
-	replica   bool
-	clock     bool
 	hang      bool // disks can
 }
 

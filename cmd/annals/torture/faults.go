@@ -26,8 +26,6 @@ type fault struct {
 	nodes             int // voters that it needs at least
 	network           bool
 	disk              bool
-	replica           bool
-	clock             bool
 	hangs             bool // a disk
 	ends              bool // stops or ends processes
 	// destroys says that what was on a disk is lost.
@@ -42,7 +40,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c cluster) bool {
 	can := c.can()
-	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica) && (!f.clock || can.clock) && (!f.hangs || can.hang)
+	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.hangs || can.hang)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -63,13 +61,13 @@ func allFaults() []fault {
 		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
 		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, ends: true, strike: strikeResignGivenUp},
-		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, clock: true, strike: strikeClock},
+		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, strike: strikeClock},
 		{name: "disk-hang", doc: "a node's disk hangs: reads go on, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
 		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot},
-		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, replica: true, strike: strikeReplica},
+		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
 	}
 }
 

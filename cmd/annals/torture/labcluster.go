@@ -107,7 +107,7 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 func (c *labCluster) voters() int { return c.o.nodes }
 
 func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.NoLinks() == nil, disk: c.o.diskFaults, replica: c.o.nodes > 1, clock: true, hang: c.hangs}
+	return abilities{processes: true, network: c.lab.NoLinks() == nil, disk: c.o.diskFaults, hang: c.hangs}
 }
 
 func (c *labCluster) targets() []target {

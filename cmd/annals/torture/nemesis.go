@@ -152,7 +152,7 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 	}
 }
 
-// fail sorts an error: a node that does not stop in order is the node's fault, anything else the laboratory's.
+// fail sorts an error, if it is one: a node that does not stop in order is the node's fault, anything else the laboratory's.
 func (n *nemesis) fail(err error) {
 	if errors.Is(err, errStop) {
 		n.find.add(kindStop, "%v", err)

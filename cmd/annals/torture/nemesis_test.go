@@ -28,7 +28,7 @@ type fakeCluster struct {
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true, clock: true, hang: true},
+		nodes: nodes, able: abilities{processes: true, network: true, disk: true, hang: true},
 		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {

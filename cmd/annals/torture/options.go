@@ -32,8 +32,6 @@ type options struct {
 	attach      []string
 	keep        string
 	json        bool
-
-	duration time.Duration // from seconds
 }
 
 // number is an option that says how many there are of something, within bounds that keep a mistyped flag from
@@ -80,7 +78,6 @@ func (o *options) validate() error {
 	if o.keep == "" {
 		return errors.New("--keep names no folder")
 	}
-	o.duration = time.Duration(o.seconds * float64(time.Second))
 	for _, n := range o.numbers() {
 		if *n.value < n.least || *n.value > n.most {
 			return fmt.Errorf("--%s %d is not between %d and %d", n.name, *n.value, n.least, n.most)

@@ -224,7 +224,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	defer stopProgress()
 	working.Go(func() { r.progress(progress) })
 
-	trouble, over := context.WithTimeout(ctx, r.o.duration)
+	trouble, over := context.WithTimeout(ctx, time.Duration(r.o.seconds*float64(time.Second)))
 	nem.run(trouble)
 	if nem.err == nil {
 		<-trouble.Done() // Also without a fault to strike with.

@@ -22,19 +22,15 @@ const (
 
 // scavengeStatus is what a node tells of a run.
 type scavengeStatus struct {
-	ID       string `json:"scavengeId"`
-	Result   string `json:"scavengeResult"`
-	Error    string `json:"error"`
-	Phase    string `json:"phase"`
-	Removed  int    `json:"eventsRemoved"`
-	Executed int64  `json:"chunksExecuted"`
-	Merged   int    `json:"chunksMerged"`
-	Resumed  bool   `json:"resumed"`
-	Point    *struct {
-		Number    int64  `json:"number"`
-		Position  int64  `json:"position"`
-		Threshold int64  `json:"threshold"`
-		Now       string `json:"effectiveNow"`
+	ID      string `json:"scavengeId"`
+	Result  string `json:"scavengeResult"`
+	Error   string `json:"error"`
+	Removed int    `json:"eventsRemoved"`
+	Merged  int    `json:"chunksMerged"`
+	Resumed bool   `json:"resumed"`
+	Point   *struct {
+		Number int64  `json:"number"`
+		Now    string `json:"effectiveNow"`
 	} `json:"point"`
 }
 
