@@ -42,7 +42,7 @@ func TestBook(t *testing.T) {
 		}, []string{kindDivergence}},
 		{"other time", func(s three) {
 			s.log("node 0", s.x)
-			s.x.Updated = "now"
+			s.x.Time = then.Add(1)
 			s.log("node 1", s.x)
 		}, []string{kindDivergence}},
 		{"other data", func(s three) {

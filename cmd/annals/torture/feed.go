@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -9,45 +8,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
-// entry is one event of a feed read with its data.
-type entry struct {
-	ID       string `json:"eventId"`
-	Type     string `json:"eventType"`
-	Number   int64  `json:"eventNumber"`
-	Stream   string `json:"streamId"`
-	Data     string `json:"data"`
-	Meta     string `json:"metaData"`
-	Updated  string `json:"updated"`
-	Title    string `json:"title"`
-	Redacted bool   `json:"isRedacted"`
-	LinkMeta string `json:"linkMetaData"`
-	// Position is the number in the stream that was read. A link that leads nowhere does not show it.
-	Position *int64 `json:"positionEventNumber"`
-}
-
-// page is a page of a stream or of the log. The newest entry comes first.
-type page struct {
-	HeadOfStream bool    `json:"headOfStream"`
-	Entries      []entry `json:"entries"`
-	Links        []struct {
-		URI      string `json:"uri"`
-		Relation string `json:"relation"`
-	} `json:"links"`
-}
-
-func parsePage(body []byte) (*page, error) {
-	var p page
-	if err := json.Unmarshal(body, &p); err != nil {
-		return nil, fmt.Errorf("decode a page: %w", err)
-	}
-	return &p, nil
-}
+// A page is what the client of Go programs makes of it, with the newest entry first.
+type (
+	page  = client.Page
+	entry = client.Recorded
+)
 
 // oldestFirst turns the entries round.
-func (p *page) oldestFirst() []entry {
+func oldestFirst(p *page) []entry {
 	turned := slices.Clone(p.Entries)
 	slices.Reverse(turned)
 	return turned
@@ -55,18 +27,9 @@ func (p *page) oldestFirst() []entry {
 
 var errNoPosition = errors.New("the page has no link with a position")
 
-// previous is the position in the link to the page that follows in time.
-func (p *page) previous() (int64, error) {
-	for _, l := range p.Links {
-		if l.Relation == "previous" {
-			return positionOf(l.URI)
-		}
-	}
-	return 0, errNoPosition
-}
-
-// positionOf reads the commit position in the address of a page of the log.
-func positionOf(uri string) (int64, error) {
+// nextPosition is the commit position in the link to the page that follows in time.
+func nextPosition(p *page) (int64, error) {
+	uri := p.Links.Of("previous")
 	for part := range strings.SplitSeq(uri, "/") {
 		if len(part) != 32 {
 			continue
@@ -115,7 +78,7 @@ func (b *book) read(e *entry, from place) fact {
 	f := fact{number: e.Number, after: -1, stream: b.stream(e.Stream)}
 	h := fnv.New32a()
 	// A hash never fails to write.
-	_, _ = h.Write([]byte(e.Type + "\x00" + e.Updated))
+	_, _ = h.Write([]byte(e.Type + "\x00" + e.Time.String()))
 	f.shape = h.Sum32()
 	if id, err := event.ParseID(e.ID); err == nil {
 		if r, ours := b.ids.ref(id); ours {

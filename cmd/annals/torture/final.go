@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -33,7 +34,7 @@ func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
 	if err != nil || a.Status != http.StatusOK {
 		return nil, err
 	}
-	return parsePage(a.Body)
+	return client.ParsePage(a.Body)
 }
 
 // answer reads until there is a page or none.
@@ -89,7 +90,7 @@ func (r *finalReader) stream(ctx context.Context, name string, take func(at int6
 	for {
 		p, err := r.page(ctx, streamForward(url.PathEscape(name), next, finalPage))
 		if err == nil && p != nil {
-			next, err = take(next, p.oldestFirst())
+			next, err = take(next, oldestFirst(p))
 		}
 		switch {
 		case err != nil:

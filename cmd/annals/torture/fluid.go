@@ -3,6 +3,7 @@ package torture
 import (
 	"math"
 	"strings"
+	"time"
 )
 
 // shedStream begins the names of streams that lose events, behind the prefix of the run.
@@ -18,7 +19,7 @@ type fluidKey struct {
 type fluidFact struct {
 	fact
 	ordinal int // of the event in the log that comes next, of those that stay
-	time    string
+	time    time.Time
 	by      place
 	// entry is what was shown, of the streams in which a server keeps the groups of this run. Some of them have limits.
 	entry *entry
@@ -27,7 +28,7 @@ type fluidFact struct {
 // seen is one event of the log as one node showed it.
 type seen struct {
 	fact
-	time string
+	time time.Time
 }
 
 // flow takes an event that may be removed, in front of an ordinal, and holds it against what others showed. b.mu is held.
@@ -73,7 +74,7 @@ func (b *book) rising(from place, page []seen) {
 func (b *book) see(entries []entry, from place) []seen {
 	page := make([]seen, len(entries))
 	for i := range entries {
-		page[i] = seen{b.read(&entries[i], from), entries[i].Updated}
+		page[i] = seen{b.read(&entries[i], from), entries[i].Time}
 	}
 	return page
 }

@@ -170,14 +170,14 @@ func (b *groupBook) park(k *fluidFact) {
 	}
 	id, err := event.ParseID(k.entry.ID)
 	if err == nil {
-		err = json.Unmarshal([]byte(k.entry.Meta), &meta)
+		err = json.Unmarshal([]byte(k.entry.Metadata), &meta)
 	}
 	if err == nil && (meta.Number < 0 || meta.Number >= int64(len(b.events))) {
 		err = fmt.Errorf("it has %d events", len(b.events))
 	}
 	if err != nil {
 		b.ledger.find.add(kindPhantom, "%s: event %d of the log, %d@%s, has the metadata %q of no event of the stream: %v",
-			b.group, k.ordinal, k.entry.Number, k.entry.Stream, k.entry.Meta, err)
+			b.group, k.ordinal, k.entry.Number, k.entry.Stream, k.entry.Metadata, err)
 		return
 	}
 	b.subs.count.add(ofSubscriptions, "parked", 1)
@@ -326,7 +326,7 @@ func (b *groupBook) tell(n int64) string {
 	e := &b.events[n]
 	steps := slices.Clone(e.steps)
 	for _, k := range e.parked {
-		what := fmt.Sprintf("parked as %d, event %d of the log, %s", k.entry.Number, k.ordinal, k.entry.Meta)
+		what := fmt.Sprintf("parked as %d, event %d of the log, %s", k.entry.Number, k.ordinal, k.entry.Metadata)
 		steps = append(steps, &step{What: what, Consumer: -1, Node: -1, Call: b.there(k), Return: b.there(k), Outcome: done})
 	}
 	first := int64(never)

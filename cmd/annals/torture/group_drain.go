@@ -103,7 +103,7 @@ func (c *consumer) unfinished(ctx context.Context) string {
 	case err != nil:
 		return err.Error()
 	case a.Status == http.StatusOK:
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
 			return fmt.Sprintf("the last event of %s: %s", c.group.stream, a)
 		}

@@ -22,6 +22,9 @@ type scene struct {
 
 const scenePrefix = "torture-x-"
 
+// then is when events of scenes were written.
+var then = time.Unix(1, 0).UTC()
+
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	start := time.Now()
@@ -54,7 +57,7 @@ func (s *scene) wrote(j *journal, stream string, expected, number, call, ret int
 
 // shown makes the entry that a node shows of an event.
 func (s *scene) shown(r ref, stream string, number int64) entry {
-	return entry{ID: s.ids.id(r).String(), Type: eventType, Number: number, Stream: scenePrefix + stream, Data: s.ids.data(r), Updated: "then"}
+	return entry{ID: s.ids.id(r).String(), Type: eventType, Number: number, Stream: scenePrefix + stream, Data: s.ids.data(r), Time: then}
 }
 
 // eventSize is how far apart events of a scene are.

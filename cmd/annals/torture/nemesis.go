@@ -264,11 +264,11 @@ func logEnd(ctx context.Context, h *client.Client, t target, leader bool) (int64
 	if a.Status != http.StatusOK {
 		return 0, fmt.Errorf("read the end of the log: %s", a)
 	}
-	p, err := parsePage(a.Body)
+	p, err := client.ParsePage(a.Body)
 	if err != nil {
 		return 0, err
 	}
-	return p.previous()
+	return nextPosition(p)
 }
 
 var errNotYet = errors.New("not yet")

@@ -311,7 +311,7 @@ func (p *projector) read(ctx context.Context, from target) {
 				Origin string `json:"$o"`
 			}
 			// One that leads nowhere has none.
-			if err := json.Unmarshal([]byte(e.LinkMeta), &meta); err != nil && e.LinkMeta != "" {
+			if err := json.Unmarshal([]byte(e.LinkMetadata), &meta); err != nil && e.LinkMetadata != "" {
 				return err
 			}
 			p.links = append(p.links, categoryLink{at, meta.Origin, strconv.FormatInt(e.Number, 10) + "@" + e.Stream})
@@ -328,8 +328,8 @@ func (p *projector) each(ctx context.Context, from target, stream string, take f
 	r := finalReader{p.load, from}
 	_, err := r.stream(ctx, stream, func(next int64, entries []entry) (int64, error) {
 		for i := range entries {
-			if at := entries[i].Position; at != nil {
-				next = *at
+			if at := entries[i].ReadNumber; at > 0 { // A link that leads nowhere does not show it.
+				next = at
 			}
 			if err := take(&entries[i], next); err != nil {
 				return next, fmt.Errorf("number %d: %w", next, err)

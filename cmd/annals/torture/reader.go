@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
@@ -38,13 +39,13 @@ func (v *visitor) turn(ctx context.Context) time.Duration {
 		if stream := v.somePlain(v.rng); stream != nil {
 			from := v.rng.Int64N(v.book.last(stream) + 2)
 			if p, t := v.page(ctx, to, streamForward(stream.name, from, count)); p != nil {
-				v.book.streamPage(v.place(t), stream, from, p.oldestFirst())
+				v.book.streamPage(v.place(t), stream, from, oldestFirst(p))
 			}
 		}
 	case 3:
 		if stream := v.somePlain(v.rng); stream != nil {
 			if p, t := v.page(ctx, to, streamHead(stream.name, count)); p != nil && len(p.Entries) > 0 {
-				entries := p.oldestFirst()
+				entries := oldestFirst(p)
 				first := entries[0].Number
 				if len(entries) < count && first != 0 {
 					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, stream.name, len(entries), first)
@@ -73,7 +74,7 @@ func (l *load) pageOf(a *answer) *page {
 		l.count.add(ofReads, "pages", 1)
 		return nil
 	case http.StatusOK:
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil {
 			l.find.add(kindAnswer, "reading from %s: %v", l.place(a.from), err)
 			return nil
@@ -91,7 +92,7 @@ func (b *book) logPage(from place, at spot, p *page, count int) ([]seen, spot) {
 	if len(p.Entries) == 0 {
 		return nil, at
 	}
-	next, err := p.previous()
+	next, err := nextPosition(p)
 	if err != nil {
 		b.find.add(kindAnswer, "%s: page of the log from event %d: %v", from, at.ordinal, err)
 		return nil, at
@@ -100,7 +101,7 @@ func (b *book) logPage(from place, at spot, p *page, count int) ([]seen, spot) {
 		b.find.add(kindOrder, "%s: the page of %d events from position %d ends at position %d", from, len(p.Entries), at.position, next)
 		return nil, at
 	}
-	page, end := b.logForward(from, at.ordinal, p.oldestFirst(), next, len(p.Entries) == count)
+	page, end := b.logForward(from, at.ordinal, oldestFirst(p), next, len(p.Entries) == count)
 	return page, spot{end, next}
 }
 
@@ -164,7 +165,7 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	if f.stream == nil {
 		_, f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
 	} else {
-		f.book.streamPage(f.place(a.from), f.stream, int64(before.ordinal), p.oldestFirst())
+		f.book.streamPage(f.place(a.from), f.stream, int64(before.ordinal), oldestFirst(p))
 		f.at.ordinal += len(p.Entries)
 	}
 	return f.at != before, true

@@ -195,7 +195,7 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits []*s
 		text := fmt.Sprintf("%d@%s of %d events (limits: count %d, before %d, age %s, deleted %t, for good %t; hidden once: below %d)",
 			n, s.name, len(s.refs), s.maxCount, s.before, s.maxAge, s.deleted, s.hard, s.lost)
 		if f := r.load.book.fluid(s.stream, n); f != nil {
-			text += fmt.Sprintf(", of %s, shown by %s", f.time, f.by)
+			text += fmt.Sprintf(", of %s, shown by %s", f.time.Format(time.RFC3339Nano), f.by)
 		}
 		return text
 	}
@@ -210,8 +210,8 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits []*s
 				f := r.load.book.fluid(s.stream, n)
 				if f == nil {
 					may = true // Nobody saw how old it is.
-				} else if at, err := time.Parse(time.RFC3339Nano, f.time); err == nil {
-					gone = gone || at.Before(p.now.Add(-s.maxAge))
+				} else {
+					gone = gone || f.time.Before(p.now.Add(-s.maxAge))
 				}
 			}
 			switch {

@@ -147,24 +147,24 @@ func TestCompareScavenged(t *testing.T) {
 			for n := range int64(5) {
 				r := refOf(1, int(n), 0)
 				e := s.shown(r, "shed-1", n)
-				e.Updated = begun.Add(time.Duration(n) * time.Second).Format(time.RFC3339Nano)
+				e.Time = begun.Add(time.Duration(n) * time.Second)
 				sh.refs, events[n], all = append(sh.refs, r), e, append(all, e)
 			}
 			sh.changed()
 			s.sparse("subscriber", all...)
-			events[math.MaxInt64] = entry{ID: "t", Type: "tombstone", Number: math.MaxInt64, Stream: sh.name, Updated: "then"}
+			events[math.MaxInt64] = entry{ID: "t", Type: "tombstone", Number: math.MaxInt64, Stream: sh.name, Time: then}
 			r := &round{load: l, find: s.find, shedders: []*shedder{{writer: newWriter(l, s.client())}}}
 			r.shedders[0].streams = []shed{sh}
 			sh.stream.shed = &sh
 			show := func(node string, numbers []int64) nodeLog {
 				var entries []entry
 				for i := range c.metas {
-					entries = append(entries, entry{ID: "m", Type: "$metadata", Number: int64(i), Stream: "$$" + sh.name, Updated: "then"})
+					entries = append(entries, entry{ID: "m", Type: "$metadata", Number: int64(i), Stream: "$$" + sh.name, Time: then})
 				}
 				for _, n := range numbers {
 					entries = append(entries, events[n])
 				}
-				entries = append(entries, entry{ID: "p", Type: "$scavengePoint", Stream: pointsStream, Updated: "then"})
+				entries = append(entries, entry{ID: "p", Type: "$scavengePoint", Stream: pointsStream, Time: then})
 				return nodeLog{target{name: node}, s.book.see(entries, place{node: node})}
 			}
 			r.compareScavenged([]nodeLog{show("node 0", c.right), show("node 1", c.left)}, &finalPoint{now: begun.Add(5 * time.Second)})

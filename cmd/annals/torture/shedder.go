@@ -182,7 +182,7 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 		e.count.add(ofReads, "on the leader", 1)
 	case a.Status == http.StatusOK:
 		e.count.add(ofReads, "on the leader", 1)
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil {
 			e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
 			return
@@ -191,7 +191,7 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 			e.find.add(kindScavenged, "%s is deleted, and %s shows %d events of it", s.name, from, len(p.Entries))
 			return
 		}
-		e.compare(s, from, p.oldestFirst(), count)
+		e.compare(s, from, oldestFirst(p), count)
 	default:
 		e.count.add(ofReads, "without answer", 1)
 		e.oddRead(a)

@@ -103,7 +103,7 @@ func TestDate(t *testing.T) {
 	j := s.client()
 	x := s.wrote(j, "a", anyVersion, 0, 10, 20)
 	y := s.wrote(j, "a", anyVersion, 1, 30, 40)
-	server := entry{ID: "server", Type: "checkpoint", Stream: "other", Updated: "then"}
+	server := entry{ID: "server", Type: "checkpoint", Stream: "other", Time: then}
 	s.book.logForward(place{node: "node 0", at: 100}, 0, []entry{s.shown(x, "a", 0), server, s.shown(y, "a", 1)}, 3*eventSize, true)
 	server.Number = 1
 	s.book.logForward(place{node: "node 0", at: 200}, 3, []entry{server}, 4*eventSize, true)

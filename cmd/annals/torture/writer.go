@@ -250,7 +250,7 @@ func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 	switch a.Status {
 	case http.StatusNotFound:
 	case http.StatusOK:
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
 			w.find.add(kindAnswer, "reading of the last event of %s: %s", stream.name, a)
 			return o
