@@ -184,19 +184,6 @@ func (w *watch) leaderChanges() int {
 	return max(w.changes-1, 0) // The first leader is no change.
 }
 
-// gossip is the part of the answer of /gossip that matters here.
-type gossip struct {
-	Members []struct {
-		State string `json:"state"`
-		Alive bool   `json:"isAlive"`
-		IP    string `json:"httpEndPointIp"`
-		Port  int    `json:"httpEndPointPort"`
-		Epoch int64  `json:"epochNumber"`
-	} `json:"members"`
-	IP   string `json:"serverIp"`
-	Port int    `json:"serverPort"`
-}
-
 // ask returns what a node says of itself, the zero view when it does not.
 func (w *watch) ask(ctx context.Context, t target) view {
 	a, err := exchange(ctx, w.http, t, client.Request{Method: http.MethodGet, Path: "/gossip", Header: map[string]string{"Accept": client.MediaJSON}}, watchLimit)
@@ -206,7 +193,11 @@ func (w *watch) ask(ctx context.Context, t target) view {
 	if a.Status == http.StatusNotFound {
 		return w.askInfo(ctx, t)
 	}
-	var g gossip
+	var g struct {
+		Members []client.Member `json:"members"`
+		IP      string          `json:"serverIp"`
+		Port    int             `json:"serverPort"`
+	}
 	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &g) != nil {
 		return view{}
 	}
@@ -215,8 +206,8 @@ func (w *watch) ask(ctx context.Context, t target) view {
 		if !m.Alive {
 			continue // A node that was replaced stays in gossip for a while, at the same address.
 		}
-		if at := net.JoinHostPort(m.IP, strconv.Itoa(m.Port)); at == self || strings.HasSuffix(t.base, "//"+at) {
-			return view{m.State, m.Epoch}
+		if at := m.Address(); at == self || strings.HasSuffix(t.base, "//"+at) {
+			return view{m.State, m.Term}
 		}
 	}
 	return view{}
