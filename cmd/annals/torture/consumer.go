@@ -52,7 +52,8 @@ type step struct {
 }
 
 func (s *step) String() string {
-	return fmt.Sprintf("%s to %s: %s %s, consumer %d, %s, retry count %d: %s", seconds(s.Call), seconds(s.Return), s.What, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
+	return fmt.Sprintf("%s to %s: %s %s, consumer %d, %s, retry count %d: %s",
+		seconds(s.Call), seconds(s.Return), s.What, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
 }
 
 // consumer is a client that reads messages of one group and answers most of them.

@@ -294,14 +294,14 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	if healed && (r.subs != nil || r.projector != nil) {
 		r.healed(ctx, nem)
 	}
-	var point *finalPoint
+	var point *scavengePoint
 	if r.scavenger != nil && healed {
 		begun := r.line.now()
 		if leader, ok := r.watch.leads(r.c.targets()); ok {
 			point = r.scavenger.scavengeAll(ctx, leader, r.c.targets())
 		}
 		if point != nil {
-			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.number, seconds(r.line.now()-begun))
+			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.Number, seconds(r.line.now()-begun))
 		}
 		if r.seed%2 == 0 && len(nem.faults) > 0 {
 			if err := r.restart(ctx, "what scavenged files tell"); err != nil {

@@ -28,15 +28,9 @@ const (
 	questionsPerStream = 9
 )
 
-// finalPoint is the scavenge point up to which all nodes were scavenged.
-type finalPoint struct {
-	number int64
-	now    time.Time
-}
-
 // scavengeAll scavenges every node up to one point, the leader first, whatever the weights. It
 // returns nil when that did not succeed, which it has reported, or is not possible.
-func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []target) *finalPoint {
+func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []target) *scavengePoint {
 	ctx, cancel := context.WithTimeout(ctx, finalScavenge)
 	defer cancel()
 	if s.none {
@@ -51,15 +45,11 @@ func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []targe
 	if made == nil {
 		return nil
 	}
-	p := &finalPoint{number: made.Point.Number}
-	if p.now, err = time.Parse(time.RFC3339Nano, made.Point.Now); err != nil {
-		s.find.add(kindAnswer, "GET %s: %v", lastScavenge, err)
-		return nil
-	}
+	p := made.Point
 	whole := true
 	for _, t := range nodes {
 		if t.index != first.index {
-			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.number }, "?syncOnly=true")
+			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.Number }, "?syncOnly=true")
 			whole = whole && at != nil
 		}
 	}
@@ -105,12 +95,11 @@ func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus
 		if tries == finalTries {
 			break
 		}
-		id := s.start(ctx, t, query)
+		if started, _ := s.start(ctx, t, query); started {
+			tries++
+		}
 		if s.none {
 			return nil
-		}
-		if id != "" {
-			tries++
 		}
 	}
 	s.find.add(kindScavenge, "%s: no run succeeded as it was asked for, %d tries: %s", t.name, tries, last)
@@ -125,7 +114,7 @@ type nodeLog struct {
 
 // compareScavenged holds the logs of all nodes against each other and against what the
 // limits say, now that all were scavenged up to the same point.
-func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
+func (r *round) compareScavenged(logs []nodeLog, p *scavengePoint) {
 	var limits []*shed
 	for _, e := range r.shedders {
 		for i := range e.streams {
@@ -136,7 +125,7 @@ func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
 	for i, l := range logs {
 		events, found := below(l, p)
 		if !found {
-			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.number)
+			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.Number)
 			continue
 		}
 		r.asLimited(l.node, events, p, limits)
@@ -155,9 +144,9 @@ func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
 }
 
 // below returns the events below the final point.
-func below(l nodeLog, p *finalPoint) ([]seen, bool) {
+func below(l nodeLog, p *scavengePoint) ([]seen, bool) {
 	for i, e := range l.events {
-		if e.stream.name == pointsStream && e.number == p.number {
+		if e.stream.name == pointsStream && e.number == p.Number {
 			return l.events[:i], true
 		}
 	}
@@ -183,7 +172,7 @@ func (r *round) sameEvents(a target, as []seen, b target, bs []seen) {
 }
 
 // asLimited demands that of each limited stream exactly that is left which its limits leave.
-func (r *round) asLimited(node target, events []seen, p *finalPoint, limits []*shed) {
+func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits []*shed) {
 	left := map[*stream]map[int64]seen{}
 	for _, e := range events {
 		if left[e.stream] == nil {
@@ -211,16 +200,16 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits []*s
 				if f == nil {
 					may = true // Nobody saw how old it is.
 				} else {
-					gone = gone || f.time.Before(p.now.Add(-s.maxAge))
+					gone = gone || f.time.Before(p.Now.Add(-s.maxAge))
 				}
 			}
 			switch {
 			case there && gone:
-				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.name, p.number, p.now.Format(time.RFC3339Nano), say(s, n))
+				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.name, p.Number, p.Now.Format(time.RFC3339Nano), say(s, n))
 			case there && shown.ref != s.refs[n]:
 				r.find.add(kindData, "%s shows id %s as %s", node.name, r.load.ids.id(shown.ref), say(s, n))
 			case !there && !gone && !may:
-				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.number, p.now.Format(time.RFC3339Nano))
+				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.Number, p.Now.Format(time.RFC3339Nano))
 			}
 		}
 		if _, tombstone := left[s.stream][math.MaxInt64]; tombstone != s.hard {

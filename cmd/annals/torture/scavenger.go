@@ -22,16 +22,19 @@ const (
 
 // scavengeStatus is what a node tells of a run.
 type scavengeStatus struct {
-	ID      string `json:"scavengeId"`
-	Result  string `json:"scavengeResult"`
-	Error   string `json:"error"`
-	Removed int    `json:"eventsRemoved"`
-	Merged  int    `json:"chunksMerged"`
-	Resumed bool   `json:"resumed"`
-	Point   *struct {
-		Number int64  `json:"number"`
-		Now    string `json:"effectiveNow"`
-	} `json:"point"`
+	ID      string         `json:"scavengeId"`
+	Result  string         `json:"scavengeResult"`
+	Error   string         `json:"error"`
+	Removed int            `json:"eventsRemoved"`
+	Merged  int            `json:"chunksMerged"`
+	Resumed bool           `json:"resumed"`
+	Point   *scavengePoint `json:"point"`
+}
+
+// scavengePoint is the point of the log up to which a run scavenges, and the time that it goes by.
+type scavengePoint struct {
+	Number int64     `json:"number"`
+	Now    time.Time `json:"effectiveNow"`
 }
 
 // scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
@@ -88,24 +91,26 @@ func (s *scavenger) ask(ctx context.Context, t target, method, path string, limi
 	return a
 }
 
-// start returns the id of the run, "" when none was started.
-func (s *scavenger) start(ctx context.Context, t target, query string) string {
+// start says whether a run was started, or could not be because one runs.
+func (s *scavenger) start(ctx context.Context, t target, query string) (started, runs bool) {
 	a := s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
 	if a == nil {
-		return ""
+		return false, false
 	}
 	var begun scavengeStatus
 	switch {
 	case a.Status == http.StatusOK && json.Unmarshal(a.Body, &begun) == nil && begun.ID != "":
 		s.count.add(ofScavenges, "started", 1)
-		return begun.ID
-	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "already running"), beingFetched(a):
+		return true, true
+	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "already running"):
+		return false, true
+	case beingFetched(a):
 	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "in-memory"):
 		s.none = true
 	default:
 		s.find.add(kindAnswer, "POST %s%s: %s", scavengePath, query, a)
 	}
-	return ""
+	return false, false
 }
 
 // stop ends what runs. When that is answered it has ended, and another can begin.
@@ -123,17 +128,8 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 	if s.rng.IntN(2) == 0 {
 		return
 	}
-	query := s.query()
-	a = s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
-	if a == nil {
-		return
-	}
-	if a.Status != http.StatusOK && !beingFetched(a) {
-		s.find.add(kindAnswer, "POST %s%s right after a run was stopped: %s", scavengePath, query, a)
-		return
-	}
-	if a.Status == http.StatusOK {
-		s.count.add(ofScavenges, "started", 1)
+	if started, runs := s.start(ctx, t, s.query()); runs && !started {
+		s.find.add(kindAnswer, "%s: no run can be started right after one was stopped: it already runs", t.name)
 	}
 }
 

@@ -75,7 +75,8 @@ func (e *shedder) turn(ctx context.Context) time.Duration {
 // extend appends, which revives a deleted stream. It reports whether the outcome is certain.
 func (e *shedder) extend(ctx context.Context, s *shed) bool {
 	count, last := 1+e.rng.IntN(4), s.last()
-	first, o, a := e.insist(ctx, op{kind: opAppend, stream: s.stream, expected: last, count: uint16(count)}, never/2, func(first ref) client.Request {
+	begun := op{kind: opAppend, stream: s.stream, expected: last, count: uint16(count)}
+	first, o, a := e.insist(ctx, begun, never/2, func(first ref) client.Request {
 		return write(e.ids, s.name, last, first, count, true)
 	})
 	switch o.outcome {
@@ -102,12 +103,12 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 // limit replaces the metadata.
 func (e *shedder) limit(ctx context.Context, s *shed) bool {
 	s.tighten(e.rng)
-	_, o, a := e.insist(ctx, op{kind: opMetadata, stream: e.book.stream("$$" + s.name), expected: anyVersion}, never/2, func(first ref) client.Request {
+	begun := op{kind: opMetadata, stream: e.book.stream("$$" + s.name), expected: anyVersion}
+	_, o, a := e.insist(ctx, begun, never/2, func(first ref) client.Request {
+		id := e.ids.serverID(first).String()
 		return client.Request{
 			Method: http.MethodPost, Path: "/streams/" + s.name + "/metadata", Body: []byte(s.metadata(e.rng)),
-			Header: map[string]string{
-				"Content-Type": client.MediaJSON, client.HeaderEventID: e.ids.serverID(first).String(), client.HeaderExpectedVersion: strconv.Itoa(anyVersion),
-			},
+			Header: map[string]string{"Content-Type": client.MediaJSON, client.HeaderEventID: id, client.HeaderExpectedVersion: strconv.Itoa(anyVersion)},
 		}
 	})
 	switch o.outcome {
@@ -256,9 +257,11 @@ func (e *shedder) questions(s *shed, retries int) []question {
 	refused := func(expected int64, status int, why string) {
 		what := fmt.Sprintf("%s, %s, expecting %d", s.name, why, expected)
 		fresh := refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16))
-		list = append(list, question{s.stream, "append to " + what, write(e.ids, s.name, expected, fresh, 1, e.rng.IntN(2) == 0), status, s.last()})
+		request := write(e.ids, s.name, expected, fresh, 1, e.rng.IntN(2) == 0)
+		list = append(list, question{s.stream, "append to " + what, request, status, s.last()})
 		if expected >= 0 || s.hard {
-			list = append(list, question{s.stream, "deletion of " + what, deletion(s.name, expected, !s.hard && e.rng.IntN(2) == 0), status, s.last()})
+			request = deletion(s.name, expected, !s.hard && e.rng.IntN(2) == 0)
+			list = append(list, question{s.stream, "deletion of " + what, request, status, s.last()})
 		}
 	}
 	if s.hard {

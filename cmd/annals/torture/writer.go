@@ -93,7 +93,8 @@ func (w *writer) append(ctx context.Context, stream *stream, expected int64, cou
 	if w.rng.IntN(8) == 0 {
 		limit = 0 // This one is sent once.
 	}
-	first, o, last := w.insist(ctx, op{kind: opAppend, stream: stream, expected: expected, count: uint16(count)}, limit, func(first ref) client.Request {
+	begun := op{kind: opAppend, stream: stream, expected: expected, count: uint16(count)}
+	first, o, last := w.insist(ctx, begun, limit, func(first ref) client.Request {
 		return write(w.ids, stream.name, expected, first, count, w.rng.IntN(2) == 0)
 	})
 	switch o.outcome {
