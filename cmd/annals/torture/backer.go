@@ -58,7 +58,7 @@ func (b *backer) turn(ctx context.Context) time.Duration {
 	c, err := b.take(ctx, t)
 	switch {
 	case err != nil:
-		b.count.add(ofBackups, "cut short", 1)
+		b.count.add(ofBackups, "cutShort", 1)
 	case c != nil:
 		b.count.add(ofBackups, "taken", 1)
 		b.copies = append(b.copies, c)
@@ -132,7 +132,7 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 		c.files[f.Name] = f.Checksum
 		for _, before := range b.copies {
 			if before.node == t.name && before.files[f.Name] == f.Checksum {
-				b.count.add(ofBackups, "files taken over", 1)
+				b.count.add(ofBackups, "filesTakenOver", 1)
 				return os.Link(filepath.Join(before.dir, filepath.FromSlash(f.Name)), name)
 			}
 		}

@@ -162,7 +162,7 @@ func (c *consumer) usable(a *answer, err error) bool {
 	case conflict:
 		c.find.add(kindAnswer, "%s: %s", c.group, a)
 	}
-	c.count.add(ofSubscriptions, "without answer", 1)
+	c.count.add(ofSubscriptions, "readsFailed", 1)
 	c.wander()
 	return false
 }
@@ -179,7 +179,7 @@ func (c *consumer) answer(ctx context.Context, h *handout) {
 		fates[f] = append(fates[f], m)
 	}
 	if left := fates[actionLeave]; len(left) > 0 {
-		c.count.add(ofSubscriptions, "left to time out", len(left))
+		c.count.add(ofSubscriptions, "leftUnanswered", len(left))
 		if c.rng.IntN(2) == 0 {
 			// Some of these answers come in time, some after the next delivery.
 			due := time.Duration(c.rng.Float64() * 2 * float64(c.group.settings.timeout()))

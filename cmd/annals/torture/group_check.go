@@ -211,10 +211,10 @@ func (b *groupBook) delivered() {
 					b.group, at.number, d.Retries, b.group.settings.MaxRetries, b.tell(at.number))
 			}
 			if at.replayed {
-				b.subs.count.add(ofSubscriptions, "replayed deliveries", 1)
+				b.subs.count.add(ofSubscriptions, "replayedDeliveries", 1)
 			}
 			if b.calm(d.Call-calmAround, d.Return+calmAround) {
-				b.subs.count.add(ofSubscriptions, "calm deliveries", 1)
+				b.subs.count.add(ofSubscriptions, "calmDeliveries", 1)
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (b *groupBook) handedTwice() {
 	for n := range b.events {
 		e := &b.events[n]
 		by := e.deliveries()
-		b.subs.count.add(ofSubscriptions, "delivered again", max(0, len(by)-1))
+		b.subs.count.add(ofSubscriptions, "duplicates", max(0, len(by)-1))
 		slices.SortFunc(by, func(x, y *step) int { return cmp.Or(bytes.Compare(x.ID[:], y.ID[:]), cmp.Compare(x.Call, y.Call)) })
 		for i := 1; i < len(by); i++ {
 			x, y := by[i-1], by[i]

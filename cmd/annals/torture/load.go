@@ -71,6 +71,9 @@ const (
 	ofRedactions    = "redactions"
 )
 
+// written are the words for appends by their outcomes.
+var written = [...]string{pending: "indeterminate", done: "ok", conflict: "wrongVersion", refused: "refused"}
+
 func (t *tally) add(of, what string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

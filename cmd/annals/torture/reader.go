@@ -61,7 +61,7 @@ func (v *visitor) turn(ctx context.Context) time.Duration {
 func (v *visitor) page(ctx context.Context, to target, path string) (*page, target) {
 	a, err := v.do(ctx, to, read(path, false, 0))
 	if err != nil {
-		v.count.add(ofReads, "without answer", 1)
+		v.count.add(ofReads, "failed", 1)
 		return nil, to
 	}
 	return v.pageOf(a), a.from
@@ -82,7 +82,7 @@ func (l *load) pageOf(a *answer) *page {
 		l.count.add(ofReads, "pages", 1)
 		return p
 	}
-	l.count.add(ofReads, "without answer", 1)
+	l.count.add(ofReads, "failed", 1)
 	l.oddRead(a)
 	return nil
 }
@@ -154,7 +154,7 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	}
 	a, err := f.doWithin(ctx, f.choose(), read(path, false, longPollSeconds), f.timeout+longPollSeconds*time.Second)
 	if err != nil {
-		f.count.add(ofReads, "without answer", 1)
+		f.count.add(ofReads, "failed", 1)
 		return false, false
 	}
 	p := f.pageOf(a)

@@ -107,7 +107,7 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 		}
 	}
 	for node, list := range byNode {
-		r.count.add(ofRedactions, "looked for", len(list))
+		r.count.add(ofRedactions, "searched", len(list))
 		texts := make([][]byte, len(list))
 		for i, one := range list {
 			data := r.ids.data(one.of)
@@ -121,7 +121,7 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 			if err != nil {
 				return err
 			}
-			r.count.add(ofRedactions, "bytes searched", len(b))
+			r.count.add(ofRedactions, "bytes", len(b))
 			for i, text := range texts {
 				if at := bytes.Index(b, text); at >= 0 {
 					r.find.add(kindRedacted, "%s says at %s that it redacted %s, and %s has its data at byte %d", nodeName(node), seconds(list[i].at), list[i].name, path, at)

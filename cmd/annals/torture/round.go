@@ -461,7 +461,7 @@ func (r *round) progress(ctx context.Context) {
 		leader, term := r.watch.leading()
 		// A line that nobody sees is no reason to stop.
 		_, _ = fmt.Fprintf(r.out, "%6.1fs  writes %d ok, %d conflicts, %d refused, %d indeterminate; %d leader reads, %d pages; leader %s, term %d; %d violations\n",
-			time.Since(r.start).Seconds(), writes[done.String()], writes[conflict.String()], writes[refused.String()],
-			writes[pending.String()], reads["on the leader"], reads["pages"], strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
+			time.Since(r.start).Seconds(), writes[written[done]], writes[written[conflict]], writes[written[refused]],
+			writes[written[pending]], reads["leader"], reads["pages"], strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
 	}
 }

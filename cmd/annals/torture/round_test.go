@@ -64,8 +64,8 @@ func TestOneNode(t *testing.T) {
 	}
 	isPoor := func(s *summary) bool {
 		for _, n := range []int64{
-			s.Writes[done.String()], s.Writes["sent again"], s.Writes["deletions"], s.Reads["on the leader"], s.Reads["pages"],
-			s.Scavenges["started"], s.Scavenges["events removed"], s.Scavenges["final points"], s.Scavenges["leaders asked"], s.Scavenges["questions"],
+			s.Writes[written[done]], s.Writes["sentAgain"], s.Writes["deletes"], s.Reads["leader"], s.Reads["pages"],
+			s.Scavenges["started"], s.Scavenges["eventsRemoved"], s.Scavenges["finalPoints"], s.Scavenges["leadersAsked"], s.Scavenges["questions"],
 			s.Groups["checkpoints"], s.Backups["restored"], s.Redactions["asked"], s.Projections["copies"], s.Projections["links"],
 			int64(s.Linearizability.Operations), int64(s.Verified),
 		} {
@@ -73,7 +73,7 @@ func TestOneNode(t *testing.T) {
 				return true
 			}
 		}
-		return int64(s.LogEvents)+s.Scavenges["events removed"] < s.Writes["events"] || s.Groups["deliveries"] < s.Groups["events"]
+		return int64(s.LogEvents)+s.Scavenges["eventsRemoved"] < s.Writes["eventsAcknowledged"] || s.Groups["deliveries"] < s.Groups["events"]
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAttach(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Writes[done.String()] == 0 || s.Verified != 0 || s.LogEvents == 0 || (s.Groups == nil) != (consumers == "0") {
+		if s.Writes[written[done]] == 0 || s.Verified != 0 || s.LogEvents == 0 || (s.Groups == nil) != (consumers == "0") {
 			t.Errorf("%+v", s)
 		}
 		to := target{base: p.URL(), login: url.UserPassword("admin", "changeit")}

@@ -56,7 +56,7 @@ func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []targe
 	if !whole {
 		return nil
 	}
-	s.count.add(ofScavenges, "final points", 1)
+	s.count.add(ofScavenges, "finalPoints", 1)
 	return p
 }
 
@@ -282,7 +282,7 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 			break
 		}
 	}
-	r.load.count.add(ofScavenges, "leaders asked", len(asked))
+	r.load.count.add(ofScavenges, "leadersAsked", len(asked))
 	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", len(asked), r.c.voters())
 	return nil
 }

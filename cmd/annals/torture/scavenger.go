@@ -85,7 +85,7 @@ func (s *scavenger) query() string {
 func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
 	a, err := exchange(ctx, s.http, t, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}, limit)
 	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout {
-		s.count.add(ofReads, "without answer", 1)
+		s.count.add(ofReads, "failed", 1)
 		return nil
 	}
 	return a
@@ -152,8 +152,8 @@ func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
 	if key := t.name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
 		s.told[key] = true
 		s.count.add(ofScavenges, status.Result, 1)
-		s.count.add(ofScavenges, "events removed", status.Removed)
-		s.count.add(ofScavenges, "chunks merged", status.Merged)
+		s.count.add(ofScavenges, "eventsRemoved", status.Removed)
+		s.count.add(ofScavenges, "chunksMerged", status.Merged)
 		if status.Resumed {
 			s.count.add(ofScavenges, "resumed", 1)
 		}

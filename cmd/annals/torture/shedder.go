@@ -163,7 +163,7 @@ func (e *shedder) ask(ctx context.Context, s *shed) {
 func (e *shedder) look(ctx context.Context, s *shed) {
 	a, err := e.do(ctx, e.choose(), read(streamHead(s.name, shedPage), true, 0))
 	if err != nil {
-		e.count.add(ofReads, "without answer", 1)
+		e.count.add(ofReads, "failed", 1)
 		e.wander()
 		return
 	}
@@ -175,14 +175,14 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 	from := e.place(a.from)
 	switch {
 	case a.Status == http.StatusNotFound:
-		e.count.add(ofReads, "on the leader", 1)
+		e.count.add(ofReads, "leader", 1)
 		if s.hard || !s.deleted && s.last() >= 0 {
 			e.find.add(kindScavenged, "%s is not there for %s, though it has %d events", s.name, from, len(s.refs))
 		}
 	case a.Status == http.StatusGone && s.hard:
-		e.count.add(ofReads, "on the leader", 1)
+		e.count.add(ofReads, "leader", 1)
 	case a.Status == http.StatusOK:
-		e.count.add(ofReads, "on the leader", 1)
+		e.count.add(ofReads, "leader", 1)
 		p, err := client.ParsePage(a.Body)
 		if err != nil {
 			e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
@@ -194,7 +194,7 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 		}
 		e.compare(s, from, oldestFirst(p), count)
 	default:
-		e.count.add(ofReads, "without answer", 1)
+		e.count.add(ofReads, "failed", 1)
 		e.oddRead(a)
 		e.wander()
 	}

@@ -48,8 +48,8 @@ func TestGroups(t *testing.T) {
 				if c.want != "" && counts[c.want] == 0 {
 					t.Errorf("%q was not found: %v", c.want, counts)
 				}
-				if c.promise == breakNothing && (f["events"] == 0 || f["deliveries"] < f["events"] || f["delivered again"] == 0 ||
-					f["left to time out"] == 0 || f["parked"] == 0 || f["checkpoints"] == 0 || f[actUpdate+" "+done.String()] == 0) {
+				if c.promise == breakNothing && (f["events"] == 0 || f["deliveries"] < f["events"] || f["duplicates"] == 0 ||
+					f["leftUnanswered"] == 0 || f["parked"] == 0 || f["checkpoints"] == 0 || f[actUpdate+" "+done.String()] == 0) {
 					t.Errorf("the run is too poor to say anything: %v", f)
 				}
 				for _, v := range list {

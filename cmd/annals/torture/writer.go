@@ -166,14 +166,14 @@ func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, requ
 func (w *writer) finished(o *op) {
 	switch {
 	case o.kind == opAppend:
-		w.count.add(ofWrites, o.outcome.String(), 1)
+		w.count.add(ofWrites, written[o.outcome], 1)
 		if o.outcome == done {
-			w.count.add(ofWrites, "events", int(o.count))
+			w.count.add(ofWrites, "eventsAcknowledged", int(o.count))
 			w.gaps.success(o.ret)
 		}
 	case o.outcome != done:
 	case o.kind == opDelete:
-		w.count.add(ofWrites, "deletions", 1)
+		w.count.add(ofWrites, "deletes", 1)
 	case o.kind == opMetadata:
 		w.count.add(ofWrites, "limits", 1)
 	}
@@ -229,7 +229,7 @@ func (w *writer) examine(ctx context.Context, to target, q question) (int, bool)
 		if n, err := a.FirstNumber(q.stream.name); a.Status != http.StatusCreated || err != nil || n != q.number {
 			w.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
 		} else {
-			w.count.add(ofWrites, "sent again", 1)
+			w.count.add(ofWrites, "sentAgain", 1)
 		}
 	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
 		w.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
@@ -242,7 +242,7 @@ func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 	_, o := w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1})
 	a, err := w.do(ctx, w.choose(), read(streamHead(stream.name, 1), true, 0))
 	if err != nil {
-		w.count.add(ofReads, "without answer", 1)
+		w.count.add(ofReads, "failed", 1)
 		w.wander()
 		return o
 	}
@@ -260,14 +260,14 @@ func (w *writer) readHead(ctx context.Context, stream *stream) *op {
 		o.number, o.seen = f.number, f.ref
 		w.book.streamPage(w.place(a.from), stream, f.number, p.Entries)
 	default:
-		w.count.add(ofReads, "without answer", 1)
+		w.count.add(ofReads, "failed", 1)
 		w.oddRead(a)
 		w.wander()
 		return o
 	}
 	o.ret, o.outcome = ret, done
 	w.known[stream] = o.number
-	w.count.add(ofReads, "on the leader", 1)
+	w.count.add(ofReads, "leader", 1)
 	return o
 }
 
