@@ -18,9 +18,9 @@ type worker struct {
 	current string // base of the node to ask first, empty at the beginning
 }
 
-// Numbers of workers, above those of clients that have a journal.
+// Numbers of workers, above those of clients that have a journal and of what else has choices.
 const (
-	visitors = (1 + iota) << 32
+	visitors = (16 + iota) << 32
 	followers
 	consumers
 	groupOperator
