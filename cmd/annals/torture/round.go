@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -179,7 +180,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	}
 	if r.o.projections {
 		p := newProjector(l, ours)
-		if able, err := r.able(p.create(ctx), errNoProjections); err != nil {
+		if able, err := r.able(p.create(ctx)); err != nil {
 			return err
 		} else if able {
 			r.projector = p
@@ -188,7 +189,7 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	}
 	if r.o.consumers > 0 {
 		s := newSubscriptions(l, tormentedGroups(prefix))
-		if able, err := r.able(s.create(ctx), errNoGroups); err != nil {
+		if able, err := r.able(s.create(ctx)); err != nil {
 			return err
 		} else if able {
 			r.subs = s
@@ -198,10 +199,10 @@ func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origi
 	return nil
 }
 
-// able says whether nodes can do what was asked of them. Those of somebody else may be of another kind.
-func (r *round) able(err, unable error) (bool, error) {
-	if errors.Is(err, unable) && !r.c.can().processes {
-		r.line.add(happenedPhase, "%v: nothing is done with any", err)
+// able says whether nodes can do what was asked of them. Those of somebody else may have no such thing.
+func (r *round) able(err error) (bool, error) {
+	if client.HasStatus(err, http.StatusNotFound) && !r.c.can().processes {
+		r.line.add(happenedPhase, "nothing is done with what the nodes do not have: %v", err)
 		return false, nil
 	}
 	return err == nil, err

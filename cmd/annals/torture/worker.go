@@ -93,15 +93,16 @@ func (w *worker) doWithin(ctx context.Context, to target, r client.Request, limi
 	return a, nil
 }
 
-// command sends a request until it is answered by something that says whether it was done.
+// command sends a request until it is answered by something that says whether it was done. An answer that it was not is an error.
 func (w *worker) command(ctx context.Context, r client.Request) (*answer, error) {
 	for {
 		a, err := w.do(ctx, w.choose(), r)
-		if result := judge(a, err); result == done || result == conflict {
-			return a, nil
-		}
+		result := judge(a, err)
 		if err == nil {
-			err = errors.New(a.String())
+			err = a.Err()
+		}
+		if result == done || result == conflict {
+			return a, err
 		}
 		w.wander()
 		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
