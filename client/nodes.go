@@ -17,6 +17,7 @@ import (
 // Member is a node of a cluster as another one sees it.
 type Member struct {
 	State string `json:"state"` // Leader, Follower, ...
+	Term  int64  `json:"epochNumber"`
 	Alive bool   `json:"isAlive"`
 	Host  string `json:"httpEndPointIp"`
 	Port  int    `json:"httpEndPointPort"`

@@ -36,6 +36,8 @@ type Recorded struct {
 	JSON     bool      `json:"isJson"`
 	Redacted bool      `json:"isRedacted"`
 	Title    string    `json:"title"`
+	// LinkMetadata is that of the link that was resolved.
+	LinkMetadata string `json:"linkMetaData"`
 	// The place in the stream that was read.
 	ReadNumber int64  `json:"positionEventNumber"`
 	ReadStream string `json:"positionStreamId"`

@@ -24,29 +24,32 @@ type disk struct {
 	frozen  bool
 }
 
+// change does one thing with the disk, and says what it was if it failed.
+func (h *Host) change(what string, do func() error) error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s the disk of %s: %w", what, h, err)
+	}
+	return nil
+}
+
 // LimitDisk makes the host's folder a disk of its own, which is full at a number of
 // bytes. It is kept in memory, so syncing to it takes no time. The first call must come before the
 // first file and the first start; later ones change the size at any time, but
 // not to less than is used.
 func (h *Host) LimitDisk(bytes int64) error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	if err := h.limitDisk(bytes); err != nil {
-		return fmt.Errorf("limit the disk of %s to %d bytes: %w", h, bytes, err)
-	}
-	return nil
-}
-
-func (h *Host) limitDisk(bytes int64) error {
-	if bytes <= 0 {
-		return errors.New("a disk has a size")
-	}
-	size := fmt.Sprintf("size=%d", bytes)
-	if h.disk.mounted && !h.disk.image {
-		return unix.Mount(h.lab.name, h.diskDir(), "tmpfs", unix.MS_REMOUNT, size)
-	}
-	return h.mountDisk(func() error {
-		return unix.Mount(h.lab.name, h.diskDir(), "tmpfs", mountFlags, size+",mode=0755")
+	return h.change(fmt.Sprintf("limit to %d bytes", bytes), func() error {
+		size := fmt.Sprintf("size=%d", bytes)
+		switch {
+		case bytes <= 0:
+			return errors.New("a disk has a size")
+		case h.disk.mounted && !h.disk.image:
+			return unix.Mount(h.lab.name, h.diskDir(), "tmpfs", unix.MS_REMOUNT, size)
+		}
+		return h.mountDisk(func() error {
+			return unix.Mount(h.lab.name, h.diskDir(), "tmpfs", mountFlags, size+",mode=0755")
+		})
 	})
 }
 
@@ -76,14 +79,13 @@ func (h *Host) mountDisk(mount func() error) error {
 // below, twice. The file stays with Options.Keep. It needs mkfs.ext4 and the right to mount, else the
 // error is [ErrNoDevice]. It must come before the first file and the first start.
 func (h *Host) MakeDisk(bytes int64) error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	err := h.mountDisk(func() error { return h.mountImage(bytes) })
-	if err != nil {
-		return fmt.Errorf("make a disk of %d bytes for %s: %w", bytes, h, err)
-	}
-	h.disk.image = true
-	return nil
+	return h.change(fmt.Sprintf("make with %d bytes", bytes), func() error {
+		if err := h.mountDisk(func() error { return h.mountImage(bytes) }); err != nil {
+			return err
+		}
+		h.disk.image = true
+		return nil
+	})
 }
 
 // image is the file that holds a disk made by MakeDisk.
@@ -160,24 +162,20 @@ const (
 // included, until ThawDisk; reads go on. A process that hangs cannot even be killed before. It returns when all that was written
 // before is on the disk.
 func (h *Host) FreezeDisk() error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	if !h.disk.image {
-		return fmt.Errorf("freeze the disk of %s: %w", h, ErrNoDevice)
-	}
-	if h.disk.frozen {
-		return nil
-	}
-	h.disk.frozen = true
-	return freeze(h.diskDir(), freezeRequest)
+	return h.change("freeze", func() error {
+		if !h.disk.image {
+			return ErrNoDevice
+		}
+		if h.disk.frozen {
+			return nil
+		}
+		h.disk.frozen = true
+		return freeze(h.diskDir(), freezeRequest)
+	})
 }
 
 // ThawDisk ends what FreezeDisk began.
-func (h *Host) ThawDisk() error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	return h.thaw()
-}
+func (h *Host) ThawDisk() error { return h.change("thaw", h.thaw) }
 
 func (h *Host) thaw() error {
 	if !h.disk.frozen {
@@ -206,12 +204,7 @@ func (h *Host) filler() string { return filepath.Join(h.diskDir(), "filler") }
 // FillDisk fills a limited disk until a number of bytes, rounded up to whole pages, is left. It may
 // be called again.
 func (h *Host) FillDisk(left int64) error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	if err := h.fillDisk(left); err != nil {
-		return fmt.Errorf("fill the disk of %s: %w", h, err)
-	}
-	return nil
+	return h.change("fill", func() error { return h.fillDisk(left) })
 }
 
 func (h *Host) fillDisk(left int64) (err error) {
@@ -254,26 +247,26 @@ func (h *Host) excess(left int64) (int64, error) {
 
 // FreeDisk takes away what FillDisk has put on the disk.
 func (h *Host) FreeDisk() error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	if !h.disk.mounted {
-		return fmt.Errorf("free the disk of %s: %w", h, ErrNoDiskLimit)
-	}
-	if err := os.Remove(h.filler()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("free the disk of %s: %w", h, err)
-	}
-	return nil
+	return h.change("free", func() error {
+		if !h.disk.mounted {
+			return ErrNoDiskLimit
+		}
+		if err := os.Remove(h.filler()); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
 }
 
 // unmount takes a limited disk away.
 func (h *Host) unmount() error {
-	h.disk.mu.Lock()
-	defer h.disk.mu.Unlock()
-	if !h.disk.mounted {
-		return nil
-	}
-	h.disk.mounted = false
-	return errors.Join(h.thaw(), unmount(h.diskDir()))
+	return h.change("take away", func() error {
+		if !h.disk.mounted {
+			return nil
+		}
+		h.disk.mounted = false
+		return errors.Join(h.thaw(), unmount(h.diskDir()))
+	})
 }
 
 // unmount takes a mount out of the tree of folders. It ends when its last open file is closed.

@@ -41,66 +41,55 @@ func (l *Lab) HealAll() error {
 // Set replaces all of the rule. The zero rule makes the link whole. What a connection
 // lost it sends again in its own time: after a long cut that may take as long as the
 // cut did, or two minutes.
-func (l Link) Set(r Rule) error { return l.change(func(old *Rule) { *old = r }) }
-
-// Rule returns the rule.
-func (l Link) Rule() (Rule, error) {
-	var r Rule
-	err := l.change(func(now *Rule) { r = *now })
-	return r, err
+func (l Link) Set(r Rule) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	found, err := l.find()
+	if err == nil {
+		found.set(r)
+	}
+	return err
 }
 
 // Cut lets nothing pass, and loses what is on the way. Neither end learns of it:
 // connections stall as they do when a cable is pulled.
-func (l Link) Cut() error { return l.change(func(r *Rule) { r.Cut = true }) }
+func (l Link) Cut() error { return l.Set(Rule{Cut: true}) }
+
+// Rule returns the rule.
+func (l Link) Rule() (Rule, error) {
+	found, err := l.find()
+	if err != nil {
+		return Rule{}, err
+	}
+	return found.current(), nil
+}
 
 // Traffic counts what passed since both hosts exist.
 func (l Link) Traffic() (Traffic, error) {
-	from, to, err := l.ends()
+	found, err := l.find()
 	if err != nil {
 		return Traffic{}, err
 	}
-	n := l.lab.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	lk, err := n.link(from, to)
-	if err != nil {
-		return Traffic{}, err
-	}
-	return lk.traffic(), nil
+	return found.traffic(), nil
 }
 
-func (l Link) change(change func(*Rule)) error {
-	from, to, err := l.ends()
-	if err != nil {
-		return err
-	}
-	return l.lab.network.change(from, to, change)
-}
-
-// ends are the numbers of the devices of the two hosts.
-func (l Link) ends() (from, to byte, err error) {
+func (l Link) find() (*link, error) {
 	if err := l.lab.NoLinks(); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	l.lab.mu.Lock()
-	closed := l.lab.closed
-	l.lab.mu.Unlock()
-	if closed {
-		return 0, 0, ErrClosed
+	if l.lab.closed.Load() {
+		return nil, ErrClosed
 	}
-	if from, err = l.number(l.from); err == nil {
-		to, err = l.number(l.to)
+	numbers := [2]byte{clientNumber, clientNumber}
+	for i, end := range []*Host{l.from, l.to} {
+		switch {
+		case end == nil:
+		case end.lab != l.lab:
+			return nil, fmt.Errorf("host %s is one of another lab", end.Addr())
+		default:
+			numbers[i] = end.number
+		}
 	}
-	return from, to, err
-}
-
-func (l Link) number(end *Host) (byte, error) {
-	switch {
-	case end == nil:
-		return clientNumber, nil
-	case end.lab != l.lab:
-		return 0, fmt.Errorf("host %s is one of another lab", end.Addr())
-	}
-	return end.number, nil
+	return l.lab.network.link(numbers[0], numbers[1])
 }

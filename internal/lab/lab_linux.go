@@ -11,10 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // Lab is a small network of hosts. Its methods may be called by several
@@ -30,14 +29,9 @@ type Lab struct {
 	noLinks error    // why they are
 	claim   *net.UDPConn
 
-	setup sync.Mutex // held by Add and Close, which take their time
-
-	mu     sync.Mutex // guards what follows
-	hosts  []*Host
-	closed bool
-
-	closing sync.Once
-	result  error // of Close
+	hosts   []*Host
+	closed  atomic.Bool
+	closing func() error // once
 }
 
 // New makes a lab. First it removes what labs of dead processes have left
@@ -48,13 +42,12 @@ func New(o Options) (*Lab, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("options of a lab: %w", err)
 	}
-	removeLeftovers(o.Logger)
+	_ = removeLeftovers() // That it cannot is no reason to have no lab.
 	if o.Loopback {
 		return build(o, errors.New("the options of the lab ask for it"))
 	}
 	l, err := build(o, nil)
 	if err != nil && notAllowed(err) {
-		o.Logger.Warn("the lab cannot change links between its hosts", logkey.Reason, err)
 		return build(o, err)
 	}
 	return l, err
@@ -73,6 +66,7 @@ func notAllowed(err error) bool {
 // build makes a lab whose hosts are loopback addresses if there is a reason for that.
 func build(o Options, noLinks error) (_ *Lab, err error) {
 	l := &Lab{options: o, noLinks: noLinks, name: fmt.Sprintf("%s%d-%08x", namePrefix, os.Getpid(), rand.Uint32())}
+	l.closing = sync.OnceValue(l.close)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -84,10 +78,12 @@ func build(o Options, noLinks error) (_ *Lab, err error) {
 	if err := l.makeFolder(); err != nil {
 		return nil, err
 	}
-	for range o.Hosts {
-		if _, err := l.Add(); err != nil {
-			return nil, err
+	for i := range o.Hosts {
+		h, err := l.newHost(byte(i + 1))
+		if err != nil {
+			return nil, fmt.Errorf("make host %d: %w", i, err)
 		}
+		l.hosts = append(l.hosts, h)
 	}
 	return l, nil
 }
@@ -97,7 +93,7 @@ func (l *Lab) claimAddresses() error {
 	if l.noLinks != nil {
 		return l.claimLoopback()
 	}
-	n, err := openNetwork(l.options.Seed, l.options.Logger)
+	n, err := openNetwork(l.options.Seed)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNetwork, err)
 	}
@@ -144,61 +140,25 @@ func (l *Lab) claimLoopback() error {
 	return errors.New("no free loopback addresses for the hosts")
 }
 
-// Add makes one more host. All its links are whole.
-func (l *Lab) Add() (*Host, error) {
-	l.setup.Lock()
-	defer l.setup.Unlock()
-	l.mu.Lock()
-	number, closed := len(l.hosts)+1, l.closed
-	l.mu.Unlock()
-	if closed {
-		return nil, ErrClosed
-	}
-	if number > MaxHosts {
-		return nil, fmt.Errorf("a lab has room for %d hosts", MaxHosts)
-	}
-	h, err := l.newHost(byte(number))
-	if err != nil {
-		return nil, fmt.Errorf("make host %d: %w", number-1, err)
-	}
-	l.mu.Lock()
-	l.hosts = append(l.hosts, h)
-	l.mu.Unlock()
-	return h, nil
-}
-
 // Host returns a host; the first one is 0. It panics if there is none.
-func (l *Lab) Host(i int) *Host { return l.Hosts()[i] }
+func (l *Lab) Host(i int) *Host { return l.hosts[i] }
 
 // Hosts returns all hosts in order.
-func (l *Lab) Hosts() []*Host {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.hosts)
-}
+func (l *Lab) Hosts() []*Host { return slices.Clone(l.hosts) }
 
 // Dir is the folder that holds those of the hosts and their log files.
 func (l *Lab) Dir() string { return l.folder }
 
 // Close kills all processes and removes all that the lab has made. It waits for
 // that, but not for ever: a process that the kernel does not let die is an error.
-func (l *Lab) Close() error {
-	l.closing.Do(func() { l.result = l.close() })
-	return l.result
-}
+func (l *Lab) Close() error { return l.closing() }
 
 func (l *Lab) close() error {
-	l.setup.Lock()
-	defer l.setup.Unlock()
-	l.mu.Lock()
-	l.closed = true
-	hosts := slices.Clone(l.hosts)
-	l.mu.Unlock()
-
+	l.closed.Store(true)
 	// Processes before the network: they die all at once and see nothing break.
-	errs := make([]error, len(hosts))
+	errs := make([]error, len(l.hosts))
 	var group sync.WaitGroup
-	for i, h := range hosts {
+	for i, h := range l.hosts {
 		group.Go(func() { errs[i] = h.killAll() })
 	}
 	group.Wait()
@@ -208,7 +168,7 @@ func (l *Lab) close() error {
 	if l.claim != nil {
 		errs = append(errs, l.claim.Close())
 	}
-	for _, h := range hosts {
+	for _, h := range l.hosts {
 		h.thread.end()
 		errs = append(errs, h.unmount())
 		if !l.options.Keep {

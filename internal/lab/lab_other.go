@@ -4,7 +4,6 @@ package lab
 
 import (
 	"context"
-	"syscall"
 	"time"
 )
 
@@ -26,7 +25,6 @@ func Alone() (code int, done bool, err error) { return 0, false, nil }
 // New returns ErrNeedsLinux. So there is no lab, and nothing below is ever called.
 func New(Options) (*Lab, error) { return nil, ErrNeedsLinux }
 
-func (l *Lab) Add() (*Host, error)      { return nil, ErrNeedsLinux }
 func (l *Lab) Host(int) *Host           { return nil }
 func (l *Lab) Hosts() []*Host           { return nil }
 func (l *Lab) Dir() string              { return "" }
@@ -36,16 +34,13 @@ func (l *Lab) Link(from, to *Host) Link { return Link{} }
 func (l *Lab) HealAll() error           { return ErrNeedsLinux }
 
 func (l Link) Set(Rule) error            { return ErrNeedsLinux }
-func (l Link) Rule() (Rule, error)       { return Rule{}, ErrNeedsLinux }
 func (l Link) Cut() error                { return ErrNeedsLinux }
 func (l Link) Traffic() (Traffic, error) { return Traffic{}, ErrNeedsLinux }
 
-func (h *Host) Index() int                                       { return 0 }
 func (h *Host) Addr() string                                     { return "" }
 func (h *Host) String() string                                   { return "" }
 func (h *Host) Dir() string                                      { return "" }
 func (h *Host) Start(context.Context, Command) (*Process, error) { return nil, ErrNeedsLinux }
-func (h *Host) Processes() []*Process                            { return nil }
 func (h *Host) LimitDisk(int64) error                            { return ErrNeedsLinux }
 func (h *Host) MakeDisk(int64) error                             { return ErrNeedsLinux }
 func (h *Host) FreezeDisk() error                                { return ErrNeedsLinux }
@@ -53,14 +48,11 @@ func (h *Host) ThawDisk() error                                  { return ErrNee
 func (h *Host) FillDisk(int64) error                             { return ErrNeedsLinux }
 func (h *Host) FreeDisk() error                                  { return ErrNeedsLinux }
 
-func (p *Process) Host() *Host                   { return nil }
 func (p *Process) Pid() int                      { return 0 }
 func (p *Process) Done() <-chan struct{}         { return nil }
 func (p *Process) ExitCode() int                 { return -1 }
-func (p *Process) Err() error                    { return ErrNeedsLinux }
 func (p *Process) Output() string                { return "" }
 func (p *Process) LogFile() string               { return "" }
-func (p *Process) Signal(syscall.Signal) error   { return ErrNeedsLinux }
 func (p *Process) Kill() error                   { return ErrNeedsLinux }
 func (p *Process) Terminate(time.Duration) error { return ErrNeedsLinux }
 func (p *Process) Pause() error                  { return ErrNeedsLinux }

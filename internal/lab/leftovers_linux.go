@@ -8,10 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
-
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // namePrefix begins the name of a lab's temporary folder, and that of its mounts as it
@@ -19,8 +16,8 @@ import (
 const namePrefix = "annals-lab-"
 
 // removeLeftovers removes mounts and temporary folders of labs whose processes
-// are dead. That it cannot is no reason to have no lab.
-func removeLeftovers(logger hclog.Logger) {
+// are dead.
+func removeLeftovers() error {
 	mounts, err := mountsOfLabs()
 	errs := []error{err}
 	for _, m := range mounts {
@@ -44,9 +41,7 @@ func removeLeftovers(logger hclog.Logger) {
 			errs = append(errs, os.RemoveAll(f))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		logger.Warn("leftovers of dead labs are not all removed", logkey.Error, err)
-	}
+	return errors.Join(errs...)
 }
 
 // ownerDead says whether a name is that of a lab whose process is gone.
@@ -112,18 +107,11 @@ func loopName(device string) string {
 	return unix.ByteSliceToString(info.File_name[:])
 }
 
-// unescape undoes the octal escapes of spaces and the like.
+// unescape undoes the octal escapes of spaces and the like, which Go writes as well.
 func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(s, `"`, `\"`) + `"`)
+	if err != nil {
+		return s
 	}
-	return b.String()
+	return text
 }

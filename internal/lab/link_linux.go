@@ -46,13 +46,17 @@ func newLink(owner *network, to *device, seed, number uint64) *link {
 // set replaces the rule. What waits arrives no later than if it were sent now;
 // a cut takes it away.
 func (l *link) set(r Rule) {
+	l.mu.Lock()
+	if r == l.current() {
+		l.mu.Unlock()
+		return
+	}
 	if r == (Rule{}) {
 		l.rule.Store(nil)
 	} else {
 		l.rule.Store(&r)
 	}
 	latest := time.Now().Add(r.Delay + r.Jitter)
-	l.mu.Lock()
 	l.freeAt = time.Time{}
 	if r.Cut {
 		l.dropped.Add(uint64(len(l.waiting)))

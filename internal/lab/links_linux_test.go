@@ -67,21 +67,6 @@ func TestHostsReachEachOther(t *testing.T) {
 	}
 }
 
-func TestAddedHostTakesPart(t *testing.T) {
-	l := newLab(t, lab.Options{Hosts: 1})
-	if _, err := l.Add(); err != nil {
-		t.Fatal(err)
-	}
-	c := serveAll(t, l)
-	if got := c[0].must(t, "ask %s new", l.Host(1).Addr()); got != "new" {
-		t.Errorf("got %q", got)
-	}
-	do(t, l.Link(l.Host(1), l.Host(0)).Cut())
-	if _, err := c[0].ask("try "+l.Host(1).Addr()+" cut", patience); err == nil {
-		t.Error("a cut link carried an answer")
-	}
-}
-
 func TestCutIsOneWay(t *testing.T) {
 	l := newLab(t, lab.Options{Hosts: 2})
 	a, b := l.Host(0), l.Host(1)

@@ -11,10 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
-
-	"github.com/annalsdb/annals/internal/logkey"
 )
 
 const (
@@ -28,13 +25,13 @@ const (
 type network struct {
 	subnet netip.Prefix
 	seed   uint64
-	logger hclog.Logger
 
 	stop    chan struct{}  // closed when the links are to end
 	running sync.WaitGroup // a goroutine for each device, and for each link that ever let a packet wait
 
-	mu      sync.Mutex // guards devices, and makes changing a rule one step
+	mu      sync.Mutex // guards what follows
 	devices map[byte]*device
+	lost    error // devices that could not be read
 }
 
 // device is one end of the network.
@@ -45,7 +42,7 @@ type device struct {
 }
 
 // openNetwork finds a free subnet and attaches this process to it.
-func openNetwork(seed int64, logger hclog.Logger) (*network, error) {
+func openNetwork(seed int64) (*network, error) {
 	taken, err := interfaceNetworks()
 	if err != nil {
 		return nil, err
@@ -65,8 +62,7 @@ func openNetwork(seed int64, logger hclog.Logger) (*network, error) {
 			return nil, err
 		}
 		n := &network{
-			subnet: subnet, seed: uint64(seed), logger: logger,
-			stop: make(chan struct{}), devices: map[byte]*device{},
+			subnet: subnet, seed: uint64(seed), stop: make(chan struct{}), devices: map[byte]*device{},
 		}
 		n.attach(clientNumber, file)
 		return n, nil
@@ -132,7 +128,9 @@ func (n *network) serve(d *device) {
 			return
 		}
 		if err != nil {
-			n.logger.Error("a device of the lab is lost, nothing from it passes any more", logkey.Address, address(n.subnet, d.number), logkey.Error, err)
+			n.mu.Lock()
+			n.lost = errors.Join(n.lost, fmt.Errorf("nothing from %s passed any more: %w", address(n.subnet, d.number), err))
+			n.mu.Unlock()
 			return
 		}
 		if number, ok := n.destination(buffer[:size]); ok {
@@ -155,26 +153,10 @@ func (n *network) destination(packet []byte) (byte, bool) {
 	return to[3], to[0] == s[0] && to[1] == s[1] && to[2] == s[2]
 }
 
-// change replaces the rule of a link by what the function makes of it.
-func (n *network) change(from, to byte, change func(*Rule)) error {
+// link finds a link.
+func (n *network) link(from, to byte) (*link, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l, err := n.link(from, to)
-	if err != nil {
-		return err
-	}
-	old := l.current()
-	r := old
-	change(&r)
-	if err := r.Validate(); err != nil || r == old {
-		return err
-	}
-	l.set(r)
-	return nil
-}
-
-// link finds a link. The caller holds mu.
-func (n *network) link(from, to byte) (*link, error) {
 	if d := n.devices[from]; d != nil {
 		if l := d.links[to].Load(); l != nil {
 			return l, nil
@@ -193,5 +175,5 @@ func (n *network) close() error {
 	}
 	n.mu.Unlock()
 	n.running.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.lost)...)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 )
 
 // Errors of a lab. They come wrapped with what was attempted.
@@ -37,8 +35,6 @@ type Options struct {
 	// Keep leaves folders and log files behind when the lab is closed. What
 	// lies on limited disks is lost all the same, on made ones it is in a file.
 	Keep bool
-	// Logger gets what goes wrong in the background. The default is silence.
-	Logger hclog.Logger
 	// Seed decides which packets are lost and how long jitter lasts, for each
 	// link from the sequence of its packets.
 	Seed int64
@@ -50,9 +46,6 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Hosts == 0 {
 		o.Hosts = 3
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
 	}
 }
 
@@ -73,9 +66,6 @@ type Command struct {
 	Args []string
 	// Env is added to the environment of this process, as KEY=value. Of equal keys the last counts.
 	Env []string
-	// LogFile is appended to with all that the process prints. The default is a
-	// new file beside the host's folder, see Process.LogFile.
-	LogFile string
 	// Log gets all that the process prints, too, and must not block. It is used
 	// by one goroutine of each process that has it. May be nil.
 	Log io.Writer

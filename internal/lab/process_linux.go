@@ -26,7 +26,6 @@ const (
 // Process is a program that was started on a host. It leads a process group,
 // which ends with it, and it is killed when this process dies.
 type Process struct {
-	host *Host
 	cmd  *exec.Cmd
 	log  *processLog
 	done chan struct{} // closed when the process is gone and its output read
@@ -39,15 +38,11 @@ type Process struct {
 // launch starts a process, on the thread of the host: it inherits the namespace
 // and dies with that thread.
 func (h *Host) launch(c Command) (*Process, error) {
-	file := c.LogFile
-	if file == "" {
-		file = filepath.Join(h.folder, fmt.Sprintf("process-%d.log", h.started))
-	}
-	log, err := openProcessLog(file, c.Log)
+	log, err := openProcessLog(filepath.Join(h.folder, fmt.Sprintf("process-%d.log", h.started)), c.Log)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{host: h, cmd: exec.Command(c.Path, c.Args...), log: log, done: make(chan struct{})}
+	p := &Process{cmd: exec.Command(c.Path, c.Args...), log: log, done: make(chan struct{})}
 	p.cmd.Dir = h.Dir()
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	// One writer for both: their lines stay in order.
@@ -98,9 +93,6 @@ func awaitState(pid, options int) (unix.Siginfo, error) {
 	}
 }
 
-// Host is where the process runs.
-func (p *Process) Host() *Host { return p.host }
-
 // Pid is the process's id in the machine.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
@@ -127,7 +119,7 @@ func (p *Process) Err() error {
 // Output is the end of what the process has printed, at most 256 KiB of it.
 func (p *Process) Output() string { return p.log.tail.String() }
 
-// LogFile is where all that the process prints is written.
+// LogFile is where all that the process prints is written: a file beside the host's folder.
 func (p *Process) LogFile() string { return p.log.file.Name() }
 
 func (p *Process) ended() bool {

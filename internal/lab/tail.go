@@ -7,36 +7,26 @@ const keepOutput = 256 << 10
 
 // tail keeps the end of what is written to it.
 type tail struct {
-	mu    sync.Mutex
-	ring  []byte
-	total int64 // bytes ever written; total % len(ring) is where the next one goes
+	mu   sync.Mutex
+	size int
+	kept []byte // up to twice the size
 }
 
-func newTail(size int) *tail { return &tail{ring: make([]byte, size)} }
+func newTail(size int) *tail { return &tail{size: size} }
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := len(b)
-	if skip := len(b) - len(t.ring); skip > 0 {
-		t.total += int64(skip)
-		b = b[skip:]
+	t.kept = append(t.kept, b[max(0, len(b)-t.size):]...)
+	if len(t.kept) > 2*t.size {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.size:]...)
 	}
-	for len(b) > 0 {
-		k := copy(t.ring[t.total%int64(len(t.ring)):], b)
-		t.total += int64(k)
-		b = b[k:]
-	}
-	return n, nil
+	return len(b), nil
 }
 
 // String returns what is kept, oldest first.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := t.total % int64(len(t.ring))
-	if t.total <= int64(len(t.ring)) {
-		return string(t.ring[:t.total])
-	}
-	return string(t.ring[at:]) + string(t.ring[:at])
+	return string(t.kept[max(0, len(t.kept)-t.size):])
 }

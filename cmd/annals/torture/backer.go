@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -28,34 +27,13 @@ const (
 	copyLimit = 20 * time.Second
 )
 
-// backupStatistics are of all backups of a round.
-type backupStatistics struct {
-	Taken int64 `json:"taken"`
-	// Cut counts those that a fault ended.
-	Cut    int64 `json:"cutShort"`
-	Files  int64 `json:"files"`
-	Linked int64 `json:"filesTakenOver"` // from the backup before
-	Bytes  int64 `json:"bytes"`
-	// Restored is how many were read back, and Events how many events of those that stay they had.
-	Restored int   `json:"restored"`
-	Events   []int `json:"events"`
-}
-
-func (f *backupStatistics) text() string {
-	return fmt.Sprintf("backups: %d taken, %d cut short; %d files, %d bytes copied, %d files taken over; %d restored, with %v events\n",
-		f.Taken, f.Cut, f.Files, f.Bytes, f.Linked, f.Restored, f.Events)
-}
-
 // backer is an operator who copies a node's database every few seconds, as somebody
 // does who only knows the sessions: no code of ours but for checksums is in between.
 type backer struct {
-	*load
-	rng    *rand.Rand
-	http   *client.Client
+	worker
 	dir    string
 	number int
 	copies []*databaseCopy
-	sum    backupStatistics
 	// rotten says whether bytes of a file changed on a disk.
 	rotten func(file string) bool
 }
@@ -69,31 +47,31 @@ type databaseCopy struct {
 	known int64
 }
 
-func newBacker(l *load, seed uint64, h *client.Client, dir string) *backer {
-	return &backer{load: l, rng: rand.New(rand.NewPCG(seed, 9<<32)), http: h, dir: dir}
+func newBacker(l *load, dir string, rotten func(file string) bool) *backer {
+	b := &backer{worker: l.worker(backups), dir: dir, rotten: rotten}
+	l.employ(b.turn)
+	return b
 }
 
-func (b *backer) run(ctx context.Context) {
-	for b.rest(ctx, time.Duration(1000+b.rng.IntN(3000))*time.Millisecond) {
-		list := b.targets.all()
-		t := list[b.rng.IntN(len(list))]
-		c, err := b.take(ctx, t)
-		switch {
-		case err != nil:
-			b.sum.Cut++
-		case c != nil:
-			b.sum.Taken++
-			b.copies = append(b.copies, c)
-			if n := len(b.copies); n > keptBackups {
-				gone := b.rng.IntN(n - 1)
-				err = os.RemoveAll(b.copies[gone].dir)
-				b.copies = slices.Delete(b.copies, gone, gone+1)
-			}
-		}
-		if err != nil && !errors.Is(err, errCut) {
-			b.find.add(kindBackup, "%s: %v", t.name, err)
+func (b *backer) turn(ctx context.Context) time.Duration {
+	t := b.wander()
+	c, err := b.take(ctx, t)
+	switch {
+	case err != nil:
+		b.count.add(ofBackups, "cutShort", 1)
+	case c != nil:
+		b.count.add(ofBackups, "taken", 1)
+		b.copies = append(b.copies, c)
+		if n := len(b.copies); n > keptBackups {
+			gone := b.rng.IntN(n - 1)
+			err = os.RemoveAll(b.copies[gone].dir)
+			b.copies = slices.Delete(b.copies, gone, gone+1)
 		}
 	}
+	if err != nil && !errors.Is(err, errCut) {
+		b.find.add(kindBackup, "%s: %v", t.name, err)
+	}
+	return b.pause(1000, 3000)
 }
 
 // errCut says that a fault ended a backup.
@@ -149,12 +127,12 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	b.sum.Files++
+	b.count.add(ofBackups, "files", 1)
 	if f.Complete {
 		c.files[f.Name] = f.Checksum
 		for _, before := range b.copies {
 			if before.node == t.name && before.files[f.Name] == f.Checksum {
-				b.sum.Linked++
+				b.count.add(ofBackups, "filesTakenOver", 1)
 				return os.Link(filepath.Join(before.dir, filepath.FromSlash(f.Name)), name)
 			}
 		}
@@ -179,7 +157,7 @@ func (b *backer) copy(ctx context.Context, t target, session string, f backup.Fi
 	defer func() { _ = body.Close() }()
 	sum := f.Sum()
 	n, err := io.Copy(io.MultiWriter(to, sum), body)
-	b.sum.Bytes += n
+	b.count.add(ofBackups, "bytes", int(n))
 	if err != nil || n < f.Size {
 		return errCut
 	}
@@ -215,38 +193,24 @@ func (b *backer) restore(ctx context.Context, c cluster, books *ledger) error {
 
 // compare reads the log of a restored node as far as it was copied: what that node writes itself follows.
 func (b *backer) compare(ctx context.Context, c *databaseCopy, t target, books *ledger) {
-	r := finalReader{load: b.load, http: b.http, node: t}
+	r := finalReader{b.load, t}
 	last, err := r.page(ctx, allBackward(c.position, 1))
 	if err != nil || last == nil {
 		b.find.add(kindBackup, "%s cannot be read: %v", t.name, err)
 		return
 	}
-	at := b.book.start()
-	for len(last.Entries) > 0 {
-		p, err := r.page(ctx, allForward(at.position, finalPage))
-		if err != nil || p == nil || len(p.Entries) == 0 {
-			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.name, at.ordinal, err)
+	end := 0
+	if len(last.Entries) > 0 {
+		if _, end, err = r.log(ctx, &last.Entries[0]); err != nil {
+			b.find.add(kindBackup, "%s cannot be read to its end, from event %d of the log on: %v", t.name, end, err)
 			return
 		}
-		is := func(e entry) bool { return e.Stream == last.Entries[0].Stream && e.Number == last.Entries[0].Number }
-		end := slices.IndexFunc(p.Entries, is)
-		if end > 0 {
-			p.Entries = p.Entries[end:]
-		}
-		_, next := b.book.seenPage(r.place(t), at, p, finalPage)
-		if next == at {
-			return // It has been reported.
-		}
-		if at = next; end >= 0 {
-			break
-		}
 	}
-	b.sum.Restored++
-	b.sum.Events = append(b.sum.Events, at.ordinal)
-	if at.ordinal > len(books.facts) {
-		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, at.ordinal, len(books.facts))
+	b.count.add(ofBackups, "restored", 1)
+	if end > len(books.facts) {
+		b.find.add(kindBackup, "%s has %d events, and the log %d", t.name, end, len(books.facts))
 	}
-	for ordinal := at.ordinal; ordinal < len(books.facts); ordinal++ {
+	for ordinal := end; ordinal < len(books.facts); ordinal++ {
 		f := books.facts[ordinal]
 		if f.ref.isForeign() {
 			continue

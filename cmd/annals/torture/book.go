@@ -3,7 +3,7 @@ package torture
 import (
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 )
@@ -22,11 +22,21 @@ type segment struct {
 	by   place
 }
 
-// streamBook is one stream by event numbers.
-type streamBook struct {
+// stream is one stream of the run or of the server. There is one of each name.
+type stream struct {
+	name string
 	// own streams begin in this run, so all their numbers are seen.
-	own      bool
-	refs     []ref   // 0 where nothing was seen yet
+	own bool
+	// fluid streams may lose events by a scavenge. The log
+	// is counted without these: what every reader is shown whenever it reads is only
+	// the rest. Streams of the server are among them, as most have limits, and all
+	// streams of others, of whose limits nothing is known, when somebody else runs the nodes.
+	fluid bool
+	plain bool  // never deleted, so that readers may visit it; load.mu guards it
+	shed  *shed // what the one client that writes to it knows, of a stream that it limits
+
+	// The rest is what readers saw, by event numbers. The mutex of the book guards it.
+	shown    []ref   // 0 where nothing was seen yet
 	ordinals []int32 // in the log, -1 where the log was not read yet
 	next     int64   // of a stream that is not ours, -1 before its first event
 }
@@ -35,34 +45,28 @@ type streamBook struct {
 // place in the log, counted from where the run began to read and without the
 // events that a scavenge may remove. The first that shows an ordinal defines it. What
 // may be removed has its own book, and a place between two ordinals. All methods may be called from anywhere. The locks of
-// names and findings nest within mu.
+// streams and findings nest within mu.
 type book struct {
 	ids    identity
-	names  *names
 	find   *findings
 	prefix string
 	origin int64 // the position of ordinal 0
 
+	streamMu sync.RWMutex // guards byName and all
+	byName   map[string]*stream
+	all      []*stream // in the order in which they came up
+
 	mu       sync.Mutex
 	facts    []fact
 	segments []segment
-	streams  []*streamBook
-	spots    []spot // where pages ended, rising
-	kept     []keptEntry
+	spots    []spot       // where pages ended, rising
+	kept     []*fluidFact // those with an entry
 	fluids   map[fluidKey]*fluidFact
 	blank    sync.Map // refs of events that somebody asked to redact: any node may have fetched the chunk of one that did
 }
 
-// keptEntry is an event of the log that is kept as it was shown: of the streams
-// in which a server keeps the groups of this run. Some of them have limits.
-type keptEntry struct {
-	ordinal int // as of a fluidFact
-	at      int64
-	entry   entry
-}
-
-func newBook(ids identity, n *names, find *findings, prefix string, origin int64) *book {
-	return &book{ids: ids, names: n, find: find, prefix: prefix, origin: origin, fluids: map[fluidKey]*fluidFact{}}
+func newBook(ids identity, find *findings, prefix string, origin int64) *book {
+	return &book{ids: ids, find: find, prefix: prefix, origin: origin, byName: map[string]*stream{}, fluids: map[fluidKey]*fluidFact{}}
 }
 
 // blanked says that an event may be shown without its data from now on.
@@ -79,38 +83,57 @@ func (b *book) len() int {
 	return len(b.facts)
 }
 
-// isOwn says whether a stream, or the one that it is the metadata of, belongs to this run.
-func (b *book) isOwn(stream string) bool {
-	return strings.HasPrefix(strings.TrimPrefix(stream, "$$"), b.prefix)
-}
-
-// stream returns the book of a stream. b.mu is held.
-func (b *book) stream(i uint32) *streamBook {
-	for int(i) >= len(b.streams) {
-		b.streams = append(b.streams, nil)
+// stream returns the stream of a name. It needs no lock.
+func (b *book) stream(name string) *stream {
+	b.streamMu.RLock()
+	s := b.byName[name]
+	b.streamMu.RUnlock()
+	if s != nil {
+		return s
 	}
-	if b.streams[i] == nil {
-		b.streams[i] = &streamBook{own: b.isOwn(b.names.name(i)), next: -1}
+	b.streamMu.Lock()
+	defer b.streamMu.Unlock()
+	if s := b.byName[name]; s != nil {
+		return s
 	}
-	return b.streams[i]
+	own, isOwn := strings.CutPrefix(name, b.prefix)
+	s = &stream{name: name, own: strings.HasPrefix(strings.TrimPrefix(name, "$$"), b.prefix), next: -1} // Metadata belong to their stream.
+	s.fluid = strings.HasPrefix(name, "$") || isOwn && strings.HasPrefix(own, shedStream) || !isOwn && b.origin > 0
+	b.byName[name], b.all = s, append(b.all, s)
+	return s
 }
 
 // room makes place for a number of an own stream, at most so far above what is
 // known: a wild number from a server must not cost memory.
-func (s *streamBook) room(number int64) bool {
-	if number < 0 || number > int64(len(s.refs))+1<<20 {
+func (s *stream) room(number int64) bool {
+	if number < 0 || number > int64(len(s.shown))+1<<20 {
 		return false
 	}
-	for int64(len(s.refs)) <= number {
-		s.refs = append(s.refs, 0)
+	for int64(len(s.shown)) <= number {
+		s.shown = append(s.shown, 0)
 		s.ordinals = append(s.ordinals, -1)
 	}
 	return true
 }
 
+// know notes which event has a number of an own stream. One that another reading showed differently is reported. b.mu is held.
+func (b *book) know(from place, f fact) bool {
+	s := f.stream
+	if !s.room(f.number) {
+		b.find.add(kindGap, "%s: %s has a number far from the %d known ones of its stream", from, b.say(f), len(s.shown))
+		return false
+	}
+	if known := s.shown[f.number]; known != 0 && known != f.ref {
+		b.find.add(kindDivergence, "%s shows %s, another reading showed id %s there", from, b.say(f), b.ids.id(known))
+		return false
+	}
+	s.shown[f.number] = f.ref
+	return true
+}
+
 // say describes a fact for people. It needs no lock.
 func (b *book) say(f fact) string {
-	name := fmt.Sprintf("%d@%s", f.number, b.names.name(f.stream))
+	name := fmt.Sprintf("%d@%s", f.number, f.stream.name)
 	if f.ref.isForeign() {
 		return name + " (not written by this run)"
 	}
@@ -119,11 +142,8 @@ func (b *book) say(f fact) string {
 
 // definer says who showed an ordinal first. b.mu is held.
 func (b *book) definer(ordinal int) place {
-	i, found := slices.BinarySearchFunc(b.segments, ordinal, func(s segment, o int) int { return s.from - o })
-	if !found {
-		i--
-	}
-	return b.segments[i].by
+	behind := sort.Search(len(b.segments), func(i int) bool { return b.segments[i].from > ordinal })
+	return b.segments[behind-1].by
 }
 
 // logForward takes a page of the log that begins at an ordinal, and returns what
@@ -145,7 +165,7 @@ func (b *book) logForward(from place, ordinal int, entries []entry, next int64, 
 	}
 	end := ordinal
 	for i, f := range page {
-		if f.fluid {
+		if f.stream.fluid {
 			b.flow(from, end, f, &entries[i])
 			continue
 		}
@@ -207,7 +227,7 @@ func (b *book) extend(from place, f fact) {
 		}
 	}
 	b.facts = append(b.facts, f)
-	s := b.stream(f.stream)
+	s := f.stream
 	if !s.own {
 		// The last number of all is what a hard delete leaves.
 		if s.next >= 0 && f.number != s.next && f.number != math.MaxInt64 {
@@ -218,23 +238,18 @@ func (b *book) extend(from place, f fact) {
 		}
 		return
 	}
-	if !s.room(f.number) {
-		b.find.add(kindGap, "event %d of the log: %s has a number far from the %d known ones of its stream (%s)", o, b.say(f), len(s.refs), from)
-		return
-	}
-	if at := s.ordinals[f.number]; at >= 0 {
+	if f.number >= 0 && f.number < int64(len(s.ordinals)) && s.ordinals[f.number] >= 0 {
+		at := s.ordinals[f.number]
 		b.find.add(kindDuplicate, "event %d of the log: %s has the number of event %d, %s (%s)", o, b.say(f), at, b.say(b.facts[at]), from)
 		return
 	}
+	if !b.know(from, f) {
+		return
+	}
 	if f.number > 0 && s.ordinals[f.number-1] < 0 {
-		b.find.add(kindGap, "event %d of the log: %s comes though the log has no %d@%s before it (%s)",
-			o, b.say(f), f.number-1, b.names.name(f.stream), from)
+		b.find.add(kindGap, "event %d of the log: %s comes though the log has no %d@%s before it (%s)", o, b.say(f), f.number-1, s.name, from)
 	}
-	if known := s.refs[f.number]; known != 0 && known != f.ref {
-		b.find.add(kindDivergence, "event %d of the log: %s shows %s, but a reading of the stream showed id %s there",
-			o, from, b.say(f), b.ids.id(known))
-	}
-	s.refs[f.number], s.ordinals[f.number] = f.ref, int32(o)
+	s.ordinals[f.number] = int32(o)
 }
 
 // logBackward takes a page of the log that was read downwards from the position
@@ -247,10 +262,10 @@ func (b *book) logBackward(from place, below int, entries []entry, full bool) {
 	defer b.mu.Unlock()
 	for i, f := range page {
 		switch {
-		case f.fluid && top >= 0:
+		case f.stream.fluid && top >= 0:
 			b.flow(from, top, f, &entries[i])
 			continue
-		case f.fluid:
+		case f.stream.fluid:
 			continue // How far this node has come is not known yet.
 		}
 		if top < 0 {
@@ -286,30 +301,20 @@ func (f fact) same(g fact) bool {
 }
 
 // streamPage takes events of one own stream, oldest first, of which the first must have the number wanted.
-func (b *book) streamPage(from place, stream uint32, first int64, entries []entry) {
+func (b *book) streamPage(from place, of *stream, first int64, entries []entry) {
 	read := make([]fact, len(entries))
 	for i := range entries {
 		read[i] = b.read(&entries[i], from)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.stream(stream)
 	for i, f := range read {
 		want := first + int64(i)
-		if f.number != want || f.stream != stream {
-			b.find.add(kindGap, "%s: %s where number %d of %s should be", from, b.say(f), want, b.names.name(stream))
+		if f.number != want || f.stream != of {
+			b.find.add(kindGap, "%s: %s where number %d of %s should be", from, b.say(f), want, of.name)
 			return
 		}
-		if !s.room(want) {
-			b.find.add(kindGap, "%s: %s has a number far from the %d known ones of its stream", from, b.say(f), len(s.refs))
-			return
-		}
-		switch known := s.refs[want]; known {
-		case f.ref:
-		case 0:
-			s.refs[want] = f.ref
-		default:
-			b.find.add(kindDivergence, "%s shows %s, another reading showed id %s there", from, b.say(f), b.ids.id(known))
+		if !b.know(from, f) {
 			return
 		}
 	}
@@ -328,19 +333,16 @@ func (b *book) start() spot { return spot{0, b.origin} }
 func (b *book) near(ordinal int) spot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i, found := slices.BinarySearchFunc(b.spots, ordinal, func(s spot, o int) int { return s.ordinal - o })
-	switch {
-	case found:
-		return b.spots[i]
-	case i == 0:
+	behind := sort.Search(len(b.spots), func(i int) bool { return b.spots[i].ordinal > ordinal })
+	if behind == 0 {
 		return b.start()
 	}
-	return b.spots[i-1]
+	return b.spots[behind-1]
 }
 
 // last returns the highest number known of an own stream, -1 if there is none.
-func (b *book) last(stream uint32) int64 {
+func (b *book) last(of *stream) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return int64(len(b.stream(stream).refs)) - 1
+	return int64(len(of.shown)) - 1
 }

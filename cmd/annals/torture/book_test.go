@@ -42,7 +42,7 @@ func TestBook(t *testing.T) {
 		}, []string{kindDivergence}},
 		{"other time", func(s three) {
 			s.log("node 0", s.x)
-			s.x.Updated = "now"
+			s.x.Time = then.Add(1)
 			s.log("node 1", s.x)
 		}, []string{kindDivergence}},
 		{"other data", func(s three) {
@@ -64,21 +64,21 @@ func TestBook(t *testing.T) {
 		}, []string{kindOrder}},
 		{"stream differs from the log", func(s three) {
 			s.log("node 0", s.x, s.y)
-			s.book.streamPage(place{node: "node 1"}, s.names.of(scenePrefix+"s"), 0, []entry{s.x, {
+			s.book.streamPage(place{node: "node 1"}, s.stream("s"), 0, []entry{s.x, {
 				ID: s.z.ID, Type: s.z.Type, Stream: s.z.Stream, Data: s.z.Data, Number: 1,
 			}})
 		}, []string{kindDivergence}},
 		{"log differs from the stream", func(s three) {
-			s.book.streamPage(place{node: "node 1"}, s.names.of(scenePrefix+"s"), 0, []entry{s.x})
+			s.book.streamPage(place{node: "node 1"}, s.stream("s"), 0, []entry{s.x})
 			s.z.Number = 0
 			s.log("node 0", s.z)
 		}, []string{kindDivergence}},
 		{"hole in a page of a stream", func(s three) {
-			s.book.streamPage(place{node: "node 1"}, s.names.of(scenePrefix+"s"), 0, []entry{s.x, s.z})
+			s.book.streamPage(place{node: "node 1"}, s.stream("s"), 0, []entry{s.x, s.z})
 		}, []string{kindGap}},
 		{"wild number", func(s three) {
 			s.z.Number = 1 << 60
-			s.book.streamPage(place{node: "node 1"}, s.names.of(scenePrefix+"s"), 1<<60, []entry{s.z})
+			s.book.streamPage(place{node: "node 1"}, s.stream("s"), 1<<60, []entry{s.z})
 		}, []string{kindGap}},
 		{"backward", func(s three) {
 			s.log("node 0", s.x, s.y, s.z)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,11 +25,7 @@ type target struct {
 }
 
 // targets is the list of nodes, which changes while clients run.
-type targets struct {
-	list atomic.Pointer[[]target]
-	// wire carries requests in place of the network, if it is not nil.
-	wire http.RoundTripper
-}
+type targets struct{ list atomic.Pointer[[]target] }
 
 func (t *targets) set(list []target) { t.list.Store(&list) }
 
@@ -54,28 +49,11 @@ func (t *targets) at(base string) (target, bool) {
 // answer is a whole answer.
 type answer struct {
 	client.Response
-	from target   // the node that gave it
-	hops []target // nodes that redirected on the way
+	from target // the node that gave it
 }
 
 func (a *answer) String() string {
 	return fmt.Sprintf("%d %.200q from %s", a.Status, a.Body, a.from.name)
-}
-
-// caller sends requests for one worker and remembers which node it likes. It
-// repeats nothing by itself.
-type caller struct {
-	http    *client.Client
-	targets *targets
-	rng     *rand.Rand
-	timeout time.Duration
-	current string // base of the node to ask first, empty at the beginning
-
-	redirects *atomic.Int64
-}
-
-func newCaller(t *targets, rng *rand.Rand, timeout time.Duration, redirects *atomic.Int64) *caller {
-	return &caller{http: newHTTP(t.wire), targets: t, rng: rng, timeout: timeout, redirects: redirects}
 }
 
 // newHTTP returns a client that asks whom each request names, over a wire in place of the network if it is not nil.
@@ -92,59 +70,6 @@ func newHTTP(wire http.RoundTripper) *client.Client {
 	return c
 }
 
-func (c *caller) close() { c.http.Close() }
-
-// choose returns the node to ask: the one that served before, else any.
-func (c *caller) choose() target {
-	if t, ok := c.targets.at(c.current); ok {
-		return t
-	}
-	return c.wander()
-}
-
-// wander moves to another node by chance and returns it.
-func (c *caller) wander() target {
-	all := c.targets.all()
-	if len(all) == 0 {
-		return target{index: -1}
-	}
-	i := c.rng.IntN(len(all))
-	if all[i].base == c.current && len(all) > 1 {
-		i = (i + 1 + c.rng.IntN(len(all)-1)) % len(all)
-	}
-	c.current = all[i].base
-	return all[i]
-}
-
-// do sends a request and follows redirects.
-func (c *caller) do(ctx context.Context, to target, r client.Request) (*answer, error) {
-	return c.follow(ctx, to, r, c.timeout)
-}
-
-// poll is do with more time, for an answer that the node may keep back.
-func (c *caller) poll(ctx context.Context, to target, r client.Request, wait time.Duration) (*answer, error) {
-	return c.follow(ctx, to, r, c.timeout+wait)
-}
-
-func (c *caller) follow(ctx context.Context, to target, r client.Request, limit time.Duration) (*answer, error) {
-	r.Node, r.Login, r.Timeout = to.base, to.login, limit
-	resp, err := c.http.Do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	a := &answer{Response: resp}
-	a.from, _ = c.targets.at(resp.Node)
-	for _, base := range resp.Via {
-		hop, _ := c.targets.at(base)
-		a.hops = append(a.hops, hop)
-	}
-	if len(a.hops) > 0 {
-		c.redirects.Add(int64(len(a.hops)))
-		c.current = a.from.base // Where redirects led is where the leader is.
-	}
-	return a, nil
-}
-
 // exchange sends one request to one node.
 func exchange(ctx context.Context, h *client.Client, to target, r client.Request, limit time.Duration) (*answer, error) {
 	r.Node, r.Login, r.Timeout, r.Stay = to.base, to.login, limit, true
@@ -155,13 +80,26 @@ func exchange(ctx context.Context, h *client.Client, to target, r client.Request
 	return &answer{Response: resp, from: to}, nil
 }
 
-// neverSent says that no node can have acted on a request.
-func neverSent(err error) bool {
+// judge says what is known of an exchange: done; refused, when it certainly did nothing; pending, when
+// it may have done something or may yet do it; conflict for an answer that no fault explains.
+func judge(a *answer, err error) outcome {
 	if _, ok := errors.AsType[*client.RedirectError](err); ok {
-		return true
+		return refused
 	}
 	failed, ok := errors.AsType[*client.UnreachableError](err)
-	return ok && !failed.Sent
+	switch {
+	case ok && !failed.Sent:
+		return refused
+	case err != nil:
+		return pending
+	case a.Status >= 200 && a.Status < 300:
+		return done
+	case a.Status == http.StatusServiceUnavailable, a.Status == http.StatusTemporaryRedirect:
+		return refused
+	case a.Status >= 500, a.Status == http.StatusRequestTimeout:
+		return pending
+	}
+	return conflict
 }
 
 // read asks for a page.
@@ -209,33 +147,20 @@ type verdict struct {
 // judgeWrite says what one attempt to write is known to have done. success is the status that
 // acknowledges it.
 func judgeWrite(a *answer, err error, success int, stream string) verdict {
-	if err != nil {
-		if neverSent(err) {
-			return verdict{outcome: refused}
-		}
-		return verdict{outcome: pending}
-	}
+	v := verdict{outcome: judge(a, err)}
 	switch {
-	case a.Status == success && success == http.StatusCreated:
-		n, err := a.FirstNumber(stream)
-		if err != nil {
-			return verdict{outcome: pending, odd: err.Error()}
+	case v.outcome == done && a.Status != success, v.outcome == conflict && a.Status < 400:
+		v.outcome, v.odd = pending, a.String()
+	case v.outcome == done && success == http.StatusCreated:
+		if v.number, err = a.FirstNumber(stream); err != nil {
+			v.outcome, v.odd = pending, err.Error()
 		}
-		return verdict{outcome: done, number: n}
-	case a.Status == success:
-		return verdict{outcome: done}
-	case a.Status == http.StatusBadRequest && a.Header.Get(client.HeaderCurrentVersion) != "":
-		n, err := strconv.ParseInt(a.Header.Get(client.HeaderCurrentVersion), 10, 64)
-		if err != nil {
-			return verdict{outcome: refused, odd: err.Error()}
+	case v.outcome == conflict && a.Status == http.StatusBadRequest && a.Header.Get(client.HeaderCurrentVersion) != "":
+		if v.number, err = strconv.ParseInt(a.Header.Get(client.HeaderCurrentVersion), 10, 64); err != nil {
+			v.outcome, v.odd = refused, err.Error()
 		}
-		return verdict{outcome: conflict, number: n}
-	case a.Status == http.StatusServiceUnavailable, a.Status == http.StatusTemporaryRedirect:
-		return verdict{outcome: refused}
-	case a.Status == http.StatusRequestTimeout, a.Status >= 500:
-		return verdict{outcome: pending}
-	case a.Status >= 400:
-		return verdict{outcome: refused, odd: a.String()}
+	case v.outcome == conflict:
+		v.outcome, v.odd = refused, a.String()
 	}
-	return verdict{outcome: pending, odd: a.String()}
+	return v
 }

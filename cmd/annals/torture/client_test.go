@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,11 +29,12 @@ func servers(t *testing.T, handlers ...http.HandlerFunc) *targets {
 	return nodes
 }
 
-func testClient(t *testing.T, nodes *targets, timeout time.Duration) *caller {
+func testClient(t *testing.T, nodes *targets, timeout time.Duration) *worker {
 	t.Helper()
-	c := newCaller(nodes, rand.New(rand.NewPCG(1, 1)), timeout, &atomic.Int64{})
-	t.Cleanup(c.close)
-	return c
+	h := newHTTP(nil)
+	t.Cleanup(h.Close)
+	w := (&load{http: h, targets: nodes, timeout: timeout}).worker(1)
+	return &w
 }
 
 func TestFollowsRedirects(t *testing.T) {
@@ -64,8 +64,8 @@ func TestFollowsRedirects(t *testing.T) {
 	if want := "POST /streams/s 4 ["; *got.Load() != want {
 		t.Errorf("the leader got %q, want %q", *got.Load(), want)
 	}
-	if a.from.index != 1 || len(a.hops) != 1 || a.hops[0].index != 0 || c.choose().index != 1 {
-		t.Errorf("from %+v, hops %+v, next %+v", a.from, a.hops, c.choose())
+	if a.from.index != 1 || c.choose().index != 1 {
+		t.Errorf("from %+v, next %+v", a.from, c.choose())
 	}
 	if v := judgeWrite(a, err, http.StatusCreated, "s"); v != (verdict{outcome: done, number: 5}) {
 		t.Errorf("%+v", v)
@@ -162,8 +162,9 @@ func TestWatch(t *testing.T) {
 	nodes := servers(t, node(func() bool { return true }), node(second.Load))
 	s := newScene(t)
 	line := &timeline{start: time.Now()}
-	w := newWatch(nodes.all, s.find, line)
-	defer w.http.Close()
+	h := newHTTP(nil)
+	defer h.Close()
+	w := newWatch(h, nodes.all, s.find, line)
 	ctx := context.WithoutCancel(t.Context())
 	term.Store(2)
 	w.look(ctx)

@@ -2,14 +2,10 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"time"
 )
-
-// errCannot says that a cluster is not able to suffer a fault of this kind.
-var errCannot = errors.New("not possible here")
 
 // client side, as an end of a link.
 const clientSide = -1
@@ -24,7 +20,7 @@ type cluster interface {
 	// can says which faults are possible.
 	can() abilities
 
-	// start starts a node that does not run. It does not wait for it to serve.
+	// start starts a node, without effect on one that runs. It does not wait for it to serve.
 	start(ctx context.Context, node int) error
 	// kill ends a node at once, terminate asks it to end and waits. Both are
 	// without effect on a node that does not run.
@@ -64,11 +60,9 @@ type cluster interface {
 
 // abilities of a cluster.
 type abilities struct {
-	processes bool // start, kill, pause
+	processes bool // start, kill, pause, wrong clocks, a replica
 	network   bool
 	disk      bool
-	replica   bool
-	clock     bool
 	hang      bool // disks can
 }
 
@@ -86,8 +80,11 @@ func nodeName(i int) string {
 	return fmt.Sprintf("node %d", i)
 }
 
-// given is a cluster that somebody else runs. Nothing is done to it.
-type given struct{ list []target }
+// given is a cluster that somebody else runs. As it can nothing, nothing is done to it: the rest of the interface is nil.
+type given struct {
+	cluster
+	list []target
+}
 
 // newGiven takes the addresses of its nodes; they may carry a user and a password.
 func newGiven(bases []string) (*given, error) {
@@ -102,30 +99,9 @@ func newGiven(bases []string) (*given, error) {
 	return g, nil
 }
 
-func (g *given) targets() []target                    { return g.list }
-func (g *given) voters() int                          { return len(g.list) }
-func (g *given) can() abilities                       { return abilities{} }
-func (g *given) start(context.Context, int) error     { return errCannot }
-func (g *given) kill(int) error                       { return errCannot }
-func (g *given) terminate(context.Context, int) error { return errCannot }
-func (g *given) pause(int) error                      { return errCannot }
-func (g *given) resume(int) error                     { return errCannot }
-func (g *given) running(int) bool                     { return true }
-func (g *given) wipe(int, bool) error                 { return errCannot }
-func (g *given) shape(int, int, shape) error          { return errCannot }
-func (g *given) healNetwork() error                   { return nil }
-func (g *given) fillDisk(int, int64) error            { return errCannot }
-func (g *given) freeDisk(int) error                   { return errCannot }
-func (g *given) freezeDisk(int) error                 { return errCannot }
-func (g *given) thawDisk(int) error                   { return errCannot }
-func (g *given) setClock(int, time.Duration) error    { return errCannot }
-func (g *given) verify(context.Context, int) error    { return errCannot }
-func (g *given) folder(int) string                    { return "" }
-func (g *given) check(context.Context, string) error  { return errCannot }
-func (g *given) serve(context.Context, string) (target, func() error, error) {
-	return target{}, nil, errCannot
-}
+func (g *given) targets() []target  { return g.list }
+func (g *given) voters() int        { return len(g.list) }
+func (g *given) can() abilities     { return abilities{} }
+func (g *given) healNetwork() error { return nil }
 func (g *given) logTail(int) string { return "" }
 func (g *given) close() error       { return nil }
-
-var _ cluster = (*given)(nil)

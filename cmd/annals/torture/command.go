@@ -59,7 +59,7 @@ Exit codes: 0 no violation, 1 violations, 2 it could not be run.`
 
 // Command returns the command torture.
 func Command() *cobra.Command {
-	o := defaultOptions()
+	var o options
 	var list strings.Builder
 	for _, f := range allFaults() {
 		fmt.Fprintf(&list, "  %-17s %s\n", f.name, f.doc)
@@ -73,32 +73,26 @@ func Command() *cobra.Command {
 	}
 	cmd.SilenceUsage = true
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", o.nodes, "voting nodes of the cluster")
-	f.Float64Var(&o.seconds, "seconds", o.seconds, "how long faults strike in each round")
+	for _, n := range o.numbers() {
+		f.IntVar(n.value, n.name, n.usual, n.doc)
+	}
+	f.Float64Var(&o.seconds, "seconds", 60, "how long faults strike in each round")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all choices; 0 takes one from the clock")
-	f.IntVar(&o.rounds, "rounds", o.rounds, "rounds, each with a new cluster and the next seed")
 	f.StringSliceVar(&o.faultNames, "faults", nil, "faults to choose from, separated by commas; none for none (default all)")
 	f.BoolVar(&o.diskFaults, "disk-faults", false, "fill the disks of nodes now and then")
 	f.BoolVar(&o.loopback, "loopback", false, "use loopback addresses in place of network namespaces: no faults of the network")
-	f.IntVar(&o.writers, "writers", o.writers, "clients that write and read on the leader")
-	f.IntVar(&o.erasers, "erasers", o.erasers, "clients that delete streams and write to them again")
-	f.IntVar(&o.shedders, "shedders", o.shedders, "clients that limit and delete their streams, for scavenges to remove something")
-	f.BoolVar(&o.scavenges, "scavenges", o.scavenges, "start and stop scavenges on all nodes, and compare what they leave")
-	f.BoolVar(&o.projections, "projections", o.projections, "run projections, stop them and let them go on, and compare what they write with the log")
-	f.BoolVar(&o.backups, "backups", o.backups, "take backups of all nodes, and restore some of them in the end")
-	f.BoolVar(&o.redactions, "redactions", o.redactions, "redact events on some nodes, and look for their data in the files of these")
-	f.IntVar(&o.visitors, "visitors", o.visitors, "clients that read here and there from any node")
-	f.IntVar(&o.subscribers, "subscribers", o.subscribers, "clients that follow the log or a stream")
-	f.IntVar(&o.consumers, "consumers", o.consumers, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions")
-	f.Float64Var(&o.rate, "rate", o.rate, "operations a second of all writers together, 0 for as many as possible")
-	f.DurationVar(&o.timeout, "timeout", o.timeout, "how long clients wait for an answer")
-	f.DurationVar(&o.heal, "heal", o.heal, "how long the cluster may take to heal when the faults are over")
-	f.DurationVar(&o.every, "progress", o.every, "time between lines of progress")
-	f.Int64Var(&o.operations, "operations", o.operations, "operations of all clients that the history holds; they stop there")
+	f.BoolVar(&o.scavenges, "scavenges", true, "start and stop scavenges on all nodes, and compare what they leave")
+	f.BoolVar(&o.projections, "projections", true, "run projections, stop them and let them go on, and compare what they write with the log")
+	f.BoolVar(&o.backups, "backups", true, "take backups of all nodes, and restore some of them in the end")
+	f.BoolVar(&o.redactions, "redactions", true, "redact events on some nodes, and look for their data in the files of these")
+	f.Float64Var(&o.rate, "rate", 800, "operations a second of all writers together, 0 for as many as possible")
+	f.DurationVar(&o.timeout, "timeout", 3*time.Second, "how long clients wait for an answer")
+	f.DurationVar(&o.heal, "heal", 90*time.Second, "how long the cluster may take to heal when the faults are over")
+	f.DurationVar(&o.every, "progress", 5*time.Second, "time between lines of progress")
 	f.StringVar(&o.binary, "binary", "", "program to run as node and for verify (default this one)")
 	f.StringArrayVar(&o.nodeOptions, "option", nil, "option for every node, such as --option=--raft-log-store=Wal; repeatable")
 	f.StringSliceVar(&o.attach, "attach", nil, "addresses of the nodes of a running cluster, to run clients and checks only")
-	f.StringVar(&o.keep, "keep", o.keep, "folder for clusters while they run, and for what violating rounds leave")
+	f.StringVar(&o.keep, "keep", filepath.Join(os.TempDir(), "annals-torture"), "folder for clusters while they run, and for what violating rounds leave")
 	f.BoolVar(&o.json, "json", false, "print one JSON document a round in place of the report")
 	return cmd
 }
@@ -226,7 +220,7 @@ func (r *round) writeHistory(e *json.Encoder) error {
 			Node     int    `json:"node"`
 			Attempts int    `json:"attempts"`
 		}{
-			first.client(), o.kind.String(), r.load.names.name(o.stream), o.call, o.ret, o.outcome.String(), o.expected,
+			first.client(), o.kind.String(), o.stream.name, o.call, o.ret, o.outcome.String(), o.expected,
 			int(o.count), o.number, "", int(o.node), int(o.attempts),
 		}
 		switch {
@@ -253,7 +247,7 @@ func (r *round) writeLog(e *json.Encoder) error {
 			ID     string `json:"id,omitempty"`
 			After  int64  `json:"endsAt,omitempty"`
 			First  string `json:"firstShownBy"`
-		}{Event: o, Stream: b.names.name(f.stream), Number: f.number, After: max(f.after, 0), First: b.definer(o).String()}
+		}{Event: o, Stream: f.stream.name, Number: f.number, After: max(f.after, 0), First: b.definer(o).String()}
 		if !f.ref.isForeign() {
 			line.ID = b.ids.id(f.ref).String()
 		}
@@ -262,4 +256,21 @@ func (r *round) writeLog(e *json.Encoder) error {
 		}
 	}
 	return nil
+}
+
+// writeMessages writes one line for each message, each answer and each act of the operator.
+func (r *round) writeMessages(e *json.Encoder) error {
+	if r.subs == nil {
+		return nil
+	}
+	var err error
+	for _, c := range r.subs.consumers {
+		for i := range c.steps {
+			err = errors.Join(err, e.Encode(&c.steps[i]))
+		}
+	}
+	for i := range r.subs.acts {
+		err = errors.Join(err, e.Encode(&r.subs.acts[i]))
+	}
+	return err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -13,62 +13,58 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// action is how a consumer answers a message.
-type action uint8
-
+// What happens between the run and a group. The words of answers are those of the wire.
 const (
-	actionAck action = iota
-	actionSkip
-	actionStop
-	actionPark
-	actionRetry
-	// leave is no answer: the message times out.
-	actionLeave
+	delivered  = "delivery"
+	actionAck  = "ack"
+	actionSkip = "skip"
+	actionStop = "stop"
+	actionPark = "park"
+	// retry is a demand to give the message again; leave is no answer: the message times out.
+	actionRetry = "retry"
+	actionLeave = "none"
+	actReplay   = "replay of parked messages"
+	actUpdate   = "update"
+	actRestart  = "restart of the subsystem"
 )
 
-var actionWords = [...]string{"ack", "skip", "stop", "park", "retry", "none"}
+// answers are what a consumer says to a message. Those that finish it are for good, and it will not be parked;
+// after those that remove it, it is out of the group.
+var (
+	answers  = []string{actionAck, actionSkip, actionStop, actionPark, actionRetry}
+	removing = answers[:4]
+	finishes = answers[:3]
+)
 
-func (a action) String() string { return actionWords[a] }
-
-// finishes says that the message is done with and will not be parked.
-func (a action) finishes() bool { return a <= actionStop }
-
-// delivery is one message in one answer. Times are nanoseconds since the run began.
-type delivery struct {
-	id        event.ID
-	title     string
-	call, ret int64 // of the reading
-	retries   int
-	group     int
-	consumer  int
-	node      int
+// step is one of these: a message given to a consumer, an answer to a message, or an act of the
+// operator. Times are nanoseconds since the run began.
+type step struct {
+	What     string   `json:"what"`
+	Group    *group   `json:"group,omitempty"` // nil: all
+	Consumer int      `json:"consumer"`        // -1: the operator
+	Node     int      `json:"node"`
+	Call     int64    `json:"call"`
+	Return   int64    `json:"return"`
+	ID       event.ID `json:"id,omitzero"` // of the message
+	Title    string   `json:"title,omitempty"`
+	Retries  int      `json:"retries,omitempty"`
+	Outcome  outcome  `json:"outcome"`
 }
 
-// reply is one answer to a message.
-type reply struct {
-	id        event.ID
-	call, ret int64
-	group     int
-	consumer  int
-	node      int
-	action    action
-	outcome   outcome
+func (s *step) String() string {
+	return fmt.Sprintf("%s to %s: %s %s, consumer %d, %s, retry count %d: %s",
+		seconds(s.Call), seconds(s.Return), s.What, s.ID, s.Consumer, nodeName(s.Node), s.Retries, s.Outcome)
 }
 
 // consumer is a client that reads messages of one group and answers most of them.
 // Whatever it is given and whatever it says is kept for the check in the end.
 type consumer struct {
-	*load
+	worker
 	number int
-	index  int // of the group
 	group  *group
-	client *caller
-	rng    *rand.Rand
-	count  *groupCounters
 	held   []heldBack
 
-	deliveries []delivery
-	replies    []reply
+	steps []step
 }
 
 // heldBack are messages that the consumer answers later, perhaps too late.
@@ -83,36 +79,30 @@ const (
 	drainedRead = 100
 )
 
-func newConsumer(s *subscriptions, seed uint64, number int) *consumer {
-	rng := rand.New(rand.NewPCG(seed, 5<<32+uint64(number)))
-	index := number % len(s.groups)
-	return &consumer{
-		load: s.load, number: number, index: index, group: s.groups[index], rng: rng, count: &s.count,
-		client: newCaller(s.targets, rng, s.load.timeout, &s.load.count.hops),
-	}
+func newConsumer(s *subscriptions, number int, g *group) *consumer {
+	return &consumer{worker: s.load.worker(consumers + number), number: number, group: g}
 }
 
-func (c *consumer) run(ctx context.Context) {
-	defer c.client.close()
-	for !c.stopped() && ctx.Err() == nil && c.hist.reserve() {
-		pause := 20 + c.rng.IntN(200)
-		if c.turn(ctx) {
-			pause = c.rng.IntN(40)
-		}
-		c.rest(ctx, time.Duration(pause)*time.Millisecond)
+func (c *consumer) turn(ctx context.Context) time.Duration {
+	switch {
+	case !c.hist.reserve():
+		return enough
+	case c.handle(ctx):
+		return c.pause(0, 40)
 	}
+	return c.pause(20, 200)
 }
 
 // node returns whom to ask: mostly who served before, now and then anybody.
 func (c *consumer) node() target {
 	if c.rng.IntN(8) == 0 {
-		return c.client.wander()
+		return c.wander()
 	}
-	return c.client.choose()
+	return c.choose()
 }
 
-// turn reads once and answers. It reports whether there was something.
-func (c *consumer) turn(ctx context.Context) bool {
+// handle reads once and answers. It reports whether there was something.
+func (c *consumer) handle(ctx context.Context) bool {
 	c.answerHeld(ctx)
 	count := 1 + c.rng.IntN(largestRead)
 	switch c.rng.IntN(40) {
@@ -136,16 +126,15 @@ func (c *consumer) turn(ctx context.Context) bool {
 // crash forgets what it holds and comes back on another node.
 func (c *consumer) crash() {
 	c.held = nil
-	c.count.crashes.Add(1)
-	c.client.close()
-	c.client.wander()
+	c.count.add(ofSubscriptions, "crashes", 1)
+	c.wander()
 }
 
 // take reads messages. It returns nil when there is no answer with messages in it.
 func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *handout {
 	embed := [...]string{"", "rich", "body"}[c.rng.IntN(3)]
 	call := c.hist.now()
-	a, err := c.client.follow(ctx, c.node(), c.group.read(count, embed), limit)
+	a, err := c.doWithin(ctx, c.node(), c.group.read(count, embed), limit)
 	ret := c.hist.now()
 	if !c.usable(a, err) {
 		return nil
@@ -159,46 +148,23 @@ func (c *consumer) take(ctx context.Context, count int, limit time.Duration) *ha
 		c.find.add(kindAnswer, "%s gives %d messages of %s, asked for %d", c.place(a.from), len(h.messages), c.group, count)
 	}
 	for _, m := range h.messages {
-		c.deliveries = append(c.deliveries, delivery{
-			id: m.id, title: m.title, call: call, ret: ret, retries: m.retries, group: c.index, consumer: c.number, node: a.from.index,
-		})
+		c.steps = append(c.steps, step{delivered, c.group, c.number, a.from.index, call, ret, m.id, m.title, m.retries, done})
 	}
-	c.count.deliveries.Add(int64(len(h.messages)))
+	c.count.add(ofSubscriptions, "deliveries", len(h.messages))
 	return h
 }
 
 // usable sorts answers. One that no fault explains is reported.
 func (c *consumer) usable(a *answer, err error) bool {
-	switch judgeCommand(a, err) {
+	switch judge(a, err) {
 	case done:
 		return true
 	case conflict:
 		c.find.add(kindAnswer, "%s: %s", c.group, a)
 	}
-	c.count.failed.Add(1)
-	c.client.wander()
+	c.count.add(ofSubscriptions, "readsFailed", 1)
+	c.wander()
 	return false
-}
-
-// judgeCommand says what is known of an exchange with a group: done; refused, when it
-// certainly did nothing; pending, when it may have done something; conflict for an answer that no
-// fault explains.
-func judgeCommand(a *answer, err error) outcome {
-	if err != nil {
-		if neverSent(err) {
-			return refused
-		}
-		return pending
-	}
-	switch {
-	case a.Status >= 200 && a.Status < 300:
-		return done
-	case a.Status == http.StatusServiceUnavailable, a.Status == http.StatusTemporaryRedirect:
-		return refused
-	case a.Status >= 500, a.Status == http.StatusRequestTimeout:
-		return pending
-	}
-	return conflict
 }
 
 // answer decides the fate of each message and tells the server.
@@ -207,35 +173,36 @@ func (c *consumer) answer(ctx context.Context, h *handout) {
 		c.send(ctx, actionAck, h.ackAll, ids(h.messages))
 		return
 	}
-	var fates [len(actionWords)][]message
+	fates := map[string][]message{}
 	for _, m := range h.messages {
 		f := c.fate()
 		fates[f] = append(fates[f], m)
 	}
 	if left := fates[actionLeave]; len(left) > 0 {
-		c.count.left.Add(int64(len(left)))
+		c.count.add(ofSubscriptions, "leftUnanswered", len(left))
 		if c.rng.IntN(2) == 0 {
 			// Some of these answers come in time, some after the next delivery.
 			due := time.Duration(c.rng.Float64() * 2 * float64(c.group.settings.timeout()))
 			c.held = append(c.held, heldBack{c.hist.now() + int64(due), ids(left)})
 		}
 	}
-	for a, list := range fates[:actionLeave] {
+	for _, a := range answers {
+		list := fates[a]
 		for len(list) > 0 && c.rng.IntN(2) == 0 { // Some by themselves, the rest together.
 			path := list[0].ack
-			if action(a) != actionAck {
-				path = list[0].nack + "?action=" + c.spelling(action(a))
+			if a != actionAck {
+				path = list[0].nack + "?action=" + c.spelling(a)
 			}
-			c.send(ctx, action(a), path, ids(list[:1]))
+			c.send(ctx, a, path, ids(list[:1]))
 			list = list[1:]
 		}
 		if len(list) > 0 {
-			c.send(ctx, action(a), c.listed(action(a), ids(list)), ids(list))
+			c.send(ctx, a, c.listed(a, ids(list)), ids(list))
 		}
 	}
 }
 
-func (c *consumer) fate() action {
+func (c *consumer) fate() string {
 	switch dice := c.rng.IntN(100); {
 	case dice < 82:
 		return actionAck
@@ -252,15 +219,15 @@ func (c *consumer) fate() action {
 }
 
 // spelling returns an action as clients write it; any unknown word means a retry.
-func (c *consumer) spelling(a action) string {
+func (c *consumer) spelling(a string) string {
 	if a == actionRetry && c.rng.IntN(3) == 0 {
 		return "Retyr"
 	}
-	return a.String()
+	return a
 }
 
 // listed is the path that answers many messages at once.
-func (c *consumer) listed(a action, list []event.ID) string {
+func (c *consumer) listed(a string, list []event.ID) string {
 	texts := make([]string, len(list))
 	for i, id := range list {
 		texts[i] = id.String()
@@ -294,26 +261,26 @@ func (c *consumer) answerHeld(ctx context.Context) {
 }
 
 // send answers messages, once: what got lost is delivered again.
-func (c *consumer) send(ctx context.Context, as action, path string, list []event.ID) {
+func (c *consumer) send(ctx context.Context, as string, path string, list []event.ID) {
 	call := c.hist.now()
-	a, err := c.client.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
-	r := reply{call: call, ret: c.hist.now(), group: c.index, consumer: c.number, node: -1, action: as, outcome: judgeCommand(a, err)}
+	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodPost, Path: path})
+	r := step{What: as, Group: c.group, Consumer: c.number, Node: -1, Call: call, Return: c.hist.now(), Outcome: judge(a, err)}
 	if a != nil {
-		r.node = a.from.index
+		r.Node = a.from.index
 	}
-	if !c.usable(a, err) && r.outcome == conflict {
-		r.outcome = refused
+	if !c.usable(a, err) && r.Outcome == conflict {
+		r.Outcome = refused
 	}
-	c.count.replies[as][r.outcome].Add(int64(len(list)))
+	c.count.add(ofSubscriptions, as+" "+r.Outcome.String(), len(list))
 	for _, id := range list {
-		r.id = id
-		c.replies = append(c.replies, r)
+		r.ID = id
+		c.steps = append(c.steps, r)
 	}
 }
 
 // info asks what a group still has to do.
 func (c *consumer) info(ctx context.Context) (*groupInfo, error) {
-	a, err := c.client.do(ctx, c.node(), client.Request{Method: http.MethodGet, Path: c.group.path() + "/info", Header: map[string]string{"Accept": client.MediaJSON}})
+	a, err := c.do(ctx, c.node(), client.Request{Method: http.MethodGet, Path: c.group.path() + "/info", Header: map[string]string{"Accept": client.MediaJSON}})
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func newFakeGroups(t *testing.T, promise string) *fakeGroups {
 
 func (f *fakeGroups) add(e entry) entry {
 	e.Number = int64(len(f.events[e.Stream]))
-	e.Updated = "then"
+	e.Time = then
 	f.events[e.Stream] = append(f.events[e.Stream], e)
 	f.log = append(f.log, e)
 	return e
@@ -124,7 +124,7 @@ func (f *fakeGroups) add(e entry) entry {
 func (f *fakeGroups) own(stream, kind, data, meta string) entry {
 	f.made++
 	id := event.ID{15: byte(f.made), 14: byte(f.made >> 8), 13: byte(f.made >> 16), 0: 1}
-	return f.add(entry{ID: id.String(), Type: kind, Stream: stream, Data: data, Meta: meta})
+	return f.add(entry{ID: id.String(), Type: kind, Stream: stream, Data: data, Metadata: meta})
 }
 
 func (f *fakeGroups) handler() http.Handler {

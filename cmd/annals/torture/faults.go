@@ -26,8 +26,6 @@ type fault struct {
 	nodes             int // voters that it needs at least
 	network           bool
 	disk              bool
-	replica           bool
-	clock             bool
 	hangs             bool // a disk
 	ends              bool // stops or ends processes
 	// destroys says that what was on a disk is lost.
@@ -42,7 +40,7 @@ func (f *fault) length(rng *rand.Rand) time.Duration {
 
 func (f *fault) fits(c cluster) bool {
 	can := c.can()
-	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.replica || can.replica) && (!f.clock || can.clock) && (!f.hangs || can.hang)
+	return can.processes && c.voters() >= f.nodes && (!f.network || can.network) && (!f.disk || can.disk) && (!f.hangs || can.hang)
 }
 
 // allFaults is the list from which --faults chooses.
@@ -63,13 +61,13 @@ func allFaults() []fault {
 		{name: "drop", doc: "packets get lost", weight: 5, shortest: 2000, longest: 8000, nodes: 2, network: true, strike: strikeDrop},
 		{name: "resign", doc: "the leader is asked to resign", weight: 5, shortest: 200, longest: 1500, nodes: 2, strike: strikeResign},
 		{name: "resign-given-up", doc: "the leader is asked to resign while a follower hangs, by clients that do not wait", weight: 5, shortest: 500, longest: 4000, nodes: 3, ends: true, strike: strikeResignGivenUp},
-		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, clock: true, strike: strikeClock},
+		{name: "clock", doc: "a node's wall clock is wrong, by seconds, hours or years", weight: 5, shortest: 2000, longest: 9000, nodes: 1, strike: strikeClock},
 		{name: "disk-hang", doc: "a node's disk hangs: reads go on, writes and syncs do not end", weight: 7, shortest: 300, longest: 9000, nodes: 1, hangs: true, strike: strikeDiskHang},
 		{name: "disk-full", doc: "disks are full, of a follower, the leader or all", weight: 6, shortest: 2000, longest: 7000, nodes: 1, disk: true, strike: strikeDiskFull},
 		{name: "wipe", doc: "a follower loses all its data and comes back empty", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(false)},
 		{name: "wipe-raft", doc: "a follower loses its consensus state and keeps its log", weight: 3, shortest: 500, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeWipe(true)},
 		{name: "rot", doc: "a byte of a complete chunk changes on the disk of a running node", weight: 8, shortest: 200, longest: 4000, nodes: 3, ends: true, destroys: true, strike: strikeRot},
-		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, replica: true, strike: strikeReplica},
+		{name: "replica", doc: "a read-only replica comes or goes", weight: 2, shortest: 500, longest: 2000, nodes: 2, ends: true, strike: strikeReplica},
 	}
 }
 
@@ -104,18 +102,11 @@ func strikeKill(_ context.Context, n *nemesis) (string, func(context.Context) er
 }
 
 func strikeKillAll(_ context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	var err error
-	for i := range n.c.voters() {
-		err = errors.Join(err, n.c.kill(i))
+	all := n.rng.Perm(n.c.voters())
+	start := func(ctx context.Context) error {
+		return each(all, func(i int) error { return n.c.start(ctx, i) })
 	}
-	order := n.rng.Perm(n.c.voters())
-	return "kill -9 of all nodes", func(ctx context.Context) error {
-		var err error
-		for _, i := range order {
-			err = errors.Join(err, n.c.start(ctx, i))
-		}
-		return err
-	}, err
+	return "kill -9 of all nodes", start, each(all, n.c.kill)
 }
 
 func strikeTerminate(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
@@ -147,7 +138,7 @@ func (n *nemesis) awaitCaughtUp(ctx context.Context, node int, limit time.Durati
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		if caughtUp(ctx, n.http, n.c.targets(), n.watch, node) == nil {
+		if n.watch.caughtUp(ctx, n.c.targets(), node) == nil {
 			return true
 		}
 		if !n.c.running(node) || clock.Sleep(ctx, 100*time.Millisecond) != nil {
@@ -174,15 +165,27 @@ func strikeClock(_ context.Context, n *nemesis) (string, func(context.Context) e
 	return what, func(context.Context) error { return n.c.setClock(node, 0) }, n.c.setClock(node, offset)
 }
 
+// each does something with all of a list, whatever becomes of the others.
+func each[T any](list []T, do func(T) error) (err error) {
+	for _, one := range list {
+		err = errors.Join(err, do(one))
+	}
+	return err
+}
+
 // cut is one direction between two ends.
 type cut struct{ from, to int }
 
-func (n *nemesis) shapeAll(links []cut, s shape) error {
-	var err error
-	for _, l := range links {
-		err = errors.Join(err, n.c.shape(l.from, l.to, s))
+// between lists both directions of the links between a node and others.
+func between(node int, others ...int) (links []cut) {
+	for _, o := range others {
+		links = append(links, cut{node, o}, cut{o, node})
 	}
-	return err
+	return links
+}
+
+func (n *nemesis) shapeAll(links []cut, s shape) error {
+	return each(links, func(l cut) error { return n.c.shape(l.from, l.to, s) })
 }
 
 // healLinks returns the cure of faults of the network.
@@ -200,11 +203,7 @@ func strikeIsolate(who func(*nemesis) int) func(context.Context, *nemesis) (stri
 			ends = append(ends, clientSide)
 			what += " and from the clients"
 		}
-		var links []cut
-		for _, o := range ends {
-			links = append(links, cut{node, o}, cut{o, node})
-		}
-		return what, n.healLinks(), n.shapeAll(links, shape{cut: true})
+		return what, n.healLinks(), n.shapeAll(between(node, ends...), shape{cut: true})
 	}
 }
 
@@ -232,11 +231,7 @@ func strikeHalves(_ context.Context, n *nemesis) (string, func(context.Context) 
 	large := order[len(small):]
 	var links []cut
 	for _, a := range small {
-		for _, b := range n.others(a) {
-			if !slices.Contains(small, b) {
-				links = append(links, cut{a, b}, cut{b, a})
-			}
-		}
+		links = append(links, between(a, slices.DeleteFunc(n.others(a), func(b int) bool { return slices.Contains(small, b) })...)...)
 	}
 	return fmt.Sprintf("nodes %v and %v cannot reach each other", small, large), n.healLinks(), n.shapeAll(links, shape{cut: true})
 }
@@ -247,7 +242,7 @@ func strikeBridge(_ context.Context, n *nemesis) (string, func(context.Context) 
 		return "", nil, errNotNow
 	}
 	return fmt.Sprintf("%s and %s cannot reach each other", n.role(a), n.role(b)), n.healLinks(),
-		n.shapeAll([]cut{{a, b}, {b, a}}, shape{cut: true})
+		n.shapeAll(between(a, b), shape{cut: true})
 }
 
 // around chooses links: those of one node, or all. Clients are not concerned.
@@ -258,9 +253,7 @@ func (n *nemesis) around() (what string, links []cut) {
 		nodes, what = n.rng.Perm(n.c.voters()), "all nodes"
 	}
 	for _, a := range nodes {
-		for _, b := range n.others(a) {
-			links = append(links, cut{a, b}, cut{b, a})
-		}
+		links = append(links, between(a, n.others(a)...)...)
 	}
 	return what, links
 }
@@ -278,29 +271,25 @@ func strikeDrop(_ context.Context, n *nemesis) (string, func(context.Context) er
 }
 
 func strikeResign(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	leader, _ := n.watch.leading()
-	for _, t := range n.c.targets() {
-		if t.index != leader {
-			continue
-		}
-		a, err := exchange(ctx, n.http, t, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
-		switch {
-		case err != nil:
-			return n.role(leader) + " was asked to resign: no answer", nil, nil
-		case a.Status != http.StatusOK && a.Status < 500:
-			n.find.add(kindAnswer, "POST /admin/node/resign: %s", a)
-		}
-		return n.role(leader) + " was asked to resign", nil, nil
+	leader, ok := n.watch.leads(n.c.targets())
+	if !ok {
+		return "", nil, errNotNow
 	}
-	return "", nil, errNotNow
+	what := n.role(leader.index) + " was asked to resign"
+	a, err := exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, 5*time.Second)
+	switch {
+	case err != nil:
+		what += ": no answer"
+	case a.Status != http.StatusOK && a.Status < 500:
+		n.find.add(kindAnswer, "POST /admin/node/resign: %s", a)
+	}
+	return what, nil, nil
 }
 
 // strikeResignGivenUp leaves the leader alone with hand-overs that cannot be completed.
 func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.Context) error, error) {
-	leader, _ := n.watch.leading()
-	list := n.c.targets()
-	i := slices.IndexFunc(list, func(t target) bool { return t.index == leader })
-	if leader < 0 || leader >= n.c.voters() || i < 0 {
+	leader, ok := n.watch.leads(n.c.targets())
+	if !ok || leader.index >= n.c.voters() {
 		return "", nil, errNotNow
 	}
 	stopped := n.follower()
@@ -310,9 +299,9 @@ func strikeResignGivenUp(ctx context.Context, n *nemesis) (string, func(context.
 	tries := 1 + n.rng.IntN(4)
 	for range tries {
 		// No answer is what is wanted; one that comes all the same tells nothing.
-		_, _ = exchange(ctx, n.http, list[i], client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
+		_, _ = exchange(ctx, n.watch.http, leader, client.Request{Method: http.MethodPost, Path: "/admin/node/resign"}, time.Duration(20+n.rng.IntN(400))*time.Millisecond)
 	}
-	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader), tries, nodeName(stopped)),
+	return fmt.Sprintf("%s was asked %d times to resign and not waited for, %s stopped", n.role(leader.index), tries, nodeName(stopped)),
 		func(context.Context) error { return n.c.resume(stopped) }, nil
 }
 
@@ -338,22 +327,11 @@ func strikeDiskFull(_ context.Context, n *nemesis) (string, func(context.Context
 	}
 	left := leftOnDisk[n.rng.IntN(len(leftOnDisk))]
 	n.diskTrouble.Store(true)
-	var err error
-	for _, i := range nodes {
-		err = errors.Join(err, n.c.fillDisk(i, left))
-	}
+	err := each(nodes, func(i int) error { return n.c.fillDisk(i, left) })
 	return fmt.Sprintf("disk of %s %v is full up to %d bytes", what, nodes, left), func(ctx context.Context) error {
-		var err error
-		for _, i := range nodes {
-			err = errors.Join(err, n.c.freeDisk(i))
-		}
-		for _, i := range nodes {
-			if !n.c.running(i) {
-				err = errors.Join(err, n.c.start(ctx, i))
-			}
-		}
-		n.diskTrouble.Store(false)
-		return err
+		defer n.diskTrouble.Store(false)
+		// Starting one that runs is without effect.
+		return errors.Join(each(nodes, n.c.freeDisk), each(nodes, func(i int) error { return n.c.start(ctx, i) }))
 	}, err
 }
 

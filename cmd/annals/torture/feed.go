@@ -1,75 +1,35 @@
 package torture
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/event"
 )
 
-// entry is one event of a feed read with its data.
-type entry struct {
-	ID       string `json:"eventId"`
-	Type     string `json:"eventType"`
-	Number   int64  `json:"eventNumber"`
-	Stream   string `json:"streamId"`
-	Data     string `json:"data"`
-	Meta     string `json:"metaData"`
-	Updated  string `json:"updated"`
-	Title    string `json:"title"`
-	Redacted bool   `json:"isRedacted"`
-}
-
-// page is a page of a stream or of the log. The newest entry comes first.
-type page struct {
-	HeadOfStream bool    `json:"headOfStream"`
-	Entries      []entry `json:"entries"`
-	Links        []struct {
-		URI      string `json:"uri"`
-		Relation string `json:"relation"`
-	} `json:"links"`
-}
-
-func parsePage(body []byte) (*page, error) {
-	var p page
-	if err := json.Unmarshal(body, &p); err != nil {
-		return nil, fmt.Errorf("decode a page: %w", err)
-	}
-	for i := range p.Entries {
-		if p.Entries[i].ID == "" {
-			return nil, fmt.Errorf("decode a page: the entry %q has no event id", p.Entries[i].Title)
-		}
-	}
-	return &p, nil
-}
+// A page is what the client of Go programs makes of it, with the newest entry first.
+type (
+	page  = client.Page
+	entry = client.Recorded
+)
 
 // oldestFirst turns the entries round.
-func (p *page) oldestFirst() []entry {
-	turned := make([]entry, len(p.Entries))
-	for i := range p.Entries {
-		turned[len(turned)-1-i] = p.Entries[i]
-	}
+func oldestFirst(p *page) []entry {
+	turned := slices.Clone(p.Entries)
+	slices.Reverse(turned)
 	return turned
 }
 
 var errNoPosition = errors.New("the page has no link with a position")
 
-// previous is the position in the link to the page that follows in time.
-func (p *page) previous() (int64, error) {
-	for _, l := range p.Links {
-		if l.Relation == "previous" {
-			return positionOf(l.URI)
-		}
-	}
-	return 0, errNoPosition
-}
-
-// positionOf reads the commit position in the address of a page of the log.
-func positionOf(uri string) (int64, error) {
+// nextPosition is the commit position in the link to the page that follows in time.
+func nextPosition(p *page) (int64, error) {
+	uri := p.Links.Of("previous")
 	for part := range strings.SplitSeq(uri, "/") {
 		if len(part) != 32 {
 			continue
@@ -108,17 +68,17 @@ type fact struct {
 	// after is the position behind the event as a full page tells it, -1 when no
 	// full page ended there.
 	after  int64
-	stream uint32
+	stream *stream
 	shape  uint32 // hash of type and time
 }
 
 // read turns an entry into a fact. An event of ours with data that is not its own
 // is reported, and is not taken for that event.
 func (b *book) read(e *entry, from place) fact {
-	f := fact{number: e.Number, after: -1, stream: b.names.of(e.Stream)}
+	f := fact{number: e.Number, after: -1, stream: b.stream(e.Stream)}
 	h := fnv.New32a()
 	// A hash never fails to write.
-	_, _ = h.Write([]byte(e.Type + "\x00" + e.Updated))
+	_, _ = h.Write([]byte(e.Type + "\x00" + e.Time.String()))
 	f.shape = h.Sum32()
 	if id, err := event.ParseID(e.ID); err == nil {
 		if r, ours := b.ids.ref(id); ours {
@@ -129,6 +89,9 @@ func (b *book) read(e *entry, from place) fact {
 			b.find.add(kindData, "%s: %d@%s with id %s has type %q and the data %.200q, want type %q and %.200q",
 				from, e.Number, e.Stream, e.ID, e.Type, e.Data, b.ids.eventType(r), b.ids.data(r))
 		}
+	}
+	if e.ID == "" {
+		b.find.add(kindAnswer, "%s: %q is shown without an event id", from, e.Title)
 	}
 	f.ref = foreignRef(e.ID, e.Type, e.Data)
 	return f

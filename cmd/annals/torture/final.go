@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,33 +22,9 @@ const (
 	finalPatience = 30 * time.Second
 )
 
-// converge waits until every node has what the leader has. It returns what each
-// laggard lacks; nothing means that the cluster has healed. revive starts nodes
-// that have ended, as an operator would.
-func converge(ctx context.Context, c cluster, w *watch, h *client.Client, revive func(context.Context), limit time.Duration) []string {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		revive(ctx)
-		var missing []string
-		for _, t := range c.targets() {
-			if err := caughtUp(ctx, h, c.targets(), w, t.index); err != nil {
-				missing = append(missing, fmt.Sprintf("%s: %v", t.name, err))
-			}
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
-			return missing
-		}
-	}
-}
-
 // finalReader reads everything from one node.
 type finalReader struct {
 	*load
-	http *client.Client
 	node target
 }
 
@@ -56,7 +34,7 @@ func (r *finalReader) page(ctx context.Context, path string) (*page, error) {
 	if err != nil || a.Status != http.StatusOK {
 		return nil, err
 	}
-	return parsePage(a.Body)
+	return client.ParsePage(a.Body)
 }
 
 // answer reads until there is a page or none.
@@ -78,58 +56,74 @@ func (r *finalReader) answer(ctx context.Context, path string) (*answer, error) 
 	}
 }
 
-// log reads the whole log and returns it, and how many events it has of those that stay.
-func (r *finalReader) log(ctx context.Context) (all []seen, _ int, _ error) {
+// log reads the log to its end, or to an event if that is not nil. It returns what was shown, and how many
+// events it has of those that stay.
+func (r *finalReader) log(ctx context.Context, last *entry) (all []seen, _ int, _ error) {
 	at := r.book.start()
-	for {
+	for ended := false; !ended; {
 		p, err := r.page(ctx, allForward(at.position, finalPage))
 		switch {
 		case err != nil:
 			return nil, at.ordinal, err
-		case p == nil:
-			return nil, at.ordinal, errors.New("there is no $all")
+		case p == nil || len(p.Entries) == 0 && last != nil:
+			return nil, at.ordinal, errors.New("it ends here")
 		case len(p.Entries) == 0:
 			return all, at.ordinal, nil
 		}
-		events, next := r.book.seenPage(r.place(r.node), at, p, finalPage)
+		if last != nil {
+			i := slices.IndexFunc(p.Entries, func(e entry) bool { return e.Stream == last.Stream && e.Number == last.Number })
+			p.Entries, ended = p.Entries[max(0, i):], i >= 0
+		}
+		events, next := r.book.logPage(r.place(r.node), at, p, finalPage)
 		if next == at {
-			return all, at.ordinal, nil // The page was not in order, which has been reported.
+			break // The page was not in order, which has been reported.
 		}
 		all = append(all, events...)
 		at = next
+	}
+	return all, at.ordinal, nil
+}
+
+// stream reads a stream to its end. The pages go to take, oldest first, with the number at which each begins; it
+// returns the number behind the page, which is returned of the last one.
+func (r *finalReader) stream(ctx context.Context, name string, take func(at int64, entries []entry) (int64, error)) (next int64, _ error) {
+	for {
+		p, err := r.page(ctx, streamForward(url.PathEscape(name), next, finalPage))
+		if err == nil && p != nil {
+			next, err = take(next, oldestFirst(p))
+		}
+		switch {
+		case err != nil:
+			return next, fmt.Errorf("%s: %w", name, err)
+		case p == nil || p.HeadOfStream || len(p.Entries) == 0:
+			return next, nil
+		}
 	}
 }
 
 // streams reads every stream by itself: the index must tell what the log told.
 func (r *finalReader) streams(ctx context.Context) error {
-	for _, stream := range r.plainStreams() {
-		name := r.names.name(stream)
-		number := int64(0)
-		for more := true; more; {
-			p, err := r.page(ctx, streamForward(name, number, finalPage))
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if p == nil {
-				break
-			}
-			r.book.streamPage(r.place(r.node), stream, number, p.oldestFirst())
-			number += int64(len(p.Entries))
-			more = !p.HeadOfStream && len(p.Entries) > 0
+	for _, s := range r.plainStreams() {
+		number, err := r.stream(ctx, s.name, func(at int64, entries []entry) (int64, error) {
+			r.book.streamPage(r.place(r.node), s, at, entries)
+			return at + int64(len(entries)), nil
+		})
+		if err != nil {
+			return err
 		}
-		if inLog := r.book.logged(stream); number != inLog {
-			r.find.add(kindIndex, "%s: %s has %d events when it is read, and %d in the log", r.place(r.node), name, number, inLog)
+		if inLog := r.book.logged(s); number != inLog {
+			r.find.add(kindIndex, "%s: %s has %d events when it is read, and %d in the log", r.place(r.node), s.name, number, inLog)
 		}
 	}
 	return nil
 }
 
 // logged counts the events of an own stream that are in the log.
-func (b *book) logged(stream uint32) int64 {
+func (b *book) logged(of *stream) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := int64(0)
-	for _, o := range b.stream(stream).ordinals {
+	for _, o := range of.ordinals {
 		if o >= 0 {
 			n++
 		}
@@ -139,14 +133,14 @@ func (b *book) logged(stream uint32) int64 {
 
 // readBack reads everything from every node, and returns the logs of those that can be
 // read. All nodes must show the same log to the same end.
-func readBack(ctx context.Context, l *load, h *client.Client, nodes []target, erasers []*eraser) (logs []nodeLog) {
+func readBack(ctx context.Context, l *load, nodes []target) (logs []nodeLog) {
 	ends := make([]int, len(nodes))
 	whole := make([]bool, len(nodes))
 	for i, t := range nodes {
-		r := finalReader{load: l, http: h, node: t}
+		r := finalReader{l, t}
 		var err error
 		var events []seen
-		if events, ends[i], err = r.log(ctx); err != nil {
+		if events, ends[i], err = r.log(ctx, nil); err != nil {
 			l.find.add(kindHeal, "%s cannot be read to its end, from event %d of the log on: %v", t.name, ends[i], err)
 			continue
 		}
@@ -163,16 +157,9 @@ func readBack(ctx context.Context, l *load, h *client.Client, nodes []target, er
 		if !whole[i] {
 			continue
 		}
-		r := finalReader{load: l, http: h, node: t}
+		r := finalReader{l, t}
 		if err := r.streams(ctx); err != nil {
 			l.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
-		}
-		for _, e := range erasers {
-			for s := range e.streams {
-				if !e.streams[s].unsure {
-					e.look(ctx, &e.streams[s], t, false)
-				}
-			}
 		}
 	}
 	return logs

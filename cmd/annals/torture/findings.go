@@ -25,7 +25,6 @@ const (
 	kindUnknown     = "event nobody wrote"
 	kindLinear      = "not linearizable"
 	kindIdempotence = "retry not idempotent"
-	kindDelete      = "deletion"
 	kindAnswer      = "unexpected answer"
 	kindIndex       = "stream and log differ"
 	kindDied        = "node ended by itself"

@@ -3,32 +3,15 @@ package torture
 import (
 	"math"
 	"strings"
+	"time"
 )
 
-// Streams of the workload that limits and deletes what it writes, behind the prefix of the run.
-const (
-	erasedStream = "erased-"
-	shedStream   = "shed-"
-)
-
-// isFluid says whether events of a stream may be removed by a scavenge. The log
-// is counted without them: what every reader is shown whenever it reads is only
-// the rest. Streams of the server are among them, as most have limits, and all
-// streams of others, of whose limits nothing is known, when somebody else runs the nodes.
-func (b *book) isFluid(stream string) bool {
-	if strings.HasPrefix(stream, "$") {
-		return true
-	}
-	own, isOwn := strings.CutPrefix(stream, b.prefix)
-	if !isOwn {
-		return b.origin > 0
-	}
-	return strings.HasPrefix(own, erasedStream) || strings.HasPrefix(own, shedStream)
-}
+// shedStream begins the names of streams that lose events, behind the prefix of the run.
+const shedStream = "shed-"
 
 // fluidKey names an event for ever.
 type fluidKey struct {
-	stream uint32
+	stream *stream
 	number int64
 }
 
@@ -36,58 +19,48 @@ type fluidKey struct {
 type fluidFact struct {
 	fact
 	ordinal int // of the event in the log that comes next, of those that stay
-	time    string
+	time    time.Time
 	by      place
+	// entry is what was shown, of the streams in which a server keeps the groups of this run. Some of them have limits.
+	entry *entry
 }
 
 // seen is one event of the log as one node showed it.
 type seen struct {
 	fact
-	fluid bool
-	time  string
+	time time.Time
 }
 
-// flow takes an event that may be removed, in front of an ordinal. It reports
-// whether it agrees with what others showed. b.mu is held.
-func (b *book) flow(from place, ordinal int, one seen, e *entry) bool {
+// flow takes an event that may be removed, in front of an ordinal, and holds it against what others showed. b.mu is held.
+func (b *book) flow(from place, ordinal int, one seen, e *entry) {
 	key := fluidKey{one.stream, one.number}
 	if known := b.fluids[key]; known != nil {
-		switch {
-		case known.ref != one.ref || known.shape != one.shape:
+		if known.ref != one.ref || known.shape != one.shape {
 			b.find.add(kindDivergence, "%s shows %s in the log, but %s showed %s", from, b.say(one.fact), known.by, b.say(known.fact))
-			return false
-		case known.ordinal != ordinal:
+		} else if known.ordinal != ordinal {
 			b.find.add(kindOrder, "%s shows %s before event %d of the log, but %s showed it before event %d",
 				from, b.say(one.fact), ordinal, known.by, known.ordinal)
-			return false
 		}
-		return true
+		return
 	}
-	b.fluids[key] = &fluidFact{fact: one.fact, ordinal: ordinal, time: one.time, by: from}
+	f := &fluidFact{fact: one.fact, ordinal: ordinal, time: one.time, by: from}
+	b.fluids[key] = f
 	if strings.HasPrefix(e.Stream, groupPrefix(b.prefix)) {
-		b.kept = append(b.kept, keptEntry{ordinal: ordinal, at: from.at, entry: *e})
+		kept := *e // Not the page that it is of.
+		f.entry = &kept
+		b.kept = append(b.kept, f)
 	}
-	s := b.stream(one.stream)
-	if !s.own || one.number == math.MaxInt64 || one.ref.isForeign() {
-		return true
+	if !one.stream.own || one.number == math.MaxInt64 || one.ref.isForeign() {
+		return
 	}
-	if !s.room(one.number) {
-		b.find.add(kindGap, "%s: %s has a number far from the %d known ones of its stream", from, b.say(one.fact), len(s.refs))
-		return false
-	}
-	if known := s.refs[one.number]; known != 0 && known != one.ref {
-		b.find.add(kindDivergence, "%s shows %s in the log, but a reading of the stream showed id %s there", from, b.say(one.fact), b.ids.id(known))
-		return false
-	}
-	s.refs[one.number] = one.ref
-	return true
+	b.know(from, one.fact)
 }
 
 // rising finds events of one page, of those that may be removed, whose streams do not rise.
 func (b *book) rising(from place, page []seen) {
-	last := map[uint32]int64{}
+	last := map[*stream]int64{}
 	for _, one := range page {
-		if !one.fluid {
+		if !one.stream.fluid {
 			continue // Where these belong is known.
 		}
 		if before, ok := last[one.stream]; ok && one.number <= before {
@@ -101,16 +74,16 @@ func (b *book) rising(from place, page []seen) {
 func (b *book) see(entries []entry, from place) []seen {
 	page := make([]seen, len(entries))
 	for i := range entries {
-		page[i] = seen{fact: b.read(&entries[i], from), fluid: b.isFluid(entries[i].Stream), time: entries[i].Updated}
+		page[i] = seen{b.read(&entries[i], from), entries[i].Time}
 	}
 	return page
 }
 
 // fluid returns what readers of the log saw of an event that may be removed, nil if nobody saw it.
-func (b *book) fluid(stream uint32, number int64) *fluidFact {
+func (b *book) fluid(of *stream, number int64) *fluidFact {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.fluids[fluidKey{stream, number}]
+	return b.fluids[fluidKey{of, number}]
 }
 
 // everSeen counts the events that readers of the log saw, whether they stay or not.
@@ -121,19 +94,13 @@ func (b *book) everSeen() int {
 }
 
 // showsEvent takes one event that a reading of an own stream showed.
-func (b *book) showsEvent(from place, stream uint32, e *entry) (ref, bool) {
+func (b *book) showsEvent(from place, of *stream, e *entry) (ref, bool) {
 	f := b.read(e, from)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.stream(stream)
-	if f.stream != stream || !s.room(f.number) {
-		b.find.add(kindGap, "%s: %s in a reading of %s", from, b.say(f), b.names.name(stream))
+	if f.stream != of {
+		b.find.add(kindGap, "%s: %s in a reading of %s", from, b.say(f), of.name)
 		return 0, false
 	}
-	if known := s.refs[f.number]; known != 0 && known != f.ref {
-		b.find.add(kindDivergence, "%s shows %s, another reading showed id %s there", from, b.say(f), b.ids.id(known))
-		return 0, false
-	}
-	s.refs[f.number] = f.ref
-	return f.ref, true
+	return f.ref, b.know(from, f)
 }

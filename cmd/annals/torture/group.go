@@ -49,6 +49,8 @@ type group struct {
 
 func (g *group) String() string { return g.stream + "::" + g.name }
 
+func (g *group) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
 // path is that of the group, to which commands are added.
 func (g *group) path() string {
 	return "/subscriptions/" + url.PathEscape(g.stream) + "/" + url.PathEscape(g.name)
@@ -122,19 +124,11 @@ func linkPath(links client.Links, relation string) (string, error) {
 }
 
 func parseHandout(body []byte) (*handout, error) {
-	var feed struct {
-		Links   client.Links `json:"links"`
-		Entries []struct {
-			Title   string       `json:"title"`
-			Retries int          `json:"retryCount"`
-			Links   client.Links `json:"links"`
-		} `json:"entries"`
-	}
-	if err := json.Unmarshal(body, &feed); err != nil {
-		return nil, fmt.Errorf("decode messages: %w", err)
+	feed, err := client.ParsePage(body)
+	if err != nil {
+		return nil, err
 	}
 	h := &handout{messages: make([]message, len(feed.Entries))}
-	var err error
 	if h.ackAll, err = linkPath(feed.Links, "ackAll"); err != nil {
 		return nil, err
 	}

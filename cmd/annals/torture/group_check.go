@@ -37,8 +37,7 @@ type groupCheck struct {
 	ledger *ledger
 	subs   *subscriptions
 	calm   func(from, to int64) bool // whether one leader led, and no other node may have thought it did
-	sum    *groupStatistics
-	dated  []int64 // by ordinal of the log: when it was there
+	dated  []int64                   // by ordinal of the log: when it was there
 }
 
 // place of a message in the stream of its group.
@@ -49,38 +48,51 @@ type messagePlace struct {
 
 // eventRecord is what happened to one event of a stream in one group.
 type eventRecord struct {
-	id         event.ID
-	ref        ref
-	deliveries []*delivery
-	replies    []*reply
-	parked     []keptEntry
+	id     event.ID
+	ref    ref
+	steps  []*step
+	parked []*fluidFact
+}
+
+// deliveries are the steps in which it was given to somebody.
+func (e *eventRecord) deliveries() []*step {
+	return slices.DeleteFunc(slices.Clone(e.steps), func(s *step) bool { return s.What != delivered })
+}
+
+// answered says since when it may have been answered in one of these ways, never if it was not.
+func (e *eventRecord) answered(ways []string) int64 {
+	since := int64(never)
+	for _, s := range e.steps {
+		if s.Outcome != refused && slices.Contains(ways, s.What) {
+			since = min(since, s.Call)
+		}
+	}
+	return since
 }
 
 // groupBook is one group.
 type groupBook struct {
 	*groupCheck
 	group       *group
-	index       int
 	events      []eventRecord // by number
 	where       map[event.ID]messagePlace
-	checkpoints []keptEntry
+	checkpoints []*fluidFact
 	// lacks says that messages were parked that nobody saw: parked streams are cut off where
 	// messages were replayed, and what was cut off may be removed.
 	lacks bool
 }
 
-// checkGroups runs all checks of groups and returns their numbers.
-func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) *groupStatistics {
-	c := &groupCheck{ledger: l, subs: s, calm: calm, sum: s.metrics()}
+// checkGroups runs all checks of groups.
+func checkGroups(l *ledger, s *subscriptions, calm func(from, to int64) bool) {
+	c := &groupCheck{ledger: l, subs: s, calm: calm}
 	c.date()
-	for i, g := range s.groups {
-		b := c.open(i, g)
+	for _, g := range s.groups {
+		b := c.open(g)
 		b.delivered()
 		b.handedTwice()
 		b.ahead()
 		b.finished()
 	}
-	return c.sum
 }
 
 // date finds for each event of the log a time at which it was there, which rises
@@ -102,19 +114,19 @@ func (c *groupCheck) date() {
 }
 
 // there is a time at which the event was there.
-func (c *groupCheck) there(k keptEntry) int64 {
+func (c *groupCheck) there(k *fluidFact) int64 {
 	if k.ordinal < len(c.dated) {
-		return min(k.at, c.dated[k.ordinal])
+		return min(k.by.at, c.dated[k.ordinal])
 	}
-	return k.at
+	return k.by.at
 }
 
 // open puts together what is known of one group.
-func (c *groupCheck) open(index int, g *group) *groupBook {
-	b := &groupBook{groupCheck: c, group: g, index: index, where: map[event.ID]messagePlace{}}
+func (c *groupCheck) open(g *group) *groupBook {
+	b := &groupBook{groupCheck: c, group: g, where: map[event.ID]messagePlace{}}
 	book := c.ledger.book
-	stream := book.stream(c.ledger.names.of(g.stream))
-	for n, r := range stream.refs {
+	stream := book.stream(g.stream)
+	for n, r := range stream.shown {
 		if stream.ordinals[n] < 0 {
 			break // A reading showed it, and it is not in the log: that is reported elsewhere.
 		}
@@ -122,13 +134,13 @@ func (c *groupCheck) open(index int, g *group) *groupBook {
 		b.events = append(b.events, e)
 		b.where[e.id] = messagePlace{number: int64(n)}
 	}
-	c.sum.Events += int64(len(b.events))
+	c.subs.count.add(ofSubscriptions, "events", len(b.events))
 	parked := map[int64]bool{}
 	newest := int64(-1)
 	for _, k := range book.kept {
 		switch k.entry.Stream {
 		case g.checkpointStream():
-			c.sum.Checkpoints++
+			c.subs.count.add(ofSubscriptions, "checkpoints", 1)
 			b.checkpoints = append(b.checkpoints, k)
 		case g.parkedStream():
 			parked[k.entry.Number] = true
@@ -138,21 +150,13 @@ func (c *groupCheck) open(index int, g *group) *groupBook {
 	}
 	b.lacks = int64(len(parked)) <= newest
 	for _, one := range c.subs.consumers {
-		if one.index != index {
+		if one.group != g {
 			continue
 		}
-		for i := range one.deliveries {
-			d := &one.deliveries[i]
-			if at, ok := b.where[d.id]; ok {
+		for i := range one.steps {
+			if at, ok := b.where[one.steps[i].ID]; ok {
 				e := &b.events[at.number]
-				e.deliveries = append(e.deliveries, d)
-			}
-		}
-		for i := range one.replies {
-			r := &one.replies[i]
-			if at, ok := b.where[r.id]; ok {
-				e := &b.events[at.number]
-				e.replies = append(e.replies, r)
+				e.steps = append(e.steps, &one.steps[i])
 			}
 		}
 	}
@@ -160,23 +164,23 @@ func (c *groupCheck) open(index int, g *group) *groupBook {
 }
 
 // park takes a parked message: a link of the server's with the number of its event in its metadata.
-func (b *groupBook) park(k keptEntry) {
+func (b *groupBook) park(k *fluidFact) {
 	var meta struct {
 		Number int64 `json:"subscriptionEventNumber"` // Zero may be left out.
 	}
 	id, err := event.ParseID(k.entry.ID)
 	if err == nil {
-		err = json.Unmarshal([]byte(k.entry.Meta), &meta)
+		err = json.Unmarshal([]byte(k.entry.Metadata), &meta)
 	}
 	if err == nil && (meta.Number < 0 || meta.Number >= int64(len(b.events))) {
 		err = fmt.Errorf("it has %d events", len(b.events))
 	}
 	if err != nil {
 		b.ledger.find.add(kindPhantom, "%s: event %d of the log, %d@%s, has the metadata %q of no event of the stream: %v",
-			b.group, k.ordinal, k.entry.Number, k.entry.Stream, k.entry.Meta, err)
+			b.group, k.ordinal, k.entry.Number, k.entry.Stream, k.entry.Metadata, err)
 		return
 	}
-	b.sum.Parked++
+	b.subs.count.add(ofSubscriptions, "parked", 1)
 	b.where[id] = messagePlace{number: meta.Number, replayed: true}
 	e := &b.events[meta.Number]
 	e.parked = append(e.parked, k)
@@ -185,32 +189,32 @@ func (b *groupBook) park(k keptEntry) {
 // delivered: every message is of an event of the stream, shows it, and was not retried too often.
 func (b *groupBook) delivered() {
 	for _, one := range b.subs.consumers {
-		if one.index != b.index {
+		if one.group != b.group {
 			continue
 		}
-		for i := range one.deliveries {
-			d := &one.deliveries[i]
-			at, ok := b.where[d.id]
-			if !ok && b.lacks {
+		for i := range one.steps {
+			d := &one.steps[i]
+			at, ok := b.where[d.ID]
+			if d.What != delivered || !ok && b.lacks {
 				continue
 			}
 			if !ok {
-				b.ledger.find.add(kindPhantom, "%s: %s with id %s is neither in the stream nor was it ever parked: %s", b.group, d.title, d.id, b.tellDelivery(d))
+				b.ledger.find.add(kindPhantom, "%s: %s with id %s is neither in the stream nor was it ever parked: %s", b.group, d.Title, d.ID, d)
 				continue
 			}
 			e := &b.events[at.number]
-			if want := b.title(at.number, e.ref); d.title != want && want != "" {
-				b.ledger.find.add(kindMessage, "%s: the message of number %d shows %s, want %s; %s", b.group, at.number, d.title, want, b.tell(at.number))
+			if want := b.title(at.number, e.ref); d.Title != want && want != "" {
+				b.ledger.find.add(kindMessage, "%s: the message of number %d shows %s, want %s; %s", b.group, at.number, d.Title, want, b.tell(at.number))
 			}
-			if d.retries > b.group.settings.MaxRetries || d.retries < 0 {
+			if d.Retries > b.group.settings.MaxRetries || d.Retries < 0 {
 				b.ledger.find.add(kindRetries, "%s: number %d was delivered with retry count %d, and %d is the limit; %s",
-					b.group, at.number, d.retries, b.group.settings.MaxRetries, b.tell(at.number))
+					b.group, at.number, d.Retries, b.group.settings.MaxRetries, b.tell(at.number))
 			}
 			if at.replayed {
-				b.sum.ReplayedDeliveries++
+				b.subs.count.add(ofSubscriptions, "replayedDeliveries", 1)
 			}
-			if b.calm(d.call-calmAround, d.ret+calmAround) {
-				b.sum.CalmDeliveries++
+			if b.calm(d.Call-calmAround, d.Return+calmAround) {
+				b.subs.count.add(ofSubscriptions, "calmDeliveries", 1)
 			}
 		}
 	}
@@ -231,16 +235,16 @@ func (b *groupBook) title(number int64, r ref) string {
 func (b *groupBook) handedTwice() {
 	for n := range b.events {
 		e := &b.events[n]
-		b.sum.Duplicates += int64(max(0, len(e.deliveries)-1))
-		by := slices.Clone(e.deliveries)
-		slices.SortFunc(by, func(x, y *delivery) int { return cmp.Or(bytes.Compare(x.id[:], y.id[:]), cmp.Compare(x.call, y.call)) })
+		by := e.deliveries()
+		b.subs.count.add(ofSubscriptions, "duplicates", max(0, len(by)-1))
+		slices.SortFunc(by, func(x, y *step) int { return cmp.Or(bytes.Compare(x.ID[:], y.ID[:]), cmp.Compare(x.Call, y.Call)) })
 		for i := 1; i < len(by); i++ {
 			x, y := by[i-1], by[i]
-			if x.id != y.id {
+			if x.ID != y.ID {
 				continue
 			}
-			from, to := min(x.call, y.call), max(x.ret, y.ret)
-			if to-from >= int64(b.group.settings.timeout()) || b.excused(e, x.id, from, to) || !b.calm(from-calmAround, to+calmAround) {
+			from, to := min(x.Call, y.Call), max(x.Return, y.Return)
+			if to-from >= int64(b.group.settings.timeout()) || b.excused(e, x.ID, from, to) || !b.calm(from-calmAround, to+calmAround) {
 				continue
 			}
 			b.ledger.find.add(kindTwice, "%s: number %d was given twice within %s, and messages have %s; %s", b.group, n,
@@ -249,23 +253,22 @@ func (b *groupBook) handedTwice() {
 	}
 }
 
-// until is when a command has surely worked if it ever does.
-func until(ret int64, o outcome) int64 {
-	if o == done {
-		return ret + moment
-	}
-	return ret + straggles
-}
-
 // excused says whether something in that time may have put a message back.
 func (b *groupBook) excused(e *eventRecord, id event.ID, from, to int64) bool {
-	for _, r := range e.replies {
-		if r.id == id && r.action == actionRetry && r.outcome != refused && r.call <= to && until(r.ret, r.outcome) >= from {
+	works := func(s *step) bool {
+		until := s.Return + straggles
+		if s.Outcome == done {
+			until = s.Return + moment
+		}
+		return s.Outcome != refused && s.Call <= to && until >= from
+	}
+	for _, r := range e.steps {
+		if r.ID == id && r.What == actionRetry && works(r) {
 			return true
 		}
 	}
-	for _, a := range b.subs.operator.acts {
-		if a.what != actReplay && (a.group < 0 || a.group == b.index) && a.outcome != refused && a.call <= to && until(a.ret, a.outcome) >= from {
+	for i := range b.subs.acts {
+		if a := &b.subs.acts[i]; a.What != actReplay && (a.Group == nil || a.Group == b.group) && works(a) {
 			return true
 		}
 	}
@@ -278,14 +281,9 @@ func (b *groupBook) ahead() {
 	out := make([]int64, len(b.events))
 	for n := range b.events {
 		e := &b.events[n]
-		out[n] = never
+		out[n] = e.answered(removing)
 		if len(e.parked) > 0 {
 			out[n] = 0
-		}
-		for _, r := range e.replies {
-			if r.outcome != refused && r.action <= actionPark {
-				out[n] = min(out[n], r.call)
-			}
 		}
 	}
 	n := b.group.settings.StartFrom // What lies below was right for an earlier checkpoint, or has been told.
@@ -310,14 +308,10 @@ func (b *groupBook) ahead() {
 func (b *groupBook) finished() {
 	for n := b.group.settings.StartFrom; n < int64(len(b.events)); n++ {
 		e := &b.events[n]
-		settled := len(e.parked) > 0
-		for _, r := range e.replies {
-			settled = settled || r.action.finishes() && r.outcome != refused
-		}
 		switch {
-		case settled, b.lacks:
-		case len(e.deliveries) == 0:
-			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to nobody and is not parked; %s", b.group, n, e.id, b.around(n))
+		case b.lacks, len(e.parked) > 0, e.answered(finishes) != never:
+		case len(e.deliveries()) == 0:
+			b.ledger.find.add(kindSkipped, "%s: number %d, id %s, was given to nobody and is not parked; %s", b.group, n, e.id, b.tell(n))
 		default:
 			b.ledger.find.add(kindForgotten, "%s: number %d, id %s, was neither acknowledged nor parked and does not come again; %s", b.group, n, e.id, b.tell(n))
 		}
@@ -327,69 +321,30 @@ func (b *groupBook) finished() {
 // toldLines bounds the history of one event.
 const toldLines = 24
 
-// tellDelivery describes a delivery for people.
-func (b *groupBook) tellDelivery(d *delivery) string {
-	return fmt.Sprintf("%s to %s: given to consumer %d by %s as %s, retry count %d", seconds(d.call), seconds(d.ret), d.consumer, nodeName(d.node), d.id, d.retries)
-}
-
 // tell is the history of one event in the group, in order of time.
 func (b *groupBook) tell(n int64) string {
-	type line struct {
-		at   int64
-		text string
-	}
-	var lines []line
 	e := &b.events[n]
-	for _, d := range e.deliveries {
-		lines = append(lines, line{d.call, b.tellDelivery(d)})
-	}
-	for _, r := range e.replies {
-		lines = append(lines, line{r.call, fmt.Sprintf("%s to %s: %s of consumer %d for %s: %s", seconds(r.call), seconds(r.ret), r.action, r.consumer, r.id, r.outcome)})
-	}
+	steps := slices.Clone(e.steps)
 	for _, k := range e.parked {
-		lines = append(lines, line{b.there(k), fmt.Sprintf("at most %s: parked as %d, id %s, event %d of the log, %s",
-			seconds(b.there(k)), k.entry.Number, k.entry.ID, k.ordinal, k.entry.Meta)})
+		what := fmt.Sprintf("parked as %d, event %d of the log, %s", k.entry.Number, k.ordinal, k.entry.Metadata)
+		steps = append(steps, &step{What: what, Consumer: -1, Node: -1, Call: b.there(k), Return: b.there(k), Outcome: done})
 	}
-	if len(lines) > 0 {
-		first := lines[0].at
-		for _, l := range lines {
-			first = min(first, l.at)
-		}
-		for _, a := range b.subs.operator.acts {
-			if (a.group < 0 || a.group == b.index) && a.call >= first && (a.what != actReplay || len(e.parked) > 0) {
-				lines = append(lines, line{a.call, fmt.Sprintf("%s to %s: %s: %s", seconds(a.call), seconds(a.ret), a.what, a.outcome)})
-			}
+	first := int64(never)
+	for _, s := range steps {
+		first = min(first, s.Call)
+	}
+	for i := range b.subs.acts {
+		if a := &b.subs.acts[i]; (a.Group == nil || a.Group == b.group) && a.Call >= first && (a.What != actReplay || len(e.parked) > 0) {
+			steps = append(steps, a)
 		}
 	}
-	slices.SortStableFunc(lines, func(x, y line) int { return cmp.Compare(x.at, y.at) })
-	var text strings.Builder
-	fmt.Fprintf(&text, "history of %d@%s:", n, b.group.stream)
-	for _, l := range lines[:min(len(lines), toldLines)] {
-		text.WriteString("\n    " + l.text)
+	slices.SortStableFunc(steps, func(x, y *step) int { return cmp.Compare(x.Call, y.Call) })
+	text := fmt.Sprintf("history of %d@%s:", n, b.group.stream)
+	for _, s := range steps[:min(len(steps), toldLines)] {
+		text += "\n    " + s.String()
 	}
-	if more := len(lines) - toldLines; more > 0 {
-		fmt.Fprintf(&text, "\n    and %d more", more)
+	if more := len(steps) - toldLines; more > 0 {
+		text += fmt.Sprintf("\n    and %d more", more)
 	}
-	return text.String()
-}
-
-// around tells what is known near an event of which nothing is: of its neighbours, and of checkpoints over it.
-func (b *groupBook) around(n int64) string {
-	var text strings.Builder
-	fact := b.ledger.book.stream(b.ledger.names.of(b.group.stream)).ordinals[n]
-	if fact >= 0 {
-		fmt.Fprintf(&text, "it is event %d of the log, there at %s", fact, seconds(b.dated[fact]))
-	}
-	for _, k := range b.checkpoints {
-		if at, err := strconv.ParseInt(strings.Trim(k.entry.Data, `"`), 10, 64); err == nil && at >= n {
-			fmt.Fprintf(&text, "; the first checkpoint over it is %d, event %d of the log, there at %s", at, k.ordinal, seconds(b.there(k)))
-			break
-		}
-	}
-	for _, near := range []int64{n - 1, n + 1} {
-		if near >= 0 && near < int64(len(b.events)) {
-			text.WriteString("; " + b.tell(near))
-		}
-	}
-	return text.String()
+	return text
 }

@@ -20,7 +20,7 @@ func newGroupScene(t *testing.T) *groupScene {
 	t.Helper()
 	s := &groupScene{scene: newScene(t)}
 	g := &group{scenePrefix + queueStream, "g", groupSettings{Timeout: 2000, MaxRetries: 1}}
-	s.subs = &subscriptions{groups: []*group{g}, operator: &operator{}}
+	s.subs = &subscriptions{worker: worker{load: &load{}}, groups: []*group{g}}
 	s.c = &consumer{group: g}
 	s.subs.consumers = []*consumer{s.c}
 	r := s.wrote(s.client(), queueStream, anyVersion, 0, 0, 1)
@@ -31,15 +31,15 @@ func newGroupScene(t *testing.T) *groupScene {
 
 // given is a delivery, in milliseconds.
 func (s *groupScene) given(call, ret int64) {
-	s.c.deliveries = append(s.c.deliveries, delivery{id: s.id, title: "0@" + s.c.group.stream, call: ms(call), ret: ms(ret)})
+	s.c.steps = append(s.c.steps, step{What: delivered, Group: s.c.group, ID: s.id, Title: "0@" + s.c.group.stream, Call: ms(call), Return: ms(ret)})
 }
 
-func (s *groupScene) said(a action, o outcome, call, ret int64) {
-	s.c.replies = append(s.c.replies, reply{id: s.id, action: a, outcome: o, call: ms(call), ret: ms(ret)})
+func (s *groupScene) said(what string, o outcome, call, ret int64) {
+	s.c.steps = append(s.c.steps, step{What: what, Group: s.c.group, ID: s.id, Outcome: o, Call: ms(call), Return: ms(ret)})
 }
 
-func (s *groupScene) did(what string, group int, o outcome, call, ret int64) {
-	s.subs.operator.acts = append(s.subs.operator.acts, act{what: what, group: group, outcome: o, call: ms(call), ret: ms(ret)})
+func (s *groupScene) did(what string, g *group, o outcome, call, ret int64) {
+	s.subs.acts = append(s.subs.acts, step{What: what, Group: g, Outcome: o, Call: ms(call), Return: ms(ret)})
 }
 
 func ms(n int64) int64 { return n * int64(time.Millisecond) }
@@ -83,22 +83,22 @@ func TestHandedTwice(t *testing.T) {
 		}, []string{kindTwice}},
 		{"after a restart", func(s *groupScene) {
 			s.given(100_000, 100_010)
-			s.did(actRestart, -1, done, 100_011, 100_012)
+			s.did(actRestart, nil, done, 100_011, 100_012)
 			s.given(100_020, 100_030)
 		}, nil},
 		{"after an update", func(s *groupScene) {
 			s.given(100_000, 100_010)
-			s.did(actUpdate, 0, done, 100_011, 100_012)
+			s.did(actUpdate, s.c.group, done, 100_011, 100_012)
 			s.given(100_020, 100_030)
 		}, nil},
 		{"after an update of another group", func(s *groupScene) {
 			s.given(100_000, 100_010)
-			s.did(actUpdate, 1, done, 100_011, 100_012)
+			s.did(actUpdate, &group{}, done, 100_011, 100_012)
 			s.given(100_020, 100_030)
 		}, []string{kindTwice}},
 		{"after a replay", func(s *groupScene) {
 			s.given(100_000, 100_010)
-			s.did(actReplay, 0, done, 100_011, 100_012)
+			s.did(actReplay, s.c.group, done, 100_011, 100_012)
 			s.given(100_020, 100_030)
 		}, []string{kindTwice}},
 		{"near a change of leader", func(s *groupScene) { s.given(200_000, 200_010); s.given(200_020, 200_030) }, nil},
@@ -108,8 +108,7 @@ func TestHandedTwice(t *testing.T) {
 			s := newGroupScene(t)
 			c.play(s)
 			s.said(actionAck, done, 300_000, 300_001)
-			w := newWatch(nil, s.find, &timeline{})
-			defer w.http.Close()
+			w := newWatch(nil, nil, s.find, &timeline{})
 			w.calms = []calm{{from: ms(1000), to: ms(201_000)}, {from: ms(202_000), to: ms(400_000)}}
 			checkGroups(newLedger(s.hist, s.book), s.subs, w.wasCalm)
 			s.expect(c.want...)
@@ -185,8 +184,7 @@ func TestUnfinished(t *testing.T) {
 // TestCalm: a look at which a node is silent or says something else ends the calm.
 func TestCalm(t *testing.T) {
 	s := newScene(t)
-	w := newWatch(nil, s.find, &timeline{start: time.Now()})
-	defer w.http.Close()
+	w := newWatch(nil, nil, s.find, &timeline{start: time.Now()})
 	follows, leads := view{"Follower", 2}, view{"Leader", 2}
 	look := func(begun int64, views ...view) {
 		claims := map[int64][]int{}

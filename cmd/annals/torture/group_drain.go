@@ -24,9 +24,8 @@ const (
 
 // drainGroups empties the groups before anything is read back: they write as they hand out.
 func (r *round) drainGroups(ctx context.Context) {
-	defer r.subs.close()
 	begun := r.line.now()
-	if r.subs.drain(ctx, r.seed) {
+	if r.subs.drain(ctx) {
 		r.line.add(happenedPhase, "consumers have drained all groups after %s", seconds(r.line.now()-begun))
 	}
 	if !r.c.can().processes { // Nobody else's cluster is left with them.
@@ -36,7 +35,7 @@ func (r *round) drainGroups(ctx context.Context) {
 
 // drain reads all groups and acknowledges everything until nothing comes any more for longer than
 // any timeout and each group says itself that it has finished.
-func (s *subscriptions) drain(ctx context.Context, seed uint64) (finished bool) {
+func (s *subscriptions) drain(ctx context.Context) (finished bool) {
 	longest := time.Duration(0)
 	for _, g := range s.groups {
 		longest = max(longest, g.settings.timeout())
@@ -44,8 +43,7 @@ func (s *subscriptions) drain(ctx context.Context, seed uint64) (finished bool) 
 	left := make([]string, len(s.groups))
 	var draining sync.WaitGroup
 	for i := range s.groups {
-		// The number gives it this group.
-		c := newConsumer(s, seed, len(s.groups)*s.competing+i)
+		c := newConsumer(s, len(s.consumers), s.groups[i])
 		s.consumers = append(s.consumers, c)
 		draining.Go(func() { left[i] = c.drain(ctx, longest+tickSlack, s.drainTime) })
 	}
@@ -66,7 +64,6 @@ func (s *subscriptions) drain(ctx context.Context, seed uint64) (finished bool) 
 
 // drain empties one group. It returns what is left to do when the time is over.
 func (c *consumer) drain(ctx context.Context, idle, limit time.Duration) string {
-	defer c.client.close()
 	begun := time.Now()
 	last := begun // delivery
 	for why := "nothing was tried"; ; {
@@ -101,12 +98,12 @@ func (c *consumer) unfinished(ctx context.Context) string {
 	// Not resolved: the end of a stream of links is a link.
 	req := read(streamHead(c.group.stream, 1), true, 0)
 	req.Header[client.HeaderResolveLinks] = "false"
-	a, err := c.client.do(ctx, c.client.choose(), req)
+	a, err := c.do(ctx, c.choose(), req)
 	switch {
 	case err != nil:
 		return err.Error()
 	case a.Status == http.StatusOK:
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
 			return fmt.Sprintf("the last event of %s: %s", c.group.stream, a)
 		}

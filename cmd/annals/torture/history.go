@@ -36,6 +36,8 @@ func (o outcome) String() string {
 	return [...]string{"indeterminate", "ok", "wrong version", "refused"}[o]
 }
 
+func (o outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
 // never is the end of an operation that has no known end.
 const never = math.MaxInt64
 
@@ -55,7 +57,7 @@ type op struct {
 	// the stream's last event, -1 when there is no stream.
 	number   int64
 	seen     ref // by a reading
-	stream   uint32
+	stream   *stream
 	count    uint16 // events of an append
 	attempts uint16
 	kind     opKind
@@ -63,36 +65,18 @@ type op struct {
 	node     int8 // that gave the last answer, -1 when none did
 }
 
-// opsPerBlock is how many operations a journal makes room for at once.
-const opsPerBlock = 2048
-
 // journal has the operations of one client in order. Only that client touches it
 // until the run is over.
 type journal struct {
 	client int
-	blocks [][]op
+	ops    []*op
 }
 
-// begin adds an operation and returns its number.
-func (j *journal) begin(o op) int {
-	if n := len(j.blocks); n == 0 || len(j.blocks[n-1]) == opsPerBlock {
-		j.blocks = append(j.blocks, make([]op, 0, opsPerBlock))
-	}
-	last := &j.blocks[len(j.blocks)-1]
-	*last = append(*last, o)
-	return j.len() - 1
+// begin adds an operation and returns the ref of its first event.
+func (j *journal) begin(o op) (ref, *op) {
+	j.ops = append(j.ops, &o)
+	return refOf(j.client, len(j.ops)-1, 0), &o
 }
-
-func (j *journal) len() int {
-	n := len(j.blocks)
-	if n == 0 {
-		return 0
-	}
-	return (n-1)*opsPerBlock + len(j.blocks[n-1])
-}
-
-// at returns an operation; the pointer is good for ever, because blocks never move.
-func (j *journal) at(i int) *op { return &j.blocks[i/opsPerBlock][i%opsPerBlock] }
 
 // history is what all clients did.
 type history struct {
@@ -134,10 +118,10 @@ func (h *history) find(r ref) *op {
 		return nil
 	}
 	j := h.journals[r.client()-1]
-	if r.operation() >= j.len() {
+	if r.operation() >= len(j.ops) {
 		return nil
 	}
-	if o := j.at(r.operation()); o.kind == opAppend && r.index() < int(o.count) {
+	if o := j.ops[r.operation()]; o.kind == opAppend && r.index() < int(o.count) {
 		return o
 	}
 	return nil
@@ -149,8 +133,8 @@ func (h *history) each(visit func(first ref, o *op)) {
 	journals := h.journals
 	h.mu.Unlock()
 	for _, j := range journals {
-		for i := range j.len() {
-			visit(refOf(j.client, i, 0), j.at(i))
+		for i, o := range j.ops {
+			visit(refOf(j.client, i, 0), o)
 		}
 	}
 }
@@ -163,49 +147,9 @@ func seconds(t int64) string {
 	return fmt.Sprintf("%.3fs", time.Duration(t).Seconds())
 }
 
-// names numbers the streams of a run, so that a history needs few bytes for them.
-type names struct {
-	mu    sync.RWMutex
-	index map[string]uint32
-	text  []string
-}
-
-func newNames() *names { return &names{index: map[string]uint32{}} }
-
-func (n *names) of(stream string) uint32 {
-	n.mu.RLock()
-	i, ok := n.index[stream]
-	n.mu.RUnlock()
-	if ok {
-		return i
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if i, ok := n.index[stream]; ok {
-		return i
-	}
-	i = uint32(len(n.text))
-	n.index[stream] = i
-	n.text = append(n.text, stream)
-	return i
-}
-
-func (n *names) name(i uint32) string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.text[i]
-}
-
-// all returns the streams known so far, in the order of their numbers.
-func (n *names) all() []string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.text[:len(n.text):len(n.text)]
-}
-
 // describe shows an operation for people.
-func (n *names) describe(ids identity, first ref, o *op) string {
-	stream := n.name(o.stream)
+func (t identity) describe(first ref, o *op) string {
+	stream := o.stream.name
 	span := fmt.Sprintf("client %d, %s to %s, %d attempts", first.client(), seconds(o.call), seconds(o.ret), o.attempts)
 	switch o.kind {
 	case opReadHead:
@@ -215,7 +159,7 @@ func (n *names) describe(ids identity, first ref, o *op) string {
 	case opDelete:
 		return fmt.Sprintf("deletion of %s: %s (%s)", stream, o.outcome, span)
 	}
-	text := fmt.Sprintf("append of %d to %s, first id %s, expecting %d: %s", o.count, stream, ids.id(first), o.expected, o.outcome)
+	text := fmt.Sprintf("append of %d to %s, first id %s, expecting %d: %s", o.count, stream, t.id(first), o.expected, o.outcome)
 	switch o.outcome {
 	case done:
 		text += fmt.Sprintf(" as %d", o.number)

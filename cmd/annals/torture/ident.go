@@ -103,19 +103,8 @@ func (t identity) data(r ref) string {
 	if n>>32%64 == 0 {
 		fill = largeFill
 	}
-	var b strings.Builder
-	b.Grow(60 + fill)
-	b.WriteString(`{"id":"`)
-	b.WriteString(t.id(r).String())
-	b.WriteString(`","fill":"`)
-	for fill > 0 {
-		piece := filling[n>>8%8:]
-		piece = piece[:min(fill, len(piece))]
-		b.WriteString(piece)
-		fill -= len(piece)
-	}
-	b.WriteString(`"}`)
-	return b.String()
+	piece := filling[n>>8%8:]
+	return `{"id":"` + t.id(r).String() + `","fill":"` + strings.Repeat(piece, fill/len(piece)+1)[:fill] + `"}`
 }
 
 const filling = "the quick brown fox jumps over the lazy dog and writes it down "

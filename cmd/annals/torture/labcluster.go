@@ -38,25 +38,12 @@ const (
 // labCluster runs annals nodes on the hosts of a laboratory.
 type labCluster struct {
 	lab     *lab.Lab
-	o       labOptions
+	o       *options
 	members []*member
+	// ended is called, on a goroutine of the cluster, when a node ends that nobody asked to.
+	ended   func(node, code int, tail string)
 	watches sync.WaitGroup
 	hangs   bool // disks can hang
-}
-
-type labOptions struct {
-	binary   string
-	nodes    int
-	dir      string
-	seed     uint64
-	keep     bool
-	loopback bool
-	disks    bool // limit them, so that they can be filled
-	// projections lets nodes run them.
-	projections bool
-	options     []string // added to every node's
-	// ended is called, on a goroutine of the cluster, when a node ends that nobody asked to.
-	ended func(node, code int, tail string)
 }
 
 // member is one node. mu guards all but host.
@@ -70,17 +57,17 @@ type member struct {
 	rng     *rand.Rand
 }
 
-func newLabCluster(o labOptions) (_ *labCluster, err error) {
+func newLabCluster(o *options, seed uint64, dir string, ended func(node, code int, tail string)) (*labCluster, error) {
 	hosts := o.nodes
 	if o.nodes > 1 {
 		hosts++ // for a read-only replica
 	}
-	l, err := lab.New(lab.Options{Hosts: hosts, Dir: o.dir, Seed: int64(o.seed), Keep: o.keep, Loopback: o.loopback})
+	l, err := lab.New(lab.Options{Hosts: hosts, Dir: dir, Seed: int64(seed), Keep: true, Loopback: o.loopback})
 	if err != nil {
 		return nil, err
 	}
-	c := &labCluster{lab: l, o: o, hangs: true}
-	chosen := slices.ContainsFunc(o.options, func(option string) bool { return strings.HasPrefix(option, storeOption) })
+	c := &labCluster{lab: l, o: o, hangs: true, ended: ended}
+	chosen := slices.ContainsFunc(o.nodeOptions, func(option string) bool { return strings.HasPrefix(option, storeOption) })
 	for i, h := range l.Hosts() {
 		if err := clock.Set(c.clock(i), 0); err != nil {
 			return nil, errors.Join(err, l.Close())
@@ -88,9 +75,9 @@ func newLabCluster(o labOptions) (_ *labCluster, err error) {
 		if err := c.giveDisk(h); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
-		m := &member{host: h, rng: rand.New(rand.NewPCG(o.seed, 8<<32+uint64(i)))}
+		m := &member{host: h, rng: rand.New(rand.NewPCG(seed, 8<<32+uint64(i)))}
 		if !chosen {
-			m.store = stores[(o.seed+uint64(i))%uint64(len(stores))]
+			m.store = stores[(seed+uint64(i))%uint64(len(stores))]
 		}
 		c.members = append(c.members, m)
 	}
@@ -111,7 +98,7 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 		}
 		c.hangs = false
 	}
-	if c.o.disks {
+	if c.o.diskFaults {
 		return h.LimitDisk(diskSize)
 	}
 	return nil
@@ -120,7 +107,7 @@ func (c *labCluster) giveDisk(h *lab.Host) error {
 func (c *labCluster) voters() int { return c.o.nodes }
 
 func (c *labCluster) can() abilities {
-	return abilities{processes: true, network: c.lab.NoLinks() == nil, disk: c.o.disks, replica: c.o.nodes > 1, clock: true, hang: c.hangs}
+	return abilities{processes: true, network: c.lab.NoLinks() == nil, disk: c.o.diskFaults, hang: c.hangs}
 }
 
 func (c *labCluster) targets() []target {
@@ -167,7 +154,7 @@ func (c *labCluster) arguments(i int) []string {
 	if c.o.projections {
 		args = append(args, "--run-projections", "All")
 	}
-	return append(args, c.o.options...)
+	return append(args, c.o.nodeOptions...)
 }
 
 func (c *labCluster) start(ctx context.Context, i int) error {
@@ -192,8 +179,8 @@ func (c *labCluster) start(ctx context.Context, i int) error {
 		surprise := m.wanted && m.process == p
 		m.wanted = m.wanted && !surprise
 		m.mu.Unlock()
-		if surprise && c.o.ended != nil {
-			c.o.ended(i, p.ExitCode(), lastOf(p.Output()))
+		if surprise {
+			c.ended(i, p.ExitCode(), lastOf(p.Output()))
 		}
 	})
 	return nil

@@ -6,38 +6,23 @@ import (
 	"sort"
 )
 
-// located is where an event of this run was found.
-type located struct {
-	ref     ref
-	ordinal int32
-}
-
 // ledger holds what clients know against the final log. It is made when all clients
 // have ended and every node was read.
 type ledger struct {
 	ids   identity
-	names *names
 	hist  *history
 	book  *book
 	find  *findings
 	facts []fact
-	where []located // by ref
-	// fluids are the events that may be removed, as far as somebody saw them in the
-	// log, and limits say which of them nobody needs to have seen.
+	where map[ref]int // ordinals of the events of this run
+	// fluids are the events that may be removed, as far as somebody saw them in the log.
 	fluids map[ref]*fluidFact
-	limits map[uint32]limited
-}
-
-// limited is a stream that loses events.
-type limited interface {
-	// mayLack says whether an event may be gone.
-	mayLack(number int64) bool
 }
 
 func newLedger(h *history, b *book) *ledger {
 	l := &ledger{
-		ids: b.ids, names: b.names, hist: h, book: b, find: b.find, facts: b.facts,
-		fluids: map[ref]*fluidFact{}, limits: map[uint32]limited{},
+		ids: b.ids, hist: h, book: b, find: b.find, facts: b.facts,
+		where: make(map[ref]int, len(b.facts)), fluids: map[ref]*fluidFact{},
 	}
 	for _, f := range b.fluids {
 		if f.ref.isForeign() {
@@ -48,54 +33,33 @@ func newLedger(h *history, b *book) *ledger {
 		}
 		l.fluids[f.ref] = f
 	}
-	slices.SortStableFunc(b.kept, func(x, y keptEntry) int {
+	slices.SortStableFunc(b.kept, func(x, y *fluidFact) int {
 		return cmp.Or(cmp.Compare(x.ordinal, y.ordinal), cmp.Compare(x.entry.Number, y.entry.Number))
 	})
-	for o, f := range l.facts {
-		if !f.ref.isForeign() {
-			l.where = append(l.where, located{f.ref, int32(o)})
+	for ordinal, f := range l.facts {
+		before, twice := l.where[f.ref]
+		switch {
+		case f.ref.isForeign():
+		case twice:
+			l.find.add(kindDuplicate, "%s is event %d of the log and was already event %d, %s", l.book.say(f), ordinal, before, l.book.say(l.facts[before]))
+		default:
+			l.where[f.ref] = ordinal
 		}
 	}
-	slices.SortFunc(l.where, func(a, b located) int { return cmp.Or(cmp.Compare(a.ref, b.ref), cmp.Compare(a.ordinal, b.ordinal)) })
 	return l
-}
-
-// ordinal returns the place of an event in the log.
-func (l *ledger) ordinal(r ref) (int, bool) {
-	i, ok := slices.BinarySearchFunc(l.where, r, func(at located, r ref) int { return cmp.Compare(at.ref, r) })
-	if !ok {
-		return 0, false
-	}
-	return int(l.where[i].ordinal), true
 }
 
 // check runs all checks that are not about single nodes.
 func (l *ledger) check() {
-	l.origins()
 	l.outcomes()
 	l.realTime()
-	l.fluidTime()
 	l.freshness()
 	l.vanished()
 }
 
-// origins: every event of this run in the log was written by an operation, and is there once.
-func (l *ledger) origins() {
-	for i, at := range l.where {
-		f := l.facts[at.ordinal]
-		if o := l.hist.find(at.ref); o == nil || o.stream != f.stream {
-			l.find.add(kindUnknown, "event %d of the log, %s, belongs to no append to that stream", at.ordinal, l.book.say(f))
-		}
-		if i > 0 && l.where[i-1].ref == at.ref {
-			l.find.add(kindDuplicate, "%s is event %d of the log and was already event %d, %s",
-				l.book.say(f), at.ordinal, l.where[i-1].ordinal, l.book.say(l.facts[l.where[i-1].ordinal]))
-		}
-	}
-}
-
 // number returns the number under which the log has an event.
 func (l *ledger) number(r ref) (int64, bool) {
-	if ordinal, ok := l.ordinal(r); ok {
+	if ordinal, ok := l.where[r]; ok {
 		return l.facts[ordinal].number, true
 	}
 	if f := l.fluids[r]; f != nil {
@@ -111,7 +75,7 @@ func (l *ledger) outcomes() {
 		if o.kind != opAppend {
 			return
 		}
-		limits := l.limits[o.stream]
+		limits := o.stream.shed
 		number, there := o.number, false
 		for i := range int(o.count) {
 			at, found := l.number(first + ref(i))
@@ -119,7 +83,7 @@ func (l *ledger) outcomes() {
 				continue
 			}
 			if o.outcome == conflict || o.outcome == refused {
-				l.find.add(kindUnwanted, "%d@%s: %s", at, l.names.name(o.stream), l.names.describe(l.ids, first, o))
+				l.find.add(kindUnwanted, "%d@%s: %s", at, o.stream.name, l.ids.describe(first, o))
 				return
 			}
 			if o.outcome == pending && !there {
@@ -135,82 +99,65 @@ func (l *ledger) outcomes() {
 			at, found := l.number(first + ref(i))
 			switch {
 			case found && at != want:
-				l.find.add(kindOrder, "%d@%s should have the number %d: event %d of: %s", at, l.names.name(o.stream), want, i, l.names.describe(l.ids, first, o))
+				l.find.add(kindOrder, "%d@%s should have the number %d: event %d of: %s", at, o.stream.name, want, i, l.ids.describe(first, o))
 				return
 			case found, limits != nil && limits.mayLack(want):
 			case o.outcome == pending:
-				l.find.add(kindTorn, "event %d is not there, others are: %s", i, l.names.describe(l.ids, first, o))
+				l.find.add(kindTorn, "event %d is not there, others are: %s", i, l.ids.describe(first, o))
 				return
 			default:
 				l.find.add(kindLost, "acknowledged by %s and not in the log: %d@%s, id %s, event %d of: %s",
-					nodeName(int(o.node)), want, l.names.name(o.stream), l.ids.id(first+ref(i)), i, l.names.describe(l.ids, first, o))
+					nodeName(int(o.node)), want, o.stream.name, l.ids.id(first+ref(i)), i, l.ids.describe(first, o))
 				return
 			}
 		}
 	})
 }
 
-// realTime: an append that was acknowledged before another began comes first in the log.
-// Seen from the end: nothing may begin after the earliest end of what comes later.
+// realTime: every event of this run was written by an operation, and
+// an append that was acknowledged before another began comes first in the log. Of each event, nothing
+// before it may have been sent after it was acknowledged, nothing behind it acknowledged before it was sent.
 func (l *ledger) realTime() {
-	earliest := int64(never)
-	var later int
-	for ordinal := len(l.facts) - 1; ordinal >= 0; ordinal-- {
-		f := l.facts[ordinal]
-		if f.ref.isForeign() {
-			continue
-		}
-		o := l.hist.find(f.ref)
-		if o == nil {
-			continue
-		}
-		if o.call > earliest {
-			l.find.add(kindOrder, "event %d of the log, %s, was sent at %s; event %d behind it, %s, was acknowledged before, at %s",
-				ordinal, l.book.say(f), seconds(o.call), later, l.book.say(l.facts[later]), seconds(earliest))
-			earliest = never // Each break of the order is reported once.
-		}
-		if o.outcome == done && o.ret < earliest {
-			earliest, later = o.ret, ordinal
-		}
-	}
-}
-
-// fluidTime is realTime for events that may be removed: nothing before one may
-// have been sent after it was acknowledged, nothing behind it may have been acknowledged
-// before it was sent.
-func (l *ledger) fluidTime() {
-	before := make([]int64, len(l.facts)+1) // the latest beginning of what comes before an ordinal
-	behind := make([]int64, len(l.facts)+1) // the earliest end of what comes from it on
-	op := func(ordinal int) *op {
-		if f := l.facts[ordinal]; !f.ref.isForeign() {
-			return l.hist.find(f.ref)
-		}
-		return nil
-	}
-	for i := range l.facts {
+	before := make([]int, len(l.facts)+1) // the ordinal that was sent last of those before this one, -1 for none
+	behind := make([]int, len(l.facts)+1) // that was acknowledged first of those from this one on, -1 for none
+	ops := make([]*op, len(l.facts))
+	before[0], behind[len(l.facts)] = -1, -1
+	for i, f := range l.facts {
 		before[i+1] = before[i]
-		if o := op(i); o != nil {
-			before[i+1] = max(before[i], o.call)
+		ops[i] = l.hist.find(f.ref)
+		if !f.ref.isForeign() && (ops[i] == nil || ops[i].stream != f.stream) {
+			l.find.add(kindUnknown, "event %d of the log, %s, belongs to no append to that stream", i, l.book.say(f))
+		}
+		if ops[i] != nil && (before[i] < 0 || ops[i].call > ops[before[i]].call) {
+			before[i+1] = i
 		}
 	}
-	behind[len(l.facts)] = never
 	for i := len(l.facts) - 1; i >= 0; i-- {
 		behind[i] = behind[i+1]
-		if o := op(i); o != nil && o.outcome == done {
-			behind[i] = min(behind[i], o.ret)
+		if o := ops[i]; o != nil && o.outcome == done && (behind[i] < 0 || o.ret < ops[behind[i]].ret) {
+			behind[i] = i
+		}
+	}
+	check := func(f fact, o *op, before, behind int) {
+		if before >= 0 && o.outcome == done && ops[before].call > o.ret {
+			l.find.add(kindOrder, "%s was acknowledged at %s, and event %d of the log before it, %s, was sent at %s",
+				l.book.say(f), seconds(o.ret), before, l.book.say(l.facts[before]), seconds(ops[before].call))
+		}
+		if behind >= 0 && ops[behind].ret < o.call {
+			l.find.add(kindOrder, "%s was sent at %s, and event %d of the log behind it, %s, was acknowledged at %s",
+				l.book.say(f), seconds(o.call), behind, l.book.say(l.facts[behind]), seconds(ops[behind].ret))
+		}
+	}
+	for i, f := range l.facts {
+		if ops[i] != nil {
+			check(f, ops[i], -1, behind[i+1]) // What is wrong before it is found there.
 		}
 	}
 	for r, f := range l.fluids {
-		o := l.hist.find(r)
-		if o == nil || o.stream != f.stream {
+		if o := l.hist.find(r); o == nil || o.stream != f.stream {
 			l.find.add(kindUnknown, "%s, shown by %s, belongs to no append to that stream", l.book.say(f.fact), f.by)
-			continue
-		}
-		if o.outcome == done && before[f.ordinal] > o.ret {
-			l.find.add(kindOrder, "%s was acknowledged at %s, and the log has an event before it that was sent at %s", l.book.say(f.fact), seconds(o.ret), seconds(before[f.ordinal]))
-		}
-		if behind[f.ordinal] < o.call {
-			l.find.add(kindOrder, "%s was sent at %s, and the log has an event behind it that was acknowledged at %s", l.book.say(f.fact), seconds(o.call), seconds(behind[f.ordinal]))
+		} else {
+			check(f.fact, o, before[f.ordinal], behind[f.ordinal])
 		}
 	}
 }
@@ -227,7 +174,7 @@ type bound struct {
 // and nothing that was sent after it had its answer. This needs no search, so
 // it covers all streams and all of the history.
 func (l *ledger) freshness() {
-	bounds := map[uint32][]bound{}
+	bounds := map[*stream][]bound{}
 	l.hist.each(func(first ref, o *op) {
 		if o.kind != opAppend && o.kind != opReadHead || o.outcome != done && o.outcome != conflict {
 			return
@@ -253,7 +200,7 @@ func (l *ledger) freshness() {
 	}
 }
 
-func (l *ledger) fresh(stream uint32, list []bound, highest []int, b bound) {
+func (l *ledger) fresh(s *stream, list []bound, highest []int, b bound) {
 	saw := b.o.number // the end of the stream as the operation found it
 	if b.o.kind == opAppend && b.o.outcome == done {
 		saw = b.o.number - 1
@@ -262,29 +209,28 @@ func (l *ledger) fresh(stream uint32, list []bound, highest []int, b bound) {
 	if before > 0 {
 		if known := list[highest[before-1]]; known.number > saw {
 			l.find.add(kindStale, "%s, %s: found the end of %s at %d, which was known to be at %d or more since %s: %s; known from: %s",
-				seconds(b.o.ret), nodeName(int(b.o.node)), l.names.name(stream), saw, known.number, seconds(known.at),
-				l.names.describe(l.ids, b.first, b.o), l.names.describe(l.ids, known.first, known.o))
+				seconds(b.o.ret), nodeName(int(b.o.node)), s.name, saw, known.number, seconds(known.at),
+				l.ids.describe(b.first, b.o), l.ids.describe(known.first, known.o))
 		}
 	}
-	s := l.book.stream(stream)
-	if saw < 0 || saw >= int64(len(s.refs)) {
+	if saw < 0 || saw >= int64(len(s.shown)) {
 		return
 	}
-	if writer := l.hist.find(s.refs[saw]); writer != nil && writer.call > b.o.ret {
+	if writer := l.hist.find(s.shown[saw]); writer != nil && writer.call > b.o.ret {
 		l.find.add(kindFuture, "%s was answered before the event it tells of was sent: %s",
-			l.names.describe(l.ids, b.first, b.o), l.names.describe(l.ids, s.refs[saw], writer))
+			l.ids.describe(b.first, b.o), l.ids.describe(s.shown[saw], writer))
 	}
 }
 
 // vanished: what a reading of a stream showed is in the log.
 func (l *ledger) vanished() {
-	for i, s := range l.book.streams {
-		if s == nil || l.book.isFluid(l.names.name(uint32(i))) {
+	for _, s := range l.book.all {
+		if s.fluid {
 			continue
 		}
-		for number, r := range s.refs {
+		for number, r := range s.shown {
 			if r != 0 && s.ordinals[number] < 0 {
-				l.find.add(kindLost, "a reading of %s showed number %d with id %s, and it is not in the log", l.names.name(uint32(i)), number, l.ids.id(r))
+				l.find.add(kindLost, "a reading of %s showed number %d with id %s, and it is not in the log", s.name, number, l.ids.id(r))
 				break
 			}
 		}

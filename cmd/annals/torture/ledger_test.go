@@ -37,7 +37,7 @@ func TestLedger(t *testing.T) {
 			a := s.client()
 			x := s.wrote(a, "s", -2, 0, 10, 20)
 			y := s.op(a, "s", op{outcome: pending, expected: -2, call: 30, ret: never})
-			s.book.streamPage(place{node: "node 1"}, s.names.of(scenePrefix+"s"), 0, []entry{s.shown(x, "s", 0), s.shown(y, "s", 1)})
+			s.book.streamPage(place{node: "node 1"}, s.stream("s"), 0, []entry{s.shown(x, "s", 0), s.shown(y, "s", 1)})
 			s.log("node 0", s.shown(x, "s", 0))
 		}, []string{kindLost}},
 		{"twice in the log", func(s *scene) {

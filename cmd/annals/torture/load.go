@@ -3,13 +3,17 @@ package torture
 import (
 	"context"
 	"fmt"
-	"math"
+	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/client"
 )
+
+// registerStream begins the names of the streams that everybody fights for, behind the prefix of the run.
+const registerStream = "register-"
 
 const (
 	// registers is the number of streams that everybody fights for at one time.
@@ -19,14 +23,13 @@ const (
 	operationsPerRegister = 1200
 	// spreadStreams is the number of streams that get events without conditions.
 	spreadStreams = 150
-	// erasedStreams is the number of streams of each client that deletes.
-	erasedStreams = 4
 )
 
 // load is what all clients of one round share.
 type load struct {
+	seed    uint64
+	http    *client.Client
 	ids     identity
-	names   *names
 	hist    *history
 	book    *book
 	find    *findings
@@ -36,38 +39,64 @@ type load struct {
 	// pace is the mean pause of a writer between two operations.
 	pace time.Duration
 
-	count counters
+	count tally
 	gaps  *gapRecorder
 
-	// stop is closed when clients shall end after the attempt under way.
+	// work is what workers do until stop is closed; then each ends after the attempt under way.
+	work []func(context.Context)
 	stop chan struct{}
 
 	mu       sync.Mutex
 	register [registers]struct{ generation, used int }
-	plain    []uint32 // streams that are never deleted
-	isPlain  map[uint32]bool
+	plain    []*stream // streams that are never deleted
 
-	latest atomic.Int64 // plain stream+1 of the last acknowledged append
+	latest atomic.Pointer[stream] // plain, of the last acknowledged append; nil before the first
 }
 
-// counters are the numbers of a round.
-type counters struct {
-	writes  [4]atomic.Int64 // appends by outcome
-	events  atomic.Int64    // acknowledged
-	reads   atomic.Int64    // on the leader, answered
-	pages   atomic.Int64    // read anywhere without asking for the leader
-	replays atomic.Int64    // acknowledged appends that were sent again
-	deletes atomic.Int64    // acknowledged
-	limits  atomic.Int64    // metadata records that limit streams, acknowledged
-	failed  atomic.Int64    // readings and deletions without a useful answer
-	hops    atomic.Int64    // redirects followed
-	latency histogram       // of acknowledged appends
+// tally counts what was done in a round, by what it belongs to and what it is. The words are part of the output.
+// Its methods may be called from anywhere.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]map[string]int64
 }
 
-func newLoad(ids identity, n *names, h *history, b *book, f *findings, t *targets) *load {
+// What is counted belongs to one of these.
+const (
+	ofWrites        = "writes"
+	ofReads         = "reads"
+	ofSubscriptions = "subscriptions"
+	ofScavenges     = "scavenges"
+	ofProjections   = "projections"
+	ofBackups       = "backups"
+	ofRedactions    = "redactions"
+)
+
+// written are the words for appends by their outcomes.
+var written = [...]string{pending: "indeterminate", done: "ok", conflict: "wrongVersion", refused: "refused"}
+
+func (t *tally) add(of, what string, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]map[string]int64{}
+	}
+	if t.counts[of] == nil {
+		t.counts[of] = map[string]int64{}
+	}
+	t.counts[of][what] += int64(n)
+}
+
+// of returns a copy of what belongs together, nil when nothing was done.
+func (t *tally) of(what string) map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts[what])
+}
+
+func newLoad(seed uint64, http *client.Client, h *history, b *book, t *targets) *load {
 	return &load{
-		ids: ids, names: n, hist: h, book: b, find: f, targets: t, prefix: b.prefix,
-		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}), isPlain: map[uint32]bool{},
+		seed: seed, http: http, ids: b.ids, hist: h, book: b, find: b.find, targets: t, prefix: b.prefix,
+		timeout: 3 * time.Second, gaps: newGapRecorder(h.now()), stop: make(chan struct{}),
 	}
 }
 
@@ -86,7 +115,7 @@ func (l *load) rest(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return !l.stopped() && ctx.Err() == nil
 	case <-l.stop:
 	case <-ctx.Done():
 	}
@@ -96,35 +125,32 @@ func (l *load) rest(ctx context.Context, d time.Duration) bool {
 // place says where an answer came from.
 func (l *load) place(t target) place { return place{node: t.name, at: l.hist.now()} }
 
-// plainStream numbers a stream that is never deleted, so that readers may visit it.
-func (l *load) plainStream(name string) uint32 {
-	i := l.names.of(name)
+// plainStream returns a stream that is never deleted, so that readers may visit it.
+func (l *load) plainStream(name string) *stream {
+	s := l.book.stream(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.isPlain[i] {
-		l.isPlain[i] = true
-		l.plain = append(l.plain, i)
+	if !s.plain {
+		s.plain = true
+		l.plain = append(l.plain, s)
 	}
-	return i
+	return s
 }
 
-// somePlain returns any stream that is never deleted.
-func (l *load) somePlain(rng *rand.Rand) (uint32, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.plain) == 0 {
-		return 0, false
+// somePlain returns any stream that is never deleted, nil if there is none yet.
+func (l *load) somePlain(rng *rand.Rand) *stream {
+	all := l.plainStreams()
+	if len(all) == 0 {
+		return nil
 	}
-	return l.plain[rng.IntN(len(l.plain))], true
+	return all[rng.IntN(len(all))]
 }
 
-// plainStreams returns those streams in the order of their numbers.
-func (l *load) plainStreams() []uint32 {
+// plainStreams returns all of them so far.
+func (l *load) plainStreams() []*stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := slices.Clone(l.plain)
-	slices.Sort(all)
-	return all
+	return l.plain[:len(l.plain):len(l.plain)]
 }
 
 // nextRegister takes one operation of a contested stream.
@@ -137,17 +163,10 @@ func (l *load) nextRegister(rng *rand.Rand) string {
 		r.generation, r.used = r.generation+1, 0
 	}
 	r.used++
-	return fmt.Sprintf("%sregister-%d-%d", l.prefix, i, r.generation)
+	return fmt.Sprintf("%s%s%d-%d", l.prefix, registerStream, i, r.generation)
 }
 
 func (l *load) spread(i int) string { return fmt.Sprintf("%sspread-%d", l.prefix, i) }
-
-// acknowledged notes a success of a writer.
-func (l *load) acknowledged(o *op) {
-	l.count.events.Add(int64(o.count))
-	l.count.latency.add(time.Duration(o.ret - o.call))
-	l.gaps.success(o.ret)
-}
 
 // gapRecorder keeps the times in which no write succeeded.
 type gapRecorder struct {
@@ -181,34 +200,4 @@ func (g *gapRecorder) known() []gap {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.gaps
-}
-
-// histogram counts durations in steps of a quarter of a doubling.
-type histogram struct{ buckets [120]atomic.Int64 }
-
-const shortestLatency = 10 * time.Microsecond
-
-func (h *histogram) add(d time.Duration) {
-	i := 0
-	if d > shortestLatency {
-		i = min(int(4*math.Log2(float64(d)/float64(shortestLatency)))+1, len(h.buckets)-1)
-	}
-	h.buckets[i].Add(1)
-}
-
-// quantile returns the upper end of the step in which the quantile lies, zero when nothing was counted.
-func (h *histogram) quantile(q float64) time.Duration {
-	var counts [120]int64
-	var total int64
-	for i := range h.buckets {
-		counts[i] = h.buckets[i].Load()
-		total += counts[i]
-	}
-	want := int64(math.Ceil(q * float64(total)))
-	for i, n := range counts {
-		if want -= n; want <= 0 && total > 0 {
-			return time.Duration(float64(shortestLatency) * math.Exp2(float64(i)/4))
-		}
-	}
-	return 0
 }

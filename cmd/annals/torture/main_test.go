@@ -13,35 +13,41 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // scene is a run made by hand: what clients did and what nodes showed.
 type scene struct {
-	t     *testing.T
-	ids   identity
-	names *names
-	hist  *history
-	find  *findings
-	book  *book
+	t    *testing.T
+	ids  identity
+	hist *history
+	find *findings
+	book *book
 }
 
 const scenePrefix = "torture-x-"
 
+// then is when events of scenes were written.
+var then = time.Unix(1, 0).UTC()
+
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	start := time.Now()
-	s := &scene{t: t, ids: identity{tag: 0xfeed}, names: newNames(), find: newFindings(start)}
+	s := &scene{t: t, ids: identity{tag: 0xfeed}, find: newFindings(start)}
 	s.hist = newHistory(start, 1000)
-	s.book = newBook(s.ids, s.names, s.find, scenePrefix, 0)
+	s.book = newBook(s.ids, s.find, scenePrefix, 0)
 	return s
 }
+
+// stream is one of the run.
+func (s *scene) stream(name string) *stream { return s.book.stream(scenePrefix + name) }
 
 // client opens a journal.
 func (s *scene) client() *journal { return s.hist.journal() }
 
 // op adds an operation and returns the ref of its first event.
 func (s *scene) op(j *journal, stream string, o op) ref {
-	o.stream = s.names.of(scenePrefix + stream)
+	o.stream = s.stream(stream)
 	if o.kind == opAppend && o.count == 0 {
 		o.count = 1
 	}
-	return refOf(j.client, j.begin(o), 0)
+	first, _ := j.begin(o)
+	return first
 }
 
 // wrote is an append that was acknowledged.
@@ -51,7 +57,7 @@ func (s *scene) wrote(j *journal, stream string, expected, number, call, ret int
 
 // shown makes the entry that a node shows of an event.
 func (s *scene) shown(r ref, stream string, number int64) entry {
-	return entry{ID: s.ids.id(r).String(), Type: eventType, Number: number, Stream: scenePrefix + stream, Data: s.ids.data(r), Updated: "then"}
+	return entry{ID: s.ids.id(r).String(), Type: eventType, Number: number, Stream: scenePrefix + stream, Data: s.ids.data(r), Time: then}
 }
 
 // eventSize is how far apart events of a scene are.

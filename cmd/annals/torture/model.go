@@ -1,10 +1,8 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,85 +15,62 @@ type end struct {
 	last   ref
 }
 
-// call is an operation on one stream as its client began it.
-type call struct {
-	kind     opKind
-	expected int64
-	first    ref
-	count    int64
+// tried is an operation on one stream with all that is known of its effect.
+type tried struct {
+	first ref
+	op
 }
 
-// result is what is known of its effect: of a reading the end, of an append that
-// was done its first number, of a conflict the version in the way.
-type result struct {
-	outcome outcome
-	number  int64
-	seen    ref
-}
-
-// stepStream is the sequential meaning of a stream: a list that grows at its end,
+// step is the sequential meaning of a stream: a list that grows at its end,
 // under the condition that the end is where the caller expects it.
-func stepStream(now end, in call, out result) (bool, end) {
-	fits := in.expected == anyVersion || in.expected == now.number
+func (now end) step(o *tried) (bool, end) {
+	fits := o.expected == anyVersion || o.expected == now.number
 	switch {
-	case in.kind == opReadHead:
-		return out.number == now.number && out.seen == now.last, now
-	case out.outcome == conflict:
-		return !fits && out.number == now.number, now
+	case o.kind == opReadHead:
+		return o.number == now.number && o.seen == now.last, now
+	case o.outcome == conflict:
+		return !fits && o.number == now.number, now
 	}
-	return fits && out.number == now.number+1, end{now.number + in.count, in.first + ref(in.count-1)}
+	return fits && o.number == now.number+1, end{now.number + int64(o.count), o.first + ref(o.count-1)}
 }
 
 func streamModel(ids identity) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return end{number: noStream} },
-		Step: func(state, input, output any) (bool, any) {
-			ok, next := stepStream(state.(end), input.(call), output.(result))
+		Step: func(state, input, _ any) (bool, any) {
+			ok, next := state.(end).step(input.(*tried))
 			return ok, next
 		},
-		DescribeOperation: func(input, output any) string {
-			in, out := input.(call), output.(result)
-			switch {
-			case in.kind == opReadHead && out.number < 0:
-				return "read: no stream"
-			case in.kind == opReadHead:
-				return fmt.Sprintf("read: %d, %s", out.number, ids.id(out.seen))
-			case out.outcome == conflict:
-				return fmt.Sprintf("append expecting %d: wrong, %d", in.expected, out.number)
-			}
-			return fmt.Sprintf("append %d of %s expecting %d: %d", in.count, ids.id(in.first), in.expected, out.number)
-		},
-		DescribeState: func(state any) string { return fmt.Sprintf("%d, %s", state.(end).number, ids.id(state.(end).last)) },
+		DescribeOperation: func(input, _ any) string { return ids.describe(input.(*tried).first, &input.(*tried).op) },
+		DescribeState:     func(state any) string { return fmt.Sprintf("%d, %s", state.(end).number, ids.id(state.(end).last)) },
 	}
 }
 
-// operations turns the history of the streams wanted into what the checker takes.
+// operations turns the history of all contested streams into what the checker takes.
 //
 // What indeterminate appends did is known from the final log: the last reading of all is
 // part of the history. One that is there took effect at its number some time
 // between its call and the end of the run; one that is not there never did, since
 // events stay. Neither leaves the checker anything to guess, so its search stays
 // short however many there are.
-func (l *ledger) operations(want map[uint32]bool) map[uint32][]porcupine.Operation {
-	by := map[uint32][]porcupine.Operation{}
+func (l *ledger) operations() map[*stream][]porcupine.Operation {
+	by := map[*stream][]porcupine.Operation{}
 	l.hist.each(func(first ref, o *op) {
-		if !want[o.stream] || o.kind != opAppend && o.kind != opReadHead {
+		if !strings.HasPrefix(o.stream.name, l.book.prefix+registerStream) || o.kind != opAppend && o.kind != opReadHead {
 			return
 		}
-		in := call{kind: o.kind, expected: o.expected, first: first, count: int64(o.count)}
-		out := result{outcome: o.outcome, number: o.number, seen: o.seen}
-		ret := o.ret
+		one := &tried{first, *o}
 		switch {
 		case o.kind == opReadHead && o.outcome != done, o.outcome == refused:
 			return
 		case o.outcome == pending:
-			ordinal, ok := l.ordinal(first)
+			ordinal, ok := l.where[first]
 			if !ok {
 				return
 			}
-			out.outcome, out.number, ret = done, l.facts[ordinal].number, never
+			one.outcome, one.number, one.ret = done, l.facts[ordinal].number, never
 		}
-		by[o.stream] = append(by[o.stream], porcupine.Operation{ClientId: first.client(), Input: in, Call: o.call, Output: out, Return: ret})
+		by[o.stream] = append(by[o.stream], porcupine.Operation{ClientId: first.client(), Input: one, Call: one.call, Return: one.ret})
 	})
 	return by
 }
@@ -112,23 +87,15 @@ type linearity struct {
 // each had happened at one moment between its call and its end. show, if not nil, is
 // given what explains a failure.
 func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show func(stream string, m porcupine.Model, info porcupine.LinearizationInfo)) linearity {
-	want := map[uint32]bool{}
-	for i, name := range l.names.all() {
-		if strings.HasPrefix(name, l.book.prefix+"register-") {
-			want[uint32(i)] = true
-		}
-	}
 	var sum linearity
 	model := streamModel(l.ids)
 	deadline := time.Now().Add(limit)
-	by := l.operations(want)
-	streams := make([]uint32, 0, len(by))
-	for s := range by {
-		streams = append(streams, s)
-	}
-	slices.Sort(streams)
-	for _, s := range streams {
+	by := l.operations()
+	for _, s := range l.book.all {
 		history := by[s]
+		if len(history) == 0 {
+			continue
+		}
 		sum.Streams++
 		sum.Operations += len(history)
 		left := time.Until(deadline)
@@ -140,12 +107,10 @@ func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show fun
 		case porcupine.Unknown:
 			sum.Undecided++
 		case porcupine.Illegal:
-			// Once more, this time with an explanation, which costs more.
-			_, info := porcupine.CheckOperationsVerbose(model, history, explainLimit)
-			name := l.names.name(s)
-			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw%s", name, len(history), l.suspect(history, info))
-			if show != nil {
-				show(name, model, info)
+			l.find.add(kindLinear, "%s: no order of its %d operations explains what clients saw", s.name, len(history))
+			if show != nil { // Once more, this time with an explanation, which costs more.
+				_, info := porcupine.CheckOperationsVerbose(model, history, explainLimit)
+				show(s.name, model, info)
 			}
 		}
 	}
@@ -154,32 +119,3 @@ func (l *ledger) linearizable(ctx context.Context, limit time.Duration, show fun
 
 // explainLimit bounds the search for an explanation of a failure that is known.
 const explainLimit = 20 * time.Second
-
-// suspect names the first operations that the longest explanation leaves out.
-func (l *ledger) suspect(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
-	var longest []int
-	for _, partition := range info.PartialLinearizations() {
-		for _, one := range partition {
-			if len(one) > len(longest) {
-				longest = one
-			}
-		}
-	}
-	explained := make([]bool, len(history))
-	for _, i := range longest {
-		explained[i] = true
-	}
-	var left []porcupine.Operation
-	for i, o := range history {
-		if !explained[i] {
-			left = append(left, o)
-		}
-	}
-	slices.SortStableFunc(left, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	var text strings.Builder
-	model := streamModel(l.ids)
-	for _, o := range left[:min(3, len(left))] {
-		fmt.Fprintf(&text, "; not explained: client %d, %s to %s: %s", o.ClientId, seconds(o.Call), seconds(o.Return), model.DescribeOperation(o.Input, o.Output))
-	}
-	return text.String()
-}

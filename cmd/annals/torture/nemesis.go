@@ -25,7 +25,6 @@ type nemesis struct {
 	line   *timeline
 	find   *findings
 	rng    *rand.Rand
-	http   *client.Client
 	faults []fault
 	// changed is called when nodes come or go.
 	changed func()
@@ -46,7 +45,7 @@ type nemesis struct {
 
 func newNemesis(c cluster, w *watch, line *timeline, f *findings, seed uint64, faults []fault, changed func()) *nemesis {
 	n := &nemesis{
-		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)), http: newHTTP(nil),
+		c: c, watch: w, line: line, find: f, rng: rand.New(rand.NewPCG(seed, 3<<32)),
 		rebuilding: -1, wiped: map[int]int64{}, changed: changed,
 	}
 	for _, one := range faults {
@@ -69,11 +68,10 @@ type stroke struct {
 // run strikes until the context ends, and leaves no fault behind except nodes
 // that have ended by themselves.
 func (n *nemesis) run(ctx context.Context) {
-	defer n.http.Close()
 	if len(n.faults) == 0 {
 		return
 	}
-	for n.err == nil && n.calm(ctx) {
+	for n.err == nil && clock.Sleep(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond) == nil {
 		n.revive(ctx)
 		strokes := []*stroke{n.strike(ctx, nil)}
 		if len(n.faults) > 1 && n.rng.IntN(5) == 0 && strokes[0] != nil {
@@ -83,11 +81,6 @@ func (n *nemesis) run(ctx context.Context) {
 		}
 		n.endure(ctx, strokes)
 	}
-}
-
-// calm waits between faults.
-func (n *nemesis) calm(ctx context.Context) bool {
-	return clock.Sleep(ctx, time.Duration(500+n.rng.IntN(2500))*time.Millisecond) == nil
 }
 
 // strike begins a fault of another kind than the one under way.
@@ -100,7 +93,7 @@ func (n *nemesis) strike(ctx context.Context, other *fault) *stroke {
 	var err error
 	s.what, s.cure, err = f.strike(ctx, n)
 	switch {
-	case errors.Is(err, errCannot), errors.Is(err, errNotNow):
+	case errors.Is(err, errNotNow):
 		return nil
 	case ctx.Err() != nil && err != nil:
 	case err != nil:
@@ -159,7 +152,7 @@ func (n *nemesis) endure(ctx context.Context, strokes []*stroke) {
 	}
 }
 
-// fail sorts an error: a node that does not stop in order is the node's fault, anything else the laboratory's.
+// fail sorts an error, if it is one: a node that does not stop in order is the node's fault, anything else the laboratory's.
 func (n *nemesis) fail(err error) {
 	if errors.Is(err, errStop) {
 		n.find.add(kindStop, "%v", err)
@@ -255,7 +248,7 @@ func (n *nemesis) others(node int) []int {
 
 // rebuilt says whether no disk is still destroyed.
 func (n *nemesis) rebuilt(ctx context.Context) bool {
-	if n.rebuilding >= 0 && caughtUp(ctx, n.http, n.c.targets(), n.watch, n.rebuilding) == nil {
+	if n.rebuilding >= 0 && n.watch.caughtUp(ctx, n.c.targets(), n.rebuilding) == nil {
 		n.line.add(happenedNode, "%s has caught up again", nodeName(n.rebuilding))
 		n.rebuilding = -1
 	}
@@ -271,30 +264,26 @@ func logEnd(ctx context.Context, h *client.Client, t target, leader bool) (int64
 	if a.Status != http.StatusOK {
 		return 0, fmt.Errorf("read the end of the log: %s", a)
 	}
-	p, err := parsePage(a.Body)
+	p, err := client.ParsePage(a.Body)
 	if err != nil {
 		return 0, err
 	}
-	return p.previous()
+	return nextPosition(p)
 }
 
 var errNotYet = errors.New("not yet")
 
 // caughtUp returns nil when a node has everything that the leader had a moment ago and says that it follows.
-func caughtUp(ctx context.Context, h *client.Client, list []target, w *watch, node int) error {
-	leader, _ := w.leading()
-	if leader < 0 {
+func (w *watch) caughtUp(ctx context.Context, list []target, node int) error {
+	leader, ok := w.leads(list)
+	if !ok {
 		return fmt.Errorf("%w: nobody leads", errNotYet)
 	}
-	at := map[int]target{}
-	for _, t := range list {
-		at[t.index] = t
-	}
-	want, err := logEnd(ctx, h, at[leader], true)
+	want, err := logEnd(ctx, w.http, leader, true)
 	if err != nil {
 		return fmt.Errorf("leader: %w", err)
 	}
-	have, err := logEnd(ctx, h, at[node], false)
+	have, err := logEnd(ctx, w.http, list[node], false) // Nodes stand in the order of their numbers.
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type fakeCluster struct {
 
 func newFake(nodes int) *fakeCluster {
 	f := &fakeCluster{
-		nodes: nodes, able: abilities{processes: true, network: true, disk: true, replica: true, clock: true, hang: true},
+		nodes: nodes, able: abilities{processes: true, network: true, disk: true, hang: true},
 		runs: map[int]bool{}, paused: map[int]bool{}, full: map[int]bool{}, frozen: map[int]bool{}, skewed: map[int]time.Duration{}, shaped: map[cut]shape{}, struck: map[string]int{},
 	}
 	for i := range nodes {
@@ -141,7 +141,7 @@ func (f *fakeCluster) verify(context.Context, int) error   { return nil }
 func (f *fakeCluster) folder(int) string                   { return "" }
 func (f *fakeCluster) check(context.Context, string) error { return nil }
 func (f *fakeCluster) serve(context.Context, string) (target, func() error, error) {
-	return target{}, nil, errCannot
+	return target{}, nil, errNotNow
 }
 func (f *fakeCluster) logTail(int) string { return "" }
 func (f *fakeCluster) close() error       { return nil }
@@ -155,11 +155,10 @@ func TestNemesis(t *testing.T) {
 				s := newScene(t)
 				c := newFake(nodes)
 				line := &timeline{start: time.Now()}
-				w := newWatch(c.targets, s.find, line)
+				// No wire: nobody ever catches up, and requests to resign go nowhere.
+				w := newWatch(newHTTP(noWire{}), c.targets, s.find, line)
 				w.leader, w.term = 0, 2
 				n := newNemesis(c, w, line, s.find, 7, allFaults(), func() {})
-				// No wire: nobody ever catches up, and requests to resign go nowhere.
-				n.http = newHTTP(noWire{})
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 				defer cancel()
 				n.run(ctx)
@@ -214,10 +213,9 @@ func TestScheduleFollowsSeed(t *testing.T) {
 			s := newScene(t)
 			c := newFake(3)
 			line := &timeline{start: time.Now()}
-			w := newWatch(c.targets, s.find, line)
+			w := newWatch(newHTTP(noWire{}), c.targets, s.find, line)
 			w.leader, w.term = 1, 2
 			n := newNemesis(c, w, line, s.find, seed, allFaults(), func() {})
-			n.http = newHTTP(noWire{})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			n.run(ctx)
@@ -238,7 +236,7 @@ func TestDied(t *testing.T) {
 	s := newScene(t)
 	line := &timeline{start: time.Now()}
 	c := newFake(3)
-	n := newNemesis(c, newWatch(c.targets, s.find, line), line, s.find, 1, nil, func() {})
+	n := newNemesis(c, newWatch(nil, c.targets, s.find, line), line, s.find, 1, nil, func() {})
 	n.diskTrouble.Store(true)
 	n.ended(1, 1, "no space left on device")
 	s.expect()

@@ -3,17 +3,8 @@ package torture
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"time"
-)
-
-// Bounds that keep a mistyped flag from exhausting the machine.
-const (
-	maxClients    = 2000
-	maxOperations = 50_000_000
-	maxRounds     = 100_000
 )
 
 // options is what the flags say.
@@ -34,33 +25,41 @@ type options struct {
 	timeout                                 time.Duration
 	heal                                    time.Duration
 	every                                   time.Duration
-	operations                              int64
+	operations                              int
 
 	binary      string
 	nodeOptions []string
 	attach      []string
 	keep        string
 	json        bool
-
-	duration time.Duration // from seconds
 }
 
-func defaultOptions() options {
-	return options{
-		nodes: 3, seconds: 60, rounds: 1,
-		writers: 8, erasers: 2, shedders: 2, scavenges: true, projections: true, backups: true, redactions: true, visitors: 3, subscribers: 4, consumers: 8,
-		rate: 800, timeout: 3 * time.Second, heal: 90 * time.Second, every: 5 * time.Second,
-		operations: 4_000_000, keep: filepath.Join(os.TempDir(), "annals-torture"),
+// number is an option that says how many there are of something, within bounds that keep a mistyped flag from
+// exhausting the machine.
+type number struct {
+	name               string
+	value              *int
+	usual, least, most int
+	doc                string
+}
+
+const maxClients = 2000
+
+func (o *options) numbers() []number {
+	return []number{
+		{"nodes", &o.nodes, 3, 1, 9, "voting nodes of the cluster"},
+		{"rounds", &o.rounds, 1, 1, 100_000, "rounds, each with a new cluster and the next seed"},
+		{"writers", &o.writers, 8, 0, maxClients, "clients that write and read on the leader"},
+		{"erasers", &o.erasers, 2, 0, maxClients, "clients that delete streams and write to them again"},
+		{"shedders", &o.shedders, 2, 0, maxClients, "clients that limit and delete their streams, for scavenges to remove something"},
+		{"visitors", &o.visitors, 3, 0, maxClients, "clients that read here and there from any node"},
+		{"subscribers", &o.subscribers, 4, 0, maxClients, "clients that follow the log or a stream"},
+		{"consumers", &o.consumers, 8, 0, maxClients, "clients that compete for the messages of persistent subscriptions; 0 for no subscriptions"},
+		{"operations", &o.operations, 4_000_000, 1, 50_000_000, "operations of all clients that the history holds; they stop there"},
 	}
 }
 
 func (o *options) validate() error {
-	between := func(what string, n, low, high int64) error {
-		if n < low || n > high {
-			return fmt.Errorf("--%s %d is not between %d and %d", what, n, low, high)
-		}
-		return nil
-	}
 	if !(o.seconds > 0 && o.seconds <= 7*24*3600) {
 		return fmt.Errorf("--seconds %g is not between zero and a week", o.seconds)
 	}
@@ -79,16 +78,10 @@ func (o *options) validate() error {
 	if o.keep == "" {
 		return errors.New("--keep names no folder")
 	}
-	o.duration = time.Duration(o.seconds * float64(time.Second))
-	return errors.Join(
-		between("nodes", int64(o.nodes), 1, 9),
-		between("rounds", int64(o.rounds), 1, maxRounds),
-		between("writers", int64(o.writers), 0, maxClients),
-		between("erasers", int64(o.erasers), 0, maxClients),
-		between("shedders", int64(o.shedders), 0, maxClients),
-		between("visitors", int64(o.visitors), 0, maxClients),
-		between("subscribers", int64(o.subscribers), 0, maxClients),
-		between("consumers", int64(o.consumers), 0, maxClients),
-		between("operations", o.operations, 1, maxOperations),
-	)
+	for _, n := range o.numbers() {
+		if *n.value < n.least || *n.value > n.most {
+			return fmt.Errorf("--%s %d is not between %d and %d", n.name, *n.value, n.least, n.most)
+		}
+	}
+	return nil
 }

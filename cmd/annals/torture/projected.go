@@ -7,13 +7,13 @@ import (
 
 // check holds what projections wrote against the log: every event once and in the
 // order of the log, and the count of the state is their number.
-func (p *projector) check(l *ledger) *projectionStatistics {
+func (p *projector) check(l *ledger) {
 	var copies, links []string
 	for _, f := range l.facts {
 		if f.ref.isForeign() {
 			continue
 		}
-		stream := l.names.name(f.stream)
+		stream := f.stream.name
 		name := fmt.Sprintf("%d@%s", f.number, stream)
 		if p.isCopied(stream) {
 			copies = append(copies, name)
@@ -26,18 +26,17 @@ func (p *projector) check(l *ledger) *projectionStatistics {
 	if p.linked {
 		p.checkLinks(links)
 	}
-	return &p.sum
 }
 
 // isLinked says whether links to the events of a stream are checked. Those of events
 // that may be removed may be resolved or not, and a link is not linked itself.
 func (p *projector) isLinked(stream string) bool {
-	return strings.HasPrefix(stream, p.prefix) && stream != p.prefix+linksStream && !p.book.isFluid(stream)
+	return strings.HasPrefix(stream, p.prefix) && stream != p.prefix+linksStream && !p.book.stream(stream).fluid
 }
 
 // checkCopies: the stream of copies holds the copy of each event, numbered without a gap.
 func (p *projector) checkCopies(want []string) {
-	p.sum.Copies = int64(len(p.copies))
+	p.count.add(ofProjections, "copies", len(p.copies))
 	got := make([]string, 0, len(p.copies))
 	for i, c := range p.copies {
 		if c.number != int64(i) || c.n != int64(i)+1 || c.kind != copyType {
@@ -70,7 +69,7 @@ func (p *projector) checkLinks(want []string) {
 		}
 		got = append(got, c.to)
 	}
-	p.sum.Links = int64(len(got))
+	p.count.add(ofProjections, "links", len(got))
 	p.compare(byCategory, got, want)
 }
 

@@ -28,8 +28,8 @@ func projected(t *testing.T) (*scene, *projector, *ledger) {
 	add("shed-1", 0)
 	add("spread-2", 0)
 	s.log("node 1", log...)
-	l := newLoad(s.ids, s.names, s.hist, s.book, s.find, &targets{})
-	p := newProjector(l, 1, true)
+	l := newLoad(1, nil, s.hist, s.book, &targets{})
+	p := newProjector(l, true)
 	for _, of := range []string{"0@torture-x-spread-1", "0@torture-x-queue", "1@torture-x-spread-1", "0@torture-x-spread-2"} {
 		n := int64(len(p.copies))
 		p.copies = append(p.copies, copied{number: n, kind: copyType, n: n + 1, of: of})
@@ -137,8 +137,8 @@ func TestProjector(t *testing.T) {
 		kinds  []string
 	}{
 		{"all is well", func(map[string][]string) {}, "", nil},
-		{"no projections", func(a map[string][]string) { delete(a, "POST /projections/continuous") }, errNoProjections.Error(), nil},
-		{"a bad configuration", func(a map[string][]string) { a["PUT "+of+"/config"] = []string{"400 bad"} }, `configure torture-x-copy: 400 "bad"`, nil},
+		{"no projections", func(a map[string][]string) { delete(a, "POST /projections/continuous") }, "create torture-x-copy: ", nil},
+		{"a bad configuration", func(a map[string][]string) { a["PUT "+of+"/config"] = []string{"400 bad"} }, "configure torture-x-copy: ", nil},
 		{"faulted", func(a map[string][]string) {
 			a["GET "+of] = []string{`200 {"status":"Faulted (Enabled)","stateReason":"x"}`}
 		}, "", []string{kindProjectionStuck}},
@@ -149,10 +149,10 @@ func TestProjector(t *testing.T) {
 				s := newScene(t)
 				fake := &fakeProjections{answers: answers()}
 				c.change(fake.answers)
-				list := &targets{wire: fake}
+				list := &targets{}
 				node := target{name: "node 1", base: "http://node"}
 				list.set([]target{node})
-				p := newProjector(newLoad(s.ids, s.names, s.hist, s.book, s.find, list), 1, false)
+				p := newProjector(newLoad(1, newHTTP(fake), s.hist, s.book, list), false)
 				err := p.create(t.Context())
 				if c.create != "" {
 					if err == nil || !strings.Contains(err.Error(), c.create) {
@@ -164,7 +164,7 @@ func TestProjector(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.drain(t.Context())
-				p.read(t.Context(), newHTTP(fake), node)
+				p.read(t.Context(), node)
 				s.expect(c.kinds...)
 				if want := []copied{{0, copyType, 1, "0@a"}, {1, copyType, 2, "1@b"}}; fmt.Sprint(p.copies) != fmt.Sprint(want) {
 					t.Errorf("got %v", p.copies)

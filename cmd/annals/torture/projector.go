@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -35,36 +34,17 @@ const (
 // another and counts them, and the one that links the events of each category. He
 // stops them in every way, and lets them go on.
 type projector struct {
-	*load
-	client *caller
-	rng    *rand.Rand
+	worker
 	// linked says that the projection by category is ours as well.
 	linked bool
-	sum    projectionStatistics
 
 	state  int64 // events that the projection says it has counted, in the end
 	copies []copied
 	links  []categoryLink
 }
 
-// projectionStatistics are those of a round.
-type projectionStatistics struct {
-	Acts   map[string]int64 `json:"acts"` // by kind, done
-	Copies int64            `json:"copies"`
-	Links  int64            `json:"links"`
-}
-
-func (f *projectionStatistics) text() string {
-	return fmt.Sprintf("projections: %d events copied, %d linked by category; %d stopped, %d aborted, %d let go on, %d restarts of all\n",
-		f.Copies, f.Links, f.Acts["disable"], f.Acts["abort"], f.Acts["enable"], f.Acts["restart"])
-}
-
-func newProjector(l *load, seed uint64, linked bool) *projector {
-	rng := rand.New(rand.NewPCG(seed, 8<<32))
-	return &projector{
-		load: l, rng: rng, linked: linked, client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
-		sum: projectionStatistics{Acts: map[string]int64{}},
-	}
+func newProjector(l *load, linked bool) *projector {
+	return &projector{worker: l.worker(projections), linked: linked}
 }
 
 func (p *projector) name() string { return p.prefix + "copy" }
@@ -100,25 +80,17 @@ func (p *projector) names() []string {
 	return []string{p.name()}
 }
 
-// errNoProjections says that nodes run no projections at all.
-var errNoProjections = errors.New("the nodes run no projections")
-
 // create makes the projection, before anything strikes.
 func (p *projector) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startupLimit)
 	defer cancel()
 	// What it copies depends on nothing else, so its checkpoints can be close together: faults fall between them.
-	a, err := p.insist(ctx, client.Request{
+	_, err := p.command(ctx, client.Request{
 		Method: http.MethodPost, Path: "/projections/continuous?emit=yes&enabled=no&name=" + url.QueryEscape(p.name()),
 		Header: map[string]string{"Content-Type": client.MediaJSON}, Body: []byte(p.script()),
 	})
-	switch {
-	case err != nil:
+	if err != nil && !client.HasStatus(err, http.StatusConflict) { // This comes of an earlier attempt.
 		return fmt.Errorf("create %s: %w", p.name(), err)
-	case a.Status == http.StatusNotFound:
-		return errNoProjections
-	case a.Status/100 != 2 && a.Status != http.StatusConflict: // The second comes of an earlier attempt.
-		return fmt.Errorf("create %s: %s", p.name(), a)
 	}
 	config, err := json.Marshal(map[string]any{
 		"emitEnabled": true, "checkpointAfterMs": 300, "checkpointHandledThreshold": 50, "checkpointUnhandledBytesThreshold": 100_000,
@@ -127,10 +99,9 @@ func (p *projector) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err = p.insist(ctx, client.Request{Method: http.MethodPut, Path: projectionPath(p.name()) + "/config", Header: map[string]string{"Content-Type": client.MediaJSON}, Body: config})
-	if err == nil && a.Status/100 != 2 {
-		err = errors.New(a.String())
-	}
+	_, err = p.command(ctx, client.Request{
+		Method: http.MethodPut, Path: projectionPath(p.name()) + "/config", Header: map[string]string{"Content-Type": client.MediaJSON}, Body: config,
+	})
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", p.name(), err)
 	}
@@ -142,71 +113,48 @@ func (p *projector) create(ctx context.Context) error {
 	return nil
 }
 
-// insist sends a request until it is answered by something that says whether it was done.
-func (p *projector) insist(ctx context.Context, r client.Request) (*answer, error) {
-	for {
-		a, err := p.client.do(ctx, p.client.choose(), r)
-		if result := judgeCommand(a, err); result == done || result == conflict {
-			return a, nil
-		}
-		if err == nil {
-			err = errors.New(a.String())
-		}
-		p.client.wander()
-		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
-			return nil, errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
 // enable lets a projection go on, however often that must be asked for.
 func (p *projector) enable(ctx context.Context, name string) error {
-	a, err := p.insist(ctx, p.command(name, "enable"))
-	if err == nil && a.Status/100 != 2 {
-		err = errors.New(a.String())
-	}
-	if err != nil {
+	if _, err := p.command(ctx, p.control(name, "enable")); err != nil {
 		return fmt.Errorf("enable %s: %w", name, err)
 	}
-	p.sum.Acts["enable"]++
+	p.count.add(ofProjections, "enable", 1)
 	return nil
 }
 
-func (p *projector) command(name, what string) client.Request {
+func (p *projector) control(name, what string) client.Request {
 	return client.Request{Method: http.MethodPost, Path: projectionPath(name) + "/command/" + what}
 }
 
-func (p *projector) run(ctx context.Context) {
-	defer p.client.close()
-	for p.rest(ctx, time.Duration(500+p.rng.IntN(2500))*time.Millisecond) {
-		name := p.names()[p.rng.IntN(len(p.names()))]
-		switch dice := p.rng.IntN(10); {
-		case dice < 4:
-			p.act(ctx, "disable", p.command(name, "disable"))
-		case dice < 7:
-			p.act(ctx, "abort", p.command(name, "abort"))
-		case dice < 8:
-			p.act(ctx, "restart", client.Request{Method: http.MethodPost, Path: "/projections/restart", Header: map[string]string{"Content-Type": client.MediaJSON}})
-			continue
-		}
-		// It may also lie still from before: what is asked for in trouble may be done later.
-		p.rest(ctx, time.Duration(p.rng.IntN(500))*time.Millisecond)
-		p.act(ctx, "enable", p.command(name, "enable"))
+func (p *projector) turn(ctx context.Context) time.Duration {
+	name := p.names()[p.rng.IntN(len(p.names()))]
+	switch dice := p.rng.IntN(10); {
+	case dice < 4:
+		p.act(ctx, "disable", p.control(name, "disable"))
+	case dice < 7:
+		p.act(ctx, "abort", p.control(name, "abort"))
+	case dice < 8:
+		p.act(ctx, "restart", client.Request{Method: http.MethodPost, Path: "/projections/restart", Header: map[string]string{"Content-Type": client.MediaJSON}})
+		return p.pause(500, 2500)
 	}
+	// It may also lie still from before: what is asked for in trouble may be done later.
+	p.rest(ctx, p.pause(0, 500))
+	p.act(ctx, "enable", p.control(name, "enable"))
+	return p.pause(500, 2500)
 }
 
 // act sends a command once.
 func (p *projector) act(ctx context.Context, what string, r client.Request) {
-	a, err := p.client.do(ctx, p.client.choose(), r)
-	switch judgeCommand(a, err) {
+	a, err := p.do(ctx, p.choose(), r)
+	switch judge(a, err) {
 	case done:
-		p.sum.Acts[what]++
+		p.count.add(ofProjections, what, 1)
 	case conflict:
 		if what != "restart" || a.Status != http.StatusBadRequest { // It restarts already.
 			p.find.add(kindAnswer, "%s %s: %s", r.Method, r.Path, a)
 		}
 	default:
-		p.client.wander()
+		p.wander()
 	}
 }
 
@@ -234,7 +182,6 @@ func (s *projectionStatus) unfinished() string {
 
 // drain lets the projections handle everything, stops them, and reads what they wrote.
 func (p *projector) drain(ctx context.Context) {
-	defer p.client.close()
 	limited, cancel := context.WithTimeout(ctx, projectionsDrain)
 	defer cancel()
 	for _, name := range p.names() {
@@ -250,11 +197,7 @@ func (p *projector) drain(ctx context.Context) {
 	limited, cancel = context.WithTimeout(ctx, finalPatience)
 	defer cancel()
 	for _, name := range p.names() {
-		a, err := p.insist(limited, p.command(name, "disable"))
-		if err == nil && a.Status/100 != 2 {
-			err = errors.New(a.String())
-		}
-		if err != nil {
+		if _, err := p.command(limited, p.control(name, "disable")); err != nil {
 			p.find.add(kindAnswer, "disable %s on a calm cluster: %v", name, err)
 		}
 	}
@@ -269,15 +212,15 @@ func (p *projector) finish(ctx context.Context, name string) error {
 	var since time.Time
 	at, why := "", "nothing was asked"
 	for {
-		a, err := p.client.do(ctx, p.client.choose(), client.Request{Method: http.MethodGet, Path: projectionPath(name), Header: map[string]string{"Accept": client.MediaJSON}})
+		a, err := p.do(ctx, p.choose(), client.Request{Method: http.MethodGet, Path: projectionPath(name), Header: map[string]string{"Accept": client.MediaJSON}})
 		var s projectionStatus
 		switch {
 		case err != nil:
 			why = err.Error()
-			p.client.wander()
+			p.wander()
 		case a.Status != http.StatusOK || json.Unmarshal(a.Body, &s) != nil:
 			why = a.String()
-			p.client.wander()
+			p.wander()
 		default:
 			why = s.unfinished()
 		}
@@ -295,14 +238,9 @@ func (p *projector) finish(ctx context.Context, name string) error {
 
 // counted returns how many events the projection has counted.
 func (p *projector) counted(ctx context.Context) (int64, error) {
-	a, err := p.insist(ctx, client.Request{Method: http.MethodGet, Path: projectionPath(p.name()) + "/state", Header: map[string]string{"Accept": client.MediaJSON}})
-	switch {
-	case err != nil:
+	a, err := p.command(ctx, client.Request{Method: http.MethodGet, Path: projectionPath(p.name()) + "/state", Header: map[string]string{"Accept": client.MediaJSON}})
+	if err != nil || len(a.Body) == 0 { // It never saw an event.
 		return 0, err
-	case a.Status != http.StatusOK:
-		return 0, errors.New(a.String())
-	case len(a.Body) == 0:
-		return 0, nil // It never saw an event.
 	}
 	var state struct {
 		N int64 `json:"n"`
@@ -312,8 +250,8 @@ func (p *projector) counted(ctx context.Context) (int64, error) {
 
 // remove deletes the projection from a cluster of somebody else.
 func (p *projector) remove(ctx context.Context) {
-	a, err := p.client.do(ctx, p.client.choose(), client.Request{Method: http.MethodDelete, Path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
-	if judgeCommand(a, err) == conflict {
+	a, err := p.do(ctx, p.choose(), client.Request{Method: http.MethodDelete, Path: projectionPath(p.name()) + "?deleteCheckpointStream=yes"})
+	if judge(a, err) == conflict {
 		p.find.add(kindAnswer, "delete %s: %s", p.name(), a)
 	}
 }
@@ -334,27 +272,24 @@ type categoryLink struct {
 }
 
 // read reads from one node what the projections wrote.
-func (p *projector) read(ctx context.Context, h *client.Client, from target) {
-	r := finalReader{load: p.load, http: h, node: from}
-	err := projectedPages(ctx, &r, p.out(), func(e *projectedEntry, at int64) error {
+func (p *projector) read(ctx context.Context, from target) {
+	err := p.each(ctx, from, p.out(), func(e *entry, at int64) error {
 		var body struct {
 			N  int64  `json:"n"`
 			Of string `json:"of"`
 		}
-		if err := json.Unmarshal([]byte(e.Data), &body); err != nil {
-			return err
-		}
+		err := json.Unmarshal([]byte(e.Data), &body)
 		p.copies = append(p.copies, copied{at, e.Type, body.N, body.Of})
-		return nil
+		return err
 	})
 	if err == nil && p.linked {
 		category, _, _ := strings.Cut(p.prefix, "-")
-		err = projectedPages(ctx, &r, ceStream+category, func(e *projectedEntry, at int64) error {
+		err = p.each(ctx, from, ceStream+category, func(e *entry, at int64) error {
 			var meta struct {
 				Origin string `json:"$o"`
 			}
 			// One that leads nowhere has none.
-			if err := json.Unmarshal([]byte(e.LinkMeta), &meta); err != nil && e.LinkMeta != "" {
+			if err := json.Unmarshal([]byte(e.LinkMetadata), &meta); err != nil && e.LinkMetadata != "" {
 				return err
 			}
 			p.links = append(p.links, categoryLink{at, meta.Origin, strconv.FormatInt(e.Number, 10) + "@" + e.Stream})
@@ -366,47 +301,20 @@ func (p *projector) read(ctx context.Context, h *client.Client, from target) {
 	}
 }
 
-// projectedEntry is an event of a stream that a projection writes, links resolved.
-type projectedEntry struct {
-	Type     string `json:"eventType"`
-	Number   int64  `json:"eventNumber"`
-	Stream   string `json:"streamId"`
-	Data     string `json:"data"`
-	LinkMeta string `json:"linkMetaData"`
-	// Position is the number in the stream that was read. A link that leads nowhere does not show it.
-	Position *int64 `json:"positionEventNumber"`
-}
-
-// projectedPages reads a stream to its end, oldest first.
-func projectedPages(ctx context.Context, r *finalReader, stream string, take func(e *projectedEntry, at int64) error) error {
-	next := int64(0)
-	for {
-		a, err := r.answer(ctx, streamForward(url.PathEscape(stream), next, finalPage))
-		if err != nil {
-			return fmt.Errorf("%s: %w", stream, err)
-		}
-		if a.Status != http.StatusOK {
-			return nil // There is none.
-		}
-		var p struct {
-			HeadOfStream bool             `json:"headOfStream"`
-			Entries      []projectedEntry `json:"entries"`
-		}
-		if err := json.Unmarshal(a.Body, &p); err != nil {
-			return fmt.Errorf("%s: %w", stream, err)
-		}
-		for i := len(p.Entries) - 1; i >= 0; i-- {
-			e := &p.Entries[i]
-			if e.Position != nil {
-				next = *e.Position
+// each reads a stream that a projection writes, links resolved, to its end.
+func (p *projector) each(ctx context.Context, from target, stream string, take func(e *entry, at int64) error) error {
+	r := finalReader{p.load, from}
+	_, err := r.stream(ctx, stream, func(next int64, entries []entry) (int64, error) {
+		for i := range entries {
+			if at := entries[i].ReadNumber; at > 0 { // A link that leads nowhere does not show it.
+				next = at
 			}
-			if err := take(e, next); err != nil {
-				return fmt.Errorf("%d@%s: %w", next, stream, err)
+			if err := take(&entries[i], next); err != nil {
+				return next, fmt.Errorf("number %d: %w", next, err)
 			}
 			next++
 		}
-		if p.HeadOfStream || len(p.Entries) == 0 {
-			return nil
-		}
-	}
+		return next, nil
+	})
+	return err
 }

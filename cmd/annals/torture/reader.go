@@ -2,37 +2,25 @@ package torture
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/internal/clock"
 )
 
 // visitor is a client that reads here and there from any node, as far as that
 // node has got. What it is shown must be a part of the one order.
-type visitor struct {
-	*load
-	client *caller
-	rng    *rand.Rand
+type visitor struct{ worker }
+
+func newVisitor(l *load, number int) {
+	v := &visitor{l.worker(visitors + number)}
+	l.employ(v.turn)
 }
 
-func newVisitor(l *load, seed uint64, number int) *visitor {
-	rng := rand.New(rand.NewPCG(seed, 1<<32+uint64(number)))
-	return &visitor{load: l, rng: rng, client: newCaller(l.targets, rng, l.timeout, &l.count.hops)}
-}
-
-func (v *visitor) run(ctx context.Context) {
-	defer v.client.close()
-	for !v.stopped() && ctx.Err() == nil {
-		v.visit(ctx)
-		v.rest(ctx, time.Duration(5+v.rng.IntN(50))*time.Millisecond)
-	}
-}
-
-func (v *visitor) visit(ctx context.Context) {
-	to := v.client.wander()
+func (v *visitor) turn(ctx context.Context) time.Duration {
+	to := v.wander()
 	count := 1 + v.rng.IntN(100)
 	switch v.rng.IntN(4) {
 	case 0:
@@ -48,31 +36,32 @@ func (v *visitor) visit(ctx context.Context) {
 			v.book.logBackward(v.place(t), from.ordinal, p.Entries, len(p.Entries) == count)
 		}
 	case 2:
-		if stream, ok := v.somePlain(v.rng); ok {
+		if stream := v.somePlain(v.rng); stream != nil {
 			from := v.rng.Int64N(v.book.last(stream) + 2)
-			if p, t := v.page(ctx, to, streamForward(v.names.name(stream), from, count)); p != nil {
-				v.book.streamPage(v.place(t), stream, from, p.oldestFirst())
+			if p, t := v.page(ctx, to, streamForward(stream.name, from, count)); p != nil {
+				v.book.streamPage(v.place(t), stream, from, oldestFirst(p))
 			}
 		}
 	case 3:
-		if stream, ok := v.somePlain(v.rng); ok {
-			if p, t := v.page(ctx, to, streamHead(v.names.name(stream), count)); p != nil && len(p.Entries) > 0 {
-				entries := p.oldestFirst()
+		if stream := v.somePlain(v.rng); stream != nil {
+			if p, t := v.page(ctx, to, streamHead(stream.name, count)); p != nil && len(p.Entries) > 0 {
+				entries := oldestFirst(p)
 				first := entries[0].Number
 				if len(entries) < count && first != 0 {
-					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, v.names.name(stream), len(entries), first)
+					v.find.add(kindGap, "%s: the newest %d events of %s are %d and end at number %d", v.place(t), count, stream.name, len(entries), first)
 				}
 				v.book.streamPage(v.place(t), stream, first, entries)
 			}
 		}
 	}
+	return v.pause(5, 50)
 }
 
 // page reads a page from one node. It returns nil when there is none.
 func (v *visitor) page(ctx context.Context, to target, path string) (*page, target) {
-	a, err := v.client.do(ctx, to, read(path, false, 0))
+	a, err := v.do(ctx, to, read(path, false, 0))
 	if err != nil {
-		v.count.failed.Add(1)
+		v.count.add(ofReads, "failed", 1)
 		return nil, to
 	}
 	return v.pageOf(a), a.from
@@ -82,34 +71,28 @@ func (v *visitor) page(ctx context.Context, to target, path string) (*page, targ
 func (l *load) pageOf(a *answer) *page {
 	switch a.Status {
 	case http.StatusNotFound: // This node has not come to the stream yet.
-		l.count.pages.Add(1)
+		l.count.add(ofReads, "pages", 1)
 		return nil
 	case http.StatusOK:
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil {
 			l.find.add(kindAnswer, "reading from %s: %v", l.place(a.from), err)
 			return nil
 		}
-		l.count.pages.Add(1)
+		l.count.add(ofReads, "pages", 1)
 		return p
 	}
-	l.count.failed.Add(1)
+	l.count.add(ofReads, "failed", 1)
 	l.oddRead(a)
 	return nil
 }
 
-// logPage takes a page read forward from a spot and returns the spot behind it.
-func (b *book) logPage(from place, at spot, p *page, count int) spot {
-	_, behind := b.seenPage(from, at, p, count)
-	return behind
-}
-
-// seenPage is logPage that also returns what the page shows.
-func (b *book) seenPage(from place, at spot, p *page, count int) ([]seen, spot) {
+// logPage takes a page read forward from a spot and returns what it shows and the spot behind it.
+func (b *book) logPage(from place, at spot, p *page, count int) ([]seen, spot) {
 	if len(p.Entries) == 0 {
 		return nil, at
 	}
-	next, err := p.previous()
+	next, err := nextPosition(p)
 	if err != nil {
 		b.find.add(kindAnswer, "%s: page of the log from event %d: %v", from, at.ordinal, err)
 		return nil, at
@@ -118,7 +101,7 @@ func (b *book) seenPage(from place, at spot, p *page, count int) ([]seen, spot) 
 		b.find.add(kindOrder, "%s: the page of %d events from position %d ends at position %d", from, len(p.Entries), at.position, next)
 		return nil, at
 	}
-	page, end := b.logForward(from, at.ordinal, p.oldestFirst(), next, len(p.Entries) == count)
+	page, end := b.logForward(from, at.ordinal, oldestFirst(p), next, len(p.Entries) == count)
 	return page, spot{end, next}
 }
 
@@ -133,23 +116,18 @@ const (
 // node, and goes on with another one when that one fails. It must see every
 // event once and in order.
 type follower struct {
-	*load
-	client *caller
-	rng    *rand.Rand
-	// stream is what it follows, "" for the log.
-	stream string
-	id     uint32
+	worker
+	// stream is what it follows, nil for the log.
+	stream *stream
 	at     spot // in the log; of a stream, ordinal is the next number
-	seen   atomic.Int64
 	// goal is the ordinal at which it has seen everything, not known before all writers ended.
 	goal atomic.Int64
 }
 
-func newFollower(l *load, seed uint64, number int, stream string) *follower {
-	rng := rand.New(rand.NewPCG(seed, 2<<32+uint64(number)))
-	f := &follower{load: l, rng: rng, stream: stream, at: l.book.start(), client: newCaller(l.targets, rng, l.timeout, &l.count.hops)}
-	if stream != "" {
-		f.id, f.at = l.plainStream(stream), spot{}
+func newFollower(l *load, number int, stream *stream) *follower {
+	f := &follower{worker: l.worker(followers + number), stream: stream, at: l.book.start()}
+	if stream != nil {
+		f.at = spot{}
 	}
 	f.goal.Store(never)
 	return f
@@ -157,27 +135,26 @@ func newFollower(l *load, seed uint64, number int, stream string) *follower {
 
 // run follows until the goal is reached or the context ends.
 func (f *follower) run(ctx context.Context) {
-	defer f.client.close()
 	for ctx.Err() == nil && int64(f.at.ordinal) < f.goal.Load() {
 		progress, alive := f.step(ctx)
 		if !alive {
-			f.client.wander()
+			f.wander()
 		}
 		if !progress {
 			// Not rest: a subscriber outlives the writers.
-			_ = clock.Sleep(ctx, time.Duration(10+f.rng.IntN(60))*time.Millisecond)
+			_ = clock.Sleep(ctx, f.pause(10, 60))
 		}
 	}
 }
 
 func (f *follower) step(ctx context.Context) (progress, alive bool) {
 	path := allForward(f.at.position, followedPage)
-	if f.stream != "" {
-		path = streamForward(f.stream, int64(f.at.ordinal), followedPage)
+	if f.stream != nil {
+		path = streamForward(f.stream.name, int64(f.at.ordinal), followedPage)
 	}
-	a, err := f.client.poll(ctx, f.client.choose(), read(path, false, longPollSeconds), longPollSeconds*time.Second)
+	a, err := f.doWithin(ctx, f.choose(), read(path, false, longPollSeconds), f.timeout+longPollSeconds*time.Second)
 	if err != nil {
-		f.count.failed.Add(1)
+		f.count.add(ofReads, "failed", 1)
 		return false, false
 	}
 	p := f.pageOf(a)
@@ -185,19 +162,18 @@ func (f *follower) step(ctx context.Context) (progress, alive bool) {
 		return false, a.Status == http.StatusNotFound
 	}
 	before := f.at
-	if f.stream == "" {
-		f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
+	if f.stream == nil {
+		_, f.at = f.book.logPage(f.place(a.from), f.at, p, followedPage)
 	} else {
-		f.book.streamPage(f.place(a.from), f.id, int64(before.ordinal), p.oldestFirst())
+		f.book.streamPage(f.place(a.from), f.stream, int64(before.ordinal), oldestFirst(p))
 		f.at.ordinal += len(p.Entries)
 	}
-	f.seen.Store(int64(f.at.ordinal))
 	return f.at != before, true
 }
 
 func (f *follower) what() string {
-	if f.stream == "" {
+	if f.stream == nil {
 		return "the log"
 	}
-	return f.stream
+	return f.stream.name
 }

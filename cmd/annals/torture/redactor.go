@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,33 +22,12 @@ const (
 	searched = 55
 )
 
-// redactionStatistics are of all redactions of a round.
-type redactionStatistics struct {
-	Asked int64 `json:"asked"`
-	Done  int64 `json:"done"`
-	// Refused were not possible, as a rule because the chunk was still being written. Unknown had no answer, or
-	// the node goes on with them.
-	Refused int64 `json:"refused"`
-	Unknown int64 `json:"unknown"`
-	// Searched is for how many events the folders of nodes were searched in the end.
-	Searched int   `json:"searched"`
-	Bytes    int64 `json:"bytes"`
-}
-
-func (f *redactionStatistics) text() string {
-	return fmt.Sprintf("redactions: %d asked for, %d done, %d refused, %d unknown; %d events looked for in %d bytes\n",
-		f.Asked, f.Done, f.Refused, f.Unknown, f.Searched, f.Bytes)
-}
-
 // redactor is an administrator who has the data of events blanked, on one node or on all.
 // Events of contested streams alone: projections pass over data that are no JSON, and
 // consumers look at what they get.
 type redactor struct {
-	*load
-	rng  *rand.Rand
-	http *client.Client
+	worker
 	done []redaction
-	sum  redactionStatistics
 }
 
 // redaction is one that a node says it has done.
@@ -60,16 +38,14 @@ type redaction struct {
 	at   int64
 }
 
-func newRedactor(l *load, seed uint64, h *client.Client) *redactor {
-	return &redactor{load: l, rng: rand.New(rand.NewPCG(seed, 10<<32)), http: h}
+func newRedactor(l *load) *redactor {
+	r := &redactor{worker: l.worker(redactions)}
+	l.employ(r.turn)
+	return r
 }
 
-func (r *redactor) run(ctx context.Context) {
-	for r.rest(ctx, time.Duration(200+r.rng.IntN(1500))*time.Millisecond) {
-		of, name, ok := r.some()
-		if !ok {
-			continue
-		}
+func (r *redactor) turn(ctx context.Context) time.Duration {
+	if of, name, ok := r.some(); ok {
 		r.book.blanked(of)
 		list := r.targets.all()
 		for n, i := range r.rng.Perm(len(list)) {
@@ -79,6 +55,7 @@ func (r *redactor) run(ctx context.Context) {
 			r.redact(ctx, list[i], of, name)
 		}
 	}
+	return r.pause(200, 1500)
 }
 
 // some returns an event that a reader was shown.
@@ -87,16 +64,16 @@ func (r *redactor) some() (of ref, name string, ok bool) {
 	r.mu.Lock()
 	generation := r.register[i].generation
 	r.mu.Unlock()
-	stream := r.names.of(fmt.Sprintf("%sregister-%d-%d", r.prefix, i, r.rng.IntN(generation+1)))
+	stream := r.book.stream(fmt.Sprintf("%s%s%d-%d", r.prefix, registerStream, i, r.rng.IntN(generation+1)))
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
-	refs := r.book.stream(stream).refs
+	refs := stream.shown
 	if len(refs) == 0 {
 		return 0, "", false
 	}
 	number := r.rng.IntN(len(refs)) * 3 / 4 // The newest are in a chunk that is still being written.
 	of = refs[number]
-	return of, fmt.Sprintf("%d@%s", number, r.names.name(stream)), of != 0 && !of.isForeign()
+	return of, fmt.Sprintf("%d@%s", number, stream.name), of != 0 && !of.isForeign()
 }
 
 func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
@@ -104,16 +81,16 @@ func (r *redactor) redact(ctx context.Context, t target, of ref, name string) {
 	if err != nil {
 		return
 	}
-	r.sum.Asked++
+	r.count.add(ofRedactions, "asked", 1)
 	at := r.hist.now()
 	a, err := exchange(ctx, r.http, t, client.Request{Method: http.MethodPost, Path: redactPath, Header: map[string]string{"Content-Type": client.MediaJSON, "Accept": client.MediaJSON}, Body: body}, redactLimit)
 	switch {
-	case err != nil || a.Status >= 500:
-		r.sum.Unknown++
-	case a.Status == http.StatusBadRequest:
-		r.sum.Refused++
+	case err != nil || a.Status >= 500: // Or the node goes on with it.
+		r.count.add(ofRedactions, "unknown", 1)
+	case a.Status == http.StatusBadRequest: // As a rule the chunk was still being written.
+		r.count.add(ofRedactions, "refused", 1)
 	case a.Status == http.StatusOK && (bytes.Contains(a.Body, []byte(`"redacted"`)) || bytes.Contains(a.Body, []byte(`"already"`))):
-		r.sum.Done++
+		r.count.add(ofRedactions, "done", 1)
 		r.done = append(r.done, redaction{node: t.index, of: of, name: name, at: at})
 	default:
 		r.find.add(kindAnswer, "POST %s for %s: %s", redactPath, name, a)
@@ -130,7 +107,7 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 		}
 	}
 	for node, list := range byNode {
-		r.sum.Searched += len(list)
+		r.count.add(ofRedactions, "searched", len(list))
 		texts := make([][]byte, len(list))
 		for i, one := range list {
 			data := r.ids.data(one.of)
@@ -144,7 +121,7 @@ func (r *redactor) search(c cluster, wiped map[int]int64) error {
 			if err != nil {
 				return err
 			}
-			r.sum.Bytes += int64(len(b))
+			r.count.add(ofRedactions, "bytes", len(b))
 			for i, text := range texts {
 				if at := bytes.Index(b, text); at >= 0 {
 					r.find.add(kindRedacted, "%s says at %s that it redacted %s, and %s has its data at byte %d", nodeName(node), seconds(list[i].at), list[i].name, path, at)

@@ -30,7 +30,7 @@ func TestSearchForRedacted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			r := &redactor{load: &load{ids: identity{tag: 7}, find: newFindings(time.Now())}}
+			r := &redactor{worker: worker{load: &load{ids: identity{tag: 7}, find: newFindings(time.Now())}}}
 			of := refOf(3, 4, 1)
 			r.done = []redaction{{node: 1, of: of, name: "0@s", at: 10}}
 			data := r.ids.data(refOf(3, 4, 2))

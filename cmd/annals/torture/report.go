@@ -22,32 +22,20 @@ type summary struct {
 	Counts     map[string]int `json:"violationCounts"`
 	Kept       string         `json:"kept,omitempty"`
 
-	Writes struct {
-		OK            int64 `json:"ok"`
-		WrongVersion  int64 `json:"wrongVersion"`
-		Refused       int64 `json:"refused"`
-		Indeterminate int64 `json:"indeterminate"`
-		Events        int64 `json:"eventsAcknowledged"`
-		Replays       int64 `json:"sentAgain"`
-		Deletes       int64 `json:"deletes"`
-	} `json:"writes"`
-	Reads struct {
-		Leader    int64 `json:"leader"`
-		Pages     int64 `json:"pages"`
-		Failed    int64 `json:"failed"`
-		Redirects int64 `json:"redirects"`
-	} `json:"reads"`
-	LatencyMilliseconds map[string]float64    `json:"writeLatencyMilliseconds"`
-	LogEvents           int                   `json:"logEvents"`
-	LeaderChanges       int                   `json:"leaderChanges"`
-	Term                int64                 `json:"term"`
-	Linearizability     linearity             `json:"linearizability"`
-	Verified            int                   `json:"foldersVerified"`
-	Groups              *groupStatistics      `json:"subscriptions,omitempty"`
-	Scavenges           *scavengeStatistics   `json:"scavenges,omitempty"`
-	Projections         *projectionStatistics `json:"projections,omitempty"`
-	Backups             *backupStatistics     `json:"backups,omitempty"`
-	Redactions          *redactionStatistics  `json:"redactions,omitempty"`
+	// What was done, as it was counted.
+	Writes      map[string]int64 `json:"writes"`
+	Reads       map[string]int64 `json:"reads"`
+	Groups      map[string]int64 `json:"subscriptions,omitempty"`
+	Scavenges   map[string]int64 `json:"scavenges,omitempty"`
+	Projections map[string]int64 `json:"projections,omitempty"`
+	Backups     map[string]int64 `json:"backups,omitempty"`
+	Redactions  map[string]int64 `json:"redactions,omitempty"`
+
+	LogEvents       int       `json:"logEvents"`
+	LeaderChanges   int       `json:"leaderChanges"`
+	Term            int64     `json:"term"`
+	Linearizability linearity `json:"linearizability"`
+	Verified        int       `json:"foldersVerified"`
 	// HistoryFull says that clients ended early because the history could not hold more.
 	HistoryFull bool `json:"historyFull"`
 	// LongestGap is the longest time without a successful write, in seconds.
@@ -61,43 +49,19 @@ const noViolation = "NO VIOLATION"
 // blameAfter is how long after its end a fault still answers for a gap.
 const blameAfter = int64(2 * time.Second)
 
-func (r *round) sum(linear linearity, groups *groupStatistics, projections *projectionStatistics, verified int) *summary {
+func (r *round) sum(linear linearity, verified int) *summary {
 	count := &r.load.count
-	s := &summary{Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds()}
+	s := &summary{
+		Verdict: noViolation, Seed: r.seed, Nodes: r.c.voters(), Seconds: time.Since(r.start).Seconds(),
+		Writes: count.of(ofWrites), Reads: count.of(ofReads), Groups: count.of(ofSubscriptions), Scavenges: count.of(ofScavenges),
+		Projections: count.of(ofProjections), Backups: count.of(ofBackups), Redactions: count.of(ofRedactions),
+		LogEvents: r.load.book.everSeen(), LeaderChanges: r.watch.leaderChanges(), Linearizability: linear, Verified: verified, HistoryFull: r.load.hist.full(),
+	}
 	s.Violations, s.Counts = r.find.list()
 	if len(s.Violations) > 0 {
 		s.Verdict = fmt.Sprintf("%d VIOLATIONS", r.find.total())
 	}
-	s.Writes.OK, s.Writes.WrongVersion = count.writes[done].Load(), count.writes[conflict].Load()
-	s.Writes.Refused, s.Writes.Indeterminate = count.writes[refused].Load(), count.writes[pending].Load()
-	s.Writes.Events, s.Writes.Replays, s.Writes.Deletes = count.events.Load(), count.replays.Load(), count.deletes.Load()
-	s.Reads.Leader, s.Reads.Pages = count.reads.Load(), count.pages.Load()
-	s.Reads.Failed, s.Reads.Redirects = count.failed.Load(), count.hops.Load()
-	s.LatencyMilliseconds = map[string]float64{}
-	for name, q := range quantiles {
-		s.LatencyMilliseconds[name] = float64(count.latency.quantile(q)) / float64(time.Millisecond)
-	}
-	s.LogEvents = r.load.book.everSeen()
-	s.LeaderChanges = r.watch.leaderChanges()
 	_, s.Term = r.watch.leading()
-	s.Linearizability, s.Groups, s.Projections, s.Verified, s.HistoryFull = linear, groups, projections, verified, r.load.hist.full()
-	if r.scavenger != nil {
-		r.scavenger.sum.Limits = count.limits.Load()
-		for _, e := range r.shedders {
-			for i := range e.streams {
-				if e.streams[i].hard {
-					r.scavenger.sum.Ended++
-				}
-			}
-		}
-		s.Scavenges = &r.scavenger.sum
-	}
-	if r.redactor != nil {
-		s.Redactions = &r.redactor.sum
-	}
-	if r.backer != nil {
-		s.Backups = &r.backer.sum
-	}
 	s.Timeline = r.line.list()
 	gaps := r.load.gaps.known()
 	for _, g := range gaps {
@@ -106,8 +70,6 @@ func (r *round) sum(linear linearity, groups *groupStatistics, projections *proj
 	s.Outages = outages(s.Timeline, gaps, blameAfter)
 	return s
 }
-
-var quantiles = map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1}
 
 // print writes the summary for people or for programs.
 func (s *summary) print(w io.Writer, asJSON bool) error {
@@ -153,34 +115,29 @@ func (s *summary) text() string {
 		}
 		_ = t.Flush()
 	}
-	fmt.Fprintf(&b, "\nwrites: %d ok (%d events), %d wrong version, %d refused, %d indeterminate; %d sent again, %d deletions\n",
-		s.Writes.OK, s.Writes.Events, s.Writes.WrongVersion, s.Writes.Refused, s.Writes.Indeterminate, s.Writes.Replays, s.Writes.Deletes)
-	fmt.Fprintf(&b, "write latency: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, p99.9 %.1f ms, max %.1f ms; longest time without a write %.2fs\n",
-		s.LatencyMilliseconds["p50"], s.LatencyMilliseconds["p90"], s.LatencyMilliseconds["p99"], s.LatencyMilliseconds["p99.9"],
-		s.LatencyMilliseconds["max"], s.LongestGap)
-	fmt.Fprintf(&b, "reads: %d on the leader, %d pages anywhere, %d without answer; %d redirects followed\n",
-		s.Reads.Leader, s.Reads.Pages, s.Reads.Failed, s.Reads.Redirects)
+	b.WriteString("\n")
+	for _, done := range []struct {
+		of     string
+		counts map[string]int64
+	}{
+		{ofWrites, s.Writes}, {ofReads, s.Reads}, {ofSubscriptions, s.Groups}, {ofScavenges, s.Scavenges},
+		{ofProjections, s.Projections}, {ofBackups, s.Backups}, {ofRedactions, s.Redactions},
+	} {
+		var list []string
+		for _, what := range slices.Sorted(maps.Keys(done.counts)) {
+			list = append(list, fmt.Sprintf("%d %s", done.counts[what], what))
+		}
+		if list != nil {
+			fmt.Fprintf(&b, "%s: %s\n", done.of, strings.Join(list, ", "))
+		}
+	}
+	fmt.Fprintf(&b, "longest time without a write %.2fs\n", s.LongestGap)
 	fmt.Fprintf(&b, "log: %d events; %d leader changes, term %d; %d folders verified\n", s.LogEvents, s.LeaderChanges, s.Term, s.Verified)
 	fmt.Fprintf(&b, "linearizability: %d operations on %d streams", s.Linearizability.Operations, s.Linearizability.Streams)
 	if s.Linearizability.Undecided > 0 {
 		fmt.Fprintf(&b, ", %d streams undecided for want of time", s.Linearizability.Undecided)
 	}
 	b.WriteString("\n")
-	if s.Groups != nil {
-		b.WriteString(s.Groups.text())
-	}
-	if s.Scavenges != nil {
-		b.WriteString(s.Scavenges.text())
-	}
-	if s.Projections != nil {
-		b.WriteString(s.Projections.text())
-	}
-	if s.Backups != nil {
-		b.WriteString(s.Backups.text())
-	}
-	if s.Redactions != nil {
-		b.WriteString(s.Redactions.text())
-	}
 	if s.HistoryFull {
 		b.WriteString("the history was full before the end, see --operations: clients ended early\n")
 	}

@@ -122,13 +122,10 @@ func (n *nemesis) restore(ctx context.Context, limit time.Duration) error {
 		}
 		if !restarted && n.line.now()-begun > int64(restorePatience) {
 			restarted = true
-			if err := n.c.terminate(ctx, n.rot.node); errors.Is(err, errStop) {
-				n.find.add(kindStop, "%v", err)
-			} else if err != nil {
-				return err
-			}
-			if err := n.c.start(ctx, n.rot.node); err != nil {
-				return err
+			n.fail(n.c.terminate(ctx, n.rot.node))
+			n.fail(n.c.start(ctx, n.rot.node))
+			if n.err != nil {
+				return n.err
 			}
 		}
 		if clock.Sleep(ctx, 200*time.Millisecond) != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -48,8 +49,6 @@ type round struct {
 	load  *load
 	http  *client.Client
 
-	writers   []*writer
-	erasers   []*eraser
 	shedders  []*shedder
 	followers []*follower
 	subs      *subscriptions // nil without
@@ -73,34 +72,19 @@ func newRound(o *options, seed uint64, faults []fault, dir string, out io.Writer
 // run does everything. An error means that the round could not be run; violations are in the summary.
 func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	defer r.http.Close()
-	var nem *nemesis
-	var early sync.Mutex // guards nem until the nemesis exists
+	var nem *nemesis // It is there before a node is started.
 	if r.c == nil {
-		lab, err := newLabCluster(labOptions{
-			binary: r.o.binary, nodes: r.o.nodes, dir: filepath.Join(r.dir, "cluster"), seed: r.seed, keep: true,
-			loopback: r.o.loopback, disks: r.o.diskFaults, projections: r.o.projections, options: r.o.nodeOptions,
-			ended: func(node, code int, tail string) {
-				early.Lock()
-				n := nem
-				early.Unlock()
-				if n != nil {
-					n.ended(node, code, tail)
-				}
-			},
-		})
+		r.c, err = newLabCluster(r.o, r.seed, filepath.Join(r.dir, "cluster"), func(node, code int, tail string) { nem.ended(node, code, tail) })
 		if err != nil {
 			return nil, fmt.Errorf("set up the laboratory: %w", err)
 		}
-		r.c = lab
 	}
 	defer func() { err = errors.Join(err, r.c.close()) }()
 	nodes := &targets{}
 	changed := func() { nodes.set(r.c.targets()) }
 	changed()
-	r.watch = newWatch(nodes.all, r.find, r.line)
-	early.Lock()
+	r.watch = newWatch(r.http, nodes.all, r.find, r.line)
 	nem = newNemesis(r.c, r.watch, r.line, r.find, r.seed, r.faults, changed)
-	early.Unlock()
 
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -118,7 +102,7 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, nodes, origin); err != nil {
+	if err := r.prepare(ctx, nem, nodes, origin); err != nil {
 		return nil, err
 	}
 	r.line.add(happenedPhase, "the cluster serves; clients begin")
@@ -134,107 +118,94 @@ func (r *round) run(ctx context.Context) (_ *summary, err error) {
 // ready waits until the cluster has a leader and every node is with it. It returns
 // where the log ends if somebody else has written to it.
 func (r *round) ready(ctx context.Context, nem *nemesis) (int64, error) {
-	if missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.startup); missing != nil {
+	if missing := r.missing(ctx, nem, r.startup); missing != "" {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		for i := range r.c.voters() {
-			if tail := r.c.logTail(i); tail != "" {
-				missing = append(missing, fmt.Sprintf("%s logged:\n%s", nodeName(i), tail))
-			}
-		}
-		return 0, fmt.Errorf("the cluster does not serve %s after its start: %s", r.startup, strings.Join(missing, "\n"))
+		return 0, fmt.Errorf("the cluster does not serve %s after its start: %s", r.startup, missing)
 	}
 	if r.c.can().processes {
 		return 0, nil
 	}
-	leader, _ := r.watch.leading()
-	for _, t := range r.c.targets() {
-		if t.index == leader {
-			return logEnd(ctx, r.http, t, true)
-		}
+	if leader, ok := r.watch.leads(r.c.targets()); ok {
+		return logEnd(ctx, r.http, leader, true)
 	}
 	return 0, errors.New("the leader was lost at once")
 }
 
 // prepare makes the books and the clients, and the groups.
-func (r *round) prepare(ctx context.Context, nodes *targets, origin int64) error {
+func (r *round) prepare(ctx context.Context, nem *nemesis, nodes *targets, origin int64) error {
 	tag := mix(r.seed ^ uint64(r.start.UnixNano()))
 	prefix := fmt.Sprintf("torture-%08x-", uint32(tag))
 	ids := identity{tag: tag, prefix: prefix}
-	hist := newHistory(r.start, r.o.operations)
+	hist := newHistory(r.start, int64(r.o.operations))
 	var links *journal
 	if r.o.consumers > 0 {
 		links = hist.journal()
 		ids.linker = links.client
 	}
-	known := newNames()
-	b := newBook(ids, known, r.find, prefix, origin)
-	r.load = newLoad(ids, known, hist, b, r.find, nodes)
-	r.load.timeout = r.o.timeout
+	l := newLoad(r.seed, r.http, hist, newBook(ids, r.find, prefix, origin), nodes)
+	r.load, l.timeout = l, r.o.timeout
 	if r.o.rate > 0 {
-		r.load.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
+		l.pace = time.Duration(float64(time.Second) * float64(r.o.writers) / r.o.rate)
 	}
 	for range r.o.writers {
-		r.writers = append(r.writers, newWriter(r.load, r.seed))
+		l.employ(newWriter(l, hist.journal()).turn)
 	}
 	for range r.o.erasers {
-		r.erasers = append(r.erasers, newEraser(r.load, r.seed))
+		r.shedders = append(r.shedders, newShedder(l, erasing...))
 	}
 	for range r.o.shedders {
-		r.shedders = append(r.shedders, newShedder(r.load, r.seed))
-	}
-	if r.o.scavenges && r.c.can().processes {
-		r.scavenger = newScavenger(r.load, r.seed, r.http)
-	}
-	if r.o.redactions && r.c.can().processes {
-		r.redactor = newRedactor(r.load, r.seed, r.http)
-	}
-	if r.o.backups && r.c.can().processes {
-		r.backer = newBacker(r.load, r.seed, r.http, filepath.Join(r.dir, "backups"))
-	}
-	for i := range r.o.subscribers {
-		stream := ""
-		if i%2 == 1 {
-			stream = r.load.spread(i / 2)
-		}
-		r.followers = append(r.followers, newFollower(r.load, r.seed, i, stream))
-	}
-	if err := r.prepareProjections(ctx); err != nil || r.o.consumers == 0 {
-		return err
-	}
-	r.subs = newSubscriptions(r.load, r.seed, tormentedGroups(prefix), r.o.consumers, links)
-	err := r.subs.create(ctx)
-	if err == nil {
-		return nil
-	}
-	r.subs.close()
-	r.subs = nil
-	if errors.Is(err, errNoGroups) && !r.c.can().processes { // Nodes of somebody else may be of another kind.
-		r.line.add(happenedPhase, "%v: nothing is done with any", err)
-		return nil
-	}
-	return err
-}
-
-// prepareProjections makes the projection of the run.
-func (r *round) prepareProjections(ctx context.Context) error {
-	if !r.o.projections {
-		return nil
+		r.shedders = append(r.shedders, newShedder(l, allStyles...))
 	}
 	ours := r.c.can().processes
-	r.projector = newProjector(r.load, r.seed, ours)
-	err := r.projector.create(ctx)
-	if err == nil {
-		return nil
+	if r.o.scavenges && ours {
+		r.scavenger = newScavenger(l)
 	}
-	r.projector.client.close()
-	r.projector = nil
-	if errors.Is(err, errNoProjections) && !ours { // As above.
-		r.line.add(happenedPhase, "%v: nothing is done with any", err)
-		return nil
+	if r.o.redactions && ours {
+		r.redactor = newRedactor(l)
 	}
-	return err
+	if r.o.backups && ours {
+		r.backer = newBacker(l, filepath.Join(r.dir, "backups"), nem.isRotten)
+	}
+	for i := range r.o.visitors {
+		newVisitor(l, i)
+	}
+	for i := range r.o.subscribers {
+		var stream *stream
+		if i%2 == 1 {
+			stream = l.plainStream(l.spread(i / 2))
+		}
+		r.followers = append(r.followers, newFollower(l, i, stream))
+	}
+	if r.o.projections {
+		p := newProjector(l, ours)
+		if able, err := r.able(p.create(ctx)); err != nil {
+			return err
+		} else if able {
+			r.projector = p
+			l.employ(p.turn)
+		}
+	}
+	if r.o.consumers > 0 {
+		s := newSubscriptions(l, tormentedGroups(prefix))
+		if able, err := r.able(s.create(ctx)); err != nil {
+			return err
+		} else if able {
+			r.subs = s
+			s.begin(r.o.consumers, links)
+		}
+	}
+	return nil
+}
+
+// able says whether nodes can do what was asked of them. Those of somebody else may have no such thing.
+func (r *round) able(err error) (bool, error) {
+	if client.HasStatus(err, http.StatusNotFound) && !r.c.can().processes {
+		r.line.add(happenedPhase, "nothing is done with what the nodes do not have: %v", err)
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // torment lets clients work while the nemesis strikes, heals the cluster and waits for all of them.
@@ -242,36 +213,8 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	clients, abandon := context.WithCancel(ctx)
 	defer abandon()
 	var working, following sync.WaitGroup
-	for _, w := range r.writers {
-		working.Go(func() { w.run(clients) })
-	}
-	for _, e := range r.erasers {
-		working.Go(func() { e.run(clients) })
-	}
-	for _, e := range r.shedders {
-		working.Go(func() { e.run(clients) })
-	}
-	if r.scavenger != nil {
-		working.Go(func() { r.scavenger.run(clients) })
-	}
-	if r.redactor != nil {
-		working.Go(func() { r.redactor.run(clients) })
-	}
-	if r.backer != nil {
-		r.backer.rotten = nem.isRotten
-		working.Go(func() { r.backer.run(clients) })
-	}
-	if r.projector != nil {
-		working.Go(func() { r.projector.run(clients) })
-	}
-	for i := range r.o.visitors {
-		v := newVisitor(r.load, r.seed, i)
-		working.Go(func() { v.run(clients) })
-	}
-	if r.subs != nil {
-		for _, run := range r.subs.clients() {
-			working.Go(func() { run(clients) })
-		}
+	for _, work := range r.load.work {
+		working.Go(func() { work(clients) })
 	}
 	for _, f := range r.followers {
 		following.Go(func() { f.run(clients) })
@@ -282,7 +225,7 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 	defer stopProgress()
 	working.Go(func() { r.progress(progress) })
 
-	trouble, over := context.WithTimeout(ctx, r.o.duration)
+	trouble, over := context.WithTimeout(ctx, time.Duration(r.o.seconds*float64(time.Second)))
 	nem.run(trouble)
 	if nem.err == nil {
 		<-trouble.Done() // Also without a fault to strike with.
@@ -312,21 +255,21 @@ func (r *round) torment(ctx context.Context, nem *nemesis) error {
 		return err
 	}
 	if len(nem.faults) > 0 && r.seed%2 == 1 {
-		if err := r.powerCut(ctx); err != nil {
+		if err := r.restart(ctx, "what is on their disks"); err != nil {
 			return err
 		}
 	}
 	if err := r.read(ctx, nem); err != nil {
 		return err
 	}
-	r.drain(&following)
+	r.drain(&following, abandon)
 	return nil
 }
 
-// powerCut ends all nodes at once and starts them again: what is judged is then
-// what was on the disks, not what was in memory.
-func (r *round) powerCut(ctx context.Context) error {
-	r.line.add(happenedPhase, "kill -9 of all nodes, to judge what is on their disks")
+// restart ends all nodes at once and starts them again: what is judged is then
+// what they find on their disks, not what was in memory.
+func (r *round) restart(ctx context.Context, what string) error {
+	r.line.add(happenedPhase, "kill -9 of all nodes, to judge %s", what)
 	var err error
 	for _, t := range r.c.targets() {
 		err = errors.Join(err, r.c.kill(t.index))
@@ -352,22 +295,24 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	if healed && (r.subs != nil || r.projector != nil) {
 		r.healed(ctx, nem)
 	}
-	var point *finalPoint
+	var point *scavengePoint
 	if r.scavenger != nil && healed {
 		begun := r.line.now()
-		leader, _ := r.watch.leading()
-		if point = r.scavenger.scavengeAll(ctx, leader, r.c.targets()); point != nil {
-			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.number, seconds(r.line.now()-begun))
+		if leader, ok := r.watch.leads(r.c.targets()); ok {
+			point = r.scavenger.scavengeAll(ctx, leader, r.c.targets())
+		}
+		if point != nil {
+			r.line.add(happenedPhase, "all nodes were scavenged up to point %d within %s", point.Number, seconds(r.line.now()-begun))
 		}
 		if r.seed%2 == 0 && len(nem.faults) > 0 {
-			if err := r.restart(ctx); err != nil {
+			if err := r.restart(ctx, "what scavenged files tell"); err != nil {
 				return err
 			}
 		}
 		r.healed(ctx, nem)
 	}
 	nodes := r.c.targets()
-	logs := readBack(ctx, r.load, r.http, nodes, r.erasers)
+	logs := readBack(ctx, r.load, nodes)
 	for _, t := range nodes {
 		if err := r.lookAtLimited(ctx, t); err != nil {
 			r.find.add(kindHeal, "%s cannot be read: %v", t.name, err)
@@ -375,7 +320,7 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 	}
 	r.line.add(happenedPhase, "read back %d events from each node", r.load.book.len())
 	if r.projector != nil {
-		r.projector.read(ctx, r.http, nodes[int(r.seed%uint64(len(nodes)))])
+		r.projector.read(ctx, nodes[int(r.seed%uint64(len(nodes)))])
 	}
 	if point != nil {
 		r.compareScavenged(logs, point)
@@ -386,12 +331,6 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 			r.healed(ctx, nem)
 		}
 	}
-	for _, e := range r.erasers {
-		e.client.close() // Reading back has used it again.
-	}
-	for _, e := range r.shedders {
-		e.client.close()
-	}
 	return nil
 }
 
@@ -399,44 +338,58 @@ func (r *round) read(ctx context.Context, nem *nemesis) error {
 func (r *round) healed(ctx context.Context, nem *nemesis) bool {
 	begun := r.line.now()
 	defer nem.changed()
-	missing := converge(ctx, r.c, r.watch, r.http, nem.revive, r.o.heal)
-	if missing == nil {
+	missing := r.missing(ctx, nem, r.o.heal)
+	if missing == "" {
 		r.line.add(happenedPhase, "all nodes have caught up after %s", seconds(r.line.now()-begun))
 		return true
 	}
-	text := strings.Join(missing, "; ")
-	for i := range r.c.voters() {
-		if tail := r.c.logTail(i); tail != "" {
-			text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
-		}
-	}
-	r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, text)
+	r.find.add(kindHeal, "%s after the last fault not every node has caught up: %s", r.o.heal, missing)
 	return false
 }
 
+// missing waits until every node has what the leader has. It returns what each laggard lacks, and what nodes have logged;
+// nothing means that the cluster has healed. Nodes that have ended are started again, as an operator would.
+func (r *round) missing(ctx context.Context, nem *nemesis, limit time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		nem.revive(ctx)
+		text := ""
+		for _, t := range r.c.targets() {
+			if err := r.watch.caughtUp(ctx, r.c.targets(), t.index); err != nil {
+				text += fmt.Sprintf("\n%s: %v", t.name, err)
+			}
+		}
+		if text == "" {
+			return ""
+		}
+		if clock.Sleep(ctx, 200*time.Millisecond) == nil {
+			continue
+		}
+		for i := range r.c.voters() {
+			if tail := r.c.logTail(i); tail != "" {
+				text += fmt.Sprintf("\n%s logged last:\n%s", nodeName(i), tail)
+			}
+		}
+		return text
+	}
+}
+
 // drain lets subscribers see the rest.
-func (r *round) drain(following *sync.WaitGroup) {
+func (r *round) drain(following *sync.WaitGroup, abandon func()) {
 	for _, f := range r.followers {
 		goal := int64(r.load.book.len())
-		if f.stream != "" {
-			goal = r.load.book.logged(f.id)
+		if f.stream != nil {
+			goal = r.load.book.logged(f.stream)
 		}
 		f.goal.Store(goal)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		following.Wait()
-	}()
-	limit := time.NewTimer(drainLimit)
-	defer limit.Stop()
-	select {
-	case <-done:
-	case <-limit.C:
-		for _, f := range r.followers {
-			if seen, goal := f.seen.Load(), f.goal.Load(); seen < goal {
-				r.find.add(kindStuck, "the subscriber of %s has seen %d of %d events %s after everything was calm", f.what(), seen, goal, drainLimit)
-			}
+	timer := time.AfterFunc(drainLimit, abandon)
+	defer timer.Stop()
+	following.Wait()
+	for _, f := range r.followers {
+		if seen, goal := int64(f.at.ordinal), f.goal.Load(); seen < goal {
+			r.find.add(kindStuck, "the subscriber of %s has seen %d of %d events %s after everything was calm", f.what(), seen, goal, drainLimit)
 		}
 	}
 }
@@ -444,25 +397,12 @@ func (r *round) drain(following *sync.WaitGroup) {
 // conclude ends the nodes, checks their files, and sums up.
 func (r *round) conclude(ctx context.Context) (*summary, error) {
 	books := newLedger(r.load.hist, r.load.book)
-	for _, e := range r.erasers {
-		for i := range e.streams {
-			books.limits[e.streams[i].id] = &e.streams[i]
-		}
-	}
-	for _, e := range r.shedders {
-		for i := range e.streams {
-			books.limits[e.streams[i].id] = &e.streams[i]
-		}
-	}
 	books.check()
-	var groups *groupStatistics
 	if r.subs != nil {
-		groups = checkGroups(books, r.subs, r.watch.wasCalm)
-		groups.LeaderChanges = r.subs.leaderChanges(r.watch.reignOf)
+		checkGroups(books, r.subs, r.watch.wasCalm)
 	}
-	var projections *projectionStatistics
 	if r.projector != nil {
-		projections = r.projector.check(books)
+		r.projector.check(books)
 	}
 	linear := books.linearizable(ctx, linearLimit, func(stream string, m porcupine.Model, info porcupine.LinearizationInfo) {
 		// The picture is an extra: what is wrong is said in the violation.
@@ -488,7 +428,7 @@ func (r *round) conclude(ctx context.Context) (*summary, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return r.sum(linear, groups, projections, verified), nil
+	return r.sum(linear, verified), nil
 }
 
 // verify stops all nodes in order and checks their data folders.
@@ -518,11 +458,11 @@ func (r *round) verify(ctx context.Context) (int, error) {
 // progress prints a line now and then.
 func (r *round) progress(ctx context.Context) {
 	for clock.Sleep(ctx, r.o.every) == nil {
-		count := &r.load.count
+		writes, reads := r.load.count.of(ofWrites), r.load.count.of(ofReads)
 		leader, term := r.watch.leading()
 		// A line that nobody sees is no reason to stop.
 		_, _ = fmt.Fprintf(r.out, "%6.1fs  writes %d ok, %d conflicts, %d refused, %d indeterminate; %d leader reads, %d pages; leader %s, term %d; %d violations\n",
-			time.Since(r.start).Seconds(), count.writes[done].Load(), count.writes[conflict].Load(), count.writes[refused].Load(),
-			count.writes[pending].Load(), count.reads.Load(), count.pages.Load(), strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
+			time.Since(r.start).Seconds(), writes[written[done]], writes[written[conflict]], writes[written[refused]],
+			writes[written[pending]], reads["leader"], reads["pages"], strings.Replace(nodeName(leader), "clients", "nobody", 1), term, r.find.total())
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -28,24 +28,12 @@ const (
 	questionsPerStream = 9
 )
 
-// finalPoint is the scavenge point up to which all nodes were scavenged.
-type finalPoint struct {
-	number int64
-	now    time.Time
-}
-
-// scavengeAll scavenges every node up to one point, whatever the weights. It
+// scavengeAll scavenges every node up to one point, the leader first, whatever the weights. It
 // returns nil when that did not succeed, which it has reported, or is not possible.
-func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target) *finalPoint {
+func (s *scavenger) scavengeAll(ctx context.Context, first target, nodes []target) *scavengePoint {
 	ctx, cancel := context.WithTimeout(ctx, finalScavenge)
 	defer cancel()
-	var first target
-	for _, t := range nodes {
-		if t.index == leader {
-			first = t
-		}
-	}
-	if first.base == "" || s.none {
+	if s.none {
 		return nil
 	}
 	known, err := s.newestPoint(ctx, first)
@@ -57,28 +45,24 @@ func (s *scavenger) scavengeAll(ctx context.Context, leader int, nodes []target)
 	if made == nil {
 		return nil
 	}
-	p := &finalPoint{number: made.Point.Number}
-	if p.now, err = time.Parse(time.RFC3339Nano, made.Point.Now); err != nil {
-		s.find.add(kindAnswer, "GET %s: %v", lastScavenge, err)
-		return nil
-	}
+	p := made.Point
 	whole := true
 	for _, t := range nodes {
-		if t.index != leader {
-			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.number }, "?syncOnly=true")
+		if t.index != first.index {
+			at := s.until(ctx, t, func(at *scavengeStatus) bool { return at.Point != nil && at.Point.Number == p.Number }, "?syncOnly=true")
 			whole = whole && at != nil
 		}
 	}
 	if !whole {
 		return nil
 	}
-	s.sum.Final = p.number
+	s.count.add(ofScavenges, "finalPoints", 1)
 	return p
 }
 
 // newestPoint returns the number of the newest scavenge point, -1 if there is none.
 func (s *scavenger) newestPoint(ctx context.Context, t target) (int64, error) {
-	reader := finalReader{load: s.load, http: s.http, node: t}
+	reader := finalReader{s.load, t}
 	p, err := reader.page(ctx, streamHead(pointsStream, 1))
 	if err != nil || p == nil || len(p.Entries) == 0 {
 		return -1, err
@@ -111,12 +95,11 @@ func (s *scavenger) until(ctx context.Context, t target, is func(*scavengeStatus
 		if tries == finalTries {
 			break
 		}
-		id := s.start(ctx, t, query)
+		if started, _ := s.start(ctx, t, query); started {
+			tries++
+		}
 		if s.none {
 			return nil
-		}
-		if id != "" {
-			tries++
 		}
 	}
 	s.find.add(kindScavenge, "%s: no run succeeded as it was asked for, %d tries: %s", t.name, tries, last)
@@ -131,25 +114,24 @@ type nodeLog struct {
 
 // compareScavenged holds the logs of all nodes against each other and against what the
 // limits say, now that all were scavenged up to the same point.
-func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
-	limits := map[uint32]*shed{}
+func (r *round) compareScavenged(logs []nodeLog, p *scavengePoint) {
+	var limits []*shed
 	for _, e := range r.shedders {
 		for i := range e.streams {
-			limits[e.streams[i].id] = &e.streams[i]
+			limits = append(limits, &e.streams[i])
 		}
 	}
-	points := r.load.names.of(pointsStream)
 	var first []seen
 	for i, l := range logs {
-		events, found := below(l, p, points)
+		events, found := below(l, p)
 		if !found {
-			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.number)
+			r.find.add(kindLost, "%s does not show the scavenge point %d in its log", l.node.name, p.Number)
 			continue
 		}
 		r.asLimited(l.node, events, p, limits)
 		kept := events[:0:0]
 		for _, e := range events {
-			if s := limits[e.stream]; s == nil || s.agreed(e.number) {
+			if s := e.stream.shed; s == nil || s.agreed(e.number) {
 				kept = append(kept, e)
 			}
 		}
@@ -162,9 +144,9 @@ func (r *round) compareScavenged(logs []nodeLog, p *finalPoint) {
 }
 
 // below returns the events below the final point.
-func below(l nodeLog, p *finalPoint, points uint32) ([]seen, bool) {
+func below(l nodeLog, p *scavengePoint) ([]seen, bool) {
 	for i, e := range l.events {
-		if e.stream == points && e.number == p.number {
+		if e.stream.name == pointsStream && e.number == p.Number {
 			return l.events[:i], true
 		}
 	}
@@ -190,8 +172,8 @@ func (r *round) sameEvents(a target, as []seen, b target, bs []seen) {
 }
 
 // asLimited demands that of each limited stream exactly that is left which its limits leave.
-func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[uint32]*shed) {
-	left := map[uint32]map[int64]seen{}
+func (r *round) asLimited(node target, events []seen, p *scavengePoint, limits []*shed) {
+	left := map[*stream]map[int64]seen{}
 	for _, e := range events {
 		if left[e.stream] == nil {
 			left[e.stream] = map[int64]seen{}
@@ -201,8 +183,8 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 	say := func(s *shed, n int64) string {
 		text := fmt.Sprintf("%d@%s of %d events (limits: count %d, before %d, age %s, deleted %t, for good %t; hidden once: below %d)",
 			n, s.name, len(s.refs), s.maxCount, s.before, s.maxAge, s.deleted, s.hard, s.lost)
-		if f := r.load.book.fluid(s.id, n); f != nil {
-			text += fmt.Sprintf(", of %s, shown by %s", f.time, f.by)
+		if f := r.load.book.fluid(s.stream, n); f != nil {
+			text += fmt.Sprintf(", of %s, shown by %s", f.time.Format(time.RFC3339Nano), f.by)
 		}
 		return text
 	}
@@ -211,26 +193,26 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 			continue
 		}
 		for n := range int64(len(s.refs)) {
-			shown, there := left[s.id][n]
+			shown, there := left[s.stream][n]
 			gone, may := n < s.discard(), n < s.lost
 			if s.ages() && n < s.last() {
-				f := r.load.book.fluid(s.id, n)
+				f := r.load.book.fluid(s.stream, n)
 				if f == nil {
 					may = true // Nobody saw how old it is.
-				} else if at, err := time.Parse(time.RFC3339Nano, f.time); err == nil {
-					gone = gone || at.Before(p.now.Add(-s.maxAge))
+				} else {
+					gone = gone || f.time.Before(p.Now.Add(-s.maxAge))
 				}
 			}
 			switch {
 			case there && gone:
-				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.name, p.number, p.now.Format(time.RFC3339Nano), say(s, n))
+				r.find.add(kindRemains, "%s was scavenged up to point %d of %s and still shows %s", node.name, p.Number, p.Now.Format(time.RFC3339Nano), say(s, n))
 			case there && shown.ref != s.refs[n]:
 				r.find.add(kindData, "%s shows id %s as %s", node.name, r.load.ids.id(shown.ref), say(s, n))
 			case !there && !gone && !may:
-				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.number, p.now.Format(time.RFC3339Nano))
+				r.find.add(kindRemoved, "%s lacks %s after it was scavenged up to point %d of %s", node.name, say(s, n), p.Number, p.Now.Format(time.RFC3339Nano))
 			}
 		}
-		if _, tombstone := left[s.id][math.MaxInt64]; tombstone != s.hard {
+		if _, tombstone := left[s.stream][math.MaxInt64]; tombstone != s.hard {
 			r.find.add(kindRemoved, "%s: a tombstone of %s is there: %t; it was deleted for good: %t", node.name, s.name, tombstone, s.hard)
 		}
 	}
@@ -238,11 +220,10 @@ func (r *round) asLimited(node target, events []seen, p *finalPoint, limits map[
 }
 
 // oneMetadata demands that of all metadata streams the newest record is left alone, and none of what is deleted for good.
-func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits map[uint32]*shed) {
+func (r *round) oneMetadata(node target, left map[*stream]map[int64]seen, limits []*shed) {
 	for stream, records := range left {
-		name := r.load.names.name(stream)
-		if strings.HasPrefix(name, "$$") && len(records) > 1 {
-			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.name, len(records), name)
+		if strings.HasPrefix(stream.name, "$$") && len(records) > 1 {
+			r.find.add(kindRemains, "%s was scavenged and still shows %d events of %s", node.name, len(records), stream.name)
 		}
 	}
 	for _, s := range limits {
@@ -250,7 +231,7 @@ func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits 
 		if s.metas == 0 || s.hard {
 			want = 0
 		}
-		if n := len(left[r.load.names.of("$$"+s.name)]); n != want && !s.unsure {
+		if n := len(left[r.load.book.stream("$$"+s.name)]); n != want && !s.unsure {
 			kind := kindRemoved
 			if n > want {
 				kind = kindRemains
@@ -262,7 +243,7 @@ func (r *round) oneMetadata(node target, left map[uint32]map[int64]seen, limits 
 
 // lookAtLimited reads all limited streams of one node to their beginnings.
 func (r *round) lookAtLimited(ctx context.Context, t target) error {
-	reader := finalReader{load: r.load, http: r.http, node: t}
+	reader := finalReader{r.load, t}
 	for _, e := range r.shedders {
 		for i := range e.streams {
 			s := &e.streams[i]
@@ -287,27 +268,22 @@ func (r *round) decisions(ctx context.Context, nodes []target) error {
 	asked := map[int]bool{}
 	tries := 0 // since somebody was asked
 	for len(asked) < r.c.voters() {
-		leader, _ := r.watch.leading()
-		for _, t := range nodes {
-			if t.index != leader {
-				continue
+		leader, ok := r.watch.leads(nodes)
+		if ok && !asked[leader.index] && r.interrogate(ctx, leader) {
+			asked[leader.index], tries = true, 0
+		}
+		if ok && len(asked) < r.c.voters() {
+			if err := r.replace(ctx, leader, asked, tries); err != nil {
+				return err
 			}
-			if !asked[leader] && r.interrogate(ctx, t) {
-				asked[leader], tries = true, 0
-			}
-			if len(asked) < r.c.voters() {
-				if err := r.replace(ctx, t, asked, tries); err != nil {
-					return err
-				}
-				tries++
-			}
+			tries++
 		}
 		if clock.Sleep(ctx, watchEvery) != nil {
 			break
 		}
 	}
-	r.scavenger.sum.Leaders = len(asked)
-	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", r.scavenger.sum.Leaders, r.c.voters())
+	r.load.count.add(ofScavenges, "leadersAsked", len(asked))
+	r.line.add(happenedPhase, "%d of %d nodes were asked as the leader", len(asked), r.c.voters())
 	return nil
 }
 
@@ -337,50 +313,22 @@ func (r *round) replace(ctx context.Context, leader target, asked map[int]bool, 
 
 // interrogate asks one leader everything. It reports false when it ceased to be the leader.
 func (r *round) interrogate(ctx context.Context, t target) bool {
-	var mu sync.Mutex
-	all, count := true, 0
+	var ceased atomic.Bool
 	var asking sync.WaitGroup
 	for _, e := range r.shedders {
 		asking.Go(func() {
-			n := 0
 			for i := range e.streams {
 				s := &e.streams[i]
 				for _, q := range e.questions(s, questionsPerStream) {
-					by, ok := e.examine(ctx, s, t, q)
-					if !ok || by != t.index {
-						mu.Lock()
-						all = false
-						mu.Unlock()
+					if by, ok := e.examine(ctx, t, q); !ok || by != t.index {
+						ceased.Store(true)
 						return
 					}
-					n++
+					r.load.count.add(ofScavenges, "questions", 1)
 				}
 			}
-			mu.Lock()
-			count += n
-			mu.Unlock()
 		})
 	}
 	asking.Wait()
-	if all {
-		r.scavenger.sum.Questions = max(r.scavenger.sum.Questions, count)
-	}
-	return all
-}
-
-// restart ends all nodes in order and starts them again: what they know of events that
-// are gone, they must find in their files.
-func (r *round) restart(ctx context.Context) error {
-	r.line.add(happenedPhase, "all nodes restart, to judge what scavenged files tell")
-	for _, t := range r.c.targets() {
-		if err := r.c.kill(t.index); err != nil {
-			return err
-		}
-	}
-	for i := range r.c.voters() {
-		if err := r.c.start(ctx, i); err != nil {
-			return fmt.Errorf("restart %s: %w", strconv.Itoa(i), err)
-		}
-	}
-	return nil
+	return !ceased.Load()
 }

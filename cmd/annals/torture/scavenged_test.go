@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -15,11 +14,16 @@ func (s *scene) sparse(node string, entries ...entry) {
 // TestFluid: events of limited streams may be missing here and there, and must not
 // differ or change places.
 func TestFluid(t *testing.T) {
-	s := newScene(t)
-	j := s.client()
-	refs := []ref{s.wrote(j, "a", anyVersion, 0, 10, 20), s.wrote(j, "shed-1", noStream, 0, 30, 40), s.wrote(j, "a", anyVersion, 1, 50, 60), s.wrote(j, "shed-1", 0, 1, 70, 80)}
-	a, x, b, y := s.shown(refs[0], "a", 0), s.shown(refs[1], "shed-1", 0), s.shown(refs[2], "a", 1), s.shown(refs[3], "shed-1", 1)
-	other := s.shown(refs[3], "shed-1", 0)
+	// fluid is a run that wrote two events that stay and two that may be removed. The entries are the same each time.
+	fluid := func(t *testing.T) (s *scene, a, x, b, y entry) {
+		s = newScene(t)
+		j := s.client()
+		refs := []ref{s.wrote(j, "a", anyVersion, 0, 10, 20), s.wrote(j, "shed-1", noStream, 0, 30, 40), s.wrote(j, "a", anyVersion, 1, 50, 60), s.wrote(j, "shed-1", 0, 1, 70, 80)}
+		return s, s.shown(refs[0], "a", 0), s.shown(refs[1], "shed-1", 0), s.shown(refs[2], "a", 1), s.shown(refs[3], "shed-1", 1)
+	}
+	_, a, x, b, y := fluid(t)
+	other := y
+	other.Number = 0
 	cases := []struct {
 		name string
 		log  []entry
@@ -43,11 +47,7 @@ func TestFluid(t *testing.T) {
 		})
 	}
 	t.Run("seen late", func(t *testing.T) {
-		s := newScene(t)
-		s.hist.journals = append(s.hist.journals, j)
-		for _, n := range []string{"a", "shed-1"} {
-			s.names.of(scenePrefix + n)
-		}
+		s, a, x, b, y := fluid(t)
 		s.sparse("node 0", a, b)
 		s.sparse("node 1", a, x, b, y)
 		newLedger(s.hist, s.book).check()
@@ -55,15 +55,10 @@ func TestFluid(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		for _, may := range []bool{true, false} {
-			s := newScene(t)
-			s.hist.journals = append(s.hist.journals, j)
-			for _, n := range []string{"a", "shed-1"} {
-				s.names.of(scenePrefix + n)
-			}
+			s, a, _, b, y := fluid(t)
 			s.sparse("node 0", a, b, y)
-			l := newLedger(s.hist, s.book)
-			l.limits[s.names.of(scenePrefix+"shed-1")] = &shed{lost: map[bool]int64{true: 1}[may]}
-			l.check()
+			s.stream("shed-1").shed = &shed{lost: map[bool]int64{true: 1}[may]}
+			newLedger(s.hist, s.book).check()
 			if may {
 				s.expect()
 			} else {
@@ -72,11 +67,7 @@ func TestFluid(t *testing.T) {
 		}
 	})
 	t.Run("in the wrong place in time", func(t *testing.T) {
-		s := newScene(t)
-		s.hist.journals = append(s.hist.journals, j)
-		for _, n := range []string{"a", "shed-1"} {
-			s.names.of(scenePrefix + n)
-		}
+		s, a, x, b, y := fluid(t)
 		s.sparse("node 0", a, b, x, y)
 		newLedger(s.hist, s.book).check()
 		s.expect(kindOrder)
@@ -148,46 +139,42 @@ func TestCompareScavenged(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t)
-			l := newLoad(s.ids, s.names, s.hist, s.book, s.find, &targets{})
+			l := newLoad(1, nil, s.hist, s.book, &targets{})
 			sh := c.shed
-			sh.name = scenePrefix + "shed-1"
-			sh.id = s.names.of(sh.name)
+			sh.stream = s.stream("shed-1")
 			events := map[int64]entry{}
 			var all []entry
 			for n := range int64(5) {
 				r := refOf(1, int(n), 0)
 				e := s.shown(r, "shed-1", n)
-				e.Updated = begun.Add(time.Duration(n) * time.Second).Format(time.RFC3339Nano)
+				e.Time = begun.Add(time.Duration(n) * time.Second)
 				sh.refs, events[n], all = append(sh.refs, r), e, append(all, e)
 			}
 			sh.changed()
 			s.sparse("subscriber", all...)
-			events[math.MaxInt64] = entry{ID: "t", Type: "tombstone", Number: math.MaxInt64, Stream: sh.name, Updated: "then"}
-			r := &round{load: l, find: s.find, shedders: []*shedder{{writer: &writer{load: l}}}}
-			r.shedders[0].streams[0] = sh
-			for i := 1; i < len(r.shedders[0].streams); i++ {
-				r.shedders[0].streams[i].id = s.names.of(fmt.Sprintf("%sshed-other-%d", scenePrefix, i))
-				r.shedders[0].streams[i].unsure = true
-			}
+			events[math.MaxInt64] = entry{ID: "t", Type: "tombstone", Number: math.MaxInt64, Stream: sh.name, Time: then}
+			r := &round{load: l, find: s.find, shedders: []*shedder{{writer: newWriter(l, s.client())}}}
+			r.shedders[0].streams = []shed{sh}
+			sh.stream.shed = &sh
 			show := func(node string, numbers []int64) nodeLog {
 				var entries []entry
 				for i := range c.metas {
-					entries = append(entries, entry{ID: "m", Type: "$metadata", Number: int64(i), Stream: "$$" + sh.name, Updated: "then"})
+					entries = append(entries, entry{ID: "m", Type: "$metadata", Number: int64(i), Stream: "$$" + sh.name, Time: then})
 				}
 				for _, n := range numbers {
 					entries = append(entries, events[n])
 				}
-				entries = append(entries, entry{ID: "p", Type: "$scavengePoint", Stream: pointsStream, Updated: "then"})
+				entries = append(entries, entry{ID: "p", Type: "$scavengePoint", Stream: pointsStream, Time: then})
 				return nodeLog{target{name: node}, s.book.see(entries, place{node: node})}
 			}
-			r.compareScavenged([]nodeLog{show("node 0", c.right), show("node 1", c.left)}, &finalPoint{now: begun.Add(5 * time.Second)})
+			r.compareScavenged([]nodeLog{show("node 0", c.right), show("node 1", c.left)}, &scavengePoint{Now: begun.Add(5 * time.Second)})
 			s.expect(c.want...)
 		})
 	}
 	t.Run("no point", func(t *testing.T) {
 		s := newScene(t)
-		r := &round{load: newLoad(s.ids, s.names, s.hist, s.book, s.find, &targets{}), find: s.find}
-		r.compareScavenged([]nodeLog{{node: target{name: "node 0"}}}, &finalPoint{})
+		r := &round{load: newLoad(1, nil, s.hist, s.book, &targets{}), find: s.find}
+		r.compareScavenged([]nodeLog{{node: target{name: "node 0"}}}, &scavengePoint{})
 		s.expect(kindLost)
 	})
 }

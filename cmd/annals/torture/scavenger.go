@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -19,90 +18,55 @@ const (
 
 	// stopPatience is how long a run may take to stop: it ends between two records.
 	stopPatience = 20 * time.Second
-	keptReasons  = 20
 )
 
 // scavengeStatus is what a node tells of a run.
 type scavengeStatus struct {
-	ID       string `json:"scavengeId"`
-	Result   string `json:"scavengeResult"`
-	Error    string `json:"error"`
-	Phase    string `json:"phase"`
-	Removed  int64  `json:"eventsRemoved"`
-	Executed int64  `json:"chunksExecuted"`
-	Merged   int64  `json:"chunksMerged"`
-	Resumed  bool   `json:"resumed"`
-	Point    *struct {
-		Number    int64  `json:"number"`
-		Position  int64  `json:"position"`
-		Threshold int64  `json:"threshold"`
-		Now       string `json:"effectiveNow"`
-	} `json:"point"`
+	ID      string         `json:"scavengeId"`
+	Result  string         `json:"scavengeResult"`
+	Error   string         `json:"error"`
+	Removed int            `json:"eventsRemoved"`
+	Merged  int            `json:"chunksMerged"`
+	Resumed bool           `json:"resumed"`
+	Point   *scavengePoint `json:"point"`
 }
 
-// scavengeStatistics are of all runs of a round.
-type scavengeStatistics struct {
-	Started int64 `json:"started"`
-	Stopped int64 `json:"stopped"`
-	Resumed int64 `json:"resumed"`
-	// Results count what nodes said of runs, of those that somebody asked for.
-	Results map[string]int64 `json:"results"`
-	// Reasons are those of runs that failed.
-	Reasons map[string]int64 `json:"reasons,omitempty"`
-	Removed int64            `json:"eventsRemoved"`
-	Merged  int64            `json:"chunksMerged"`
-	Limits  int64            `json:"limitsWritten"`
-	Ended   int              `json:"streamsDeletedForGood"`
-	// Final is the point up to which every node was scavenged in the end, -1 for none.
-	Final int64 `json:"finalPoint"`
-	// Leaders is how many nodes were asked as the leader, and Questions how much each.
-	Leaders   int `json:"leadersAsked"`
-	Questions int `json:"questions"`
-}
-
-func (f *scavengeStatistics) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "scavenges: %d started, %d stopped, %d resumed, results %v; %d events removed, %d chunks merged; %d limits written, %d streams deleted for good; final point %d; %d questions to %d leaders\n",
-		f.Started, f.Stopped, f.Resumed, f.Results, f.Removed, f.Merged, f.Limits, f.Ended, f.Final, f.Questions, f.Leaders)
-	for reason, n := range f.Reasons {
-		fmt.Fprintf(&b, "  failed %d times: %s\n", n, reason)
-	}
-	return b.String()
+// scavengePoint is the point of the log up to which a run scavenges, and the time that it goes by.
+type scavengePoint struct {
+	Number int64     `json:"number"`
+	Now    time.Time `json:"effectiveNow"`
 }
 
 // scavenger is an operator who starts scavenges on any node at any time, and stops some of them.
 type scavenger struct {
-	*load
-	rng  *rand.Rand
-	http *client.Client
+	worker
 	// told are the runs whose end was counted.
 	told map[string]bool
-	sum  scavengeStatistics
 	// none says that nodes keep everything in memory, where nothing can be scavenged.
 	none bool
 }
 
-func newScavenger(l *load, seed uint64, h *client.Client) *scavenger {
-	return &scavenger{
-		load: l, rng: rand.New(rand.NewPCG(seed, 7<<32)), http: h, told: map[string]bool{},
-		sum: scavengeStatistics{Results: map[string]int64{}, Reasons: map[string]int64{}, Final: -1},
-	}
+func newScavenger(l *load) *scavenger {
+	s := &scavenger{worker: l.worker(scavenges), told: map[string]bool{}}
+	l.employ(s.turn)
+	return s
 }
 
-func (s *scavenger) run(ctx context.Context) {
-	for s.rest(ctx, time.Duration(100+s.rng.IntN(900))*time.Millisecond) && !s.none {
-		list := s.targets.all()
-		t := list[s.rng.IntN(len(list))]
-		switch s.rng.IntN(8) {
-		case 0, 1:
-			s.stop(ctx, t)
-		case 2:
-			s.last(ctx, t)
-		default:
-			s.last(ctx, t) // What became of the one before.
-			s.start(ctx, t, s.query())
-		}
+func (s *scavenger) turn(ctx context.Context) time.Duration {
+	if s.none {
+		return enough
 	}
+	t := s.wander()
+	switch s.rng.IntN(8) {
+	case 0, 1:
+		s.stop(ctx, t)
+	case 2:
+		s.last(ctx, t)
+	default:
+		s.last(ctx, t) // What became of the one before.
+		s.start(ctx, t, s.query())
+	}
+	return s.pause(100, 900)
 }
 
 // query chooses how to run.
@@ -121,30 +85,32 @@ func (s *scavenger) query() string {
 func (s *scavenger) ask(ctx context.Context, t target, method, path string, limit time.Duration) *answer {
 	a, err := exchange(ctx, s.http, t, client.Request{Method: method, Path: path, Header: map[string]string{"Accept": client.MediaJSON}}, limit)
 	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout {
-		s.count.failed.Add(1)
+		s.count.add(ofReads, "failed", 1)
 		return nil
 	}
 	return a
 }
 
-// start returns the id of the run, "" when none was started.
-func (s *scavenger) start(ctx context.Context, t target, query string) string {
+// start says whether a run was started, or could not be because one runs.
+func (s *scavenger) start(ctx context.Context, t target, query string) (started, runs bool) {
 	a := s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
 	if a == nil {
-		return ""
+		return false, false
 	}
 	var begun scavengeStatus
 	switch {
 	case a.Status == http.StatusOK && json.Unmarshal(a.Body, &begun) == nil && begun.ID != "":
-		s.sum.Started++
-		return begun.ID
-	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "already running"), beingFetched(a):
+		s.count.add(ofScavenges, "started", 1)
+		return true, true
+	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "already running"):
+		return false, true
+	case beingFetched(a):
 	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), "in-memory"):
 		s.none = true
 	default:
 		s.find.add(kindAnswer, "POST %s%s: %s", scavengePath, query, a)
 	}
-	return ""
+	return false, false
 }
 
 // stop ends what runs. When that is answered it has ended, and another can begin.
@@ -157,22 +123,13 @@ func (s *scavenger) stop(ctx context.Context, t target) {
 		s.find.add(kindAnswer, "DELETE %s: %s", currentScavenge, a)
 		return
 	}
-	s.sum.Stopped++
+	s.count.add(ofScavenges, "stopped", 1)
 	s.last(ctx, t)
 	if s.rng.IntN(2) == 0 {
 		return
 	}
-	query := s.query()
-	a = s.ask(ctx, t, http.MethodPost, scavengePath+query, s.timeout)
-	if a == nil {
-		return
-	}
-	if a.Status != http.StatusOK && !beingFetched(a) {
-		s.find.add(kindAnswer, "POST %s%s right after a run was stopped: %s", scavengePath, query, a)
-		return
-	}
-	if a.Status == http.StatusOK {
-		s.sum.Started++
+	if started, runs := s.start(ctx, t, s.query()); runs && !started {
+		s.find.add(kindAnswer, "%s: no run can be started right after one was stopped: it already runs", t.name)
 	}
 }
 
@@ -194,14 +151,11 @@ func (s *scavenger) last(ctx context.Context, t target) *scavengeStatus {
 	}
 	if key := t.name + status.ID; status.Result != "InProgress" && status.Result != "Unknown" && !s.told[key] {
 		s.told[key] = true
-		s.sum.Results[status.Result]++
-		s.sum.Removed += status.Removed
-		s.sum.Merged += status.Merged
+		s.count.add(ofScavenges, status.Result, 1)
+		s.count.add(ofScavenges, "eventsRemoved", status.Removed)
+		s.count.add(ofScavenges, "chunksMerged", status.Merged)
 		if status.Resumed {
-			s.sum.Resumed++
-		}
-		if status.Error != "" && len(s.sum.Reasons) < keptReasons {
-			s.sum.Reasons[status.Error]++
+			s.count.add(ofScavenges, "resumed", 1)
 		}
 	}
 	return &status

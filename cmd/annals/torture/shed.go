@@ -21,7 +21,12 @@ const (
 	shedSoft                    // deleted and written to again
 	shedLoose                   // limits that change at will, also to none
 	shedHard                    // deleted for good in the end
-	shedStyles
+)
+
+// allStyles are the streams of one client that limits its streams, erasing those of one that only deletes.
+var (
+	allStyles = []shedStyle{shedCount, shedBefore, shedAge, shedMonth, shedSoft, shedLoose, shedHard}
+	erasing   = []shedStyle{shedSoft, shedSoft, shedSoft, shedSoft}
 )
 
 func (s shedStyle) String() string {
@@ -30,13 +35,12 @@ func (s shedStyle) String() string {
 
 // shed is a stream that loses events. One client writes to it and knows what it holds.
 type shed struct {
-	name  string
-	id    uint32
+	*stream
 	style shedStyle
 	// refs are the events by number.
 	refs []ref
 	// written are the appends that were acknowledged.
-	written []int
+	written []ref
 
 	maxCount, before int64 // 0 for none
 	maxAge           time.Duration

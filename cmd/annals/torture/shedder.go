@@ -13,13 +13,15 @@ import (
 )
 
 // shedder is a client that limits and deletes its streams, so that a scavenge has
-// something to remove. As its streams are its own, it knows what may be gone.
+// something to remove. As its streams are its own, it knows what each answer must be, and what may be gone.
 //
-// Like an eraser it names the exact version with every append and deletion.
-// Metadata is written whatever the version; its id makes a late attempt harmless.
+// It names the exact version with every append and deletion, also on deleted streams, where the true
+// last number is accepted. By that an attempt that was thought lost and arrives
+// late does no harm: an append is known by its ids, and a deletion of an earlier
+// version is refused. Metadata is written whatever the version; its id makes a late attempt harmless.
 type shedder struct {
 	*writer
-	streams [shedStyles]shed
+	streams []shed
 }
 
 const (
@@ -29,59 +31,58 @@ const (
 	shedEnd = 25
 )
 
-func newShedder(l *load, seed uint64) *shedder {
-	s := &shedder{writer: newWriter(l, seed)}
-	for i := range s.streams {
-		name := fmt.Sprintf("%s%s%d-%s", l.prefix, shedStream, s.journal.client, shedStyle(i))
-		s.streams[i] = shed{name: name, id: l.names.of(name), style: shedStyle(i)}
+// newShedder makes a client with a stream of each of the styles.
+func newShedder(l *load, styles ...shedStyle) *shedder {
+	s := &shedder{writer: newWriter(l, l.hist.journal()), streams: make([]shed, len(styles))}
+	for i, style := range styles {
+		stream := l.book.stream(fmt.Sprintf("%s%s%d-%d-%s", l.prefix, shedStream, s.journal.client, i, style))
+		s.streams[i] = shed{stream: stream, style: style}
+		stream.shed = &s.streams[i]
 	}
+	l.employ(s.turn)
 	return s
 }
 
-func (e *shedder) run(ctx context.Context) {
-	defer e.client.close()
-	for !e.stopped() && ctx.Err() == nil && e.hist.reserve() {
-		s := &e.streams[e.rng.IntN(len(e.streams))]
-		certain := true
-		switch dice := e.rng.IntN(40); {
-		case s.hard:
-			e.ask(ctx, s)
-		case s.last() < 0 || dice < 18:
-			certain = e.extend(ctx, s)
-		case dice < 26 && s.style == shedSoft && !s.deleted:
-			certain = e.erase(ctx, s, false)
-		case dice < 26 && s.style != shedSoft:
-			certain = e.limit(ctx, s)
-		case dice < 30:
-			e.repeat(ctx, s)
-		case dice < 33 && s.style == shedHard && s.last() >= shedEnd:
-			certain = e.erase(ctx, s, true)
-		default:
-			e.look(ctx, s, e.client.choose(), true)
-		}
-		if !certain {
-			s.unsure = true
-			return
-		}
-		e.rest(ctx, time.Duration(5+e.rng.IntN(30))*time.Millisecond)
+func (e *shedder) turn(ctx context.Context) time.Duration {
+	if !e.hist.reserve() {
+		return enough
 	}
+	s := &e.streams[e.rng.IntN(len(e.streams))]
+	certain := true
+	switch dice := e.rng.IntN(40); {
+	case s.hard:
+		e.ask(ctx, s)
+	case s.last() < 0 || dice < 18:
+		certain = e.extend(ctx, s)
+	case dice < 26 && s.style == shedSoft && !s.deleted:
+		certain = e.erase(ctx, s, false)
+	case dice < 26 && s.style != shedSoft:
+		certain = e.limit(ctx, s)
+	case dice < 30:
+		e.repeat(ctx, s)
+	case dice < 33 && s.style == shedHard && s.last() >= shedEnd:
+		certain = e.erase(ctx, s, true)
+	default:
+		e.look(ctx, s)
+	}
+	if !certain {
+		s.unsure = true
+		return enough
+	}
+	return e.pause(5, 30)
 }
 
 // extend appends, which revives a deleted stream. It reports whether the outcome is certain.
 func (e *shedder) extend(ctx context.Context, s *shed) bool {
 	count, last := 1+e.rng.IntN(4), s.last()
-	number := e.journal.begin(op{
-		kind: opAppend, call: e.hist.now(), ret: never, stream: s.id, expected: last, count: uint16(count), node: -1,
+	begun := op{kind: opAppend, stream: s.stream, expected: last, count: uint16(count)}
+	first, o, a := e.insist(ctx, begun, never/2, func(first ref) client.Request {
+		return write(e.ids, s.name, last, first, count, true)
 	})
-	o := e.journal.at(number)
-	first := refOf(e.journal.client, number, 0)
-	v, a := e.insist(ctx, o, write(e.ids, s.name, last, first, count, true), http.StatusCreated, never/2)
-	o.number = v.number
-	e.count.writes[o.outcome].Add(1)
 	switch o.outcome {
 	case done:
-		if v.number != last+1 {
-			e.find.add(kindScavenged, "the last number of the stream was %d: %s", last, e.names.describe(e.ids, first, o))
+		if o.number != last+1 {
+			e.find.add(kindScavenged, "the last number of the stream was %d: %s", last, e.ids.describe(first, o))
 			return false
 		}
 		if s.deleted {
@@ -90,33 +91,30 @@ func (e *shedder) extend(ctx context.Context, s *shed) bool {
 		for i := range count {
 			s.refs = append(s.refs, first+ref(i))
 		}
-		s.written = append(s.written, number)
+		s.written = append(s.written, first)
 		s.changed()
-		e.acknowledged(o)
 		return true
 	case conflict:
-		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.names.describe(e.ids, first, o), a)
+		e.find.add(kindScavenged, "nobody else writes there, its last number is %d: %s: %s", last, e.ids.describe(first, o), a)
 	}
 	return false
 }
 
 // limit replaces the metadata.
 func (e *shedder) limit(ctx context.Context, s *shed) bool {
-	number := e.journal.begin(op{kind: opMetadata, call: e.hist.now(), ret: never, stream: e.names.of("$$" + s.name), expected: anyVersion, node: -1})
-	o := e.journal.at(number)
 	s.tighten(e.rng)
-	id := e.ids.serverID(refOf(e.journal.client, number, 0))
-	req := client.Request{
-		Method: http.MethodPost, Path: "/streams/" + s.name + "/metadata", Body: []byte(s.metadata(e.rng)),
-		Header: map[string]string{"Content-Type": client.MediaJSON, client.HeaderEventID: id.String(), client.HeaderExpectedVersion: strconv.Itoa(anyVersion)},
-	}
-	v, a := e.insist(ctx, o, req, http.StatusCreated, never/2)
+	begun := op{kind: opMetadata, stream: e.book.stream("$$" + s.name), expected: anyVersion}
+	_, o, a := e.insist(ctx, begun, never/2, func(first ref) client.Request {
+		id := e.ids.serverID(first).String()
+		return client.Request{
+			Method: http.MethodPost, Path: "/streams/" + s.name + "/metadata", Body: []byte(s.metadata(e.rng)),
+			Header: map[string]string{"Content-Type": client.MediaJSON, client.HeaderEventID: id, client.HeaderExpectedVersion: strconv.Itoa(anyVersion)},
+		}
+	})
 	switch o.outcome {
 	case done:
-		o.number = v.number
 		s.metas++
 		s.changed()
-		e.count.limits.Add(1)
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "metadata of %s was refused, whatever the version: %s", s.name, a)
@@ -125,14 +123,14 @@ func (e *shedder) limit(ctx context.Context, s *shed) bool {
 }
 
 func (e *shedder) erase(ctx context.Context, s *shed, hard bool) bool {
-	o := e.journal.at(e.journal.begin(op{kind: opDelete, call: e.hist.now(), ret: never, stream: s.id, expected: s.last(), node: -1}))
-	_, a := e.insist(ctx, o, deletion(s.name, s.last(), hard), http.StatusNoContent, never/2)
+	_, o, a := e.insist(ctx, op{kind: opDelete, stream: s.stream, expected: s.last()}, never/2, func(ref) client.Request {
+		return deletion(s.name, s.last(), hard)
+	})
 	switch o.outcome {
 	case done:
 		s.deleted, s.hard = !hard, hard
 		s.metas++
 		s.changed()
-		e.count.deletes.Add(1)
 		return true
 	case conflict:
 		e.find.add(kindScavenged, "nobody else writes to %s, its last number is %d, and yet its deletion is refused: %s", s.name, s.last(), a)
@@ -151,22 +149,22 @@ func deletion(stream string, expected int64, hard bool) client.Request {
 // repeat sends an append of any time again, whose events may be gone.
 func (e *shedder) repeat(ctx context.Context, s *shed) {
 	if len(s.written) > 0 {
-		e.examine(ctx, s, e.client.choose(), e.retry(s, s.written[e.rng.IntN(len(s.written))]))
+		e.examine(ctx, e.choose(), e.retry(s.written[e.rng.IntN(len(s.written))], s.hard))
 	}
 }
 
 // ask asks what a stream that was deleted for good must refuse.
 func (e *shedder) ask(ctx context.Context, s *shed) {
 	list := e.questions(s, 1)
-	e.examine(ctx, s, e.client.choose(), list[e.rng.IntN(len(list))])
+	e.examine(ctx, e.choose(), list[e.rng.IntN(len(list))])
 }
 
-// look reads the end of the stream, from the leader or the node that is asked, and holds it against what is known.
-func (e *shedder) look(ctx context.Context, s *shed, to target, leader bool) {
-	a, err := e.client.do(ctx, to, read(streamHead(s.name, shedPage), leader, 0))
+// look reads the end of the stream from the leader and holds it against what is known.
+func (e *shedder) look(ctx context.Context, s *shed) {
+	a, err := e.do(ctx, e.choose(), read(streamHead(s.name, shedPage), true, 0))
 	if err != nil {
-		e.count.failed.Add(1)
-		e.client.wander()
+		e.count.add(ofReads, "failed", 1)
+		e.wander()
 		return
 	}
 	e.judge(s, a, shedPage)
@@ -177,15 +175,15 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 	from := e.place(a.from)
 	switch {
 	case a.Status == http.StatusNotFound:
-		e.count.reads.Add(1)
+		e.count.add(ofReads, "leader", 1)
 		if s.hard || !s.deleted && s.last() >= 0 {
 			e.find.add(kindScavenged, "%s is not there for %s, though it has %d events", s.name, from, len(s.refs))
 		}
 	case a.Status == http.StatusGone && s.hard:
-		e.count.reads.Add(1)
+		e.count.add(ofReads, "leader", 1)
 	case a.Status == http.StatusOK:
-		e.count.reads.Add(1)
-		p, err := parsePage(a.Body)
+		e.count.add(ofReads, "leader", 1)
+		p, err := client.ParsePage(a.Body)
 		if err != nil {
 			e.find.add(kindAnswer, "reading of %s: %v", s.name, err)
 			return
@@ -194,11 +192,11 @@ func (e *shedder) judge(s *shed, a *answer, count int) {
 			e.find.add(kindScavenged, "%s is deleted, and %s shows %d events of it", s.name, from, len(p.Entries))
 			return
 		}
-		e.compare(s, from, p.oldestFirst(), count)
+		e.compare(s, from, oldestFirst(p), count)
 	default:
-		e.count.failed.Add(1)
+		e.count.add(ofReads, "failed", 1)
 		e.oddRead(a)
-		e.client.wander()
+		e.wander()
 	}
 }
 
@@ -207,7 +205,7 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 	numbers := make([]int64, 0, len(entries))
 	for i := range entries {
 		n := entries[i].Number
-		r, ok := e.book.showsEvent(from, s.id, &entries[i])
+		r, ok := e.book.showsEvent(from, s.stream, &entries[i])
 		switch {
 		case !ok:
 			return
@@ -242,33 +240,6 @@ func (e *shedder) compare(s *shed, from place, entries []entry, count int) {
 	}
 }
 
-// question is something that a leader must answer in one way only, and that changes nothing.
-type question struct {
-	what    string
-	request client.Request
-	// status is the one answer. 0 means that it is an acknowledgement under a number.
-	status int
-	number int64 // of the acknowledgement, or the current version that a refusal must name
-}
-
-// retry asks to write again what was written.
-func (e *shedder) retry(s *shed, number int) question {
-	o := e.journal.at(number)
-	expected, how := o.expected, "the version"
-	if e.rng.IntN(2) == 0 {
-		expected, how = anyVersion, "any version"
-	}
-	q := question{
-		what:    fmt.Sprintf("append of %d to %s as %d again, expecting %s", o.count, s.name, o.number, how),
-		request: write(e.ids, s.name, expected, refOf(e.journal.client, number, 0), int(o.count), e.rng.IntN(2) == 0),
-		number:  o.number,
-	}
-	if s.hard {
-		q.status = http.StatusGone
-	}
-	return q
-}
-
 // questions returns what can be asked about a stream, with so many appends to be repeated.
 func (e *shedder) questions(s *shed, retries int) []question {
 	if s.unsure || s.last() < 0 {
@@ -281,17 +252,21 @@ func (e *shedder) questions(s *shed, retries int) []question {
 		if i%3 == 2 {
 			at = len(s.written) - 1 - e.rng.IntN(len(s.written))
 		}
-		list = append(list, e.retry(s, s.written[at]))
+		list = append(list, e.retry(s.written[at], s.hard))
 	}
-	fresh := func() ref { return refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16)) }
-	attempt := func(expected int64) client.Request {
-		return write(e.ids, s.name, expected, fresh(), 1, e.rng.IntN(2) == 0)
+	refused := func(expected int64, status int, why string) {
+		what := fmt.Sprintf("%s, %s, expecting %d", s.name, why, expected)
+		fresh := refOf(e.journal.client, math.MaxUint32, e.rng.IntN(1<<16))
+		request := write(e.ids, s.name, expected, fresh, 1, e.rng.IntN(2) == 0)
+		list = append(list, question{s.stream, "append to " + what, request, status, s.last()})
+		if expected >= 0 || s.hard {
+			request = deletion(s.name, expected, !s.hard && e.rng.IntN(2) == 0)
+			list = append(list, question{s.stream, "deletion of " + what, request, status, s.last()})
+		}
 	}
 	if s.hard {
 		for _, expected := range []int64{anyVersion, noStream, s.last()} {
-			list = append(list,
-				question{fmt.Sprintf("append to %s, deleted for good, expecting %d", s.name, expected), attempt(expected), http.StatusGone, 0},
-				question{fmt.Sprintf("deletion of %s, deleted for good, expecting %d", s.name, expected), deletion(s.name, expected, false), http.StatusGone, 0})
+			refused(expected, http.StatusGone, "deleted for good")
 		}
 		return list
 	}
@@ -303,31 +278,7 @@ func (e *shedder) questions(s *shed, retries int) []question {
 		wrong = append(wrong, noStream)
 	}
 	for _, expected := range wrong {
-		list = append(list, question{fmt.Sprintf("append to %s, whose last number is %d, expecting %d", s.name, s.last(), expected), attempt(expected), http.StatusBadRequest, s.last()})
-		if expected >= 0 {
-			list = append(list, question{fmt.Sprintf("deletion of %s, whose last number is %d, expecting %d", s.name, s.last(), expected), deletion(s.name, expected, e.rng.IntN(2) == 0), http.StatusBadRequest, s.last()})
-		}
+		refused(expected, http.StatusBadRequest, fmt.Sprintf("whose last number is %d", s.last()))
 	}
 	return list
-}
-
-// examine asks and judges the answer. It reports whether there was one, and who gave it.
-func (e *shedder) examine(ctx context.Context, s *shed, to target, q question) (int, bool) {
-	a, err := e.client.do(ctx, to, q.request)
-	if err != nil || a.Status >= 500 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTemporaryRedirect {
-		e.client.wander()
-		return 0, false
-	}
-	current := a.Header.Get(client.HeaderCurrentVersion)
-	switch {
-	case q.status == 0:
-		if n, err := a.FirstNumber(s.name); a.Status != http.StatusCreated || err != nil || n != q.number {
-			e.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
-		} else {
-			e.count.replays.Add(1)
-		}
-	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
-		e.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
-	}
-	return a.from.index, true
 }

@@ -38,7 +38,7 @@ func TestGroups(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.promise, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, metrics := runGroups(t, c.promise)
+				s, f := runGroups(t, c.promise)
 				list, counts := s.find.list()
 				for _, v := range list {
 					if v.Kind != c.want && !slices.Contains(c.may, v.Kind) {
@@ -48,10 +48,9 @@ func TestGroups(t *testing.T) {
 				if c.want != "" && counts[c.want] == 0 {
 					t.Errorf("%q was not found: %v", c.want, counts)
 				}
-				t.Logf("%s", metrics.text())
-				if f := metrics; c.promise == breakNothing && (f.Groups != 4 || f.Consumers != 8 || f.Events == 0 || f.Deliveries < f.Events || f.Duplicates == 0 ||
-					f.LeftUnanswered == 0 || f.Parked == 0 || f.Checkpoints == 0 || len(f.Acts) == 0) {
-					t.Errorf("the run is too poor to say anything: %+v", f)
+				if c.promise == breakNothing && (f["events"] == 0 || f["deliveries"] < f["events"] || f["duplicates"] == 0 ||
+					f["leftUnanswered"] == 0 || f["parked"] == 0 || f["checkpoints"] == 0 || f[actUpdate+" "+done.String()] == 0) {
+					t.Errorf("the run is too poor to say anything: %v", f)
 				}
 				for _, v := range list {
 					if v.Kind != kindDrain && v.Kind != kindPhantom && !strings.Contains(v.Text, "history of ") && c.promise != breakEnd {
@@ -64,38 +63,38 @@ func TestGroups(t *testing.T) {
 }
 
 // runGroups runs the workload for a short time and checks it.
-func runGroups(t *testing.T, promise string) (*scene, *groupStatistics) {
+func runGroups(t *testing.T, promise string) (*scene, map[string]int64) {
 	t.Helper()
 	s := newScene(t)
 	s.hist = newHistory(s.book.find.start, 1_000_000)
 	links := s.hist.journal()
 	s.ids = identity{tag: 0xfeed, linker: links.client, prefix: scenePrefix}
-	s.book = newBook(s.ids, s.names, s.find, scenePrefix, 0)
+	s.book = newBook(s.ids, s.find, scenePrefix, 0)
 	fake := newFakeGroups(t, promise)
-	nodes := &targets{wire: newFakeWire(fake.handler())}
+	nodes := &targets{}
 	nodes.set([]target{{name: nodeName(0), base: "http://leader", index: 0}, {name: nodeName(1), base: "http://follower", index: 1}})
-	l := newLoad(s.ids, s.names, s.hist, s.book, s.find, nodes)
-	groups := tormentedGroups(scenePrefix)
-	subs := newSubscriptions(l, 1, groups, 8, links)
-	defer subs.close()
+	l := newLoad(1, newHTTP(newFakeWire(fake.handler())), s.hist, s.book, nodes)
+	subs := newSubscriptions(l, tormentedGroups(scenePrefix))
 	if err := subs.create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var working sync.WaitGroup
-	for _, run := range subs.clients() {
+	subs.begin(8, links)
+	for _, run := range l.work {
 		working.Go(func() { run(t.Context()) })
 	}
 	_ = clock.Sleep(t.Context(), 30*time.Second)
 	close(l.stop)
 	working.Wait()
-	drained := subs.drain(context.WithoutCancel(t.Context()), 1)
+	drained := subs.drain(context.WithoutCancel(t.Context()))
 	if drained != (promise != breakStuck) {
 		t.Errorf("drained: %t", drained)
 	}
 	s.book.logForward(place{node: "node 0", at: l.hist.now()}, 0, fake.log, int64(len(fake.log))*eventSize, true)
 	ledger := newLedger(s.hist, s.book)
 	ledger.check()
-	return s, checkGroups(ledger, subs, func(int64, int64) bool { return true })
+	checkGroups(ledger, subs, func(int64, int64) bool { return true })
+	return s, l.count.of(ofSubscriptions)
 }
 
 // TestDate: an event of the log was there before later ones were acknowledged.
@@ -104,7 +103,7 @@ func TestDate(t *testing.T) {
 	j := s.client()
 	x := s.wrote(j, "a", anyVersion, 0, 10, 20)
 	y := s.wrote(j, "a", anyVersion, 1, 30, 40)
-	server := entry{ID: "server", Type: "checkpoint", Stream: "other", Updated: "then"}
+	server := entry{ID: "server", Type: "checkpoint", Stream: "other", Time: then}
 	s.book.logForward(place{node: "node 0", at: 100}, 0, []entry{s.shown(x, "a", 0), server, s.shown(y, "a", 1)}, 3*eventSize, true)
 	server.Number = 1
 	s.book.logForward(place{node: "node 0", at: 200}, 3, []entry{server}, 4*eventSize, true)

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -54,15 +55,7 @@ func (t *timeline) list() []happening {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := slices.Clone(t.all)
-	slices.SortStableFunc(all, func(a, b happening) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b happening) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 
@@ -80,17 +73,10 @@ type outage struct {
 // touch the time from its beginning to its end and a little longer, in which its
 // cure works, unless the next fault has begun by then. all is in order of time.
 func outages(all []happening, gaps []gap, after int64) []outage {
-	sums := map[string]*outage{}
-	var order []string
+	var list []outage
 	for i, h := range all {
 		if h.Kind != happenedFault || h.Fault == "" {
 			continue
-		}
-		o := sums[h.Fault]
-		if o == nil {
-			o = &outage{Fault: h.Fault}
-			sums[h.Fault] = o
-			order = append(order, h.Fault)
 		}
 		until := h.Until + after
 		for _, next := range all[i+1:] {
@@ -105,17 +91,15 @@ func outages(all []happening, gaps []gap, after int64) []outage {
 				longest = max(longest, g.to-max(g.from, h.At))
 			}
 		}
-		o.Times++
-		length := time.Duration(longest).Seconds()
+		at := slices.IndexFunc(list, func(o outage) bool { return o.Fault == h.Fault })
+		if at < 0 {
+			at, list = len(list), append(list, outage{Fault: h.Fault})
+		}
+		o, length := &list[at], time.Duration(longest).Seconds()
+		o.MeanGap = (o.MeanGap*float64(o.Times) + length) / float64(o.Times+1)
 		o.LongestGap = max(o.LongestGap, length)
-		o.MeanGap += length
+		o.Times++
 	}
-	slices.Sort(order)
-	list := make([]outage, 0, len(order))
-	for _, name := range order {
-		o := *sums[name]
-		o.MeanGap /= float64(o.Times)
-		list = append(list, o)
-	}
+	slices.SortFunc(list, func(a, b outage) int { return cmp.Compare(a.Fault, b.Fault) })
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -44,8 +45,7 @@ type watch struct {
 	changes int
 	double  int // looks in a row with two leaders of one term
 	calms   []calm
-	still   bool    // the last look was calm
-	reigns  []reign // by their beginnings
+	still   bool // the last look was calm
 }
 
 // calm is a time in which every look found all nodes answering, and one leader, the same.
@@ -55,15 +55,11 @@ type calm struct {
 	term     int64
 }
 
-// reign is when a term was first seen to have a leader.
-type reign struct{ at, term int64 }
-
-func newWatch(targets func() []target, f *findings, line *timeline) *watch {
-	return &watch{http: newHTTP(nil), targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
+func newWatch(h *client.Client, targets func() []target, f *findings, line *timeline) *watch {
+	return &watch{http: h, targets: targets, find: f, line: line, views: map[int]view{}, leader: -1}
 }
 
 func (w *watch) run(ctx context.Context) {
-	defer w.http.Close()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -111,7 +107,6 @@ func (w *watch) look(ctx context.Context) {
 	default:
 		if term != w.term {
 			w.changes++
-			w.reigns = append(w.reigns, reign{w.line.now(), term})
 		}
 		w.line.add(happenedLeader, "%s leads in term %d", nodeName(leader), term)
 		w.term = term
@@ -160,22 +155,21 @@ func (w *watch) wasCalm(from, to int64) bool {
 	return i < len(w.calms) && w.calms[i].from <= from
 }
 
-// reignOf returns the term that was last seen to have a leader at a time, 0 if there was none yet.
-func (w *watch) reignOf(at int64) int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := sort.Search(len(w.reigns), func(i int) bool { return w.reigns[i].at > at })
-	if i == 0 {
-		return 0
-	}
-	return w.reigns[i-1].term
-}
-
 // leading returns the leader and its term, -1 when there is none.
 func (w *watch) leading() (node int, term int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.leader, w.term
+}
+
+// leads returns the leader, if it is in a list of nodes.
+func (w *watch) leads(list []target) (target, bool) {
+	leader, _ := w.leading()
+	i := slices.IndexFunc(list, func(t target) bool { return t.index == leader })
+	if i < 0 {
+		return target{}, false
+	}
+	return list[i], true
 }
 
 func (w *watch) view(node int) view {
@@ -190,19 +184,6 @@ func (w *watch) leaderChanges() int {
 	return max(w.changes-1, 0) // The first leader is no change.
 }
 
-// gossip is the part of the answer of /gossip that matters here.
-type gossip struct {
-	Members []struct {
-		State string `json:"state"`
-		Alive bool   `json:"isAlive"`
-		IP    string `json:"httpEndPointIp"`
-		Port  int    `json:"httpEndPointPort"`
-		Epoch int64  `json:"epochNumber"`
-	} `json:"members"`
-	IP   string `json:"serverIp"`
-	Port int    `json:"serverPort"`
-}
-
 // ask returns what a node says of itself, the zero view when it does not.
 func (w *watch) ask(ctx context.Context, t target) view {
 	a, err := exchange(ctx, w.http, t, client.Request{Method: http.MethodGet, Path: "/gossip", Header: map[string]string{"Accept": client.MediaJSON}}, watchLimit)
@@ -212,7 +193,11 @@ func (w *watch) ask(ctx context.Context, t target) view {
 	if a.Status == http.StatusNotFound {
 		return w.askInfo(ctx, t)
 	}
-	var g gossip
+	var g struct {
+		Members []client.Member `json:"members"`
+		IP      string          `json:"serverIp"`
+		Port    int             `json:"serverPort"`
+	}
 	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &g) != nil {
 		return view{}
 	}
@@ -221,8 +206,8 @@ func (w *watch) ask(ctx context.Context, t target) view {
 		if !m.Alive {
 			continue // A node that was replaced stays in gossip for a while, at the same address.
 		}
-		if at := net.JoinHostPort(m.IP, strconv.Itoa(m.Port)); at == self || strings.HasSuffix(t.base, "//"+at) {
-			return view{m.State, m.Epoch}
+		if at := m.Address(); at == self || strings.HasSuffix(t.base, "//"+at) {
+			return view{m.State, m.Term}
 		}
 	}
 	return view{}

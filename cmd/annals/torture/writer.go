@@ -2,9 +2,10 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"math"
-	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/annalsdb/annals/client"
@@ -13,54 +14,44 @@ import (
 const (
 	// patience is how long a client goes on to send a write whose outcome it does not know.
 	patience = 12 * time.Second
-	// rememberedAppends is from how many of its last acknowledged appends a client chooses one to send again.
+	// rememberedAppends is from how many of its acknowledged appends a client chooses one to send again.
 	rememberedAppends = 64
 	largestBatch      = 8
 )
 
 // writer is one client that writes and asks the leader. It has one operation under way.
 type writer struct {
-	*load
-	client  *caller
-	rng     *rand.Rand
+	worker
 	journal *journal
-	known   map[uint32]int64 // last number that the client heard of
-	recent  []int            // operations that were acknowledged, a ring
-	oldest  int
+	known   map[*stream]int64 // last number that the client heard of
+	recent  []ref             // of operations that were acknowledged
 }
 
-func newWriter(l *load, seed uint64) *writer { return newWriterOf(l, seed, l.hist.journal()) }
-
-func newWriterOf(l *load, seed uint64, j *journal) *writer {
-	rng := rand.New(rand.NewPCG(seed, uint64(j.client)))
-	return &writer{
-		load: l, rng: rng, journal: j, known: map[uint32]int64{},
-		client: newCaller(l.targets, rng, l.timeout, &l.count.hops),
-	}
+// newWriter makes what a client needs to write. It does nothing by itself.
+func newWriter(l *load, j *journal) *writer {
+	return &writer{worker: l.worker(j.client), journal: j, known: map[*stream]int64{}}
 }
 
-func (w *writer) run(ctx context.Context) {
-	defer w.client.close()
-	for !w.stopped() && ctx.Err() == nil && w.hist.reserve() {
-		switch dice := w.rng.IntN(100); {
-		case dice < 35:
-			w.contest(ctx)
-		case dice < 58:
-			w.readHead(ctx, w.plainStream(w.nextRegister(w.rng)))
-		case dice < 82:
-			w.scatter(ctx)
-		case dice < 88:
-			w.again(ctx)
-		default:
-			// The value that somebody has just written.
-			if latest := w.latest.Load(); latest > 0 {
-				w.readHead(ctx, uint32(latest-1))
-			}
-		}
-		if w.pace > 0 {
-			w.rest(ctx, time.Duration(w.rng.ExpFloat64()*float64(w.pace)))
+func (w *writer) turn(ctx context.Context) time.Duration {
+	if !w.hist.reserve() {
+		return enough
+	}
+	switch dice := w.rng.IntN(100); {
+	case dice < 35:
+		w.contest(ctx)
+	case dice < 58:
+		w.readHead(ctx, w.plainStream(w.nextRegister(w.rng)))
+	case dice < 82:
+		w.scatter(ctx)
+	case dice < 88:
+		w.again(ctx)
+	default:
+		// The value that somebody has just written.
+		if latest := w.latest.Load(); latest != nil {
+			w.readHead(ctx, latest)
 		}
 	}
+	return time.Duration(w.rng.ExpFloat64() * float64(w.pace))
 }
 
 // contest appends to a stream for which all writers compete.
@@ -97,120 +88,162 @@ func (w *writer) scatter(ctx context.Context) {
 
 // append sends an append, with the same ids each time, until its outcome is certain
 // or patience ends.
-func (w *writer) append(ctx context.Context, stream uint32, expected int64, count int) *op {
-	number := w.journal.begin(op{
-		kind: opAppend, call: w.hist.now(), ret: never, stream: stream, expected: expected, count: uint16(count), node: -1,
-	})
-	o := w.journal.at(number)
-	first := refOf(w.journal.client, number, 0)
-	name := w.names.name(stream)
-	req := write(w.ids, name, expected, first, count, w.rng.IntN(2) == 0)
+func (w *writer) append(ctx context.Context, stream *stream, expected int64, count int) *op {
 	limit := patience
 	if w.rng.IntN(8) == 0 {
 		limit = 0 // This one is sent once.
 	}
-	v, last := w.insist(ctx, o, req, http.StatusCreated, limit)
+	begun := op{kind: opAppend, stream: stream, expected: expected, count: uint16(count)}
+	first, o, last := w.insist(ctx, begun, limit, func(first ref) client.Request {
+		return write(w.ids, stream.name, expected, first, count, w.rng.IntN(2) == 0)
+	})
 	switch o.outcome {
 	case done:
-		o.number = v.number
-		if expected >= noStream && v.number != expected+1 {
-			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.names.describe(w.ids, first, o))
+		if expected >= noStream && o.number != expected+1 {
+			w.find.add(kindAnswer, "the answer contradicts the request: %s", w.ids.describe(first, o))
 		}
-		w.known[stream] = v.number + int64(count) - 1
-		w.remember(number)
-		w.acknowledged(o)
-		w.latest.Store(int64(stream) + 1)
+		w.known[stream] = o.number + int64(count) - 1
+		if len(w.recent) < rememberedAppends {
+			w.recent = append(w.recent, first)
+		} else {
+			w.recent[w.rng.IntN(rememberedAppends)] = first
+		}
+		if stream.plain {
+			w.latest.Store(stream)
+		}
 	case conflict:
-		o.number = v.number
-		if expected == anyVersion || v.number == expected {
-			w.find.add(kindAnswer, "the answer contradicts the request: %s: %s", w.names.describe(w.ids, first, o), last)
+		if expected == anyVersion || o.number == expected {
+			w.find.add(kindAnswer, "the answer contradicts the request: %s: %s", w.ids.describe(first, o), last)
 		}
-		w.known[stream] = v.number
+		w.known[stream] = o.number
 	}
-	w.count.writes[o.outcome].Add(1)
 	return o
 }
 
-// insist makes the attempts of one write and fills in its end.
+// insist begins an operation that writes, makes its attempts, and fills in its end. It returns the ref of its
+// first event and the last answer.
 //
 // A conflict is certain even if an earlier attempt is of unknown outcome: had
 // that one been written, the retry with the same ids would have been answered as
 // done; and it cannot be written any more, because versions only rise. The
 // callers that delete see to it that this holds for them too.
-func (w *writer) insist(ctx context.Context, o *op, req client.Request, success int, limit time.Duration) (verdict, *answer) {
+func (w *writer) insist(ctx context.Context, begun op, limit time.Duration, request func(first ref) client.Request) (ref, *op, *answer) {
+	begun.call, begun.ret, begun.node = w.hist.now(), never, -1
+	first, o := w.journal.begin(begun)
+	req, success := request(first), http.StatusCreated
+	if o.kind == opDelete {
+		success = http.StatusNoContent
+	}
 	uncertain := false
 	giveUp := o.call + int64(limit)
 	for {
 		if o.attempts < math.MaxUint16 {
 			o.attempts++
 		}
-		a, err := w.client.do(ctx, w.client.choose(), req)
+		a, err := w.do(ctx, w.choose(), req)
 		if a != nil {
 			o.node = int8(a.from.index)
 		}
-		v := judgeWrite(a, err, success, w.names.name(o.stream))
+		v := judgeWrite(a, err, success, o.stream.name)
 		if v.odd != "" {
-			w.find.add(kindAnswer, "%s to %s: %s", o.kind, w.names.name(o.stream), v.odd)
+			w.find.add(kindAnswer, "%s to %s: %s", o.kind, o.stream.name, v.odd)
 		}
-		if v.outcome == done || v.outcome == conflict {
-			o.ret, o.outcome = w.hist.now(), v.outcome
-			return v, a
-		}
+		certain := v.outcome == done || v.outcome == conflict
 		uncertain = uncertain || v.outcome == pending
-		if w.hist.now() >= giveUp || w.stopped() || ctx.Err() != nil {
-			if !uncertain {
-				o.ret, o.outcome = w.hist.now(), refused
+		if certain || w.hist.now() >= giveUp || w.stopped() || ctx.Err() != nil {
+			if certain || !uncertain {
+				o.ret, o.outcome, o.number = w.hist.now(), v.outcome, v.number
 			}
-			return v, a
+			w.finished(o)
+			return first, o, a
 		}
-		w.client.wander()
-		w.rest(ctx, time.Duration(20+w.rng.IntN(150))*time.Millisecond)
+		w.wander()
+		w.rest(ctx, w.pause(20, 150))
 	}
 }
 
-func (w *writer) remember(number int) {
-	if len(w.recent) < rememberedAppends {
-		w.recent = append(w.recent, number)
-		return
+// finished counts an operation that wrote.
+func (w *writer) finished(o *op) {
+	switch {
+	case o.kind == opAppend:
+		w.count.add(ofWrites, written[o.outcome], 1)
+		if o.outcome == done {
+			w.count.add(ofWrites, "eventsAcknowledged", int(o.count))
+			w.gaps.success(o.ret)
+		}
+	case o.outcome != done:
+	case o.kind == opDelete:
+		w.count.add(ofWrites, "deletes", 1)
+	case o.kind == opMetadata:
+		w.count.add(ofWrites, "limits", 1)
 	}
-	w.recent[w.oldest] = number
-	w.oldest = (w.oldest + 1) % rememberedAppends
 }
 
 // again sends an append that was acknowledged once more, as it was or in the
 // other form. The answer must be the same, and nothing may be written.
 func (w *writer) again(ctx context.Context) {
-	if len(w.recent) == 0 {
-		return
-	}
-	number := w.recent[w.rng.IntN(len(w.recent))]
-	o := w.journal.at(number)
-	name := w.names.name(o.stream)
-	first := refOf(w.journal.client, number, 0)
-	req := write(w.ids, name, o.expected, first, int(o.count), w.rng.IntN(2) == 0)
-	a, err := w.client.do(ctx, w.client.choose(), req)
-	v := judgeWrite(a, err, http.StatusCreated, name)
-	switch {
-	case v.odd != "":
-		w.find.add(kindIdempotence, "sent again: %s: %s", w.names.describe(w.ids, first, o), v.odd)
-	case v.outcome == conflict:
-		w.find.add(kindIdempotence, "sent again and refused, current version %d: %s", v.number, w.names.describe(w.ids, first, o))
-	case v.outcome == done && v.number != o.number:
-		w.find.add(kindIdempotence, "sent again and acknowledged as %d: %s", v.number, w.names.describe(w.ids, first, o))
-	case v.outcome == done:
-		w.count.replays.Add(1)
-	default:
-		w.client.wander()
+	if len(w.recent) > 0 {
+		w.examine(ctx, w.choose(), w.retry(w.recent[w.rng.IntN(len(w.recent))], false))
 	}
 }
 
+// question is something that a leader must answer in one way only, and that changes nothing.
+type question struct {
+	stream  *stream
+	what    string
+	request client.Request
+	// status is the one answer. 0 means that it is an acknowledgement under a number.
+	status int
+	number int64 // of the acknowledgement, or the current version that a refusal must name
+}
+
+// retry asks to write again what was written, to a stream that may be gone for good.
+func (w *writer) retry(first ref, gone bool) question {
+	o := w.journal.ops[first.operation()]
+	expected, how := o.expected, "the version"
+	if w.rng.IntN(2) == 0 {
+		expected, how = anyVersion, "any version"
+	}
+	q := question{
+		stream:  o.stream,
+		what:    fmt.Sprintf("%s; sent again, expecting %s", w.ids.describe(first, o), how),
+		request: write(w.ids, o.stream.name, expected, first, int(o.count), w.rng.IntN(2) == 0),
+		number:  o.number,
+	}
+	if gone {
+		q.status = http.StatusGone
+	}
+	return q
+}
+
+// examine asks and judges the answer. It reports whether there was one, and who gave it.
+func (w *writer) examine(ctx context.Context, to target, q question) (int, bool) {
+	a, err := w.do(ctx, to, q.request)
+	if result := judge(a, err); result == pending || result == refused {
+		w.wander()
+		return 0, false
+	}
+	current := a.Header.Get(client.HeaderCurrentVersion)
+	switch {
+	case q.status == 0:
+		if n, err := a.FirstNumber(q.stream.name); a.Status != http.StatusCreated || err != nil || n != q.number {
+			w.find.add(kindIdempotence, "%s: %s, Location %q, current version %q", q.what, a, a.Header.Get("Location"), current)
+		} else {
+			w.count.add(ofWrites, "sentAgain", 1)
+		}
+	case a.Status != q.status, q.status == http.StatusBadRequest && current != strconv.FormatInt(q.number, 10):
+		w.find.add(kindDecision, "%s: %s, current version %q", q.what, a, current)
+	}
+	return a.from.index, true
+}
+
 // readHead asks the leader for the last event of a stream.
-func (w *writer) readHead(ctx context.Context, stream uint32) *op {
-	o := w.journal.at(w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1}))
-	a, err := w.client.do(ctx, w.client.choose(), read(streamHead(w.names.name(stream), 1), true, 0))
+func (w *writer) readHead(ctx context.Context, stream *stream) *op {
+	_, o := w.journal.begin(op{kind: opReadHead, call: w.hist.now(), ret: never, stream: stream, number: noStream, attempts: 1, node: -1})
+	a, err := w.do(ctx, w.choose(), read(streamHead(stream.name, 1), true, 0))
 	if err != nil {
-		w.count.failed.Add(1)
-		w.client.wander()
+		w.count.add(ofReads, "failed", 1)
+		w.wander()
 		return o
 	}
 	ret := w.hist.now()
@@ -218,31 +251,29 @@ func (w *writer) readHead(ctx context.Context, stream uint32) *op {
 	switch a.Status {
 	case http.StatusNotFound:
 	case http.StatusOK:
-		p, err := parsePage(a.Body)
+		p, err := client.ParsePage(a.Body)
 		if err != nil || len(p.Entries) != 1 {
-			w.find.add(kindAnswer, "reading of the last event of %s: %s", w.names.name(stream), a)
+			w.find.add(kindAnswer, "reading of the last event of %s: %s", stream.name, a)
 			return o
 		}
 		f := w.book.read(&p.Entries[0], w.place(a.from))
 		o.number, o.seen = f.number, f.ref
 		w.book.streamPage(w.place(a.from), stream, f.number, p.Entries)
 	default:
-		w.count.failed.Add(1)
+		w.count.add(ofReads, "failed", 1)
 		w.oddRead(a)
-		w.client.wander()
+		w.wander()
 		return o
 	}
 	o.ret, o.outcome = ret, done
 	w.known[stream] = o.number
-	w.count.reads.Add(1)
+	w.count.add(ofReads, "leader", 1)
 	return o
 }
 
 // oddRead reports answers to readings that no fault explains.
 func (l *load) oddRead(a *answer) {
-	switch {
-	case a.Status >= 500, a.Status == http.StatusRequestTimeout, a.Status == http.StatusTemporaryRedirect:
-	default:
+	if result := judge(a, nil); result == done || result == conflict {
 		l.find.add(kindAnswer, "reading: %s", a)
 	}
 }
