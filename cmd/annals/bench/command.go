@@ -173,7 +173,7 @@ func Command() *cobra.Command {
 	for _, k := range kinds() {
 		cmd.AddCommand(workloadCommand(k))
 	}
-	cmd.AddCommand(compareCommand(), subscriptionCommand(), scavengeCommand(), fillCommand(), limitCommand(), bareCommand())
+	cmd.AddCommand(compareCommand(), subscriptionCommand(), fillCommand(), limitCommand(), bareCommand())
 	for _, sub := range cmd.Commands() {
 		// An error of a run is no reason to explain the flags.
 		sub.SilenceUsage = true
