@@ -2,14 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
-
-	"github.com/annalsdb/annals/internal/clock"
 )
 
 func limitCommand() *cobra.Command {
@@ -100,28 +97,18 @@ func (l *limitOp) do(ctx context.Context, c *sender) (outcome, error) {
 		id := fixedID(hashOf("$$"+string(l.req.path)), l.keep)
 		l.req.body = fmt.Appendf(nil, `[%s%s","eventType":"$metadata","data":{"$maxCount":%d}}]`, batchHead, id, l.keep)
 	}
-	for attempt := 0; ; attempt++ {
-		err := c.do(ctx, &l.req, &l.resp)
-		switch {
-		case err != nil:
-		case l.resp.status == 201 || l.resp.status == 204 || l.resp.status == 200:
-			l.stream += l.step
-			return outcome{events: 1}, nil
-		case l.resp.status == 410: // Gone already, by an earlier run.
-			l.stream += l.step
-			return outcome{}, nil
-		case l.resp.status >= 500 || l.resp.status == 408 || l.resp.status == 429:
-			err = refused(&l.resp)
-		default:
-			return outcome{}, &fatalError{refused(&l.resp)}
-		}
-		switch {
-		case ctx.Err() != nil || errors.Is(err, errCut):
-			return outcome{}, errCut
-		case attempt >= maxAttempts:
-			return outcome{}, &fatalError{err}
-		case clock.Sleep(ctx, backoff(attempt)) != nil:
-			return outcome{}, errCut
-		}
+	err := c.insist(ctx, &l.req, &l.resp)
+	switch {
+	case err == errCut:
+		return outcome{}, err
+	case err != nil:
+		return outcome{}, &fatalError{err}
+	case l.resp.status == 201 || l.resp.status == 204 || l.resp.status == 200:
+		l.stream += l.step
+		return outcome{events: 1}, nil
+	case l.resp.status == 410: // Gone already, by an earlier run.
+		l.stream += l.step
+		return outcome{}, nil
 	}
+	return outcome{}, &fatalError{refused(&l.resp)}
 }
