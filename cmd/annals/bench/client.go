@@ -266,7 +266,7 @@ func (c *sender) close() {
 // that proves to have been closed while idle is replaced once: nothing of an
 // answer had come, and every request of the driver may be repeated.
 func (cn *conn) roundTrip(ctx context.Context, c *sender, req *request, path []byte, resp *response) error {
-	if cn.nc != nil && cn.reader.buffered() > 0 {
+	if cn.nc != nil && cn.reader.in.Buffered() > 0 {
 		cn.drop() // Bytes nobody asked for: what follows could not be told apart.
 	}
 	for {
@@ -369,7 +369,7 @@ func (cn *conn) dial(ctx context.Context) error {
 	if cut {
 		return errors.Join(errCut, nc.Close())
 	}
-	cn.reader.reset(nc)
+	cn.reader.in.Reset(nc)
 	cn.armed = time.Time{}
 	return nil
 }

@@ -182,7 +182,7 @@ func TestAnswerTakesTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.home.nc = dialed
-	c.home.reader.reset(dialed)
+	c.home.reader.in.Reset(dialed)
 	var resp response
 	err = c.do(context.Background(), &request{method: "GET", path: []byte("/")}, &resp)
 	if kindOf(err) != "timeout" {
