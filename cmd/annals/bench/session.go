@@ -80,7 +80,7 @@ func (s *session) open(ctx context.Context) error {
 
 func (s *session) close() {
 	for _, c := range s.clients {
-		c.close()
+		c.drop()
 	}
 	for _, op := range s.ops {
 		if o, ok := op.(closer); ok {

@@ -80,7 +80,7 @@ func (v *watchOp) connect(how *dialing) error {
 // close gives up the connections. The session does, at its end.
 func (v *watchOp) close() {
 	for _, n := range v.nodes {
-		n.client.close()
+		n.client.drop()
 	}
 }
 
@@ -122,7 +122,7 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 	took := time.Duration(0)
 	for _, n := range v.nodes {
 		if err == nil && n.err != nil {
-			err = fmt.Errorf("%w at %s: %w", errInvisible, n.client.home.to.host, n.err)
+			err = fmt.Errorf("%w at %s: %w", errInvisible, n.client.home.host, n.err)
 		}
 		took = max(took, n.seen.Sub(answered))
 	}
