@@ -140,7 +140,7 @@ func prepare(ctx context.Context, s *session, work *filling) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if got := total.whole().events; got < work.l.events {
+	if got := total.whole(1).events; got < work.l.events {
 		return fmt.Errorf("prepare: only %d of %d events were written", got, work.l.events)
 	}
 	return nil

@@ -75,14 +75,13 @@ func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
 func newStatistics(name string, t *tally, elapsed time.Duration) metrics {
 	seconds := max(elapsed.Seconds(), 1e-9)
-	h := &t.latency
 	return metrics{
-		Name: name, Operations: int64(h.count), OperationsPerSecond: float64(h.count) / seconds,
+		Name: name, Operations: t.count(), OperationsPerSecond: float64(t.count()) / seconds,
 		Events: t.events, EventsPerSecond: float64(t.events) / seconds,
 		PayloadBytes: t.bytes, PayloadMBPerSecond: float64(t.bytes) / seconds / 1e6,
 		LatencyMs: latencies{
-			Mean: milliseconds(h.mean()), P50: milliseconds(h.quantile(0.5)), P95: milliseconds(h.quantile(0.95)),
-			P99: milliseconds(h.quantile(0.99)), P999: milliseconds(h.quantile(0.999)), Max: milliseconds(h.max),
+			Mean: milliseconds(t.mean()), P50: milliseconds(t.quantile(0.5)), P95: milliseconds(t.quantile(0.95)),
+			P99: milliseconds(t.quantile(0.99)), P999: milliseconds(t.quantile(0.999)), Max: milliseconds(t.max),
 		},
 	}
 }
@@ -105,7 +104,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
 		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
 		Bases: s.o.bases, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
-		CPU: usage.stop(whole.latency.count, whole.events),
+		CPU: usage.stop(whole.count(), whole.events),
 	}
 	r.Redirects, r.Reconnects = s.detours()
 	r.Redirects -= redirects
@@ -115,7 +114,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 			if s.beside && i == 0 {
 				continue // It is the whole.
 			}
-			r.Parts = append(r.Parts, newStatistics(name, &total.parts[i], elapsed))
+			r.Parts = append(r.Parts, newStatistics(name, total.parts[i], elapsed))
 		}
 	}
 	return r, err
@@ -239,7 +238,7 @@ func startUsage(pids []int) *usage {
 	return u
 }
 
-func (u *usage) stop(operations uint64, events int64) cpuStatistics {
+func (u *usage) stop(operations, events int64) cpuStatistics {
 	f := cpuStatistics{ProcessorsAvailable: runtime.GOMAXPROCS(0)}
 	now, err := ownCPU()
 	err = errors.Join(u.err, err)

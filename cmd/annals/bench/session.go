@@ -236,9 +236,9 @@ func (s *session) watch(ctx context.Context, p *phase, duration time.Duration, t
 // whole is what counts as done.
 func (s *session) whole(r *recorder) *tally {
 	if s.beside {
-		return r.first()
+		return r.whole(1)
 	}
-	return r.whole()
+	return r.whole(len(r.parts))
 }
 
 func (s *session) progress(r *recorder, took, since time.Duration) {
@@ -249,8 +249,8 @@ func (s *session) progress(r *recorder, took, since time.Duration) {
 	seconds := took.Seconds()
 	// The progress is a courtesy: a closed standard error does not end the run.
 	_, _ = fmt.Fprintf(s.log, "%s %4.0fs  %10.0f ops/s  %10.0f events/s  %8.1f MB/s  p99 %8.3f ms  errors %d\n",
-		s.name, since.Seconds(), float64(sum.latency.count)/seconds, float64(sum.events)/seconds,
-		float64(sum.bytes)/seconds/1e6, milliseconds(sum.latency.quantile(0.99)), r.errorTotal())
+		s.name, since.Seconds(), float64(sum.count())/seconds, float64(sum.events)/seconds,
+		float64(sum.bytes)/seconds/1e6, milliseconds(sum.quantile(0.99)), r.errorTotal())
 }
 
 // worker performs operations until the phase is over.
