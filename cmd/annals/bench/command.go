@@ -319,14 +319,11 @@ func runFill(cmd *cobra.Command, o *options) error {
 const maxFill = 7 * 24 * time.Hour
 
 func runSession(ctx context.Context, cmd *cobra.Command, o *options, name string, work workload, duration time.Duration) error {
-	s, err := newSession(o, name, work, cmd.ErrOrStderr())
+	s, err := openSession(ctx, o, name, work, cmd.ErrOrStderr())
 	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := s.open(ctx); err != nil {
 		return interruptible(err)
 	}
+	defer s.close()
 	r, err := s.measure(ctx, duration, o.warmup, o.count)
 	if r == nil {
 		return err

@@ -117,15 +117,7 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 		if err != nil {
 			return nil, err
 		}
-		s, err := newSession(o, name, work, log)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.open(ctx); err != nil {
-			s.close()
-			return nil, err
-		}
-		return s, nil
+		return openSession(ctx, o, name, work, log)
 	}
 	node, err := open(o, k.name)
 	if err != nil {

@@ -125,14 +125,11 @@ func prepare(ctx context.Context, s *session, work *filling) error {
 	o.rate, o.count = 0, 0
 	o.workers = min(o.workers, work.l.streams)
 	work.o = &o
-	fill, err := newSession(&o, "prepare", work, s.log)
+	fill, err := openSession(ctx, &o, "prepare", work, s.log)
 	if err != nil {
 		return err
 	}
 	defer fill.close()
-	if err := fill.open(ctx); err != nil {
-		return err
-	}
 	total := newRecorder(1)
 	if _, err := fill.runFor(ctx, 24*time.Hour, 0, total); err != nil {
 		return fmt.Errorf("prepare: %w", err)

@@ -84,15 +84,11 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
 	defer stop()
 	name := o.prefix + "-subscription-" + newIDs().next().String()[:8]
-	paging := &paging{o: o, stream: name}
-	s, err := newSession(o, "feed", paging, cmd.ErrOrStderr())
+	s, err := openSession(ctx, o, "feed", &paging{o: o, stream: name}, cmd.ErrOrStderr())
 	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := s.open(ctx); err != nil {
 		return interruptible(err)
 	}
+	defer s.close()
 	if !compared {
 		r, err := measureGroup(ctx, o, name, name, cmd.ErrOrStderr())
 		if r == nil {
@@ -119,14 +115,11 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 // measureGroup creates a group, measures its readers and deletes it.
 func measureGroup(ctx context.Context, o *options, stream, group string, log io.Writer) (r *result, err error) {
 	w := newSubscribing(o, stream, group)
-	s, err := newSession(o, "subscription", w, log)
+	s, err := openSession(ctx, o, "subscription", w, log)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	if err := s.open(ctx); err != nil {
-		return nil, err
-	}
 	// An interrupt leaves no group behind.
 	defer func() { err = errors.Join(err, w.remove(context.WithoutCancel(ctx))) }()
 	if r, err = s.measure(ctx, o.duration, o.warmup, o.count); r == nil {
