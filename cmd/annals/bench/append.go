@@ -131,14 +131,8 @@ func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 }
 
 func (a *appendOp) send(ctx context.Context, c *sender) error {
-	if err := c.do(ctx, &a.req, &a.resp); err != nil {
-		return err
-	}
 	// 201 is the rule; a write that was repeated at its own address may be answered 200.
-	if a.resp.status != 201 && a.resp.status != 200 {
-		return refused(&a.resp)
-	}
-	return nil
+	return c.expect(ctx, &a.req, &a.resp, 201, 200)
 }
 
 // sendChecked sends the version that the stream must have. Of a stream that this run has not

@@ -80,6 +80,11 @@ type request struct {
 	keep   bool // the body of the answer is wanted
 }
 
+// get returns a request for something of a media type, of which the path is missing.
+func (o *options) get(mediaType string) request {
+	return request{method: "GET", head: []byte("Accept: " + mediaType + "\r\n" + string(basicAuth(o.user, o.password)))}
+}
+
 // dialing is what all connections of a session share.
 type dialing struct {
 	timeout time.Duration
@@ -161,6 +166,17 @@ func (c *sender) do(ctx context.Context, req *request, resp *response) error {
 		c.turn(c.home)
 	}
 	return err
+}
+
+// expect is do, and an error when the answer has none of the two statuses.
+func (c *sender) expect(ctx context.Context, req *request, resp *response, status, other int) error {
+	if err := c.do(ctx, req, resp); err != nil {
+		return err
+	}
+	if resp.status != status && resp.status != other {
+		return refused(resp)
+	}
+	return nil
 }
 
 // follow sends the request where the answer says.

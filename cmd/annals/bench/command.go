@@ -59,7 +59,7 @@ write a new stream with each run.`
 type kind struct {
 	name, short string
 	flags       func(f *pflag.FlagSet, o *options)
-	defaults    func(o *options)
+	defaults    map[string]string // of flags that have others elsewhere
 	make        func(o *options) (workload, error)
 }
 
@@ -115,7 +115,7 @@ func kinds() []*kind {
 				f.BoolVar(&o.prepare, "prepare", false, "write the stream first; what is there already stays")
 				f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
 			}),
-			defaults: func(o *options) { o.page, o.workers, o.warmup = 1000, 1, 0 },
+			defaults: map[string]string{"page": "1000", "workers": "1", "warmup": "0s"},
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
@@ -123,7 +123,7 @@ func kinds() []*kind {
 			flags: all(streams, size, func(f *pflag.FlagSet, o *options) {
 				f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
 			}),
-			defaults: func(o *options) { o.workers = 1 },
+			defaults: map[string]string{"workers": "1"},
 			make:     func(o *options) (workload, error) { return &watching{o}, nil },
 		},
 		{
@@ -183,9 +183,6 @@ func Command() *cobra.Command {
 
 func workloadCommand(k *kind) *cobra.Command {
 	o := defaultOptions()
-	if k.defaults != nil {
-		k.defaults(&o)
-	}
 	cmd := &cobra.Command{
 		Use: k.name, Short: k.short, Args: cobra.NoArgs,
 		Long: k.short + ".\n\nThe help of the command above explains the output and the names of streams.",
@@ -194,7 +191,18 @@ func workloadCommand(k *kind) *cobra.Command {
 	runFlags(cmd.Flags(), &o)
 	k.flags(cmd.Flags(), &o)
 	cmd.Flags().BoolVar(&o.bare, "bare", false, "compare with the bare server, as the command compare does")
+	k.setDefaults(cmd.Flags())
 	return cmd
+}
+
+// setDefaults gives flags that were not given the defaults of the workload.
+func (k *kind) setDefaults(flags *pflag.FlagSet) {
+	for name, value := range k.defaults {
+		if f := flags.Lookup(name); !f.Changed {
+			f.DefValue = value
+			cobra.CheckErr(f.Value.Set(value))
+		}
+	}
 }
 
 // compareCommand takes the flags of all workloads, because which of them matter shows only with --workload.
@@ -218,18 +226,7 @@ bare server. Every run takes --warmup and --duration.`,
 			if k == nil {
 				return fmt.Errorf("--workload %q is none of %s", name, strings.Join(names, ", "))
 			}
-			if k.defaults != nil {
-				// Defaults of the workload hold for flags that were not given.
-				given := o
-				k.defaults(&o)
-				for flag, keep := range map[string]func(){
-					"page": func() { o.page = given.page }, "workers": func() { o.workers = given.workers }, "warmup": func() { o.warmup = given.warmup },
-				} {
-					if cmd.Flags().Changed(flag) {
-						keep()
-					}
-				}
-			}
+			k.setDefaults(cmd.Flags())
 			o.bare = true
 			return run(cmd, k, &o)
 		},

@@ -148,10 +148,11 @@ func (w *paging) setup(ctx context.Context, s *session) error {
 }
 
 func (w *paging) operation(int, int) operation {
-	return &pageOp{
-		w: w, target: "/streams/" + escapeStream(w.stream) + "/", tail: "/forward/" + strconv.Itoa(w.o.page) + "?embed=body",
-		req: request{method: "GET", keep: true, head: []byte("Accept: " + typeAtom + "\r\n" + string(basicAuth(w.o.user, w.o.password)))},
+	p := &pageOp{
+		w: w, target: "/streams/" + escapeStream(w.stream) + "/", tail: "/forward/" + strconv.Itoa(w.o.page) + "?embed=body", req: w.o.get(typeAtom),
 	}
+	p.req.keep = true
+	return p
 }
 
 // pageOp reads the next page that no other worker has read.
@@ -170,11 +171,8 @@ func (p *pageOp) do(ctx context.Context, c *sender) (outcome, error) {
 	path := append(append(p.req.path[:0], c.prefix...), p.target...)
 	path = strconv.AppendInt(path, from, 10)
 	p.req.path = append(path, p.tail...)
-	if err := c.do(ctx, &p.req, &p.resp); err != nil {
+	if err := c.expect(ctx, &p.req, &p.resp, 200, 200); err != nil {
 		return outcome{}, err
-	}
-	if p.resp.status != 200 {
-		return outcome{}, refused(&p.resp)
 	}
 	if got := int64(countEntries(p.resp.body)); got != n {
 		return outcome{}, fmt.Errorf("%w: a page from %d has %d of %d events", errMalformed, from, got, n)

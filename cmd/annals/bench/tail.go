@@ -52,10 +52,8 @@ func (w *tailing) operation(int, int) operation {
 		start = strings.Repeat("0", 32)
 	}
 	t.first = "/streams/" + escapeStream(w.stream()) + "/" + start + "/forward/" + strconv.Itoa(w.o.page)
-	t.req = request{
-		method: "GET", keep: true,
-		head: []byte("Accept: " + typeAtom + "\r\n" + string(basicAuth(w.o.user, w.o.password))),
-	}
+	t.req = w.o.get(typeAtom)
+	t.req.keep = true
 	return t
 }
 
@@ -92,11 +90,8 @@ func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 		p = append(p, "?embed=body"...)
 	}
 	t.req.path = p
-	if err := c.do(ctx, &t.req, &t.resp); err != nil {
+	if err := c.expect(ctx, &t.req, &t.resp, 200, 200); err != nil {
 		return outcome{}, err
-	}
-	if t.resp.status != 200 {
-		return outcome{}, refused(&t.resp)
 	}
 	page := t.resp.body
 	entries := int64(countEntries(page))
