@@ -63,18 +63,12 @@ type backupLast struct {
 
 func backupStatusCommand(stdout io.Writer) *cobra.Command {
 	var f clusterFlags
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the last backup of each member of a cluster",
 		Long:    backupStatusHelp,
 		Example: `  annals backup status --node https://node1.example.com:2113 --ca roots`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptible()
 			defer stop()
@@ -85,7 +79,7 @@ func backupStatusCommand(stdout io.Writer) *cobra.Command {
 			return printBackupStatus(stdout, nodes, f.json, time.Now())
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	f.add(cmd.Flags(), "address of a node of the cluster", "print JSON in place of text")
 	return cmd
 }

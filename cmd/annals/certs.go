@@ -59,20 +59,8 @@ them: STORE_CERTIFICATE_PASSWORD and STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD.
 Exit codes: 0 a node would start, 1 it would refuse to, 2 bad arguments.`
 
 func certsCommand(stdout io.Writer) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "certs",
-		Short: "Make, check and renew the certificates of a cluster",
-		Long:  certsHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals certs --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(certsAuthorityCommand(stdout), certsNodeCommand(stdout), certsCheckCommand(stdout), certsRenewCommand(stdout))
-	return cmd
+	return group("certs", "Make, check and renew the certificates of a cluster", certsHelp,
+		certsAuthorityCommand(stdout), certsNodeCommand(stdout), certsCheckCommand(stdout), certsRenewCommand(stdout))
 }
 
 // keyKinds are the values of --key.
@@ -192,7 +180,6 @@ func explainWrite(err error) error {
 func certsCheckCommand(stdout io.Writer) *cobra.Command {
 	var f certs.Files
 	var asJSON bool
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:   "check --certificate-file file",
 		Short: "Check the certificate files of a node",
@@ -200,12 +187,7 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 		Example: "  annals certs check --certificate-file node.crt --certificate-private-key-file node.key \\\n" +
 			"    --trusted-root-certificates-path roots\n" +
 			"  annals certs check --certificate-file node.p12 --trusted-root-certificates-path roots --json",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Certificate == "" {
 				return cannot(errors.New("--certificate-file is missing, see annals certs check --help"))
@@ -226,7 +208,7 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Certificate, "certificate-file", "", "certificate of the node: PKCS#12, or X.509 in PEM or DER form (required)")
 	flags.StringVar(&f.PrivateKey, "certificate-private-key-file", "", "private key of an X.509 certificate")

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -60,26 +59,8 @@ type projectionFlags struct{ clusterFlags }
 
 func projectionCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var f projectionFlags
-	root := &cobra.Command{
-		Use:   "projection",
-		Short: "Show, make and change projections",
-		Long:  projectionHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals projection --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	flags := root.PersistentFlags()
-	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of a node of the cluster")
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
-	flags.BoolVar(&f.json, "json", false, "print JSON in place of text")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
+	root := group("projection", "Show, make and change projections", projectionHelp)
+	f.add(root.PersistentFlags(), "address of a node of the cluster", "print JSON in place of text")
 	root.AddCommand(
 		projectionListCommand(&f, stdout),
 		projectionShowCommand(&f, stdout),

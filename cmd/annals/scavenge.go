@@ -83,26 +83,9 @@ type scavengeFlags struct {
 
 func scavengeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f scavengeFlags
-	root := &cobra.Command{
-		Use:   "scavenge",
-		Short: "Remove for good what deletion and metadata hide",
-		Long:  scavengeHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals scavenge --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	flags := root.PersistentFlags()
-	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of the node")
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
-	flags.BoolVar(&f.json, "json", false, "print JSON in place of text")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the node")
+	root := group("scavenge", "Remove for good what deletion and metadata hide", scavengeHelp)
+	f.add(root.PersistentFlags(), "address of the node", "print JSON in place of text")
+	root.PersistentFlags().Lookup("timeout").Usage = "how long to wait for an answer of the node"
 	root.AddCommand(
 		scavengeStartCommand(&f, stdout, stderr),
 		scavengeStopCommand(&f, stdout),
