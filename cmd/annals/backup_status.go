@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,13 +166,12 @@ func printBackupStatus(w io.Writer, nodes []backupNode, asJSON bool, now time.Ti
 	if asJSON {
 		err = printJSON(w, map[string]any{"nodes": nodes})
 	} else {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		// What the table cannot write shows when it is flushed.
-		_, _ = fmt.Fprintln(t, "NODE\tSTATE\tRESULT\tENDED\tAGE\tBYTES\tCOPIED\tCHECKED\tNOTE")
+		var t table
+		t.row("NODE\tSTATE\tRESULT\tENDED\tAGE\tBYTES\tCOPIED\tCHECKED\tNOTE")
 		for i := range nodes {
-			_, _ = fmt.Fprintln(t, nodes[i].row(now))
+			t.row("%s", nodes[i].row(now))
 		}
-		err = t.Flush()
+		err = t.print(w)
 	}
 	if err == nil && bad {
 		return &codedError{code: exitProblems}

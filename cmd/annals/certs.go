@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -313,9 +312,8 @@ func issuers(r *certs.Report) []*x509.Certificate {
 }
 
 func writeCertsText(w io.Writer, f certs.Files, r *certs.Report, now time.Time) error {
-	var b strings.Builder
-	// Nothing fails that writes into a strings.Builder.
-	row := func(name, format string, args ...any) { fmt.Fprintf(&b, name+"\t"+format+"\n", args...) }
+	var t table
+	row := func(name, format string, args ...any) { t.row(name+"\t"+format, args...) }
 	if r.Certificate != nil {
 		c := describeCertificate(r.Certificate)
 		row("subject", "%s", c.Subject)
@@ -331,14 +329,10 @@ func writeCertsText(w io.Writer, f certs.Files, r *certs.Report, now time.Time) 
 		row("node", "%s", map[bool]string{true: "yes: nodes with this reserved name accept it", false: "no: other nodes do not accept it"}[r.Node])
 	}
 	row("trusted roots", "%d in %s", r.Roots, f.RootsDir)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if _, err := io.WriteString(table, b.String()); err != nil {
+	if err := t.print(w); err != nil {
 		return err
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	b.Reset()
+	var b strings.Builder
 	errorsFound, warnings := 0, 0
 	for _, finding := range r.Findings {
 		if finding.Severity == certs.SeverityError {

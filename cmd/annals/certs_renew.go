@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -115,10 +114,7 @@ func (r *renewal) run(stdout io.Writer) error {
 	}
 	d.AuthorityExpiring = authority.Expiring(time.Now())
 	if r.asJSON {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(d)
+		return printJSON(stdout, d)
 	}
 	return d.write(stdout, r.replace)
 }

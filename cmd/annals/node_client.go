@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 
 	"github.com/annalsdb/annals/client"
@@ -99,6 +100,21 @@ func visible(text string) string {
 		}
 	}
 	return text
+}
+
+// table is rows whose cells are separated by tabs.
+type table struct{ text bytes.Buffer }
+
+// row adds a row.
+func (t *table) row(format string, args ...any) { fmt.Fprintf(&t.text, format+"\n", args...) }
+
+// print prints the rows with their cells below each other.
+func (t *table) print(w io.Writer) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if _, err := columns.Write(t.text.Bytes()); err != nil {
+		return err
+	}
+	return columns.Flush()
 }
 
 // printJSON prints a value as an indented document.

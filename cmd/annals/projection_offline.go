@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,10 +121,7 @@ func (f *projectionTestFlags) run(name, source string, events []*handler.Event, 
 		Log: func(text string) { r.Log = append(r.Log, text) },
 	})
 	var text bytes.Buffer
-	to := json.NewEncoder(&text)
-	to.SetEscapeHTML(false)
-	to.SetIndent("", "  ")
-	if err := to.Encode(r); err != nil {
+	if err := printJSON(&text, r); err != nil {
 		return cannot(err)
 	}
 	differs := false
