@@ -47,6 +47,18 @@ func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 	return &nodeClient{Client: c, flags: f, address: address, host: client.Response{Node: address}.Host()}, err
 }
 
+// on runs what a command does with the node, until Ctrl-C.
+func (f *clusterFlags) on(do func(ctx context.Context, c *nodeClient) error) error {
+	c, err := f.connect(f.node)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, stop := interruptible()
+	defer stop()
+	return do(ctx, c)
+}
+
 // refusedError is a refusal with what to do about it.
 type refusedError struct {
 	refusal *client.Error

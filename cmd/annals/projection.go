@@ -98,18 +98,13 @@ func (f *projectionFlags) onNamed(name string, do func(ctx context.Context, c *p
 
 // on runs what a command does with the node.
 func (f *projectionFlags) on(do func(ctx context.Context, c *projectionClient) error) error {
-	node, err := f.connect(f.node)
-	if err != nil {
+	return f.clusterFlags.on(func(ctx context.Context, node *nodeClient) error {
+		err := do(ctx, &projectionClient{node})
+		if err != nil && ctx.Err() != nil {
+			return &codedError{code: exitDetached, err: errors.New("interrupted; what was done is shown by annals projection list" + node.nodeFlag())}
+		}
 		return err
-	}
-	defer node.Close()
-	ctx, stop := interruptible()
-	defer stop()
-	err = do(ctx, &projectionClient{nodeClient: node})
-	if err != nil && ctx.Err() != nil {
-		return &codedError{code: exitDetached, err: errors.New("interrupted; what was done is shown by annals projection list" + node.nodeFlag())}
-	}
-	return err
+	})
 }
 
 func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
