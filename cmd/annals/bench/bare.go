@@ -185,7 +185,7 @@ ceiling of any node built on that library. It prints the address it listens on.`
 			if err := o.validate(); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithCancel(lifetime(cmd))
+			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			if o.untilEOF {
 				// The parent ends us by closing the pipe. An interrupt from the terminal goes to the
@@ -204,7 +204,7 @@ ceiling of any node built on that library. It prints the address it listens on.`
 				}
 				return err
 			}
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, terminate)
+			ctx, stop := untilInterrupt(cmd)
 			defer stop()
 			return newBareServer(o).serve(ctx, cmd.OutOrStdout())
 		},

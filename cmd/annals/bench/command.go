@@ -15,8 +15,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const terminate = syscall.SIGTERM
-
 const longHelp = `Measure a node, ours or another that speaks the same HTTP interface.
 
 Each sub-command is a workload. It runs until --duration is over, or --count
@@ -262,12 +260,9 @@ missing. A batch that a node did not take is sent again, up to twelve times.`,
 	return cmd
 }
 
-// lifetime returns the context that the command was executed with.
-func lifetime(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
+// untilInterrupt returns a context that Ctrl-C and SIGTERM end.
+func untilInterrupt(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 }
 
 // tableOut returns where the table goes: not where the JSON goes.
@@ -282,7 +277,7 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	ctx, stop := untilInterrupt(cmd)
 	defer stop()
 	if o.bare {
 		// The path to the command bare, without the name of the program.
@@ -305,7 +300,7 @@ func runFill(cmd *cobra.Command, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	ctx, stop := untilInterrupt(cmd)
 	defer stop()
 	o.workers = min(o.workers, o.streams)
 	work := &filling{o: o, l: layout{prefix: o.prefix, streams: o.streams, events: o.events}}

@@ -131,16 +131,14 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 	defer bare.close()
 
 	c = &comparison{Workload: k.name}
-	var bareResults, nodeResults []*result
-	err = alternate(ctx, o.rounds,
-		func() (*result, error) { return bare.measure(ctx, o.duration, o.warmup, o.count) },
-		func() (*result, error) { return node.measure(ctx, o.duration, o.warmup, o.count) },
-		func(bare, node *result) {
-			bareResults, nodeResults = append(bareResults, bare), append(nodeResults, node)
-			c.Rounds = append(c.Rounds, round{Bare: bare, Node: node, Ratio: ratio(node.OperationsPerSecond, bare.OperationsPerSecond)})
-		})
+	bareResults, nodeResults, err := alternate(ctx, o.rounds,
+		func(int) (*result, error) { return bare.measure(ctx, o.duration, o.warmup, o.count) },
+		func(int) (*result, error) { return node.measure(ctx, o.duration, o.warmup, o.count) })
 	if err != nil {
 		return nil, err
+	}
+	for i, r := range nodeResults {
+		c.Rounds = append(c.Rounds, round{Bare: bareResults[i], Node: r, Ratio: ratio(r.OperationsPerSecond, bareResults[i].OperationsPerSecond)})
 	}
 	c.Interrupted = ctx.Err() != nil
 	c.Bare, c.Node = mediansOf(bareResults), mediansOf(nodeResults)
@@ -148,34 +146,34 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 	return c, nil
 }
 
-// alternate measures two sides in rounds, and passes on the results of every whole round.
-func alternate(ctx context.Context, rounds int, one, other func() (*result, error), took func(one, other *result)) error {
-	sides := []func() (*result, error){one, other}
+// alternate measures two sides in rounds, and returns the results of every whole round.
+func alternate(ctx context.Context, rounds int, one, other func(round int) (*result, error)) (ones, others []*result, err error) {
+	sides := []func(int) (*result, error){one, other}
 	for n := range rounds {
 		var results [2]*result
 		for i := range sides {
 			// The order changes with every round, so that neither side always comes first.
 			side := (n + i) % len(sides)
 			if ctx.Err() != nil {
-				return nil // Half a round would bend the ratio.
+				return ones, others, nil // Half a round would bend the ratio.
 			}
-			r, err := sides[side]()
+			r, err := sides[side](n)
 			if err == nil {
 				err = r.useless()
 			}
 			switch {
 			case errors.Is(err, context.Canceled):
-				return nil
+				return ones, others, nil
 			case err != nil:
-				return err
+				return nil, nil, err
 			}
 			results[side] = r
 		}
 		if ctx.Err() == nil {
-			took(results[0], results[1])
+			ones, others = append(ones, results[0]), append(others, results[1])
 		}
 	}
-	return nil
+	return ones, others, nil
 }
 
 func ratio(a, b float64) float64 {

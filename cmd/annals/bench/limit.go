@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 )
@@ -44,7 +42,7 @@ func runLimit(cmd *cobra.Command, o *options) error {
 	if o.limited == 0 {
 		o.limited = o.streams
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	ctx, stop := untilInterrupt(cmd)
 	defer stop()
 	o.workers = min(o.workers, o.streams)
 	return runSession(ctx, cmd, o, "limit", &limiting{o}, maxFill)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -81,7 +79,7 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 	if !o.defaultSettings && (o.readBatchSize < 1 || o.bufferSize <= o.readBatchSize) {
 		return fmt.Errorf("--buffer-size %d is not more than --read-batch-size %d, or that is not positive", o.bufferSize, o.readBatchSize)
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	ctx, stop := untilInterrupt(cmd)
 	defer stop()
 	name := o.prefix + "-subscription-" + newIDs().next().String()[:8]
 	s, err := openSession(ctx, o, "feed", &paging{o: o, stream: name}, cmd.ErrOrStderr())
@@ -96,19 +94,19 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 		}
 		return errors.Join(err, r.present(cmd, o))
 	}
-	c := &feedComparison{}
-	err = alternate(ctx, o.rounds,
-		func() (*result, error) { return s.measure(ctx, o.duration, o.warmup, o.count) },
-		func() (*result, error) {
-			return measureGroup(ctx, o, name, name+"-"+strconv.Itoa(len(c.Rounds)+1), cmd.ErrOrStderr())
-		},
-		func(feed, group *result) {
-			c.Rounds = append(c.Rounds, feedRound{Feed: feed, Group: group, Ratio: ratio(group.EventsPerSecond, feed.EventsPerSecond)})
+	feed, group, err := alternate(ctx, o.rounds,
+		func(int) (*result, error) { return s.measure(ctx, o.duration, o.warmup, o.count) },
+		func(round int) (*result, error) {
+			return measureGroup(ctx, o, name, name+"-"+strconv.Itoa(round+1), cmd.ErrOrStderr())
 		})
 	if err != nil {
 		return err
 	}
-	c.conclude(ctx.Err() != nil)
+	c := &feedComparison{Feed: mediansOf(feed), Group: mediansOf(group), Interrupted: ctx.Err() != nil}
+	c.Ratio = ratio(c.Group.EventsPerSecond, c.Feed.EventsPerSecond)
+	for i, r := range group {
+		c.Rounds = append(c.Rounds, feedRound{Feed: feed[i], Group: r, Ratio: ratio(r.EventsPerSecond, feed[i].EventsPerSecond)})
+	}
 	return errors.Join(c.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), c))
 }
 
@@ -194,16 +192,6 @@ type feedComparison struct {
 	Group       medians     `json:"subscriptionMedians"`
 	Ratio       float64     `json:"ratio"` // of the medians of events per second, subscription to feed
 	Interrupted bool        `json:"interrupted"`
-}
-
-func (c *feedComparison) conclude(interrupted bool) {
-	var feed, group []*result
-	for _, r := range c.Rounds {
-		feed, group = append(feed, r.Feed), append(group, r.Group)
-	}
-	c.Feed, c.Group = mediansOf(feed), mediansOf(group)
-	c.Ratio = ratio(c.Group.EventsPerSecond, c.Feed.EventsPerSecond)
-	c.Interrupted = interrupted
 }
 
 // table writes the comparison for people.
