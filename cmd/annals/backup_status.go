@@ -99,13 +99,12 @@ func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, _, _ := strings.Cut(c.address, "://")
 	var all []backupNode
 	for i := range members {
 		m := &members[i]
 		n := backupNode{Node: m.Address(), State: m.State}
 		if m.Alive {
-			one, err := f.connect(scheme + "://" + m.Address())
+			one, err := c.member(m)
 			if err != nil {
 				return nil, err
 			}

@@ -164,6 +164,12 @@ func (c *nodeClient) nodes(ctx context.Context) ([]client.Member, error) {
 	return members, c.explain(err)
 }
 
+// member returns a client of another node of the cluster.
+func (c *nodeClient) member(m *client.Member) (*nodeClient, error) {
+	scheme, _, _ := strings.Cut(c.address, "://")
+	return c.flags.connect(scheme + "://" + m.Address())
+}
+
 // nextNode returns the first node that is not among those done, the leader only when
 // it is the last, and how many are left with it.
 func nextNode(view []client.Member, done map[string]bool) (next *client.Member, left int) {

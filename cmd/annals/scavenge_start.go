@@ -78,7 +78,6 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 			return fmt.Errorf("%s is not alive as %s sees it: nothing was started", n.Address(), c.host)
 		}
 	}
-	scheme, _, _ := strings.Cut(c.address, "://")
 	done := map[string]bool{}
 	for {
 		next, left := nextNode(view, done)
@@ -86,7 +85,7 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 			return nil
 		}
 		done[next.Address()] = true
-		one, err := s.connect(scheme + "://" + next.Address())
+		one, err := c.member(next)
 		if err != nil {
 			return err
 		}

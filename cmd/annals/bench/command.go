@@ -122,7 +122,7 @@ func kinds() []*kind {
 				f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
 			}),
 			defaults: map[string]string{"workers": "1"},
-			make:     func(o *options) (workload, error) { return &watching{o}, nil },
+			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
 		},
 		{
 			name: "mixed", short: "Do several of the others, by weight",
@@ -277,9 +277,9 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	ctx, stop := untilInterrupt(cmd)
-	defer stop()
 	if o.bare {
+		ctx, stop := untilInterrupt(cmd)
+		defer stop()
 		// The path to the command bare, without the name of the program.
 		path := strings.Fields(cmd.Parent().CommandPath())[1:]
 		c, err := compare(ctx, k, o, append(path, "bare"), cmd.ErrOrStderr())
@@ -292,7 +292,7 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 	if err != nil {
 		return err
 	}
-	return runSession(ctx, cmd, o, k.name, work, o.duration)
+	return runSession(cmd, o, k.name, work, o.duration)
 }
 
 func runFill(cmd *cobra.Command, o *options) error {
@@ -300,17 +300,17 @@ func runFill(cmd *cobra.Command, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	ctx, stop := untilInterrupt(cmd)
-	defer stop()
 	o.workers = min(o.workers, o.streams)
 	work := &filling{o: o, l: layout{prefix: o.prefix, streams: o.streams, events: o.events}}
-	return runSession(ctx, cmd, o, "fill", work, maxFill)
+	return runSession(cmd, o, "fill", work, maxFill)
 }
 
 // maxFill bounds the time that fill may take.
 const maxFill = 7 * 24 * time.Hour
 
-func runSession(ctx context.Context, cmd *cobra.Command, o *options, name string, work workload, duration time.Duration) error {
+func runSession(cmd *cobra.Command, o *options, name string, work workload, duration time.Duration) error {
+	ctx, stop := untilInterrupt(cmd)
+	defer stop()
 	s, err := openSession(ctx, o, name, work, cmd.ErrOrStderr())
 	if err != nil {
 		return interruptible(err)

@@ -42,10 +42,8 @@ func runLimit(cmd *cobra.Command, o *options) error {
 	if o.limited == 0 {
 		o.limited = o.streams
 	}
-	ctx, stop := untilInterrupt(cmd)
-	defer stop()
 	o.workers = min(o.workers, o.streams)
-	return runSession(ctx, cmd, o, "limit", &limiting{o}, maxFill)
+	return runSession(cmd, o, "limit", &limiting{o}, maxFill)
 }
 
 // limiting is the workload that makes about half of the events of a layout removable.

@@ -167,7 +167,7 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 		r.drainInto(total)
 	}
 	if fatal, ok := errors.AsType[*fatalError](context.Cause(run)); ok {
-		return elapsed, fatal.err
+		return elapsed, fatal.error
 	}
 	return elapsed, nil
 }
