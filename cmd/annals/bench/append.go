@@ -106,9 +106,7 @@ type appendOp struct {
 
 func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 	share := a.rng.IntN(a.count)
-	a.req.path = append(a.req.path[:0], c.prefix...)
-	a.req.path = append(a.req.path, "/streams/"...)
-	a.req.path = appendStream(a.req.path, a.names, 1+a.worker+share*a.step)
+	a.req.path = appendStream(append(a.req.path[:0], "/streams/"...), a.names, 1+a.worker+share*a.step)
 	head := append(a.req.head[:0], a.fixed...)
 	if a.body != nil {
 		a.req.body = a.body.of(a.events, a.nextID)
@@ -246,7 +244,7 @@ func (f *fillOp) do(ctx context.Context, c *sender) (outcome, error) {
 func (f *fillOp) write(ctx context.Context, c *sender, stream string, from, to int64) error {
 	hash := hashOf(stream)
 	for {
-		f.req.path = append(append(append(f.req.path[:0], c.prefix...), "/streams/"...), escapeStream(stream)...)
+		f.req.path = append(append(f.req.path[:0], "/streams/"...), escapeStream(stream)...)
 		f.req.head = append(f.req.head[:0], "Content-Type: "+typeEvents+"\r\nES-ExpectedVersion: "...)
 		f.req.head = append(strconv.AppendInt(f.req.head, from-1, 10), "\r\n"...)
 		f.req.head = append(f.req.head, f.auth...)

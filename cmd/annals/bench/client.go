@@ -74,7 +74,7 @@ func endpointOf(u *url.URL) (endpoint, error) {
 // request is one request. Its slices are reused from call to call.
 type request struct {
 	method string
-	path   []byte // path and query, encoded, with the prefix of the base
+	path   []byte // path and query, encoded, without the prefix of the base
 	head   []byte // header lines with their ends, without Host and Content-Length
 	body   []byte
 	keep   bool // the body of the answer is wanted
@@ -127,7 +127,7 @@ func basicAuth(user, password string) []byte {
 // the driver shares the machine with what it measures. The connection is made when first needed and made again when lost.
 type sender struct {
 	how    *dialing
-	prefix string
+	prefix string // of all paths
 	home   endpoint
 	to     endpoint // home, or where the last redirect to another node led
 	reader *responseReader
@@ -151,7 +151,7 @@ func newSender(to endpoint, prefix string, how *dialing) *sender {
 // followed; one that leads to another node makes that node the place of the
 // requests to come, as a client of a cluster finds its leader.
 func (c *sender) do(ctx context.Context, req *request, resp *response) error {
-	err := c.roundTrip(ctx, req, req.path, resp)
+	err := c.roundTrip(ctx, req, c.prefix, req.path, resp)
 	for n := 0; err == nil && (resp.status == 307 || resp.status == 308); n++ {
 		if n == maxRedirects {
 			err = errTooManyRedirects
@@ -195,7 +195,7 @@ func (c *sender) follow(ctx context.Context, req *request, resp *response) error
 	}
 	c.turn(where)
 	c.redirects++
-	return c.roundTrip(ctx, req, []byte(to.RequestURI()), resp)
+	return c.roundTrip(ctx, req, "", []byte(to.RequestURI()), resp)
 }
 
 // turn makes a node the place of the requests to come.
@@ -229,7 +229,7 @@ func (c *sender) resume() {
 // roundTrip sends one request over the connection and reads the answer. A connection
 // that proves to have been closed while idle is replaced once: nothing of an
 // answer had come, and every request of the driver may be repeated.
-func (c *sender) roundTrip(ctx context.Context, req *request, path []byte, resp *response) error {
+func (c *sender) roundTrip(ctx context.Context, req *request, prefix string, path []byte, resp *response) error {
 	if c.nc != nil && c.reader.in.Buffered() > 0 {
 		c.drop() // Bytes nobody asked for: what follows could not be told apart.
 	}
@@ -240,7 +240,7 @@ func (c *sender) roundTrip(ctx context.Context, req *request, path []byte, resp 
 				return err
 			}
 		}
-		err := c.exchange(req, path, resp)
+		err := c.exchange(req, prefix, path, resp)
 		if err == nil {
 			if resp.closing {
 				c.drop()
@@ -259,14 +259,14 @@ func (c *sender) roundTrip(ctx context.Context, req *request, path []byte, resp 
 	}
 }
 
-func (c *sender) exchange(req *request, path []byte, resp *response) error {
+func (c *sender) exchange(req *request, prefix string, path []byte, resp *response) error {
 	if now := time.Now(); now.Sub(c.armed) > rearmInterval {
 		if err := c.arm(now); err != nil {
 			return err
 		}
 	}
 	w := append(c.wire[:0], req.method...)
-	w = append(w, ' ')
+	w = append(append(w, ' '), prefix...)
 	w = append(w, path...)
 	w = append(w, " HTTP/1.1\r\nHost: "...)
 	w = append(w, c.to.host...)

@@ -76,8 +76,7 @@ func (l *limitOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if l.stream > l.o.limited {
 		return outcome{}, errFinished
 	}
-	l.req.path = append(append(l.req.path[:0], c.prefix...), "/streams/"...)
-	l.req.path = appendStream(l.req.path, l.names, l.stream)
+	l.req.path = appendStream(append(l.req.path[:0], "/streams/"...), l.names, l.stream)
 	l.req.head = append(l.req.head[:0], l.auth...)
 	l.req.body = nil
 	if k := (l.stream - 1) % 100; k < l.o.deleted {

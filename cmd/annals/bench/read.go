@@ -52,7 +52,7 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 	case readPage:
 		op := w.operation(0, 1).(*readOp)
 		op.req.keep = true
-		op.target(s.clients[0], 1)
+		op.target(1)
 		err := withInterrupt(ctx, s, func(ctx context.Context, c *sender) error { return c.expect(ctx, &op.req, &op.resp, 200, 200) })
 		if err != nil {
 			return fmt.Errorf("read a page of %s: %w", (&layout{prefix: w.o.prefix}).stream(1), err)
@@ -63,7 +63,7 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 		return s.each(ctx, func(ctx context.Context, worker int, c *sender) error {
 			op := w.operation(worker, len(s.clients)).(*readOp)
 			for i := worker + 1; i <= w.o.streams && ctx.Err() == nil; i += len(s.clients) {
-				op.target(c, i)
+				op.target(i)
 				if err := c.expect(ctx, &op.req, &op.resp, 200, 200); err != nil {
 					return fmt.Errorf("read the head of a stream for its ETag: %w", err)
 				}
@@ -96,7 +96,7 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 				i = l.streams
 			}
 			number := l.eventsOf(i) - 1
-			req.path = []byte(c.prefix + "/streams/" + escapeStream(l.stream(i)) + "/" + strconv.FormatInt(number, 10))
+			req.path = []byte("/streams/" + escapeStream(l.stream(i)) + "/" + strconv.FormatInt(number, 10))
 			if err := c.do(ctx, &req, &resp); err != nil {
 				return err
 			}
@@ -172,10 +172,8 @@ type readOp struct {
 }
 
 // target makes the request read a stream.
-func (r *readOp) target(c *sender, stream int) {
-	p := append(r.req.path[:0], c.prefix...)
-	p = append(p, "/streams/"...)
-	p = appendStream(p, r.names, stream)
+func (r *readOp) target(stream int) {
+	p := appendStream(append(r.req.path[:0], "/streams/"...), r.names, stream)
 	switch r.w.kind {
 	case readEvent:
 		p = append(p, '/')
@@ -188,7 +186,7 @@ func (r *readOp) target(c *sender, stream int) {
 
 func (r *readOp) do(ctx context.Context, c *sender) (outcome, error) {
 	stream := 1 + r.rng.IntN(r.w.o.streams)
-	r.target(c, stream)
+	r.target(stream)
 	if r.w.kind == notModified {
 		r.req.head = append(r.req.head[:r.fixed], "If-None-Match: "...)
 		r.req.head = append(r.req.head, *r.w.tags[stream].Load()...)

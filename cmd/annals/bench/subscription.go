@@ -86,9 +86,10 @@ func (w *subscribing) path() string {
 
 func (w *subscribing) operation(int, int) operation {
 	r := &subscribeOp{
-		w: w, target: w.path() + "/" + strconv.Itoa(w.o.page) + "?embed=body", read: w.o.get(typeMessages),
+		w: w, read: w.o.get(typeMessages),
 		ack: request{method: "POST", body: []byte{}, head: basicAuth(w.o.user, w.o.password)},
 	}
+	r.read.path = []byte(w.path() + "/" + strconv.Itoa(w.o.page) + "?embed=body")
 	r.read.keep = true
 	return r
 }
@@ -96,7 +97,6 @@ func (w *subscribing) operation(int, int) operation {
 // subscribeOp reads messages with one operation and acknowledges them with the next.
 type subscribeOp struct {
 	w       *subscribing
-	target  string
 	pending []int64 // events that were read and not acknowledged, those of ack
 	rest    time.Duration
 
@@ -131,7 +131,6 @@ func (r *subscribeOp) do(ctx context.Context, c *sender) (outcome, error) {
 
 // take reads messages.
 func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
-	r.read.path = append(append(r.read.path[:0], c.prefix...), r.target...)
 	if err := c.expect(ctx, &r.read, &r.resp, 200, 200); err != nil {
 		return outcome{}, err
 	}
@@ -145,7 +144,7 @@ func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
 		return outcome{}, err
 	}
 	r.pending = numbers
-	r.ack.path = append(r.ack.path[:0], link...)
+	r.ack.path = append(r.ack.path[:0], strings.TrimPrefix(link, c.prefix)...)
 	r.w.got.add(numbers, len(numbers)-countFirst(page), time.Now())
 	return outcome{part: partRead, bytes: r.resp.length}, nil
 }

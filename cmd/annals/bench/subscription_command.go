@@ -166,7 +166,7 @@ func (p *pageOp) do(ctx context.Context, c *sender) (outcome, error) {
 	total, size := p.w.o.streamEvents, int64(p.w.o.page)
 	from := (p.w.read.Add(1) - 1) % ((total + size - 1) / size) * size
 	n := min(size, total-from)
-	path := append(append(p.req.path[:0], c.prefix...), p.target...)
+	path := append(p.req.path[:0], p.target...)
 	path = strconv.AppendInt(path, from, 10)
 	p.req.path = append(path, p.tail...)
 	if err := c.expect(ctx, &p.req, &p.resp, 200, 200); err != nil {

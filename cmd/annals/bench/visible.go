@@ -104,7 +104,7 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 		waiting.Go(func() { n.err = n.await(ctx, v.stream, v.next) })
 	}
 	a := v.append
-	a.req.path = append(append(append(a.req.path[:0], c.prefix...), "/streams/"...), escapeStream(v.stream)...)
+	a.req.path = append(append(a.req.path[:0], "/streams/"...), escapeStream(v.stream)...)
 	a.req.head = a.ids.next().AppendTo(append(append(a.req.head[:0], a.fixed...), "ES-EventId: "...))
 	a.req.head = append(a.req.head, "\r\n"...)
 	err := a.send(ctx, c)
@@ -130,7 +130,7 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 
 // await returns when the stream has the event.
 func (n *watchedNode) await(ctx context.Context, stream string, number int64) error {
-	p := append(append(append(n.req.path[:0], n.client.prefix...), "/streams/"...), escapeStream(stream)...)
+	p := append(append(n.req.path[:0], "/streams/"...), escapeStream(stream)...)
 	n.req.path = append(strconv.AppendInt(append(p, '/'), number, 10), "/forward/1?embed=body"...)
 	for {
 		if err := n.client.do(ctx, &n.req, &n.resp); err != nil {
