@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,82 +57,64 @@ write a new stream with each run.`
 // kind is a workload as the command line knows it.
 type kind struct {
 	name, short string
-	flags       func(f *pflag.FlagSet, o *options)
+	flags       string            // names, out of workloadFlags
+	usages      map[string]string // of flags that mean something else here
 	defaults    map[string]string // of flags that have others elsewhere
 	make        func(o *options) (workload, error)
 }
 
 func kinds() []*kind {
-	streams := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.streams, "streams", o.streams, "number of streams among which to choose")
-	}
-	size := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
-	}
-	batch := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.batch, "batch", o.batch, "events of one request")
-	}
-	checked := func(f *pflag.FlagSet, o *options) {
-		f.BoolVar(&o.checked, "expected-version-checked", false, "give each stream to one worker, which sends the version it knows")
-	}
-	layout := func(f *pflag.FlagSet, o *options) {
-		streams(f, o)
-		f.Int64Var(&o.eventsPerStream, "events-per-stream", o.eventsPerStream, "events that each stream has")
-		f.BoolVar(&o.prepare, "prepare", false, "write what is to be read first; what is there already stays")
-		f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event that --prepare or the workload writes")
-	}
-	page := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.page, "page", o.page, "events of one page")
-	}
-	all := func(flags ...func(*pflag.FlagSet, *options)) func(*pflag.FlagSet, *options) {
-		return func(f *pflag.FlagSet, o *options) {
-			for _, add := range flags {
-				add(f, o)
-			}
-		}
-	}
+	const layout = "streams events-per-stream prepare size batch "
+	sizes := map[string]string{"size": "bytes of JSON data of each event that --prepare or the workload writes"}
 	read := func(k readKind) func(o *options) (workload, error) {
 		return func(o *options) (workload, error) { return &reading{o: o, kind: k}, nil }
 	}
 	return []*kind{
 		{
-			name: "append", short: "Append single events", flags: all(streams, size, checked),
+			name: "append", short: "Append single events", flags: "streams size expected-version-checked",
 			make: func(o *options) (workload, error) { return &appending{o: o}, nil },
 		},
 		{
-			name: "append-batch", short: "Append several events with each request", flags: all(streams, size, checked, batch),
+			name: "append-batch", short: "Append several events with each request", flags: "streams size expected-version-checked batch",
 			make: func(o *options) (workload, error) { return &appending{o: o, batch: o.batch}, nil },
 		},
-		{name: "read-event", short: "Read single events, chosen at random", flags: all(layout, batch), make: read(readEvent)},
-		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: all(layout, batch, page), make: read(readPage)},
-		{name: "not-modified", short: "Ask whether the head of streams has changed, which it has not", flags: all(layout, batch), make: read(notModified)},
+		{name: "read-event", short: "Read single events, chosen at random", flags: layout, usages: sizes, make: read(readEvent)},
+		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: layout + "page", usages: sizes, make: read(readPage)},
+		{name: "not-modified", short: "Ask whether the head of streams has changed, which it has not", flags: layout, usages: sizes, make: read(notModified)},
 		{
-			name: "tail", short: "Read a stream or $all from its start, page by page with bodies",
-			flags: all(size, batch, page, func(f *pflag.FlagSet, o *options) {
-				f.StringVar(&o.stream, "stream", "", "stream to read, $all for the log (default <prefix>-tail)")
-				f.Int64Var(&o.streamEvents, "stream-events", o.streamEvents, "events that --prepare gives the stream")
-				f.BoolVar(&o.prepare, "prepare", false, "write the stream first; what is there already stays")
-				f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
-			}),
+			name: "tail", short: "Read a stream or $all from its start, page by page with bodies", flags: "size batch page stream stream-events prepare repeat",
+			usages:   map[string]string{"prepare": "write the stream first; what is there already stays"},
 			defaults: map[string]string{"page": "1000", "workers": "1", "warmup": "0s"},
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
-			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside",
-			flags: all(streams, size, func(f *pflag.FlagSet, o *options) {
-				f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
-			}),
+			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside", flags: "streams size pause",
 			defaults: map[string]string{"workers": "1"},
 			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
 		},
 		{
-			name: "mixed", short: "Do several of the others, by weight",
-			flags: all(layout, checked, batch, page, func(f *pflag.FlagSet, o *options) {
-				f.StringVar(&o.mix, "mix", o.mix, "weights of the workloads: append, append-batch, read-event, read-page, not-modified")
-			}),
+			name: "mixed", short: "Do several of the others, by weight", flags: layout + "expected-version-checked page mix", usages: sizes,
 			make: func(o *options) (workload, error) { return newMixing(o) },
 		},
 	}
+}
+
+// workloadFlags are those that one or the other workload has.
+func workloadFlags(o *options) *pflag.FlagSet {
+	f := pflag.NewFlagSet("workloads", pflag.ContinueOnError)
+	f.IntVar(&o.streams, "streams", o.streams, "number of streams among which to choose")
+	f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
+	f.IntVar(&o.batch, "batch", o.batch, "events of one request")
+	f.BoolVar(&o.checked, "expected-version-checked", false, "give each stream to one worker, which sends the version it knows")
+	f.Int64Var(&o.eventsPerStream, "events-per-stream", o.eventsPerStream, "events that each stream has")
+	f.BoolVar(&o.prepare, "prepare", false, "write what is to be read first; what is there already stays")
+	f.IntVar(&o.page, "page", o.page, "events of one page")
+	f.StringVar(&o.stream, "stream", "", "stream to read, $all for the log (default <prefix>-tail)")
+	f.Int64Var(&o.streamEvents, "stream-events", o.streamEvents, "events that --prepare gives the stream")
+	f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
+	f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
+	f.StringVar(&o.mix, "mix", o.mix, "weights of the workloads: append, append-batch, read-event, read-page, not-modified")
+	return f
 }
 
 // commonFlags are those of everything that runs against a node.
@@ -187,7 +170,12 @@ func workloadCommand(k *kind) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, k, &o) },
 	}
 	runFlags(cmd.Flags(), &o)
-	k.flags(cmd.Flags(), &o)
+	all := workloadFlags(&o)
+	for _, name := range strings.Fields(k.flags) {
+		flag := all.Lookup(name)
+		flag.Usage = cmp.Or(k.usages[name], flag.Usage)
+		cmd.Flags().AddFlag(flag)
+	}
 	cmd.Flags().BoolVar(&o.bare, "bare", false, "compare with the bare server, as the command compare does")
 	k.setDefaults(cmd.Flags())
 	return cmd
@@ -232,11 +220,7 @@ bare server. Every run takes --warmup and --duration.`,
 	f := cmd.Flags()
 	f.StringVar(&name, "workload", "append", "one of "+strings.Join(names, ", "))
 	runFlags(f, &o)
-	for _, k := range kinds() {
-		one := pflag.NewFlagSet(k.name, pflag.ContinueOnError)
-		k.flags(one, &o)
-		f.AddFlagSet(one) // flags known already are left out
-	}
+	f.AddFlagSet(workloadFlags(&o))
 	return cmd
 }
 
