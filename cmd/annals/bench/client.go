@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -168,12 +169,12 @@ func (c *sender) do(ctx context.Context, req *request, resp *response) error {
 	return err
 }
 
-// expect is do, and an error when the answer has none of the two statuses.
-func (c *sender) expect(ctx context.Context, req *request, resp *response, status, other int) error {
+// expect is do, and an error when the answer has none of the statuses.
+func (c *sender) expect(ctx context.Context, req *request, resp *response, statuses ...int) error {
 	if err := c.do(ctx, req, resp); err != nil {
 		return err
 	}
-	if resp.status != status && resp.status != other {
+	if !slices.Contains(statuses, resp.status) {
 		return refused(resp)
 	}
 	return nil

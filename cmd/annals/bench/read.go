@@ -53,7 +53,7 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 		op := w.operation(0, 1).(*readOp)
 		op.req.keep = true
 		op.target(1)
-		err := withInterrupt(ctx, s, func(ctx context.Context, c *sender) error { return c.expect(ctx, &op.req, &op.resp, 200, 200) })
+		err := withInterrupt(ctx, s, func(ctx context.Context, c *sender) error { return c.expect(ctx, &op.req, &op.resp, 200) })
 		if err != nil {
 			return fmt.Errorf("read a page of %s: %w", (&layout{prefix: w.o.prefix}).stream(1), err)
 		}
@@ -64,7 +64,7 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 			op := w.operation(worker, len(s.clients)).(*readOp)
 			for i := worker + 1; i <= w.o.streams && ctx.Err() == nil; i += len(s.clients) {
 				op.target(i)
-				if err := c.expect(ctx, &op.req, &op.resp, 200, 200); err != nil {
+				if err := c.expect(ctx, &op.req, &op.resp, 200); err != nil {
 					return fmt.Errorf("read the head of a stream for its ETag: %w", err)
 				}
 				if len(op.resp.etag) == 0 {
@@ -191,14 +191,14 @@ func (r *readOp) do(ctx context.Context, c *sender) (outcome, error) {
 		r.req.head = append(r.req.head[:r.fixed], "If-None-Match: "...)
 		r.req.head = append(r.req.head, *r.w.tags[stream].Load()...)
 		r.req.head = append(r.req.head, "\r\n"...)
-		err := c.expect(ctx, &r.req, &r.resp, 304, 304)
+		err := c.expect(ctx, &r.req, &r.resp, 304)
 		if _, answered := errors.AsType[*statusError](err); answered && r.resp.status == 200 && len(r.resp.etag) > 0 {
 			// Somebody appended to the stream. That this was no 304 counts as an error all the same.
 			r.w.learn(stream, r.resp.etag)
 		}
 		return outcome{part: r.w.part}, err
 	}
-	if err := c.expect(ctx, &r.req, &r.resp, 200, 200); err != nil {
+	if err := c.expect(ctx, &r.req, &r.resp, 200); err != nil {
 		return outcome{}, err
 	}
 	out := outcome{part: r.w.part, events: 1, bytes: r.resp.length}

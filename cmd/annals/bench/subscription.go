@@ -131,7 +131,7 @@ func (r *subscribeOp) do(ctx context.Context, c *sender) (outcome, error) {
 
 // take reads messages.
 func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
-	if err := c.expect(ctx, &r.read, &r.resp, 200, 200); err != nil {
+	if err := c.expect(ctx, &r.read, &r.resp, 200); err != nil {
 		return outcome{}, err
 	}
 	page := r.resp.body

@@ -169,7 +169,7 @@ func (p *pageOp) do(ctx context.Context, c *sender) (outcome, error) {
 	path := append(p.req.path[:0], p.target...)
 	path = strconv.AppendInt(path, from, 10)
 	p.req.path = append(path, p.tail...)
-	if err := c.expect(ctx, &p.req, &p.resp, 200, 200); err != nil {
+	if err := c.expect(ctx, &p.req, &p.resp, 200); err != nil {
 		return outcome{}, err
 	}
 	if got := int64(countEntries(p.resp.body)); got != n {

@@ -83,7 +83,7 @@ func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 		detail = "&embed=body"
 	}
 	t.req.path = append(append(t.req.path[:0], cmp.Or(t.next, t.first)...), detail...)
-	if err := c.expect(ctx, &t.req, &t.resp, 200, 200); err != nil {
+	if err := c.expect(ctx, &t.req, &t.resp, 200); err != nil {
 		return outcome{}, err
 	}
 	page := t.resp.body
