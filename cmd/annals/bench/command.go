@@ -249,14 +249,6 @@ func untilInterrupt(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 }
 
-// tableOut returns where the table goes: not where the JSON goes.
-func tableOut(cmd *cobra.Command, o *options) io.Writer {
-	if o.jsonPath == "-" {
-		return cmd.ErrOrStderr()
-	}
-	return cmd.OutOrStdout()
-}
-
 func run(cmd *cobra.Command, k *kind, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -270,7 +262,7 @@ func run(cmd *cobra.Command, k *kind, o *options) error {
 		if err != nil {
 			return interruptible(err)
 		}
-		return errors.Join(c.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), c))
+		return present(cmd, o, c)
 	}
 	work, err := k.make(o)
 	if err != nil {
@@ -304,12 +296,17 @@ func runSession(cmd *cobra.Command, o *options, name string, work workload, dura
 	if r == nil {
 		return err
 	}
-	return errors.Join(err, r.present(cmd, o))
+	return errors.Join(err, present(cmd, o, r), r.useless())
 }
 
-// present writes the result where the flags say, and reports an error when it says nothing.
-func (r *result) present(cmd *cobra.Command, o *options) error {
-	return errors.Join(r.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), r), r.useless())
+// present writes a result where the flags say: the table not where the JSON goes.
+func present(cmd *cobra.Command, o *options, result interface{ table() string }) error {
+	to := cmd.OutOrStdout()
+	if o.jsonPath == "-" {
+		to = cmd.ErrOrStderr()
+	}
+	_, err := io.WriteString(to, result.table())
+	return errors.Join(err, writeJSON(o.jsonPath, cmd.OutOrStdout(), result))
 }
 
 // interruptible puts an interrupt before there was anything to measure in plain words.

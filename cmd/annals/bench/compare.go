@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -222,27 +221,24 @@ func microseconds(us float64) string {
 	return fmt.Sprintf("%.1f", us)
 }
 
-// table writes the comparison for people.
-func (c *comparison) table(to io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d rounds against a bare server and the node\n\n", c.Workload, len(c.Rounds))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprint(t, "\tbare ops/s\tnode ops/s\tratio\tbare p99 ms\tnode p99 ms\tbare cpu us/op\tnode cpu us/op\terrors\t\n")
+const onlyWholeRounds = "\ninterrupted: only whole rounds are shown\n"
+
+// table is the comparison for people.
+func (c *comparison) table() string {
+	var rows strings.Builder
+	rows.WriteString("\tbare ops/s\tnode ops/s\tratio\tbare p99 ms\tnode p99 ms\tbare cpu us/op\tnode cpu us/op\terrors\t\n")
 	var errorTotal int64
 	for i := range c.Rounds {
 		r := &c.Rounds[i]
 		errorTotal += r.Bare.ErrorTotal + r.Node.ErrorTotal
-		_, _ = fmt.Fprintf(t, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", i+1, r.Bare.OperationsPerSecond, r.Node.OperationsPerSecond,
+		fmt.Fprintf(&rows, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", i+1, r.Bare.OperationsPerSecond, r.Node.OperationsPerSecond,
 			r.Ratio, r.Bare.LatencyMs.P99, r.Node.LatencyMs.P99, microseconds(r.Bare.CPU.ServerUsPerOp), microseconds(r.Node.CPU.ServerUsPerOp), r.Bare.ErrorTotal+r.Node.ErrorTotal)
 	}
-	_, _ = fmt.Fprintf(t, "median\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", c.Bare.OperationsPerSecond, c.Node.OperationsPerSecond,
+	fmt.Fprintf(&rows, "median\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", c.Bare.OperationsPerSecond, c.Node.OperationsPerSecond,
 		c.Ratio, c.Bare.P99Ms, c.Node.P99Ms, microseconds(c.Bare.ServerUsPerOp), microseconds(c.Node.ServerUsPerOp), errorTotal)
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	text := fmt.Sprintf("%s, %d rounds against a bare server and the node\n\n", c.Workload, len(c.Rounds)) + aligned(rows.String())
 	if c.Interrupted {
-		b.WriteString("\ninterrupted: only whole rounds are shown\n")
+		text += onlyWholeRounds
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return text
 }

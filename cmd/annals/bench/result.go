@@ -149,30 +149,34 @@ func (r *result) errorKinds() []string {
 
 const metricsHeader = "\tops\tops/s\tevents/s\tMB/s\tp50 ms\tp95 ms\tp99 ms\tp99.9 ms\tmax ms\terrors\t\n"
 
-func (f *metrics) row(w io.Writer, name, errors string) {
+func (f *metrics) row(name, errors string) string {
 	l := &f.LatencyMs
-	// The writer is a tabwriter: what it cannot write shows when it is flushed.
-	_, _ = fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
+	return fmt.Sprintf("%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
 		f.OperationsPerSecond, f.EventsPerSecond, f.PayloadMBPerSecond, l.P50, l.P95, l.P99, l.P999, l.Max, errors)
 }
 
-// table writes the result for people. The help of the command explains it.
-func (r *result) table(to io.Writer) error {
+// aligned puts the cells of rows, which tabs separate, below each other.
+func aligned(rows string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = io.WriteString(t, rows) // Nothing fails in memory.
+	_ = t.Flush()
+	return b.String()
+}
+
+// table is the result for people. The help of the command explains it.
+func (r *result) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d workers, %.2f s, events of %d bytes\n", r.Name, strings.Join(r.Bases, ", "), r.Workers, r.ElapsedSeconds, r.EventBytes)
 	if r.Interrupted {
 		b.WriteString("interrupted: the metrics are those up to then\n")
 	}
 	b.WriteByte('\n')
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = io.WriteString(t, metricsHeader)
-	for i := range r.Parts {
-		r.Parts[i].row(t, r.Parts[i].Name, "")
+	rows := metricsHeader
+	for _, part := range r.Parts {
+		rows += part.row(part.Name, "")
 	}
-	r.row(t, r.Name, fmt.Sprint(r.ErrorTotal))
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	b.WriteString(aligned(rows + r.row(r.Name, fmt.Sprint(r.ErrorTotal))))
 	fmt.Fprintf(&b, "\ncpu: driver %.2f s, %.1f us an operation", r.CPU.DriverSeconds, r.CPU.DriverUsPerOp)
 	if r.CPU.ServerSecondsByPid != nil {
 		fmt.Fprintf(&b, "; servers %.2f s, %.1f us an operation", r.CPU.ServerSeconds, r.CPU.ServerUsPerOp)
@@ -193,8 +197,7 @@ func (r *result) table(to io.Writer) error {
 	for _, kind := range r.errorKinds() {
 		fmt.Fprintf(&b, "error: %d %s, for example: %s\n", r.Errors[kind].Count, kind, r.Errors[kind].Example)
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return b.String()
 }
 
 // writeJSON writes a document to a file, to standard output for "-", or nowhere for "".

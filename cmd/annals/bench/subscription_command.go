@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +91,7 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 		if r == nil {
 			return interruptible(err)
 		}
-		return errors.Join(err, r.present(cmd, o))
+		return errors.Join(err, present(cmd, o, r), r.useless())
 	}
 	feed, group, err := alternate(ctx, o.rounds,
 		func(int) (*result, error) { return s.measure(ctx, o.duration, o.warmup, o.count) },
@@ -107,7 +106,7 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 	for i, r := range group {
 		c.Rounds = append(c.Rounds, feedRound{Feed: feed[i], Group: r, Ratio: ratio(r.EventsPerSecond, feed[i].EventsPerSecond)})
 	}
-	return errors.Join(c.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), c))
+	return present(cmd, o, c)
 }
 
 // measureGroup creates a group, measures its readers and deletes it.
@@ -195,29 +194,23 @@ type feedComparison struct {
 }
 
 // table writes the comparison for people.
-func (c *feedComparison) table(to io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "subscription, %d rounds against plain pages of the feed\n\n", len(c.Rounds))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprint(t, "\tfeed events/s\tsubscription events/s\tratio\tfeed p50 ms\tread p50 ms\tack p50 ms\tfeed cpu us/event\tsubscription cpu us/event\tempty reads\tredeliveries\terrors\t\n")
+func (c *feedComparison) table() string {
+	var rows strings.Builder
+	rows.WriteString("\tfeed events/s\tsubscription events/s\tratio\tfeed p50 ms\tread p50 ms\tack p50 ms\tfeed cpu us/event\tsubscription cpu us/event\tempty reads\tredeliveries\terrors\t\n")
 	for i, r := range c.Rounds {
 		parts := r.Group.Parts
-		_, _ = fmt.Fprintf(t, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t%d\t%d\t\n", i+1, r.Feed.EventsPerSecond, r.Group.EventsPerSecond, r.Ratio,
+		fmt.Fprintf(&rows, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t%d\t%d\t\n", i+1, r.Feed.EventsPerSecond, r.Group.EventsPerSecond, r.Ratio,
 			r.Feed.LatencyMs.P50, parts[partRead].LatencyMs.P50, parts[partAck].LatencyMs.P50, microseconds(r.Feed.CPU.ServerUsPerEvent),
 			microseconds(r.Group.CPU.ServerUsPerEvent), parts[partEmpty].Operations, r.Group.Group.Redelivered, r.Feed.ErrorTotal+r.Group.ErrorTotal)
 	}
-	_, _ = fmt.Fprintf(t, "median\t%.0f\t%.0f\t%.3f\t\t\t\t%s\t%s\t\t\t\t\n", c.Feed.EventsPerSecond, c.Group.EventsPerSecond, c.Ratio,
+	fmt.Fprintf(&rows, "median\t%.0f\t%.0f\t%.3f\t\t\t\t%s\t%s\t\t\t\t\n", c.Feed.EventsPerSecond, c.Group.EventsPerSecond, c.Ratio,
 		microseconds(c.Feed.ServerUsPerEvent), microseconds(c.Group.ServerUsPerEvent))
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	b.WriteByte('\n')
+	text := fmt.Sprintf("subscription, %d rounds against plain pages of the feed\n\n", len(c.Rounds)) + aligned(rows.String()) + "\n"
 	for _, r := range c.Rounds {
-		b.WriteString(r.Group.Group.String() + "\n")
+		text += r.Group.Group.String() + "\n"
 	}
 	if c.Interrupted {
-		b.WriteString("\ninterrupted: only whole rounds are shown\n")
+		text += onlyWholeRounds
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return text
 }
