@@ -197,7 +197,9 @@ type listedBackup struct {
 }
 
 func backupList(stdout io.Writer) *cobra.Command {
-	return backupReader("list --from destination", "List backups, the oldest first", "List backups, the oldest first. Damaged ones are named behind the others: exit code 1.", func(ctx context.Context, target backup.Target, asJSON bool) error {
+	const short = "List backups, the oldest first"
+	const long = short + ". Damaged ones are named behind the others: exit code 1."
+	return backupReader("list --from destination", short, long, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		all, damaged := target.List(ctx)
 		if _, ok := errors.AsType[*backup.Damaged](damaged); damaged != nil && !ok {
 			return damaged

@@ -80,15 +80,20 @@ func kinds() []*kind {
 		},
 		{name: "read-event", short: "Read single events, chosen at random", flags: layout, usages: sizes, make: read(readEvent)},
 		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: layout + "page", usages: sizes, make: read(readPage)},
-		{name: "not-modified", short: "Ask whether the head of streams has changed, which it has not", flags: layout, usages: sizes, make: read(notModified)},
 		{
-			name: "tail", short: "Read a stream or $all from its start, page by page with bodies", flags: "size batch page stream stream-events prepare repeat",
+			name: "not-modified", short: "Ask whether the head of streams has changed, which it has not",
+			flags: layout, usages: sizes, make: read(notModified),
+		},
+		{
+			name: "tail", short: "Read a stream or $all from its start, page by page with bodies",
+			flags:    "size batch page stream stream-events prepare repeat",
 			usages:   map[string]string{"prepare": "write the stream first; what is there already stays"},
 			defaults: map[string]string{"page": "1000", "workers": "1", "warmup": "0s"},
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
-			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside", flags: "streams size pause",
+			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside",
+			flags:    "streams size pause",
 			defaults: map[string]string{"workers": "1"},
 			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
 		},

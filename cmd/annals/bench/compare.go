@@ -137,7 +137,8 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 		return nil, err
 	}
 	for i, r := range nodeResults {
-		c.Rounds = append(c.Rounds, round{Bare: bareResults[i], Node: r, Ratio: ratio(r.OperationsPerSecond, bareResults[i].OperationsPerSecond)})
+		b := bareResults[i]
+		c.Rounds = append(c.Rounds, round{Bare: b, Node: r, Ratio: ratio(r.OperationsPerSecond, b.OperationsPerSecond)})
 	}
 	c.Interrupted = ctx.Err() != nil
 	c.Bare, c.Node = mediansOf(bareResults), mediansOf(nodeResults)

@@ -108,7 +108,7 @@ func (p *responseReader) readHeader(resp *response, budget *int) error {
 
 func parseStatusLine(line []byte, resp *response) error {
 	// "HTTP/1.1 200" and then either nothing or a space and the reason.
-	if len(line) < 12 || string(line[:7]) != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
+	if len(line) < 12 || len(line) > 12 && line[12] != ' ' || string(line[:9]) != "HTTP/1.0 " && string(line[:9]) != "HTTP/1.1 " {
 		return fmt.Errorf("%w: status line %.40q", errMalformed, line)
 	}
 	status, err := parseDigits(line[9:12])

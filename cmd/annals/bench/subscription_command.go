@@ -146,7 +146,8 @@ func (w *paging) setup(ctx context.Context, s *session) error {
 
 func (w *paging) operation(int, int) operation {
 	p := &pageOp{
-		w: w, target: "/streams/" + escapeStream(w.stream) + "/", tail: "/forward/" + strconv.Itoa(w.o.page) + "?embed=body", req: w.o.get(typeAtom),
+		w: w, target: "/streams/" + escapeStream(w.stream) + "/", tail: "/forward/" + strconv.Itoa(w.o.page) + "?embed=body",
+		req: w.o.get(typeAtom),
 	}
 	p.req.keep = true
 	return p
