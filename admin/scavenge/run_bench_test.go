@@ -25,7 +25,7 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// The log of the benchmark: what `annals bench scavenge` fills a node with by default.
+// The log of the benchmark: what `scripts/bench-scavenge.sh` fills a node with by default.
 const (
 	benchStreams = 100_000
 	benchEvents  = 20 // of each

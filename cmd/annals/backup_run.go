@@ -22,16 +22,18 @@ import (
 // defaultThrottle leaves a node that backs itself up most of its speed, MiB/s.
 const defaultThrottle = 50
 
-// backupPlace is where backups are kept.
-type backupPlace struct {
-	destination, endpoint string
-	json                  bool
+func backupCommand(stdout, stderr io.Writer) *cobra.Command {
+	return group("backup", "Back nodes up, and restore them", "",
+		backupCreate(stdout, stderr), backupList(stdout), backupVerify(stdout, stderr), backupRestore(stdout, stderr), backupPrune(stdout),
+		backupStatusCommand(stdout))
 }
 
-func (p *backupPlace) add(flags *pflag.FlagSet, name, usage string) {
-	flags.StringVar(&p.destination, name, "", usage+": a folder, or s3://bucket/prefix")
+// backupPlace is where backups are kept.
+type backupPlace struct{ destination, endpoint string }
+
+func (p *backupPlace) add(flags *pflag.FlagSet, name string) {
+	flags.StringVar(&p.destination, name, "", "where backups are kept: a folder, or s3://bucket/prefix")
 	flags.StringVar(&p.endpoint, "s3-endpoint", "", "URL of the object store (default that of Amazon in $AWS_REGION); keys: $AWS_ACCESS_KEY_ID, $AWS_SECRET_ACCESS_KEY")
-	flags.BoolVar(&p.json, "json", false, "print the result as JSON")
 }
 
 // open returns the target. A folder that is not there is refused unless it is about to be written to.
@@ -61,15 +63,8 @@ func (p *backupPlace) open(flag string, writes bool) (backup.Target, error) {
 
 // backupSubcommand makes a command whose own errors are those of what cannot be tried.
 func backupSubcommand(use, short, long string, run func(ctx context.Context) error) *cobra.Command {
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptible()
 			defer stop()
@@ -83,23 +78,28 @@ func backupSubcommand(use, short, long string, run func(ctx context.Context) err
 			return err
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	return cmd
 }
 
-// untriedError says that nothing was tried, because of how the command was called.
-type untriedError struct{ error }
-
-func (e untriedError) Unwrap() error { return e.error }
+// backupReader makes a command that works with the backups at --from.
+func backupReader(use, short, long string, run func(ctx context.Context, target backup.Target, asJSON bool) error) *cobra.Command {
+	var p backupPlace
+	var asJSON bool
+	cmd := backupSubcommand(use, short, long, func(ctx context.Context) error {
+		target, err := p.open("from", false)
+		if err != nil {
+			return cannot(err)
+		}
+		return run(ctx, target, asJSON)
+	})
+	p.add(cmd.Flags(), "from")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return cmd
+}
 
 // untried reports whether an error means that nothing could be tried.
 func untried(err error) bool {
-	if err == nil {
-		return false
-	}
-	if _, ok := errors.AsType[untriedError](err); ok {
-		return true
-	}
 	if _, ok := errors.AsType[*backup.CutInside](err); ok {
 		return true
 	}
@@ -122,33 +122,33 @@ has been compared with its checksum; whatever goes wrong before leaves nothing.
 Exit codes: 0 done, 1 failed, and nothing is listed, 2 it could not be tried: arguments,
 no node, or not permitted.`, func(ctx context.Context) error {
 		if throttle < 0 {
-			return untriedError{errors.New("--throttle-mib must be 0 or above")}
+			return cannot(errors.New("--throttle-mib must be 0 or above"))
 		}
 		target, err := p.open("to", true)
 		if err != nil {
-			return untriedError{err}
+			return cannot(err)
 		}
 		c, err := f.connect(f.node)
 		if err != nil {
-			return untriedError{err}
+			return cannot(err)
 		}
 		defer c.Close()
 		id := backup.NewID(time.Now())
 		source := &nodeSource{nodeClient: c}
 		noted := backup.NewNotedSource(source, backupNotes(), f.node, p.destination, id)
 		if err := noted.EndLeftovers(ctx, target); err != nil {
-			return untriedError{err}
+			return cannot(err)
 		}
 		bar := newBytesBar(stderr)
 		m, err := backup.Create(ctx, noted, target, backup.CreateOptions{ID: id, Full: full, Verify: verify, Throttle: int64(throttle) << 20, Progress: bar.backup})
 		bar.close()
 		if err != nil && !source.begun {
-			return untriedError{err}
+			return cannot(err)
 		}
 		if err != nil {
 			return fmt.Errorf("no backup was made: %w", err)
 		}
-		if p.json {
+		if f.json {
 			return printJSON(stdout, struct {
 				ID       string    `json:"id"`
 				Kind     string    `json:"kind"`
@@ -165,11 +165,10 @@ no node, or not permitted.`, func(ctx context.Context) error {
 	})
 	flags := cmd.Flags()
 	f.add(flags, "address of the node", "print the result as JSON")
-	p.addTo(flags)
+	p.add(flags, "to")
 	flags.BoolVar(&full, "full", false, "copy everything, whatever is there")
 	flags.BoolVar(&verify, "verify", false, "read back what was written")
 	flags.IntVar(&throttle, "throttle-mib", defaultThrottle, "MiB that are read in a second at most, 0: any number")
-	cmd.PreRun = func(*cobra.Command, []string) { p.json = f.json }
 	return cmd
 }
 
@@ -180,17 +179,6 @@ func backupNotes() string {
 		return ""
 	}
 	return filepath.Join(dir, "annals", "backups")
-}
-
-// addTo is add for a command that has --json already.
-func (p *backupPlace) addTo(flags *pflag.FlagSet) {
-	var own pflag.FlagSet
-	p.add(&own, "to", "where backups are kept")
-	own.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "json" {
-			flags.AddFlag(f)
-		}
-	})
 }
 
 // listedBackup is a backup as list tells of it.
@@ -209,12 +197,9 @@ type listedBackup struct {
 }
 
 func backupList(stdout io.Writer) *cobra.Command {
-	var p backupPlace
-	cmd := backupSubcommand("list --from destination", "List backups, the oldest first", "List backups, the oldest first. Damaged ones are named behind the others: exit code 1.", func(ctx context.Context) error {
-		target, err := p.open("from", false)
-		if err != nil {
-			return untriedError{err}
-		}
+	const short = "List backups, the oldest first"
+	const long = short + ". Damaged ones are named behind the others: exit code 1."
+	return backupReader("list --from destination", short, long, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		all, damaged := target.List(ctx)
 		if _, ok := errors.AsType[*backup.Damaged](damaged); damaged != nil && !ok {
 			return damaged
@@ -224,7 +209,7 @@ func backupList(stdout io.Writer) *cobra.Command {
 			m := &all[i]
 			list = append(list, listedBackup{m.ID, m.Kind, m.Position, m.Time, len(m.Files), m.Bytes(), m.BytesCopied, m.Seconds, m.Verified, m.NodeID, m.ClusterID})
 		}
-		if p.json {
+		if asJSON {
 			return errors.Join(damaged, printJSON(stdout, map[string]any{"backups": list}))
 		}
 		for i := range list {
@@ -235,29 +220,23 @@ func backupList(stdout io.Writer) *cobra.Command {
 		}
 		return damaged
 	})
-	p.add(cmd.Flags(), "from", "where backups are kept")
-	return cmd
 }
 
 func backupVerify(stdout, stderr io.Writer) *cobra.Command {
-	var p backupPlace
 	var id string
 	var all bool
-	cmd := backupSubcommand("verify --from destination", "Check a backup", `Compare every file of a backup with its checksum, the log with itself and the index with
+	cmd := backupReader("verify --from destination", "Check a backup", `Compare every file of a backup with its checksum, the log with itself and the index with
 the log. One line a finding. One that is in an object store is restored into a temporary
 folder for that ($TMPDIR) and removed again.
 
 Without --id the newest backup is checked, with --all each one.
 
-Exit codes: 0 no damage, 1 damage found, 2 nothing could be checked.`, func(ctx context.Context) error {
-		target, err := p.open("from", false)
-		if err != nil {
-			return untriedError{err}
-		}
+Exit codes: 0 no damage, 1 damage found, 2 nothing could be checked.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		if id != "" && all {
-			return untriedError{errors.New("--id and --all exclude each other")}
+			return cannot(errors.New("--id and --all exclude each other"))
 		}
 		var some []backup.Manifest
+		var err error
 		if all {
 			if some, err = target.List(ctx); err == nil && len(some) == 0 {
 				err = fmt.Errorf("%w: none at all", backup.ErrNoBackup)
@@ -271,7 +250,7 @@ Exit codes: 0 no damage, 1 damage found, 2 nothing could be checked.`, func(ctx 
 		}
 		scratch, err := os.MkdirTemp("", "annals-verify-")
 		if err != nil {
-			return untriedError{err}
+			return cannot(err)
 		}
 		problems, err := int64(0), error(nil)
 		findings := []verifiedFinding{}
@@ -290,7 +269,7 @@ Exit codes: 0 no damage, 1 damage found, 2 nothing could be checked.`, func(ctx 
 		if err = errors.Join(err, os.RemoveAll(scratch)); err != nil {
 			return err
 		}
-		if p.json {
+		if asJSON {
 			err = printJSON(stdout, map[string]any{"backups": len(some), "errors": problems, "findings": findings})
 		} else {
 			for _, f := range findings {
@@ -307,7 +286,6 @@ Exit codes: 0 no damage, 1 damage found, 2 nothing could be checked.`, func(ctx 
 		}
 		return err
 	})
-	p.add(cmd.Flags(), "from", "where backups are kept")
 	cmd.Flags().StringVar(&id, "id", "", "which backup")
 	cmd.Flags().BoolVar(&all, "all", false, "every backup")
 	return cmd
@@ -319,11 +297,10 @@ type verifiedFinding struct {
 }
 
 func backupRestore(stdout, stderr io.Writer) *cobra.Command {
-	var p backupPlace
 	var o backup.RestoreOptions
 	var at string
 	var position int64
-	cmd := backupSubcommand("restore --from destination --db folder", "Make a data folder of a backup", `Make a data folder of a backup, the newest one unless told otherwise. The folder must be
+	cmd := backupReader("restore --from destination --db folder", "Make a data folder of a backup", `Make a data folder of a backup, the newest one unless told otherwise. The folder must be
 missing or empty; it gets its name when every checksum is right.
 
 With --at nothing that was written later is restored, with --to-position nothing that ends
@@ -331,11 +308,7 @@ behind that position: the oldest backup that reaches there is taken and cut, exa
 write. Consensus state is in no backup: a restored node joins its cluster by its data.
 
 Exit codes: 0 done, 1 failed or damaged, and nothing is left, 2 it could not be tried: arguments, no
-such backup, or the folder is not empty.`, func(ctx context.Context) error {
-		target, err := p.open("from", false)
-		if err != nil {
-			return untriedError{err}
-		}
+such backup, or the folder is not empty.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		given := 0
 		for _, is := range []bool{o.ID != "", at != "", position >= 0} {
 			if is {
@@ -344,15 +317,16 @@ such backup, or the folder is not empty.`, func(ctx context.Context) error {
 		}
 		switch {
 		case o.Dir == "":
-			return untriedError{errors.New("--db is needed: the folder to be made")}
+			return cannot(errors.New("--db is needed: the folder to be made"))
 		case given > 1:
-			return untriedError{errors.New("--id, --at and --to-position exclude each other")}
+			return cannot(errors.New("--id, --at and --to-position exclude each other"))
 		case position < -1:
-			return untriedError{errors.New("--to-position must be 0 or above")}
+			return cannot(errors.New("--to-position must be 0 or above"))
 		}
+		var err error
 		if at != "" {
 			if o.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
-				return untriedError{fmt.Errorf("--at must be an instant like 2026-01-31T12:00:00Z: %w", err)}
+				return cannot(fmt.Errorf("--at must be an instant like 2026-01-31T12:00:00Z: %w", err))
 			}
 		}
 		if position >= 0 {
@@ -363,7 +337,7 @@ such backup, or the folder is not empty.`, func(ctx context.Context) error {
 				continue
 			}
 			if *dir, err = filepath.Abs(*dir); err != nil {
-				return untriedError{err}
+				return cannot(err)
 			}
 		}
 		bar := newBytesBar(stderr)
@@ -374,7 +348,7 @@ such backup, or the folder is not empty.`, func(ctx context.Context) error {
 			return err
 		}
 		const next = "next: start the node. In a cluster that lives it fetches what it lacks; where no member is left, run annals cluster recover on the node with the newest data"
-		if p.json {
+		if asJSON {
 			return printJSON(stdout, struct {
 				backup.Restored
 				Next string `json:"next"`
@@ -390,7 +364,6 @@ such backup, or the folder is not empty.`, func(ctx context.Context) error {
 		return err
 	})
 	flags := cmd.Flags()
-	p.add(flags, "from", "where backups are kept")
 	flags.StringVar(&o.ID, "id", "", "which backup (default the newest)")
 	flags.StringVar(&at, "at", "", "restore what was written until then, an instant by RFC 3339")
 	flags.Int64Var(&position, "to-position", -1, "restore the log up to a position")
@@ -400,27 +373,22 @@ such backup, or the folder is not empty.`, func(ctx context.Context) error {
 }
 
 func backupPrune(stdout io.Writer) *cobra.Command {
-	var p backupPlace
 	var keep, days int
 	var dryRun bool
-	cmd := backupSubcommand("prune --from destination (--keep n | --keep-days d)", "Remove older backups", `Remove all but the newest backups, or those older than some days; the newest always
+	cmd := backupReader("prune --from destination (--keep n | --keep-days d)", "Remove older backups", `Remove all but the newest backups, or those older than some days; the newest always
 stays. No file that a backup which stays needs is removed. What killed backups have left
-goes when it is a day old.`, func(ctx context.Context) error {
-		target, err := p.open("from", false)
-		if err != nil {
-			return untriedError{err}
-		}
+goes when it is a day old.`, func(ctx context.Context, target backup.Target, asJSON bool) error {
 		switch {
 		case (keep >= 0) == (days >= 0):
-			return untriedError{errors.New("one of --keep and --keep-days is needed")}
+			return cannot(errors.New("one of --keep and --keep-days is needed"))
 		case keep == 0 || days == 0:
-			return untriedError{errors.New("--keep and --keep-days must be 1 or above")}
+			return cannot(errors.New("--keep and --keep-days must be 1 or above"))
 		}
 		done, err := backup.Prune(ctx, target, max(keep, 0), time.Duration(max(days, 0))*24*time.Hour, time.Now(), dryRun)
 		if err != nil {
 			return err
 		}
-		if p.json {
+		if asJSON {
 			return printJSON(stdout, done)
 		}
 		what := "removed"
@@ -435,7 +403,6 @@ goes when it is a day old.`, func(ctx context.Context) error {
 		return err
 	})
 	flags := cmd.Flags()
-	p.add(flags, "from", "where backups are kept")
 	flags.IntVar(&keep, "keep", -1, "how many stay")
 	flags.IntVar(&days, "keep-days", -1, "how many days backups stay")
 	flags.BoolVar(&dryRun, "dry-run", false, "say what would be removed")

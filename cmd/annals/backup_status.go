@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,18 +62,12 @@ type backupLast struct {
 
 func backupStatusCommand(stdout io.Writer) *cobra.Command {
 	var f clusterFlags
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the last backup of each member of a cluster",
 		Long:    backupStatusHelp,
 		Example: `  annals backup status --node https://node1.example.com:2113 --ca roots`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptible()
 			defer stop()
@@ -85,7 +78,7 @@ func backupStatusCommand(stdout io.Writer) *cobra.Command {
 			return printBackupStatus(stdout, nodes, f.json, time.Now())
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	f.add(cmd.Flags(), "address of a node of the cluster", "print JSON in place of text")
 	return cmd
 }
@@ -106,13 +99,12 @@ func (f *clusterFlags) backupStatus(ctx context.Context) ([]backupNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, _, _ := strings.Cut(c.address, "://")
 	var all []backupNode
 	for i := range members {
 		m := &members[i]
 		n := backupNode{Node: m.Address(), State: m.State}
 		if m.Alive {
-			one, err := f.connect(scheme + "://" + m.Address())
+			one, err := c.member(m)
 			if err != nil {
 				return nil, err
 			}
@@ -173,13 +165,12 @@ func printBackupStatus(w io.Writer, nodes []backupNode, asJSON bool, now time.Ti
 	if asJSON {
 		err = printJSON(w, map[string]any{"nodes": nodes})
 	} else {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		// What the table cannot write shows when it is flushed.
-		_, _ = fmt.Fprintln(t, "NODE\tSTATE\tRESULT\tENDED\tAGE\tBYTES\tCOPIED\tCHECKED\tNOTE")
+		var t table
+		t.row("NODE\tSTATE\tRESULT\tENDED\tAGE\tBYTES\tCOPIED\tCHECKED\tNOTE")
 		for i := range nodes {
-			_, _ = fmt.Fprintln(t, nodes[i].row(now))
+			t.row("%s", nodes[i].row(now))
 		}
-		err = t.Flush()
+		err = t.print(w)
 	}
 	if err == nil && bad {
 		return &codedError{code: exitProblems}

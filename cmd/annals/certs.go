@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,20 +58,8 @@ them: STORE_CERTIFICATE_PASSWORD and STORE_CERTIFICATE_PRIVATE_KEY_PASSWORD.
 Exit codes: 0 a node would start, 1 it would refuse to, 2 bad arguments.`
 
 func certsCommand(stdout io.Writer) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "certs",
-		Short: "Make, check and renew the certificates of a cluster",
-		Long:  certsHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals certs --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(certsAuthorityCommand(stdout), certsNodeCommand(stdout), certsCheckCommand(stdout), certsRenewCommand(stdout))
-	return cmd
+	return group("certs", "Make, check and renew the certificates of a cluster", certsHelp,
+		certsAuthorityCommand(stdout), certsNodeCommand(stdout), certsCheckCommand(stdout), certsRenewCommand(stdout))
 }
 
 // keyKinds are the values of --key.
@@ -192,7 +179,6 @@ func explainWrite(err error) error {
 func certsCheckCommand(stdout io.Writer) *cobra.Command {
 	var f certs.Files
 	var asJSON bool
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:   "check --certificate-file file",
 		Short: "Check the certificate files of a node",
@@ -200,12 +186,7 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 		Example: "  annals certs check --certificate-file node.crt --certificate-private-key-file node.key \\\n" +
 			"    --trusted-root-certificates-path roots\n" +
 			"  annals certs check --certificate-file node.p12 --trusted-root-certificates-path roots --json",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Certificate == "" {
 				return cannot(errors.New("--certificate-file is missing, see annals certs check --help"))
@@ -226,7 +207,7 @@ func certsCheckCommand(stdout io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Certificate, "certificate-file", "", "certificate of the node: PKCS#12, or X.509 in PEM or DER form (required)")
 	flags.StringVar(&f.PrivateKey, "certificate-private-key-file", "", "private key of an X.509 certificate")
@@ -331,9 +312,8 @@ func issuers(r *certs.Report) []*x509.Certificate {
 }
 
 func writeCertsText(w io.Writer, f certs.Files, r *certs.Report, now time.Time) error {
-	var b strings.Builder
-	// Nothing fails that writes into a strings.Builder.
-	row := func(name, format string, args ...any) { fmt.Fprintf(&b, name+"\t"+format+"\n", args...) }
+	var t table
+	row := func(name, format string, args ...any) { t.row(name+"\t"+format, args...) }
 	if r.Certificate != nil {
 		c := describeCertificate(r.Certificate)
 		row("subject", "%s", c.Subject)
@@ -349,14 +329,10 @@ func writeCertsText(w io.Writer, f certs.Files, r *certs.Report, now time.Time) 
 		row("node", "%s", map[bool]string{true: "yes: nodes with this reserved name accept it", false: "no: other nodes do not accept it"}[r.Node])
 	}
 	row("trusted roots", "%d in %s", r.Roots, f.RootsDir)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if _, err := io.WriteString(table, b.String()); err != nil {
+	if err := t.print(w); err != nil {
 		return err
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	b.Reset()
+	var b strings.Builder
 	errorsFound, warnings := 0, 0
 	for _, finding := range r.Findings {
 		if finding.Severity == certs.SeverityError {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,19 +38,13 @@ type renewal struct {
 
 func certsRenewCommand(stdout io.Writer) *cobra.Command {
 	var r renewal
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:   "renew --ca folder --certificate-file file (--out folder | --replace)",
 		Short: "Make the next certificate of a node",
 		Long:  certsRenewHelp,
 		Example: "  annals certs renew --ca ca --certificate-file node1/node.crt --out next/node1\n" +
 			"  annals certs renew --ca ca --certificate-file node.crt --certificate-private-key-file node.key --replace",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case r.ca == "" || r.certificate == "":
@@ -65,7 +58,7 @@ func certsRenewCommand(stdout io.Writer) *cobra.Command {
 			return r.run(stdout)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&r.ca, "ca", "", "folder of the authority's ca.crt and ca.key (required)")
 	flags.StringVar(&r.certificate, "certificate-file", "", "present certificate of the node (required)")
@@ -121,10 +114,7 @@ func (r *renewal) run(stdout io.Writer) error {
 	}
 	d.AuthorityExpiring = authority.Expiring(time.Now())
 	if r.asJSON {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(d)
+		return printJSON(stdout, d)
 	}
 	return d.write(stdout, r.replace)
 }

@@ -9,9 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,23 +44,12 @@ type clusterFlags struct {
 
 func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f clusterFlags
-	cluster := &cobra.Command{
-		Use:   "cluster",
-		Short: "Show and change the members of a cluster",
-		Long:  clusterHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals cluster --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
+	cluster := group("cluster", "Show and change the members of a cluster", clusterHelp)
 	f.add(cluster.PersistentFlags(), "address of a node of the cluster", "print the members as JSON")
 
 	run := func(method string, path func(node string) string) func(*cobra.Command, []string) error {
 		return func(_ *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := interruptible()
 			defer stop()
 			node := ""
 			if len(args) > 0 {
@@ -100,12 +87,16 @@ func clusterCommand(stdout, stderr io.Writer) *cobra.Command {
 // add adds the flags to those of a command.
 func (f *clusterFlags) add(flags *pflag.FlagSet, node, json string) {
 	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", node)
+	flags.BoolVar(&f.json, "json", false, json)
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
+	f.addCredentials(flags)
+}
+
+func (f *clusterFlags) addCredentials(flags *pflag.FlagSet) {
 	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
 	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
 	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
 	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
-	flags.BoolVar(&f.json, "json", false, json)
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
 }
 
 // run sends one request and prints the members that it is answered with.

@@ -22,25 +22,19 @@ Exit codes: 0 all is fine, 1 something is wrong, 2 the node could not be asked.`
 
 func doctorCommand(stdout io.Writer) *cobra.Command {
 	var f clusterFlags
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Say what is wrong with a node, and what to do",
 		Long:    doctorHelp,
 		Example: `  annals doctor --node https://node1.example.com:2113 --ca roots`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptible()
 			defer stop()
 			return f.doctor(ctx, stdout)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	f.add(cmd.Flags(), "address of the node", "print JSON in place of text")
 	return cmd
 }
@@ -63,16 +57,16 @@ type diagnosisCheck struct {
 func (f *clusterFlags) doctor(ctx context.Context, stdout io.Writer) error {
 	c, err := f.connect(f.node)
 	if err != nil {
-		return &codedError{code: exitCannotBeTold, err: err}
+		return cannot(err)
 	}
 	defer c.Close()
 	body, err := c.ask(ctx, http.MethodGet, doctorPath, "application/json")
 	if err != nil {
-		return &codedError{code: exitCannotBeTold, err: err}
+		return cannot(err)
 	}
 	var d diagnosis
 	if err := json.Unmarshal(body, &d); err != nil || len(d.Checks) == 0 {
-		return &codedError{code: exitCannotBeTold, err: fmt.Errorf("%s answers with no findings at all: is it a node of this version?", c.host)}
+		return cannot(fmt.Errorf("%s answers with no findings at all: is it a node of this version?", c.host))
 	}
 	if f.json {
 		err = printJSON(stdout, d)

@@ -57,21 +57,10 @@ func withCommand(args []string) []string {
 }
 
 func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "annals",
-		Short: "An event-sourcing database",
-		Long: "Annals is an event-sourcing database: immutable events in named streams, served over HTTP as Atom feeds.\n\n" +
-			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.",
-		Args:          cobra.ArbitraryArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
+	root := group("annals", "An event-sourcing database",
+		"Annals is an event-sourcing database: immutable events in named streams, served over HTTP as Atom feeds.\n\n"+
+			"Options without a command start a node: annals --db /srv/annals is annals node --db /srv/annals.")
+	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -110,12 +99,27 @@ func newRoot(stdout, stderr io.Writer, start nodeCommand) *cobra.Command {
 	return root
 }
 
+// group makes a command that has others below it and does nothing itself.
+func group(use, short, long string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q, see %s --help", args[0], cmd.CommandPath())
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
 // tortureCommand gives the outcomes of torture their exit codes: violations, of
 // which all is said, are distinguished from a run that did not come about.
 func tortureCommand() *cobra.Command {
 	cmd := torture.Command()
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
-	torment, args := cmd.RunE, cmd.Args
+	torment := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch err := torment(cmd, args); {
 		case err == nil:
@@ -126,13 +130,7 @@ func tortureCommand() *cobra.Command {
 			return cannot(err)
 		}
 	}
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return cannot(err)
-		}
-		return nil
-	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	return cmd
 }
 

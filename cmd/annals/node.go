@@ -126,8 +126,7 @@ func (h *host) serve(args []string, c *config.Config, logger *processLog) error 
 		logger.flush()
 		h.exit(1)
 	}
-	watch := h.watchSignals(stop, reload.run, exit, logger)
-	defer watch.end()
+	defer h.watchSignals(stop, reload.run, exit, logger)()
 
 	now, err := clock.Open(os.Getenv(clock.Variable))
 	if err != nil {
@@ -193,26 +192,21 @@ func firstAppend(addr string) string {
 		` -d '[{"eventId": "fbf4a1a1-b4a3-4dfe-a01f-ec52c34e16e4", "eventType": "OrderPlaced", "data": {"total": 12}}]'`
 }
 
-// signalWatch is the goroutine that listens to signals, and what they set off.
-type signalWatch struct {
-	quit chan struct{}
-	wg   sync.WaitGroup
-}
-
 // watchSignals calls stop at the first signal that ends the process and leaves
-// at once at the second.
-func (h *host) watchSignals(stop, reload, exit func(), logger hclog.Logger) *signalWatch {
-	w := &signalWatch{quit: make(chan struct{})}
-	w.wg.Go(func() {
+// at once at the second. The function that it returns ends it and what it has set off.
+func (h *host) watchSignals(stop, reload, exit func(), logger hclog.Logger) (end func()) {
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		stopping := false
 		for {
 			select {
-			case <-w.quit:
+			case <-quit:
 				return
 			case s := <-h.signals:
 				switch {
 				case s == syscall.SIGHUP:
-					w.wg.Go(reload) // Beside us: the next signal may be one that ends the process.
+					wg.Go(reload) // Beside us: the next signal may be one that ends the process.
 				case stopping:
 					complain(h.stderr, errForced)
 					exit()
@@ -224,10 +218,8 @@ func (h *host) watchSignals(stop, reload, exit func(), logger hclog.Logger) *sig
 			}
 		}
 	})
-	return w
-}
-
-func (w *signalWatch) end() {
-	close(w.quit)
-	w.wg.Wait()
+	return func() {
+		close(quit)
+		wg.Wait()
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 
 	"github.com/annalsdb/annals/client"
@@ -44,6 +45,18 @@ func (f *clusterFlags) connect(address string) (*nodeClient, error) {
 	}
 	c, err := client.New(o)
 	return &nodeClient{Client: c, flags: f, address: address, host: client.Response{Node: address}.Host()}, err
+}
+
+// on runs what a command does with the node, until Ctrl-C.
+func (f *clusterFlags) on(do func(ctx context.Context, c *nodeClient) error) error {
+	c, err := f.connect(f.node)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, stop := interruptible()
+	defer stop()
+	return do(ctx, c)
 }
 
 // refusedError is a refusal with what to do about it.
@@ -101,6 +114,21 @@ func visible(text string) string {
 	return text
 }
 
+// table is rows whose cells are separated by tabs.
+type table struct{ text bytes.Buffer }
+
+// row adds a row.
+func (t *table) row(format string, args ...any) { fmt.Fprintf(&t.text, format+"\n", args...) }
+
+// print prints the rows with their cells below each other.
+func (t *table) print(w io.Writer) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if _, err := columns.Write(t.text.Bytes()); err != nil {
+		return err
+	}
+	return columns.Flush()
+}
+
 // printJSON prints a value as an indented document.
 func printJSON(w io.Writer, value any) error {
 	var b bytes.Buffer
@@ -134,6 +162,12 @@ func (c *nodeClient) ask(ctx context.Context, method, path, accept string) ([]by
 func (c *nodeClient) nodes(ctx context.Context) ([]client.Member, error) {
 	members, err := c.Members(ctx)
 	return members, c.explain(err)
+}
+
+// member returns a client of another node of the cluster.
+func (c *nodeClient) member(m *client.Member) (*nodeClient, error) {
+	scheme, _, _ := strings.Cut(c.address, "://")
+	return c.flags.connect(scheme + "://" + m.Address())
 }
 
 // nextNode returns the first node that is not among those done, the leader only when

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const projectionHelp = `Show, make and change projections: scripts that read events, keep a state and emit
@@ -60,26 +60,8 @@ type projectionFlags struct{ clusterFlags }
 
 func projectionCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var f projectionFlags
-	root := &cobra.Command{
-		Use:   "projection",
-		Short: "Show, make and change projections",
-		Long:  projectionHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals projection --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	flags := root.PersistentFlags()
-	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of a node of the cluster")
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
-	flags.BoolVar(&f.json, "json", false, "print JSON in place of text")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for the answer")
+	root := group("projection", "Show, make and change projections", projectionHelp)
+	f.add(root.PersistentFlags(), "address of a node of the cluster", "print JSON in place of text")
 	root.AddCommand(
 		projectionListCommand(&f, stdout),
 		projectionShowCommand(&f, stdout),
@@ -98,9 +80,16 @@ func projectionCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command
 	return root
 }
 
-// named runs what a command does with the projection that its first argument names.
-func (f *projectionFlags) named(args []string, do func(ctx context.Context, c *projectionClient, name string) error) error {
-	name := args[0]
+// named makes a command that does something with the projection that its only argument names.
+func (f *projectionFlags) named(use, short, long string, do func(ctx context.Context, c *projectionClient, name string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return f.onNamed(args[0], do) },
+	}
+}
+
+// onNamed runs what a command does with a projection.
+func (f *projectionFlags) onNamed(name string, do func(ctx context.Context, c *projectionClient, name string) error) error {
 	if strings.TrimSpace(name) == "" {
 		return errors.New("the name of the projection is empty")
 	}
@@ -109,18 +98,13 @@ func (f *projectionFlags) named(args []string, do func(ctx context.Context, c *p
 
 // on runs what a command does with the node.
 func (f *projectionFlags) on(do func(ctx context.Context, c *projectionClient) error) error {
-	node, err := f.connect(f.node)
-	if err != nil {
+	return f.clusterFlags.on(func(ctx context.Context, node *nodeClient) error {
+		err := do(ctx, &projectionClient{node})
+		if err != nil && ctx.Err() != nil {
+			return &codedError{code: exitDetached, err: errors.New("interrupted; what was done is shown by annals projection list" + node.nodeFlag())}
+		}
 		return err
-	}
-	defer node.Close()
-	ctx, stop := interruptible()
-	defer stop()
-	err = do(ctx, &projectionClient{nodeClient: node})
-	if err != nil && ctx.Err() != nil {
-		return &codedError{code: exitDetached, err: errors.New("interrupted; what was done is shown by annals projection list" + node.nodeFlag())}
-	}
-	return err
+	})
 }
 
 func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
@@ -150,27 +134,16 @@ func projectionListCommand(f *projectionFlags, stdout io.Writer) *cobra.Command 
 
 func projectionShowCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
 	var config bool
-	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show how a projection is, or its configuration",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
-				if config {
-					answer, err := c.of(ctx, http.MethodGet, name, "/config", nil, nil)
-					if err != nil {
-						return err
-					}
-					return printIndented(stdout, answer.Body)
-				}
-				p, err := c.statistics(ctx, name)
-				if err != nil {
-					return err
-				}
-				return p.print(stdout, f.json)
-			})
-		},
-	}
+	cmd := f.named("show", "Show how a projection is, or its configuration", "", func(ctx context.Context, c *projectionClient, name string) error {
+		if config {
+			return c.printOf(ctx, stdout, name, "/config", nil)
+		}
+		p, err := c.statistics(ctx, name)
+		if err != nil {
+			return err
+		}
+		return p.print(stdout, f.json)
+	})
 	cmd.Flags().BoolVar(&config, "config", false, "print the configuration, as JSON")
 	return cmd
 }
@@ -267,7 +240,7 @@ func projectionUpdateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 					return err
 				}
 			}
-			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
+			return f.onNamed(args[0], func(ctx context.Context, c *projectionClient, name string) error {
 				if config != "" {
 					if _, err := c.of(ctx, http.MethodPut, name, "/config", nil, &content{"application/json", settings}); err != nil {
 						return err
@@ -289,59 +262,42 @@ func projectionUpdateCommand(f *projectionFlags, stdin io.Reader, stdout io.Writ
 
 // projectionDeedCommand is a command that the node has under the same name.
 func projectionDeedCommand(f *projectionFlags, stdout io.Writer, deed, short, long string) *cobra.Command {
-	return &cobra.Command{
-		Use:   deed + " NAME",
-		Short: short,
-		Long:  long,
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
-				if _, err := c.of(ctx, http.MethodPost, name, "/command/"+deed, nil, nil); err != nil {
-					return err
-				}
-				if deed == "enable" || deed == "reset" {
-					return c.outcome(ctx, stdout, name)
-				}
-				p, err := c.statistics(ctx, name)
-				if err != nil {
-					return err
-				}
-				return p.printStatus(stdout, f.json)
-			})
-		},
-	}
+	return f.named(deed, short, long, func(ctx context.Context, c *projectionClient, name string) error {
+		if _, err := c.of(ctx, http.MethodPost, name, "/command/"+deed, nil, nil); err != nil {
+			return err
+		}
+		if deed == "enable" || deed == "reset" {
+			return c.outcome(ctx, stdout, name)
+		}
+		p, err := c.statistics(ctx, name)
+		if err != nil {
+			return err
+		}
+		return p.printStatus(stdout, f.json)
+	})
 }
 
 func projectionDeleteCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a projection",
-		Long:  projectionDeleteHelp,
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			query := url.Values{}
-			for flag, parameter := range map[string]string{
-				"emitted-streams": "deleteEmittedStreams", "checkpoint-stream": "deleteCheckpointStream", "state-stream": "deleteStateStream",
-			} {
-				if given := cmd.Flags().Lookup(flag); given.Changed {
-					query.Set(parameter, given.Value.String())
-				}
+	var flags *pflag.FlagSet
+	cmd := f.named("delete", "Delete a projection", projectionDeleteHelp, func(ctx context.Context, c *projectionClient, name string) error {
+		query := url.Values{}
+		for flag, parameter := range map[string]string{
+			"emitted-streams": "deleteEmittedStreams", "checkpoint-stream": "deleteCheckpointStream", "state-stream": "deleteStateStream",
+		} {
+			if given := flags.Lookup(flag); given.Changed {
+				query.Set(parameter, given.Value.String())
 			}
-			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
-				if _, err := c.of(ctx, http.MethodDelete, name, "", query, nil); err != nil {
-					return err
-				}
-				if f.json {
-					return printJSON(stdout, struct {
-						Name string `json:"name"`
-					}{name})
-				}
-				_, err := fmt.Fprintln(stdout, visible(name))
-				return err
-			})
-		},
-	}
-	flags := cmd.Flags()
+		}
+		if _, err := c.of(ctx, http.MethodDelete, name, "", query, nil); err != nil {
+			return err
+		}
+		if f.json {
+			return printJSON(stdout, map[string]string{"name": name})
+		}
+		_, err := fmt.Fprintln(stdout, visible(name))
+		return err
+	})
+	flags = cmd.Flags()
 	flags.Bool("emitted-streams", false, "also delete the streams that it emitted to, if they were tracked")
 	flags.Bool("checkpoint-stream", false, "also delete its checkpoints")
 	flags.Bool("state-stream", false, "also delete its results")
@@ -350,54 +306,36 @@ func projectionDeleteCommand(f *projectionFlags, stdout io.Writer) *cobra.Comman
 
 func projectionReadCommand(f *projectionFlags, stdout io.Writer, what, short, long string) *cobra.Command {
 	var partition string
-	cmd := &cobra.Command{
-		Use:   what + " NAME",
-		Short: short,
-		Long:  long + "\n\nWith --json it is one member of an object beside the position that it is of.",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
-				query := url.Values{}
-				if partition != "" {
-					query.Set("partition", partition)
-				}
-				answer, err := c.of(ctx, http.MethodGet, name, "/"+what, query, nil)
-				if err != nil {
-					return err
-				}
-				if f.json {
-					return printRead(stdout, name, partition, what, answer)
-				}
-				return printLine(stdout, answer.Body)
-			})
-		},
-	}
+	long += "\n\nWith --json it is one member of an object beside the position that it is of."
+	cmd := f.named(what, short, long, func(ctx context.Context, c *projectionClient, name string) error {
+		query := url.Values{}
+		if partition != "" {
+			query.Set("partition", partition)
+		}
+		answer, err := c.of(ctx, http.MethodGet, name, "/"+what, query, nil)
+		if err != nil {
+			return err
+		}
+		if f.json {
+			return printRead(stdout, name, partition, what, answer)
+		}
+		return printLine(stdout, answer.Body)
+	})
 	cmd.Flags().StringVar(&partition, "partition", "", "the partition (default the root)")
 	return cmd
 }
 
 func projectionQueryCommand(f *projectionFlags, stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:   "query NAME",
-		Short: "Print the script of a projection",
-		Long:  "Print the script of a projection as it was given, byte for byte. With --json an\nobject that has the definition that came of it as well.",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return f.named(args, func(ctx context.Context, c *projectionClient, name string) error {
-				if f.json {
-					answer, err := c.of(ctx, http.MethodGet, name, "/query", url.Values{"config": {"yes"}}, nil)
-					if err != nil {
-						return err
-					}
-					return printIndented(stdout, answer.Body)
-				}
-				answer, err := c.of(ctx, http.MethodGet, name, "/query", nil, nil)
-				if err != nil {
-					return err
-				}
-				_, err = stdout.Write(answer.Body)
-				return err
-			})
-		},
-	}
+	long := "Print the script of a projection as it was given, byte for byte. With --json an\nobject that has the definition that came of it as well."
+	return f.named("query", "Print the script of a projection", long, func(ctx context.Context, c *projectionClient, name string) error {
+		if f.json {
+			return c.printOf(ctx, stdout, name, "/query", url.Values{"config": {"yes"}})
+		}
+		answer, err := c.of(ctx, http.MethodGet, name, "/query", nil, nil)
+		if err != nil {
+			return err
+		}
+		_, err = stdout.Write(answer.Body)
+		return err
+	})
 }

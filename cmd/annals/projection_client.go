@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/annalsdb/annals/client"
 )
@@ -54,6 +53,15 @@ func (c *projectionClient) of(ctx context.Context, method, name, path string, qu
 		return answer, fmt.Errorf("%s knows no projection %q, or runs none: see RunProjections", c.host, name)
 	}
 	return answer, err
+}
+
+// printOf prints what a node says of a projection, a JSON document.
+func (c *projectionClient) printOf(ctx context.Context, stdout io.Writer, name, path string, query url.Values) error {
+	answer, err := c.of(ctx, http.MethodGet, name, path, query, nil)
+	if err != nil {
+		return err
+	}
+	return printIndented(stdout, answer.Body)
 }
 
 // list returns the projections of a kind.
@@ -187,7 +195,7 @@ func (p *projectionStatistics) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printIndented(w, p.whole)
 	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var t table
 	for _, row := range []struct {
 		name  string
 		value any
@@ -210,14 +218,11 @@ func (p *projectionStatistics) print(w io.Writer, asJSON bool) error {
 		{"version", p.Version},
 		{"epoch", p.Epoch},
 	} {
-		if row.value == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(t, "%s\t%v\n", row.name, row.value); err != nil {
-			return err
+		if row.value != "" {
+			t.row("%s\t%v", row.name, row.value)
 		}
 	}
-	return t.Flush()
+	return t.print(w)
 }
 
 // printStatus prints the name and the status.
@@ -239,17 +244,13 @@ func (l projectionList) print(w io.Writer, asJSON bool) error {
 		}
 		return printJSON(w, whole)
 	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	if _, err := fmt.Fprintln(t, "NAME\tMODE\tSTATUS\tPROGRESS\tHANDLED\tPOSITION"); err != nil {
-		return err
-	}
+	var t table
+	t.row("NAME\tMODE\tSTATUS\tPROGRESS\tHANDLED\tPOSITION")
 	for i := range l {
 		p := &l[i]
-		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", visible(p.Name), p.Mode, p.Status, p.progress(), p.Processed, visible(p.Position)); err != nil {
-			return err
-		}
+		t.row("%s\t%s\t%s\t%s\t%d\t%s", visible(p.Name), p.Mode, p.Status, p.progress(), p.Processed, visible(p.Position))
 	}
-	return t.Flush()
+	return t.print(w)
 }
 
 // printRead prints a state or result as an object.

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,17 +42,11 @@ type projectionTestFlags struct {
 
 func projectionTestCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var f projectionTestFlags
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:   "test FILE --events FILE",
 		Short: "Run a script over events from a file, without a node",
 		Long:  projectionTestHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if f.update && f.golden == "" {
 				return cannot(errors.New("--update needs --golden"))
@@ -79,7 +72,7 @@ func projectionTestCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Com
 	if err := cmd.MarkFlagRequired("events"); err != nil {
 		panic(err)
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	return cmd
 }
 
@@ -122,17 +115,13 @@ const maxEventLine = 64 << 20
 
 // run prints or compares what a script makes of events.
 func (f *projectionTestFlags) run(name, source string, events []*handler.Event, stdout, stderr io.Writer) error {
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	r := &offlineRun{}
 	r.run(source, events, script.Options{
 		CompileTimeout: f.definition, ExecutionTimeout: f.execution, MayEmit: f.emit, Name: name,
 		Log: func(text string) { r.Log = append(r.Log, text) },
 	})
 	var text bytes.Buffer
-	to := json.NewEncoder(&text)
-	to.SetEscapeHTML(false)
-	to.SetIndent("", "  ")
-	if err := to.Encode(r); err != nil {
+	if err := printJSON(&text, r); err != nil {
 		return cannot(err)
 	}
 	differs := false

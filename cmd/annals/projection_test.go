@@ -84,10 +84,10 @@ func projector(t *testing.T, answers map[string]string) (*fakeProjector, string)
 // runProjection runs the command with what standard input holds.
 func runProjection(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, complaints bytes.Buffer
-	cmd := projectionCommand(strings.NewReader(stdin), &out, io.Discard)
+	cmd := group("annals", "", "", projectionCommand(strings.NewReader(stdin), &out, io.Discard))
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{"projection"}, args...))
 	if err := cmd.Execute(); err != nil {
 		code = exitCode(&complaints, err)
 	}

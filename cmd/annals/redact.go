@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/client"
 	"github.com/annalsdb/annals/node"
 )
@@ -54,24 +54,18 @@ type redactFlags struct {
 
 func redactCommand(stdout io.Writer) *cobra.Command {
 	var f redactFlags
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:   "redact {--db folder | --node URL} --events n@stream,…",
 		Short: "Blank the data of events on one node",
 		Long:  redactHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := interruptible()
 			defer stop()
 			return f.run(ctx, stdout)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.db, "db", "", "data folder of a running node on this machine")
 	flags.StringVar(&f.node, "node", "", "address of a node")
@@ -80,29 +74,17 @@ func redactCommand(stdout io.Writer) *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be redacted, and redact nothing")
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "redact on every node of the cluster of --node, followers first")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
+	f.addCredentials(flags)
 	return cmd
-}
-
-// redactedEvent is what a node says of one event.
-type redactedEvent struct {
-	Event    string `json:"event"`
-	Position int64  `json:"position"`
-	Chunk    string `json:"chunk"`
-	Status   string `json:"status"`
 }
 
 // redactedNode is what one node did.
 type redactedNode struct {
-	Node   string          `json:"node,omitempty"` // empty: the one at the socket
-	Events []redactedEvent `json:"events"`
+	Node   string           `json:"node,omitempty"` // empty: the one at the socket
+	Events []redact.Outcome `json:"events"`
 }
 
 func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	switch {
 	case f.events == "":
 		return cannot(errors.New("--events is needed: which events are to be redacted, as number@stream"))
@@ -111,15 +93,12 @@ func (f *redactFlags) run(ctx context.Context, stdout io.Writer) error {
 	case f.db != "" && (f.node != "" || f.allNodes):
 		return cannot(errors.New("--db is one node on this machine: give it without --node and --all-nodes"))
 	}
-	body, err := json.Marshal(map[string]any{"events": strings.Split(f.events, ","), "reason": f.reason, "dryRun": f.dryRun})
-	if err != nil {
-		return cannot(err)
-	}
 	var done []redactedNode
+	var err error
 	if f.db != "" {
-		done, err = f.overSocket(ctx, body)
+		done, err = f.overSocket(ctx)
 	} else {
-		done, err = f.overHTTP(ctx, body)
+		done, err = f.overHTTP(ctx)
 	}
 	if e := f.print(stdout, done); err == nil {
 		err = e
@@ -141,7 +120,9 @@ func (f *redactFlags) print(w io.Writer, done []redactedNode) error {
 	var b bytes.Buffer
 	for _, n := range done {
 		for _, e := range n.Events {
-			status := map[string]string{"redacted": "redacted", "already": "was redacted before", "would": "would be redacted"}[e.Status]
+			status := map[string]string{
+				redact.StatusRedacted: "redacted", redact.StatusAlready: "was redacted before", redact.StatusWould: "would be redacted",
+			}[e.Status]
 			if n.Node != "" {
 				fmt.Fprintf(&b, "%s: ", n.Node)
 			}
@@ -156,12 +137,9 @@ func (f *redactFlags) print(w io.Writer, done []redactedNode) error {
 }
 
 // overSocket asks the node that has the data folder open.
-func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNode, error) {
-	cannot := func(format string, a ...any) error {
-		return &codedError{code: exitCannotBeTold, err: fmt.Errorf(format, a...)}
-	}
+func (f *redactFlags) overSocket(ctx context.Context) ([]redactedNode, error) {
 	if info, err := os.Stat(f.db); err != nil || !info.IsDir() {
-		return nil, cannot("there is no folder %s", f.db)
+		return nil, cannot(fmt.Errorf("there is no folder %s", f.db))
 	}
 	path := filepath.Join(f.db, node.SocketFile)
 	c, err := client.New(client.Options{Nodes: []string{"socket"}, Timeout: socketPatience, Transport: &http.Transport{
@@ -170,10 +148,10 @@ func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNo
 		},
 	}})
 	if err != nil {
-		return nil, cannot("%w", err)
+		return nil, cannot(fmt.Errorf("%w", err))
 	}
 	defer c.Close()
-	a, err := c.Do(ctx, redactRequest(body))
+	a, err := c.Do(ctx, f.request(f.dryRun))
 	away, ok := errors.AsType[*client.UnreachableError](err)
 	if ok {
 		err = away.Err
@@ -182,13 +160,13 @@ func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNo
 	case ok && away.Sent:
 		return nil, fmt.Errorf("the node at %s broke off: %w; ask again, what is redacted stays so", path, err)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, cannot("%s has no socket %s: start the node on it with EnableUnixSocket, or ask it with --node", f.db, node.SocketFile)
+		return nil, cannot(fmt.Errorf("%s has no socket %s: start the node on it with EnableUnixSocket, or ask it with --node", f.db, node.SocketFile))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, cannot("no node runs on %s: the socket there is of one that has ended", f.db)
+		return nil, cannot(fmt.Errorf("no node runs on %s: the socket there is of one that has ended", f.db))
 	case errors.Is(err, fs.ErrPermission):
-		return nil, cannot("%s may be used by the user of the node and by root alone", path)
+		return nil, cannot(fmt.Errorf("%s may be used by the user of the node and by root alone", path))
 	case err != nil:
-		return nil, cannot("ask the node at %s: %w", path, err)
+		return nil, cannot(fmt.Errorf("ask the node at %s: %w", path, err))
 	case a.Status != http.StatusOK:
 		return nil, redactionRefused(a, errors.New(strings.TrimSpace(string(a.Body))))
 	}
@@ -199,8 +177,10 @@ func (f *redactFlags) overSocket(ctx context.Context, body []byte) ([]redactedNo
 	return []redactedNode{n}, nil
 }
 
-// redactRequest asks a node itself, wherever the leader is.
-func redactRequest(body []byte) client.Request {
+// request asks a node itself, wherever the leader is.
+func (f *redactFlags) request(dryRun bool) client.Request {
+	// Nothing fails that makes JSON of texts.
+	body, _ := json.Marshal(map[string]any{"events": strings.Split(f.events, ","), "reason": f.reason, "dryRun": dryRun})
 	return client.Request{
 		Method: http.MethodPost, Path: redactPath, Body: body, Stay: true,
 		Header: map[string]string{"Accept": client.MediaJSON, "Content-Type": client.MediaJSON},
@@ -208,25 +188,21 @@ func redactRequest(body []byte) client.Request {
 }
 
 // overHTTP asks one node, or all of its cluster.
-func (f *redactFlags) overHTTP(ctx context.Context, body []byte) ([]redactedNode, error) {
+func (f *redactFlags) overHTTP(ctx context.Context) ([]redactedNode, error) {
 	c, err := f.connect(f.node)
 	if err != nil {
-		return nil, &codedError{code: exitCannotBeTold, err: err}
+		return nil, cannot(err)
 	}
 	defer c.Close()
 	addresses := []string{c.address}
 	if f.allNodes {
 		if addresses, err = followersFirst(ctx, c); err != nil {
-			return nil, &codedError{code: exitCannotBeTold, err: err}
+			return nil, cannot(err)
 		}
 		// What one refuses all should be spared: every node judges before the first one redacts.
 		if !f.dryRun {
-			judge, err := withDryRun(body)
-			if err != nil {
-				return nil, err
-			}
 			for _, address := range addresses {
-				if _, err := f.ask(ctx, address, judge); err != nil {
+				if _, err := f.ask(ctx, address, true); err != nil {
 					return nil, err
 				}
 			}
@@ -234,7 +210,7 @@ func (f *redactFlags) overHTTP(ctx context.Context, body []byte) ([]redactedNode
 	}
 	var done []redactedNode
 	for _, address := range addresses {
-		n, err := f.ask(ctx, address, body)
+		n, err := f.ask(ctx, address, f.dryRun)
 		if err != nil {
 			return done, err
 		}
@@ -244,15 +220,6 @@ func (f *redactFlags) overHTTP(ctx context.Context, body []byte) ([]redactedNode
 		done = append(done, n)
 	}
 	return done, nil
-}
-
-func withDryRun(body []byte) ([]byte, error) {
-	fields := map[string]any{}
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return nil, err
-	}
-	fields["dryRun"] = true
-	return json.Marshal(fields)
 }
 
 // followersFirst lists the addresses of the nodes of a cluster, that of the leader last.
@@ -274,15 +241,15 @@ func followersFirst(ctx context.Context, c *nodeClient) (addresses []string, err
 }
 
 // ask has one node redact.
-func (f *redactFlags) ask(ctx context.Context, address string, body []byte) (redactedNode, error) {
+func (f *redactFlags) ask(ctx context.Context, address string, dryRun bool) (redactedNode, error) {
 	c, err := f.connect(address)
 	if err != nil {
-		return redactedNode{}, &codedError{code: exitCannotBeTold, err: err}
+		return redactedNode{}, cannot(err)
 	}
 	defer c.Close()
-	answer, err := c.send(ctx, redactRequest(body))
+	answer, err := c.send(ctx, f.request(dryRun))
 	if err != nil {
-		return redactedNode{}, &codedError{code: exitCannotBeTold, err: err}
+		return redactedNode{}, cannot(err)
 	}
 	if answer.Status != http.StatusOK {
 		text := strings.TrimSpace(strings.ToValidUTF8(string(answer.Body), ""))
@@ -306,7 +273,7 @@ func redactionRefused(a client.Response, err error) error {
 		}
 		return err
 	}
-	return &codedError{code: exitCannotBeTold, err: err}
+	return cannot(err)
 }
 
 func decodeRedaction(host string, body []byte) (redactedNode, error) {

@@ -83,26 +83,9 @@ type scavengeFlags struct {
 
 func scavengeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f scavengeFlags
-	root := &cobra.Command{
-		Use:   "scavenge",
-		Short: "Remove for good what deletion and metadata hide",
-		Long:  scavengeHelp,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q, see annals scavenge --help", args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	flags := root.PersistentFlags()
-	flags.StringVar(&f.node, "node", "http://127.0.0.1:2113", "address of the node")
-	flags.StringVar(&f.user, "user", "admin", "who asks, if there is a password")
-	flags.StringVar(&f.password, "password", "", "password (default $"+passwordVariable+"); none: ask without credentials")
-	flags.BoolVar(&f.skipVerify, "insecure-skip-verify", false, "believe any certificate")
-	flags.StringVar(&f.ca, "ca", "", "folder with the certificates of the authorities to believe (default those of the system)")
-	flags.BoolVar(&f.json, "json", false, "print JSON in place of text")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the node")
+	root := group("scavenge", "Remove for good what deletion and metadata hide", scavengeHelp)
+	f.add(root.PersistentFlags(), "address of the node", "print JSON in place of text")
+	root.PersistentFlags().Lookup("timeout").Usage = "how long to wait for an answer of the node"
 	root.AddCommand(
 		scavengeStartCommand(&f, stdout, stderr),
 		scavengeStopCommand(&f, stdout),
@@ -163,9 +146,10 @@ func scavengeStartCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Com
 					s.query.Set(flag.parameter, given.Value.String())
 				}
 			}
-			ctx, stop := interruptible()
-			defer stop()
-			return s.run(ctx)
+			if err := s.check(); err != nil {
+				return err
+			}
+			return f.on(s.run)
 		},
 	}
 	flags := cmd.Flags()
@@ -194,25 +178,15 @@ func scavengeStopCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
 					return errors.New("the id of the scavenge is empty")
 				}
 			}
-			ctx, stop := interruptible()
-			defer stop()
-			return f.stop(ctx, stdout, id)
+			return f.on(func(ctx context.Context, c *scavengeClient) error {
+				stopped, err := c.stop(ctx, id)
+				if err != nil {
+					return c.doubt(ctx, err, "whether it was stopped")
+				}
+				return namedScavenge{Node: c.host, ID: stopped}.print(stdout, f.json)
+			})
 		},
 	}
-}
-
-// stop stops a run and prints its id.
-func (f *scavengeFlags) stop(ctx context.Context, stdout io.Writer, id string) error {
-	c, err := f.client(f.node)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	stopped, err := c.stop(ctx, id)
-	if err != nil {
-		return c.doubt(ctx, err, "whether it was stopped")
-	}
-	return namedScavenge{Node: c.host, ID: stopped}.print(stdout, f.json)
 }
 
 func scavengeStatusCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Command {
@@ -223,9 +197,10 @@ func scavengeStatusCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Co
 		Long:  scavengeStatusHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
-			defer stop()
-			return f.status(ctx, stdout, stderr, watch)
+			if err := f.checkFollowing(); err != nil {
+				return err
+			}
+			return f.on(func(ctx context.Context, c *scavengeClient) error { return c.status(ctx, stdout, stderr, watch) })
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the run that is under way to its end")
@@ -234,28 +209,15 @@ func scavengeStatusCommand(f *scavengeFlags, stdout, stderr io.Writer) *cobra.Co
 }
 
 // status prints what is known of the current run or the last one.
-func (f *scavengeFlags) status(ctx context.Context, stdout, stderr io.Writer, watch bool) error {
-	if err := f.checkFollowing(); err != nil {
-		return err
-	}
-	c, err := f.client(f.node)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (c *scavengeClient) status(ctx context.Context, stdout, stderr io.Writer, watch bool) error {
 	run, err := c.newest(ctx)
 	if err != nil {
 		return c.doubt(ctx, err, "")
 	}
 	if !watch || run.Result != scavenge.ResultInProgress {
-		return run.print(stdout, f.json, time.Now())
+		return run.print(stdout, c.flags.json, time.Now())
 	}
-	follower := scavengeFollower{client: c, progress: f.newProgress(c, stderr), stderr: stderr}
-	run, err = follower.follow(ctx, run.ID)
-	if err != nil {
-		return err
-	}
-	return run.conclude(stdout, f.json)
+	return c.follower(stderr).toEnd(ctx, stdout, run.ID)
 }
 
 func scavengeDryRunCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
@@ -274,9 +236,7 @@ func scavengeDryRunCommand(f *scavengeFlags, stdout io.Writer) *cobra.Command {
 			if !cmd.Flags().Changed("timeout") {
 				f.timeout = 0
 			}
-			ctx, stop := interruptible()
-			defer stop()
-			return f.dryRun(ctx, stdout, query)
+			return f.on(func(ctx context.Context, c *scavengeClient) error { return c.dryRun(ctx, stdout, query) })
 		},
 	}
 	flags := cmd.Flags()

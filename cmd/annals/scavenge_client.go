@@ -28,13 +28,9 @@ type scavengeClient struct {
 	flags *scavengeFlags
 }
 
-// client returns a client of the node at an address.
-func (f *scavengeFlags) client(address string) (*scavengeClient, error) {
-	c, err := f.connect(address)
-	if err != nil {
-		return nil, err
-	}
-	return &scavengeClient{nodeClient: c, flags: f}, nil
+// on runs what a command does with the node.
+func (f *scavengeFlags) on(do func(ctx context.Context, c *scavengeClient) error) error {
+	return f.clusterFlags.on(func(ctx context.Context, c *nodeClient) error { return do(ctx, &scavengeClient{c, f}) })
 }
 
 // doubt explains an error of a request that may have been acted on.

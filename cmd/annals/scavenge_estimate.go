@@ -44,12 +44,7 @@ type streamStatistics struct {
 }
 
 // dryRun asks for an estimate and prints it.
-func (f *scavengeFlags) dryRun(ctx context.Context, stdout io.Writer, query url.Values) error {
-	c, err := f.client(f.node)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (c *scavengeClient) dryRun(ctx context.Context, stdout io.Writer, query url.Values) error {
 	body, err := c.ask(ctx, http.MethodPost, scavengePath+"?"+query.Encode(), "application/json")
 	if err != nil {
 		return c.doubt(ctx, err, "")
@@ -66,7 +61,7 @@ func (f *scavengeFlags) dryRun(ctx context.Context, stdout io.Writer, query url.
 		return errors.New(c.host + " answers something that is no estimate")
 	}
 	e.Node = c.host
-	if f.json {
+	if c.flags.json {
 		return printJSON(stdout, &e)
 	}
 	return e.print(stdout)

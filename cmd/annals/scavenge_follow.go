@@ -26,6 +26,19 @@ type scavengeFollower struct {
 	restarted bool      // the node knows of no run at all
 }
 
+func (c *scavengeClient) follower(stderr io.Writer) *scavengeFollower {
+	return &scavengeFollower{client: c, progress: c.flags.newProgress(c, stderr), stderr: stderr}
+}
+
+// toEnd follows a run and prints how it has ended.
+func (f *scavengeFollower) toEnd(ctx context.Context, stdout io.Writer, id string) error {
+	run, err := f.follow(ctx, id)
+	if err != nil {
+		return err
+	}
+	return run.conclude(stdout, f.client.flags.json)
+}
+
 // follow shows how a run goes on until it has ended.
 func (f *scavengeFollower) follow(ctx context.Context, id string) (scavengeRun, error) {
 	ticker := time.NewTicker(f.client.flags.interval)

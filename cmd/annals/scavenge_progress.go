@@ -32,10 +32,10 @@ func (f *scavengeFlags) newProgress(c *scavengeClient, stderr io.Writer) scaveng
 	switch kind {
 	case "bar":
 		return &phaseBars{w: stderr, columns: columns, clock: time.Now}
-	case "lines":
-		return &phaseLines{w: stderr, host: c.host, clock: time.Now}
+	case "none":
+		stderr = io.Discard
 	}
-	return noProgress{}
+	return &phaseLines{w: stderr, host: c.host, clock: time.Now}
 }
 
 // terminalColumns is how wide a terminal is, and 0 if a writer is none that can show
@@ -51,13 +51,6 @@ func terminalColumns(w io.Writer) int {
 	}
 	return columns
 }
-
-// noProgress shows nothing.
-type noProgress struct{}
-
-func (noProgress) show(*scavengeRun) {}
-func (noProgress) pause()            {}
-func (noProgress) end(bool)          {}
 
 // progressPlainEvery is how often a line says how far a phase is.
 const progressPlainEvery = 5 * time.Second

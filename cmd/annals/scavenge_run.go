@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
@@ -100,9 +99,8 @@ func (r *scavengeRun) print(w io.Writer, asJSON bool, now time.Time) error {
 		_, err := fmt.Fprintf(w, "no scavenge is running on %s, and none has since it started; earlier ones are in the stream $scavenges\n", r.Node)
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	// What the table cannot write shows when it is flushed.
-	row := func(name, format string, args ...any) { _, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
+	var t table
+	row := func(name, format string, args ...any) { t.row(name+"\t"+format, args...) }
 	row("node", "%s", r.Node)
 	row("scavenge", "%s", visible(r.ID))
 	running := r.Result == scavenge.ResultInProgress
@@ -141,7 +139,7 @@ func (r *scavengeRun) print(w io.Writer, asJSON bool, now time.Time) error {
 	}
 	row("removed", "%d events, %s", r.Removed, humanBytes(r.Saved))
 	row("chunk files", "%d rewritten, %d left as they are, %d merged", r.Executed, r.Skipped, r.Merged)
-	return t.Flush()
+	return t.print(w)
 }
 
 // conclude prints how a run ended, and returns an error that has the exit code of

@@ -41,15 +41,7 @@ func (s *scavengeStart) check() error {
 	return s.checkFollowing()
 }
 
-func (s *scavengeStart) run(ctx context.Context) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	c, err := s.client(s.node)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (s *scavengeStart) run(ctx context.Context, c *scavengeClient) error {
 	if s.all {
 		return s.runAll(ctx, c)
 	}
@@ -68,13 +60,9 @@ func (s *scavengeStart) runOn(ctx context.Context, c *scavengeClient) error {
 	if s.detach {
 		return namedScavenge{Node: c.host, ID: id}.print(s.stdout, s.json)
 	}
-	follower := scavengeFollower{client: c, progress: s.newProgress(c, s.stderr), stderr: s.stderr}
+	follower := c.follower(s.stderr)
 	follower.say("scavenge %s started on %s", visible(id), c.host)
-	run, err := follower.follow(ctx, id)
-	if err != nil {
-		return err
-	}
-	return run.conclude(s.stdout, s.json)
+	return follower.toEnd(ctx, s.stdout, id)
 }
 
 // runAll scavenges the nodes of a cluster, one after the other. Who leads is asked
@@ -90,7 +78,6 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 			return fmt.Errorf("%s is not alive as %s sees it: nothing was started", n.Address(), c.host)
 		}
 	}
-	scheme, _, _ := strings.Cut(c.address, "://")
 	done := map[string]bool{}
 	for {
 		next, left := nextNode(view, done)
@@ -98,11 +85,11 @@ func (s *scavengeStart) runAll(ctx context.Context, c *scavengeClient) error {
 			return nil
 		}
 		done[next.Address()] = true
-		one, err := s.client(scheme + "://" + next.Address())
+		one, err := c.member(next)
 		if err != nil {
 			return err
 		}
-		err = s.runOn(ctx, one)
+		err = s.runOn(ctx, &scavengeClient{one, s.scavengeFlags})
 		one.Close()
 		if err != nil {
 			return s.unfinished(err, left-1)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"testing"
 
@@ -26,11 +27,11 @@ func TestTerminalColumns(t *testing.T) {
 		case *phaseBars:
 			return "bar"
 		case *phaseLines:
-			return "lines"
-		default:
-			_ = p.(noProgress)
-			return "none"
+			if p.w == io.Discard {
+				return "none"
+			}
 		}
+		return "lines"
 	}
 	for _, c := range []struct {
 		columns        uint16

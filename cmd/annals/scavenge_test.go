@@ -270,7 +270,12 @@ func TestScavengeInterrupted(t *testing.T) {
 			},
 			stdout: &stdout, stderr: stderr, threads: 1, throttle: 100,
 		}
-		err := s.run(ctx)
+		c, err := s.connect(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		err = s.run(ctx, &scavengeClient{c, s.scavengeFlags})
 		coded, ok := errors.AsType[*codedError](err)
 		text := port.ReplaceAllString(stderr.printed.String(), "127.0.0.1:1")
 		want := "annals: scavenge " + testRun + " continues on 127.0.0.1:1\n" +

@@ -56,19 +56,14 @@ func tailCommand(stdout io.Writer) *cobra.Command {
 				}
 			}
 		}
-		ctx, stop := interruptible()
-		defer stop()
-		return f.tail(ctx, stdout, args[0], query.Encode())
+		return f.on(func(ctx context.Context, c *nodeClient) error {
+			return c.tail(ctx, stdout, args[0], query.Encode(), f.json)
+		})
 	}
 	return cmd
 }
 
-func (f *clusterFlags) tail(ctx context.Context, stdout io.Writer, stream, query string) error {
-	c, err := f.connect(f.node)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (c *nodeClient) tail(ctx context.Context, stdout io.Writer, stream, query string, asJSON bool) error {
 	// A node that is away for now is not needed: any other will do.
 	if err := c.Discover(ctx); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "annals: the other nodes are not known: %v\n", c.explain(err))
@@ -77,7 +72,7 @@ func (f *clusterFlags) tail(ctx context.Context, stdout io.Writer, stream, query
 		if err != nil {
 			return c.explain(err)
 		}
-		if err := printMessage(stdout, m, f.json); err != nil {
+		if err := printMessage(stdout, m, asJSON); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,6 +75,21 @@ func exitCode(stderr io.Writer, err error) int {
 	return code
 }
 
+// cannot gives an error the exit code of what could not be tried.
+func cannot(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
+
+// strict gives that exit code to wrong arguments and flags of a command.
+func strict(cmd *cobra.Command) {
+	args := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return cannot(err)
+		}
+		return nil
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+}
+
 type verifyFlags struct {
 	verify.Options
 	json, force bool
@@ -85,19 +98,13 @@ type verifyFlags struct {
 
 func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 	var f verifyFlags
-	cannot := func(err error) error { return &codedError{code: exitCannotBeTold, err: err} }
 	cmd := &cobra.Command{
 		Use:   "verify --db folder",
 		Short: "Check a data folder that no node has open",
 		Long:  verifyHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return cannot(err)
-			}
-			return nil
-		},
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := interruptible()
 			defer stop()
 			clean, err := f.run(ctx, stdout, stderr)
 			switch {
@@ -109,7 +116,7 @@ func verifyCommand(stdout, stderr io.Writer) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannot(err) })
+	strict(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Dir, "db", "./data", "data folder")
 	flags.StringVar(&f.IndexDir, "index", "", "folder of the index (default <db>/index)")

@@ -106,9 +106,7 @@ type appendOp struct {
 
 func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 	share := a.rng.IntN(a.count)
-	a.req.path = append(a.req.path[:0], c.prefix...)
-	a.req.path = append(a.req.path, "/streams/"...)
-	a.req.path = appendStream(a.req.path, a.names, 1+a.worker+share*a.step)
+	a.req.path = appendStream(append(a.req.path[:0], "/streams/"...), a.names, 1+a.worker+share*a.step)
 	head := append(a.req.head[:0], a.fixed...)
 	if a.body != nil {
 		a.req.body = a.body.of(a.events, a.nextID)
@@ -131,14 +129,8 @@ func (a *appendOp) do(ctx context.Context, c *sender) (outcome, error) {
 }
 
 func (a *appendOp) send(ctx context.Context, c *sender) error {
-	if err := c.do(ctx, &a.req, &a.resp); err != nil {
-		return err
-	}
 	// 201 is the rule; a write that was repeated at its own address may be answered 200.
-	if a.resp.status != 201 && a.resp.status != 200 {
-		return refused(&a.resp)
-	}
-	return nil
+	return c.expect(ctx, &a.req, &a.resp, 201, 200)
 }
 
 // sendChecked sends the version that the stream must have. Of a stream that this run has not
@@ -178,70 +170,26 @@ func (a *appendOp) sendChecked(ctx context.Context, c *sender, head, share int) 
 	}
 }
 
-// layoutWriter writes events of a known layout, in order within each stream.
-type layoutWriter struct {
-	size  int
-	auth  []byte
-	body  *batchBody
-	batch int
-	req   request
-	resp  response
-}
-
-func newLayoutWriter(o *options, worker int) *layoutWriter {
-	return &layoutWriter{
-		size: o.size, auth: basicAuth(o.user, o.password), batch: o.batch,
-		body: newBatchBody(o.batch, o.size, newRand(o, worker, 0)),
-		req:  request{method: "POST"},
-	}
-}
-
-// maxAttempts bounds how often one batch of a layout is sent.
+// maxAttempts bounds how often one request that must succeed is sent again.
 const maxAttempts = 12
 
-// write makes the stream have the events from up to, and without, to; at most one batch. It returns how many were
-// written or already there by an earlier run of the same layout.
-func (l *layoutWriter) write(ctx context.Context, c *sender, stream string, from, to int64, wait func(int) bool) (int64, error) {
-	asked := to - from
-	hash := hashOf(stream)
+// insist sends a request until the answer is one for good. It returns errCut at the end of the run;
+// after any other error there is no sense in going on.
+func (c *sender) insist(ctx context.Context, req *request, resp *response) error {
 	for attempt := 0; ; attempt++ {
-		l.req.path = append(l.req.path[:0], c.prefix...)
-		l.req.path = append(l.req.path, "/streams/"...)
-		l.req.path = append(l.req.path, escapeStream(stream)...)
-		l.req.head = append(l.req.head[:0], "Content-Type: "+typeEvents+"\r\nES-ExpectedVersion: "...)
-		l.req.head = strconv.AppendInt(l.req.head, from-1, 10)
-		l.req.head = append(l.req.head, "\r\n"...)
-		l.req.head = append(l.req.head, l.auth...)
-		l.req.body = l.body.of(int(to-from), func(i int) event.ID { return fixedID(hash, from+int64(i)) })
-		err := c.do(ctx, &l.req, &l.resp)
+		err := c.do(ctx, req, resp)
+		if err == nil && (resp.status >= 500 || resp.status == 408 || resp.status == 429) {
+			err = refused(resp)
+		}
 		switch {
-		case err != nil:
-		case l.resp.status == 201 || l.resp.status == 200:
-			return asked, nil
-		case l.resp.status == 400 && l.resp.version != noVersion:
-			// Others wrote to the stream as well. What is there counts; what is missing comes after it.
-			current := l.resp.version
-			if current >= to-1 {
-				return asked, nil
-			}
-			if current < from {
-				return 0, &fatalError{fmt.Errorf("stream %s: %w", stream, &versionConflict{from - 1, current})}
-			}
-			from = current + 1
-			continue
-		case l.resp.status >= 500 || l.resp.status == 408 || l.resp.status == 429:
-			err = refused(&l.resp)
-		default:
-			return 0, &fatalError{fmt.Errorf("append to stream %s: %w", stream, refused(&l.resp))}
-		}
-		if ctx.Err() != nil || errors.Is(err, errCut) {
-			return 0, errCut
-		}
-		if attempt >= maxAttempts {
-			return 0, &fatalError{fmt.Errorf("append to stream %s: %w", stream, err)}
-		}
-		if !wait(attempt) {
-			return 0, errCut
+		case err == nil:
+			return nil
+		case ctx.Err() != nil || errors.Is(err, errCut):
+			return errCut
+		case attempt >= maxAttempts:
+			return err
+		case clock.Sleep(ctx, backoff(attempt)) != nil:
+			return errCut
 		}
 	}
 }
@@ -259,17 +207,24 @@ func (w *filling) parts() []string { return []string{"fill"} }
 func (w *filling) setup(context.Context, *session) error { return nil }
 
 func (w *filling) operation(worker, workers int) operation {
-	return &fillOp{w: w, writer: newLayoutWriter(w.o, worker), stream: worker + 1, step: workers, worker: worker}
+	return &fillOp{
+		w: w, stream: worker + 1, step: workers, worker: worker, auth: basicAuth(w.o.user, w.o.password),
+		body: newBatchBody(w.o.batch, w.o.size, newRand(w.o, worker, 0)), req: request{method: "POST"},
+	}
 }
 
 // fillOp writes the streams worker+1, worker+1+step, ...: a batch to each, then the next batch to each, so that events of one
 // stream lie as far apart as those of a database that grew.
 type fillOp struct {
 	w            *filling
-	writer       *layoutWriter
 	worker, step int
 	stream       int
 	from         int64
+
+	auth []byte
+	body *batchBody
+	req  request
+	resp response
 }
 
 func (f *fillOp) do(ctx context.Context, c *sender) (outcome, error) {
@@ -277,12 +232,43 @@ func (f *fillOp) do(ctx context.Context, c *sender) (outcome, error) {
 	if !ok {
 		return outcome{}, errFinished
 	}
-	n, err := f.writer.write(ctx, c, name, f.from, to, func(attempt int) bool { return clock.Sleep(ctx, backoff(attempt)) == nil })
-	if err != nil {
+	if err := f.write(ctx, c, name, f.from, to); err != nil {
 		return outcome{}, err
 	}
 	f.stream += f.step
+	n := to - f.from
 	return outcome{events: n, bytes: n * int64(f.w.o.size)}, nil
+}
+
+// write makes the stream have the events from up to, and without, to: what an earlier run of the same layout wrote stays.
+func (f *fillOp) write(ctx context.Context, c *sender, stream string, from, to int64) error {
+	hash := hashOf(stream)
+	for {
+		f.req.path = append(append(f.req.path[:0], "/streams/"...), escapeStream(stream)...)
+		f.req.head = append(f.req.head[:0], "Content-Type: "+typeEvents+"\r\nES-ExpectedVersion: "...)
+		f.req.head = append(strconv.AppendInt(f.req.head, from-1, 10), "\r\n"...)
+		f.req.head = append(f.req.head, f.auth...)
+		f.req.body = f.body.of(int(to-from), func(i int) event.ID { return fixedID(hash, from+int64(i)) })
+		err := c.insist(ctx, &f.req, &f.resp)
+		current := f.resp.version
+		switch {
+		case err == errCut:
+			return err
+		case err != nil:
+		case f.resp.status == 201 || f.resp.status == 200:
+			return nil
+		case f.resp.status != 400 || current == noVersion:
+			err = refused(&f.resp)
+		case current < from:
+			return &fatalError{fmt.Errorf("stream %s: %w", stream, &versionConflict{from - 1, current})}
+		case current >= to-1:
+			return nil
+		default:
+			from = current + 1 // Others wrote to the stream as well. What is there counts; what is missing comes after it.
+			continue
+		}
+		return &fatalError{fmt.Errorf("append to stream %s: %w", stream, err)}
+	}
 }
 
 // next returns the batch that is due.

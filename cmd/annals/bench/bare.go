@@ -9,10 +9,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -45,9 +43,8 @@ func (o *bareOptions) validate() error {
 type bareServer struct {
 	o       bareOptions
 	event   []byte
-	entries []byte // an array of most entries without its end, of which pages take the first
+	entries []byte // most entries and the end of a page, of which pages take the last
 	most    int
-	whole   sync.Map // small pages without a link, by their count, as one piece: []byte
 }
 
 const (
@@ -57,10 +54,10 @@ const (
 )
 
 func newBareServer(o bareOptions) *bareServer {
-	entry := bareEntry(strings.Repeat("x", o.entryBytes-len(bareEntry("")))) + ","
-	most := max(1, min(maxPage, maxBarePage/len(entry)))
+	entry := bareEntry(strings.Repeat("x", o.entryBytes-len(bareEntry(""))))
+	most := max(1, min(maxPage, maxBarePage/(len(entry)+1)))
 	return &bareServer{
-		o: o, most: most, entries: []byte("[" + strings.Repeat(entry, most)),
+		o: o, most: most, entries: []byte(strings.Repeat(entry+",", most-1) + entry + "]}"),
 		event: payload(o.eventBytes, newRand(&options{seed: 1}, 0, 0)),
 	}
 }
@@ -88,19 +85,15 @@ func (b *bareServer) append(w http.ResponseWriter, r *http.Request, p httprouter
 	w.WriteHeader(http.StatusCreated)
 }
 
-func (b *bareServer) write(w http.ResponseWriter, contentType string, parts ...[]byte) {
-	n := 0
-	for _, part := range parts {
-		n += len(part)
-	}
+// write answers with a body. What comes before the last part should be small, so that
+// it goes out with as few system calls as the library needs for a body in one piece.
+func (b *bareServer) write(w http.ResponseWriter, contentType, top string, rest []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{contentType}
-	h["Content-Length"] = []string{strconv.Itoa(n)}
-	for _, part := range parts {
-		// The client is gone when this fails; there is nobody to tell.
-		if _, err := w.Write(part); err != nil {
-			return
-		}
+	h["Content-Length"] = []string{strconv.Itoa(len(top) + len(rest))}
+	// The client is gone when this fails; there is nobody to tell.
+	if _, err := io.WriteString(w, top); err == nil {
+		_, _ = w.Write(rest)
 	}
 }
 
@@ -110,11 +103,11 @@ func (b *bareServer) head(w http.ResponseWriter, r *http.Request, _ httprouter.P
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	b.newest(w, min(20, b.most))
+	b.feed(w, "", "", min(20, b.most))
 }
 
 func (b *bareServer) one(w http.ResponseWriter, _ *http.Request, _ httprouter.Params) {
-	b.write(w, typeJSON, b.event)
+	b.write(w, typeJSON, "", b.event)
 }
 
 func (b *bareServer) page(w http.ResponseWriter, _ *http.Request, p httprouter.Params) {
@@ -125,7 +118,7 @@ func (b *bareServer) page(w http.ResponseWriter, _ *http.Request, p httprouter.P
 	}
 	count = min(count, b.most)
 	if p[2].Value != "forward" {
-		b.newest(w, count)
+		b.feed(w, "", "", count)
 		return
 	}
 	// A position of the log is 32 hexadecimal digits, an event number decimal.
@@ -145,38 +138,15 @@ func (b *bareServer) page(w http.ResponseWriter, _ *http.Request, p httprouter.P
 	b.feed(w, p[0].Value, "/"+fmt.Sprintf(format, from+int64(count))+"/forward/"+p[3].Value, count)
 }
 
-// maxWholePage is the largest page that is kept as one piece.
-const maxWholePage = 256
-
-// newest writes the page at the head. It is made once, so that it goes out
-// with as few system calls as the library needs for a body in one piece.
-func (b *bareServer) newest(w http.ResponseWriter, count int) {
-	if count > maxWholePage {
-		b.feed(w, "", "", count)
-		return
-	}
-	body, ok := b.whole.Load(count)
-	if !ok {
-		top, entries, end := b.pieces("", "", count)
-		body, _ = b.whole.LoadOrStore(count, slices.Concat(top, entries, end))
-	}
-	b.write(w, typeAtom, body.([]byte))
-}
-
-// feed writes a page with a link "previous" when there is one.
+// feed writes a page, with a link "previous" when there is one.
 func (b *bareServer) feed(w http.ResponseWriter, stream, previous string, count int) {
-	top, entries, end := b.pieces(stream, previous, count)
-	b.write(w, typeAtom, top, entries, end)
-}
-
-func (b *bareServer) pieces(stream, previous string, count int) (top, entries, end []byte) {
-	text := `{"title":"bare","headOfStream":` + strconv.FormatBool(previous == "") + `,"links":[`
+	top := `{"title":"bare","headOfStream":` + strconv.FormatBool(previous == "") + `,"links":[`
 	if previous != "" {
-		text += `{"uri":"/streams/` + escapeStream(stream) + previous + `","relation":"previous"}`
+		top += `{"uri":"/streams/` + escapeStream(stream) + previous + `","relation":"previous"}`
 	}
-	// "[" and entries with a comma behind each, but without the last comma.
-	entries = b.entries[:max(1, 1+count*(b.o.entryBytes+1)-1)]
-	return []byte(text + `],"entries":`), entries, []byte("]}")
+	// Of n entries, a comma behind all but the last, and "]}".
+	rest := max(2, count*(b.o.entryBytes+1)+1)
+	b.write(w, typeAtom, top+`],"entries":[`, b.entries[len(b.entries)-rest:])
 }
 
 // serve listens, says where on out, and serves until ctx ends.
@@ -215,7 +185,7 @@ ceiling of any node built on that library. It prints the address it listens on.`
 			if err := o.validate(); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithCancel(lifetime(cmd))
+			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			if o.untilEOF {
 				// The parent ends us by closing the pipe. An interrupt from the terminal goes to the
@@ -234,7 +204,7 @@ ceiling of any node built on that library. It prints the address it listens on.`
 				}
 				return err
 			}
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, terminate)
+			ctx, stop := untilInterrupt(cmd)
 			defer stop()
 			return newBareServer(o).serve(ctx, cmd.OutOrStdout())
 		},

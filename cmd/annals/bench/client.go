@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,8 +18,7 @@ import (
 )
 
 const (
-	maxRedirects   = 5
-	maxConnections = 16 // of one worker, to the different nodes that redirects named
+	maxRedirects = 5
 	// The deadline of a connection is renewed only this often, because that is cheaper than with every request.
 	rearmInterval = time.Second
 )
@@ -75,10 +75,15 @@ func endpointOf(u *url.URL) (endpoint, error) {
 // request is one request. Its slices are reused from call to call.
 type request struct {
 	method string
-	path   []byte // path and query, encoded, with the prefix of the base
+	path   []byte // path and query, encoded, without the prefix of the base
 	head   []byte // header lines with their ends, without Host and Content-Length
 	body   []byte
 	keep   bool // the body of the answer is wanted
+}
+
+// get returns a request for something of a media type, of which the path is missing.
+func (o *options) get(mediaType string) request {
+	return request{method: "GET", head: []byte("Accept: " + mediaType + "\r\n" + string(basicAuth(o.user, o.password)))}
 }
 
 // dialing is what all connections of a session share.
@@ -119,111 +124,87 @@ func basicAuth(user, password string) []byte {
 	return []byte("Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)) + "\r\n")
 }
 
-// conn is a connection to one endpoint, made when first needed and made again when lost.
-type conn struct {
-	to     endpoint
+// sender is a worker's way to the servers: a connection of its own in place of the package client, because
+// the driver shares the machine with what it measures. The connection is made when first needed and made again when lost.
+type sender struct {
 	how    *dialing
+	prefix string // of all paths
+	home   endpoint
+	to     endpoint // home, or where the last redirect to another node led
 	reader *responseReader
 	wire   []byte // the request as sent
 	armed  time.Time
 
-	// mu guards nc against interrupt, which another goroutine calls. Only the
+	redirects, reconnects int64
+
+	// mu guards nc and cut against interrupt, which another goroutine calls. Only the
 	// worker that owns the connection changes nc, so it reads it without mu.
 	mu  sync.Mutex
-	nc  net.Conn
-	cut bool
-}
-
-// sender is a worker's way to the servers: a connection of its own in place of the package client, because
-// the driver shares the machine with what it measures.
-type sender struct {
-	how    *dialing
-	prefix string
-	home   *conn
-	cur    *conn // home, or where the last redirect to another node led
-
-	// mu guards conns against interrupt.
-	mu    sync.Mutex
-	conns map[endpoint]*conn
-
-	redirects, reconnects int64
+	nc  net.Conn // nil: none
+	cut bool     // interrupted
 }
 
 func newSender(to endpoint, prefix string, how *dialing) *sender {
-	home := newConn(to, how)
-	return &sender{how: how, prefix: prefix, home: home, cur: home, conns: map[endpoint]*conn{to: home}}
-}
-
-func newConn(to endpoint, how *dialing) *conn {
-	return &conn{to: to, how: how, reader: newResponseReader(nil)}
+	return &sender{how: how, prefix: prefix, home: to, to: to, reader: newResponseReader(nil)}
 }
 
 // do sends the request and reads the answer. Redirects that keep the method are
 // followed; one that leads to another node makes that node the place of the
 // requests to come, as a client of a cluster finds its leader.
 func (c *sender) do(ctx context.Context, req *request, resp *response) error {
-	err := c.cur.roundTrip(ctx, c, req, req.path, resp)
+	err := c.roundTrip(ctx, req, c.prefix, req.path, resp)
+	for n := 0; err == nil && (resp.status == 307 || resp.status == 308); n++ {
+		if n == maxRedirects {
+			err = errTooManyRedirects
+			break
+		}
+		if len(resp.location) == 0 {
+			return refused(resp)
+		}
+		err = c.follow(ctx, req, resp)
+	}
 	if err != nil {
-		c.cur = c.home
+		c.turn(c.home)
+	}
+	return err
+}
+
+// expect is do, and an error when the answer has none of the statuses.
+func (c *sender) expect(ctx context.Context, req *request, resp *response, statuses ...int) error {
+	if err := c.do(ctx, req, resp); err != nil {
 		return err
 	}
-	if resp.status == 307 || resp.status == 308 {
-		return c.follow(ctx, req, resp)
+	if !slices.Contains(statuses, resp.status) {
+		return refused(resp)
 	}
 	return nil
 }
 
+// follow sends the request where the answer says.
 func (c *sender) follow(ctx context.Context, req *request, resp *response) error {
-	at := c.cur
-	for range maxRedirects {
-		if len(resp.location) == 0 {
-			return refused(resp)
-		}
-		from := url.URL{Scheme: "http", Host: at.to.host}
-		if at.to.secure {
-			from.Scheme = "https"
-		}
-		to, err := from.Parse(string(resp.location))
-		if err != nil {
-			return fmt.Errorf("%w: location %.80q", errMalformed, resp.location)
-		}
-		where, err := endpointOf(to)
-		if err != nil {
-			return fmt.Errorf("%w: location %.80q: %w", errMalformed, resp.location, err)
-		}
-		path := []byte(to.RequestURI())
-		at = c.connTo(where)
-		c.redirects++
-		if err := at.roundTrip(ctx, c, req, path, resp); err != nil {
-			c.cur = c.home
-			return err
-		}
-		if resp.status != 307 && resp.status != 308 {
-			c.cur = at
-			return nil
-		}
+	from := url.URL{Scheme: "http", Host: c.to.host}
+	if c.to.secure {
+		from.Scheme = "https"
 	}
-	c.cur = c.home
-	return errTooManyRedirects
+	to, err := from.Parse(string(resp.location))
+	if err != nil {
+		return fmt.Errorf("%w: location %.80q", errMalformed, resp.location)
+	}
+	where, err := endpointOf(to)
+	if err != nil {
+		return fmt.Errorf("%w: location %.80q: %w", errMalformed, resp.location, err)
+	}
+	c.turn(where)
+	c.redirects++
+	return c.roundTrip(ctx, req, "", []byte(to.RequestURI()), resp)
 }
 
-func (c *sender) connTo(to endpoint) *conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cn := c.conns[to]; cn != nil {
-		return cn
+// turn makes a node the place of the requests to come.
+func (c *sender) turn(to endpoint) {
+	if c.to != to {
+		c.drop()
+		c.to = to
 	}
-	if len(c.conns) >= maxConnections {
-		for key, cn := range c.conns {
-			if cn != c.home {
-				cn.drop()
-				delete(c.conns, key)
-			}
-		}
-	}
-	cn := newConn(to, c.how)
-	c.conns[to] = cn
-	return cn
 }
 
 // interrupt makes the request under way fail soon, and all later ones until resume.
@@ -231,14 +212,10 @@ func (c *sender) connTo(to endpoint) *conn {
 func (c *sender) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, cn := range c.conns {
-		cn.mu.Lock()
-		cn.cut = true
-		if cn.nc != nil {
-			// An error means that the connection is gone, which serves as well.
-			_ = cn.nc.SetDeadline(time.Unix(1, 0))
-		}
-		cn.mu.Unlock()
+	c.cut = true
+	if c.nc != nil {
+		// An error means that the connection is gone, which serves as well.
+		_ = c.nc.SetDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -246,45 +223,33 @@ func (c *sender) interrupt() {
 func (c *sender) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, cn := range c.conns {
-		cn.mu.Lock()
-		cn.cut = false
-		cn.mu.Unlock()
-		cn.armed = time.Time{}
-	}
-}
-
-func (c *sender) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cn := range c.conns {
-		cn.drop()
-	}
+	c.cut = false
+	c.armed = time.Time{}
 }
 
 // roundTrip sends one request over the connection and reads the answer. A connection
 // that proves to have been closed while idle is replaced once: nothing of an
 // answer had come, and every request of the driver may be repeated.
-func (cn *conn) roundTrip(ctx context.Context, c *sender, req *request, path []byte, resp *response) error {
-	if cn.nc != nil && cn.reader.buffered() > 0 {
-		cn.drop() // Bytes nobody asked for: what follows could not be told apart.
+func (c *sender) roundTrip(ctx context.Context, req *request, prefix string, path []byte, resp *response) error {
+	if c.nc != nil && c.reader.in.Buffered() > 0 {
+		c.drop() // Bytes nobody asked for: what follows could not be told apart.
 	}
 	for {
-		reused := cn.nc != nil
+		reused := c.nc != nil
 		if !reused {
-			if err := cn.dial(ctx); err != nil {
+			if err := c.dial(ctx); err != nil {
 				return err
 			}
 		}
-		err := cn.exchange(req, path, resp)
+		err := c.exchange(req, prefix, path, resp)
 		if err == nil {
 			if resp.closing {
-				cn.drop()
+				c.drop()
 			}
 			return nil
 		}
-		stale := reused && !cn.reader.started && isLost(err)
-		wasCut := cn.drop()
+		stale := reused && !c.reader.started && isLost(err)
+		wasCut := c.drop()
 		if wasCut {
 			return errCut
 		}
@@ -295,17 +260,17 @@ func (cn *conn) roundTrip(ctx context.Context, c *sender, req *request, path []b
 	}
 }
 
-func (cn *conn) exchange(req *request, path []byte, resp *response) error {
-	if now := time.Now(); now.Sub(cn.armed) > rearmInterval {
-		if err := cn.arm(now); err != nil {
+func (c *sender) exchange(req *request, prefix string, path []byte, resp *response) error {
+	if now := time.Now(); now.Sub(c.armed) > rearmInterval {
+		if err := c.arm(now); err != nil {
 			return err
 		}
 	}
-	w := append(cn.wire[:0], req.method...)
-	w = append(w, ' ')
+	w := append(c.wire[:0], req.method...)
+	w = append(append(w, ' '), prefix...)
 	w = append(w, path...)
 	w = append(w, " HTTP/1.1\r\nHost: "...)
-	w = append(w, cn.to.host...)
+	w = append(w, c.to.host...)
 	w = append(w, "\r\n"...)
 	w = append(w, req.head...)
 	if req.body != nil {
@@ -315,73 +280,62 @@ func (cn *conn) exchange(req *request, path []byte, resp *response) error {
 	}
 	w = append(w, "\r\n"...)
 	w = append(w, req.body...)
-	cn.wire = w
-	if _, err := cn.nc.Write(w); err != nil {
+	c.wire = w
+	if _, err := c.nc.Write(w); err != nil {
 		// A server may refuse a body, answer and close before it took all of it.
-		if !isLost(err) || cn.reader.read(resp, req.keep) != nil {
+		if !isLost(err) || c.reader.read(resp, req.keep) != nil {
 			return err
 		}
 		resp.closing = true
 		return nil
 	}
-	return cn.reader.read(resp, req.keep)
+	return c.reader.read(resp, req.keep)
 }
 
 // arm gives the present request and those of the next second their deadline.
-func (cn *conn) arm(now time.Time) error {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	if cn.cut {
+func (c *sender) arm(now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
 		return errCut
 	}
-	cn.armed = now
-	return cn.nc.SetDeadline(now.Add(cn.how.timeout + rearmInterval))
+	c.armed = now
+	return c.nc.SetDeadline(now.Add(c.how.timeout + rearmInterval))
 }
 
-func (cn *conn) dial(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cn.how.timeout)
+func (c *sender) dial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.how.timeout)
 	defer cancel()
-	var dialer net.Dialer
-	nc, err := dialer.DialContext(ctx, "tcp", cn.to.address)
+	dial := new(net.Dialer).DialContext
+	if c.to.secure {
+		dial = (&tls.Dialer{Config: c.how.tls}).DialContext
+	}
+	nc, err := dial(ctx, "tcp", c.to.address)
 	if err != nil {
 		return &dialError{err}
 	}
-	if cn.to.secure {
-		config := cn.how.tls.Clone()
-		config.ServerName, _, err = net.SplitHostPort(cn.to.address)
-		if err == nil {
-			secured := tls.Client(nc, config)
-			err = secured.HandshakeContext(ctx)
-			if err == nil {
-				nc = secured
-			}
-		}
-		if err != nil {
-			return &dialError{errors.Join(err, nc.Close())}
-		}
-	}
-	cn.mu.Lock()
-	cut := cn.cut
+	c.mu.Lock()
+	cut := c.cut
 	if !cut {
-		cn.nc = nc
+		c.nc = nc
 	}
-	cn.mu.Unlock()
+	c.mu.Unlock()
 	if cut {
 		return errors.Join(errCut, nc.Close())
 	}
-	cn.reader.reset(nc)
-	cn.armed = time.Time{}
+	c.reader.in.Reset(nc)
+	c.armed = time.Time{}
 	return nil
 }
 
 // drop gives up the connection and reports whether it had been interrupted.
-func (cn *conn) drop() bool {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	if cn.nc != nil {
+func (c *sender) drop() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nc != nil {
 		// Nothing is lost with an error here: the connection is not used again.
-		_ = cn.nc.Close()
-		cn.nc = nil
+		_ = c.nc.Close()
+		c.nc = nil
 	}
-	return cn.cut
+	return c.cut
 }

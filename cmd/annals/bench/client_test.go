@@ -86,7 +86,7 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 	})
 	defer s.close()
 	c := s.client(time.Minute)
-	defer c.close()
+	defer c.drop()
 	req := request{method: "POST", path: []byte("/"), body: []byte("data"), keep: true}
 	var resp response
 	for range 10 {
@@ -146,7 +146,7 @@ func TestAnswersOutOfTheOrdinary(t *testing.T) {
 			s := newScript(t, c.handle)
 			defer s.close()
 			cl := s.client(time.Minute)
-			defer cl.close()
+			defer cl.drop()
 			req := request{method: "POST", path: []byte("/"), body: []byte(c.body)}
 			var resp response
 			for range 2 {
@@ -176,13 +176,13 @@ func TestAnswerTakesTooLong(t *testing.T) {
 	defer close(release)
 	// The deadline has room for requests of the next second, which this takes off again.
 	c := s.client(50*time.Millisecond - rearmInterval)
-	defer c.close()
+	defer c.drop()
 	dialed, err := net.Dial("tcp", s.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.home.nc = dialed
-	c.home.reader.reset(dialed)
+	c.nc = dialed
+	c.reader.in.Reset(dialed)
 	var resp response
 	err = c.do(context.Background(), &request{method: "GET", path: []byte("/")}, &resp)
 	if kindOf(err) != "timeout" {
@@ -205,7 +205,7 @@ func TestEndlessRedirect(t *testing.T) {
 	close(ready)
 	defer s.close()
 	c := s.client(time.Minute)
-	defer c.close()
+	defer c.drop()
 	var resp response
 	err := c.do(context.Background(), &request{method: "GET", path: []byte("/")}, &resp)
 	if !errors.Is(err, errTooManyRedirects) || c.redirects != maxRedirects {
@@ -242,9 +242,9 @@ func TestEncryptedConnection(t *testing.T) {
 				t.Fatal(prefix, err)
 			}
 			cl := newSender(to, prefix, how)
-			defer cl.close()
+			defer cl.drop()
 			var resp response
-			err = cl.do(context.Background(), &request{method: "GET", path: []byte(prefix + "/a"), keep: true}, &resp)
+			err = cl.do(context.Background(), &request{method: "GET", path: []byte("/a"), keep: true}, &resp)
 			if c.kind == "" && (err != nil || string(resp.body) != "/under/a") || c.kind != "" && (err == nil || kindOf(err) != c.kind) {
 				t.Errorf("got %q, %v", resp.body, err)
 			}
@@ -297,7 +297,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	})
 	defer s.close()
 	c := s.client(time.Minute)
-	defer c.close()
+	defer c.drop()
 	o := defaultOptions()
 	o.streams = 10
 	recorder := newRecorder(1)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-const terminate = syscall.SIGTERM
 
 const longHelp = `Measure a node, ours or another that speaks the same HTTP interface.
 
@@ -58,82 +57,69 @@ write a new stream with each run.`
 // kind is a workload as the command line knows it.
 type kind struct {
 	name, short string
-	flags       func(f *pflag.FlagSet, o *options)
-	defaults    func(o *options)
+	flags       string            // names, out of workloadFlags
+	usages      map[string]string // of flags that mean something else here
+	defaults    map[string]string // of flags that have others elsewhere
 	make        func(o *options) (workload, error)
 }
 
 func kinds() []*kind {
-	streams := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.streams, "streams", o.streams, "number of streams among which to choose")
-	}
-	size := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
-	}
-	batch := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.batch, "batch", o.batch, "events of one request")
-	}
-	checked := func(f *pflag.FlagSet, o *options) {
-		f.BoolVar(&o.checked, "expected-version-checked", false, "give each stream to one worker, which sends the version it knows")
-	}
-	layout := func(f *pflag.FlagSet, o *options) {
-		streams(f, o)
-		f.Int64Var(&o.eventsPerStream, "events-per-stream", o.eventsPerStream, "events that each stream has")
-		f.BoolVar(&o.prepare, "prepare", false, "write what is to be read first; what is there already stays")
-		f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event that --prepare or the workload writes")
-	}
-	page := func(f *pflag.FlagSet, o *options) {
-		f.IntVar(&o.page, "page", o.page, "events of one page")
-	}
-	all := func(flags ...func(*pflag.FlagSet, *options)) func(*pflag.FlagSet, *options) {
-		return func(f *pflag.FlagSet, o *options) {
-			for _, add := range flags {
-				add(f, o)
-			}
-		}
-	}
+	const layout = "streams events-per-stream prepare size batch "
+	sizes := map[string]string{"size": "bytes of JSON data of each event that --prepare or the workload writes"}
 	read := func(k readKind) func(o *options) (workload, error) {
 		return func(o *options) (workload, error) { return &reading{o: o, kind: k}, nil }
 	}
 	return []*kind{
 		{
-			name: "append", short: "Append single events", flags: all(streams, size, checked),
+			name: "append", short: "Append single events", flags: "streams size expected-version-checked",
 			make: func(o *options) (workload, error) { return &appending{o: o}, nil },
 		},
 		{
-			name: "append-batch", short: "Append several events with each request", flags: all(streams, size, checked, batch),
+			name: "append-batch", short: "Append several events with each request", flags: "streams size expected-version-checked batch",
 			make: func(o *options) (workload, error) { return &appending{o: o, batch: o.batch}, nil },
 		},
-		{name: "read-event", short: "Read single events, chosen at random", flags: all(layout, batch), make: read(readEvent)},
-		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: all(layout, batch, page), make: read(readPage)},
-		{name: "not-modified", short: "Ask whether the head of streams has changed, which it has not", flags: all(layout, batch), make: read(notModified)},
+		{name: "read-event", short: "Read single events, chosen at random", flags: layout, usages: sizes, make: read(readEvent)},
+		{name: "read-page", short: "Read the newest page of streams, with bodies", flags: layout + "page", usages: sizes, make: read(readPage)},
+		{
+			name: "not-modified", short: "Ask whether the head of streams has changed, which it has not",
+			flags: layout, usages: sizes, make: read(notModified),
+		},
 		{
 			name: "tail", short: "Read a stream or $all from its start, page by page with bodies",
-			flags: all(size, batch, page, func(f *pflag.FlagSet, o *options) {
-				f.StringVar(&o.stream, "stream", "", "stream to read, $all for the log (default <prefix>-tail)")
-				f.Int64Var(&o.streamEvents, "stream-events", o.streamEvents, "events that --prepare gives the stream")
-				f.BoolVar(&o.prepare, "prepare", false, "write the stream first; what is there already stays")
-				f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
-			}),
-			defaults: func(o *options) { o.page, o.workers, o.warmup = 1000, 1, 0 },
+			flags:    "size batch page stream stream-events prepare repeat",
+			usages:   map[string]string{"prepare": "write the stream first; what is there already stays"},
+			defaults: map[string]string{"page": "1000", "workers": "1", "warmup": "0s"},
 			make:     func(o *options) (workload, error) { return &tailing{o}, nil },
 		},
 		{
 			name: "visible", short: "Append an event and wait until every node of --base shows it; further workers append beside",
-			flags: all(streams, size, func(f *pflag.FlagSet, o *options) {
-				f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
-			}),
-			defaults: func(o *options) { o.workers = 1 },
-			make:     func(o *options) (workload, error) { return &watching{o}, nil },
+			flags:    "streams size pause",
+			defaults: map[string]string{"workers": "1"},
+			make:     func(o *options) (workload, error) { return &watching{o: o}, nil },
 		},
 		{
-			name: "mixed", short: "Do several of the others, by weight",
-			flags: all(layout, checked, batch, page, func(f *pflag.FlagSet, o *options) {
-				f.StringVar(&o.mix, "mix", o.mix, "weights of the workloads: append, append-batch, read-event, read-page, not-modified")
-			}),
+			name: "mixed", short: "Do several of the others, by weight", flags: layout + "expected-version-checked page mix", usages: sizes,
 			make: func(o *options) (workload, error) { return newMixing(o) },
 		},
 	}
+}
+
+// workloadFlags are those that one or the other workload has.
+func workloadFlags(o *options) *pflag.FlagSet {
+	f := pflag.NewFlagSet("workloads", pflag.ContinueOnError)
+	f.IntVar(&o.streams, "streams", o.streams, "number of streams among which to choose")
+	f.IntVar(&o.size, "size", o.size, "bytes of JSON data of each event")
+	f.IntVar(&o.batch, "batch", o.batch, "events of one request")
+	f.BoolVar(&o.checked, "expected-version-checked", false, "give each stream to one worker, which sends the version it knows")
+	f.Int64Var(&o.eventsPerStream, "events-per-stream", o.eventsPerStream, "events that each stream has")
+	f.BoolVar(&o.prepare, "prepare", false, "write what is to be read first; what is there already stays")
+	f.IntVar(&o.page, "page", o.page, "events of one page")
+	f.StringVar(&o.stream, "stream", "", "stream to read, $all for the log (default <prefix>-tail)")
+	f.Int64Var(&o.streamEvents, "stream-events", o.streamEvents, "events that --prepare gives the stream")
+	f.BoolVar(&o.repeat, "repeat", false, "begin again at the end, until the time is over")
+	f.DurationVar(&o.pause, "pause", o.pause, "how long to wait after an event before the next is appended")
+	f.StringVar(&o.mix, "mix", o.mix, "weights of the workloads: append, append-batch, read-event, read-page, not-modified")
+	return f
 }
 
 // commonFlags are those of everything that runs against a node.
@@ -173,7 +159,7 @@ func Command() *cobra.Command {
 	for _, k := range kinds() {
 		cmd.AddCommand(workloadCommand(k))
 	}
-	cmd.AddCommand(compareCommand(), subscriptionCommand(), scavengeCommand(), fillCommand(), limitCommand(), bareCommand())
+	cmd.AddCommand(compareCommand(), subscriptionCommand(), fillCommand(), limitCommand(), bareCommand())
 	for _, sub := range cmd.Commands() {
 		// An error of a run is no reason to explain the flags.
 		sub.SilenceUsage = true
@@ -183,18 +169,31 @@ func Command() *cobra.Command {
 
 func workloadCommand(k *kind) *cobra.Command {
 	o := defaultOptions()
-	if k.defaults != nil {
-		k.defaults(&o)
-	}
 	cmd := &cobra.Command{
 		Use: k.name, Short: k.short, Args: cobra.NoArgs,
 		Long: k.short + ".\n\nThe help of the command above explains the output and the names of streams.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, k, &o) },
 	}
 	runFlags(cmd.Flags(), &o)
-	k.flags(cmd.Flags(), &o)
+	all := workloadFlags(&o)
+	for _, name := range strings.Fields(k.flags) {
+		flag := all.Lookup(name)
+		flag.Usage = cmp.Or(k.usages[name], flag.Usage)
+		cmd.Flags().AddFlag(flag)
+	}
 	cmd.Flags().BoolVar(&o.bare, "bare", false, "compare with the bare server, as the command compare does")
+	k.setDefaults(cmd.Flags())
 	return cmd
+}
+
+// setDefaults gives flags that were not given the defaults of the workload.
+func (k *kind) setDefaults(flags *pflag.FlagSet) {
+	for name, value := range k.defaults {
+		if f := flags.Lookup(name); !f.Changed {
+			f.DefValue = value
+			cobra.CheckErr(f.Value.Set(value))
+		}
+	}
 }
 
 // compareCommand takes the flags of all workloads, because which of them matter shows only with --workload.
@@ -218,18 +217,7 @@ bare server. Every run takes --warmup and --duration.`,
 			if k == nil {
 				return fmt.Errorf("--workload %q is none of %s", name, strings.Join(names, ", "))
 			}
-			if k.defaults != nil {
-				// Defaults of the workload hold for flags that were not given.
-				given := o
-				k.defaults(&o)
-				for flag, keep := range map[string]func(){
-					"page": func() { o.page = given.page }, "workers": func() { o.workers = given.workers }, "warmup": func() { o.warmup = given.warmup },
-				} {
-					if cmd.Flags().Changed(flag) {
-						keep()
-					}
-				}
-			}
+			k.setDefaults(cmd.Flags())
 			o.bare = true
 			return run(cmd, k, &o)
 		},
@@ -237,11 +225,7 @@ bare server. Every run takes --warmup and --duration.`,
 	f := cmd.Flags()
 	f.StringVar(&name, "workload", "append", "one of "+strings.Join(names, ", "))
 	runFlags(f, &o)
-	for _, k := range kinds() {
-		one := pflag.NewFlagSet(k.name, pflag.ContinueOnError)
-		k.flags(one, &o)
-		f.AddFlagSet(one) // flags known already are left out
-	}
+	f.AddFlagSet(workloadFlags(&o))
 	return cmd
 }
 
@@ -265,42 +249,31 @@ missing. A batch that a node did not take is sent again, up to twelve times.`,
 	return cmd
 }
 
-// lifetime returns the context that the command was executed with.
-func lifetime(cmd *cobra.Command) context.Context {
-	if ctx := cmd.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
-}
-
-// tableOut returns where the table goes: not where the JSON goes.
-func tableOut(cmd *cobra.Command, o *options) io.Writer {
-	if o.jsonPath == "-" {
-		return cmd.ErrOrStderr()
-	}
-	return cmd.OutOrStdout()
+// untilInterrupt returns a context that Ctrl-C and SIGTERM end.
+func untilInterrupt(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 }
 
 func run(cmd *cobra.Command, k *kind, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
-	defer stop()
 	if o.bare {
+		ctx, stop := untilInterrupt(cmd)
+		defer stop()
 		// The path to the command bare, without the name of the program.
 		path := strings.Fields(cmd.Parent().CommandPath())[1:]
 		c, err := compare(ctx, k, o, append(path, "bare"), cmd.ErrOrStderr())
 		if err != nil {
 			return interruptible(err)
 		}
-		return errors.Join(c.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), c))
+		return present(cmd, o, c)
 	}
 	work, err := k.make(o)
 	if err != nil {
 		return err
 	}
-	return runSession(ctx, cmd, o, k.name, work, o.duration)
+	return runSession(cmd, o, k.name, work, o.duration)
 }
 
 func runFill(cmd *cobra.Command, o *options) error {
@@ -308,35 +281,37 @@ func runFill(cmd *cobra.Command, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
-	defer stop()
 	o.workers = min(o.workers, o.streams)
 	work := &filling{o: o, l: layout{prefix: o.prefix, streams: o.streams, events: o.events}}
-	return runSession(ctx, cmd, o, "fill", work, maxFill)
+	return runSession(cmd, o, "fill", work, maxFill)
 }
 
 // maxFill bounds the time that fill may take.
 const maxFill = 7 * 24 * time.Hour
 
-func runSession(ctx context.Context, cmd *cobra.Command, o *options, name string, work workload, duration time.Duration) error {
-	s, err := newSession(o, name, work, cmd.ErrOrStderr())
+func runSession(cmd *cobra.Command, o *options, name string, work workload, duration time.Duration) error {
+	ctx, stop := untilInterrupt(cmd)
+	defer stop()
+	s, err := openSession(ctx, o, name, work, cmd.ErrOrStderr())
 	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := s.open(ctx); err != nil {
 		return interruptible(err)
 	}
+	defer s.close()
 	r, err := s.measure(ctx, duration, o.warmup, o.count)
 	if r == nil {
 		return err
 	}
-	return errors.Join(err, r.present(cmd, o))
+	return errors.Join(err, present(cmd, o, r), r.useless())
 }
 
-// present writes the result where the flags say, and reports an error when it says nothing.
-func (r *result) present(cmd *cobra.Command, o *options) error {
-	return errors.Join(r.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), r), r.useless())
+// present writes a result where the flags say: the table not where the JSON goes.
+func present(cmd *cobra.Command, o *options, result interface{ table() string }) error {
+	to := cmd.OutOrStdout()
+	if o.jsonPath == "-" {
+		to = cmd.ErrOrStderr()
+	}
+	_, err := io.WriteString(to, result.table())
+	return errors.Join(err, writeJSON(o.jsonPath, cmd.OutOrStdout(), result))
 }
 
 // interruptible puts an interrupt before there was anything to measure in plain words.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -117,15 +116,7 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 		if err != nil {
 			return nil, err
 		}
-		s, err := newSession(o, name, work, log)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.open(ctx); err != nil {
-			s.close()
-			return nil, err
-		}
-		return s, nil
+		return openSession(ctx, o, name, work, log)
 	}
 	node, err := open(o, k.name)
 	if err != nil {
@@ -139,16 +130,15 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 	defer bare.close()
 
 	c = &comparison{Workload: k.name}
-	var bareResults, nodeResults []*result
-	err = alternate(ctx, o.rounds,
-		func() (*result, error) { return bare.measure(ctx, o.duration, o.warmup, o.count) },
-		func() (*result, error) { return node.measure(ctx, o.duration, o.warmup, o.count) },
-		func(bare, node *result) {
-			bareResults, nodeResults = append(bareResults, bare), append(nodeResults, node)
-			c.Rounds = append(c.Rounds, round{Bare: bare, Node: node, Ratio: ratio(node.OperationsPerSecond, bare.OperationsPerSecond)})
-		})
+	bareResults, nodeResults, err := alternate(ctx, o.rounds,
+		func(int) (*result, error) { return bare.measure(ctx, o.duration, o.warmup, o.count) },
+		func(int) (*result, error) { return node.measure(ctx, o.duration, o.warmup, o.count) })
 	if err != nil {
 		return nil, err
+	}
+	for i, r := range nodeResults {
+		b := bareResults[i]
+		c.Rounds = append(c.Rounds, round{Bare: b, Node: r, Ratio: ratio(r.OperationsPerSecond, b.OperationsPerSecond)})
 	}
 	c.Interrupted = ctx.Err() != nil
 	c.Bare, c.Node = mediansOf(bareResults), mediansOf(nodeResults)
@@ -156,34 +146,34 @@ func compare(ctx context.Context, k *kind, o *options, bareArgs []string, log io
 	return c, nil
 }
 
-// alternate measures two sides in rounds, and passes on the results of every whole round.
-func alternate(ctx context.Context, rounds int, one, other func() (*result, error), took func(one, other *result)) error {
-	sides := []func() (*result, error){one, other}
+// alternate measures two sides in rounds, and returns the results of every whole round.
+func alternate(ctx context.Context, rounds int, one, other func(round int) (*result, error)) (ones, others []*result, err error) {
+	sides := []func(int) (*result, error){one, other}
 	for n := range rounds {
 		var results [2]*result
 		for i := range sides {
 			// The order changes with every round, so that neither side always comes first.
 			side := (n + i) % len(sides)
 			if ctx.Err() != nil {
-				return nil // Half a round would bend the ratio.
+				return ones, others, nil // Half a round would bend the ratio.
 			}
-			r, err := sides[side]()
+			r, err := sides[side](n)
 			if err == nil {
 				err = r.useless()
 			}
 			switch {
 			case errors.Is(err, context.Canceled):
-				return nil
+				return ones, others, nil
 			case err != nil:
-				return err
+				return nil, nil, err
 			}
 			results[side] = r
 		}
 		if ctx.Err() == nil {
-			took(results[0], results[1])
+			ones, others = append(ones, results[0]), append(others, results[1])
 		}
 	}
-	return nil
+	return ones, others, nil
 }
 
 func ratio(a, b float64) float64 {
@@ -232,27 +222,24 @@ func microseconds(us float64) string {
 	return fmt.Sprintf("%.1f", us)
 }
 
-// table writes the comparison for people.
-func (c *comparison) table(to io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d rounds against a bare server and the node\n\n", c.Workload, len(c.Rounds))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprint(t, "\tbare ops/s\tnode ops/s\tratio\tbare p99 ms\tnode p99 ms\tbare cpu us/op\tnode cpu us/op\terrors\t\n")
+const onlyWholeRounds = "\ninterrupted: only whole rounds are shown\n"
+
+// table is the comparison for people.
+func (c *comparison) table() string {
+	var rows strings.Builder
+	rows.WriteString("\tbare ops/s\tnode ops/s\tratio\tbare p99 ms\tnode p99 ms\tbare cpu us/op\tnode cpu us/op\terrors\t\n")
 	var errorTotal int64
 	for i := range c.Rounds {
 		r := &c.Rounds[i]
 		errorTotal += r.Bare.ErrorTotal + r.Node.ErrorTotal
-		_, _ = fmt.Fprintf(t, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", i+1, r.Bare.OperationsPerSecond, r.Node.OperationsPerSecond,
+		fmt.Fprintf(&rows, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", i+1, r.Bare.OperationsPerSecond, r.Node.OperationsPerSecond,
 			r.Ratio, r.Bare.LatencyMs.P99, r.Node.LatencyMs.P99, microseconds(r.Bare.CPU.ServerUsPerOp), microseconds(r.Node.CPU.ServerUsPerOp), r.Bare.ErrorTotal+r.Node.ErrorTotal)
 	}
-	_, _ = fmt.Fprintf(t, "median\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", c.Bare.OperationsPerSecond, c.Node.OperationsPerSecond,
+	fmt.Fprintf(&rows, "median\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t\n", c.Bare.OperationsPerSecond, c.Node.OperationsPerSecond,
 		c.Ratio, c.Bare.P99Ms, c.Node.P99Ms, microseconds(c.Bare.ServerUsPerOp), microseconds(c.Node.ServerUsPerOp), errorTotal)
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	text := fmt.Sprintf("%s, %d rounds against a bare server and the node\n\n", c.Workload, len(c.Rounds)) + aligned(rows.String())
 	if c.Interrupted {
-		b.WriteString("\ninterrupted: only whole rounds are shown\n")
+		text += onlyWholeRounds
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return text
 }

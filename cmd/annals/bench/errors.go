@@ -45,16 +45,14 @@ func (e *versionConflict) Error() string {
 }
 
 // fatalError ends the whole run.
-type fatalError struct{ err error }
+type fatalError struct{ error }
 
-func (e *fatalError) Error() string { return e.err.Error() }
-func (e *fatalError) Unwrap() error { return e.err }
+func (e *fatalError) Unwrap() error { return e.error }
 
 // dialError is a connection that did not come about.
-type dialError struct{ err error }
+type dialError struct{ error }
 
-func (e *dialError) Error() string { return e.err.Error() }
-func (e *dialError) Unwrap() error { return e.err }
+func (e *dialError) Unwrap() error { return e.error }
 
 // kindOf sorts errors for counting. The words are part of the output.
 func kindOf(err error) string {

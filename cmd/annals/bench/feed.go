@@ -12,102 +12,41 @@ import (
 // name, a type or the data of an event, which stand in the feed as strings.
 
 var (
-	entryMark    = newMark(`"summary":`) // every entry has one, the feed itself has none
-	firstMark    = newFirstMark()
+	entryMark    = []byte(`"summary":`)    // every entry has one, the feed itself has none
+	retriesMark  = []byte(`"retryCount":`) // likewise in a feed of messages
 	relationMark = []byte(`"relation"`)
 	uriMark      = []byte(`"uri"`)
 	headMark     = []byte(`"headOfStream"`)
 )
 
-// mark is a text that ends with a colon and has no other.
-type mark struct {
-	text []byte
-	// skips says, for the byte at the place of the mark's last one, how far the mark must
-	// at least move to fit (Horspool's search).
-	skips [256]uint8
-	// zeroes says that only marks count behind which there is a zero.
-	zeroes bool
-}
-
-func newMark(text string) *mark {
-	m := &mark{text: []byte(text)}
-	last := len(text) - 1
-	for i := range m.skips {
-		m.skips[i] = uint8(len(text))
-	}
-	for i, c := range m.text[:last] {
-		m.skips[c] = uint8(last - i)
-	}
-	return m
-}
-
-// newFirstMark returns the mark of messages that were not handed out before.
-func newFirstMark() *mark {
-	m := newMark(`"retryCount":`)
-	m.zeroes = true
-	return m
-}
-
 // countEntries returns how many entries a feed page has.
-func countEntries(page []byte) int { return entryMark.count(page) }
+func countEntries(page []byte) int {
+	return countMarks(page, entryMark, func([]byte) bool { return true })
+}
 
 // countFirst returns how many entries of a feed of messages are handed out for the first time.
-func countFirst(page []byte) int { return firstMark.count(page) }
-
-// count returns how often the mark stands in a page. Pages of a thousand events are
-// counted between one request and the next, where bytes.Count would take a quarter of
-// the time. Each step of the search waits for the byte before it, so three
-// searches in three parts of the page go side by side.
-func (m *mark) count(page []byte) int {
-	last := len(m.text) - 1
-	if len(page) <= last {
-		return 0
-	}
-	// A part is where the last byte of a mark may stand, so that no mark is in none or in two.
-	third := (len(page) - last) / 3
-	i, iEnd := last, last+third
-	j, jEnd := iEnd, iEnd+third
-	k, kEnd := jEnd, len(page)
-	n := 0
-	for i < iEnd && j < jEnd && k < kEnd {
-		a, b, c := page[i], page[j], page[k]
-		if a == ':' && m.ends(page, i) {
-			n++
-		}
-		if b == ':' && m.ends(page, j) {
-			n++
-		}
-		if c == ':' && m.ends(page, k) {
-			n++
-		}
-		i += int(m.skips[a])
-		j += int(m.skips[b])
-		k += int(m.skips[c])
-	}
-	return n + m.countIn(page, i, iEnd) + m.countIn(page, j, jEnd) + m.countIn(page, k, kEnd)
+func countFirst(page []byte) int {
+	return countMarks(page, retriesMark, func(value []byte) bool {
+		return bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("0"))
+	})
 }
 
-// countIn counts the marks whose last byte stands in from..to.
-func (m *mark) countIn(page []byte, from, to int) (n int) {
-	for i := from; i < to; i += int(m.skips[page[i]]) {
-		if page[i] == ':' && m.ends(page, i) {
+// countMarks counts the places of a mark behind which there is what counts. Pages of a
+// thousand events are counted between one request and the next: looking for the end of
+// the mark alone takes half the time of bytes.Count, because a letter is rarer in a page
+// than the quotation mark that a mark begins with.
+func countMarks(page, mark []byte, counts func(value []byte) bool) (n int) {
+	end := mark[len(mark)-len(`y":`):]
+	for at := 0; ; {
+		i := bytes.Index(page[at:], end)
+		if i < 0 {
+			return n
+		}
+		at += i + len(end)
+		if bytes.HasSuffix(page[:at], mark) && counts(page[at:]) {
 			n++
 		}
 	}
-	return n
-}
-
-// ends reports whether the mark's last byte stands at an offset, which is not before the first possible one.
-func (m *mark) ends(page []byte, at int) bool {
-	if !bytes.Equal(page[at-len(m.text)+1:at+1], m.text) {
-		return false
-	}
-	if !m.zeroes {
-		return true
-	}
-	for at++; at < len(page) && (page[at] == ' ' || page[at] == '\t' || page[at] == '\r' || page[at] == '\n'); at++ {
-	}
-	return at < len(page) && page[at] == '0'
 }
 
 // findMember returns what follows `"name" :` from an offset on, and the offset behind the name; nil when there is no such member.

@@ -74,7 +74,7 @@ func FuzzFeed(f *testing.F) {
 		if relatedLink(page, "previous") != "" && !strings.Contains(string(page), "relation") {
 			t.Fatal("a link out of nothing")
 		}
-		if got, want := countEntries(page), bytes.Count(page, entryMark.text); got != want {
+		if got, want := countEntries(page), bytes.Count(page, entryMark); got != want {
 			t.Fatalf("%d entries, want %d", got, want)
 		}
 	})

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -25,8 +26,7 @@ type layout struct {
 
 // stream returns the name of a stream: bench-000001.
 func (l *layout) stream(i int) string {
-	digits := strconv.Itoa(i)
-	return l.prefix + "-" + strings.Repeat("0", max(0, 6-len(digits))) + digits
+	return fmt.Sprintf("%s-%06d", l.prefix, i)
 }
 
 // appendStream appends the name of a stream as it stands in a path. The prefix must be encoded already.
@@ -160,15 +160,9 @@ func escapeStream(name string) string { return url.PathEscape(name) }
 
 // numberIn reads the event number at the end of a Location.
 func numberIn(location []byte) (int64, error) {
-	at := len(location)
-	for at > 0 && location[at-1] >= '0' && location[at-1] <= '9' {
-		at--
-	}
-	if at == 0 || location[at-1] != '/' {
-		return 0, fmt.Errorf("%w: location %.80q", errMalformed, location)
-	}
-	n, err := strconv.ParseInt(string(location[at:]), 10, 64)
-	if err != nil {
+	slash := bytes.LastIndexByte(location, '/')
+	n, err := parseDigits(location[slash+1:])
+	if err != nil || slash < 0 {
 		return 0, fmt.Errorf("%w: location %.80q", errMalformed, location)
 	}
 	return n, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,17 +39,13 @@ func newMixing(o *options) (*mixing, error) {
 			continue
 		}
 		part := len(m.works)
-		switch name {
-		case "append":
+		switch i := slices.Index(readNames[:], name); {
+		case i >= 0:
+			m.works = append(m.works, &reading{o: o, kind: readKind(i), part: part})
+		case name == "append":
 			m.works = append(m.works, &appending{o: o, part: part})
-		case "append-batch":
+		case name == "append-batch":
 			m.works = append(m.works, &appending{o: o, batch: o.batch, part: part})
-		case "read-event":
-			m.works = append(m.works, &reading{o: o, kind: readEvent, part: part})
-		case "read-page":
-			m.works = append(m.works, &reading{o: o, kind: readPage, part: part})
-		case "not-modified":
-			m.works = append(m.works, &reading{o: o, kind: notModified, part: part})
 		default:
 			return nil, fmt.Errorf("--mix: %q cannot be part of a mix", name)
 		}

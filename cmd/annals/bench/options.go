@@ -50,6 +50,8 @@ type options struct {
 	maxCheckpoint   int           // of a group: events that force a checkpoint
 	defaultSettings bool          // of a group: the server's
 	events          int64         // of fill
+	limited         int           // of limit: streams, 0 for all
+	deleted         int           // of limit: of a hundred streams
 
 	pids     []int
 	jsonPath string

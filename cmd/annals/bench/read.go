@@ -52,8 +52,8 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 	case readPage:
 		op := w.operation(0, 1).(*readOp)
 		op.req.keep = true
-		op.target(s.clients[0], 1)
-		err := withInterrupt(ctx, s, func(ctx context.Context, c *sender) error { return op.expect(ctx, c, 200) })
+		op.target(1)
+		err := withInterrupt(ctx, s, func(ctx context.Context, c *sender) error { return c.expect(ctx, &op.req, &op.resp, 200) })
 		if err != nil {
 			return fmt.Errorf("read a page of %s: %w", (&layout{prefix: w.o.prefix}).stream(1), err)
 		}
@@ -63,8 +63,8 @@ func (w *reading) setup(ctx context.Context, s *session) error {
 		return s.each(ctx, func(ctx context.Context, worker int, c *sender) error {
 			op := w.operation(worker, len(s.clients)).(*readOp)
 			for i := worker + 1; i <= w.o.streams && ctx.Err() == nil; i += len(s.clients) {
-				op.target(c, i)
-				if err := op.expect(ctx, c, 200); err != nil {
+				op.target(i)
+				if err := c.expect(ctx, &op.req, &op.resp, 200); err != nil {
 					return fmt.Errorf("read the head of a stream for its ETag: %w", err)
 				}
 				if len(op.resp.etag) == 0 {
@@ -85,7 +85,7 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 	}
 	rng := newRand(s.o, 0, 200)
 	return withInterrupt(ctx, s, func(ctx context.Context, c *sender) error {
-		req := request{method: "GET", head: []byte("Accept: " + typeJSON + "\r\n" + string(basicAuth(s.o.user, s.o.password)))}
+		req := s.o.get(typeJSON)
 		var resp response
 		for n := range samples {
 			i := 1 + rng.IntN(l.streams)
@@ -96,7 +96,7 @@ func ensureLayout(ctx context.Context, s *session, l layout) error {
 				i = l.streams
 			}
 			number := l.eventsOf(i) - 1
-			req.path = []byte(c.prefix + "/streams/" + escapeStream(l.stream(i)) + "/" + strconv.FormatInt(number, 10))
+			req.path = []byte("/streams/" + escapeStream(l.stream(i)) + "/" + strconv.FormatInt(number, 10))
 			if err := c.do(ctx, &req, &resp); err != nil {
 				return err
 			}
@@ -125,14 +125,11 @@ func prepare(ctx context.Context, s *session, work *filling) error {
 	o.rate, o.count = 0, 0
 	o.workers = min(o.workers, work.l.streams)
 	work.o = &o
-	fill, err := newSession(&o, "prepare", work, s.log)
+	fill, err := openSession(ctx, &o, "prepare", work, s.log)
 	if err != nil {
 		return err
 	}
 	defer fill.close()
-	if err := fill.open(ctx); err != nil {
-		return err
-	}
 	total := newRecorder(1)
 	if _, err := fill.runFor(ctx, 24*time.Hour, 0, total); err != nil {
 		return fmt.Errorf("prepare: %w", err)
@@ -140,7 +137,7 @@ func prepare(ctx context.Context, s *session, work *filling) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if got := total.whole().events; got < work.l.events {
+	if got := total.whole(1).events; got < work.l.events {
 		return fmt.Errorf("prepare: only %d of %d events were written", got, work.l.events)
 	}
 	return nil
@@ -152,15 +149,13 @@ func (w *reading) learn(stream int, tag []byte) {
 }
 
 func (w *reading) operation(worker, _ int) operation {
-	r := &readOp{w: w, rng: newRand(w.o, worker, w.part), names: escapeStream(w.o.prefix)}
 	accept := typeAtom
 	if w.kind == readEvent {
 		accept = typeJSON
 	}
-	r.fixed = []byte("Accept: " + accept + "\r\n" + string(basicAuth(w.o.user, w.o.password)))
+	r := &readOp{w: w, rng: newRand(w.o, worker, w.part), names: escapeStream(w.o.prefix), req: w.o.get(accept)}
+	r.fixed = len(r.req.head)
 	r.tail = "/head/backward/" + strconv.Itoa(w.o.page) + "?embed=body"
-	r.req.method = "GET"
-	r.req.head = r.fixed
 	return r
 }
 
@@ -170,17 +165,15 @@ type readOp struct {
 	rng   *rand.Rand
 	names string
 	tail  string
-	fixed []byte
+	fixed int // bytes of header lines that never change
 
 	req  request
 	resp response
 }
 
 // target makes the request read a stream.
-func (r *readOp) target(c *sender, stream int) {
-	p := append(r.req.path[:0], c.prefix...)
-	p = append(p, "/streams/"...)
-	p = appendStream(p, r.names, stream)
+func (r *readOp) target(stream int) {
+	p := appendStream(append(r.req.path[:0], "/streams/"...), r.names, stream)
 	switch r.w.kind {
 	case readEvent:
 		p = append(p, '/')
@@ -191,44 +184,26 @@ func (r *readOp) target(c *sender, stream int) {
 	r.req.path = p
 }
 
-// expect sends the request and wants the given status.
-func (r *readOp) expect(ctx context.Context, c *sender, status int) error {
-	if err := c.do(ctx, &r.req, &r.resp); err != nil {
-		return err
-	}
-	if r.resp.status != status {
-		return refused(&r.resp)
-	}
-	return nil
-}
-
 func (r *readOp) do(ctx context.Context, c *sender) (outcome, error) {
 	stream := 1 + r.rng.IntN(r.w.o.streams)
-	r.target(c, stream)
-	out := outcome{part: r.w.part}
-	switch r.w.kind {
-	case notModified:
-		r.req.head = append(r.req.head[:len(r.fixed)], "If-None-Match: "...)
+	r.target(stream)
+	if r.w.kind == notModified {
+		r.req.head = append(r.req.head[:r.fixed], "If-None-Match: "...)
 		r.req.head = append(r.req.head, *r.w.tags[stream].Load()...)
 		r.req.head = append(r.req.head, "\r\n"...)
-		if err := r.expect(ctx, c, 304); err != nil {
-			var status *statusError
-			if errors.As(err, &status) && status.status == 200 && len(r.resp.etag) > 0 {
-				// Somebody appended to the stream. That this was no 304 counts as an error all the same.
-				r.w.learn(stream, r.resp.etag)
-			}
-			return outcome{}, err
+		err := c.expect(ctx, &r.req, &r.resp, 304)
+		if _, answered := errors.AsType[*statusError](err); answered && r.resp.status == 200 && len(r.resp.etag) > 0 {
+			// Somebody appended to the stream. That this was no 304 counts as an error all the same.
+			r.w.learn(stream, r.resp.etag)
 		}
-	case readEvent:
-		if err := r.expect(ctx, c, 200); err != nil {
-			return outcome{}, err
-		}
-		out.events, out.bytes = 1, r.resp.length
-	case readPage:
-		if err := r.expect(ctx, c, 200); err != nil {
-			return outcome{}, err
-		}
-		out.events, out.bytes = r.w.perPage, r.resp.length
+		return outcome{part: r.w.part}, err
+	}
+	if err := c.expect(ctx, &r.req, &r.resp, 200); err != nil {
+		return outcome{}, err
+	}
+	out := outcome{part: r.w.part, events: 1, bytes: r.resp.length}
+	if r.w.kind == readPage {
+		out.events = r.w.perPage
 	}
 	return out, nil
 }

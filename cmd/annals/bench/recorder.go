@@ -3,6 +3,8 @@ package bench
 import (
 	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // outcome is one operation that succeeded.
@@ -20,29 +22,75 @@ type errorCount struct {
 	Example string `json:"example"`
 }
 
+const (
+	// Two digits are what a histogram tells apart: all durations of one of its buckets are within 0.8 % of each other.
+	latencyDigits = 2
+	// Longer durations count as this one in a histogram.
+	longestLatency = 18 * time.Minute
+)
+
 // tally is what was counted of one part.
 type tally struct {
 	events, bytes int64
-	latency       histogram
+	latency       *hdrhistogram.Histogram // nanoseconds
+	sum, max      time.Duration           // of all latencies, exact
 }
+
+func newTally() *tally {
+	return &tally{latency: hdrhistogram.New(1, int64(longestLatency), latencyDigits)}
+}
+
+func (t *tally) add(out outcome, took time.Duration) {
+	took = max(took, 0) // A clock that was set back.
+	t.events += out.events
+	t.bytes += out.bytes
+	_ = t.latency.RecordValue(int64(min(took, longestLatency))) // It fails beyond its bounds.
+	t.sum += took
+	t.max = max(t.max, took)
+}
+
+// merge adds what another tally has counted.
+func (t *tally) merge(from *tally) {
+	t.events += from.events
+	t.bytes += from.bytes
+	t.latency.Merge(from.latency)
+	t.sum += from.sum
+	t.max = max(t.max, from.max)
+}
+
+func (t *tally) reset() {
+	t.latency.Reset()
+	*t = tally{latency: t.latency}
+}
+
+// count returns how many operations succeeded.
+func (t *tally) count() int64 { return t.latency.TotalCount() }
+
+// quantile returns the duration that the share q of all latencies does not exceed, zero when there are none.
+func (t *tally) quantile(q float64) time.Duration {
+	return min(time.Duration(t.latency.ValueAtQuantile(100*q)), t.max)
+}
+
+func (t *tally) mean() time.Duration { return t.sum / time.Duration(max(t.count(), 1)) }
 
 // recorder holds what one worker did since it was last drained.
 type recorder struct {
 	mu     sync.Mutex // the worker adds, the session drains
-	parts  []tally
+	parts  []*tally
 	errors map[string]*errorCount
 }
 
 func newRecorder(parts int) *recorder {
-	return &recorder{parts: make([]tally, parts), errors: map[string]*errorCount{}}
+	r := &recorder{errors: map[string]*errorCount{}}
+	for range parts {
+		r.parts = append(r.parts, newTally())
+	}
+	return r
 }
 
 func (r *recorder) add(out outcome, took time.Duration) {
 	r.mu.Lock()
-	t := &r.parts[out.part]
-	t.events += out.events
-	t.bytes += out.bytes
-	t.latency.record(took)
+	r.parts[out.part].add(out, took)
 	r.mu.Unlock()
 }
 
@@ -66,12 +114,9 @@ func countError(errors map[string]*errorCount, kind string, n int64, example str
 func (r *recorder) drainInto(to *recorder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.parts {
-		from, t := &r.parts[i], &to.parts[i]
-		t.events += from.events
-		t.bytes += from.bytes
-		from.events, from.bytes = 0, 0
-		from.latency.drainInto(&t.latency)
+	for i, t := range r.parts {
+		to.parts[i].merge(t)
+		t.reset()
 	}
 	for kind, e := range r.errors {
 		countError(to.errors, kind, e.Count, e.Example)
@@ -88,17 +133,11 @@ func (r *recorder) errorTotal() int64 {
 	return n
 }
 
-// first returns the first part alone, as a copy.
-func (r *recorder) first() *tally { return (&recorder{parts: r.parts[:1]}).whole() }
-
-// whole returns all parts added together, as a copy.
-func (r *recorder) whole() *tally {
-	sum := new(tally)
-	for i := range r.parts {
-		part := r.parts[i] // a copy, because draining empties it
-		sum.events += part.events
-		sum.bytes += part.bytes
-		part.latency.drainInto(&sum.latency)
+// whole returns the first parts added together, as a copy.
+func (r *recorder) whole(parts int) *tally {
+	sum := newTally()
+	for _, t := range r.parts[:parts] {
+		sum.merge(t)
 	}
 	return sum
 }

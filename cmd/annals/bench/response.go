@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // errMalformed says that what came back is no HTTP/1 response.
@@ -17,7 +19,8 @@ var errMalformed = errors.New("malformed response")
 const (
 	readBufferBytes = 32 << 10  // also the longest header line
 	maxHeaderBytes  = 128 << 10 // all lines of one response, interim ones included
-	directReadBytes = 256 << 10 // one read of a large body
+	maxChunkLine    = 4 << 10   // what surrounds a chunk
+	maxReadBytes    = 256 << 10 // one read of a large body
 	maxBodyBytes    = 1 << 30   // a body that is kept
 	noVersion       = math.MinInt64
 	noLength        = -1
@@ -40,29 +43,31 @@ type response struct {
 
 // responseReader reads the responses of one connection.
 type responseReader struct {
-	src     io.Reader
-	buf     []byte
-	r, w    int  // buf[r:w] was received and not yet used
+	in      *bufio.Reader
 	started bool // a byte of the present response has arrived
 }
 
 func newResponseReader(src io.Reader) *responseReader {
-	return &responseReader{src: src, buf: make([]byte, readBufferBytes)}
+	return &responseReader{in: bufio.NewReaderSize(src, readBufferBytes)}
 }
-
-// reset begins anew on another connection.
-func (p *responseReader) reset(src io.Reader) {
-	p.src, p.r, p.w, p.started = src, 0, 0, false
-}
-
-// buffered returns how many bytes came that belong to no response asked for.
-func (p *responseReader) buffered() int { return p.w - p.r }
 
 // read reads one whole response. The body is kept when keep is set or the
 // status is an error; otherwise it is only counted. io.EOF comes when the
 // connection ended before the first byte.
 func (p *responseReader) read(resp *response, keep bool) error {
-	p.started = p.r < p.w
+	p.started = false
+	if _, err := p.in.Peek(1); err != nil {
+		return err
+	}
+	p.started = true
+	err := p.readWhole(resp, keep)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (p *responseReader) readWhole(resp *response, keep bool) error {
 	budget := maxHeaderBytes
 	for {
 		if err := p.readHeader(resp, &budget); err != nil {
@@ -70,18 +75,12 @@ func (p *responseReader) read(resp *response, keep bool) error {
 		}
 		// Interim responses (100, 103) precede the one that counts.
 		if resp.status >= 200 {
-			break
+			return p.readBody(resp, keep || resp.status >= 400, &budget)
 		}
 		if resp.status == 101 {
 			return fmt.Errorf("%w: unasked change of protocol", errMalformed)
 		}
 	}
-	keep = keep || resp.status >= 400
-	err := p.readBody(resp, keep, &budget)
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 func (p *responseReader) readHeader(resp *response, budget *int) error {
@@ -91,9 +90,6 @@ func (p *responseReader) readHeader(resp *response, budget *int) error {
 	}
 	line, err := p.line(budget)
 	if err != nil {
-		if err == io.EOF && p.started {
-			err = io.ErrUnexpectedEOF
-		}
 		return err
 	}
 	if err := parseStatusLine(line, resp); err != nil {
@@ -101,14 +97,8 @@ func (p *responseReader) readHeader(resp *response, budget *int) error {
 	}
 	for {
 		line, err := p.line(budget)
-		if err == io.EOF {
-			return io.ErrUnexpectedEOF
-		}
-		if err != nil {
+		if err != nil || len(line) == 0 {
 			return err
-		}
-		if len(line) == 0 {
-			return nil
 		}
 		if err := parseHeaderLine(line, resp); err != nil {
 			return err
@@ -118,73 +108,57 @@ func (p *responseReader) readHeader(resp *response, budget *int) error {
 
 func parseStatusLine(line []byte, resp *response) error {
 	// "HTTP/1.1 200" and then either nothing or a space and the reason.
-	if len(line) < 12 || string(line[:7]) != "HTTP/1." || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
+	if len(line) < 12 || len(line) > 12 && line[12] != ' ' || string(line[:9]) != "HTTP/1.0 " && string(line[:9]) != "HTTP/1.1 " {
 		return fmt.Errorf("%w: status line %.40q", errMalformed, line)
 	}
-	switch line[7] {
-	case '1':
-	case '0':
-		resp.closing, resp.old = true, true
-	default:
+	status, err := parseDigits(line[9:12])
+	if err != nil || status < 100 {
 		return fmt.Errorf("%w: status line %.40q", errMalformed, line)
 	}
-	for _, c := range line[9:12] {
-		if c < '0' || c > '9' {
-			return fmt.Errorf("%w: status line %.40q", errMalformed, line)
-		}
-		resp.status = resp.status*10 + int(c-'0')
-	}
-	if resp.status < 100 {
-		return fmt.Errorf("%w: status %d", errMalformed, resp.status)
-	}
+	resp.status = int(status)
+	resp.old = line[7] == '0'
+	resp.closing = resp.old
 	return nil
 }
 
 func parseHeaderLine(line []byte, resp *response) error {
-	colon := bytes.IndexByte(line, ':')
-	if colon <= 0 || line[0] == ' ' || line[0] == '\t' {
+	name, value, found := bytes.Cut(line, []byte(":"))
+	if !found || len(name) == 0 || name[0] == ' ' || name[0] == '\t' {
 		return fmt.Errorf("%w: header line %.40q", errMalformed, line)
 	}
-	name := line[:colon]
-	// Length and first letter rule out nearly all headers before any comparison.
 	switch {
-	case len(name) == 14 && name[0]|0x20 == 'c' && is(name, "Content-Length"):
-		n, err := parseDigits(bytes.TrimSpace(line[colon+1:]))
+	case is(name, "Content-Length"):
+		n, err := parseDigits(bytes.TrimSpace(value))
 		if err != nil || resp.contentLength != noLength && resp.contentLength != n {
 			return fmt.Errorf("%w: header line %.40q", errMalformed, line)
 		}
 		resp.contentLength = n
-	case len(name) == 17 && name[0]|0x20 == 't' && is(name, "Transfer-Encoding"):
-		if resp.chunked || resp.old || !is(bytes.TrimSpace(line[colon+1:]), "chunked") {
+	case is(name, "Transfer-Encoding"):
+		if resp.chunked || resp.old || !is(bytes.TrimSpace(value), "chunked") {
 			return fmt.Errorf("%w: header line %.40q", errMalformed, line)
 		}
 		resp.chunked = true
-	case len(name) == 10 && name[0]|0x20 == 'c' && is(name, "Connection"):
-		value := bytes.TrimSpace(line[colon+1:])
-		if is(value, "close") {
-			resp.closing = true
-		} else if is(value, "keep-alive") {
-			resp.closing = false
-		}
-	case len(name) == 8 && name[0]|0x20 == 'l' && is(name, "Location"):
-		resp.location = append(resp.location[:0], bytes.TrimSpace(line[colon+1:])...)
-	case len(name) == 4 && name[0]|0x20 == 'e' && is(name, "ETag"):
-		resp.etag = append(resp.etag[:0], bytes.TrimSpace(line[colon+1:])...)
-	case len(name) == 17 && name[0]|0x20 == 'e' && is(name, "ES-CurrentVersion"):
-		if n, err := strconv.ParseInt(string(bytes.TrimSpace(line[colon+1:])), 10, 64); err == nil {
+	case is(name, "Connection"):
+		value = bytes.TrimSpace(value)
+		resp.closing = is(value, "close") || resp.closing && !is(value, "keep-alive")
+	case is(name, "Location"):
+		resp.location = append(resp.location[:0], bytes.TrimSpace(value)...)
+	case is(name, "ETag"):
+		resp.etag = append(resp.etag[:0], bytes.TrimSpace(value)...)
+	case is(name, "ES-CurrentVersion"):
+		if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil {
 			resp.version = n
 		}
 	}
 	return nil
 }
 
-func is(b []byte, s string) bool { return bytes.EqualFold(b, []byte(s)) }
+// is compares without regard to case. The length rules out nearly all headers.
+func is(b []byte, s string) bool { return len(b) == len(s) && strings.EqualFold(string(b), s) }
 
 func parseDigits(b []byte) (int64, error) {
-	if len(b) == 0 || b[0] == '+' || b[0] == '-' {
-		return 0, errMalformed
-	}
-	return strconv.ParseInt(string(b), 10, 64)
+	n, err := strconv.ParseUint(string(b), 10, 63)
+	return int64(n), err
 }
 
 func (p *responseReader) readBody(resp *response, keep bool, budget *int) error {
@@ -199,14 +173,12 @@ func (p *responseReader) readBody(resp *response, keep bool, budget *int) error 
 	// Neither length nor chunks: the body ends with the connection.
 	resp.closing = true
 	for {
-		if p.r == p.w {
-			if err := p.fill(); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
+		if _, err := p.in.Peek(1); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		if err := p.take(resp, int64(p.w-p.r), keep); err != nil {
+		if err := p.take(resp, int64(p.in.Buffered()), keep); err != nil {
 			return err
 		}
 	}
@@ -214,21 +186,23 @@ func (p *responseReader) readBody(resp *response, keep bool, budget *int) error 
 
 func (p *responseReader) readChunks(resp *response, keep bool, budget *int) error {
 	for {
-		line, err := p.chunkLine()
+		framing := maxChunkLine // of each chunk: their number is not bounded
+		line, err := p.line(&framing)
 		if err != nil {
 			return err
 		}
-		size, err := parseChunkSize(line)
+		digits, _, _ := bytes.Cut(line, []byte(";")) // Extensions mean nothing to us.
+		size, err := strconv.ParseUint(string(bytes.TrimRight(digits, " \t")), 16, 60)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: chunk size %.40q", errMalformed, line)
 		}
 		if size == 0 {
 			break
 		}
-		if err := p.take(resp, size, keep); err != nil {
+		if err := p.take(resp, int64(size), keep); err != nil {
 			return err
 		}
-		if line, err = p.chunkLine(); err != nil {
+		if line, err = p.line(&framing); err != nil {
 			return err
 		}
 		if len(line) != 0 {
@@ -237,139 +211,40 @@ func (p *responseReader) readChunks(resp *response, keep bool, budget *int) erro
 	}
 	for { // trailers
 		line, err := p.line(budget)
-		if err != nil {
+		if err != nil || len(line) == 0 {
 			return err
 		}
-		if len(line) == 0 {
-			return nil
-		}
 	}
 }
 
-// chunkLine reads a line of the chunk framing, whose length is bounded but whose number is not.
-func (p *responseReader) chunkLine() ([]byte, error) {
-	budget := 4 << 10
-	return p.line(&budget)
-}
-
-func parseChunkSize(line []byte) (int64, error) {
-	if semicolon := bytes.IndexByte(line, ';'); semicolon >= 0 {
-		line = line[:semicolon] // extensions mean nothing to us
-	}
-	line = bytes.TrimRight(line, " \t")
-	if len(line) == 0 || len(line) > 15 {
-		return 0, fmt.Errorf("%w: chunk size %.40q", errMalformed, line)
-	}
-	var n int64
-	for _, c := range line {
-		switch {
-		case '0' <= c && c <= '9':
-			n = n<<4 | int64(c-'0')
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			n = n<<4 | int64(c|0x20-'a'+10)
-		default:
-			return 0, fmt.Errorf("%w: chunk size %.40q", errMalformed, line)
-		}
-	}
-	return n, nil
-}
-
-// take uses up n bytes of the body.
-func (p *responseReader) take(resp *response, n int64, keep bool) error {
+// take uses up n bytes of the body. What is kept grows only by what may arrive at once, whatever length was announced.
+func (p *responseReader) take(resp *response, n int64, keep bool) (err error) {
 	if keep && n > maxBodyBytes-int64(len(resp.body)) {
 		return fmt.Errorf("%w: body above %d bytes", errMalformed, maxBodyBytes)
 	}
-	for n > 0 {
-		if p.r == p.w {
-			if keep && n > readBufferBytes {
-				got, err := p.takeDirect(resp, n)
-				if err != nil {
-					return err
-				}
-				n -= got
-				continue
-			}
-			if err := p.fill(); err != nil {
-				return err
-			}
-		}
-		part := int(min(int64(p.w-p.r), n))
+	for n > 0 && err == nil {
+		step := int(min(n, maxReadBytes))
 		if keep {
-			resp.body = append(resp.body, p.buf[p.r:p.r+part]...)
+			have := len(resp.body)
+			resp.body = slices.Grow(resp.body, step)[:have+step]
+			_, err = io.ReadFull(p.in, resp.body[have:])
+		} else {
+			_, err = p.in.Discard(step)
 		}
-		p.r += part
-		resp.length += int64(part)
-		n -= int64(part)
+		resp.length += int64(step)
+		n -= int64(step)
 	}
-	return nil
-}
-
-// takeDirect receives part of a large body that is kept without the detour over the
-// buffer. The body grows only by what may arrive at once, whatever length was announced.
-func (p *responseReader) takeDirect(resp *response, n int64) (int64, error) {
-	step := int(min(n, directReadBytes))
-	resp.body = slices.Grow(resp.body, step)
-	have := len(resp.body)
-	for range 100 {
-		got, err := p.src.Read(resp.body[have : have+step])
-		if got > 0 {
-			resp.body = resp.body[:have+got]
-			resp.length += int64(got)
-			return int64(got), nil
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return 0, io.ErrNoProgress
+	return err
 }
 
 // line returns the next line without its end. The slice holds until the next call that reads.
 func (p *responseReader) line(budget *int) ([]byte, error) {
-	scanned := 0
-	for {
-		if i := bytes.IndexByte(p.buf[p.r+scanned:p.w], '\n'); i >= 0 {
-			line := p.buf[p.r : p.r+scanned+i]
-			p.r += scanned + i + 1
-			if *budget -= len(line) + 1; *budget < 0 {
-				return nil, fmt.Errorf("%w: header is too long", errMalformed)
-			}
-			if n := len(line); n > 0 && line[n-1] == '\r' {
-				line = line[:n-1]
-			}
-			return line, nil
-		}
-		if scanned = p.w - p.r; scanned >= *budget {
-			return nil, fmt.Errorf("%w: header is too long", errMalformed)
-		}
-		if err := p.fill(); err != nil {
-			return nil, err
-		}
+	line, err := p.in.ReadSlice('\n')
+	if *budget -= len(line); *budget < 0 || err == bufio.ErrBufferFull {
+		return nil, fmt.Errorf("%w: header is too long", errMalformed)
 	}
-}
-
-// fill receives more into the buffer, at least one byte.
-func (p *responseReader) fill() error {
-	switch {
-	case p.r == p.w:
-		p.r, p.w = 0, 0
-	case p.w == len(p.buf):
-		if p.r == 0 {
-			return fmt.Errorf("%w: line is too long", errMalformed)
-		}
-		p.w = copy(p.buf, p.buf[p.r:p.w])
-		p.r = 0
+	if err != nil {
+		return nil, err
 	}
-	for range 100 {
-		n, err := p.src.Read(p.buf[p.w:])
-		if n > 0 {
-			p.w += n
-			p.started = true
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return io.ErrNoProgress
+	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
 }

@@ -75,14 +75,13 @@ func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
 func newStatistics(name string, t *tally, elapsed time.Duration) metrics {
 	seconds := max(elapsed.Seconds(), 1e-9)
-	h := &t.latency
 	return metrics{
-		Name: name, Operations: int64(h.count), OperationsPerSecond: float64(h.count) / seconds,
+		Name: name, Operations: t.count(), OperationsPerSecond: float64(t.count()) / seconds,
 		Events: t.events, EventsPerSecond: float64(t.events) / seconds,
 		PayloadBytes: t.bytes, PayloadMBPerSecond: float64(t.bytes) / seconds / 1e6,
 		LatencyMs: latencies{
-			Mean: milliseconds(h.mean()), P50: milliseconds(h.quantile(0.5)), P95: milliseconds(h.quantile(0.95)),
-			P99: milliseconds(h.quantile(0.99)), P999: milliseconds(h.quantile(0.999)), Max: milliseconds(h.max),
+			Mean: milliseconds(t.mean()), P50: milliseconds(t.quantile(0.5)), P95: milliseconds(t.quantile(0.95)),
+			P99: milliseconds(t.quantile(0.99)), P999: milliseconds(t.quantile(0.999)), Max: milliseconds(t.max),
 		},
 	}
 }
@@ -105,7 +104,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 		Errors:  total.errors, ErrorTotal: total.errorTotal(),
 		Interrupted: ctx.Err() != nil, ElapsedSeconds: elapsed.Seconds(), Started: started.UTC(),
 		Bases: s.o.bases, Workers: s.o.workers, Streams: s.o.streams, EventBytes: s.o.size, Rate: s.o.rate, Seed: s.o.seed,
-		CPU: usage.stop(whole.latency.count, whole.events),
+		CPU: usage.stop(whole.count(), whole.events),
 	}
 	r.Redirects, r.Reconnects = s.detours()
 	r.Redirects -= redirects
@@ -115,7 +114,7 @@ func (s *session) measure(ctx context.Context, duration, warmup time.Duration, l
 			if s.beside && i == 0 {
 				continue // It is the whole.
 			}
-			r.Parts = append(r.Parts, newStatistics(name, &total.parts[i], elapsed))
+			r.Parts = append(r.Parts, newStatistics(name, total.parts[i], elapsed))
 		}
 	}
 	return r, err
@@ -150,30 +149,34 @@ func (r *result) errorKinds() []string {
 
 const metricsHeader = "\tops\tops/s\tevents/s\tMB/s\tp50 ms\tp95 ms\tp99 ms\tp99.9 ms\tmax ms\terrors\t\n"
 
-func (f *metrics) row(w io.Writer, name, errors string) {
+func (f *metrics) row(name, errors string) string {
 	l := &f.LatencyMs
-	// The writer is a tabwriter: what it cannot write shows when it is flushed.
-	_, _ = fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
+	return fmt.Sprintf("%s\t%d\t%.0f\t%.0f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t\n", name, f.Operations,
 		f.OperationsPerSecond, f.EventsPerSecond, f.PayloadMBPerSecond, l.P50, l.P95, l.P99, l.P999, l.Max, errors)
 }
 
-// table writes the result for people. The help of the command explains it.
-func (r *result) table(to io.Writer) error {
+// aligned puts the cells of rows, which tabs separate, below each other.
+func aligned(rows string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = io.WriteString(t, rows) // Nothing fails in memory.
+	_ = t.Flush()
+	return b.String()
+}
+
+// table is the result for people. The help of the command explains it.
+func (r *result) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d workers, %.2f s, events of %d bytes\n", r.Name, strings.Join(r.Bases, ", "), r.Workers, r.ElapsedSeconds, r.EventBytes)
 	if r.Interrupted {
 		b.WriteString("interrupted: the metrics are those up to then\n")
 	}
 	b.WriteByte('\n')
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = io.WriteString(t, metricsHeader)
-	for i := range r.Parts {
-		r.Parts[i].row(t, r.Parts[i].Name, "")
+	rows := metricsHeader
+	for _, part := range r.Parts {
+		rows += part.row(part.Name, "")
 	}
-	r.row(t, r.Name, fmt.Sprint(r.ErrorTotal))
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	b.WriteString(aligned(rows + r.row(r.Name, fmt.Sprint(r.ErrorTotal))))
 	fmt.Fprintf(&b, "\ncpu: driver %.2f s, %.1f us an operation", r.CPU.DriverSeconds, r.CPU.DriverUsPerOp)
 	if r.CPU.ServerSecondsByPid != nil {
 		fmt.Fprintf(&b, "; servers %.2f s, %.1f us an operation", r.CPU.ServerSeconds, r.CPU.ServerUsPerOp)
@@ -194,8 +197,7 @@ func (r *result) table(to io.Writer) error {
 	for _, kind := range r.errorKinds() {
 		fmt.Fprintf(&b, "error: %d %s, for example: %s\n", r.Errors[kind].Count, kind, r.Errors[kind].Example)
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return b.String()
 }
 
 // writeJSON writes a document to a file, to standard output for "-", or nowhere for "".
@@ -239,7 +241,7 @@ func startUsage(pids []int) *usage {
 	return u
 }
 
-func (u *usage) stop(operations uint64, events int64) cpuStatistics {
+func (u *usage) stop(operations, events int64) cpuStatistics {
 	f := cpuStatistics{ProcessorsAvailable: runtime.GOMAXPROCS(0)}
 	now, err := ownCPU()
 	err = errors.Join(u.err, err)

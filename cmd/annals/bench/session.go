@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 // grace is how long requests under way at the end of a phase may still take.
@@ -49,7 +51,8 @@ type session struct {
 	log      io.Writer // progress
 }
 
-func newSession(o *options, name string, work workload, log io.Writer) (*session, error) {
+// openSession makes a session that is ready to run.
+func openSession(ctx context.Context, o *options, name string, work workload, log io.Writer) (*session, error) {
 	how, err := newDialing(o)
 	if err != nil {
 		return nil, err
@@ -64,23 +67,19 @@ func newSession(o *options, name string, work workload, log io.Writer) (*session
 		s.clients = append(s.clients, newSender(to, prefix, how))
 		s.recs = append(s.recs, newRecorder(len(s.partName)))
 	}
-	return s, nil
-}
-
-// open makes the session ready to run.
-func (s *session) open(ctx context.Context) error {
-	if err := s.work.setup(ctx, s); err != nil {
-		return err
+	if err := work.setup(ctx, s); err != nil {
+		s.close()
+		return nil, err
 	}
 	for i := range s.clients {
-		s.ops = append(s.ops, s.work.operation(i, len(s.clients)))
+		s.ops = append(s.ops, work.operation(i, len(s.clients)))
 	}
-	return nil
+	return s, nil
 }
 
 func (s *session) close() {
 	for _, c := range s.clients {
-		c.close()
+		c.drop()
 	}
 	for _, op := range s.ops {
 		if o, ok := op.(closer); ok {
@@ -124,47 +123,25 @@ type phase struct {
 	limit    int64         // operations, 0 = any number
 	interval time.Duration // between the operations of one worker, 0 = as fast as answers come
 	claimed  atomic.Int64
-	stopped  chan struct{}
-	halt     sync.Once
-	failure  error           // why the run has no sense any more; guarded by halt
-	hard     context.Context // ends when the grace is over
-}
-
-func (p *phase) stop(err error) {
-	p.halt.Do(func() {
-		p.failure = err
-		close(p.stopped)
-	})
-}
-
-func (p *phase) over() bool {
-	select {
-	case <-p.stopped:
-		return true
-	default:
-		return false
-	}
+	run      context.Context         // ends with the phase
+	stop     context.CancelCauseFunc // ends it; a fatalError says why the run has no sense any more
+	hard     context.Context         // ends when the grace is over
 }
 
 // sleep waits and reports whether the phase still goes on.
-func (p *phase) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.stopped:
-		return false
-	}
-}
+func (p *phase) sleep(d time.Duration) bool { return clock.Sleep(p.run, d) == nil }
 
 // runFor runs the operations until the time is over, the count is reached, every
 // operation is finished or ctx ends. It adds what was done to total and returns
 // how long it took.
 func (s *session) runFor(ctx context.Context, duration time.Duration, limit int64, total *recorder) (time.Duration, error) {
-	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	p := &phase{start: time.Now(), limit: limit, stopped: make(chan struct{}), hard: hard}
+	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	run, end := context.WithTimeout(run, duration)
+	defer end()
+	p := &phase{start: time.Now(), limit: limit, run: run, stop: stop, hard: hard}
 	if s.o.rate > 0 {
 		p.interval = time.Duration(float64(time.Second) * float64(len(s.clients)) / s.o.rate)
 		p.interval = max(p.interval, 1)
@@ -184,40 +161,33 @@ func (s *session) runFor(ctx context.Context, duration time.Duration, limit int6
 		wg.Wait()
 		close(done)
 	}()
-	s.watch(ctx, p, duration, total, done, cancel)
+	s.watch(p, total, done, cut)
 	elapsed := time.Since(p.start)
 	for _, r := range s.recs {
 		r.drainInto(total)
 	}
-	p.stop(nil)
-	return elapsed, p.failure
+	if fatal, ok := errors.AsType[*fatalError](context.Cause(run)); ok {
+		return elapsed, fatal.error
+	}
+	return elapsed, nil
 }
 
-// watch shows the progress of a phase, ends it, and returns when all workers have ended.
-func (s *session) watch(ctx context.Context, p *phase, duration time.Duration, total *recorder, done <-chan struct{}, cut func()) {
-	end := time.NewTimer(duration)
-	defer end.Stop()
+// watch shows the progress of a phase, cuts off what takes too long behind its end, and returns when all workers have ended.
+func (s *session) watch(p *phase, total *recorder, done <-chan struct{}, cut func()) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	interval := newRecorder(len(s.partName))
 	last := p.start
-	interrupted := ctx.Done()
-	stopped := p.stopped
+	over := p.run.Done()
 	var late <-chan time.Time
 	for {
 		select {
 		case <-done:
 			return
-		case <-end.C:
-			p.stop(nil)
-		case <-interrupted:
-			interrupted = nil
-			p.stop(nil)
-		case <-stopped:
-			stopped = nil
+		case <-over:
+			over = nil
 			late = time.After(grace)
 		case <-late:
-			late = nil
 			cut()
 			for _, c := range s.clients {
 				c.interrupt()
@@ -236,9 +206,9 @@ func (s *session) watch(ctx context.Context, p *phase, duration time.Duration, t
 // whole is what counts as done.
 func (s *session) whole(r *recorder) *tally {
 	if s.beside {
-		return r.first()
+		return r.whole(1)
 	}
-	return r.whole()
+	return r.whole(len(r.parts))
 }
 
 func (s *session) progress(r *recorder, took, since time.Duration) {
@@ -249,8 +219,8 @@ func (s *session) progress(r *recorder, took, since time.Duration) {
 	seconds := took.Seconds()
 	// The progress is a courtesy: a closed standard error does not end the run.
 	_, _ = fmt.Fprintf(s.log, "%s %4.0fs  %10.0f ops/s  %10.0f events/s  %8.1f MB/s  p99 %8.3f ms  errors %d\n",
-		s.name, since.Seconds(), float64(sum.latency.count)/seconds, float64(sum.events)/seconds,
-		float64(sum.bytes)/seconds/1e6, milliseconds(sum.latency.quantile(0.99)), r.errorTotal())
+		s.name, since.Seconds(), float64(sum.count())/seconds, float64(sum.events)/seconds,
+		float64(sum.bytes)/seconds/1e6, milliseconds(sum.quantile(0.99)), r.errorTotal())
 }
 
 // worker performs operations until the phase is over.
@@ -258,7 +228,7 @@ func (s *session) worker(p *phase, i int) {
 	op, c, rec := s.ops[i], s.clients[i], s.recs[i]
 	due := p.start.Add(p.interval * time.Duration(i) / time.Duration(len(s.ops)))
 	failures := 0
-	for !p.over() {
+	for p.run.Err() == nil {
 		if p.limit > 0 && p.claimed.Add(1) > p.limit {
 			return
 		}
@@ -289,9 +259,8 @@ func (s *session) worker(p *phase, i int) {
 			return
 		}
 		rec.fail(err)
-		var fatal *fatalError
-		if errors.As(err, &fatal) {
-			p.stop(fatal.err)
+		if fatal, ok := errors.AsType[*fatalError](err); ok {
+			p.stop(fatal)
 			return
 		}
 		if isTransport(err) && !p.sleep(backoff(failures)) {

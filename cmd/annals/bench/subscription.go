@@ -85,18 +85,18 @@ func (w *subscribing) path() string {
 }
 
 func (w *subscribing) operation(int, int) operation {
-	auth := string(basicAuth(w.o.user, w.o.password))
-	return &subscribeOp{
-		w: w, target: w.path() + "/" + strconv.Itoa(w.o.page) + "?embed=body",
-		read: request{method: "GET", keep: true, head: []byte("Accept: " + typeMessages + "\r\n" + auth)},
-		ack:  request{method: "POST", body: []byte{}, head: []byte(auth)},
+	r := &subscribeOp{
+		w: w, read: w.o.get(typeMessages),
+		ack: request{method: "POST", body: []byte{}, head: basicAuth(w.o.user, w.o.password)},
 	}
+	r.read.path = []byte(w.path() + "/" + strconv.Itoa(w.o.page) + "?embed=body")
+	r.read.keep = true
+	return r
 }
 
 // subscribeOp reads messages with one operation and acknowledges them with the next.
 type subscribeOp struct {
 	w       *subscribing
-	target  string
 	pending []int64 // events that were read and not acknowledged, those of ack
 	rest    time.Duration
 
@@ -131,12 +131,8 @@ func (r *subscribeOp) do(ctx context.Context, c *sender) (outcome, error) {
 
 // take reads messages.
 func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
-	r.read.path = append(append(r.read.path[:0], c.prefix...), r.target...)
-	if err := c.do(ctx, &r.read, &r.resp); err != nil {
+	if err := c.expect(ctx, &r.read, &r.resp, 200); err != nil {
 		return outcome{}, err
-	}
-	if r.resp.status != 200 {
-		return outcome{}, refused(&r.resp)
 	}
 	page := r.resp.body
 	link := relatedLink(page, "ackAll")
@@ -148,7 +144,7 @@ func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
 		return outcome{}, err
 	}
 	r.pending = numbers
-	r.ack.path = append(r.ack.path[:0], link...)
+	r.ack.path = append(r.ack.path[:0], strings.TrimPrefix(link, c.prefix)...)
 	r.w.got.add(numbers, len(numbers)-countFirst(page), time.Now())
 	return outcome{part: partRead, bytes: r.resp.length}, nil
 }
@@ -156,11 +152,8 @@ func (r *subscribeOp) take(ctx context.Context, c *sender) (outcome, error) {
 // acknowledge acknowledges what was read. An attempt that did not succeed is repeated
 // with the next operation: it does no harm when the first one did.
 func (r *subscribeOp) acknowledge(ctx context.Context, c *sender) (outcome, error) {
-	if err := c.do(ctx, &r.ack, &r.resp); err != nil {
+	if err := c.expect(ctx, &r.ack, &r.resp, 202, 200); err != nil {
 		return outcome{}, err
-	}
-	if r.resp.status != 200 && r.resp.status != 202 {
-		return outcome{}, refused(&r.resp)
 	}
 	n := len(r.pending)
 	r.pending = r.pending[:0]

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,52 +78,45 @@ func runSubscription(cmd *cobra.Command, o *options, compared bool) error {
 	if !o.defaultSettings && (o.readBatchSize < 1 || o.bufferSize <= o.readBatchSize) {
 		return fmt.Errorf("--buffer-size %d is not more than --read-batch-size %d, or that is not positive", o.bufferSize, o.readBatchSize)
 	}
-	ctx, stop := signal.NotifyContext(lifetime(cmd), os.Interrupt, terminate)
+	ctx, stop := untilInterrupt(cmd)
 	defer stop()
 	name := o.prefix + "-subscription-" + newIDs().next().String()[:8]
-	paging := &paging{o: o, stream: name}
-	s, err := newSession(o, "feed", paging, cmd.ErrOrStderr())
+	s, err := openSession(ctx, o, "feed", &paging{o: o, stream: name}, cmd.ErrOrStderr())
 	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := s.open(ctx); err != nil {
 		return interruptible(err)
 	}
+	defer s.close()
 	if !compared {
 		r, err := measureGroup(ctx, o, name, name, cmd.ErrOrStderr())
 		if r == nil {
 			return interruptible(err)
 		}
-		return errors.Join(err, r.present(cmd, o))
+		return errors.Join(err, present(cmd, o, r), r.useless())
 	}
-	c := &feedComparison{}
-	err = alternate(ctx, o.rounds,
-		func() (*result, error) { return s.measure(ctx, o.duration, o.warmup, o.count) },
-		func() (*result, error) {
-			return measureGroup(ctx, o, name, name+"-"+strconv.Itoa(len(c.Rounds)+1), cmd.ErrOrStderr())
-		},
-		func(feed, group *result) {
-			c.Rounds = append(c.Rounds, feedRound{Feed: feed, Group: group, Ratio: ratio(group.EventsPerSecond, feed.EventsPerSecond)})
+	feed, group, err := alternate(ctx, o.rounds,
+		func(int) (*result, error) { return s.measure(ctx, o.duration, o.warmup, o.count) },
+		func(round int) (*result, error) {
+			return measureGroup(ctx, o, name, name+"-"+strconv.Itoa(round+1), cmd.ErrOrStderr())
 		})
 	if err != nil {
 		return err
 	}
-	c.conclude(ctx.Err() != nil)
-	return errors.Join(c.table(tableOut(cmd, o)), writeJSON(o.jsonPath, cmd.OutOrStdout(), c))
+	c := &feedComparison{Feed: mediansOf(feed), Group: mediansOf(group), Interrupted: ctx.Err() != nil}
+	c.Ratio = ratio(c.Group.EventsPerSecond, c.Feed.EventsPerSecond)
+	for i, r := range group {
+		c.Rounds = append(c.Rounds, feedRound{Feed: feed[i], Group: r, Ratio: ratio(r.EventsPerSecond, feed[i].EventsPerSecond)})
+	}
+	return present(cmd, o, c)
 }
 
 // measureGroup creates a group, measures its readers and deletes it.
 func measureGroup(ctx context.Context, o *options, stream, group string, log io.Writer) (r *result, err error) {
 	w := newSubscribing(o, stream, group)
-	s, err := newSession(o, "subscription", w, log)
+	s, err := openSession(ctx, o, "subscription", w, log)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	if err := s.open(ctx); err != nil {
-		return nil, err
-	}
 	// An interrupt leaves no group behind.
 	defer func() { err = errors.Join(err, w.remove(context.WithoutCancel(ctx))) }()
 	if r, err = s.measure(ctx, o.duration, o.warmup, o.count); r == nil {
@@ -155,10 +145,12 @@ func (w *paging) setup(ctx context.Context, s *session) error {
 }
 
 func (w *paging) operation(int, int) operation {
-	return &pageOp{
+	p := &pageOp{
 		w: w, target: "/streams/" + escapeStream(w.stream) + "/", tail: "/forward/" + strconv.Itoa(w.o.page) + "?embed=body",
-		req: request{method: "GET", keep: true, head: []byte("Accept: " + typeAtom + "\r\n" + string(basicAuth(w.o.user, w.o.password)))},
+		req: w.o.get(typeAtom),
 	}
+	p.req.keep = true
+	return p
 }
 
 // pageOp reads the next page that no other worker has read.
@@ -174,14 +166,11 @@ func (p *pageOp) do(ctx context.Context, c *sender) (outcome, error) {
 	total, size := p.w.o.streamEvents, int64(p.w.o.page)
 	from := (p.w.read.Add(1) - 1) % ((total + size - 1) / size) * size
 	n := min(size, total-from)
-	path := append(append(p.req.path[:0], c.prefix...), p.target...)
+	path := append(p.req.path[:0], p.target...)
 	path = strconv.AppendInt(path, from, 10)
 	p.req.path = append(path, p.tail...)
-	if err := c.do(ctx, &p.req, &p.resp); err != nil {
+	if err := c.expect(ctx, &p.req, &p.resp, 200); err != nil {
 		return outcome{}, err
-	}
-	if p.resp.status != 200 {
-		return outcome{}, refused(&p.resp)
 	}
 	if got := int64(countEntries(p.resp.body)); got != n {
 		return outcome{}, fmt.Errorf("%w: a page from %d has %d of %d events", errMalformed, from, got, n)
@@ -205,40 +194,24 @@ type feedComparison struct {
 	Interrupted bool        `json:"interrupted"`
 }
 
-func (c *feedComparison) conclude(interrupted bool) {
-	var feed, group []*result
-	for _, r := range c.Rounds {
-		feed, group = append(feed, r.Feed), append(group, r.Group)
-	}
-	c.Feed, c.Group = mediansOf(feed), mediansOf(group)
-	c.Ratio = ratio(c.Group.EventsPerSecond, c.Feed.EventsPerSecond)
-	c.Interrupted = interrupted
-}
-
 // table writes the comparison for people.
-func (c *feedComparison) table(to io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "subscription, %d rounds against plain pages of the feed\n\n", len(c.Rounds))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprint(t, "\tfeed events/s\tsubscription events/s\tratio\tfeed p50 ms\tread p50 ms\tack p50 ms\tfeed cpu us/event\tsubscription cpu us/event\tempty reads\tredeliveries\terrors\t\n")
+func (c *feedComparison) table() string {
+	var rows strings.Builder
+	rows.WriteString("\tfeed events/s\tsubscription events/s\tratio\tfeed p50 ms\tread p50 ms\tack p50 ms\tfeed cpu us/event\tsubscription cpu us/event\tempty reads\tredeliveries\terrors\t\n")
 	for i, r := range c.Rounds {
 		parts := r.Group.Parts
-		_, _ = fmt.Fprintf(t, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t%d\t%d\t\n", i+1, r.Feed.EventsPerSecond, r.Group.EventsPerSecond, r.Ratio,
+		fmt.Fprintf(&rows, "round %d\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%d\t%d\t%d\t\n", i+1, r.Feed.EventsPerSecond, r.Group.EventsPerSecond, r.Ratio,
 			r.Feed.LatencyMs.P50, parts[partRead].LatencyMs.P50, parts[partAck].LatencyMs.P50, microseconds(r.Feed.CPU.ServerUsPerEvent),
 			microseconds(r.Group.CPU.ServerUsPerEvent), parts[partEmpty].Operations, r.Group.Group.Redelivered, r.Feed.ErrorTotal+r.Group.ErrorTotal)
 	}
-	_, _ = fmt.Fprintf(t, "median\t%.0f\t%.0f\t%.3f\t\t\t\t%s\t%s\t\t\t\t\n", c.Feed.EventsPerSecond, c.Group.EventsPerSecond, c.Ratio,
+	fmt.Fprintf(&rows, "median\t%.0f\t%.0f\t%.3f\t\t\t\t%s\t%s\t\t\t\t\n", c.Feed.EventsPerSecond, c.Group.EventsPerSecond, c.Ratio,
 		microseconds(c.Feed.ServerUsPerEvent), microseconds(c.Group.ServerUsPerEvent))
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	b.WriteByte('\n')
+	text := fmt.Sprintf("subscription, %d rounds against plain pages of the feed\n\n", len(c.Rounds)) + aligned(rows.String()) + "\n"
 	for _, r := range c.Rounds {
-		b.WriteString(r.Group.Group.String() + "\n")
+		text += r.Group.Group.String() + "\n"
 	}
 	if c.Interrupted {
-		b.WriteString("\ninterrupted: only whole rounds are shown\n")
+		text += onlyWholeRounds
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return text
 }

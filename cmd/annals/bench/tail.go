@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -52,10 +53,8 @@ func (w *tailing) operation(int, int) operation {
 		start = strings.Repeat("0", 32)
 	}
 	t.first = "/streams/" + escapeStream(w.stream()) + "/" + start + "/forward/" + strconv.Itoa(w.o.page)
-	t.req = request{
-		method: "GET", keep: true,
-		head: []byte("Accept: " + typeAtom + "\r\n" + string(basicAuth(w.o.user, w.o.password))),
-	}
+	t.req = w.o.get(typeAtom)
+	t.req.keep = true
 	return t
 }
 
@@ -63,7 +62,7 @@ func (w *tailing) operation(int, int) operation {
 type tailOp struct {
 	w     *tailing
 	first string
-	next  string // the link "previous" of the last page, with the prefix of the base; "" at the start
+	next  string // the link "previous" of the last page; "" at the start
 	done  bool
 
 	req  request
@@ -79,28 +78,17 @@ func (t *tailOp) do(ctx context.Context, c *sender) (outcome, error) {
 		}
 		t.begin()
 	}
-	p := t.req.path[:0]
-	if t.next == "" {
-		p = append(append(p, c.prefix...), t.first...)
-	} else {
-		p = append(p, t.next...)
-	}
-	// Links do not repeat the level of detail.
+	detail := "?embed=body" // Links do not repeat it.
 	if strings.IndexByte(t.next, '?') >= 0 {
-		p = append(p, "&embed=body"...)
-	} else {
-		p = append(p, "?embed=body"...)
+		detail = "&embed=body"
 	}
-	t.req.path = p
-	if err := c.do(ctx, &t.req, &t.resp); err != nil {
+	t.req.path = append(append(t.req.path[:0], cmp.Or(t.next, t.first)...), detail...)
+	if err := c.expect(ctx, &t.req, &t.resp, 200); err != nil {
 		return outcome{}, err
-	}
-	if t.resp.status != 200 {
-		return outcome{}, refused(&t.resp)
 	}
 	page := t.resp.body
 	entries := int64(countEntries(page))
-	next := relatedLink(page, "previous")
+	next := strings.TrimPrefix(relatedLink(page, "previous"), c.prefix)
 	first := t.next == ""
 	// $all never says that it is at its head; its last page is an empty one.
 	t.done = next == "" || next == t.next || atHead(page) || entries == 0 && t.w.stream() == event.AllStream

@@ -11,7 +11,10 @@ import (
 
 // watching is the workload visible: the first worker appends an event and measures how
 // long after the answer the event can be read at every node. The others append beside it.
-type watching struct{ o *options }
+type watching struct {
+	o     *options
+	nodes []*watchedNode
+}
 
 const (
 	partVisible = iota
@@ -25,7 +28,20 @@ func (w *watching) parts() []string {
 	return []string{"visible", "append"}
 }
 
-func (w *watching) setup(context.Context, *session) error { return nil }
+// setup prepares a connection to every node.
+func (w *watching) setup(_ context.Context, s *session) error {
+	for _, base := range w.o.bases {
+		to, prefix, err := parseBase(base)
+		if err != nil {
+			return err
+		}
+		n := &watchedNode{client: newSender(to, prefix, s.clients[0].how), req: w.o.get(typeAtom)}
+		n.req.keep = true
+		n.req.head = append(n.req.head, "ES-LongPoll: "+strconv.Itoa(longPoll)+"\r\n"...)
+		w.nodes = append(w.nodes, n)
+	}
+	return nil
+}
 
 func (w *watching) operation(worker, workers int) operation {
 	writer := &appending{o: w.o, part: partAppend}
@@ -41,7 +57,6 @@ type watchOp struct {
 	append *appendOp
 	stream string // empty: a new one is due
 	next   int64  // number of its next event
-	nodes  []*watchedNode
 }
 
 // watchedNode waits for the event at one node.
@@ -61,56 +76,35 @@ const longPoll = 2
 
 func (v *watchOp) begin() { v.stream = "" }
 
-// connect makes a connection to every node. Where they are is known to be valid.
-func (v *watchOp) connect(how *dialing) error {
-	for _, base := range v.w.o.bases {
-		to, prefix, err := parseBase(base)
-		if err != nil {
-			return err
-		}
-		v.nodes = append(v.nodes, &watchedNode{
-			client: newSender(to, prefix, how),
-			req: request{method: "GET", keep: true, head: []byte("Accept: " + typeAtom + "\r\nES-LongPoll: " + strconv.Itoa(longPoll) + "\r\n" +
-				string(basicAuth(v.w.o.user, v.w.o.password)))},
-		})
-	}
-	return nil
-}
-
 // close gives up the connections. The session does, at its end.
 func (v *watchOp) close() {
-	for _, n := range v.nodes {
-		n.client.close()
+	for _, n := range v.w.nodes {
+		n.client.drop()
 	}
 }
 
 func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
-	if v.nodes == nil {
-		if err := v.connect(c.how); err != nil {
-			return outcome{}, &fatalError{err}
-		}
-	}
 	if v.stream == "" {
 		v.stream, v.next = v.w.o.prefix+"-visible-"+v.append.ids.next().String(), 0
 	}
-	for _, n := range v.nodes {
+	for _, n := range v.w.nodes {
 		n.client.resume()
 	}
 	// Every node is asked before the append: it answers when the event is there.
 	ctx, cancel := context.WithTimeout(ctx, v.w.o.timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
-		for _, n := range v.nodes {
+		for _, n := range v.w.nodes {
 			n.client.interrupt()
 		}
 	})
 	defer stop()
 	var waiting sync.WaitGroup
-	for _, n := range v.nodes {
+	for _, n := range v.w.nodes {
 		waiting.Go(func() { n.err = n.await(ctx, v.stream, v.next) })
 	}
 	a := v.append
-	a.req.path = append(append(append(a.req.path[:0], c.prefix...), "/streams/"...), escapeStream(v.stream)...)
+	a.req.path = append(append(a.req.path[:0], "/streams/"...), escapeStream(v.stream)...)
 	a.req.head = a.ids.next().AppendTo(append(append(a.req.head[:0], a.fixed...), "ES-EventId: "...))
 	a.req.head = append(a.req.head, "\r\n"...)
 	err := a.send(ctx, c)
@@ -120,9 +114,9 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 	}
 	waiting.Wait()
 	took := time.Duration(0)
-	for _, n := range v.nodes {
+	for _, n := range v.w.nodes {
 		if err == nil && n.err != nil {
-			err = fmt.Errorf("%w at %s: %w", errInvisible, n.client.home.to.host, n.err)
+			err = fmt.Errorf("%w at %s: %w", errInvisible, n.client.home.host, n.err)
 		}
 		took = max(took, n.seen.Sub(answered))
 	}
@@ -136,7 +130,7 @@ func (v *watchOp) do(ctx context.Context, c *sender) (outcome, error) {
 
 // await returns when the stream has the event.
 func (n *watchedNode) await(ctx context.Context, stream string, number int64) error {
-	p := append(append(append(n.req.path[:0], n.client.prefix...), "/streams/"...), escapeStream(stream)...)
+	p := append(append(n.req.path[:0], "/streams/"...), escapeStream(stream)...)
 	n.req.path = append(strconv.AppendInt(append(p, '/'), number, 10), "/forward/1?embed=body"...)
 	for {
 		if err := n.client.do(ctx, &n.req, &n.resp); err != nil {

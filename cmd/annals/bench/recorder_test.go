@@ -8,28 +8,6 @@ import (
 	"time"
 )
 
-func TestBucketsCoverAllValues(t *testing.T) {
-	last := -1
-	for i := range buckets {
-		middle := bucketMiddle(i)
-		if got := bucketOf(middle); got != i {
-			t.Fatalf("the middle of bucket %d, %d, is in bucket %d", i, middle, got)
-		}
-	}
-	for v := range uint64(1 << 20) {
-		i := bucketOf(v)
-		if i != last && i != last+1 {
-			t.Fatalf("from bucket %d to %d at %d", last, i, v)
-		}
-		last = i
-	}
-	for _, v := range []uint64{1<<topBits - 1, 1 << topBits, math.MaxInt64} {
-		if got := bucketOf(v); got != buckets-1 {
-			t.Errorf("%d is in bucket %d of %d", v, got, buckets)
-		}
-	}
-}
-
 func TestQuantilesAreWithinBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() time.Duration{
@@ -40,11 +18,11 @@ func TestQuantilesAreWithinBound(t *testing.T) {
 		"tiny":        func() time.Duration { return time.Duration(rng.IntN(100)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var h histogram
+			h := newTally()
 			var all []time.Duration
 			for range 20_000 {
 				d := draw()
-				h.record(d)
+				h.add(outcome{}, d)
 				all = append(all, d)
 			}
 			slices.Sort(all)
@@ -55,39 +33,42 @@ func TestQuantilesAreWithinBound(t *testing.T) {
 					t.Errorf("quantile %g: %g, want %g", q, got, want)
 				}
 			}
-			if h.max != all[len(all)-1] || h.min != all[0] {
-				t.Errorf("from %s to %s", h.min, h.max)
+			if h.max != all[len(all)-1] || h.count() != int64(len(all)) {
+				t.Errorf("%d up to %s", h.count(), h.max)
 			}
 		})
 	}
 }
 
 func TestDrainMovesEverything(t *testing.T) {
-	var a, b, want histogram
+	a, b, want := newRecorder(1), newRecorder(1), newTally()
 	for i := range 1000 {
 		d := time.Duration(i*i) * time.Microsecond
-		want.record(d)
+		out := outcome{events: 1, bytes: int64(i)}
+		want.add(out, d)
 		if i%3 == 0 {
-			a.record(d)
+			a.add(out, d)
 		} else {
-			b.record(d)
+			b.add(out, d)
 		}
 		if i%100 == 0 {
-			b.drainInto(&a)
+			b.drainInto(a)
 		}
 	}
-	b.drainInto(&a)
-	if a != want {
-		t.Error("drained histogram differs")
+	b.drainInto(a)
+	if got := a.whole(1); !got.latency.Equals(want.latency) || got.events != want.events || got.bytes != want.bytes || got.mean() != want.mean() || got.max != want.max {
+		t.Errorf("drained: %+v, want %+v", got, want)
 	}
-	if b != (histogram{}) {
-		t.Error("something stayed behind")
+	rest := b.parts[0]
+	if rest.count() != 0 || rest.events != 0 || rest.bytes != 0 || rest.quantile(0.5) != 0 || rest.mean() != 0 || rest.max != 0 {
+		t.Errorf("something stayed behind: %+v", rest)
 	}
-	if b.quantile(0.5) != 0 || b.mean() != 0 {
-		t.Error("an empty histogram has quantiles")
+	rest.add(outcome{}, -time.Second)
+	if rest.max != 0 || rest.count() != 1 {
+		t.Errorf("a negative duration counts as %s", rest.max)
 	}
-	b.record(-time.Second)
-	if b.max != 0 || b.count != 1 {
-		t.Errorf("a negative duration counts as %s", b.max)
+	rest.add(outcome{}, 24*time.Hour)
+	if rest.max != 24*time.Hour || rest.count() != 2 {
+		t.Errorf("a day counts as %s", rest.max)
 	}
 }
