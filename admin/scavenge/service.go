@@ -43,8 +43,8 @@ type Options struct {
 
 	DisableMerging     bool
 	DiskReserve        int64 // bytes that a run leaves free on the volume: it fails before; default: all may be used
-	DatabasePageSize   int   // bytes, default 16384
-	DatabaseCacheBytes int64 // default 64 MiB
+	DatabasePageSize   int   // bytes; 0: the default of package state
+	DatabaseCacheBytes int64 // the same
 
 	Now func() time.Time // the clock by which ages are judged, default time.Now
 	// AwaitNow returns when Now can be relied on, or that takes too long. Default: it can be.
@@ -70,12 +70,6 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Lock == nil {
 		o.Lock = new(chunklock.Lock)
-	}
-	if o.DatabasePageSize == 0 {
-		o.DatabasePageSize = 16384
-	}
-	if o.DatabaseCacheBytes == 0 {
-		o.DatabaseCacheBytes = 64 << 20
 	}
 	if o.Now == nil {
 		o.Now = time.Now

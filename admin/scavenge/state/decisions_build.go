@@ -10,7 +10,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -109,23 +108,14 @@ func (a *appender) Write(p []byte) (int, error) {
 }
 
 // Decisions writes down what has to go of which stream, as it is at this moment,
-// in a temporary file of its own that Decisions.Close removes. Its memory does
+// in a temporary file that Decisions.Close removes: there is one at a time. Its memory does
 // not grow with the number of streams, but for 1/128 of what it is on the disk.
 func (d *DB) Decisions(ctx context.Context) (t *Decisions, err error) {
 	err = d.query(ctx, "decisions", func() error {
-		t, err = d.decisions(ctx)
+		t, err = buildDecisions(ctx, d.o.FS, filepath.Join(d.o.Dir, "decisions"), d.hash, d.decided)
 		return err
 	})
 	return t, err
-}
-
-func (d *DB) decisions(ctx context.Context) (*Decisions, error) {
-	name := "decisions"
-	if d.builds > 0 {
-		name += "-" + strconv.Itoa(d.builds)
-	}
-	d.builds++
-	return buildDecisions(ctx, d.o.FS, filepath.Join(d.o.Dir, name), d.hash, d.decided)
 }
 
 // decided gives put all decisions.

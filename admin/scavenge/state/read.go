@@ -23,11 +23,10 @@ type Named struct {
 	Stream
 }
 
-// query runs f with the connection to itself.
+// query runs f, which ctx interrupts.
 func (d *DB) query(ctx context.Context, what string, f func() error) error {
-	release, err := d.acquire(ctx)
+	err := d.use(ctx)
 	if err == nil {
-		defer release()
 		err = d.explain(ctx, f())
 	}
 	if err != nil {
@@ -86,7 +85,7 @@ func (d *DB) Chunks() (chunks []Chunk, err error) {
 var errEnough = errors.New("enough")
 
 // walk gives f all streams by rising name, from the first of the row of a name on.
-// They are borrowed until it returns. It is for the holder of the turn.
+// They are borrowed until it returns.
 func (d *DB) walk(from []byte, f func(e *entry) error) error {
 	st := d.st.rowsFrom
 	if err := st.BindBlob(1, from); err != nil {
