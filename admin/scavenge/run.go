@@ -56,6 +56,9 @@ func (r *run) status() Status {
 	return r.now
 }
 
+// underWay reports whether the run has not ended; of none it is false.
+func (r *run) underWay() bool { return r != nil && r.status().Result == ResultInProgress }
+
 // update changes what is known of the run.
 func (r *run) update(change func(*Status)) {
 	r.mu.Lock()
