@@ -36,44 +36,17 @@ type Options struct {
 	What    string        // is written, as log lines name it: "the history of scavenges"
 	MaxAge  time.Duration // for which it is kept
 	Timeout time.Duration // of one try
-	// Closing is closed when the owner ends: then nothing is tried again.
-	Closing <-chan struct{}
 }
 
-// Writer writes records. It has no goroutine and no queue: its owner has.
+// Writer writes records, and tries again until its Queue is closed.
 type Writer struct {
-	opts Options
+	opts    Options
+	closing chan struct{} // closed when nothing is to be tried again
 }
-
-// New returns a Writer.
-func New(o Options) *Writer { return &Writer{opts: o} }
 
 // pauses are those between the tries of a write. Even if every try fails at once
 // they last longer than an election of 30 seconds.
 var pauses = [...]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
-
-const (
-	// flushTime is how long End lets what waits be written.
-	flushTime = 3 * time.Second
-	// stopTime is how long it then waits for a store that was told to stop.
-	stopTime = time.Second
-)
-
-// End waits until the goroutine that writes has ended, done is closed then: for a few
-// seconds, in which what waits may be written, and a moment more after cancel told the store to stop.
-// It returns even if the store hangs. Closing must be closed before.
-func (w *Writer) End(done <-chan struct{}, cancel context.CancelFunc) {
-	defer cancel()
-	flush := time.AfterFunc(flushTime, cancel)
-	defer flush.Stop()
-	late := time.NewTimer(flushTime + stopTime)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-		w.opts.Logger.Warn(w.opts.What + " is left to a write that does not return")
-	}
-}
 
 // Refused reports whether an error means that the cluster takes no writes at the
 // moment, and that nothing was written. Waiting for that is no failure.
@@ -109,7 +82,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 			}
 			return nil
 		}
-		if ctx.Err() != nil || final(err) || w.closing() {
+		if ctx.Err() != nil || final(err) || w.Closing() {
 			return err
 		}
 		var pause time.Duration
@@ -129,7 +102,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-w.opts.Closing: // One more try, which is the last.
+		case <-w.closing: // One more try, which is the last.
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -253,9 +226,10 @@ func Encode(payload any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func (w *Writer) closing() bool {
+// Closing reports whether the Queue was closed: what waits is still written, if that succeeds at once.
+func (w *Writer) Closing() bool {
 	select {
-	case <-w.opts.Closing:
+	case <-w.closing:
 		return true
 	default:
 		return false

@@ -316,6 +316,6 @@ func (m *Manager) Close() {
 	}
 	m.cancel()
 	if m.history != nil {
-		m.history.close()
+		m.history.Close()
 	}
 }

@@ -26,7 +26,7 @@ const pageSize = 100
 func (w *Writer) CloseInterrupted(ctx context.Context, running func(id event.ID) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.ctx, cancel)()
+	defer context.AfterFunc(w.records.Context, cancel)()
 	open, err := w.unfinished(ctx)
 	if err != nil {
 		return fmt.Errorf("look for interrupted scavenges: %w", err)
