@@ -215,7 +215,7 @@ func (x *executor) execute(ctx context.Context, i int) (err error) {
 	if err != nil {
 		// With ctx over it is the error of another thread, or a stop.
 		if ctx.Err() == nil {
-			r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Error: err.Error()})
+			r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: history.Ticks(took), Error: err.Error()})
 		}
 		return fmt.Errorf("execute %s: %w", f.File, err)
 	}
@@ -226,7 +226,7 @@ func (x *executor) execute(ctx context.Context, i int) (err error) {
 		s.Saved += saved
 	})
 	r.s.metrics.executed(done, saved)
-	r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took, Scavenged: true, Saved: saved})
+	r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: history.Ticks(took), Scavenged: true, Saved: saved})
 	r.logger.Debug("chunk executed", logkey.File, done.Chunk.File, logkey.Removed, done.Removed, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 	return x.finish(ctx, i, true)
 }

@@ -329,9 +329,9 @@ func (r *run) conclude(err error, stopped bool) Status {
 		}
 	})
 	now := r.status()
-	end := history.Completed{Result: string(now.Result), Took: now.Ended.Sub(now.Started), Saved: now.Saved, MaxChunk: max(r.maxChunk, 0)}
+	end := history.Completed{Result: string(now.Result), Took: history.Ticks(now.Ended.Sub(now.Started)), Saved: now.Saved, MaxChunk: max(r.maxChunk, 0)}
 	if now.Result == ResultErrored {
-		end.Result, end.Error = history.Failed, now.Error
+		end.Result, end.Error = history.Failed, history.Reason(now.Error)
 	}
 	r.history.Completed(end)
 	return now

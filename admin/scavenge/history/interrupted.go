@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
@@ -102,8 +101,10 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 		if number = s.completed; number >= 0 {
 			return nil
 		}
-		c := Completed{Result: Failed, Took: time.Duration(s.lastTime - s.firstTime), Saved: s.saved, MaxChunk: s.maxChunk}
-		data := c.data(id, w.opts.Endpoint(), errorInterrupted)
+		data := Completed{
+			ScavengeID: id, NodeEndpoint: w.opts.Endpoint(), Result: Failed, Error: errorInterrupted,
+			Took: Ticks(s.lastTime - s.firstTime), Saved: s.saved, MaxChunk: s.maxChunk,
+		}
 		// The version keeps it from being written twice, if the same node looked before
 		// and this one does not see yet what came of it.
 		written, err := w.opts.Store.WriteOwn(ctx, &event.Write{
