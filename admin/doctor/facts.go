@@ -22,9 +22,8 @@ type Facts struct {
 	Projections []Faulted
 	Unloaded    string // why groups or projections are not known; empty: they are
 
-	Backup   *Backup // nil: the node does not back itself up
-	InMemory bool
-	Damaged  []Damaged
+	Backup  *Backup // nil: the node does not back itself up
+	Damaged []Damaged
 
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why that is not known.
 	DefaultPasswords []string
@@ -36,7 +35,6 @@ type Facts struct {
 // Member is a node of the cluster as gossip tells of it.
 type Member struct {
 	Address string // where other nodes reach it
-	State   string
 	Alive   bool
 }
 
@@ -44,7 +42,6 @@ type Member struct {
 type Clock struct {
 	Ahead     time.Duration // of the middle one of the members' clocks
 	BehindLog time.Duration // behind the newest event; below 0: it is not
-	Tolerance time.Duration // beyond which the node does not write; 0: any
 	Wrong     string        // why the node does not trust its clock; empty: it does
 }
 
