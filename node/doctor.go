@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func (e *examination) metrics(names ...string) []time.Duration {
 
 func (e *examination) volumes() []doctor.Volume {
 	c := e.n.config
-	index := or(c.Index, filepath.Join(c.Db, "index"))
+	index := cmp.Or(c.Index, filepath.Join(c.Db, "index"))
 	list := []doctor.Volume{{Option: "Db", Folder: c.Db}}
 	if filepath.Dir(index) != filepath.Clean(c.Db) {
 		list = append(list, doctor.Volume{Option: "Index", Folder: index})

@@ -1,15 +1,16 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/schedule"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -35,7 +36,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 		Store: n.store, Logger: logger, Endpoint: n.endpoint, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
 	})
 	s.runs = scavenge.New(scavenge.Options{
-		Log: n.store.Log, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
+		Log: n.store.Log, FS: n.opts.FS, Dir: filepath.Join(cmp.Or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
 		Write: n.store.WriteOwn, Erase: n.cluster.EraseLog, PendingDir: c.Db, Now: n.cluster.Clock.Now, AwaitNow: n.cluster.Clock.Await, History: s.history, Lock: &n.chunks,
 		// More than the node keeps for itself: a run ends before writes are refused.
 		DiskReserve:    2 * n.opts.DiskReserve,
@@ -75,18 +76,12 @@ func (s *scavenging) run(ctx context.Context) {
 
 // awaitStart returns true when this node has taken its part in the cluster, false when ctx ends before.
 func (s *scavenging) awaitStart(ctx context.Context) bool {
-	ticker := time.NewTicker(startedPace)
-	defer ticker.Stop()
-	for {
-		if s.n.cluster.Ready() && s.n.cluster.CaughtUp() {
-			return true
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+	for !s.n.cluster.Ready() || !s.n.cluster.CaughtUp() {
+		if clock.Sleep(ctx, startedPace) != nil {
 			return false
 		}
 	}
+	return true
 }
 
 // close stops a run that is under way, and records that as far as there is a

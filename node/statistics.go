@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/history"
@@ -141,12 +142,8 @@ func (s *statistics) run(ctx context.Context) {
 	if s.n.config.WriteStatsToDb {
 		owned.Go(func() { s.write(ctx) })
 	}
-	ticker := time.NewTicker(startedPace)
-	defer ticker.Stop()
 	for part := s.n.part(); !part.Starting().Started; {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+		if clock.Sleep(ctx, startedPace) != nil {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
@@ -194,23 +195,17 @@ func (s *Service) retry() {
 	}
 	s.retrying = true
 	s.owned.Go(func() {
-		ticker := time.NewTicker(retryPace)
-		defer ticker.Stop()
-		for {
-			if err := s.tryAgain(); err == nil {
-				s.mu.Lock()
-				s.retrying = false
-				s.mu.Unlock()
-				return
-			} else if s.ctx.Err() == nil {
+		for err := s.tryAgain(); err != nil; err = s.tryAgain() {
+			if s.ctx.Err() == nil {
 				s.opts.Logger.Debug("a redaction is not finished yet", logkey.Error, err)
 			}
-			select {
-			case <-ticker.C:
-			case <-s.ctx.Done():
+			if clock.Sleep(s.ctx, retryPace) != nil {
 				return
 			}
 		}
+		s.mu.Lock()
+		s.retrying = false
+		s.mu.Unlock()
 	})
 }
 
