@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,7 +148,7 @@ func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversB
 	for _, name := range names {
 		id := strings.TrimSuffix(strings.TrimPrefix(name, partialPrefix), partialSuffix)
 		at, ok := Begun(id)
-		if !ok || !ValidID(id) || listed[id] || !at.Before(leftoversBefore) {
+		if !ok || listed[id] || !at.Before(leftoversBefore) {
 			continue
 		}
 		if err := t.fsys.RemoveAll(filepath.Join(t.dir, name)); err != nil {
@@ -256,44 +257,31 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	buf := make([]byte, copyBuffer)
-	for at, synced := int64(0), int64(0); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := readFull(r, buf)
-		if n > 0 {
-			if _, e := file.WriteAt(buf[:n], at); e != nil {
-				return e
-			}
-			at += int64(n)
-			if at-synced >= syncEvery {
-				if e := file.Sync(); e != nil {
-					return e
-				}
-				synced = at
-			}
-		}
-		switch err {
-		case nil:
-			continue
-		case io.EOF:
-			if err := file.Sync(); err != nil {
-				return err
-			}
-			return nil
-		}
+	out := bufio.NewWriterSize(&syncing{ctx: ctx, file: file}, copyBuffer)
+	if _, err := out.ReadFrom(r); err != nil {
 		return err
 	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return file.Sync()
 }
 
-// readFull fills buf, and returns what r says: io.ReadFull's word for an end inside buf
-// is the one that r has for a connection that broke.
-func readFull(r io.Reader, buf []byte) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var more int
-		more, err = r.Read(buf[n:])
-		n += more
+// syncing writes a file from its start, and syncs it now and then.
+type syncing struct {
+	ctx        context.Context
+	file       vfs.File
+	at, synced int64
+}
+
+func (w *syncing) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.file.WriteAt(b, w.at)
+	if w.at += int64(n); err == nil && w.at-w.synced >= syncEvery {
+		w.synced = w.at
+		err = w.file.Sync()
 	}
 	return n, err
 }

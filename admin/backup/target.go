@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // Target is where backups are kept.
@@ -56,19 +58,15 @@ var ErrNoBackup = errors.New("there is no such backup")
 
 // ValidID reports whether a text has the form of an id.
 func ValidID(id string) bool {
-	at, rest, found := strings.Cut(id, "-")
-	if !found || len(rest) != 8 || strings.Trim(rest, "0123456789abcdef") != "" {
-		return false
-	}
-	_, err := time.Parse(idLayout, at)
-	return err == nil
+	_, ok := Begun(id)
+	return ok
 }
 
-// Begun is when the backup with an id was begun.
+// Begun is when the backup with an id was begun; false when it has not the form of one.
 func Begun(id string) (time.Time, bool) {
-	at, _, _ := strings.Cut(id, "-")
+	at, rest, found := strings.Cut(id, "-")
 	t, err := time.Parse(idLayout, at)
-	return t, err == nil
+	return t, err == nil && found && len(rest) == 8 && strings.Trim(rest, "0123456789abcdef") == ""
 }
 
 // checkName refuses names that do not stay in a folder: manifests come from where others may write.
@@ -118,23 +116,10 @@ func (f *File) same() same { return same{f.Name, f.Checksum, f.Size} }
 type checked struct {
 	r   io.Reader
 	f   *File
-	sum io.Writer
-	end func() error
+	sum *eventlog.FileSum
 }
 
-func newChecked(r io.Reader, f *File) *checked {
-	sum := f.Sum()
-	return &checked{r: r, f: f, sum: sum, end: func() error {
-		got, err := sum.Sum()
-		if err != nil {
-			return err
-		}
-		if got != f.Checksum {
-			return fmt.Errorf("%s has the checksum %s, and should have %s", f.Name, got, f.Checksum)
-		}
-		return nil
-	}}
-}
+func newChecked(r io.Reader, f *File) *checked { return &checked{r: r, f: f, sum: f.Sum()} }
 
 func (c *checked) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
@@ -144,7 +129,11 @@ func (c *checked) Read(b []byte) (int, error) {
 		}
 	}
 	if err == io.EOF {
-		if e := c.end(); e != nil {
+		got, e := c.sum.Sum()
+		if e == nil && got != c.f.Checksum {
+			e = fmt.Errorf("%s has the checksum %s, and should have %s", c.f.Name, got, c.f.Checksum)
+		}
+		if e != nil {
 			return n, &Damaged{e}
 		}
 	}

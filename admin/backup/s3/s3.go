@@ -25,6 +25,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -234,10 +235,7 @@ func (r *resumed) Read(b []byte) (int, error) {
 		if e := r.Close(); e != nil {
 			return 0, e
 		}
-		select {
-		case <-time.After(time.Duration(r.tries) * brokenPause):
-		case <-r.ctx.Done():
-		}
+		_ = clock.Sleep(r.ctx, time.Duration(r.tries)*brokenPause) // The next turn sees that ctx has ended.
 	}
 }
 
