@@ -105,19 +105,9 @@ func repeated(t time.Time) bool {
 
 // Latest returns the last due time that is after one time and not after another;
 // zero if there is none.
-func (s Schedule) Latest(after, until time.Time) time.Time {
-	due := s.Next(after)
-	if due.IsZero() || due.After(until) {
-		return time.Time{}
-	}
-	// Next is not above until for low, and is for high.
-	for low, high := after, until; high.Sub(low) > time.Second; {
-		middle := low.Add(high.Sub(low) / 2)
-		if next := s.Next(middle); next.IsZero() || next.After(until) {
-			high = middle
-		} else {
-			low, due = middle, next
-		}
+func (s Schedule) Latest(after, until time.Time) (due time.Time) {
+	for next := s.Next(after); !next.IsZero() && !next.After(until); next = s.Next(next) {
+		due = next
 	}
 	return due
 }
