@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -136,44 +138,23 @@ type executor struct {
 	files     []eventlog.ChunkInfo
 
 	mu   sync.Mutex // guards what follows, and the writing of checkpoints
-	next int        // in files: the first that nobody has taken
 	done []bool     // of files
 	at   checkpoint
 }
 
 // do has every file considered. The first error ends all threads.
 func (x *executor) do(ctx context.Context) error {
-	threads := min(x.r.request.Threads, max(len(x.files), 1))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var owned sync.WaitGroup
-	for range threads {
-		owned.Go(func() {
-			for {
-				i, ok := x.take()
-				if !ok || ctx.Err() != nil {
-					return
-				}
-				if err := x.consider(ctx, i); err != nil {
-					cancel(err)
-					return
-				}
+	threads, each := errgroup.WithContext(ctx)
+	threads.SetLimit(x.r.request.Threads)
+	for i := range x.files {
+		threads.Go(func() error {
+			if err := each.Err(); err != nil {
+				return err
 			}
+			return x.consider(each, i)
 		})
 	}
-	owned.Wait()
-	return context.Cause(ctx)
-}
-
-func (x *executor) take() (int, bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := x.next
-	if i == len(x.files) {
-		return 0, false
-	}
-	x.next++
-	return i, true
+	return threads.Wait()
 }
 
 // consider executes a file, or leaves it as it is, by its weight.
