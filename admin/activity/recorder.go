@@ -4,6 +4,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -31,9 +32,7 @@ const DefaultWriteTimeout = 5 * time.Second
 
 // EnsureDefaults fills in what was left out.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Endpoint == nil {
 		o.Endpoint = func() string { return "" }
 	}

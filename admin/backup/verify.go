@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,7 @@ type VerifyOptions struct {
 // itself and the index with the log. It returns how many errors were reported. Notices are
 // not among them.
 func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (problems int64, err error) {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}

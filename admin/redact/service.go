@@ -47,12 +47,8 @@ type Options struct {
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.Lock == nil {
-		o.Lock = new(chunklock.Lock)
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
+	o.Lock = cmp.Or(o.Lock, new(chunklock.Lock))
 	if o.EndBackups == nil {
 		o.EndBackups = func() func() { return func() {} }
 	}
@@ -68,9 +64,7 @@ func (o *Options) EnsureDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Times of a redaction.

@@ -1,6 +1,7 @@
 package scavenge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -56,27 +57,19 @@ type Options struct {
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
 	if o.Erase == nil {
 		o.Erase = func(context.Context, int64) error { return nil }
 	}
 	if o.AwaitNow == nil {
 		o.AwaitNow = func(ctx context.Context) error { return ctx.Err() }
 	}
-	if o.PendingDir == "" {
-		o.PendingDir = filepath.Dir(o.Dir)
-	}
-	if o.Lock == nil {
-		o.Lock = new(chunklock.Lock)
-	}
+	o.PendingDir = cmp.Or(o.PendingDir, filepath.Dir(o.Dir))
+	o.Lock = cmp.Or(o.Lock, new(chunklock.Lock))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Service scavenges the log of one node, one run at a time.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -37,12 +38,8 @@ type Options struct {
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.IndexDir == "" {
-		o.IndexDir = filepath.Join(o.Dir, "index")
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
+	o.IndexDir = cmp.Or(o.IndexDir, filepath.Join(o.Dir, "index"))
 	if o.MaxFindings <= 0 {
 		o.MaxFindings = DefaultMaxFindings
 	}

@@ -8,6 +8,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
@@ -115,9 +116,7 @@ type Options struct {
 
 // EnsureDefaults fills in what was left out.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Now == nil {
 		o.Now = time.Now
 	}

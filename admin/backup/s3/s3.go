@@ -7,6 +7,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,9 +71,7 @@ func New(o Options) (*Target, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	if o.Retries == 0 {
-		o.Retries = retries
-	}
+	o.Retries = cmp.Or(o.Retries, retries)
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme+"://" != scheme || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("%q is not of the form s3://bucket/prefix", o.URL)

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -38,9 +39,7 @@ const (
 
 // EnsureDefaults fills in what was left out.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Endpoint == nil {
 		o.Endpoint = func() string { return "" }
 	}

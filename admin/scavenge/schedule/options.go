@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,18 +82,12 @@ type Options struct {
 
 // EnsureDefaults sets what is not set.
 func (o *Options) EnsureDefaults() {
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Minute
-	}
-	if o.CatchUp == 0 {
-		o.CatchUp = 24 * time.Hour
-	}
+	o.Grace = cmp.Or(o.Grace, 5*time.Minute)
+	o.CatchUp = cmp.Or(o.CatchUp, 24*time.Hour)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Validate tells what is wrong with the options.

@@ -52,19 +52,11 @@ type Options struct {
 
 // EnsureDefaults replaces what is not set.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.PageSize == 0 {
-		o.PageSize = defaultPageSize
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCache
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
+	o.PageSize = cmp.Or(o.PageSize, defaultPageSize)
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCache)
 	o.CacheBytes = min(max(o.CacheBytes, minCache), maxCache)
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Validate reports what cannot be used.
