@@ -18,27 +18,13 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Options say how operations are recorded. All but Store may be left out.
+// Options say how operations are recorded. All but Store and Endpoint may be left out.
 type Options struct {
 	Store        record.Store
 	Logger       hclog.Logger
 	Endpoint     func() string   // host:port of this node for clients
-	WriteTimeout time.Duration   // of one try; DefaultWriteTimeout if 0
+	WriteTimeout time.Duration   // of one try, as package record says
 	Stats        *stats.Registry // may be nil
-}
-
-// DefaultWriteTimeout bounds a try to write.
-const DefaultWriteTimeout = 5 * time.Second
-
-// EnsureDefaults fills in what was left out.
-func (o *Options) EnsureDefaults() {
-	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
-	}
 }
 
 const (
@@ -66,7 +52,7 @@ type Recorder struct {
 
 // New returns a Recorder. It must be closed.
 func New(o Options) *Recorder {
-	o.EnsureDefaults()
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	r := &Recorder{
 		opts: o, metrics: newMetrics(o.Stats), anonymous: rate.NewLimiter(rate.Every(anonymousPace), anonymousBurst),
 		queue: record.New[Operation](record.Options{Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout}, maxQueue),

@@ -23,6 +23,7 @@ type Queue[T any] struct {
 
 // New returns a Queue in which most items wait at most; 0: any number. It must be started and closed.
 func New[T any](o Options, most int) *Queue[T] {
+	o.EnsureDefaults()
 	q := &Queue[T]{
 		Writer: Writer{opts: o, closing: make(chan struct{})}, most: most, wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}

@@ -5,6 +5,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,8 +35,19 @@ type Options struct {
 	Store   Store
 	Logger  hclog.Logger
 	What    string        // is written, as log lines name it: "the history of scavenges"
-	MaxAge  time.Duration // for which it is kept
-	Timeout time.Duration // of one try
+	MaxAge  time.Duration // for which it is kept, default 30 days
+	Timeout time.Duration // of one try, default 5 seconds
+}
+
+// EnsureDefaults fills in what was left out.
+func (o *Options) EnsureDefaults() {
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	if o.MaxAge <= 0 {
+		o.MaxAge = 30 * 24 * time.Hour
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
 }
 
 // Writer writes records, and tries again until its Queue is closed.

@@ -20,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Options of a Service. Log, Dir, Ledger and Write are needed.
+// Options of a Service. Those without a default are needed.
 type Options struct {
 	Log      func() (*eventlog.Log, error) // event.ErrNotReady as long as it is not open
 	FS       vfs.FS
@@ -40,27 +40,13 @@ type Options struct {
 	Write    func(ctx context.Context, w *event.Write) (event.Written, error)
 	Endpoint func() string // of this node for clients, for the record
 
-	DiskReserve int64 // bytes that stay free on the volume
-	Now         func() time.Time
-	Logger      hclog.Logger
+	DiskReserve int64            // bytes that stay free on the volume
+	Now         func() time.Time // default time.Now
+	Logger      hclog.Logger     // default: none
 }
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	o.FS = cmp.Or(o.FS, vfs.OS)
-	o.Lock = cmp.Or(o.Lock, new(chunklock.Lock))
-	if o.EndBackups == nil {
-		o.EndBackups = func() func() { return func() {} }
-	}
-	if o.Forget == nil {
-		o.Forget = func() {}
-	}
-	if o.Erase == nil {
-		o.Erase = func(context.Context, int64) error { return nil }
-	}
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -103,7 +103,7 @@ type Options struct {
 	FS  vfs.FS // of Dir
 	Dir string // the data folder
 
-	// Records is where the history is written; nil: nowhere.
+	// Records is where the history is written; nil: nowhere. The defaults are those of package record.
 	Records      record.Store
 	MaxAge       time.Duration // of the history
 	WriteTimeout time.Duration
@@ -119,15 +119,6 @@ func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = 30 * 24 * time.Hour
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = 5 * time.Second
 	}
 }
 

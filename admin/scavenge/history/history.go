@@ -26,29 +26,9 @@ type Options struct {
 	Store        Store
 	Logger       hclog.Logger
 	Endpoint     func() string   // host:port of this node for clients; asked when a run begins
-	MaxAge       time.Duration   // for which the history is kept; DefaultMaxAge if 0
-	WriteTimeout time.Duration   // of one try; DefaultWriteTimeout if 0
+	MaxAge       time.Duration   // for which the history is kept, as package record says
+	WriteTimeout time.Duration   // of one try, as package record says
 	Stats        *stats.Registry // may be nil
-}
-
-// Defaults of Options.
-const (
-	DefaultMaxAge       = 30 * 24 * time.Hour
-	DefaultWriteTimeout = 5 * time.Second
-)
-
-// EnsureDefaults fills in what was left out.
-func (o *Options) EnsureDefaults() {
-	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = DefaultMaxAge
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
-	}
 }
 
 // Bounds of what waits in memory.
@@ -76,7 +56,7 @@ type Writer struct {
 
 // New returns a Writer. It must be closed.
 func New(o Options) *Writer {
-	o.EnsureDefaults()
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	w := &Writer{
 		opts: o, metrics: newMetrics(o.Stats), live: make(map[event.ID]struct{}),
 		// Its bounds are those above.

@@ -342,7 +342,7 @@ func TestElection(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase()
-		w := history.New(history.Options{Store: &node{database: d}})
+		w := history.New(history.Options{Store: &node{database: d}, Endpoint: func() string { return "" }})
 		w.Begin(id(1), history.Started{}).Completed(history.Completed{Result: history.Success})
 		w.Close()
 		k := &kit{t: t, node: &node{database: d}}
