@@ -61,7 +61,6 @@ func over() proposal {
 func TestDecide(t *testing.T) {
 	all := []proposal{joins(one), joins(two), joins(three), begins()}
 	with := func(more ...proposal) []proposal { return append(all[:len(all):len(all)], more...) }
-	const grace = 5 * time.Minute
 	const none = "wait"
 	cases := []struct {
 		name    string
@@ -131,7 +130,7 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := view{
 				now: noon.Add(20 * time.Minute), self: one, endpoint: "here", session: session, schedule: hourly,
-				grace: grace, catchUp: 24 * time.Hour, away: map[event.ID]time.Duration{},
+				away: map[event.ID]time.Duration{},
 			}
 			if c.view != nil {
 				c.view(&v)

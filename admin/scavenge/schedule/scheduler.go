@@ -19,7 +19,7 @@ import (
 // Pauses. While a round is under way the membership is looked at more often.
 const (
 	idlePause  = time.Minute
-	pollShare  = 60 // of a grace, between two looks during a round
+	pollPause  = grace / 60 // between two looks during a round
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
 )
@@ -60,9 +60,6 @@ type handOver struct {
 // New returns a scheduler that Run sets going.
 func New(o Options) (*Scheduler, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, fmt.Errorf("schedule of scavenges: %w", err)
-	}
 	schedule, err := cron.Parse(o.Expression)
 	if err != nil {
 		return nil, fmt.Errorf("schedule of scavenges: %w", err)
@@ -124,7 +121,7 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if s.state.version < s.written {
-		return s.poll(), nil // What this node wrote has not come back yet.
+		return pollPause, nil // What this node wrote has not come back yet.
 	}
 	v := s.look()
 	if ctx.Err() != nil {
@@ -143,24 +140,24 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 			// It was written, read again, and had no effect: somebody else writes into
 			// the stream as well, or nodes are of versions that do not agree.
 			s.last = proposal{}
-			return s.poll(), fmt.Errorf("%s was written and had no effect", next.event.kind)
+			return pollPause, fmt.Errorf("%s was written and had no effect", next.event.kind)
 		}
 		return 0, s.propose(ctx, next.event)
 	case start:
 		s.begin(ctx, s.state.round.turn.number, s.state.round.started)
-		return s.poll(), nil
+		return pollPause, nil
 	case stop:
 		s.worker.cancel(errLost)
 		if s.worker.done.Err() != nil {
 			s.worker = nil
 			return 0, nil
 		}
-		return s.poll(), nil
+		return pollPause, nil
 	case resign:
 		return s.resign(ctx)
 	}
 	if s.state.round != nil {
-		return s.poll(), nil
+		return pollPause, nil
 	}
 	pause := idlePause
 	if due := s.schedule.Next(v.now); !due.IsZero() {
@@ -169,19 +166,16 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 	return pause, nil
 }
 
-func (s *Scheduler) poll() time.Duration { return s.opts.Grace / pollShare }
-
 // resign asks for another leader once.
 func (s *Scheduler) resign(ctx context.Context) (time.Duration, error) {
-	pace := s.opts.Grace / handOverShare
 	s.handOver.tries++
 	s.logger.Info("handing leadership over, to be scavenged", logkey.Attempt, s.handOver.tries)
-	limited, cancel := context.WithTimeout(ctx, pace)
+	limited, cancel := context.WithTimeout(ctx, handOverPace)
 	defer cancel()
 	if err := s.opts.Cluster.Resign(limited); err != nil {
 		s.logger.Warn("leadership was not handed over", logkey.Error, err)
 	}
-	s.handOver.next = s.opts.Now().Add(pace)
+	s.handOver.next = s.opts.Now().Add(handOverPace)
 	return 0, nil
 }
 
@@ -190,7 +184,7 @@ func (s *Scheduler) look() view {
 	now := s.opts.Now()
 	v := view{
 		now: now, self: s.self, endpoint: s.opts.Endpoint, session: s.session, schedule: s.schedule,
-		grace: s.opts.Grace, catchUp: s.opts.CatchUp, leading: s.opts.Cluster.Leading(), quiet: now.Sub(s.changed),
+		leading: s.opts.Cluster.Leading(), quiet: now.Sub(s.changed),
 		away: make(map[event.ID]time.Duration),
 	}
 	if s.worker != nil {
