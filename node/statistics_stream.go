@@ -49,9 +49,7 @@ func (s *statistics) writeOnce(ctx context.Context, stream string) error {
 		return fmt.Errorf("look at %s: %w", stream, err)
 	}
 	write := func(stream string, expected int64, typ string, data []byte) error {
-		_, err := s.n.store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: expected, Events: []event.Proposed{record.Proposed(typ, data)},
-		})
+		_, err := s.n.store.WriteOwn(ctx, record.Append(stream, expected, record.Proposed(typ, data)))
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", stream, err)
 		}

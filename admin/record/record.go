@@ -128,9 +128,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 // being written twice.
 func (w *Writer) Append(ctx context.Context, stream string, events ...event.Proposed) (written event.Written, err error) {
 	err = w.Persist(ctx, func(ctx context.Context) (err error) {
-		written, err = w.opts.Store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: event.AnyVersion, Events: events,
-		})
+		written, err = w.opts.Store.WriteOwn(ctx, Append(stream, event.AnyVersion, events...))
 		return err
 	})
 	if err != nil {
@@ -184,9 +182,7 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 			document = event.WithTruncateBefore(document, info.Metadata.TruncateBefore)
 		}
 	}
-	_, err = w.opts.Store.WriteOwn(ctx, &event.Write{
-		Kind: event.Append, Stream: event.MetaStreamOf(stream), ExpectedVersion: info.MetaLast, Events: []event.Proposed{Proposed(event.TypeMetadata, document)},
-	})
+	_, err = w.opts.Store.WriteOwn(ctx, Append(event.MetaStreamOf(stream), info.MetaLast, Proposed(event.TypeMetadata, document)))
 	var conflict *event.WrongExpectedVersion
 	if errors.As(err, &conflict) {
 		// Another node, or an earlier try, has just described the stream. Here that may
@@ -225,6 +221,11 @@ func sameMetadata(have, want []byte) bool {
 // Proposed is a new event of JSON.
 func Proposed(typ string, data []byte) event.Proposed {
 	return event.Proposed{ID: event.ID(uuid.New()), Type: typ, Flags: event.FlagJSON, Data: data}
+}
+
+// Append is the write of events to a stream whose last event is expected to have a number.
+func Append(stream string, expected int64, events ...event.Proposed) *event.Write {
+	return &event.Write{Kind: event.Append, Stream: stream, ExpectedVersion: expected, Events: events}
 }
 
 // Encode writes a payload. Its types cannot fail to be encoded.

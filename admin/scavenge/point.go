@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
@@ -141,9 +140,7 @@ func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.write(ctx, &event.Write{Kind: event.Append, Stream: event.ScavengePointsStream, ExpectedVersion: expected, Events: []event.Proposed{{
-		ID: event.ID(uuid.New()), Type: event.TypeScavengePoint, Flags: event.FlagJSON, Data: data,
-	}}}); err != nil {
+	if err := r.write(ctx, record.Append(event.ScavengePointsStream, expected, record.Proposed(event.TypeScavengePoint, data))); err != nil {
 		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, pointPatience)

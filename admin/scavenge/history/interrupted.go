@@ -107,9 +107,7 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 		}
 		// The version keeps it from being written twice, if the same node looked before
 		// and this one does not see yet what came of it.
-		written, err := w.opts.Store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: s.last, Events: []event.Proposed{record.Proposed(TypeCompleted, record.Encode(data))},
-		})
+		written, err := w.opts.Store.WriteOwn(ctx, record.Append(stream, s.last, record.Proposed(TypeCompleted, record.Encode(data))))
 		if err != nil {
 			return err
 		}
