@@ -112,7 +112,7 @@ func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error
 		if err != nil {
 			return nil, err
 		}
-		out.Kept = append(out.Kept, StreamKept{Stream: n.name, Events: n.events, Bytes: n.bytes, Why: v.whyNot()})
+		out.Kept = append(out.Kept, StreamEstimate{Stream: n.name, Events: n.events, Bytes: n.bytes, Why: v.whyNot()})
 	}
 	out.Took = time.Since(begun)
 	return out, nil
