@@ -206,7 +206,9 @@ func (x *executor) execute(ctx context.Context, i int) (err error) {
 		s.Removed += int64(done.Removed)
 		s.Saved += saved
 	})
-	r.s.metrics.executed(done, saved)
+	r.s.metrics.chunks.Inc()
+	r.s.metrics.removed.Add(uint64(done.Removed))
+	r.s.metrics.savedBytes.Add(saved)
 	r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: history.Ticks(took), Scavenged: true, Saved: saved})
 	r.logger.Debug("chunk executed", logkey.File, done.Chunk.File, logkey.Removed, done.Removed, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 	return x.finish(ctx, i, true)

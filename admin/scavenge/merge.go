@@ -77,7 +77,8 @@ func (r *run) mergeGroup(ctx context.Context, group []eventlog.ChunkInfo) error 
 		s.Merged += len(group)
 		s.Saved += saved
 	})
-	r.s.metrics.mergedFiles(len(group), saved)
+	r.s.metrics.merged.Add(uint64(len(group)))
+	r.s.metrics.savedBytes.Add(saved)
 	r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: history.Ticks(took), Saved: saved, Merged: true})
 	r.logger.Info("chunk files merged", logkey.File, done.Chunk.File, logkey.Chunks, fmt.Sprintf("%d-%d", first, last), logkey.Files, len(group), logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 	return nil

@@ -3,7 +3,6 @@ package scavenge
 import (
 	"time"
 
-	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/stats"
 )
 
@@ -51,19 +50,6 @@ func (m *metrics) phase(p Phase, took time.Duration) {
 		h.Observe(took.Seconds())
 	}
 }
-
-func (m *metrics) executed(done eventlog.Rewritten, saved int64) {
-	m.chunks.Inc()
-	m.removed.Add(uint64(done.Removed))
-	m.savedBytes.Add(saved)
-}
-
-func (m *metrics) mergedFiles(files int, saved int64) {
-	m.merged.Add(uint64(files))
-	m.savedBytes.Add(saved)
-}
-
-func (m *metrics) dropped(entries int64) { m.entries.Add(uint64(entries)) }
 
 func (m *metrics) ended(s Status) {
 	m.results[s.Result].Inc()
