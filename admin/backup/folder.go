@@ -58,44 +58,14 @@ func (t *Folder) List(ctx context.Context) ([]Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list backups: %w", err)
 	}
-	var all []Manifest
-	var damaged error
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if !ValidID(name) {
-			continue
-		}
-		text, err := vfs.ReadFile(t.fsys, t.path(name, manifestFile))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // Being removed.
-		}
+	ids := slices.DeleteFunc(names, func(name string) bool { return !ValidID(name) })
+	return ReadManifests(ctx, ids, func(id string) ([]byte, error) {
+		text, err := vfs.ReadFile(t.fsys, t.path(id, manifestFile))
 		if err != nil {
-			return nil, fmt.Errorf("list backups: %w", err)
+			err = fmt.Errorf("list backups: %w", err)
 		}
-		m, err := ParseManifest(name, text)
-		if err != nil {
-			damaged = errors.Join(damaged, err)
-			continue
-		}
-		all = append(all, m)
-	}
-	return all, damaged
-}
-
-// ParseManifest understands the manifest of the backup with an id. It fails with Damaged.
-func ParseManifest(id string, text []byte) (m Manifest, err error) {
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, &Damaged{fmt.Errorf("manifest of backup %s: %w", id, err)}
-	}
-	if err := m.Check(); err != nil {
-		return m, &Damaged{err}
-	}
-	if m.ID != id {
-		return m, &Damaged{fmt.Errorf("the manifest of backup %s is that of %s", id, m.ID)}
-	}
-	return m, nil
+		return text, err
+	})
 }
 
 // Open reads a file of a listed backup.
@@ -124,10 +94,7 @@ func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversB
 		return 0, fmt.Errorf("remove backups: %w", err)
 	}
 	listed := map[string]bool{}
-	for _, m := range keep {
-		listed[m.ID] = true
-	}
-	for _, m := range remove {
+	for _, m := range slices.Concat(keep, remove) {
 		listed[m.ID] = true
 	}
 	if dryRun {

@@ -2,9 +2,11 @@ package backup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
@@ -94,6 +96,44 @@ func (m *Manifest) Check() error {
 		}
 	}
 	return nil
+}
+
+// ReadManifests reads the manifests of the backups with some ids. Beside an error that is
+// Damaged it returns those that are whole. A backup whose read fails with fs.ErrNotExist is not listed, or being removed.
+func ReadManifests(ctx context.Context, ids []string, read func(id string) ([]byte, error)) (all []Manifest, damaged error) {
+	for _, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		text, err := read(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		m, err := parseManifest(id, text)
+		if err != nil {
+			damaged = errors.Join(damaged, err)
+			continue
+		}
+		all = append(all, m)
+	}
+	return all, damaged
+}
+
+// parseManifest understands the manifest of the backup with an id. It fails with Damaged.
+func parseManifest(id string, text []byte) (m Manifest, err error) {
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, &Damaged{fmt.Errorf("manifest of backup %s: %w", id, err)}
+	}
+	if err := m.Check(); err != nil {
+		return m, &Damaged{err}
+	}
+	if m.ID != id {
+		return m, &Damaged{fmt.Errorf("the manifest of backup %s is that of %s", id, m.ID)}
+	}
+	return m, nil
 }
 
 // Bytes are those of all files.

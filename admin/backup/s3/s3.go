@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -107,6 +108,17 @@ func (t *Target) key(parts ...string) string {
 
 func (t *Target) object(f *backup.File) string { return t.key(objectsDir, f.Checksum+"-"+f.Name) }
 
+// objects are the keys of all files of some backups.
+func (t *Target) objects(of []backup.Manifest) map[string]bool {
+	keys := map[string]bool{}
+	for i := range of {
+		for j := range of[i].Files {
+			keys[t.object(&of[i].Files[j])] = true
+		}
+	}
+	return keys
+}
+
 // missing reports whether an error says that there is no such object.
 func missing(err error) bool {
 	r, ok := errors.AsType[minio.ErrorResponse](err) // ToErrorResponse looks into no wrapped error.
@@ -114,9 +126,6 @@ func missing(err error) bool {
 }
 
 func (t *Target) wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
 	return fmt.Errorf("%s in the object store: %w", what, err)
 }
 
@@ -157,24 +166,16 @@ func (t *Target) List(ctx context.Context) ([]backup.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []backup.Manifest
-	var damaged error
-	for _, id := range ids {
+	return backup.ReadManifests(ctx, ids, func(id string) ([]byte, error) {
 		text, err := t.read(ctx, t.key(id, manifestName))
-		if missing(err) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case missing(err):
+			return nil, fs.ErrNotExist
+		case err != nil:
 			return nil, t.wrap("read the manifest of "+id, err)
 		}
-		m, err := backup.ParseManifest(id, text)
-		if err != nil {
-			damaged = errors.Join(damaged, err)
-			continue
-		}
-		all = append(all, m)
-	}
-	return all, damaged
+		return text, nil
+	})
 }
 
 func (t *Target) read(ctx context.Context, key string) (text []byte, err error) {
@@ -416,12 +417,7 @@ func (w *writing) Abort(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	needed := map[string]bool{}
-	for i := range listed {
-		for j := range listed[i].Files {
-			needed[w.object(&listed[i].Files[j])] = true
-		}
-	}
+	needed := w.objects(listed)
 	alone := !slices.ContainsFunc(ids, func(id string) bool {
 		return id != w.id && !slices.ContainsFunc(listed, func(m backup.Manifest) bool { return m.ID == id })
 	})
@@ -438,16 +434,10 @@ var ErrBusy = errors.New("a backup is being made there: remove older ones when i
 
 // Remove removes backups and leftovers, and all objects that nobody needs.
 func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error) {
-	needed := map[string]bool{}
+	needed := t.objects(keep)
 	listed := map[string]bool{}
-	for i := range keep {
-		listed[keep[i].ID] = true
-		for j := range keep[i].Files {
-			needed[t.object(&keep[i].Files[j])] = true
-		}
-	}
-	for i := range remove {
-		listed[remove[i].ID] = true
+	for _, m := range slices.Concat(keep, remove) {
+		listed[m.ID] = true
 	}
 	leftovers := func() (left []string, err error) {
 		ids, err := t.ids(ctx)
