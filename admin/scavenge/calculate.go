@@ -22,7 +22,7 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	active, _, _, err := r.db.Counts(ctx)
+	active, err := r.db.Count(ctx, state.Active)
 	if err != nil {
 		return err
 	}

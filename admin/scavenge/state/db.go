@@ -27,11 +27,9 @@ const (
 // sideFiles are what SQLite keeps beside the file while it is open.
 var sideFiles = []string{fileName + "-wal", fileName + "-journal"}
 
-// Bounds of the options: SQLite allows no other sizes of pages, and addresses at most 4 GiB of memory.
+// Bounds of the options: SQLite addresses at most 4 GiB of memory.
 const (
 	defaultPageSize = 16 << 10
-	minPageSize     = 512
-	maxPageSize     = 64 << 10
 	defaultCache    = 64 << 20
 	minCache        = 64 << 10
 	maxCache        = 2 << 30
@@ -59,17 +57,6 @@ func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
-// Validate reports what cannot be used.
-func (o *Options) Validate() error {
-	if o.Dir == "" {
-		return errors.New("scavenge state: no folder is given")
-	}
-	if n := o.PageSize; n < minPageSize || n > maxPageSize || n&(n-1) != 0 {
-		return fmt.Errorf("scavenge state: page size %d is no power of two from %d to %d", n, minPageSize, maxPageSize)
-	}
-	return nil
-}
-
 // DB is an open state. It is for one goroutine at a time: there is one connection.
 // Within Update only the Tx may be used.
 type DB struct {
@@ -91,9 +78,6 @@ type DB struct {
 // system are returned, as then the file may be good.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	if err := prepare(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("prepare the folder of the scavenge state: %w", err)
 	}

@@ -139,15 +139,15 @@ func (d *DB) Next(ctx context.Context, after []byte, limit int, status Status) (
 // nameBytes is how much memory is taken for names at a time.
 const nameBytes = 16 << 10
 
-// Counts returns how many streams there are of each status. It reads all of them.
-func (d *DB) Counts(ctx context.Context) (active, archived, spent int64, err error) {
-	var counts [statusMask + 1]int64
+// Count returns how many streams there are of a status. It reads all of them.
+func (d *DB) Count(ctx context.Context, status Status) (n int64, err error) {
 	err = d.query(ctx, "counts", func() error {
-		clear(counts[:])
 		return d.walk(nil, func(e *entry) error {
-			counts[statusOf(e.data)]++
+			if statusOf(e.data) == status {
+				n++
+			}
 			return nil
 		})
 	})
-	return counts[Active], counts[Archived], counts[Spent], err
+	return n, err
 }
