@@ -192,19 +192,11 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 	return err
 }
 
+// ACL is the member of a stream's metadata that lets operators read it and leaves everything else to administrators.
+const ACL = `"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}`
+
 func (w *Writer) metadata() []byte {
-	type acl struct {
-		Read      string   `json:"$r"`
-		Write     []string `json:"$w"`
-		Delete    []string `json:"$d"`
-		MetaRead  []string `json:"$mr"`
-		MetaWrite []string `json:"$mw"`
-	}
-	none := []string{}
-	return Encode(struct {
-		MaxAge int64 `json:"$maxAge"`
-		ACL    acl   `json:"$acl"`
-	}{max(1, int64(w.opts.MaxAge/time.Second)), acl{Read: "$ops", Write: none, Delete: none, MetaRead: none, MetaWrite: none}})
+	return fmt.Appendf(nil, `{"$maxAge":%d,%s}`, max(1, int64(w.opts.MaxAge/time.Second)), ACL)
 }
 
 // sameMetadata compares documents, leaving aside where the stream is truncated.

@@ -38,7 +38,7 @@ const (
 
 // metadataOf returns the stream's metadata, which hide events below a number.
 func metadataOf(below int64) []byte {
-	data := []byte(`{"$maxCount":1000,"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}}`)
+	data := []byte(`{"$maxCount":1000,` + record.ACL + `}`)
 	if below > 0 {
 		data = event.WithTruncateBefore(data, below)
 	}
