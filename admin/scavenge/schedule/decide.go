@@ -151,12 +151,10 @@ func (v *view) begin(s *state) step {
 	if due.IsZero() {
 		return step{}
 	}
-	why := ""
-	if s.through.After(v.now.Add(futureTime)) {
-		why = "the last round was of a time that has not come: the clock of a node is wrong, or was"
-	}
 	st := proposing(proposal{TypeStarted, note{Round: due, Schedule: v.schedule.String(), Node: v.self, Endpoint: v.endpoint}})
-	st.why = why
+	if s.through.After(v.now.Add(futureTime)) {
+		st.why = "the last round was of a time that has not come: the clock of a node is wrong, or was"
+	}
 	return st
 }
 

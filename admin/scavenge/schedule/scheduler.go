@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +68,7 @@ func New(o Options) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		opts: o, schedule: schedule, session: event.ID(uuid.New()), logger: o.Logger, metrics: newMetrics(o.Stats),
-		state: newState(), written: -1, deadAt: make(map[event.ID]time.Time), warned: make(map[string]bool),
+		state: newState(), written: -1, warned: make(map[string]bool),
 	}, nil
 }
 
@@ -215,26 +217,21 @@ func (s *Scheduler) watch(v *view) {
 			v.successor = v.successor || m.ID != s.self && !m.ReadOnly
 		}
 	}
-	matter := make(map[event.ID]bool, len(s.state.joined)+1)
-	for node := range s.state.joined {
-		matter[node] = true
-	}
+	matter := slices.Collect(maps.Keys(s.state.joined))
 	if r := s.state.round; r != nil && r.turn != nil {
-		matter[r.turn.node] = true
+		matter = append(matter, r.turn.node)
 	}
-	for node := range s.deadAt {
-		if !led || alive[node] || !matter[node] {
-			delete(s.deadAt, node)
-		}
-	}
-	for node := range matter {
+	before := s.deadAt
+	s.deadAt = make(map[event.ID]time.Time)
+	for _, node := range matter {
 		if !led || alive[node] {
 			continue
 		}
-		if _, ok := s.deadAt[node]; !ok {
-			s.deadAt[node] = v.now
+		since, known := before[node]
+		if !known {
+			since = v.now
 		}
-		v.away[node] = v.now.Sub(s.deadAt[node])
+		s.deadAt[node], v.away[node] = since, v.now.Sub(since)
 	}
 }
 
