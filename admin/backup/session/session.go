@@ -34,7 +34,7 @@ const (
 	remembered = 64
 )
 
-// Options say what is backed up. Pin is needed.
+// Options say what is backed up. Pin and NodeID are needed.
 type Options struct {
 	// Pin holds the database still. It fails with event.ErrNotReady while the database is not open.
 	Pin func() (*eventlog.Pin, error)
@@ -79,9 +79,6 @@ type ended struct {
 // New returns a service without sessions.
 func New(o Options) *Service {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
-	if o.NodeID == nil {
-		o.NodeID = func() string { return "" }
-	}
 	s := &Service{opts: o, sessions: map[string]*session{}}
 	s.watch(o.Stats)
 	return s
