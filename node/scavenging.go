@@ -9,7 +9,6 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/schedule"
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
@@ -50,7 +49,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 	if s.clock, err = schedule.New(schedule.Options{
 		Expression: c.ScavengeSchedule,
 		Request:    scavenge.Request{Threads: 1, Threshold: c.ScavengeScheduleThreshold, ThrottlePercent: c.ScavengeScheduleThrottle},
-		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{n.part()}, Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
+		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: n.part(), Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
 	}); err != nil {
 		s.close()
 	}
@@ -92,22 +91,4 @@ func (s *scavenging) close() {
 	s.owned.Wait()
 	s.runs.Close()
 	s.history.Close()
-}
-
-// members are the nodes of the cluster as the clock sees them.
-type members struct{ part }
-
-func (m members) Self() event.ID { return m.Node() }
-
-func (m members) Leading() bool {
-	l, _ := m.Leadership()
-	return l.Leading
-}
-
-func (m members) Members() []schedule.Member {
-	var all []schedule.Member
-	for _, o := range m.View().Members {
-		all = append(all, schedule.Member{ID: o.Node, Alive: o.Alive, Leading: o.State == event.StateLeader, ReadOnly: o.ReadOnly || !o.Voter})
-	}
-	return all
 }

@@ -42,19 +42,11 @@ type Store interface {
 
 // Cluster is the membership as this node sees it.
 type Cluster interface {
-	Self() event.ID
+	Node() event.ID
 	Leading() bool
-	Members() []Member
+	View() event.ClusterView
 	// Resign hands leadership over. It returns nil as well when nobody took it over.
 	Resign(ctx context.Context) error
-}
-
-// Member is one node of the cluster.
-type Member struct {
-	ID       event.ID
-	Alive    bool
-	Leading  bool
-	ReadOnly bool // a read-only replica, or another node that cannot lead
 }
 
 // Options say what a Scheduler works with.

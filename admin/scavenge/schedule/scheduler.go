@@ -81,7 +81,7 @@ func New(o Options) (*Scheduler, error) {
 // again after the restart.
 func (s *Scheduler) Run(ctx context.Context) {
 	s.lifetime = ctx
-	s.self = s.opts.Cluster.Self()
+	s.self = s.opts.Cluster.Node()
 	defer s.workers.Wait()
 	for ctx.Err() == nil {
 		pause, err := s.step(ctx)
@@ -210,11 +210,11 @@ func (s *Scheduler) look() view {
 // may itself be the one that is cut off: what it sees says nothing.
 func (s *Scheduler) watch(v *view) {
 	alive, led := map[event.ID]bool{s.self: true}, v.leading
-	for _, m := range s.opts.Cluster.Members() {
+	for _, m := range s.opts.Cluster.View().Members {
 		if m.Alive {
-			alive[m.ID] = true
-			led = led || m.Leading
-			v.successor = v.successor || m.ID != s.self && !m.ReadOnly
+			alive[m.Node] = true
+			led = led || m.State == event.StateLeader
+			v.successor = v.successor || m.Node != s.self && m.Voter && !m.ReadOnly
 		}
 	}
 	matter := slices.Collect(maps.Keys(s.state.joined))
