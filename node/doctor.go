@@ -42,7 +42,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	n := e.n
 	part := n.part()
 	f := &doctor.Facts{
-		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Limits: doctor.SystemLimits(),
+		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
 	if n.cluster.Started() {
 		e.cluster(ctx, n.cluster, f)
@@ -56,7 +56,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	e.backup(f)
 	if log, err := n.store.Log(); err == nil {
 		for _, d := range log.Health.Damaged() {
-			f.Damaged = append(f.Damaged, doctor.Damaged{File: d.File, Alone: n.config.ClusterSize == 1})
+			f.Damaged = append(f.Damaged, d.File)
 		}
 	}
 	if !f.Insecure {

@@ -189,12 +189,12 @@ func judgeBackup(f *Facts, r *report) {
 }
 
 func judgeChunks(f *Facts, r *report) {
-	for _, d := range f.Damaged {
-		remedy := Remedy("check the disk; the node fetches the file anew from a member that has it whole, by itself: if that takes long, see its log")
-		if d.Alone {
-			remedy = "check the disk, stop the node, and restore the file from a backup, or annals verify --repair-from a node that has it"
-		}
-		r.wrong(remedy, "%s is damaged", d.File)
+	remedy := Remedy("check the disk; the node fetches the file anew from a member that has it whole, by itself: if that takes long, see its log")
+	if f.Alone {
+		remedy = "check the disk, stop the node, and restore the file from a backup, or annals verify --repair-from a node that has it"
+	}
+	for _, file := range f.Damaged {
+		r.wrong(remedy, "%s is damaged", file)
 	}
 }
 
