@@ -38,12 +38,8 @@ const (
 	partialPrefix = "."
 	partialSuffix = ".partial"
 	copyBuffer    = 1 << 20
-	syncEvery     = 8 << 20  // bytes: a node on the same disk waits for all that was not synced when it syncs
-	maxManifest   = 64 << 20 // bytes: 300,000 files
+	syncEvery     = 8 << 20 // bytes: a node on the same disk waits for all that was not synced when it syncs
 )
-
-// Folder is that of a listed backup.
-func (t *Folder) Folder(m *Manifest) string { return filepath.Join(t.dir, m.ID) }
 
 func (t *Folder) path(id, name string) string {
 	return filepath.Join(t.dir, id, filepath.FromSlash(name))

@@ -43,12 +43,6 @@ type Writing interface {
 	Abort(ctx context.Context) error
 }
 
-// Local is a Target whose backups are folders, as a data folder is one.
-type Local interface {
-	// Folder is that of a listed backup.
-	Folder(m *Manifest) string
-}
-
 const (
 	manifestFile   = "manifest.json"
 	manifestFormat = 1

@@ -64,8 +64,8 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 		return problems, nil
 	}
 	dir := ""
-	if local, ok := target.(Local); ok {
-		dir = local.Folder(m)
+	if folder, ok := target.(*Folder); ok {
+		dir = folder.path(m.ID, "")
 	} else {
 		if dir = o.Scratch; dir == "" {
 			return problems, errors.New("verify: no folder to restore into")
