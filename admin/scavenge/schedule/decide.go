@@ -31,14 +31,7 @@ type step struct {
 type work struct {
 	number  int64 // of the event that took the turn; 0 when there is none
 	running bool
-	outcome outcome // when it does not run any more
-}
-
-// outcome is how the scavenge of a turn ended.
-type outcome struct {
-	result   scavenge.Result
-	scavenge event.ID
-	err      string
+	outcome scavenge.Status // when it does not run any more: id, result and error
 }
 
 // view is what a node knows beyond the stream.
@@ -175,7 +168,7 @@ func (v *view) ownTurn(s *state) step {
 		return step{}
 	}
 	o := v.work.outcome
-	end.Result, end.Scavenge, end.Error = string(o.result), o.scavenge, o.err
+	end.Result, end.Scavenge, end.Error = string(o.Result), o.ID, o.Error
 	return proposing(proposal{TypeTurnEnded, end})
 }
 
