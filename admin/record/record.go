@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
@@ -218,6 +219,18 @@ func Proposed(typ string, data []byte) event.Proposed {
 // Append is the write of events to a stream whose last event is expected to have a number.
 func Append(stream string, expected int64, events ...event.Proposed) *event.Write {
 	return &event.Write{Kind: event.Append, Stream: stream, ExpectedVersion: expected, Events: events}
+}
+
+// Clip is the beginning of a text, at most so many bytes of it, that ends with a whole character.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	end := most
+	for end > most-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
 }
 
 // Encode writes a payload. Its types cannot fail to be encoded.

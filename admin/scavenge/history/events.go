@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
@@ -143,18 +142,6 @@ func (t Ticks) MarshalText() ([]byte, error) {
 		text += fmt.Sprintf(".%07d", int64(ticks))
 	}
 	return []byte(text), nil
-}
-
-// clip shortens the text of an error to what is kept of it, at the border of a character.
-func clip(text string) string {
-	if len(text) <= maxErrorBytes {
-		return text
-	}
-	end := maxErrorBytes
-	for end > maxErrorBytes-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
 }
 
 // failure puts the reason why a run failed into the sentence that clients know,

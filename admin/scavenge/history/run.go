@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -47,25 +48,25 @@ func (r *Run) Announced(ctx context.Context) (link int64, ok bool) {
 
 // Chunk says that a chunk file was executed.
 func (r *Run) Chunk(c ChunkCompleted) {
-	c.ScavengeID, c.NodeEndpoint, c.Error = r.id, r.endpoint, clip(c.Error)
+	c.ScavengeID, c.NodeEndpoint, c.Error = r.id, r.endpoint, record.Clip(c.Error, maxErrorBytes)
 	r.w.enqueue(r, TypeChunksCompleted, c)
 }
 
 // Merge says that a group of chunk files was merged, or was not.
 func (r *Run) Merge(m MergeCompleted) {
-	m.ScavengeID, m.NodeEndpoint, m.Error = r.id, r.endpoint, clip(m.Error)
+	m.ScavengeID, m.NodeEndpoint, m.Error = r.id, r.endpoint, record.Clip(m.Error, maxErrorBytes)
 	r.w.enqueue(r, TypeMergeCompleted, m)
 }
 
 // Index says that a table of the index was executed.
 func (r *Run) Index(i IndexCompleted) {
-	i.ScavengeID, i.NodeEndpoint, i.Error = r.id, r.endpoint, clip(i.Error)
+	i.ScavengeID, i.NodeEndpoint, i.Error = r.id, r.endpoint, record.Clip(i.Error, maxErrorBytes)
 	r.w.enqueue(r, TypeIndexCompleted, i)
 }
 
 // Completed says that the run ended. Only the first call counts.
 func (r *Run) Completed(c Completed) {
-	text := clip(string(c.Error))
+	text := record.Clip(string(c.Error), maxErrorBytes)
 	if c.Result == Failed {
 		text = failure(text)
 	}
