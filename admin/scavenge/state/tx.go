@@ -189,13 +189,9 @@ func (tx *Tx) SetTimes(chunk int, oldest, newest int64) error {
 // CleanStreams forgets all Spent streams and returns how many they were.
 func (tx *Tx) CleanStreams(ctx context.Context) (streams int64, err error) {
 	b := &tx.d.block
-	name := []byte{}
-	for {
-		if err == nil {
+	for name := []byte{}; ; name = append(name[:0], b.above...) {
+		if _, err = tx.at(name); err == nil {
 			err = ctx.Err()
-		}
-		if _, failed := tx.at(name); err == nil {
-			err = failed
 		}
 		for b.at = 0; err == nil && b.at < len(b.data); {
 			var e entry
@@ -215,6 +211,5 @@ func (tx *Tx) CleanStreams(ctx context.Context) (streams int64, err error) {
 		if b.last {
 			return streams, nil
 		}
-		name = append(name[:0], b.above...)
 	}
 }
