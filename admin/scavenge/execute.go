@@ -175,15 +175,10 @@ func (x *executor) consider(ctx context.Context, i int) error {
 	return x.execute(ctx, i)
 }
 
-// executed says whether a file of a weight is executed.
+// executed says whether a file of a weight is executed: with a threshold of 0 any that weighs
+// anything, with one below 0 all.
 func executed(weight int64, threshold int) bool {
-	switch {
-	case threshold < 0:
-		return true
-	case threshold == 0:
-		return weight > 0
-	}
-	return weight >= int64(threshold)
+	return threshold < 0 || weight >= max(int64(threshold), 1)
 }
 
 func (x *executor) execute(ctx context.Context, i int) (err error) {
