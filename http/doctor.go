@@ -19,8 +19,8 @@ func examine(x *exchange) error {
 		x.out = appendElements(append(x.out[:0], xmlProlog...), "Checks", "Check", lines, checkFields)
 	default:
 		x.out = x.out[:0]
-		for _, l := range lines {
-			x.out = append(append(x.out, l.String()...), '\n')
+		for i := range lines {
+			x.out = append(append(x.out, lines[i].String()...), '\n')
 		}
 	}
 	return sendOut(x, x.out)
@@ -28,6 +28,6 @@ func examine(x *exchange) error {
 
 func checkFields(l *doctor.Line) []field {
 	return []field{
-		textField("check", "Name", l.Check()), boolField("ok", "Ok", l.Fine()), textField("text", "Text", l.Text()), textField("remedy", "Remedy", l.Remedy()),
+		textField("check", "Name", l.Check), boolField("ok", "Ok", l.Fine()), textField("text", "Text", l.Text), textField("remedy", "Remedy", string(l.Remedy)),
 	}
 }

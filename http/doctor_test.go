@@ -11,7 +11,7 @@ import (
 
 // someLines are those of a node without much, one of which is wrong.
 func someLines(context.Context) []doctor.Line {
-	return doctor.Examine(&doctor.Facts{Now: time.Unix(1700000000, 0), Ready: true, Leading: true, Damaged: []doctor.Damaged{{File: `chunk-"0".<0>`}}})
+	return doctor.Examine(&doctor.Facts{Now: time.Unix(1700000000, 0), Ready: true, Leading: true, Damaged: []string{`chunk-"0".<0>`}})
 }
 
 func TestDoctor(t *testing.T) {

@@ -99,23 +99,19 @@ func (o *outline) estimate(e *scavenge.Estimate) {
 			o.integer("weight", c.Weight)
 			o.bool("executed", c.Executed)
 		})
-		o.list("streams", "item", len(e.Streams), func(i int) {
-			s := &e.Streams[i]
-			o.streamEstimate(s.Stream, s.Events, s.Bytes, s.Why)
-		})
-		o.list("kept", "item", len(e.Kept), func(i int) {
-			s := &e.Kept[i]
-			o.streamEstimate(s.Stream, s.Events, s.Bytes, s.Why)
-		})
+		o.streamEstimates("streams", e.Streams)
+		o.streamEstimates("kept", e.Kept)
 		o.integer("tookMs", e.Took.Milliseconds())
 	})
 }
 
-func (o *outline) streamEstimate(stream string, events, bytes int64, why string) {
-	o.text("stream", stream)
-	o.integer("events", events)
-	o.integer("bytes", bytes)
-	o.text("why", why)
+func (o *outline) streamEstimates(name string, list []scavenge.StreamEstimate) {
+	o.list(name, "item", len(list), func(i int) {
+		o.text("stream", list[i].Stream)
+		o.integer("events", list[i].Events)
+		o.integer("bytes", list[i].Bytes)
+		o.text("why", list[i].Why)
+	})
 }
 
 // appendEstimateText appends the document for people: a sentence, and three tables.
@@ -141,22 +137,17 @@ func appendEstimateText(b []byte, e *scavenge.Estimate, full func([]byte) []byte
 				strconv.FormatBool(c.Executed))
 		},
 	}
-	ofStreams := []column{{"Bytes", true}, {"Events", true}, {"Stream", false}, {"Why", false}}
-	streams := textTable{
-		title: "Streams of which most would go", rows: len(e.Streams), columns: ofStreams,
-		cells: func(row []string, i int) []string {
-			s := &e.Streams[i]
-			return append(row, digits(s.Bytes), digits(s.Events), printable(s.Stream), printable(s.Why))
-		},
+	ofStreams := func(title string, list []scavenge.StreamEstimate) *textTable {
+		return &textTable{
+			title: title, rows: len(list), columns: []column{{"Bytes", true}, {"Events", true}, {"Stream", false}, {"Why", false}},
+			cells: func(row []string, i int) []string {
+				s := &list[i]
+				return append(row, digits(s.Bytes), digits(s.Events), printable(s.Stream), printable(s.Why))
+			},
+		}
 	}
-	kept := textTable{
-		title: "Largest streams of which nothing would go", rows: len(e.Kept), columns: ofStreams,
-		cells: func(row []string, i int) []string {
-			s := &e.Kept[i]
-			return append(row, digits(s.Bytes), digits(s.Events), printable(s.Stream), printable(s.Why))
-		},
-	}
-	for _, t := range []*textTable{&chunks, &streams, &kept} {
+	streams, kept := ofStreams("Streams of which most would go", e.Streams), ofStreams("Largest streams of which nothing would go", e.Kept)
+	for _, t := range []*textTable{&chunks, streams, kept} {
 		b = t.append(append(b, '\n'), full)
 	}
 	return b

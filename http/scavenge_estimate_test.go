@@ -49,7 +49,7 @@ func TestScavengeEstimateOfMuch(t *testing.T) {
 	for i := range streams {
 		name := fmt.Sprintf("%d-%s", i, strings.Repeat("<\n", 500))
 		e.Streams = append(e.Streams, scavenge.StreamEstimate{Stream: name, Bytes: int64(i)})
-		e.Kept = append(e.Kept, scavenge.StreamKept{Stream: name, Bytes: int64(i)})
+		e.Kept = append(e.Kept, scavenge.StreamEstimate{Stream: name, Bytes: int64(i)})
 	}
 	for _, accept := range []string{appJSON, appXML, "text/plain"} {
 		r := httptest.NewRequest("POST", base+"/admin/scavenge?dryRun=true", nil)

@@ -124,7 +124,7 @@ func someEstimate() scavenge.Estimate {
 			{Stream: "orders-<1> & \"é\"\n", Events: 1_000_000, Bytes: 200_000_000, Why: "$maxCount"},
 			{Stream: "$stats-0", Events: 3, Bytes: 100, Why: "$maxAge"},
 		},
-		Kept: []scavenge.StreamKept{
+		Kept: []scavenge.StreamEstimate{
 			{Stream: strings.Repeat("long-", 30), Events: 12, Bytes: 3456, Why: "no metadata limits it"},
 			{Stream: "short", Events: 1, Bytes: 2, Why: "$maxCount 100 is not reached"},
 		},

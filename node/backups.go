@@ -6,6 +6,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
+	"github.com/annalsdb/annals/admin/backup/s3"
 	"github.com/annalsdb/annals/admin/backup/session"
 	"github.com/annalsdb/annals/admin/cron"
 	eventlog "github.com/annalsdb/annals/log"
@@ -58,11 +59,23 @@ func newBackupManager(n *Node) (*manager.Manager, error) {
 		return nil, fmt.Errorf("option BackupSchedule: %w", err)
 	}
 	if c.BackupTo != "" && !c.MemDb {
-		if o.Engine, err = newBackupEngine(n); err != nil {
+		if o.Target, err = n.backupTarget(); err != nil {
 			return nil, fmt.Errorf("option BackupTo: %w", err)
+		}
+		o.Create = func(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error) {
+			return backup.Create(ctx, n.backups, o.Target, backup.CreateOptions{
+				ID: id, Throttle: int64(c.BackupThrottleMiB) << 20, Verify: c.BackupVerify, Progress: progress, Now: n.opts.Now,
+			})
 		}
 	}
 	return manager.New(o)
+}
+
+func (n *Node) backupTarget() (backup.Target, error) {
+	if c := n.config; s3.IsURL(c.BackupTo) {
+		return s3.New(s3.Options{URL: c.BackupTo, Endpoint: c.BackupS3Endpoint})
+	}
+	return backup.NewFolder(n.fs, n.config.BackupTo), nil
 }
 
 // backUp does what is due, once this node has taken its part in the cluster.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/config"
 	"github.com/annalsdb/annals/internal/certs"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/stats"
 )
@@ -76,15 +77,8 @@ const certificateCheck = 24 * time.Hour
 
 // watch warns every day of certificates that are about to end. The first time was at the start.
 func (c *certificates) watch(ctx context.Context, now func() time.Time) {
-	ticker := time.NewTicker(certificateCheck)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			c.report(c.Current().Expiring(now()))
-		case <-ctx.Done():
-			return
-		}
+	for clock.Sleep(ctx, certificateCheck) == nil {
+		c.report(c.Current().Expiring(now()))
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func (n *Node) clusterOptions() replication.ClusterOptions {
 		HasLog: n.hasLog, OpenLog: n.materials,
 		Size: c.ClusterSize, ReadOnly: c.ReadOnlyReplica, Surplus: c.UnsafeAllowSurplusNodes, Priority: c.NodePriority, Version: n.opts.Version,
 		Bind:           endpoint(c.ReplicationIp.String(), c.ReplicationPort),
-		Advertise:      endpoint(or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
+		Advertise:      endpoint(cmp.Or(c.ReplicationHostAdvertiseAs, c.ReplicationIp.String()), cmp.Or(c.ReplicationTcpPortAdvertiseAs, c.ReplicationPort)),
 		Seeds:          seeds(c),
 		GossipInterval: c.GossipInterval, GossipTimeout: c.GossipTimeout, DeadRemoval: c.DeadMemberRemovalPeriod,
 		ClientHost: host, ClientPort: port, ClientSecure: n.https(),
@@ -71,22 +72,14 @@ func (n *Node) clientEndpoint() (host string, port int) {
 			port = a.Port
 		}
 	}
-	host = or(c.AdvertiseHostToClientAs, or(c.NodeHostAdvertiseAs, c.NodeIp.String()))
-	return host, or(c.AdvertiseNodePortToClientAs, or(c.NodePortAdvertiseAs, port))
+	host = cmp.Or(c.AdvertiseHostToClientAs, c.NodeHostAdvertiseAs, c.NodeIp.String())
+	return host, cmp.Or(c.AdvertiseNodePortToClientAs, c.NodePortAdvertiseAs, port)
 }
 
 // endpoint is where clients reach this node, as host:port.
 func (n *Node) endpoint() string { return endpoint(n.clientEndpoint()) }
 
 func endpoint(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
-
-func or[T comparable](value, otherwise T) T {
-	var none T
-	if value == none {
-		return otherwise
-	}
-	return value
-}
 
 // seeds returns how the other nodes are found.
 func seeds(c *config.Config) func(context.Context) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -44,14 +45,7 @@ const (
 
 func (g *diskGuard) run(ctx context.Context) {
 	refusing := false
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
+	for next := time.Duration(0); clock.Sleep(ctx, next) == nil; {
 		dir, free, err := g.least()
 		if err == nil && !refusing && free < g.reserve && g.release() {
 			dir, free, err = g.least()
@@ -71,11 +65,10 @@ func (g *diskGuard) run(ctx context.Context) {
 		if err == nil {
 			g.full(free < g.reserve/2)
 		}
-		next := diskCheckFar
+		next = diskCheckFar
 		if free-g.reserve < diskNear {
 			next = diskCheckNear
 		}
-		timer.Reset(next)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	n := e.n
 	part := n.part()
 	f := &doctor.Facts{
-		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, InMemory: n.config.MemDb, Limits: doctor.SystemLimits(),
+		Now: n.opts.Now(), Ready: part.Ready(), Doing: part.Starting().Doing, Insecure: n.config.Insecure, Alone: n.config.ClusterSize == 1, Limits: doctor.SystemLimits(),
 	}
 	if n.cluster.Started() {
 		e.cluster(ctx, n.cluster, f)
@@ -55,7 +56,7 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 	e.backup(f)
 	if log, err := n.store.Log(); err == nil {
 		for _, d := range log.Health.Damaged() {
-			f.Damaged = append(f.Damaged, doctor.Damaged{File: d.File, Alone: n.config.ClusterSize == 1})
+			f.Damaged = append(f.Damaged, d.File)
 		}
 	}
 	if !f.Insecure {
@@ -69,13 +70,13 @@ func (e *examination) facts(ctx context.Context) *doctor.Facts {
 // cluster looks at the other nodes, and at what the leader runs.
 func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *doctor.Facts) {
 	metrics := e.metrics("annals_clock_offset_seconds", "annals_clock_behind_log_seconds", "eventstore_writer_flush_duration_max_seconds")
-	if !f.InMemory {
+	if !e.n.config.MemDb {
 		f.Sync = &doctor.Sync{Longest: metrics[2], Mean: c.Flushes().MeanTime, Hung: c.Hangs() != nil}
 	}
 	l, _ := c.Leadership()
 	f.Leading = l.Leading
 	if e.n.config.ClusterSize > 1 {
-		f.Clock = &doctor.Clock{Ahead: metrics[0], BehindLog: metrics[1], Tolerance: e.n.config.ClockTolerance}
+		f.Clock = &doctor.Clock{Ahead: metrics[0], BehindLog: metrics[1]}
 		if err := c.Clock.Wrong(); err != nil {
 			f.Clock.Wrong = err.Error()
 		}
@@ -84,7 +85,7 @@ func (e *examination) cluster(ctx context.Context, c *replication.Cluster, f *do
 		for i := range view.Members {
 			m := &view.Members[i]
 			address := endpoint(m.ReplicationHost, m.ReplicationPort)
-			f.Members = append(f.Members, doctor.Member{Address: address, State: string(m.State), Alive: m.Alive})
+			f.Members = append(f.Members, doctor.Member{Address: address, Alive: m.Alive})
 			if m.State == event.StateLeader && m.Alive {
 				lag.Leader, lag.Behind = address, m.Writer-e.n.store.LogEnd()
 			}
@@ -143,7 +144,7 @@ func (e *examination) metrics(names ...string) []time.Duration {
 
 func (e *examination) volumes() []doctor.Volume {
 	c := e.n.config
-	index := or(c.Index, filepath.Join(c.Db, "index"))
+	index := cmp.Or(c.Index, filepath.Join(c.Db, "index"))
 	list := []doctor.Volume{{Option: "Db", Folder: c.Db}}
 	if filepath.Dir(index) != filepath.Clean(c.Db) {
 		list = append(list, doctor.Volume{Option: "Index", Folder: index})

@@ -33,5 +33,5 @@ func (o operations) MergeIndexes() (event.ID, error) {
 	if err != nil {
 		return event.ID{}, err
 	}
-	return o.n.merges.Start(log.Index())
+	return o.n.merges.Start(log.Index().Merge)
 }

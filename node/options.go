@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -56,9 +57,7 @@ type Options struct {
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.OnFatal == nil {
 		o.OnFatal = func(err error) { panic(err) }
 	}
@@ -68,19 +67,13 @@ func (o *Options) EnsureDefaults() {
 			o.FS = vfs.NewMem()
 		}
 	}
-	if o.Stats == nil {
-		o.Stats = new(stats.Registry)
-	}
+	o.Stats = cmp.Or(o.Stats, new(stats.Registry))
 	if o.Settings == nil {
 		o.Settings = o.Config.Values
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.ClosePatience == 0 {
-		o.ClosePatience = 25 * time.Second
-	}
-	if o.DiskReserve == 0 {
-		o.DiskReserve = 128 << 20
-	}
+	o.ClosePatience = cmp.Or(o.ClosePatience, 25*time.Second)
+	o.DiskReserve = cmp.Or(o.DiskReserve, 128<<20)
 }

@@ -1,15 +1,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/schedule"
-	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -35,7 +35,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 		Store: n.store, Logger: logger, Endpoint: n.endpoint, MaxAge: c.ScavengeHistoryMaxAge, WriteTimeout: c.WriteTimeout, Stats: n.opts.Stats,
 	})
 	s.runs = scavenge.New(scavenge.Options{
-		Log: n.store.Log, FS: n.opts.FS, Dir: filepath.Join(or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
+		Log: n.store.Log, FS: n.opts.FS, Dir: filepath.Join(cmp.Or(c.Index, filepath.Join(c.Db, "index")), scavenge.Folder), InMemory: c.MemDb,
 		Write: n.store.WriteOwn, Erase: n.cluster.EraseLog, PendingDir: c.Db, Now: n.cluster.Clock.Now, AwaitNow: n.cluster.Clock.Await, History: s.history, Lock: &n.chunks,
 		// More than the node keeps for itself: a run ends before writes are refused.
 		DiskReserve:    2 * n.opts.DiskReserve,
@@ -49,7 +49,7 @@ func newScavenging(n *Node) (*scavenging, error) {
 	if s.clock, err = schedule.New(schedule.Options{
 		Expression: c.ScavengeSchedule,
 		Request:    scavenge.Request{Threads: 1, Threshold: c.ScavengeScheduleThreshold, ThrottlePercent: c.ScavengeScheduleThrottle},
-		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: members{n.part()}, Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
+		Endpoint:   n.endpoint(), Runner: s.runs, Store: n.store, Cluster: n.part(), Now: n.opts.Now, Logger: logger.Named("schedule"), Stats: n.opts.Stats,
 	}); err != nil {
 		s.close()
 	}
@@ -75,18 +75,12 @@ func (s *scavenging) run(ctx context.Context) {
 
 // awaitStart returns true when this node has taken its part in the cluster, false when ctx ends before.
 func (s *scavenging) awaitStart(ctx context.Context) bool {
-	ticker := time.NewTicker(startedPace)
-	defer ticker.Stop()
-	for {
-		if s.n.cluster.Ready() && s.n.cluster.CaughtUp() {
-			return true
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+	for !s.n.cluster.Ready() || !s.n.cluster.CaughtUp() {
+		if clock.Sleep(ctx, startedPace) != nil {
 			return false
 		}
 	}
+	return true
 }
 
 // close stops a run that is under way, and records that as far as there is a
@@ -97,22 +91,4 @@ func (s *scavenging) close() {
 	s.owned.Wait()
 	s.runs.Close()
 	s.history.Close()
-}
-
-// members are the nodes of the cluster as the clock sees them.
-type members struct{ part }
-
-func (m members) Self() event.ID { return m.Node() }
-
-func (m members) Leading() bool {
-	l, _ := m.Leadership()
-	return l.Leading
-}
-
-func (m members) Members() []schedule.Member {
-	var all []schedule.Member
-	for _, o := range m.View().Members {
-		all = append(all, schedule.Member{ID: o.Node, Alive: o.Alive, Leading: o.State == event.StateLeader, ReadOnly: o.ReadOnly || !o.Voter})
-	}
-	return all
 }

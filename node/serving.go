@@ -26,6 +26,11 @@ var (
 
 func (p part) Role() string { return strings.ToLower(string(p.State())) }
 
+func (p part) Leading() bool {
+	l, _ := p.Leadership()
+	return l.Leading
+}
+
 func (p part) Ready() bool {
 	log, err := p.n.store.Log()
 	return err == nil && p.serves() && log.Health.Unhealthy() == nil

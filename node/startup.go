@@ -9,24 +9,20 @@ import (
 // startup is how far the start of a node is.
 type startup struct {
 	done  atomic.Bool // it has served once
-	doing atomic.Pointer[doing]
-}
-
-// doing is what a node does before it is ready: so much of a total, 0 when that is not known.
-type doing struct {
-	what        string
-	done, total int64
+	doing atomic.Pointer[httpapi.Progress]
 }
 
 // note takes what the one that opens files does.
 func (s *startup) note(what string, done, total int64) {
-	s.doing.Store(&doing{what: what, done: done, total: total})
+	p := progress(what, done, total)
+	s.doing.Store(&p)
 }
 
-func (d *doing) progress() httpapi.Progress {
-	p := httpapi.Progress{Doing: d.what, Percent: -1}
-	if d.total > 0 {
-		p.Percent = min(100, 100*float64(d.done)/float64(d.total))
+// progress is of what a node does before it is ready: so much of a total, 0 when that is not known.
+func progress(what string, done, total int64) httpapi.Progress {
+	p := httpapi.Progress{Doing: what, Percent: -1}
+	if total > 0 {
+		p.Percent = min(100, 100*float64(done)/float64(total))
 	}
 	return p
 }
@@ -43,12 +39,12 @@ func (p part) Starting() httpapi.Progress {
 	}
 	if !p.Started() {
 		if d := n.startup.doing.Load(); d != nil {
-			return d.progress()
+			return *d
 		}
 		return httpapi.Progress{Doing: "opening files", Percent: -1}
 	}
 	if what, done, total := p.Progress(); what != "" {
-		return (&doing{what: what, done: done, total: total}).progress()
+		return progress(what, done, total)
 	}
 	if n.users.ready() != nil {
 		return httpapi.Progress{Doing: "waiting for the built-in users", Percent: -1}

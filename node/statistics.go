@@ -9,7 +9,7 @@ import (
 
 	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
-	"github.com/annalsdb/annals/internal/logkey"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/stats"
 	"github.com/annalsdb/annals/stats/history"
 	"github.com/annalsdb/annals/stats/latency"
@@ -141,12 +141,8 @@ func (s *statistics) run(ctx context.Context) {
 	if s.n.config.WriteStatsToDb {
 		owned.Go(func() { s.write(ctx) })
 	}
-	ticker := time.NewTicker(startedPace)
-	defer ticker.Stop()
 	for part := s.n.part(); !part.Starting().Started; {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+		if clock.Sleep(ctx, startedPace) != nil {
 			return
 		}
 	}
@@ -155,29 +151,3 @@ func (s *statistics) run(ctx context.Context) {
 // startedPace is how often a node that starts looks whether it has: the answer to
 // a later question must not depend on whether somebody asked in time.
 const startedPace = 100 * time.Millisecond
-
-// write appends the metrics to the node's statistics stream, until ctx ends.
-func (s *statistics) write(ctx context.Context) {
-	c := s.n.config
-	stream := statisticsStream{
-		stream:  statisticsPrefix + s.n.endpoint(),
-		metrics: func() []byte { return s.Statistics().AppendFlatJSON(nil, false) },
-		store:   s.n.store, write: s.n.store.WriteOwn, timeout: c.WriteTimeout,
-	}
-	logger := s.n.logger.Named("stats")
-	ticker := time.NewTicker(c.StatsPeriod)
-	defer ticker.Stop()
-	failing := false
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		err := stream.once(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			logger.Warn("statistics are not written into the database for now", logkey.Stream, stream.stream, logkey.Error, err)
-		}
-		failing = err != nil
-	}
-}

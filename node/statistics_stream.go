@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/logkey"
 )
 
 // The statistics stream of a node. Names and metadata are those of the reference: do not change.
@@ -18,40 +18,49 @@ const (
 	statisticsMetadata = `{"$maxAge":864000}`
 )
 
-// statisticsStream writes the node's metrics into the database, as one event a period.
-type statisticsStream struct {
-	stream  string
-	metrics func() []byte // the flat map as JSON
-	store   *store
-	write   func(context.Context, *event.Write) (event.Written, error)
-	timeout time.Duration
+// write appends the metrics to the node's statistics stream, as one event a period, until ctx
+// ends. What cannot be written is left out: the next one comes soon.
+func (s *statistics) write(ctx context.Context) {
+	stream := statisticsPrefix + s.n.endpoint()
+	logger := s.n.logger.Named("stats")
+	ticker := time.NewTicker(s.n.config.StatsPeriod)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.writeOnce(ctx, stream)
+		if err != nil && !failing && ctx.Err() == nil {
+			logger.Warn("statistics are not written into the database for now", logkey.Stream, stream, logkey.Error, err)
+		}
+		failing = err != nil
+	}
 }
 
-// once writes one event, and the stream's metadata before the first. What cannot
-// be written is left out: the next one comes soon.
-func (s *statisticsStream) once(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+// writeOnce writes one event, and the stream's metadata before the first.
+func (s *statistics) writeOnce(ctx context.Context, stream string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.n.config.WriteTimeout)
 	defer cancel()
-	info, err := s.store.StreamInfo(ctx, s.stream)
+	info, err := s.n.store.StreamInfo(ctx, stream)
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", s.stream, err)
+		return fmt.Errorf("look at %s: %w", stream, err)
+	}
+	write := func(stream string, expected int64, typ string, data []byte) error {
+		_, err := s.n.store.WriteOwn(ctx, record.Append(stream, expected, record.Proposed(typ, data)))
+		if err != nil {
+			return fmt.Errorf("append to %s: %w", stream, err)
+		}
+		return nil
 	}
 	if info.MetaLast < 0 {
-		err := s.append(ctx, event.MetaStreamOf(s.stream), event.NoStream, event.TypeMetadata, []byte(statisticsMetadata))
+		err := write(event.MetaStreamOf(stream), event.NoStream, event.TypeMetadata, []byte(statisticsMetadata))
 		var conflict *event.WrongExpectedVersion // Somebody set other metadata meanwhile.
 		if err != nil && !errors.As(err, &conflict) {
 			return err
 		}
 	}
-	return s.append(ctx, s.stream, event.AnyVersion, statisticsType, s.metrics())
-}
-
-func (s *statisticsStream) append(ctx context.Context, stream string, expected int64, typ string, data []byte) error {
-	_, err := s.write(ctx, &event.Write{Kind: event.Append, Stream: stream, ExpectedVersion: expected, Events: []event.Proposed{{
-		ID: event.ID(uuid.New()), Type: typ, Flags: event.FlagJSON, Data: data,
-	}}})
-	if err != nil {
-		return fmt.Errorf("append to %s: %w", stream, err)
-	}
-	return nil
+	return write(stream, event.AnyVersion, statisticsType, s.Statistics().AppendFlatJSON(nil, false))
 }

@@ -21,8 +21,8 @@ func (s *statistics) Statistics() tree.Statistics {
 	if l, err := s.n.store.Log(); err == nil {
 		log, check, damaged = l.Statistics(), l.Health.CheckProgress(), len(l.Health.Damaged())
 	}
-	all = es(all, "checksum", log.Writer)
-	all = es(all, "checksumNonFlushed", log.NonFlushed)
+	all = es(all, log.Writer, "checksum")
+	all = es(all, log.NonFlushed, "checksumNonFlushed")
 	for _, q := range s.registry.Queues() {
 		all = append(all, tree.Queue(q.Statistics())...)
 	}
@@ -30,35 +30,31 @@ func (s *statistics) Statistics() tree.Statistics {
 	return readIndexStatistics(writerStatistics(checkStatistics(all, check, damaged), &flushes), &log)
 }
 
+func es(all tree.Statistics, value any, path ...string) tree.Statistics {
+	return append(all, tree.Statistic{Path: append([]string{"es"}, path...), Value: value})
+}
+
 // checkStatistics are those of the check of complete chunks.
 func checkStatistics(all tree.Statistics, p eventlog.CheckProgress, damaged int) tree.Statistics {
-	ended := ""
-	if !p.Ended.IsZero() {
-		ended = p.Ended.UTC().Format(time.RFC3339)
-	}
-	add := func(key string, value any) {
-		all = append(all, tree.Statistic{Path: []string{"es", "chunkCheck", key}, Value: value})
-	}
-	running := int64(0)
+	running, ended := int64(0), ""
 	if p.Running {
 		running = 1
 	}
-	add("running", running)
-	add("doneBytes", p.Done)
-	add("totalBytes", p.Total)
-	add("lastEnd", ended)
-	add("damagedChunks", int64(damaged))
-	return all
-}
-
-func es(all tree.Statistics, key string, value int64) tree.Statistics {
-	return append(all, tree.Statistic{Path: []string{"es", key}, Value: value})
+	if !p.Ended.IsZero() {
+		ended = p.Ended.UTC().Format(time.RFC3339)
+	}
+	all = es(all, running, "chunkCheck", "running")
+	all = es(all, p.Done, "chunkCheck", "doneBytes")
+	all = es(all, p.Total, "chunkCheck", "totalBytes")
+	all = es(all, ended, "chunkCheck", "lastEnd")
+	return es(all, int64(damaged), "chunkCheck", "damagedChunks")
 }
 
 // writerStatistics are those of what a write waits for: the Raft log.
 func writerStatistics(all tree.Statistics, f *raftdisk.Flushes) tree.Statistics {
 	add := func(key, title string, value any) {
-		all = append(all, tree.Statistic{Path: []string{"es", "writer", key}, Value: value, About: &tree.About{Category: "Writer", Title: "Writer: " + title, DrawChart: true}})
+		all = es(all, value, "writer", key)
+		all[len(all)-1].About = &tree.About{Category: "Writer", Title: "Writer: " + title, DrawChart: true}
 	}
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	add("lastFlushSize", "size of the last flush", f.LastSize)
@@ -74,17 +70,13 @@ func writerStatistics(all tree.Statistics, f *raftdisk.Flushes) tree.Statistics 
 // readIndexStatistics are those of the log's index and caches. There are no
 // transactions that span requests, hence nothing is cached of them.
 func readIndexStatistics(all tree.Statistics, f *eventlog.Statistics) tree.Statistics {
-	for _, figure := range []struct {
-		key   string
-		value uint64
-	}{
-		{"cachedRecord", f.CachedRecords}, {"notCachedRecord", f.NotCachedRecords},
-		{"cachedStreamInfo", f.CachedStreamInfos}, {"notCachedStreamInfo", f.NotCachedStreamInfos},
-		{"cachedTransInfo", 0}, {"notCachedTransInfo", 0}, {"hashCollisions", f.HashCollisions},
-	} {
-		all = append(all, tree.Statistic{Path: []string{"es", "readIndex", figure.key}, Value: int64(figure.value)})
-	}
-	return all
+	all = es(all, int64(f.CachedRecords), "readIndex", "cachedRecord")
+	all = es(all, int64(f.NotCachedRecords), "readIndex", "notCachedRecord")
+	all = es(all, int64(f.CachedStreamInfos), "readIndex", "cachedStreamInfo")
+	all = es(all, int64(f.NotCachedStreamInfos), "readIndex", "notCachedStreamInfo")
+	all = es(all, int64(0), "readIndex", "cachedTransInfo")
+	all = es(all, int64(0), "readIndex", "notCachedTransInfo")
+	return es(all, int64(f.HashCollisions), "readIndex", "hashCollisions")
 }
 
 // Replication returns the nodes that follow this one.

@@ -57,6 +57,14 @@ func (s *store) readable() (*eventlog.Log, error) {
 	return log, nil
 }
 
+// readableFor is readable for one who has not given up.
+func (s *store) readableFor(ctx context.Context) (*eventlog.Log, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.readable()
+}
+
 func (s *store) Write(ctx context.Context, w *event.Write) (event.Written, error) {
 	begun := time.Now()
 	written, err := s.cluster.Submit(ctx, w)
@@ -70,10 +78,7 @@ func (s *store) WriteOwn(ctx context.Context, w *event.Write) (event.Written, er
 }
 
 func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.StreamPage, error) {
-	if err := ctx.Err(); err != nil {
-		return event.StreamPage{}, err
-	}
-	log, err := s.readable()
+	log, err := s.readableFor(ctx)
 	if err != nil {
 		return event.StreamPage{}, err
 	}
@@ -82,10 +87,7 @@ func (s *store) ReadStream(ctx context.Context, r event.StreamRead) (event.Strea
 }
 
 func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	log, err := s.readable()
+	log, err := s.readableFor(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,10 +95,7 @@ func (s *store) ReadPayload(ctx context.Context, r *event.Record) error {
 }
 
 func (s *store) ReadEvent(ctx context.Context, stream string, number int64, resolveLinks bool) (event.Resolved, error) {
-	if err := ctx.Err(); err != nil {
-		return event.Resolved{}, err
-	}
-	log, err := s.readable()
+	log, err := s.readableFor(ctx)
 	if err != nil {
 		return event.Resolved{}, err
 	}
@@ -105,10 +104,7 @@ func (s *store) ReadEvent(ctx context.Context, stream string, number int64, reso
 }
 
 func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, error) {
-	if err := ctx.Err(); err != nil {
-		return event.AllPage{}, err
-	}
-	log, err := s.readable()
+	log, err := s.readableFor(ctx)
 	if err != nil {
 		return event.AllPage{}, err
 	}
@@ -117,10 +113,7 @@ func (s *store) ReadAll(ctx context.Context, r event.AllRead) (event.AllPage, er
 }
 
 func (s *store) PositionAt(ctx context.Context, time int64) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	log, err := s.readable()
+	log, err := s.readableFor(ctx)
 	if err != nil {
 		return 0, err
 	}

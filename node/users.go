@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,7 +25,6 @@ type users struct {
 	hasher  *access.Hasher
 
 	done chan struct{} // closed when the built-in users exist
-	once sync.Once
 }
 
 func newUsers(n *Node) (*users, error) {
@@ -114,7 +112,7 @@ func (u *users) run(ctx context.Context, c *replication.Cluster) {
 			return
 		}
 	}
-	u.once.Do(func() { close(u.done) })
+	close(u.done)
 }
 
 // usersPace is how often a node looks for users that another creates, or tries again.

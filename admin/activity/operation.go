@@ -3,7 +3,8 @@ package activity
 import (
 	"net/url"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/annalsdb/annals/admin/record"
 )
 
 // Names of the stream and of its events. Clients read them: do not change.
@@ -45,14 +46,10 @@ func (o Operation) bounded() Operation {
 
 // clip shortens a text at the border of a character, and says so.
 func clip(text string) string {
-	if len(text) <= maxField {
-		return strings.Clone(text) // Of the request nothing else is to stay in memory.
+	if cut := record.Clip(text, maxField); cut != text {
+		return cut + "..."
 	}
-	end := maxField
-	for end > maxField-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "..."
+	return strings.Clone(text) // Of the request nothing else is to stay in memory.
 }
 
 // secrets are parts of names of parameters whose values are not to be known. No request

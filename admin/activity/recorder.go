@@ -4,8 +4,8 @@
 package activity
 
 import (
+	"cmp"
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,29 +18,13 @@ import (
 	"github.com/annalsdb/annals/stats"
 )
 
-// Options say how operations are recorded. All but Store may be left out.
+// Options say how operations are recorded. All but Store and Endpoint may be left out.
 type Options struct {
 	Store        record.Store
 	Logger       hclog.Logger
 	Endpoint     func() string   // host:port of this node for clients
-	WriteTimeout time.Duration   // of one try; DefaultWriteTimeout if 0
+	WriteTimeout time.Duration   // of one try, as package record says
 	Stats        *stats.Registry // may be nil
-}
-
-// DefaultWriteTimeout bounds a try to write.
-const DefaultWriteTimeout = 5 * time.Second
-
-// EnsureDefaults fills in what was left out.
-func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
-	}
 }
 
 const (
@@ -60,31 +44,20 @@ const (
 type Recorder struct {
 	opts      Options
 	metrics   metrics
-	records   *record.Writer
+	queue     *record.Queue[Operation]
 	anonymous *rate.Limiter
 	leftOut   atomic.Int64 // since the last event that was written
 	full      atomic.Bool  // the queue was full, and the log says so
-	queue     chan Operation
-
-	ctx     context.Context // of everything that is asked of the store
-	cancel  context.CancelFunc
-	closing chan struct{} // closed when nothing is put into the queue any more
-	once    sync.Once     // of closing
-	done    chan struct{} // closed when the goroutine has ended
 }
 
 // New returns a Recorder. It must be closed.
 func New(o Options) *Recorder {
-	o.EnsureDefaults()
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	r := &Recorder{
 		opts: o, metrics: newMetrics(o.Stats), anonymous: rate.NewLimiter(rate.Every(anonymousPace), anonymousBurst),
-		queue: make(chan Operation, maxQueue), closing: make(chan struct{}), done: make(chan struct{}),
+		queue: record.New[Operation](record.Options{Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout}, maxQueue),
 	}
-	r.records = record.New(record.Options{
-		Store: o.Store, Logger: o.Logger, What: Stream, MaxAge: maxAge, Timeout: o.WriteTimeout, Closing: r.closing,
-	})
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	go r.work()
+	r.queue.Start(r.work)
 	return r
 }
 
@@ -94,19 +67,12 @@ func (r *Recorder) Note(o Operation) {
 		r.leaveOut(r.metrics.anonymous, 1)
 		return
 	}
-	select {
-	case <-r.closing:
-		r.leaveOut(r.metrics.dropped, 1)
+	if r.queue.Put(o.bounded()) {
 		return
-	default:
 	}
-	select {
-	case r.queue <- o.bounded():
-	default:
-		r.leaveOut(r.metrics.dropped, 1)
-		if r.full.CompareAndSwap(false, true) {
-			r.opts.Logger.Warn("requests are left out of "+Stream+": too many wait to be written", logkey.Events, maxQueue)
-		}
+	r.leaveOut(r.metrics.dropped, 1)
+	if !r.queue.Closing() && r.full.CompareAndSwap(false, true) {
+		r.opts.Logger.Warn("requests are left out of "+Stream+": too many wait to be written", logkey.Events, maxQueue)
 	}
 }
 
@@ -117,18 +83,14 @@ func (r *Recorder) leaveOut(why *stats.Counter, n int) {
 
 // Close lets what waits be written for a few seconds, as long as the cluster takes it,
 // and gives the rest up. It returns even if the store hangs.
-func (r *Recorder) Close() {
-	r.once.Do(func() { close(r.closing) })
-	r.records.End(r.done, r.cancel)
-}
+func (r *Recorder) Close() { r.queue.Close() }
 
 // work writes what waits until the Recorder is closed, and then what is left while that succeeds.
-func (r *Recorder) work() {
-	defer close(r.done)
+func (r *Recorder) work(ctx context.Context) {
 	begun, failing := false, false
-	for batch := r.next(); len(batch) > 0; batch = r.next() {
+	for batch := r.queue.Next(maxBatch); len(batch) > 0; batch = r.queue.Next(maxBatch) {
 		before := r.leftOut.Swap(0)
-		err := r.write(batch, before, &begun)
+		err := r.write(ctx, batch, before, &begun)
 		if err == nil {
 			r.metrics.written.Add(uint64(len(batch)))
 			r.full.Store(false)
@@ -141,38 +103,18 @@ func (r *Recorder) work() {
 			r.opts.Logger.Warn("requests are not recorded in "+Stream, logkey.Events, len(batch), logkey.Error, err)
 		}
 		failing = true
-		if r.isClosing() {
-			r.leaveOut(r.metrics.dropped, len(r.queue))
+		if r.queue.Closing() {
+			r.leaveOut(r.metrics.dropped, r.queue.Len())
 			return
 		}
 	}
 }
 
-// next returns the operations that wait, the oldest first, and waits for one if there is
-// none. There is none any more when the Recorder was closed.
-func (r *Recorder) next() []Operation {
-	var batch []Operation
-	select {
-	case o := <-r.queue:
-		batch = append(batch, o)
-	case <-r.closing:
-	}
-	for len(batch) < maxBatch {
-		select {
-		case o := <-r.queue:
-			batch = append(batch, o)
-		default:
-			return batch
-		}
-	}
-	return batch
-}
-
 // write appends a batch, and describes the stream before the first. Nothing is written
 // to a stream that anybody could read, or that would stay for ever.
-func (r *Recorder) write(batch []Operation, leftOut int64, begun *bool) error {
+func (r *Recorder) write(ctx context.Context, batch []Operation, leftOut int64, begun *bool) error {
 	if !*begun {
-		if err := r.records.Begin(r.ctx, Stream); err != nil {
+		if err := r.queue.Begin(ctx, Stream); err != nil {
 			return err
 		}
 		*begun = true
@@ -184,15 +126,6 @@ func (r *Recorder) write(batch []Operation, leftOut int64, begun *bool) error {
 		events[i] = record.Proposed(TypeOperation, record.Encode(data{o, leftOut}))
 		leftOut = 0
 	}
-	_, err := r.records.Append(r.ctx, Stream, events...)
+	_, err := r.queue.Append(ctx, Stream, events...)
 	return err
-}
-
-func (r *Recorder) isClosing() bool {
-	select {
-	case <-r.closing:
-		return true
-	default:
-		return false
-	}
 }

@@ -101,10 +101,11 @@ func Create(ctx context.Context, source Source, target Target, o CreateOptions) 
 	if err != nil && !isDamaged(err) { // What cannot be read is not relied on.
 		return m, err
 	}
-	c := &creation{source: source, session: session, w: w, o: &o, total: m.Bytes()}
+	limit := rate.Inf
 	if o.Throttle > 0 {
-		c.limit = rate.NewLimiter(rate.Limit(o.Throttle), copyBuffer)
+		limit = rate.Limit(o.Throttle)
 	}
+	c := &creation{source: source, session: session, w: w, o: &o, total: m.Bytes(), limit: rate.NewLimiter(limit, copyBuffer)}
 	known := map[same]*Manifest{}
 	if !o.Full {
 		for i := range earlier {
@@ -160,7 +161,7 @@ type creation struct {
 	session string
 	w       Writing
 	o       *CreateOptions
-	limit   *rate.Limiter // nil: none
+	limit   *rate.Limiter
 
 	mu          sync.Mutex
 	done, total int64
@@ -236,10 +237,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	}
 	n, err := p.r.Read(b)
 	if n > 0 {
-		if p.c.limit != nil {
-			if e := p.c.limit.WaitN(p.ctx, n); e != nil {
-				return n, e
-			}
+		if e := p.c.limit.WaitN(p.ctx, n); e != nil {
+			return n, e
 		}
 		p.c.advance(PhaseCopy, int64(n))
 	}

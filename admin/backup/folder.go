@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,12 +38,8 @@ const (
 	partialPrefix = "."
 	partialSuffix = ".partial"
 	copyBuffer    = 1 << 20
-	syncEvery     = 8 << 20  // bytes: a node on the same disk waits for all that was not synced when it syncs
-	maxManifest   = 64 << 20 // bytes: 300,000 files
+	syncEvery     = 8 << 20 // bytes: a node on the same disk waits for all that was not synced when it syncs
 )
-
-// Folder is that of a listed backup.
-func (t *Folder) Folder(m *Manifest) string { return filepath.Join(t.dir, m.ID) }
 
 func (t *Folder) path(id, name string) string {
 	return filepath.Join(t.dir, id, filepath.FromSlash(name))
@@ -57,44 +54,14 @@ func (t *Folder) List(ctx context.Context) ([]Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list backups: %w", err)
 	}
-	var all []Manifest
-	var damaged error
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if !ValidID(name) {
-			continue
-		}
-		text, err := vfs.ReadFile(t.fsys, t.path(name, manifestFile))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // Being removed.
-		}
+	ids := slices.DeleteFunc(names, func(name string) bool { return !ValidID(name) })
+	return ReadManifests(ctx, ids, func(id string) ([]byte, error) {
+		text, err := vfs.ReadFile(t.fsys, t.path(id, manifestFile))
 		if err != nil {
-			return nil, fmt.Errorf("list backups: %w", err)
+			err = fmt.Errorf("list backups: %w", err)
 		}
-		m, err := ParseManifest(name, text)
-		if err != nil {
-			damaged = errors.Join(damaged, err)
-			continue
-		}
-		all = append(all, m)
-	}
-	return all, damaged
-}
-
-// ParseManifest understands the manifest of the backup with an id. It fails with Damaged.
-func ParseManifest(id string, text []byte) (m Manifest, err error) {
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, &Damaged{fmt.Errorf("manifest of backup %s: %w", id, err)}
-	}
-	if err := m.Check(); err != nil {
-		return m, &Damaged{err}
-	}
-	if m.ID != id {
-		return m, &Damaged{fmt.Errorf("the manifest of backup %s is that of %s", id, m.ID)}
-	}
-	return m, nil
+		return text, err
+	})
 }
 
 // Open reads a file of a listed backup.
@@ -123,10 +90,7 @@ func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversB
 		return 0, fmt.Errorf("remove backups: %w", err)
 	}
 	listed := map[string]bool{}
-	for _, m := range keep {
-		listed[m.ID] = true
-	}
-	for _, m := range remove {
+	for _, m := range slices.Concat(keep, remove) {
 		listed[m.ID] = true
 	}
 	if dryRun {
@@ -147,7 +111,7 @@ func (t *Folder) Remove(ctx context.Context, remove, keep []Manifest, leftoversB
 	for _, name := range names {
 		id := strings.TrimSuffix(strings.TrimPrefix(name, partialPrefix), partialSuffix)
 		at, ok := Begun(id)
-		if !ok || !ValidID(id) || listed[id] || !at.Before(leftoversBefore) {
+		if !ok || listed[id] || !at.Before(leftoversBefore) {
 			continue
 		}
 		if err := t.fsys.RemoveAll(filepath.Join(t.dir, name)); err != nil {
@@ -256,44 +220,31 @@ func writeFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	buf := make([]byte, copyBuffer)
-	for at, synced := int64(0), int64(0); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := readFull(r, buf)
-		if n > 0 {
-			if _, e := file.WriteAt(buf[:n], at); e != nil {
-				return e
-			}
-			at += int64(n)
-			if at-synced >= syncEvery {
-				if e := file.Sync(); e != nil {
-					return e
-				}
-				synced = at
-			}
-		}
-		switch err {
-		case nil:
-			continue
-		case io.EOF:
-			if err := file.Sync(); err != nil {
-				return err
-			}
-			return nil
-		}
+	out := bufio.NewWriterSize(&syncing{ctx: ctx, file: file}, copyBuffer)
+	if _, err := out.ReadFrom(r); err != nil {
 		return err
 	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return file.Sync()
 }
 
-// readFull fills buf, and returns what r says: io.ReadFull's word for an end inside buf
-// is the one that r has for a connection that broke.
-func readFull(r io.Reader, buf []byte) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var more int
-		more, err = r.Read(buf[n:])
-		n += more
+// syncing writes a file from its start, and syncs it now and then.
+type syncing struct {
+	ctx        context.Context
+	file       vfs.File
+	at, synced int64
+}
+
+func (w *syncing) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.file.WriteAt(b, w.at)
+	if w.at += int64(n); err == nil && w.at-w.synced >= syncEvery {
+		w.synced = w.at
+		err = w.file.Sync()
 	}
 	return n, err
 }

@@ -98,11 +98,9 @@ func (n *NotedSource) Begin(ctx context.Context) (s Session, err error) {
 	}
 	n.note.Session = s.ID
 	if err := vfs.OS.MkdirAll(n.dir); err != nil {
-		n.dir = ""
 		return s, nil // The backup does not depend on it.
 	}
 	if n.lock, err = vfs.OS.Lock(n.path(lockSuffix)); err != nil {
-		n.dir = ""
 		return s, nil
 	}
 	text, err := json.Marshal(n.note)

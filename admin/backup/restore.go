@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -72,15 +73,11 @@ const (
 // name when every checksum is right and everything is durable.
 func Restore(ctx context.Context, target Target, o RestoreOptions) (r Restored, err error) {
 	started := time.Now()
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	o.Dir = filepath.Clean(o.Dir)
 	for _, dir := range []string{o.Dir, o.IndexDir} {
 		if err := checkEmpty(o.FS, dir); err != nil {

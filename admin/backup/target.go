@@ -2,12 +2,16 @@ package backup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
+
+	eventlog "github.com/annalsdb/annals/log"
 )
 
 // Target is where backups are kept.
@@ -39,12 +43,6 @@ type Writing interface {
 	Abort(ctx context.Context) error
 }
 
-// Local is a Target whose backups are folders, as a data folder is one.
-type Local interface {
-	// Folder is that of a listed backup.
-	Folder(m *Manifest) string
-}
-
 const (
 	manifestFile   = "manifest.json"
 	manifestFormat = 1
@@ -56,19 +54,15 @@ var ErrNoBackup = errors.New("there is no such backup")
 
 // ValidID reports whether a text has the form of an id.
 func ValidID(id string) bool {
-	at, rest, found := strings.Cut(id, "-")
-	if !found || len(rest) != 8 || strings.Trim(rest, "0123456789abcdef") != "" {
-		return false
-	}
-	_, err := time.Parse(idLayout, at)
-	return err == nil
+	_, ok := Begun(id)
+	return ok
 }
 
-// Begun is when the backup with an id was begun.
+// Begun is when the backup with an id was begun; false when it has not the form of one.
 func Begun(id string) (time.Time, bool) {
-	at, _, _ := strings.Cut(id, "-")
+	at, rest, found := strings.Cut(id, "-")
 	t, err := time.Parse(idLayout, at)
-	return t, err == nil
+	return t, err == nil && found && len(rest) == 8 && strings.Trim(rest, "0123456789abcdef") == ""
 }
 
 // checkName refuses names that do not stay in a folder: manifests come from where others may write.
@@ -98,6 +92,44 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
+// ReadManifests reads the manifests of the backups with some ids. Beside an error that is
+// Damaged it returns those that are whole. A backup whose read fails with fs.ErrNotExist is not listed, or being removed.
+func ReadManifests(ctx context.Context, ids []string, read func(id string) ([]byte, error)) (all []Manifest, damaged error) {
+	for _, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		text, err := read(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		m, err := parseManifest(id, text)
+		if err != nil {
+			damaged = errors.Join(damaged, err)
+			continue
+		}
+		all = append(all, m)
+	}
+	return all, damaged
+}
+
+// parseManifest understands the manifest of the backup with an id. It fails with Damaged.
+func parseManifest(id string, text []byte) (m Manifest, err error) {
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, &Damaged{fmt.Errorf("manifest of backup %s: %w", id, err)}
+	}
+	if err := m.Check(); err != nil {
+		return m, &Damaged{err}
+	}
+	if m.ID != id {
+		return m, &Damaged{fmt.Errorf("the manifest of backup %s is that of %s", id, m.ID)}
+	}
+	return m, nil
+}
+
 // Bytes are those of all files.
 func (m *Manifest) Bytes() (sum int64) {
 	for i := range m.Files {
@@ -118,23 +150,10 @@ func (f *File) same() same { return same{f.Name, f.Checksum, f.Size} }
 type checked struct {
 	r   io.Reader
 	f   *File
-	sum io.Writer
-	end func() error
+	sum *eventlog.FileSum
 }
 
-func newChecked(r io.Reader, f *File) *checked {
-	sum := f.Sum()
-	return &checked{r: r, f: f, sum: sum, end: func() error {
-		got, err := sum.Sum()
-		if err != nil {
-			return err
-		}
-		if got != f.Checksum {
-			return fmt.Errorf("%s has the checksum %s, and should have %s", f.Name, got, f.Checksum)
-		}
-		return nil
-	}}
-}
+func newChecked(r io.Reader, f *File) *checked { return &checked{r: r, f: f, sum: f.Sum()} }
 
 func (c *checked) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
@@ -144,7 +163,11 @@ func (c *checked) Read(b []byte) (int, error) {
 		}
 	}
 	if err == io.EOF {
-		if e := c.end(); e != nil {
+		got, e := c.sum.Sum()
+		if e == nil && got != c.f.Checksum {
+			e = fmt.Errorf("%s has the checksum %s, and should have %s", c.f.Name, got, c.f.Checksum)
+		}
+		if e != nil {
 			return n, &Damaged{e}
 		}
 	}

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,7 @@ type VerifyOptions struct {
 // itself and the index with the log. It returns how many errors were reported. Notices are
 // not among them.
 func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (problems int64, err error) {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
@@ -65,8 +64,8 @@ func Verify(ctx context.Context, target Target, m *Manifest, o VerifyOptions) (p
 		return problems, nil
 	}
 	dir := ""
-	if local, ok := target.(Local); ok {
-		dir = local.Folder(m)
+	if folder, ok := target.(*Folder); ok {
+		dir = folder.path(m.ID, "")
 	} else {
 		if dir = o.Scratch; dir == "" {
 			return problems, errors.New("verify: no folder to restore into")

@@ -11,61 +11,39 @@ import (
 
 // Lock is held by the one job that may switch chunk files. The zero value is free.
 type Lock struct {
-	mu     sync.Mutex // guards holder
-	holder *Hold
+	once sync.Once
+	full chan struct{} // has room for one: there is somebody who has the lock
+}
+
+func (l *Lock) taken() chan struct{} {
+	l.once.Do(func() { l.full = make(chan struct{}, 1) })
+	return l.full
 }
 
 // Hold is one job's hold on a Lock.
 type Hold struct {
-	lock *Lock
-	over chan struct{} // closed when it ends
+	Unlock func() // lets go of the lock; it is idempotent
 }
+
+func newHold(taken chan struct{}) *Hold { return &Hold{sync.OnceFunc(func() { <-taken })} }
 
 // TryLock takes the lock, or fails at once with event.ErrChunksLocked.
 func (l *Lock) TryLock() (*Hold, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.holder != nil {
+	select {
+	case l.taken() <- struct{}{}:
+		return newHold(l.taken()), nil
+	default:
 		return nil, event.ErrChunksLocked
 	}
-	l.holder = &Hold{lock: l, over: make(chan struct{})}
-	return l.holder, nil
 }
 
 // Lock takes the lock as soon as it is free. To make it so is the caller's
 // business: jobs may take hours.
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
-	for {
-		hold, err := l.TryLock()
-		if err == nil {
-			return hold, nil
-		}
-		select {
-		case <-l.over():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// over returns a channel that is closed when the present hold ends.
-func (l *Lock) over() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.holder != nil {
-		return l.holder.over
-	}
-	free := make(chan struct{})
-	close(free)
-	return free
-}
-
-// Unlock lets go of the lock. It is idempotent.
-func (h *Hold) Unlock() {
-	h.lock.mu.Lock()
-	defer h.lock.mu.Unlock()
-	if h.lock.holder == h {
-		h.lock.holder = nil
-		close(h.over)
+	select {
+	case l.taken() <- struct{}{}:
+		return newHold(l.taken()), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }

@@ -17,7 +17,6 @@ const searchYears = 40
 // Schedule tells when something is due. The zero value is never due.
 type Schedule struct {
 	expression string
-	zone       *time.Location
 	spec       *cron.SpecSchedule
 }
 
@@ -57,9 +56,9 @@ func Parse(expression string) (Schedule, error) {
 	if !ok {
 		return wrong("it has no fixed times")
 	}
-	s := Schedule{expression: text, zone: spec.Location, spec: spec}
-	if s.zone == time.Local { // Where the parser says local no zone was given.
-		s.zone, spec.Location = time.UTC, time.UTC
+	s := Schedule{expression: text, spec: spec}
+	if spec.Location == time.Local { // Where the parser says local no zone was given.
+		spec.Location = time.UTC
 	}
 	if s.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return wrong("there is no such day")
@@ -85,7 +84,7 @@ func (s Schedule) Next(t time.Time) time.Time {
 	const everyHour = 1 << 63 // the parser's mark of "*"
 	for t = t.Round(0).UTC(); ; {
 		next := s.spec.Next(t)
-		if next.IsZero() || s.spec.Hour&everyHour != 0 || !repeated(next.In(s.zone)) {
+		if next.IsZero() || s.spec.Hour&everyHour != 0 || !repeated(next.In(s.spec.Location)) {
 			return next
 		}
 		t = next
@@ -105,19 +104,9 @@ func repeated(t time.Time) bool {
 
 // Latest returns the last due time that is after one time and not after another;
 // zero if there is none.
-func (s Schedule) Latest(after, until time.Time) time.Time {
-	due := s.Next(after)
-	if due.IsZero() || due.After(until) {
-		return time.Time{}
-	}
-	// Next is not above until for low, and is for high.
-	for low, high := after, until; high.Sub(low) > time.Second; {
-		middle := low.Add(high.Sub(low) / 2)
-		if next := s.Next(middle); next.IsZero() || next.After(until) {
-			high = middle
-		} else {
-			low, due = middle, next
-		}
+func (s Schedule) Latest(after, until time.Time) (due time.Time) {
+	for next := s.Next(after); !next.IsZero() && !next.After(until); next = s.Next(next) {
+		due = next
 	}
 	return due
 }

@@ -3,88 +3,87 @@
 // each can be tested with facts that no machine has at hand.
 package doctor
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "fmt"
 
 // Remedy is what somebody is to do, in words.
 type Remedy string
 
-// Line is what one check has come to. It is fine as long as it has no remedy: there is
-// no way to make a finding without one.
+// Line is what one check has come to.
 type Line struct {
-	check  string
-	text   string
-	remedy Remedy
+	Check  string // what was looked at
+	Text   string // what was found
+	Remedy Remedy // what to do; empty when all is fine
 }
-
-// Check names what was looked at.
-func (l Line) Check() string { return l.check }
-
-// Text says what was found.
-func (l Line) Text() string { return l.text }
-
-// Remedy says what to do, nothing when all is fine.
-func (l Line) Remedy() string { return string(l.remedy) }
 
 // Fine reports whether nothing is to be done.
-func (l Line) Fine() bool { return l.remedy == "" }
+func (l *Line) Fine() bool { return l.Remedy == "" }
 
 // String is the line for people.
-func (l Line) String() string {
+func (l *Line) String() string {
 	if l.Fine() {
-		return fmt.Sprintf("ok    %s: %s", l.check, l.text)
+		return fmt.Sprintf("ok    %s: %s", l.Check, l.Text)
 	}
-	return fmt.Sprintf("WRONG %s: %s. Remedy: %s", l.check, l.text, l.remedy)
-}
-
-// document is a line as others read it.
-type document struct {
-	Check  string `json:"check"`
-	OK     bool   `json:"ok"`
-	Text   string `json:"text"`
-	Remedy string `json:"remedy"`
-}
-
-// MarshalJSON writes the line with its names of the wire.
-func (l Line) MarshalJSON() ([]byte, error) {
-	return json.Marshal(document{l.check, l.Fine(), l.text, string(l.remedy)})
-}
-
-func fine(check, format string, args ...any) Line {
-	return Line{check: check, text: fmt.Sprintf(format, args...)}
-}
-
-// finding demands a remedy by its type, and that it says something.
-func finding(check string, remedy Remedy, format string, args ...any) Line {
-	if remedy == "" {
-		panic("doctor: a finding without a remedy: " + check)
-	}
-	return Line{check: check, text: fmt.Sprintf(format, args...), remedy: remedy}
+	return fmt.Sprintf("WRONG %s: %s. Remedy: %s", l.Check, l.Text, l.Remedy)
 }
 
 // Wrong counts the lines that are not fine.
 func Wrong(lines []Line) (n int) {
-	for _, l := range lines {
-		if !l.Fine() {
+	for i := range lines {
+		if !lines[i].Fine() {
 			n++
 		}
 	}
 	return n
 }
 
+// report collects the lines of one check after the other.
+type report struct {
+	check string
+	lines []Line
+}
+
+func (r *report) fine(format string, args ...any) {
+	r.lines = append(r.lines, Line{Check: r.check, Text: fmt.Sprintf(format, args...)})
+}
+
+// wrong demands a remedy by its type, and that it says something.
+func (r *report) wrong(remedy Remedy, format string, args ...any) {
+	if remedy == "" {
+		panic("doctor: a finding without a remedy: " + r.check)
+	}
+	r.lines = append(r.lines, Line{Check: r.check, Text: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
 // checks are what is looked at, in the order of their lines.
-var checks = []func(*Facts) []Line{
-	judgeStart, judgeMembers, judgeClock, judgeSync, judgeVolumes, judgeCertificates, judgeLag, judgeGroups, judgeProjections,
-	judgeBackup, judgeChunks, judgePasswords, judgeLimits,
+var checks = []struct {
+	name  string
+	judge func(*Facts, *report)
+	fine  string // what is said when the judge says nothing
+}{
+	{"start", judgeStart, "the node serves requests"},
+	{"members", judgeMembers, "a node on its own"},
+	{"clock", judgeClock, "a node on its own has no clock to differ from"},
+	{"fsync", judgeSync, "a database in memory waits for no disk"},
+	{"disk space", judgeVolumes, "a database in memory needs none"},
+	{"certificates", judgeCertificates, "the node serves without TLS: on loopback, or behind a proxy that has it"},
+	{"lag", judgeLag, "this node leads"},
+	{"subscription groups", judgeGroups, "none is stalled"},
+	{"projections", judgeProjections, "none is faulted"},
+	{"backup", judgeBackup, "this node does not back itself up (BackupTo)"},
+	{"chunks", judgeChunks, "none is known to be damaged"},
+	{"passwords", judgePasswords, "admin and ops have passwords of their own"},
+	{"limits", judgeLimits, "not known on this system"},
 }
 
 // Examine judges all facts. Each check gives at least one line.
 func Examine(f *Facts) []Line {
-	var lines []Line
-	for _, judge := range checks {
-		lines = append(lines, judge(f)...)
+	var r report
+	for _, c := range checks {
+		before := len(r.lines)
+		r.check = c.name
+		if c.judge(f, &r); len(r.lines) == before {
+			r.fine("%s", c.fine)
+		}
 	}
-	return lines
+	return r.lines
 }

@@ -22,9 +22,9 @@ type Facts struct {
 	Projections []Faulted
 	Unloaded    string // why groups or projections are not known; empty: they are
 
-	Backup   *Backup // nil: the node does not back itself up
-	InMemory bool
-	Damaged  []Damaged
+	Backup  *Backup  // nil: the node does not back itself up
+	Damaged []string // chunk files that are not what was written
+	Alone   bool     // there is no other node to fetch them from
 
 	// DefaultPasswords are the users whose password is still the default one. Unchecked says why that is not known.
 	DefaultPasswords []string
@@ -36,7 +36,6 @@ type Facts struct {
 // Member is a node of the cluster as gossip tells of it.
 type Member struct {
 	Address string // where other nodes reach it
-	State   string
 	Alive   bool
 }
 
@@ -44,7 +43,6 @@ type Member struct {
 type Clock struct {
 	Ahead     time.Duration // of the middle one of the members' clocks
 	BehindLog time.Duration // behind the newest event; below 0: it is not
-	Tolerance time.Duration // beyond which the node does not write; 0: any
 	Wrong     string        // why the node does not trust its clock; empty: it does
 }
 
@@ -95,12 +93,6 @@ type Backup struct {
 	LastError  string    // of it
 	Success    time.Time // when the last successful one ended; zero: never
 	Due        time.Time // when one was due after that; zero: there is no schedule
-}
-
-// Damaged is a chunk file that is not what was written.
-type Damaged struct {
-	File  string
-	Alone bool // there is no other node to fetch it from
 }
 
 // Limits are those of the system.

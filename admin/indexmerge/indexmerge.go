@@ -15,13 +15,6 @@ import (
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
-// Index is what is merged.
-type Index interface {
-	// Merge merges all tables into one, after a merge that is under way. When ctx
-	// ends first, everything stays as it was.
-	Merge(ctx context.Context) error
-}
-
 // Jobs runs merges, one at a time. The zero value is not usable.
 type Jobs struct {
 	logger hclog.Logger
@@ -41,10 +34,11 @@ func New(logger hclog.Logger) *Jobs {
 	return j
 }
 
-// Start begins to merge the index and returns the id of the order. Who orders
+// Start begins to merge the index by merge, which leaves everything as it was when its
+// context ends first, and returns the id of the order. Who orders
 // a merge while one runs gets an id too, and the tables that this one leaves. It
 // fails with event.ErrClosed.
-func (j *Jobs) Start(index Index) (event.ID, error) {
+func (j *Jobs) Start(merge func(context.Context) error) (event.ID, error) {
 	id := event.ID(uuid.New())
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -56,20 +50,13 @@ func (j *Jobs) Start(index Index) (event.ID, error) {
 		return id, nil
 	}
 	j.running = true
-	j.owned.Go(func() { j.run(id, index) })
+	j.owned.Go(func() { j.run(id, merge) })
 	return id, nil
 }
 
-// Running reports whether a merge that was ordered is under way.
-func (j *Jobs) Running() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.running
-}
-
-func (j *Jobs) run(id event.ID, index Index) {
+func (j *Jobs) run(id event.ID, merge func(context.Context) error) {
 	j.logger.Info("merging the index", logkey.ID, id.String())
-	switch err := index.Merge(j.ctx); {
+	switch err := merge(j.ctx); {
 	case err == nil:
 		j.logger.Info("index merged", logkey.ID, id.String())
 	case errors.Is(err, context.Canceled), errors.Is(err, event.ErrClosed):

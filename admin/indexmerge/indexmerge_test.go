@@ -32,25 +32,20 @@ func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs, x := indexmerge.New(hclog.NewNullLogger()), &index{end: make(chan error)}
 		seen := map[event.ID]bool{}
-		for _, outcome := range []error{nil, errors.New("no space"), nil} {
+		for before, outcome := range []error{nil, errors.New("no space"), nil} {
 			for range 3 {
-				id, err := jobs.Start(x)
+				id, err := jobs.Start(x.Merge)
 				if err != nil || seen[id] {
 					t.Fatalf("id %v, error %v", id, err)
 				}
 				seen[id] = true
 			}
-			if !jobs.Running() {
-				t.Fatal("nothing runs")
+			synctest.Wait()
+			if x.merges != before+1 {
+				t.Fatalf("%d merges for %d batches of three orders", x.merges, before+1)
 			}
 			x.end <- outcome
 			synctest.Wait()
-			if jobs.Running() {
-				t.Fatal("it still runs")
-			}
-		}
-		if x.merges != 3 {
-			t.Fatalf("%d merges for nine orders in three batches", x.merges)
 		}
 		jobs.Close()
 	})
@@ -59,13 +54,13 @@ func TestOneAtATime(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs, x := indexmerge.New(hclog.NewNullLogger()), &index{end: make(chan error)}
-		if _, err := jobs.Start(x); err != nil {
+		if _, err := jobs.Start(x.Merge); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		jobs.Close() // It returns although nobody ends the merge.
 		jobs.Close()
-		if _, err := jobs.Start(x); !errors.Is(err, event.ErrClosed) {
+		if _, err := jobs.Start(x.Merge); !errors.Is(err, event.ErrClosed) {
 			t.Fatalf("started after the end: %v", err)
 		}
 	})

@@ -5,12 +5,14 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
@@ -34,46 +36,30 @@ type Options struct {
 	Store   Store
 	Logger  hclog.Logger
 	What    string        // is written, as log lines name it: "the history of scavenges"
-	MaxAge  time.Duration // for which it is kept
-	Timeout time.Duration // of one try
-	// Closing is closed when the owner ends: then nothing is tried again.
-	Closing <-chan struct{}
+	MaxAge  time.Duration // for which it is kept, default 30 days
+	Timeout time.Duration // of one try, default 5 seconds
 }
 
-// Writer writes records. It has no goroutine and no queue: its owner has.
+// EnsureDefaults fills in what was left out.
+func (o *Options) EnsureDefaults() {
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	if o.MaxAge <= 0 {
+		o.MaxAge = 30 * 24 * time.Hour
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+}
+
+// Writer writes records, and tries again until its Queue is closed.
 type Writer struct {
-	opts Options
+	opts    Options
+	closing chan struct{} // closed when nothing is to be tried again
 }
-
-// New returns a Writer.
-func New(o Options) *Writer { return &Writer{opts: o} }
 
 // pauses are those between the tries of a write. Even if every try fails at once
 // they last longer than an election of 30 seconds.
 var pauses = [...]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
-
-const (
-	// flushTime is how long End lets what waits be written.
-	flushTime = 3 * time.Second
-	// stopTime is how long it then waits for a store that was told to stop.
-	stopTime = time.Second
-)
-
-// End waits until the goroutine that writes has ended, done is closed then: for a few
-// seconds, in which what waits may be written, and a moment more after cancel told the store to stop.
-// It returns even if the store hangs. Closing must be closed before.
-func (w *Writer) End(done <-chan struct{}, cancel context.CancelFunc) {
-	defer cancel()
-	flush := time.AfterFunc(flushTime, cancel)
-	defer flush.Stop()
-	late := time.NewTimer(flushTime + stopTime)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-		w.opts.Logger.Warn(w.opts.What + " is left to a write that does not return")
-	}
-}
 
 // Refused reports whether an error means that the cluster takes no writes at the
 // moment, and that nothing was written. Waiting for that is no failure.
@@ -109,7 +95,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 			}
 			return nil
 		}
-		if ctx.Err() != nil || final(err) || w.closing() {
+		if ctx.Err() != nil || final(err) || w.Closing() {
 			return err
 		}
 		var pause time.Duration
@@ -129,7 +115,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-w.opts.Closing: // One more try, which is the last.
+		case <-w.closing: // One more try, which is the last.
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -143,9 +129,7 @@ func (w *Writer) Persist(ctx context.Context, do func(ctx context.Context) error
 // being written twice.
 func (w *Writer) Append(ctx context.Context, stream string, events ...event.Proposed) (written event.Written, err error) {
 	err = w.Persist(ctx, func(ctx context.Context) (err error) {
-		written, err = w.opts.Store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: event.AnyVersion, Events: events,
-		})
+		written, err = w.opts.Store.WriteOwn(ctx, Append(stream, event.AnyVersion, events...))
 		return err
 	})
 	if err != nil {
@@ -199,9 +183,7 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 			document = event.WithTruncateBefore(document, info.Metadata.TruncateBefore)
 		}
 	}
-	_, err = w.opts.Store.WriteOwn(ctx, &event.Write{
-		Kind: event.Append, Stream: event.MetaStreamOf(stream), ExpectedVersion: info.MetaLast, Events: []event.Proposed{Proposed(event.TypeMetadata, document)},
-	})
+	_, err = w.opts.Store.WriteOwn(ctx, Append(event.MetaStreamOf(stream), info.MetaLast, Proposed(event.TypeMetadata, document)))
 	var conflict *event.WrongExpectedVersion
 	if errors.As(err, &conflict) {
 		// Another node, or an earlier try, has just described the stream. Here that may
@@ -211,19 +193,11 @@ func (w *Writer) describeOnce(ctx context.Context, stream string, once bool) err
 	return err
 }
 
+// ACL is the member of a stream's metadata that lets operators read it and leaves everything else to administrators.
+const ACL = `"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}`
+
 func (w *Writer) metadata() []byte {
-	type acl struct {
-		Read      string   `json:"$r"`
-		Write     []string `json:"$w"`
-		Delete    []string `json:"$d"`
-		MetaRead  []string `json:"$mr"`
-		MetaWrite []string `json:"$mw"`
-	}
-	none := []string{}
-	return Encode(struct {
-		MaxAge int64 `json:"$maxAge"`
-		ACL    acl   `json:"$acl"`
-	}{max(1, int64(w.opts.MaxAge/time.Second)), acl{Read: "$ops", Write: none, Delete: none, MetaRead: none, MetaWrite: none}})
+	return fmt.Appendf(nil, `{"$maxAge":%d,%s}`, max(1, int64(w.opts.MaxAge/time.Second)), ACL)
 }
 
 // sameMetadata compares documents, leaving aside where the stream is truncated.
@@ -242,6 +216,23 @@ func Proposed(typ string, data []byte) event.Proposed {
 	return event.Proposed{ID: event.ID(uuid.New()), Type: typ, Flags: event.FlagJSON, Data: data}
 }
 
+// Append is the write of events to a stream whose last event is expected to have a number.
+func Append(stream string, expected int64, events ...event.Proposed) *event.Write {
+	return &event.Write{Kind: event.Append, Stream: stream, ExpectedVersion: expected, Events: events}
+}
+
+// Clip is the beginning of a text, at most so many bytes of it, that ends with a whole character.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	end := most
+	for end > most-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
 // Encode writes a payload. Its types cannot fail to be encoded.
 func Encode(payload any) []byte {
 	var b bytes.Buffer
@@ -253,9 +244,10 @@ func Encode(payload any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func (w *Writer) closing() bool {
+// Closing reports whether the Queue was closed: what waits is still written, if that succeeds at once.
+func (w *Writer) Closing() bool {
 	select {
-	case <-w.opts.Closing:
+	case <-w.closing:
 		return true
 	default:
 		return false

@@ -1,7 +1,6 @@
 package redact
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -56,16 +55,12 @@ func OpenLedger(fsys vfs.FS, dir string) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the list of redactions: %w", err)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
+	for line := range bytes.Lines(text) {
 		var e entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("%s is damaged (%w): remove it, it is made anew from the redacted events of the log", l.path, err)
 		}
 		l.entries = append(l.entries, e)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the list of redactions: %w", err)
 	}
 	slices.SortFunc(l.entries, byPosition)
 	return l, nil
@@ -126,15 +121,14 @@ func (l *Ledger) add(some []entry) error {
 
 // write replaces the file. The caller holds mu.
 func (l *Ledger) write(all []entry) error {
-	var text []byte
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
 	for i := range all {
-		line, err := json.Marshal(&all[i])
-		if err != nil {
+		if err := lines.Encode(&all[i]); err != nil {
 			return fmt.Errorf("write the list of redactions: %w", err)
 		}
-		text = append(append(text, line...), '\n')
 	}
-	if err := vfs.WriteFileAtomic(l.fsys, l.path, text); err != nil {
+	if err := vfs.WriteFileAtomic(l.fsys, l.path, text.Bytes()); err != nil {
 		return fmt.Errorf("write the list of redactions: %w", err)
 	}
 	l.entries, l.lost = all, false

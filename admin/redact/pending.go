@@ -1,7 +1,6 @@
 package redact
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	eventlog "github.com/annalsdb/annals/log"
@@ -37,13 +37,8 @@ type pendingEvent struct {
 	EventID  event.ID `json:"eventId"`
 }
 
-func newPending(r *Request, found []located, now time.Time) *pending {
-	p := &pending{ID: event.ID(uuid.New()), Time: now.UTC(), User: r.User, Reason: r.Reason}
-	for _, f := range found {
-		p.Events = append(p.Events, pendingEvent{Stream: f.Stream, Number: f.Number, Position: f.Position, EventID: f.ID})
-	}
-	slices.SortFunc(p.Events, func(a, b pendingEvent) int { return cmp.Compare(a.Position, b.Position) })
-	return p
+func (s *Service) newPending(user, reason string) *pending {
+	return &pending{ID: event.ID(uuid.New()), Time: s.opts.Now().UTC(), User: user, Reason: reason}
 }
 
 func (s *Service) pendingPath() string { return filepath.Join(s.opts.Dir, pendingFile) }
@@ -96,18 +91,13 @@ func (s *Service) finishPending(l *eventlog.Log) error {
 	return nil
 }
 
-// blank redacts the events in the files. The caller holds the chunk lock, or nobody else can.
-func (s *Service) blank(l *eventlog.Log, p *pending) error {
+// rewrite redacts in one copy of each chunk file all its events. It returns what was
+// replaced. The caller holds the chunk lock, or nobody else can.
+func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewritten, err error) {
 	// An earlier process may have ended before the ledger was written.
 	if err := s.opts.Ledger.add(p.entries()); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := s.rewrite(l, p)
-	return err
-}
-
-// rewrite redacts in one copy of each chunk file all its events. It returns what was replaced.
-func (s *Service) rewrite(l *eventlog.Log, p *pending) (replaced []eventlog.Rewritten, err error) {
 	left := p.Events
 	for len(left) > 0 {
 		chunks, err := l.Chunks.List()
@@ -159,9 +149,6 @@ func (s *Service) complete(l *eventlog.Log, p *pending, locked bool) error {
 		}
 		defer hold.Unlock()
 	}
-	if err := s.opts.Ledger.add(p.entries()); err != nil {
-		return err
-	}
 	replaced, err := s.rewrite(l, p)
 	if err != nil {
 		return err
@@ -208,23 +195,17 @@ func (s *Service) retry() {
 	}
 	s.retrying = true
 	s.owned.Go(func() {
-		ticker := time.NewTicker(retryPace)
-		defer ticker.Stop()
-		for {
-			if err := s.tryAgain(); err == nil {
-				s.mu.Lock()
-				s.retrying = false
-				s.mu.Unlock()
-				return
-			} else if s.ctx.Err() == nil {
+		for err := s.tryAgain(); err != nil; err = s.tryAgain() {
+			if s.ctx.Err() == nil {
 				s.opts.Logger.Debug("a redaction is not finished yet", logkey.Error, err)
 			}
-			select {
-			case <-ticker.C:
-			case <-s.ctx.Done():
+			if clock.Sleep(s.ctx, retryPace) != nil {
 				return
 			}
 		}
+		s.mu.Lock()
+		s.retrying = false
+		s.mu.Unlock()
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -17,7 +18,7 @@ const (
 	typeRedacted = "$redacted"
 
 	// recordMetadata: readable by operators, writable by admins alone.
-	recordMetadata = `{"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}}`
+	recordMetadata = `{` + record.ACL + `}`
 )
 
 // recorded is the data of the event that records a redaction. Never any data of events.
@@ -31,10 +32,9 @@ type recorded struct {
 
 // record writes it. Its id makes sure that it stands there once, however often it is tried.
 func (s *Service) record(ctx context.Context, p *pending) error {
-	_, err := s.opts.Write(ctx, &event.Write{
-		Stream: event.MetaStreamOf(Stream), ExpectedVersion: event.NoStream,
-		Events: []event.Proposed{{ID: event.ID(uuid.NewSHA1(uuid.Nil, []byte(Stream))), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: []byte(recordMetadata)}},
-	})
+	metadata := record.Proposed(event.TypeMetadata, []byte(recordMetadata))
+	metadata.ID = event.ID(uuid.NewSHA1(uuid.Nil, []byte(Stream)))
+	_, err := s.opts.Write(ctx, record.Append(event.MetaStreamOf(Stream), event.NoStream, metadata))
 	var wrong *event.WrongExpectedVersion
 	if err != nil && !errors.As(err, &wrong) { // Somebody has set it before.
 		return err
@@ -43,9 +43,8 @@ func (s *Service) record(ctx context.Context, p *pending) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.opts.Write(ctx, &event.Write{
-		Stream: Stream, ExpectedVersion: event.AnyVersion,
-		Events: []event.Proposed{{ID: p.ID, Type: typeRedacted, Flags: event.FlagJSON, Data: data}},
-	})
+	redacted := record.Proposed(typeRedacted, data)
+	redacted.ID = p.ID
+	_, err = s.opts.Write(ctx, record.Append(Stream, event.AnyVersion, redacted))
 	return err
 }

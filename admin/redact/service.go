@@ -1,10 +1,12 @@
 package redact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 	"github.com/annalsdb/annals/log/chunkfile"
 )
 
-// Options of a Service. Log, Dir, Ledger and Write are needed.
+// Options of a Service. Those without a default are needed.
 type Options struct {
 	Log      func() (*eventlog.Log, error) // event.ErrNotReady as long as it is not open
 	FS       vfs.FS
@@ -38,37 +40,17 @@ type Options struct {
 	Write    func(ctx context.Context, w *event.Write) (event.Written, error)
 	Endpoint func() string // of this node for clients, for the record
 
-	DiskReserve int64 // bytes that stay free on the volume
-	Now         func() time.Time
-	Logger      hclog.Logger
+	DiskReserve int64            // bytes that stay free on the volume
+	Now         func() time.Time // default time.Now
+	Logger      hclog.Logger     // default: none
 }
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.Lock == nil {
-		o.Lock = new(chunklock.Lock)
-	}
-	if o.EndBackups == nil {
-		o.EndBackups = func() func() { return func() {} }
-	}
-	if o.Forget == nil {
-		o.Forget = func() {}
-	}
-	if o.Erase == nil {
-		o.Erase = func(context.Context, int64) error { return nil }
-	}
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Times of a redaction.
@@ -174,10 +156,11 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 	if r.DryRun || len(found) == 0 {
 		return outcomes, nil
 	}
-	if err := s.checkSpace(l, found); err != nil {
+	if err := s.checkSpace(l, outcomes); err != nil {
 		return nil, err
 	}
-	work := newPending(&r, found, s.opts.Now())
+	work := s.newPending(r.User, r.Reason)
+	work.Events = found
 	defer s.opts.EndBackups()()
 	if err := s.begin(work); err != nil {
 		if e := s.settle(); e != nil {
@@ -197,14 +180,8 @@ func (s *Service) Redact(ctx context.Context, r Request) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// located is an event to be redacted, in one of its places.
-type located struct {
-	Event
-	eventlog.EventPosition
-}
-
-// judge finds all events. Those that are not redacted yet are returned, and what is said of each in a dry run.
-func judge(l *eventlog.Log, events []Event) (found []located, outcomes []Outcome, err error) {
+// judge finds all events. Those that are not redacted yet are returned by rising position, and what is said of each in a dry run.
+func judge(l *eventlog.Log, events []Event) (found []pendingEvent, outcomes []Outcome, err error) {
 	var refused Refused
 	refuse := func(e Event, why string) { refused.Events = append(refused.Events, clip(e.String())+": "+why) }
 	seen := make(map[Event]bool, len(events))
@@ -233,7 +210,7 @@ func judge(l *eventlog.Log, events []Event) (found []located, outcomes []Outcome
 			o := Outcome{Event: e.String(), Position: p.Position, Chunk: p.File, Status: StatusAlready}
 			if !p.Redacted {
 				o.Status = StatusWould
-				found = append(found, located{e, p})
+				found = append(found, pendingEvent{Stream: e.Stream, Number: e.Number, Position: p.Position, EventID: p.ID})
 			}
 			outcomes = append(outcomes, o)
 		}
@@ -241,19 +218,20 @@ func judge(l *eventlog.Log, events []Event) (found []located, outcomes []Outcome
 	if len(refused.Events) > 0 {
 		return nil, nil, &refused
 	}
+	slices.SortFunc(found, func(a, b pendingEvent) int { return cmp.Compare(a.Position, b.Position) })
 	return found, outcomes, nil
 }
 
 // checkSpace refuses what would fail half way for want of space: the copy of the largest chunk must fit.
-func (s *Service) checkSpace(l *eventlog.Log, found []located) error {
+func (s *Service) checkSpace(l *eventlog.Log, outcomes []Outcome) error {
 	chunks, err := l.Chunks.List()
 	if err != nil {
 		return err
 	}
 	need := int64(0)
 	for _, c := range chunks {
-		for _, f := range found {
-			if f.File == c.File {
+		for _, o := range outcomes {
+			if o.Chunk == c.File && o.Status == StatusWould {
 				need = max(need, c.FileBytes+c.DataBytes/5) // The position map takes a fifth at most.
 			}
 		}
@@ -284,7 +262,7 @@ func (s *Service) Resume() error {
 	}
 	if work != nil {
 		s.opts.Logger.Info("a redaction that an earlier process began is being finished", logkey.Events, len(work.Events))
-		if err := s.blank(l, work); err != nil {
+		if _, err := s.rewrite(l, work); err != nil {
 			return fmt.Errorf("finish the redaction that %s names: %w", filepath.Join(s.opts.Dir, pendingFile), err)
 		}
 		s.retry()

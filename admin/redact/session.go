@@ -3,10 +3,7 @@ package redact
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	"github.com/annalsdb/annals/admin/chunklock"
-	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
 )
 
@@ -95,7 +92,7 @@ func (s *Service) found(user string, from, to int64) (*pending, error) {
 	for _, r := range s.opts.Ledger.Between(from, to) {
 		known[r.Position] = true
 	}
-	work := &pending{ID: event.ID(uuid.New()), Time: s.opts.Now().UTC(), User: user, Reason: "a tool replaced the chunk file"}
+	work := s.newPending(user, "a tool replaced the chunk file")
 	err = s.scan(l, from, to, func(r *eventlog.Stored) {
 		if !known[r.Position] {
 			work.Events = append(work.Events, pendingEvent{Stream: string(r.Stream), Number: r.Number, Position: r.Position, EventID: r.ID})

@@ -163,12 +163,9 @@ func (a *accumulator) flush(ctx context.Context) error {
 		}
 		y.every(yieldStreams)
 		n := &a.noted[a.places[name]]
-		s, known, err := a.tx.Stream([]byte(name))
+		s, _, err := a.tx.Stream([]byte(name))
 		if err != nil {
 			return err
-		}
-		if !known {
-			s = state.Stream{MetaNumber: -1, MetaPosition: -1}
 		}
 		if n.metadata && n.first > 0 {
 			if err := a.voidMetadata(&s, name, n.first-1); err != nil {

@@ -3,6 +3,7 @@ package scavenge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/annalsdb/annals/admin/scavenge/state"
@@ -22,13 +23,14 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	active, _, _, err := r.db.Counts(ctx)
+	active, err := r.db.Count(ctx, state.Active)
 	if err != nil {
 		return err
 	}
 	r.begin(active, "streams")
 	y := r.yielder()
-	k := calculator{r: r, times: timed(chunks), weights: map[int]int64{}}
+	chunks = slices.DeleteFunc(chunks, func(c state.Chunk) bool { return !c.Timed }) // They have no events.
+	k := calculator{r: r, times: chunks, weights: map[int]int64{}}
 	for after := c.Stream; ; {
 		batch, err := r.db.Next(ctx, after, calculateBatch, state.Active)
 		if err != nil {
@@ -65,17 +67,6 @@ func (r *run) calculate(ctx context.Context, c *checkpoint) error {
 			return err
 		}
 	}
-}
-
-// timed leaves out chunks without events: they have no times.
-func timed(chunks []state.Chunk) []state.Chunk {
-	kept := chunks[:0:0]
-	for _, c := range chunks {
-		if c.Timed {
-			kept = append(kept, c)
-		}
-	}
-	return kept
 }
 
 // calculator decides about one stream after the other.

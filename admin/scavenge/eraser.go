@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/stats"
@@ -90,14 +91,7 @@ func (e *eraser) begin(background context.Context, owned *sync.WaitGroup, positi
 
 // retry erases up to the last position that was asked for.
 func (e *eraser) retry(ctx context.Context) {
-	ticker := time.NewTicker(erasePace)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for clock.Sleep(ctx, erasePace) == nil {
 		e.mu.Lock()
 		position := e.left
 		e.mu.Unlock()

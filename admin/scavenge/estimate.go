@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -112,7 +113,7 @@ func (e *estimator) do(ctx context.Context, o EstimateOptions) (*Estimate, error
 		if err != nil {
 			return nil, err
 		}
-		out.Kept = append(out.Kept, StreamKept{Stream: n.name, Events: n.events, Bytes: n.bytes, Why: v.whyNot()})
+		out.Kept = append(out.Kept, StreamEstimate{Stream: n.name, Events: n.events, Bytes: n.bytes, Why: v.whyNot()})
 	}
 	out.Took = time.Since(begun)
 	return out, nil
@@ -185,21 +186,15 @@ func (v *verdict) whyNot() string {
 		}
 		return "its metadata have none of $maxCount, $maxAge and $tb"
 	}
-	why := ""
-	also := func(format string, args ...any) {
-		if why != "" {
-			why += ", "
-		}
-		why += fmt.Sprintf(format, args...)
-	}
+	var why []string
 	if m.MaxCount > 0 {
-		also("$maxCount %d leaves all that is there", m.MaxCount)
+		why = append(why, fmt.Sprintf("$maxCount %d leaves all that is there", m.MaxCount))
 	}
 	if m.TruncateBefore > 0 {
-		also("nothing is left below $tb %d", m.TruncateBefore)
+		why = append(why, fmt.Sprintf("nothing is left below $tb %d", m.TruncateBefore))
 	}
 	if m.MaxAge > 0 {
-		also("no event but the last is older than $maxAge %v", m.MaxAge)
+		why = append(why, fmt.Sprintf("no event but the last is older than $maxAge %v", m.MaxAge))
 	}
-	return why
+	return strings.Join(why, ", ")
 }

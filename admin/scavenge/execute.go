@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/annalsdb/annals/admin/scavenge/history"
 	"github.com/annalsdb/annals/admin/scavenge/state"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -171,44 +173,23 @@ type executor struct {
 	units     [][]considered
 
 	mu   sync.Mutex // guards what follows, and the writing of checkpoints
-	next int        // in units: the first that nobody has taken
 	done []bool     // of units
 	at   checkpoint
 }
 
 // do has every file considered. The first error ends all threads.
 func (x *executor) do(ctx context.Context) error {
-	threads := min(x.r.request.Threads, max(len(x.units), 1))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var owned sync.WaitGroup
-	for range threads {
-		owned.Go(func() {
-			for {
-				i, ok := x.take()
-				if !ok || ctx.Err() != nil {
-					return
-				}
-				if err := x.consider(ctx, i); err != nil {
-					cancel(err)
-					return
-				}
+	threads, each := errgroup.WithContext(ctx)
+	threads.SetLimit(x.r.request.Threads)
+	for i := range x.units {
+		threads.Go(func() error {
+			if err := each.Err(); err != nil {
+				return err
 			}
+			return x.consider(each, i)
 		})
 	}
-	owned.Wait()
-	return context.Cause(ctx)
-}
-
-func (x *executor) take() (int, bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := x.next
-	if i == len(x.units) {
-		return 0, false
-	}
-	x.next++
-	return i, true
+	return threads.Wait()
 }
 
 // consider executes what weighs enough in a unit, or leaves the unit as it is.
@@ -241,15 +222,10 @@ func (x *executor) consider(ctx context.Context, i int) error {
 	return x.finish(ctx, i, nil, true)
 }
 
-// executed says whether a file of a weight is executed.
+// executed says whether a file of a weight is executed: with a threshold of 0 any that weighs
+// anything, with one below 0 all.
 func executed(weight int64, threshold int) bool {
-	switch {
-	case threshold < 0:
-		return true
-	case threshold == 0:
-		return weight > 0
-	}
-	return weight >= int64(threshold)
+	return threshold < 0 || weight >= max(int64(threshold), 1)
 }
 
 // execute makes one file of neighbours, as many as it takes, without what has to go from
@@ -270,7 +246,7 @@ func (x *executor) execute(ctx context.Context, files []considered) (n int, err 
 	if err != nil {
 		// With ctx over it is the error of another thread, or a stop.
 		if ctx.Err() == nil {
-			r.history.Chunk(history.ChunkCompleted{First: first, Last: last, Took: took, Error: err.Error()})
+			r.history.Chunk(history.ChunkCompleted{First: first, Last: last, Took: history.Ticks(took), Error: err.Error()})
 		}
 		return 0, fmt.Errorf("execute %s: %w", files[0].File, err)
 	}
@@ -284,14 +260,16 @@ func (x *executor) execute(ctx context.Context, files []considered) (n int, err 
 			f.Saved = rest
 		}
 		count, saved, rest = count+1, saved+f.Saved, rest-f.Saved
-		r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: took / time.Duration(n), Scavenged: true, Saved: f.Saved})
+		r.history.Chunk(history.ChunkCompleted{First: f.First, Last: f.Last, Took: history.Ticks(took / time.Duration(n)), Scavenged: true, Saved: f.Saved})
 	}
 	r.update(func(s *Status) {
 		s.Executed += count
 		s.Removed += int64(done.Removed)
 		s.Saved += saved
 	})
-	r.s.metrics.executed(count, done.Removed, saved)
+	r.s.metrics.chunks.Add(uint64(count))
+	r.s.metrics.removed.Add(uint64(done.Removed))
+	r.s.metrics.savedBytes.Add(saved)
 	r.logger.Debug("chunk executed", logkey.File, done.Chunk.File, logkey.Removed, done.Removed, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 	if n > 1 {
 		r.merged(done, rest, took)

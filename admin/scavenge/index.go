@@ -35,8 +35,8 @@ func (r *run) scavengeIndex(ctx context.Context, _ *checkpoint) (err error) {
 		Done: func(t index.ScavengedTable) {
 			saved := t.Before - t.After
 			r.update(func(s *Status) { s.Saved += saved })
-			r.s.metrics.dropped(t.Dropped)
-			r.history.Index(history.IndexCompleted{Level: t.Level, Index: t.Index, Took: t.Took, Deleted: t.Dropped, Kept: t.Kept, Saved: saved, Scavenged: t.Rewritten})
+			r.s.metrics.entries.Add(uint64(t.Dropped))
+			r.history.Index(history.IndexCompleted{Level: t.Level, Index: t.Index, Took: history.Ticks(t.Took), Deleted: t.Dropped, Kept: t.Kept, Saved: saved, Scavenged: t.Rewritten})
 			r.logger.Info("index table scavenged", logkey.Level, t.Level, logkey.Index, t.Index, logkey.Kept, t.Kept, logkey.Dropped, t.Dropped, "rewritten", t.Rewritten, logkey.Took, t.Took)
 		},
 	})

@@ -68,7 +68,7 @@ func (r *run) mergeGroup(ctx context.Context, group []eventlog.ChunkInfo) error 
 	took := time.Since(begun)
 	if err != nil {
 		if !stopped(err) {
-			r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: took, Error: err.Error()})
+			r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: history.Ticks(took), Error: err.Error()})
 		}
 		return fmt.Errorf("merge chunks %d to %d: %w", first, last, err)
 	}
@@ -83,7 +83,8 @@ func (r *run) merged(done eventlog.Rewritten, saved int64, took time.Duration) {
 		s.Merged += n
 		s.Saved += saved
 	})
-	r.s.metrics.mergedFiles(n, saved)
-	r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: took, Saved: saved, Merged: true})
+	r.s.metrics.merged.Add(uint64(n))
+	r.s.metrics.savedBytes.Add(saved)
+	r.history.Merge(history.MergeCompleted{First: first, Last: last, Took: history.Ticks(took), Saved: saved, Merged: true})
 	r.logger.Info("chunk files merged", logkey.File, done.Chunk.File, logkey.Chunks, fmt.Sprintf("%d-%d", first, last), logkey.Files, n, logkey.Saved, saved, logkey.Took, took.Round(time.Millisecond))
 }

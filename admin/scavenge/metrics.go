@@ -51,19 +51,6 @@ func (m *metrics) phase(p Phase, took time.Duration) {
 	}
 }
 
-func (m *metrics) executed(files, removed int, saved int64) {
-	m.chunks.Add(uint64(files))
-	m.removed.Add(uint64(removed))
-	m.savedBytes.Add(saved)
-}
-
-func (m *metrics) mergedFiles(files int, saved int64) {
-	m.merged.Add(uint64(files))
-	m.savedBytes.Add(saved)
-}
-
-func (m *metrics) dropped(entries int64) { m.entries.Add(uint64(entries)) }
-
 func (m *metrics) ended(s Status) {
 	m.results[s.Result].Inc()
 	if s.Result == ResultSuccess {

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
 	eventlog "github.com/annalsdb/annals/log"
@@ -125,13 +124,9 @@ func (r *run) pointAt(ctx context.Context, number int64) (position int64, p *Poi
 // makePoint writes the scavenge point that follows before (nil: the first one)
 // and waits until this node has applied it. If another node is faster, its point is used.
 func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
-	expected := int64(event.NoStream)
 	info, err := r.log.Reads.StreamInfo(event.ScavengePointsStream)
 	if err != nil {
 		return nil, err
-	}
-	if info.Last >= 0 {
-		expected = info.Last
 	}
 	known := int64(-1)
 	if before != nil {
@@ -141,14 +136,12 @@ func (r *run) makePoint(ctx context.Context, before *Point) (*Point, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.write(ctx, &event.Write{Kind: event.Append, Stream: event.ScavengePointsStream, ExpectedVersion: expected, Events: []event.Proposed{{
-		ID: event.ID(uuid.New()), Type: event.TypeScavengePoint, Flags: event.FlagJSON, Data: data,
-	}}}); err != nil {
+	if err := r.write(ctx, record.Append(event.ScavengePointsStream, info.Last, record.Proposed(event.TypeScavengePoint, data))); err != nil {
 		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, pointPatience)
 	defer cancel()
-	for last := expected; ; {
+	for last := info.Last; ; {
 		if err := r.log.Reads.WaitStream(waiting, event.ScavengePointsStream, last); err != nil {
 			if ctx.Err() == nil && waiting.Err() != nil {
 				err = fmt.Errorf("the scavenge point was not applied here within %v: this node is far behind the leader", pointPatience)

@@ -56,6 +56,9 @@ func (r *run) status() Status {
 	return r.now
 }
 
+// underWay reports whether the run has not ended; of none it is false.
+func (r *run) underWay() bool { return r != nil && r.status().Result == ResultInProgress }
+
 // update changes what is known of the run.
 func (r *run) update(change func(*Status)) {
 	r.mu.Lock()
@@ -326,9 +329,9 @@ func (r *run) conclude(err error, stopped bool) Status {
 		}
 	})
 	now := r.status()
-	end := history.Completed{Result: string(now.Result), Took: now.Ended.Sub(now.Started), Saved: now.Saved, MaxChunk: max(r.maxChunk, 0)}
+	end := history.Completed{Result: string(now.Result), Took: history.Ticks(now.Ended.Sub(now.Started)), Saved: now.Saved, MaxChunk: max(r.maxChunk, 0)}
 	if now.Result == ResultErrored {
-		end.Result, end.Error = history.Failed, now.Error
+		end.Result, end.Error = history.Failed, history.Reason(now.Error)
 	}
 	r.history.Completed(end)
 	return now

@@ -1,6 +1,7 @@
 package scavenge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -43,8 +44,8 @@ type Options struct {
 
 	DisableMerging     bool
 	DiskReserve        int64 // bytes that a run leaves free on the volume: it fails before; default: all may be used
-	DatabasePageSize   int   // bytes, default 16384
-	DatabaseCacheBytes int64 // default 64 MiB
+	DatabasePageSize   int   // bytes; 0: the default of package state
+	DatabaseCacheBytes int64 // the same
 
 	Now func() time.Time // the clock by which ages are judged, default time.Now
 	// AwaitNow returns when Now can be relied on, or that takes too long. Default: it can be.
@@ -56,33 +57,19 @@ type Options struct {
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
 	if o.Erase == nil {
 		o.Erase = func(context.Context, int64) error { return nil }
 	}
 	if o.AwaitNow == nil {
 		o.AwaitNow = func(ctx context.Context) error { return ctx.Err() }
 	}
-	if o.PendingDir == "" {
-		o.PendingDir = filepath.Dir(o.Dir)
-	}
-	if o.Lock == nil {
-		o.Lock = new(chunklock.Lock)
-	}
-	if o.DatabasePageSize == 0 {
-		o.DatabasePageSize = 16384
-	}
-	if o.DatabaseCacheBytes == 0 {
-		o.DatabaseCacheBytes = 64 << 20
-	}
+	o.PendingDir = cmp.Or(o.PendingDir, filepath.Dir(o.Dir))
+	o.Lock = cmp.Or(o.Lock, new(chunklock.Lock))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
 // Service scavenges the log of one node, one run at a time.
@@ -97,17 +84,15 @@ type Service struct {
 
 	estimating sync.Mutex // tried, never waited for: held by the one estimate that is made
 
-	mu     sync.Mutex // guards what follows; taken before those of a run and of the history
-	run    *run       // under way, nil: none
-	begun  *run       // that was started last, nil: none
-	last   Status     // of the run that ended last
+	mu     sync.Mutex // guards what follows; taken before that of a run
+	run    *run       // that was started last, nil: none
 	closed bool
 }
 
 // New returns a service. It has no run yet, but goes on with what an earlier process did not erase.
 func New(o Options) *Service {
 	o.EnsureDefaults()
-	s := &Service{opts: o, logger: o.Logger, last: Status{Result: ResultUnknown, Phase: PhaseIdle}}
+	s := &Service{opts: o, logger: o.Logger}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.metrics = newMetrics(o.Stats, s.phase)
 	s.eraser.erase, s.eraser.logger, s.eraser.metric = o.Erase, s.logger, s.metrics.erasing
@@ -140,7 +125,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	switch {
 	case s.closed:
 		return event.ID{}, event.ErrClosed
-	case s.run != nil:
+	case s.run.underWay():
 		return event.ID{}, ErrRunning
 	}
 	hold, err := s.opts.Lock.TryLock()
@@ -150,7 +135,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	run := newRun(s, log, event.ID(uuid.New()), r)
 	run.stop = cancel
-	s.run, s.begun = run, run
+	s.run = run
 	s.owned.Go(func() {
 		defer cancel(nil)
 		err := run.do(ctx)
@@ -166,9 +151,7 @@ func (s *Service) Start(r Request) (event.ID, error) {
 // Announced returns when clients can read on this node that the run which was started last has begun, in
 // its stream and among all runs, or when the context ends. The run goes on meanwhile.
 func (s *Service) Announced(ctx context.Context, id event.ID) {
-	s.mu.Lock()
-	run := s.begun
-	s.mu.Unlock()
+	run := s.newest()
 	if run == nil || run.id != id {
 		return
 	}
@@ -188,21 +171,22 @@ func (s *Service) Announced(ctx context.Context, id event.ID) {
 // caller that sees the end can start the next one.
 func (s *Service) finish(r *run, err error, stopped bool, hold *chunklock.Hold) {
 	hold.Unlock()
-	s.mu.Lock()
-	status := r.conclude(err, stopped)
-	s.run, s.last = nil, status
-	s.mu.Unlock()
-	r.tell(status, err)
+	r.tell(r.conclude(err, stopped), err)
 	close(r.done)
+}
+
+// newest returns the run that was started last, under way or not; nil when there was none.
+func (s *Service) newest() *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run
 }
 
 // Stop ends a run and returns its id when the run has let go of everything. The
 // zero id means whichever runs.
 func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
-	s.mu.Lock()
-	run := s.run
-	s.mu.Unlock()
-	if run == nil || !id.IsZero() && id != run.id {
+	run := s.newest()
+	if !run.underWay() || !id.IsZero() && id != run.id {
 		return event.ID{}, ErrNoSuchRun
 	}
 	run.stop(nil)
@@ -217,26 +201,17 @@ func (s *Service) Stop(ctx context.Context, id event.ID) (event.ID, error) {
 // Interrupt has a run that is under way end as failed for a reason, and waits for it. The
 // next start goes on where it was, as far as that still means something.
 func (s *Service) Interrupt(reason error) {
-	s.mu.Lock()
-	run := s.run
-	s.mu.Unlock()
-	if run == nil {
-		return
+	if run := s.newest(); run.underWay() {
+		run.stop(reason)
+		<-run.done
 	}
-	run.stop(reason)
-	<-run.done
 }
 
 // Wait blocks until a run has ended, and says how. A run that this process does
 // not know, or that another one followed, is ErrNoSuchRun.
 func (s *Service) Wait(ctx context.Context, id event.ID) (Status, error) {
-	s.mu.Lock()
-	run, last := s.run, s.last
-	s.mu.Unlock()
+	run := s.newest()
 	if run == nil || run.id != id {
-		if last.ID == id && !id.IsZero() {
-			return last, nil
-		}
 		return Status{}, ErrNoSuchRun
 	}
 	select {
@@ -249,31 +224,26 @@ func (s *Service) Wait(ctx context.Context, id event.ID) (Status, error) {
 
 // Current says how far the run under way is; the zero id when there is none.
 func (s *Service) Current() Status {
-	s.mu.Lock()
-	run := s.run
-	s.mu.Unlock()
-	if run == nil {
-		return Status{Result: ResultUnknown, Phase: PhaseIdle}
+	if now := s.Last(); now.Result == ResultInProgress {
+		return now
 	}
-	return run.status()
+	return noRun
 }
 
 // Last describes the run that was started last since the process was, under way or not.
 func (s *Service) Last() Status {
-	s.mu.Lock()
-	run, last := s.run, s.last
-	s.mu.Unlock()
-	if run != nil {
+	if run := s.newest(); run != nil {
 		return run.status()
 	}
-	return last
+	return noRun
 }
+
+var noRun = Status{Result: ResultUnknown, Phase: PhaseIdle}
 
 // Running reports whether this process works on a run.
 func (s *Service) Running(id event.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.run != nil && s.run.id == id
+	run := s.newest()
+	return run.underWay() && run.id == id
 }
 
 func (s *Service) phase() Phase { return s.Current().Phase }

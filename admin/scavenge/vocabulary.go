@@ -97,7 +97,7 @@ type Estimate struct {
 	Events    int64            // that would go
 	Chunks    []ChunkEstimate  // all complete chunk files and the active one, in order
 	Streams   []StreamEstimate // those with most bytes to gain, at most the number asked for
-	Kept      []StreamKept     // largest streams of which nothing would go, and why
+	Kept      []StreamEstimate // largest streams of which nothing would go, and why
 	Took      time.Duration
 }
 
@@ -115,17 +115,11 @@ type ChunkEstimate struct {
 // StreamEstimate is about one stream.
 type StreamEstimate struct {
 	Stream string
-	Events int64
-	Bytes  int64
-	Why    string // what removes most of them: "$maxCount", "$maxAge", "$tb", "deleted" or "metadata replaced"
-}
-
-// StreamKept is a stream of which nothing would go.
-type StreamKept struct {
-	Stream string
-	Events int64 // that it has
-	Bytes  int64
-	Why    string // a sentence: no metadata limits it; $maxCount 100 is not reached; ...
+	Events int64 // that would go, or of Kept: that it has
+	Bytes  int64 // the same
+	// Why is what removes most of them: "$maxCount", "$maxAge", "$tb", "deleted" or "metadata replaced".
+	// Of Kept it is a sentence: no metadata limits it; $maxCount 100 is not reached; ...
+	Why string
 }
 
 // EstimateOptions say what to estimate.

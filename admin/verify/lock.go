@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -33,18 +32,9 @@ func Hold(dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := f.SyscallConn()
-	if err == nil {
-		var lockErr error
-		err = conn.Control(func(fd uintptr) {
-			for {
-				if lockErr = unix.Flock(int(fd), unix.LOCK_SH|unix.LOCK_NB); lockErr != syscall.EINTR {
-					return
-				}
-			}
-		})
-		if err == nil {
-			err = lockErr
+	for {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != unix.EINTR {
+			break
 		}
 	}
 	if err == nil {

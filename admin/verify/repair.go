@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,7 @@ type RepairOptions struct {
 // Repair replaces damaged and missing complete chunks of a folder that nobody has
 // open by what a running node has, and blanks in it what this node redacted.
 func Repair(ctx context.Context, o RepairOptions) ([]Repaired, error) {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
 	ledger, err := redact.OpenLedger(o.FS, o.Dir)
 	if err != nil {
 		return nil, err

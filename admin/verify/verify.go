@@ -1,12 +1,12 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
 	"time"
 
-	"github.com/annalsdb/annals/internal/vfs"
 	"github.com/annalsdb/annals/log/inspect"
 )
 
@@ -22,35 +22,19 @@ const DefaultMaxFindings = 1000
 
 // Options say what to verify. Dir is needed; the zero value of everything else works.
 type Options struct {
-	FS       vfs.FS // default: the real file system
-	Dir      string
-	IndexDir string // default: Dir/index
-	Quick    bool   // say only that log and index differ, not where
-
-	MaxFindings int // that the report holds, default DefaultMaxFindings; all are counted
-
-	// OnFinding gets every finding as it is made, on the goroutine of the job.
-	OnFinding func(Finding)
-	// OnProgress gets the progress, several times for each GiB, on the goroutine of the job.
-	OnProgress func(Progress)
+	inspect.Options
+	MaxFindings int           // that the report holds, default DefaultMaxFindings; all are counted
+	OnFinding   func(Finding) // gets every finding as it is made, on the goroutine of the job; may be nil
 }
 
 // EnsureDefaults fills in what was left zero.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.IndexDir == "" {
-		o.IndexDir = filepath.Join(o.Dir, "index")
-	}
+	o.IndexDir = cmp.Or(o.IndexDir, filepath.Join(o.Dir, "index"))
 	if o.MaxFindings <= 0 {
 		o.MaxFindings = DefaultMaxFindings
 	}
 	if o.OnFinding == nil {
 		o.OnFinding = func(Finding) {}
-	}
-	if o.OnProgress == nil {
-		o.OnProgress = func(Progress) {}
 	}
 }
 
@@ -105,9 +89,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return r, err
 	}
 	var err error
-	r.Summary, err = inspect.Run(ctx, inspect.Options{
-		FS: o.FS, Dir: o.Dir, IndexDir: o.IndexDir, Quick: o.Quick, Progress: o.OnProgress,
-	}, func(f Finding) {
+	r.Summary, err = inspect.Run(ctx, o.Options, func(f Finding) {
 		r.add(f, o.MaxFindings)
 		o.OnFinding(f)
 	})

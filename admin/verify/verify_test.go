@@ -17,6 +17,7 @@ import (
 	eventlog "github.com/annalsdb/annals/log"
 	"github.com/annalsdb/annals/log/chunkfile"
 	"github.com/annalsdb/annals/log/datadir"
+	"github.com/annalsdb/annals/log/inspect"
 )
 
 // write makes a data folder with so many events in one stream, each a frame of its own.
@@ -65,7 +66,7 @@ func TestRun(t *testing.T) {
 	fsys := vfs.NewMem()
 	write(t, fsys, "/db", 100)
 	verifytest.Check(t, fsys, "/db", "")
-	r, err := verify.Run(context.Background(), verify.Options{FS: fsys, Dir: "/db"})
+	r, err := verify.Run(context.Background(), verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db"}})
 	if err != nil || !r.Clean() || r.Summary.Records != 100 || r.Summary.Streams != 1 || r.Summary.IndexEntries != 100 {
 		t.Fatal(r, err)
 	}
@@ -101,7 +102,7 @@ func TestScavengedFolder(t *testing.T) {
 			if err := errors.Join(err, l.Index().Flush(), l.Close()); err != nil {
 				t.Fatal(err)
 			}
-			r, err := verify.Run(t.Context(), verify.Options{FS: fsys, Dir: "/db"})
+			r, err := verify.Run(t.Context(), verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db"}})
 			removed := min(c.from, 100)
 			if err != nil || r.Problems != c.problems || r.Summary.Stubs != removed || r.Summary.Records != 101-removed {
 				t.Fatalf("%+v, %v", r, err)
@@ -123,7 +124,7 @@ func TestFindingsAreCapped(t *testing.T) {
 	write(t, fsys, "/db", 100)
 	damage(t, fsys, "/db")
 	told := 0
-	r, err := verify.Run(context.Background(), verify.Options{FS: fsys, Dir: "/db", MaxFindings: 7, OnFinding: func(verify.Finding) { told++ }})
+	r, err := verify.Run(context.Background(), verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db"}, MaxFindings: 7, OnFinding: func(verify.Finding) { told++ }})
 	if err != nil || r.Clean() || len(r.Findings) != 7 || r.Problems != 100 || r.Omitted != 93 || told != 100 {
 		t.Fatalf("%d findings, %d problems, %d omitted, %d told, %v", len(r.Findings), r.Problems, r.Omitted, told, err)
 	}
@@ -150,18 +151,18 @@ func TestCancelled(t *testing.T) {
 	fsys := vfs.NewMem()
 	write(t, fsys, "/db", 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := verify.Run(ctx, verify.Options{FS: fsys, Dir: "/db", OnProgress: func(verify.Progress) { cancel() }}); !errors.Is(err, context.Canceled) {
+	if _, err := verify.Run(ctx, verify.Options{Options: inspect.Options{FS: fsys, Dir: "/db", Progress: func(verify.Progress) { cancel() }}}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }
 
 func TestOptions(t *testing.T) {
-	for name, o := range map[string]verify.Options{
+	for name, o := range map[string]inspect.Options{
 		"no folder":         {},
 		"index in the same": {Dir: "/db", IndexDir: "/db/"},
 		"no such folder":    {FS: vfs.NewMem(), Dir: "/db"},
 	} {
-		if _, err := verify.Run(context.Background(), o); err == nil {
+		if _, err := verify.Run(context.Background(), verify.Options{Options: o}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -169,7 +169,7 @@ func (f *verifyFlags) run(ctx context.Context, stdout, stderr io.Writer) (clean 
 			cancel()
 		}
 	}
-	f.OnProgress = progressLines(stderr, time.Now)
+	f.Progress = progressLines(stderr, time.Now)
 	report, err := verify.Run(ctx, f.Options)
 	report.Repaired = repaired
 	switch {

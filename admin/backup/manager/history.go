@@ -2,9 +2,9 @@ package manager
 
 import (
 	"context"
-	"sync"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
@@ -46,26 +46,15 @@ var eventIDs = uuid.MustParse("2b0f0c52-8d0f-4c5e-9a53-5d9a6f1a7c11")
 
 // history writes the events, one at a time and in their order. No run waits for it.
 type history struct {
-	opts    *Options
-	records *record.Writer
-	ctx     context.Context
-	cancel  context.CancelFunc
-	closing chan struct{}
-	done    chan struct{}
-	wake    chan struct{} // has room for one
-
-	mu     sync.Mutex // guards what follows
-	queue  []event.Proposed
-	closed bool
+	*record.Queue[event.Proposed]
+	logger hclog.Logger
 }
 
 func newHistory(o *Options) *history {
-	h := &history{opts: o, closing: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1)}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.records = record.New(record.Options{
-		Store: o.Records, Logger: o.Logger, What: "the history of backups", MaxAge: o.MaxAge, Timeout: o.WriteTimeout, Closing: h.closing,
-	})
-	go h.work()
+	h := &history{logger: o.Logger, Queue: record.New[event.Proposed](record.Options{
+		Store: o.Records, Logger: o.Logger, What: "the history of backups", MaxAge: o.MaxAge, Timeout: o.WriteTimeout,
+	}, maxWaiting)}
+	h.Start(h.work)
 	return h
 }
 
@@ -73,69 +62,26 @@ func newHistory(o *Options) *history {
 func (h *history) add(id, typ string, payload any) {
 	e := record.Proposed(typ, record.Encode(payload))
 	e.ID = event.ID(uuid.NewSHA1(eventIDs, []byte(typ+" "+id)))
-	h.mu.Lock()
-	full := h.closed || len(h.queue) >= maxWaiting
-	if !full {
-		h.queue = append(h.queue, e)
-		select {
-		case h.wake <- struct{}{}:
-		default:
-		}
-	}
-	h.mu.Unlock()
-	if full {
-		h.opts.Logger.Warn("an event of the history of backups is left out, as too many wait to be written or the node ends", logkey.Backup, id, logkey.Type, typ)
+	if !h.Put(e) {
+		h.logger.Warn("an event of the history of backups is left out, as too many wait to be written or the node ends", logkey.Backup, id, logkey.Type, typ)
 	}
 }
 
-// next takes the oldest event out of the queue; false when there is none and never will be.
-func (h *history) next() (e event.Proposed, ok bool) {
-	for {
-		h.mu.Lock()
-		if len(h.queue) > 0 {
-			e, h.queue = h.queue[0], h.queue[1:]
-			h.mu.Unlock()
-			return e, true
-		}
-		closed := h.closed
-		h.mu.Unlock()
-		if closed {
-			return e, false
-		}
-		select {
-		case <-h.wake:
-		case <-h.closing:
-		}
-	}
-}
-
-func (h *history) work() {
-	defer close(h.done)
+func (h *history) work(ctx context.Context) {
 	described := false
-	for e, ok := h.next(); ok && h.ctx.Err() == nil; e, ok = h.next() {
+	for next := h.Next(1); len(next) > 0 && ctx.Err() == nil; next = h.Next(1) {
 		var err error
 		if !described {
-			err = h.records.Describe(h.ctx, Stream)
+			err = h.Describe(ctx, Stream)
 			described = err == nil
 		}
 		if err == nil { // Nothing is written to a stream that everybody could read.
-			_, err = h.records.Append(h.ctx, Stream, e)
+			_, err = h.Append(ctx, Stream, next...)
 		}
 		if err != nil {
-			h.opts.Logger.Warn("an event of the history of backups is given up", logkey.Type, e.Type, "data", string(e.Data), logkey.Error, err)
+			h.logger.Warn("an event of the history of backups is given up", logkey.Type, next[0].Type, "data", string(next[0].Data), logkey.Error, err)
 		}
 	}
-}
-
-// close lets what waits be written for a few seconds.
-func (h *history) close() {
-	h.mu.Lock()
-	if !h.closed {
-		h.closed = true
-		close(h.closing)
-	}
-	h.mu.Unlock()
-	h.records.End(h.done, h.cancel)
 }
 
 func (m *Manager) recordStart(s *Status) {

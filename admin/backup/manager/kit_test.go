@@ -21,6 +21,7 @@ import (
 
 // place keeps backups in memory. It outlives the nodes of a test.
 type place struct {
+	backup.Target
 	mu      sync.Mutex
 	began   []time.Time
 	backups []backup.Manifest
@@ -62,17 +63,13 @@ func (p *place) List(context.Context) ([]backup.Manifest, error) {
 	return slices.Clone(p.backups), nil
 }
 
-func (p *place) Prune(_ context.Context, keep int) (removed []string, err error) {
+func (p *place) Remove(_ context.Context, _, keep []backup.Manifest, _ time.Time, _ bool) (freed int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pruning != nil {
-		return nil, p.pruning
+	if p.pruning == nil {
+		p.backups = slices.Clone(keep)
 	}
-	for keep > 0 && len(p.backups) > keep {
-		removed = append(removed, p.backups[0].ID)
-		p.backups = p.backups[1:]
-	}
-	return removed, nil
+	return 0, p.pruning
 }
 
 // times returns when runs began.
@@ -180,7 +177,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 			t.Fatal(err)
 		}
 		w.options = manager.Options{
-			To: "/backups", Engine: w.place, FS: w.fs, Dir: "/db", Records: w.records, Endpoint: func() string { return "a:2113" },
+			To: "/backups", Target: w.place, Create: w.place.Create, FS: w.fs, Dir: "/db", Records: w.records, Endpoint: func() string { return "a:2113" },
 		}
 		test(w)
 	})

@@ -1,6 +1,6 @@
 // Package manager takes the backups that a node makes of itself: on demand and by
-// the clock, one at a time. It knows neither how a backup is made nor where it is
-// kept: that is its Engine's.
+// the clock, one at a time. It does not know how a backup is made, or which kind of
+// place it goes to.
 //
 // What runs and how the last run ended stands in a small file of the data
 // folder, made durable before a run begins. A process that finds there a run that
@@ -8,6 +8,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
@@ -31,18 +32,6 @@ var (
 	ErrRunning       = errors.New("a backup is running already")
 	ErrNoSuchRun     = errors.New("no backup runs")
 )
-
-// Engine makes backups of this node's database in one place, and keeps them there.
-type Engine interface {
-	// Create makes the backup with an id. What it returned without error is listed and
-	// durable; after an error nothing of it is listed. It ends soon when ctx does.
-	Create(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error)
-	// List returns what is there, the oldest first.
-	List(ctx context.Context) ([]backup.Manifest, error)
-	// Prune removes all but the newest backups, and what runs have left that were killed
-	// long ago. With 0 all backups stay. It returns the ids of what it removed.
-	Prune(ctx context.Context, keep int) (removed []string, err error)
-}
 
 // Phases of a run besides those of backup.Create.
 const (
@@ -91,10 +80,15 @@ func (s *Status) Seconds(now time.Time) float64 {
 	return max(0, now.Sub(s.Started).Seconds())
 }
 
+// Create makes the backup of this node's database with an id. What it returned without error is listed and
+// durable; after an error nothing of it is listed. It ends soon when ctx does.
+type Create func(ctx context.Context, id string, progress func(backup.Progress)) (backup.Manifest, error)
+
 // Options say what is done. The zero value is a manager that does nothing: backups are not configured.
 type Options struct {
 	To       string        // where backups go, for people
-	Engine   Engine        // nil: backups are not configured
+	Target   backup.Target // it; nil: backups are not configured
+	Create   Create        // makes them there
 	Schedule cron.Schedule // never due: only on demand
 	Keep     int           // backups that stay; 0: all
 	InMemory bool          // there is nothing to be backed up
@@ -102,7 +96,7 @@ type Options struct {
 	FS  vfs.FS // of Dir
 	Dir string // the data folder
 
-	// Records is where the history is written; nil: nowhere.
+	// Records is where the history is written; nil: nowhere. The defaults are those of package record.
 	Records      record.Store
 	MaxAge       time.Duration // of the history
 	WriteTimeout time.Duration
@@ -115,20 +109,9 @@ type Options struct {
 
 // EnsureDefaults fills in what was left out.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = 30 * 24 * time.Hour
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = 5 * time.Second
 	}
 }
 
@@ -186,14 +169,14 @@ func (m *Manager) giveUp() {
 	m.left = nil
 }
 
-func (m *Manager) configured() bool { return m.opts.Engine != nil && !m.opts.InMemory }
+func (m *Manager) configured() bool { return m.opts.Target != nil && !m.opts.InMemory }
 
 // check says why there can be no backups.
 func (m *Manager) check() error {
 	switch {
 	case m.opts.InMemory:
 		return backup.ErrInMemory
-	case m.opts.Engine == nil:
+	case m.opts.Target == nil:
 		return ErrNotConfigured
 	}
 	return nil
@@ -278,7 +261,7 @@ func (m *Manager) List(ctx context.Context) ([]backup.Manifest, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	return m.opts.Engine.List(ctx)
+	return m.opts.Target.List(ctx)
 }
 
 // Cancel has the run that is under way end soon, and no other begin. It does not wait.
@@ -316,6 +299,6 @@ func (m *Manager) Close() {
 	}
 	m.cancel()
 	if m.history != nil {
-		m.history.close()
+		m.history.Close()
 	}
 }

@@ -91,9 +91,9 @@ func TestRefusals(t *testing.T) {
 		change func(*manager.Options)
 		want   error
 	}{
-		{"not configured", func(o *manager.Options) { o.Engine = nil }, manager.ErrNotConfigured},
+		{"not configured", func(o *manager.Options) { o.Target = nil }, manager.ErrNotConfigured},
 		{"in memory", func(o *manager.Options) { o.InMemory = true }, backup.ErrInMemory},
-		{"in memory and not configured", func(o *manager.Options) { o.InMemory, o.Engine = true, nil }, backup.ErrInMemory},
+		{"in memory and not configured", func(o *manager.Options) { o.InMemory, o.Target = true, nil }, backup.ErrInMemory},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -291,7 +291,7 @@ func TestSchedule(t *testing.T) {
 func TestPlaceHangs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		hangs := &hung{place: w.place, released: make(chan struct{})}
-		w.options.Engine = hangs
+		w.options.Create = hangs.Create
 		n := w.start()
 		n.backUp()
 		began := time.Now()

@@ -131,10 +131,8 @@ func (m *Manager) finish(r *run, s *Status) {
 // create makes the backup, and begins again when the node could not go on.
 func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 	for try := 0; ; try++ {
-		manifest, err := m.opts.Engine.Create(ctx, r.id, func(p backup.Progress) { m.progress(r, p) })
+		manifest, err := m.opts.Create(ctx, r.id, func(p backup.Progress) { m.progress(r, p) })
 		switch {
-		case err == nil && manifest.ID == "":
-			return manifest, errors.New("the backup has no id")
 		case err == nil:
 			return manifest, nil
 		case ctx.Err() != nil || !passing(err) || try == len(pauses):
@@ -151,9 +149,9 @@ func (m *Manager) create(ctx context.Context, r *run) (backup.Manifest, error) {
 // prune removes what is more than is to be kept.
 func (m *Manager) prune(ctx context.Context, r *run) error {
 	m.progress(r, backup.Progress{Phase: PhasePrune})
-	removed, err := m.opts.Engine.Prune(ctx, m.opts.Keep)
-	if len(removed) > 0 {
-		m.opts.Logger.Info("old backups removed", logkey.Removed, removed, logkey.Kept, m.opts.Keep)
+	pruned, err := backup.Prune(ctx, m.opts.Target, m.opts.Keep, 0, m.opts.Now(), false)
+	if len(pruned.Removed) > 0 {
+		m.opts.Logger.Info("old backups removed", logkey.Removed, pruned.Removed, logkey.Kept, m.opts.Keep)
 	}
 	if err != nil {
 		return fmt.Errorf("remove old backups: %w", err)

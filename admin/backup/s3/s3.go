@@ -7,11 +7,13 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,6 +27,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/annalsdb/annals/admin/backup"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
@@ -69,9 +72,7 @@ func New(o Options) (*Target, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	if o.Retries == 0 {
-		o.Retries = retries
-	}
+	o.Retries = cmp.Or(o.Retries, retries)
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme+"://" != scheme || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("%q is not of the form s3://bucket/prefix", o.URL)
@@ -107,6 +108,17 @@ func (t *Target) key(parts ...string) string {
 
 func (t *Target) object(f *backup.File) string { return t.key(objectsDir, f.Checksum+"-"+f.Name) }
 
+// objects are the keys of all files of some backups.
+func (t *Target) objects(of []backup.Manifest) map[string]bool {
+	keys := map[string]bool{}
+	for i := range of {
+		for j := range of[i].Files {
+			keys[t.object(&of[i].Files[j])] = true
+		}
+	}
+	return keys
+}
+
 // missing reports whether an error says that there is no such object.
 func missing(err error) bool {
 	r, ok := errors.AsType[minio.ErrorResponse](err) // ToErrorResponse looks into no wrapped error.
@@ -114,9 +126,6 @@ func missing(err error) bool {
 }
 
 func (t *Target) wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
 	return fmt.Errorf("%s in the object store: %w", what, err)
 }
 
@@ -157,24 +166,16 @@ func (t *Target) List(ctx context.Context) ([]backup.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []backup.Manifest
-	var damaged error
-	for _, id := range ids {
+	return backup.ReadManifests(ctx, ids, func(id string) ([]byte, error) {
 		text, err := t.read(ctx, t.key(id, manifestName))
-		if missing(err) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case missing(err):
+			return nil, fs.ErrNotExist
+		case err != nil:
 			return nil, t.wrap("read the manifest of "+id, err)
 		}
-		m, err := backup.ParseManifest(id, text)
-		if err != nil {
-			damaged = errors.Join(damaged, err)
-			continue
-		}
-		all = append(all, m)
-	}
-	return all, damaged
+		return text, nil
+	})
 }
 
 func (t *Target) read(ctx context.Context, key string) (text []byte, err error) {
@@ -234,10 +235,7 @@ func (r *resumed) Read(b []byte) (int, error) {
 		if e := r.Close(); e != nil {
 			return 0, e
 		}
-		select {
-		case <-time.After(time.Duration(r.tries) * brokenPause):
-		case <-r.ctx.Done():
-		}
+		_ = clock.Sleep(r.ctx, time.Duration(r.tries)*brokenPause) // The next turn sees that ctx has ended.
 	}
 }
 
@@ -419,12 +417,7 @@ func (w *writing) Abort(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	needed := map[string]bool{}
-	for i := range listed {
-		for j := range listed[i].Files {
-			needed[w.object(&listed[i].Files[j])] = true
-		}
-	}
+	needed := w.objects(listed)
 	alone := !slices.ContainsFunc(ids, func(id string) bool {
 		return id != w.id && !slices.ContainsFunc(listed, func(m backup.Manifest) bool { return m.ID == id })
 	})
@@ -441,16 +434,10 @@ var ErrBusy = errors.New("a backup is being made there: remove older ones when i
 
 // Remove removes backups and leftovers, and all objects that nobody needs.
 func (t *Target) Remove(ctx context.Context, remove, keep []backup.Manifest, leftoversBefore time.Time, dryRun bool) (freed int64, err error) {
-	needed := map[string]bool{}
+	needed := t.objects(keep)
 	listed := map[string]bool{}
-	for i := range keep {
-		listed[keep[i].ID] = true
-		for j := range keep[i].Files {
-			needed[t.object(&keep[i].Files[j])] = true
-		}
-	}
-	for i := range remove {
-		listed[remove[i].ID] = true
+	for _, m := range slices.Concat(keep, remove) {
+		listed[m.ID] = true
 	}
 	leftovers := func() (left []string, err error) {
 		ids, err := t.ids(ctx)

@@ -1,11 +1,8 @@
 package session
 
 import (
-	"context"
 	"errors"
-	"io"
 
-	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/event"
 	eventlog "github.com/annalsdb/annals/log"
 )
@@ -32,24 +29,3 @@ func (f *file) ReadAt(b []byte, offset int64) (int, error) {
 
 // Close lets go of the file.
 func (f *file) Close() error { return f.r.Close() }
-
-// stream reads a file from front to back.
-type stream struct {
-	ctx  context.Context
-	file backup.Content
-	at   int64
-}
-
-func (r *stream) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := r.file.ReadAt(b, r.at)
-	r.at += int64(n)
-	if n > 0 && errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
-}
-
-func (r *stream) Close() error { return r.file.Close() }

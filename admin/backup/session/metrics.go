@@ -1,6 +1,11 @@
 package session
 
-import "github.com/annalsdb/annals/stats"
+import (
+	"maps"
+	"slices"
+
+	"github.com/annalsdb/annals/stats"
+)
 
 func (s *Service) watch(r *stats.Registry) {
 	r.GaugeFunc("annals_backup_sessions", "Backup sessions that are open.", func() float64 {
@@ -15,10 +20,7 @@ func (s *Service) watch(r *stats.Registry) {
 // PinnedBytes is what goes from the disk when all sessions end.
 func (s *Service) PinnedBytes() (bytes int64) {
 	s.mu.Lock()
-	open := make([]*session, 0, len(s.sessions))
-	for _, one := range s.sessions {
-		open = append(open, one)
-	}
+	open := slices.Collect(maps.Values(s.sessions))
 	s.mu.Unlock()
 	seen := map[any]bool{}
 	for _, one := range open {

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ const (
 	remembered = 64
 )
 
-// Options say what is backed up. Pin is needed.
+// Options say what is backed up. Pin and NodeID are needed.
 type Options struct {
 	// Pin holds the database still. It fails with event.ErrNotReady while the database is not open.
 	Pin func() (*eventlog.Pin, error)
@@ -52,10 +53,9 @@ type Service struct {
 
 	mu        sync.Mutex // guards what follows; held across no input or output
 	sessions  map[string]*session
-	beginning int              // sessions that are being begun
-	ended     map[string]error // of sessions that the node ended
-	order     []string         // of ended, oldest first
-	suspended []*suspension
+	beginning int     // sessions that are being begun
+	ended     []ended // that the node ended, the oldest first
+	suspended int     // reasons for which no session may be
 	closed    bool
 	begins    sync.WaitGroup // Begin under way
 }
@@ -70,18 +70,16 @@ type session struct {
 	expires *time.Timer // guarded by Service.mu
 }
 
-// suspension is one reason for which no session may be.
-type suspension struct{ reason error }
+// ended is a session that the node ended.
+type ended struct {
+	id  string
+	why error
+}
 
 // New returns a service without sessions.
 func New(o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.NodeID == nil {
-		o.NodeID = func() string { return "" }
-	}
-	s := &Service{opts: o, sessions: map[string]*session{}, ended: map[string]error{}}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	s := &Service{opts: o, sessions: map[string]*session{}}
 	s.watch(o.Stats)
 	return s
 }
@@ -126,7 +124,7 @@ func (s *Service) reserve(ctx context.Context) error {
 		return ctx.Err()
 	case s.closed:
 		return event.ErrClosed
-	case len(s.suspended) > 0:
+	case s.suspended > 0:
 		return backup.ErrSuspended
 	case len(s.sessions)+s.beginning >= Limit:
 		return backup.ErrTooManySessions
@@ -159,7 +157,7 @@ func (s *Service) add(one *session, err error) error {
 		return err
 	case s.closed:
 		return event.ErrClosed
-	case len(s.suspended) > 0:
+	case s.suspended > 0:
 		return backup.ErrSuspended
 	}
 	id := one.facts.ID
@@ -189,8 +187,10 @@ func (s *Service) find(id string) (*session, error) {
 	if one := s.sessions[id]; one != nil {
 		return one, nil
 	}
-	if err := s.ended[id]; err != nil {
-		return nil, err
+	for _, one := range s.ended {
+		if one.id == id {
+			return nil, one.why
+		}
 	}
 	return nil, backup.ErrSessionGone
 }
@@ -231,12 +231,15 @@ func (s *Service) File(id, name string) (backup.Content, error) {
 }
 
 // Open reads a file of a session from an offset on.
-func (s *Service) Open(ctx context.Context, id, name string, offset int64) (io.ReadCloser, error) {
+func (s *Service) Open(_ context.Context, id, name string, offset int64) (io.ReadCloser, error) {
 	f, err := s.File(id, name)
 	if err != nil {
 		return nil, err
 	}
-	return &stream{ctx: ctx, file: f, at: offset}, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, offset, f.Size()-offset), f}, nil
 }
 
 // End ends a session and lets go of its files.
@@ -264,18 +267,22 @@ func (s *Service) Stop(id string) error {
 
 // remove takes a session out of the list; reason is nil if its owner wanted that. s.mu must be held.
 func (s *Service) remove(one *session, reason error) {
-	id := one.facts.ID
-	delete(s.sessions, id)
+	delete(s.sessions, one.facts.ID)
 	one.expires.Stop()
 	if reason == nil {
 		return
 	}
-	s.ended[id] = reason
-	s.order = append(s.order, id)
-	if len(s.order) > remembered {
-		delete(s.ended, s.order[0])
-		s.order = s.order[1:]
+	s.ended = append(s.ended, ended{one.facts.ID, reason})
+	s.ended = s.ended[max(0, len(s.ended)-remembered):]
+}
+
+// removeAll takes all sessions out of the list. s.mu must be held.
+func (s *Service) removeAll(reason error) (all []*session) {
+	for _, one := range s.sessions {
+		s.remove(one, reason)
+		all = append(all, one)
 	}
+	return all
 }
 
 // why is the error of a session that is gone.
@@ -332,14 +339,9 @@ func (s *Service) EndAll(reason string) int {
 
 // Suspend is EndAll that lets no session begin until resume is called.
 func (s *Service) Suspend(reason string) (ended int, resume func()) {
-	why := &suspension{&backup.Ended{Reason: reason}}
 	s.mu.Lock()
-	s.suspended = append(s.suspended, why)
-	var all []*session
-	for _, one := range s.sessions {
-		s.remove(one, why.reason)
-		all = append(all, one)
-	}
+	s.suspended++
+	all := s.removeAll(&backup.Ended{Reason: reason})
 	s.mu.Unlock()
 	// One that is being pinned at the moment finds that it must not be.
 	s.begins.Wait()
@@ -347,22 +349,18 @@ func (s *Service) Suspend(reason string) (ended int, resume func()) {
 		s.opts.Logger.Warn("backup session ended by the node", logkey.Session, one.facts.ID, logkey.Reason, reason)
 		s.letGo(one)
 	}
-	return len(all), func() {
+	return len(all), sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.suspended = slices.DeleteFunc(s.suspended, func(o *suspension) bool { return o == why })
-	}
+		s.suspended--
+	})
 }
 
 // Close ends all sessions; none begins any more. It must come before the log is closed.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true
-	var all []*session
-	for _, one := range s.sessions {
-		s.remove(one, nil)
-		all = append(all, one)
-	}
+	all := s.removeAll(nil)
 	s.mu.Unlock()
 	s.begins.Wait()
 	for _, one := range all {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -43,103 +43,75 @@ const (
 // waiting events take is bounded. No error of a run comes near it.
 const maxErrorBytes = 4 << 10
 
-// Started says how a run was started.
-type Started struct {
-	AlwaysKeepScavenged bool
-	MergeChunks         bool
-	StartFromChunk      int
-	Threads             int
-}
-
-// ChunkCompleted is about one chunk file that was executed.
-type ChunkCompleted struct {
-	First, Last int // logical chunks that it covers
-	Took        time.Duration
-	Scavenged   bool
-	Saved       int64  // bytes, may be negative
-	Error       string // "" if there was none
-}
-
-// MergeCompleted is about one group of neighbours among the chunk files.
-type MergeCompleted struct {
-	First, Last int // logical chunks that they cover
-	Took        time.Duration
-	Saved       int64 // bytes, may be negative
-	Merged      bool
-	Error       string // "" if there was none
-}
-
-// IndexCompleted is about one table of the index.
-type IndexCompleted struct {
-	Level, Index         int
-	Took                 time.Duration
-	Deleted, Kept, Saved int64 // entries, entries, bytes
-	Scavenged            bool  // false without Error: nothing had to go
-	Error                string
-}
-
-// Completed says how a run ended.
-type Completed struct {
-	Result   string // Success, Stopped or Failed
-	Error    string // the reason, "" if there is none; that of Failed is put into a sentence
-	Took     time.Duration
-	Saved    int64 // bytes in all, may be negative
-	MaxChunk int   // the last logical chunk that was executed
-}
-
-// The payloads as they are stored: names, order and types are those that clients
-// of the reference read. Do not change.
+// What follows is stored as it is encoded: names, order and types are those that clients of
+// the reference read. Do not change. A Run sets the first field and NodeEndpoint.
 type (
-	startedData struct {
-		ScavengeID          string `json:"scavengeId"`
-		NodeEndpoint        string `json:"nodeEndpoint"`
-		AlwaysKeepScavenged bool   `json:"alwaysKeepScavenged"`
-		MergeChunks         bool   `json:"mergeChunks"`
-		StartFromChunk      int    `json:"startFromChunk"`
-		Threads             int    `json:"threads"`
+	// Started says how a run was started.
+	Started struct {
+		ScavengeID          event.ID `json:"scavengeId"`
+		NodeEndpoint        string   `json:"nodeEndpoint"`
+		AlwaysKeepScavenged bool     `json:"alwaysKeepScavenged"`
+		MergeChunks         bool     `json:"mergeChunks"`
+		StartFromChunk      int      `json:"startFromChunk"`
+		Threads             int      `json:"threads"`
 	}
-	chunksCompletedData struct {
-		ScavengeID       string `json:"scavengeId"`
-		ChunkStartNumber int    `json:"chunkStartNumber"`
-		ChunkEndNumber   int    `json:"chunkEndNumber"`
-		TimeTaken        string `json:"timeTaken"`
-		WasScavenged     bool   `json:"wasScavenged"`
-		SpaceSaved       int64  `json:"spaceSaved"`
-		NodeEndpoint     string `json:"nodeEndpoint"`
-		ErrorMessage     string `json:"errorMessage"`
+	// ChunkCompleted is about one chunk file that was executed.
+	ChunkCompleted struct {
+		ScavengeID   event.ID `json:"scavengeId"`
+		First        int      `json:"chunkStartNumber"` // logical chunks that it covers
+		Last         int      `json:"chunkEndNumber"`
+		Took         Ticks    `json:"timeTaken"`
+		Scavenged    bool     `json:"wasScavenged"`
+		Saved        int64    `json:"spaceSaved"` // bytes, may be negative
+		NodeEndpoint string   `json:"nodeEndpoint"`
+		Error        string   `json:"errorMessage"` // "" if there was none
 	}
-	mergeCompletedData struct {
-		ScavengeID       string `json:"scavengeId"`
-		ChunkStartNumber int    `json:"chunkStartNumber"`
-		ChunkEndNumber   int    `json:"chunkEndNumber"`
-		TimeTaken        string `json:"timeTaken"`
-		SpaceSaved       int64  `json:"spaceSaved"`
-		WasMerged        bool   `json:"wasMerged"`
-		NodeEndpoint     string `json:"nodeEndpoint"`
-		ErrorMessage     string `json:"errorMessage"`
+	// MergeCompleted is about one group of neighbours among the chunk files.
+	MergeCompleted struct {
+		ScavengeID   event.ID `json:"scavengeId"`
+		First        int      `json:"chunkStartNumber"` // logical chunks that they cover
+		Last         int      `json:"chunkEndNumber"`
+		Took         Ticks    `json:"timeTaken"`
+		Saved        int64    `json:"spaceSaved"` // bytes, may be negative
+		Merged       bool     `json:"wasMerged"`
+		NodeEndpoint string   `json:"nodeEndpoint"`
+		Error        string   `json:"errorMessage"` // "" if there was none
 	}
-	indexCompletedData struct {
-		ScavengeID     string `json:"scavengeId"`
-		Level          int    `json:"level"`
-		Index          int    `json:"index"`
-		TimeTaken      string `json:"timeTaken"`
-		EntriesDeleted int64  `json:"entriesDeleted"`
-		EntriesKept    int64  `json:"entriesKept"`
-		SpaceSaved     int64  `json:"spaceSaved"`
-		WasScavenged   bool   `json:"wasScavenged"`
-		NodeEndpoint   string `json:"nodeEndpoint"`
-		ErrorMessage   string `json:"errorMessage"`
+	// IndexCompleted is about one table of the index.
+	IndexCompleted struct {
+		ScavengeID   event.ID `json:"scavengeId"`
+		Level        int      `json:"level"`
+		Index        int      `json:"index"`
+		Took         Ticks    `json:"timeTaken"`
+		Deleted      int64    `json:"entriesDeleted"`
+		Kept         int64    `json:"entriesKept"`
+		Saved        int64    `json:"spaceSaved"`   // bytes
+		Scavenged    bool     `json:"wasScavenged"` // false without Error: nothing had to go
+		NodeEndpoint string   `json:"nodeEndpoint"`
+		Error        string   `json:"errorMessage"`
 	}
-	completedData struct {
-		ScavengeID        string  `json:"scavengeId"`
-		NodeEndpoint      string  `json:"nodeEndpoint"`
-		Result            string  `json:"result"`
-		Error             *string `json:"error"`
-		TimeTaken         string  `json:"timeTaken"`
-		SpaceSaved        int64   `json:"spaceSaved"`
-		MaxChunkScavenged int     `json:"maxChunkScavenged"`
+	// Completed says how a run ended.
+	Completed struct {
+		ScavengeID   event.ID `json:"scavengeId"`
+		NodeEndpoint string   `json:"nodeEndpoint"`
+		Result       string   `json:"result"` // Success, Stopped or Failed
+		Error        Reason   `json:"error"`  // that of Failed is put into a sentence
+		Took         Ticks    `json:"timeTaken"`
+		Saved        int64    `json:"spaceSaved"`        // bytes in all, may be negative
+		MaxChunk     int      `json:"maxChunkScavenged"` // the last logical chunk that was executed
 	}
 )
+
+// Reason is a text, null if it is empty.
+type Reason string
+
+// MarshalJSON encodes it.
+func (r Reason) MarshalJSON() ([]byte, error) {
+	if r == "" {
+		return []byte("null"), nil
+	}
+	return record.Encode(string(r)), nil
+}
 
 // StreamOf returns the name of the stream of a run.
 func StreamOf(id event.ID) string { return StreamPrefix + id.String() }
@@ -154,9 +126,12 @@ func runOf(stream string) (event.ID, bool) {
 	return id, err == nil && id.String() == text
 }
 
-// timeTaken writes a duration as [d.]hh:mm:ss[.fffffff], in ticks of 100 ns.
-func timeTaken(d time.Duration) string {
-	d = max(d, 0)
+// Ticks is a duration, in ticks of 100 ns.
+type Ticks time.Duration
+
+// MarshalText writes it as [d.]hh:mm:ss[.fffffff].
+func (t Ticks) MarshalText() ([]byte, error) {
+	d := max(time.Duration(t), 0)
 	var text string
 	if days := d / (24 * time.Hour); days > 0 {
 		text = fmt.Sprintf("%d.", days)
@@ -166,19 +141,7 @@ func timeTaken(d time.Duration) string {
 	if ticks := d % time.Second / 100; ticks > 0 {
 		text += fmt.Sprintf(".%07d", int64(ticks))
 	}
-	return text
-}
-
-// clip shortens the text of an error to what is kept of it, at the border of a character.
-func clip(text string) string {
-	if len(text) <= maxErrorBytes {
-		return text
-	}
-	end := maxErrorBytes
-	for end > maxErrorBytes-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
+	return []byte(text), nil
 }
 
 // failure puts the reason why a run failed into the sentence that clients know,
@@ -188,16 +151,4 @@ func failure(reason string) string {
 		return reason
 	}
 	return failedPrefix + strings.TrimSuffix(reason, ".") + "."
-}
-
-// data returns the payload of the event, with the text of the error as it is to be.
-func (c *Completed) data(id event.ID, endpoint, text string) completedData {
-	d := completedData{
-		ScavengeID: id.String(), NodeEndpoint: endpoint, Result: c.Result,
-		TimeTaken: timeTaken(c.Took), SpaceSaved: c.Saved, MaxChunkScavenged: c.MaxChunk,
-	}
-	if text != "" {
-		d.Error = &text
-	}
-	return d
 }

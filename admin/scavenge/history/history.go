@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -25,31 +26,9 @@ type Options struct {
 	Store        Store
 	Logger       hclog.Logger
 	Endpoint     func() string   // host:port of this node for clients; asked when a run begins
-	MaxAge       time.Duration   // for which the history is kept; DefaultMaxAge if 0
-	WriteTimeout time.Duration   // of one try; DefaultWriteTimeout if 0
+	MaxAge       time.Duration   // for which the history is kept, as package record says
+	WriteTimeout time.Duration   // of one try, as package record says
 	Stats        *stats.Registry // may be nil
-}
-
-// Defaults of Options.
-const (
-	DefaultMaxAge       = 30 * 24 * time.Hour
-	DefaultWriteTimeout = 5 * time.Second
-)
-
-// EnsureDefaults fills in what was left out.
-func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.Endpoint == nil {
-		o.Endpoint = func() string { return "" }
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = DefaultMaxAge
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
-	}
 }
 
 // Bounds of what waits in memory.
@@ -68,53 +47,37 @@ const (
 type Writer struct {
 	opts    Options
 	metrics metrics
-	records *record.Writer
-	ctx     context.Context // of everything that is asked of the store
-	cancel  context.CancelFunc
-	wake    chan struct{} // has room for one: something was put into an empty queue
-	closing chan struct{} // closed when nothing is put into the queue any more
-	done    chan struct{} // closed when the goroutine has ended
+	records *record.Queue[*item]
 
-	mu      sync.Mutex // guards what follows; never held while anything else is waited for
-	closed  bool
-	queue   []*item
-	details int                   // items of the queue that are not the first or the last of their run
+	mu      sync.Mutex            // guards what follows, and what runs say that it does; taken before that of the queue
+	details int                   // items that wait and are not the first or the last of their run
 	live    map[event.ID]struct{} // runs begun whose last event was not dealt with yet
 }
 
 // New returns a Writer. It must be closed.
 func New(o Options) *Writer {
-	o.EnsureDefaults()
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	w := &Writer{
-		opts: o, metrics: newMetrics(o.Stats), wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
-		live: make(map[event.ID]struct{}),
+		opts: o, metrics: newMetrics(o.Stats), live: make(map[event.ID]struct{}),
+		// Its bounds are those above.
+		records: record.New[*item](record.Options{
+			Store: o.Store, Logger: o.Logger, What: "the history of scavenges", MaxAge: o.MaxAge, Timeout: o.WriteTimeout,
+		}, 0),
 	}
-	w.records = record.New(record.Options{
-		Store: o.Store, Logger: o.Logger, What: "the history of scavenges", MaxAge: o.MaxAge, Timeout: o.WriteTimeout, Closing: w.closing,
-	})
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	go w.work()
+	w.records.Start(w.work)
 	return w
 }
 
 // Close lets what is queued be written for a few seconds, as long as there is
 // somebody who takes it, and gives the rest up. It returns even if the store
 // hangs. What is put into the queue later is left out.
-func (w *Writer) Close() {
-	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		close(w.closing)
-	}
-	w.mu.Unlock()
-	w.records.End(w.done, w.cancel)
-}
+func (w *Writer) Close() { w.records.Close() }
 
 // admit keeps room for the first and the last event of a run.
 func (w *Writer) admit(id event.ID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.live) >= maxRuns {
+	if w.records.Closing() || len(w.live) >= maxRuns {
 		return false
 	}
 	w.live[id] = struct{}{}
@@ -132,20 +95,14 @@ func (w *Writer) enqueue(r *Run, typ string, payload any) {
 		return
 	}
 	r.completed = typ == TypeCompleted
-	closed := w.closed
-	dropped := closed || r.refused || !it.boundary() && w.details >= maxDetails
+	dropped := r.refused || !it.boundary() && w.details >= maxDetails || !w.records.Put(it)
 	tell := dropped && !r.lost
 	r.lost = r.lost || dropped
 	if !dropped {
-		w.queue = append(w.queue, it)
 		if !it.boundary() {
 			w.details++
 		}
-		w.metrics.queued.Set(int64(len(w.queue)))
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+		w.metrics.queued.Set(int64(w.records.Len()))
 	}
 	w.mu.Unlock()
 	if dropped {
@@ -156,7 +113,7 @@ func (w *Writer) enqueue(r *Run, typ string, payload any) {
 		return
 	}
 	why := "too many wait to be written"
-	if closed {
+	if w.records.Closing() {
 		why = "the node ends"
 	}
 	w.opts.Logger.Warn("events of the history of a scavenge are left out", logkey.ID, r.id, logkey.Type, typ, logkey.Reason, why)
@@ -169,52 +126,28 @@ func (it *item) settled() {
 	}
 }
 
-// next takes the oldest event out of the queue, and waits for one if there is
-// none. There is none any more when the Writer was closed.
-func (w *Writer) next() *item {
-	for {
-		w.mu.Lock()
-		if len(w.queue) > 0 {
-			it := w.queue[0]
-			w.queue[0] = nil
-			if w.queue = w.queue[1:]; len(w.queue) == 0 {
-				w.queue = nil
-			}
-			if !it.boundary() {
-				w.details--
-			}
-			w.metrics.queued.Set(int64(len(w.queue)))
-			w.mu.Unlock()
-			return it
-		}
-		closed := w.closed
-		w.mu.Unlock()
-		if closed {
-			return nil
-		}
-		select {
-		case <-w.wake:
-		case <-w.closing:
-		}
-	}
-}
-
 // work writes what is in the queue until the Writer is closed.
-func (w *Writer) work() {
-	defer close(w.done)
+func (w *Writer) work(ctx context.Context) {
 	left := 0
-	for it := w.next(); it != nil; it = w.next() {
-		if left > 0 || w.ctx.Err() != nil {
+	for next := w.records.Next(1); len(next) > 0; next = w.records.Next(1) {
+		it := next[0]
+		w.mu.Lock()
+		if !it.boundary() {
+			w.details--
+		}
+		w.metrics.queued.Set(int64(w.records.Len()))
+		w.mu.Unlock()
+		if left > 0 || ctx.Err() != nil {
 			left++
 			w.metrics.dropped.Inc()
 			it.settled()
 			continue
 		}
-		err := w.write(w.ctx, it)
+		err := w.write(ctx, it)
 		it.settled()
 		switch {
 		case err == nil:
-		case w.isClosing() && (record.Refused(err) || w.ctx.Err() != nil):
+		case w.records.Closing() && (record.Refused(err) || ctx.Err() != nil):
 			left++
 			w.metrics.dropped.Inc()
 		default:
@@ -229,15 +162,6 @@ func (w *Writer) work() {
 	}
 	if left > 0 {
 		w.opts.Logger.Warn("events of the history of scavenges were not written before the end", logkey.Events, left)
-	}
-}
-
-func (w *Writer) isClosing() bool {
-	select {
-	case <-w.closing:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -20,12 +20,12 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // everything lets a run do one of each.
 func everything(r *history.Run) {
-	r.Chunk(history.ChunkCompleted{First: 0, Last: 0, Took: 1500 * time.Millisecond, Scavenged: true, Saved: 200 << 20})
-	r.Chunk(history.ChunkCompleted{First: 1, Last: 3, Took: 26*time.Hour + 3*time.Minute + 4*time.Second + 567*time.Microsecond, Saved: -128, Error: `read "chunk-000001.000000": <EOF> & more`})
-	r.Merge(history.MergeCompleted{First: 4, Last: 7, Took: time.Minute, Saved: 4096, Merged: true})
+	r.Chunk(history.ChunkCompleted{First: 0, Last: 0, Took: history.Ticks(1500 * time.Millisecond), Scavenged: true, Saved: 200 << 20})
+	r.Chunk(history.ChunkCompleted{First: 1, Last: 3, Took: history.Ticks(26*time.Hour + 3*time.Minute + 4*time.Second + 567*time.Microsecond), Saved: -128, Error: `read "chunk-000001.000000": <EOF> & more`})
+	r.Merge(history.MergeCompleted{First: 4, Last: 7, Took: history.Ticks(time.Minute), Saved: 4096, Merged: true})
 	r.Merge(history.MergeCompleted{First: 8, Last: 9, Error: "no space"})
-	r.Index(history.IndexCompleted{Level: 2, Index: 1, Took: 100 * time.Nanosecond, Deleted: 1000, Kept: 24, Saved: 16000, Scavenged: true})
-	r.Index(history.IndexCompleted{Level: 3, Index: 0, Took: 99 * time.Nanosecond, Kept: 7})
+	r.Index(history.IndexCompleted{Level: 2, Index: 1, Took: 100, Deleted: 1000, Kept: 24, Saved: 16000, Scavenged: true})
+	r.Index(history.IndexCompleted{Level: 3, Index: 0, Took: 99, Kept: 7})
 	r.Index(history.IndexCompleted{Level: -1, Index: -1, Error: history.ErrorCancelled})
 }
 
@@ -35,10 +35,10 @@ func TestGolden(t *testing.T) {
 		k := start(t, newDatabase())
 		r := k.w.Begin(id(1), history.Started{AlwaysKeepScavenged: true, MergeChunks: true, StartFromChunk: 0, Threads: 4})
 		everything(r)
-		r.Completed(history.Completed{Result: history.Success, Took: 26 * time.Hour, Saved: 209735168, MaxChunk: 3})
+		r.Completed(history.Completed{Result: history.Success, Took: history.Ticks(26 * time.Hour), Saved: 209735168, MaxChunk: 3})
 
 		r = k.w.Begin(id(2), history.Started{Threads: 1})
-		r.Completed(history.Completed{Result: history.Failed, Error: "write chunk 5: disk full", Took: time.Second, Saved: -1, MaxChunk: 5})
+		r.Completed(history.Completed{Result: history.Failed, Error: "write chunk 5: disk full", Took: history.Ticks(time.Second), Saved: -1, MaxChunk: 5})
 		r = k.w.Begin(id(3), history.Started{Threads: 1})
 		r.Completed(history.Completed{Result: history.Stopped})
 		synctest.Wait()
@@ -93,7 +93,7 @@ func TestTimeTaken(t *testing.T) {
 		k := start(t, newDatabase())
 		r := k.w.Begin(id(1), history.Started{})
 		for _, c := range cases {
-			r.Chunk(history.ChunkCompleted{Took: c.took})
+			r.Chunk(history.ChunkCompleted{Took: history.Ticks(c.took)})
 		}
 		k.w.Close()
 		for i, c := range cases {
@@ -118,22 +118,22 @@ func TestErrorTexts(t *testing.T) {
 		{"failed, with a period", history.Completed{Result: history.Failed, Error: "it broke."}, "Error while scavenging DB: it broke."},
 		{"failed, the sentence", history.Completed{Result: history.Failed, Error: "Error while scavenging DB: it broke."}, "Error while scavenging DB: it broke."},
 		{"stopped", history.Completed{Result: history.Stopped, Error: "by an operator"}, "by an operator"},
-		{"long", history.Completed{Result: history.Failed, Error: long}, "Error while scavenging DB: " + long[:4096] + "."},
-		{"long, cut within a character", history.Completed{Result: history.Stopped, Error: "a" + long}, "a" + long[:4094]},
+		{"long", history.Completed{Result: history.Failed, Error: history.Reason(long)}, "Error while scavenging DB: " + long[:4096] + "."},
+		{"long, cut within a character", history.Completed{Result: history.Stopped, Error: history.Reason("a" + long)}, "a" + long[:4094]},
 	}
 	for n, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := start(t, newDatabase())
 				r := k.w.Begin(id(byte(n)), history.Started{})
-				r.Chunk(history.ChunkCompleted{Error: c.c.Error})
+				r.Chunk(history.ChunkCompleted{Error: string(c.c.Error)})
 				r.Completed(c.c)
 				k.w.Close()
 				stream := history.StreamOf(id(byte(n)))
 				if got := k.payload(stream, 2)["error"]; got != c.want {
 					t.Errorf("%v, expected %v", got, c.want)
 				}
-				if text := k.payload(stream, 1)["errorMessage"].(string); len(text) > 4096 || !utf8.ValidString(text) || !strings.HasPrefix(c.c.Error, text) {
+				if text := k.payload(stream, 1)["errorMessage"].(string); len(text) > 4096 || !utf8.ValidString(text) || !strings.HasPrefix(string(c.c.Error), text) {
 					t.Errorf("a message of %d bytes: %s", len(text), text)
 				}
 			})
@@ -342,7 +342,7 @@ func TestElection(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase()
-		w := history.New(history.Options{Store: &node{database: d}})
+		w := history.New(history.Options{Store: &node{database: d}, Endpoint: func() string { return "" }})
 		w.Begin(id(1), history.Started{}).Completed(history.Completed{Result: history.Success})
 		w.Close()
 		k := &kit{t: t, node: &node{database: d}}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
@@ -26,7 +25,7 @@ const pageSize = 100
 func (w *Writer) CloseInterrupted(ctx context.Context, running func(id event.ID) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.ctx, cancel)()
+	defer context.AfterFunc(w.records.Context, cancel)()
 	open, err := w.unfinished(ctx)
 	if err != nil {
 		return fmt.Errorf("look for interrupted scavenges: %w", err)
@@ -57,7 +56,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 		var page event.StreamPage
 		err := w.records.Persist(ctx, func(ctx context.Context) (err error) {
 			page, err = w.opts.Store.ReadStream(ctx, event.StreamRead{Stream: IndexStream, From: from, Count: pageSize, Backward: true, ResolveLinks: true})
-			if absent(err) {
+			if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
 				page, err = event.StreamPage{End: true}, nil
 			}
 			return err
@@ -68,7 +67,7 @@ func (w *Writer) unfinished(ctx context.Context) (open []event.ID, err error) {
 		for i := range page.Events {
 			e := page.Events[i].Event()
 			id, ok := runOf(e.Stream)
-			if !ok || e.Type != TypeStarted && e.Type != TypeCompleted || endpointOf(e) != endpoint {
+			if !ok || e.Type != TypeStarted && e.Type != TypeCompleted || read(e).NodeEndpoint != endpoint {
 				continue
 			}
 			if e.Type == TypeCompleted {
@@ -102,13 +101,13 @@ func (w *Writer) complete(ctx context.Context, id event.ID) error {
 		if number = s.completed; number >= 0 {
 			return nil
 		}
-		c := Completed{Result: Failed, Took: time.Duration(s.lastTime - s.firstTime), Saved: s.saved, MaxChunk: s.maxChunk}
-		data := c.data(id, w.opts.Endpoint(), errorInterrupted)
+		data := Completed{
+			ScavengeID: id, NodeEndpoint: w.opts.Endpoint(), Result: Failed, Error: errorInterrupted,
+			Took: Ticks(s.lastTime - s.firstTime), Saved: s.saved, MaxChunk: s.maxChunk,
+		}
 		// The version keeps it from being written twice, if the same node looked before
 		// and this one does not see yet what came of it.
-		written, err := w.opts.Store.WriteOwn(ctx, &event.Write{
-			Kind: event.Append, Stream: stream, ExpectedVersion: s.last, Events: []event.Proposed{record.Proposed(TypeCompleted, record.Encode(data))},
-		})
+		written, err := w.opts.Store.WriteOwn(ctx, record.Append(stream, s.last, record.Proposed(TypeCompleted, record.Encode(data))))
 		if err != nil {
 			return err
 		}
@@ -159,40 +158,30 @@ func (w *Writer) sumUp(ctx context.Context, stream string) (sum, error) {
 	}
 }
 
-// add takes an event into account. One that cannot be read, as after a
-// redaction, says nothing.
+// add takes an event into account.
 func (s *sum) add(e *event.Record) {
-	var data struct {
-		SpaceSaved     int64 `json:"spaceSaved"`
-		ChunkEndNumber int   `json:"chunkEndNumber"`
-	}
-	switch e.Type {
+	switch data := read(e); e.Type {
 	case TypeCompleted:
 		s.completed = e.Number
 	case TypeChunksCompleted:
-		if json.Unmarshal(e.Data, &data) == nil {
-			s.saved += data.SpaceSaved
-			s.maxChunk = max(s.maxChunk, data.ChunkEndNumber)
-		}
+		s.maxChunk = max(s.maxChunk, data.ChunkEndNumber)
+		s.saved += data.SpaceSaved
 	case TypeMergeCompleted, TypeIndexCompleted:
-		if json.Unmarshal(e.Data, &data) == nil {
-			s.saved += data.SpaceSaved
-		}
+		s.saved += data.SpaceSaved
 	}
 }
 
-// endpointOf returns the node that an event of a run is about.
-func endpointOf(e *event.Record) string {
-	var data struct {
-		NodeEndpoint string `json:"nodeEndpoint"`
-	}
-	if json.Unmarshal(e.Data, &data) != nil {
-		return ""
-	}
-	return data.NodeEndpoint
+// payload is what counts of the events of a run.
+type payload struct {
+	NodeEndpoint   string `json:"nodeEndpoint"`
+	SpaceSaved     int64  `json:"spaceSaved"`
+	ChunkEndNumber int    `json:"chunkEndNumber"`
 }
 
-// absent reports whether an error means that there is nothing to read.
-func absent(err error) bool {
-	return errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted)
+// read decodes an event. One that cannot be read, as after a redaction, says nothing.
+func read(e *event.Record) (p payload) {
+	if json.Unmarshal(e.Data, &p) != nil {
+		return payload{}
+	}
+	return p
 }

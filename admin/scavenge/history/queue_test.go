@@ -117,13 +117,6 @@ func testConcurrent(t *testing.T) {
 	k.metrics(3*404, 0, 0)
 }
 
-// A history that nobody keeps costs its user no thought.
-func TestNilRun(t *testing.T) {
-	var r *history.Run
-	everything(r)
-	r.Completed(history.Completed{})
-}
-
 func TestClose(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -3,12 +3,13 @@ package history
 import (
 	"context"
 
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
 // Run is the history of one run. Its methods may be called from any goroutine
 // and never wait; events are written in the order of the calls. What comes after
-// Completed is left out, and so is all of a Run that is nil.
+// Completed is left out.
 type Run struct {
 	w        *Writer
 	id       event.ID
@@ -29,19 +30,14 @@ type Run struct {
 func (w *Writer) Begin(id event.ID, started Started) *Run {
 	r := &Run{w: w, id: id, stream: StreamOf(id), endpoint: w.opts.Endpoint(), announced: make(chan struct{}), link: -1}
 	r.refused = !w.admit(id)
-	w.enqueue(r, TypeStarted, startedData{
-		ScavengeID: id.String(), NodeEndpoint: r.endpoint, AlwaysKeepScavenged: started.AlwaysKeepScavenged,
-		MergeChunks: started.MergeChunks, StartFromChunk: started.StartFromChunk, Threads: started.Threads,
-	})
+	started.ScavengeID, started.NodeEndpoint = id, r.endpoint
+	w.enqueue(r, TypeStarted, started)
 	return r
 }
 
 // Announced waits until the first event of the run and the link to it were written, and
 // returns the link's number in IndexStream; false when ctx ends before, or they will not be.
 func (r *Run) Announced(ctx context.Context) (link int64, ok bool) {
-	if r == nil {
-		return 0, false
-	}
 	select {
 	case <-r.announced:
 		return r.link, r.link >= 0
@@ -52,48 +48,30 @@ func (r *Run) Announced(ctx context.Context) (link int64, ok bool) {
 
 // Chunk says that a chunk file was executed.
 func (r *Run) Chunk(c ChunkCompleted) {
-	if r == nil {
-		return
-	}
-	r.w.enqueue(r, TypeChunksCompleted, chunksCompletedData{
-		ScavengeID: r.id.String(), ChunkStartNumber: c.First, ChunkEndNumber: c.Last, TimeTaken: timeTaken(c.Took),
-		WasScavenged: c.Scavenged, SpaceSaved: c.Saved, NodeEndpoint: r.endpoint, ErrorMessage: clip(c.Error),
-	})
+	c.ScavengeID, c.NodeEndpoint, c.Error = r.id, r.endpoint, record.Clip(c.Error, maxErrorBytes)
+	r.w.enqueue(r, TypeChunksCompleted, c)
 }
 
 // Merge says that a group of chunk files was merged, or was not.
 func (r *Run) Merge(m MergeCompleted) {
-	if r == nil {
-		return
-	}
-	r.w.enqueue(r, TypeMergeCompleted, mergeCompletedData{
-		ScavengeID: r.id.String(), ChunkStartNumber: m.First, ChunkEndNumber: m.Last, TimeTaken: timeTaken(m.Took),
-		SpaceSaved: m.Saved, WasMerged: m.Merged, NodeEndpoint: r.endpoint, ErrorMessage: clip(m.Error),
-	})
+	m.ScavengeID, m.NodeEndpoint, m.Error = r.id, r.endpoint, record.Clip(m.Error, maxErrorBytes)
+	r.w.enqueue(r, TypeMergeCompleted, m)
 }
 
 // Index says that a table of the index was executed.
 func (r *Run) Index(i IndexCompleted) {
-	if r == nil {
-		return
-	}
-	r.w.enqueue(r, TypeIndexCompleted, indexCompletedData{
-		ScavengeID: r.id.String(), Level: i.Level, Index: i.Index, TimeTaken: timeTaken(i.Took),
-		EntriesDeleted: i.Deleted, EntriesKept: i.Kept, SpaceSaved: i.Saved, WasScavenged: i.Scavenged,
-		NodeEndpoint: r.endpoint, ErrorMessage: clip(i.Error),
-	})
+	i.ScavengeID, i.NodeEndpoint, i.Error = r.id, r.endpoint, record.Clip(i.Error, maxErrorBytes)
+	r.w.enqueue(r, TypeIndexCompleted, i)
 }
 
 // Completed says that the run ended. Only the first call counts.
 func (r *Run) Completed(c Completed) {
-	if r == nil {
-		return
-	}
-	text := clip(c.Error)
+	text := record.Clip(string(c.Error), maxErrorBytes)
 	if c.Result == Failed {
 		text = failure(text)
 	}
-	r.w.enqueue(r, TypeCompleted, c.data(r.id, r.endpoint, text))
+	c.ScavengeID, c.NodeEndpoint, c.Error = r.id, r.endpoint, Reason(text)
+	r.w.enqueue(r, TypeCompleted, c)
 }
 
 // item is an event that waits to be written.

@@ -31,14 +31,7 @@ type step struct {
 type work struct {
 	number  int64 // of the event that took the turn; 0 when there is none
 	running bool
-	outcome outcome // when it does not run any more
-}
-
-// outcome is how the scavenge of a turn ended.
-type outcome struct {
-	result   scavenge.Result
-	scavenge event.ID
-	err      string
+	outcome scavenge.Status // when it does not run any more: id, result and error
 }
 
 // view is what a node knows beyond the stream.
@@ -48,8 +41,6 @@ type view struct {
 	endpoint string
 	session  event.ID // of this process
 	schedule cron.Schedule
-	grace    time.Duration
-	catchUp  time.Duration
 
 	leading   bool
 	successor bool                       // there is another living node that could lead
@@ -64,16 +55,17 @@ type view struct {
 // after one grace. It may then take a few attempts to hand over, so the others give up
 // on it later: a node that is done ends the round without those that are missing.
 const (
-	maxHandOvers   = 3
-	patienceToEnd  = 3                // graces
-	patienceStale  = 2                // graces, before a round that stood still is ended
-	futureTime     = 24 * time.Hour   // what is further ahead was written with a wrong clock
-	handOverShare  = 10               // of a grace, between two attempts
-	minimumOfGrace = 10 * time.Second // so that shares of it are times that make sense
+	grace         = 5 * time.Minute // how long a node must have been dead before others go on without it
+	catchUp       = 24 * time.Hour  // how long after a due time that was missed a round still begins
+	maxHandOvers  = 3
+	handOverPace  = grace / 10     // between two attempts
+	patienceToEnd = 3              // graces
+	patienceStale = 2              // graces, before a round that stood still is ended
+	futureTime    = 24 * time.Hour // what is further ahead was written with a wrong clock
 )
 
 // absent reports whether a node has been dead for so long that nobody waits for it.
-func (v *view) absent(node event.ID) bool { return node != v.self && v.away[node] >= v.grace }
+func (v *view) absent(node event.ID) bool { return node != v.self && v.away[node] >= grace }
 
 // decide returns this node's next step.
 func decide(s *state, v *view) step {
@@ -129,7 +121,7 @@ func (v *view) membership(s *state) *proposal {
 
 // due returns the due time for which a round should begin now; zero if none should.
 func (v *view) due(s *state) time.Time {
-	after := v.now.Add(-v.catchUp)
+	after := v.now.Add(-catchUp)
 	if own, ok := s.joined[v.self]; ok && own.since.After(after) {
 		after = own.since
 	}
@@ -152,12 +144,10 @@ func (v *view) begin(s *state) step {
 	if due.IsZero() {
 		return step{}
 	}
-	why := ""
-	if s.through.After(v.now.Add(futureTime)) {
-		why = "the last round was of a time that has not come: the clock of a node is wrong, or was"
-	}
 	st := proposing(proposal{TypeStarted, note{Round: due, Schedule: v.schedule.String(), Node: v.self, Endpoint: v.endpoint}})
-	st.why = why
+	if s.through.After(v.now.Add(futureTime)) {
+		st.why = "the last round was of a time that has not come: the clock of a node is wrong, or was"
+	}
 	return st
 }
 
@@ -178,7 +168,7 @@ func (v *view) ownTurn(s *state) step {
 		return step{}
 	}
 	o := v.work.outcome
-	end.Result, end.Scavenge, end.Error = string(o.result), o.scavenge, o.err
+	end.Result, end.Scavenge, end.Error = string(o.Result), o.ID, o.Error
 	return proposing(proposal{TypeTurnEnded, end})
 }
 
@@ -200,22 +190,22 @@ func (v *view) nextTurn(s *state) step {
 	_, takesPart := s.joined[v.self]
 	// After so long nobody expects scavenges any more. Nodes with right clocks leave the
 	// turn alone then, so that a turn that is taken shows this node that its own is wrong.
-	stale := v.now.Sub(s.round.touched) > v.catchUp
+	stale := v.now.Sub(s.round.touched) > catchUp
 	switch {
-	case stale && v.quiet >= patienceStale*v.grace, away && !takesPart:
+	case stale && v.quiet >= patienceStale*grace, away && !takesPart:
 		return proposing(v.end(s, RoundAbandon))
 	case stale:
 		return step{}
 	case !takesPart:
 		return step{} // Those who do go on.
 	case s.round.done(v.self):
-		if others > 0 && v.quiet < patienceToEnd*v.grace {
+		if others > 0 && v.quiet < patienceToEnd*grace {
 			return step{}
 		}
 		return proposing(v.end(s, RoundComplete))
 	case !v.leading:
 		return proposing(v.take(s))
-	case others > 0 && v.quiet < v.grace:
+	case others > 0 && v.quiet < grace:
 		return step{}
 	case v.successor && v.handOvers < maxHandOvers:
 		if v.pausing {

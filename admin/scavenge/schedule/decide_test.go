@@ -16,8 +16,8 @@ var (
 	noon            = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// record makes an event of a kind, one minute after the other from noon on.
-func record(t *testing.T, number int64, kind string, n note) *event.Record {
+// recordOf makes an event of a kind, one minute after the other from noon on.
+func recordOf(t *testing.T, number int64, kind string, n note) *event.Record {
 	t.Helper()
 	data, err := json.Marshal(n)
 	if err != nil {
@@ -37,7 +37,7 @@ func history(t *testing.T, events ...proposal) *state {
 		if e.note.Schedule == "" {
 			e.note.Schedule = "@hourly"
 		}
-		if !s.apply(record(t, int64(i), e.kind, e.note)) {
+		if !s.apply(recordOf(t, int64(i), e.kind, e.note)) {
 			t.Fatalf("event %d, %s, means nothing", i, e.kind)
 		}
 	}
@@ -61,7 +61,6 @@ func over() proposal {
 func TestDecide(t *testing.T) {
 	all := []proposal{joins(one), joins(two), joins(three), begins()}
 	with := func(more ...proposal) []proposal { return append(all[:len(all):len(all)], more...) }
-	const grace = 5 * time.Minute
 	const none = "wait"
 	cases := []struct {
 		name    string
@@ -131,7 +130,7 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := view{
 				now: noon.Add(20 * time.Minute), self: one, endpoint: "here", session: session, schedule: hourly,
-				grace: grace, catchUp: 24 * time.Hour, away: map[event.ID]time.Duration{},
+				away: map[event.ID]time.Duration{},
 			}
 			if c.view != nil {
 				c.view(&v)
@@ -142,7 +141,7 @@ func TestDecide(t *testing.T) {
 			if next.do == propose {
 				got = next.event.kind
 				// What a node proposes must mean something, else it would propose it for ever.
-				if !s.apply(record(t, s.version+1, next.event.kind, next.event.note)) {
+				if !s.apply(recordOf(t, s.version+1, next.event.kind, next.event.note)) {
 					t.Errorf("%s means nothing", got)
 				}
 			}
@@ -181,7 +180,7 @@ func TestApplyLeavesOut(t *testing.T) {
 			if n.Round.IsZero() && c.event.kind != TypeJoined {
 				n.Round = noon
 			}
-			if s.apply(record(t, s.version+1, c.event.kind, n)) {
+			if s.apply(recordOf(t, s.version+1, c.event.kind, n)) {
 				t.Error("it means something")
 			}
 			if after := fmt.Sprintf("%+v %+v", s.round, s.last); after != before || s.version != int64(len(c.history)) {

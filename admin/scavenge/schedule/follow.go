@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -125,9 +124,7 @@ func (s *Scheduler) propose(ctx context.Context, p proposal) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", p.kind, err)
 	}
-	written, err := s.opts.Store.WriteOwn(ctx, &event.Write{
-		Kind: event.Append, Stream: Stream, ExpectedVersion: s.state.version, Events: []event.Proposed{e},
-	})
+	written, err := s.opts.Store.WriteOwn(ctx, record.Append(Stream, s.state.version, e))
 	var conflict *event.WrongExpectedVersion
 	switch {
 	case errors.As(err, &conflict):
@@ -150,12 +147,8 @@ func (s *Scheduler) ensureMetadata(ctx context.Context) error {
 	if s.info.MetaLast >= 0 && (m.SoftDeleted() || m.MaxCount >= fewestKept && m.MaxAge == 0) {
 		return nil
 	}
-	_, err := s.opts.Store.WriteOwn(ctx, &event.Write{
-		Kind: event.Append, Stream: event.MetaStreamOf(Stream), ExpectedVersion: s.info.MetaLast,
-		Events: []event.Proposed{{
-			ID: event.ID(uuid.New()), Type: event.TypeMetadata, Flags: event.FlagJSON, Data: metadataOf(m.TruncateBefore),
-		}},
-	})
+	_, err := s.opts.Store.WriteOwn(ctx, record.Append(event.MetaStreamOf(Stream), s.info.MetaLast,
+		record.Proposed(event.TypeMetadata, metadataOf(m.TruncateBefore))))
 	var conflict *event.WrongExpectedVersion
 	if err != nil && !errors.As(err, &conflict) {
 		return fmt.Errorf("set the metadata of %s: %w", Stream, err)

@@ -1,9 +1,8 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,19 +42,11 @@ type Store interface {
 
 // Cluster is the membership as this node sees it.
 type Cluster interface {
-	Self() event.ID
+	Node() event.ID
 	Leading() bool
-	Members() []Member
+	View() event.ClusterView
 	// Resign hands leadership over. It returns nil as well when nobody took it over.
 	Resign(ctx context.Context) error
-}
-
-// Member is one node of the cluster.
-type Member struct {
-	ID       event.ID
-	Alive    bool
-	Leading  bool
-	ReadOnly bool // a read-only replica, or another node that cannot lead
 }
 
 // Options say what a Scheduler works with.
@@ -67,13 +58,6 @@ type Options struct {
 	Store      Store
 	Cluster    Cluster
 
-	// Grace is how long a node must have been dead before others go on without it,
-	// and what all other patience is derived from. 5 minutes if 0, at least 10 seconds.
-	Grace time.Duration
-	// CatchUp is how long after a due time that was missed a round still begins.
-	// 24 hours if 0.
-	CatchUp time.Duration
-
 	Now    func() time.Time // time.Now if nil
 	Logger hclog.Logger     // may be nil
 	Stats  *stats.Registry  // may be nil
@@ -81,29 +65,8 @@ type Options struct {
 
 // EnsureDefaults sets what is not set.
 func (o *Options) EnsureDefaults() {
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Minute
-	}
-	if o.CatchUp == 0 {
-		o.CatchUp = 24 * time.Hour
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-}
-
-// Validate tells what is wrong with the options.
-func (o *Options) Validate() error {
-	switch {
-	case o.Runner == nil || o.Store == nil || o.Cluster == nil:
-		return errors.New("runner, store and cluster are needed")
-	case o.Grace < minimumOfGrace:
-		return fmt.Errorf("grace is %v and must be at least %v", o.Grace, minimumOfGrace)
-	case o.CatchUp < 0:
-		return fmt.Errorf("catch-up time is %v and must not be negative", o.CatchUp)
-	}
-	return nil
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }

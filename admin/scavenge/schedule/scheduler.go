@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +21,7 @@ import (
 // Pauses. While a round is under way the membership is looked at more often.
 const (
 	idlePause  = time.Minute
-	pollShare  = 60 // of a grace, between two looks during a round
+	pollPause  = grace / 60 // between two looks during a round
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
 )
@@ -60,16 +62,13 @@ type handOver struct {
 // New returns a scheduler that Run sets going.
 func New(o Options) (*Scheduler, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, fmt.Errorf("schedule of scavenges: %w", err)
-	}
 	schedule, err := cron.Parse(o.Expression)
 	if err != nil {
 		return nil, fmt.Errorf("schedule of scavenges: %w", err)
 	}
 	return &Scheduler{
 		opts: o, schedule: schedule, session: event.ID(uuid.New()), logger: o.Logger, metrics: newMetrics(o.Stats),
-		state: newState(), written: -1, deadAt: make(map[event.ID]time.Time), warned: make(map[string]bool),
+		state: newState(), written: -1, warned: make(map[string]bool),
 	}, nil
 }
 
@@ -82,7 +81,7 @@ func New(o Options) (*Scheduler, error) {
 // again after the restart.
 func (s *Scheduler) Run(ctx context.Context) {
 	s.lifetime = ctx
-	s.self = s.opts.Cluster.Self()
+	s.self = s.opts.Cluster.Node()
 	defer s.workers.Wait()
 	for ctx.Err() == nil {
 		pause, err := s.step(ctx)
@@ -124,7 +123,7 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if s.state.version < s.written {
-		return s.poll(), nil // What this node wrote has not come back yet.
+		return pollPause, nil // What this node wrote has not come back yet.
 	}
 	v := s.look()
 	if ctx.Err() != nil {
@@ -143,24 +142,24 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 			// It was written, read again, and had no effect: somebody else writes into
 			// the stream as well, or nodes are of versions that do not agree.
 			s.last = proposal{}
-			return s.poll(), fmt.Errorf("%s was written and had no effect", next.event.kind)
+			return pollPause, fmt.Errorf("%s was written and had no effect", next.event.kind)
 		}
 		return 0, s.propose(ctx, next.event)
 	case start:
 		s.begin(ctx, s.state.round.turn.number, s.state.round.started)
-		return s.poll(), nil
+		return pollPause, nil
 	case stop:
 		s.worker.cancel(errLost)
 		if s.worker.done.Err() != nil {
 			s.worker = nil
 			return 0, nil
 		}
-		return s.poll(), nil
+		return pollPause, nil
 	case resign:
 		return s.resign(ctx)
 	}
 	if s.state.round != nil {
-		return s.poll(), nil
+		return pollPause, nil
 	}
 	pause := idlePause
 	if due := s.schedule.Next(v.now); !due.IsZero() {
@@ -169,19 +168,16 @@ func (s *Scheduler) step(ctx context.Context) (time.Duration, error) {
 	return pause, nil
 }
 
-func (s *Scheduler) poll() time.Duration { return s.opts.Grace / pollShare }
-
 // resign asks for another leader once.
 func (s *Scheduler) resign(ctx context.Context) (time.Duration, error) {
-	pace := s.opts.Grace / handOverShare
 	s.handOver.tries++
 	s.logger.Info("handing leadership over, to be scavenged", logkey.Attempt, s.handOver.tries)
-	limited, cancel := context.WithTimeout(ctx, pace)
+	limited, cancel := context.WithTimeout(ctx, handOverPace)
 	defer cancel()
 	if err := s.opts.Cluster.Resign(limited); err != nil {
 		s.logger.Warn("leadership was not handed over", logkey.Error, err)
 	}
-	s.handOver.next = s.opts.Now().Add(pace)
+	s.handOver.next = s.opts.Now().Add(handOverPace)
 	return 0, nil
 }
 
@@ -190,7 +186,7 @@ func (s *Scheduler) look() view {
 	now := s.opts.Now()
 	v := view{
 		now: now, self: s.self, endpoint: s.opts.Endpoint, session: s.session, schedule: s.schedule,
-		grace: s.opts.Grace, catchUp: s.opts.CatchUp, leading: s.opts.Cluster.Leading(), quiet: now.Sub(s.changed),
+		leading: s.opts.Cluster.Leading(), quiet: now.Sub(s.changed),
 		away: make(map[event.ID]time.Duration),
 	}
 	if s.worker != nil {
@@ -214,33 +210,28 @@ func (s *Scheduler) look() view {
 // may itself be the one that is cut off: what it sees says nothing.
 func (s *Scheduler) watch(v *view) {
 	alive, led := map[event.ID]bool{s.self: true}, v.leading
-	for _, m := range s.opts.Cluster.Members() {
+	for _, m := range s.opts.Cluster.View().Members {
 		if m.Alive {
-			alive[m.ID] = true
-			led = led || m.Leading
-			v.successor = v.successor || m.ID != s.self && !m.ReadOnly
+			alive[m.Node] = true
+			led = led || m.State == event.StateLeader
+			v.successor = v.successor || m.Node != s.self && m.Voter && !m.ReadOnly
 		}
 	}
-	matter := make(map[event.ID]bool, len(s.state.joined)+1)
-	for node := range s.state.joined {
-		matter[node] = true
-	}
+	matter := slices.Collect(maps.Keys(s.state.joined))
 	if r := s.state.round; r != nil && r.turn != nil {
-		matter[r.turn.node] = true
+		matter = append(matter, r.turn.node)
 	}
-	for node := range s.deadAt {
-		if !led || alive[node] || !matter[node] {
-			delete(s.deadAt, node)
-		}
-	}
-	for node := range matter {
+	before := s.deadAt
+	s.deadAt = make(map[event.ID]time.Time)
+	for _, node := range matter {
 		if !led || alive[node] {
 			continue
 		}
-		if _, ok := s.deadAt[node]; !ok {
-			s.deadAt[node] = v.now
+		since, known := before[node]
+		if !known {
+			since = v.now
 		}
-		v.away[node] = v.now.Sub(s.deadAt[node])
+		s.deadAt[node], v.away[node] = since, v.now.Sub(since)
 	}
 }
 

@@ -4,8 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/annalsdb/annals/admin/record"
 	"github.com/annalsdb/annals/event"
 )
 
@@ -39,7 +38,7 @@ const (
 
 // metadataOf returns the stream's metadata, which hide events below a number.
 func metadataOf(below int64) []byte {
-	data := []byte(`{"$maxCount":1000,"$acl":{"$r":"$ops","$w":[],"$d":[],"$mr":[],"$mw":[]}}`)
+	data := []byte(`{"$maxCount":1000,` + record.ACL + `}`)
 	if below > 0 {
 		data = event.WithTruncateBefore(data, below)
 	}
@@ -76,8 +75,5 @@ func (p *proposal) sameAs(q *proposal) bool {
 
 func (p *proposal) event() (event.Proposed, error) {
 	data, err := json.Marshal(&p.note)
-	if err != nil {
-		return event.Proposed{}, err
-	}
-	return event.Proposed{ID: event.ID(uuid.New()), Type: p.kind, Flags: event.FlagJSON, Data: data}, nil
+	return record.Proposed(p.kind, data), err
 }

@@ -26,7 +26,7 @@ type worker struct {
 	number  int64 // of the event that took the turn
 	cancel  context.CancelCauseFunc
 	done    context.Context // ended when outcome is there
-	outcome outcome
+	outcome scavenge.Status // its id, result and error
 }
 
 // begin starts to do the scavenge of a turn of a round that began at a time.
@@ -46,11 +46,11 @@ func (s *Scheduler) begin(ctx context.Context, number int64, roundStarted time.T
 // after the round did counts as well. When ctx ends because the turn is lost, the
 // run is stopped, if it is not an operator's; when the process ends, it is left to
 // the owner of the runner.
-func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) outcome {
+func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) scavenge.Status {
 	runner := s.opts.Runner
 	if last := runner.Last(); last.Result == scavenge.ResultSuccess && last.Started.After(roundStarted) {
 		s.logger.Info("this node was scavenged since the round began", logkey.Scavenge, last.ID.String())
-		return ended(last)
+		return last
 	}
 	begun := s.opts.Now()
 	for ctx.Err() == nil {
@@ -67,31 +67,31 @@ func (s *Scheduler) scavenge(ctx context.Context, roundStarted time.Time) outcom
 			s.logger.Info("waiting for a scavenge that runs already", logkey.Scavenge, other.ID.String())
 			status, err := runner.Wait(ctx, other.ID)
 			if err == nil && status.Started.After(roundStarted) {
-				return ended(status)
+				return status
 			}
 			if err == nil {
 				continue
 			}
 		case errors.Is(err, event.ErrChunksLocked), errors.Is(err, event.ErrNotReady), errors.Is(err, event.ErrClosed):
 			if s.opts.Now().Sub(begun) > startPatience {
-				return outcome{result: scavenge.ResultErrored, err: fmt.Sprintf("start the scavenge: %v, for %v", err, startPatience)}
+				return scavenge.Status{Result: scavenge.ResultErrored, Error: fmt.Sprintf("start the scavenge: %v, for %v", err, startPatience)}
 			}
 		default:
-			return outcome{result: scavenge.ResultErrored, err: fmt.Sprintf("start the scavenge: %v", err)}
+			return scavenge.Status{Result: scavenge.ResultErrored, Error: fmt.Sprintf("start the scavenge: %v", err)}
 		}
 		_ = clock.Sleep(ctx, startPace)
 	}
-	return outcome{result: scavenge.ResultStopped}
+	return scavenge.Status{Result: scavenge.ResultStopped}
 }
 
 // await waits for the end of the run that this turn began.
-func (s *Scheduler) await(ctx context.Context, id event.ID) outcome {
+func (s *Scheduler) await(ctx context.Context, id event.ID) scavenge.Status {
 	status, err := s.opts.Runner.Wait(ctx, id)
 	if err == nil {
-		return ended(status)
+		return status
 	}
 	if ctx.Err() == nil {
-		return outcome{result: scavenge.ResultErrored, scavenge: id, err: fmt.Sprintf("wait for the scavenge: %v", err)}
+		return scavenge.Status{Result: scavenge.ResultErrored, ID: id, Error: fmt.Sprintf("wait for the scavenge: %v", err)}
 	}
 	if errors.Is(context.Cause(ctx), errLost) {
 		// The next turn must not find it still running and take it for an operator's, so
@@ -100,9 +100,5 @@ func (s *Scheduler) await(ctx context.Context, id event.ID) outcome {
 			s.logger.Warn("a scavenge whose turn is over could not be stopped", logkey.Scavenge, id.String(), logkey.Error, err)
 		}
 	}
-	return outcome{result: scavenge.ResultStopped, scavenge: id}
-}
-
-func ended(s scavenge.Status) outcome {
-	return outcome{result: s.Result, scavenge: s.ID, err: s.Error}
+	return scavenge.Status{Result: scavenge.ResultStopped, ID: id}
 }

@@ -383,7 +383,7 @@ func (w *world) append(by *node, e event.Proposed) {
 
 type fakeCluster node
 
-func (f *fakeCluster) Self() event.ID { return f.id }
+func (f *fakeCluster) Node() event.ID { return f.id }
 
 func (f *fakeCluster) Leading() bool {
 	n := (*node)(f)
@@ -392,8 +392,8 @@ func (f *fakeCluster) Leading() bool {
 	return n.w.leader == n && n.connected()
 }
 
-// Members are known with some seconds' delay.
-func (f *fakeCluster) Members() (list []Member) {
+// View knows members with some seconds' delay.
+func (f *fakeCluster) View() (view event.ClusterView) {
 	n := (*node)(f)
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
@@ -407,9 +407,13 @@ func (f *fakeCluster) Members() (list []Member) {
 		if alone {
 			alive = false
 		}
-		list = append(list, Member{ID: o.id, Alive: alive || o == n, Leading: !n.cut && n.w.leader == o, ReadOnly: o.readOnly})
+		state := event.StateFollower
+		if !n.cut && n.w.leader == o {
+			state = event.StateLeader
+		}
+		view.Members = append(view.Members, event.Member{Node: o.id, Alive: alive || o == n, State: state, ReadOnly: o.readOnly, Voter: !o.readOnly})
 	}
-	return list
+	return view
 }
 
 func (f *fakeCluster) Resign(context.Context) error {

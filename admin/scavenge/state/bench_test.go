@@ -164,8 +164,8 @@ func BenchmarkDecisionsBuild(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if t.Len() != n {
-			b.Fatal(t.Len())
+		if t.n != n {
+			b.Fatal(t.n)
 		}
 		if err := t.Close(); err != nil {
 			b.Fatal(err)
@@ -228,7 +228,7 @@ func TestFootprint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("decisions of %d: %s", dec.Len(), memory(t))
+	t.Logf("decisions of %d: %s", dec.n, memory(t))
 	if err := dec.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestDecisionsFootprint(t *testing.T) {
 	}
 	t.Logf("before: %s", memory(t))
 	table := buildFromList(t, vfs.OS, t.TempDir(), n, benchName)
-	t.Logf("decisions of %d, %d bytes: %s", table.Len(), len(table.data), memory(t))
+	t.Logf("decisions of %d, %d bytes: %s", table.n, len(table.data), memory(t))
 }
 
 func memory(t *testing.T) string {

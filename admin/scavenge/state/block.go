@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -201,7 +202,7 @@ func (tx *Tx) leave() error {
 		if err != nil {
 			return tx.d.damage(err)
 		}
-		if err := bindAll(st.BindBlob(1, key), st.BindBlob(2, part)); err != nil {
+		if err := cmp.Or(st.BindBlob(1, key), st.BindBlob(2, part)); err != nil {
 			return err
 		}
 		if err := st.Exec(); err != nil {

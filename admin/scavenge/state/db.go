@@ -1,13 +1,13 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/ncruces/go-sqlite3"
@@ -27,11 +27,9 @@ const (
 // sideFiles are what SQLite keeps beside the file while it is open.
 var sideFiles = []string{fileName + "-wal", fileName + "-journal"}
 
-// Bounds of the options: SQLite allows no other sizes of pages, and addresses at most 4 GiB of memory.
+// Bounds of the options: SQLite addresses at most 4 GiB of memory.
 const (
 	defaultPageSize = 16 << 10
-	minPageSize     = 512
-	maxPageSize     = 64 << 10
 	defaultCache    = 64 << 20
 	minCache        = 64 << 10
 	maxCache        = 2 << 30
@@ -52,44 +50,18 @@ type Options struct {
 
 // EnsureDefaults replaces what is not set.
 func (o *Options) EnsureDefaults() {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.PageSize == 0 {
-		o.PageSize = defaultPageSize
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCache
-	}
+	o.FS = cmp.Or(o.FS, vfs.OS)
+	o.PageSize = cmp.Or(o.PageSize, defaultPageSize)
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCache)
 	o.CacheBytes = min(max(o.CacheBytes, minCache), maxCache)
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 }
 
-// Validate reports what cannot be used.
-func (o *Options) Validate() error {
-	if o.Dir == "" {
-		return errors.New("scavenge state: no folder is given")
-	}
-	if n := o.PageSize; n < minPageSize || n > maxPageSize || n&(n-1) != 0 {
-		return fmt.Errorf("scavenge state: page size %d is no power of two from %d to %d", n, minPageSize, maxPageSize)
-	}
-	return nil
-}
-
-// DB is an open state. It is safe for concurrent use; calls wait for each other,
-// as there is one connection. Within Update only the Tx may be used.
+// DB is an open state. It is for one goroutine at a time: there is one connection.
+// Within Update only the Tx may be used.
 type DB struct {
-	o      Options
-	bridge *bridge
-
-	alive context.Context // ends when Close begins, and interrupts what is under way
-	kill  context.CancelFunc
-
-	// turn holds a token that a user of what is below has taken. It is no mutex,
-	// because waiting for it ends with a context, and it is held during I/O.
-	turn    chan struct{}
+	o       Options
+	bridge  *bridge
 	conn    *sqlite3.Conn
 	st      statements
 	block   block  // of the transaction under way
@@ -97,11 +69,7 @@ type DB struct {
 	damaged error  // the file is damaged: Close removes it
 	closed  bool
 
-	closing  sync.Once
-	closeErr error
-
-	builds int                 // of decisions, for their names
-	hash   func([]byte) uint64 // of names; tests let it collide
+	hash func([]byte) uint64 // of names; tests let it collide
 }
 
 // Open opens the state in a folder, which it makes if need be. A file that is no
@@ -110,9 +78,6 @@ type DB struct {
 // system are returned, as then the file may be good.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	if err := prepare(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("prepare the folder of the scavenge state: %w", err)
 	}
@@ -138,14 +103,7 @@ func (e *unusableError) Error() string { return e.reason }
 
 // prepare makes the folder and removes what a crash left in it.
 func prepare(fsys vfs.FS, dir string) error {
-	if _, err := fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := fsys.MkdirAll(dir); err != nil {
-			return err
-		}
-		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-			return err
-		}
-	} else if err != nil {
+	if err := vfs.MkdirAllSync(fsys, dir); err != nil {
 		return err
 	}
 	names, err := fsys.List(dir)
@@ -199,8 +157,7 @@ func Remove(fsys vfs.FS, dir string) error {
 }
 
 func open(ctx context.Context, o Options) (_ *DB, err error) {
-	d := &DB{o: o, bridge: newBridge(o.FS, o.Dir), turn: make(chan struct{}, 1), hash: hashName}
-	d.alive, d.kill = context.WithCancel(context.Background())
+	d := &DB{o: o, bridge: newBridge(o.FS, o.Dir), hash: hashName}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.shut())
@@ -213,8 +170,7 @@ func open(ctx context.Context, o Options) (_ *DB, err error) {
 		d.conn = nil
 		return nil, d.openError(ctx, err)
 	}
-	old := d.conn.SetInterrupt(ctx)
-	defer d.conn.SetInterrupt(old)
+	d.conn.SetInterrupt(ctx)
 	if err := d.configure(); err != nil {
 		return nil, d.openError(ctx, err)
 	}
@@ -236,7 +192,7 @@ func (d *DB) openError(ctx context.Context, err error) error {
 
 // explain makes the best of an error of SQLite: damage becomes a
 // event.Corruption, an interruption the error of the context, and errors of the
-// file system are themselves again. It must be called with the turn.
+// file system are themselves again.
 func (d *DB) explain(ctx context.Context, err error) error {
 	cause := d.bridge.cause()
 	switch {
@@ -248,13 +204,9 @@ func (d *DB) explain(ctx context.Context, err error) error {
 	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB), errors.Is(err, sqlite3.IOERR_DATA):
 		d.damaged = &event.Corruption{File: filepath.Join(d.o.Dir, fileName), Offset: -1, Detail: err.Error()}
 		return d.damaged
+	case errors.Is(err, sqlite3.INTERRUPT) && ctx.Err() != nil:
+		return ctx.Err()
 	case errors.Is(err, sqlite3.INTERRUPT):
-		if d.alive.Err() != nil {
-			return event.ErrClosed
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		return err
 	case cause != nil && !errors.Is(err, cause):
 		return fmt.Errorf("%w: %w", err, cause)
@@ -262,38 +214,19 @@ func (d *DB) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// acquire waits for the turn, and lets ctx interrupt what is done until release.
-func (d *DB) acquire(ctx context.Context) (release func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+// use lets ctx interrupt what is done from here on, if the state can be used.
+func (d *DB) use(ctx context.Context) error {
+	if err := cmp.Or(ctx.Err(), d.usable()); err != nil {
+		return err
 	}
-	select {
-	case d.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-d.alive.Done():
-		return nil, event.ErrClosed
-	}
-	err = d.usable()
-	if err != nil {
-		<-d.turn
-		return nil, err
-	}
-	both, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(d.alive, cancel)
-	old := d.conn.SetInterrupt(both)
+	d.conn.SetInterrupt(ctx)
 	d.bridge.cause()
-	return func() {
-		d.conn.SetInterrupt(old)
-		stop()
-		cancel()
-		<-d.turn
-	}, nil
+	return nil
 }
 
 func (d *DB) usable() error {
 	switch {
-	case d.closed || d.alive.Err() != nil:
+	case d.closed:
 		return event.ErrClosed
 	case d.damaged != nil:
 		return d.damaged
@@ -303,25 +236,19 @@ func (d *DB) usable() error {
 	return nil
 }
 
-// Close interrupts what is under way, as a cancelled context would, and closes
-// the state. A damaged file is removed. Decisions stay usable.
+// Close closes the state. A damaged file is removed. Decisions stay usable.
 func (d *DB) Close() error {
-	d.closing.Do(func() {
-		d.kill()
-		d.turn <- struct{}{}
-		defer func() { <-d.turn }()
-		d.closeErr = d.shut()
-		if d.closeErr != nil {
-			d.closeErr = fmt.Errorf("close the scavenge state: %w", d.closeErr)
-		}
-	})
-	return d.closeErr
+	if d.closed {
+		return nil
+	}
+	if err := d.shut(); err != nil {
+		return fmt.Errorf("close the scavenge state: %w", err)
+	}
+	return nil
 }
 
-// shut must be called with the turn, or before anybody else knows of the database.
 func (d *DB) shut() error {
 	d.closed = true
-	d.kill()
 	defer sqlitevfs.Unregister(d.bridge.name)
 	if d.conn == nil {
 		return nil
@@ -333,7 +260,8 @@ func (d *DB) shut() error {
 		// SQLite does this on closing too, but tells nobody how it went.
 		errs = append(errs, d.explain(context.Background(), d.conn.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)))
 	}
-	errs = append(errs, d.st.close(), d.conn.Close())
+	d.st.close()
+	errs = append(errs, d.conn.Close())
 	if cause := d.bridge.cause(); cause != nil && errors.Join(errs...) == nil {
 		errs = append(errs, cause)
 	}

@@ -185,9 +185,6 @@ func parseRecord(b []byte) (name []byte, d Decision, size int) {
 	return name, d, at
 }
 
-// Len returns how many streams have a decision, metadata streams included.
-func (t *Decisions) Len() int64 { return t.n }
-
 // Err returns an error once a damaged record was met. It counts as no decision,
 // thus what was done since is right but perhaps not all that was to be done.
 func (t *Decisions) Err() error {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/annalsdb/annals/internal/vfs"
 )
@@ -96,36 +95,15 @@ func (s *spill) close() error {
 	return errors.Join(s.file.Close(), s.fs.Remove(s.path))
 }
 
-// appender writes a file from its start.
-type appender struct {
-	f  vfs.File
-	at int64
-}
-
-func (a *appender) Write(p []byte) (int, error) {
-	n, err := a.f.WriteAt(p, a.at)
-	a.at += int64(n)
-	return n, err
-}
-
 // Decisions writes down what has to go of which stream, as it is at this moment,
-// in a temporary file of its own that Decisions.Close removes. Its memory does
+// in a temporary file that Decisions.Close removes: there is one at a time. Its memory does
 // not grow with the number of streams, but for 1/128 of what it is on the disk.
 func (d *DB) Decisions(ctx context.Context) (t *Decisions, err error) {
 	err = d.query(ctx, "decisions", func() error {
-		t, err = d.decisions(ctx)
+		t, err = buildDecisions(ctx, d.o.FS, filepath.Join(d.o.Dir, "decisions"), d.hash, d.decided)
 		return err
 	})
 	return t, err
-}
-
-func (d *DB) decisions(ctx context.Context) (*Decisions, error) {
-	name := "decisions"
-	if d.builds > 0 {
-		name += "-" + strconv.Itoa(d.builds)
-	}
-	d.builds++
-	return buildDecisions(ctx, d.o.FS, filepath.Join(d.o.Dir, name), d.hash, d.decided)
 }
 
 // decided gives put all decisions.
@@ -166,7 +144,7 @@ func buildDecisions(ctx context.Context, fsys vfs.FS, base string, hash func([]b
 			built, err = nil, errors.Join(err, t.Close())
 		}
 	}()
-	out := bufio.NewWriterSize(&appender{f: f}, writeBuffer)
+	out := bufio.NewWriterSize(io.NewOffsetWriter(f, 0), writeBuffer)
 	size, err := t.writeRecords(out, pairs, each)
 	if err != nil {
 		return nil, err

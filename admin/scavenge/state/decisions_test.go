@@ -69,8 +69,8 @@ func TestDecisionsModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if table.Len() != int64(len(want)) {
-					t.Fatal(table.Len(), len(want))
+				if table.n != int64(len(want)) {
+					t.Fatal(table.n, len(want))
 				}
 				for _, name := range names {
 					if d, ok := table.Find([]byte(name)); !ok || d != want[name] {

@@ -122,8 +122,8 @@ func checkDecisions(d *DB, c content) (err error) {
 			want["$$"+name] = Decision{Discard: s.MetaDiscard}
 		}
 	}
-	if t.Len() != int64(len(want)) {
-		return fmt.Errorf("%d decisions, want %d", t.Len(), len(want))
+	if t.n != int64(len(want)) {
+		return fmt.Errorf("%d decisions, want %d", t.n, len(want))
 	}
 	for name := range c.Streams {
 		for _, name := range []string{name, "$$" + name, "no-" + name} {

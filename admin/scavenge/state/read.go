@@ -23,11 +23,10 @@ type Named struct {
 	Stream
 }
 
-// query runs f with the connection to itself.
+// query runs f, which ctx interrupts.
 func (d *DB) query(ctx context.Context, what string, f func() error) error {
-	release, err := d.acquire(ctx)
+	err := d.use(ctx)
 	if err == nil {
-		defer release()
 		err = d.explain(ctx, f())
 	}
 	if err != nil {
@@ -86,7 +85,7 @@ func (d *DB) Chunks() (chunks []Chunk, err error) {
 var errEnough = errors.New("enough")
 
 // walk gives f all streams by rising name, from the first of the row of a name on.
-// They are borrowed until it returns. It is for the holder of the turn.
+// They are borrowed until it returns.
 func (d *DB) walk(from []byte, f func(e *entry) error) error {
 	st := d.st.rowsFrom
 	if err := st.BindBlob(1, from); err != nil {
@@ -140,15 +139,15 @@ func (d *DB) Next(ctx context.Context, after []byte, limit int, status Status) (
 // nameBytes is how much memory is taken for names at a time.
 const nameBytes = 16 << 10
 
-// Counts returns how many streams there are of each status. It reads all of them.
-func (d *DB) Counts(ctx context.Context) (active, archived, spent int64, err error) {
-	var counts [statusMask + 1]int64
+// Count returns how many streams there are of a status. It reads all of them.
+func (d *DB) Count(ctx context.Context, status Status) (n int64, err error) {
 	err = d.query(ctx, "counts", func() error {
-		clear(counts[:])
 		return d.walk(nil, func(e *entry) error {
-			counts[statusOf(e.data)]++
+			if statusOf(e.data) == status {
+				n++
+			}
 			return nil
 		})
 	})
-	return counts[Active], counts[Archived], counts[Spent], err
+	return n, err
 }

@@ -166,12 +166,11 @@ func (s *statements) prepare(c *sqlite3.Conn) error {
 	return nil
 }
 
-func (s *statements) close() error {
+func (s *statements) close() {
 	s.ready = false
 	for _, st := range s.all {
 		// What it returns is the error of its last run, which is known.
 		_ = st.Close()
 	}
 	s.all = nil
-	return nil
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +29,11 @@ type Tx struct {
 // the transaction may be there after a restart, or not, and the database has to be opened again.
 // The context interrupts it and rolls it back.
 func (d *DB) Update(ctx context.Context, f func(*Tx) error) error {
-	release, err := d.acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("update the scavenge state: %w", err)
+	err := d.use(ctx)
+	if err == nil {
+		err = d.update(ctx, f)
 	}
-	defer release()
-	if err := d.update(ctx, f); err != nil {
+	if err != nil {
 		return fmt.Errorf("update the scavenge state: %w", err)
 	}
 	return nil
@@ -76,8 +76,7 @@ func (d *DB) rollback() {
 	if d.conn.GetAutocommit() {
 		return
 	}
-	old := d.conn.SetInterrupt(context.Background())
-	defer d.conn.SetInterrupt(old)
+	d.conn.SetInterrupt(context.Background())
 	if err := d.conn.Exec(`ROLLBACK`); err != nil && d.bridge.broken == nil {
 		d.bridge.broken = fmt.Errorf("roll back: %w", d.explain(context.Background(), err))
 	}
@@ -110,18 +109,8 @@ func (tx *Tx) SetValue(key string, value []byte) error {
 		return tx.do("remove a value", st.removeValue, func() error { return st.removeValue.BindText(1, key) })
 	}
 	return tx.do("set a value", st.setValue, func() error {
-		return bindAll(st.setValue.BindText(1, key), st.setValue.BindBlob(2, value))
+		return cmp.Or(st.setValue.BindText(1, key), st.setValue.BindBlob(2, value))
 	})
-}
-
-// bindAll returns the first error.
-func bindAll(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Stream returns what is known of a stream; ok is false, and the Stream that of
@@ -177,7 +166,7 @@ func (tx *Tx) PutStream(name []byte, s *Stream) error {
 func (tx *Tx) AddWeight(chunk int, by int64) error {
 	st := tx.d.st.addWeight
 	return tx.do("add weight to a chunk", st, func() error {
-		return bindAll(st.BindInt64(1, int64(chunk)), st.BindInt64(2, by))
+		return cmp.Or(st.BindInt64(1, int64(chunk)), st.BindInt64(2, by))
 	})
 }
 
@@ -185,7 +174,7 @@ func (tx *Tx) AddWeight(chunk int, by int64) error {
 func (tx *Tx) ResetWeights(first, last int) error {
 	st := tx.d.st.resetWeights
 	return tx.do("reset the weights of chunks", st, func() error {
-		return bindAll(st.BindInt64(1, int64(first)), st.BindInt64(2, int64(last)))
+		return cmp.Or(st.BindInt64(1, int64(first)), st.BindInt64(2, int64(last)))
 	})
 }
 
@@ -193,20 +182,16 @@ func (tx *Tx) ResetWeights(first, last int) error {
 func (tx *Tx) SetTimes(chunk int, oldest, newest int64) error {
 	st := tx.d.st.setTimes
 	return tx.do("set the times of a chunk", st, func() error {
-		return bindAll(st.BindInt64(1, int64(chunk)), st.BindInt64(2, oldest), st.BindInt64(3, newest))
+		return cmp.Or(st.BindInt64(1, int64(chunk)), st.BindInt64(2, oldest), st.BindInt64(3, newest))
 	})
 }
 
 // CleanStreams forgets all Spent streams and returns how many they were.
 func (tx *Tx) CleanStreams(ctx context.Context) (streams int64, err error) {
 	b := &tx.d.block
-	name := []byte{}
-	for {
-		if err == nil {
+	for name := []byte{}; ; name = append(name[:0], b.above...) {
+		if _, err = tx.at(name); err == nil {
 			err = ctx.Err()
-		}
-		if _, failed := tx.at(name); err == nil {
-			err = failed
 		}
 		for b.at = 0; err == nil && b.at < len(b.data); {
 			var e entry
@@ -226,6 +211,5 @@ func (tx *Tx) CleanStreams(ctx context.Context) (streams int64, err error) {
 		if b.last {
 			return streams, nil
 		}
-		name = append(name[:0], b.above...)
 	}
 }

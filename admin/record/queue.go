@@ -1,0 +1,117 @@
+package record
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Queue holds what waits to be written. One goroutine takes it out and writes it;
+// who puts something in never waits.
+type Queue[T any] struct {
+	Writer
+	Context context.Context // of everything that is asked of the store
+	cancel  context.CancelFunc
+	most    int
+	wake    chan struct{} // has room for one: something was put into an empty queue
+	done    chan struct{} // closed when the goroutine has ended
+
+	mu    sync.Mutex // guards what follows, and the closing of closing
+	items []T
+}
+
+// New returns a Queue in which most items wait at most; 0: any number. It must be started and closed.
+func New[T any](o Options, most int) *Queue[T] {
+	o.EnsureDefaults()
+	q := &Queue[T]{
+		Writer: Writer{opts: o, closing: make(chan struct{})}, most: most, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	q.Context, q.cancel = context.WithCancel(context.Background())
+	return q
+}
+
+// Start has work take out and write what waits, until Next returns nothing.
+func (q *Queue[T]) Start(work func(ctx context.Context)) {
+	go func() {
+		defer close(q.done)
+		work(q.Context)
+	}()
+}
+
+// Put puts an item into the queue, unless that is full or closed.
+func (q *Queue[T]) Put(item T) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.Closing() || q.most > 0 && len(q.items) >= q.most {
+		return false
+	}
+	q.items = append(q.items, item)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// Next takes out the oldest items, most of them at most, and waits for one if there
+// is none. There is none any more when the Queue was closed.
+func (q *Queue[T]) Next(most int) []T {
+	for {
+		closing := q.Closing() // Before it looks: nothing is put in behind that.
+		if items := q.take(most); len(items) > 0 || closing {
+			return items
+		}
+		select {
+		case <-q.wake:
+		case <-q.closing:
+		}
+	}
+}
+
+func (q *Queue[T]) take(most int) []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(most, len(q.items))
+	items := slices.Clone(q.items[:n])
+	clear(q.items[:n])
+	if q.items = q.items[n:]; len(q.items) == 0 {
+		q.items = nil
+	}
+	return items
+}
+
+// Len is how many items wait.
+func (q *Queue[T]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
+const (
+	// flushTime is how long Close lets what waits be written.
+	flushTime = 3 * time.Second
+	// stopTime is how long it then waits for a store that was told to stop.
+	stopTime = time.Second
+)
+
+// Close lets what waits be written for a few seconds, as long as there is somebody
+// who takes it, and gives the rest up. It returns even if the store hangs. What is put into the queue
+// later is left out.
+func (q *Queue[T]) Close() {
+	q.mu.Lock()
+	if !q.Closing() {
+		close(q.closing)
+	}
+	q.mu.Unlock()
+	defer q.cancel()
+	flush := time.AfterFunc(flushTime, q.cancel)
+	defer flush.Stop()
+	late := time.NewTimer(flushTime + stopTime)
+	defer late.Stop()
+	select {
+	case <-q.done:
+	case <-late.C:
+		q.opts.Logger.Warn(q.opts.What + " is left to a write that does not return")
+	}
+}
