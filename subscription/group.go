@@ -72,9 +72,6 @@ type group struct {
 	alarm   *time.Timer // nil: not set
 	alarmAt time.Time
 
-	connections []*Connection
-	strategy    strategy
-
 	statistics statistics
 	troubles   troubles
 }
@@ -88,7 +85,6 @@ func newGroup(t *term, d *definition) *group {
 	}
 	g.desk = desk{g: g, token: make(chan struct{}, 1)}
 	g.messages.begin()
-	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
 	g.troubles.logger, g.troubles.now = g.logger, g.now
@@ -99,7 +95,7 @@ func newGroup(t *term, d *definition) *group {
 // start begins to load the group and to read ahead.
 func (g *group) start() { g.work.Go(g.run) }
 
-// stop ends the group: connections are dropped, and all that is in memory is forgotten.
+// stop ends the group: all that is in memory is forgotten.
 func (g *group) stop() {
 	g.cancel()
 	g.mu.Lock()
@@ -108,10 +104,6 @@ func (g *group) stop() {
 		g.work.Done()
 	}
 	g.alarm = nil
-	for _, c := range g.connections {
-		c.end()
-	}
-	g.connections = nil
 	g.mu.Unlock()
 	g.work.Wait()
 }
@@ -121,7 +113,6 @@ func (g *group) settle() {
 	if g.closed || !g.loaded {
 		return
 	}
-	g.dispatch()
 	if !g.live && g.mayFill() {
 		signal(g.room)
 	}
@@ -217,17 +208,16 @@ func (g *group) ring() {
 func (g *group) deadline(m *message) time.Time { return m.given.Add(g.Settings.MessageTimeout) }
 
 // handOut gives a message away. The caller holds mu.
-func (g *group) handOut(m *message, to *Connection, now time.Time) {
+func (g *group) handOut(m *message, now time.Time) {
 	fresh := m.state == buffered
 	g.listOf(m).remove(m)
-	g.statistics.handedOut()
+	g.statistics.total++
+	g.statistics.sinceLast++
 	if m.first.IsZero() {
 		m.first = now
 	}
-	if fresh && m.number > g.newest {
-		g.newest, g.newestSeq = m.number, m.seq
-	}
 	if fresh {
+		g.newest, g.newestSeq = m.number, m.seq
 		// Of two events with one id the second is handed out and forgotten: an
 		// answer could not tell which it means.
 		if _, twice := g.tracked[m.id]; twice {
@@ -236,17 +226,14 @@ func (g *group) handOut(m *message, to *Connection, now time.Time) {
 		}
 		g.track(m)
 	}
-	m.state, m.to, m.given = outstanding, to, now
+	m.state, m.given = outstanding, now
 	g.out.pushBack(m)
-	if to != nil {
-		to.took(m)
-	}
 }
 
 // again has an outstanding message handed out once more, or parks it when that
 // was done often enough. The caller holds mu.
 func (g *group) again(m *message) {
-	g.takeBack(m, g.now())
+	g.out.remove(m)
 	if m.retries >= g.Settings.MaxRetryCount {
 		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
 		return
@@ -287,7 +274,7 @@ func (g *group) pull(got []Message, count int) []Message {
 		if m == nil {
 			break
 		}
-		g.handOut(m, nil, now)
+		g.handOut(m, now)
 		got = append(got, m.handed())
 	}
 	g.metrics.delivered.Add(uint64(len(got) - had))
@@ -309,7 +296,7 @@ func (g *group) ack(ids []event.ID) {
 			}
 		}
 		next = g.out.next(m)
-		g.takeBack(m, g.now())
+		g.out.remove(m)
 		g.forget(m)
 		acknowledged++
 	}
@@ -328,10 +315,10 @@ func (g *group) nack(ids []event.ID, action Action, reason string) {
 		}
 		switch action {
 		case Park:
-			g.takeBack(m, g.now())
+			g.out.remove(m)
 			g.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
 		case Skip, Stop:
-			g.takeBack(m, g.now())
+			g.out.remove(m)
 			g.forget(m)
 		default:
 			g.again(m)
