@@ -129,8 +129,8 @@ func BenchmarkPartitions(b *testing.B) {
 			}
 		}
 		for _, p := range []string{"p0", "p50000", "p99999"} {
-			if a, err := r.State(b.Context(), p); err != nil || string(a.Text) != "3" {
-				b.Errorf("%s is %s, %v", p, a.Text, err)
+			if a, err := r.Ask(b.Context(), p); err != nil || string(a.State) != "3" {
+				b.Errorf("%s is %s, %v", p, a.State, err)
 			}
 		}
 		b.ReportMetric(3*partitions/b.Elapsed().Seconds(), "events/s")

@@ -231,32 +231,25 @@ func (r *fakeRun) Statistics() run.Statistics {
 func answer(n int64) run.Answer {
 	a := run.Answer{Position: &position.Position{Log: true, Commit: n, Prepare: n}}
 	if n > 0 {
-		a.Text = fmt.Appendf(nil, `{"n":%d}`, n)
+		a.State = fmt.Appendf(nil, `{"n":%d}`, n)
+		a.Result = a.State
 	}
 	return a
 }
 
-func (r *fakeRun) State(context.Context, string) (run.Answer, error) {
+func (r *fakeRun) Ask(context.Context, string) (run.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return answer(r.n), nil
 }
 
-func (r *fakeRun) Result(ctx context.Context, partition string) (run.Answer, error) {
-	return r.State(ctx, partition)
-}
-
-func (f *fakeRunner) StoredState(_ context.Context, o run.Options, _ string) (run.Answer, error) {
+func (f *fakeRunner) Stored(_ context.Context, o run.Options, _ string) (run.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.checkpoints[o.Name]; ok && o.Version.IsOurs(c.version) {
 		return answer(c.n), nil
 	}
 	return run.Answer{}, nil
-}
-
-func (f *fakeRunner) StoredResult(ctx context.Context, o run.Options, partition string) (run.Answer, error) {
-	return f.StoredState(ctx, o, partition)
 }
 
 // bench is a service over a store in memory, in a bubble of time.
@@ -291,7 +284,7 @@ func newBench(t complainer) *bench {
 // begin starts a new service on the store, as a node that begins to lead.
 func (b *bench) begin() {
 	o := b.opts
-	o.Store, o.Runner, o.Compile = b.store, b.runner, b.runner.compile
+	o.Store, o.Start, o.Stored, o.Compile = b.store, b.runner.Start, b.runner.Stored, b.runner.compile
 	o.May = func(context.Context, projection.Identity, string, bool) error { return nil }
 	b.Service = projection.New(o)
 	b.Start(b.ctx)

@@ -125,9 +125,9 @@ func (p *projection) dismissLocked() {
 	p.releaseLocked()
 }
 
-// ask hands a command to the machine and waits until it is done. Of a deletion
+// request hands a command to the machine and waits until it is done. Of a deletion
 // it does not wait for the last stream to be gone.
-func (p *projection) ask(ctx context.Context, what func(m *machine, t ticket) []effect, patience time.Duration) error {
+func (p *projection) request(ctx context.Context, what func(m *machine, t ticket) []effect, patience time.Duration) error {
 	done := make(chan error, 1)
 	p.mu.Lock()
 	p.issued++
@@ -332,7 +332,7 @@ func (p *projection) start(gen int) {
 	o := p.options(p.handler)
 	p.handler = nil
 	p.mu.Unlock()
-	r := p.t.opts.Runner.Start(p.t.ctx, o)
+	r := p.t.opts.Start(p.t.ctx, o)
 	p.mu.Lock()
 	p.run = r
 	p.mu.Unlock()
@@ -366,7 +366,7 @@ func (p *projection) loadStopped(gen int, h handler.Handler) {
 	p.mu.Unlock()
 	at, reason := source.Zero(h.Definition()), ""
 	if o.Mode == run.Continuous {
-		answer, err := p.t.opts.Runner.StoredState(p.t.ctx, o, "")
+		answer, err := p.t.opts.Stored(p.t.ctx, o, "")
 		switch {
 		case p.t.ctx.Err() != nil:
 			return

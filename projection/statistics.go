@@ -101,10 +101,8 @@ type defined struct {
 // Definition is what the projection reads.
 func (d defined) Definition() *handler.Definition { return d.definition }
 
-// content asks the run, or the checkpoint if there was none, for a state or a result.
-func (p *projection) content(ctx context.Context, partition string,
-	ask func(r Run, ctx context.Context, partition string) (run.Answer, error),
-	askStored func(ctx context.Context, o run.Options, partition string) (run.Answer, error)) (Content, error) {
+// ask asks the run, or the checkpoint if there was none, for state and result of a partition.
+func (p *projection) ask(ctx context.Context, partition string) (a run.Answer, err error) {
 	p.touch()
 	p.mu.Lock()
 	r, how, tells := p.run, p.m.run, p.m.tellsPosition()
@@ -113,27 +111,24 @@ func (p *projection) content(ctx context.Context, partition string,
 	}
 	o, at := p.options(defined{definition: p.definition}), p.stored
 	p.mu.Unlock()
-	var a run.Answer
-	var err error
 	switch {
 	case how == storedRun:
-		if o.Mode != run.Continuous { // Nothing is kept of it.
-			a.Position = &at
-			break
+		if o.Mode == run.Continuous { // Nothing is kept of others.
+			a, err = p.t.opts.Stored(ctx, o, partition)
 		}
-		if a, err = askStored(ctx, o, partition); err == nil && a.Position == nil {
+		if a.Position == nil {
 			a.Position = &at
 		}
 	case how != noRun && r != nil:
-		a, err = ask(r, ctx, partition)
+		a, err = r.Ask(ctx, partition)
 	}
 	if err != nil {
-		return Content{}, err
+		return run.Answer{}, err
 	}
 	if !tells {
 		a.Position = nil
 	}
-	return Content{Text: a.Text, Position: a.Position}, nil
+	return a, nil
 }
 
 func (p *projection) query() Query {

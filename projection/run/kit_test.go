@@ -477,18 +477,18 @@ func ended(t *testing.T, r *Run, want Ending) {
 
 func state(t *testing.T, r *Run, partition string) string {
 	t.Helper()
-	a, err := r.State(t.Context(), partition)
+	a, err := r.Ask(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(a.Text)
+	return string(a.State)
 }
 
 func result(t *testing.T, r *Run, partition string) string {
 	t.Helper()
-	a, err := r.Result(t.Context(), partition)
+	a, err := r.Ask(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(a.Text)
+	return string(a.Result)
 }

@@ -26,14 +26,14 @@ func TestStateWhileRunning(t *testing.T) {
 		defer r.Close()
 		<-r.Started()
 		synctest.Wait()
-		if a, _ := r.State(t.Context(), ""); a.Text != nil || a.Position == nil || !a.Position.IsZero() {
-			t.Fatalf("before the first event: %q at %v", a.Text, a.Position)
+		if a, _ := r.Ask(t.Context(), ""); a.State != nil || a.Position == nil || !a.Position.IsZero() {
+			t.Fatalf("before the first event: %q at %v", a.State, a.Position)
 		}
 		w.add("a:", "b:", "a:skip")
 		synctest.Wait()
-		a, err := r.State(t.Context(), "")
-		if err != nil || string(a.Text) != "2" || a.Position.String() != "C:3/P:3" {
-			t.Fatalf("%q at %v, %v", a.Text, a.Position, err)
+		a, err := r.Ask(t.Context(), "")
+		if err != nil || string(a.State) != "2" || a.Position.String() != "C:3/P:3" {
+			t.Fatalf("%q at %v, %v", a.State, a.Position, err)
 		}
 		if got := result(t, r, ""); got != "2" {
 			t.Errorf("result %q", got)
@@ -64,8 +64,8 @@ func TestStopWritesACheckpoint(t *testing.T) {
 			if s, res := state(t, r, "a"), result(t, r, "a"); s != "2" || res != "20" {
 				t.Errorf("state %q, result %q", s, res)
 			}
-			if a, _ := r.State(t.Context(), ""); a.Text != nil || a.Position.String() != "C:3/P:3" {
-				t.Errorf("root %q at %v", a.Text, a.Position)
+			if a, _ := r.Ask(t.Context(), ""); a.State != nil || a.Position.String() != "C:3/P:3" {
+				t.Errorf("root %q at %v", a.State, a.Position)
 			}
 			r.Stop()
 			r.Close()
@@ -94,8 +94,8 @@ func TestAbortWritesNoCheckpoint(t *testing.T) {
 		if f := r.Statistics(); f.Status != "Stopped" || w.saves != 0 {
 			t.Errorf("%+v, %d checkpoints", f, w.saves)
 		}
-		if a, _ := r.State(t.Context(), ""); a.Text != nil || !a.Position.IsZero() {
-			t.Errorf("%q at %v: not that of the checkpoint", a.Text, a.Position)
+		if a, _ := r.Ask(t.Context(), ""); a.State != nil || !a.Position.IsZero() {
+			t.Errorf("%q at %v: not that of the checkpoint", a.State, a.Position)
 		}
 	})
 }
@@ -296,8 +296,8 @@ func TestQueryWritesItsResultsAtTheEnd(t *testing.T) {
 		if f.Position.String() != "Phase: 1 (completed)" || f.Checkpoint != nil || w.saves != 0 || f.Progress != 100 {
 			t.Errorf("%+v", f)
 		}
-		if a, _ := r.State(t.Context(), "b"); string(a.Text) != "2" || a.Position != nil {
-			t.Errorf("%q at %v", a.Text, a.Position)
+		if a, _ := r.Ask(t.Context(), "b"); string(a.State) != "2" || a.Position != nil {
+			t.Errorf("%q at %v", a.State, a.Position)
 		}
 		if got := state(t, r, ""); got != "" {
 			t.Errorf("root %q", got)
