@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -38,8 +37,8 @@ func (c *counter) Process(*handler.Event) (handler.Outcome, error) {
 }
 
 func runOptions(s *store, name string, h handler.Handler) run.Options {
-	return run.Options{Store: s, Name: name, Version: position.Version{Projection: 9, Epoch: -1}, Turns: run.NewTurns(1, nil), Handler: h,
-		Again: func() (handler.Handler, error) { return nil, errors.New("nobody else writes") }}
+	return run.Options{Store: s, Name: name, Version: position.Version{Projection: 9, Epoch: -1}, Turns: run.NewTurns(1, nil),
+		Definition: h.Definition(), Compile: func() (handler.Handler, error) { return h, nil }}
 }
 
 func compiled(t testing.TB, source string) handler.Handler {

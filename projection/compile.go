@@ -2,7 +2,6 @@ package projection
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/projection/handler"
@@ -53,40 +52,25 @@ func (t *term) compile(name string, d *definition) (handler.Handler, error) {
 	return t.opts.Compile(s)
 }
 
-// ready is a handler that was compiled to learn its definition, for the
-// preparation that follows.
-type ready struct {
-	mu      sync.Mutex
-	handler handler.Handler
-}
-
-// take returns the handler, unless somebody took it or it is closed.
-func (r *ready) take() handler.Handler {
-	if r == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.handler
-	r.handler = nil
-	return h
-}
-
-func (r *ready) close() {
-	if h := r.take(); h != nil {
-		h.Close()
-	}
-}
-
-// examine compiles a definition and notes in it what it reads.
-func (t *term) examine(name string, d *definition) *ready {
-	d.Source = nil
+// define compiles a definition to learn what it reads.
+func (t *term) define(name string, d *definition) (*handler.Definition, error) {
 	h, err := t.compile(name, d)
-	if err != nil { // It is found again when the projection is prepared.
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	d.Source = sourceOf(h.Definition())
-	return &ready{handler: h}
+	defer h.Close()
+	reads := *h.Definition() // A copy does not keep the handler in memory.
+	return &reads, nil
+}
+
+// examine notes in a definition what it reads, and returns that.
+func (t *term) examine(name string, d *definition) *handler.Definition {
+	reads, err := t.define(name, d)
+	if err != nil { // It is found again when the projection is prepared.
+		reads = nil
+	}
+	d.Source = sourceOf(reads)
+	return reads
 }
 
 func milliseconds(n int64) time.Duration {

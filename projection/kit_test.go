@@ -89,6 +89,7 @@ type saved struct {
 type fakeRun struct {
 	r             *fakeRunner
 	o             run.Options
+	h             handler.Handler
 	text          string
 	stop, abort   chan struct{}
 	let           chan struct{}
@@ -115,10 +116,14 @@ func (f *fakeRunner) compile(s projection.Source) (handler.Handler, error) {
 }
 
 func (f *fakeRunner) Start(ctx context.Context, o run.Options) projection.Run {
-	text := textOf(o.Handler)
+	h, err := o.Compile()
+	if err != nil {
+		panic(err)
+	}
+	text := textOf(h)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &fakeRun{r: f, o: o, text: text, stop: make(chan struct{}), abort: make(chan struct{}), let: make(chan struct{}),
+	r := &fakeRun{r: f, o: o, h: h, text: text, stop: make(chan struct{}), abort: make(chan struct{}), let: make(chan struct{}),
 		fed: make(chan int64, 1), started: make(chan struct{}), done: make(chan struct{})}
 	if c, ok := f.checkpoints[o.Name]; ok && o.Mode == run.Continuous && o.Version.IsOurs(c.version) {
 		r.n = c.n
@@ -152,7 +157,7 @@ func (r *fakeRun) end(how run.Ending, status, reason string) {
 		r.r.checkpoints[r.o.Name] = saved{r.o.Version, n}
 	}
 	r.r.mu.Unlock()
-	r.o.Handler.Close()
+	r.h.Close()
 	select {
 	case <-r.started:
 	default:

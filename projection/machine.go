@@ -3,6 +3,7 @@ package projection
 import (
 	"strings"
 
+	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/run"
 )
 
@@ -50,8 +51,8 @@ type change struct {
 	def definition // what is to be stored
 	// forget begins a new epoch with the version that is stored.
 	forget bool
-	was    bool   // enabled, when the command was taken
-	ready  *ready // what the new text compiled to; may be nil
+	was    bool                // enabled, when the command was taken
+	reads  *handler.Definition // what the new text reads; nil: not known
 }
 
 type changeKind uint8
@@ -142,9 +143,9 @@ func (m *machine) transient() bool { return m.def.Mode == Transient }
 func (m *machine) mayRun() bool { return m.def.Enabled && m.allowed }
 
 // create begins the life of a new projection.
-func (m *machine) create(def definition, t ticket, r *ready) []effect {
+func (m *machine) create(def definition, t ticket, reads *handler.Definition) []effect {
 	m.status, m.version, m.resting = creating, -1, stopped
-	m.def, m.waiter, m.storing = def, t, &change{kind: create, def: def, ready: r}
+	m.def, m.waiter, m.storing = def, t, &change{kind: create, def: def, reads: reads}
 	if m.transient() {
 		return m.stored(0)
 	}

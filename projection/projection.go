@@ -37,8 +37,7 @@ type projection struct {
 	tickets  map[ticket]chan error
 	issued   ticket
 
-	run        Run // may be nil
-	handler    handler.Handler
+	run        Run                 // may be nil
 	definition *handler.Definition // nil: it is not prepared
 	stored     position.Position   // that a projection stopped at which has not run since it was loaded
 	faults     int64
@@ -192,11 +191,7 @@ func (p *projection) do(e effect) {
 	case doStart:
 		p.start(e.gen)
 	case doLoadStopped:
-		p.mu.Lock()
-		h := p.handler
-		p.handler = nil
-		p.mu.Unlock()
-		p.t.work.Go(func() { p.loadStopped(e.gen, h) })
+		p.t.work.Go(func() { p.loadStopped(e.gen) })
 	case doStop:
 		if r := p.current(); r != nil {
 			r.Stop()
@@ -260,21 +255,16 @@ func (p *projection) prepare(e effect) {
 	if e.kind == doRetry && !(&pauser{failures: 4}).pause(p.t.ctx) {
 		return
 	}
-	var h handler.Handler
-	if e.change != nil {
-		h = e.change.ready.take()
-	}
-	p.mu.Lock()
-	d := p.m.def
-	p.mu.Unlock()
+	var reads *handler.Definition
 	var err error
-	if h == nil {
-		h, err = p.t.compile(p.name, &d)
+	if e.change != nil {
+		reads = e.change.reads
 	}
-	if err == nil && isScript(d.HandlerType) {
-		h = newLazy(h, func() (handler.Handler, error) { return p.t.compile(p.name, &d) })
+	if reads == nil {
+		d := p.asStored()
+		reads, err = p.t.define(p.name, &d)
 	}
-	pushed := p.push(func(m *machine) []effect {
+	p.push(func(m *machine) []effect {
 		p.releaseLocked()
 		if err != nil {
 			if e.gen == m.gen {
@@ -283,32 +273,27 @@ func (p *projection) prepare(e effect) {
 			return m.unprepared(e.gen, err.Error())
 		}
 		effects := m.prepared(e.gen)
-		if effects == nil {
-			h.Close()
-			return nil
+		if effects != nil {
+			p.definition = reads
 		}
-		p.handler, p.definition = h, definitionOf(h)
 		return effects
 	})
-	if !pushed && h != nil {
-		h.Close()
-	}
 }
 
 // options are those of a run. The caller holds mu.
-func (p *projection) options(h handler.Handler) run.Options {
+func (p *projection) options() run.Options {
 	d, o := &p.m.def, &p.t.opts
 	def, who := *d, d.RunAs.identity()
 	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
 	return run.Options{
-		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Handler: h,
+		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: p.definition,
 		Config: run.Config{
 			EmitEnabled: d.EmitEnabled && d.Mode != Transient, TrackEmittedStreams: d.TrackEmittedStreams, Checkpoints: !d.CheckpointsDisabled,
 			CheckpointAfter: milliseconds(d.CheckpointAfterMs), CheckpointHandledThreshold: int(d.CheckpointHandledThreshold),
 			CheckpointUnhandledBytesThreshold: d.CheckpointUnhandledBytesThreshold, PendingEventsThreshold: int(d.PendingEventsThreshold),
 			MaxWriteBatchLength: int(d.MaxWriteBatchLength), MaxAllowedWritesInFlight: int(d.MaxAllowedWritesInFlight),
 		},
-		Again:   func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
+		Compile: func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
 		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
 		MayWrite: func(ctx context.Context, stream string) error {
 			if isResultStream(p.name, stream) { // It is the projection's own, no matter who made the projection.
@@ -329,8 +314,7 @@ func (p *projection) version() position.Version {
 func (p *projection) start(gen int) {
 	p.drop()
 	p.mu.Lock()
-	o := p.options(p.handler)
-	p.handler = nil
+	o := p.options()
 	p.mu.Unlock()
 	r := p.t.opts.Start(p.t.ctx, o)
 	p.mu.Lock()
@@ -359,12 +343,11 @@ func (p *projection) watch(r Run, gen int) {
 }
 
 // loadStopped looks how far a projection came that is not to run.
-func (p *projection) loadStopped(gen int, h handler.Handler) {
-	defer h.Close()
+func (p *projection) loadStopped(gen int) {
 	p.mu.Lock()
-	o := p.options(h)
+	o := p.options()
 	p.mu.Unlock()
-	at, reason := source.Zero(h.Definition()), ""
+	at, reason := source.Zero(o.Definition), ""
 	if o.Mode == run.Continuous {
 		answer, err := p.t.opts.Stored(p.t.ctx, o, "")
 		switch {

@@ -217,9 +217,8 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 		return "", err
 	}
 	defer s.metrics.changing()()
-	ready := t.examine(c.Name, &d)
-	defer ready.close()
-	return c.Name, p.request(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, ready) }, 0)
+	reads := t.examine(c.Name, &d)
+	return c.Name, p.request(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, reads) }, 0)
 }
 
 // maxQuery is the longest text of a projection: its definition has to fit into an event.
@@ -242,7 +241,6 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 	if err != nil {
 		return err
 	}
-	defer c.ready.close()
 	return p.request(ctx, func(m *machine, who ticket) []effect {
 		c.ticket = who
 		return m.command(c)
@@ -280,8 +278,7 @@ func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *boo
 		if edit(&d); d.emitsWithoutCheckpoints() {
 			return nil, errEmitWithoutCheckpoints
 		}
-		ready := p.t.examine(name, &d)
-		return &change{kind: setQuery, ready: ready, edit: func(to *definition) {
+		return &change{kind: setQuery, reads: p.t.examine(name, &d), edit: func(to *definition) {
 			edit(to)
 			to.Source = d.Source
 		}}, nil

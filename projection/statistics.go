@@ -91,16 +91,6 @@ func textOf(at *position.Position) string {
 	return at.String()
 }
 
-// defined stands for the handler of a projection that does not run: checkpoints
-// are read by its definition alone.
-type defined struct {
-	handler.Handler // nil
-	definition      *handler.Definition
-}
-
-// Definition is what the projection reads.
-func (d defined) Definition() *handler.Definition { return d.definition }
-
 // ask asks the run, or the checkpoint if there was none, for state and result of a partition.
 func (p *projection) ask(ctx context.Context, partition string) (a run.Answer, err error) {
 	p.touch()
@@ -109,7 +99,7 @@ func (p *projection) ask(ctx context.Context, partition string) (a run.Answer, e
 	if p.definition == nil {
 		how = noRun
 	}
-	o, at := p.options(defined{definition: p.definition}), p.stored
+	o, at := p.options(), p.stored
 	p.mu.Unlock()
 	switch {
 	case how == storedRun:

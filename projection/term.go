@@ -226,7 +226,7 @@ func (t *term) addStandard(all []*stored) ([]*stored, error) {
 // defineStandard stores the first definition of a system projection.
 func (t *term) defineStandard(s *stored, of *standard.Projection) (err error) {
 	s.d = newDefinition(&Creation{Mode: Continuous, Type: of.Type, Query: of.Source, Emit: true, By: systemIdentity})
-	t.examine(s.name, &s.d).close()
+	t.examine(s.name, &s.d)
 	if s.last, err = t.storeDefinition(s.name, s.d, false, s.last); err != nil {
 		return fmt.Errorf("define projection %s: %w", s.name, err)
 	}

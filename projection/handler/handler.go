@@ -20,6 +20,10 @@ type Definition struct {
 	ByStreams          bool     // foreachStream
 	ByCustomPartitions bool     // partitionBy
 	Options
+
+	// Mark returns what marks a place in the log; nil: how far the projection came is not
+	// marked. It is emitted at start and with each checkpoint, before that is written, caused by no event.
+	Mark func(commit, prepare int64) Emission
 }
 
 // Options of a definition.
@@ -115,13 +119,6 @@ var ErrInterrupted = errors.New("the handler was interrupted")
 // all that follow end soon. It may be called from any goroutine.
 type Interrupter interface {
 	Interrupt()
-}
-
-// Marker is a Handler that marks how far it came. At start and with each checkpoint, before
-// that is written, the runner emits what Mark returns, caused by no event.
-type Marker interface {
-	// Mark returns the mark for a place in the log.
-	Mark(commit, prepare int64) Emission
 }
 
 // Fault is an error of a projection's code.

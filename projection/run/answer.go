@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
@@ -94,23 +93,17 @@ func rootOf(d *handler.Definition, c *output.Checkpoint) (state, result []byte) 
 	return state, result
 }
 
-var errNoHandler = errors.New("a projection without a handler has no states")
-
 // Stored returns what Ask of a run that has stopped would: from the checkpoint, for a
 // projection that was never started. Of the options it takes Store, Name, Mode, Version
-// and Handler, which it does not close.
+// and Definition.
 func Stored(ctx context.Context, o Options, partition string) (a Answer, err error) {
 	o.ensureDefaults()
-	if o.Handler == nil {
-		return a, errNoHandler
-	}
-	d := o.Handler.Definition()
-	zero := source.Zero(d)
+	zero := source.Zero(o.Definition)
 	a.Position = &zero
 	if !o.resumes() {
 		return a, nil
 	}
-	all := output.NewCheckpoints(o.checkpointOptions(d))
+	all := output.NewCheckpoints(o.checkpointOptions())
 	root, err := all.Load(ctx)
 	if err != nil || !root.Found {
 		return a, err
@@ -121,10 +114,10 @@ func Stored(ctx context.Context, o Options, partition string) (a Answer, err err
 		a.Position = &root.At
 	}
 	if partition == "" {
-		a.State, a.Result = rootOf(d, &root)
+		a.State, a.Result = rootOf(o.Definition, &root)
 		return a, nil
 	}
-	p, err := definition{d, &o}.stored(ctx, all, partition)
+	p, err := definition{o.Definition, &o}.stored(ctx, all, partition)
 	if err == nil {
 		a.State, a.Result = p.state, p.result
 	}

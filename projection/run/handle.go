@@ -10,8 +10,12 @@ import (
 // handle hands one event to the handler and takes in what comes of it. The
 // caller has a turn and the lock.
 func (r *Run) handle(e *handler.Event) error {
+	h, err := r.code()
+	if err != nil {
+		return err
+	}
 	e.Partition = ""
-	name, ok, err := r.def.partitionOf(r.handler, e)
+	name, ok, err := r.def.partitionOf(h, e)
 	if err != nil {
 		return faulted(r.opts.Name, r.at, err, e, "process an event")
 	}
@@ -24,12 +28,12 @@ func (r *Run) handle(e *handler.Event) error {
 	e.Partition = name
 	o := handler.Outcome{Skipped: true}
 	if !e.GoneOnly {
-		if o, err = r.handler.Process(e); err != nil {
+		if o, err = h.Process(e); err != nil {
 			return faulted(r.opts.Name, r.at, err, e, "process an event")
 		}
 	}
 	if e.Gone != "" {
-		gone, err := r.handler.Deleted(e)
+		gone, err := h.Deleted(e)
 		if err != nil {
 			return faulted(r.opts.Name, r.at, err, e, "process a delete partition notification")
 		}
@@ -142,12 +146,11 @@ func (r *Run) fetch(name string) (*entry, error) {
 
 // mark emits what tells how far a handler came that wants that.
 func (r *Run) mark() {
-	m, ok := r.handler.(handler.Marker)
-	if !ok || !r.at.Log {
+	if r.def.Mark == nil || !r.at.Log {
 		return
 	}
 	r.emitting()
-	r.out.Emit(r.at, nil, []handler.Emission{m.Mark(r.at.Commit, r.at.Prepare)})
+	r.out.Emit(r.at, nil, []handler.Emission{r.def.Mark(r.at.Commit, r.at.Prepare)})
 }
 
 // emitting has the output watched from the first emission on, so that the run ends when it fails.

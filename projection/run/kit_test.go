@@ -463,8 +463,13 @@ func (c *counter) Close() {
 
 // options are those of a run of a counter.
 func options(d handler.Definition) Options {
-	return Options{Name: "p", Turns: NewTurns(3, nil), Handler: newCounter(d), Again: func() (handler.Handler, error) { return newCounter(d), nil },
+	return Options{Name: "p", Turns: NewTurns(3, nil), Definition: newCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newCounter(d), nil },
 		Config: Config{EmitEnabled: true}}
+}
+
+// use has a run work with a handler that is there.
+func (o *Options) use(h handler.Handler) {
+	o.Definition, o.Compile = h.Definition(), func() (handler.Handler, error) { return h, nil }
 }
 
 func ended(t *testing.T, r *Run, want Ending) {

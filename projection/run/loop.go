@@ -32,7 +32,7 @@ func (r *Run) begin() error {
 	r.board.show(statusLoading)
 	zero := source.Zero(r.def.Definition)
 	from := output.Checkpoint{At: zero}
-	kept := r.parts.keep(r.opts.checkpointOptions(r.def.Definition))
+	kept := r.parts.keep(r.opts.checkpointOptions())
 	r.lock.work()
 	r.checkpoints = kept
 	r.lock.release()
@@ -69,11 +69,12 @@ func (r *Run) begin() error {
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
 		Volatile: r.opts.Mode == Transient, Streams: r.names, Logger: r.opts.Logger})
 	r.board.show(statusSubscribed)
-	return r.enter(in, out, from, at)
+	r.enter(in, out, from, at)
+	return nil
 }
 
 // enter makes the run what its checkpoint says.
-func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.Position) error {
+func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.Position) {
 	r.lock.work()
 	defer r.lock.release()
 	r.reader, r.out, r.entered = in, out, true
@@ -84,19 +85,8 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 		r.cache.add(&entry{state: from.State, result: r.def.resultOf(from.State, from.Result), known: from.State != nil})
 	}
 	r.board.set(out)
-	if r.def.IsBiState {
-		if err := r.turn.take(r.reading); err != nil {
-			return err
-		}
-		err := r.handler.LoadShared(from.Shared)
-		r.turn.give()
-		if err != nil {
-			return err
-		}
-	}
 	r.mark()
 	r.publish()
-	return nil
 }
 
 // loop reads and handles events until something ends that, and says what.

@@ -51,10 +51,11 @@ type Options struct {
 	Mode    Mode
 	Version position.Version
 	Config  Config
-	// Handler is the code of the projection. The run owns it, and closes it.
-	Handler handler.Handler
-	// Again makes the handler anew, for a run that begins again from its checkpoint.
-	Again func() (handler.Handler, error)
+	// Definition is what the projection reads.
+	Definition *handler.Definition
+	// Compile makes the handler, and makes it anew when the run begins again from its checkpoint.
+	// The run closes it.
+	Compile func() (handler.Handler, error)
 	// MayRead and MayWrite say whether the projection has the right to read or
 	// write a stream ($all for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
 	MayRead, MayWrite func(ctx context.Context, stream string) error
@@ -104,8 +105,8 @@ func (o *Options) writesCheckpoints() bool {
 }
 
 // checkpointOptions are those of the projection's checkpoints.
-func (o *Options) checkpointOptions(d *handler.Definition) output.CheckpointOptions {
-	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: d.IsBiState, Logger: o.Logger}
+func (o *Options) checkpointOptions() output.CheckpointOptions {
+	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: o.Definition.IsBiState, Logger: o.Logger}
 }
 
 // tooMuch says that so much waits to be written that nothing more is to be handled.

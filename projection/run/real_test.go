@@ -40,7 +40,7 @@ func newRealCounter(d handler.Definition) *counter {
 
 func realOptions(s *memStore, d handler.Definition) Options {
 	return Options{Store: s, Name: "p", Version: position.Version{Projection: 7, Epoch: -1, Version: 3},
-		Turns: NewTurns(3, nil), Handler: newRealCounter(d), Again: func() (handler.Handler, error) { return newRealCounter(d), nil },
+		Turns: NewTurns(3, nil), Definition: newRealCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newRealCounter(d), nil },
 		Config: Config{EmitEnabled: true, TrackEmittedStreams: true, CheckpointHandledThreshold: 5}, CachedPartitions: 2}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
@@ -77,7 +78,8 @@ type Run struct {
 
 // attempt is what begins anew when a run goes back to its checkpoint.
 type attempt struct {
-	handler handler.Handler
+	handler handler.Handler // nil: no event came yet
+	cut     atomic.Pointer[handler.Interrupter]
 	def     definition
 	reader  reader
 	out     writer
@@ -98,8 +100,8 @@ type attempt struct {
 	clock time.Time // when the last event was handled
 }
 
-func (o *Options) attempt(h handler.Handler, at position.Position) attempt {
-	return attempt{handler: h, def: definition{h.Definition(), o}, at: at, turn: hold{turns: o.Turns}}
+func (o *Options) attempt(at position.Position) attempt {
+	return attempt{def: definition{o.Definition, o}, at: at, turn: hold{turns: o.Turns}}
 }
 
 // Start begins a run, which goes on until it is stopped or ends by itself. The
@@ -111,7 +113,7 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock()}
 	r.all, r.endAll = context.WithCancelCause(ctx)
 	r.wanted, r.halt = context.WithCancelCause(r.all)
-	r.attempt = r.opts.attempt(o.Handler, source.Zero(o.Handler.Definition()))
+	r.attempt = r.opts.attempt(source.Zero(o.Definition))
 	r.names = output.StreamsOf(o.Name, &r.def.Options)
 	r.saved.At = r.at
 	r.board.statistics = Statistics{Progress: -1}
@@ -187,10 +189,6 @@ const patience = 250 * time.Millisecond
 // interruptible has the handler interrupted when the run is to end: at once if nothing
 // more may be written. The function that it returns ends that.
 func (r *Run) interruptible() (over func()) {
-	h, ok := r.handler.(handler.Interrupter)
-	if !ok {
-		return func() {}
-	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(r.wanted, func() {
 		defer close(ended)
@@ -202,7 +200,9 @@ func (r *Run) interruptible() (over func()) {
 		case <-r.all.Done():
 		case <-t.C:
 		}
-		h.Interrupt()
+		if h := r.cut.Load(); h != nil {
+			(*h).Interrupt()
+		}
 	})
 	return func() {
 		close(done)
@@ -210,6 +210,30 @@ func (r *Run) interruptible() (over func()) {
 			<-ended
 		}
 	}
+}
+
+// code returns the handler, which is compiled when the first event comes: most projections
+// have none to handle for a while, and a compiled script takes several times the memory of
+// all else of a projection. The caller has a turn and the lock.
+func (r *Run) code() (handler.Handler, error) {
+	if r.handler != nil {
+		return r.handler, nil
+	}
+	h, err := r.opts.Compile()
+	if err != nil {
+		return nil, err
+	}
+	r.handler = h
+	if i, ok := h.(handler.Interrupter); ok {
+		r.cut.Store(&i)
+	}
+	if r.reading.Err() != nil { // Perhaps too early for who interrupts it.
+		return nil, handler.ErrInterrupted
+	}
+	if r.def.IsBiState {
+		err = h.LoadShared(r.shared)
+	}
+	return h, err
 }
 
 // again makes ready for another attempt. The same checkpoint is begun from at
@@ -227,14 +251,10 @@ func (r *Run) again() error {
 	if err := clock.Sleep(r.wanted, pauses[r.restarts-1]); err != nil {
 		return err
 	}
-	h, err := r.opts.Again()
-	if err != nil {
-		return err
-	}
 	r.lock.work()
 	defer r.lock.release()
 	r.letGo()
-	r.attempt = r.opts.attempt(h, r.saved.At)
+	r.attempt = r.opts.attempt(r.saved.At)
 	return nil
 }
 

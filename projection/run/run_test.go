@@ -131,7 +131,7 @@ func TestDeletedFaults(t *testing.T) {
 		w.input[1].Gone, w.input[1].GoneOnly = "a", true
 		d := handler.Definition{ByStreams: true}
 		o := options(d)
-		o.Handler = faultyDeletion{newCounter(d)}
+		o.use(faultyDeletion{newCounter(d)})
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
 		if f := r.Statistics(); !strings.HasPrefix(f.Reason, "The p projection failed to process a delete partition notification.\r\nHandler: $deleted, event ") {
@@ -158,7 +158,7 @@ func TestEventThatTellsADeletion(t *testing.T) {
 		r.Close()
 		w = newWorldOf(w)
 		o := options(d)
-		o.Handler = faultyDeletion{newCounter(d)}
+		o.use(faultyDeletion{newCounter(d)})
 		r = start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
 		if got := state(t, r, "a"); got != "1" || len(w.stream("$out-a")) != 0 {
@@ -310,7 +310,7 @@ func TestQueryWithoutWhenWritesResultsAsItGoes(t *testing.T) {
 		w.add("b:", "a:", "b:same")
 		d := handler.Definition{}
 		o := options(d)
-		o.Handler.(*counter).d.DefinesFold = false
+		o.Definition.DefinesFold = false
 		o.Mode = OneTime
 		o.Config.Checkpoints = true
 		r := start(t.Context(), o, w.parts())
@@ -514,7 +514,9 @@ func TestRestartFromTheCheckpoint(t *testing.T) {
 			return nil
 		}
 		o := options(handler.Definition{})
-		o.Handler.(*counter).closed = &closed
+		h := newCounter(handler.Definition{})
+		h.closed = &closed
+		o.use(h)
 		r := start(t.Context(), o, w.parts())
 		defer r.Close()
 		w.add("a:", "a:emit", "a:emit")
@@ -546,8 +548,16 @@ func TestRestartThatFails(t *testing.T) {
 		w.onWrite = func(string) error { return output.ErrRestart }
 		w.add("a:emit")
 		o := options(handler.Definition{})
-		o.Handler.(*counter).closed = &closed
-		o.Again = func() (handler.Handler, error) { return nil, &handler.Fault{Message: "does not compile"} }
+		compiled := false
+		o.Compile = func() (handler.Handler, error) {
+			if compiled {
+				return nil, &handler.Fault{Message: "does not compile"}
+			}
+			compiled = true
+			h := newCounter(handler.Definition{})
+			h.closed = &closed
+			return h, nil
+		}
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
 		if f := r.Statistics(); f.Reason != "does not compile" || closed != 1 {
@@ -670,7 +680,8 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		var runs []*Run
 		for range 3 {
 			o := options(handler.Definition{})
-			o.Turns, o.Handler = turns, slow{newCounter(handler.Definition{}), 10 * time.Millisecond}
+			o.Turns = turns
+			o.use(slow{newCounter(handler.Definition{}), 10 * time.Millisecond})
 			r := start(t.Context(), o, newWorldOf(w).parts())
 			defer r.Close()
 			runs = append(runs, r)
@@ -685,16 +696,14 @@ func TestTurnsAreGivenBack(t *testing.T) {
 	})
 }
 
-type marker struct{ *counter }
-
-func (marker) Mark(commit, _ int64) handler.Emission {
+func mark(commit, _ int64) handler.Emission {
 	return handler.Emission{Stream: "marks", Type: "M", Data: fmt.Append(nil, commit), Mark: true}
 }
 
 func TestMarks(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		o := options(handler.Definition{})
-		o.Handler = marker{newCounter(handler.Definition{})}
+		o.Definition.Mark = mark
 		o.Config.CheckpointHandledThreshold = 2
 		r := start(t.Context(), o, w.parts())
 		synctest.Wait()

@@ -69,9 +69,11 @@ func (h *byCategory) Process(e *handler.Event) (handler.Outcome, error) {
 // byType links the events of each type in $et-<type>, and marks in $et how far it came.
 type byType struct{ base }
 
-var _ handler.Marker = (*byType)(nil)
-
-func (*byType) Definition() *handler.Definition { return withoutLinks() }
+func (*byType) Definition() *handler.Definition {
+	d := withoutLinks()
+	d.Mark = mark
+	return d
+}
 
 func (*byType) Process(e *handler.Event) (handler.Outcome, error) {
 	if e.Type == event.TypeLink {
@@ -83,8 +85,8 @@ func (*byType) Process(e *handler.Event) (handler.Outcome, error) {
 	return link(byTypePrefix+e.Type, e.Number, e.Stream).out(), nil
 }
 
-// Mark tells readers of $et- streams up to where they are complete.
-func (*byType) Mark(commit, prepare int64) handler.Emission {
+// mark tells readers of $et- streams up to where they are complete.
+func mark(commit, prepare int64) handler.Emission {
 	data := strconv.AppendInt([]byte(`{"$c":`), commit, 10)
 	data = strconv.AppendInt(append(data, `,"$p":`...), prepare, 10)
 	return handler.Emission{Stream: marks, Type: typeMark, JSON: true, Data: append(data, '}'), Mark: true}
