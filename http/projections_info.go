@@ -144,7 +144,7 @@ type queryOf struct {
 	TrackEmittedStreams bool            `json:"trackEmittedStreams"`
 	CheckpointsEnabled  bool            `json:"checkpointsEnabled"`
 	Type                projection.Mode `json:"type"`
-	Definition          json.RawMessage `json:"definition"`
+	Definition          any             `json:"definition"`
 	OutputConfig        outputOf        `json:"outputConfig"`
 	MsgTypeID           int             `json:"msgTypeId"`
 }
@@ -162,7 +162,7 @@ func projectionQuery(x *exchange, _ context.Context) error {
 	if yesParameter(x, "config", false) {
 		return sendJSON(x, queryOf{
 			Name: q.Name, Query: q.Text, EmitEnabled: q.EmitEnabled, TrackEmittedStreams: q.TrackEmittedStreams,
-			CheckpointsEnabled: q.CheckpointsEnabled, Type: q.Mode, Definition: projection.DefinitionJSON(q.Definition),
+			CheckpointsEnabled: q.CheckpointsEnabled, Type: q.Mode, Definition: q.Definition,
 			OutputConfig: outputOf{q.ResultStream}, MsgTypeID: commandMessage,
 		})
 	}

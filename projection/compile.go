@@ -69,7 +69,7 @@ func (t *term) examine(name string, d *definition) *handler.Definition {
 	if err != nil { // It is found again when the projection is prepared.
 		reads = nil
 	}
-	d.Source = sourceOf(reads)
+	d.Source = reads
 	return reads
 }
 

@@ -14,7 +14,7 @@ import (
 // eventsRequest is what the console's debugger asks for. Names match in any case.
 type eventsRequest struct {
 	Query *struct {
-		sourceDefinition
+		handler.Definition
 		ByStreams bool `json:"byStreams"` // besides byStream
 	} `json:"query"`
 	Position  *json.RawMessage `json:"position"`
@@ -45,7 +45,7 @@ func parseEventsRequest(data []byte) (d *handler.Definition, from position.Posit
 	default:
 		count = *r.MaxEvents
 	}
-	d = r.Query.definition()
+	d = &r.Query.Definition
 	d.ByStreams = d.ByStreams || r.Query.ByStreams
 	d.AllEvents = d.AllEvents || len(d.Events) == 0
 	switch {

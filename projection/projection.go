@@ -393,7 +393,7 @@ func (p *projection) tryRemove() error {
 	p.mu.Unlock()
 	if version.Version >= 0 {
 		streams := output.Streams{Projection: p.name}
-		if s := d.Source.definition(); s != nil {
+		if s := d.Source; s != nil {
 			streams = output.StreamsOf(p.name, &s.Options)
 		}
 		err := output.DeleteStreams(p.t.ctx, output.Deletion{

@@ -79,7 +79,7 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 		s.Version, s.Epoch = -1, -1
 	}
 	if p.definition != nil {
-		s.ResultStream = p.definition.ResultStream
+		s.ResultStream = string(p.definition.ResultStream)
 	}
 	return s, p.definition
 }
@@ -132,7 +132,7 @@ func (p *projection) query() Query {
 	}
 	streams := output.Streams{Projection: p.name}
 	if q.Definition == nil && !(p.m.status == faulted && p.m.run == noRun) { // It is not prepared yet.
-		q.Definition = d.Source.definition()
+		q.Definition = d.Source
 	}
 	if q.Definition != nil {
 		streams = output.StreamsOf(p.name, &q.Definition.Options)

@@ -26,7 +26,7 @@ type Streams struct {
 
 // StreamsOf returns the names of a projection's streams.
 func StreamsOf(projection string, o *handler.Options) Streams {
-	return Streams{Projection: projection, Named: o.ResultStream, Pattern: o.PartitionResultPattern}
+	return Streams{Projection: projection, Named: string(o.ResultStream), Pattern: string(o.PartitionResultPattern)}
 }
 
 func (s *Streams) of(what string) string { return "$projections-" + s.Projection + what }

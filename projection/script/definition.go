@@ -266,9 +266,9 @@ func (b *builder) transform(call goja.FunctionCall, filter bool) goja.Value {
 }
 
 func (b *builder) outputTo(call goja.FunctionCall) goja.Value {
-	b.h.d.ResultStream = b.text(call, 0)
+	b.h.d.ResultStream = handler.Name(b.text(call, 0))
 	if len(call.Arguments) > 1 {
-		b.h.d.PartitionResultPattern = b.text(call, 1)
+		b.h.d.PartitionResultPattern = handler.Name(b.text(call, 1))
 	}
 	return b.next()
 }
@@ -286,7 +286,7 @@ func (b *builder) options(call goja.FunctionCall) goja.Value {
 			if !goja.IsString(v) {
 				b.h.e.throw(wrongOption)
 			}
-			d.ResultStream = v.String()
+			d.ResultStream = handler.Name(v.String())
 		case "$includelinks":
 			d.IncludeLinks = b.boolean(v)
 		case "reorderevents":
