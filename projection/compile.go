@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/run"
 	"github.com/annalsdb/annals/projection/script"
 	"github.com/annalsdb/annals/projection/standard"
 )
@@ -47,7 +48,7 @@ func (t *term) compile(name string, d *definition) (handler.Handler, error) {
 		Log: func(text string) { t.opts.Logger.Debug("a projection says", "projection", name, "text", text) },
 	}
 	if ms := d.ProjectionExecutionTimeout; ms != nil {
-		s.ExecutionTimeout = milliseconds(*ms)
+		s.ExecutionTimeout = run.Milliseconds(*ms)
 	}
 	return t.opts.Compile(s)
 }
@@ -71,9 +72,4 @@ func (t *term) examine(name string, d *definition) *handler.Definition {
 	}
 	d.Source = reads
 	return reads
-}
-
-func milliseconds(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(n, most)) * time.Millisecond
 }

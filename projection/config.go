@@ -16,7 +16,7 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, &BadInput{"Failed to parse the projection config"}
 	}
 	c := s.config()
-	return c, c.validate()
+	return c, validate(&c)
 }
 
 // sentConfig is a Config as clients send it: some send texts that hold what is meant.
@@ -77,7 +77,7 @@ func (f *sentFlag) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func (c *Config) validate() error {
+func validate(c *Config) error {
 	if t := c.ProjectionExecutionTimeout; t != nil && *t <= 0 {
 		return &BadInput{fmt.Sprintf("projectionExecutionTimeout should be positive. Found : %d", *t)}
 	}

@@ -283,16 +283,12 @@ func (p *projection) prepare(e effect) {
 // options are those of a run. The caller holds mu.
 func (p *projection) options() run.Options {
 	d, o := &p.m.def, &p.t.opts
-	def, who := *d, d.RunAs.identity()
+	def, who, config := *d, d.RunAs.identity(), d.Config
+	config.EmitEnabled = config.EmitEnabled && d.Mode != Transient
 	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
 	return run.Options{
 		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: p.definition,
-		Config: run.Config{
-			EmitEnabled: d.EmitEnabled && d.Mode != Transient, TrackEmittedStreams: d.TrackEmittedStreams, Checkpoints: !d.CheckpointsDisabled,
-			CheckpointAfter: milliseconds(d.CheckpointAfterMs), CheckpointHandledThreshold: int(d.CheckpointHandledThreshold),
-			CheckpointUnhandledBytesThreshold: d.CheckpointUnhandledBytesThreshold, PendingEventsThreshold: int(d.PendingEventsThreshold),
-			MaxWriteBatchLength: int(d.MaxWriteBatchLength), MaxAllowedWritesInFlight: int(d.MaxAllowedWritesInFlight),
-		},
+		Config: config, Checkpoints: !d.CheckpointsDisabled,
 		Compile: func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
 		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
 		MayWrite: func(ctx context.Context, stream string) error {

@@ -297,7 +297,7 @@ func (s *Service) Config(name string) (Config, error) {
 // SetConfig replaces the settings of a projection, which hold from its next start.
 func (s *Service) SetConfig(ctx context.Context, name string, c Config, by Identity) error {
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
-		if err := c.validate(); err != nil {
+		if err := validate(&c); err != nil {
 			return nil, err
 		}
 		d := p.asStored()

@@ -6,6 +6,7 @@ import (
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/run"
 )
 
 // Mode is the kind of a projection. Names are stored and shown: do not change.
@@ -78,19 +79,7 @@ type DeleteOptions struct {
 }
 
 // Config are the settings of a projection that can be changed while it is stopped.
-// Its JSON is both what is served and what is taken: do not change.
-type Config struct {
-	EmitEnabled                       bool  `json:"emitEnabled"`
-	TrackEmittedStreams               bool  `json:"trackEmittedStreams"`
-	CheckpointAfterMs                 int64 `json:"checkpointAfterMs"`
-	CheckpointHandledThreshold        int64 `json:"checkpointHandledThreshold"`
-	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"`
-	PendingEventsThreshold            int64 `json:"pendingEventsThreshold"`
-	MaxWriteBatchLength               int64 `json:"maxWriteBatchLength"`
-	MaxAllowedWritesInFlight          int64 `json:"maxAllowedWritesInFlight"`
-	// ProjectionExecutionTimeout is in milliseconds; nil: the server's.
-	ProjectionExecutionTimeout *int64 `json:"projectionExecutionTimeout"`
-}
+type Config = run.Config
 
 // DefaultConfig returns the settings that a new projection has.
 func DefaultConfig() Config {

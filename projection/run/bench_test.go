@@ -70,7 +70,7 @@ func BenchmarkLoop(b *testing.B) {
 			p.read = func(context.Context, source.Options) (reader, error) { return in, nil }
 			o := options(c.d)
 			o.Mode = OneTime // ends with its input, and has checkpoints as a continuous one
-			o.Config.Checkpoints = true
+			o.Checkpoints = true
 			b.ReportAllocs()
 			b.ResetTimer()
 			r := start(b.Context(), o, p)

@@ -65,7 +65,7 @@ func (r *Run) begin() error {
 		return err
 	}
 	out := r.parts.write(output.Options{Store: r.opts.Store, Name: r.opts.Name, Version: r.opts.Version, From: at,
-		MaxBatch: r.opts.Config.MaxWriteBatchLength, MaxInFlight: r.opts.Config.MaxAllowedWritesInFlight,
+		MaxBatch: int(r.opts.Config.MaxWriteBatchLength), MaxInFlight: int(r.opts.Config.MaxAllowedWritesInFlight),
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
 		Volatile: r.opts.Mode == Transient, Streams: r.names, Logger: r.opts.Logger})
 	r.board.show(statusSubscribed)
@@ -141,7 +141,7 @@ func (r *Run) fill() error {
 			if err := r.saver.settled(r.reading); err != nil {
 				return err
 			}
-			wait := r.saver.savedAt.Add(r.opts.Config.CheckpointAfter).Sub(r.opts.Now())
+			wait := r.saver.savedAt.Add(r.opts.checkpointAfter()).Sub(r.opts.Now())
 			if wait <= 0 {
 				if err := r.checkpoint(); err != nil {
 					return err
@@ -208,7 +208,7 @@ func (r *Run) use() (step, error) {
 func (r *Run) hold() error {
 	r.board.pause(true)
 	r.board.changed()
-	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), r.opts.Config.PendingEventsThreshold)/2)
+	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), int(r.opts.Config.PendingEventsThreshold))/2)
 	r.board.pause(false)
 	r.board.changed()
 	return err

@@ -281,7 +281,7 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 			t.Fatal(err)
 		}
 		h.Close()
-		o.Definition, o.Compile, o.Config.CheckpointHandledThreshold = h.Definition(), compile, 1+rng.IntN(8)
+		o.Definition, o.Compile, o.Config.CheckpointHandledThreshold = h.Definition(), compile, 1+rng.Int64N(8)
 		return Start(t.Context(), o)
 	}
 	r := begin()

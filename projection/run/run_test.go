@@ -312,7 +312,7 @@ func TestQueryWithoutWhenWritesResultsAsItGoes(t *testing.T) {
 		o := options(d)
 		o.Definition.DefinesFold = false
 		o.Mode = OneTime
-		o.Config.Checkpoints = true
+		o.Checkpoints = true
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Completed)
 		if got := fmt.Sprint(w.stream("$projections-p-result")); got != "[Result 1 Result 2 Result 2 $Eof ]" {
@@ -364,12 +364,12 @@ func TestCheckpointThresholds(t *testing.T) {
 		}, "C:4/P:4 2"},
 		{"bytes", Config{CheckpointUnhandledBytesThreshold: 3}, func(w *world) { w.add("a:skip", "a:skip", "a:skip") }, "C:3/P:3 1"},
 		{"bytes with events", Config{CheckpointUnhandledBytesThreshold: 3}, func(w *world) { w.add("a:", "a:", "a:", "a:") }, "none"},
-		{"not yet", Config{CheckpointHandledThreshold: 2, CheckpointAfter: time.Minute}, func(w *world) { w.add("a:", "a:", "a:") }, "none"},
-		{"later", Config{CheckpointHandledThreshold: 2, CheckpointAfter: time.Minute}, func(w *world) {
+		{"not yet", Config{CheckpointHandledThreshold: 2, CheckpointAfterMs: 60_000}, func(w *world) { w.add("a:", "a:", "a:") }, "none"},
+		{"later", Config{CheckpointHandledThreshold: 2, CheckpointAfterMs: 60_000}, func(w *world) {
 			w.add("a:", "a:", "a:")
 			time.Sleep(time.Minute)
 		}, "C:3/P:3 1"},
-		{"time alone", Config{CheckpointHandledThreshold: 2, CheckpointAfter: time.Minute}, func(w *world) {
+		{"time alone", Config{CheckpointHandledThreshold: 2, CheckpointAfterMs: 60_000}, func(w *world) {
 			w.add("a:")
 			time.Sleep(time.Hour)
 		}, "none"},
