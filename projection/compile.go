@@ -2,7 +2,6 @@ package projection
 
 import (
 	"strings"
-	"time"
 
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/run"
@@ -12,12 +11,8 @@ import (
 
 // Source is the text of a projection with all that its handler depends on.
 type Source struct {
-	Name, Type, Query string
-	MayEmit           bool
-	CompileTimeout    time.Duration
-	ExecutionTimeout  time.Duration
-	MaxStateSize      int64
-	Log               func(text string)
+	Type, Query string
+	script.Options
 }
 
 // Compile makes the handler of a projection: of a script, or a built-in one.
@@ -25,10 +20,7 @@ func Compile(s Source) (handler.Handler, error) {
 	if !isScript(s.Type) {
 		return standard.New(s.Type, s.Query, s.MayEmit)
 	}
-	h, err := script.Compile(s.Query, script.Options{
-		CompileTimeout: s.CompileTimeout, ExecutionTimeout: s.ExecutionTimeout, MaxState: int(s.MaxStateSize),
-		MayEmit: s.MayEmit, Name: s.Name, Log: s.Log,
-	})
+	h, err := script.Compile(s.Query, s.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +34,11 @@ func isScript(handlerType string) bool { return strings.EqualFold(handlerType, t
 func (t *term) compile(name string, d *definition) (handler.Handler, error) {
 	t.compiling <- struct{}{}
 	defer func() { <-t.compiling }()
-	s := Source{
-		Name: name, Type: d.HandlerType, Query: d.Query, MayEmit: d.EmitEnabled && d.Mode != Transient,
-		CompileTimeout: t.opts.CompileTimeout, ExecutionTimeout: t.opts.ExecutionTimeout, MaxStateSize: t.opts.MaxStateSize,
+	s := Source{d.HandlerType, d.Query, script.Options{
+		Name: name, MayEmit: d.EmitEnabled && d.Mode != Transient, MaxState: int(t.opts.MaxStateSize),
+		CompileTimeout: t.opts.CompileTimeout, ExecutionTimeout: t.opts.ExecutionTimeout,
 		Log: func(text string) { t.opts.Logger.Debug("a projection says", "projection", name, "text", text) },
-	}
+	}}
 	if ms := d.ProjectionExecutionTimeout; ms != nil {
 		s.ExecutionTimeout = run.Milliseconds(*ms)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
@@ -252,7 +253,7 @@ func (p *projection) store(c *change) {
 }
 
 func (p *projection) prepare(e effect) {
-	if e.kind == doRetry && !(&pauser{failures: 4}).pause(p.t.ctx) {
+	if e.kind == doRetry && clock.Sleep(p.t.ctx, 800*time.Millisecond) != nil {
 		return
 	}
 	var reads *handler.Definition
@@ -365,7 +366,7 @@ func (p *projection) loadStopped(gen int) {
 
 // remove deletes what is stored of the projection, however often it has to try.
 func (p *projection) remove() {
-	var pause pauser
+	pause := pauses()
 	for {
 		err := p.tryRemove()
 		switch {
@@ -374,10 +375,10 @@ func (p *projection) remove() {
 		case err == nil:
 			p.push(func(m *machine) []effect { return m.removed() })
 			return
-		case pause.failures == 0:
+		case pause.Failures == 0:
 			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, logkey.Error, err)
 		}
-		if !pause.pause(p.t.ctx) {
+		if !pause.Wait(p.t.ctx) {
 			return
 		}
 	}

@@ -66,17 +66,17 @@ func (t *term) stop() {
 
 // life loads the projections, and deletes queries that nobody asks for.
 func (t *term) life(startStandard *atomic.Bool) {
-	var p pauser
+	p := pauses()
 	for {
 		stored, err := t.load()
 		if err == nil {
 			t.begin(stored, startStandard)
 			break
 		}
-		if t.ctx.Err() == nil && p.failures == 0 {
+		if t.ctx.Err() == nil && p.Failures == 0 {
 			t.opts.Logger.Error("projections cannot be loaded, it is tried again", logkey.Error, err)
 		}
-		if !p.pause(t.ctx) {
+		if !p.Wait(t.ctx) {
 			return
 		}
 	}

@@ -86,9 +86,9 @@ func parseCheckpoint(e *event.Record) (int64, bool) {
 // park tries the write several times. The ids stay the same, so that a try
 // whose outcome was not known is not written twice.
 func (s *ownStreams) park(w *event.Write, failed func()) (err error) {
-	var p pauser
+	p := pauses()
 	for try := range parkTries {
-		if try > 0 && !p.pause(s.ctx) {
+		if try > 0 && !p.Wait(s.ctx) {
 			return s.ctx.Err()
 		}
 		if _, err = s.write(w); err == nil {

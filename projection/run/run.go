@@ -244,11 +244,11 @@ func (r *Run) again() error {
 	}
 	r.restarted = r.saved.At
 	r.restarts++
-	if r.restarts > len(pauses) {
+	if r.restarts > maxTries {
 		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
 	}
 	r.opts.Logger.Info("projection begins again from its checkpoint", logkey.Reason, output.ErrRestart)
-	if err := clock.Sleep(r.wanted, pauses[r.restarts-1]); err != nil {
+	if err := clock.Sleep(r.wanted, pause(r.restarts-1)); err != nil {
 		return err
 	}
 	r.lock.work()
