@@ -394,7 +394,7 @@ func (p *projection) tryRemove() error {
 			streams = output.StreamsOf(p.name, &s.Options)
 		}
 		err := output.DeleteStreams(p.t.ctx, output.Deletion{
-			Store: p.t.opts.Store, Streams: streams, Version: version, Logger: p.t.opts.Logger,
+			Store: p.t.opts.Store, Streams: streams, Version: version,
 			Checkpoints: d.DeleteCheckpointStream, Emitted: d.DeleteEmittedStreams && d.EmitEnabled, Results: d.DeleteStateStream,
 		})
 		if err != nil {

@@ -20,7 +20,7 @@ func (c *Checkpoints) savePartitions(ctx context.Context, changed []PartitionSta
 		clear(c.tails)
 	}
 	ends := make([]tail, len(changed))
-	err := c.each(len(changed), func(i int) (err error) {
+	err := side(len(changed), checkpointWriters, func(i int) (err error) {
 		stream := c.streams.PartitionCheckpoint(changed[i].Partition)
 		c.mu.Lock()
 		last, ok := c.tails[changed[i].Partition]
@@ -41,15 +41,11 @@ func (c *Checkpoints) savePartitions(ctx context.Context, changed []PartitionSta
 			unlisted = append(unlisted, changed[i].Partition)
 		}
 	}
-	write := func(f func() error) error { return c.tries(ctx, f) }
-	if err := writeNames(ctx, c.opts.Store, write, c.streams.CheckpointedPartitions(), TypePartition, unlisted); err != nil {
+	if err := c.addNames(ctx, c.streams.CheckpointedPartitions(), TypePartition, unlisted); err != nil {
 		return err
 	}
-	return c.each(len(changed), func(i int) error { return c.savePartition(ctx, &changed[i], &ends[i], metadata) })
+	return side(len(changed), checkpointWriters, func(i int) error { return c.savePartition(ctx, &changed[i], &ends[i], metadata) })
 }
-
-// each calls f for the numbers below n, several at a time, and returns the first error.
-func (c *Checkpoints) each(n int, f func(int) error) error { return side(n, checkpointWriters, f) }
 
 // side calls f for the numbers below n, at most so many at a time, and returns the
 // first error, once none runs any more.

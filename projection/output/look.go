@@ -32,14 +32,14 @@ const (
 // look finds out what a stream holds before the first write to it, in the order of the contract.
 func (o *Output) look(s *stream) error {
 	if o.opts.MayWrite != nil {
-		err := o.tries(func() error { return o.opts.MayWrite(o.ctx, s.name) })
+		err := o.tries(o.ctx, func() error { return o.opts.MayWrite(o.ctx, s.name) })
 		if errors.Is(err, event.ErrNotAuthorized) {
 			return notAuthorizedFault(s.name)
 		} else if err != nil {
 			return storageError("right to write to", s.name, err)
 		}
 	}
-	info, err := o.info(s.name)
+	info, err := o.info(o.ctx, s.name)
 	if err != nil {
 		return err
 	}
@@ -74,25 +74,14 @@ func (o *Output) look(s *stream) error {
 	return err
 }
 
-func (o *Output) info(stream string) (info event.StreamInfo, err error) {
-	err = o.tries(func() (err error) {
-		info, err = o.opts.Store.StreamInfo(o.ctx, stream)
-		return err
-	})
-	if err != nil {
-		return info, storageError("look at", stream, err)
-	}
-	return info, nil
-}
-
 // lastEvent returns the last event that a reader of a stream sees; nil: there is none.
 func (o *Output) lastEvent(stream string, info *event.StreamInfo) (*event.Record, error) {
 	if !info.Exists() || info.Metadata.MinVisible(info.Last) > info.Last {
 		return nil, nil
 	}
 	var e event.Resolved
-	err := o.tries(func() (err error) {
-		e, err = o.opts.Store.ReadEvent(o.ctx, stream, event.Head, false)
+	err := o.tries(o.ctx, func() (err error) {
+		e, err = o.store.ReadEvent(o.ctx, stream, event.Head, false)
 		return err
 	})
 	switch {
@@ -148,8 +137,8 @@ func (o *Output) truncate(s *stream, info *event.StreamInfo) error {
 	document := []byte(firstMetadata(s.name))
 	if info.MetaLast >= 0 {
 		var e event.Resolved
-		err := o.tries(func() (err error) {
-			e, err = o.opts.Store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
+		err := o.tries(o.ctx, func() (err error) {
+			e, err = o.store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
 			return err
 		})
 		if err != nil && !isAbsent(err) {
@@ -182,11 +171,7 @@ func withList(document []byte, stream string) []byte {
 
 func (o *Output) writeMetadata(stream string, expected int64, document []byte) error {
 	w := metadataWrite(stream, expected, document)
-	err := o.tries(func() error {
-		_, err := o.opts.Store.Write(o.ctx, w)
-		return err
-	})
-	if err != nil {
+	if _, err := o.write(o.ctx, w); err != nil {
 		return writeError(stream, err)
 	}
 	return nil

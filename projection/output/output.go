@@ -53,8 +53,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -93,7 +91,6 @@ type Options struct {
 	Volatile bool
 	// Streams names the streams of results. Without the name of the projection it is that of Name.
 	Streams Streams
-	Logger  hclog.Logger // nil: nothing is logged
 }
 
 // Bounds that are no options: they only have to be sane.
@@ -115,18 +112,16 @@ func (o *Options) ensureDefaults() {
 	if o.Streams.Projection == "" {
 		o.Streams.Projection = o.Name
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
 }
 
 // Output writes what one run of a projection emits. Emit and Result belong to the
 // goroutine of the run, the rest may be called from any.
 type Output struct {
+	access
 	opts     Options
 	ctx      context.Context // of writes; ends only when they outlast Close by far
 	cancel   context.CancelFunc
-	stop     chan struct{} // closed by Close: nothing is tried again
+	stop     chan struct{} // that of access, closed by Close
 	failed   chan struct{}
 	work     sync.WaitGroup
 	tracker  *tracker // nil: streams are not listed
@@ -160,8 +155,9 @@ type waiter struct {
 func New(o Options) *Output {
 	o.ensureDefaults()
 	from := o.From
+	stop := make(chan struct{})
 	out := &Output{
-		opts: o, maxKnown: defaultKnown, stop: make(chan struct{}), failed: make(chan struct{}), known: map[string]*stream{},
+		access: access{o.Store, stop}, opts: o, maxKnown: defaultKnown, stop: stop, failed: make(chan struct{}), known: map[string]*stream{},
 		floor: &from, before: from, build: builder{version: o.Version, isBare: o.Volatile},
 	}
 	out.ctx, out.cancel = context.WithCancel(context.Background())

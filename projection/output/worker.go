@@ -204,8 +204,8 @@ func (w *worker) append(s *stream) error {
 	w.write.Stream, w.write.ExpectedVersion = s.name, s.last
 	var done event.Written
 	isFirst := true
-	err := w.o.tries(func() (err error) {
-		done, err = w.o.opts.Store.Write(w.o.ctx, &w.write)
+	err := w.o.tries(w.o.ctx, func() (err error) {
+		done, err = w.o.store.Write(w.o.ctx, &w.write)
 		isFirst = isFirst && err == nil
 		return err
 	})
