@@ -89,12 +89,6 @@ func (p Position) AppendJSON(dst []byte, v *Version) []byte {
 // MarshalJSON writes the position as ES-Position and read-events show it.
 func (p Position) MarshalJSON() ([]byte, error) { return p.AppendJSON(nil, nil), nil }
 
-// UnmarshalJSON reads what Parse reads.
-func (p *Position) UnmarshalJSON(data []byte) (err error) {
-	*p, err = Parse(data)
-	return err
-}
-
 // Parse reads a position, whichever names it is written with: $c or c or
 // commitPosition, $p or p or preparePosition, $s or s or streams. Names without
 // "$" act only where none with it is there, as an emitted event may have members

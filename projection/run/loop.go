@@ -54,7 +54,7 @@ func (r *Run) begin() error {
 	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous,
 		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead}
 	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
-		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version, Writer: r.opts.Store}
+		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version}
 	}
 	var in reader
 	err = retry(r.reading, r.opts.Logger, func() (err error) {

@@ -17,7 +17,7 @@ type reader interface {
 	Buffered() int
 	Passed() int64
 	Progress() float64
-	Behind() (n int64, inBytes bool)
+	Behind() int64
 	Close()
 }
 

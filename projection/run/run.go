@@ -68,7 +68,6 @@ type Run struct {
 
 	restarts  int // one after the other from the same checkpoint
 	restarted position.Position
-	faults    int64
 	processed int64
 	emitted   int64
 	spent     time.Duration // in the handler
@@ -274,9 +273,6 @@ func (r *Run) end(err error) {
 	r.lock.work()
 	r.letGo()
 	r.ending = r.endingOf(err)
-	if r.ending == Faulted {
-		r.faults++
-	}
 	if r.opts.resumes() { // What is asked for now comes from the checkpoint.
 		r.cache, r.in, r.shared = nil, nil, nil
 	}

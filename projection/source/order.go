@@ -228,7 +228,7 @@ func (o *order) write(ctx context.Context) error {
 // finish does the writes that are left, and then lets go of what waits for them.
 func (o *order) finish(ctx context.Context) error {
 	for len(o.writes) > 0 {
-		written, err := o.Writer.Write(ctx, &o.writes[0])
+		written, err := o.in.r.Store.Write(ctx, &o.writes[0])
 		var other *event.WrongExpectedVersion
 		switch {
 		case errors.As(err, &other):
