@@ -102,7 +102,7 @@ const (
 	doStop                          // end the run, with a checkpoint
 	doAbort                         // end the run
 	doDrop                          // let go of the run that has ended
-	doRemove                        // delete the streams; then removed
+	doRemove                        // delete the streams; then vanish
 	doForget                        // take the projection out of the set
 	doReply                         // answer a ticket
 )
@@ -139,9 +139,6 @@ type machine struct {
 // transient reports whether nothing of the projection is stored.
 func (m *machine) transient() bool { return m.def.Mode == Transient }
 
-// mayRun reports whether the projection is to run, once it is prepared.
-func (m *machine) mayRun() bool { return m.def.Enabled && m.allowed }
-
 // create begins the life of a new projection.
 func (m *machine) create(def definition, t ticket, reads *handler.Definition) []effect {
 	m.status, m.version, m.resting = creating, -1, stopped
@@ -160,7 +157,7 @@ func (m *machine) registered(err error) []effect {
 	return []effect{{kind: doStore, change: m.storing}}
 }
 
-// vanish takes the projection away, with an answer.
+// vanish takes the projection away, of which nothing is stored any more, with an answer.
 func (m *machine) vanish(err error) []effect {
 	m.storing = nil
 	m.status = deleting
@@ -373,7 +370,7 @@ func (m *machine) prepared(gen int) []effect {
 		return nil
 	}
 	m.reason = ""
-	if m.mayRun() {
+	if m.def.Enabled && m.allowed {
 		m.status, m.run = starting, liveRun
 		return []effect{{kind: doStart, gen: gen}}
 	}
@@ -439,9 +436,6 @@ func (m *machine) ended(how run.Ending, reason string) []effect {
 	}
 	return m.settle()
 }
-
-// removed says that the streams of the projection are gone, and the projection.
-func (m *machine) removed() []effect { return m.vanish(nil) }
 
 // text is the status as it is shown, of this and of the run's own.
 func (m *machine) text(runner string) string {

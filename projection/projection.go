@@ -373,7 +373,7 @@ func (p *projection) remove() {
 		case p.t.ctx.Err() != nil:
 			return
 		case err == nil:
-			p.push(func(m *machine) []effect { return m.removed() })
+			p.push(func(m *machine) []effect { return m.vanish(nil) })
 			return
 		case pause.Failures == 0:
 			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, logkey.Error, err)

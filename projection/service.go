@@ -232,7 +232,7 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 	if err != nil {
 		return err
 	}
-	if !by.Operator && p.mode() != Transient {
+	if !by.Operator && p.asStored().Mode != Transient {
 		return event.ErrNotAuthorized
 	}
 	p.touch()
@@ -341,7 +341,7 @@ func (s *Service) List(k Kinds) ([]Statistics, error) {
 	}
 	list := []Statistics{}
 	for _, p := range t.projections() {
-		if k.has(p.mode()) && !p.isHidden() {
+		if k.has(p.asStored().Mode) && !p.isHidden() {
 			list = append(list, p.statistics())
 		}
 	}

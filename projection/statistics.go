@@ -11,12 +11,6 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-func (p *projection) mode() Mode {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.m.def.Mode
-}
-
 func (p *projection) isHidden() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +60,7 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 	defer p.mu.Unlock()
 	f := p.statisticsLocked()
 	s := Statistics{
-		Name: p.name, Mode: p.m.def.Mode, Status: p.m.text(f.Status), StateReason: p.m.reason,
+		Name: p.name, EffectiveName: p.name, Mode: p.m.def.Mode, Status: p.m.text(f.Status), StateReason: p.m.reason,
 		Version: p.m.version, Epoch: p.m.def.Epoch, Position: textOf(f.Position), LastCheckpoint: textOf(f.Checkpoint),
 		CheckpointStatus: f.CheckpointStatus, Progress: f.Progress, Processed: f.Processed, ProcessingMs: f.ProcessingTime.Milliseconds(),
 		PartitionsCached: f.PartitionsCached, Buffered: f.Buffered, ReadsInProgress: f.ReadsInProgress, WritesInProgress: f.WritesInProgress,

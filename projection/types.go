@@ -87,26 +87,28 @@ func DefaultConfig() Config {
 }
 
 // Statistics are what is known of a projection at one moment. The addresses that
-// are shown with them are not here: they depend on how the server was reached.
+// are shown with them are not here: they depend on how the server was reached. Names are part of the wire: do not change.
 type Statistics struct {
-	Name             string
-	Mode             Mode
-	Status           string
-	StateReason      string // why it is faulted, or what it waits for; empty: neither
-	Version, Epoch   int64  // -1: it could not be prepared
-	Position         string // as text; empty: nothing was processed
-	LastCheckpoint   string // as text; empty: there is none
-	CheckpointStatus string
-	Progress         float64 // -1: nothing was read; else percent
-	Processed        int64   // events since the last start
-	ProcessingMs     int64   // in handlers
-	PartitionsCached int
-	Buffered         int
-	ReadsInProgress  int
-	WritesInProgress int
-	PendingBefore    int    // emitted events that wait, before the checkpoint
-	PendingAfter     int    // and behind it
-	ResultStream     string // that the script named; empty: none
+	Name             string  `json:"name"`
+	EffectiveName    string  `json:"effectiveName"` // the same
+	Mode             Mode    `json:"mode"`
+	Status           string  `json:"status"`
+	StateReason      string  `json:"stateReason"`    // why it is faulted, or what it waits for; empty: neither
+	Version          int64   `json:"version"`        // -1: it could not be prepared
+	Epoch            int64   `json:"epoch"`          // likewise
+	Position         string  `json:"position"`       // as text; empty: nothing was processed
+	LastCheckpoint   string  `json:"lastCheckpoint"` // as text; empty: there is none
+	CheckpointStatus string  `json:"checkpointStatus"`
+	Progress         float64 `json:"progress"`                    // -1: nothing was read; else percent
+	Processed        int64   `json:"eventsProcessedAfterRestart"` // events since the last start
+	ProcessingMs     int64   `json:"coreProcessingTime"`          // in handlers
+	PartitionsCached int     `json:"partitionsCached"`
+	Buffered         int     `json:"bufferedEvents"`
+	ReadsInProgress  int     `json:"readsInProgress"`
+	WritesInProgress int     `json:"writesInProgress"`
+	PendingBefore    int     `json:"writePendingEventsBeforeCheckpoint"` // emitted events that wait, before the checkpoint
+	PendingAfter     int     `json:"writePendingEventsAfterCheckpoint"`  // and behind it
+	ResultStream     string  `json:"-"`                                  // that the script named; empty: none
 }
 
 // Content is a state or a result.
