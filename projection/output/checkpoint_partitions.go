@@ -3,8 +3,8 @@ package output
 import (
 	"bytes"
 	"context"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -50,29 +50,12 @@ func (c *Checkpoints) savePartitions(ctx context.Context, changed []PartitionSta
 // side calls f for the numbers below n, at most so many at a time, and returns the
 // first error, once none runs any more.
 func side(n, most int, f func(int) error) error {
-	var (
-		next  atomic.Int64
-		once  sync.Once
-		first error
-		work  sync.WaitGroup
-	)
-	for range min(n, most) {
-		work.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(i); err != nil {
-					once.Do(func() { first = err })
-					next.Store(int64(n)) // Nothing more is begun.
-					return
-				}
-			}
-		})
+	work, failed := errgroup.WithContext(context.Background())
+	work.SetLimit(most)
+	for i := 0; i < n && failed.Err() == nil; i++ {
+		work.Go(func() error { return f(i) })
 	}
-	work.Wait()
-	return first
+	return work.Wait()
 }
 
 func (c *Checkpoints) savePartition(ctx context.Context, p *PartitionState, end *tail, metadata []byte) error {

@@ -264,13 +264,5 @@ func compare(p, ours position.Position) (int, bool) {
 
 // equal reports whether two positions are the same in every detail.
 func equal(a, b position.Position) bool {
-	if a.Log != b.Log || a.Commit != b.Commit || a.Prepare != b.Prepare || a.Phase != b.Phase || a.Completed != b.Completed || len(a.Numbers) != len(b.Numbers) {
-		return false
-	}
-	for i := range a.Numbers {
-		if a.Numbers[i] != b.Numbers[i] {
-			return false
-		}
-	}
-	return true
+	return a.Log == b.Log && a.Commit == b.Commit && a.Prepare == b.Prepare && a.Phase == b.Phase && a.Completed == b.Completed && slices.Equal(a.Numbers, b.Numbers)
 }
