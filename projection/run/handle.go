@@ -135,10 +135,10 @@ func (r *Run) fetch(name string) (*entry, error) {
 	if !r.opts.resumes() {
 		return &entry{name: name}, nil
 	}
-	r.turn.give()
+	r.giveTurn()
 	p, err := r.def.stored(r.reading, r.checkpoints, name)
 	if err == nil {
-		err = r.turn.take(r.reading)
+		err = r.takeTurn()
 	}
 	r.clock = r.opts.Now()
 	return p, err

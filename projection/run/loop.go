@@ -98,13 +98,13 @@ func (r *Run) loop() error {
 				return r.cause(err)
 			}
 		}
-		if err := r.turn.take(r.reading); err != nil {
+		if err := r.takeTurn(); err != nil {
 			return err
 		}
 		r.lock.work()
 		next, err := r.use()
 		r.lock.release()
-		r.turn.give()
+		r.giveTurn()
 		if err != nil {
 			return r.cause(err)
 		}

@@ -95,12 +95,12 @@ type attempt struct {
 	emissions  bool              // something was emitted, so that the output is watched
 
 	saver saver
-	turn  hold      // of the loop
+	turn  *turn     // of the loop; nil: none
 	clock time.Time // when the last event was handled
 }
 
 func (o *Options) attempt(at position.Position) attempt {
-	return attempt{def: definition{o.Definition, o}, at: at, turn: hold{turns: o.Turns}}
+	return attempt{def: definition{o.Definition, o}, at: at}
 }
 
 // Start begins a run, which goes on until it is stopped or ends by itself. The
@@ -209,6 +209,17 @@ func (r *Run) interruptible() (over func()) {
 			<-ended
 		}
 	}
+}
+
+// takeTurn waits for a turn.
+func (r *Run) takeTurn() (err error) {
+	r.turn, err = r.opts.Turns.take(r.reading)
+	return err
+}
+
+func (r *Run) giveTurn() {
+	r.opts.Turns.give(r.turn)
+	r.turn = nil
 }
 
 // code returns the handler, which is compiled when the first event comes: most projections
