@@ -41,6 +41,19 @@ func writeMetadata(ctx context.Context, s Store, stream string, expected int64, 
 	return nil
 }
 
+// bound sees to it that only the newest events of a stream are kept. It looks each time: an
+// operator may have deleted the stream, which an event brings back without what was said about it.
+func bound(ctx context.Context, s Store, stream, document string) error {
+	info, err := s.StreamInfo(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	if info.Metadata.MaxCount > 0 {
+		return nil
+	}
+	return writeMetadata(ctx, s, stream, event.AnyVersion, []byte(document))
+}
+
 // truncate hides the events of a stream before a number, and gives it the access
 // list if it has none. What else its metadata says stays. Nothing that is hidden
 // is shown again, and a stream that was deleted meanwhile stays deleted.
