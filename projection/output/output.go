@@ -139,16 +139,11 @@ type Output struct {
 	buffers [][]item
 	pending int
 	bytes   int64
-	waiting []waiter
+	changed chan struct{}      // closed when fewer are pending; nil: nobody waits
 	event   int64              // counts distinct positions that were emitted at
 	at      position.Position  // the last of them
 	floor   *position.Position // what is stored up to here, of streams not known, is not emitted again
 	before  position.Position  // the position before at
-}
-
-type waiter struct {
-	below int
-	done  chan struct{}
 }
 
 // New returns an Output, which must be closed.
@@ -296,11 +291,13 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 			o.mu.Unlock()
 			return nil
 		}
-		w := waiter{below: n, done: make(chan struct{})}
-		o.waiting = append(o.waiting, w)
+		if o.changed == nil {
+			o.changed = make(chan struct{})
+		}
+		changed := o.changed
 		o.mu.Unlock()
 		select {
-		case <-w.done:
+		case <-changed:
 		case <-o.failed:
 		case <-o.stop:
 		case <-ctx.Done():

@@ -116,23 +116,10 @@ func (w *worker) finish(s *stream) {
 		}
 		o.ready.push(s)
 	}
-	if len(o.waiting) > 0 {
-		o.wake()
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
 	}
-}
-
-// wake wakes those who wait for what now holds. The mutex is held.
-func (o *Output) wake() {
-	kept := o.waiting[:0]
-	for _, w := range o.waiting {
-		if o.pending <= w.below {
-			close(w.done)
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(o.waiting[len(kept):])
-	o.waiting = kept
 }
 
 // fail ends the output. The mutex is held.
