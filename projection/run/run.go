@@ -47,6 +47,7 @@ var (
 // are handled (a state of a partition) is read with the lock and without the turn.
 type Run struct {
 	opts    Options
+	def     definition
 	parts   parts
 	names   output.Streams
 	done    chan struct{}
@@ -79,7 +80,6 @@ type Run struct {
 type attempt struct {
 	handler handler.Handler // nil: no event came yet
 	cut     atomic.Pointer[handler.Interrupter]
-	def     definition
 	reader  reader
 	out     writer
 
@@ -99,10 +99,6 @@ type attempt struct {
 	clock time.Time // when the last event was handled
 }
 
-func (o *Options) attempt(at position.Position) attempt {
-	return attempt{def: definition{o.Definition, o}, at: at}
-}
-
 // Start begins a run, which goes on until it is stopped or ends by itself. The
 // end of ctx ends it without a word to the store: the node does not lead any more, or stops.
 func Start(ctx context.Context, o Options) *Run { return start(ctx, o, realParts) }
@@ -112,7 +108,8 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock()}
 	r.all, r.endAll = context.WithCancelCause(ctx)
 	r.wanted, r.halt = context.WithCancelCause(r.all)
-	r.attempt = r.opts.attempt(source.Zero(o.Definition))
+	r.def = definition{o.Definition, &r.opts}
+	r.at = source.Zero(o.Definition)
 	r.names = output.StreamsOf(o.Name, &r.def.Options)
 	r.saved.At = r.at
 	r.board.statistics = Statistics{Progress: -1}
@@ -264,7 +261,7 @@ func (r *Run) again() error {
 	r.lock.work()
 	defer r.lock.release()
 	r.letGo()
-	r.attempt = r.opts.attempt(r.saved.At)
+	r.attempt = attempt{at: r.saved.At}
 	return nil
 }
 
