@@ -121,8 +121,9 @@ type Output struct {
 	opts     Options
 	ctx      context.Context // of writes; ends only when they outlast Close by far
 	cancel   context.CancelFunc
-	stop     chan struct{} // that of access, closed by Close
-	failed   chan struct{}
+	stop     chan struct{}   // that of access, closed by Close
+	failed   context.Context // ends when something cannot be written
+	giveUp   context.CancelCauseFunc
 	work     sync.WaitGroup
 	tracker  *tracker // nil: streams are not listed
 	maxKnown int
@@ -152,10 +153,11 @@ func New(o Options) *Output {
 	from := o.From
 	stop := make(chan struct{})
 	out := &Output{
-		access: access{o.Store, stop}, opts: o, maxKnown: defaultKnown, stop: stop, failed: make(chan struct{}), known: map[string]*stream{},
+		access: access{o.Store, stop}, opts: o, maxKnown: defaultKnown, stop: stop, known: map[string]*stream{},
 		floor: &from, before: from, build: builder{version: o.Version, isBare: o.Volatile},
 	}
 	out.ctx, out.cancel = context.WithCancel(context.Background())
+	out.failed, out.giveUp = context.WithCancelCause(context.Background())
 	if o.Track {
 		out.tracker = &tracker{o: out}
 	}
@@ -298,7 +300,7 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 		o.mu.Unlock()
 		select {
 		case <-changed:
-		case <-o.failed:
+		case <-o.failed.Done():
 		case <-o.stop:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -309,8 +311,8 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 // Flush returns nil when everything emitted so far is stored.
 func (o *Output) Flush(ctx context.Context) error { return o.WaitBelow(ctx, 0) }
 
-// Failed is closed when something cannot be written. Nothing more is written then.
-func (o *Output) Failed() <-chan struct{} { return o.failed }
+// Failed ends when something cannot be written, with Err as its cause. Nothing more is written then.
+func (o *Output) Failed() context.Context { return o.failed }
 
 // Err returns why the output failed: a *handler.Fault, ErrRestart, an error
 // that says that this node does not lead or stops (see IsLost), or one of storage that stayed after 12 tries.

@@ -80,7 +80,7 @@ func (r run) fails() string {
 	if !errors.As(err, &fault) {
 		r.t.Fatalf("flush ended with %v", err)
 	}
-	<-r.Failed()
+	<-r.Failed().Done()
 	return fault.Message
 }
 

@@ -126,7 +126,7 @@ func (w *worker) finish(s *stream) {
 func (o *Output) fail(err error) {
 	if o.err == nil && !(o.closed && IsLost(err)) {
 		o.err = err
-		close(o.failed)
+		o.giveUp(err)
 	}
 }
 

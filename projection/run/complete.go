@@ -20,7 +20,6 @@ func (r *Run) complete() error {
 
 	at := position.Finished()
 	emit := func(e handler.Emission) error {
-		r.emitting()
 		r.emitted++
 		r.out.Emit(at, nil, []handler.Emission{e})
 		if r.opts.tooMuch(r.out) {

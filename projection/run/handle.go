@@ -68,7 +68,6 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 	}
 
 	if len(o.Emitted) > 0 {
-		r.emitting()
 		r.emitted += int64(len(o.Emitted))
 		r.out.Emit(r.at, e, o.Emitted)
 	}
@@ -78,7 +77,6 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 			r.result(e, p, result)
 		}
 	case r.opts.Mode != Continuous && !r.def.DefinesFold && result != nil:
-		r.emitting()
 		r.emitted++
 		r.out.Emit(r.at, e, []handler.Emission{r.names.QueryResult(result)})
 	}
@@ -103,7 +101,6 @@ func (r *Run) result(e *handler.Event, p *entry, result []byte) {
 	default:
 		return
 	}
-	r.emitting()
 	r.emitted++
 }
 
@@ -149,22 +146,5 @@ func (r *Run) mark() {
 	if r.def.Mark == nil || !r.at.Log {
 		return
 	}
-	r.emitting()
 	r.out.Emit(r.at, nil, []handler.Emission{r.def.Mark(r.at.Commit, r.at.Prepare)})
-}
-
-// emitting has the output watched from the first emission on, so that the run ends when it fails.
-func (r *Run) emitting() {
-	if r.emissions {
-		return
-	}
-	r.emissions = true
-	reading, fail, out := r.reading, r.fail, r.out
-	r.work.Go(func() {
-		select {
-		case <-out.Failed():
-			fail(out.Err())
-		case <-reading.Done():
-		}
-	})
 }

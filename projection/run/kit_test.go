@@ -171,7 +171,8 @@ type fakeWriter struct {
 	behind map[string][]written // what is still to be compared, by stream
 	change chan struct{}        // closed on each change
 	err    error
-	failed chan struct{}
+	failed context.Context
+	giveUp context.CancelFunc
 	ctx    context.Context
 	stop   context.CancelFunc
 	work   sync.WaitGroup
@@ -183,8 +184,9 @@ type fakeEmission struct {
 }
 
 func newFakeWriter(w *world, o output.Options) *fakeWriter {
-	f := &fakeWriter{w: w, o: o, behind: map[string][]written{}, change: make(chan struct{}), failed: make(chan struct{})}
+	f := &fakeWriter{w: w, o: o, behind: map[string][]written{}, change: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(context.Background())
+	f.failed, f.giveUp = context.WithCancel(context.Background())
 	w.mu.Lock()
 	for stream, events := range w.streams {
 		for i, e := range events {
@@ -226,7 +228,7 @@ func (f *fakeWriter) run() {
 		if err != nil {
 			if f.ctx.Err() == nil {
 				f.err = err
-				close(f.failed)
+				f.giveUp()
 			}
 			f.signal()
 			f.mu.Unlock()
@@ -316,7 +318,7 @@ func (f *fakeWriter) WaitBelow(ctx context.Context, n int) error {
 	}
 }
 func (f *fakeWriter) Flush(ctx context.Context) error { return f.WaitBelow(ctx, 0) }
-func (f *fakeWriter) Failed() <-chan struct{}         { return f.failed }
+func (f *fakeWriter) Failed() context.Context         { return f.failed }
 func (f *fakeWriter) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -84,6 +84,8 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 	if from.State != nil || !r.def.partitioned() {
 		r.cache.add(&entry{state: from.State, result: r.def.resultOf(from.State, from.Result), known: from.State != nil})
 	}
+	fail := r.fail
+	r.unwatch = context.AfterFunc(out.Failed(), func() { fail(out.Err()) })
 	r.board.set(out)
 	r.mark()
 	r.publish()
@@ -194,7 +196,7 @@ func (r *Run) use() (step, error) {
 		r.spent += now.Sub(r.clock)
 		r.clock = now
 		switch {
-		case r.emissions && r.opts.tooMuch(r.out):
+		case r.emitted > 0 && r.opts.tooMuch(r.out):
 			return toPause, nil
 		case r.saver.due(&r.opts) && r.saver.may(&r.opts, now, r.cache.full):
 			return toCheckpoint, nil
@@ -207,9 +209,7 @@ func (r *Run) use() (step, error) {
 // hold stops reading until half of what waits is written, or less than half of what may wait is left.
 func (r *Run) hold() error {
 	r.board.pause(true)
-	r.board.changed()
 	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), int(r.opts.Config.PendingEventsThreshold))/2)
 	r.board.pause(false)
-	r.board.changed()
 	return err
 }

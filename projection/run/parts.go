@@ -30,7 +30,7 @@ type writer interface {
 	Writing() int
 	WaitBelow(ctx context.Context, n int) error
 	Flush(ctx context.Context) error
-	Failed() <-chan struct{}
+	Failed() context.Context
 	Err() error
 	Close()
 }

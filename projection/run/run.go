@@ -82,6 +82,7 @@ type attempt struct {
 	cut     atomic.Pointer[handler.Interrupter]
 	reader  reader
 	out     writer
+	unwatch func() bool // no failure of out ends this attempt any more
 
 	reading context.Context // a part of wanted: ends when this attempt does
 	fail    context.CancelCauseFunc
@@ -92,7 +93,6 @@ type attempt struct {
 	in         *entry // the partition that the handler works on; nil: none yet
 	shared     []byte
 	at, before position.Position // behind the last event that was handled, and the one before it
-	emissions  bool              // something was emitted, so that the output is watched
 
 	saver saver
 	turn  *turn     // of the loop; nil: none
@@ -173,6 +173,7 @@ func (r *Run) try() error {
 	err = r.finish(err)
 	r.fail(err) // Goroutines that watch or save for this attempt end.
 	if r.out != nil {
+		r.unwatch()
 		r.out.Close()
 	}
 	r.work.Wait()

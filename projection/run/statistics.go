@@ -123,8 +123,9 @@ func (b *board) set(out writer) {
 
 func (b *board) pause(on bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.paused = on
+	b.mu.Unlock()
+	b.changed()
 }
 
 // reading says whether events are being read, rather than waited for.
