@@ -3,10 +3,10 @@ package projection
 import (
 	"errors"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/run"
+	"github.com/annalsdb/annals/projection/source"
 )
 
 // Mode is the kind of a projection. Names are stored and shown: do not change.
@@ -129,10 +129,7 @@ type Query struct {
 }
 
 // SourceEvent is one event that a definition selects.
-type SourceEvent struct {
-	event.Resolved                   // Event() is what the projection would see, and Record the link, if there is one
-	Position       position.Position // behind the event
-}
+type SourceEvent = source.PageEvent
 
 // SourcePage is a part of what a definition selects.
 type SourcePage struct {

@@ -80,8 +80,8 @@ func Zero(d *handler.Definition) position.Position {
 	return position.Of(streamsOf(d)...)
 }
 
-// PageEvent is an event of a page with the position behind it.
+// PageEvent is an event of a page.
 type PageEvent struct {
-	Event    handler.Event
-	Position position.Position
+	event.Resolved                   // Event() is what the projection would see, and Record the link, if there is one
+	Position       position.Position // behind the event
 }
