@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -56,7 +57,7 @@ func (h *byCategory) Process(e *handler.Event) (handler.Outcome, error) {
 		return skipped, nil
 	}
 	in := byCategoryPrefix + category
-	o := handler.Field{Name: keyOrigin, Value: quoted(origin)}
+	o := handler.Field{Name: keyOrigin, Value: jsontext.AppendString(nil, origin)}
 	switch {
 	case gone:
 		return link(in, e.Number, e.Stream).with(o, handler.Field{Name: keyDeleted, Value: deleted}).out(), nil
