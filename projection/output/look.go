@@ -1,7 +1,6 @@
 package output
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/google/uuid"
@@ -10,17 +9,12 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// Metadata of streams that a projection writes to. They are part of the contract: do not change.
-const (
-	openList   = `{"$acl":{}}`
-	systemList = `{"$acl":{"$r":"$all","$mr":"$all"}}`
-)
-
-func firstMetadata(stream string) string {
+// accessList is what a stream is given that a projection writes to. It is part of the contract: do not change.
+func accessList(stream string) string {
 	if event.IsSystemStream(stream) {
-		return systemList
+		return `{"$r":"$all","$mr":"$all"}`
 	}
-	return openList
+	return `{}`
 }
 
 // maxPage bounds what is read of a stream at a time.
@@ -126,7 +120,7 @@ func (o *Output) begin(s *stream, info *event.StreamInfo) error {
 	if event.IsMetaStream(s.name) || info.MetaLast >= 0 && !info.Metadata.SoftDeleted() {
 		return nil
 	}
-	return o.writeMetadata(s.name, info.MetaLast, []byte(firstMetadata(s.name)))
+	return o.writeMetadata(s.name, info.MetaLast, event.WithAccessList(nil, accessList(s.name)))
 }
 
 // truncate hides all events of a stream. What else its metadata say stays.
@@ -134,9 +128,8 @@ func (o *Output) truncate(s *stream, info *event.StreamInfo) error {
 	if event.IsMetaStream(s.name) {
 		return nil
 	}
-	document := []byte(firstMetadata(s.name))
+	var e event.Resolved
 	if info.MetaLast >= 0 {
-		var e event.Resolved
 		err := o.tries(o.ctx, func() (err error) {
 			e, err = o.store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
 			return err
@@ -144,29 +137,8 @@ func (o *Output) truncate(s *stream, info *event.StreamInfo) error {
 		if err != nil && !isAbsent(err) {
 			return storageError("read metadata of", s.name, err)
 		}
-		document = withList(e.Data, s.name)
 	}
-	return o.writeMetadata(s.name, info.MetaLast, event.WithTruncateBefore(document, s.last+1))
-}
-
-// withList returns a metadata document with an access list, its own if it has one.
-func withList(document []byte, stream string) []byte {
-	var doc, first map[string]json.RawMessage
-	if json.Unmarshal(document, &doc) != nil || doc == nil {
-		return []byte(firstMetadata(stream))
-	}
-	if doc[event.KeyACL] != nil || doc[event.PlainACL] != nil {
-		return document
-	}
-	if err := json.Unmarshal([]byte(firstMetadata(stream)), &first); err != nil {
-		panic(err) // A constant.
-	}
-	doc[event.KeyACL] = first[event.KeyACL]
-	out, err := json.Marshal(doc)
-	if err != nil {
-		panic(err) // Raw members came out of a parsed document.
-	}
-	return out
+	return o.writeMetadata(s.name, info.MetaLast, event.WithTruncateBefore(event.WithAccessList(e.Data, accessList(s.name)), s.last+1))
 }
 
 func (o *Output) writeMetadata(stream string, expected int64, document []byte) error {
