@@ -15,7 +15,10 @@ func (r *Run) complete() error {
 		return r.cause(err)
 	}
 	r.board.show(statusPhaseCompleted)
-	r.board.secondPhase()
+	r.board.update(func() { // Nothing is read any more.
+		r.board.status, r.board.results = statusRunning, true
+		r.board.statistics.Progress, r.board.statistics.Behind = 100, 0
+	})
 	r.board.changed()
 
 	at := position.Finished()

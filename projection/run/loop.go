@@ -86,7 +86,7 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 	}
 	fail := r.fail
 	r.unwatch = context.AfterFunc(out.Failed(), func() { fail(out.Err()) })
-	r.board.set(out)
+	r.board.update(func() { r.board.out = out })
 	r.mark()
 	r.publish()
 }

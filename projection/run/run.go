@@ -171,7 +171,7 @@ func (r *Run) try() error {
 	}
 	over()
 	err = r.finish(err)
-	r.fail(err) // Goroutines that watch or save for this attempt end.
+	r.fail(err) // Goroutines that save for this attempt end.
 	if r.out != nil {
 		r.unwatch()
 		r.out.Close()

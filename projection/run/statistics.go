@@ -109,22 +109,18 @@ func (r *Run) publish() {
 
 // show says what the run does now.
 func (b *board) show(status string) {
-	b.mu.Lock()
-	b.status = status
-	b.mu.Unlock()
+	b.update(func() { b.status = status })
 	b.changed()
 }
 
-func (b *board) set(out writer) {
+func (b *board) update(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.out = out
+	change()
 }
 
 func (b *board) pause(on bool) {
-	b.mu.Lock()
-	b.paused = on
-	b.mu.Unlock()
+	b.update(func() { b.paused = on })
 	b.changed()
 }
 
@@ -138,14 +134,6 @@ func (b *board) reading(on bool) {
 	}
 }
 
-// secondPhase says that the results are being written, and nothing is read any more.
-func (b *board) secondPhase() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.status, b.results = statusRunning, true
-	b.statistics.Progress, b.statistics.Behind = 100, 0
-}
-
 func (b *board) checkpoint(status string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,12 +142,6 @@ func (b *board) checkpoint(status string) {
 	if status == checkpointWriting {
 		b.statistics.WritesInProgress = 1
 	}
-}
-
-func (b *board) saved(at position.Position) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.statistics.Checkpoint = &at
 }
 
 func (b *board) end(e Ending, status, reason string) {
