@@ -73,10 +73,9 @@ type Store interface {
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
 }
 
-// Options of an Output. Store, Name, Version and From are needed.
+// Options of an Output. Store, Streams, Version and From are needed.
 type Options struct {
 	Store   Store
-	Name    string
 	Version position.Version
 	// From is the checkpoint that the run starts at. What is emitted behind it may be stored already.
 	From        position.Position
@@ -89,7 +88,7 @@ type Options struct {
 	// Volatile says that the projection is transient: what an earlier run wrote
 	// is replaced, and nothing is compared.
 	Volatile bool
-	// Streams names the streams of results. Without the name of the projection it is that of Name.
+	// Streams names the streams of the projection.
 	Streams Streams
 }
 
@@ -108,9 +107,6 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultInFlight
-	}
-	if o.Streams.Projection == "" {
-		o.Streams.Projection = o.Name
 	}
 }
 

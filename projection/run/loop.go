@@ -64,7 +64,7 @@ func (r *Run) begin() error {
 	if err != nil {
 		return err
 	}
-	out := r.parts.write(output.Options{Store: r.opts.Store, Name: r.opts.Name, Version: r.opts.Version, From: at,
+	out := r.parts.write(output.Options{Store: r.opts.Store, Version: r.opts.Version, From: at,
 		MaxBatch: int(r.opts.Config.MaxWriteBatchLength), MaxInFlight: int(r.opts.Config.MaxAllowedWritesInFlight),
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
 		Volatile: r.opts.Mode == Transient, Streams: r.names})
