@@ -251,5 +251,6 @@ func compare(p, ours position.Position) (int, bool) {
 
 // equal reports whether two positions are the same in every detail.
 func equal(a, b position.Position) bool {
-	return a.Log == b.Log && a.Commit == b.Commit && a.Prepare == b.Prepare && a.Phase == b.Phase && a.Completed == b.Completed && slices.Equal(a.Numbers, b.Numbers)
+	return a.Log == b.Log && a.Commit == b.Commit && a.Prepare == b.Prepare && a.Phase == b.Phase && a.Completed == b.Completed &&
+		slices.Equal(a.Numbers, b.Numbers)
 }

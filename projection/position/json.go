@@ -137,7 +137,8 @@ var named = map[string]struct {
 	which   int
 	isPlain bool
 }{
-	`"$c"`: {commit, false}, `"$p"`: {prepare, false}, `"$s"`: {streams, false}, `"$ph"`: {phase, false}, `"$cp"`: {completed, false}, `"$v"`: {version, false},
+	`"$c"`: {commit, false}, `"$p"`: {prepare, false}, `"$s"`: {streams, false},
+	`"$ph"`: {phase, false}, `"$cp"`: {completed, false}, `"$v"`: {version, false},
 	`"c"`: {commit, true}, `"commitPosition"`: {commit, true}, `"p"`: {prepare, true}, `"preparePosition"`: {prepare, true},
 	`"s"`: {streams, true}, `"streams"`: {streams, true}, `"v"`: {version, true},
 }

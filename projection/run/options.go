@@ -35,7 +35,7 @@ type Config struct {
 	TrackEmittedStreams               bool  `json:"trackEmittedStreams"`
 	CheckpointAfterMs                 int64 `json:"checkpointAfterMs"`                 // least time between checkpoints
 	CheckpointHandledThreshold        int64 `json:"checkpointHandledThreshold"`        // checkpoint after so many handled events; 0: 4000
-	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"` // or when so many bytes of the log passed without one; 0: 10,000,000
+	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"` // or when so many bytes of the log passed; 0: 10,000,000
 	PendingEventsThreshold            int64 `json:"pendingEventsThreshold"`            // stop reading while more emitted events wait; 0: 5000
 	MaxWriteBatchLength               int64 `json:"maxWriteBatchLength"`               // emitted events per write; 0: 500
 	MaxAllowedWritesInFlight          int64 `json:"maxAllowedWritesInFlight"`          // concurrent writes of emitted events; 0: no bound
