@@ -19,6 +19,10 @@ const (
 	// when it wrote the point, in RFC 3339, where the record's time is later.
 	KeyEffectiveNow = "effectiveNow"
 
+	// CorrelationMember is the member of an event's metadata that names what the event
+	// belongs to, unless another is configured.
+	CorrelationMember = "$correlationId"
+
 	metaPrefix = "$$"
 )
 

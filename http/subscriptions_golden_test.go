@@ -37,6 +37,13 @@ func busyGroup(subs *memSubscriptions) {
 	g.Status, g.PerSecond, g.Total, g.SinceLast = "Behind, OutstandingPageRequest", 12.5, 9_000_000_000, 77
 	g.Checkpoint, g.LastKnown, g.ReadBuffer, g.LiveBuffer, g.RetryBuffer, g.Outstanding, g.Parked = 41, 99, 1, 2, 3, 4, 5
 	g.Settings.StartFrom, g.Settings.Strategy, g.Settings.ResolveLinks = -1, subscription.Pinned, true
+	g.Connections = []subscription.ConnectionInfo{
+		{
+			From: "10.0.0.1:1234", User: "jane & co", Name: "c<1>", PerSecond: 0.25, Total: 8, SinceLast: 9, AvailableSlots: 10, InFlight: 11,
+			Latencies: []subscription.Latency{{Name: "Mean", Value: 1.5}, {Name: "99.9%", Value: 20}},
+		},
+		{From: "10.0.0.2:1234"},
+	}
 }
 
 // TestGoldenGroups compares the documents about groups with files.

@@ -172,7 +172,7 @@ func groupSummary(x *exchange, o *outline, g *subscription.Info) {
 	o.position("lastCheckpointedEventPosition", g.Checkpoint)
 	o.integer("lastKnownEventNumber", max(0, g.LastKnown))
 	o.position("lastKnownEventPosition", g.LastKnown)
-	o.integer("connectionCount", 0)
+	o.integer("connectionCount", int64(len(g.Connections)))
 	o.integer("totalInFlightMessages", int64(g.Outstanding))
 }
 
@@ -198,7 +198,7 @@ func detailGroup(x *exchange, o *outline, g *subscription.Info) {
 	o.integer("retryBufferCount", int64(g.RetryBuffer))
 	o.integer("totalInFlightMessages", int64(g.Outstanding))
 	o.integer("outstandingMessagesCount", int64(g.Outstanding))
-	o.list("connections", "connectionInfo", 0, nil) // Nobody is pushed to.
+	o.list("connections", "connectionInfo", len(g.Connections), func(i int) { o.connection(&g.Connections[i]) })
 	o.integer("parkedMessageCount", g.Parked)
 	if g.Stalled != "" { // Ours: clients know the rest.
 		o.text("stalled", g.Stalled)
@@ -222,4 +222,19 @@ func (o *outline) settings(s *subscription.Settings) {
 	o.integer(settingNames[setMaxSubscriberCount], int64(s.MaxSubscriberCount))
 	o.text(settingNames[setStrategy], string(s.Strategy))
 	o.bool(settingNames[setPreferRoundRobin], s.Strategy == subscription.RoundRobin)
+}
+
+func (o *outline) connection(c *subscription.ConnectionInfo) {
+	o.text("from", c.From)
+	o.text("username", c.User)
+	o.float("averageItemsPerSecond", c.PerSecond)
+	o.integer("totalItemsProcessed", c.Total)
+	o.integer("countSinceLastMeasurement", c.SinceLast)
+	o.list("extraStatistics", "measurement", len(c.Latencies), func(i int) {
+		o.text("key", c.Latencies[i].Name)
+		o.float("value", c.Latencies[i].Value)
+	})
+	o.integer("availableSlots", int64(c.AvailableSlots))
+	o.integer("inFlightMessages", int64(c.InFlight))
+	o.text("connectionName", c.Name)
 }

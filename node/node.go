@@ -140,6 +140,7 @@ func (n *Node) build() (err error) {
 	n.queries = newProjections(n)
 	n.groups = subscription.New(subscription.Options{
 		Store: n.store, Logger: n.logger.Named("subscriptions"), Stats: n.opts.Stats, WriteTimeout: c.WriteTimeout,
+		CorrelationMember: (&correlations{projections: n.queries}).member,
 	})
 	n.leading.services = []service{n.groups}
 	if n.queries != nil {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/config"
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection"
+	"github.com/annalsdb/annals/projection/standard"
 )
 
 // newProjections returns the service of projections, nil when none is to run.
@@ -76,4 +78,36 @@ func (r rights) may(ctx context.Context, who projection.Identity, stream string,
 		right = access.WriteRight
 	}
 	return r.policy.CheckStream(ctx, access.Principal{Login: who.Name, Groups: who.Roles}, stream, right)
+}
+
+// correlations knows the member of an event's metadata that holds its correlation
+// id: that which $by_correlation_id goes by.
+type correlations struct {
+	projections *projection.Service // nil: none run
+	known       atomic.Pointer[correlation]
+}
+
+// correlation is what was found in a text of the projection.
+type correlation struct{ text, member string }
+
+func (c *correlations) member() string {
+	if c.projections == nil {
+		return event.CorrelationMember
+	}
+	known := c.known.Load()
+	q, err := c.projections.Query(standard.ByCorrelationID)
+	switch {
+	case err != nil && known != nil: // They are being loaded.
+		return known.member
+	case err != nil:
+		return event.CorrelationMember
+	case known != nil && known.text == q.Text:
+		return known.member
+	}
+	member, err := standard.CorrelationProperty(q.Text)
+	if err != nil { // The projection is faulted.
+		member = event.CorrelationMember
+	}
+	c.known.Store(&correlation{q.Text, member})
+	return member
 }

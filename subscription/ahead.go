@@ -232,7 +232,7 @@ func (g *group) add(page event.StreamPage, from int64, count, room int) {
 	for i := range page.Events {
 		m, e := &messages[i], &page.Events[i]
 		g.seq++
-		m.id, m.event, m.number, m.before, m.seq = e.ID, e, e.Number, g.last, g.seq
+		m.id, m.event, m.number, m.before, m.seq, m.bucket = e.ID, e, e.Number, g.last, g.seq, -1
 		g.last = e.Number
 		g.buffer.pushBack(m)
 	}

@@ -78,7 +78,7 @@ func testIdleGroupsAreSmall(t *testing.T) {
 	for i := range groups {
 		k := subscription.Key{Stream: fmt.Sprint("stream-", i%streams), Group: fmt.Sprint("group-", i)}
 		set := subscription.DefaultSettings()
-		set.StartFrom = 20
+		set.StartFrom, set.Strategy = 20, subscription.Pinned // The strategy that remembers most.
 		if err := s.Create(t.Context(), k, set, ""); err != nil {
 			t.Fatal(err)
 		}

@@ -71,6 +71,9 @@ type group struct {
 	alarm   *time.Timer // nil: not set
 	alarmAt time.Time
 
+	connections []*Connection
+	strategy    strategy
+
 	statistics statistics
 	troubles   troubles
 }
@@ -84,6 +87,7 @@ func newGroup(t *term, d *definition) *group {
 	}
 	g.desk = desk{g: g, token: make(chan struct{}, 1)}
 	g.messages.begin()
+	g.strategy = newStrategy(d.Settings.Strategy, g, t.opts.CorrelationMember)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
 	g.streams = ownStreams{ctx: g.ctx, definition: d, store: g.store, logger: g.logger, timeout: t.opts.WriteTimeout}
 	g.troubles.logger, g.troubles.now = g.logger, g.now
@@ -94,7 +98,7 @@ func newGroup(t *term, d *definition) *group {
 // start begins to load the group and to read ahead.
 func (g *group) start() { g.work.Go(g.run) }
 
-// stop ends the group: all that is in memory is forgotten.
+// stop ends the group: connections are dropped, and all that is in memory is forgotten.
 func (g *group) stop() {
 	g.cancel()
 	g.mu.Lock()
@@ -103,6 +107,10 @@ func (g *group) stop() {
 		g.work.Done()
 	}
 	g.alarm = nil
+	for _, c := range g.connections {
+		c.end()
+	}
+	g.connections = nil
 	g.mu.Unlock()
 	g.work.Wait()
 }
@@ -112,6 +120,7 @@ func (g *group) settle() {
 	if g.closed || !g.loaded {
 		return
 	}
+	g.dispatch()
 	if !g.live && g.mayFill() {
 		signal(g.room)
 	}
@@ -207,16 +216,17 @@ func (g *group) ring() {
 func (g *group) deadline(m *message) time.Time { return m.given.Add(g.Settings.MessageTimeout) }
 
 // handOut gives a message away. The caller holds mu.
-func (g *group) handOut(m *message, now time.Time) {
+func (g *group) handOut(m *message, to *Connection, now time.Time) {
 	fresh := m.state == buffered
 	g.listOf(m).remove(m)
-	g.statistics.total++
-	g.statistics.sinceLast++
+	g.statistics.handedOut()
 	if m.first.IsZero() {
 		m.first = now
 	}
-	if fresh {
+	if fresh && m.number > g.newest {
 		g.newest, g.newestSeq = m.number, m.seq
+	}
+	if fresh {
 		// Of two events with one id the second is handed out and forgotten: an
 		// answer could not tell which it means.
 		if _, twice := g.tracked[m.id]; twice {
@@ -225,14 +235,17 @@ func (g *group) handOut(m *message, now time.Time) {
 		}
 		g.track(m)
 	}
-	m.state, m.given = outstanding, now
+	m.state, m.to, m.given = outstanding, to, now
 	g.out.pushBack(m)
+	if to != nil {
+		to.took(m)
+	}
 }
 
 // again has an outstanding message handed out once more, or parks it when that
 // was done often enough. The caller holds mu.
 func (g *group) again(m *message) {
-	g.out.remove(m)
+	g.takeBack(m, g.now())
 	if m.retries >= g.Settings.MaxRetryCount {
 		g.giveUp(m, fmt.Sprintf("Reached retry count of %d", g.Settings.MaxRetryCount))
 		return
@@ -273,7 +286,7 @@ func (g *group) pull(got []Message, count int) []Message {
 		if m == nil {
 			break
 		}
-		g.handOut(m, now)
+		g.handOut(m, nil, now)
 		got = append(got, m.handed())
 	}
 	g.metrics.delivered.Add(uint64(len(got) - had))
@@ -295,7 +308,7 @@ func (g *group) ack(ids []event.ID) {
 			}
 		}
 		next = g.out.next(m)
-		g.out.remove(m)
+		g.takeBack(m, g.now())
 		g.forget(m)
 		acknowledged++
 	}
@@ -314,10 +327,10 @@ func (g *group) nack(ids []event.ID, action Action, reason string) {
 		}
 		switch action {
 		case Park:
-			g.out.remove(m)
+			g.takeBack(m, g.now())
 			g.giveUp(m, "Client explicitly NAK'ed message.\n"+reason)
 		case Skip, Stop:
-			g.out.remove(m)
+			g.takeBack(m, g.now())
 			g.forget(m)
 		default:
 			g.again(m)

@@ -183,3 +183,20 @@ func (s *ownStreams) page(ctx context.Context, from int64, count int) (event.Str
 	}
 	return page, err
 }
+
+// whole returns the event that consumers are after with its payload, where that
+// was left out. One whose payload is gone is as good as one without.
+func (s *ownStreams) whole(e *event.Resolved) *event.Resolved {
+	of := e.Event()
+	if !of.Bare {
+		return e
+	}
+	full := *of
+	if err := s.store.ReadPayload(s.ctx, &full); err != nil {
+		return e
+	}
+	if e.Target == nil {
+		return &event.Resolved{Record: full}
+	}
+	return &event.Resolved{Record: e.Record, Link: e.Link, Target: &full, TargetStream: e.TargetStream, TargetNumber: e.TargetNumber}
+}

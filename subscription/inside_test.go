@@ -9,6 +9,44 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
+func TestHash32(t *testing.T) {
+	for text, want := range map[string]uint32{
+		"": 0x02CC5D05, "a": 0x550D7456, "abc": 0x32D153FF, "Nobody inspects the spammish repetition": 0xE2293B2F,
+	} {
+		if got := hash32([]byte(text)); got != want {
+			t.Errorf("%q: %#x, want %#x", text, got, want)
+		}
+	}
+}
+
+func TestPinnedShares(t *testing.T) {
+	g := &group{}
+	p := &pinned{g: g}
+	join := func() *Connection {
+		c := &Connection{g: g}
+		g.connections = append(g.connections, c)
+		p.joined(c)
+		return c
+	}
+	one := join()
+	for b := range 10 {
+		p.give(b, one)
+	}
+	p.inFlight[0], p.inFlight[1] = 1, 1
+	two := join()
+	if one.buckets != 5 || two.buckets != 5 || p.owner[0] != one || p.owner[1] != one {
+		t.Errorf("%d and %d", one.buckets, two.buckets)
+	}
+	three := join()
+	if three.buckets != 3 {
+		t.Errorf("the third has %d", three.buckets)
+	}
+	p.left(one)
+	if one.buckets != 0 || p.owner[0] != nil {
+		t.Errorf("who left has %d", one.buckets)
+	}
+}
+
 // What a page holds is the same afterwards, and nothing of it lies in the block of
 // the page any more when that is mostly empty.
 func TestCompact(t *testing.T) {

@@ -32,6 +32,8 @@ type bench struct {
 	store *memStore
 	ctx   context.Context
 	key   subscription.Key
+	// member is of the options.
+	member func() string
 }
 
 // run runs a test in a bubble with a service that was started.
@@ -55,7 +57,7 @@ const pace = 50 * time.Millisecond
 
 // begin starts a new service on the store, as a node that begins to lead.
 func (b *bench) begin() {
-	b.Service = subscription.New(subscription.Options{Store: b.store})
+	b.Service = subscription.New(subscription.Options{Store: b.store, CorrelationMember: b.member})
 	b.Start(b.ctx)
 	synctest.Wait()
 }

@@ -27,11 +27,13 @@ type message struct {
 	seq    int64           // how many messages were read since the group was loaded, with this one
 
 	retries  int
-	replayed bool // it comes from the parked stream
+	bucket   int16 // of a pinned strategy, -1: none yet
+	replayed bool  // it comes from the parked stream
 	state    state
-	first    time.Time // when it was handed out first
-	given    time.Time // when it was handed out last
-	givenUp  *givenUp  // parking only
+	first    time.Time   // when it was handed out first
+	given    time.Time   // when it was handed out last
+	to       *Connection // who has it; nil: a reader that pulled
+	givenUp  *givenUp    // parking only
 
 	links [2]link
 }

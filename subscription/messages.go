@@ -70,6 +70,15 @@ func (s *messages) listOf(m *message) *list {
 	return &s.buffer
 }
 
+// takeBack takes a message that is outstanding away from who has it.
+func (s *messages) takeBack(m *message, now time.Time) {
+	s.out.remove(m)
+	if m.to != nil {
+		m.to.returned(m, now)
+		m.to = nil
+	}
+}
+
 // forget ends a message that is in no list by its place any more.
 func (s *messages) forget(m *message) {
 	m.state = done
@@ -93,12 +102,17 @@ func (s *messages) wait(m *message) {
 
 // position returns the number that a checkpoint may have now, and how many
 // messages were read up to it: everything up to there is answered. It lies before
-// the oldest message that is not; replayed messages do not count. -1: there is none.
+// the oldest message that is not, also before one that another was pushed past;
+// replayed messages do not count. -1: there is none.
 func (s *messages) position() (number, seq int64) {
+	number, seq = s.newest, s.newestSeq
 	if m := s.unanswered.head; m != nil {
-		return m.before, m.seq - 1
+		number, seq = m.before, m.seq-1
 	}
-	return s.newest, s.newestSeq
+	if m := s.buffer.head; m != nil && m.number <= number {
+		number, seq = m.before, m.seq-1
+	}
+	return number, seq
 }
 
 // oldestOutstanding returns when the oldest message without an answer was handed

@@ -60,6 +60,23 @@ func TestLargeEvents(t *testing.T) {
 			}
 		})
 	})
+	t.Run("pinned by cause", func(t *testing.T) {
+		run(t, func(b *bench) {
+			b.create(func(s *subscription.Settings) {
+				s.Strategy, s.BufferSize, s.ReadBatchSize = subscription.PinnedByCorrelation, 50, 25
+			})
+			one, two := b.connect(20), b.connect(20)
+			b.large("s", 20)
+			for _, c := range []*subscription.Connection{one, two} {
+				ns := numbers(got(c))
+				for _, n := range ns {
+					if n%2 != ns[0]%2 {
+						t.Errorf("one connection got %v", ns)
+					}
+				}
+			}
+		})
+	})
 }
 
 // TestForget: after a redaction no message has data that were read before it,

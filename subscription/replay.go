@@ -278,7 +278,7 @@ func (g *group) addReplays(batch []replayed, forgotten uint64) {
 		if g.tracked[r.event.ID] != nil {
 			continue // It was copied twice.
 		}
-		m := &message{id: r.event.ID, event: &r.event, number: r.number, replayed: true, before: -1, state: waiting}
+		m := &message{id: r.event.ID, event: &r.event, number: r.number, replayed: true, before: -1, bucket: -1, state: waiting}
 		g.track(m)
 		g.replays.insertByNumber(m)
 	}

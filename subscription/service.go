@@ -21,6 +21,9 @@ type Options struct {
 	Stats        *stats.Registry  // may be nil
 	Now          func() time.Time // nil: time.Now
 	WriteTimeout time.Duration    // of one write; 0: 10 seconds
+	// CorrelationMember returns the member of an event's metadata by which
+	// PinnedByCorrelation chooses; nil: event.CorrelationMember. It must not block.
+	CorrelationMember func() string
 }
 
 func (o *Options) ensureDefaults() {
@@ -32,6 +35,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 10 * time.Second
+	}
+	if o.CorrelationMember == nil {
+		o.CorrelationMember = func() string { return event.CorrelationMember }
 	}
 }
 
@@ -67,7 +73,7 @@ func (s *Service) Start(ctx context.Context) {
 	t.work.Go(t.run)
 }
 
-// Stop drops all groups, and waits for all goroutines.
+// Stop drops all groups and connections, and waits for all goroutines.
 // The service can be started again.
 func (s *Service) Stop() {
 	s.life.Lock()
@@ -118,7 +124,8 @@ func (s *Service) Create(ctx context.Context, k Key, set Settings, by string) er
 }
 
 // Update replaces all settings of a group and loads it again from its
-// checkpoint. Errors are those of Create, with ErrNotFound in place of ErrExists.
+// checkpoint: who is connected is dropped. Errors are those of Create, with
+// ErrNotFound in place of ErrExists.
 func (s *Service) Update(ctx context.Context, k Key, set Settings, by string) error {
 	if k.Stream == event.AllStream {
 		return ErrAll
@@ -258,4 +265,14 @@ func (s *Service) List(ctx context.Context, stream string) ([]Info, error) {
 	}
 	slices.SortStableFunc(all, func(a, b Info) int { return strings.Compare(a.Stream, b.Stream) })
 	return all, nil
+}
+
+// Connect adds a consumer that messages are pushed to, until it is closed or the
+// group ends. Besides the errors of Read it returns ErrTooManySubscribers.
+func (s *Service) Connect(_ context.Context, k Key, o ConnectOptions) (*Connection, error) {
+	g, err := s.group(k)
+	if err != nil {
+		return nil, err
+	}
+	return g.connect(o)
 }

@@ -30,13 +30,18 @@ type statistics struct {
 	oldestParkedAt time.Time
 }
 
-// measure returns the rate of messages handed out since somebody asked last, and begins anew.
-func (f *statistics) measure(now time.Time) (rate float64, count int64) {
-	count = f.sinceLast
-	if d := now.Sub(f.measured).Seconds(); d > 0 {
+func (f *statistics) handedOut() {
+	f.total++
+	f.sinceLast++
+}
+
+// perSecond returns the rate since somebody asked last, and begins anew.
+func perSecond(since *int64, measured *time.Time, now time.Time) (rate float64, count int64) {
+	count = *since
+	if d := now.Sub(*measured).Seconds(); d > 0 {
 		rate = float64(count) / d
 	}
-	f.sinceLast, f.measured = 0, now
+	*since, *measured = 0, now
 	return rate, count
 }
 
@@ -107,7 +112,7 @@ func (g *group) stalled(now time.Time) string {
 		return text
 	}
 	unanswered := g.unanswered.n + g.unansweredReplays.n
-	wanted := !g.statistics.asked.IsZero() && now.Sub(g.statistics.asked) < limit
+	wanted := len(g.connections) > 0 || !g.statistics.asked.IsZero() && now.Sub(g.statistics.asked) < limit
 	if unanswered == 0 || !wanted {
 		return ""
 	}
@@ -158,6 +163,9 @@ func (g *group) info(ctx context.Context) Info {
 		ReadBuffer: g.buffer.n, RetryBuffer: g.retry.n + g.replays.n, Outstanding: g.out.n,
 		Parked: parked, OldestParked: oldestParked, OldestOutstanding: g.oldestOutstanding(), Stalled: g.stalled(now),
 	}
-	i.PerSecond, i.SinceLast = g.statistics.measure(now)
+	i.PerSecond, i.SinceLast = perSecond(&g.statistics.sinceLast, &g.statistics.measured, now)
+	for _, c := range g.connections {
+		i.Connections = append(i.Connections, c.info(now))
+	}
 	return i
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/annalsdb/annals/event"
 )
 
-// Strategy is how messages are spread over consumers that are pushed to. There are none
-// here: readers take what comes next, with any strategy. It is stored and shown.
+// Strategy is how messages are spread over consumers that are pushed to. Readers
+// that pull take what comes next, with any strategy.
 type Strategy string
 
 // The strategies. Names are stored and compared by case: do not change.
@@ -23,7 +23,7 @@ const (
 	PinnedByCorrelation Strategy = "PinnedByCorrelation"
 )
 
-// Settings of a group. Those about consumers that are pushed to have no effect.
+// Settings of a group.
 type Settings struct {
 	ResolveLinks       bool
 	ExtraStatistics    bool
@@ -89,7 +89,23 @@ type Info struct {
 	Parked            int64
 	OldestOutstanding time.Time // when the oldest unanswered message was handed out first; zero: none
 	OldestParked      time.Time // zero: none
-	Stalled           string    // why a group with messages and readers makes no progress; empty: it does
+	Connections       []ConnectionInfo
+	Stalled           string // why a group with messages and readers makes no progress; empty: it does
+}
+
+// ConnectionInfo is a consumer that is pushed to.
+type ConnectionInfo struct {
+	From, User, Name         string
+	PerSecond                float64
+	Total, SinceLast         int64
+	Latencies                []Latency // with ExtraStatistics only
+	AvailableSlots, InFlight int
+}
+
+// Latency is one statistic of how long a consumer takes, in milliseconds.
+type Latency struct {
+	Name  string
+	Value float64
 }
 
 // What can keep a request from being done. event.ErrNotReady is returned while

@@ -8,9 +8,9 @@ import (
 	"github.com/annalsdb/annals/projection/handler"
 )
 
-// correlationProperty reads the configuration of $by_correlation_id: the name of the member
+// CorrelationProperty reads the configuration of $by_correlation_id: the name of the member
 // of an event's metadata that holds its correlation id. Errors are *handler.Fault.
-func correlationProperty(source string) (string, error) {
+func CorrelationProperty(source string) (string, error) {
 	var config map[string]json.RawMessage // A struct would take names in any case.
 	var property *string
 	if json.Unmarshal([]byte(source), &config) != nil || json.Unmarshal(config["correlationIdProperty"], &property) != nil || property == nil {

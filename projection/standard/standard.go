@@ -26,13 +26,17 @@ const (
 	namespace = native + "EventStore.Projections.Core.Standard."
 )
 
+// ByCorrelationID is the name of the projection whose configuration says which member
+// of an event's metadata is its correlation id.
+const ByCorrelationID = "$by_correlation_id"
+
 // All lists the system projections in the order of their creation.
 var All = []Projection{
 	{"$streams", namespace + nameStreams, ""},
 	{"$stream_by_category", namespace + nameCategories, "first\r\n-"},
 	{"$by_category", namespace + nameByCategory, "first\r\n-"},
 	{"$by_event_type", namespace + nameByType, ""},
-	{"$by_correlation_id", namespace + nameCorrelations, `{"correlationIdProperty":"$correlationId"}`},
+	{ByCorrelationID, namespace + nameCorrelations, `{"correlationIdProperty":"$correlationId"}`},
 }
 
 // New returns the handler of a native handler type with its configuration text. What
@@ -63,7 +67,7 @@ func newHandler(handlerType, source string) (handler.Handler, error) {
 		case nameByType:
 			return &byType{}, nil
 		case nameCorrelations:
-			property, err := correlationProperty(source)
+			property, err := CorrelationProperty(source)
 			if err != nil {
 				return nil, err
 			}

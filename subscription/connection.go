@@ -1,0 +1,193 @@
+package subscription
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/annalsdb/annals/event"
+)
+
+// ConnectOptions says who wants to be pushed to.
+type ConnectOptions struct {
+	From, User, Name string
+	MaxInFlight      int // messages without an answer that the consumer takes; below 1 counts as 1
+}
+
+// ErrTooManySubscribers says that a group has as many connections as it may have.
+var ErrTooManySubscribers = errors.New("maximum subscribers reached")
+
+// Connection is a consumer that messages are pushed to. Its methods may be
+// called from any goroutine.
+type Connection struct {
+	ConnectOptions
+	g       *group
+	arrived chan struct{} // one element: there may be something to receive
+	done    chan struct{} // closed when the connection ends
+
+	// What follows is guarded by the group's mutex.
+	unread           []*message // pushed and not received yet
+	ended            bool
+	inFlight         int // messages without an answer, unread ones included
+	buckets          int // of a pinned strategy
+	total, sinceLast int64
+	measured         time.Time
+	latencies        *latencies // nil without ExtraStatistics
+}
+
+// Receive waits for the next message. Besides the context's error it returns
+// event.ErrClosed when the connection has ended: by Close, or because the group
+// was changed, deleted or loaded again.
+func (c *Connection) Receive(ctx context.Context) (Message, error) {
+	for {
+		c.g.mu.Lock()
+		m, ok := c.take()
+		ended := c.ended
+		c.g.mu.Unlock()
+		switch {
+		case ok:
+			return m, nil
+		case ended:
+			return Message{}, event.ErrClosed
+		}
+		select {
+		case <-c.arrived:
+		case <-c.done:
+		case <-ctx.Done():
+			return Message{}, ctx.Err()
+		}
+	}
+}
+
+// take returns the next unread message, if there is one. The caller holds the group's mutex.
+func (c *Connection) take() (m Message, ok bool) {
+	if len(c.unread) == 0 {
+		return m, false
+	}
+	m = c.unread[0].handed()
+	c.unread = c.unread[1:]
+	if len(c.unread) > 0 {
+		signal(c.arrived) // For another one that waits.
+	}
+	c.g.settle()
+	return m, true
+}
+
+// Ack answers messages as processed.
+func (c *Connection) Ack(ids ...event.ID) { c.g.ack(ids) }
+
+// Nack answers messages as not processed.
+func (c *Connection) Nack(ids []event.ID, action Action, reason string) {
+	c.g.nack(ids, action, reason)
+}
+
+// Close ends the connection. What it has not answered is handed out again at once.
+func (c *Connection) Close() {
+	g := c.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := slices.Index(g.connections, c)
+	if at < 0 {
+		return
+	}
+	g.connections = slices.Delete(g.connections, at, at+1)
+	c.end()
+	for m := g.out.head; m != nil; {
+		next := g.out.next(m)
+		if m.to == c {
+			g.again(m)
+		}
+		m = next
+	}
+	g.strategy.left(c)
+	g.settle()
+}
+
+// connect adds a consumer to the group.
+func (g *group) connect(o ConnectOptions) (*Connection, error) {
+	o.MaxInFlight = max(1, o.MaxInFlight)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, event.ErrNotReady
+	}
+	if limit := g.Settings.MaxSubscriberCount; limit > 0 && len(g.connections) >= limit {
+		return nil, ErrTooManySubscribers
+	}
+	c := &Connection{ConnectOptions: o, g: g, arrived: make(chan struct{}, 1), done: make(chan struct{}), measured: g.now()}
+	if g.Settings.ExtraStatistics {
+		c.latencies = new(latencies)
+	}
+	g.connections = append(g.connections, c)
+	g.strategy.joined(c)
+	g.settle()
+	return c, nil
+}
+
+// end ends all that wait to receive. The caller holds the group's mutex.
+func (c *Connection) end() {
+	if !c.ended {
+		c.ended, c.unread = true, nil
+		close(c.done)
+	}
+}
+
+// free reports whether another message fits. The caller holds the group's mutex.
+func (c *Connection) free() bool {
+	return !c.ended && c.inFlight < c.MaxInFlight && len(c.unread) < c.MaxInFlight
+}
+
+// took and returned count what the consumer has. The caller holds the group's mutex.
+func (c *Connection) took(m *message) {
+	c.inFlight++
+	c.g.strategy.handed(m)
+}
+
+func (c *Connection) returned(m *message, now time.Time) {
+	c.inFlight--
+	c.g.strategy.returned(m)
+	if at := slices.Index(c.unread, m); at >= 0 {
+		c.unread = slices.Delete(c.unread, at, at+1) // Its time was over before anybody looked.
+	} else if c.latencies != nil {
+		c.latencies.add(now.Sub(m.given))
+	}
+}
+
+func (c *Connection) info(now time.Time) ConnectionInfo {
+	i := ConnectionInfo{From: c.From, User: c.User, Name: c.Name, Total: c.total, InFlight: c.inFlight, AvailableSlots: max(0, c.MaxInFlight-c.inFlight)}
+	i.PerSecond, i.SinceLast = perSecond(&c.sinceLast, &c.measured, now)
+	if c.latencies != nil {
+		i.Latencies = c.latencies.statistics()
+	}
+	return i
+}
+
+// dispatch pushes what can be pushed. The caller holds mu.
+func (g *group) dispatch() {
+	if len(g.connections) == 0 {
+		return
+	}
+	now := g.now()
+	for _, l := range []*list{&g.retry, &g.replays, &g.buffer} {
+		for m := l.head; m != nil; {
+			if l == &g.buffer && !g.mayHandOut() {
+				return
+			}
+			next := l.next(m)
+			to, full := g.strategy.choose(m)
+			if full {
+				return
+			}
+			if to != nil {
+				to.total++
+				to.sinceLast++
+				g.handOut(m, to, now)
+				g.metrics.delivered.Inc()
+				to.unread = append(to.unread, m)
+				signal(to.arrived)
+			}
+			m = next
+		}
+	}
+}

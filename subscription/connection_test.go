@@ -1,0 +1,196 @@
+package subscription_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/subscription"
+)
+
+func (b *bench) connect(slots int) *subscription.Connection {
+	b.Helper()
+	c, err := b.Connect(b.ctx, b.key, subscription.ConnectOptions{Name: "c", MaxInFlight: slots})
+	b.must(err)
+	synctest.Wait()
+	return c
+}
+
+// got takes what arrived at a connection.
+func got(c *subscription.Connection) (all []subscription.Message) {
+	for {
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		m, err := c.Receive(ctx)
+		if err != nil {
+			return all
+		}
+		all = append(all, m)
+	}
+}
+
+func ended(c *subscription.Connection) bool {
+	for {
+		if _, err := c.Receive(context.Background()); err != nil {
+			return errors.Is(err, event.ErrClosed)
+		}
+	}
+}
+
+func TestConnections(t *testing.T) {
+	type settings = *subscription.Settings
+	for _, c := range []struct {
+		name string
+		test func(b *bench)
+	}{
+		{"in turn, as long as there are slots", func(b *bench) {
+			b.create(nil)
+			one, two := b.connect(2), b.connect(3)
+			b.store.add("s", 7)
+			b.is("one", numbers(got(one)), []int64{0, 2})
+			ms := got(two)
+			b.is("two", numbers(ms), []int64{1, 3, 4})
+			two.Ack(ids(ms[0])...)
+			b.is("two", numbers(got(two)), []int64{5})
+			b.is("slots", b.info().Connections[0].AvailableSlots, 0)
+			b.take(9, 6)
+		}},
+		{"to one until it is full", func(b *bench) {
+			b.create(func(s settings) { s.Strategy = subscription.DispatchToSingle })
+			one, two := b.connect(2), b.connect(2)
+			b.store.add("s", 3)
+			b.is("one", numbers(got(one)), []int64{0, 1})
+			b.is("two", numbers(got(two)), []int64{2})
+		}},
+		{"who leaves has its messages tried again at once", func(b *bench) {
+			b.create(nil)
+			one := b.connect(5)
+			b.store.add("s", 3)
+			ms := got(one)
+			one.Ack(ids(ms[0])...)
+			one.Close()
+			one.Close()
+			b.is("ended", ended(one), true)
+			two := b.connect(5)
+			ms = got(two)
+			b.is("two", numbers(ms), []int64{1, 2})
+			b.is("retries", ms[0].Retries, 1)
+		}},
+		{"one that takes nothing keeps its place", func(b *bench) {
+			b.create(nil)
+			one := b.connect(2)
+			b.store.add("s", 3)
+			b.pass(55 * time.Second)
+			ms := got(one)
+			b.is("one", numbers(ms), []int64{0, 1})
+			b.is("retries", ms[0].Retries, 5)
+			b.pass(11 * time.Second)
+			b.is("again", numbers(got(one)), []int64{0, 1})
+		}},
+		{"so many and no more", func(b *bench) {
+			b.create(func(s settings) { s.MaxSubscriberCount = 1 })
+			one := b.connect(1)
+			_, err := b.Connect(b.ctx, b.key, subscription.ConnectOptions{})
+			b.is("error", err, subscription.ErrTooManySubscribers)
+			one.Close()
+			b.connect(1)
+		}},
+		{"dropped by an update, a restart, a deletion, and at the end", func(b *bench) {
+			b.create(nil)
+			c := b.connect(1)
+			b.update(nil)
+			b.is("ended", ended(c), true)
+			c.Close()
+			c = b.connect(1)
+			b.must(b.Restart(b.ctx))
+			b.is("ended", ended(c), true)
+			synctest.Wait()
+			c = b.connect(1)
+			b.must(b.Delete(b.ctx, b.key, ""))
+			b.is("ended", ended(c), true)
+			b.create(nil)
+			c = b.connect(1)
+			b.Stop()
+			b.is("ended", ended(c), true)
+		}},
+		{"latencies", func(b *bench) {
+			b.create(func(s settings) { s.ExtraStatistics = true })
+			c := b.connect(1)
+			for i := range 10 {
+				b.store.add("s", 1)
+				ms := got(c)
+				b.pass(time.Duration(i+1) * 10 * time.Millisecond)
+				c.Ack(ids(ms...)...)
+			}
+			l := b.info().Connections[0].Latencies
+			b.is("latencies", l, []subscription.Latency{{"Mean", 55}, {"Median", 60}, {"Fastest", 10}, {"Quintile 1", 30}, {"Quintile 2", 50},
+				{"Quintile 3", 70}, {"Quintile 4", 90}, {"Quintile 5", 100}, {"90%", 100}, {"95%", 100}, {"99%", 100}, {"99.5%", 100}, {"99.9%", 100}, {"Highest", 100}})
+		}},
+		{"pinned by source stream", func(b *bench) {
+			b.create(func(s settings) { s.Strategy, s.ResolveLinks = subscription.Pinned, true })
+			one, two := b.connect(10), b.connect(10)
+			b.store.add("a", 9)
+			b.store.add("b", 9)
+			for _, link := range []string{"0@a", "0@b", "1@a", "1@b", "2@a"} {
+				b.store.append("s", event.TypeLink, link)
+			}
+			first, second := got(one), got(two)
+			b.is("all", len(first)+len(second), 5)
+			for _, of := range [][]subscription.Message{first, second} {
+				for i := range of {
+					b.is("stream", of[i].Event.TargetStream, of[0].Event.TargetStream)
+				}
+			}
+		}},
+		{"pinned to one that is full: later ones pass, and the checkpoint does not", func(b *bench) {
+			b.create(func(s settings) {
+				s.Strategy, s.MinCheckpointCount, s.MaxCheckpointCount = subscription.PinnedByCorrelation, 1, 1
+			})
+			one, two := b.connect(1), b.connect(9)
+			for _, c := range []string{"x", "y", "x", "y", "y"} {
+				b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+					ID: event.ID(uuid.New()), Type: "t", Metadata: []byte(`{"$correlationId":"` + c + `"}`)}}})
+				synctest.Wait()
+			}
+			first, second := got(one), got(two)
+			b.is("one", numbers(first), []int64{0})
+			b.is("two", numbers(second), []int64{1, 3, 4})
+			two.Ack(ids(second...)...)
+			synctest.Wait()
+			b.is("checkpoint", b.checkpoint(), "")
+			one.Ack(ids(first...)...)
+			first = got(one)
+			b.is("one", numbers(first), []int64{2})
+			b.is("checkpoint", b.checkpoint(), `"1"`)
+			one.Ack(ids(first...)...)
+			synctest.Wait()
+			b.is("checkpoint", b.checkpoint(), `"4"`)
+			one.Close()
+			b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+				ID: event.ID(uuid.New()), Type: "t", Metadata: []byte(`{"$correlationId":"x"}`)}}})
+			b.is("two", numbers(got(two)), []int64{5})
+		}},
+		{"pinned by another member of the metadata", func(b *bench) {
+			b.member = func() string { return "trace" }
+			b.lead()
+			b.create(func(s settings) { s.Strategy = subscription.PinnedByCorrelation })
+			one, two := b.connect(9), b.connect(9)
+			for i, trace := range []string{"x", "y", "x", "y"} {
+				b.store.put(event.Write{Stream: "s", ExpectedVersion: event.AnyVersion, Events: []event.Proposed{{
+					ID: event.ID(uuid.New()), Type: "t", Metadata: fmt.Appendf(nil, `{"$correlationId":"%d","trace":%q}`, i, trace)}}})
+				synctest.Wait()
+			}
+			b.is("one", numbers(got(one)), []int64{0, 2})
+			b.is("two", numbers(got(two)), []int64{1, 3})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { run(t, c.test) })
+	}
+}
