@@ -184,11 +184,24 @@ func parseACL(data []byte, plain bool) (ACL, error) {
 // WithTruncateBefore returns the metadata document with $tb set to n and all
 // other members as they were. A document that is no JSON object counts as {}.
 func WithTruncateBefore(data []byte, n int64) []byte {
+	return edited(data, func(doc map[string]json.RawMessage) { doc[KeyTruncateBefore] = strconv.AppendInt(nil, n, 10) })
+}
+
+// WithAccessList returns the metadata document with an access list, its own if it has one.
+func WithAccessList(data []byte, list string) []byte {
+	return edited(data, func(doc map[string]json.RawMessage) {
+		if doc[KeyACL] == nil && doc[PlainACL] == nil {
+			doc[KeyACL] = json.RawMessage(list)
+		}
+	})
+}
+
+func edited(data []byte, edit func(doc map[string]json.RawMessage)) []byte {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(data, &doc) != nil || doc == nil {
 		doc = map[string]json.RawMessage{}
 	}
-	doc[KeyTruncateBefore] = strconv.AppendInt(nil, n, 10)
+	edit(doc)
 	out, err := json.Marshal(doc)
 	if err != nil { // Raw members came out of a parsed document.
 		panic(err)

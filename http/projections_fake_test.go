@@ -33,7 +33,7 @@ func newProjector(t testing.TB, change ...func(*httpapi.Options)) (*node, *memPr
 
 // define makes a projection of which little is known.
 func (p *memProjections) define(name string, mode projection.Mode) *projection.Statistics {
-	p.list = append(p.list, projection.Statistics{Name: name, Mode: mode, Status: "Stopped", Epoch: -1, Progress: -1})
+	p.list = append(p.list, projection.Statistics{Name: name, EffectiveName: name, Mode: mode, Status: "Stopped", Epoch: -1, Progress: -1})
 	return &p.list[len(p.list)-1]
 }
 

@@ -28,44 +28,21 @@ func projectionsPage(x *exchange, _ context.Context) error {
 
 // shownProjection is a projection as it is shown. Its names are part of the wire: do not change.
 type shownProjection struct {
-	Name             string          `json:"name"`
-	EffectiveName    string          `json:"effectiveName"`
-	Mode             projection.Mode `json:"mode"`
-	Status           string          `json:"status"`
-	StateReason      string          `json:"stateReason"`
-	Version          int64           `json:"version"`
-	Epoch            int64           `json:"epoch"`
-	Position         string          `json:"position"`
-	LastCheckpoint   string          `json:"lastCheckpoint"`
-	CheckpointStatus string          `json:"checkpointStatus"`
-	Progress         float64         `json:"progress"`
-	Processed        int64           `json:"eventsProcessedAfterRestart"`
-	ProcessingMs     int64           `json:"coreProcessingTime"`
-	PartitionsCached int             `json:"partitionsCached"`
-	Buffered         int             `json:"bufferedEvents"`
-	ReadsInProgress  int             `json:"readsInProgress"`
-	WritesInProgress int             `json:"writesInProgress"`
-	PendingBefore    int             `json:"writePendingEventsBeforeCheckpoint"`
-	PendingAfter     int             `json:"writePendingEventsAfterCheckpoint"`
-	StatusURL        string          `json:"statusUrl"`
-	StateURL         string          `json:"stateUrl"`
-	ResultURL        string          `json:"resultUrl"`
-	QueryURL         string          `json:"queryUrl"`
-	EnableURL        string          `json:"enableCommandUrl"`
-	DisableURL       string          `json:"disableCommandUrl"`
-	ResultStreamURL  *string         `json:"resultStreamUrl"`
+	projection.Statistics
+	StatusURL       string  `json:"statusUrl"`
+	StateURL        string  `json:"stateUrl"`
+	ResultURL       string  `json:"resultUrl"`
+	QueryURL        string  `json:"queryUrl"`
+	EnableURL       string  `json:"enableCommandUrl"`
+	DisableURL      string  `json:"disableCommandUrl"`
+	ResultStreamURL *string `json:"resultStreamUrl"`
 }
 
 func showProjection(x *exchange, s *projection.Statistics) shownProjection {
 	status := string(appendProjectionURI(append(x.scratch[:0], x.origin()...), s.Name))
 	f := shownProjection{
-		Name: s.Name, EffectiveName: s.Name, Mode: s.Mode, Status: s.Status, StateReason: s.StateReason,
-		Version: s.Version, Epoch: s.Epoch, Position: s.Position, LastCheckpoint: s.LastCheckpoint,
-		CheckpointStatus: s.CheckpointStatus, Progress: s.Progress, Processed: s.Processed, ProcessingMs: s.ProcessingMs,
-		PartitionsCached: s.PartitionsCached, Buffered: s.Buffered,
-		ReadsInProgress: s.ReadsInProgress, WritesInProgress: s.WritesInProgress,
-		PendingBefore: s.PendingBefore, PendingAfter: s.PendingAfter,
-		StatusURL: status, StateURL: status + "/" + segState, ResultURL: status + "/" + segResult,
+		Statistics: *s,
+		StatusURL:  status, StateURL: status + "/" + segState, ResultURL: status + "/" + segResult,
 		QueryURL:  status + "/" + segQuery + "?config=yes",
 		EnableURL: status + commandPath + "enable", DisableURL: status + commandPath + "disable",
 	}
@@ -144,7 +121,7 @@ type queryOf struct {
 	TrackEmittedStreams bool            `json:"trackEmittedStreams"`
 	CheckpointsEnabled  bool            `json:"checkpointsEnabled"`
 	Type                projection.Mode `json:"type"`
-	Definition          json.RawMessage `json:"definition"`
+	Definition          any             `json:"definition"`
 	OutputConfig        outputOf        `json:"outputConfig"`
 	MsgTypeID           int             `json:"msgTypeId"`
 }
@@ -162,7 +139,7 @@ func projectionQuery(x *exchange, _ context.Context) error {
 	if yesParameter(x, "config", false) {
 		return sendJSON(x, queryOf{
 			Name: q.Name, Query: q.Text, EmitEnabled: q.EmitEnabled, TrackEmittedStreams: q.TrackEmittedStreams,
-			CheckpointsEnabled: q.CheckpointsEnabled, Type: q.Mode, Definition: projection.DefinitionJSON(q.Definition),
+			CheckpointsEnabled: q.CheckpointsEnabled, Type: q.Mode, Definition: q.Definition,
 			OutputConfig: outputOf{q.ResultStream}, MsgTypeID: commandMessage,
 		})
 	}

@@ -331,7 +331,7 @@ func TestGoldenProjections(t *testing.T) {
 	n.golden("projections-empty.json", "/projections/any", appJSON)
 	s := p.define("a b/$c", projection.Continuous)
 	*s = projection.Statistics{
-		Name: s.Name, Mode: s.Mode, Status: "Faulted (Enabled)", StateReason: "The <x> projection\r\nfailed", Version: 3, Epoch: -1, Position: "C:1/P:1", LastCheckpoint: "C:0/P:-1",
+		Name: s.Name, EffectiveName: s.Name, Mode: s.Mode, Status: "Faulted (Enabled)", StateReason: "The <x> projection\r\nfailed", Version: 3, Epoch: -1, Position: "C:1/P:1", LastCheckpoint: "C:0/P:-1",
 		CheckpointStatus: "Writing (1)", Progress: 12.5, Processed: 9_000_000_000, ProcessingMs: 7, PartitionsCached: 6, Buffered: 5, ReadsInProgress: 1, WritesInProgress: 2,
 		PendingBefore: 3, PendingAfter: 4, ResultStream: "my result",
 	}

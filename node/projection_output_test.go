@@ -51,7 +51,7 @@ func openReady(t testing.TB) *Node {
 // aborted again and again emits everything once, and a reset hides it all.
 func TestProjectionOutput(t *testing.T) {
 	db := openStore(t)
-	o := output.Options{Store: db, Name: "p", Version: position.Version{Projection: 3, Epoch: -1}, From: position.Position{Log: true, Prepare: -1}, MaxBatch: 3, Track: true}
+	o := output.Options{Store: db, Streams: output.Streams{Projection: "p"}, Version: position.Version{Projection: 3, Epoch: -1}, From: position.Position{Log: true, Prepare: -1}, MaxBatch: 3, Track: true}
 	const streams, events = 20, 1000
 	emit := func(out *output.Output, n int) {
 		for i := range n {
@@ -137,7 +137,7 @@ func BenchmarkLinks(b *testing.B) {
 
 func benchmarkLinks(b *testing.B, streams, writes int) {
 	db := openStore(b)
-	o := output.New(output.Options{Store: db, Name: "$by_category", Version: position.Version{Projection: 3, Epoch: -1},
+	o := output.New(output.Options{Store: db, Streams: output.Streams{Projection: "$by_category"}, Version: position.Version{Projection: 3, Epoch: -1},
 		From: position.Position{Log: true, Prepare: -1}, MaxInFlight: writes})
 	defer o.Close()
 	names := make([]string, streams)
@@ -179,7 +179,7 @@ func benchmarkLinks(b *testing.B, streams, writes int) {
 // BenchmarkNewStreams emits one event to each of as many streams as there are events.
 func BenchmarkNewStreams(b *testing.B) {
 	db := openStore(b)
-	o := output.New(output.Options{Store: db, Name: "p", Version: position.Version{Projection: 3, Epoch: -1}, From: position.Position{Log: true, Prepare: -1}})
+	o := output.New(output.Options{Store: db, Streams: output.Streams{Projection: "p"}, Version: position.Version{Projection: 3, Epoch: -1}, From: position.Position{Log: true, Prepare: -1}})
 	defer o.Close()
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -236,7 +236,7 @@ func benchmarkAppends(b *testing.B, links int) {
 	for k := range feeds {
 		feeds[k] = make(chan int, 4096)
 		emitters.Go(func() {
-			o := output.New(output.Options{Store: db, Name: "p", Version: position.Version{Projection: int64(k), Epoch: -1}, From: position.Position{Log: true, Prepare: -1}})
+			o := output.New(output.Options{Store: db, Streams: output.Streams{Projection: "p"}, Version: position.Version{Projection: int64(k), Epoch: -1}, From: position.Position{Log: true, Prepare: -1}})
 			defer o.Close()
 			at := int64(0)
 			for n := range feeds[k] {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -38,8 +37,8 @@ func (c *counter) Process(*handler.Event) (handler.Outcome, error) {
 }
 
 func runOptions(s *store, name string, h handler.Handler) run.Options {
-	return run.Options{Store: s, Name: name, Version: position.Version{Projection: 9, Epoch: -1}, Turns: run.NewTurns(1, nil), Handler: h,
-		Again: func() (handler.Handler, error) { return nil, errors.New("nobody else writes") }}
+	return run.Options{Store: s, Name: name, Version: position.Version{Projection: 9, Epoch: -1}, Turns: run.NewTurns(1, nil),
+		Definition: h.Definition(), Compile: func() (handler.Handler, error) { return h, nil }}
 }
 
 func compiled(t testing.TB, source string) handler.Handler {
@@ -129,8 +128,8 @@ func BenchmarkPartitions(b *testing.B) {
 			}
 		}
 		for _, p := range []string{"p0", "p50000", "p99999"} {
-			if a, err := r.State(b.Context(), p); err != nil || string(a.Text) != "3" {
-				b.Errorf("%s is %s, %v", p, a.Text, err)
+			if a, err := r.Ask(b.Context(), p); err != nil || string(a.State) != "3" {
+				b.Errorf("%s is %s, %v", p, a.State, err)
 			}
 		}
 		b.ReportMetric(3*partitions/b.Elapsed().Seconds(), "events/s")

@@ -2,22 +2,17 @@ package projection
 
 import (
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/annalsdb/annals/projection/handler"
+	"github.com/annalsdb/annals/projection/run"
 	"github.com/annalsdb/annals/projection/script"
 	"github.com/annalsdb/annals/projection/standard"
 )
 
 // Source is the text of a projection with all that its handler depends on.
 type Source struct {
-	Name, Type, Query string
-	MayEmit           bool
-	CompileTimeout    time.Duration
-	ExecutionTimeout  time.Duration
-	MaxStateSize      int64
-	Log               func(text string)
+	Type, Query string
+	script.Options
 }
 
 // Compile makes the handler of a projection: of a script, or a built-in one.
@@ -25,10 +20,7 @@ func Compile(s Source) (handler.Handler, error) {
 	if !isScript(s.Type) {
 		return standard.New(s.Type, s.Query, s.MayEmit)
 	}
-	h, err := script.Compile(s.Query, script.Options{
-		CompileTimeout: s.CompileTimeout, ExecutionTimeout: s.ExecutionTimeout, MaxState: int(s.MaxStateSize),
-		MayEmit: s.MayEmit, Name: s.Name, Log: s.Log,
-	})
+	h, err := script.Compile(s.Query, s.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -42,54 +34,34 @@ func isScript(handlerType string) bool { return strings.EqualFold(handlerType, t
 func (t *term) compile(name string, d *definition) (handler.Handler, error) {
 	t.compiling <- struct{}{}
 	defer func() { <-t.compiling }()
-	s := Source{
-		Name: name, Type: d.HandlerType, Query: d.Query, MayEmit: d.EmitEnabled && d.Mode != Transient,
-		CompileTimeout: t.opts.CompileTimeout, ExecutionTimeout: t.opts.ExecutionTimeout, MaxStateSize: t.opts.MaxStateSize,
+	s := Source{d.HandlerType, d.Query, script.Options{
+		Name: name, MayEmit: d.EmitEnabled && d.Mode != Transient, MaxState: int(t.opts.MaxStateSize),
+		CompileTimeout: t.opts.CompileTimeout, ExecutionTimeout: t.opts.ExecutionTimeout,
 		Log: func(text string) { t.opts.Logger.Debug("a projection says", "projection", name, "text", text) },
-	}
+	}}
 	if ms := d.ProjectionExecutionTimeout; ms != nil {
-		s.ExecutionTimeout = milliseconds(*ms)
+		s.ExecutionTimeout = run.Milliseconds(*ms)
 	}
 	return t.opts.Compile(s)
 }
 
-// ready is a handler that was compiled to learn its definition, for the
-// preparation that follows.
-type ready struct {
-	mu      sync.Mutex
-	handler handler.Handler
-}
-
-// take returns the handler, unless somebody took it or it is closed.
-func (r *ready) take() handler.Handler {
-	if r == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.handler
-	r.handler = nil
-	return h
-}
-
-func (r *ready) close() {
-	if h := r.take(); h != nil {
-		h.Close()
-	}
-}
-
-// examine compiles a definition and notes in it what it reads.
-func (t *term) examine(name string, d *definition) *ready {
-	d.Source = nil
+// define compiles a definition to learn what it reads.
+func (t *term) define(name string, d *definition) (*handler.Definition, error) {
 	h, err := t.compile(name, d)
-	if err != nil { // It is found again when the projection is prepared.
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	d.Source = sourceOf(h.Definition())
-	return &ready{handler: h}
+	defer h.Close()
+	reads := *h.Definition() // A copy does not keep the handler in memory.
+	return &reads, nil
 }
 
-func milliseconds(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(n, most)) * time.Millisecond
+// examine notes in a definition what it reads, and returns that.
+func (t *term) examine(name string, d *definition) *handler.Definition {
+	reads, err := t.define(name, d)
+	if err != nil { // It is found again when the projection is prepared.
+		reads = nil
+	}
+	d.Source = reads
+	return reads
 }

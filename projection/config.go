@@ -2,7 +2,6 @@ package projection
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,74 +9,40 @@ import (
 
 // ParseConfig reads settings. Names match in any case, and what is absent is 0,
 // false or null. Errors are *BadInput.
-func ParseConfig(data []byte) (Config, error) {
-	var s *sentConfig
-	if err := json.Unmarshal(data, &s); err != nil || s == nil {
-		return Config{}, &BadInput{"Failed to parse the projection config"}
+func ParseConfig(data []byte) (c Config, err error) {
+	bad := &BadInput{"Failed to parse the projection config"}
+	var sent map[string]json.RawMessage
+	if json.Unmarshal(data, &sent) != nil || sent == nil {
+		return c, bad
 	}
-	c := s.config()
-	return c, c.validate()
-}
-
-// sentConfig is a Config as clients send it: some send texts that hold what is meant.
-type sentConfig struct {
-	EmitEnabled                       sentFlag
-	TrackEmittedStreams               sentFlag
-	CheckpointAfterMs                 sentNumber
-	CheckpointHandledThreshold        sentNumber
-	CheckpointUnhandledBytesThreshold sentNumber
-	PendingEventsThreshold            sentNumber
-	MaxWriteBatchLength               sentNumber
-	MaxAllowedWritesInFlight          sentNumber
-	ProjectionExecutionTimeout        sentNumber
-}
-
-func (s *sentConfig) config() Config {
-	c := Config{
-		EmitEnabled: bool(s.EmitEnabled), TrackEmittedStreams: bool(s.TrackEmittedStreams),
-		CheckpointAfterMs: s.CheckpointAfterMs.value, CheckpointHandledThreshold: s.CheckpointHandledThreshold.value,
-		CheckpointUnhandledBytesThreshold: s.CheckpointUnhandledBytesThreshold.value, PendingEventsThreshold: s.PendingEventsThreshold.value,
-		MaxWriteBatchLength: s.MaxWriteBatchLength.value, MaxAllowedWritesInFlight: s.MaxAllowedWritesInFlight.value,
+	for name, value := range sent {
+		sent[name] = meant(value)
 	}
-	if s.ProjectionExecutionTimeout.given {
-		c.ProjectionExecutionTimeout = &s.ProjectionExecutionTimeout.value
+	if data, err = json.Marshal(sent); err != nil || json.Unmarshal(data, &c) != nil {
+		return c, bad
 	}
-	return c
+	return c, validate(&c)
 }
 
-// sentNumber is a number, or a text of one; null and the empty text are as if nothing had been sent.
-type sentNumber struct {
-	value int64
-	given bool
-}
-
-func (n *sentNumber) UnmarshalJSON(data []byte) (err error) {
-	text := strings.TrimSpace(strings.Trim(string(data), `"`))
-	*n = sentNumber{}
-	if text == "" || text == "null" {
-		return nil
+// meant is what a text holds: some clients send texts of numbers and flags. The empty one is as null.
+func meant(value json.RawMessage) json.RawMessage {
+	if value[0] != '"' {
+		return value
 	}
-	n.given = true
-	n.value, err = strconv.ParseInt(text, 10, 64)
-	return err
-}
-
-// sentFlag is true or false, or a text of it; null and the empty text are false.
-type sentFlag bool
-
-func (f *sentFlag) UnmarshalJSON(data []byte) error {
-	switch text := strings.Trim(string(data), `"`); {
-	case text == "true", strings.EqualFold(text, "true") && data[0] == '"':
-		*f = true
-	case text == "false", text == "", text == "null", strings.EqualFold(text, "false") && data[0] == '"':
-		*f = false
+	switch text := strings.ToLower(strings.TrimSpace(strings.Trim(string(value), `"`))); text {
+	case "", "null":
+		return json.RawMessage("null")
+	case "true", "false":
+		return json.RawMessage(text)
 	default:
-		return errors.New("neither true nor false")
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return strconv.AppendInt(nil, n, 10)
+		}
+		return value
 	}
-	return nil
 }
 
-func (c *Config) validate() error {
+func validate(c *Config) error {
 	if t := c.ProjectionExecutionTimeout; t != nil && *t <= 0 {
 		return &BadInput{fmt.Sprintf("projectionExecutionTimeout should be positive. Found : %d", *t)}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 	"github.com/annalsdb/annals/projection/source"
@@ -14,7 +13,7 @@ import (
 // eventsRequest is what the console's debugger asks for. Names match in any case.
 type eventsRequest struct {
 	Query *struct {
-		sourceDefinition
+		handler.Definition
 		ByStreams bool `json:"byStreams"` // besides byStream
 	} `json:"query"`
 	Position  *json.RawMessage `json:"position"`
@@ -45,7 +44,7 @@ func parseEventsRequest(data []byte) (d *handler.Definition, from position.Posit
 	default:
 		count = *r.MaxEvents
 	}
-	d = r.Query.definition()
+	d = &r.Query.Definition
 	d.ByStreams = d.ByStreams || r.Query.ByStreams
 	d.AllEvents = d.AllEvents || len(d.Events) == 0
 	switch {
@@ -88,15 +87,5 @@ func (s *Service) ReadEvents(ctx context.Context, request []byte, by Identity) (
 	case err != nil:
 		return SourcePage{}, err
 	}
-	page := SourcePage{Position: at, Events: make([]SourceEvent, len(events))}
-	for i := range events {
-		e := &page.Events[i]
-		e.Position = events[i].Position
-		if link := events[i].Event.Link; link != nil {
-			e.Resolved = event.Resolved{Record: *link, Link: event.LinkResolved, Target: events[i].Event.Record}
-		} else {
-			e.Record = *events[i].Event.Record
-		}
-	}
-	return page, nil
+	return SourcePage{events, at}, nil
 }

@@ -89,6 +89,7 @@ type saved struct {
 type fakeRun struct {
 	r             *fakeRunner
 	o             run.Options
+	h             handler.Handler
 	text          string
 	stop, abort   chan struct{}
 	let           chan struct{}
@@ -115,10 +116,14 @@ func (f *fakeRunner) compile(s projection.Source) (handler.Handler, error) {
 }
 
 func (f *fakeRunner) Start(ctx context.Context, o run.Options) projection.Run {
-	text := textOf(o.Handler)
+	h, err := o.Compile()
+	if err != nil {
+		panic(err)
+	}
+	text := textOf(h)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &fakeRun{r: f, o: o, text: text, stop: make(chan struct{}), abort: make(chan struct{}), let: make(chan struct{}),
+	r := &fakeRun{r: f, o: o, h: h, text: text, stop: make(chan struct{}), abort: make(chan struct{}), let: make(chan struct{}),
 		fed: make(chan int64, 1), started: make(chan struct{}), done: make(chan struct{})}
 	if c, ok := f.checkpoints[o.Name]; ok && o.Mode == run.Continuous && o.Version.IsOurs(c.version) {
 		r.n = c.n
@@ -152,7 +157,7 @@ func (r *fakeRun) end(how run.Ending, status, reason string) {
 		r.r.checkpoints[r.o.Name] = saved{r.o.Version, n}
 	}
 	r.r.mu.Unlock()
-	r.o.Handler.Close()
+	r.h.Close()
 	select {
 	case <-r.started:
 	default:
@@ -231,32 +236,25 @@ func (r *fakeRun) Statistics() run.Statistics {
 func answer(n int64) run.Answer {
 	a := run.Answer{Position: &position.Position{Log: true, Commit: n, Prepare: n}}
 	if n > 0 {
-		a.Text = fmt.Appendf(nil, `{"n":%d}`, n)
+		a.State = fmt.Appendf(nil, `{"n":%d}`, n)
+		a.Result = a.State
 	}
 	return a
 }
 
-func (r *fakeRun) State(context.Context, string) (run.Answer, error) {
+func (r *fakeRun) Ask(context.Context, string) (run.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return answer(r.n), nil
 }
 
-func (r *fakeRun) Result(ctx context.Context, partition string) (run.Answer, error) {
-	return r.State(ctx, partition)
-}
-
-func (f *fakeRunner) StoredState(_ context.Context, o run.Options, _ string) (run.Answer, error) {
+func (f *fakeRunner) Stored(_ context.Context, o run.Options, _ string) (run.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.checkpoints[o.Name]; ok && o.Version.IsOurs(c.version) {
 		return answer(c.n), nil
 	}
 	return run.Answer{}, nil
-}
-
-func (f *fakeRunner) StoredResult(ctx context.Context, o run.Options, partition string) (run.Answer, error) {
-	return f.StoredState(ctx, o, partition)
 }
 
 // bench is a service over a store in memory, in a bubble of time.
@@ -291,7 +289,7 @@ func newBench(t complainer) *bench {
 // begin starts a new service on the store, as a node that begins to lead.
 func (b *bench) begin() {
 	o := b.opts
-	o.Store, o.Runner, o.Compile = b.store, b.runner, b.runner.compile
+	o.Store, o.Start, o.Stored, o.Compile = b.store, b.runner.Start, b.runner.Stored, b.runner.compile
 	o.May = func(context.Context, projection.Identity, string, bool) error { return nil }
 	b.Service = projection.New(o)
 	b.Start(b.ctx)

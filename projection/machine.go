@@ -3,6 +3,7 @@ package projection
 import (
 	"strings"
 
+	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/run"
 )
 
@@ -50,8 +51,8 @@ type change struct {
 	def definition // what is to be stored
 	// forget begins a new epoch with the version that is stored.
 	forget bool
-	was    bool   // enabled, when the command was taken
-	ready  *ready // what the new text compiled to; may be nil
+	was    bool                // enabled, when the command was taken
+	reads  *handler.Definition // what the new text reads; nil: not known
 }
 
 type changeKind uint8
@@ -101,7 +102,7 @@ const (
 	doStop                          // end the run, with a checkpoint
 	doAbort                         // end the run
 	doDrop                          // let go of the run that has ended
-	doRemove                        // delete the streams; then removed
+	doRemove                        // delete the streams; then vanish
 	doForget                        // take the projection out of the set
 	doReply                         // answer a ticket
 )
@@ -138,13 +139,10 @@ type machine struct {
 // transient reports whether nothing of the projection is stored.
 func (m *machine) transient() bool { return m.def.Mode == Transient }
 
-// mayRun reports whether the projection is to run, once it is prepared.
-func (m *machine) mayRun() bool { return m.def.Enabled && m.allowed }
-
 // create begins the life of a new projection.
-func (m *machine) create(def definition, t ticket, r *ready) []effect {
+func (m *machine) create(def definition, t ticket, reads *handler.Definition) []effect {
 	m.status, m.version, m.resting = creating, -1, stopped
-	m.def, m.waiter, m.storing = def, t, &change{kind: create, def: def, ready: r}
+	m.def, m.waiter, m.storing = def, t, &change{kind: create, def: def, reads: reads}
 	if m.transient() {
 		return m.stored(0)
 	}
@@ -159,7 +157,7 @@ func (m *machine) registered(err error) []effect {
 	return []effect{{kind: doStore, change: m.storing}}
 }
 
-// vanish takes the projection away, with an answer.
+// vanish takes the projection away, of which nothing is stored any more, with an answer.
 func (m *machine) vanish(err error) []effect {
 	m.storing = nil
 	m.status = deleting
@@ -372,7 +370,7 @@ func (m *machine) prepared(gen int) []effect {
 		return nil
 	}
 	m.reason = ""
-	if m.mayRun() {
+	if m.def.Enabled && m.allowed {
 		m.status, m.run = starting, liveRun
 		return []effect{{kind: doStart, gen: gen}}
 	}
@@ -438,9 +436,6 @@ func (m *machine) ended(how run.Ending, reason string) []effect {
 	}
 	return m.settle()
 }
-
-// removed says that the streams of the projection are gone, and the projection.
-func (m *machine) removed() []effect { return m.vanish(nil) }
 
 // text is the status as it is shown, of this and of the run's own.
 func (m *machine) text(runner string) string {

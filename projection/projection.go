@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/output"
@@ -37,8 +38,7 @@ type projection struct {
 	tickets  map[ticket]chan error
 	issued   ticket
 
-	run        Run // may be nil
-	handler    handler.Handler
+	run        Run                 // may be nil
 	definition *handler.Definition // nil: it is not prepared
 	stored     position.Position   // that a projection stopped at which has not run since it was loaded
 	faults     int64
@@ -125,9 +125,9 @@ func (p *projection) dismissLocked() {
 	p.releaseLocked()
 }
 
-// ask hands a command to the machine and waits until it is done. Of a deletion
+// request hands a command to the machine and waits until it is done. Of a deletion
 // it does not wait for the last stream to be gone.
-func (p *projection) ask(ctx context.Context, what func(m *machine, t ticket) []effect, patience time.Duration) error {
+func (p *projection) request(ctx context.Context, what func(m *machine, t ticket) []effect, patience time.Duration) error {
 	done := make(chan error, 1)
 	p.mu.Lock()
 	p.issued++
@@ -192,11 +192,7 @@ func (p *projection) do(e effect) {
 	case doStart:
 		p.start(e.gen)
 	case doLoadStopped:
-		p.mu.Lock()
-		h := p.handler
-		p.handler = nil
-		p.mu.Unlock()
-		p.t.work.Go(func() { p.loadStopped(e.gen, h) })
+		p.t.work.Go(func() { p.loadStopped(e.gen) })
 	case doStop:
 		if r := p.current(); r != nil {
 			r.Stop()
@@ -257,24 +253,19 @@ func (p *projection) store(c *change) {
 }
 
 func (p *projection) prepare(e effect) {
-	if e.kind == doRetry && !(&pauser{failures: 4}).pause(p.t.ctx) {
+	if e.kind == doRetry && clock.Sleep(p.t.ctx, 800*time.Millisecond) != nil {
 		return
 	}
-	var h handler.Handler
-	if e.change != nil {
-		h = e.change.ready.take()
-	}
-	p.mu.Lock()
-	d := p.m.def
-	p.mu.Unlock()
+	var reads *handler.Definition
 	var err error
-	if h == nil {
-		h, err = p.t.compile(p.name, &d)
+	if e.change != nil {
+		reads = e.change.reads
 	}
-	if err == nil && isScript(d.HandlerType) {
-		h = newLazy(h, func() (handler.Handler, error) { return p.t.compile(p.name, &d) })
+	if reads == nil {
+		d := p.asStored()
+		reads, err = p.t.define(p.name, &d)
 	}
-	pushed := p.push(func(m *machine) []effect {
+	p.push(func(m *machine) []effect {
 		p.releaseLocked()
 		if err != nil {
 			if e.gen == m.gen {
@@ -283,32 +274,23 @@ func (p *projection) prepare(e effect) {
 			return m.unprepared(e.gen, err.Error())
 		}
 		effects := m.prepared(e.gen)
-		if effects == nil {
-			h.Close()
-			return nil
+		if effects != nil {
+			p.definition = reads
 		}
-		p.handler, p.definition = h, definitionOf(h)
 		return effects
 	})
-	if !pushed && h != nil {
-		h.Close()
-	}
 }
 
 // options are those of a run. The caller holds mu.
-func (p *projection) options(h handler.Handler) run.Options {
+func (p *projection) options() run.Options {
 	d, o := &p.m.def, &p.t.opts
-	def, who := *d, d.RunAs.identity()
+	def, who, config := *d, d.RunAs.identity(), d.Config
+	config.EmitEnabled = config.EmitEnabled && d.Mode != Transient
 	mode := map[Mode]run.Mode{Continuous: run.Continuous, OneTime: run.OneTime, Transient: run.Transient}[d.Mode]
 	return run.Options{
-		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Handler: h,
-		Config: run.Config{
-			EmitEnabled: d.EmitEnabled && d.Mode != Transient, TrackEmittedStreams: d.TrackEmittedStreams, Checkpoints: !d.CheckpointsDisabled,
-			CheckpointAfter: milliseconds(d.CheckpointAfterMs), CheckpointHandledThreshold: int(d.CheckpointHandledThreshold),
-			CheckpointUnhandledBytesThreshold: d.CheckpointUnhandledBytesThreshold, PendingEventsThreshold: int(d.PendingEventsThreshold),
-			MaxWriteBatchLength: int(d.MaxWriteBatchLength), MaxAllowedWritesInFlight: int(d.MaxAllowedWritesInFlight),
-		},
-		Again:   func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
+		Store: o.Store, Turns: p.t.turns, Name: p.name, Mode: mode, Version: p.version(), Definition: p.definition,
+		Config: config, Checkpoints: !d.CheckpointsDisabled,
+		Compile: func() (handler.Handler, error) { return p.t.compile(p.name, &def) },
 		MayRead: func(ctx context.Context, stream string) error { return o.May(ctx, who, stream, false) },
 		MayWrite: func(ctx context.Context, stream string) error {
 			if isResultStream(p.name, stream) { // It is the projection's own, no matter who made the projection.
@@ -329,10 +311,9 @@ func (p *projection) version() position.Version {
 func (p *projection) start(gen int) {
 	p.drop()
 	p.mu.Lock()
-	o := p.options(p.handler)
-	p.handler = nil
+	o := p.options()
 	p.mu.Unlock()
-	r := p.t.opts.Runner.Start(p.t.ctx, o)
+	r := p.t.opts.Start(p.t.ctx, o)
 	p.mu.Lock()
 	p.run = r
 	p.mu.Unlock()
@@ -359,14 +340,13 @@ func (p *projection) watch(r Run, gen int) {
 }
 
 // loadStopped looks how far a projection came that is not to run.
-func (p *projection) loadStopped(gen int, h handler.Handler) {
-	defer h.Close()
+func (p *projection) loadStopped(gen int) {
 	p.mu.Lock()
-	o := p.options(h)
+	o := p.options()
 	p.mu.Unlock()
-	at, reason := source.Zero(h.Definition()), ""
+	at, reason := source.Zero(o.Definition), ""
 	if o.Mode == run.Continuous {
-		answer, err := p.t.opts.Runner.StoredState(p.t.ctx, o, "")
+		answer, err := p.t.opts.Stored(p.t.ctx, o, "")
 		switch {
 		case p.t.ctx.Err() != nil:
 			return
@@ -386,19 +366,19 @@ func (p *projection) loadStopped(gen int, h handler.Handler) {
 
 // remove deletes what is stored of the projection, however often it has to try.
 func (p *projection) remove() {
-	var pause pauser
+	pause := pauses()
 	for {
 		err := p.tryRemove()
 		switch {
 		case p.t.ctx.Err() != nil:
 			return
 		case err == nil:
-			p.push(func(m *machine) []effect { return m.removed() })
+			p.push(func(m *machine) []effect { return m.vanish(nil) })
 			return
-		case pause.failures == 0:
+		case pause.Failures == 0:
 			p.t.opts.Logger.Error("a projection cannot be deleted, it is tried again", "projection", p.name, logkey.Error, err)
 		}
-		if !pause.pause(p.t.ctx) {
+		if !pause.Wait(p.t.ctx) {
 			return
 		}
 	}
@@ -410,11 +390,11 @@ func (p *projection) tryRemove() error {
 	p.mu.Unlock()
 	if version.Version >= 0 {
 		streams := output.Streams{Projection: p.name}
-		if s := d.Source.definition(); s != nil {
+		if s := d.Source; s != nil {
 			streams = output.StreamsOf(p.name, &s.Options)
 		}
 		err := output.DeleteStreams(p.t.ctx, output.Deletion{
-			Store: p.t.opts.Store, Streams: streams, Version: version, Logger: p.t.opts.Logger,
+			Store: p.t.opts.Store, Streams: streams, Version: version,
 			Checkpoints: d.DeleteCheckpointStream, Emitted: d.DeleteEmittedStreams && d.EmitEnabled, Results: d.DeleteStateStream,
 		})
 		if err != nil {

@@ -40,8 +40,9 @@ type Options struct {
 
 	// Compile makes handlers; nil: the function of that name.
 	Compile func(Source) (handler.Handler, error)
-	// Runner begins runs; nil: those of package run.
-	Runner Runner
+	// Start begins a run, and Stored answers for a projection that does not run; nil: those of package run.
+	Start  func(ctx context.Context, o run.Options) Run
+	Stored func(ctx context.Context, o run.Options, partition string) (run.Answer, error)
 }
 
 func (o *Options) ensureDefaults() {
@@ -69,8 +70,8 @@ func (o *Options) ensureDefaults() {
 	if o.Compile == nil {
 		o.Compile = Compile
 	}
-	if o.Runner == nil {
-		o.Runner = runner{}
+	if o.Start == nil {
+		o.Start, o.Stored = func(ctx context.Context, o run.Options) Run { return run.Start(ctx, o) }, run.Stored
 	}
 }
 
@@ -82,27 +83,7 @@ type Run interface {
 	Started() <-chan struct{}
 	Done() <-chan struct{}
 	Statistics() run.Statistics
-	State(ctx context.Context, partition string) (run.Answer, error)
-	Result(ctx context.Context, partition string) (run.Answer, error)
-}
-
-// Runner begins runs, and answers for projections that do not run.
-type Runner interface {
-	Start(ctx context.Context, o run.Options) Run
-	StoredState(ctx context.Context, o run.Options, partition string) (run.Answer, error)
-	StoredResult(ctx context.Context, o run.Options, partition string) (run.Answer, error)
-}
-
-type runner struct{}
-
-func (runner) Start(ctx context.Context, o run.Options) Run { return run.Start(ctx, o) }
-
-func (runner) StoredState(ctx context.Context, o run.Options, partition string) (run.Answer, error) {
-	return run.StoredState(ctx, o, partition)
-}
-
-func (runner) StoredResult(ctx context.Context, o run.Options, partition string) (run.Answer, error) {
-	return run.StoredResult(ctx, o, partition)
+	Ask(ctx context.Context, partition string) (run.Answer, error)
 }
 
 // Service runs all projections while its node leads. Its methods may be called
@@ -236,9 +217,8 @@ func (s *Service) Create(ctx context.Context, c Creation) (name string, err erro
 		return "", err
 	}
 	defer s.metrics.changing()()
-	ready := t.examine(c.Name, &d)
-	defer ready.close()
-	return c.Name, p.ask(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, ready) }, 0)
+	reads := t.examine(c.Name, &d)
+	return c.Name, p.request(ctx, func(m *machine, who ticket) []effect { return m.create(d, who, reads) }, 0)
 }
 
 // maxQuery is the longest text of a projection: its definition has to fit into an event.
@@ -252,7 +232,7 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 	if err != nil {
 		return err
 	}
-	if !by.Operator && p.mode() != Transient {
+	if !by.Operator && p.asStored().Mode != Transient {
 		return event.ErrNotAuthorized
 	}
 	p.touch()
@@ -261,8 +241,7 @@ func (s *Service) change(ctx context.Context, name string, by Identity, patience
 	if err != nil {
 		return err
 	}
-	defer c.ready.close()
-	return p.ask(ctx, func(m *machine, who ticket) []effect {
+	return p.request(ctx, func(m *machine, who ticket) []effect {
 		c.ticket = who
 		return m.command(c)
 	}, patience)
@@ -299,8 +278,7 @@ func (s *Service) UpdateQuery(ctx context.Context, name, query string, emit *boo
 		if edit(&d); d.emitsWithoutCheckpoints() {
 			return nil, errEmitWithoutCheckpoints
 		}
-		ready := p.t.examine(name, &d)
-		return &change{kind: setQuery, ready: ready, edit: func(to *definition) {
+		return &change{kind: setQuery, reads: p.t.examine(name, &d), edit: func(to *definition) {
 			edit(to)
 			to.Source = d.Source
 		}}, nil
@@ -319,7 +297,7 @@ func (s *Service) Config(name string) (Config, error) {
 // SetConfig replaces the settings of a projection, which hold from its next start.
 func (s *Service) SetConfig(ctx context.Context, name string, c Config, by Identity) error {
 	return s.change(ctx, name, by, 0, func(p *projection) (*change, error) {
-		if err := c.validate(); err != nil {
+		if err := validate(&c); err != nil {
 			return nil, err
 		}
 		d := p.asStored()
@@ -363,7 +341,7 @@ func (s *Service) List(k Kinds) ([]Statistics, error) {
 	}
 	list := []Statistics{}
 	for _, p := range t.projections() {
-		if k.has(p.mode()) && !p.isHidden() {
+		if k.has(p.asStored().Mode) && !p.isHidden() {
 			list = append(list, p.statistics())
 		}
 	}
@@ -372,20 +350,22 @@ func (s *Service) List(k Kinds) ([]Statistics, error) {
 
 // State returns the state of a partition; empty: of the root.
 func (s *Service) State(ctx context.Context, name, partition string) (Content, error) {
-	p, err := s.find(name)
-	if err != nil {
-		return Content{}, err
-	}
-	return p.content(ctx, partition, Run.State, s.opts.Runner.StoredState)
+	a, err := s.ask(ctx, name, partition)
+	return Content{a.State, a.Position}, err
 }
 
 // Result returns the result of a partition, as State does.
 func (s *Service) Result(ctx context.Context, name, partition string) (Content, error) {
+	a, err := s.ask(ctx, name, partition)
+	return Content{a.Result, a.Position}, err
+}
+
+func (s *Service) ask(ctx context.Context, name, partition string) (run.Answer, error) {
 	p, err := s.find(name)
 	if err != nil {
-		return Content{}, err
+		return run.Answer{}, err
 	}
-	return p.content(ctx, partition, Run.Result, s.opts.Runner.StoredResult)
+	return p.ask(ctx, partition)
 }
 
 // Query returns the text of a projection and what comes of it.

@@ -11,12 +11,6 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-func (p *projection) mode() Mode {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.m.def.Mode
-}
-
 func (p *projection) isHidden() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +60,7 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 	defer p.mu.Unlock()
 	f := p.statisticsLocked()
 	s := Statistics{
-		Name: p.name, Mode: p.m.def.Mode, Status: p.m.text(f.Status), StateReason: p.m.reason,
+		Name: p.name, EffectiveName: p.name, Mode: p.m.def.Mode, Status: p.m.text(f.Status), StateReason: p.m.reason,
 		Version: p.m.version, Epoch: p.m.def.Epoch, Position: textOf(f.Position), LastCheckpoint: textOf(f.Checkpoint),
 		CheckpointStatus: f.CheckpointStatus, Progress: f.Progress, Processed: f.Processed, ProcessingMs: f.ProcessingTime.Milliseconds(),
 		PartitionsCached: f.PartitionsCached, Buffered: f.Buffered, ReadsInProgress: f.ReadsInProgress, WritesInProgress: f.WritesInProgress,
@@ -79,7 +73,7 @@ func (p *projection) known() (Statistics, *handler.Definition) {
 		s.Version, s.Epoch = -1, -1
 	}
 	if p.definition != nil {
-		s.ResultStream = p.definition.ResultStream
+		s.ResultStream = string(p.definition.ResultStream)
 	}
 	return s, p.definition
 }
@@ -91,49 +85,34 @@ func textOf(at *position.Position) string {
 	return at.String()
 }
 
-// defined stands for the handler of a projection that does not run: checkpoints
-// are read by its definition alone.
-type defined struct {
-	handler.Handler // nil
-	definition      *handler.Definition
-}
-
-// Definition is what the projection reads.
-func (d defined) Definition() *handler.Definition { return d.definition }
-
-// content asks the run, or the checkpoint if there was none, for a state or a result.
-func (p *projection) content(ctx context.Context, partition string,
-	ask func(r Run, ctx context.Context, partition string) (run.Answer, error),
-	askStored func(ctx context.Context, o run.Options, partition string) (run.Answer, error)) (Content, error) {
+// ask asks the run, or the checkpoint if there was none, for state and result of a partition.
+func (p *projection) ask(ctx context.Context, partition string) (a run.Answer, err error) {
 	p.touch()
 	p.mu.Lock()
 	r, how, tells := p.run, p.m.run, p.m.tellsPosition()
 	if p.definition == nil {
 		how = noRun
 	}
-	o, at := p.options(defined{definition: p.definition}), p.stored
+	o, at := p.options(), p.stored
 	p.mu.Unlock()
-	var a run.Answer
-	var err error
 	switch {
 	case how == storedRun:
-		if o.Mode != run.Continuous { // Nothing is kept of it.
-			a.Position = &at
-			break
+		if o.Mode == run.Continuous { // Nothing is kept of others.
+			a, err = p.t.opts.Stored(ctx, o, partition)
 		}
-		if a, err = askStored(ctx, o, partition); err == nil && a.Position == nil {
+		if a.Position == nil {
 			a.Position = &at
 		}
 	case how != noRun && r != nil:
-		a, err = ask(r, ctx, partition)
+		a, err = r.Ask(ctx, partition)
 	}
 	if err != nil {
-		return Content{}, err
+		return run.Answer{}, err
 	}
 	if !tells {
 		a.Position = nil
 	}
-	return Content{Text: a.Text, Position: a.Position}, nil
+	return a, nil
 }
 
 func (p *projection) query() Query {
@@ -147,7 +126,7 @@ func (p *projection) query() Query {
 	}
 	streams := output.Streams{Projection: p.name}
 	if q.Definition == nil && !(p.m.status == faulted && p.m.run == noRun) { // It is not prepared yet.
-		q.Definition = d.Source.definition()
+		q.Definition = d.Source
 	}
 	if q.Definition != nil {
 		streams = output.StreamsOf(p.name, &q.Definition.Options)

@@ -19,20 +19,7 @@ type Store = run.Store
 
 func newID() event.ID { return event.ID(uuid.New()) }
 
-// Pauses between tries, which double.
-const (
-	pauseMin = 50 * time.Millisecond
-	pauseMax = 5 * time.Second
-)
-
-type pauser struct{ failures uint }
-
-// pause returns false when the context ends first.
-func (p *pauser) pause(ctx context.Context) bool {
-	d := min(pauseMax, pauseMin<<min(p.failures, 10))
-	p.failures++
-	return clock.Sleep(ctx, d) == nil
-}
+func pauses() clock.Pauses { return clock.Pauses{Least: 50 * time.Millisecond, Most: 5 * time.Second} }
 
 // isUnknown reports whether a write with that error may have been done.
 func isUnknown(err error) bool {
@@ -43,7 +30,7 @@ func isUnknown(err error) bool {
 // write does w and returns when it is known what came of it, for as long as the
 // term goes on. The ids of its events make a second try harmless.
 func (t *term) write(w *event.Write) (event.Written, error) {
-	var p pauser
+	p := pauses()
 	for isOpen := false; ; {
 		ctx, cancel := context.WithTimeout(t.ctx, t.opts.WriteTimeout)
 		written, err := t.opts.Store.Write(ctx, w)
@@ -62,7 +49,7 @@ func (t *term) write(w *event.Write) (event.Written, error) {
 		case !isOpen, errors.As(err, &other), errors.Is(err, event.ErrStreamDeleted):
 			return written, err
 		}
-		if !p.pause(t.ctx) {
+		if !p.Wait(t.ctx) {
 			return written, event.ErrOutcomeUnknown
 		}
 	}

@@ -66,17 +66,17 @@ func (t *term) stop() {
 
 // life loads the projections, and deletes queries that nobody asks for.
 func (t *term) life(startStandard *atomic.Bool) {
-	var p pauser
+	p := pauses()
 	for {
 		stored, err := t.load()
 		if err == nil {
 			t.begin(stored, startStandard)
 			break
 		}
-		if t.ctx.Err() == nil && p.failures == 0 {
+		if t.ctx.Err() == nil && p.Failures == 0 {
 			t.opts.Logger.Error("projections cannot be loaded, it is tried again", logkey.Error, err)
 		}
-		if !p.pause(t.ctx) {
+		if !p.Wait(t.ctx) {
 			return
 		}
 	}
@@ -226,7 +226,7 @@ func (t *term) addStandard(all []*stored) ([]*stored, error) {
 // defineStandard stores the first definition of a system projection.
 func (t *term) defineStandard(s *stored, of *standard.Projection) (err error) {
 	s.d = newDefinition(&Creation{Mode: Continuous, Type: of.Type, Query: of.Source, Emit: true, By: systemIdentity})
-	t.examine(s.name, &s.d).close()
+	t.examine(s.name, &s.d)
 	if s.last, err = t.storeDefinition(s.name, s.d, false, s.last); err != nil {
 		return fmt.Errorf("define projection %s: %w", s.name, err)
 	}

@@ -3,9 +3,10 @@ package projection
 import (
 	"errors"
 
-	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
+	"github.com/annalsdb/annals/projection/run"
+	"github.com/annalsdb/annals/projection/source"
 )
 
 // Mode is the kind of a projection. Names are stored and shown: do not change.
@@ -78,19 +79,7 @@ type DeleteOptions struct {
 }
 
 // Config are the settings of a projection that can be changed while it is stopped.
-// Its JSON is both what is served and what is taken: do not change.
-type Config struct {
-	EmitEnabled                       bool  `json:"emitEnabled"`
-	TrackEmittedStreams               bool  `json:"trackEmittedStreams"`
-	CheckpointAfterMs                 int64 `json:"checkpointAfterMs"`
-	CheckpointHandledThreshold        int64 `json:"checkpointHandledThreshold"`
-	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"`
-	PendingEventsThreshold            int64 `json:"pendingEventsThreshold"`
-	MaxWriteBatchLength               int64 `json:"maxWriteBatchLength"`
-	MaxAllowedWritesInFlight          int64 `json:"maxAllowedWritesInFlight"`
-	// ProjectionExecutionTimeout is in milliseconds; nil: the server's.
-	ProjectionExecutionTimeout *int64 `json:"projectionExecutionTimeout"`
-}
+type Config = run.Config
 
 // DefaultConfig returns the settings that a new projection has.
 func DefaultConfig() Config {
@@ -98,26 +87,28 @@ func DefaultConfig() Config {
 }
 
 // Statistics are what is known of a projection at one moment. The addresses that
-// are shown with them are not here: they depend on how the server was reached.
+// are shown with them are not here: they depend on how the server was reached. Names are part of the wire: do not change.
 type Statistics struct {
-	Name             string
-	Mode             Mode
-	Status           string
-	StateReason      string // why it is faulted, or what it waits for; empty: neither
-	Version, Epoch   int64  // -1: it could not be prepared
-	Position         string // as text; empty: nothing was processed
-	LastCheckpoint   string // as text; empty: there is none
-	CheckpointStatus string
-	Progress         float64 // -1: nothing was read; else percent
-	Processed        int64   // events since the last start
-	ProcessingMs     int64   // in handlers
-	PartitionsCached int
-	Buffered         int
-	ReadsInProgress  int
-	WritesInProgress int
-	PendingBefore    int    // emitted events that wait, before the checkpoint
-	PendingAfter     int    // and behind it
-	ResultStream     string // that the script named; empty: none
+	Name             string  `json:"name"`
+	EffectiveName    string  `json:"effectiveName"` // the same
+	Mode             Mode    `json:"mode"`
+	Status           string  `json:"status"`
+	StateReason      string  `json:"stateReason"`    // why it is faulted, or what it waits for; empty: neither
+	Version          int64   `json:"version"`        // -1: it could not be prepared
+	Epoch            int64   `json:"epoch"`          // likewise
+	Position         string  `json:"position"`       // as text; empty: nothing was processed
+	LastCheckpoint   string  `json:"lastCheckpoint"` // as text; empty: there is none
+	CheckpointStatus string  `json:"checkpointStatus"`
+	Progress         float64 `json:"progress"`                    // -1: nothing was read; else percent
+	Processed        int64   `json:"eventsProcessedAfterRestart"` // events since the last start
+	ProcessingMs     int64   `json:"coreProcessingTime"`          // in handlers
+	PartitionsCached int     `json:"partitionsCached"`
+	Buffered         int     `json:"bufferedEvents"`
+	ReadsInProgress  int     `json:"readsInProgress"`
+	WritesInProgress int     `json:"writesInProgress"`
+	PendingBefore    int     `json:"writePendingEventsBeforeCheckpoint"` // emitted events that wait, before the checkpoint
+	PendingAfter     int     `json:"writePendingEventsAfterCheckpoint"`  // and behind it
+	ResultStream     string  `json:"-"`                                  // that the script named; empty: none
 }
 
 // Content is a state or a result.
@@ -138,10 +129,7 @@ type Query struct {
 }
 
 // SourceEvent is one event that a definition selects.
-type SourceEvent struct {
-	event.Resolved                   // Event() is what the projection would see, and Record the link, if there is one
-	Position       position.Position // behind the event
-}
+type SourceEvent = source.PageEvent
 
 // SourcePage is a part of what a definition selects.
 type SourcePage struct {

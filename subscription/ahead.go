@@ -6,40 +6,19 @@ import (
 	"time"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/clock"
 )
 
 const (
-	pauseMin  = 100 * time.Millisecond // after the first failure, doubled with each further one
-	pauseMax  = 5 * time.Second
 	maxStride = 4096        // numbers looked at in one read where there are no events
 	fillWait  = time.Second // a reader waits at most so long for a page that somebody else is reading
 )
 
-// pauser waits longer with every failure in a row.
-type pauser struct{ failures uint }
-
-// pause returns false when the context ends first.
-func (p *pauser) pause(ctx context.Context) bool {
-	wait := min(pauseMax, pauseMin<<min(p.failures, 10))
-	p.failures++
-	return rest(ctx, wait)
-}
-
-// rest waits for so long; it returns false when the context ends first.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func pauses() clock.Pauses { return clock.Pauses{Least: 100 * time.Millisecond, Most: 5 * time.Second} }
 
 // run loads the group and then reads ahead for as long as the group lives.
 func (g *group) run() {
-	var p pauser
+	p := pauses()
 	for first := true; ; first = false {
 		err := g.load(g.ctx)
 		if g.ctx.Err() == nil {
@@ -51,11 +30,11 @@ func (g *group) run() {
 		if err == nil {
 			break
 		}
-		if !p.pause(g.ctx) {
+		if !p.Wait(g.ctx) {
 			return
 		}
 	}
-	p.failures = 0
+	p.Failures = 0
 	for g.ctx.Err() == nil {
 		progress, err := g.step()
 		if err != nil && g.ctx.Err() != nil {
@@ -63,8 +42,8 @@ func (g *group) run() {
 		}
 		g.troubles.note(troubleReading, err)
 		if err == nil && progress {
-			p.failures = 0
-		} else if !p.pause(g.ctx) {
+			p.Failures = 0
+		} else if !p.Wait(g.ctx) {
 			return
 		}
 	}

@@ -1,6 +1,10 @@
 package subscription
 
-import "time"
+import (
+	"time"
+
+	"github.com/annalsdb/annals/internal/clock"
+)
 
 // checkpointPace is the least time between two checkpoints of a group. Each is an
 // entry of the Raft log with its sync: a fast group would write one for every few
@@ -40,11 +44,11 @@ func (g *group) checkpointAt() (at time.Time, ok bool) {
 // writeCheckpoints writes a checkpoint, and another one if enough was answered
 // meanwhile. It is the only one that does, so no checkpoint overtakes another.
 func (g *group) writeCheckpoints() {
-	var p pauser
+	p := pauses()
 	for asked := true; ; asked = false {
 		g.mu.Lock()
 		number, seq := g.position()
-		due := (asked || p.failures > 0) && seq > g.checkpoint.seq || g.checkpoint.forced(seq, &g.Settings)
+		due := (asked || p.Failures > 0) && seq > g.checkpoint.seq || g.checkpoint.forced(seq, &g.Settings)
 		if !due || number < 0 || g.closed {
 			g.tasks.checkpointing = false
 			g.settle()
@@ -55,7 +59,7 @@ func (g *group) writeCheckpoints() {
 		g.mu.Unlock()
 		if early > 0 {
 			// What is answered meanwhile is in it as well.
-			if !rest(g.ctx, early) {
+			if clock.Sleep(g.ctx, early) != nil {
 				return
 			}
 			g.mu.Lock()
@@ -70,12 +74,12 @@ func (g *group) writeCheckpoints() {
 		g.troubles.note(troubleCheckpoint, err)
 		if err != nil {
 			g.metrics.failed.Inc()
-			if !p.pause(g.ctx) {
+			if !p.Wait(g.ctx) {
 				return
 			}
 			continue
 		}
-		p.failures = 0
+		p.Failures = 0
 		g.metrics.checkpoints.Inc()
 		g.mu.Lock()
 		now := g.now()

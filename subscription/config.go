@@ -177,14 +177,8 @@ func (t *term) writeConfig(ctx context.Context, all []*definition, version int64
 	if err != nil {
 		return 0, err
 	}
-	info, err := s.StreamInfo(ctx, configStream)
-	if err != nil {
-		return 0, fmt.Errorf("look at stream %s: %w", configStream, err)
-	}
-	if info.Metadata.MaxCount == 0 {
-		if err := writeMetadata(ctx, s, configStream, event.AnyVersion, []byte(`{"$maxCount":2}`)); err != nil {
-			return 0, err
-		}
+	if err := bound(ctx, s, configStream, `{"$maxCount":2}`); err != nil {
+		return 0, err
 	}
 	written, err := s.Write(ctx, &event.Write{Stream: configStream, ExpectedVersion: version,
 		Events: []event.Proposed{{ID: newID(), Type: typeConfig, Flags: event.FlagJSON, Data: data}}})

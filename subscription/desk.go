@@ -114,14 +114,8 @@ func (d *desk) keep(ctx context.Context, s *settled) error {
 	if err != nil {
 		return fmt.Errorf("write to stream %s: %w", stream, err)
 	}
-	info, err := d.g.store.StreamInfo(ctx, stream)
-	if err != nil {
-		return fmt.Errorf("look at stream %s: %w", stream, err)
-	}
-	if info.Metadata.MaxCount == 0 {
-		if err := writeMetadata(ctx, d.g.store, stream, event.AnyVersion, []byte(`{"$maxCount":1,"$acl":`+accessList+`}`)); err != nil {
-			return err
-		}
+	if err := bound(ctx, d.g.store, stream, `{"$maxCount":1,"$acl":`+accessList+`}`); err != nil {
+		return err
 	}
 	written, err := d.g.store.Write(ctx, &event.Write{Stream: stream, ExpectedVersion: s.version,
 		Events: []event.Proposed{{ID: newID(), Type: typeDesk, Flags: event.FlagJSON, Data: data}}})

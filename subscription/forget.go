@@ -17,16 +17,12 @@ func (s *Service) Forget() {
 	}
 }
 
+// forgetPayloads drops the payloads of all messages.
 func (g *group) forgetPayloads() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.withoutPayloads()
-}
-
-// withoutPayloads drops the payloads of all messages.
-func (s *messages) withoutPayloads() {
-	s.forgotten++
-	for _, l := range []*list{&s.buffer, &s.retry, &s.replays, &s.out, &s.parking} {
+	g.forgotten++
+	for _, l := range []*list{&g.buffer, &g.retry, &g.replays, &g.out, &g.parking} {
 		for m := l.head; m != nil; m = m.links[l.use].next {
 			m.event = withoutPayload(m.event)
 		}

@@ -27,7 +27,6 @@ const maxUnanswered = 100_000
 // something to write one each for parking, checkpoints, replays and for
 // truncating the stream of replays. stop ends them all and waits.
 type group struct {
-	Key
 	*definition
 	term    *term
 	streams ownStreams
@@ -81,7 +80,7 @@ type group struct {
 
 func newGroup(t *term, d *definition) *group {
 	g := &group{
-		Key: d.Key, definition: d, term: t, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
+		definition: d, term: t, store: t.opts.Store, logger: t.opts.Logger.With("group", d.Key.String()), metrics: t.metrics,
 		now: t.opts.Now, checkpoint: checkpoint{number: -1},
 		tried: make(chan struct{}), token: make(chan struct{}, 1), room: make(chan struct{}, 1), space: make(chan struct{}, 1),
 		known: -1, last: -1,

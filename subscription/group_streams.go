@@ -29,20 +29,11 @@ func (s *ownStreams) writeCheckpoint(number int64) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	stream := s.CheckpointStream()
-	// Read each time: an operator may have deleted the stream, which the event
-	// below brings back without what was said about it.
-	info, err := s.store.StreamInfo(ctx, stream)
-	if err != nil {
-		return fmt.Errorf("look at stream %s: %w", stream, err)
-	}
-	if info.Metadata.MaxCount == 0 {
-		document := []byte(`{"$maxCount":2,"$acl":` + accessList + `}`)
-		if err := writeMetadata(ctx, s.store, stream, event.AnyVersion, document); err != nil {
-			return err
-		}
+	if err := bound(ctx, s.store, stream, `{"$maxCount":2,"$acl":`+accessList+`}`); err != nil {
+		return err
 	}
 	data := []byte(`"` + strconv.FormatInt(number, 10) + `"`)
-	_, err = s.store.Write(ctx, &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion,
+	_, err := s.store.Write(ctx, &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion,
 		Events: []event.Proposed{{ID: newID(), Type: typeCheckpoint, Flags: event.FlagJSON, Data: data}}})
 	if err != nil {
 		return fmt.Errorf("write checkpoint %d: %w", number, err)
@@ -86,9 +77,9 @@ func parseCheckpoint(e *event.Record) (int64, bool) {
 // park tries the write several times. The ids stay the same, so that a try
 // whose outcome was not known is not written twice.
 func (s *ownStreams) park(w *event.Write, failed func()) (err error) {
-	var p pauser
+	p := pauses()
 	for try := range parkTries {
-		if try > 0 && !p.pause(s.ctx) {
+		if try > 0 && !p.Wait(s.ctx) {
 			return s.ctx.Err()
 		}
 		if _, err = s.write(w); err == nil {

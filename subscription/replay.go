@@ -126,7 +126,7 @@ func (g *group) waitingReplays() int {
 
 // insist tries something about replays until it succeeds, and calls tried when it did not. It returns false when the group ends first.
 func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
-	var p pauser
+	p := pauses()
 	for {
 		ctx, cancel := context.WithTimeout(g.ctx, g.streams.timeout)
 		err := try(ctx)
@@ -140,7 +140,7 @@ func (g *group) insist(try func(ctx context.Context) error, tried func()) bool {
 		}
 		tried()
 		g.metrics.failed.Inc()
-		if !p.pause(g.ctx) {
+		if !p.Wait(g.ctx) {
 			return false
 		}
 	}

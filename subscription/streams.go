@@ -2,7 +2,6 @@ package subscription
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -41,6 +40,19 @@ func writeMetadata(ctx context.Context, s Store, stream string, expected int64, 
 	return nil
 }
 
+// bound sees to it that only the newest events of a stream are kept. It looks each time: an
+// operator may have deleted the stream, which an event brings back without what was said about it.
+func bound(ctx context.Context, s Store, stream, document string) error {
+	info, err := s.StreamInfo(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	if info.Metadata.MaxCount > 0 {
+		return nil
+	}
+	return writeMetadata(ctx, s, stream, event.AnyVersion, []byte(document))
+}
+
 // truncate hides the events of a stream before a number, and gives it the access
 // list if it has none. What else its metadata says stays. Nothing that is hidden
 // is shown again, and a stream that was deleted meanwhile stays deleted.
@@ -53,24 +65,15 @@ func truncate(ctx context.Context, s Store, stream string, before int64) error {
 		if !info.Exists() || info.Metadata.TruncateBefore >= before {
 			return nil
 		}
-		doc := map[string]json.RawMessage{}
+		var meta event.Resolved
 		if info.MetaLast >= 0 {
-			meta, err := s.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, false)
+			meta, err = s.ReadEvent(ctx, event.MetaStreamOf(stream), info.MetaLast, false)
 			if err != nil && !errors.Is(err, event.ErrEventNotFound) && !errors.Is(err, event.ErrStreamNotFound) {
 				return fmt.Errorf("read metadata of stream %s: %w", stream, err)
 			}
-			if json.Unmarshal(meta.Data, &doc) != nil || doc == nil {
-				doc = map[string]json.RawMessage{}
-			}
 		}
-		if doc[event.KeyACL] == nil && doc[event.PlainACL] == nil {
-			doc[event.KeyACL] = json.RawMessage(accessList)
-		}
-		document, err := json.Marshal(doc)
-		if err != nil {
-			return fmt.Errorf("metadata of stream %s: %w", stream, err)
-		}
-		err = writeMetadata(ctx, s, stream, info.MetaLast, event.WithTruncateBefore(document, before))
+		document := event.WithTruncateBefore(event.WithAccessList(meta.Data, accessList), before)
+		err = writeMetadata(ctx, s, stream, info.MetaLast, document)
 		var other *event.WrongExpectedVersion
 		if !errors.As(err, &other) {
 			return err

@@ -58,22 +58,22 @@ func (t *term) stop() {
 
 // run loads the groups, and loads them again whenever that is asked for.
 func (t *term) run() {
-	var p pauser
+	p := pauses()
 	for {
 		err := t.load()
 		switch {
 		case t.ctx.Err() != nil:
 			return
 		case err != nil:
-			if p.failures == 0 {
+			if p.Failures == 0 {
 				t.opts.Logger.Error("persistent subscriptions cannot be loaded, it is tried again", logkey.Error, err)
 			}
-			if !p.pause(t.ctx) {
+			if !p.Wait(t.ctx) {
 				return
 			}
 			continue
 		}
-		p.failures = 0
+		p.Failures = 0
 		select {
 		case <-t.kick:
 		case <-t.ctx.Done():

@@ -16,3 +16,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Pauses are waits between tries, which double.
+type Pauses struct {
+	Least, Most time.Duration
+	Failures    uint // so far
+}
+
+// Wait returns false when the context ends first.
+func (p *Pauses) Wait(ctx context.Context) bool {
+	d := min(p.Most, p.Least<<min(p.Failures, 10))
+	p.Failures++
+	return Sleep(ctx, d) == nil
+}

@@ -4,36 +4,59 @@
 package handler
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/annalsdb/annals/event"
 )
 
-// Definition is what a projection reads and how it groups it.
+// Definition is what a projection reads and how it groups it. Its JSON is served and stored: do not change.
 type Definition struct {
-	AllStreams         bool     // fromAll
-	Categories         []string // fromCategory, fromCategories
-	Streams            []string // fromStream, fromStreams
-	AllEvents          bool     // no named types
-	Events             []string // the named types
-	ByStreams          bool     // foreachStream
-	ByCustomPartitions bool     // partitionBy
-	Options
+	AllEvents          bool   `json:"allEvents"`              // no named types
+	AllStreams         bool   `json:"allStreams"`             // fromAll
+	ByStreams          bool   `json:"byStream"`               // foreachStream
+	ByCustomPartitions bool   `json:"byCustomPartitions"`     // partitionBy
+	Categories         Names  `json:"categories"`             // fromCategory, fromCategories
+	Events             Names  `json:"events"`                 // the named types
+	Streams            Names  `json:"streams"`                // fromStream, fromStreams
+	Limit              *int64 `json:"limitingCommitPosition"` // other versions have it: nil
+	Options            `json:"options"`
+
+	// Mark returns what marks a place in the log; nil: how far the projection came is not
+	// marked. It is emitted at start and with each checkpoint, before that is written, caused by no event.
+	Mark func(commit, prepare int64) Emission `json:"-"`
 }
 
 // Options of a definition.
 type Options struct {
-	ResultStream           string // empty: not named
-	PartitionResultPattern string // with {0} for the partition; empty: not named
-	ReorderEvents          bool
-	ProcessingLagMs        int
-	IsBiState              bool
-	DefinesStateTransform  bool
-	ProducesResults        bool
-	DefinesFold            bool
-	HandlesDeleted         bool // $deleted
-	IncludeLinks           bool
+	ResultStream           Name `json:"resultStreamName"`
+	PartitionResultPattern Name `json:"partitionResultStreamNamePattern"` // with {0} for the partition
+	ReorderEvents          bool `json:"reorderEvents"`
+	ProcessingLagMs        int  `json:"processingLag"`
+	IsBiState              bool `json:"isBiState"`
+	DefinesStateTransform  bool `json:"definesStateTransform"`
+	ProducesResults        bool `json:"producesResults"`
+	DefinesFold            bool `json:"definesFold"`
+	HandlesDeleted         bool `json:"handlesDeletedNotifications"` // $deleted
+	IncludeLinks           bool `json:"includeLinks"`
+}
+
+// Names are never null in JSON.
+type Names []string
+
+// MarshalJSON writes an array.
+func (n Names) MarshalJSON() ([]byte, error) { return json.Marshal(append([]string{}, n...)) }
+
+// Name is null in JSON where nothing is named.
+type Name string
+
+// MarshalJSON writes a string or null.
+func (n Name) MarshalJSON() ([]byte, error) {
+	if n == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(n))
 }
 
 // Event is an event as a handler sees it.
@@ -115,13 +138,6 @@ var ErrInterrupted = errors.New("the handler was interrupted")
 // all that follow end soon. It may be called from any goroutine.
 type Interrupter interface {
 	Interrupt()
-}
-
-// Marker is a Handler that marks how far it came. At start and with each checkpoint, before
-// that is written, the runner emits what Mark returns, caused by no event.
-type Marker interface {
-	// Mark returns the mark for a place in the log.
-	Mark(commit, prepare int64) Emission
 }
 
 // Fault is an error of a projection's code.

@@ -25,7 +25,7 @@ func (*nowhere) Write(_ context.Context, w *event.Write) (event.Written, error) 
 func BenchmarkEmit(b *testing.B) {
 	for _, streams := range []int{1, 10_000, 100_000} { // The last are more than are remembered.
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			o := output.New(output.Options{Store: &nowhere{}, Name: "p", Version: ours, From: at(-1)})
+			o := output.New(output.Options{Store: &nowhere{}, Streams: output.Streams{Projection: "p"}, Version: ours, From: at(-1)})
 			defer o.Close()
 			names := make([]string, streams)
 			for i := range names {

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"github.com/zeebo/xxh3"
@@ -49,8 +48,10 @@ func (b *builder) begin(at position.Position, by *handler.Event) {
 	}
 	b.cause = append(b.cause, `,"$causedBy":"`...)
 	b.cause = append(by.ID.AppendTo(b.cause), '"')
-	if id := correlation(by.Record); id != nil {
-		b.related = append(append(b.related, `,"$correlationId":`...), id...)
+	if by.IsJSON() {
+		if id, kind := jsontext.Member(by.Metadata, keyCorrelation); kind != jsontext.Invalid && kind != jsontext.Null {
+			b.related = append(append(b.related, `,"$correlationId":`...), id...)
+		}
 	}
 }
 
@@ -121,26 +122,6 @@ func isReserved(name string) bool {
 		return true
 	}
 	return false
-}
-
-// correlation returns the value that an event's metadata have for $correlationId; nil: none.
-func correlation(r *event.Record) (id []byte) {
-	if r == nil || !r.IsJSON() || !bytes.Contains(r.Metadata, []byte(keyCorrelation)) {
-		return nil
-	}
-	walk := jsontext.ObjectAt(r.Metadata, jsontext.Space(r.Metadata, 0))
-	for walk.Next() {
-		if string(walk.Name) != `"`+keyCorrelation+`"` {
-			continue
-		}
-		if id = walk.Value; walk.Kind == jsontext.Null {
-			id = nil
-		}
-	}
-	if _, ok := walk.End(); !ok {
-		return nil
-	}
-	return id
 }
 
 // Result queues what tells that the result of a partition (empty: of the root) changed; nil:

@@ -46,6 +46,7 @@ type CheckpointOptions struct {
 // is ahead must not push out the one before it when another is written; then that
 // one is written again, in the same write before the new state.
 type Checkpoints struct {
+	access
 	opts    CheckpointOptions
 	streams Streams
 	loaded  bool
@@ -72,7 +73,7 @@ func NewCheckpoints(o CheckpointOptions) *Checkpoints {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	return &Checkpoints{opts: o, streams: Streams{Projection: o.Name}, last: -1, tails: map[string]int64{}}
+	return &Checkpoints{access: access{store: o.Store}, opts: o, streams: Streams{Projection: o.Name}, last: -1, tails: map[string]int64{}}
 }
 
 // Load returns the last checkpoint that is ours. It must be called before the other methods.
@@ -176,7 +177,7 @@ type tail struct {
 func (c *Checkpoints) look(ctx context.Context, stream string) (t tail, err error) {
 	var page event.StreamPage
 	err = c.tries(ctx, func() error {
-		info, err := c.opts.Store.StreamInfo(ctx, stream)
+		info, err := c.store.StreamInfo(ctx, stream)
 		if err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func (c *Checkpoints) look(ctx context.Context, stream string) (t tail, err erro
 		if !info.Exists() {
 			return nil
 		}
-		page, err = c.opts.Store.ReadStream(ctx, event.StreamRead{Stream: stream, From: event.Head, Count: checkpointPage, Backward: true, MaxPayload: pageBytes})
+		page, err = c.store.ReadStream(ctx, event.StreamRead{Stream: stream, From: event.Head, Count: checkpointPage, Backward: true, MaxPayload: pageBytes})
 		return err
 	})
 	if isAbsent(err) || errors.Is(err, event.ErrStreamDeleted) {
@@ -194,22 +195,17 @@ func (c *Checkpoints) look(ctx context.Context, stream string) (t tail, err erro
 	}
 	for i := range page.Events {
 		e := page.Events[i].Record
-		if e.Bare {
-			if err := c.tries(ctx, func() error { return c.opts.Store.ReadPayload(ctx, &e) }); isAbsent(err) {
-				continue
-			} else if err != nil {
-				return t, storageError("read", stream, err)
-			}
+		if isThere, err := c.complete(ctx, &e); err != nil {
+			return t, err
+		} else if isThere {
+			t.events = append(t.events, e)
 		}
-		t.events = append(t.events, e)
 	}
 	if len(page.Events) > 0 {
 		t.last = max(t.last, page.Events[0].Number)
 	}
 	return t, nil
 }
-
-func (c *Checkpoints) tries(ctx context.Context, f func() error) error { return tries(ctx, nil, f) }
 
 // Save writes the states of the partitions that changed, then the root. Errors are
 // as those of Output.Err. After one that failed nothing more is saved.
@@ -254,10 +250,7 @@ func (c *Checkpoints) warn(stream string, data []byte) {
 
 // write does a write to a stream of checkpoints, or to that of its metadata.
 func (c *Checkpoints) write(ctx context.Context, w *event.Write, stream string) error {
-	err := c.tries(ctx, func() error {
-		_, err := c.opts.Store.Write(ctx, w)
-		return err
-	})
+	_, err := c.access.write(ctx, w)
 	var other *event.WrongExpectedVersion
 	if !errors.As(err, &other) {
 		if err != nil {

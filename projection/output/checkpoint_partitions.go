@@ -3,8 +3,8 @@ package output
 import (
 	"bytes"
 	"context"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -20,7 +20,7 @@ func (c *Checkpoints) savePartitions(ctx context.Context, changed []PartitionSta
 		clear(c.tails)
 	}
 	ends := make([]tail, len(changed))
-	err := c.each(len(changed), func(i int) (err error) {
+	err := side(len(changed), checkpointWriters, func(i int) (err error) {
 		stream := c.streams.PartitionCheckpoint(changed[i].Partition)
 		c.mu.Lock()
 		last, ok := c.tails[changed[i].Partition]
@@ -41,42 +41,21 @@ func (c *Checkpoints) savePartitions(ctx context.Context, changed []PartitionSta
 			unlisted = append(unlisted, changed[i].Partition)
 		}
 	}
-	write := func(f func() error) error { return c.tries(ctx, f) }
-	if err := writeNames(ctx, c.opts.Store, write, c.streams.CheckpointedPartitions(), TypePartition, unlisted); err != nil {
+	if err := c.addNames(ctx, c.streams.CheckpointedPartitions(), TypePartition, unlisted); err != nil {
 		return err
 	}
-	return c.each(len(changed), func(i int) error { return c.savePartition(ctx, &changed[i], &ends[i], metadata) })
+	return side(len(changed), checkpointWriters, func(i int) error { return c.savePartition(ctx, &changed[i], &ends[i], metadata) })
 }
-
-// each calls f for the numbers below n, several at a time, and returns the first error.
-func (c *Checkpoints) each(n int, f func(int) error) error { return side(n, checkpointWriters, f) }
 
 // side calls f for the numbers below n, at most so many at a time, and returns the
 // first error, once none runs any more.
 func side(n, most int, f func(int) error) error {
-	var (
-		next  atomic.Int64
-		once  sync.Once
-		first error
-		work  sync.WaitGroup
-	)
-	for range min(n, most) {
-		work.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(i); err != nil {
-					once.Do(func() { first = err })
-					next.Store(int64(n)) // Nothing more is begun.
-					return
-				}
-			}
-		})
+	work, failed := errgroup.WithContext(context.Background())
+	work.SetLimit(most)
+	for i := 0; i < n && failed.Err() == nil; i++ {
+		work.Go(func() error { return f(i) })
 	}
-	work.Wait()
-	return first
+	return work.Wait()
 }
 
 func (c *Checkpoints) savePartition(ctx context.Context, p *PartitionState, end *tail, metadata []byte) error {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/position"
 )
@@ -17,17 +15,23 @@ type Deletion struct {
 	Store       Store
 	Streams     Streams
 	Version     position.Version
-	Checkpoints bool         // those of the root and of partitions
-	Emitted     bool         // the streams that are listed as emitted to, the list, and the order of several sources
-	Results     bool         // the result streams, and the list of partitions
-	Logger      hclog.Logger // nil: nothing is logged
+	Checkpoints bool // those of the root and of partitions
+	Emitted     bool // the streams that are listed as emitted to, the list, and the order of several sources
+	Results     bool // the result streams, and the list of partitions
+}
+
+// deletion is one under way.
+type deletion struct {
+	access
+	Deletion
 }
 
 const deletedTogether = 16 // streams
 
 // DeleteStreams soft-deletes streams. It can be called again after it failed, and
 // goes on where it was. A list goes when all that it names is gone.
-func DeleteStreams(ctx context.Context, d Deletion) error {
+func DeleteStreams(ctx context.Context, of Deletion) error {
+	d := deletion{access{store: of.Store}, of}
 	if d.Emitted {
 		if err := d.emitted(ctx); err != nil {
 			return err
@@ -58,14 +62,14 @@ func DeleteStreams(ctx context.Context, d Deletion) error {
 }
 
 // emitted deletes what was emitted to. How far it came is kept, as there may be many.
-func (d *Deletion) emitted(ctx context.Context) error {
+func (d *deletion) emitted(ctx context.Context) error {
 	progress := d.Streams.EmittedProgress()
 	from := int64(0)
-	e, isThere, err := d.last(ctx, progress)
+	e, err := d.read(ctx, progress, event.Head)
 	if err != nil {
 		return err
 	}
-	if isThere && json.Unmarshal(e.Data, &from) != nil {
+	if e != nil && json.Unmarshal(e.Data, &from) != nil {
 		from = 0
 	}
 	same := func(name string) string { return name }
@@ -85,8 +89,8 @@ func (d *Deletion) emitted(ctx context.Context) error {
 }
 
 // listed deletes the streams that a list names, from a number on. done is called after each page but the last.
-func (d *Deletion) listed(ctx context.Context, list string, from int64, stream func(name string) string, is func(*event.Record) bool, done func(next int64) error) error {
-	return readNames(ctx, d.Store, d.tries(ctx), list, from, func(names []string, next int64) error {
+func (d *deletion) listed(ctx context.Context, list string, from int64, stream func(name string) string, is func(*event.Record) bool, done func(next int64) error) error {
+	return d.names(ctx, list, from, func(names []string, next int64) error {
 		streams := make([]string, len(names))
 		for i, name := range names {
 			streams[i] = stream(name)
@@ -99,11 +103,11 @@ func (d *Deletion) listed(ctx context.Context, list string, from int64, stream f
 }
 
 // removeAll deletes streams, those whose last event is one of the kind.
-func (d *Deletion) removeAll(ctx context.Context, streams []string, is func(*event.Record) bool) error {
+func (d *deletion) removeAll(ctx context.Context, streams []string, is func(*event.Record) bool) error {
 	return side(len(streams), deletedTogether, func(i int) error {
 		if is != nil {
-			e, isThere, err := d.last(ctx, streams[i])
-			if err != nil || !isThere || !is(&e) {
+			e, err := d.read(ctx, streams[i], event.Head)
+			if err != nil || e == nil || !is(e) {
 				return err
 			}
 		}
@@ -112,53 +116,24 @@ func (d *Deletion) removeAll(ctx context.Context, streams []string, is func(*eve
 }
 
 // remove deletes a stream that is there.
-func (d *Deletion) remove(ctx context.Context, stream string) error {
-	var info event.StreamInfo
-	err := d.tries(ctx)(func() (err error) {
-		info, err = d.Store.StreamInfo(ctx, stream)
+func (d *deletion) remove(ctx context.Context, stream string) error {
+	info, err := d.info(ctx, stream)
+	if err != nil || !info.Exists() {
 		return err
-	})
-	if err != nil {
-		return storageError("look at", stream, err)
-	}
-	if !info.Exists() {
-		return nil
 	}
 	return d.write(ctx, &event.Write{Kind: event.SoftDelete, Stream: stream, ExpectedVersion: event.AnyVersion})
 }
 
-func (d *Deletion) write(ctx context.Context, w *event.Write) error {
-	err := d.tries(ctx)(func() error {
-		_, err := d.Store.Write(ctx, w)
-		return err
-	})
+func (d *deletion) write(ctx context.Context, w *event.Write) error {
+	_, err := d.access.write(ctx, w)
 	if err != nil && !errors.Is(err, event.ErrStreamDeleted) {
 		return storageError("write to", w.Stream, err)
 	}
 	return nil
 }
 
-// last returns the last event of a stream that a reader sees.
-func (d *Deletion) last(ctx context.Context, stream string) (r event.Record, isThere bool, err error) {
-	var e event.Resolved
-	err = d.tries(ctx)(func() (err error) {
-		e, err = d.Store.ReadEvent(ctx, stream, event.Head, false)
-		return err
-	})
-	if isAbsent(err) || errors.Is(err, event.ErrStreamDeleted) {
-		return r, false, nil
-	} else if err != nil {
-		return r, false, storageError("read", stream, err)
-	}
-	return e.Record, true, nil
-}
-
 // isOurs reports whether this projection wrote an event, also before it was reset. What a query wrote has no version.
-func (d *Deletion) isOurs(e *event.Record) bool {
+func (d *deletion) isOurs(e *event.Record) bool {
 	_, v, err := position.ParseStored(e.Metadata)
 	return err == nil && v.Projection == d.Version.Projection || errors.Is(err, position.ErrNoVersion)
-}
-
-func (d *Deletion) tries(ctx context.Context) func(func() error) error {
-	return func(f func() error) error { return tries(ctx, nil, f) }
 }

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/google/uuid"
@@ -10,17 +9,12 @@ import (
 	"github.com/annalsdb/annals/projection/position"
 )
 
-// Metadata of streams that a projection writes to. They are part of the contract: do not change.
-const (
-	openList   = `{"$acl":{}}`
-	systemList = `{"$acl":{"$r":"$all","$mr":"$all"}}`
-)
-
-func firstMetadata(stream string) string {
+// accessList is what a stream is given that a projection writes to. It is part of the contract: do not change.
+func accessList(stream string) string {
 	if event.IsSystemStream(stream) {
-		return systemList
+		return `{"$r":"$all","$mr":"$all"}`
 	}
-	return openList
+	return `{}`
 }
 
 // maxPage bounds what is read of a stream at a time.
@@ -32,14 +26,14 @@ const (
 // look finds out what a stream holds before the first write to it, in the order of the contract.
 func (o *Output) look(s *stream) error {
 	if o.opts.MayWrite != nil {
-		err := o.tries(func() error { return o.opts.MayWrite(o.ctx, s.name) })
+		err := o.tries(o.ctx, func() error { return o.opts.MayWrite(o.ctx, s.name) })
 		if errors.Is(err, event.ErrNotAuthorized) {
 			return notAuthorizedFault(s.name)
 		} else if err != nil {
 			return storageError("right to write to", s.name, err)
 		}
 	}
-	info, err := o.info(s.name)
+	info, err := o.info(o.ctx, s.name)
 	if err != nil {
 		return err
 	}
@@ -74,25 +68,14 @@ func (o *Output) look(s *stream) error {
 	return err
 }
 
-func (o *Output) info(stream string) (info event.StreamInfo, err error) {
-	err = o.tries(func() (err error) {
-		info, err = o.opts.Store.StreamInfo(o.ctx, stream)
-		return err
-	})
-	if err != nil {
-		return info, storageError("look at", stream, err)
-	}
-	return info, nil
-}
-
 // lastEvent returns the last event that a reader of a stream sees; nil: there is none.
 func (o *Output) lastEvent(stream string, info *event.StreamInfo) (*event.Record, error) {
 	if !info.Exists() || info.Metadata.MinVisible(info.Last) > info.Last {
 		return nil, nil
 	}
 	var e event.Resolved
-	err := o.tries(func() (err error) {
-		e, err = o.opts.Store.ReadEvent(o.ctx, stream, event.Head, false)
+	err := o.tries(o.ctx, func() (err error) {
+		e, err = o.store.ReadEvent(o.ctx, stream, event.Head, false)
 		return err
 	})
 	switch {
@@ -137,7 +120,7 @@ func (o *Output) begin(s *stream, info *event.StreamInfo) error {
 	if event.IsMetaStream(s.name) || info.MetaLast >= 0 && !info.Metadata.SoftDeleted() {
 		return nil
 	}
-	return o.writeMetadata(s.name, info.MetaLast, []byte(firstMetadata(s.name)))
+	return o.writeMetadata(s.name, info.MetaLast, event.WithAccessList(nil, accessList(s.name)))
 }
 
 // truncate hides all events of a stream. What else its metadata say stays.
@@ -145,48 +128,22 @@ func (o *Output) truncate(s *stream, info *event.StreamInfo) error {
 	if event.IsMetaStream(s.name) {
 		return nil
 	}
-	document := []byte(firstMetadata(s.name))
+	var e event.Resolved
 	if info.MetaLast >= 0 {
-		var e event.Resolved
-		err := o.tries(func() (err error) {
-			e, err = o.opts.Store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
+		err := o.tries(o.ctx, func() (err error) {
+			e, err = o.store.ReadEvent(o.ctx, event.MetaStreamOf(s.name), info.MetaLast, false)
 			return err
 		})
 		if err != nil && !isAbsent(err) {
 			return storageError("read metadata of", s.name, err)
 		}
-		document = withList(e.Data, s.name)
 	}
-	return o.writeMetadata(s.name, info.MetaLast, event.WithTruncateBefore(document, s.last+1))
-}
-
-// withList returns a metadata document with an access list, its own if it has one.
-func withList(document []byte, stream string) []byte {
-	var doc, first map[string]json.RawMessage
-	if json.Unmarshal(document, &doc) != nil || doc == nil {
-		return []byte(firstMetadata(stream))
-	}
-	if doc[event.KeyACL] != nil || doc[event.PlainACL] != nil {
-		return document
-	}
-	if err := json.Unmarshal([]byte(firstMetadata(stream)), &first); err != nil {
-		panic(err) // A constant.
-	}
-	doc[event.KeyACL] = first[event.KeyACL]
-	out, err := json.Marshal(doc)
-	if err != nil {
-		panic(err) // Raw members came out of a parsed document.
-	}
-	return out
+	return o.writeMetadata(s.name, info.MetaLast, event.WithTruncateBefore(event.WithAccessList(e.Data, accessList(s.name)), s.last+1))
 }
 
 func (o *Output) writeMetadata(stream string, expected int64, document []byte) error {
 	w := metadataWrite(stream, expected, document)
-	err := o.tries(func() error {
-		_, err := o.opts.Store.Write(o.ctx, w)
-		return err
-	})
-	if err != nil {
+	if _, err := o.write(o.ctx, w); err != nil {
 		return writeError(stream, err)
 	}
 	return nil

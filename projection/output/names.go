@@ -3,6 +3,7 @@ package output
 import (
 	"strings"
 
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -26,7 +27,7 @@ type Streams struct {
 
 // StreamsOf returns the names of a projection's streams.
 func StreamsOf(projection string, o *handler.Options) Streams {
-	return Streams{Projection: projection, Named: o.ResultStream, Pattern: o.PartitionResultPattern}
+	return Streams{Projection: projection, Named: string(o.ResultStream), Pattern: string(o.PartitionResultPattern)}
 }
 
 func (s *Streams) of(what string) string { return "$projections-" + s.Projection + what }
@@ -69,3 +70,13 @@ func (s *Streams) Emitted() string { return s.of("-emittedstreams") }
 
 // EmittedProgress tells how far their deletion came.
 func (s *Streams) EmittedProgress() string { return s.of("-emittedstreams-checkpoint") }
+
+// QueryResult is the event that a query writes for a state: at the end, or for each event if it has no when.
+func (s *Streams) QueryResult(result []byte) handler.Emission {
+	return handler.Emission{Stream: s.Result(), Type: TypeResult, JSON: jsontext.Valid(result), Data: result}
+}
+
+// QueryEnd is the event that a query writes behind its results.
+func (s *Streams) QueryEnd() handler.Emission {
+	return handler.Emission{Stream: s.Result(), Type: TypeEOF, JSON: true}
+}

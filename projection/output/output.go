@@ -53,8 +53,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
@@ -75,10 +73,9 @@ type Store interface {
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
 }
 
-// Options of an Output. Store, Name, Version and From are needed.
+// Options of an Output. Store, Streams, Version and From are needed.
 type Options struct {
 	Store   Store
-	Name    string
 	Version position.Version
 	// From is the checkpoint that the run starts at. What is emitted behind it may be stored already.
 	From        position.Position
@@ -91,9 +88,8 @@ type Options struct {
 	// Volatile says that the projection is transient: what an earlier run wrote
 	// is replaced, and nothing is compared.
 	Volatile bool
-	// Streams names the streams of results. Without the name of the projection it is that of Name.
+	// Streams names the streams of the projection.
 	Streams Streams
-	Logger  hclog.Logger // nil: nothing is logged
 }
 
 // Bounds that are no options: they only have to be sane.
@@ -112,22 +108,18 @@ func (o *Options) ensureDefaults() {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultInFlight
 	}
-	if o.Streams.Projection == "" {
-		o.Streams.Projection = o.Name
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
 }
 
 // Output writes what one run of a projection emits. Emit and Result belong to the
 // goroutine of the run, the rest may be called from any.
 type Output struct {
+	access
 	opts     Options
 	ctx      context.Context // of writes; ends only when they outlast Close by far
 	cancel   context.CancelFunc
-	stop     chan struct{} // closed by Close: nothing is tried again
-	failed   chan struct{}
+	stop     chan struct{}   // that of access, closed by Close
+	failed   context.Context // ends when something cannot be written
+	giveUp   context.CancelCauseFunc
 	work     sync.WaitGroup
 	tracker  *tracker // nil: streams are not listed
 	maxKnown int
@@ -144,27 +136,24 @@ type Output struct {
 	buffers [][]item
 	pending int
 	bytes   int64
-	waiting []waiter
+	changed chan struct{}      // closed when fewer are pending; nil: nobody waits
 	event   int64              // counts distinct positions that were emitted at
 	at      position.Position  // the last of them
 	floor   *position.Position // what is stored up to here, of streams not known, is not emitted again
 	before  position.Position  // the position before at
 }
 
-type waiter struct {
-	below int
-	done  chan struct{}
-}
-
 // New returns an Output, which must be closed.
 func New(o Options) *Output {
 	o.ensureDefaults()
 	from := o.From
+	stop := make(chan struct{})
 	out := &Output{
-		opts: o, maxKnown: defaultKnown, stop: make(chan struct{}), failed: make(chan struct{}), known: map[string]*stream{},
+		access: access{o.Store, stop}, opts: o, maxKnown: defaultKnown, stop: stop, known: map[string]*stream{},
 		floor: &from, before: from, build: builder{version: o.Version, isBare: o.Volatile},
 	}
 	out.ctx, out.cancel = context.WithCancel(context.Background())
+	out.failed, out.giveUp = context.WithCancelCause(context.Background())
 	if o.Track {
 		out.tracker = &tracker{o: out}
 	}
@@ -300,12 +289,14 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 			o.mu.Unlock()
 			return nil
 		}
-		w := waiter{below: n, done: make(chan struct{})}
-		o.waiting = append(o.waiting, w)
+		if o.changed == nil {
+			o.changed = make(chan struct{})
+		}
+		changed := o.changed
 		o.mu.Unlock()
 		select {
-		case <-w.done:
-		case <-o.failed:
+		case <-changed:
+		case <-o.failed.Done():
 		case <-o.stop:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -316,8 +307,8 @@ func (o *Output) WaitBelow(ctx context.Context, n int) error {
 // Flush returns nil when everything emitted so far is stored.
 func (o *Output) Flush(ctx context.Context) error { return o.WaitBelow(ctx, 0) }
 
-// Failed is closed when something cannot be written. Nothing more is written then.
-func (o *Output) Failed() <-chan struct{} { return o.failed }
+// Failed ends when something cannot be written, with Err as its cause. Nothing more is written then.
+func (o *Output) Failed() context.Context { return o.failed }
 
 // Err returns why the output failed: a *handler.Fault, ErrRestart, an error
 // that says that this node does not lead or stops (see IsLost), or one of storage that stayed after 12 tries.

@@ -28,7 +28,7 @@ func at(n int64) position.Position { return position.Position{Log: true, Commit:
 func metadataAt(n int64) string { return fmt.Sprintf(`{"$v":"7:-1:2:4","$c":%d,"$p":%d}`, n, n) }
 
 func options(s *memStore) output.Options {
-	return output.Options{Store: s, Name: "p", Version: ours, From: at(-1)}
+	return output.Options{Store: s, Streams: output.Streams{Projection: "p"}, Version: ours, From: at(-1)}
 }
 
 // run is an Output and what a test does with it.
@@ -80,7 +80,7 @@ func (r run) fails() string {
 	if !errors.As(err, &fault) {
 		r.t.Fatalf("flush ended with %v", err)
 	}
-	<-r.Failed()
+	<-r.Failed().Done()
 	return fault.Message
 }
 

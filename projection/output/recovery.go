@@ -55,21 +55,16 @@ func (o *Output) findRecovery(s *stream, last *event.Record) (*recovery, error) 
 
 // ours returns the position of an event that is ours.
 func (o *Output) ours(e *event.Record) (at position.Position, ok bool, err error) {
-	if e.Bare {
-		err := o.tries(func() error { return o.opts.Store.ReadPayload(o.ctx, e) })
-		if isAbsent(err) {
-			return at, false, nil
-		} else if err != nil {
-			return at, false, storageError("read", e.Stream, err)
-		}
+	if isThere, err := o.complete(o.ctx, e); !isThere || err != nil {
+		return at, false, err
 	}
 	at, v, err := position.ParseStored(e.Metadata)
 	return at, err == nil && o.opts.Version.IsOurs(v), nil
 }
 
 func (o *Output) page(r event.StreamRead) (page event.StreamPage, err error) {
-	err = o.tries(func() (err error) {
-		page, err = o.opts.Store.ReadStream(o.ctx, r)
+	err = o.tries(o.ctx, func() (err error) {
+		page, err = o.store.ReadStream(o.ctx, r)
 		return err
 	})
 	switch {
@@ -171,9 +166,9 @@ func (r *recovery) isOver() bool { return len(r.ahead) == 0 && r.next > r.end }
 
 // isLinkGone reports whether what a stored link names is gone.
 func (o *Output) isLinkGone(stream string, number int64) (bool, error) {
-	link, isThere, err := o.read(stream, number)
-	if err != nil || !isThere {
-		return !isThere, err
+	link, err := o.read(o.ctx, stream, number)
+	if err != nil || link == nil {
+		return link == nil, err
 	}
 	n, target, ok := event.ParseLink(link.Data)
 	if !ok {
@@ -183,21 +178,6 @@ func (o *Output) isLinkGone(stream string, number int64) (bool, error) {
 }
 
 func (o *Output) isGone(stream string, number int64) (bool, error) {
-	_, isThere, err := o.read(stream, number)
-	return !isThere, err
-}
-
-func (o *Output) read(stream string, number int64) (r event.Record, isThere bool, err error) {
-	var e event.Resolved
-	err = o.tries(func() (err error) {
-		e, err = o.opts.Store.ReadEvent(o.ctx, stream, number, false)
-		return err
-	})
-	switch {
-	case isAbsent(err) || errors.Is(err, event.ErrStreamDeleted):
-		return r, false, nil
-	case err != nil:
-		return r, false, storageError("read", stream, err)
-	}
-	return e.Record, true, nil
+	e, err := o.read(o.ctx, stream, number)
+	return e == nil, err
 }

@@ -1,45 +1,12 @@
 package output
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 )
-
-// Errors of storage are tried again with growing pauses, half a minute in all.
-const (
-	maxTries     = 12
-	firstPause   = 50 * time.Millisecond
-	longestPause = 5 * time.Second
-)
-
-// tries calls f until it succeeds, fails in a way that no repetition helps, or failed often enough.
-func tries(ctx context.Context, stop <-chan struct{}, f func() error) error {
-	pause := firstPause
-	for n := 1; ; n++ {
-		err := f()
-		if err == nil || n == maxTries || isFinal(err) {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-stop:
-			timer.Stop()
-			return event.ErrClosed
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-		pause = min(2*pause, longestPause)
-	}
-}
-
-func (o *Output) tries(f func() error) error { return tries(o.ctx, o.stop, f) }
 
 // isFinal reports whether an error will stay.
 func isFinal(err error) bool {

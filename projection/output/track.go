@@ -1,13 +1,9 @@
 package output
 
 import (
-	"context"
-	"errors"
 	"sync"
 
 	"github.com/zeebo/xxh3"
-
-	"github.com/annalsdb/annals/event"
 )
 
 // tracker lists the streams that are emitted to, each once. It remembers the names
@@ -69,7 +65,7 @@ func (t *tracker) write(all []string) ([]uint64, error) {
 	stream := t.o.opts.Streams.Emitted()
 	if t.listed == nil {
 		listed := map[uint64]struct{}{}
-		err := readNames(t.o.ctx, t.o.opts.Store, t.o.tries, stream, 0, func(page []string, _ int64) error {
+		err := t.o.names(t.o.ctx, stream, 0, func(page []string, _ int64) error {
 			for _, name := range page {
 				listed[xxh3.HashString(name)] = struct{}{}
 			}
@@ -90,65 +86,8 @@ func (t *tracker) write(all []string) ([]uint64, error) {
 			hashes, fresh = append(hashes, h), append(fresh, name)
 		}
 	}
-	if err := writeNames(t.o.ctx, t.o.opts.Store, t.o.tries, stream, TypeStreamTracked, fresh); err != nil {
+	if err := t.o.addNames(t.o.ctx, stream, TypeStreamTracked, fresh); err != nil {
 		return nil, err
 	}
 	return hashes, nil
-}
-
-// writeNames adds names to a list.
-func writeNames(ctx context.Context, store Store, tries func(func() error) error, stream, eventType string, names []string) error {
-	for len(names) > 0 {
-		w := &event.Write{Stream: stream, ExpectedVersion: event.AnyVersion}
-		size := 0
-		for len(names) > 0 && size < maxBatchBytes {
-			w.Events = append(w.Events, event.Proposed{ID: newID(), Type: eventType, Data: []byte(names[0])})
-			size += len(names[0]) + len(eventType)
-			names = names[1:]
-		}
-		err := tries(func() error {
-			_, err := store.Write(ctx, w)
-			return err
-		})
-		if err != nil {
-			return writeError(stream, err)
-		}
-	}
-	return nil
-}
-
-// readNames goes through a list of names from a number on, a page at a time; next
-// is the number behind it. A list that is not there is empty.
-func readNames(ctx context.Context, store Store, tries func(func() error) error, stream string, from int64, page func(names []string, next int64) error) error {
-	for {
-		var p event.StreamPage
-		err := tries(func() (err error) {
-			p, err = store.ReadStream(ctx, event.StreamRead{Stream: stream, From: from, Count: pageEvents, MaxPayload: pageBytes})
-			return err
-		})
-		if errors.Is(err, event.ErrStreamNotFound) || errors.Is(err, event.ErrStreamDeleted) {
-			return nil
-		} else if err != nil {
-			return storageError("read", stream, err)
-		}
-		names := make([]string, 0, len(p.Events))
-		for i := range p.Events {
-			e := &p.Events[i].Record
-			if e.Bare {
-				if err := tries(func() error { return store.ReadPayload(ctx, e) }); isAbsent(err) {
-					continue
-				} else if err != nil {
-					return storageError("read", stream, err)
-				}
-			}
-			names = append(names, string(e.Data))
-		}
-		from += pageEvents
-		if err := page(names, from); err != nil {
-			return err
-		}
-		if p.End {
-			return nil
-		}
-	}
 }

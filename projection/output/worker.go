@@ -116,30 +116,17 @@ func (w *worker) finish(s *stream) {
 		}
 		o.ready.push(s)
 	}
-	if len(o.waiting) > 0 {
-		o.wake()
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
 	}
-}
-
-// wake wakes those who wait for what now holds. The mutex is held.
-func (o *Output) wake() {
-	kept := o.waiting[:0]
-	for _, w := range o.waiting {
-		if o.pending <= w.below {
-			close(w.done)
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(o.waiting[len(kept):])
-	o.waiting = kept
 }
 
 // fail ends the output. The mutex is held.
 func (o *Output) fail(err error) {
 	if o.err == nil && !(o.closed && IsLost(err)) {
 		o.err = err
-		close(o.failed)
+		o.giveUp(err)
 	}
 }
 
@@ -204,8 +191,8 @@ func (w *worker) append(s *stream) error {
 	w.write.Stream, w.write.ExpectedVersion = s.name, s.last
 	var done event.Written
 	isFirst := true
-	err := w.o.tries(func() (err error) {
-		done, err = w.o.opts.Store.Write(w.o.ctx, &w.write)
+	err := w.o.tries(w.o.ctx, func() (err error) {
+		done, err = w.o.store.Write(w.o.ctx, &w.write)
 		isFirst = isFirst && err == nil
 		return err
 	})
@@ -264,13 +251,6 @@ func compare(p, ours position.Position) (int, bool) {
 
 // equal reports whether two positions are the same in every detail.
 func equal(a, b position.Position) bool {
-	if a.Log != b.Log || a.Commit != b.Commit || a.Prepare != b.Prepare || a.Phase != b.Phase || a.Completed != b.Completed || len(a.Numbers) != len(b.Numbers) {
-		return false
-	}
-	for i := range a.Numbers {
-		if a.Numbers[i] != b.Numbers[i] {
-			return false
-		}
-	}
-	return true
+	return a.Log == b.Log && a.Commit == b.Commit && a.Prepare == b.Prepare && a.Phase == b.Phase && a.Completed == b.Completed &&
+		slices.Equal(a.Numbers, b.Numbers)
 }

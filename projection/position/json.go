@@ -89,12 +89,6 @@ func (p Position) AppendJSON(dst []byte, v *Version) []byte {
 // MarshalJSON writes the position as ES-Position and read-events show it.
 func (p Position) MarshalJSON() ([]byte, error) { return p.AppendJSON(nil, nil), nil }
 
-// UnmarshalJSON reads what Parse reads.
-func (p *Position) UnmarshalJSON(data []byte) (err error) {
-	*p, err = Parse(data)
-	return err
-}
-
 // Parse reads a position, whichever names it is written with: $c or c or
 // commitPosition, $p or p or preparePosition, $s or s or streams. Names without
 // "$" act only where none with it is there, as an emitted event may have members
@@ -138,32 +132,15 @@ func (m *members) isPosition() bool {
 	return m[commit] != nil || m[prepare] != nil || m[streams] != nil || m[phase] != nil || m[completed] != nil
 }
 
-// member tells which member of a position a name is, and whether it is one of the
-// names without "$".
-func member(name []byte) (which int, isPlain, ok bool) {
-	switch string(name) {
-	case `"$c"`:
-		return commit, false, true
-	case `"$p"`:
-		return prepare, false, true
-	case `"$s"`:
-		return streams, false, true
-	case `"$ph"`:
-		return phase, false, true
-	case `"$cp"`:
-		return completed, false, true
-	case `"$v"`:
-		return version, false, true
-	case `"c"`, `"commitPosition"`:
-		return commit, true, true
-	case `"p"`, `"preparePosition"`:
-		return prepare, true, true
-	case `"s"`, `"streams"`:
-		return streams, true, true
-	case `"v"`:
-		return version, true, true
-	}
-	return 0, false, false
+// named are the names of members, with those without "$" marked plain.
+var named = map[string]struct {
+	which   int
+	isPlain bool
+}{
+	`"$c"`: {commit, false}, `"$p"`: {prepare, false}, `"$s"`: {streams, false},
+	`"$ph"`: {phase, false}, `"$cp"`: {completed, false}, `"$v"`: {version, false},
+	`"c"`: {commit, true}, `"commitPosition"`: {commit, true}, `"p"`: {prepare, true}, `"preparePosition"`: {prepare, true},
+	`"s"`: {streams, true}, `"streams"`: {streams, true}, `"v"`: {version, true},
 }
 
 // parse returns the position and the text of the version, nil if there is none.
@@ -171,12 +148,12 @@ func parse(data []byte) (p Position, v []byte, err error) {
 	var proper, plain members
 	walk := jsontext.ObjectAt(data, jsontext.Space(data, 0))
 	for walk.Next() {
-		if which, isPlain, ok := member(walk.Name); !ok || walk.Kind == jsontext.Null {
+		if m, ok := named[string(walk.Name)]; !ok || walk.Kind == jsontext.Null {
 			continue
-		} else if isPlain {
-			plain[which] = walk.Value
+		} else if m.isPlain {
+			plain[m.which] = walk.Value
 		} else {
-			proper[which] = walk.Value
+			proper[m.which] = walk.Value
 		}
 	}
 	if end, ok := walk.End(); !ok || jsontext.Space(data, end) != len(data) {

@@ -42,11 +42,11 @@ func (f *endless) Position() position.Position {
 	}
 	return position.Position{Log: true, Commit: -f.n, Prepare: -f.n}
 }
-func (f *endless) Buffered() int         { return int(min(f.n, int64(len(f.page)-f.at))) }
-func (f *endless) Passed() int64         { return -f.n }
-func (f *endless) Progress() float64     { return 50 }
-func (f *endless) Behind() (int64, bool) { return 0, false }
-func (f *endless) Close()                {}
+func (f *endless) Buffered() int     { return int(min(f.n, int64(len(f.page)-f.at))) }
+func (f *endless) Passed() int64     { return -f.n }
+func (f *endless) Progress() float64 { return 50 }
+func (f *endless) Behind() int64     { return 0 }
+func (f *endless) Close()            {}
 
 // BenchmarkLoop measures what the loop costs for each event, with a handler in Go that counts.
 func BenchmarkLoop(b *testing.B) {
@@ -70,7 +70,7 @@ func BenchmarkLoop(b *testing.B) {
 			p.read = func(context.Context, source.Options) (reader, error) { return in, nil }
 			o := options(c.d)
 			o.Mode = OneTime // ends with its input, and has checkpoints as a continuous one
-			o.Config.Checkpoints = true
+			o.Checkpoints = true
 			b.ReportAllocs()
 			b.ResetTimer()
 			r := start(b.Context(), o, p)

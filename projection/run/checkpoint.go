@@ -80,7 +80,8 @@ func (r *Run) save(s *snapshot) error {
 	defer r.lock.release()
 	r.cache.saved(s.entries, r.in)
 	r.saved = s.root
-	r.board.saved(s.root.At)
+	at := s.root.At // A pointer into the snapshot would keep all of its states.
+	r.board.update(func() { r.board.statistics.Checkpoint = &at })
 	return nil
 }
 

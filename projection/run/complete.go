@@ -15,12 +15,14 @@ func (r *Run) complete() error {
 		return r.cause(err)
 	}
 	r.board.show(statusPhaseCompleted)
-	r.board.secondPhase()
+	r.board.update(func() { // Nothing is read any more.
+		r.board.status, r.board.results = statusRunning, true
+		r.board.statistics.Progress, r.board.statistics.Behind = 100, 0
+	})
 	r.board.changed()
 
 	at := position.Finished()
 	emit := func(e handler.Emission) error {
-		r.emitting()
 		r.emitted++
 		r.out.Emit(at, nil, []handler.Emission{e})
 		if r.opts.tooMuch(r.out) {

@@ -10,8 +10,12 @@ import (
 // handle hands one event to the handler and takes in what comes of it. The
 // caller has a turn and the lock.
 func (r *Run) handle(e *handler.Event) error {
+	h, err := r.code()
+	if err != nil {
+		return err
+	}
 	e.Partition = ""
-	name, ok, err := r.def.partitionOf(r.handler, e)
+	name, ok, err := r.def.partitionOf(h, e)
 	if err != nil {
 		return faulted(r.opts.Name, r.at, err, e, "process an event")
 	}
@@ -24,12 +28,12 @@ func (r *Run) handle(e *handler.Event) error {
 	e.Partition = name
 	o := handler.Outcome{Skipped: true}
 	if !e.GoneOnly {
-		if o, err = r.handler.Process(e); err != nil {
+		if o, err = h.Process(e); err != nil {
 			return faulted(r.opts.Name, r.at, err, e, "process an event")
 		}
 	}
 	if e.Gone != "" {
-		gone, err := r.handler.Deleted(e)
+		gone, err := h.Deleted(e)
 		if err != nil {
 			return faulted(r.opts.Name, r.at, err, e, "process a delete partition notification")
 		}
@@ -64,7 +68,6 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 	}
 
 	if len(o.Emitted) > 0 {
-		r.emitting()
 		r.emitted += int64(len(o.Emitted))
 		r.out.Emit(r.at, e, o.Emitted)
 	}
@@ -74,7 +77,6 @@ func (r *Run) takeIn(e *handler.Event, o *handler.Outcome) error {
 			r.result(e, p, result)
 		}
 	case r.opts.Mode != Continuous && !r.def.DefinesFold && result != nil:
-		r.emitting()
 		r.emitted++
 		r.out.Emit(r.at, e, []handler.Emission{r.names.QueryResult(result)})
 	}
@@ -99,7 +101,6 @@ func (r *Run) result(e *handler.Event, p *entry, result []byte) {
 	default:
 		return
 	}
-	r.emitting()
 	r.emitted++
 }
 
@@ -131,10 +132,10 @@ func (r *Run) fetch(name string) (*entry, error) {
 	if !r.opts.resumes() {
 		return &entry{name: name}, nil
 	}
-	r.turn.give()
+	r.giveTurn()
 	p, err := r.def.stored(r.reading, r.checkpoints, name)
 	if err == nil {
-		err = r.turn.take(r.reading)
+		err = r.takeTurn()
 	}
 	r.clock = r.opts.Now()
 	return p, err
@@ -142,26 +143,8 @@ func (r *Run) fetch(name string) (*entry, error) {
 
 // mark emits what tells how far a handler came that wants that.
 func (r *Run) mark() {
-	m, ok := r.handler.(handler.Marker)
-	if !ok || !r.at.Log {
+	if r.def.Mark == nil || !r.at.Log {
 		return
 	}
-	r.emitting()
-	r.out.Emit(r.at, nil, []handler.Emission{m.Mark(r.at.Commit, r.at.Prepare)})
-}
-
-// emitting has the output watched from the first emission on, so that the run ends when it fails.
-func (r *Run) emitting() {
-	if r.emissions {
-		return
-	}
-	r.emissions = true
-	reading, fail, out := r.reading, r.fail, r.out
-	r.work.Go(func() {
-		select {
-		case <-out.Failed():
-			fail(out.Err())
-		case <-reading.Done():
-		}
-	})
+	r.out.Emit(r.at, nil, []handler.Emission{r.def.Mark(r.at.Commit, r.at.Prepare)})
 }

@@ -49,7 +49,7 @@ func TestEndWhileAnEventIsHandled(t *testing.T) {
 				w.add("a:", "a:")
 				h := newStuck()
 				o := options(handler.Definition{})
-				o.Handler = h
+				o.use(h)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r := start(ctx, o, w.parts())

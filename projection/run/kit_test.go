@@ -156,11 +156,11 @@ func (f *fakeReader) Position() position.Position {
 	}
 	return position.Position{Log: true, Commit: int64(f.last), Prepare: int64(f.last)}
 }
-func (f *fakeReader) Buffered() int         { return len(f.page) }
-func (f *fakeReader) Passed() int64         { return int64(f.last) }
-func (f *fakeReader) Progress() float64     { return 100 }
-func (f *fakeReader) Behind() (int64, bool) { return 0, true }
-func (f *fakeReader) Close()                {}
+func (f *fakeReader) Buffered() int     { return len(f.page) }
+func (f *fakeReader) Passed() int64     { return int64(f.last) }
+func (f *fakeReader) Progress() float64 { return 100 }
+func (f *fakeReader) Behind() int64     { return 0 }
+func (f *fakeReader) Close()            {}
 
 // fakeWriter writes to a world, one event after the other, by a goroutine of its own.
 type fakeWriter struct {
@@ -171,7 +171,8 @@ type fakeWriter struct {
 	behind map[string][]written // what is still to be compared, by stream
 	change chan struct{}        // closed on each change
 	err    error
-	failed chan struct{}
+	failed context.Context
+	giveUp context.CancelFunc
 	ctx    context.Context
 	stop   context.CancelFunc
 	work   sync.WaitGroup
@@ -183,8 +184,9 @@ type fakeEmission struct {
 }
 
 func newFakeWriter(w *world, o output.Options) *fakeWriter {
-	f := &fakeWriter{w: w, o: o, behind: map[string][]written{}, change: make(chan struct{}), failed: make(chan struct{})}
+	f := &fakeWriter{w: w, o: o, behind: map[string][]written{}, change: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(context.Background())
+	f.failed, f.giveUp = context.WithCancel(context.Background())
 	w.mu.Lock()
 	for stream, events := range w.streams {
 		for i, e := range events {
@@ -226,7 +228,7 @@ func (f *fakeWriter) run() {
 		if err != nil {
 			if f.ctx.Err() == nil {
 				f.err = err
-				close(f.failed)
+				f.giveUp()
 			}
 			f.signal()
 			f.mu.Unlock()
@@ -316,7 +318,7 @@ func (f *fakeWriter) WaitBelow(ctx context.Context, n int) error {
 	}
 }
 func (f *fakeWriter) Flush(ctx context.Context) error { return f.WaitBelow(ctx, 0) }
-func (f *fakeWriter) Failed() <-chan struct{}         { return f.failed }
+func (f *fakeWriter) Failed() context.Context         { return f.failed }
 func (f *fakeWriter) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -463,8 +465,13 @@ func (c *counter) Close() {
 
 // options are those of a run of a counter.
 func options(d handler.Definition) Options {
-	return Options{Name: "p", Turns: NewTurns(3, nil), Handler: newCounter(d), Again: func() (handler.Handler, error) { return newCounter(d), nil },
+	return Options{Name: "p", Turns: NewTurns(3, nil), Definition: newCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newCounter(d), nil },
 		Config: Config{EmitEnabled: true}}
+}
+
+// use has a run work with a handler that is there.
+func (o *Options) use(h handler.Handler) {
+	o.Definition, o.Compile = h.Definition(), func() (handler.Handler, error) { return h, nil }
 }
 
 func ended(t *testing.T, r *Run, want Ending) {
@@ -477,18 +484,18 @@ func ended(t *testing.T, r *Run, want Ending) {
 
 func state(t *testing.T, r *Run, partition string) string {
 	t.Helper()
-	a, err := r.State(t.Context(), partition)
+	a, err := r.Ask(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(a.Text)
+	return string(a.State)
 }
 
 func result(t *testing.T, r *Run, partition string) string {
 	t.Helper()
-	a, err := r.Result(t.Context(), partition)
+	a, err := r.Ask(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(a.Text)
+	return string(a.Result)
 }

@@ -32,7 +32,7 @@ func (r *Run) begin() error {
 	r.board.show(statusLoading)
 	zero := source.Zero(r.def.Definition)
 	from := output.Checkpoint{At: zero}
-	kept := r.parts.keep(r.opts.checkpointOptions(r.def.Definition))
+	kept := r.parts.keep(r.opts.checkpointOptions())
 	r.lock.work()
 	r.checkpoints = kept
 	r.lock.release()
@@ -54,7 +54,7 @@ func (r *Run) begin() error {
 	o := source.Options{Store: r.opts.Store, Definition: r.def.Definition, From: at, Once: r.opts.Mode != Continuous,
 		FaultOutOfOrder: r.opts.FaultOutOfOrder, May: r.opts.MayRead}
 	if len(r.def.Streams)+len(r.def.Categories) > 1 && r.opts.Mode != Transient && (r.opts.Config.EmitEnabled || r.def.runningResults()) {
-		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version, Writer: r.opts.Store}
+		o.Order = &source.Order{Stream: r.names.Order(), Version: r.opts.Version}
 	}
 	var in reader
 	err = retry(r.reading, r.opts.Logger, func() (err error) {
@@ -64,16 +64,17 @@ func (r *Run) begin() error {
 	if err != nil {
 		return err
 	}
-	out := r.parts.write(output.Options{Store: r.opts.Store, Name: r.opts.Name, Version: r.opts.Version, From: at,
-		MaxBatch: r.opts.Config.MaxWriteBatchLength, MaxInFlight: r.opts.Config.MaxAllowedWritesInFlight,
+	out := r.parts.write(output.Options{Store: r.opts.Store, Version: r.opts.Version, From: at,
+		MaxBatch: int(r.opts.Config.MaxWriteBatchLength), MaxInFlight: int(r.opts.Config.MaxAllowedWritesInFlight),
 		Track: r.opts.Config.TrackEmittedStreams && r.opts.Config.EmitEnabled, MayWrite: r.opts.MayWrite,
-		Volatile: r.opts.Mode == Transient, Streams: r.names, Logger: r.opts.Logger})
+		Volatile: r.opts.Mode == Transient, Streams: r.names})
 	r.board.show(statusSubscribed)
-	return r.enter(in, out, from, at)
+	r.enter(in, out, from, at)
+	return nil
 }
 
 // enter makes the run what its checkpoint says.
-func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.Position) error {
+func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.Position) {
 	r.lock.work()
 	defer r.lock.release()
 	r.reader, r.out, r.entered = in, out, true
@@ -83,20 +84,11 @@ func (r *Run) enter(in reader, out writer, from output.Checkpoint, at position.P
 	if from.State != nil || !r.def.partitioned() {
 		r.cache.add(&entry{state: from.State, result: r.def.resultOf(from.State, from.Result), known: from.State != nil})
 	}
-	r.board.set(out)
-	if r.def.IsBiState {
-		if err := r.turn.take(r.reading); err != nil {
-			return err
-		}
-		err := r.handler.LoadShared(from.Shared)
-		r.turn.give()
-		if err != nil {
-			return err
-		}
-	}
+	fail := r.fail
+	r.unwatch = context.AfterFunc(out.Failed(), func() { fail(out.Err()) })
+	r.board.update(func() { r.board.out = out })
 	r.mark()
 	r.publish()
-	return nil
 }
 
 // loop reads and handles events until something ends that, and says what.
@@ -108,13 +100,13 @@ func (r *Run) loop() error {
 				return r.cause(err)
 			}
 		}
-		if err := r.turn.take(r.reading); err != nil {
+		if err := r.takeTurn(); err != nil {
 			return err
 		}
 		r.lock.work()
 		next, err := r.use()
 		r.lock.release()
-		r.turn.give()
+		r.giveTurn()
 		if err != nil {
 			return r.cause(err)
 		}
@@ -151,7 +143,7 @@ func (r *Run) fill() error {
 			if err := r.saver.settled(r.reading); err != nil {
 				return err
 			}
-			wait := r.saver.savedAt.Add(r.opts.Config.CheckpointAfter).Sub(r.opts.Now())
+			wait := r.saver.savedAt.Add(r.opts.checkpointAfter()).Sub(r.opts.Now())
 			if wait <= 0 {
 				if err := r.checkpoint(); err != nil {
 					return err
@@ -204,7 +196,7 @@ func (r *Run) use() (step, error) {
 		r.spent += now.Sub(r.clock)
 		r.clock = now
 		switch {
-		case r.emissions && r.opts.tooMuch(r.out):
+		case r.emitted > 0 && r.opts.tooMuch(r.out):
 			return toPause, nil
 		case r.saver.due(&r.opts) && r.saver.may(&r.opts, now, r.cache.full):
 			return toCheckpoint, nil
@@ -217,9 +209,7 @@ func (r *Run) use() (step, error) {
 // hold stops reading until half of what waits is written, or less than half of what may wait is left.
 func (r *Run) hold() error {
 	r.board.pause(true)
-	r.board.changed()
-	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), r.opts.Config.PendingEventsThreshold)/2)
+	err := r.out.WaitBelow(r.reading, min(r.out.Pending(), int(r.opts.Config.PendingEventsThreshold))/2)
 	r.board.pause(false)
-	r.board.changed()
 	return err
 }

@@ -280,7 +280,8 @@ func runModel(t *testing.T, rng *rand.Rand, p *program) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Handler, o.Again, o.Config.CheckpointHandledThreshold = h, compile, 1+rng.IntN(8)
+		h.Close()
+		o.Definition, o.Compile, o.Config.CheckpointHandledThreshold = h.Definition(), compile, 1+rng.Int64N(8)
 		return Start(t.Context(), o)
 	}
 	r := begin()

@@ -28,19 +28,19 @@ const (
 	Transient       // ends with its input, never emits, and has no checkpoints
 )
 
-// Config are the settings of a projection that its run goes by.
+// Config are the settings of a projection that can be changed while it is stopped.
+// Its JSON is what is stored, served and taken: do not change.
 type Config struct {
-	EmitEnabled         bool
-	TrackEmittedStreams bool
-	// Checkpoints says that a one-time projection writes checkpoints. It never reads
-	// them. Continuous ones always have them, transient ones never.
-	Checkpoints                       bool
-	CheckpointAfter                   time.Duration // least time between checkpoints
-	CheckpointHandledThreshold        int           // checkpoint after so many handled events; 0: 4000
-	CheckpointUnhandledBytesThreshold int64         // or when so many bytes of the log passed without one; 0: 10,000,000
-	PendingEventsThreshold            int           // stop reading while more emitted events wait; 0: 5000
-	MaxWriteBatchLength               int           // emitted events per write; 0: 500
-	MaxAllowedWritesInFlight          int           // concurrent writes of emitted events; 0: no bound
+	EmitEnabled                       bool  `json:"emitEnabled"`
+	TrackEmittedStreams               bool  `json:"trackEmittedStreams"`
+	CheckpointAfterMs                 int64 `json:"checkpointAfterMs"`                 // least time between checkpoints
+	CheckpointHandledThreshold        int64 `json:"checkpointHandledThreshold"`        // checkpoint after so many handled events; 0: 4000
+	CheckpointUnhandledBytesThreshold int64 `json:"checkpointUnhandledBytesThreshold"` // or when so many bytes of the log passed; 0: 10,000,000
+	PendingEventsThreshold            int64 `json:"pendingEventsThreshold"`            // stop reading while more emitted events wait; 0: 5000
+	MaxWriteBatchLength               int64 `json:"maxWriteBatchLength"`               // emitted events per write; 0: 500
+	MaxAllowedWritesInFlight          int64 `json:"maxAllowedWritesInFlight"`          // concurrent writes of emitted events; 0: no bound
+	// ProjectionExecutionTimeout is in milliseconds; nil: the server's.
+	ProjectionExecutionTimeout *int64 `json:"projectionExecutionTimeout"`
 }
 
 // Options of a Run. Config, Logger, Now and the numbers may be left out.
@@ -51,10 +51,14 @@ type Options struct {
 	Mode    Mode
 	Version position.Version
 	Config  Config
-	// Handler is the code of the projection. The run owns it, and closes it.
-	Handler handler.Handler
-	// Again makes the handler anew, for a run that begins again from its checkpoint.
-	Again func() (handler.Handler, error)
+	// Checkpoints says that a one-time projection writes checkpoints. It never reads
+	// them. Continuous ones always have them, transient ones never.
+	Checkpoints bool
+	// Definition is what the projection reads.
+	Definition *handler.Definition
+	// Compile makes the handler, and makes it anew when the run begins again from its checkpoint.
+	// The run closes it.
+	Compile func() (handler.Handler, error)
 	// MayRead and MayWrite say whether the projection has the right to read or
 	// write a stream ($all for the log): nil, event.ErrNotAuthorized, or what kept them from finding out.
 	MayRead, MayWrite func(ctx context.Context, stream string) error
@@ -100,15 +104,24 @@ func (o *Options) resumes() bool { return o.Mode == Continuous }
 
 // writesCheckpoints says that it has checkpoints, whether it resumes from them or not.
 func (o *Options) writesCheckpoints() bool {
-	return o.Mode == Continuous || o.Mode == OneTime && o.Config.Checkpoints
+	return o.Mode == Continuous || o.Mode == OneTime && o.Checkpoints
+}
+
+// checkpointAfter is the least time between checkpoints.
+func (o *Options) checkpointAfter() time.Duration { return Milliseconds(o.Config.CheckpointAfterMs) }
+
+// Milliseconds is a time of so many, or the longest there is.
+func Milliseconds(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(n, most)) * time.Millisecond
 }
 
 // checkpointOptions are those of the projection's checkpoints.
-func (o *Options) checkpointOptions(d *handler.Definition) output.CheckpointOptions {
-	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: d.IsBiState, Logger: o.Logger}
+func (o *Options) checkpointOptions() output.CheckpointOptions {
+	return output.CheckpointOptions{Store: o.Store, Name: o.Name, Version: o.Version, BiState: o.Definition.IsBiState, Logger: o.Logger}
 }
 
 // tooMuch says that so much waits to be written that nothing more is to be handled.
 func (o *Options) tooMuch(out writer) bool {
-	return out.Pending() > o.Config.PendingEventsThreshold || out.Bytes() > maxPendingBytes
+	return int64(out.Pending()) > o.Config.PendingEventsThreshold || out.Bytes() > maxPendingBytes
 }

@@ -17,7 +17,7 @@ type reader interface {
 	Buffered() int
 	Passed() int64
 	Progress() float64
-	Behind() (n int64, inBytes bool)
+	Behind() int64
 	Close()
 }
 
@@ -30,7 +30,7 @@ type writer interface {
 	Writing() int
 	WaitBelow(ctx context.Context, n int) error
 	Flush(ctx context.Context) error
-	Failed() <-chan struct{}
+	Failed() context.Context
 	Err() error
 	Close()
 }

@@ -40,7 +40,7 @@ func newRealCounter(d handler.Definition) *counter {
 
 func realOptions(s *memStore, d handler.Definition) Options {
 	return Options{Store: s, Name: "p", Version: position.Version{Projection: 7, Epoch: -1, Version: 3},
-		Turns: NewTurns(3, nil), Handler: newRealCounter(d), Again: func() (handler.Handler, error) { return newRealCounter(d), nil },
+		Turns: NewTurns(3, nil), Definition: newRealCounter(d).Definition(), Compile: func() (handler.Handler, error) { return newRealCounter(d), nil },
 		Config: Config{EmitEnabled: true, TrackEmittedStreams: true, CheckpointHandledThreshold: 5}, CachedPartitions: 2}
 }
 
@@ -236,7 +236,7 @@ func TestRealForeignWrite(t *testing.T) {
 	})
 }
 
-func TestRealStoredState(t *testing.T) {
+func TestRealStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		for _, c := range []string{"log", "log, types", "stream", "streams"} {
@@ -251,11 +251,10 @@ func TestRealStoredState(t *testing.T) {
 			r.Stop()
 			ended(t, r, Stopped)
 			for _, p := range append(streamNames, "", "nobody") {
-				a, err := StoredState(t.Context(), o, p)
-				res, err2 := StoredResult(t.Context(), o, p)
-				b, _ := r.State(t.Context(), p)
-				if err != nil || err2 != nil || string(a.Text) != string(b.Text) || !a.Position.Equal(*b.Position) || string(res.Text) != result(t, r, p) {
-					t.Errorf("%s, %q: %s %s at %v, %v %v; the run says %s at %v", c, p, a.Text, res.Text, a.Position, err, err2, b.Text, b.Position)
+				a, err := Stored(t.Context(), o, p)
+				b, _ := r.Ask(t.Context(), p)
+				if err != nil || string(a.State) != string(b.State) || !a.Position.Equal(*b.Position) || string(a.Result) != string(b.Result) {
+					t.Errorf("%s, %q: %s %s at %v, %v; the run says %s %s at %v", c, p, a.State, a.Result, a.Position, err, b.State, b.Result, b.Position)
 				}
 			}
 		}

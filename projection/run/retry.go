@@ -16,12 +16,11 @@ import (
 	"github.com/annalsdb/annals/projection/source"
 )
 
-// pauses are how long is waited before something is tried again that the store refused.
-var pauses = [...]time.Duration{
-	100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
-	1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond, 10 * time.Second,
-	10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second,
-}
+// maxTries is how often something is tried again that the store refused.
+const maxTries = 12
+
+// pause is how long is waited after so many failures.
+func pause(failures int) time.Duration { return min(10*time.Second, 100*time.Millisecond<<failures) }
 
 // retry does what may fail for a reason of the store that passes: again with
 // growing pauses, and then returns the error.
@@ -31,11 +30,11 @@ func retry(ctx context.Context, logger hclog.Logger, do func() error) error {
 		if err == nil || final(err) || ctx.Err() != nil {
 			return err
 		}
-		if try == len(pauses) {
+		if try == maxTries {
 			return fmt.Errorf("gave up after %d attempts: %w", try+1, err)
 		}
 		logger.Debug("store refused a projection", logkey.Attempt, try+1, logkey.Error, err)
-		if clock.Sleep(ctx, pauses[try]) != nil {
+		if clock.Sleep(ctx, pause(try)) != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/annalsdb/annals/internal/clock"
@@ -46,6 +47,7 @@ var (
 // are handled (a state of a partition) is read with the lock and without the turn.
 type Run struct {
 	opts    Options
+	def     definition
 	parts   parts
 	names   output.Streams
 	done    chan struct{}
@@ -67,7 +69,6 @@ type Run struct {
 
 	restarts  int // one after the other from the same checkpoint
 	restarted position.Position
-	faults    int64
 	processed int64
 	emitted   int64
 	spent     time.Duration // in the handler
@@ -77,10 +78,11 @@ type Run struct {
 
 // attempt is what begins anew when a run goes back to its checkpoint.
 type attempt struct {
-	handler handler.Handler
-	def     definition
+	handler handler.Handler // nil: no event came yet
+	cut     atomic.Pointer[handler.Interrupter]
 	reader  reader
 	out     writer
+	unwatch func() bool // no failure of out ends this attempt any more
 
 	reading context.Context // a part of wanted: ends when this attempt does
 	fail    context.CancelCauseFunc
@@ -91,15 +93,10 @@ type attempt struct {
 	in         *entry // the partition that the handler works on; nil: none yet
 	shared     []byte
 	at, before position.Position // behind the last event that was handled, and the one before it
-	emissions  bool              // something was emitted, so that the output is watched
 
 	saver saver
-	turn  hold      // of the loop
+	turn  *turn     // of the loop; nil: none
 	clock time.Time // when the last event was handled
-}
-
-func (o *Options) attempt(h handler.Handler, at position.Position) attempt {
-	return attempt{handler: h, def: definition{h.Definition(), o}, at: at, turn: hold{turns: o.Turns}}
 }
 
 // Start begins a run, which goes on until it is stopped or ends by itself. The
@@ -111,7 +108,8 @@ func start(ctx context.Context, o Options, p parts) *Run {
 	r := &Run{opts: o, parts: p, done: make(chan struct{}), started: make(chan struct{}), lock: newLock()}
 	r.all, r.endAll = context.WithCancelCause(ctx)
 	r.wanted, r.halt = context.WithCancelCause(r.all)
-	r.attempt = r.opts.attempt(o.Handler, source.Zero(o.Handler.Definition()))
+	r.def = definition{o.Definition, &r.opts}
+	r.at = source.Zero(o.Definition)
 	r.names = output.StreamsOf(o.Name, &r.def.Options)
 	r.saved.At = r.at
 	r.board.statistics = Statistics{Progress: -1}
@@ -173,8 +171,9 @@ func (r *Run) try() error {
 	}
 	over()
 	err = r.finish(err)
-	r.fail(err) // Goroutines that watch or save for this attempt end.
+	r.fail(err) // Goroutines that save for this attempt end.
 	if r.out != nil {
+		r.unwatch()
 		r.out.Close()
 	}
 	r.work.Wait()
@@ -187,10 +186,6 @@ const patience = 250 * time.Millisecond
 // interruptible has the handler interrupted when the run is to end: at once if nothing
 // more may be written. The function that it returns ends that.
 func (r *Run) interruptible() (over func()) {
-	h, ok := r.handler.(handler.Interrupter)
-	if !ok {
-		return func() {}
-	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(r.wanted, func() {
 		defer close(ended)
@@ -202,7 +197,9 @@ func (r *Run) interruptible() (over func()) {
 		case <-r.all.Done():
 		case <-t.C:
 		}
-		h.Interrupt()
+		if h := r.cut.Load(); h != nil {
+			(*h).Interrupt()
+		}
 	})
 	return func() {
 		close(done)
@@ -210,6 +207,41 @@ func (r *Run) interruptible() (over func()) {
 			<-ended
 		}
 	}
+}
+
+// takeTurn waits for a turn.
+func (r *Run) takeTurn() (err error) {
+	r.turn, err = r.opts.Turns.take(r.reading)
+	return err
+}
+
+func (r *Run) giveTurn() {
+	r.opts.Turns.give(r.turn)
+	r.turn = nil
+}
+
+// code returns the handler, which is compiled when the first event comes: most projections
+// have none to handle for a while, and a compiled script takes several times the memory of
+// all else of a projection. The caller has a turn and the lock.
+func (r *Run) code() (handler.Handler, error) {
+	if r.handler != nil {
+		return r.handler, nil
+	}
+	h, err := r.opts.Compile()
+	if err != nil {
+		return nil, err
+	}
+	r.handler = h
+	if i, ok := h.(handler.Interrupter); ok {
+		r.cut.Store(&i)
+	}
+	if r.reading.Err() != nil { // Perhaps too early for who interrupts it.
+		return nil, handler.ErrInterrupted
+	}
+	if r.def.IsBiState {
+		err = h.LoadShared(r.shared)
+	}
+	return h, err
 }
 
 // again makes ready for another attempt. The same checkpoint is begun from at
@@ -220,21 +252,17 @@ func (r *Run) again() error {
 	}
 	r.restarted = r.saved.At
 	r.restarts++
-	if r.restarts > len(pauses) {
+	if r.restarts > maxTries {
 		return &handler.Fault{Message: "The projection was restarted from its checkpoint too often, as others write to its streams."}
 	}
 	r.opts.Logger.Info("projection begins again from its checkpoint", logkey.Reason, output.ErrRestart)
-	if err := clock.Sleep(r.wanted, pauses[r.restarts-1]); err != nil {
-		return err
-	}
-	h, err := r.opts.Again()
-	if err != nil {
+	if err := clock.Sleep(r.wanted, pause(r.restarts-1)); err != nil {
 		return err
 	}
 	r.lock.work()
 	defer r.lock.release()
 	r.letGo()
-	r.attempt = r.opts.attempt(h, r.saved.At)
+	r.attempt = attempt{at: r.saved.At}
 	return nil
 }
 
@@ -254,9 +282,6 @@ func (r *Run) end(err error) {
 	r.lock.work()
 	r.letGo()
 	r.ending = r.endingOf(err)
-	if r.ending == Faulted {
-		r.faults++
-	}
 	if r.opts.resumes() { // What is asked for now comes from the checkpoint.
 		r.cache, r.in, r.shared = nil, nil, nil
 	}

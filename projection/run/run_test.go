@@ -26,14 +26,14 @@ func TestStateWhileRunning(t *testing.T) {
 		defer r.Close()
 		<-r.Started()
 		synctest.Wait()
-		if a, _ := r.State(t.Context(), ""); a.Text != nil || a.Position == nil || !a.Position.IsZero() {
-			t.Fatalf("before the first event: %q at %v", a.Text, a.Position)
+		if a, _ := r.Ask(t.Context(), ""); a.State != nil || a.Position == nil || !a.Position.IsZero() {
+			t.Fatalf("before the first event: %q at %v", a.State, a.Position)
 		}
 		w.add("a:", "b:", "a:skip")
 		synctest.Wait()
-		a, err := r.State(t.Context(), "")
-		if err != nil || string(a.Text) != "2" || a.Position.String() != "C:3/P:3" {
-			t.Fatalf("%q at %v, %v", a.Text, a.Position, err)
+		a, err := r.Ask(t.Context(), "")
+		if err != nil || string(a.State) != "2" || a.Position.String() != "C:3/P:3" {
+			t.Fatalf("%q at %v, %v", a.State, a.Position, err)
 		}
 		if got := result(t, r, ""); got != "2" {
 			t.Errorf("result %q", got)
@@ -64,8 +64,8 @@ func TestStopWritesACheckpoint(t *testing.T) {
 			if s, res := state(t, r, "a"), result(t, r, "a"); s != "2" || res != "20" {
 				t.Errorf("state %q, result %q", s, res)
 			}
-			if a, _ := r.State(t.Context(), ""); a.Text != nil || a.Position.String() != "C:3/P:3" {
-				t.Errorf("root %q at %v", a.Text, a.Position)
+			if a, _ := r.Ask(t.Context(), ""); a.State != nil || a.Position.String() != "C:3/P:3" {
+				t.Errorf("root %q at %v", a.State, a.Position)
 			}
 			r.Stop()
 			r.Close()
@@ -94,8 +94,8 @@ func TestAbortWritesNoCheckpoint(t *testing.T) {
 		if f := r.Statistics(); f.Status != "Stopped" || w.saves != 0 {
 			t.Errorf("%+v, %d checkpoints", f, w.saves)
 		}
-		if a, _ := r.State(t.Context(), ""); a.Text != nil || !a.Position.IsZero() {
-			t.Errorf("%q at %v: not that of the checkpoint", a.Text, a.Position)
+		if a, _ := r.Ask(t.Context(), ""); a.State != nil || !a.Position.IsZero() {
+			t.Errorf("%q at %v: not that of the checkpoint", a.State, a.Position)
 		}
 	})
 }
@@ -131,7 +131,7 @@ func TestDeletedFaults(t *testing.T) {
 		w.input[1].Gone, w.input[1].GoneOnly = "a", true
 		d := handler.Definition{ByStreams: true}
 		o := options(d)
-		o.Handler = faultyDeletion{newCounter(d)}
+		o.use(faultyDeletion{newCounter(d)})
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
 		if f := r.Statistics(); !strings.HasPrefix(f.Reason, "The p projection failed to process a delete partition notification.\r\nHandler: $deleted, event ") {
@@ -158,7 +158,7 @@ func TestEventThatTellsADeletion(t *testing.T) {
 		r.Close()
 		w = newWorldOf(w)
 		o := options(d)
-		o.Handler = faultyDeletion{newCounter(d)}
+		o.use(faultyDeletion{newCounter(d)})
 		r = start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
 		if got := state(t, r, "a"); got != "1" || len(w.stream("$out-a")) != 0 {
@@ -296,8 +296,8 @@ func TestQueryWritesItsResultsAtTheEnd(t *testing.T) {
 		if f.Position.String() != "Phase: 1 (completed)" || f.Checkpoint != nil || w.saves != 0 || f.Progress != 100 {
 			t.Errorf("%+v", f)
 		}
-		if a, _ := r.State(t.Context(), "b"); string(a.Text) != "2" || a.Position != nil {
-			t.Errorf("%q at %v", a.Text, a.Position)
+		if a, _ := r.Ask(t.Context(), "b"); string(a.State) != "2" || a.Position != nil {
+			t.Errorf("%q at %v", a.State, a.Position)
 		}
 		if got := state(t, r, ""); got != "" {
 			t.Errorf("root %q", got)
@@ -310,9 +310,9 @@ func TestQueryWithoutWhenWritesResultsAsItGoes(t *testing.T) {
 		w.add("b:", "a:", "b:same")
 		d := handler.Definition{}
 		o := options(d)
-		o.Handler.(*counter).d.DefinesFold = false
+		o.Definition.DefinesFold = false
 		o.Mode = OneTime
-		o.Config.Checkpoints = true
+		o.Checkpoints = true
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Completed)
 		if got := fmt.Sprint(w.stream("$projections-p-result")); got != "[Result 1 Result 2 Result 2 $Eof ]" {
@@ -364,12 +364,12 @@ func TestCheckpointThresholds(t *testing.T) {
 		}, "C:4/P:4 2"},
 		{"bytes", Config{CheckpointUnhandledBytesThreshold: 3}, func(w *world) { w.add("a:skip", "a:skip", "a:skip") }, "C:3/P:3 1"},
 		{"bytes with events", Config{CheckpointUnhandledBytesThreshold: 3}, func(w *world) { w.add("a:", "a:", "a:", "a:") }, "none"},
-		{"not yet", Config{CheckpointHandledThreshold: 2, CheckpointAfter: time.Minute}, func(w *world) { w.add("a:", "a:", "a:") }, "none"},
-		{"later", Config{CheckpointHandledThreshold: 2, CheckpointAfter: time.Minute}, func(w *world) {
+		{"not yet", Config{CheckpointHandledThreshold: 2, CheckpointAfterMs: 60_000}, func(w *world) { w.add("a:", "a:", "a:") }, "none"},
+		{"later", Config{CheckpointHandledThreshold: 2, CheckpointAfterMs: 60_000}, func(w *world) {
 			w.add("a:", "a:", "a:")
 			time.Sleep(time.Minute)
 		}, "C:3/P:3 1"},
-		{"time alone", Config{CheckpointHandledThreshold: 2, CheckpointAfter: time.Minute}, func(w *world) {
+		{"time alone", Config{CheckpointHandledThreshold: 2, CheckpointAfterMs: 60_000}, func(w *world) {
 			w.add("a:")
 			time.Sleep(time.Hour)
 		}, "none"},
@@ -514,7 +514,9 @@ func TestRestartFromTheCheckpoint(t *testing.T) {
 			return nil
 		}
 		o := options(handler.Definition{})
-		o.Handler.(*counter).closed = &closed
+		h := newCounter(handler.Definition{})
+		h.closed = &closed
+		o.use(h)
 		r := start(t.Context(), o, w.parts())
 		defer r.Close()
 		w.add("a:", "a:emit", "a:emit")
@@ -546,8 +548,16 @@ func TestRestartThatFails(t *testing.T) {
 		w.onWrite = func(string) error { return output.ErrRestart }
 		w.add("a:emit")
 		o := options(handler.Definition{})
-		o.Handler.(*counter).closed = &closed
-		o.Again = func() (handler.Handler, error) { return nil, &handler.Fault{Message: "does not compile"} }
+		compiled := false
+		o.Compile = func() (handler.Handler, error) {
+			if compiled {
+				return nil, &handler.Fault{Message: "does not compile"}
+			}
+			compiled = true
+			h := newCounter(handler.Definition{})
+			h.closed = &closed
+			return h, nil
+		}
 		r := start(t.Context(), o, w.parts())
 		ended(t, r, Faulted)
 		if f := r.Statistics(); f.Reason != "does not compile" || closed != 1 {
@@ -670,7 +680,8 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		var runs []*Run
 		for range 3 {
 			o := options(handler.Definition{})
-			o.Turns, o.Handler = turns, slow{newCounter(handler.Definition{}), 10 * time.Millisecond}
+			o.Turns = turns
+			o.use(slow{newCounter(handler.Definition{}), 10 * time.Millisecond})
 			r := start(t.Context(), o, newWorldOf(w).parts())
 			defer r.Close()
 			runs = append(runs, r)
@@ -685,16 +696,14 @@ func TestTurnsAreGivenBack(t *testing.T) {
 	})
 }
 
-type marker struct{ *counter }
-
-func (marker) Mark(commit, _ int64) handler.Emission {
+func mark(commit, _ int64) handler.Emission {
 	return handler.Emission{Stream: "marks", Type: "M", Data: fmt.Append(nil, commit), Mark: true}
 }
 
 func TestMarks(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		o := options(handler.Definition{})
-		o.Handler = marker{newCounter(handler.Definition{})}
+		o.Definition.Mark = mark
 		o.Config.CheckpointHandledThreshold = 2
 		r := start(t.Context(), o, w.parts())
 		synctest.Wait()

@@ -9,7 +9,7 @@ import (
 
 // saver knows when a checkpoint is due, and of the one that is being written.
 type saver struct {
-	handled   int   // events, since the last checkpoint
+	handled   int64 // events, since the last checkpoint
 	unhandled int64 // bytes of the log, since the last event or checkpoint
 	passed    int64 // bytes of the log, up to that
 	handledAt int64 // the count of processed events when passed was set
@@ -31,7 +31,7 @@ func (s *saver) may(o *Options, now time.Time, full func() bool) bool {
 	if s.saving.Load() {
 		return full()
 	}
-	return o.Config.CheckpointAfter <= 0 || now.Sub(s.savedAt) >= o.Config.CheckpointAfter
+	return o.checkpointAfter() <= 0 || now.Sub(s.savedAt) >= o.checkpointAfter()
 }
 
 // passedOver takes how many bytes of the log were read so far, and events processed.

@@ -39,12 +39,10 @@ type Statistics struct {
 	Position, Checkpoint *position.Position
 	CheckpointStatus     string  // "", "Requested", "Writing (1)"
 	Progress             float64 // -1 before anything was read, else percent
-	Behind               int64   // of the input that is not read yet, as far as known
-	BehindInBytes        bool    // Behind is bytes of the log, not events
+	Behind               int64   // events, or bytes of the log, that are not read yet, as far as known
 
-	Processed        int64 // events, since the run began
-	Emitted          int64 // events
-	Faults           int64
+	Processed        int64         // events, since the run began
+	Emitted          int64         // events
 	ProcessingTime   time.Duration // in the handler
 	PartitionsCached int           // the root included
 	StateBytes       int64         // of the states in memory
@@ -96,13 +94,12 @@ func (r *Run) publish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := &b.statistics
-	f.Processed, f.Emitted, f.Faults, f.ProcessingTime = r.processed, r.emitted, r.faults, r.spent
+	f.Processed, f.Emitted, f.ProcessingTime = r.processed, r.emitted, r.spent
 	if r.cache != nil {
 		f.PartitionsCached, f.StateBytes = len(r.cache.entries), r.cache.bytes+int64(len(r.shared))
 	}
 	if r.reader != nil {
-		f.Progress, f.Buffered = r.reader.Progress(), r.reader.Buffered()
-		f.Behind, f.BehindInBytes = r.reader.Behind()
+		f.Progress, f.Behind, f.Buffered = r.reader.Progress(), r.reader.Behind(), r.reader.Buffered()
 	}
 	if f.Position == nil && !r.at.IsZero() || f.Position != nil && !f.Position.Equal(r.at) {
 		at := r.at
@@ -112,22 +109,19 @@ func (r *Run) publish() {
 
 // show says what the run does now.
 func (b *board) show(status string) {
-	b.mu.Lock()
-	b.status = status
-	b.mu.Unlock()
+	b.update(func() { b.status = status })
 	b.changed()
 }
 
-func (b *board) set(out writer) {
+func (b *board) update(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.out = out
+	change()
 }
 
 func (b *board) pause(on bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.paused = on
+	b.update(func() { b.paused = on })
+	b.changed()
 }
 
 // reading says whether events are being read, rather than waited for.
@@ -140,14 +134,6 @@ func (b *board) reading(on bool) {
 	}
 }
 
-// secondPhase says that the results are being written, and nothing is read any more.
-func (b *board) secondPhase() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.status, b.results = statusRunning, true
-	b.statistics.Progress, b.statistics.Behind = 100, 0
-}
-
 func (b *board) checkpoint(status string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,12 +142,6 @@ func (b *board) checkpoint(status string) {
 	if status == checkpointWriting {
 		b.statistics.WritesInProgress = 1
 	}
-}
-
-func (b *board) saved(at position.Position) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.statistics.Checkpoint = &at
 }
 
 func (b *board) end(e Ending, status, reason string) {

@@ -57,27 +57,11 @@ func (own *turn) begin(waited time.Duration) *turn {
 	return own
 }
 
+// give gives a turn back, if there is one.
 func (t *Turns) give(own *turn) {
+	if own == nil {
+		return
+	}
 	own.work.End(own.begun, 1)
 	t.free <- own
-}
-
-// hold is the turn that a run has, or none.
-type hold struct {
-	turns *Turns
-	own   *turn
-}
-
-func (h *hold) take(ctx context.Context) error {
-	var err error
-	h.own, err = h.turns.take(ctx)
-	return err
-}
-
-// give gives the turn back, if there is one.
-func (h *hold) give() {
-	if h.own != nil {
-		h.turns.give(h.own)
-		h.own = nil
-	}
 }

@@ -34,22 +34,19 @@ const arrayMethods = "copyWithin every fill filter find findIndex findLast findL
 
 var fromWord = regexp.MustCompile(`from\b`)
 
-// naming returns a function that says whether a script may name something. That fromAll
-// and its like begin with it is no use of from.
-func naming(source string) func(string) bool {
-	return func(name string) bool {
-		if name == "from" {
-			return fromWord.MatchString(source)
-		}
-		return strings.Contains(source, name)
+// named says whether the script may name something. That fromAll and its like begin with
+// it is no use of from.
+func (e *engine) named(name string) bool {
+	if name == "from" {
+		return fromWord.MatchString(e.source)
 	}
+	return strings.Contains(e.source, name)
 }
 
 // bounds are checks in front of the functions of the engine whose work is not bounded by
 // the size of what exists already.
 type bounds struct {
 	e           *engine
-	natives     *natives
 	lists       *lists
 	expressions *expressions
 	isArray     goja.Callable  // Array.isArray
@@ -59,62 +56,48 @@ type bounds struct {
 
 // boundBuiltins puts checks in front of the functions of the engine whose work is not
 // bounded by the size of what exists already. Within them no interrupt is seen. Those
-// that the script does not name are taken away instead: a check costs a kilobyte.
-func (b *bounds) boundBuiltins(source string) {
-	named := naming(source)
+// that the script does not name are taken away instead.
+func (b *bounds) boundBuiltins() {
+	named, source := b.e.named, b.e.source
 	b.lists.arrays = b.e.prototype("Array")
-	b.expressions.boundExpressions(source) // It takes functions that are bounded behind it.
+	b.expressions.boundExpressions() // It takes functions that are bounded behind it.
 	arrays := b.lists.arrays
 	check := func(o *goja.Object, name string, check func(goja.FunctionCall)) {
-		if named(name) {
-			b.natives.checked(o, name, check)
-		} else {
-			b.e.must(o.Delete(name))
-		}
+		b.e.bound(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+			check(call)
+			return call
+		})
 	}
 	callbacks := strings.Fields(arrayCallbacks)
 	for name := range strings.FieldsSeq(arrayMethods) {
-		if !named(name) {
-			b.e.must(arrays.Delete(name))
-			continue
-		}
 		calls := slices.Contains(callbacks, name)
-		if calls {
-			b.natives.knowTexts()
-		}
-		b.natives.changed(arrays, name, func(call goja.FunctionCall) goja.FunctionCall {
-			if call.This = b.natives.measured(call.This); calls {
-				call.Arguments = b.natives.interruptible(call.Arguments, 0)
+		b.e.bound(arrays, name, func(call goja.FunctionCall) goja.FunctionCall {
+			if call.This = b.e.measured(call.This); calls {
+				call.Arguments = b.e.interruptible(call.Arguments, 0)
 			}
 			return call
 		})
 	}
 	b.e.must(arrays.Delete("toLocaleString")) // That of objects does the same.
-	b.natives.checked(arrays, "values", b.checkThis)
-	b.natives.changed(arrays, "join", func(call goja.FunctionCall) goja.FunctionCall {
+	b.e.checked(arrays, "values", b.checkThis)
+	b.e.changed(arrays, "join", func(call goja.FunctionCall) goja.FunctionCall {
 		call.This = b.texts(call.This)
 		b.checkJoin(call)
 		return call
 	})
-	b.natives.checked(arrays, "toString", b.checkThis)
-	if !named("concat") {
-		b.e.must(arrays.Delete("concat"))
-	} else {
-		b.isArray, _ = goja.AssertFunction(b.e.object("Array").Get("isArray"))
-		b.natives.changed(arrays, "concat", b.checkConcat)
-	}
+	b.e.checked(arrays, "toString", b.checkThis)
+	b.isArray, _ = goja.AssertFunction(b.e.object("Array").Get("isArray"))
+	b.e.bound(arrays, "concat", b.checkConcat)
 	if b.e.must(arrays.Delete("flat")); named("flat") {
 		b.e.method(arrays, "flat", b.flat)
 	}
 	b.e.must(arrays.DefineDataPropertySymbol(goja.SymIterator, arrays.Get("values"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 
 	arguments := func(o *goja.Object, name string, i int) {
-		if !named(name) {
-			b.e.must(o.Delete(name))
-			return
-		}
-		b.natives.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
-			call.Arguments = b.checkArguments(call.Arguments, i)
+		b.e.bound(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+			if i < len(call.Arguments) {
+				call.Arguments = withArgument(call.Arguments, i, b.once(call.Arguments[i]))
+			}
 			return call
 		})
 	}
@@ -124,23 +107,19 @@ func (b *bounds) boundBuiltins(source string) {
 
 	texts := b.e.prototype("String")
 	check(texts, "repeat", func(call goja.FunctionCall) {
-		b.natives.checkUnits(float64(units(call.This)) * call.Argument(0).ToFloat())
+		b.e.checkUnits(float64(units(call.This)) * call.Argument(0).ToFloat())
 	})
-	check(texts, "padStart", func(call goja.FunctionCall) { b.natives.checkUnits(call.Argument(0).ToFloat()) })
-	check(texts, "padEnd", func(call goja.FunctionCall) { b.natives.checkUnits(call.Argument(0).ToFloat()) })
+	check(texts, "padStart", func(call goja.FunctionCall) { b.e.checkUnits(call.Argument(0).ToFloat()) })
+	check(texts, "padEnd", func(call goja.FunctionCall) { b.e.checkUnits(call.Argument(0).ToFloat()) })
 	check(texts, "concat", func(call goja.FunctionCall) {
 		n := units(call.This)
 		for _, a := range call.Arguments {
 			n += units(a)
 		}
-		b.natives.checkUnits(float64(n))
+		b.e.checkUnits(float64(n))
 	})
 	for _, name := range []string{"replace", "replaceAll"} {
-		if !named(name) {
-			b.e.must(texts.Delete(name))
-			continue
-		}
-		b.natives.changed(texts, name, func(call goja.FunctionCall) goja.FunctionCall {
+		b.e.bound(texts, name, func(call goja.FunctionCall) goja.FunctionCall {
 			b.checkReplace(call)
 			if _, ok := call.Argument(0).(*goja.Object); !ok { // Expressions do so themselves.
 				if _, ok := goja.AssertFunction(call.Argument(1)); ok {
@@ -150,18 +129,14 @@ func (b *bounds) boundBuiltins(source string) {
 			return call
 		})
 	}
-	if !named("raw") {
-		b.e.must(b.e.object("String").Delete("raw"))
-	} else {
-		b.natives.changed(b.e.object("String"), "raw", func(call goja.FunctionCall) goja.FunctionCall {
-			if o, ok := call.Argument(0).(*goja.Object); ok {
-				template := b.e.rt.NewObject()
-				b.e.must(template.Set("raw", b.parts(o.Get("raw"))))
-				call.Arguments = withArgument(call.Arguments, 0, template)
-			}
-			return call
-		})
-	}
+	b.e.bound(b.e.object("String"), "raw", func(call goja.FunctionCall) goja.FunctionCall {
+		if o, ok := call.Argument(0).(*goja.Object); ok {
+			template := b.e.rt.NewObject()
+			b.e.must(template.Set("raw", b.once(o.Get("raw"))))
+			call.Arguments = withArgument(call.Arguments, 0, template)
+		}
+		return call
+	})
 	check(texts, "split", b.checkPieces)
 	for name := range strings.FieldsSeq("toUpperCase toLowerCase toLocaleUpperCase toLocaleLowerCase") {
 		check(texts, name, func(goja.FunctionCall) {})
@@ -173,7 +148,7 @@ func (b *bounds) boundBuiltins(source string) {
 	}
 	check(texts, "normalize", b.checkShort)
 	check(texts, "localeCompare", b.checkShort)
-	b.boundBuffers(named, reachesGlobal(source))
+	b.boundBuffers()
 	b.boundTexts()
 	if named("asIntN") || named("asUintN") || mayGrow(source) {
 		b.boundBigInts()
@@ -186,23 +161,17 @@ func (b *bounds) boundBuiltins(source string) {
 	}
 }
 
-func (b *bounds) checkThis(call goja.FunctionCall) { b.natives.length(call.This) }
+func (b *bounds) checkThis(call goja.FunctionCall) { b.e.length(call.This) }
 
-// checkArguments bounds a list of arguments, which is one of the arguments itself. The
-// length of an array is the same when it is asked for again; that of anything else may not be.
-func (b *bounds) checkArguments(args []goja.Value, i int) []goja.Value {
-	if i >= len(args) {
-		return args
+// once is a list whose length is asked for once. That of an array is the same when it is
+// asked for again; that of anything else may not be.
+func (b *bounds) once(v goja.Value) goja.Value {
+	o, ok := v.(*goja.Object)
+	if !ok || o.ClassName() == "Array" {
+		b.e.length(v)
+		return v
 	}
-	o, ok := args[i].(*goja.Object)
-	switch {
-	case !ok:
-		return args
-	case o.ClassName() == "Array":
-		b.natives.length(o)
-		return args
-	}
-	return withArgument(args, i, b.lists.copied(o))
+	return b.lists.copied(o)
 }
 
 // withArgument never changes the arguments themselves, which may be those of an array of the script.
@@ -222,16 +191,16 @@ func units(v goja.Value) int {
 
 // checkJoin bounds what is between the elements; texts has looked at these.
 func (b *bounds) checkJoin(call goja.FunctionCall) {
-	b.natives.checkUnits(float64(int64(units(call.Argument(0))+1) * b.natives.length(call.This)))
+	b.e.checkUnits(float64(int64(units(call.Argument(0))+1) * b.e.length(call.This)))
 }
 
 func (b *bounds) checkConcat(call goja.FunctionCall) goja.FunctionCall {
 	call.This, call.Arguments = b.spreadable(call.This), slices.Clone(call.Arguments)
-	n := b.natives.length(call.This)
+	n := b.e.length(call.This)
 	for i, a := range call.Arguments {
 		a = b.spreadable(a)
 		call.Arguments[i] = a
-		if n += b.natives.length(a); n > maxItems {
+		if n += b.e.length(a); n > maxItems {
 			b.e.throwError("RangeError", "an array of %d elements is too long: at most %d can be worked on", n, maxItems)
 		}
 	}
@@ -249,12 +218,12 @@ func (b *bounds) checkReplace(call goja.FunctionCall) {
 	repeats := float64(strings.Count(with, "$"))
 	if pattern, ok := call.Argument(0).(goja.String); ok {
 		places := float64(strings.Count(call.This.String(), pattern.String()))
-		b.natives.checkUnits(places*float64(len(with)) + repeats*this*places)
+		b.e.checkUnits(places*float64(len(with)) + repeats*this*places)
 		return
 	}
 	// An expression's matches are known only when it ran.
 	if (this+1)*float64(len(with))+repeats*this > 16*maxUnits {
-		b.natives.checkUnits((this + 1) * float64(len(with)))
+		b.e.checkUnits((this + 1) * float64(len(with)))
 	}
 }
 
@@ -275,7 +244,7 @@ func (b *bounds) flat(call goja.FunctionCall) goja.Value {
 		if level > maxNested {
 			b.e.throwError("RangeError", "flat: arrays nested deeper than %d levels", maxNested)
 		}
-		for i := range b.natives.length(o) {
+		for i := range b.e.length(o) {
 			if seen++; seen&0xfff == 0 {
 				b.e.alive()
 			}
@@ -324,8 +293,8 @@ const bigClasses = "BigInt64Array BigUint64Array DataView"
 // boundBuffers puts constructors that check the length in the place of the engine's. A
 // script that names neither them nor the global object cannot reach them: they are
 // left alone then, as two kilobytes each appear when they are touched.
-func (b *bounds) boundBuffers(named func(string) bool, reachable bool) {
-	global := b.e.rt.GlobalObject()
+func (b *bounds) boundBuffers() {
+	global, named, reachable := b.e.rt.GlobalObject(), b.e.named, reachesGlobal(b.e.source)
 	if reachable || named("Big") || named("DataView") {
 		for name := range strings.FieldsSeq(bigClasses) {
 			b.e.must(global.Delete(name))
@@ -338,7 +307,7 @@ func (b *bounds) boundBuffers(named func(string) bool, reachable bool) {
 			}
 		} else if class, ok := global.Get(name).(*goja.Object); ok {
 			if name != "ArrayBuffer" {
-				b.boundBytes(class.Prototype(), named)
+				b.boundBytes(class.Prototype())
 			}
 			b.boundClass(name, class)
 		}
@@ -346,18 +315,18 @@ func (b *bounds) boundBuffers(named func(string) bool, reachable bool) {
 }
 
 // boundBytes bounds what all typed arrays have in common.
-func (b *bounds) boundBytes(class *goja.Object, named func(string) bool) {
+func (b *bounds) boundBytes(class *goja.Object) {
 	if b.bytes {
 		return
 	}
 	b.bytes = true
 	b.lists.lockArrays()
-	b.lists.listed(class, "from", named)
+	b.lists.listed(class, "from")
 	prototype := class.Get("prototype").(*goja.Object)
-	b.natives.boundCallbacks(prototype, "every filter find findIndex findLast findLastIndex forEach map reduce reduceRight some sort toSorted", 0, named)
+	b.e.boundCallbacks(prototype, "every filter find findIndex findLast findLastIndex forEach map reduce reduceRight some sort toSorted", 0)
 	b.e.must(prototype.Delete("toLocaleString"))
-	b.natives.checked(prototype, "join", b.checkJoin)
-	b.natives.changed(prototype, "set", func(call goja.FunctionCall) goja.FunctionCall {
+	b.e.checked(prototype, "join", b.checkJoin)
+	b.e.changed(prototype, "set", func(call goja.FunctionCall) goja.FunctionCall {
 		if o, ok := call.Argument(0).(*goja.Object); ok && o.ClassName() != "Array" && !isBytes(o) {
 			call.Arguments = withArgument(call.Arguments, 0, b.lists.copied(o))
 		}
@@ -370,7 +339,7 @@ func (b *bounds) boundClass(name string, class *goja.Object) {
 	if n := class.Get("BYTES_PER_ELEMENT"); n != nil {
 		size = n.ToFloat()
 	}
-	b.natives.replaceConstructor(name, class, func(args []goja.Value) []goja.Value {
+	b.e.replaceConstructor(name, class, func(args []goja.Value) []goja.Value {
 		if len(args) == 0 {
 			return args
 		}
@@ -380,21 +349,11 @@ func (b *bounds) boundClass(name string, class *goja.Object) {
 				o = b.lists.list(o).(*goja.Object)
 				args = withArgument(args, 0, o)
 			}
-			n = func() float64 { return float64(b.natives.length(o)) }
+			n = func() float64 { return float64(b.e.length(o)) }
 		}
 		if bytes := n() * size; bytes > maxBuffer {
 			b.e.throwError("RangeError", "%.0f bytes are too many: at most %d can be had", bytes, maxBuffer)
 		}
 		return args
 	})
-}
-
-// parts are those of a template, whose length is asked for once.
-func (b *bounds) parts(v goja.Value) goja.Value {
-	o, ok := v.(*goja.Object)
-	if !ok || o.ClassName() == "Array" {
-		b.natives.length(v)
-		return v
-	}
-	return b.lists.copied(o)
 }

@@ -44,9 +44,9 @@ func (b *bounds) texts(v goja.Value) goja.Value {
 	}
 	b.joined = append(b.joined, o)
 	defer func() { b.joined = b.joined[:len(b.joined)-1] }()
-	list := b.natives.measured(o)
+	list := b.e.measured(o)
 	from := list.(*goja.Object)
-	n := b.natives.length(from)
+	n := b.e.length(from)
 	var items []any
 	total, plain := 0, true
 	for i := range n {
@@ -59,7 +59,7 @@ func (b *bounds) texts(v goja.Value) goja.Value {
 			v = b.e.rt.ToValue("")
 		}
 		total += units(v)
-		b.natives.checkUnits(float64(total))
+		b.e.checkUnits(float64(total))
 		if i&0xfff == 0xfff {
 			b.e.alive()
 		}

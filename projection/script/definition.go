@@ -48,11 +48,16 @@ type native = func(goja.FunctionCall) goja.Value
 type builder struct {
 	h       *Handler
 	globals map[string]goja.Value // the functions of the definition
+	chain   map[string]native     // those of what they return
 }
 
 // begin puts the functions of the definition into the global object.
 func (b *builder) begin() {
 	b.globals = map[string]goja.Value{}
+	b.chain = map[string]native{
+		"when": b.when, "partitionBy": b.partitionBy, "foreachStream": b.foreachStream, "outputState": b.outputState, "outputTo": b.outputTo,
+		"transformBy": b.transformBy, "filterBy": b.filterBy, "$defines_state_transform": b.definesStateTransform,
+	}
 	for name, fn := range map[string]native{
 		"options": b.options, "fromAll": b.fromAll, "fromStream": b.fromStream, "fromStreams": b.fromStreams,
 		"fromCategory": b.fromCategory, "fromCategories": b.fromCategories, "on_event": b.onEvent, "on_any": b.onAny,
@@ -119,26 +124,7 @@ func check(d *handler.Definition) string {
 func (b *builder) next(names ...string) goja.Value {
 	o := b.h.e.rt.NewObject()
 	for _, name := range names {
-		var fn native
-		switch name {
-		case "when":
-			fn = b.when
-		case "partitionBy":
-			fn = b.partitionBy
-		case "foreachStream":
-			fn = b.foreachStream
-		case "outputState":
-			fn = b.outputState
-		case "outputTo":
-			fn = b.outputTo
-		case "transformBy":
-			fn = b.transformBy
-		case "filterBy":
-			fn = b.filterBy
-		case "$defines_state_transform":
-			fn = b.definesStateTransform
-		}
-		if err := o.Set(name, b.h.e.function(name, fn)); err != nil {
+		if err := o.Set(name, b.h.e.function(name, b.chain[name])); err != nil {
 			panic(err)
 		}
 	}
@@ -266,9 +252,9 @@ func (b *builder) transform(call goja.FunctionCall, filter bool) goja.Value {
 }
 
 func (b *builder) outputTo(call goja.FunctionCall) goja.Value {
-	b.h.d.ResultStream = b.text(call, 0)
+	b.h.d.ResultStream = handler.Name(b.text(call, 0))
 	if len(call.Arguments) > 1 {
-		b.h.d.PartitionResultPattern = b.text(call, 1)
+		b.h.d.PartitionResultPattern = handler.Name(b.text(call, 1))
 	}
 	return b.next()
 }
@@ -286,7 +272,7 @@ func (b *builder) options(call goja.FunctionCall) goja.Value {
 			if !goja.IsString(v) {
 				b.h.e.throw(wrongOption)
 			}
-			d.ResultStream = v.String()
+			d.ResultStream = handler.Name(v.String())
 		case "$includelinks":
 			d.IncludeLinks = b.boolean(v)
 		case "reorderevents":

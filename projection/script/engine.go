@@ -11,10 +11,12 @@ import (
 // given functions of ours.
 type engine struct {
 	o       Options
+	source  string
 	rt      *goja.Runtime
 	dog     *watchdog
-	objects *goja.Object // Object.prototype
-	nested  int          // how many functions of ours that bound others are under way within each other
+	objects *goja.Object  // Object.prototype
+	textOf  goja.Callable // Function.prototype.toString
+	nested  int           // how many functions of ours that bound others are under way within each other
 }
 
 // global defines a function of the global object.

@@ -154,7 +154,6 @@ var expressionHelpers = sync.OnceValue(func() *goja.Program {
 // and ours, which do so where the engine would be in a loop without end or too long.
 type expressions struct {
 	e         *engine
-	natives   *natives
 	iterables *iterables
 
 	prototype *goja.Object
@@ -169,21 +168,16 @@ const flagLetters = "gimsuy"
 
 // boundExpressions has what goes through a text with an expression bounded, if the
 // script may have one.
-func (x *expressions) boundExpressions(source string) {
-	named := naming(source)
+func (x *expressions) boundExpressions() {
 	texts := x.e.prototype("String")
 	for _, name := range []string{"match", "matchAll", "search"} {
-		if !named(name) {
-			x.e.must(texts.Delete(name))
-			continue
-		}
-		x.natives.checked(texts, name, func(call goja.FunctionCall) { x.checkPattern(call.Argument(0)) })
+		x.e.bound(texts, name, x.checkFirst)
 	}
 	x.timed = x.e.o.ExecutionTimeout <= 0 || x.e.o.ExecutionTimeout > matchTimeout || x.e.o.CompileTimeout <= 0 || x.e.o.CompileTimeout > matchTimeout
 	if x.timed {
 		x.timeMatches()
 	}
-	if !x.iterables.expressions && !named("RegExp") && !reachesGlobal(source) {
+	if !x.iterables.expressions && !x.e.named("RegExp") && !reachesGlobal(x.e.source) {
 		return
 	}
 	x.prototype = x.e.prototype("RegExp")
@@ -216,12 +210,9 @@ func (x *expressions) boundExpressions(source string) {
 		}
 		return args
 	}
-	x.natives.replaceConstructor("RegExp", x.e.object("RegExp"), pattern)
-	if x.class = x.e.object("RegExp"); named("compile") {
-		x.natives.checked(x.prototype, "compile", func(call goja.FunctionCall) { x.checkPattern(call.Argument(0)) })
-	} else {
-		x.e.must(x.prototype.Delete("compile"))
-	}
+	x.e.replaceConstructor("RegExp", x.e.object("RegExp"), pattern)
+	x.class = x.e.object("RegExp")
+	x.e.bound(x.prototype, "compile", x.checkFirst)
 	// What is derived has species of its own.
 	x.e.must(x.class.DefineAccessorPropertySymbol(goja.SymSpecies, x.e.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
 		nil, goja.FLAG_FALSE, goja.FLAG_FALSE))
@@ -243,12 +234,7 @@ func (x *expressions) going(symbol *goja.Symbol, builtin, ours goja.Callable) na
 		if !ok {
 			x.e.throw("the method of an expression needs an object")
 		}
-		if x.e.nested >= maxNested {
-			x.e.throwError("RangeError", "more than %d functions of the engine within each other", maxNested)
-		}
-		x.e.nested++
-		defer func() { x.e.nested-- }()
-		x.e.alive()
+		defer x.e.within("")()
 		text, with := call.Argument(0).ToString(), call.Argument(1)
 		if symbol == goja.SymReplace {
 			with = x.replacement(with)
@@ -332,9 +318,15 @@ func (x *expressions) replacement(v goja.Value) goja.Value {
 		x.e.must(err)
 		text := v.ToString()
 		total += units(text)
-		x.natives.checkUnits(float64(total))
+		x.e.checkUnits(float64(total))
 		return text
 	})
+}
+
+// checkFirst bounds the argument that an expression is made of.
+func (x *expressions) checkFirst(call goja.FunctionCall) goja.FunctionCall {
+	x.checkPattern(call.Argument(0))
+	return call
 }
 
 // checkPattern bounds the text of an expression.

@@ -16,7 +16,6 @@ import (
 // lists makes arrays of iterables.
 type lists struct {
 	e          *engine
-	natives    *natives
 	iterables  *iterables    // how the script goes through them
 	arrays     *goja.Object  // Array.prototype
 	enumerable goja.Callable // Object.prototype.propertyIsEnumerable
@@ -25,8 +24,8 @@ type lists struct {
 }
 
 // boundIterables has what goes through iterables collect them before.
-func (l *lists) boundIterables(source string) {
-	named, reachable := naming(source), reachesGlobal(source)
+func (l *lists) boundIterables() {
+	named, reachable := l.e.named, reachesGlobal(l.e.source)
 	if l.iterables.spreads {
 		l.lockArrays()
 		l.e.hidden(spreadName, func(call goja.FunctionCall) goja.Value {
@@ -52,11 +51,11 @@ func (l *lists) boundIterables(source string) {
 		l.e.hidden(scopeName, l.scope)
 	}
 
-	l.listed(l.e.object("Array"), "from", named)
-	l.listed(l.e.object("Object"), "fromEntries", named)
+	l.listed(l.e.object("Array"), "from")
+	l.listed(l.e.object("Object"), "fromEntries")
 	if named("Promise") || named("async") || reachable {
 		for _, name := range []string{"all", "allSettled", "any", "race"} {
-			l.listed(l.e.object("Promise"), name, named)
+			l.listed(l.e.object("Promise"), name)
 		}
 	}
 	global := l.e.rt.GlobalObject()
@@ -70,12 +69,12 @@ func (l *lists) boundIterables(source string) {
 		l.lockArrays()
 		class := l.e.object(name)
 		if name == "Set" {
-			l.boundSets(named)
+			l.boundSets()
 		}
 		if name == "Set" || name == "Map" {
-			l.natives.boundCallbacks(l.e.prototype(name), "forEach", 0, named)
+			l.e.boundCallbacks(l.e.prototype(name), "forEach", 0)
 		}
-		l.natives.replaceConstructor(name, class, l.listArgument)
+		l.e.replaceConstructor(name, class, l.listArgument)
 	}
 }
 
@@ -117,15 +116,12 @@ func (l *lists) scope(call goja.FunctionCall) goja.Value {
 }
 
 // listed has a method collect its first argument.
-func (l *lists) listed(o *goja.Object, name string, named func(string) bool) {
-	if !named(name) {
-		l.e.must(o.Delete(name))
-		return
+func (l *lists) listed(o *goja.Object, name string) {
+	if l.e.named(name) {
+		l.lockArrays()
 	}
-	l.lockArrays()
-	l.natives.knowTexts()
-	l.natives.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
-		call.Arguments = l.natives.interruptible(l.listArgument(call.Arguments), 1)
+	l.e.bound(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+		call.Arguments = l.e.interruptible(l.listArgument(call.Arguments), 1)
 		return call
 	})
 }
@@ -139,14 +135,10 @@ func (l *lists) listArgument(args []goja.Value) []goja.Value {
 
 // boundSets has the methods of sets that take another set look at the interrupt: they
 // walk what its keys method returns.
-func (l *lists) boundSets(named func(string) bool) {
+func (l *lists) boundSets() {
 	sets := l.e.prototype("Set")
 	for name := range strings.FieldsSeq("union intersection difference symmetricDifference isSubsetOf isSupersetOf isDisjointFrom") {
-		if !named(name) {
-			l.e.must(sets.Delete(name))
-			continue
-		}
-		l.natives.changed(sets, name, func(call goja.FunctionCall) goja.FunctionCall {
+		l.e.bound(sets, name, func(call goja.FunctionCall) goja.FunctionCall {
 			o, ok := call.Argument(0).(*goja.Object)
 			if !ok {
 				return call
@@ -155,51 +147,42 @@ func (l *lists) boundSets(named func(string) bool) {
 			if !ok {
 				return call
 			}
-			has, size := o.Get("has"), o.Get("size")
 			other := l.e.rt.NewObject()
-			l.e.must(other.Set("size", size))
-			l.e.must(other.Set("has", l.e.function("has", func(call goja.FunctionCall) goja.Value {
-				l.e.alive()
-				fn, ok := goja.AssertFunction(has)
-				if !ok {
-					l.e.throw("has is not a function")
-				}
-				v, err := fn(o, call.Arguments...)
-				l.e.must(err)
-				return v
-			})))
+			l.e.must(other.Set("has", l.forwarded(o, "has")))
+			l.e.must(other.Set("size", o.Get("size")))
 			l.e.must(other.Set("keys", l.e.function("keys", func(goja.FunctionCall) goja.Value {
 				// An iterator is walked as it is: the methods end before its end.
-				from, err := keys(o)
+				it, err := keys(o)
 				l.e.must(err)
-				it, ok := from.(*goja.Object)
+				from, ok := it.(*goja.Object)
 				if !ok {
-					l.e.throw("keys did not return an iterator")
-				}
-				next, ok := goja.AssertFunction(it.Get("next"))
-				if !ok {
-					l.e.throw("next is not a function")
+					return it
 				}
 				steps := l.e.rt.NewObject()
-				l.e.method(steps, "next", func(goja.FunctionCall) goja.Value {
-					l.e.alive()
-					v, err := next(it)
-					l.e.must(err)
-					return v
-				})
-				if end, ok := goja.AssertFunction(it.Get("return")); ok {
-					l.e.method(steps, "return", func(goja.FunctionCall) goja.Value {
-						v, err := end(it)
-						l.e.must(err)
-						return v
-					})
-				}
+				l.e.must(steps.Set("next", l.forwarded(from, "next")))
+				l.e.must(steps.Set("return", l.forwarded(from, "return")))
 				return steps
 			})))
 			call.Arguments = withArgument(call.Arguments, 0, other)
 			return call
 		})
 	}
+}
+
+// forwarded is a method that looks at the interrupt before it calls that of another object; what is no
+// function stays what it is.
+func (l *lists) forwarded(o *goja.Object, name string) goja.Value {
+	v := orUndefined(o.Get(name))
+	fn, ok := goja.AssertFunction(v)
+	if !ok {
+		return v
+	}
+	return l.e.function(name, func(call goja.FunctionCall) goja.Value {
+		l.e.alive()
+		v, err := fn(o, call.Arguments...)
+		l.e.must(err)
+		return v
+	})
 }
 
 func isNothing(v goja.Value) bool { return goja.IsUndefined(v) || goja.IsNull(v) }
@@ -212,12 +195,7 @@ func (l *lists) isPlain(v goja.Value) bool {
 
 // collect is what an iterable yields, at most so many values; -1: all.
 func (l *lists) collect(v goja.Value, most int) []any {
-	if l.e.nested >= maxNested {
-		l.e.throwError("RangeError", "more than %d functions of the engine within each other", maxNested)
-	}
-	l.e.nested++
-	defer func() { l.e.nested-- }()
-	l.e.alive()
+	defer l.e.within("")()
 	var items []any
 	l.e.rt.ForOf(v, func(item goja.Value) bool {
 		l.e.alive()
@@ -244,7 +222,7 @@ func (l *lists) list(v goja.Value) goja.Value {
 
 // copied is an array of the elements of an array-like, whose length is asked for once.
 func (l *lists) copied(o *goja.Object) goja.Value {
-	n := l.natives.length(o)
+	n := l.e.length(o)
 	var items []any
 	for i := range n {
 		if i&0xff == 0 {

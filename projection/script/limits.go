@@ -34,13 +34,14 @@ func restrict(c *codec, source string, it *iterables) error {
 		c.put, _ = goja.AssertFunction(help.Get("put"))
 		c.odd, _ = goja.AssertFunction(help.Get("odd"))
 		e.objects = e.prototype("Object")
+		e.source = source
+		e.textOf, _ = goja.AssertFunction(e.prototype("Function").Get("toString"))
 		e.noEvaluation(help)
 		c.ownJSON()
-		na := &natives{e: e}
-		l := &lists{e: e, natives: na, iterables: it}
-		b := &bounds{e: e, natives: na, lists: l, expressions: &expressions{e: e, natives: na, iterables: it}}
-		b.boundBuiltins(source)
-		l.boundIterables(source)
+		l := &lists{e: e, iterables: it}
+		b := &bounds{e: e, lists: l, expressions: &expressions{e: e, iterables: it}}
+		b.boundBuiltins()
+		l.boundIterables()
 		return nil
 	})
 }

@@ -7,48 +7,57 @@ import (
 	"github.com/dop251/goja"
 )
 
-// natives puts bounded functions in the place of those of the engine, which see no interrupt.
-type natives struct {
-	e      *engine
-	textOf goja.Callable // Function.prototype.toString
-}
-
 // checked puts a check in front of a method.
-func (na *natives) checked(o *goja.Object, name string, check func(goja.FunctionCall)) {
-	na.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+func (e *engine) checked(o *goja.Object, name string, check func(goja.FunctionCall)) {
+	e.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
 		check(call)
 		return call
 	})
 }
 
+// bound is as changed. A method that the script does not name is taken away instead: a check costs a kilobyte.
+func (e *engine) bound(o *goja.Object, name string, change func(goja.FunctionCall) goja.FunctionCall) {
+	if e.named(name) {
+		e.changed(o, name, change)
+	} else {
+		e.must(o.Delete(name))
+	}
+}
+
 // changed puts a check in front of a method that may give it something else to work on.
-func (na *natives) changed(o *goja.Object, name string, change func(goja.FunctionCall) goja.FunctionCall) {
+func (e *engine) changed(o *goja.Object, name string, change func(goja.FunctionCall) goja.FunctionCall) {
 	old, ok := o.Get(name).(*goja.Object)
 	if !ok {
 		return
 	}
 	fn, _ := goja.AssertFunction(old)
-	na.e.method(o, name, func(call goja.FunctionCall) goja.Value {
-		if na.e.nested >= maxNested {
-			na.e.throwError("RangeError", "%s: more than %d functions of the engine within each other", name, maxNested)
-		}
-		na.e.nested++
-		defer func() { na.e.nested-- }()
-		na.e.alive()
+	e.method(o, name, func(call goja.FunctionCall) goja.Value {
+		defer e.within(name + ": ")()
 		this := call.This
 		call = change(call)
 		v, err := fn(call.This, call.Arguments...)
-		na.e.must(err)
+		e.must(err)
 		if o, ok := v.(*goja.Object); ok && o.SameAs(call.This) {
 			return this
 		}
 		return v
 	})
-	na.e.must(o.Get(name).(*goja.Object).DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	e.must(o.Get(name).(*goja.Object).DefineDataProperty("length", old.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+}
+
+// within counts functions of ours that bound others, and says when one is over. name is
+// that of the function, for texts.
+func (e *engine) within(name string) (over func()) {
+	if e.nested >= maxNested {
+		e.throwError("RangeError", "%smore than %d functions of the engine within each other", name, maxNested)
+	}
+	e.alive()
+	e.nested++
+	return func() { e.nested-- }
 }
 
 // length is that of an array, or of what is used as one.
-func (na *natives) length(v goja.Value) int64 {
+func (e *engine) length(v goja.Value) int64 {
 	o, ok := v.(*goja.Object)
 	if !ok {
 		return 0
@@ -59,7 +68,7 @@ func (na *natives) length(v goja.Value) int64 {
 	}
 	n := length.ToFloat()
 	if n > maxItems {
-		na.e.throwError("RangeError", "an array of %.0f elements is too long: at most %d can be worked on", n, maxItems)
+		e.throwError("RangeError", "an array of %.0f elements is too long: at most %d can be worked on", n, maxItems)
 	}
 	if math.IsNaN(n) {
 		return 0
@@ -69,14 +78,14 @@ func (na *natives) length(v goja.Value) int64 {
 
 // measured is what a method of arrays works on: an array, or another object with the
 // length that it has now. A getter might say another one the next time.
-func (na *natives) measured(v goja.Value) goja.Value {
+func (e *engine) measured(v goja.Value) goja.Value {
 	o, ok := v.(*goja.Object)
 	if !ok || o.ClassName() == "Array" || isBytes(o) {
-		na.length(v)
+		e.length(v)
 		return v
 	}
-	n := na.e.rt.ToValue(na.length(o))
-	return na.e.rt.ToValue(na.e.rt.NewProxy(o, &goja.ProxyTrapConfig{
+	n := e.rt.ToValue(e.length(o))
+	return e.rt.ToValue(e.rt.NewProxy(o, &goja.ProxyTrapConfig{
 		Get: func(o *goja.Object, name string, _ goja.Value) goja.Value {
 			if name == "length" {
 				return n
@@ -87,53 +96,41 @@ func (na *natives) measured(v goja.Value) goja.Value {
 	}))
 }
 
-func (na *natives) checkUnits(n float64) {
+func (e *engine) checkUnits(n float64) {
 	if n > maxUnits {
-		na.e.throwError("RangeError", "a text of %.0f characters is too long: at most %d can be made", n, maxUnits)
+		e.throwError("RangeError", "a text of %.0f characters is too long: at most %d can be made", n, maxUnits)
 	}
 }
 
 // interruptible has a function of the engine, which sees no interrupt, look for one: it
 // may be slow, and be called for each of many elements.
-func (na *natives) interruptible(args []goja.Value, i int) []goja.Value {
+func (e *engine) interruptible(args []goja.Value, i int) []goja.Value {
 	if i >= len(args) {
 		return args
 	}
 	fn, ok := goja.AssertFunction(args[i])
-	if !ok || !na.isNative(args[i]) {
+	if !ok || !e.isNative(args[i]) {
 		return args
 	}
-	return withArgument(args, i, na.e.rt.ToValue(func(call goja.FunctionCall) goja.Value {
-		na.e.alive()
+	return withArgument(args, i, e.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		e.alive()
 		v, err := fn(call.This, call.Arguments...)
-		na.e.must(err)
+		e.must(err)
 		return v
 	}))
 }
 
-// knowTexts makes isNative ready, before the script can change what it asks.
-func (na *natives) knowTexts() {
-	if na.textOf == nil {
-		na.textOf, _ = goja.AssertFunction(na.e.prototype("Function").Get("toString"))
-	}
-}
-
 // isNative says whether a function has no text in the script.
-func (na *natives) isNative(v goja.Value) bool {
-	text, err := na.textOf(v)
+func (e *engine) isNative(v goja.Value) bool {
+	text, err := e.textOf(v)
 	return err != nil || strings.Contains(text.String(), "[native code]")
 }
 
 // boundCallbacks has methods look for interrupts when what they call does not.
-func (na *natives) boundCallbacks(o *goja.Object, names string, i int, named func(string) bool) {
+func (e *engine) boundCallbacks(o *goja.Object, names string, i int) {
 	for name := range strings.FieldsSeq(names) {
-		if !named(name) {
-			na.e.must(o.Delete(name))
-			continue
-		}
-		na.knowTexts()
-		na.changed(o, name, func(call goja.FunctionCall) goja.FunctionCall {
-			call.Arguments = na.interruptible(call.Arguments, i)
+		e.bound(o, name, func(call goja.FunctionCall) goja.FunctionCall {
+			call.Arguments = e.interruptible(call.Arguments, i)
 			return call
 		})
 	}
@@ -141,33 +138,33 @@ func (na *natives) boundCallbacks(o *goja.Object, names string, i int, named fun
 
 // replaceConstructor puts a constructor in the place of another one, which checks what it is
 // given and may change it.
-func (na *natives) replaceConstructor(name string, class *goja.Object, change func([]goja.Value) []goja.Value) {
+func (e *engine) replaceConstructor(name string, class *goja.Object, change func([]goja.Value) []goja.Value) {
 	construct, _ := goja.AssertConstructor(class)
-	replaced := na.e.rt.ToValue(func(call goja.ConstructorCall) *goja.Object {
-		na.e.alive()
+	replaced := e.rt.ToValue(func(call goja.ConstructorCall) *goja.Object {
+		e.alive()
 		o, err := construct(call.NewTarget, change(call.Arguments)...)
-		na.e.must(err)
+		e.must(err)
 		return o
 	}).(*goja.Object)
-	na.replaceClass(name, class, replaced)
+	e.replaceClass(name, class, replaced)
 }
 
 // replaceClass puts one in the place of another. That one is nowhere to be found, so it
 // has the properties itself.
-func (na *natives) replaceClass(name string, class, by *goja.Object) {
+func (e *engine) replaceClass(name string, class, by *goja.Object) {
 	prototype := class.Get("prototype").(*goja.Object)
-	na.e.must(by.DefineDataProperty("name", na.e.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	na.e.must(by.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	e.must(by.DefineDataProperty("name", e.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	e.must(by.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
 	for _, name := range class.GetOwnPropertyNames() {
 		if name != "name" && name != "length" && name != "prototype" {
-			na.e.must(by.DefineDataProperty(name, class.Get(name), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+			e.must(by.DefineDataProperty(name, class.Get(name), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 		}
 	}
 	if class.GetSymbol(goja.SymSpecies) != nil {
-		na.e.must(by.DefineAccessorPropertySymbol(goja.SymSpecies, na.e.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
+		e.must(by.DefineAccessorPropertySymbol(goja.SymSpecies, e.function("get [Symbol.species]", func(call goja.FunctionCall) goja.Value { return call.This }),
 			nil, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	}
-	na.e.must(by.SetPrototype(class.Prototype()))
-	na.e.must(prototype.DefineDataProperty("constructor", by, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	na.e.must(na.e.rt.GlobalObject().DefineDataProperty(name, by, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	e.must(by.SetPrototype(class.Prototype()))
+	e.must(prototype.DefineDataProperty("constructor", by, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	e.must(e.rt.GlobalObject().DefineDataProperty(name, by, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }

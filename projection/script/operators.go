@@ -100,25 +100,26 @@ func checkText(node any) {
 	switch n := node.(type) {
 	case *ast.BinaryExpression:
 		if n.Operator == token.PLUS {
-			n.Right = checkedText(n.Right)
+			n.Right = checkedBy(textName, n.Right)
 		}
 	case *ast.AssignExpression:
 		if n.Operator == token.PLUS {
-			n.Right = checkedText(n.Right)
+			n.Right = checkedBy(textName, n.Right)
 		}
 	case *ast.TemplateLiteral:
 		for i := range n.Expressions {
-			n.Expressions[i] = checkedText(n.Expressions[i])
+			n.Expressions[i] = checkedBy(textName, n.Expressions[i])
 		}
 	}
 }
 
-func checkedText(e ast.Expression) ast.Expression {
+// checkedBy has the function of that name look at an operand, unless it is a literal.
+func checkedBy(name string, e ast.Expression) ast.Expression {
 	switch e.(type) {
 	case *ast.NumberLiteral, *ast.StringLiteral, *ast.BooleanLiteral, *ast.NullLiteral:
 		return e
 	}
-	return call(textName, e)
+	return call(name, e)
 }
 
 // checkCompared has what may be compared with a BigInt checked: a text becomes one then.
@@ -129,16 +130,8 @@ func checkCompared(node any) {
 	}
 	switch n.Operator {
 	case token.EQUAL, token.NOT_EQUAL, token.LESS, token.LESS_OR_EQUAL, token.GREATER, token.GREATER_OR_EQUAL:
-		n.Left, n.Right = checkedDigits(n.Left), checkedDigits(n.Right)
+		n.Left, n.Right = checkedBy(digitsName, n.Left), checkedBy(digitsName, n.Right)
 	}
-}
-
-func checkedDigits(e ast.Expression) ast.Expression {
-	switch e.(type) {
-	case *ast.NumberLiteral, *ast.StringLiteral, *ast.BooleanLiteral, *ast.NullLiteral:
-		return e
-	}
-	return call(digitsName, e)
 }
 
 func checkOperand(node any) {
@@ -218,7 +211,7 @@ func (b *bounds) boundDigits() {
 		b.e.must(err)
 		return v
 	})
-	b.natives.replaceClass("BigInt", class, checked)
+	b.e.replaceClass("BigInt", class, checked)
 }
 
 // boundBigInts defines what checkOperands has called.
@@ -259,7 +252,7 @@ func (b *bounds) boundBigInts() {
 		return call.Argument(0)
 	})
 	for _, name := range []string{"asIntN", "asUintN"} {
-		b.natives.checked(b.e.object("BigInt"), name, func(call goja.FunctionCall) {
+		b.e.checked(b.e.object("BigInt"), name, func(call goja.FunctionCall) {
 			if call.Argument(0).ToFloat() > maxBits {
 				refuse()
 			}

@@ -85,7 +85,7 @@ func (h *Handler) Process(e *handler.Event) (handler.Outcome, error) {
 	if !folds {
 		text := bytes.Clone(e.Data)
 		if !e.IsJSON() {
-			text = quote(nil, h.e.text(e.Data).String())
+			text = jsontext.AppendString(nil, h.e.text(e.Data).String())
 		}
 		h.own.load(text)
 		return h.outcome()

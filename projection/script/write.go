@@ -1,11 +1,16 @@
 package script
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/dop251/goja"
+
+	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 const (
@@ -183,7 +188,7 @@ func (w *writer) object(o *goja.Object) {
 		if !w.allowed && strings.Contains(key, "\ufffd") {
 			w.oddKey(o, i, key)
 		} else {
-			w.buf = quote(w.buf, key)
+			w.buf = jsontext.AppendString(w.buf, key)
 		}
 		if w.buf = append(w.buf, ':'); w.gap != "" {
 			w.buf = append(w.buf, ' ')
@@ -215,7 +220,7 @@ func (w *writer) oddKey(o *goja.Object, i int, key string) {
 		w.string(s)
 		return
 	}
-	w.buf = quote(w.buf, key)
+	w.buf = jsontext.AppendString(w.buf, key)
 }
 
 func (w *writer) number(v goja.Value) {
@@ -230,8 +235,6 @@ func (w *writer) number(v goja.Value) {
 	}
 }
 
-const hexDigits = "0123456789abcdef"
-
 // string writes what no Go string can hold, halves of surrogate pairs, as escapes.
 func (w *writer) string(s goja.String) {
 	text := s.String()
@@ -239,63 +242,28 @@ func (w *writer) string(s goja.String) {
 		w.j.e.throwError("RangeError", "%s is larger than %d bytes", w.what, maxText)
 	}
 	if !strings.Contains(text, "\ufffd") {
-		w.buf = quote(w.buf, text)
+		w.buf = jsontext.AppendString(w.buf, text)
 		return
 	}
 	w.buf = append(w.buf, '"')
 	units := s.Length()
 	for i := 0; i < units; i++ {
-		c := s.CharAt(i)
-		if c < 0xd800 || c > 0xdfff {
-			w.buf = quoteRune(w.buf, rune(c))
-			continue
-		}
-		if c < 0xdc00 && i+1 < units {
-			if d := s.CharAt(i + 1); d >= 0xdc00 && d <= 0xdfff {
-				w.buf = quoteRune(w.buf, (rune(c)-0xd800)<<10|(rune(d)-0xdc00)+0x10000)
+		r := rune(s.CharAt(i))
+		if i+1 < units {
+			if pair := utf16.DecodeRune(r, rune(s.CharAt(i+1))); pair != utf8.RuneError {
+				r = pair
 				i++
-				continue
 			}
 		}
-		w.buf = append(w.buf, '\\', 'u', hexDigits[c>>12], hexDigits[c>>8&15], hexDigits[c>>4&15], hexDigits[c&15])
+		if utf16.IsSurrogate(r) {
+			w.buf = fmt.Appendf(w.buf, `\u%04x`, r)
+			continue
+		}
+		n := len(w.buf)
+		w.buf = jsontext.AppendString(w.buf, string(r))
+		w.buf = append(w.buf[:n], w.buf[n+1:len(w.buf)-1]...) // Without the quotes.
 	}
 	w.buf = append(w.buf, '"')
-}
-
-// quote appends a string as JSON.stringify writes it.
-func quote(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
-			dst = append(dst, s[from:i]...)
-			dst = quoteRune(dst, rune(c))
-			from = i + 1
-		}
-	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
-}
-
-func quoteRune(dst []byte, r rune) []byte {
-	switch r {
-	case '"', '\\':
-		return append(dst, '\\', byte(r))
-	case '\b':
-		return append(dst, `\b`...)
-	case '\f':
-		return append(dst, `\f`...)
-	case '\n':
-		return append(dst, `\n`...)
-	case '\r':
-		return append(dst, `\r`...)
-	case '\t':
-		return append(dst, `\t`...)
-	}
-	if r < ' ' {
-		return append(dst, '\\', 'u', '0', '0', hexDigits[r>>4], hexDigits[r&15])
-	}
-	return append(dst, string(r)...)
 }
 
 // stringify is JSON.stringify.

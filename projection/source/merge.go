@@ -179,7 +179,7 @@ func (in *streamsInput) wait(ctx context.Context) error {
 
 func (in *streamsInput) passed(e *entry) {
 	if e.recorded > 0 {
-		for i, n := range in.order.recorded(e.recorded - 1) {
+		for i, n := range in.order.places[e.recorded-1].behind {
 			in.numbers[i] = max(in.numbers[i], n)
 		}
 	}

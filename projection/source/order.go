@@ -25,9 +25,8 @@ type order struct {
 	isLoaded bool
 	last     int64 // number of the last event of the stream
 
-	places  []place // to be taken first, in order
-	at      int     // of the next one
-	numbers []int64 // the positions behind places, one after the other
+	places []place // to be taken first, in order
+	at     int     // of the next one
 
 	// What is to be written before the buffer is handed out. A write that failed is
 	// repeated with the same ids, as it may have been done.
@@ -40,15 +39,10 @@ type order struct {
 type place struct {
 	stream int
 	number int64
+	behind []int64 // the position behind it: a number of each stream
 }
 
 func newOrder(o *Order, in *streamsInput) *order { return &order{Order: *o, in: in, last: -1} }
-
-// recorded returns the numbers behind a place.
-func (o *order) recorded(i int) []int64 {
-	n := len(o.in.streams)
-	return o.numbers[i*n : (i+1)*n]
-}
 
 func (o *order) foreign() error {
 	return &handler.Fault{Message: fmt.Sprintf("Order stream `%s` has been written to from the outside", o.Stream)}
@@ -71,7 +65,7 @@ func (o *order) resume(ctx context.Context) (done bool, err error) {
 		}
 	}
 	if o.places != nil {
-		o.places, o.numbers, o.at = nil, nil, 0
+		o.places, o.at = nil, 0
 		o.in.arrange()
 	}
 	return false, nil
@@ -85,7 +79,7 @@ func (o *order) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at stream %s: %w", o.Stream, err)
 	}
-	o.last, o.places, o.numbers = info.Last, nil, nil
+	o.last, o.places = info.Last, nil
 	if info.HardDeleted {
 		return &handler.Fault{Message: fmt.Sprintf("Stream : %s is deleted. Cannot emit events to it", o.Stream)}
 	}
@@ -109,12 +103,6 @@ func (o *order) load(ctx context.Context) error {
 		}
 	}
 	slices.Reverse(o.places)
-	n := len(o.in.streams)
-	for i, j := 0, len(o.places)-1; i < j; i, j = i+1, j-1 {
-		for k := range n {
-			o.numbers[i*n+k], o.numbers[j*n+k] = o.numbers[j*n+k], o.numbers[i*n+k]
-		}
-	}
 	return nil
 }
 
@@ -136,14 +124,13 @@ func (o *order) note(r *event.Record) (goOn bool, err error) {
 	if number <= o.in.numbers[i] {
 		return false, nil
 	}
-	o.places = append(o.places, place{i, number})
+	behind := slices.Clone(o.in.numbers)
 	for k, s := range o.in.streams {
-		n, ok := p.Number(s.name)
-		if !ok {
-			n = o.in.numbers[k]
+		if n, ok := p.Number(s.name); ok {
+			behind[k] = n
 		}
-		o.numbers = append(o.numbers, n)
 	}
+	o.places = append(o.places, place{i, number, behind})
 	return true, nil
 }
 
@@ -228,7 +215,7 @@ func (o *order) write(ctx context.Context) error {
 // finish does the writes that are left, and then lets go of what waits for them.
 func (o *order) finish(ctx context.Context) error {
 	for len(o.writes) > 0 {
-		written, err := o.Writer.Write(ctx, &o.writes[0])
+		written, err := o.in.r.Store.Write(ctx, &o.writes[0])
 		var other *event.WrongExpectedVersion
 		switch {
 		case errors.As(err, &other):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
 	"github.com/annalsdb/annals/projection/position"
 )
@@ -38,7 +39,13 @@ func Page(ctx context.Context, o Options, maxEvents int) ([]PageEvent, position.
 				continue
 			}
 			size += len(e.Data) + len(e.Metadata)
-			events = append(events, PageEvent{Event: *e, Position: r.Position()})
+			page := PageEvent{Position: r.Position()}
+			if e.Link != nil {
+				page.Resolved = event.Resolved{Record: *e.Link, Link: event.LinkResolved, Target: e.Record}
+			} else {
+				page.Record = *e.Record
+			}
+			events = append(events, page)
 		}
 	}
 	return events, r.Position(), nil

@@ -184,12 +184,12 @@ func (r *Reader) Progress() float64 {
 }
 
 // Behind is about how much is not read yet: bytes of the log, or events of streams.
-func (r *Reader) Behind() (n int64, inBytes bool) {
+func (r *Reader) Behind() int64 {
 	done, total, isAll := r.in.extent()
 	if isAll && r.isBegun && r.at == len(r.buffer) {
 		done = total
 	}
-	return max(0, total-done), r.Definition.AllStreams
+	return max(0, total-done)
 }
 
 // Close lets go of what is buffered.

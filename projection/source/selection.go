@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/annalsdb/annals/event"
@@ -143,19 +142,11 @@ func (s *selection) fromStream(e *handler.Event, r *event.Resolved, category str
 
 // deletionOf tells whether a link of a category tells that a stream was deleted, and which.
 func deletionOf(link *event.Record) (stream string, tells bool) {
-	if !bytes.Contains(link.Metadata, []byte(`"`+nameDeleted+`"`)) {
+	if _, kind := jsontext.Member(link.Metadata, nameDeleted); kind == jsontext.Invalid {
 		return "", false
 	}
-	m := jsontext.ObjectAt(link.Metadata, jsontext.Space(link.Metadata, 0))
-	for m.Next() {
-		switch string(m.Name) {
-		case `"` + nameDeleted + `"`:
-			tells = true
-		case `"` + nameOriginal + `"`:
-			if m.Kind == jsontext.String {
-				stream = string(jsontext.Unquote(nil, m.Value))
-			}
-		}
+	if name, kind := jsontext.Member(link.Metadata, nameOriginal); kind == jsontext.String {
+		stream = string(jsontext.Unquote(nil, name))
 	}
-	return stream, tells
+	return stream, true
 }

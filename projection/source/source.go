@@ -33,11 +33,7 @@ type Store interface {
 	WaitLog(ctx context.Context, position int64) error
 	// LogEnd is the end of the log: all before it is seen by reads that begin later.
 	LogEnd() int64
-}
-
-// Writer writes the order of several streams.
-type Writer interface {
-	// Write does w whole or not at all.
+	// Write does w whole or not at all: the order of several streams is written.
 	Write(ctx context.Context, w *event.Write) (event.Written, error)
 }
 
@@ -45,7 +41,6 @@ type Writer interface {
 type Order struct {
 	Stream  string           // $projections-{name}-order
 	Version position.Version // that writes it
-	Writer  Writer
 }
 
 // Options of a reader.
@@ -85,8 +80,8 @@ func Zero(d *handler.Definition) position.Position {
 	return position.Of(streamsOf(d)...)
 }
 
-// PageEvent is an event of a page with the position behind it.
+// PageEvent is an event of a page.
 type PageEvent struct {
-	Event    handler.Event
-	Position position.Position
+	event.Resolved                   // Event() is what the projection would see, and Record the link, if there is one
+	Position       position.Position // behind the event
 }

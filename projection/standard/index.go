@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/internal/jsontext"
 	"github.com/annalsdb/annals/projection/handler"
 )
 
@@ -56,7 +57,7 @@ func (h *byCategory) Process(e *handler.Event) (handler.Outcome, error) {
 		return skipped, nil
 	}
 	in := byCategoryPrefix + category
-	o := handler.Field{Name: keyOrigin, Value: quoted(origin)}
+	o := handler.Field{Name: keyOrigin, Value: jsontext.AppendString(nil, origin)}
 	switch {
 	case gone:
 		return link(in, e.Number, e.Stream).with(o, handler.Field{Name: keyDeleted, Value: deleted}).out(), nil
@@ -69,9 +70,11 @@ func (h *byCategory) Process(e *handler.Event) (handler.Outcome, error) {
 // byType links the events of each type in $et-<type>, and marks in $et how far it came.
 type byType struct{ base }
 
-var _ handler.Marker = (*byType)(nil)
-
-func (*byType) Definition() *handler.Definition { return withoutLinks() }
+func (*byType) Definition() *handler.Definition {
+	d := withoutLinks()
+	d.Mark = mark
+	return d
+}
 
 func (*byType) Process(e *handler.Event) (handler.Outcome, error) {
 	if e.Type == event.TypeLink {
@@ -83,8 +86,8 @@ func (*byType) Process(e *handler.Event) (handler.Outcome, error) {
 	return link(byTypePrefix+e.Type, e.Number, e.Stream).out(), nil
 }
 
-// Mark tells readers of $et- streams up to where they are complete.
-func (*byType) Mark(commit, prepare int64) handler.Emission {
+// mark tells readers of $et- streams up to where they are complete.
+func mark(commit, prepare int64) handler.Emission {
 	data := strconv.AppendInt([]byte(`{"$c":`), commit, 10)
 	data = strconv.AppendInt(append(data, `,"$p":`...), prepare, 10)
 	return handler.Emission{Stream: marks, Type: typeMark, JSON: true, Data: append(data, '}'), Mark: true}

@@ -1,10 +1,7 @@
 package standard
 
 import (
-	"bytes"
-	"encoding/json"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/projection/handler"
@@ -84,23 +81,4 @@ func deletedStream(e *event.Record) (stream string, ok bool) {
 		return event.OriginalOf(e.Stream), m.SoftDeleted()
 	}
 	return "", false
-}
-
-// quoted returns a text as JSON.
-func quoted(text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			var b bytes.Buffer
-			e := json.NewEncoder(&b)
-			e.SetEscapeHTML(false)
-			if err := e.Encode(text); err != nil { // Every text has a form in JSON.
-				panic(err)
-			}
-			return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-		}
-	}
-	q := make([]byte, 0, len(text)+2)
-	q = append(q, '"')
-	q = append(q, text...)
-	return append(q, '"')
 }

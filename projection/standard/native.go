@@ -23,6 +23,12 @@ var skipped = handler.Outcome{Skipped: true}
 // forbidden is a handler that may not emit, and that marks nothing.
 type forbidden struct{ handler.Handler }
 
+func (f forbidden) Definition() *handler.Definition {
+	d := f.Handler.Definition()
+	d.Mark = nil
+	return d
+}
+
 func (f forbidden) Process(e *handler.Event) (handler.Outcome, error) {
 	o, err := f.Handler.Process(e)
 	if len(o.Emitted) > 0 {

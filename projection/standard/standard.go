@@ -39,11 +39,6 @@ var All = []Projection{
 	{ByCorrelationID, namespace + nameCorrelations, `{"correlationIdProperty":"$correlationId"}`},
 }
 
-// IsNative reports whether a handler type names a handler in Go, known or not.
-func IsNative(handlerType string) bool {
-	return len(handlerType) >= len(native) && strings.EqualFold(handlerType[:len(native)], native)
-}
-
 // New returns the handler of a native handler type with its configuration text. What
 // it would emit is a fault unless it may. Errors are *handler.Fault.
 func New(handlerType, source string, mayEmit bool) (handler.Handler, error) {
@@ -56,7 +51,7 @@ func New(handlerType, source string, mayEmit bool) (handler.Handler, error) {
 
 func newHandler(handlerType, source string) (handler.Handler, error) {
 	name := handlerType[strings.LastIndexAny(handlerType, ".:")+1:]
-	if IsNative(handlerType) {
+	if len(handlerType) >= len(native) && strings.EqualFold(handlerType[:len(native)], native) {
 		switch name {
 		case nameStreams:
 			return &streams{}, nil
