@@ -10,24 +10,25 @@ func examine(x *exchange) error {
 	ctx := x.reads()
 	defer ctx.release()
 	lines := x.s.opts.Doctor(ctx)
-	switch x.media.form {
-	case formJSON:
-		head := []field{boolField("ok", "Ok", doctor.Wrong(lines) == 0), intField("findings", "Findings", int64(doctor.Wrong(lines)))}
-		b := appendMembers(append(x.out[:0], "{\n"...), "  ", head)
-		x.out = append(appendObjects(append(b, ",\n  \"checks\": "...), "  ", lines, checkFields), "\n}"...)
-	case formTextXML, formAppXML:
-		x.out = appendElements(append(x.out[:0], xmlProlog...), "Checks", "Check", lines, checkFields)
-	default:
+	if x.media.form == formText {
 		x.out = x.out[:0]
 		for _, l := range lines {
 			x.out = append(append(x.out, l.String()...), '\n')
 		}
+		return sendOut(x, x.out)
 	}
-	return sendOut(x, x.out)
-}
-
-func checkFields(l *doctor.Line) []field {
-	return []field{
-		textField("check", "Name", l.Check()), boolField("ok", "Ok", l.Fine()), textField("text", "Text", l.Text()), textField("remedy", "Remedy", l.Remedy()),
-	}
+	o := newOutline(x)
+	name := "check"
+	o.root("checks", func() {
+		if o.isXML {
+			name = "name"
+		} else {
+			o.leaves(boolField("ok", doctor.Wrong(lines) == 0), intField("findings", int64(doctor.Wrong(lines))))
+		}
+		o.flatList("checks", "check", len(lines), func(i int) {
+			l := &lines[i]
+			o.leaves(textField(name, l.Check()), boolField("ok", l.Fine()), textField("text", l.Text()), textField("remedy", l.Remedy()))
+		})
+	})
+	return sendOut(x, o.b)
 }

@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 var (
@@ -46,37 +45,18 @@ func sendAccepted(x *exchange) error {
 	return nil
 }
 
-// sendFields answers with the members of one object, each on a line of its own in text.
-func sendFields(x *exchange, root string, fields []field) error {
-	b := x.out[:0]
-	switch x.media.form {
-	case formJSON:
-		b = append(appendMembers(append(b, "{\n"...), "  ", fields), "\n}"...)
-	case formTextXML, formAppXML:
-		b = appendRoot(b, root, fields)
-	default:
-		for i := range fields {
-			if i > 0 {
-				b = append(b, '\n')
-			}
-			b = appendTextFields(b, fields[i:i+1])
-		}
-	}
-	x.out = b
-	x.ok()
-	return nil
-}
-
 // sendID answers with an id, which XML alone gives its name.
 func sendID(x *exchange, root string, id field) error {
-	switch x.media.form {
-	case formJSON:
-		x.out = jsontext.AppendString(x.out[:0], id.value)
-	case formTextXML, formAppXML:
-		x.out = appendRoot(x.out[:0], root, []field{id})
+	o := newOutline(x)
+	switch {
+	case x.media.form == formText:
+		o.b = append(x.out[:0], id.value...)
+	case o.isXML:
+		o.root(root, func() { o.leaves(id) })
 	default:
-		x.out = append(x.out[:0], id.value...)
+		o.value(id)
 	}
+	x.out = o.b
 	x.ok()
 	return nil
 }
@@ -112,34 +92,31 @@ func removeMember(x *exchange) error {
 // listMembers answers with what an operator wants to know of each node.
 func listMembers(x *exchange) error {
 	view := x.s.opts.Membership.View()
-	switch x.media.form {
-	case formJSON:
-		x.out = appendObjects(x.out[:0], "", view.Members, memberFields)
-	case formTextXML, formAppXML:
-		x.out = appendElements(append(x.out[:0], xmlProlog...), "Members", "Member", view.Members, memberFields)
-	default:
+	if x.media.form == formText {
 		table, err := memberTable(view.Members)
 		if err != nil {
 			return err
 		}
-		x.out = append(x.out[:0], table...)
+		return sendOut(x, append(x.out[:0], table...))
 	}
-	return sendOut(x, x.out)
+	o := newOutline(x)
+	o.rootList("members", "member", len(view.Members), func(i int) { o.leaves(memberFields(&view.Members[i])...) })
+	return sendOut(x, o.b)
 }
 
 func memberFields(m *event.Member) []field {
 	return []field{
-		textField("nodeId", "NodeId", m.Node.String()),
-		textField("state", "State", string(m.State)),
-		boolField("isAlive", "IsAlive", m.Alive),
-		boolField("voter", "Voter", m.Voter),
-		boolField("readOnly", "ReadOnly", m.ReadOnly),
-		intField("priority", "Priority", int64(m.Priority)),
-		textField("replicationAddress", "ReplicationAddress", joinAddress(m.ReplicationHost, m.ReplicationPort)),
-		textField("httpAddress", "HttpAddress", joinAddress(m.HTTPHost, m.HTTPPort)),
-		intField("writerCheckpoint", "WriterCheckpoint", m.Writer),
-		intField("epochNumber", "EpochNumber", m.EpochNumber),
-		textField("version", "Version", m.Version),
+		textField("nodeId", m.Node.String()),
+		textField("state", string(m.State)),
+		boolField("isAlive", m.Alive),
+		boolField("voter", m.Voter),
+		boolField("readOnly", m.ReadOnly),
+		intField("priority", int64(m.Priority)),
+		textField("replicationAddress", joinAddress(m.ReplicationHost, m.ReplicationPort)),
+		textField("httpAddress", joinAddress(m.HTTPHost, m.HTTPPort)),
+		intField("writerCheckpoint", m.Writer),
+		intField("epochNumber", m.EpochNumber),
+		textField("version", m.Version),
 	}
 }
 
@@ -156,7 +133,7 @@ func memberTable(members []event.Member) ([]byte, error) {
 		}
 		rows.WriteByte('\n')
 	}
-	row(memberFields(&event.Member{}), func(f field) string { return f.xml })
+	row(memberFields(&event.Member{}), func(f field) string { return titled(f.name) })
 	for i := range members {
 		row(memberFields(&members[i]), func(f field) string {
 			value := strings.Join(strings.Fields(f.value), "_")

@@ -18,18 +18,7 @@ const pingText = "Ping request successfully handled"
 
 // servePing answers that the node is there.
 func servePing(x *exchange) error {
-	b := x.out[:0]
-	switch x.media.form {
-	case formTextXML, formAppXML:
-		b = append(b, xmlProlog+"<TextMessage><Text>"+pingText+"</Text></TextMessage>"...)
-	case formText:
-		b = append(b, "Text: "+pingText...)
-	default:
-		b = append(b, "{\n  \"text\": \""+pingText+"\"\n}"...)
-	}
-	x.out = b
-	x.ok()
-	return nil
+	return sendFields(x, "TextMessage", textField("text", pingText))
 }
 
 // infoDocument is what a node tells of itself. Its names are part of the wire: do not change.

@@ -36,7 +36,7 @@ func mergeIndexes(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return sendFields(x, "MergeIndexesResultDto", []field{textField("mergeIndexesId", "MergeIndexesId", id.String())})
+	return sendFields(x, "MergeIndexesResultDto", textField("mergeIndexesId", id.String()))
 }
 
 // loginDocument is who the caller is. Its names are part of the wire: do not change.

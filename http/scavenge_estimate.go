@@ -84,20 +84,14 @@ func (p *parts) send(b []byte) {
 // estimate writes the document of JSON or XML.
 func (o *outline) estimate(e *scavenge.Estimate) {
 	o.root("scavengeEstimateDto", func() {
-		o.integer("end", e.End)
-		o.integer("threshold", int64(e.Threshold))
-		o.integer("bytes", e.Bytes)
-		o.integer("events", e.Events)
+		o.leaves(intField("end", e.End), intField("threshold", int64(e.Threshold)), intField("bytes", e.Bytes), intField("events", e.Events))
 		o.list("chunks", "chunk", len(e.Chunks), func(i int) {
 			c := &e.Chunks[i]
-			o.text("file", c.File)
-			o.integer("first", int64(c.First))
-			o.integer("last", int64(c.Last))
-			o.integer("fileBytes", c.FileBytes)
-			o.integer("bytes", c.Bytes)
-			o.integer("events", c.Events)
-			o.integer("weight", c.Weight)
-			o.bool("executed", c.Executed)
+			o.leaves(
+				textField("file", c.File), intField("first", int64(c.First)), intField("last", int64(c.Last)),
+				intField("fileBytes", c.FileBytes), intField("bytes", c.Bytes), intField("events", c.Events), intField("weight", c.Weight),
+				boolField("executed", c.Executed),
+			)
 		})
 		o.list("streams", "item", len(e.Streams), func(i int) {
 			s := &e.Streams[i]
@@ -107,15 +101,12 @@ func (o *outline) estimate(e *scavenge.Estimate) {
 			s := &e.Kept[i]
 			o.streamEstimate(s.Stream, s.Events, s.Bytes, s.Why)
 		})
-		o.integer("tookMs", e.Took.Milliseconds())
+		o.leaves(intField("tookMs", e.Took.Milliseconds()))
 	})
 }
 
 func (o *outline) streamEstimate(stream string, events, bytes int64, why string) {
-	o.text("stream", stream)
-	o.integer("events", events)
-	o.integer("bytes", bytes)
-	o.text("why", why)
+	o.leaves(textField("stream", stream), intField("events", events), intField("bytes", bytes), textField("why", why))
 }
 
 // appendEstimateText appends the document for people: a sentence, and three tables.

@@ -46,14 +46,14 @@ func sendStats(x *exchange, document []byte) error {
 func replicationStats(x *exchange) error {
 	return sendConnections(x, "ReplicationStats", x.s.opts.Statistics.Replication(), func(c *ReplicationConnection) []field {
 		return []field{
-			textField("subscriptionId", "SubscriptionId", c.SubscriptionID.String()),
-			textField("connectionId", "ConnectionId", c.ConnectionID.String()),
-			textField("subscriptionEndpoint", "SubscriptionEndpoint", c.Endpoint),
-			intField("totalBytesSent", "TotalBytesSent", c.Sent),
-			intField("totalBytesReceived", "TotalBytesReceived", c.Received),
-			intField("pendingSendBytes", "PendingSendBytes", c.PendingSent),
-			intField("pendingReceivedBytes", "PendingReceivedBytes", c.PendingReceived),
-			intField("sendQueueSize", "SendQueueSize", c.Queued),
+			textField("subscriptionId", c.SubscriptionID.String()),
+			textField("connectionId", c.ConnectionID.String()),
+			textField("subscriptionEndpoint", c.Endpoint),
+			intField("totalBytesSent", c.Sent),
+			intField("totalBytesReceived", c.Received),
+			intField("pendingSendBytes", c.PendingSent),
+			intField("pendingReceivedBytes", c.PendingReceived),
+			intField("sendQueueSize", c.Queued),
 		}
 	})
 }
@@ -66,11 +66,9 @@ func tcpStats(x *exchange) error {
 // sendConnections answers with a list. Its elements are called as release 23.10
 // of the reference calls its types.
 func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) []field) error {
-	if x.media == typeJSON {
-		x.out = appendObjects(x.out[:0], "", list, fields)
-	} else {
-		x.out = appendElements(append(x.out[:0], xmlProlog...), "ArrayOf"+name, name, list, fields)
-	}
+	o := newOutline(x)
+	o.rootList("ArrayOf"+name, name, len(list), func(i int) { o.leaves(fields(&list[i])...) })
+	x.out = o.b
 	return sendStats(x, x.out)
 }
 

@@ -60,26 +60,31 @@ func commandResult(x *exchange, status int, word, reason string) {
 		x.scratch = b
 		x.w.Header()[keyLocation] = []string{string(b)}
 	}
-	o := newOutline(x)
+	o := groupOutline(x)
 	o.root("subscriptionResult", func() {
-		o.text("correlationId", event.ID(uuid.New()).String())
-		o.text("reason", reason)
-		o.text("result", word)
+		o.leaves(textField("correlationId", event.ID(uuid.New()).String()), textField("reason", reason), textField("result", word))
 	})
 	sendOutline(x, status, &o)
 }
 
 // sendWord answers with a text as a document.
 func sendWord(x *exchange, status int, text string) {
-	o := newOutline(x)
+	o := groupOutline(x)
 	if o.isXML {
 		o.b = append(o.b, "<string>"...)
 	}
-	o.value(text)
+	o.value(textField("", text))
 	if o.isXML {
 		o.b = append(o.b, "</string>"...)
 	}
 	sendOutline(x, status, &o)
+}
+
+// groupOutline is an outline as clients of groups know it.
+func groupOutline(x *exchange) outline {
+	o := newOutline(x)
+	o.isLong = true
+	return o
 }
 
 // sendOutline answers with a document in the plain type of the answer's format.
