@@ -94,7 +94,7 @@ func listBackups(x *exchange) error {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
-		return &problem{status: http.StatusInternalServerError, text: "The backups at BackupTo cannot be read: " + printable(err.Error())}
+		return refusal(http.StatusInternalServerError, "The backups at BackupTo cannot be read: "+printable(err.Error()))
 	}
 	if x.media.form == formText {
 		b := x.out[:0]

@@ -19,7 +19,7 @@ const maxGossip = 1 << 20
 
 var (
 	errBadGossip       = badRequest("Invalid request. The body is not a view of the cluster.")
-	problemLargeGossip = &problem{http.StatusRequestEntityTooLarge, "Too large a view of the cluster. Limit is 1mb", false}
+	problemLargeGossip = refusal(http.StatusRequestEntityTooLarge, "Too large a view of the cluster. Limit is 1mb")
 )
 
 // serveGossip answers with the cluster as this node sees it.

@@ -22,7 +22,7 @@ var cacheProbe = []string{"no-cache"}
 func healthReady(x *exchange) error {
 	x.w.Header()[keyCacheControl] = cacheProbe
 	if reason := x.s.Unready(); reason != "" {
-		return &problem{status: http.StatusServiceUnavailable, text: reason}
+		return refusal(http.StatusServiceUnavailable, reason)
 	}
 	x.send(http.StatusNoContent, nil)
 	return nil

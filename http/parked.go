@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -129,8 +128,4 @@ func noteParked(x *exchange) error {
 		}
 		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, values[0].text(), x.who.Login)
 	})
-}
-
-func notParked(e *subscription.NotParked) string {
-	return fmt.Sprintf("Message %d is not parked.", e.Number)
 }

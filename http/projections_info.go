@@ -82,7 +82,7 @@ func listProjections(kinds projection.Kinds) func(*exchange, context.Context) er
 	return func(x *exchange, _ context.Context) error {
 		list, err := x.s.opts.Projections.List(kinds)
 		if err != nil {
-			return projectionFailed(err)
+			return err
 		}
 		return listOf(x, list)
 	}
@@ -92,7 +92,7 @@ func listProjections(kinds projection.Kinds) func(*exchange, context.Context) er
 func projectionStatistics(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return listOf(x, []projection.Statistics{s})
 }
@@ -109,7 +109,7 @@ func listOf(x *exchange, list []projection.Statistics) error {
 func oneProjection(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return sendJSON(x, showProjection(x, &s))
 }
@@ -128,7 +128,7 @@ func sendContent(x *exchange, ctx context.Context, read func(ctx context.Context
 	partition, _ := projectionParameter(x, "partition")
 	c, err := read(ctx, x.route.argument, partition)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	if c.Position != nil {
 		x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
@@ -157,7 +157,7 @@ type outputOf struct {
 func projectionQuery(x *exchange, _ context.Context) error {
 	q, err := x.s.opts.Projections.Query(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	if yesParameter(x, "config", false) {
 		return sendJSON(x, queryOf{
@@ -174,7 +174,7 @@ func projectionQuery(x *exchange, _ context.Context) error {
 func projectionConfig(x *exchange, _ context.Context) error {
 	c, err := x.s.opts.Projections.Config(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return sendJSON(x, c)
 }
@@ -199,7 +199,7 @@ func readEvents(x *exchange, ctx context.Context) error {
 	}
 	page, err := x.s.opts.Projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), callerIdentity(x))
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	events := make([]eventOf, len(page.Events))
 	for i := range page.Events {

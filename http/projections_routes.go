@@ -19,7 +19,7 @@ var projectionsOffer = newOffer(typeJSON, typeJSON)
 // projecting makes of a handler of projections one that runs on the leader only.
 func projecting(serve func(*exchange, context.Context) error) func(*exchange) error {
 	return func(x *exchange) error {
-		return x.lead(func(ctx context.Context) error { return serve(x, ctx) })
+		return x.lead(func(ctx context.Context) error { return projectionFailed(serve(x, ctx)) })
 	}
 }
 

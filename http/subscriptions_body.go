@@ -25,7 +25,7 @@ var (
 	errSettingsXML       = badRequest("Invalid request. The body is not a document " + settingsElement + ".")
 	errSettingsCut       = badRequest("Invalid request. The body ends too early.")
 	errStartPosition     = badRequest("startPosition must be an integer.")
-	problemLargeSettings = &problem{http.StatusRequestEntityTooLarge, "Too large a description of a subscription. Limit is 64kb", false}
+	problemLargeSettings = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a subscription. Limit is 64kb")
 )
 
 // setting is a property of a group. Others are ignored.

@@ -16,7 +16,7 @@ const maxUserBody = 64 << 10
 
 var (
 	errUserBody      = badRequest("Invalid request. The body is not a JSON object.")
-	problemLargeUser = &problem{http.StatusRequestEntityTooLarge, "Too large a description of a user. Limit is 64kb", false}
+	problemLargeUser = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a user. Limit is 64kb")
 )
 
 // userField is a member of such a body that has a meaning. Others are ignored.
