@@ -122,10 +122,10 @@ func noteParked(x *exchange) error {
 		if err != nil {
 			return err
 		}
-		var values [1]memberValue
-		if !decodeObject(body, []string{"text"}, values[:]) || values[0].kind != jsontext.String || utf8.RuneCountInString(values[0].text()) > maxNote {
+		m, _ := decodeObject(body, "text")
+		if m["text"].kind != jsontext.String || utf8.RuneCountInString(m["text"].text()) > maxNote {
 			return errNote
 		}
-		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, values[0].text(), x.who.Login)
+		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, m["text"].text(), x.who.Login)
 	})
 }

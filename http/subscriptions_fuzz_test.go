@@ -59,8 +59,7 @@ func FuzzSettings(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, form := range []form{formJSON, formTextXML} {
-			var v settingValues
-			err := v.decode(form, body)
+			m, err := decodeSettings(form, body)
 			if err == nil && form == formJSON && strings.TrimSpace(strings.TrimPrefix(string(body), string(byteOrderMark))) != "" {
 				var want map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {
@@ -69,7 +68,7 @@ func FuzzSettings(f *testing.F) {
 			}
 			var s subscription.Settings
 			if err == nil {
-				s, err = v.settings()
+				s, err = m.settings()
 			}
 			var plain *subscription.SettingsError
 			switch {

@@ -201,17 +201,17 @@ func detailGroup(x *exchange, o *outline, g *subscription.Info) {
 func (o *outline) settings(s *subscription.Settings) {
 	start := strconv.FormatInt(s.StartFrom, 10)
 	o.leaves(
-		boolField(settingNames[setResolveLinks], s.ResolveLinks), intField(settingNames[setStartFrom], s.StartFrom),
-		textField(settingNames[setStartPosition], start), intField(settingNames[setMessageTimeout], s.MessageTimeout.Milliseconds()),
-		boolField(settingNames[setExtraStatistics], s.ExtraStatistics), intField(settingNames[setMaxRetryCount], int64(s.MaxRetryCount)),
-		intField(settingNames[setLiveBufferSize], int64(s.LiveBufferSize)), intField(settingNames[setBufferSize], int64(s.BufferSize)),
-		intField(settingNames[setReadBatchSize], int64(s.ReadBatchSize)),
-		intField(settingNames[setCheckpointAfter], s.CheckpointAfter.Milliseconds()),
-		intField(settingNames[setMinCheckpointCount], int64(s.MinCheckpointCount)),
-		intField(settingNames[setMaxCheckpointCount], int64(s.MaxCheckpointCount)),
-		intField(settingNames[setMaxSubscriberCount], int64(s.MaxSubscriberCount)),
-		textField(settingNames[setStrategy], string(s.Strategy)),
-		boolField(settingNames[setPreferRoundRobin], s.Strategy == subscription.RoundRobin),
+		boolField("resolveLinktos", s.ResolveLinks), intField("startFrom", s.StartFrom),
+		textField("startPosition", start), intField("messageTimeoutMilliseconds", s.MessageTimeout.Milliseconds()),
+		boolField("extraStatistics", s.ExtraStatistics), intField("maxRetryCount", int64(s.MaxRetryCount)),
+		intField("liveBufferSize", int64(s.LiveBufferSize)), intField("bufferSize", int64(s.BufferSize)),
+		intField("readBatchSize", int64(s.ReadBatchSize)),
+		intField("checkPointAfterMilliseconds", s.CheckpointAfter.Milliseconds()),
+		intField("minCheckPointCount", int64(s.MinCheckpointCount)),
+		intField("maxCheckPointCount", int64(s.MaxCheckpointCount)),
+		intField("maxSubscriberCount", int64(s.MaxSubscriberCount)),
+		textField("namedConsumerStrategy", string(s.Strategy)),
+		boolField("preferRoundRobin", s.Strategy == subscription.RoundRobin),
 	)
 }
 

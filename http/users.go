@@ -101,8 +101,8 @@ func sendUserDetails(x *exchange, b []byte) {
 
 // createUser makes a user. That it exists with the same password is no matter.
 func createUser(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
+	fields, err := userBody(x)
+	if err != nil {
 		return err
 	}
 	account, err := fields.newAccount()
@@ -122,11 +122,11 @@ func createUser(x *exchange, ctx context.Context) error {
 
 // updateUser replaces name and groups.
 func updateUser(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
+	fields, err := userBody(x)
+	if err != nil {
 		return err
 	}
-	fullName, err := fields.text(userFullName)
+	fullName, err := fields.text("fullName")
 	if err != nil {
 		return err
 	}
@@ -158,11 +158,11 @@ func disableUser(x *exchange, ctx context.Context) error {
 }
 
 func resetPassword(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
+	fields, err := userBody(x)
+	if err != nil {
 		return err
 	}
-	password, err := fields.required(userNewPassword)
+	password, err := fields.required("newPassword")
 	if err != nil {
 		return err
 	}
@@ -170,15 +170,15 @@ func resetPassword(x *exchange, ctx context.Context) error {
 }
 
 func changePassword(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
-		return err
-	}
-	current, err := fields.given(userCurrentPassword)
+	fields, err := userBody(x)
 	if err != nil {
 		return err
 	}
-	password, err := fields.required(userNewPassword)
+	current, err := fields.given("currentPassword")
+	if err != nil {
+		return err
+	}
+	password, err := fields.required("newPassword")
 	if err != nil {
 		return err
 	}

@@ -19,81 +19,64 @@ var (
 	problemLargeUser = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a user. Limit is 64kb")
 )
 
-// userField is a member of such a body that has a meaning. Others are ignored.
-type userField uint8
-
-const (
-	userLoginName userField = iota
-	userFullName
-	userGroups
-	userPassword
-	userNewPassword
-	userCurrentPassword
-	userFieldCount
-)
-
-var userFieldNames = [userFieldCount]string{"loginName", "fullName", "groups", "password", "newPassword", "currentPassword"}
-
-// userFields are the members of a body.
-type userFields [userFieldCount]memberValue
-
 // userBody reads the body of the request.
-func userBody(x *exchange, f *userFields) error {
+func userBody(x *exchange) (members, error) {
 	body, err := x.readBody(maxUserBody, problemLargeUser, errUserBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return f.decode(body)
+	return userMembers(body)
 }
 
-func (f *userFields) decode(body []byte) error {
-	if !decodeObject(body, userFieldNames[:], f[:]) {
-		return errUserBody
+func userMembers(body []byte) (members, error) {
+	m, ok := decodeObject(body, "loginName", "fullName", "groups", "password", "newPassword", "currentPassword")
+	if !ok {
+		return nil, errUserBody
 	}
-	return nil
+	return m, nil
 }
 
 // text returns a text, empty for one that is missing or null.
-func (f *userFields) text(field userField) (string, error) {
-	switch v := f[field]; {
+func (m members) text(name string) (string, error) {
+	switch v := m[name]; {
 	case !v.isGiven():
 		return "", nil
 	case v.kind == jsontext.String:
 		return v.text(), nil
 	}
-	return "", badRequest(userFieldNames[field] + " must be a text.")
+	return "", mustBe(name, "a text")
 }
 
 // given returns a text that must be there.
-func (f *userFields) given(field userField) (string, error) {
-	if !f[field].isGiven() {
-		return "", badRequest(userFieldNames[field] + " is required.")
+func (m members) given(name string) (string, error) {
+	if !m[name].isGiven() {
+		return "", badRequest(name + " is required.")
 	}
-	return f.text(field)
+	return m.text(name)
 }
 
 // required returns a text that must be there and not be empty.
-func (f *userFields) required(field userField) (string, error) {
-	text, err := f.text(field)
+func (m members) required(name string) (string, error) {
+	text, err := m.text(name)
 	if err == nil && text == "" {
-		err = badRequest(userFieldNames[field] + " is required and must not be empty.")
+		err = badRequest(name + " is required and must not be empty.")
 	}
 	return text, err
 }
 
 // groups returns the groups, none when they are missing or null. The result is never nil.
-func (f *userFields) groups() ([]string, error) {
+func (m members) groups() ([]string, error) {
 	groups := []string{}
-	v := f[userGroups]
+	v := m["groups"]
 	if !v.isGiven() {
 		return groups, nil
 	}
 	if v.kind != jsontext.Array {
-		return nil, badRequest("groups must be a list of texts.")
+		return nil, mustBe("groups", "a list of texts")
 	}
 	for e := jsontext.ArrayAt(v.raw, 0); e.Next(); {
 		if e.Kind != jsontext.String {
-			return nil, badRequest("groups must be a list of texts.")
+			return nil, mustBe("groups", "a list of texts")
 		}
 		groups = append(groups, string(jsontext.Unquote(nil, e.Value)))
 	}
@@ -101,20 +84,20 @@ func (f *userFields) groups() ([]string, error) {
 }
 
 // newAccount returns the user that a body describes.
-func (f *userFields) newAccount() (a access.NewAccount, err error) {
-	if a.Login, err = f.required(userLoginName); err != nil {
+func (m members) newAccount() (a access.NewAccount, err error) {
+	if a.Login, err = m.required("loginName"); err != nil {
 		return a, err
 	}
 	if err = checkLogin(a.Login); err != nil {
 		return a, err
 	}
-	if a.Password, err = f.required(userPassword); err != nil {
+	if a.Password, err = m.required("password"); err != nil {
 		return a, err
 	}
-	if a.FullName, err = f.text(userFullName); err != nil {
+	if a.FullName, err = m.text("fullName"); err != nil {
 		return a, err
 	}
-	a.Groups, err = f.groups()
+	a.Groups, err = m.groups()
 	return a, err
 }
 

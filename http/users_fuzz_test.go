@@ -43,8 +43,8 @@ func FuzzUserBody(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var fields userFields
-		if err := fields.decode(body); err != nil {
+		fields, err := userMembers(body)
+		if err != nil {
 			return
 		}
 		var want map[string]json.RawMessage
