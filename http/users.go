@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/access"
@@ -56,18 +57,9 @@ func listUsers(x *exchange, ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := append(x.out[:0], "{\n  \"data\": ["...)
-	for i := range accounts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, "\n    "...)
-		b = appendUser(x, b, "    ", &accounts[i])
-	}
-	if len(accounts) > 0 {
-		b = append(b, "\n  "...)
-	}
-	sendUserDetails(x, append(b, ']'))
+	sendUserDetails(x, func(o *outline) {
+		o.list("data", "", len(accounts), func(i int) { userDetails(x, o, &accounts[i]) })
+	})
 	return nil
 }
 
@@ -87,14 +79,20 @@ func sendUser(x *exchange, ctx context.Context, login string) error {
 	if err != nil {
 		return err
 	}
-	sendUserDetails(x, appendUser(x, append(x.out[:0], "{\n  \"data\": "...), "  ", &account))
+	sendUserDetails(x, func(o *outline) {
+		o.object("data", func() { userDetails(x, o, &account) })
+	})
 	return nil
 }
 
-// sendUserDetails sends a document whose data was appended already.
-func sendUserDetails(x *exchange, b []byte) {
-	b = append(b, ",\n"...)
-	x.out = appendOutcome(b, userSuccess)
+// sendUserDetails sends a document with data.
+func sendUserDetails(x *exchange, data func(*outline)) {
+	o := outline{b: x.out[:0]}
+	o.root("", func() {
+		data(&o)
+		o.leaves(userOutcome(userSuccess)...)
+	})
+	x.out = o.b
 	x.w.Header()[keyCacheControl] = cacheNever
 	x.ok()
 }
@@ -196,92 +194,72 @@ func userCommand(x *exchange, do func(login string) error) error {
 
 // sendCommanded answers that a command was done.
 func sendCommanded(x *exchange, status int) {
-	x.out = appendCommand(x.out[:0], x.route.argument, userSuccess)
-	sendEnvelope(x, status)
+	sendEnvelope(x, status, textField("loginName", x.route.argument), userSuccess)
 }
 
 // userFailed answers with the envelope of a failure.
 func userFailed(x *exchange, e *userError, p *problem) {
 	x.phrase(p.status, p.text)
+	about := textField("loginName", e.login)
 	if e.isDetail {
-		x.out = appendOutcome(append(x.out[:0], "{\n  \"data\": null,\n"...), userFailures[p.status])
-	} else {
-		x.out = appendCommand(x.out[:0], e.login, userFailures[p.status])
+		about = nullField("data")
 	}
-	sendEnvelope(x, p.status)
+	sendEnvelope(x, p.status, about, userFailures[p.status])
 }
 
-func sendEnvelope(x *exchange, status int) {
+func sendEnvelope(x *exchange, status int, about field, outcome string) {
+	o := outline{b: x.out[:0]}
+	o.root("", func() {
+		o.leaves(about)
+		o.leaves(userOutcome(outcome)...)
+	})
+	x.out = o.b
 	x.w.Header()[keyContentType] = typeJSON.contentType
 	x.send(status, x.out)
 }
 
-// appendCommand appends the envelope of a command.
-func appendCommand(b []byte, login, outcome string) []byte {
-	b = append(b, "{\n  \"loginName\": "...)
-	b = jsontext.AppendString(b, login)
-	return appendOutcome(append(b, ",\n"...), outcome)
-}
-
-// appendOutcome appends the end of every envelope.
-func appendOutcome(b []byte, outcome string) []byte {
-	b = append(b, "  \"success\": "...)
-	if outcome == userSuccess {
-		b = append(b, "true"...)
-	} else {
-		b = append(b, "false"...)
-	}
-	b = append(b, ",\n  \"error\": \""...)
-	b = append(b, outcome...)
-	return append(b, "\"\n}"...)
+// userOutcome is the end of every envelope.
+func userOutcome(outcome string) []field {
+	return []field{boolField("success", outcome == userSuccess), textField("error", outcome)}
 }
 
 // userTime is how times of users are written, in UTC.
 const userTime = "2006-01-02T15:04:05.000000-07:00"
 
-// appendUser appends the object of a user that begins on an indented line.
-func appendUser(x *exchange, b []byte, indent string, a *access.Account) []byte {
-	next := ",\n" + indent + "  "
-	b = append(b, "{\n"+indent+"  \"loginName\": "...)
-	b = jsontext.AppendString(b, a.Login)
-	b = append(b, next+"\"fullName\": "...)
-	b = jsontext.AppendString(b, a.FullName)
-	b = append(b, next+"\"groups\": ["...)
+// userDetails writes the members of a user.
+func userDetails(x *exchange, o *outline, a *access.Account) {
+	var groups []byte
 	for i, g := range a.Groups {
 		if i > 0 {
-			b = append(b, ", "...)
+			groups = append(groups, ", "...)
 		}
-		b = jsontext.AppendString(b, g)
+		groups = jsontext.AppendString(groups, g)
 	}
-	b = append(b, "]"+next+"\"dateLastUpdated\": "...)
-	if a.Updated.IsZero() {
-		b = append(b, "null"...)
-	} else {
-		b = append(b, '"')
-		b = a.Updated.In(time.UTC).AppendFormat(b, userTime)
-		b = append(b, '"')
+	updated, change := nullField("dateLastUpdated"), "disable"
+	if !a.Updated.IsZero() {
+		updated = textField("dateLastUpdated", a.Updated.In(time.UTC).Format(userTime))
 	}
-	state, change := "false", "disable"
 	if a.Disabled {
-		state, change = "true", "enable"
+		change = "enable"
 	}
-	b = append(b, next+"\"disabled\": "+state+next+"\"links\": ["...)
-	for i, l := range [...]struct{ path, rel string }{
-		{commandPath + "reset-password", "reset-password"},
-		{commandPath + "change-password", "change-password"},
-		{"", "edit"},
-		{"", "delete"},
-		{commandPath + change, change},
-	} {
-		if i > 0 {
-			b = append(b, ',')
+	o.leaves(
+		textField("loginName", a.Login), textField("fullName", a.FullName), field{"groups", "[" + string(groups) + "]", true},
+		updated, boolField("disabled", a.Disabled),
+	)
+	address := string(appendUserURI(slices.Clone(x.origin()), a.Login))
+	o.open("links", true)
+	o.bracket("[]", func() {
+		for _, l := range [...]struct{ path, rel string }{
+			{commandPath + "reset-password", "reset-password"},
+			{commandPath + "change-password", "change-password"},
+			{"", "edit"},
+			{"", "delete"},
+			{commandPath + change, change},
+		} {
+			o.item()
+			o.b = append(o.b, `{"href": "`+address+l.path+`", "rel": "`+l.rel+`"}`...)
 		}
-		b = append(b, "\n"+indent+"    {\"href\": \""...)
-		b = appendUserURI(append(b, x.origin()...), a.Login)
-		b = append(b, l.path...)
-		b = append(b, "\", \"rel\": \""+l.rel+"\"}"...)
-	}
-	return append(b, "\n"+indent+"  ]\n"+indent+"}"...)
+	})
 }
 
 // appendUserURI appends the path of a user behind the origin.
