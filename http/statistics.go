@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/annalsdb/annals/stats/tree"
@@ -25,8 +24,9 @@ var (
 	cachePublicStats = []string{"max-age=1, public"}
 )
 
-// sendStats answers with a document of statistics, which it leaves as it is.
+// sendStats answers with a document of statistics.
 func sendStats(x *exchange, document []byte) error {
+	x.out = document
 	h := x.w.Header()
 	switch {
 	case x.s.opts.DisableHTTPCaching:
@@ -68,8 +68,7 @@ func tcpStats(x *exchange) error {
 func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) []field) error {
 	o := newOutline(x)
 	o.rootList("ArrayOf"+name, name, len(list), func(i int) { o.leaves(fields(&list[i])...) })
-	x.out = o.b
-	return sendStats(x, x.out)
+	return sendStats(x, o.b)
 }
 
 const (
@@ -109,16 +108,15 @@ func serveStats(x *exchange) error {
 	}
 	switch {
 	case len(path) == 0:
-		return sendStats(x, x.s.metrics().document(shape))
+		return sendStats(x, x.s.metrics().render(x.out[:0], shape))
 	case shape.flat:
 		return errStatsPath
 	}
-	node, ok := x.s.metrics().tree().Find(path)
+	node, ok := x.s.metrics().list.Tree().Find(path)
 	if !ok {
 		return problemNoRoute
 	}
-	x.out = shape.append(x.out[:0], node)
-	return sendStats(x, x.out)
+	return sendStats(x, shape.append(x.out[:0], node))
 }
 
 // queryFlag reads a boolean of a query; any other value counts as absent.
@@ -145,15 +143,10 @@ func (s statsShape) append(b []byte, n *tree.Node) []byte {
 // metricsAge is for how long statistics are shown again.
 const metricsAge = time.Second
 
-// metrics are the statistics of one moment, with the documents they were rendered
-// to. Everything is made once, when it is first asked for.
+// metrics are the statistics of one moment.
 type metrics struct {
 	taken time.Time
 	list  tree.Statistics
-	tree  func() *tree.Node
-
-	mu        sync.Mutex // guards what follows, also while a document is made
-	documents map[statsShape][]byte
 }
 
 // metrics returns the latest statistics. Concurrent callers may each collect them;
@@ -163,34 +156,23 @@ func (s *Server) metrics() *metrics {
 		return f
 	}
 	list := s.opts.Statistics.Statistics()
-	f := &metrics{taken: time.Now(), list: list, tree: sync.OnceValue(list.Tree), documents: map[statsShape][]byte{}}
+	f := &metrics{time.Now(), list}
 	s.latest.Store(f)
 	return f
 }
 
-// document returns all statistics. It must not be changed.
-func (f *metrics) document(shape statsShape) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	b, ok := f.documents[shape]
-	if !ok {
-		b = f.render(shape)
-		f.documents[shape] = b
-	}
-	return b
-}
-
-func (f *metrics) render(shape statsShape) []byte {
+// render appends all statistics.
+func (f *metrics) render(b []byte, shape statsShape) []byte {
 	switch {
 	case !shape.flat:
-		return shape.append(nil, f.tree())
+		return shape.append(b, f.list.Tree())
 	case !shape.xml:
-		return f.list.AppendFlatJSON(nil, shape.full)
+		return f.list.AppendFlatJSON(b, shape.full)
 	}
 	flat := make(tree.Statistics, len(f.list))
 	for i, figure := range f.list {
 		figure.Path = []string{strings.Join(figure.Path, "-")}
 		flat[i] = figure
 	}
-	return shape.append(nil, flat.Tree())
+	return shape.append(b, flat.Tree())
 }
