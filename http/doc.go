@@ -33,14 +33,13 @@
 //	doctor.go     what is wrong with this node, and what to do
 //	scavenge.go   scavenges of this node, with scavenge_query.go for what they are
 //	              asked for with, and scavenge_estimate.go for what one would do
-//	users.go      users and their passwords, with users_routes.go and users_body.go
+//	users.go      users and their passwords, with users_body.go
 //	subscriptions.go
 //	              groups of competing consumers and what they are handed; with
-//	              subscriptions_routes.go, _body.go, _info.go and _result.go
+//	              subscriptions_body.go, _info.go and _result.go
 //	projections.go
-//	              projections and what is done to them; projections_routes.go what
-//	              is served, projections_info.go the answers about them, debugger.go
-//	              the files that their debugger loads
+//	              projections and what is done to them; projections_info.go the answers
+//	              about them, debugger.go the files that their debugger loads
 //	page.go       how a page is sent, which package atom writes as a feed, and one
 //	              that is too large to be held whole
 //	document.go   what else a stream is answered with

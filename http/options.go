@@ -1,7 +1,5 @@
 package httpapi
 
-var jsonOffer = newOffer(typeJSON, typeJSON)
-
 // optionOf is an option as it is shown. Its names are part of the wire: do not change.
 type optionOf struct {
 	Name        string   `json:"name"`

@@ -14,6 +14,21 @@ import (
 	"github.com/annalsdb/annals/projection"
 )
 
+const (
+	projectionPrefix = "/projection/"
+
+	segQuery  = "query"
+	segResult = "result"
+	segState  = "state"
+)
+
+// projecting makes of a handler of projections one that runs on the leader only.
+func projecting(serve func(*exchange, context.Context) error) func(*exchange) error {
+	return func(x *exchange) error {
+		return x.lead(func(ctx context.Context) error { return projectionFailed(serve(x, ctx)) })
+	}
+}
+
 // problemLargeQuery is the answer to a script that no definition could hold.
 var problemLargeQuery = refusal(http.StatusRequestEntityTooLarge, "Too large a query. Limit is 2mb")
 

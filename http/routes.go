@@ -88,12 +88,6 @@ func get(o *offer, right access.Right, serve func(*exchange) error) operation {
 	return operation{method: http.MethodGet, offer: o, may: mayStream(right), serve: serve}
 }
 
-func getSingle(right access.Right, serve func(*exchange) error) operation {
-	op := get(singleOffer, right, serve)
-	op.single = true
-	return op
-}
-
 func post(bodies uint32, right access.Right, serve func(*exchange) error) operation {
 	return operation{method: http.MethodPost, action: writing, offer: changeOffer, bodies: bodies, may: mayStream(right), serve: serve}
 }
@@ -110,9 +104,4 @@ func look(o *offer, may requirement, serve func(*exchange) error) operation {
 // operate is an operation of the node's operators. A body is ignored.
 func operate(method string, serve func(*exchange) error) operation {
 	return operation{method: method, offer: adminOffer, may: mayOps, serve: serve}
-}
-
-// remove is the deletion of a stream.
-func remove() operation {
-	return operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: deleteStream}
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/annalsdb/annals/stats/tree"
 )
 
-// What the statistics are offered as: there is no text of them.
-var statsOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML)
-
 // serveMetrics leaves it to the exporter which of its formats the caller gets.
 func serveMetrics(x *exchange) error {
 	x.s.opts.Statistics.Metrics().ServeHTTP(x.w, x.r)

@@ -9,10 +9,18 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
+	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/subscription"
 )
 
 const (
+	subscriptionsPath   = "/subscriptions"
+	subscriptionsPrefix = atom.GroupsPath
+
+	segInfo    = "info"
+	segReplay  = "replayParked"
+	segRestart = "restart"
+
 	maxMessages = 100
 	// nackReason is what a parked message says of who gave it up.
 	nackReason = "Nacked from HTTP"

@@ -12,6 +12,14 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
+const (
+	usersPrefix = "/users/"
+	// currentLogin stands for the caller where a login is read.
+	currentLogin = "$current"
+	// commandPath leads from a user to its commands.
+	commandPath = "/command/"
+)
+
 // leading makes of a handler of users one that runs on the leader only. What is
 // answered is as new as the leader has it.
 func leading(serve func(*exchange, context.Context) error) func(*exchange) error {
