@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,48 +64,20 @@ func (o *offer) accepted(accept string) *mediaType {
 	if t != nil && o.has(t) {
 		return t
 	}
-	if strings.IndexByte(accept, ',') < 0 {
-		r, _ := parseRange(accept)
-		if r.typ == "" {
-			return o.unranged(accept)
-		}
-		return o.fitting(r)
-	}
 	return o.best(accept)
 }
 
-// unranged answers for a header without any range: one of blanks is as none.
-func (o *offer) unranged(accept string) *mediaType {
-	if strings.Trim(accept, " \t,") == "" {
+func (o *offer) best(accept string) *mediaType {
+	ranges := make([]acceptRange, 0, 16)
+	for part := range strings.SplitSeq(accept, ",") {
+		if r, ok := parseRange(part); ok && len(ranges) < maxRanges {
+			ranges = append(ranges, r)
+		}
+	}
+	if len(ranges) == 0 && strings.Trim(accept, " \t,") == "" { // As none.
 		return o.fallback
 	}
-	return nil
-}
-
-func (o *offer) best(accept string) *mediaType {
-	var list [maxRanges]acceptRange
-	n, rest := 0, accept
-	for more := true; more && n < maxRanges; {
-		var part string
-		part, rest, more = strings.Cut(rest, ",")
-		if r, ok := parseRange(part); ok {
-			list[n] = r
-			n++
-		}
-	}
-	if n == 0 {
-		return o.unranged(accept)
-	}
-	ranges := list[:n]
-	slices.SortStableFunc(ranges, func(a, b acceptRange) int {
-		switch {
-		case a.q > b.q:
-			return -1
-		case a.q < b.q:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(ranges, func(a, b acceptRange) int { return cmp.Compare(b.q, a.q) })
 	for _, r := range ranges {
 		if t := o.fitting(r); t != nil {
 			return t
