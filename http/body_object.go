@@ -7,8 +7,19 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
-// members are those of an object that have a meaning, by name.
-type members map[string]memberValue
+// members are those of an object that have a meaning. Reading them goes on when one is
+// wrong; what is read counts if nothing was.
+type members struct {
+	values map[string]memberValue
+	err    error // about the first one that is wrong
+}
+
+// wrong tells of a member that is wrong; nil: it is not.
+func (m *members) wrong(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
 
 // memberValue is the value of a member as it was written. One that is not there is Invalid.
 type memberValue struct {
@@ -23,20 +34,20 @@ func (v memberValue) isGiven() bool { return v.kind != jsontext.Invalid && v.kin
 func (v memberValue) text() string { return string(jsontext.Unquote(nil, v.raw)) }
 
 // decodeObject takes a JSON object apart into the members with one of the names. Names
-// count in any case, of members of one name the last; others are ignored. It reports
-// false for anything but an object.
-func decodeObject(body []byte, names ...string) (members, bool) {
+// count in any case, of members of one name the last; others are ignored. Anything but an
+// object is the error.
+func decodeObject(body []byte, none error, names ...string) *members {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	if !jsontext.ValidUTF8(body) || !jsontext.IsObject(body) {
-		return nil, false
+		return &members{err: none}
 	}
-	values := members{}
+	values := map[string]memberValue{}
 	for m := jsontext.ObjectAt(body, jsontext.Space(body, 0)); m.Next(); {
 		if name := nameIn(names, string(jsontext.Unquote(nil, m.Name))); name != "" {
 			values[name] = memberValue{m.Value, m.Kind}
 		}
 	}
-	return values, true
+	return &members{values: values}
 }
 
 // nameIn returns the one of the names that a name in any case is, empty when it is none of them.
@@ -49,4 +60,17 @@ func nameIn(names []string, name string) string {
 	return ""
 }
 
-func mustBe(name, what string) error { return badRequest(name + " must be " + what + ".") }
+// mustBe says what a member must be that is something else.
+func (m *members) mustBe(name, what string) { m.wrong(badRequest(name + " must be " + what + ".")) }
+
+// text returns a text, empty for one that is missing or null.
+func (m *members) text(name string) string {
+	v := m.values[name]
+	if v.kind == jsontext.String {
+		return v.text()
+	}
+	if v.isGiven() {
+		m.mustBe(name, "a text")
+	}
+	return ""
+}

@@ -122,10 +122,10 @@ func noteParked(x *exchange) error {
 		if err != nil {
 			return err
 		}
-		m, _ := decodeObject(body, "text")
-		if m["text"].kind != jsontext.String || utf8.RuneCountInString(m["text"].text()) > maxNote {
+		text := decodeObject(body, errNote, "text").values["text"]
+		if text.kind != jsontext.String || utf8.RuneCountInString(text.text()) > maxNote {
 			return errNote
 		}
-		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, m["text"].text(), x.who.Login)
+		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, text.text(), x.who.Login)
 	})
 }

@@ -41,56 +41,48 @@ func readSettings(x *exchange) (s subscription.Settings, err error) {
 	if err != nil {
 		return s, err
 	}
-	m, err := decodeSettings(x.body.form, body)
-	if err != nil {
-		return s, err
-	}
-	return m.settings()
+	return decodeSettings(x.body.form, body).settings()
 }
 
-func decodeSettings(f form, body []byte) (members, error) {
-	if len(bytes.TrimSpace(bytes.TrimPrefix(body, byteOrderMark))) == 0 {
-		return nil, nil
-	}
-	if f == formTextXML {
+func decodeSettings(f form, body []byte) *members {
+	switch {
+	case len(bytes.TrimSpace(bytes.TrimPrefix(body, byteOrderMark))) == 0:
+		return &members{}
+	case f == formTextXML:
 		return decodeSettingsXML(body)
 	}
-	m, ok := decodeObject(body, settingNames...)
-	if !ok {
-		return nil, errSettingsJSON
-	}
-	return m, nil
+	return decodeObject(body, errSettingsJSON, settingNames...)
 }
 
 // decodeSettingsXML takes the elements as texts. One without a text counts as not there,
 // but for the strategy, for which the empty text has a meaning.
-func decodeSettingsXML(body []byte) (members, error) {
+func decodeSettingsXML(body []byte) *members {
 	doc, err := xmljson.Parse(body)
 	if err != nil || doc.Root().Name() != settingsElement {
-		return nil, errSettingsXML
+		return &members{err: errSettingsXML}
 	}
-	m := members{}
+	m := &members{values: map[string]memberValue{}}
 	for e := range doc.Root().Children {
 		name := nameIn(settingNames, e.Name())
 		if name == "" {
 			continue
 		}
 		if e.HasChildren() {
-			return nil, mustBe(name, "a single value")
+			m.mustBe(name, "a single value")
 		}
 		text := bytes.TrimSpace(e.Text())
 		if len(text) == 0 && (name != "namedConsumerStrategy" || !e.IsText()) {
-			m[name] = memberValue{}
+			m.values[name] = memberValue{}
 			continue
 		}
-		m[name] = memberValue{jsontext.AppendString(nil, text), jsontext.String}
+		m.values[name] = memberValue{jsontext.AppendString(nil, text), jsontext.String}
 	}
-	return m, nil
+	return m
 }
 
 // settings makes settings of the members. Their sizes are judged before the start
 // is read; what is left to judge depends on what groups there are.
-func (m members) settings() (subscription.Settings, error) {
+func (m *members) settings() (subscription.Settings, error) {
 	s := subscription.DefaultSettings()
 	for _, p := range []struct {
 		name string
@@ -102,63 +94,46 @@ func (m members) settings() (subscription.Settings, error) {
 		{"readBatchSize", &s.ReadBatchSize}, {"minCheckPointCount", &s.MinCheckpointCount},
 		{"maxCheckPointCount", &s.MaxCheckpointCount}, {"maxSubscriberCount", &s.MaxSubscriberCount},
 	} {
-		var err error
 		switch to := p.to.(type) {
 		case *bool:
-			err = m.flag(p.name, to)
+			*to = m.flag(p.name, *to)
 		case *int64:
-			err = m.integer(p.name, math.MaxInt64, to)
+			*to = m.integer(p.name, math.MaxInt64, *to)
 		case *int:
-			n := int64(*to)
-			err = m.integer(p.name, math.MaxInt32, &n)
-			*to = int(n)
+			*to = int(m.integer(p.name, math.MaxInt32, int64(*to)))
 		case *time.Duration:
-			n := to.Milliseconds()
-			err = m.integer(p.name, math.MaxInt32, &n)
-			*to = time.Duration(n) * time.Millisecond
-		}
-		if err != nil {
-			return s, err
+			*to = time.Duration(m.integer(p.name, math.MaxInt32, to.Milliseconds())) * time.Millisecond
 		}
 	}
-	if err := m.strategy(&s.Strategy); err != nil {
-		return s, err
-	}
-	position := m["startPosition"]
+	s.Strategy = m.strategy(s.Strategy)
+	position := m.values["startPosition"]
 	if position.isGiven() && position.kind != jsontext.String && position.kind != jsontext.Number {
-		return s, mustBe("startPosition", "a text")
+		m.mustBe("startPosition", "a text")
 	}
-	if err := s.ValidateSizes(); err != nil {
-		return s, err
-	}
+	m.wrong(s.ValidateSizes())
 	if position.isGiven() {
 		var err error
 		if s.StartFrom, err = strconv.ParseInt(position.number(), 10, 64); err != nil {
-			return s, errStartPosition
+			m.wrong(errStartPosition)
 		}
 	}
-	return s, nil
+	return s, m.err
 }
 
 // strategy reads the consumer strategy. The empty text leaves it to the property
 // that older clients know.
-func (m members) strategy(to *subscription.Strategy) error {
-	var roundRobin bool
-	if err := m.flag("preferRoundRobin", &roundRobin); err != nil {
-		return err
-	}
-	name, err := m.text("namedConsumerStrategy")
-	if err != nil || !m["namedConsumerStrategy"].isGiven() {
-		return err
-	}
-	switch *to = subscription.Strategy(name); {
+func (m *members) strategy(absent subscription.Strategy) subscription.Strategy {
+	roundRobin := m.flag("preferRoundRobin", false)
+	name := m.text("namedConsumerStrategy")
+	switch {
+	case !m.values["namedConsumerStrategy"].isGiven():
+		return absent
 	case name != "":
+		return subscription.Strategy(name)
 	case roundRobin:
-		*to = subscription.RoundRobin
-	default:
-		*to = subscription.DispatchToSingle
+		return subscription.RoundRobin
 	}
-	return nil
+	return subscription.DispatchToSingle
 }
 
 // number returns the text of a number, which may be one within quotes; empty when it is something else.
@@ -173,35 +148,33 @@ func (v memberValue) number() string {
 }
 
 // flag reads true or false, which may be a text in any case.
-func (m members) flag(name string, to *bool) error {
-	switch v := m[name]; {
+func (m *members) flag(name string, absent bool) bool {
+	switch v := m.values[name]; {
 	case !v.isGiven():
-		return nil
+		return absent
 	case v.kind == jsontext.True, v.kind == jsontext.False:
-		*to = v.kind == jsontext.True
-		return nil
+		return v.kind == jsontext.True
 	case v.kind == jsontext.String:
 		if b, ok := parseFlag(strings.TrimSpace(v.text())); ok {
-			*to = b
-			return nil
+			return b
 		}
 	}
-	return mustBe(name, "true or false")
+	m.mustBe(name, "true or false")
+	return absent
 }
 
 // integer reads an integer from -limit-1 to limit, which may be a text.
-func (m members) integer(name string, limit int64, to *int64) error {
-	v := m[name]
+func (m *members) integer(name string, limit, absent int64) int64 {
+	v := m.values[name]
 	if !v.isGiven() {
-		return nil
+		return absent
 	}
 	n, err := strconv.ParseInt(v.number(), 10, 64)
-	if err != nil {
-		return mustBe(name, "an integer")
+	switch {
+	case err != nil:
+		m.mustBe(name, "an integer")
+	case n > limit || n < -limit-1:
+		m.mustBe(name, "between "+strconv.FormatInt(-limit-1, 10)+" and "+strconv.FormatInt(limit, 10))
 	}
-	if n > limit || n < -limit-1 {
-		return mustBe(name, "between "+strconv.FormatInt(-limit-1, 10)+" and "+strconv.FormatInt(limit, 10))
-	}
-	*to = n
-	return nil
+	return n
 }

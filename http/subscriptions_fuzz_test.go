@@ -59,7 +59,8 @@ func FuzzSettings(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, form := range []form{formJSON, formTextXML} {
-			m, err := decodeSettings(form, body)
+			m := decodeSettings(form, body)
+			err := m.err
 			if err == nil && form == formJSON && strings.TrimSpace(strings.TrimPrefix(string(body), string(byteOrderMark))) != "" {
 				var want map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {

@@ -107,13 +107,10 @@ func sendUserDetails(x *exchange, data func(*outline)) {
 
 // createUser makes a user. That it exists with the same password is no matter.
 func createUser(x *exchange, ctx context.Context) error {
-	fields, err := userBody(x)
-	if err != nil {
-		return err
-	}
-	account, err := fields.newAccount()
-	if err != nil {
-		return err
+	fields := userBody(x)
+	account := fields.newAccount()
+	if fields.err != nil {
+		return fields.err
 	}
 	x.route.argument = account.Login // What the envelope of a failure is about.
 	if err := x.s.opts.Users.Create(ctx, account); err != nil {
@@ -128,19 +125,9 @@ func createUser(x *exchange, ctx context.Context) error {
 
 // updateUser replaces name and groups.
 func updateUser(x *exchange, ctx context.Context) error {
-	fields, err := userBody(x)
-	if err != nil {
-		return err
-	}
-	fullName, err := fields.text("fullName")
-	if err != nil {
-		return err
-	}
-	groups, err := fields.groups()
-	if err != nil {
-		return err
-	}
-	return userCommand(x, func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
+	fields := userBody(x)
+	fullName, groups := fields.text("fullName"), fields.groups()
+	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
 }
 
 func deleteUser(x *exchange, ctx context.Context) error {
@@ -156,43 +143,31 @@ func deleteUser(x *exchange, ctx context.Context) error {
 }
 
 func enableUser(x *exchange, ctx context.Context) error {
-	return userCommand(x, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, false) })
+	return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, false) })
 }
 
 func disableUser(x *exchange, ctx context.Context) error {
-	return userCommand(x, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, true) })
+	return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, true) })
 }
 
 func resetPassword(x *exchange, ctx context.Context) error {
-	fields, err := userBody(x)
-	if err != nil {
-		return err
-	}
-	password, err := fields.required("newPassword")
-	if err != nil {
-		return err
-	}
-	return userCommand(x, func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
+	fields := userBody(x)
+	password := fields.required("newPassword")
+	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
 }
 
 func changePassword(x *exchange, ctx context.Context) error {
-	fields, err := userBody(x)
-	if err != nil {
-		return err
-	}
-	current, err := fields.given("currentPassword")
-	if err != nil {
-		return err
-	}
-	password, err := fields.required("newPassword")
-	if err != nil {
-		return err
-	}
-	return userCommand(x, func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
+	fields := userBody(x)
+	current, password := fields.given("currentPassword"), fields.required("newPassword")
+	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
 }
 
-// userCommand does something to the user that the path names and says so.
-func userCommand(x *exchange, do func(login string) error) error {
+// userCommand does something to the user that the path names and says so, unless the
+// body was wrong.
+func userCommand(x *exchange, wrong error, do func(login string) error) error {
+	if wrong != nil {
+		return wrong
+	}
 	if err := do(x.route.argument); err != nil {
 		return err
 	}

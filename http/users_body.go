@@ -20,85 +20,57 @@ var (
 )
 
 // userBody reads the body of the request.
-func userBody(x *exchange) (members, error) {
+func userBody(x *exchange) *members {
 	body, err := x.readBody(maxUserBody, problemLargeUser, errUserBody)
 	if err != nil {
-		return nil, err
+		return &members{err: err}
 	}
 	return userMembers(body)
 }
 
-func userMembers(body []byte) (members, error) {
-	m, ok := decodeObject(body, "loginName", "fullName", "groups", "password", "newPassword", "currentPassword")
-	if !ok {
-		return nil, errUserBody
-	}
-	return m, nil
-}
-
-// text returns a text, empty for one that is missing or null.
-func (m members) text(name string) (string, error) {
-	switch v := m[name]; {
-	case !v.isGiven():
-		return "", nil
-	case v.kind == jsontext.String:
-		return v.text(), nil
-	}
-	return "", mustBe(name, "a text")
+func userMembers(body []byte) *members {
+	return decodeObject(body, errUserBody, "loginName", "fullName", "groups", "password", "newPassword", "currentPassword")
 }
 
 // given returns a text that must be there.
-func (m members) given(name string) (string, error) {
-	if !m[name].isGiven() {
-		return "", badRequest(name + " is required.")
+func (m *members) given(name string) string {
+	if !m.values[name].isGiven() {
+		m.wrong(badRequest(name + " is required."))
 	}
 	return m.text(name)
 }
 
 // required returns a text that must be there and not be empty.
-func (m members) required(name string) (string, error) {
-	text, err := m.text(name)
-	if err == nil && text == "" {
-		err = badRequest(name + " is required and must not be empty.")
+func (m *members) required(name string) string {
+	text := m.text(name)
+	if text == "" {
+		m.wrong(badRequest(name + " is required and must not be empty."))
 	}
-	return text, err
+	return text
 }
 
 // groups returns the groups, none when they are missing or null. The result is never nil.
-func (m members) groups() ([]string, error) {
+func (m *members) groups() []string {
 	groups := []string{}
-	v := m["groups"]
-	if !v.isGiven() {
-		return groups, nil
-	}
-	if v.kind != jsontext.Array {
-		return nil, mustBe("groups", "a list of texts")
+	v := m.values["groups"]
+	if v.isGiven() && v.kind != jsontext.Array {
+		m.mustBe("groups", "a list of texts")
 	}
 	for e := jsontext.ArrayAt(v.raw, 0); e.Next(); {
 		if e.Kind != jsontext.String {
-			return nil, mustBe("groups", "a list of texts")
+			m.mustBe("groups", "a list of texts")
+			break
 		}
 		groups = append(groups, string(jsontext.Unquote(nil, e.Value)))
 	}
-	return groups, nil
+	return groups
 }
 
 // newAccount returns the user that a body describes.
-func (m members) newAccount() (a access.NewAccount, err error) {
-	if a.Login, err = m.required("loginName"); err != nil {
-		return a, err
-	}
-	if err = checkLogin(a.Login); err != nil {
-		return a, err
-	}
-	if a.Password, err = m.required("password"); err != nil {
-		return a, err
-	}
-	if a.FullName, err = m.text("fullName"); err != nil {
-		return a, err
-	}
-	a.Groups, err = m.groups()
-	return a, err
+func (m *members) newAccount() access.NewAccount {
+	login := m.required("loginName")
+	m.wrong(checkLogin(login))
+	return access.NewAccount{Login: login, Password: m.required("password"), FullName: m.text("fullName"), Groups: m.groups()}
 }
 
 // checkLogin says what keeps a login from being one.
