@@ -48,7 +48,7 @@ func currentBackup(x *exchange) error {
 	fields := []field{backupIDField(s.ID)}
 	if s.ID != "" {
 		fields = append(fields, backupProgressFields(&s)...)
-		fields = append(fields, textField("started", s.Started.Format(tickTime)), secondsField(s.Seconds(time.Now())))
+		fields = append(fields, timeField("started", s.Started), secondsField(s.Seconds(time.Now())))
 	}
 	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupGetCurrentResultDto", fields...)
@@ -62,17 +62,10 @@ func lastBackup(x *exchange) error {
 	}
 	fields := []field{backupIDField(s.ID), textField("result", string(s.Result))}
 	if s.ID != "" {
-		failure, ended := nullField("error"), nullField("ended")
-		if s.Error != "" {
-			failure = textField("error", s.Error)
-		}
-		if !s.Ended.IsZero() {
-			ended = textField("ended", s.Ended.Format(tickTime))
-		}
-		fields = append(fields, failure,
-			textField("kind", s.Kind), intField("position", s.Position), backupTimeField(s.Time),
+		fields = append(fields, reasonField(s.Error),
+			textField("kind", s.Kind), intField("position", s.Position), timeField("time", s.Time),
 			intField("bytes", s.Bytes), intField("bytesCopied", s.BytesCopied), secondsField(s.Seconds(time.Now())),
-			boolField("checked", s.Verified), textField("started", s.Started.Format(tickTime)), ended)
+			boolField("checked", s.Verified), timeField("started", s.Started), timeField("ended", s.Ended))
 	}
 	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupGetLastResultDto", fields...)
@@ -120,21 +113,13 @@ func secondsField(seconds float64) field {
 	return field{"seconds", strconv.FormatFloat(seconds, 'f', 3, 64), true}
 }
 
-// backupTimeField is the time of the newest event of a backup; null: of none.
-func backupTimeField(t time.Time) field {
-	if t.IsZero() {
-		return nullField("time")
-	}
-	return textField("time", t.UTC().Format(tickTime))
-}
-
 func backupProgressFields(s *manager.Status) []field {
 	return []field{textField("phase", s.Phase), intField("done", s.Done), intField("total", s.Total)}
 }
 
 func backupFields(m *backup.Manifest) []field {
 	return []field{
-		textField("id", m.ID), textField("kind", m.Kind), intField("position", m.Position), backupTimeField(m.Time),
+		textField("id", m.ID), textField("kind", m.Kind), intField("position", m.Position), timeField("time", m.Time),
 		intField("files", int64(len(m.Files))), intField("bytes", m.Bytes()), intField("bytesCopied", m.BytesCopied),
 		secondsField(m.Seconds), boolField("checked", m.Verified),
 	}

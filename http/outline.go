@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -26,6 +27,22 @@ func intField(name string, n int64) field { return field{name, strconv.FormatInt
 func boolField(name string, v bool) field { return field{name, strconv.FormatBool(v), true} }
 
 func nullField(name string) field { return field{name: name, bare: true} }
+
+// timeField is a time as the reference writes it; one that is not known is null.
+func timeField(name string, t time.Time) field {
+	if t.IsZero() {
+		return nullField(name)
+	}
+	return textField(name, t.UTC().Format(tickTime))
+}
+
+// reasonField is why something failed, null when it did not.
+func reasonField(text string) field {
+	if text == "" {
+		return nullField("error")
+	}
+	return textField("error", text)
+}
 
 // floatField is a number; one that is none is 0.
 func floatField(name string, v float64) field {

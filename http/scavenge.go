@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
@@ -68,39 +69,26 @@ func stopScavenge(x *exchange) error {
 // members that clients know are there, and empty.
 func currentScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Current()
-	d := statusDocument{root: "ScavengeGetCurrentResultDto", status: &s}
 	if s.ID.IsZero() {
-		d.known = []field{scavengeIDField(""), scavengeLinkField("")}
-		return sendStatus(x, &d)
+		return sendStatus(x, "ScavengeGetCurrentResultDto", []field{scavengeIDField(""), scavengeLinkField("")}, nil, nil)
 	}
-	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
-	d.more = append(progressFields(&s), textField("started", s.Started.UTC().Format(tickTime)))
-	d.more = append(d.more, requestFields(&s)...)
-	return sendStatus(x, &d)
+	known := []field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
+	more := slices.Concat(progressFields(&s), []field{timeField("started", s.Started)}, requestFields(&s))
+	return sendStatus(x, "ScavengeGetCurrentResultDto", known, more, s.Point)
 }
 
 // lastScavenge answers with the run that was started last, whether it has ended or not.
 func lastScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Last()
-	d := statusDocument{root: "ScavengeGetLastResultDto", status: &s}
 	link := ""
+	var more []field
 	if !s.ID.IsZero() {
 		link = scavengePrefix + s.ID.String()
+		begun := []field{reasonField(s.Error), timeField("started", s.Started), timeField("ended", s.Ended)}
+		more = slices.Concat(begun, progressFields(&s), requestFields(&s))
 	}
-	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(link), textField("scavengeResult", string(s.Result))}
-	if s.ID.IsZero() {
-		return sendStatus(x, &d)
-	}
-	failure, ended := nullField("error"), nullField("ended")
-	if s.Error != "" {
-		failure = textField("error", s.Error)
-	}
-	if !s.Ended.IsZero() {
-		ended = textField("ended", s.Ended.UTC().Format(tickTime))
-	}
-	d.more = append([]field{failure, textField("started", s.Started.UTC().Format(tickTime)), ended}, progressFields(&s)...)
-	d.more = append(d.more, requestFields(&s)...)
-	return sendStatus(x, &d)
+	known := []field{scavengeIDField(s.ID.String()), scavengeLinkField(link), textField("scavengeResult", string(s.Result))}
+	return sendStatus(x, "ScavengeGetLastResultDto", known, more, s.Point)
 }
 
 func scavengeIDField(id string) field { return textField("scavengeId", id) }
@@ -146,23 +134,13 @@ func pointFields(p *scavenge.Point) []field {
 	}
 }
 
-// statusDocument is the status of a run. Clients parse the text that they know,
-// hence it stands alone on the first line.
-type statusDocument struct {
-	root   string
-	known  []field // what the reference has too
-	more   []field // none when there is no run; nor is the point there then
-	status *scavenge.Status
-}
-
-func sendStatus(x *exchange, d *statusDocument) error {
-	point := d.status.Point
-	if len(d.more) == 0 {
-		point = nil
-	}
+// sendStatus answers with the status of a run. Clients parse the text that they know,
+// which the reference has too, hence it stands alone on the first line. When there is no
+// run there is no more, and no point.
+func sendStatus(x *exchange, root string, known, more []field, point *scavenge.Point) error {
 	if x.media.form == formText {
-		b := appendTextFields(x.out[:0], d.known...)
-		for _, f := range d.more {
+		b := appendTextFields(x.out[:0], known...)
+		for _, f := range more {
 			b = appendTextFields(append(b, '\n'), f)
 		}
 		if point != nil {
@@ -172,13 +150,13 @@ func sendStatus(x *exchange, d *statusDocument) error {
 		return sendOut(x, b)
 	}
 	o := newOutline(x)
-	o.root(d.root, func() {
-		o.leaves(d.known...)
-		o.leaves(d.more...)
+	o.root(root, func() {
+		o.leaves(known...)
+		o.leaves(more...)
 		switch {
 		case point != nil:
 			o.object("point", func() { o.leaves(pointFields(point)...) })
-		case len(d.more) > 0 && !o.isXML:
+		case len(more) > 0 && !o.isXML:
 			o.leaves(nullField("point"))
 		}
 	})
