@@ -1,6 +1,7 @@
 package xmljson
 
 import (
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -46,27 +47,11 @@ func escapeLen[T ~string | ~[]byte](s T) int {
 		if len(s) < n || s[0] != '_' || s[1] != 'x' || s[n-1] != '_' {
 			continue
 		}
-		i := 2
-		for i < n-1 && unhex(s[i]) < 16 {
-			i++
-		}
-		if i == n-1 {
+		if _, err := strconv.ParseUint(string(s[2:n-1]), 16, 32); err == nil {
 			return n
 		}
 	}
 	return 0
-}
-
-func unhex(c byte) rune {
-	switch {
-	case '0' <= c && c <= '9':
-		return rune(c - '0')
-	case 'a' <= c && c <= 'f':
-		return rune(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return rune(c-'A') + 10
-	}
-	return 16
 }
 
 // decodeName undoes appendName. Escapes of what is no character stay as they are.
@@ -78,10 +63,7 @@ func decodeName(s string) string {
 		if n == 0 {
 			continue
 		}
-		var code uint32
-		for _, c := range []byte(s[i+2 : i+n-1]) {
-			code = code<<4 | uint32(unhex(c))
-		}
+		code, _ := strconv.ParseUint(s[i+2:i+n-1], 16, 32) // They are digits.
 		if code > utf8.MaxRune || utf16.IsSurrogate(rune(code)) {
 			continue
 		}
