@@ -119,9 +119,7 @@ func parseRange(s string) (acceptRange, bool) {
 		}
 	}
 	r := acceptRange{typ: typ, sub: sub, q: 1}
-	for more := params != ""; more; {
-		var param string
-		param, params, more = strings.Cut(params, ";")
+	for param := range strings.SplitSeq(params, ";") {
 		key, val, _ := strings.Cut(param, "=")
 		if !strings.EqualFold(strings.TrimSpace(key), "q") {
 			continue

@@ -183,9 +183,7 @@ func requestType(value string, forms uint32) *mediaType {
 	if t == nil {
 		return nil
 	}
-	for more := params != ""; more; {
-		var param string
-		param, params, more = strings.Cut(params, ";")
+	for param := range strings.SplitSeq(params, ";") {
 		key, val, _ := strings.Cut(param, "=")
 		if !strings.EqualFold(strings.TrimSpace(key), "charset") {
 			continue

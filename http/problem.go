@@ -52,6 +52,7 @@ var (
 	problemUnauthorized   = silence(http.StatusUnauthorized, "Unauthorized")
 	problemNotFound       = refusal(http.StatusNotFound, textNotFound)
 	problemConflict       = refusal(http.StatusConflict, "Conflict")
+	problemNoGroup        = refusal(http.StatusNotFound, "Not found.")
 	problemDeleted        = refusal(http.StatusGone, "Deleted")
 	problemGone           = refusal(http.StatusGone, textGone)
 	problemVersion        = refusal(http.StatusBadRequest, "Wrong expected EventNumber")
@@ -94,7 +95,7 @@ var table = []struct {
 	{err: event.ErrUserNotFound, problem: problemNotFound},
 	{err: event.ErrUserConflict, problem: problemConflict},
 	{err: projection.ErrNotFound, problem: problemNotFound},
-	{err: subscription.ErrNotFound, problem: refusal(http.StatusNotFound, "Not found.")},
+	{err: subscription.ErrNotFound, problem: problemNoGroup},
 	{err: subscription.ErrExists, problem: problemConflict},
 	{err: subscription.ErrDeskFull, problem: refusal(http.StatusBadRequest, "The desk is full: replay or drop the oldest messages, or take notes away")},
 	{err: subscription.ErrAll, problem: refusal(http.StatusBadRequest, "Persistent subscriptions to $all are only supported over gRPC through gRPC clients")},
@@ -237,10 +238,6 @@ func (x *exchange) fail(err error) {
 	}
 	if isUser && userFailures[p.status] != "" {
 		userFailed(x, user, p)
-		return
-	}
-	var group *groupError
-	if errors.As(err, &group) && groupFailed(x, group, p) {
 		return
 	}
 	x.refuse(p)
