@@ -12,7 +12,7 @@
 //	table.go      the table of routes: path, methods, media types, rights, handlers
 //	path.go       the escaped path to a row of the table, decoded exactly once
 //	routes.go     what a row is made of
-//	permission.go what an operation asks of its caller; endpoints.go shows it
+//	permission.go what an operation asks of its caller, and the list of that
 //	dispatch.go   the order of checks, and the exchange: a request, its answer and the
 //	              server's services, of which every handler is a function
 //	requestlog.go the log of requests and of refused logins
@@ -26,11 +26,10 @@
 //	onnode.go     which node answers, where the client says so
 //	gossip.go, members.go
 //	              the cluster as clients and operators see it
-//	statistics.go, histogram.go, options.go, operations.go, health.go
+//	statistics.go, nodeinfo.go, operations.go, health.go
 //	              this node as operators and their tools see it and steer it
 //	backups.go    backups that this node makes of itself; backup_sessions.go what
 //	              holds its files for those that others make
-//	doctor.go     what is wrong with this node, and what to do
 //	scavenge.go   scavenges of this node, with scavenge_query.go for what they are
 //	              asked for with, and scavenge_estimate.go for what one would do
 //	users.go      users and their passwords, with users_body.go
@@ -39,7 +38,7 @@
 //	              subscriptions_body.go, _info.go and _result.go
 //	projections.go
 //	              projections and what is done to them; projections_info.go the answers
-//	              about them, debugger.go the files that their debugger loads
+//	              about them, webdir.go the files that their debugger loads
 //	page.go       how a page is sent, which package atom writes as a feed, and one
 //	              that is too large to be held whole
 //	document.go   what else a stream is answered with
