@@ -135,9 +135,7 @@ func gossipFields(m *event.Member) []field {
 }
 
 func appendGossipText(b []byte, v *event.ClusterView) []byte {
-	b = append(b, "Server: "...)
-	b = append(b, joinAddress(v.ServerHost, v.ServerPort)...)
-	b = append(b, ", Members: ["...)
+	b = append(b, "Server: "+joinAddress(v.ServerHost, v.ServerPort)+", Members: ["...)
 	for i := range v.Members {
 		if i > 0 {
 			b = append(b, ',')

@@ -87,10 +87,12 @@ func healthLive(x *exchange) error {
 
 // webInterface sends a browser to the web interface.
 func webInterface(x *exchange) error {
-	b := append(x.scratch[:0], x.origin()...)
-	b = append(b, "/web/index.html"...)
-	x.scratch = b
-	x.w.Header()[keyLocation] = []string{string(b)}
+	return moved(x, string(x.origin()) + "/web/index.html")
+}
+
+// moved sends a browser elsewhere.
+func moved(x *exchange, address string) error {
+	x.w.Header()[keyLocation] = []string{address}
 	x.text(http.StatusFound, "Moved")
 	return nil
 }

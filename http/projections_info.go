@@ -21,9 +21,7 @@ const keyPosition = "Es-Position"
 
 // projectionsPage sends a browser to the page of projections.
 func projectionsPage(x *exchange, _ context.Context) error {
-	x.w.Header()[keyLocation] = []string{string(x.origin()) + "/web/projections.htm"}
-	x.text(http.StatusFound, "Moved")
-	return nil
+	return moved(x, string(x.origin()) + "/web/projections.htm")
 }
 
 // shownProjection is a projection as it is shown. Its names are part of the wire: do not change.

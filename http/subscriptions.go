@@ -9,13 +9,11 @@ import (
 	"strings"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/subscription"
 )
 
 const (
-	subscriptionsPath   = "/subscriptions"
-	subscriptionsPrefix = atom.GroupsPath
+	subscriptionsPath = "/subscriptions"
 
 	segInfo    = "info"
 	segReplay  = "replayParked"

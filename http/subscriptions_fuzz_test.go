@@ -43,7 +43,7 @@ func FuzzSubscriptionPath(f *testing.F) {
 				t.Fatalf("%q gave %q, %+v", path, got, rt)
 			}
 		}
-		parked := strings.Replace(home, subscriptionsPrefix, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
+		parked := strings.Replace(home, atom.GroupsPath, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
 		if got, rt := find(t, subscriptionRows(), parked); !strings.Contains(got, "/backward/") || rt.stream != s || rt.group != group {
 			t.Fatalf("%q gave %q, %+v", parked, got, rt)
 		}

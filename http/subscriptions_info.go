@@ -150,16 +150,11 @@ func (o *outline) links(links []relatedLink) {
 
 // groupAddresses are what documents about a group link to.
 func groupAddresses(x *exchange, k subscription.Key) (group, parked string) {
-	b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), k)
-	group = string(b)
-	b = append(b[:0], x.origin()...)
-	b = append(b, streamsPrefix+"%24persistentsubscription-"...)
-	b = atom.AppendEscaped(b, k.Stream)
-	b = append(b, "::"...) // As clients know it.
-	b = atom.AppendEscaped(b, k.Group)
-	b = append(b, "-parked"...)
-	x.scratch = b
-	return group, string(b)
+	origin := string(x.origin())
+	escaped := func(name string) string { return string(atom.AppendEscaped(nil, name)) }
+	// Clients know the colons as they are.
+	parked = origin + streamsPrefix + "%24persistentsubscription-" + escaped(k.Stream) + "::" + escaped(k.Group) + "-parked"
+	return origin + string(atom.AppendGroupURI(nil, k)), parked
 }
 
 // groupSummary writes what lists tell of a group.
