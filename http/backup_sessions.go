@@ -20,11 +20,7 @@ func beginBackupSession(x *exchange) error {
 	x.s.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	switch x.media.form {
 	case formJSON:
-		b, err := appendJSON(x.out[:0], session, indented)
-		if err != nil {
-			return err
-		}
-		return sendOut(x, b)
+		return sendFreshJSON(x, session)
 	case formText:
 		b := appendTextFields(x.out[:0], backupSessionFields(&session)...)
 		for i := range session.Files {
@@ -52,11 +48,7 @@ func listBackupSessions(x *exchange) error {
 				Files any `json:"files,omitempty"` // hides the one that is not shown here
 			}{Session: s}
 		}
-		b, err := appendJSON(x.out[:0], map[string]any{"sessions": list}, indented)
-		if err != nil {
-			return err
-		}
-		return sendOut(x, b)
+		return sendFreshJSON(x, map[string]any{"sessions": list})
 	case formText:
 		b := x.out[:0]
 		for i := range sessions {

@@ -72,7 +72,7 @@ func healthStartup(x *exchange) error {
 		}
 	}
 	var err error
-	if x.out, err = appendJSON(x.out[:0], document, indented); err != nil {
+	if x.out, err = appendJSON(x.out[:0], document); err != nil {
 		return err
 	}
 	h := x.w.Header()

@@ -60,12 +60,7 @@ func serveLogin(x *exchange) error {
 	d.Data.Groups = append([]string{}, x.who.Groups...)
 	d.Data.Updated = time.Now().UTC().Format(tickTime)
 	d.Success, d.Error = true, userSuccess
-	b, err := appendJSON(x.out[:0], &d, indented)
-	if err != nil {
-		return err
-	}
-	x.media = typeJSON
-	return sendOut(x, b)
+	return sendFreshJSON(x, &d)
 }
 
 // examine answers with what is wrong with this node and what to do about it. That

@@ -83,8 +83,7 @@ func listParked(x *exchange) error {
 				}
 			}
 		}
-		x.w.Header()[keyCacheControl] = cacheNever
-		return sendPlainJSON(x, &d)
+		return sendFreshJSON(x, &d)
 	})
 }
 

@@ -102,9 +102,7 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
 			return err
 		}
-		b := appendProjectionURI(append(x.scratch[:0], x.origin()...), c.Name)
-		x.scratch = b
-		x.w.Header()[keyLocation] = []string{string(b)}
+		x.w.Header()[keyLocation] = []string{projectionURI(x, c.Name)}
 		return projectionDone(x, http.StatusCreated, c.Name)
 	}
 }
@@ -177,22 +175,15 @@ func projectionChange(x *exchange, status int, do func(name string) error) error
 	return projectionDone(x, status, x.route.argument)
 }
 
-// appendProjectionURI appends the path of a projection behind the origin.
-func appendProjectionURI(origin []byte, name string) []byte {
-	return appendReadable(append(origin, projectionPrefix...), name)
+// projectionURI is the address of a projection.
+func projectionURI(x *exchange, name string) string {
+	return string(x.origin()) + projectionPrefix + readable(name)
 }
 
-// appendReadable appends a name as appendEscaped does, but leaves $ as clients
-// know it from the addresses of projections.
-func appendReadable(b []byte, name string) []byte {
-	for i := range len(name) {
-		if name[i] == '$' {
-			b = append(b, '$')
-		} else {
-			b = atom.AppendEscapedByte(b, name[i])
-		}
-	}
-	return b
+// readable escapes a name as addresses do, but leaves $ as clients know it from the
+// addresses of projections.
+func readable(name string) string {
+	return strings.ReplaceAll(string(atom.AppendEscaped(nil, name)), "%24", "$")
 }
 
 // projectionFailed finds the answer to an error of the projections whose status line

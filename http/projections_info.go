@@ -21,7 +21,7 @@ const keyPosition = "Es-Position"
 
 // projectionsPage sends a browser to the page of projections.
 func projectionsPage(x *exchange, _ context.Context) error {
-	return moved(x, string(x.origin()) + "/web/projections.htm")
+	return moved(x, string(x.origin())+"/web/projections.htm")
 }
 
 // shownProjection is a projection as it is shown. Its names are part of the wire: do not change.
@@ -55,7 +55,7 @@ type shownProjection struct {
 }
 
 func showProjection(x *exchange, s *projection.Statistics) shownProjection {
-	status := string(appendProjectionURI(append(x.scratch[:0], x.origin()...), s.Name))
+	status := projectionURI(x, s.Name)
 	f := shownProjection{
 		Name: s.Name, EffectiveName: s.Name, Mode: s.Mode, Status: s.Status, StateReason: s.StateReason,
 		Version: s.Version, Epoch: s.Epoch, Position: s.Position, LastCheckpoint: s.LastCheckpoint,
@@ -68,8 +68,7 @@ func showProjection(x *exchange, s *projection.Statistics) shownProjection {
 		EnableURL: status + commandPath + "enable", DisableURL: status + commandPath + "disable",
 	}
 	if s.ResultStream != "" {
-		b := append(x.scratch[:0], x.origin()...)
-		address := string(appendReadable(append(b, streamsPrefix...), s.ResultStream))
+		address := string(x.origin()) + streamsPrefix + readable(s.ResultStream)
 		f.ResultStreamURL = &address
 	}
 	return f
@@ -242,7 +241,7 @@ func payloadOf(data []byte, isJSON bool) json.RawMessage {
 
 // sendJSON answers with a document that may be another at the next moment.
 func sendJSON(x *exchange, document any) error {
-	b, err := appendJSON(x.out[:0], document, indented)
+	b, err := appendJSON(x.out[:0], document)
 	if err != nil {
 		return err
 	}

@@ -42,9 +42,7 @@ func groupFailed(x *exchange, err error, reason string) error {
 // defined, the answer has its address too.
 func commandResult(x *exchange, status int, word, reason string) {
 	if x.op.bodies != 0 && status != http.StatusBadRequest {
-		b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), groupKey(x))
-		x.scratch = b
-		x.w.Header()[keyLocation] = []string{string(b)}
+		x.w.Header()[keyLocation] = []string{string(x.origin()) + string(atom.AppendGroupURI(nil, groupKey(x)))}
 	}
 	o := groupOutline(x)
 	o.root("subscriptionResult", func() {

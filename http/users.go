@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/access"
@@ -116,9 +115,7 @@ func createUser(x *exchange, ctx context.Context) error {
 	if err := x.s.opts.Users.Create(ctx, account); err != nil {
 		return err
 	}
-	b := appendUserURI(append(x.scratch[:0], x.origin()...), account.Login)
-	x.scratch = b
-	x.w.Header()[keyLocation] = []string{string(b)}
+	x.w.Header()[keyLocation] = []string{string(x.origin()) + userPath(account.Login)}
 	sendCommanded(x, http.StatusCreated)
 	return nil
 }
@@ -229,7 +226,7 @@ func userDetails(x *exchange, o *outline, a *access.Account) {
 		textField("loginName", a.Login), textField("fullName", a.FullName), field{"groups", "[" + string(groups) + "]", true},
 		updated, boolField("disabled", a.Disabled),
 	)
-	address := string(appendUserURI(slices.Clone(x.origin()), a.Login))
+	address := string(x.origin()) + userPath(a.Login)
 	o.open("links", true)
 	o.bracket("[]", func() {
 		for _, l := range [...]struct{ path, rel string }{
@@ -245,7 +242,5 @@ func userDetails(x *exchange, o *outline, a *access.Account) {
 	})
 }
 
-// appendUserURI appends the path of a user behind the origin.
-func appendUserURI(origin []byte, login string) []byte {
-	return atom.AppendEscaped(append(origin, usersPrefix...), login)
-}
+// userPath is the path of a user behind the origin.
+func userPath(login string) string { return usersPrefix + string(atom.AppendEscaped(nil, login)) }

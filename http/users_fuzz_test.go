@@ -26,7 +26,7 @@ func FuzzUserPath(f *testing.F) {
 			return
 		}
 		// The addresses of a user of any name lead back to it.
-		home := string(appendUserURI(nil, s))
+		home := userPath(s)
 		for _, command := range []string{"", "/command/enable", "/command/disable", "/command/reset-password", "/command/change-password"} {
 			if path, rt := find(t, userRows(), home+command); path != "/users/{login}"+command || rt.argument != s {
 				t.Fatalf("%q gave %q, login %q", home+command, path, rt.argument)
