@@ -1,6 +1,7 @@
 package xmljson
 
 import (
+	"fmt"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -29,16 +30,10 @@ func appendName[T ~string | ~[]byte](dst []byte, s T) []byte {
 }
 
 func appendNameEscape(dst []byte, r rune) []byte {
-	const digits = "0123456789ABCDEF"
-	shift := 12
 	if r > 0xFFFF {
-		shift = 28
+		return fmt.Appendf(dst, "_x%08X_", r)
 	}
-	dst = append(dst, '_', 'x')
-	for ; shift >= 0; shift -= 4 {
-		dst = append(dst, digits[r>>shift&15])
-	}
-	return append(dst, '_')
+	return fmt.Appendf(dst, "_x%04X_", r)
 }
 
 // escapeLen returns the length of the escape that s begins with, or 0.
