@@ -47,8 +47,8 @@ func currentBackup(x *exchange) error {
 	}
 	fields := []field{backupIDField(s.ID)}
 	if s.ID != "" {
-		fields = append(fields, backupProgressFields(&s)...)
-		fields = append(fields, timeField("started", s.Started), secondsField(s.Seconds(time.Now())))
+		fields = append(fields, textField("phase", s.Phase), intField("done", s.Done), intField("total", s.Total),
+			timeField("started", s.Started), secondsField(s.Seconds(time.Now())))
 	}
 	x.w.Header()[keyCacheControl] = cacheNever
 	return sendFields(x, "BackupGetCurrentResultDto", fields...)
@@ -111,10 +111,6 @@ func backupIDField(id string) field { return textField("backupId", id) }
 
 func secondsField(seconds float64) field {
 	return field{"seconds", strconv.FormatFloat(seconds, 'f', 3, 64), true}
-}
-
-func backupProgressFields(s *manager.Status) []field {
-	return []field{textField("phase", s.Phase), intField("done", s.Done), intField("total", s.Total)}
 }
 
 func backupFields(m *backup.Manifest) []field {

@@ -87,7 +87,7 @@ func healthLive(x *exchange) error {
 
 // webInterface sends a browser to the web interface.
 func webInterface(x *exchange) error {
-	return moved(x, string(x.origin()) + "/web/index.html")
+	return moved(x, string(x.origin())+"/web/index.html")
 }
 
 // moved sends a browser elsewhere.

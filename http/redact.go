@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
@@ -38,11 +39,7 @@ func redactEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	user := x.who.Login
-	if user == "" {
-		user = "anonymous" // Without authentication everybody may.
-	}
-	request, err := parseRedaction(body, user)
+	request, err := parseRedaction(body, cmp.Or(x.who.Login, "anonymous")) // Without authentication everybody may.
 	if err != nil {
 		return err
 	}

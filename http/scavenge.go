@@ -20,7 +20,7 @@ func startScavenge(x *exchange) error {
 		return err
 	}
 	if o.dryRun {
-		return estimateScavenge(x, o.EstimateOptions())
+		return estimateScavenge(x, scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top})
 	}
 	id, err := x.s.opts.Scavenges.Start(o.Request)
 	if err != nil {

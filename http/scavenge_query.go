@@ -23,11 +23,6 @@ type scavengeOptions struct {
 	top    int
 }
 
-// EstimateOptions are those of a dry run.
-func (o *scavengeOptions) EstimateOptions() scavenge.EstimateOptions {
-	return scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top}
-}
-
 // parseScavenge reads the parameters in the order of the contract. The chunk to
 // start from is checked and has no meaning: a run knows what is left to do. Of
 // several values of one parameter the first counts; others are not looked at.

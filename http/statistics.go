@@ -61,12 +61,12 @@ func replicationStats(x *exchange) error {
 
 // tcpStats lists the clients that are connected by TCP: there is no such protocol.
 func tcpStats(x *exchange) error {
-	return sendConnections[struct{}](x, "TcpConnectionStats", nil, nil)
+	return sendConnections(x, "TcpConnectionStats", nil, nil)
 }
 
 // sendConnections answers with a list. Its elements are called as release 23.10
 // of the reference calls its types.
-func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) []field) error {
+func sendConnections(x *exchange, name string, list []ReplicationConnection, fields func(*ReplicationConnection) []field) error {
 	o := newOutline(x)
 	o.rootList("ArrayOf"+name, name, len(list), func(i int) { o.leaves(fields(&list[i])...) })
 	return sendStats(x, o.b)

@@ -129,7 +129,7 @@ func uiRows(isOurs bool) []row {
 }
 
 func toUI(x *exchange) error {
-	return moved(x, string(x.pathPrefix()) + uiPrefix)
+	return moved(x, string(x.pathPrefix())+uiPrefix)
 }
 
 // serveUI answers with a file of our own interface.
