@@ -215,9 +215,8 @@ func (x *exchange) fail(err error) {
 	h := x.w.Header()
 	var version *event.WrongExpectedVersion
 	var leader *event.NotLeader
-	var user *userError
 	var names *event.NamesNotListed
-	isUser := errors.As(err, &user)
+	_, isUser := errors.AsType[userError](err)
 	switch {
 	case errors.As(err, &names):
 		h[keyRetryAfter] = retrySoon
@@ -237,7 +236,7 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	if isUser && userFailures[p.status] != "" {
-		userFailed(x, user, p)
+		userFailed(x, p)
 		return
 	}
 	x.refuse(p)

@@ -111,26 +111,20 @@ func oneProjection(x *exchange, _ context.Context) error {
 	return sendJSON(x, showProjection(x, &s))
 }
 
-func projectionState(x *exchange, ctx context.Context) error {
-	return sendContent(x, ctx, x.s.opts.Projections.State)
-}
-
-func projectionResult(x *exchange, ctx context.Context) error {
-	return sendContent(x, ctx, x.s.opts.Projections.Result)
-}
-
-// sendContent answers with the state or the result of a partition, which is sent as it
-// is. There may be none.
-func sendContent(x *exchange, ctx context.Context, read func(ctx context.Context, name, partition string) (projection.Content, error)) error {
-	partition, _ := projectionParameter(x, "partition")
-	c, err := read(ctx, x.route.argument, partition)
-	if err != nil {
-		return err
+// projectionContent makes the handler that answers with the state or the result of a
+// partition, which is sent as it is. There may be none.
+func projectionContent(read func(p Projections, ctx context.Context, name, partition string) (projection.Content, error)) func(*exchange, context.Context) error {
+	return func(x *exchange, ctx context.Context) error {
+		partition, _ := projectionParameter(x, "partition")
+		c, err := read(x.s.opts.Projections, ctx, x.route.argument, partition)
+		if err != nil {
+			return err
+		}
+		if c.Position != nil {
+			x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
+		}
+		return sendFresh(x, c.Text)
 	}
-	if c.Position != nil {
-		x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
-	}
-	return sendFresh(x, c.Text)
 }
 
 // queryOf is a query as it is shown. Its names are part of the wire: do not change.

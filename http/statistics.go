@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -202,11 +203,7 @@ func serveHistory(x *exchange) error {
 		}
 	}
 	s := x.s.opts.Statistics.History(min(minutes, maxMinutes))
-	b := append(x.out[:0], `{"step":`...)
-	b = strconv.AppendInt(b, int64(history.Step.Seconds()), 10)
-	b = append(b, `,"from":"`...)
-	b = s.From.AppendFormat(b, "2006-01-02T15:04:05Z")
-	b = append(b, `","series":{`...)
+	b := fmt.Appendf(x.out[:0], `{"step":%d,"from":"%s","series":{`, int64(history.Step.Seconds()), s.From.Format("2006-01-02T15:04:05Z"))
 	for i, name := range s.Names {
 		if i > 0 {
 			b = append(b, ',')

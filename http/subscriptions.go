@@ -60,23 +60,20 @@ func createGroup(x *exchange) error {
 	if x.s.opts.ReferenceStatusCodes {
 		status = http.StatusCreated
 	}
+	return defineGroup(x, status, Subscriptions.Create)
+}
+
+// updateGroup replaces all settings of a group.
+func updateGroup(x *exchange) error { return defineGroup(x, http.StatusOK, Subscriptions.Update) }
+
+// defineGroup does something with the settings in the body.
+func defineGroup(x *exchange, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
 	return groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
 		settings, err := readSettings(x)
 		if err != nil {
 			return err
 		}
-		return x.s.opts.Subscriptions.Create(ctx, k, settings, x.who.Login)
-	})
-}
-
-// updateGroup replaces all settings of a group.
-func updateGroup(x *exchange) error {
-	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-		settings, err := readSettings(x)
-		if err != nil {
-			return err
-		}
-		return x.s.opts.Subscriptions.Update(ctx, k, settings, x.who.Login)
+		return do(x.s.opts.Subscriptions, ctx, k, settings, x.who.Login)
 	})
 }
 

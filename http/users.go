@@ -30,7 +30,7 @@ func leading(serve func(*exchange, context.Context) error) func(*exchange) error
 			return serve(x, ctx)
 		})
 		if err != nil {
-			return &userError{login: x.route.argument, isDetail: x.isRead(), err: err}
+			return userError{err}
 		}
 		return nil
 	}
@@ -38,14 +38,9 @@ func leading(serve func(*exchange, context.Context) error) func(*exchange) error
 
 // userError is why users were not read or changed. Where the envelope has a word
 // for it, the envelope is the answer.
-type userError struct {
-	login    string
-	isDetail bool // the envelope is that of a detail and not of a command
-	err      error
-}
+type userError struct{ error }
 
-func (e *userError) Error() string { return e.err.Error() }
-func (e *userError) Unwrap() error { return e.err }
+func (e userError) Unwrap() error { return e.error }
 
 // The words of the envelope. They are part of the wire: do not change.
 const userSuccess = "Success"
@@ -139,12 +134,11 @@ func deleteUser(x *exchange, ctx context.Context) error {
 	return nil
 }
 
-func enableUser(x *exchange, ctx context.Context) error {
-	return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, false) })
-}
-
-func disableUser(x *exchange, ctx context.Context) error {
-	return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, true) })
+// disableUser makes the handler that locks a user out, or lets it in again.
+func disableUser(disabled bool) func(*exchange, context.Context) error {
+	return func(x *exchange, ctx context.Context) error {
+		return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, disabled) })
+	}
 }
 
 func resetPassword(x *exchange, ctx context.Context) error {
@@ -177,11 +171,11 @@ func sendCommanded(x *exchange, status int) {
 	sendEnvelope(x, status, textField("loginName", x.route.argument), userSuccess)
 }
 
-// userFailed answers with the envelope of a failure.
-func userFailed(x *exchange, e *userError, p *problem) {
+// userFailed answers with the envelope of a failure: that of a detail or of a command.
+func userFailed(x *exchange, p *problem) {
 	x.phrase(p.status, p.text)
-	about := textField("loginName", e.login)
-	if e.isDetail {
+	about := textField("loginName", x.route.argument)
+	if x.isRead() {
 		about = nullField("data")
 	}
 	sendEnvelope(x, p.status, about, userFailures[p.status])
