@@ -17,34 +17,22 @@ func negotiate(o *offer, format string, accept []string) *mediaType {
 	if format != "" {
 		return o.formatted(format)
 	}
-	switch len(accept) {
-	case 0:
-		return o.fallback
-	case 1:
-		return o.accepted(accept[0])
-	}
 	return o.accepted(strings.Join(accept, ","))
 }
 
+var formats = []struct {
+	name string
+	t    *mediaType
+}{{"json", typeJSON}, {"xml", typeTextXML}, {"atom", typeAtomXML}, {"atomxj", typeAtomJSON}, {"text", typeText}}
+
 // formatted reads the query parameter format.
 func (o *offer) formatted(format string) *mediaType {
-	var t *mediaType
-	switch {
-	case strings.EqualFold(format, "json"):
-		t = typeJSON
-	case strings.EqualFold(format, "xml"):
-		t = typeTextXML
-	case strings.EqualFold(format, "atom"):
-		t = typeAtomXML
-	case strings.EqualFold(format, "atomxj"):
-		t = typeAtomJSON
-	case strings.EqualFold(format, "text"):
-		t = typeText
+	for _, f := range formats {
+		if strings.EqualFold(format, f.name) && o.has(f.t) {
+			return f.t
+		}
 	}
-	if t == nil || !o.has(t) {
-		return nil
-	}
-	return t
+	return nil
 }
 
 // accepted reads an Accept header: the ranges by quality, equal ones in the order

@@ -61,13 +61,11 @@ func about(stream string, r row) row {
 
 // methodsHeader spells the methods of a path as the CORS header does.
 func methodsHeader(ops []operation) []string {
-	var b strings.Builder
+	var methods []string
 	for i := range ops {
-		b.WriteString(ops[i].method)
-		b.WriteString(", ")
+		methods = append(methods, ops[i].method)
 	}
-	b.WriteString(http.MethodOptions)
-	return []string{b.String()}
+	return []string{strings.Join(append(methods, http.MethodOptions), ", ")}
 }
 
 // operation returns what a method does, nil when it does nothing. HEAD is GET
