@@ -61,7 +61,7 @@ func describeStream(x *exchange, ctx context.Context, stream string) error {
 // knownGroups returns the groups of a stream as far as this node knows them: none
 // unless it leads.
 func knownGroups(x *exchange, ctx context.Context, stream string) []subscription.Info {
-	if !x.s.servesSubscriptions() || x.s.cluster.Role() != roleLeader {
+	if x.s.opts.Subscriptions == nil || x.s.cluster.Role() != roleLeader {
 		return nil
 	}
 	list, err := x.s.opts.Subscriptions.List(ctx, stream)

@@ -68,7 +68,7 @@ func nodeInfo(x *exchange) error {
 	d.Features.AtomPub = !x.s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
 	d.Features.StatsHistory = x.s.opts.Statistics != nil && !x.s.opts.DisableStats
-	d.Features.ParkedDesk = x.s.servesSubscriptions()
+	d.Features.ParkedDesk = x.s.opts.Subscriptions != nil
 	d.Features.NodeRelay = x.s.opts.Membership != nil
 	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI
 	d.Features.Activity = x.s.opts.Activity != nil && d.Features.AtomPub

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"math"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -87,27 +88,21 @@ func listParked(x *exchange) error {
 	})
 }
 
-func replaySomeParked(x *exchange) error {
-	return settleParked(x, Subscriptions.ReplayParked)
-}
-
-func dropParked(x *exchange) error {
-	return settleParked(x, Subscriptions.DropParked)
-}
-
-func settleParked(x *exchange, do func(Subscriptions, context.Context, subscription.Key, []int64) error) error {
-	text := queryValue(x.r.URL.RawQuery, "numbers")
-	var numbers []int64
-	for one := range strings.SplitSeq(text, ",") {
-		n, ok := parseNumber(one, math.MaxInt64)
-		if !ok || len(numbers) == maxParkedNumbers {
-			return errParkedNumbers
+// settleParked makes the handler that replays or drops some messages.
+func settleParked(do func(Subscriptions, context.Context, subscription.Key, []int64) error) func(*exchange) error {
+	return func(x *exchange) error {
+		var numbers []int64
+		for one := range strings.SplitSeq(queryValue(x.r.URL.RawQuery, "numbers"), ",") {
+			n, ok := parseNumber(one, math.MaxInt64)
+			if !ok || len(numbers) == maxParkedNumbers {
+				return errParkedNumbers
+			}
+			numbers = append(numbers, n)
 		}
-		numbers = append(numbers, n)
+		return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+			return do(x.s.opts.Subscriptions, ctx, k, numbers)
+		})
 	}
-	return groupCommand(x, 200, func(ctx context.Context, k subscription.Key) error {
-		return do(x.s.opts.Subscriptions, ctx, k, numbers)
-	})
 }
 
 // noteParked leaves a note at a message.
@@ -116,7 +111,7 @@ func noteParked(x *exchange) error {
 	if !ok {
 		return errParkedNumber
 	}
-	return groupCommand(x, 200, func(ctx context.Context, k subscription.Key) error {
+	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
 		body, err := x.readBody(maxSettings, problemLargeSettings, errSettingsCut)
 		if err != nil {
 			return err

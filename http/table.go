@@ -41,7 +41,7 @@ func (s *Server) rows() []row {
 		at("/sys/subsystems", look(jsonOffer, mayOps, listSubsystems)),
 		at("/admin/login", look(adminOffer, mayUser, serveLogin)),
 	)
-	if isAdmin && s.servesProjections() {
+	if isAdmin && o.Projections != nil {
 		for _, file := range debuggerFiles {
 			add(true, at(webPrefix+file, look(nil, mayEverybody, debuggerFile)))
 		}
@@ -86,18 +86,11 @@ func (s *Server) rows() []row {
 		rows[i].isPlain = true
 	}
 	add(!o.DisableAtomPub, streamRows()...)
-	add(s.servesUsers(), userRows()...)
-	add(s.servesSubscriptions(), subscriptionRows()...)
-	add(s.servesProjections(), projectionRows()...)
+	add(o.Users != nil && !o.Insecure, userRows()...) // In insecure mode there is nobody to manage.
+	add(o.Subscriptions != nil, subscriptionRows()...)
+	add(o.Projections != nil, projectionRows()...)
 	return rows
 }
-
-// servesUsers is false where there is nobody to manage: in insecure mode.
-func (s *Server) servesUsers() bool { return s.opts.Users != nil && !s.opts.Insecure }
-
-func (s *Server) servesSubscriptions() bool { return s.opts.Subscriptions != nil }
-
-func (s *Server) servesProjections() bool { return s.opts.Projections != nil }
 
 // scavengesStream holds links to the beginning and the end of each scavenge. The
 // stream of one of them has its id and a dash more.
@@ -204,8 +197,8 @@ func subscriptionRows() []row {
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
 		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, replayParked)),
 		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, mayReader, listParked)),
-		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, writing, replaySomeParked)),
-		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, writing, dropParked)),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, writing, settleParked(Subscriptions.ReplayParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, writing, settleParked(Subscriptions.DropParked))),
 		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, writing, noteParked)),
 		at("/subscriptions/{stream}/{subscription}/{count}", consume),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
