@@ -12,7 +12,7 @@
 //	table.go      the table of routes: path, methods, media types, rights, handlers
 //	path.go       the escaped path to a row of the table, decoded exactly once
 //	routes.go     what a row is made of
-//	permission.go what an operation asks of its caller, and the list of that
+//	permission.go what an operation asks of its caller
 //	dispatch.go   the order of checks, and the exchange: a request, its answer and the
 //	              server's services, of which every handler is a function
 //	requestlog.go the log of requests and of refused logins
@@ -62,9 +62,9 @@
 //  8. the body: 400, 413
 //
 // What the permission is stands beside each operation in the table of routes, as a
-// requirement. Nothing else says so: the dispatcher reads it, Server.Endpoints
-// lists it, and docs/permissions.md is made of that list. Options that let in
-// callers without credentials are read in one place, Options.openings.
+// requirement. Nothing else says so: the dispatcher reads it, and the tests make
+// docs/permissions.md of it. Options that let in callers without credentials are read
+// in one place, Options.openings.
 //
 // An operation that has a live tail answers a request that accepts text/event-stream by that name with
 // one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is the goroutine of its
