@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,34 +17,22 @@ func negotiate(o *offer, format string, accept []string) *mediaType {
 	if format != "" {
 		return o.formatted(format)
 	}
-	switch len(accept) {
-	case 0:
-		return o.fallback
-	case 1:
-		return o.accepted(accept[0])
-	}
 	return o.accepted(strings.Join(accept, ","))
 }
 
+var formats = []struct {
+	name string
+	t    *mediaType
+}{{"json", typeJSON}, {"xml", typeTextXML}, {"atom", typeAtomXML}, {"atomxj", typeAtomJSON}, {"text", typeText}}
+
 // formatted reads the query parameter format.
 func (o *offer) formatted(format string) *mediaType {
-	var t *mediaType
-	switch {
-	case strings.EqualFold(format, "json"):
-		t = typeJSON
-	case strings.EqualFold(format, "xml"):
-		t = typeTextXML
-	case strings.EqualFold(format, "atom"):
-		t = typeAtomXML
-	case strings.EqualFold(format, "atomxj"):
-		t = typeAtomJSON
-	case strings.EqualFold(format, "text"):
-		t = typeText
+	for _, f := range formats {
+		if strings.EqualFold(format, f.name) && o.has(f.t) {
+			return f.t
+		}
 	}
-	if t == nil || !o.has(t) {
-		return nil
-	}
-	return t
+	return nil
 }
 
 // accepted reads an Accept header: the ranges by quality, equal ones in the order
@@ -63,48 +52,20 @@ func (o *offer) accepted(accept string) *mediaType {
 	if t != nil && o.has(t) {
 		return t
 	}
-	if strings.IndexByte(accept, ',') < 0 {
-		r, _ := parseRange(accept)
-		if r.typ == "" {
-			return o.unranged(accept)
-		}
-		return o.fitting(r)
-	}
 	return o.best(accept)
 }
 
-// unranged answers for a header without any range: one of blanks is as none.
-func (o *offer) unranged(accept string) *mediaType {
-	if strings.Trim(accept, " \t,") == "" {
+func (o *offer) best(accept string) *mediaType {
+	ranges := make([]acceptRange, 0, 16)
+	for part := range strings.SplitSeq(accept, ",") {
+		if r, ok := parseRange(part); ok && len(ranges) < maxRanges {
+			ranges = append(ranges, r)
+		}
+	}
+	if len(ranges) == 0 && strings.Trim(accept, " \t,") == "" { // As none.
 		return o.fallback
 	}
-	return nil
-}
-
-func (o *offer) best(accept string) *mediaType {
-	var list [maxRanges]acceptRange
-	n, rest := 0, accept
-	for more := true; more && n < maxRanges; {
-		var part string
-		part, rest, more = strings.Cut(rest, ",")
-		if r, ok := parseRange(part); ok {
-			list[n] = r
-			n++
-		}
-	}
-	if n == 0 {
-		return o.unranged(accept)
-	}
-	ranges := list[:n]
-	slices.SortStableFunc(ranges, func(a, b acceptRange) int {
-		switch {
-		case a.q > b.q:
-			return -1
-		case a.q < b.q:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(ranges, func(a, b acceptRange) int { return cmp.Compare(b.q, a.q) })
 	for _, r := range ranges {
 		if t := o.fitting(r); t != nil {
 			return t
@@ -146,9 +107,7 @@ func parseRange(s string) (acceptRange, bool) {
 		}
 	}
 	r := acceptRange{typ: typ, sub: sub, q: 1}
-	for more := params != ""; more; {
-		var param string
-		param, params, more = strings.Cut(params, ";")
+	for param := range strings.SplitSeq(params, ";") {
 		key, val, _ := strings.Cut(param, "=")
 		if !strings.EqualFold(strings.TrimSpace(key), "q") {
 			continue

@@ -7,15 +7,12 @@ import (
 	"net/http"
 )
 
-// indented is how documents for people are written as JSON.
-const indented = "  "
-
-// appendJSON appends a value as JSON, on lines of their own where there is an indent.
-func appendJSON(b []byte, value any, indent string) ([]byte, error) {
+// appendJSON appends a value as JSON for people.
+func appendJSON(b []byte, value any) ([]byte, error) {
 	w := bytes.NewBuffer(b)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
+	e.SetIndent("", "  ")
 	if err := e.Encode(value); err != nil {
 		return b, fmt.Errorf("write JSON: %w", err)
 	}
@@ -24,12 +21,18 @@ func appendJSON(b []byte, value any, indent string) ([]byte, error) {
 
 // sendPlainJSON answers with a document that is JSON, whichever types are accepted.
 func sendPlainJSON(x *exchange, document any) (err error) {
-	if x.out, err = appendJSON(x.out[:0], document, indented); err != nil {
+	if x.out, err = appendJSON(x.out[:0], document); err != nil {
 		return err
 	}
 	x.media = typeJSON
 	x.ok()
 	return nil
+}
+
+// sendFreshJSON is sendPlainJSON for what may be another at the next moment.
+func sendFreshJSON(x *exchange, document any) error {
+	x.w.Header()[keyCacheControl] = cacheNever
+	return sendPlainJSON(x, document)
 }
 
 // sendFresh answers with a text that may be another at the next moment.

@@ -54,8 +54,7 @@ func answerMoment(x *exchange, find func(ctx context.Context, when int64) (*even
 	if r == nil {
 		return problemNotFound
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	return sendPlainJSON(x, momentOf{r.Number, string(atom.AppendPosition(nil, r.Position)), string(atom.AppendTime(nil, r.Time))})
+	return sendFreshJSON(x, momentOf{r.Number, string(atom.AppendPosition(nil, r.Position)), string(atom.AppendTime(nil, r.Time))})
 }
 
 // moment reads a time, as nanoseconds since 1970.

@@ -18,33 +18,27 @@ func beginBackupSession(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("backup session asked for", logkey.Session, session.ID, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
-	b := x.out[:0]
 	switch x.media.form {
 	case formJSON:
-		if b, err = appendJSON(b, session, indented); err != nil {
-			return err
-		}
-	case formTextXML, formAppXML:
-		b = append(b, xmlProlog+"<BackupSessionDto>"...)
-		b = append(appendLeaves(b, backupSessionFields(&session)), "<Files>"...)
+		return sendFreshJSON(x, session)
+	case formText:
+		b := appendTextFields(x.out[:0], backupSessionFields(&session)...)
 		for i := range session.Files {
-			b = append(b, "<File>"...)
-			b = append(appendLeaves(b, backupFileFields(&session.Files[i])), "</File>"...)
+			b = appendTextFields(append(b, '\n'), backupFileFields(&session.Files[i])...)
 		}
-		b = append(b, "</Files></BackupSessionDto>"...)
-	default:
-		b = appendTextFields(b, backupSessionFields(&session))
-		for i := range session.Files {
-			b = appendTextFields(append(b, '\n'), backupFileFields(&session.Files[i]))
-		}
+		return sendOut(x, b)
 	}
-	return sendOut(x, b)
+	o := newOutline(x)
+	o.root("backupSessionDto", func() {
+		o.leaves(backupSessionFields(&session)...)
+		o.list("files", "file", len(session.Files), func(i int) { o.leaves(backupFileFields(&session.Files[i])...) })
+	})
+	return sendOut(x, o.b)
 }
 
 // listBackupSessions tells which sessions are open, without their files.
 func listBackupSessions(x *exchange) error {
 	sessions := x.s.opts.Backups.Sessions()
-	b := x.out[:0]
 	switch x.media.form {
 	case formJSON:
 		list := make([]any, len(sessions))
@@ -54,26 +48,20 @@ func listBackupSessions(x *exchange) error {
 				Files any `json:"files,omitempty"` // hides the one that is not shown here
 			}{Session: s}
 		}
-		var err error
-		if b, err = appendJSON(b, map[string]any{"sessions": list}, indented); err != nil {
-			return err
-		}
-	case formTextXML, formAppXML:
-		b = append(b, xmlProlog+"<BackupSessionsDto>"...)
-		for i := range sessions {
-			b = append(b, "<Session>"...)
-			b = append(appendLeaves(b, backupSessionFields(&sessions[i])), "</Session>"...)
-		}
-		b = append(b, "</BackupSessionsDto>"...)
-	default:
+		return sendFreshJSON(x, map[string]any{"sessions": list})
+	case formText:
+		b := x.out[:0]
 		for i := range sessions {
 			if i > 0 {
 				b = append(b, '\n')
 			}
-			b = appendTextFields(b, backupSessionFields(&sessions[i]))
+			b = appendTextFields(b, backupSessionFields(&sessions[i])...)
 		}
+		return sendOut(x, b)
 	}
-	return sendOut(x, b)
+	o := newOutline(x)
+	o.rootList("backupSessionsDto", "session", len(sessions), func(i int) { o.leaves(backupSessionFields(&sessions[i])...) })
+	return sendOut(x, o.b)
 }
 
 // endBackupSession lets go of a session's files.
@@ -83,7 +71,7 @@ func endBackupSession(x *exchange) error {
 		return err
 	}
 	x.s.log.Info("backup session ended on demand", logkey.Session, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
-	return sendFields(x, "BackupSessionDto", []field{backupIDField(id)})
+	return sendFields(x, "BackupSessionDto", backupIDField(id))
 }
 
 // sendBackupFile sends the pinned bytes of a file, or the part of them that is asked for. When the
@@ -105,21 +93,21 @@ func sendBackupFile(x *exchange) error {
 
 func backupSessionFields(s *backup.Session) []field {
 	return []field{
-		textField("backupId", "BackupId", s.ID),
-		intField("position", "Position", s.Position),
-		textField("chain", "Chain", s.Chain),
-		textField("time", "Time", s.Time.UTC().Format(time.RFC3339Nano)),
-		textField("clusterId", "ClusterId", s.ClusterID),
-		textField("nodeId", "NodeId", s.NodeID),
-		textField("expires", "Expires", s.Expires.UTC().Format(time.RFC3339Nano)),
+		textField("backupId", s.ID),
+		intField("position", s.Position),
+		textField("chain", s.Chain),
+		textField("time", s.Time.UTC().Format(time.RFC3339Nano)),
+		textField("clusterId", s.ClusterID),
+		textField("nodeId", s.NodeID),
+		textField("expires", s.Expires.UTC().Format(time.RFC3339Nano)),
 	}
 }
 
 func backupFileFields(f *backup.File) []field {
 	return []field{
-		textField("name", "Name", f.Name),
-		intField("size", "Size", f.Size),
-		textField("checksum", "Checksum", f.Checksum),
-		boolField("complete", "Complete", f.Complete),
+		textField("name", f.Name),
+		intField("size", f.Size),
+		textField("checksum", f.Checksum),
+		boolField("complete", f.Complete),
 	}
 }

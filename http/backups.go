@@ -24,7 +24,7 @@ func startBackup(x *exchange) error {
 	}
 	x.s.log.Info("backup asked for", logkey.Backup, id, logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	x.w.Header()[keyCacheControl] = cacheNever
-	return sendFields(x, "BackupResultDto", []field{backupIDField(id)})
+	return sendFields(x, "BackupResultDto", backupIDField(id))
 }
 
 // stopBackup stops the run that is under way and answers when it has ended.
@@ -47,11 +47,11 @@ func currentBackup(x *exchange) error {
 	}
 	fields := []field{backupIDField(s.ID)}
 	if s.ID != "" {
-		fields = append(fields, backupProgressFields(&s)...)
-		fields = append(fields, textField("started", "Started", s.Started.Format(tickTime)), secondsField(s.Seconds(time.Now())))
+		fields = append(fields, textField("phase", s.Phase), intField("done", s.Done), intField("total", s.Total),
+			timeField("started", s.Started), secondsField(s.Seconds(time.Now())))
 	}
 	x.w.Header()[keyCacheControl] = cacheNever
-	return sendFields(x, "BackupGetCurrentResultDto", fields)
+	return sendFields(x, "BackupGetCurrentResultDto", fields...)
 }
 
 // lastBackup answers with the run that was started last, whether it has ended or not.
@@ -60,22 +60,15 @@ func lastBackup(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	fields := []field{backupIDField(s.ID), textField("result", "Result", string(s.Result))}
+	fields := []field{backupIDField(s.ID), textField("result", string(s.Result))}
 	if s.ID != "" {
-		failure, ended := nullField("error", "Error"), nullField("ended", "Ended")
-		if s.Error != "" {
-			failure = textField("error", "Error", s.Error)
-		}
-		if !s.Ended.IsZero() {
-			ended = textField("ended", "Ended", s.Ended.Format(tickTime))
-		}
-		fields = append(fields, failure,
-			textField("kind", "Kind", s.Kind), intField("position", "Position", s.Position), backupTimeField(s.Time),
-			intField("bytes", "Bytes", s.Bytes), intField("bytesCopied", "BytesCopied", s.BytesCopied), secondsField(s.Seconds(time.Now())),
-			boolField("checked", "Checked", s.Verified), textField("started", "Started", s.Started.Format(tickTime)), ended)
+		fields = append(fields, reasonField(s.Error),
+			textField("kind", s.Kind), intField("position", s.Position), timeField("time", s.Time),
+			intField("bytes", s.Bytes), intField("bytesCopied", s.BytesCopied), secondsField(s.Seconds(time.Now())),
+			boolField("checked", s.Verified), timeField("started", s.Started), timeField("ended", s.Ended))
 	}
 	x.w.Header()[keyCacheControl] = cacheNever
-	return sendFields(x, "BackupGetLastResultDto", fields)
+	return sendFields(x, "BackupGetLastResultDto", fields...)
 }
 
 // listBackups answers with what stands where the backups go, and with what is wrong
@@ -89,58 +82,41 @@ func listBackups(x *exchange) error {
 	switch {
 	case err == nil:
 	case isDamaged:
-		damaged = []field{textField("damaged", "Damaged", printable(err.Error()))}
+		damaged = []field{textField("damaged", printable(err.Error()))}
 	case errors.Is(err, manager.ErrNotConfigured), errors.Is(err, backup.ErrInMemory), errors.Is(err, event.ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
-		return &problem{status: http.StatusInternalServerError, text: "The backups at BackupTo cannot be read: " + printable(err.Error())}
+		return refusal(http.StatusInternalServerError, "The backups at BackupTo cannot be read: "+printable(err.Error()))
 	}
-	switch b := x.out[:0]; x.media.form {
-	case formJSON:
-		b = appendObjects(append(b, "{\n  \"backups\": "...), "  ", list, backupFields)
-		if damaged != nil {
-			b = appendMembers(append(b, ",\n"...), "  ", damaged)
-		}
-		x.out = append(b, "\n}"...)
-	case formTextXML, formAppXML:
-		const end = "</Backups>"
-		b = appendElements(append(b, xmlProlog...), "Backups", "Backup", list, backupFields)
-		x.out = append(appendLeaves(b[:len(b)-len(end)], damaged), end...)
-	default:
+	if x.media.form == formText {
+		b := x.out[:0]
 		for i := range list {
-			b = append(appendTextFields(b, backupFields(&list[i])), '\n')
+			b = append(appendTextFields(b, backupFields(&list[i])...), '\n')
 		}
 		if damaged != nil {
-			b = append(appendTextFields(b, damaged), '\n')
+			b = append(appendTextFields(b, damaged...), '\n')
 		}
-		x.out = b
+		return sendOut(x, b)
 	}
-	return sendOut(x, x.out)
+	o := newOutline(x)
+	o.root("backups", func() {
+		o.flatList("backups", "backup", len(list), func(i int) { o.leaves(backupFields(&list[i])...) })
+		o.leaves(damaged...)
+	})
+	return sendOut(x, o.b)
 }
 
-func backupIDField(id string) field { return textField("backupId", "BackupId", id) }
+func backupIDField(id string) field { return textField("backupId", id) }
 
 func secondsField(seconds float64) field {
-	return field{json: "seconds", xml: "Seconds", value: strconv.FormatFloat(seconds, 'f', 3, 64), bare: true}
-}
-
-// backupTimeField is the time of the newest event of a backup; null: of none.
-func backupTimeField(t time.Time) field {
-	if t.IsZero() {
-		return nullField("time", "Time")
-	}
-	return textField("time", "Time", t.UTC().Format(tickTime))
-}
-
-func backupProgressFields(s *manager.Status) []field {
-	return []field{textField("phase", "Phase", s.Phase), intField("done", "Done", s.Done), intField("total", "Total", s.Total)}
+	return field{"seconds", strconv.FormatFloat(seconds, 'f', 3, 64), true}
 }
 
 func backupFields(m *backup.Manifest) []field {
 	return []field{
-		textField("id", "Id", m.ID), textField("kind", "Kind", m.Kind), intField("position", "Position", m.Position), backupTimeField(m.Time),
-		intField("files", "Files", int64(len(m.Files))), intField("bytes", "Bytes", m.Bytes()), intField("bytesCopied", "BytesCopied", m.BytesCopied),
-		secondsField(m.Seconds), boolField("checked", "Checked", m.Verified),
+		textField("id", m.ID), textField("kind", m.Kind), intField("position", m.Position), timeField("time", m.Time),
+		intField("files", int64(len(m.Files))), intField("bytes", m.Bytes()), intField("bytesCopied", m.BytesCopied),
+		secondsField(m.Seconds), boolField("checked", m.Verified),
 	}
 }

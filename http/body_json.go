@@ -29,24 +29,13 @@ const (
 	fieldMetadata
 )
 
+var bodyFieldNames = [...]string{fieldID: "eventId", fieldType: "eventType", fieldData: "data", fieldMetadata: "metadata"}
+
 // fieldNamed finds a member by its name, ignoring case.
-func fieldNamed[T ~string | ~[]byte](name T) bodyField {
-	switch len(name) {
-	case len("data"):
-		if strings.EqualFold(string(name), "data") {
-			return fieldData
-		}
-	case len("eventId"):
-		if strings.EqualFold(string(name), "eventId") {
-			return fieldID
-		}
-	case len("metadata"):
-		if strings.EqualFold(string(name), "metadata") {
-			return fieldMetadata
-		}
-	case len("eventType"):
-		if strings.EqualFold(string(name), "eventType") {
-			return fieldType
+func fieldNamed(name string) bodyField {
+	for f, known := range bodyFieldNames {
+		if strings.EqualFold(name, known) {
+			return bodyField(f)
 		}
 	}
 	return fieldNone
@@ -64,7 +53,7 @@ func fieldQuoted(raw []byte) bodyField {
 	case `"metadata"`:
 		return fieldMetadata
 	}
-	return fieldNamed(jsontext.Unquote(nil, raw))
+	return fieldNamed(string(jsontext.Unquote(nil, raw)))
 }
 
 // bodyValue is data or metadata as it will be stored.

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/jsontext"
 )
@@ -108,16 +110,11 @@ func digitsAsNumber(raw []byte, k jsontext.Kind) []byte {
 		return raw
 	}
 	text := jsontext.Unquote(nil, raw)
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return raw
-		}
-	}
-	for len(text) > 1 && text[0] == '0' { // JSON has no leading zeros.
-		text = text[1:]
-	}
-	if len(text) == 0 {
+	if len(text) == 0 || len(bytes.Trim(text, "0123456789")) > 0 {
 		return raw
 	}
-	return text
+	if number := bytes.TrimLeft(text, "0"); len(number) > 0 { // JSON has no leading zeros.
+		return number
+	}
+	return text[:1]
 }

@@ -7,6 +7,20 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
+// members are those of an object that have a meaning. Reading them goes on when one is
+// wrong; what is read counts if nothing was.
+type members struct {
+	values map[string]memberValue
+	err    error // about the first one that is wrong
+}
+
+// wrong tells of a member that is wrong; nil: it is not.
+func (m *members) wrong(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
 // memberValue is the value of a member as it was written. One that is not there is Invalid.
 type memberValue struct {
 	raw  []byte
@@ -19,28 +33,44 @@ func (v memberValue) isGiven() bool { return v.kind != jsontext.Invalid && v.kin
 // text returns a text without its quotes.
 func (v memberValue) text() string { return string(jsontext.Unquote(nil, v.raw)) }
 
-// decodeObject takes a JSON object apart: into values go those of the members that
-// names has at the same places. Names count in any case, of members of one name
-// the last; others are ignored. It reports false for anything but an object.
-func decodeObject(body []byte, names []string, values []memberValue) bool {
+// decodeObject takes a JSON object apart into the members with one of the names. Names
+// count in any case, of members of one name the last; others are ignored. Anything but an
+// object is the error.
+func decodeObject(body []byte, none error, names ...string) *members {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	if !jsontext.ValidUTF8(body) || !jsontext.IsObject(body) {
-		return false
+		return &members{err: none}
 	}
+	values := map[string]memberValue{}
 	for m := jsontext.ObjectAt(body, jsontext.Space(body, 0)); m.Next(); {
-		if i := nameIn(names, string(jsontext.Unquote(nil, m.Name))); i >= 0 {
-			values[i] = memberValue{m.Value, m.Kind}
+		if name := nameIn(names, string(jsontext.Unquote(nil, m.Name))); name != "" {
+			values[name] = memberValue{m.Value, m.Kind}
 		}
 	}
-	return true
+	return &members{values: values}
 }
 
-// nameIn returns the place of a name in any case, -1 when it is none of them.
-func nameIn(names []string, name string) int {
-	for i := range names {
-		if strings.EqualFold(name, names[i]) {
-			return i
+// nameIn returns the one of the names that a name in any case is, empty when it is none of them.
+func nameIn(names []string, name string) string {
+	for _, one := range names {
+		if strings.EqualFold(name, one) {
+			return one
 		}
 	}
-	return -1
+	return ""
+}
+
+// mustBe says what a member must be that is something else.
+func (m *members) mustBe(name, what string) { m.wrong(badRequest(name + " must be " + what + ".")) }
+
+// text returns a text, empty for one that is missing or null.
+func (m *members) text(name string) string {
+	v := m.values[name]
+	if v.kind == jsontext.String {
+		return v.text()
+	}
+	if v.isGiven() {
+		m.mustBe(name, "a text")
+	}
+	return ""
 }

@@ -12,7 +12,7 @@
 //	table.go      the table of routes: path, methods, media types, rights, handlers
 //	path.go       the escaped path to a row of the table, decoded exactly once
 //	routes.go     what a row is made of
-//	permission.go what an operation asks of its caller; endpoints.go shows it
+//	permission.go what an operation asks of its caller
 //	dispatch.go   the order of checks, and the exchange: a request, its answer and the
 //	              server's services, of which every handler is a function
 //	requestlog.go the log of requests and of refused logins
@@ -26,21 +26,19 @@
 //	onnode.go     which node answers, where the client says so
 //	gossip.go, members.go
 //	              the cluster as clients and operators see it
-//	statistics.go, histogram.go, options.go, operations.go, health.go
+//	statistics.go, nodeinfo.go, operations.go, health.go
 //	              this node as operators and their tools see it and steer it
 //	backups.go    backups that this node makes of itself; backup_sessions.go what
 //	              holds its files for those that others make
-//	doctor.go     what is wrong with this node, and what to do
 //	scavenge.go   scavenges of this node, with scavenge_query.go for what they are
 //	              asked for with, and scavenge_estimate.go for what one would do
-//	users.go      users and their passwords, with users_routes.go and users_body.go
+//	users.go      users and their passwords, with users_body.go
 //	subscriptions.go
 //	              groups of competing consumers and what they are handed; with
-//	              subscriptions_routes.go, _body.go, _info.go and _result.go
+//	              subscriptions_body.go, _info.go and _result.go
 //	projections.go
-//	              projections and what is done to them; projections_routes.go what
-//	              is served, projections_info.go the answers about them, debugger.go
-//	              the files that their debugger loads
+//	              projections and what is done to them; projections_info.go the answers
+//	              about them, webdir.go the files that their debugger loads
 //	page.go       how a page is sent, which package atom writes as a feed, and one
 //	              that is too large to be held whole
 //	document.go   what else a stream is answered with
@@ -64,9 +62,9 @@
 //  8. the body: 400, 413
 //
 // What the permission is stands beside each operation in the table of routes, as a
-// requirement. Nothing else says so: the dispatcher reads it, Server.Endpoints
-// lists it, and docs/permissions.md is made of that list. Options that let in
-// callers without credentials are read in one place, Options.openings.
+// requirement. Nothing else says so: the dispatcher reads it, and the tests make
+// docs/permissions.md of it. Options that let in callers without credentials are read
+// in one place, Options.openings.
 //
 // An operation that has a live tail answers a request that accepts text/event-stream by that name with
 // one, in place of what it answers otherwise: live.go, live_read.go, live_query.go. A tail is the goroutine of its

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/annalsdb/annals/http/atom"
@@ -30,16 +32,12 @@ func appendPage(x *exchange, b []byte, stream string, number int64) []byte {
 // describeStream answers with the description document: what can be done with a
 // stream, which need not exist.
 func describeStream(x *exchange, ctx context.Context, stream string) error {
-	b := append(x.out[:0], `{"title":"Description document for '`...)
-	b = atom.AppendInner(b, stream)
-	b = append(b, `'","description":"The description document will be presented when no accept header is present or it was requested",`...)
-	b = append(b, `"_links":{"self":{"href":"`...)
-	from := len(b)
-	b = atom.AppendEscaped(append(append(b, x.pathPrefix()...), streamsPrefix...), stream)
-	to := len(b)
-	b = append(b, `","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},"stream":{"href":"`...)
-	b = append(b, b[from:to]...)
-	b = append(b, `","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`...)
+	self := atom.AppendEscaped(append(slices.Clone(x.pathPrefix()), streamsPrefix...), stream)
+	b := fmt.Appendf(x.out[:0], `{"title":"Description document for '%s'",`+
+		`"description":"The description document will be presented when no accept header is present or it was requested",`+
+		`"_links":{"self":{"href":"%s","supportedContentTypes":["application/vnd.eventstore.streamdesc+json"]},`+
+		`"stream":{"href":"%s","supportedContentTypes":["application/atom+xml","application/vnd.eventstore.atom+json"]}`,
+		atom.AppendInner(nil, stream), self, self)
 	groups := knownGroups(x, ctx, stream)
 	for i := range groups {
 		if i == 0 {
@@ -47,8 +45,7 @@ func describeStream(x *exchange, ctx context.Context, stream string) error {
 		} else {
 			b = append(b, ',')
 		}
-		b = append(b, `{"href":"`...)
-		b = append(b, x.pathPrefix()...)
+		b = append(append(b, `{"href":"`...), x.pathPrefix()...)
 		b = atom.AppendGroupURI(b, groups[i].Key)
 		b = append(b, `","supportedContentTypes":["application/vnd.eventstore.competingatom+xml","application/vnd.eventstore.competingatom+json"]}`...)
 	}
@@ -64,7 +61,7 @@ func describeStream(x *exchange, ctx context.Context, stream string) error {
 // knownGroups returns the groups of a stream as far as this node knows them: none
 // unless it leads.
 func knownGroups(x *exchange, ctx context.Context, stream string) []subscription.Info {
-	if !x.s.servesSubscriptions() || x.s.cluster.Role() != roleLeader {
+	if x.s.opts.Subscriptions == nil || x.s.cluster.Role() != roleLeader {
 		return nil
 	}
 	list, err := x.s.opts.Subscriptions.List(ctx, stream)

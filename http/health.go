@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"math"
 	"net/http"
 	"strconv"
@@ -21,7 +22,7 @@ var cacheProbe = []string{"no-cache"}
 func healthReady(x *exchange) error {
 	x.w.Header()[keyCacheControl] = cacheProbe
 	if reason := x.s.Unready(); reason != "" {
-		return &problem{status: http.StatusServiceUnavailable, text: reason}
+		return refusal(http.StatusServiceUnavailable, reason)
 	}
 	x.send(http.StatusNoContent, nil)
 	return nil
@@ -57,17 +58,23 @@ func (s *Server) knowsLeader() bool {
 // healthStartup tells how far the node is with starting.
 func healthStartup(x *exchange) error {
 	progress := x.s.progress()
-	status, b := http.StatusOK, append(x.out[:0], "{\n"...)
-	fields := []field{boolField("started", "", progress.Started)}
+	document := struct {
+		Started bool            `json:"started"`
+		Doing   *string         `json:"doing,omitempty"`
+		Percent json.RawMessage `json:"percent,omitempty"`
+	}{Started: progress.Started}
+	status := http.StatusOK
 	if !progress.Started {
 		status = http.StatusServiceUnavailable
-		percent := "null"
+		document.Doing, document.Percent = &progress.Doing, json.RawMessage("null")
 		if progress.measured() {
-			percent = strconv.FormatFloat(progress.Percent, 'f', 1, 64)
+			document.Percent = strconv.AppendFloat(nil, progress.Percent, 'f', 1, 64)
 		}
-		fields = append(fields, field{json: "doing", value: progress.Doing}, field{json: "percent", value: percent, bare: true})
 	}
-	x.out = append(appendMembers(b, "  ", fields), "\n}"...)
+	var err error
+	if x.out, err = appendJSON(x.out[:0], document); err != nil {
+		return err
+	}
 	h := x.w.Header()
 	h[keyCacheControl] = cacheProbe
 	h[keyContentType] = typeJSON.contentType

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/annalsdb/annals/event"
@@ -348,11 +347,7 @@ func (t *tail) goOn(ctx context.Context) error {
 		}
 	}
 	if t.x.s.draining.Err() != nil {
-		t.over("end", "shutdown")
-		if err := t.finish(); err != nil {
-			return err
-		}
-		return errLiveGone
+		return t.shutdown()
 	}
 	if !t.scanning {
 		return nil
@@ -418,11 +413,7 @@ func (t *tail) wait(parent context.Context) error {
 	case parent.Err() != nil:
 		return errLiveGone
 	case t.x.s.draining.Err() != nil || errors.Is(err, event.ErrClosed):
-		t.over("end", "shutdown")
-		if err := t.finish(); err != nil {
-			return err
-		}
-		return errLiveGone
+		return t.shutdown()
 	case err != nil && ctx.Err() == nil && !errors.Is(err, event.ErrStreamDeleted):
 		if clock.Sleep(ctx, liveTick) == nil || parent.Err() == nil { // Not ready: look again in a while.
 			return nil
@@ -458,23 +449,24 @@ func (t *tail) tick(ctx context.Context) {
 		t.over("end", "to")
 	case t.scanned > t.told && quiet >= liveTick:
 		t.told = t.scanned
-		b := append(t.x.out, "event: progress\nid: "...)
-		at, name := t.at(), `{"eventNumber":`
+		at := string(t.q.appendPlace(nil, t.at()))
+		data := `{"eventNumber":%s,"scanned":%d}`
 		if t.q.all {
-			name = `{"position":"`
+			data = `{"position":"%s","scanned":%d}`
 		}
-		b = t.q.appendPlace(b, at)
-		b = append(append(b, "\ndata: "...), name...)
-		b = t.q.appendPlace(b, at)
-		if t.q.all {
-			b = append(b, '"')
-		}
-		b = append(b, `,"scanned":`...)
-		b = strconv.AppendInt(b, t.scanned, 10)
-		t.x.out = append(b, "}\n\n"...)
+		t.x.out = fmt.Appendf(t.x.out, "event: progress\nid: %s\ndata: "+data+"\n\n", at, at, t.scanned)
 	case quiet >= liveSilence:
 		t.x.out = append(t.x.out, ":\n\n"...)
 	}
+}
+
+// shutdown ends the tail because the node stops.
+func (t *tail) shutdown() error {
+	t.over("end", "shutdown")
+	if err := t.finish(); err != nil {
+		return err
+	}
+	return errLiveGone
 }
 
 // finish sends what is left.

@@ -126,15 +126,11 @@ func (t *tail) readLog(ctx context.Context) (more bool, err error) {
 // take writes an event, unless a filter leaves it out, or the tail ends before it.
 func (t *tail) take(ctx context.Context, e *event.Resolved, at int64) error {
 	q := &t.q
-	beyond := at > q.to.number
+	place := at
 	if q.to.kind == placeTime {
-		beyond = e.Time > q.to.number
+		place = e.Time
 	}
-	if q.backward {
-		if beyond = at < q.to.number; q.to.kind == placeTime {
-			beyond = e.Time < q.to.number
-		}
-	}
+	beyond := !q.backward && place > q.to.number || q.backward && place < q.to.number
 	if beyond && (q.to.kind == placeNumber || q.to.kind == placeTime) {
 		t.over("end", "to")
 		return nil

@@ -147,6 +147,11 @@ var (
 	nodeOffer   = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML, typeText)
 	gossipOffer = newOffer(typeJSON, typeJSON, typeAppXML, typeTextXML, typeText)
 	adminOffer  = newOffer(typeText, typeText, typeJSON, typeTextXML, typeAppXML)
+	statsOffer  = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML) // There is no text of statistics.
+	jsonOffer   = newOffer(typeJSON, typeJSON)
+
+	subscriptionsOffer = newOffer(typeJSON, typeJSON, typeTextXML)
+	competingOffer     = newOffer(typeCompetingXML, typeCompetingXML, typeCompetingJSON)
 )
 
 // What bodies may be.
@@ -154,6 +159,7 @@ const (
 	appendForms = 1<<formJSON | 1<<formTextXML | 1<<formAppXML | 1<<formRaw | 1<<formEventsJSON | 1<<formEventsXML |
 		1<<formEventJSON | 1<<formEventXML | 1<<formAtomJSON | 1<<formAtomXML
 	gossipForms   = 1<<formJSON | 1<<formTextXML | 1<<formAppXML
+	settingsForms = 1<<formJSON | 1<<formTextXML
 	incomingForms = 1<<formJSON | 1<<formTextXML | 1<<formAppXML | 1<<formRaw | 1<<formAtomJSON | 1<<formAtomXML
 )
 
@@ -177,9 +183,7 @@ func requestType(value string, forms uint32) *mediaType {
 	if t == nil {
 		return nil
 	}
-	for more := params != ""; more; {
-		var param string
-		param, params, more = strings.Cut(params, ";")
+	for param := range strings.SplitSeq(params, ";") {
 		key, val, _ := strings.Cut(param, "=")
 		if !strings.EqualFold(strings.TrimSpace(key), "charset") {
 			continue

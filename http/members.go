@@ -2,14 +2,14 @@ package httpapi
 
 import (
 	"bytes"
-	"io"
+	"cmp"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/annalsdb/annals/event"
-	"github.com/annalsdb/annals/internal/jsontext"
 )
 
 var (
@@ -46,37 +46,18 @@ func sendAccepted(x *exchange) error {
 	return nil
 }
 
-// sendFields answers with the members of one object, each on a line of its own in text.
-func sendFields(x *exchange, root string, fields []field) error {
-	b := x.out[:0]
-	switch x.media.form {
-	case formJSON:
-		b = append(appendMembers(append(b, "{\n"...), "  ", fields), "\n}"...)
-	case formTextXML, formAppXML:
-		b = appendRoot(b, root, fields)
-	default:
-		for i := range fields {
-			if i > 0 {
-				b = append(b, '\n')
-			}
-			b = appendTextFields(b, fields[i:i+1])
-		}
-	}
-	x.out = b
-	x.ok()
-	return nil
-}
-
 // sendID answers with an id, which XML alone gives its name.
 func sendID(x *exchange, root string, id field) error {
-	switch x.media.form {
-	case formJSON:
-		x.out = jsontext.AppendString(x.out[:0], id.value)
-	case formTextXML, formAppXML:
-		x.out = appendRoot(x.out[:0], root, []field{id})
+	o := newOutline(x)
+	switch {
+	case x.media.form == formText:
+		o.b = append(x.out[:0], id.value...)
+	case o.isXML:
+		o.root(root, func() { o.leaves(id) })
 	default:
-		x.out = append(x.out[:0], id.value...)
+		o.value(id)
 	}
+	x.out = o.b
 	x.ok()
 	return nil
 }
@@ -112,67 +93,46 @@ func removeMember(x *exchange) error {
 // listMembers answers with what an operator wants to know of each node.
 func listMembers(x *exchange) error {
 	view := x.s.opts.Membership.View()
-	switch x.media.form {
-	case formJSON:
-		x.out = appendObjects(x.out[:0], "", view.Members, memberFields)
-	case formTextXML, formAppXML:
-		x.out = appendElements(append(x.out[:0], xmlProlog...), "Members", "Member", view.Members, memberFields)
-	default:
-		table, err := memberTable(view.Members)
-		if err != nil {
-			return err
-		}
-		x.out = append(x.out[:0], table...)
+	if x.media.form == formText {
+		return sendOut(x, append(x.out[:0], memberTable(view.Members)...))
 	}
-	return sendOut(x, x.out)
+	o := newOutline(x)
+	o.rootList("members", "member", len(view.Members), func(i int) { o.leaves(memberFields(&view.Members[i])...) })
+	return sendOut(x, o.b)
 }
 
 func memberFields(m *event.Member) []field {
 	return []field{
-		textField("nodeId", "NodeId", m.Node.String()),
-		textField("state", "State", string(m.State)),
-		boolField("isAlive", "IsAlive", m.Alive),
-		boolField("voter", "Voter", m.Voter),
-		boolField("readOnly", "ReadOnly", m.ReadOnly),
-		intField("priority", "Priority", int64(m.Priority)),
-		textField("replicationAddress", "ReplicationAddress", joinAddress(m.ReplicationHost, m.ReplicationPort)),
-		textField("httpAddress", "HttpAddress", joinAddress(m.HTTPHost, m.HTTPPort)),
-		intField("writerCheckpoint", "WriterCheckpoint", m.Writer),
-		intField("epochNumber", "EpochNumber", m.EpochNumber),
-		textField("version", "Version", m.Version),
+		textField("nodeId", m.Node.String()),
+		textField("state", string(m.State)),
+		boolField("isAlive", m.Alive),
+		boolField("voter", m.Voter),
+		boolField("readOnly", m.ReadOnly),
+		intField("priority", int64(m.Priority)),
+		textField("replicationAddress", joinAddress(m.ReplicationHost, m.ReplicationPort)),
+		textField("httpAddress", joinAddress(m.HTTPHost, m.HTTPPort)),
+		intField("writerCheckpoint", m.Writer),
+		intField("epochNumber", m.EpochNumber),
+		textField("version", m.Version),
 	}
 }
 
 // memberTable is the list for people: one line per node below a line of titles,
 // in columns. What holds a blank or nothing would be taken for other columns.
-func memberTable(members []event.Member) ([]byte, error) {
-	var rows strings.Builder
-	row := func(fields []field, cell func(field) string) {
-		for i, f := range fields {
-			if i > 0 {
-				rows.WriteByte('\t')
-			}
-			rows.WriteString(cell(f))
-		}
-		rows.WriteByte('\n')
-	}
-	row(memberFields(&event.Member{}), func(f field) string { return f.xml })
-	for i := range members {
-		row(memberFields(&members[i]), func(f field) string {
-			value := strings.Join(strings.Fields(f.value), "_")
-			if value == "" {
-				return "-"
-			}
-			return value
-		})
-	}
+func memberTable(members []event.Member) []byte {
 	var table bytes.Buffer
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	if _, err := io.WriteString(w, rows.String()); err != nil {
-		return nil, err
+	row := func(m *event.Member, cell func(field) string) {
+		var cells []string
+		for _, f := range memberFields(m) {
+			cells = append(cells, cell(f))
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // Into memory: nothing fails.
 	}
-	if err := w.Flush(); err != nil {
-		return nil, err
+	row(&event.Member{}, func(f field) string { return titled(f.name) })
+	for i := range members {
+		row(&members[i], func(f field) string { return cmp.Or(strings.Join(strings.Fields(f.value), "_"), "-") })
 	}
-	return table.Bytes(), nil
+	_ = w.Flush()
+	return table.Bytes()
 }

@@ -54,8 +54,7 @@ func streamNames(x *exchange) error {
 			d.Streams[i].Deleted = "soft"
 		}
 	}
-	x.w.Header()[keyCacheControl] = cacheNever
-	return sendPlainJSON(x, &d)
+	return sendFreshJSON(x, &d)
 }
 
 func notListed(e *event.NamesNotListed) string {

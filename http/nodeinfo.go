@@ -18,18 +18,7 @@ const pingText = "Ping request successfully handled"
 
 // servePing answers that the node is there.
 func servePing(x *exchange) error {
-	b := x.out[:0]
-	switch x.media.form {
-	case formTextXML, formAppXML:
-		b = append(b, xmlProlog+"<TextMessage><Text>"+pingText+"</Text></TextMessage>"...)
-	case formText:
-		b = append(b, "Text: "+pingText...)
-	default:
-		b = append(b, "{\n  \"text\": \""+pingText+"\"\n}"...)
-	}
-	x.out = b
-	x.ok()
-	return nil
+	return sendFields(x, "TextMessage", textField("text", pingText))
 }
 
 // infoDocument is what a node tells of itself. Its names are part of the wire: do not change.
@@ -79,7 +68,7 @@ func nodeInfo(x *exchange) error {
 	d.Features.AtomPub = !x.s.opts.DisableAtomPub
 	d.Features.LiveTail, d.Features.TimeLookup, d.Features.StreamNames = d.Features.AtomPub, d.Features.AtomPub, d.Features.AtomPub
 	d.Features.StatsHistory = x.s.opts.Statistics != nil && !x.s.opts.DisableStats
-	d.Features.ParkedDesk = x.s.servesSubscriptions()
+	d.Features.ParkedDesk = x.s.opts.Subscriptions != nil
 	d.Features.NodeRelay = x.s.opts.Membership != nil
 	d.Features.Backup = x.s.opts.BackupRuns != nil && !x.s.opts.DisableAdminUI
 	d.Features.Activity = x.s.opts.Activity != nil && d.Features.AtomPub
@@ -98,10 +87,48 @@ func healthLive(x *exchange) error {
 
 // webInterface sends a browser to the web interface.
 func webInterface(x *exchange) error {
-	b := append(x.scratch[:0], x.origin()...)
-	b = append(b, "/web/index.html"...)
-	x.scratch = b
-	x.w.Header()[keyLocation] = []string{string(b)}
+	return moved(x, string(x.origin())+"/web/index.html")
+}
+
+// moved sends a browser elsewhere.
+func moved(x *exchange, address string) error {
+	x.w.Header()[keyLocation] = []string{address}
 	x.text(http.StatusFound, "Moved")
 	return nil
+}
+
+// optionOf is an option as it is shown. Its names are part of the wire: do not change.
+type optionOf struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Group       string   `json:"group"`
+	Value       string   `json:"value"`
+	Possible    []string `json:"possibleValues"`
+	Source      string   `json:"configurationSource"`
+	Deprecation *string  `json:"deprecationMessage"`
+}
+
+// listOptions lists the options of the node. It is JSON, whichever types are accepted.
+func listOptions(x *exchange) error {
+	list := []optionOf{}
+	for _, v := range x.s.opts.Settings() {
+		o := optionOf{Name: v.Name, Description: v.Description, Group: v.Group, Value: v.Value, Possible: v.Possible, Source: v.Source}
+		if v.Deprecation != "" {
+			o.Deprecation = &v.Deprecation
+		}
+		list = append(list, o)
+	}
+	return sendPlainJSON(x, list)
+}
+
+// listSubsystems lists the parts of the node that may be switched off.
+func listSubsystems(x *exchange) error {
+	return sendPlainJSON(x, append([]string{}, x.s.subsystems()...))
+}
+
+func (s *Server) subsystems() []string {
+	if s.opts.Subsystems == nil {
+		return nil
+	}
+	return s.opts.Subsystems()
 }

@@ -16,8 +16,8 @@ const (
 )
 
 var (
-	problemNode     = &problem{http.StatusBadRequest, "Annals-Node must be leader or the id of a node.", false}
-	problemNodeAway = &problem{http.StatusServiceUnavailable, "Node Cannot Be Reached", false}
+	problemNode     = refusal(http.StatusBadRequest, "Annals-Node must be leader or the id of a node.")
+	problemNodeAway = refusal(http.StatusServiceUnavailable, "Node Cannot Be Reached")
 )
 
 // onNode has the node answer that the client asks for. The request was relayed and

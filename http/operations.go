@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/annalsdb/annals/admin/doctor"
 	"github.com/annalsdb/annals/internal/logkey"
 )
 
@@ -36,7 +37,7 @@ func mergeIndexes(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return sendFields(x, "MergeIndexesResultDto", []field{textField("mergeIndexesId", "MergeIndexesId", id.String())})
+	return sendFields(x, "MergeIndexesResultDto", textField("mergeIndexesId", id.String()))
 }
 
 // loginDocument is who the caller is. Its names are part of the wire: do not change.
@@ -59,10 +60,34 @@ func serveLogin(x *exchange) error {
 	d.Data.Groups = append([]string{}, x.who.Groups...)
 	d.Data.Updated = time.Now().UTC().Format(tickTime)
 	d.Success, d.Error = true, userSuccess
-	b, err := appendJSON(x.out[:0], &d, indented)
-	if err != nil {
-		return err
+	return sendFreshJSON(x, &d)
+}
+
+// examine answers with what is wrong with this node and what to do about it. That
+// something is wrong is no failure of the request.
+func examine(x *exchange) error {
+	ctx := x.reads()
+	defer ctx.release()
+	lines := x.s.opts.Doctor(ctx)
+	if x.media.form == formText {
+		x.out = x.out[:0]
+		for _, l := range lines {
+			x.out = append(append(x.out, l.String()...), '\n')
+		}
+		return sendOut(x, x.out)
 	}
-	x.media = typeJSON
-	return sendOut(x, b)
+	o := newOutline(x)
+	name := "check"
+	o.root("checks", func() {
+		if o.isXML {
+			name = "name"
+		} else {
+			o.leaves(boolField("ok", doctor.Wrong(lines) == 0), intField("findings", int64(doctor.Wrong(lines))))
+		}
+		o.flatList("checks", "check", len(lines), func(i int) {
+			l := &lines[i]
+			o.leaves(textField(name, l.Check), boolField("ok", l.Fine()), textField("text", l.Text), textField("remedy", string(l.Remedy)))
+		})
+	})
+	return sendOut(x, o.b)
 }

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/annalsdb/annals/http/atom"
 	"github.com/annalsdb/annals/internal/jsontext"
@@ -11,13 +13,62 @@ import (
 
 const xmlProlog = atom.Prolog
 
+// field is a leaf of a document.
+type field struct {
+	name  string
+	value string
+	bare  bool // a number or a boolean: JSON has it without quotes, and null when it is empty
+}
+
+func textField(name, value string) field { return field{name: name, value: value} }
+
+func intField(name string, n int64) field { return field{name, strconv.FormatInt(n, 10), true} }
+
+func boolField(name string, v bool) field { return field{name, strconv.FormatBool(v), true} }
+
+func nullField(name string) field { return field{name: name, bare: true} }
+
+// timeField is a time as the reference writes it; one that is not known is null.
+func timeField(name string, t time.Time) field {
+	if t.IsZero() {
+		return nullField(name)
+	}
+	return textField(name, t.UTC().Format(tickTime))
+}
+
+// reasonField is why something failed, null when it did not.
+func reasonField(text string) field {
+	if text == "" {
+		return nullField("error")
+	}
+	return textField("error", text)
+}
+
+// floatField is a number; one that is none is 0.
+func floatField(name string, v float64) field {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		v = 0
+	}
+	return field{name, strconv.FormatFloat(v, 'f', -1, 64), true}
+}
+
+// titled is a name as XML and text have it.
+func titled(name string) string {
+	if name == "esVersion" { // As the reference has it.
+		return "ESVersion"
+	}
+	return string(name[0]&^0x20) + name[1:]
+}
+
 // outline is a document that exists as JSON and as XML. Its elements of XML are
 // called as the members of JSON are, but with a capital.
 type outline struct {
 	b     []byte
 	isXML bool
-	depth int  // of JSON
-	begun bool // the object or list that is being written has something in it
+	// isLong closes an element without a value with a tag of its own, and leaves null out.
+	isLong bool
+	depth  int  // of JSON
+	begun  bool // the object or list that is being written has something in it
 	// full, when it is set, is given what there is after each item of a list, and
 	// may send it on its way.
 	full func([]byte) []byte
@@ -50,29 +101,19 @@ func (o *outline) line() {
 // open begins a member or an element. A root has no name in JSON, nor have items of a list.
 func (o *outline) open(name string, isNamed bool) {
 	if o.isXML {
-		o.b = append(o.b, '<')
-		o.element(name)
+		o.b = append(o.b, "<"+titled(name)+">"...)
 		return
 	}
 	if isNamed {
 		o.item()
-		o.b = append(o.b, '"')
-		o.b = append(o.b, name...)
-		o.b = append(o.b, `": `...)
+		o.b = append(o.b, `"`+name+`": `...)
 	}
 }
 
 func (o *outline) close(name string) {
 	if o.isXML {
-		o.b = append(o.b, "</"...)
-		o.element(name)
+		o.b = append(o.b, "</"+titled(name)+">"...)
 	}
-}
-
-func (o *outline) element(name string) {
-	o.b = append(o.b, name[0]&^0x20)
-	o.b = append(o.b, name[1:]...)
-	o.b = append(o.b, '>')
 }
 
 // bracket writes what stands between brackets, in JSON alone with the brackets.
@@ -119,6 +160,14 @@ func (o *outline) list(name, item string, n int, members func(i int)) {
 	o.close(name)
 }
 
+// flatList writes a list that is no element of its own in XML.
+func (o *outline) flatList(name, item string, n int, members func(i int)) {
+	if !o.isXML {
+		o.open(name, true)
+	}
+	o.items(item, n, members)
+}
+
 func (o *outline) items(item string, n int, members func(i int)) {
 	o.bracket("[]", func() {
 		for i := range n {
@@ -133,50 +182,59 @@ func (o *outline) items(item string, n int, members func(i int)) {
 	})
 }
 
-func (o *outline) text(name, value string) {
-	o.open(name, true)
-	o.value(value)
-	o.close(name)
-}
-
-// value writes a text alone.
-func (o *outline) value(text string) {
-	if o.isXML {
-		o.b = xmljson.AppendText(o.b, text)
-	} else {
-		o.b = jsontext.AppendString(o.b, text)
+// leaves writes fields.
+func (o *outline) leaves(fields ...field) {
+	for _, f := range fields {
+		switch {
+		case o.isXML && f.value == "" && !o.isLong:
+			o.b = append(o.b, "<"+titled(f.name)+" />"...)
+		case o.isXML && f.value == "" && f.bare:
+		default:
+			o.open(f.name, true)
+			o.value(f)
+			o.close(f.name)
+		}
 	}
 }
 
-// position writes a number as a text; one below 0 is none.
-func (o *outline) position(name string, n int64) {
+// value writes what a field says.
+func (o *outline) value(f field) {
 	switch {
-	case n >= 0:
-		o.text(name, strconv.FormatInt(n, 10))
-	case !o.isXML:
-		o.open(name, true)
-		o.b = append(o.b, "null"...)
+	case o.isXML:
+		o.b = xmljson.AppendText(o.b, f.value)
+	case f.bare:
+		o.b = append(o.b, cmp.Or(f.value, "null")...)
+	default:
+		o.b = jsontext.AppendString(o.b, f.value)
 	}
 }
 
-func (o *outline) integer(name string, n int64) {
-	o.open(name, true)
-	o.b = strconv.AppendInt(o.b, n, 10)
-	o.close(name)
-}
-
-// float writes a number; one that is none is 0.
-func (o *outline) float(name string, v float64) {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		v = 0
+// sendFields answers with the members of one object, each on a line of its own in text.
+func sendFields(x *exchange, root string, fields ...field) error {
+	if x.media.form == formText {
+		x.out = x.out[:0]
+		for i, f := range fields {
+			if i > 0 {
+				x.out = append(x.out, '\n')
+			}
+			x.out = appendTextFields(x.out, f)
+		}
+	} else {
+		o := newOutline(x)
+		o.root(root, func() { o.leaves(fields...) })
+		x.out = o.b
 	}
-	o.open(name, true)
-	o.b = strconv.AppendFloat(o.b, v, 'f', -1, 64)
-	o.close(name)
+	x.ok()
+	return nil
 }
 
-func (o *outline) bool(name string, v bool) {
-	o.open(name, true)
-	o.b = strconv.AppendBool(o.b, v)
-	o.close(name)
+// appendTextFields appends fields as a line of text.
+func appendTextFields(b []byte, fields ...field) []byte {
+	for i, f := range fields {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, titled(f.name)+": "+f.value...)
+	}
+	return b
 }

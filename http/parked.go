@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -84,32 +84,25 @@ func listParked(x *exchange) error {
 				}
 			}
 		}
-		x.w.Header()[keyCacheControl] = cacheNever
-		return sendPlainJSON(x, &d)
+		return sendFreshJSON(x, &d)
 	})
 }
 
-func replaySomeParked(x *exchange) error {
-	return settleParked(x, Subscriptions.ReplayParked)
-}
-
-func dropParked(x *exchange) error {
-	return settleParked(x, Subscriptions.DropParked)
-}
-
-func settleParked(x *exchange, do func(Subscriptions, context.Context, subscription.Key, []int64) error) error {
-	text := queryValue(x.r.URL.RawQuery, "numbers")
-	var numbers []int64
-	for one := range strings.SplitSeq(text, ",") {
-		n, ok := parseNumber(one, math.MaxInt64)
-		if !ok || len(numbers) == maxParkedNumbers {
-			return errParkedNumbers
+// settleParked makes the handler that replays or drops some messages.
+func settleParked(do func(Subscriptions, context.Context, subscription.Key, []int64) error) func(*exchange) error {
+	return func(x *exchange) error {
+		var numbers []int64
+		for one := range strings.SplitSeq(queryValue(x.r.URL.RawQuery, "numbers"), ",") {
+			n, ok := parseNumber(one, math.MaxInt64)
+			if !ok || len(numbers) == maxParkedNumbers {
+				return errParkedNumbers
+			}
+			numbers = append(numbers, n)
 		}
-		numbers = append(numbers, n)
+		return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
+			return do(x.s.opts.Subscriptions, ctx, k, numbers)
+		})
 	}
-	return groupCommand(x, 200, func(ctx context.Context, k subscription.Key) error {
-		return do(x.s.opts.Subscriptions, ctx, k, numbers)
-	})
 }
 
 // noteParked leaves a note at a message.
@@ -118,19 +111,15 @@ func noteParked(x *exchange) error {
 	if !ok {
 		return errParkedNumber
 	}
-	return groupCommand(x, 200, func(ctx context.Context, k subscription.Key) error {
+	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
 		body, err := x.readBody(maxSettings, problemLargeSettings, errSettingsCut)
 		if err != nil {
 			return err
 		}
-		var values [1]memberValue
-		if !decodeObject(body, []string{"text"}, values[:]) || values[0].kind != jsontext.String || utf8.RuneCountInString(values[0].text()) > maxNote {
+		text := decodeObject(body, errNote, "text").values["text"]
+		if text.kind != jsontext.String || utf8.RuneCountInString(text.text()) > maxNote {
 			return errNote
 		}
-		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, values[0].text(), x.who.Login)
+		return x.s.opts.Subscriptions.NoteParked(ctx, k, number, text.text(), x.who.Login)
 	})
-}
-
-func notParked(e *subscription.NotParked) string {
-	return fmt.Sprintf("Message %d is not parked.", e.Number)
 }

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"strings"
-
 	"github.com/annalsdb/annals/access"
 	"github.com/annalsdb/annals/event"
 )
@@ -136,52 +134,4 @@ func (x *exchange) authorize(right access.Right) error {
 		return event.ErrNotAuthorized
 	}
 	return x.s.access.CheckStream(x.r.Context(), x.who, stream, right)
-}
-
-// String says who meets the requirement.
-func (m requirement) String() string {
-	switch m.rule {
-	case byAnyone:
-		return "everybody; credentials are not looked at"
-	case byLevel:
-		return levelText(m.level)
-	case byLevelOrSelf:
-		return levelText(m.level) + ", or the user itself"
-	case bySelf:
-		return "the user itself alone"
-	case byStream:
-		return "the stream's " + m.right.String() + " right"
-	case byReader:
-		return levelText(m.level) + " with the stream's " + m.right.String() + " right"
-	}
-	return "nobody"
-}
-
-func levelText(l access.Level) string {
-	switch l {
-	case access.Anon:
-		return "everybody"
-	case access.Auth:
-		return "any user"
-	case access.Ops:
-		return "operators"
-	case access.Admin:
-		return "administrators"
-	}
-	return l.String()
-}
-
-// note names the options each of which lets in callers without credentials.
-func (m requirement) note() string {
-	var options []string
-	if m.rule == byStream {
-		options = append(options, "AllowAnonymousStreamAccess")
-	}
-	if m.opened&openEndpoints != 0 {
-		options = append(options, "AllowAnonymousEndpointAccess")
-	}
-	if m.opened&openGossip != 0 {
-		options = append(options, "OverrideAnonymousEndpointAccessForGossip")
-	}
-	return strings.Join(options, ", ")
 }

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/annalsdb/annals/admin/backup"
 	"github.com/annalsdb/annals/admin/backup/manager"
+	"github.com/annalsdb/annals/admin/redact"
 	"github.com/annalsdb/annals/admin/scavenge"
 	"github.com/annalsdb/annals/event"
 	"github.com/annalsdb/annals/internal/logkey"
@@ -22,67 +25,54 @@ import (
 type problem struct {
 	status int
 	text   string
-	silent bool // the text stands in the status line only
+	silent bool   // the text stands in the status line only
+	phrase string // stands in the status line, where that is not the text
 }
 
 func (p *problem) Error() string { return p.text }
 
-func badRequest(text string) error { return &problem{status: http.StatusBadRequest, text: text} }
+func refusal(status int, text string) *problem { return &problem{status: status, text: text} }
+
+func silence(status int, text string) *problem {
+	return &problem{status: status, text: text, silent: true}
+}
+
+func badRequest(text string) error { return refusal(http.StatusBadRequest, text) }
 
 const (
-	textNotFound     = "Not Found"
-	textDeleted      = "Deleted"
-	textGone         = "Stream deleted" // also the phrase of a deletion that was done
-	textVersion      = "Wrong expected EventNumber"
-	textTooLarge     = "Too large events received. Limit is 4mb"
-	textInvalidBody  = "Write request body invalid."
-	textWriteTimeout = "Write timeout"
-	textNotReady     = "Server Is Not Ready"
+	textNotFound = "Not Found"
+	textGone     = "Stream deleted" // also the phrase of a deletion that was done
 )
 
 var (
-	problemNoRoute        = &problem{http.StatusNotFound, textNotFound, true}
-	problemMethod         = &problem{http.StatusMethodNotAllowed, "Method Not Allowed", true}
-	problemContentType    = &problem{http.StatusUnsupportedMediaType, "Invalid or missing Content-Type", true}
-	problemNotAcceptable  = &problem{http.StatusNotAcceptable, "Requested URI is not available in requested format", true}
-	problemUnauthorized   = &problem{http.StatusUnauthorized, "Unauthorized", true}
-	problemNotFound       = &problem{http.StatusNotFound, textNotFound, false}
-	problemConflict       = &problem{http.StatusConflict, "Conflict", false}
-	problemNoGroup        = &problem{http.StatusNotFound, "Not found.", false}
-	problemAllGroup       = &problem{http.StatusBadRequest, "Persistent subscriptions to $all are only supported over gRPC through gRPC clients", false}
-	problemDeskFull       = &problem{http.StatusBadRequest, "The desk is full: replay or drop the oldest messages, or take notes away", false}
-	problemDeleted        = &problem{http.StatusGone, textDeleted, false}
-	problemGone           = &problem{http.StatusGone, textGone, false}
-	problemVersion        = &problem{http.StatusBadRequest, textVersion, false}
-	problemTooLarge       = &problem{http.StatusRequestEntityTooLarge, textTooLarge, false}
-	problemLargeWrite     = &problem{http.StatusRequestEntityTooLarge, "Too large events received. All events of one write together are limited to 16mb", false}
-	problemInvalidBody    = &problem{http.StatusBadRequest, textInvalidBody, false}
-	problemEmptyType      = &problem{http.StatusBadRequest, "Empty eventType provided.", false}
-	problemLongName       = &problem{http.StatusBadRequest, "Stream name or event type is too long.", false}
-	problemWriteTimeout   = &problem{http.StatusInternalServerError, textWriteTimeout, false}
-	problemDeleteTimeout  = &problem{http.StatusInternalServerError, "Delete timeout", false}
-	problemRequestTimeout = &problem{http.StatusRequestTimeout, "Server was unable to handle request in time", false}
-	problemReadOnly       = &problem{http.StatusInternalServerError, "Operation Not Supported on Read Only Replica", false}
-	problemNotReady       = &problem{http.StatusServiceUnavailable, textNotReady, false}
-	problemBusy           = &problem{http.StatusServiceUnavailable, "Server Is Too Busy", false}
-	problemLiveFull       = &problem{http.StatusServiceUnavailable, "Too many live connections", false}
-	problemLiveBusy       = &problem{http.StatusServiceUnavailable, "Too many filters look through old events", false}
-	problemDiskFull       = &problem{http.StatusServiceUnavailable, "Server Is Out Of Disk Space", false}
-	problemScavengeRuns   = &problem{http.StatusBadRequest, "Scavenge is already running", false}
-	problemChunksLocked   = &problem{http.StatusBadRequest, "Failed to acquire the chunk switch lock", false}
-	problemInMemory       = &problem{http.StatusBadRequest, "Scavenge is not supported on in-memory databases", false}
-	problemNoScavenge     = &problem{http.StatusNotFound, "Scavenge Id does not exist", false}
-	problemNoBackup       = &problem{http.StatusNotFound, "Backup session does not exist", false}
-	problemNoBackupFile   = &problem{http.StatusNotFound, "Backup session has no such file", false}
-	problemManyBackups    = &problem{http.StatusServiceUnavailable, "Too many backup sessions", false}
-	problemMemoryBackup   = &problem{http.StatusBadRequest, "Backup is not supported on in-memory databases", false}
-	problemNoBackupTo     = &problem{http.StatusBadRequest, "Backup is not configured: BackupTo", false}
-	problemBackupRuns     = &problem{http.StatusBadRequest, "Backup is already running", false}
-	problemNoBackupRun    = &problem{http.StatusNotFound, "Backup Id does not exist", false}
-	problemBackupLater    = &problem{http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done", false}
-	problemPosition       = &problem{http.StatusBadRequest, "Invalid position argument", false}
-	problemInternal       = &problem{http.StatusInternalServerError, "Internal Server Error", false}
-	problemLeaderAt       = &problem{http.StatusTemporaryRedirect, "Temporary Redirect", true}
+	problemNoRoute        = silence(http.StatusNotFound, textNotFound)
+	problemMethod         = silence(http.StatusMethodNotAllowed, "Method Not Allowed")
+	problemContentType    = silence(http.StatusUnsupportedMediaType, "Invalid or missing Content-Type")
+	problemNotAcceptable  = silence(http.StatusNotAcceptable, "Requested URI is not available in requested format")
+	problemUnauthorized   = silence(http.StatusUnauthorized, "Unauthorized")
+	problemNotFound       = refusal(http.StatusNotFound, textNotFound)
+	problemConflict       = refusal(http.StatusConflict, "Conflict")
+	problemNoGroup        = refusal(http.StatusNotFound, "Not found.")
+	problemDeleted        = refusal(http.StatusGone, "Deleted")
+	problemGone           = refusal(http.StatusGone, textGone)
+	problemVersion        = refusal(http.StatusBadRequest, "Wrong expected EventNumber")
+	problemTooLarge       = refusal(http.StatusRequestEntityTooLarge, "Too large events received. Limit is 4mb")
+	problemLargeWrite     = refusal(http.StatusRequestEntityTooLarge, "Too large events received. All events of one write together are limited to 16mb")
+	problemInvalidBody    = refusal(http.StatusBadRequest, "Write request body invalid.")
+	problemEmptyType      = refusal(http.StatusBadRequest, "Empty eventType provided.")
+	problemLongName       = refusal(http.StatusBadRequest, "Stream name or event type is too long.")
+	problemWriteTimeout   = refusal(http.StatusInternalServerError, "Write timeout")
+	problemDeleteTimeout  = refusal(http.StatusInternalServerError, "Delete timeout")
+	problemRequestTimeout = refusal(http.StatusRequestTimeout, "Server was unable to handle request in time")
+	problemReadOnly       = refusal(http.StatusInternalServerError, "Operation Not Supported on Read Only Replica")
+	problemNotReady       = refusal(http.StatusServiceUnavailable, "Server Is Not Ready")
+	problemBusy           = refusal(http.StatusServiceUnavailable, "Server Is Too Busy")
+	problemLiveFull       = refusal(http.StatusServiceUnavailable, "Too many live connections")
+	problemLiveBusy       = refusal(http.StatusServiceUnavailable, "Too many filters look through old events")
+	problemNoScavenge     = refusal(http.StatusNotFound, "Scavenge Id does not exist")
+	problemBackupLater    = refusal(http.StatusServiceUnavailable, "A redaction is under way, begin the backup when it is done")
+	problemInternal       = refusal(http.StatusInternalServerError, "Internal Server Error")
+	problemLeaderAt       = silence(http.StatusTemporaryRedirect, "Temporary Redirect")
 )
 
 // action is what an operation does, as far as texts of errors depend on it.
@@ -94,47 +84,73 @@ const (
 	deleting
 )
 
-// table is the one place where an error becomes an answer. The second column
-// is the answer to a read, the third to a write, the fourth to a deletion.
+// table is the one place where an error becomes an answer.
 var table = []struct {
-	err                 error
-	read, write, delete *problem
+	err           error
+	problem       *problem
+	write, delete *problem // the answer to a write and to a deletion, where it is another
 }{
-	{event.ErrNotAuthorized, problemUnauthorized, problemUnauthorized, problemUnauthorized},
-	{event.ErrNotInitialized, problemNotReady, problemNotReady, problemNotReady},
-	{event.ErrUserNotFound, problemNotFound, problemNotFound, problemNotFound},
-	{event.ErrUserConflict, problemConflict, problemConflict, problemConflict},
-	{projection.ErrNotFound, problemNotFound, problemNotFound, problemNotFound},
-	{subscription.ErrNotFound, problemNoGroup, problemNoGroup, problemNoGroup},
-	{subscription.ErrExists, problemConflict, problemConflict, problemConflict},
-	{subscription.ErrDeskFull, problemDeskFull, problemDeskFull, problemDeskFull},
-	{subscription.ErrAll, problemAllGroup, problemAllGroup, problemAllGroup},
-	{event.ErrStreamNotFound, problemNotFound, problemNotFound, problemNotFound},
-	{event.ErrEventNotFound, problemNotFound, problemNotFound, problemNotFound},
+	{err: event.ErrNotAuthorized, problem: problemUnauthorized},
+	{err: event.ErrNotInitialized, problem: problemNotReady},
+	{err: event.ErrUserNotFound, problem: problemNotFound},
+	{err: event.ErrUserConflict, problem: problemConflict},
+	{err: projection.ErrNotFound, problem: problemNotFound},
+	{err: subscription.ErrNotFound, problem: problemNoGroup},
+	{err: subscription.ErrExists, problem: problemConflict},
+	{err: subscription.ErrDeskFull, problem: refusal(http.StatusBadRequest, "The desk is full: replay or drop the oldest messages, or take notes away")},
+	{err: subscription.ErrAll, problem: refusal(http.StatusBadRequest, "Persistent subscriptions to $all are only supported over gRPC through gRPC clients")},
+	{err: event.ErrStreamNotFound, problem: problemNotFound},
+	{err: event.ErrEventNotFound, problem: problemNotFound},
 	{event.ErrStreamDeleted, problemDeleted, problemGone, problemGone},
-	{scavenge.ErrRunning, problemScavengeRuns, problemScavengeRuns, problemScavengeRuns},
-	{scavenge.ErrInMemory, problemInMemory, problemInMemory, problemInMemory},
-	{scavenge.ErrNoSuchRun, problemNoScavenge, problemNoScavenge, problemNoScavenge},
-	{backup.ErrSessionGone, problemNoBackup, problemNoBackup, problemNoBackup},
-	{backup.ErrNoSuchFile, problemNoBackupFile, problemNoBackupFile, problemNoBackupFile},
-	{backup.ErrTooManySessions, problemManyBackups, problemManyBackups, problemManyBackups},
-	{backup.ErrInMemory, problemMemoryBackup, problemMemoryBackup, problemMemoryBackup},
-	{manager.ErrNotConfigured, problemNoBackupTo, problemNoBackupTo, problemNoBackupTo},
-	{manager.ErrRunning, problemBackupRuns, problemBackupRuns, problemBackupRuns},
-	{manager.ErrNoSuchRun, problemNoBackupRun, problemNoBackupRun, problemNoBackupRun},
-	{backup.ErrSuspended, problemBackupLater, problemBackupLater, problemBackupLater},
-	{event.ErrChunksLocked, problemChunksLocked, problemChunksLocked, problemChunksLocked},
-	{event.ErrBadPosition, problemPosition, problemPosition, problemPosition},
-	{event.ErrTooLarge, problemTooLarge, problemTooLarge, problemTooLarge},
+	{err: scavenge.ErrRunning, problem: refusal(http.StatusBadRequest, "Scavenge is already running")},
+	{err: scavenge.ErrInMemory, problem: refusal(http.StatusBadRequest, "Scavenge is not supported on in-memory databases")},
+	{err: scavenge.ErrNoSuchRun, problem: problemNoScavenge},
+	{err: backup.ErrSessionGone, problem: refusal(http.StatusNotFound, "Backup session does not exist")},
+	{err: backup.ErrNoSuchFile, problem: refusal(http.StatusNotFound, "Backup session has no such file")},
+	{err: backup.ErrTooManySessions, problem: refusal(http.StatusServiceUnavailable, "Too many backup sessions")},
+	{err: backup.ErrInMemory, problem: refusal(http.StatusBadRequest, "Backup is not supported on in-memory databases")},
+	{err: manager.ErrNotConfigured, problem: refusal(http.StatusBadRequest, "Backup is not configured: BackupTo")},
+	{err: manager.ErrRunning, problem: refusal(http.StatusBadRequest, "Backup is already running")},
+	{err: manager.ErrNoSuchRun, problem: refusal(http.StatusNotFound, "Backup Id does not exist")},
+	{err: backup.ErrSuspended, problem: problemBackupLater},
+	{err: redact.ErrLocked, problem: refusal(http.StatusBadRequest, redact.ErrLocked.Error())},
+	{err: redact.ErrInMemory, problem: refusal(http.StatusBadRequest, redact.ErrInMemory.Error())},
+	{err: redact.ErrTooMany, problem: refusal(http.StatusBadRequest, redact.ErrTooMany.Error())},
+	{err: redact.ErrNoEvents, problem: refusal(http.StatusBadRequest, redact.ErrNoEvents.Error())},
+	{err: event.ErrChunksLocked, problem: refusal(http.StatusBadRequest, "Failed to acquire the chunk switch lock")},
+	{err: event.ErrBadPosition, problem: refusal(http.StatusBadRequest, "Invalid position argument")},
+	{err: event.ErrTooLarge, problem: problemTooLarge},
 	{event.ErrWriteTimeout, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},
 	{event.ErrOutcomeUnknown, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},
 	{context.DeadlineExceeded, problemRequestTimeout, problemWriteTimeout, problemDeleteTimeout},
 	{context.Canceled, problemNotReady, problemWriteTimeout, problemDeleteTimeout},
-	{event.ErrDiskFull, problemDiskFull, problemDiskFull, problemDiskFull},
-	{event.ErrBusy, problemBusy, problemBusy, problemBusy},
-	{event.ErrNotReady, problemNotReady, problemNotReady, problemNotReady},
-	{event.ErrEntryRefused, problemNotReady, problemNotReady, problemNotReady},
-	{event.ErrClosed, problemNotReady, problemNotReady, problemNotReady},
+	{err: event.ErrDiskFull, problem: refusal(http.StatusServiceUnavailable, "Server Is Out Of Disk Space")},
+	{err: event.ErrBusy, problem: problemBusy},
+	{err: event.ErrNotReady, problem: problemNotReady},
+	{err: event.ErrEntryRefused, problem: problemNotReady},
+	{err: event.ErrClosed, problem: problemNotReady},
+}
+
+// spoken are the errors that say themselves what is answered.
+var spoken = []func(error) *problem{
+	spokenBy(http.StatusServiceUnavailable, notListed),
+	spokenBy(http.StatusBadRequest, (*event.MemberError).Error),
+	spokenBy(http.StatusNotFound, func(e *subscription.NotParked) string { return fmt.Sprintf("Message %d is not parked.", e.Number) }),
+	spokenBy(http.StatusBadRequest, func(e *subscription.SettingsError) string { return e.Text }),
+	spokenBy(http.StatusBadRequest, (*redact.Refused).Error),
+	spokenBy(http.StatusInternalServerError, (*redact.Unfinished).Error),
+	spokenBy(http.StatusBadRequest, (*projection.BadInput).Error),
+	spokenBy(http.StatusGone, (*backup.Ended).Error),
+}
+
+// spokenBy answers errors of a type with a status and the text that they have.
+func spokenBy[E error](status int, text func(E) string) func(error) *problem {
+	return func(err error) *problem {
+		if e, ok := errors.AsType[E](err); ok {
+			return refusal(status, text(e))
+		}
+		return nil
+	}
 }
 
 // problemOf finds the answer to an error. It is known when the error is one that
@@ -143,76 +159,43 @@ func problemOf(err error, a action) (p *problem, known bool) {
 	if errors.As(err, &p) {
 		return p, true
 	}
-	var version *event.WrongExpectedVersion
-	if errors.As(err, &version) {
+	if _, ok := errors.AsType[*event.WrongExpectedVersion](err); ok {
 		return problemVersion, true
 	}
-	var leader *event.NotLeader
-	if errors.As(err, &leader) {
-		if leader.Address == "" {
+	if leader, ok := errors.AsType[*event.NotLeader](err); ok {
+		switch {
+		case leader.Address == "":
 			return problemNotReady, true
-		}
-		if leader.ReadOnly {
+		case leader.ReadOnly:
 			return problemReadOnly, true
 		}
 		return problemLeaderAt, true
 	}
-	var names *event.NamesNotListed
-	if errors.As(err, &names) {
-		return &problem{status: http.StatusServiceUnavailable, text: notListed(names)}, true
-	}
-	var member *event.MemberError
-	if errors.As(err, &member) {
-		return &problem{status: http.StatusBadRequest, text: member.Text}, true
-	}
-	var parked *subscription.NotParked
-	if errors.As(err, &parked) {
-		return &problem{status: http.StatusNotFound, text: notParked(parked)}, true
-	}
-	var settings *subscription.SettingsError
-	if errors.As(err, &settings) {
-		return &problem{status: http.StatusBadRequest, text: settings.Text}, true
-	}
-	var said *phrased
-	if errors.As(err, &said) {
-		if said.status == http.StatusUnauthorized {
-			return problemUnauthorized, true
+	for _, by := range spoken {
+		if p := by(err); p != nil {
+			return p, true
 		}
-		return &problem{status: said.status, text: said.text}, true
-	}
-	if p := redactionProblem(err); p != nil {
-		return p, true
-	}
-	var input *projection.BadInput
-	if errors.As(err, &input) {
-		return &problem{status: http.StatusBadRequest, text: input.Text}, true
-	}
-	var ended *backup.Ended
-	if errors.As(err, &ended) {
-		return &problem{status: http.StatusGone, text: ended.Reason}, true
 	}
 	for i := range table {
 		row := &table[i]
-		if !errors.Is(err, row.err) {
-			continue
-		}
-		switch a {
-		case writing:
+		switch {
+		case !errors.Is(err, row.err):
+		case a == writing && row.write != nil:
 			return row.write, true
-		case deleting:
+		case a == deleting && row.delete != nil:
 			return row.delete, true
+		default:
+			return row.problem, true
 		}
-		return row.read, true
 	}
-	var damage *event.Corruption
-	if errors.As(err, &damage) {
+	if damage, ok := errors.AsType[*event.Corruption](err); ok {
 		file := filepath.Base(damage.File)
 		text := "Stored data is damaged: " + file
 		if damage.Offset >= 0 {
 			text += " at offset " + strconv.FormatInt(damage.Offset, 10)
 		}
 		// The log says so of a chunk, once.
-		return &problem{status: http.StatusInternalServerError, text: text}, strings.HasPrefix(file, "chunk-")
+		return refusal(http.StatusInternalServerError, text), strings.HasPrefix(file, "chunk-")
 	}
 	return problemInternal, false
 }
@@ -232,13 +215,12 @@ func (x *exchange) fail(err error) {
 	h := x.w.Header()
 	var version *event.WrongExpectedVersion
 	var leader *event.NotLeader
-	var user *userError
 	var names *event.NamesNotListed
-	isUser := errors.As(err, &user)
+	_, isUser := errors.AsType[userError](err)
 	switch {
 	case errors.As(err, &names):
 		h[keyRetryAfter] = retrySoon
-	case p == problemUnauthorized:
+	case p.status == http.StatusUnauthorized:
 		h[keyWWWAuthenticate] = challenge
 	case p == problemVersion && errors.As(err, &version):
 		h[keyCurrentVersion] = []string{strconv.FormatInt(version.Current, 10)}
@@ -254,17 +236,7 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	if isUser && userFailures[p.status] != "" {
-		userFailed(x, user, p)
-		return
-	}
-	var group *groupError
-	if errors.As(err, &group) && groupFailed(x, group, p) {
-		return
-	}
-	var said *phrased
-	if errors.As(err, &said) {
-		x.phrase(said.status, said.phrase)
-		x.text(said.status, said.text)
+		userFailed(x, p)
 		return
 	}
 	x.refuse(p)
@@ -274,7 +246,7 @@ func (x *exchange) fail(err error) {
 // body at any status, so they get an empty object.
 func (x *exchange) missing(p *problem) {
 	if x.media == nil || !x.media.form.isJSON() {
-		x.refuse(&problem{status: p.status, text: p.text, silent: true})
+		x.refuse(silence(p.status, p.text))
 		return
 	}
 	x.w.Header()[keyContentType] = x.media.contentType
@@ -283,7 +255,7 @@ func (x *exchange) missing(p *problem) {
 
 // refuse writes a problem.
 func (x *exchange) refuse(p *problem) {
-	x.phrase(p.status, p.text)
+	x.phrase(p.status, cmp.Or(p.phrase, p.text))
 	x.w.Header()[keyContentType] = typeText.contentType
 	if p.silent {
 		x.send(p.status, nil)

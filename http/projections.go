@@ -14,8 +14,23 @@ import (
 	"github.com/annalsdb/annals/projection"
 )
 
+const (
+	projectionPrefix = "/projection/"
+
+	segQuery  = "query"
+	segResult = "result"
+	segState  = "state"
+)
+
+// projecting makes of a handler of projections one that runs on the leader only.
+func projecting(serve func(*exchange, context.Context) error) func(*exchange) error {
+	return func(x *exchange) error {
+		return x.lead(func(ctx context.Context) error { return projectionFailed(serve(x, ctx)) })
+	}
+}
+
 // problemLargeQuery is the answer to a script that no definition could hold.
-var problemLargeQuery = &problem{http.StatusRequestEntityTooLarge, "Too large a query. Limit is 2mb", false}
+var problemLargeQuery = refusal(http.StatusRequestEntityTooLarge, "Too large a query. Limit is 2mb")
 
 // maxQuery bounds the text of a projection: its definition, in which the text is
 // quoted, is one event.
@@ -85,11 +100,9 @@ func createProjection(m projection.Mode) func(*exchange, context.Context) error 
 			return err
 		}
 		if c.Name, err = x.s.opts.Projections.Create(ctx, c); err != nil {
-			return projectionFailed(err)
+			return err
 		}
-		b := appendProjectionURI(append(x.scratch[:0], x.origin()...), c.Name)
-		x.scratch = b
-		x.w.Header()[keyLocation] = []string{string(b)}
+		x.w.Header()[keyLocation] = []string{projectionURI(x, c.Name)}
 		return projectionDone(x, http.StatusCreated, c.Name)
 	}
 }
@@ -113,7 +126,7 @@ func configureProjection(x *exchange, ctx context.Context) error {
 	}
 	config, err := projection.ParseConfig(bytes.TrimPrefix(body, byteOrderMark))
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return projectionChange(x, http.StatusOK, func(name string) error {
 		return x.s.opts.Projections.SetConfig(ctx, name, config, callerIdentity(x))
@@ -146,7 +159,7 @@ func projectionCommand(c projection.Command) func(*exchange, context.Context) er
 // restartProjections loads all projections again.
 func restartProjections(x *exchange, ctx context.Context) error {
 	if err := x.s.opts.Projections.Restart(ctx); err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	x.media = typeJSON
 	x.out = strconv.AppendQuote(x.out[:0], "Restarting")
@@ -157,54 +170,36 @@ func restartProjections(x *exchange, ctx context.Context) error {
 // projectionChange does something to the projection that the path names and says so.
 func projectionChange(x *exchange, status int, do func(name string) error) error {
 	if err := do(x.route.argument); err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return projectionDone(x, status, x.route.argument)
 }
 
-// appendProjectionURI appends the path of a projection behind the origin.
-func appendProjectionURI(origin []byte, name string) []byte {
-	return appendReadable(append(origin, projectionPrefix...), name)
+// projectionURI is the address of a projection.
+func projectionURI(x *exchange, name string) string {
+	return string(x.origin()) + projectionPrefix + readable(name)
 }
 
-// appendReadable appends a name as appendEscaped does, but leaves $ as clients
-// know it from the addresses of projections.
-func appendReadable(b []byte, name string) []byte {
-	for i := range len(name) {
-		if name[i] == '$' {
-			b = append(b, '$')
-		} else {
-			b = atom.AppendEscapedByte(b, name[i])
-		}
-	}
-	return b
+// readable escapes a name as addresses do, but leaves $ as clients know it from the
+// addresses of projections.
+func readable(name string) string {
+	return strings.ReplaceAll(string(atom.AppendEscaped(nil, name)), "%24", "$")
 }
 
-// phrased is why a projection was not read or changed, when the status line says
-// less than the body.
-type phrased struct {
-	status       int
-	phrase, text string
-	err          error
-}
-
-func (e *phrased) Error() string { return e.err.Error() }
-func (e *phrased) Unwrap() error { return e.err }
-
-// projectionFailed finds the answer to an error of the projections, where the one
-// table of problems has none.
+// projectionFailed finds the answer to an error of the projections whose status line
+// says less than its body; the one table of problems has the others.
 func projectionFailed(err error) error {
-	var refused *projection.Refused
-	var taken *projection.Exists
+	if refused, ok := errors.AsType[*projection.Refused](err); ok {
+		return &problem{status: http.StatusInternalServerError, phrase: "Failed", text: refused.Text}
+	}
+	if taken, ok := errors.AsType[*projection.Exists](err); ok {
+		return &problem{status: http.StatusConflict, phrase: "Conflict", text: taken.Error()}
+	}
 	switch {
-	case errors.As(err, &refused):
-		return &phrased{http.StatusInternalServerError, "Failed", refused.Text, err}
 	case errors.Is(err, projection.ErrAborted):
-		return &phrased{http.StatusInternalServerError, "Failed", projection.ErrAborted.Error(), err}
-	case errors.As(err, &taken):
-		return &phrased{http.StatusConflict, "Conflict", taken.Error(), err}
+		return &problem{status: http.StatusInternalServerError, phrase: "Failed", text: projection.ErrAborted.Error()}
 	case errors.Is(err, event.ErrNotAuthorized):
-		return &phrased{http.StatusUnauthorized, "Not Authorized", "Not authorized", err}
+		return &problem{status: http.StatusUnauthorized, phrase: "Not Authorized", text: "Not authorized"}
 	}
 	return err
 }

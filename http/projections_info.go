@@ -21,9 +21,7 @@ const keyPosition = "Es-Position"
 
 // projectionsPage sends a browser to the page of projections.
 func projectionsPage(x *exchange, _ context.Context) error {
-	x.w.Header()[keyLocation] = []string{string(x.origin()) + "/web/projections.htm"}
-	x.text(http.StatusFound, "Moved")
-	return nil
+	return moved(x, string(x.origin())+"/web/projections.htm")
 }
 
 // shownProjection is a projection as it is shown. Its names are part of the wire: do not change.
@@ -39,7 +37,7 @@ type shownProjection struct {
 }
 
 func showProjection(x *exchange, s *projection.Statistics) shownProjection {
-	status := string(appendProjectionURI(append(x.scratch[:0], x.origin()...), s.Name))
+	status := projectionURI(x, s.Name)
 	f := shownProjection{
 		Statistics: *s,
 		StatusURL:  status, StateURL: status + "/" + segState, ResultURL: status + "/" + segResult,
@@ -47,8 +45,7 @@ func showProjection(x *exchange, s *projection.Statistics) shownProjection {
 		EnableURL: status + commandPath + "enable", DisableURL: status + commandPath + "disable",
 	}
 	if s.ResultStream != "" {
-		b := append(x.scratch[:0], x.origin()...)
-		address := string(appendReadable(append(b, streamsPrefix...), s.ResultStream))
+		address := string(x.origin()) + streamsPrefix + readable(s.ResultStream)
 		f.ResultStreamURL = &address
 	}
 	return f
@@ -59,7 +56,7 @@ func listProjections(kinds projection.Kinds) func(*exchange, context.Context) er
 	return func(x *exchange, _ context.Context) error {
 		list, err := x.s.opts.Projections.List(kinds)
 		if err != nil {
-			return projectionFailed(err)
+			return err
 		}
 		return listOf(x, list)
 	}
@@ -69,7 +66,7 @@ func listProjections(kinds projection.Kinds) func(*exchange, context.Context) er
 func projectionStatistics(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return listOf(x, []projection.Statistics{s})
 }
@@ -86,31 +83,25 @@ func listOf(x *exchange, list []projection.Statistics) error {
 func oneProjection(x *exchange, _ context.Context) error {
 	s, err := x.s.opts.Projections.Statistics(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return sendJSON(x, showProjection(x, &s))
 }
 
-func projectionState(x *exchange, ctx context.Context) error {
-	return sendContent(x, ctx, x.s.opts.Projections.State)
-}
-
-func projectionResult(x *exchange, ctx context.Context) error {
-	return sendContent(x, ctx, x.s.opts.Projections.Result)
-}
-
-// sendContent answers with the state or the result of a partition, which is sent as it
-// is. There may be none.
-func sendContent(x *exchange, ctx context.Context, read func(ctx context.Context, name, partition string) (projection.Content, error)) error {
-	partition, _ := projectionParameter(x, "partition")
-	c, err := read(ctx, x.route.argument, partition)
-	if err != nil {
-		return projectionFailed(err)
+// projectionContent makes the handler that answers with the state or the result of a
+// partition, which is sent as it is. There may be none.
+func projectionContent(read func(p Projections, ctx context.Context, name, partition string) (projection.Content, error)) func(*exchange, context.Context) error {
+	return func(x *exchange, ctx context.Context) error {
+		partition, _ := projectionParameter(x, "partition")
+		c, err := read(x.s.opts.Projections, ctx, x.route.argument, partition)
+		if err != nil {
+			return err
+		}
+		if c.Position != nil {
+			x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
+		}
+		return sendFresh(x, c.Text)
 	}
-	if c.Position != nil {
-		x.w.Header()[keyPosition] = []string{string(c.Position.AppendJSON(nil, nil))}
-	}
-	return sendFresh(x, c.Text)
 }
 
 // queryOf is a query as it is shown. Its names are part of the wire: do not change.
@@ -134,7 +125,7 @@ type outputOf struct {
 func projectionQuery(x *exchange, _ context.Context) error {
 	q, err := x.s.opts.Projections.Query(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	if yesParameter(x, "config", false) {
 		return sendJSON(x, queryOf{
@@ -151,7 +142,7 @@ func projectionQuery(x *exchange, _ context.Context) error {
 func projectionConfig(x *exchange, _ context.Context) error {
 	c, err := x.s.opts.Projections.Config(x.route.argument)
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	return sendJSON(x, c)
 }
@@ -176,7 +167,7 @@ func readEvents(x *exchange, ctx context.Context) error {
 	}
 	page, err := x.s.opts.Projections.ReadEvents(ctx, bytes.TrimPrefix(body, byteOrderMark), callerIdentity(x))
 	if err != nil {
-		return projectionFailed(err)
+		return err
 	}
 	events := make([]eventOf, len(page.Events))
 	for i := range page.Events {
@@ -221,7 +212,7 @@ func payloadOf(data []byte, isJSON bool) json.RawMessage {
 
 // sendJSON answers with a document that may be another at the next moment.
 func sendJSON(x *exchange, document any) error {
-	b, err := appendJSON(x.out[:0], document, indented)
+	b, err := appendJSON(x.out[:0], document)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,7 +31,7 @@ const (
 	maxRedactBody = 1 << 20
 )
 
-var problemLargeRedaction = &problem{http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb", false}
+var problemLargeRedaction = refusal(http.StatusRequestEntityTooLarge, "Too large a list of events. Limit is 1mb")
 
 // redactEvents redacts events of this node, on a leader and a follower alike.
 func redactEvents(x *exchange) error {
@@ -39,11 +39,7 @@ func redactEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	user := x.who.Login
-	if user == "" {
-		user = "anonymous" // Without authentication everybody may.
-	}
-	request, err := parseRedaction(body, user)
+	request, err := parseRedaction(body, cmp.Or(x.who.Login, "anonymous")) // Without authentication everybody may.
 	if err != nil {
 		return err
 	}
@@ -107,19 +103,4 @@ func appendRedaction(b []byte, f form, outcomes []redact.Outcome) ([]byte, error
 		b = fmt.Appendf(b, "%s: %s, position %d, %s\n", o.Event, o.Status, o.Position, o.Chunk)
 	}
 	return bytes.TrimSuffix(b, []byte("\n")), nil
-}
-
-// redactionProblem finds the answer to an error of a redaction, nil if it is none.
-func redactionProblem(err error) *problem {
-	var refused *redact.Refused
-	var unfinished *redact.Unfinished
-	switch {
-	case errors.As(err, &refused):
-		return &problem{status: http.StatusBadRequest, text: refused.Error()}
-	case errors.As(err, &unfinished):
-		return &problem{status: http.StatusInternalServerError, text: unfinished.Error()}
-	case errors.Is(err, redact.ErrLocked), errors.Is(err, redact.ErrInMemory), errors.Is(err, redact.ErrTooMany), errors.Is(err, redact.ErrNoEvents):
-		return badRequest(err.Error()).(*problem)
-	}
-	return nil
 }

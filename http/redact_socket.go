@@ -140,7 +140,7 @@ func socketAnswer(w http.ResponseWriter, document any) {
 func socketFailed(w http.ResponseWriter, err error) {
 	p, known := problemOf(err, reading)
 	if !known && !errors.Is(err, io.EOF) {
-		p = &problem{status: http.StatusInternalServerError, text: err.Error()} // A caller that may open the socket may read it.
+		p = refusal(http.StatusInternalServerError, err.Error()) // A caller that may open the socket may read it.
 	}
 	http.Error(w, p.text, p.status)
 }

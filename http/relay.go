@@ -102,8 +102,10 @@ func (x *exchange) isRead() bool {
 
 // noteNotDone tells a node that relayed the request that it was not begun.
 func noteNotDone(x *exchange, err error) {
-	var elsewhere *event.NotLeader
-	if x.r.Header[keyRelayed] != nil && (errors.As(err, &elsewhere) || errors.Is(err, event.ErrNotReady)) {
+	if x.r.Header[keyRelayed] == nil {
+		return
+	}
+	if _, elsewhere := errors.AsType[*event.NotLeader](err); elsewhere || errors.Is(err, event.ErrNotReady) {
 		x.w.Header()[HeaderNotDone] = once
 	}
 }

@@ -61,13 +61,11 @@ func about(stream string, r row) row {
 
 // methodsHeader spells the methods of a path as the CORS header does.
 func methodsHeader(ops []operation) []string {
-	var b strings.Builder
+	var methods []string
 	for i := range ops {
-		b.WriteString(ops[i].method)
-		b.WriteString(", ")
+		methods = append(methods, ops[i].method)
 	}
-	b.WriteString(http.MethodOptions)
-	return []string{b.String()}
+	return []string{strings.Join(append(methods, http.MethodOptions), ", ")}
 }
 
 // operation returns what a method does, nil when it does nothing. HEAD is GET
@@ -88,12 +86,6 @@ func get(o *offer, right access.Right, serve func(*exchange) error) operation {
 	return operation{method: http.MethodGet, offer: o, may: mayStream(right), serve: serve}
 }
 
-func getSingle(right access.Right, serve func(*exchange) error) operation {
-	op := get(singleOffer, right, serve)
-	op.single = true
-	return op
-}
-
 func post(bodies uint32, right access.Right, serve func(*exchange) error) operation {
 	return operation{method: http.MethodPost, action: writing, offer: changeOffer, bodies: bodies, may: mayStream(right), serve: serve}
 }
@@ -110,9 +102,4 @@ func look(o *offer, may requirement, serve func(*exchange) error) operation {
 // operate is an operation of the node's operators. A body is ignored.
 func operate(method string, serve func(*exchange) error) operation {
 	return operation{method: method, offer: adminOffer, may: mayOps, serve: serve}
-}
-
-// remove is the deletion of a stream.
-func remove() operation {
-	return operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: deleteStream}
 }

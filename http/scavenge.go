@@ -2,7 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"strconv"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/annalsdb/annals/admin/scavenge"
@@ -19,7 +20,7 @@ func startScavenge(x *exchange) error {
 		return err
 	}
 	if o.dryRun {
-		return estimateScavenge(x, o.EstimateOptions())
+		return estimateScavenge(x, scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top})
 	}
 	id, err := x.s.opts.Scavenges.Start(o.Request)
 	if err != nil {
@@ -27,7 +28,7 @@ func startScavenge(x *exchange) error {
 	}
 	x.s.log.Info("scavenge asked for", logkey.Scavenge, id.String(), logkey.Login, printable(x.who.Login), logkey.Remote, x.r.RemoteAddr)
 	awaitScavenge(x, id)
-	return sendFields(x, "ScavengeResultDto", []field{scavengeIDField(id.String())})
+	return sendFields(x, "ScavengeResultDto", scavengeIDField(id.String()))
 }
 
 // announcePatience bounds how long the answer to a start waits for its record.
@@ -68,57 +69,44 @@ func stopScavenge(x *exchange) error {
 // members that clients know are there, and empty.
 func currentScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Current()
-	d := statusDocument{root: "ScavengeGetCurrentResultDto", status: &s}
 	if s.ID.IsZero() {
-		d.known = []field{scavengeIDField(""), scavengeLinkField("")}
-		return sendStatus(x, &d)
+		return sendStatus(x, "ScavengeGetCurrentResultDto", []field{scavengeIDField(""), scavengeLinkField("")}, nil, nil)
 	}
-	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
-	d.more = append(progressFields(&s), textField("started", "Started", s.Started.UTC().Format(tickTime)))
-	d.more = append(d.more, requestFields(&s)...)
-	return sendStatus(x, &d)
+	known := []field{scavengeIDField(s.ID.String()), scavengeLinkField(scavengePrefix + s.ID.String())}
+	more := slices.Concat(progressFields(&s), []field{timeField("started", s.Started)}, requestFields(&s))
+	return sendStatus(x, "ScavengeGetCurrentResultDto", known, more, s.Point)
 }
 
 // lastScavenge answers with the run that was started last, whether it has ended or not.
 func lastScavenge(x *exchange) error {
 	s := x.s.opts.Scavenges.Last()
-	d := statusDocument{root: "ScavengeGetLastResultDto", status: &s}
 	link := ""
+	var more []field
 	if !s.ID.IsZero() {
 		link = scavengePrefix + s.ID.String()
+		begun := []field{reasonField(s.Error), timeField("started", s.Started), timeField("ended", s.Ended)}
+		more = slices.Concat(begun, progressFields(&s), requestFields(&s))
 	}
-	d.known = []field{scavengeIDField(s.ID.String()), scavengeLinkField(link), textField("scavengeResult", "ScavengeResult", string(s.Result))}
-	if s.ID.IsZero() {
-		return sendStatus(x, &d)
-	}
-	failure, ended := nullField("error", "Error"), nullField("ended", "Ended")
-	if s.Error != "" {
-		failure = textField("error", "Error", s.Error)
-	}
-	if !s.Ended.IsZero() {
-		ended = textField("ended", "Ended", s.Ended.UTC().Format(tickTime))
-	}
-	d.more = append([]field{failure, textField("started", "Started", s.Started.UTC().Format(tickTime)), ended}, progressFields(&s)...)
-	d.more = append(d.more, requestFields(&s)...)
-	return sendStatus(x, &d)
+	known := []field{scavengeIDField(s.ID.String()), scavengeLinkField(link), textField("scavengeResult", string(s.Result))}
+	return sendStatus(x, "ScavengeGetLastResultDto", known, more, s.Point)
 }
 
-func scavengeIDField(id string) field { return textField("scavengeId", "ScavengeId", id) }
+func scavengeIDField(id string) field { return textField("scavengeId", id) }
 
-func scavengeLinkField(link string) field { return textField("scavengeLink", "ScavengeLink", link) }
+func scavengeLinkField(link string) field { return textField("scavengeLink", link) }
 
 // progressFields say how far a run is and what it has done.
 func progressFields(s *scavenge.Status) []field {
 	return []field{
-		textField("phase", "Phase", string(s.Phase)),
-		intField("done", "Done", s.Done),
-		intField("total", "Total", s.Total),
-		textField("unit", "Unit", s.Unit),
-		intField("bytesSaved", "BytesSaved", s.Saved),
-		intField("eventsRemoved", "EventsRemoved", s.Removed),
-		intField("chunksExecuted", "ChunksExecuted", int64(s.Executed)),
-		intField("chunksSkipped", "ChunksSkipped", int64(s.Skipped)),
-		intField("chunksMerged", "ChunksMerged", int64(s.Merged)),
+		textField("phase", string(s.Phase)),
+		intField("done", s.Done),
+		intField("total", s.Total),
+		textField("unit", s.Unit),
+		intField("bytesSaved", s.Saved),
+		intField("eventsRemoved", s.Removed),
+		intField("chunksExecuted", int64(s.Executed)),
+		intField("chunksSkipped", int64(s.Skipped)),
+		intField("chunksMerged", int64(s.Merged)),
 	}
 }
 
@@ -130,100 +118,47 @@ func requestFields(s *scavenge.Status) []field {
 		threshold = s.Point.Threshold
 	}
 	return []field{
-		boolField("resumed", "Resumed", s.Resumed),
-		intField("threads", "Threads", int64(min(s.Request.Threads, scavenge.MaxThreads))),
-		intField("threshold", "Threshold", int64(threshold)),
-		intField("throttlePercent", "ThrottlePercent", int64(s.Request.ThrottlePercent)),
+		boolField("resumed", s.Resumed),
+		intField("threads", int64(min(s.Request.Threads, scavenge.MaxThreads))),
+		intField("threshold", int64(threshold)),
+		intField("throttlePercent", int64(s.Request.ThrottlePercent)),
 	}
 }
 
 func pointFields(p *scavenge.Point) []field {
 	return []field{
-		intField("number", "Number", p.Number),
-		intField("position", "Position", p.Position),
-		textField("effectiveNow", "EffectiveNow", p.EffectiveNow.UTC().Format(tickTime)),
-		intField("threshold", "Threshold", int64(p.Threshold)),
+		intField("number", p.Number),
+		intField("position", p.Position),
+		textField("effectiveNow", p.EffectiveNow.UTC().Format(tickTime)),
+		intField("threshold", int64(p.Threshold)),
 	}
 }
 
-// statusDocument is the status of a run. Clients parse the text that they know,
-// hence it stands alone on the first line.
-type statusDocument struct {
-	root   string
-	known  []field // what the reference has too
-	more   []field // none when there is no run; nor is the point there then
-	status *scavenge.Status
-}
-
-func sendStatus(x *exchange, d *statusDocument) error {
-	switch x.media.form {
-	case formJSON:
-		x.out = d.appendJSON(x.out[:0])
-	case formTextXML, formAppXML:
-		x.out = d.appendXML(x.out[:0])
-	default:
-		x.out = d.appendText(x.out[:0])
-	}
-	return sendOut(x, x.out)
-}
-
-func (d *statusDocument) appendJSON(b []byte) []byte {
-	b = append(b, "{\n"...)
-	b = appendMembers(b, "  ", d.known)
-	if len(d.more) > 0 {
-		b = append(b, ",\n"...)
-		b = appendMembers(b, "  ", d.more)
-		b = append(b, ",\n  \"point\": "...)
-		if p := d.status.Point; p == nil {
-			b = append(b, "null"...)
-		} else {
-			b = append(b, "{\n"...)
-			b = append(appendMembers(b, "    ", pointFields(p)), "\n  }"...)
+// sendStatus answers with the status of a run. Clients parse the text that they know,
+// which the reference has too, hence it stands alone on the first line. When there is no
+// run there is no more, and no point.
+func sendStatus(x *exchange, root string, known, more []field, point *scavenge.Point) error {
+	if x.media.form == formText {
+		b := appendTextFields(x.out[:0], known...)
+		for _, f := range more {
+			b = appendTextFields(append(b, '\n'), f)
 		}
-	}
-	return append(b, "\n}"...)
-}
-
-func (d *statusDocument) appendXML(b []byte) []byte {
-	b = append(b, xmlProlog+"<"+d.root+">"...)
-	b = appendLeaves(b, d.known)
-	b = appendLeaves(b, d.more)
-	if p := d.status.Point; p != nil && len(d.more) > 0 {
-		b = append(b, "<Point>"...)
-		b = append(appendLeaves(b, pointFields(p)), "</Point>"...)
-	}
-	return append(b, "</"+d.root+">"...)
-}
-
-func (d *statusDocument) appendText(b []byte) []byte {
-	b = appendTextFields(b, d.known)
-	for i := range d.more {
-		b = appendTextFields(append(b, '\n'), d.more[i:i+1])
-	}
-	if p := d.status.Point; p != nil && len(d.more) > 0 {
-		b = append(b, "\nPoint: "...)
-		b = strconv.AppendInt(b, p.Number, 10)
-		b = append(b, ", "...)
-		b = appendTextFields(b, pointFields(p)[1:])
-	}
-	return b
-}
-
-// appendTextFields appends fields as a line of text.
-func appendTextFields(b []byte, fields []field) []byte {
-	for i, f := range fields {
-		if i > 0 {
-			b = append(b, ", "...)
+		if point != nil {
+			b = fmt.Appendf(b, "\nPoint: %d, ", point.Number)
+			b = appendTextFields(b, pointFields(point)[1:]...)
 		}
-		b = append(b, f.xml...)
-		b = append(b, ": "...)
-		b = append(b, f.value...)
+		return sendOut(x, b)
 	}
-	return b
-}
-
-// appendRoot appends a document of XML with an element for each field.
-func appendRoot(b []byte, root string, fields []field) []byte {
-	b = append(b, xmlProlog+"<"+root+">"...)
-	return append(appendLeaves(b, fields), "</"+root+">"...)
+	o := newOutline(x)
+	o.root(root, func() {
+		o.leaves(known...)
+		o.leaves(more...)
+		switch {
+		case point != nil:
+			o.object("point", func() { o.leaves(pointFields(point)...) })
+		case len(more) > 0 && !o.isXML:
+			o.leaves(nullField("point"))
+		}
+	})
+	return sendOut(x, o.b)
 }

@@ -2,9 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -83,90 +83,50 @@ func (p *parts) send(b []byte) {
 
 // estimate writes the document of JSON or XML.
 func (o *outline) estimate(e *scavenge.Estimate) {
+	stream := func(s scavenge.StreamEstimate) {
+		o.leaves(textField("stream", s.Stream), intField("events", s.Events), intField("bytes", s.Bytes), textField("why", s.Why))
+	}
 	o.root("scavengeEstimateDto", func() {
-		o.integer("end", e.End)
-		o.integer("threshold", int64(e.Threshold))
-		o.integer("bytes", e.Bytes)
-		o.integer("events", e.Events)
-		o.list("chunks", "chunk", len(e.Chunks), func(i int) {
-			c := &e.Chunks[i]
-			o.text("file", c.File)
-			o.integer("first", int64(c.First))
-			o.integer("last", int64(c.Last))
-			o.integer("fileBytes", c.FileBytes)
-			o.integer("bytes", c.Bytes)
-			o.integer("events", c.Events)
-			o.integer("weight", c.Weight)
-			o.bool("executed", c.Executed)
-		})
-		o.streamEstimates("streams", e.Streams)
-		o.streamEstimates("kept", e.Kept)
-		o.integer("tookMs", e.Took.Milliseconds())
+		o.leaves(intField("end", e.End), intField("threshold", int64(e.Threshold)), intField("bytes", e.Bytes), intField("events", e.Events))
+		o.list("chunks", "chunk", len(e.Chunks), func(i int) { o.leaves(chunkFields(&e.Chunks[i])...) })
+		o.list("streams", "item", len(e.Streams), func(i int) { stream(e.Streams[i]) })
+		o.list("kept", "item", len(e.Kept), func(i int) { stream(e.Kept[i]) })
+		o.leaves(intField("tookMs", e.Took.Milliseconds()))
 	})
 }
 
-func (o *outline) streamEstimates(name string, list []scavenge.StreamEstimate) {
-	o.list(name, "item", len(list), func(i int) {
-		o.text("stream", list[i].Stream)
-		o.integer("events", list[i].Events)
-		o.integer("bytes", list[i].Bytes)
-		o.text("why", list[i].Why)
-	})
+func chunkFields(c *scavenge.ChunkEstimate) []field {
+	return []field{
+		textField("file", c.File), intField("first", int64(c.First)), intField("last", int64(c.Last)), intField("fileBytes", c.FileBytes),
+		intField("bytes", c.Bytes), intField("events", c.Events), intField("weight", c.Weight), boolField("executed", c.Executed),
+	}
 }
 
 // appendEstimateText appends the document for people: a sentence, and three tables.
 func appendEstimateText(b []byte, e *scavenge.Estimate, full func([]byte) []byte) []byte {
-	b = append(b, "A scavenge with threshold "...)
-	b = strconv.AppendInt(b, int64(e.Threshold), 10)
-	b = append(b, " at position "...)
-	b = strconv.AppendInt(b, e.End, 10)
-	b = append(b, " would remove "...)
-	b = strconv.AppendInt(b, e.Events, 10)
-	b = append(b, " events of about "...)
-	b = strconv.AppendInt(b, e.Bytes, 10)
-	b = append(b, " bytes. Nothing was changed. It took "...)
-	b = append(b, e.Took.Round(time.Millisecond).String()...)
-	b = append(b, " to find out.\n"...)
-
-	chunks := textTable{
-		title: "Chunk files", rows: len(e.Chunks),
-		columns: []column{{"File", false}, {"First", true}, {"Last", true}, {"FileBytes", true}, {"Bytes", true}, {"Events", true}, {"Weight", true}, {"Executed", false}},
-		cells: func(row []string, i int) []string {
-			c := &e.Chunks[i]
-			return append(row, c.File, strconv.Itoa(c.First), strconv.Itoa(c.Last), digits(c.FileBytes), digits(c.Bytes), digits(c.Events), digits(c.Weight),
-				strconv.FormatBool(c.Executed))
-		},
-	}
-	ofStreams := func(title string, list []scavenge.StreamEstimate) *textTable {
-		return &textTable{
-			title: title, rows: len(list), columns: []column{{"Bytes", true}, {"Events", true}, {"Stream", false}, {"Why", false}},
-			cells: func(row []string, i int) []string {
-				s := &list[i]
-				return append(row, digits(s.Bytes), digits(s.Events), printable(s.Stream), printable(s.Why))
-			},
+	b = fmt.Appendf(b, "A scavenge with threshold %d at position %d would remove %d events of about %d bytes. Nothing was changed. It took %v to find out.\n",
+		e.Threshold, e.End, e.Events, e.Bytes, e.Took.Round(time.Millisecond))
+	stream := func(s scavenge.StreamEstimate) []field {
+		return []field{
+			intField("bytes", s.Bytes), intField("events", s.Events), textField("stream", printable(s.Stream)), textField("why", printable(s.Why)),
 		}
 	}
-	streams, kept := ofStreams("Streams of which most would go", e.Streams), ofStreams("Largest streams of which nothing would go", e.Kept)
-	for _, t := range []*textTable{&chunks, streams, kept} {
+	for _, t := range []textTable{
+		{"Chunk files", len(e.Chunks), func(i int) []field { return chunkFields(&e.Chunks[i]) }},
+		{"Streams of which most would go", len(e.Streams), func(i int) []field { return stream(e.Streams[i]) }},
+		{"Largest streams of which nothing would go", len(e.Kept), func(i int) []field { return stream(e.Kept[i]) }},
+	} {
 		b = t.append(append(b, '\n'), full)
 	}
 	return b
 }
 
-func digits(n int64) string { return strconv.FormatInt(n, 10) }
-
 // textTable is a table in columns. Its rows are made twice, once to see how wide
 // they are, and never kept: there may be very many.
 type textTable struct {
-	title   string
-	rows    int
-	columns []column
-	cells   func(row []string, i int) []string
-}
-
-type column struct {
-	title   string
-	isRight bool // aligned
+	title string
+	rows  int
+	row   func(i int) []field
 }
 
 // maxColumn is the width that other rows are not widened beyond.
@@ -177,39 +137,41 @@ func (t *textTable) append(b []byte, full func([]byte) []byte) []byte {
 	if t.rows == 0 {
 		return append(b, "none\n"...)
 	}
-	width, row := make([]int, len(t.columns)), make([]string, 0, len(t.columns))
-	for i, c := range t.columns {
-		row = append(row, c.title)
-		width[i] = len(c.title)
+	titles := t.row(0)
+	width := make([]int, len(titles))
+	for i := range titles {
+		titles[i] = field{titles[i].name, titled(titles[i].name), titles[i].isNumber()}
+		width[i] = len(titles[i].value)
 	}
 	for i := range t.rows {
-		for j, cell := range t.cells(row[:0], i) {
-			width[j] = max(width[j], min(utf8.RuneCountInString(cell), maxColumn))
+		for j, f := range t.row(i) {
+			width[j] = max(width[j], min(utf8.RuneCountInString(f.value), maxColumn))
 		}
 	}
-	for i, c := range t.columns {
-		row = append(row[:i], c.title)
-	}
-	b = t.appendRow(b, width, row)
+	b = appendRow(b, width, titles, titles)
 	for i := range t.rows {
-		b = full(t.appendRow(b, width, t.cells(row[:0], i)))
+		b = full(appendRow(b, width, titles, t.row(i)))
 	}
 	return b
 }
 
-func (t *textTable) appendRow(b []byte, width []int, row []string) []byte {
-	for i, cell := range row {
+// isNumber reports whether people expect the value at the right of its column.
+func (f *field) isNumber() bool { return f.bare && f.value != "true" && f.value != "false" }
+
+// appendRow appends a row, numbers where the titles are bare.
+func appendRow(b []byte, width []int, titles, row []field) []byte {
+	for i, f := range row {
 		if i > 0 {
 			b = append(b, "  "...)
 		}
-		blanks := strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))
+		blanks := strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(f.value)))
 		switch {
-		case t.columns[i].isRight:
-			b = append(append(b, blanks...), cell...)
+		case titles[i].bare:
+			b = append(append(b, blanks...), f.value...)
 		case i == len(row)-1: // No blanks at the end of a line.
-			b = append(b, cell...)
+			b = append(b, f.value...)
 		default:
-			b = append(append(b, cell...), blanks...)
+			b = append(append(b, f.value...), blanks...)
 		}
 	}
 	return append(b, '\n')

@@ -8,17 +8,6 @@ import (
 	"github.com/annalsdb/annals/admin/scavenge"
 )
 
-var (
-	errStartFromChunk   = badRequest("startFromChunk must be a positive integer")
-	errThreads          = badRequest("threads must be a 1 or above")
-	errThreshold        = badRequest("threshold must be an integer")
-	errThrottle         = badRequest("throttlePercent must be between 1 and 100 inclusive")
-	errThrottledThreads = badRequest("throttlePercent must be 100 for a multi-threaded scavenge")
-	errSyncOnly         = badRequest("syncOnly must be a boolean")
-	errDryRun           = badRequest("dryRun must be a boolean")
-	errTop              = badRequest("top must be between 1 and 1000 inclusive")
-)
-
 const (
 	// defaultTop and maxTop are how many streams an estimate names.
 	defaultTop = 20
@@ -34,41 +23,33 @@ type scavengeOptions struct {
 	top    int
 }
 
-// EstimateOptions are those of a dry run.
-func (o *scavengeOptions) EstimateOptions() scavenge.EstimateOptions {
-	return scavenge.EstimateOptions{Threshold: o.Threshold, Top: o.top}
-}
-
 // parseScavenge reads the parameters in the order of the contract. The chunk to
 // start from is checked and has no meaning: a run knows what is left to do. Of
 // several values of one parameter the first counts; others are not looked at.
 func parseScavenge(raw string) (o scavengeOptions, err error) {
-	var ok bool
-	if _, ok = queryInt(raw, "startFromChunk", 0, 0, math.MaxInt32); !ok {
-		return o, errStartFromChunk
+	judge := func(ok bool, wrong string) {
+		if !ok && err == nil {
+			err = badRequest(wrong)
+		}
 	}
-	if o.Threads, ok = queryInt(raw, "threads", 1, 1, math.MaxInt32); !ok {
-		return o, errThreads
+	integer := func(name string, absent, least, most int, wrong string) int {
+		n, ok := queryInt(raw, name, absent, least, most)
+		judge(ok, name+" must be "+wrong)
+		return n
 	}
-	if o.Threshold, ok = queryInt(raw, "threshold", 0, math.MinInt32, math.MaxInt32); !ok {
-		return o, errThreshold
+	boolean := func(name string) bool {
+		value, ok := queryBool(raw, name)
+		judge(ok, name+" must be a boolean")
+		return value
 	}
-	if o.ThrottlePercent, ok = queryInt(raw, "throttlePercent", fullThrottle, 1, fullThrottle); !ok {
-		return o, errThrottle
-	}
-	if o.Threads > 1 && o.ThrottlePercent != fullThrottle {
-		return o, errThrottledThreads
-	}
-	if o.SyncOnly, ok = queryBool(raw, "syncOnly"); !ok {
-		return o, errSyncOnly
-	}
-	if o.dryRun, ok = queryBool(raw, "dryRun"); !ok {
-		return o, errDryRun
-	}
-	if o.top, ok = queryInt(raw, "top", defaultTop, 1, maxTop); !ok {
-		return o, errTop
-	}
-	return o, nil
+	integer("startFromChunk", 0, 0, math.MaxInt32, "a positive integer")
+	o.Threads = integer("threads", 1, 1, math.MaxInt32, "a 1 or above")
+	o.Threshold = integer("threshold", 0, math.MinInt32, math.MaxInt32, "an integer")
+	o.ThrottlePercent = integer("throttlePercent", fullThrottle, 1, fullThrottle, "between 1 and 100 inclusive")
+	judge(o.Threads <= 1 || o.ThrottlePercent == fullThrottle, "throttlePercent must be 100 for a multi-threaded scavenge")
+	o.SyncOnly, o.dryRun = boolean("syncOnly"), boolean("dryRun")
+	o.top = integer("top", defaultTop, 1, maxTop, "between 1 and 1000 inclusive")
+	return o, err
 }
 
 // queryInt reads an integer of a query; it is not ok when it is there and none,

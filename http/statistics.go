@@ -1,16 +1,17 @@
 package httpapi
 
 import (
+	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/annalsdb/annals/internal/jsontext"
+	"github.com/annalsdb/annals/stats/history"
 	"github.com/annalsdb/annals/stats/tree"
 )
-
-// What the statistics are offered as: there is no text of them.
-var statsOffer = newOffer(typeJSON, typeJSON, typeTextXML, typeAppXML)
 
 // serveMetrics leaves it to the exporter which of its formats the caller gets.
 func serveMetrics(x *exchange) error {
@@ -25,8 +26,9 @@ var (
 	cachePublicStats = []string{"max-age=1, public"}
 )
 
-// sendStats answers with a document of statistics, which it leaves as it is.
+// sendStats answers with a document of statistics.
 func sendStats(x *exchange, document []byte) error {
+	x.out = document
 	h := x.w.Header()
 	switch {
 	case x.s.opts.DisableHTTPCaching:
@@ -46,32 +48,29 @@ func sendStats(x *exchange, document []byte) error {
 func replicationStats(x *exchange) error {
 	return sendConnections(x, "ReplicationStats", x.s.opts.Statistics.Replication(), func(c *ReplicationConnection) []field {
 		return []field{
-			textField("subscriptionId", "SubscriptionId", c.SubscriptionID.String()),
-			textField("connectionId", "ConnectionId", c.ConnectionID.String()),
-			textField("subscriptionEndpoint", "SubscriptionEndpoint", c.Endpoint),
-			intField("totalBytesSent", "TotalBytesSent", c.Sent),
-			intField("totalBytesReceived", "TotalBytesReceived", c.Received),
-			intField("pendingSendBytes", "PendingSendBytes", c.PendingSent),
-			intField("pendingReceivedBytes", "PendingReceivedBytes", c.PendingReceived),
-			intField("sendQueueSize", "SendQueueSize", c.Queued),
+			textField("subscriptionId", c.SubscriptionID.String()),
+			textField("connectionId", c.ConnectionID.String()),
+			textField("subscriptionEndpoint", c.Endpoint),
+			intField("totalBytesSent", c.Sent),
+			intField("totalBytesReceived", c.Received),
+			intField("pendingSendBytes", c.PendingSent),
+			intField("pendingReceivedBytes", c.PendingReceived),
+			intField("sendQueueSize", c.Queued),
 		}
 	})
 }
 
 // tcpStats lists the clients that are connected by TCP: there is no such protocol.
 func tcpStats(x *exchange) error {
-	return sendConnections[struct{}](x, "TcpConnectionStats", nil, nil)
+	return sendConnections(x, "TcpConnectionStats", nil, nil)
 }
 
 // sendConnections answers with a list. Its elements are called as release 23.10
 // of the reference calls its types.
-func sendConnections[T any](x *exchange, name string, list []T, fields func(*T) []field) error {
-	if x.media == typeJSON {
-		x.out = appendObjects(x.out[:0], "", list, fields)
-	} else {
-		x.out = appendElements(append(x.out[:0], xmlProlog...), "ArrayOf"+name, name, list, fields)
-	}
-	return sendStats(x, x.out)
+func sendConnections(x *exchange, name string, list []ReplicationConnection, fields func(*ReplicationConnection) []field) error {
+	o := newOutline(x)
+	o.rootList("ArrayOf"+name, name, len(list), func(i int) { o.leaves(fields(&list[i])...) })
+	return sendStats(x, o.b)
 }
 
 const (
@@ -111,16 +110,15 @@ func serveStats(x *exchange) error {
 	}
 	switch {
 	case len(path) == 0:
-		return sendStats(x, x.s.metrics().document(shape))
+		return sendStats(x, x.s.metrics().render(x.out[:0], shape))
 	case shape.flat:
 		return errStatsPath
 	}
-	node, ok := x.s.metrics().tree().Find(path)
+	node, ok := x.s.metrics().list.Tree().Find(path)
 	if !ok {
 		return problemNoRoute
 	}
-	x.out = shape.append(x.out[:0], node)
-	return sendStats(x, x.out)
+	return sendStats(x, shape.append(x.out[:0], node))
 }
 
 // queryFlag reads a boolean of a query; any other value counts as absent.
@@ -147,15 +145,10 @@ func (s statsShape) append(b []byte, n *tree.Node) []byte {
 // metricsAge is for how long statistics are shown again.
 const metricsAge = time.Second
 
-// metrics are the statistics of one moment, with the documents they were rendered
-// to. Everything is made once, when it is first asked for.
+// metrics are the statistics of one moment.
 type metrics struct {
 	taken time.Time
 	list  tree.Statistics
-	tree  func() *tree.Node
-
-	mu        sync.Mutex // guards what follows, also while a document is made
-	documents map[statsShape][]byte
 }
 
 // metrics returns the latest statistics. Concurrent callers may each collect them;
@@ -165,34 +158,68 @@ func (s *Server) metrics() *metrics {
 		return f
 	}
 	list := s.opts.Statistics.Statistics()
-	f := &metrics{taken: time.Now(), list: list, tree: sync.OnceValue(list.Tree), documents: map[statsShape][]byte{}}
+	f := &metrics{time.Now(), list}
 	s.latest.Store(f)
 	return f
 }
 
-// document returns all statistics. It must not be changed.
-func (f *metrics) document(shape statsShape) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	b, ok := f.documents[shape]
-	if !ok {
-		b = f.render(shape)
-		f.documents[shape] = b
-	}
-	return b
-}
-
-func (f *metrics) render(shape statsShape) []byte {
+// render appends all statistics.
+func (f *metrics) render(b []byte, shape statsShape) []byte {
 	switch {
 	case !shape.flat:
-		return shape.append(nil, f.tree())
+		return shape.append(b, f.list.Tree())
 	case !shape.xml:
-		return f.list.AppendFlatJSON(nil, shape.full)
+		return f.list.AppendFlatJSON(b, shape.full)
 	}
 	flat := make(tree.Statistics, len(f.list))
 	for i, figure := range f.list {
 		figure.Path = []string{strings.Join(figure.Path, "-")}
 		flat[i] = figure
 	}
-	return shape.append(nil, flat.Tree())
+	return shape.append(b, flat.Tree())
+}
+
+// serveHistogram answers with a table of percentiles. It is text, whichever types are accepted.
+func serveHistogram(x *exchange) error {
+	table, ok := x.s.opts.Statistics.Histogram(x.out[:0], x.route.argument)
+	if !ok {
+		return problemNoRoute
+	}
+	x.out = table
+	x.media = typeText
+	x.ok()
+	return nil
+}
+
+// maxMinutes is how much of the past statistics are kept of.
+const maxMinutes = int64(history.Span / (60 * 1e9))
+
+// serveHistory answers with what the main statistics were. What is not known of a moment is null.
+func serveHistory(x *exchange) error {
+	minutes := maxMinutes
+	if v, ok := queryLookup(x.r.URL.RawQuery, "minutes"); ok {
+		if minutes, ok = parseNumber(v, math.MaxInt32); !ok || minutes == 0 {
+			return badRequest("'" + v + "' is not valid minutes. Should be positive integer")
+		}
+	}
+	s := x.s.opts.Statistics.History(min(minutes, maxMinutes))
+	b := fmt.Appendf(x.out[:0], `{"step":%d,"from":"%s","series":{`, int64(history.Step.Seconds()), s.From.Format("2006-01-02T15:04:05Z"))
+	for i, name := range s.Names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(jsontext.AppendString(b, name), ":["...)
+		for k, v := range s.Values[i] {
+			if k > 0 {
+				b = append(b, ',')
+			}
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				b = append(b, "null"...)
+			} else {
+				b = strconv.AppendFloat(b, v, 'f', -1, 64)
+			}
+		}
+		b = append(b, ']')
+	}
+	return sendOut(x, append(b, "}}"...))
 }

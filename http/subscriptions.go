@@ -13,6 +13,12 @@ import (
 )
 
 const (
+	subscriptionsPath = "/subscriptions"
+
+	segInfo    = "info"
+	segReplay  = "replayParked"
+	segRestart = "restart"
+
 	maxMessages = 100
 	// nackReason is what a parked message says of who gave it up.
 	nackReason = "Nacked from HTTP"
@@ -34,11 +40,11 @@ func groupKey(x *exchange) subscription.Key {
 // answers what came of it. Groups of the log are not offered here.
 func groupCommand(x *exchange, status int, do func(context.Context, subscription.Key) error) error {
 	if x.route.stream == event.AllStream {
-		return &groupError{err: subscription.ErrAll}
+		return groupFailed(x, subscription.ErrAll, "")
 	}
 	return x.lead(func(ctx context.Context) error {
 		if err := do(ctx, groupKey(x)); err != nil {
-			return &groupError{err: err}
+			return groupFailed(x, err, "Group '"+x.route.group+"' does not exist.")
 		}
 		commandResult(x, status, commandSuccess, "")
 		return nil
@@ -54,23 +60,20 @@ func createGroup(x *exchange) error {
 	if x.s.opts.ReferenceStatusCodes {
 		status = http.StatusCreated
 	}
+	return defineGroup(x, status, Subscriptions.Create)
+}
+
+// updateGroup replaces all settings of a group.
+func updateGroup(x *exchange) error { return defineGroup(x, http.StatusOK, Subscriptions.Update) }
+
+// defineGroup does something with the settings in the body.
+func defineGroup(x *exchange, status int, do func(Subscriptions, context.Context, subscription.Key, subscription.Settings, string) error) error {
 	return groupCommand(x, status, func(ctx context.Context, k subscription.Key) error {
 		settings, err := readSettings(x)
 		if err != nil {
 			return err
 		}
-		return x.s.opts.Subscriptions.Create(ctx, k, settings, x.who.Login)
-	})
-}
-
-// updateGroup replaces all settings of a group.
-func updateGroup(x *exchange) error {
-	return groupCommand(x, http.StatusOK, func(ctx context.Context, k subscription.Key) error {
-		settings, err := readSettings(x)
-		if err != nil {
-			return err
-		}
-		return x.s.opts.Subscriptions.Update(ctx, k, settings, x.who.Login)
+		return do(x.s.opts.Subscriptions, ctx, k, settings, x.who.Login)
 	})
 }
 
@@ -90,7 +93,7 @@ func replayParked(x *exchange) error {
 	}
 	return x.lead(func(ctx context.Context) error {
 		if err := x.s.opts.Subscriptions.Replay(ctx, groupKey(x), stopAt); err != nil {
-			return &groupError{isReplay: true, err: err}
+			return groupFailed(x, err, "Unable to locate '"+groupKey(x).String()+"'")
 		}
 		commandResult(x, http.StatusOK, commandSuccess, "")
 		return nil
@@ -122,12 +125,16 @@ func handOutMessages(x *exchange) error {
 		count = int(n)
 	}
 	if x.route.stream == event.AllStream {
-		return &groupError{err: subscription.ErrAll}
+		return groupFailed(x, subscription.ErrAll, "")
 	}
 	return x.lead(func(ctx context.Context) error {
 		messages, err := takeMessages(x, ctx, count)
-		if err != nil {
-			return &groupError{isRead: true, err: err}
+		switch {
+		case errors.Is(err, subscription.ErrNotFound):
+			sendWord(x, problemNoGroup.status, problemNoGroup.text)
+			return nil
+		case err != nil:
+			return err
 		}
 		doc := x.atom().Messages(messages, groupKey(x), count)
 		return x.write(&doc)
@@ -198,14 +205,12 @@ func messageIDs(x *exchange) ([]event.ID, error) {
 		}
 		return []event.ID{id}, nil
 	}
-	text, more := queryLookup(x.r.URL.RawQuery, "ids")
-	if !more {
+	text, ok := queryLookup(x.r.URL.RawQuery, "ids")
+	if !ok {
 		return nil, errMessageIDs
 	}
 	ids := make([]event.ID, 0, 1+strings.Count(text, ","))
-	for more {
-		var one string
-		one, text, more = strings.Cut(text, ",")
+	for one := range strings.SplitSeq(text, ",") {
 		id, ok := messageID(one)
 		if !ok {
 			return nil, errMessageIDs

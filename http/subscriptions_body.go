@@ -25,40 +25,15 @@ var (
 	errSettingsXML       = badRequest("Invalid request. The body is not a document " + settingsElement + ".")
 	errSettingsCut       = badRequest("Invalid request. The body ends too early.")
 	errStartPosition     = badRequest("startPosition must be an integer.")
-	problemLargeSettings = &problem{http.StatusRequestEntityTooLarge, "Too large a description of a subscription. Limit is 64kb", false}
+	problemLargeSettings = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a subscription. Limit is 64kb")
 )
 
-// setting is a property of a group. Others are ignored.
-type setting uint8
-
-const (
-	setResolveLinks setting = iota
-	setStartFrom
-	setStartPosition
-	setMessageTimeout
-	setExtraStatistics
-	setMaxRetryCount
-	setLiveBufferSize
-	setBufferSize
-	setReadBatchSize
-	setCheckpointAfter
-	setMinCheckpointCount
-	setMaxCheckpointCount
-	setMaxSubscriberCount
-	setStrategy
-	setPreferRoundRobin
-	settingCount
-)
-
-// settingNames are how documents spell the properties. Part of the wire: do not change.
-var settingNames = [settingCount]string{
+// settingNames are how documents spell the properties of a group; others are ignored. Part of the wire: do not change.
+var settingNames = []string{
 	"resolveLinktos", "startFrom", "startPosition", "messageTimeoutMilliseconds", "extraStatistics", "maxRetryCount",
 	"liveBufferSize", "bufferSize", "readBatchSize", "checkPointAfterMilliseconds", "minCheckPointCount", "maxCheckPointCount",
 	"maxSubscriberCount", "namedConsumerStrategy", "preferRoundRobin",
 }
-
-// settingValues are the properties that a body gives.
-type settingValues [settingCount]memberValue
 
 // readSettings reads the body of the request. What it leaves out has its default.
 func readSettings(x *exchange) (s subscription.Settings, err error) {
@@ -66,183 +41,140 @@ func readSettings(x *exchange) (s subscription.Settings, err error) {
 	if err != nil {
 		return s, err
 	}
-	var values settingValues
-	if err := values.decode(x.body.form, body); err != nil {
-		return s, err
-	}
-	return values.settings()
+	return decodeSettings(x.body.form, body).settings()
 }
 
-func (v *settingValues) decode(f form, body []byte) error {
+func decodeSettings(f form, body []byte) *members {
 	switch {
 	case len(bytes.TrimSpace(bytes.TrimPrefix(body, byteOrderMark))) == 0:
+		return &members{}
 	case f == formTextXML:
-		return v.decodeXML(body)
-	case !decodeObject(body, settingNames[:], v[:]):
-		return errSettingsJSON
+		return decodeSettingsXML(body)
 	}
-	return nil
+	return decodeObject(body, errSettingsJSON, settingNames...)
 }
 
-// decodeXML takes the elements as texts. One without a text counts as not there,
+// decodeSettingsXML takes the elements as texts. One without a text counts as not there,
 // but for the strategy, for which the empty text has a meaning.
-func (v *settingValues) decodeXML(body []byte) error {
+func decodeSettingsXML(body []byte) *members {
 	doc, err := xmljson.Parse(body)
 	if err != nil || doc.Root().Name() != settingsElement {
-		return errSettingsXML
+		return &members{err: errSettingsXML}
 	}
+	m := &members{values: map[string]memberValue{}}
 	for e := range doc.Root().Children {
-		i := nameIn(settingNames[:], e.Name())
-		if i < 0 {
+		name := nameIn(settingNames, e.Name())
+		if name == "" {
 			continue
 		}
 		if e.HasChildren() {
-			return setting(i).mustBe("a single value")
+			m.mustBe(name, "a single value")
 		}
 		text := bytes.TrimSpace(e.Text())
-		if len(text) == 0 && (setting(i) != setStrategy || !e.IsText()) {
-			v[i] = memberValue{}
+		if len(text) == 0 && (name != "namedConsumerStrategy" || !e.IsText()) {
+			m.values[name] = memberValue{}
 			continue
 		}
-		v[i] = memberValue{jsontext.AppendString(nil, text), jsontext.String}
+		m.values[name] = memberValue{jsontext.AppendString(nil, text), jsontext.String}
 	}
-	return nil
+	return m
 }
 
-// settings makes settings of the values. Their sizes are judged before the start
+// settings makes settings of the members. Their sizes are judged before the start
 // is read; what is left to judge depends on what groups there are.
-func (v *settingValues) settings() (subscription.Settings, error) {
+func (m *members) settings() (subscription.Settings, error) {
 	s := subscription.DefaultSettings()
-	timeout, after := s.MessageTimeout.Milliseconds(), s.CheckpointAfter.Milliseconds()
 	for _, p := range []struct {
-		setting setting
-		to      *bool
-	}{{setResolveLinks, &s.ResolveLinks}, {setExtraStatistics, &s.ExtraStatistics}} {
-		if err := v.flag(p.setting, p.to); err != nil {
-			return s, err
-		}
-	}
-	if err := v.integer(setStartFrom, math.MaxInt64, &s.StartFrom); err != nil {
-		return s, err
-	}
-	for _, p := range []struct {
-		setting setting
-		to      *int64
-	}{{setMessageTimeout, &timeout}, {setCheckpointAfter, &after}} {
-		if err := v.integer(p.setting, math.MaxInt32, p.to); err != nil {
-			return s, err
-		}
-	}
-	s.MessageTimeout, s.CheckpointAfter = time.Duration(timeout)*time.Millisecond, time.Duration(after)*time.Millisecond
-	for _, p := range []struct {
-		setting setting
-		to      *int
+		name string
+		to   any
 	}{
-		{setMaxRetryCount, &s.MaxRetryCount}, {setLiveBufferSize, &s.LiveBufferSize}, {setBufferSize, &s.BufferSize},
-		{setReadBatchSize, &s.ReadBatchSize}, {setMinCheckpointCount, &s.MinCheckpointCount},
-		{setMaxCheckpointCount, &s.MaxCheckpointCount}, {setMaxSubscriberCount, &s.MaxSubscriberCount},
+		{"resolveLinktos", &s.ResolveLinks}, {"extraStatistics", &s.ExtraStatistics}, {"startFrom", &s.StartFrom},
+		{"messageTimeoutMilliseconds", &s.MessageTimeout}, {"checkPointAfterMilliseconds", &s.CheckpointAfter},
+		{"maxRetryCount", &s.MaxRetryCount}, {"liveBufferSize", &s.LiveBufferSize}, {"bufferSize", &s.BufferSize},
+		{"readBatchSize", &s.ReadBatchSize}, {"minCheckPointCount", &s.MinCheckpointCount},
+		{"maxCheckPointCount", &s.MaxCheckpointCount}, {"maxSubscriberCount", &s.MaxSubscriberCount},
 	} {
-		n := int64(*p.to)
-		if err := v.integer(p.setting, math.MaxInt32, &n); err != nil {
-			return s, err
-		}
-		*p.to = int(n)
-	}
-	if err := v.strategy(&s.Strategy); err != nil {
-		return s, err
-	}
-	position, isGiven, err := v.startPosition()
-	if err != nil {
-		return s, err
-	}
-	if err := s.ValidateSizes(); err != nil {
-		return s, err
-	}
-	if isGiven {
-		if s.StartFrom, err = strconv.ParseInt(position, 10, 64); err != nil {
-			return s, errStartPosition
+		switch to := p.to.(type) {
+		case *bool:
+			*to = m.flag(p.name, *to)
+		case *int64:
+			*to = m.integer(p.name, math.MaxInt64, *to)
+		case *int:
+			*to = int(m.integer(p.name, math.MaxInt32, int64(*to)))
+		case *time.Duration:
+			*to = time.Duration(m.integer(p.name, math.MaxInt32, to.Milliseconds())) * time.Millisecond
 		}
 	}
-	return s, nil
+	s.Strategy = m.strategy(s.Strategy)
+	position := m.values["startPosition"]
+	if position.isGiven() && position.kind != jsontext.String && position.kind != jsontext.Number {
+		m.mustBe("startPosition", "a text")
+	}
+	m.wrong(s.ValidateSizes())
+	if position.isGiven() {
+		var err error
+		if s.StartFrom, err = strconv.ParseInt(position.number(), 10, 64); err != nil {
+			m.wrong(errStartPosition)
+		}
+	}
+	return s, m.err
 }
 
 // strategy reads the consumer strategy. The empty text leaves it to the property
 // that older clients know.
-func (v *settingValues) strategy(to *subscription.Strategy) error {
-	var roundRobin bool
-	if err := v.flag(setPreferRoundRobin, &roundRobin); err != nil {
-		return err
-	}
-	name := v[setStrategy]
-	if !name.isGiven() {
-		return nil
-	}
-	if name.kind != jsontext.String {
-		return setStrategy.mustBe("a text")
-	}
-	switch *to = subscription.Strategy(name.text()); {
-	case *to != "":
+func (m *members) strategy(absent subscription.Strategy) subscription.Strategy {
+	roundRobin := m.flag("preferRoundRobin", false)
+	name := m.text("namedConsumerStrategy")
+	switch {
+	case !m.values["namedConsumerStrategy"].isGiven():
+		return absent
+	case name != "":
+		return subscription.Strategy(name)
 	case roundRobin:
-		*to = subscription.RoundRobin
-	default:
-		*to = subscription.DispatchToSingle
+		return subscription.RoundRobin
 	}
-	return nil
+	return subscription.DispatchToSingle
 }
 
-// startPosition returns the start as text.
-func (v *settingValues) startPosition() (position string, isGiven bool, err error) {
-	switch p := v[setStartPosition]; {
-	case !p.isGiven():
-		return "", false, nil
-	case p.kind == jsontext.String:
-		return strings.TrimSpace(p.text()), true, nil
-	case p.kind == jsontext.Number:
-		return string(p.raw), true, nil
+// number returns the text of a number, which may be one within quotes; empty when it is something else.
+func (v memberValue) number() string {
+	switch v.kind {
+	case jsontext.String:
+		return strings.TrimSpace(v.text())
+	case jsontext.Number:
+		return string(v.raw)
 	}
-	return "", false, setStartPosition.mustBe("a text")
+	return ""
 }
 
 // flag reads true or false, which may be a text in any case.
-func (v *settingValues) flag(s setting, to *bool) error {
-	switch p := v[s]; {
-	case !p.isGiven():
-		return nil
-	case p.kind == jsontext.True, p.kind == jsontext.False:
-		*to = p.kind == jsontext.True
-		return nil
-	case p.kind == jsontext.String:
-		if b, ok := parseFlag(strings.TrimSpace(p.text())); ok {
-			*to = b
-			return nil
+func (m *members) flag(name string, absent bool) bool {
+	switch v := m.values[name]; {
+	case !v.isGiven():
+		return absent
+	case v.kind == jsontext.True, v.kind == jsontext.False:
+		return v.kind == jsontext.True
+	case v.kind == jsontext.String:
+		if b, ok := parseFlag(strings.TrimSpace(v.text())); ok {
+			return b
 		}
 	}
-	return s.mustBe("true or false")
+	m.mustBe(name, "true or false")
+	return absent
 }
 
 // integer reads an integer from -limit-1 to limit, which may be a text.
-func (v *settingValues) integer(s setting, limit int64, to *int64) error {
-	p := v[s]
-	var text string
+func (m *members) integer(name string, limit, absent int64) int64 {
+	v := m.values[name]
+	if !v.isGiven() {
+		return absent
+	}
+	n, err := strconv.ParseInt(v.number(), 10, 64)
 	switch {
-	case !p.isGiven():
-		return nil
-	case p.kind == jsontext.String:
-		text = strings.TrimSpace(p.text())
-	case p.kind == jsontext.Number:
-		text = string(p.raw)
+	case err != nil:
+		m.mustBe(name, "an integer")
+	case n > limit || n < -limit-1:
+		m.mustBe(name, "between "+strconv.FormatInt(-limit-1, 10)+" and "+strconv.FormatInt(limit, 10))
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return s.mustBe("an integer")
-	}
-	if n > limit || n < -limit-1 {
-		return s.mustBe("between " + strconv.FormatInt(-limit-1, 10) + " and " + strconv.FormatInt(limit, 10))
-	}
-	*to = n
-	return nil
-}
-
-func (s setting) mustBe(what string) error {
-	return badRequest(settingNames[s] + " must be " + what + ".")
+	return n
 }

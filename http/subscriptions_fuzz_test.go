@@ -43,7 +43,7 @@ func FuzzSubscriptionPath(f *testing.F) {
 				t.Fatalf("%q gave %q, %+v", path, got, rt)
 			}
 		}
-		parked := strings.Replace(home, subscriptionsPrefix, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
+		parked := strings.Replace(home, atom.GroupsPath, "/subscriptions/viewparkedmessages/", 1) + "/head/backward/1"
 		if got, rt := find(t, subscriptionRows(), parked); !strings.Contains(got, "/backward/") || rt.stream != s || rt.group != group {
 			t.Fatalf("%q gave %q, %+v", parked, got, rt)
 		}
@@ -59,8 +59,8 @@ func FuzzSettings(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, form := range []form{formJSON, formTextXML} {
-			var v settingValues
-			err := v.decode(form, body)
+			m := decodeSettings(form, body)
+			err := m.err
 			if err == nil && form == formJSON && strings.TrimSpace(strings.TrimPrefix(string(body), string(byteOrderMark))) != "" {
 				var want map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {
@@ -69,7 +69,7 @@ func FuzzSettings(f *testing.F) {
 			}
 			var s subscription.Settings
 			if err == nil {
-				s, err = v.settings()
+				s, err = m.settings()
 			}
 			var plain *subscription.SettingsError
 			switch {

@@ -85,15 +85,23 @@ func groupInfo(x *exchange) error {
 		case err != nil:
 			return err
 		}
-		o := newOutline(x)
+		o := groupOutline(x)
 		o.root("subscriptionInfo", func() { detailGroup(x, &o, &info) })
 		sendOutline(x, http.StatusOK, &o)
 		return nil
 	})
 }
 
+// positionField is a number as a text; one below 0 is none.
+func positionField(name string, n int64) field {
+	if n < 0 {
+		return nullField(name)
+	}
+	return textField(name, strconv.FormatInt(n, 10))
+}
+
 func summaries(x *exchange, status int, list []subscription.Info) {
-	o := newOutline(x)
+	o := groupOutline(x)
 	o.rootList("arrayOfSubscriptionSummary", "subscriptionSummary", len(list), func(i int) { groupSummary(x, &o, &list[i]) })
 	sendOutline(x, status, &o)
 }
@@ -117,12 +125,10 @@ func pageOfSummaries(x *exchange, p groupPage, list []subscription.Info) {
 	if p.offset+p.count < total {
 		links = append(links, relatedLink{pageURI(x, p.offset+p.count, p.count), "next"})
 	}
-	o := newOutline(x)
+	o := groupOutline(x)
 	o.root("pagedSubscriptionInfo", func() {
 		o.links(links)
-		o.integer("offset", p.offset)
-		o.integer("count", p.count)
-		o.integer("total", total)
+		o.leaves(intField("offset", p.offset), intField("count", p.count), intField("total", total))
 		o.list("subscriptions", "subscriptionSummary", len(list), func(i int) { groupSummary(x, &o, &list[i]) })
 	})
 	sendOutline(x, http.StatusOK, &o)
@@ -138,42 +144,31 @@ type relatedLink struct{ href, rel string }
 
 func (o *outline) links(links []relatedLink) {
 	o.list("links", "relLink", len(links), func(i int) {
-		o.text("href", links[i].href)
-		o.text("rel", links[i].rel)
+		o.leaves(textField("href", links[i].href), textField("rel", links[i].rel))
 	})
 }
 
 // groupAddresses are what documents about a group link to.
 func groupAddresses(x *exchange, k subscription.Key) (group, parked string) {
-	b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), k)
-	group = string(b)
-	b = append(b[:0], x.origin()...)
-	b = append(b, streamsPrefix+"%24persistentsubscription-"...)
-	b = atom.AppendEscaped(b, k.Stream)
-	b = append(b, "::"...) // As clients know it.
-	b = atom.AppendEscaped(b, k.Group)
-	b = append(b, "-parked"...)
-	x.scratch = b
-	return group, string(b)
+	origin := string(x.origin())
+	escaped := func(name string) string { return string(atom.AppendEscaped(nil, name)) }
+	// Clients know the colons as they are.
+	parked = origin + streamsPrefix + "%24persistentsubscription-" + escaped(k.Stream) + "::" + escaped(k.Group) + "-parked"
+	return origin + string(atom.AppendGroupURI(nil, k)), parked
 }
 
 // groupSummary writes what lists tell of a group.
 func groupSummary(x *exchange, o *outline, g *subscription.Info) {
 	group, parked := groupAddresses(x, g.Key)
 	o.links([]relatedLink{{group + "/" + segInfo, "detail"}})
-	o.text("eventStreamId", g.Stream)
-	o.text("groupName", g.Group)
-	o.text("parkedMessageUri", parked)
-	o.text("getMessagesUri", group+"/1")
-	o.text("status", g.Status)
-	o.float("averageItemsPerSecond", g.PerSecond)
-	o.integer("totalItemsProcessed", g.Total)
-	o.integer("lastProcessedEventNumber", max(0, g.Checkpoint))
-	o.position("lastCheckpointedEventPosition", g.Checkpoint)
-	o.integer("lastKnownEventNumber", max(0, g.LastKnown))
-	o.position("lastKnownEventPosition", g.LastKnown)
-	o.integer("connectionCount", int64(len(g.Connections)))
-	o.integer("totalInFlightMessages", int64(g.Outstanding))
+	o.leaves(
+		textField("eventStreamId", g.Stream), textField("groupName", g.Group), textField("parkedMessageUri", parked),
+		textField("getMessagesUri", group+"/1"), textField("status", g.Status), floatField("averageItemsPerSecond", g.PerSecond),
+		intField("totalItemsProcessed", g.Total), intField("lastProcessedEventNumber", max(0, g.Checkpoint)),
+		positionField("lastCheckpointedEventPosition", g.Checkpoint), intField("lastKnownEventNumber", max(0, g.LastKnown)),
+		positionField("lastKnownEventPosition", g.LastKnown), intField("connectionCount", int64(len(g.Connections))),
+		intField("totalInFlightMessages", int64(g.Outstanding)),
+	)
 }
 
 // detailGroup writes all that is known of a group.
@@ -181,60 +176,50 @@ func detailGroup(x *exchange, o *outline, g *subscription.Info) {
 	group, parked := groupAddresses(x, g.Key)
 	o.links([]relatedLink{{group + "/" + segInfo, "detail"}, {group + "/" + segReplay, segReplay}})
 	o.object("config", func() { o.settings(&g.Settings) })
-	o.text("eventStreamId", g.Stream)
-	o.text("groupName", g.Group)
-	o.text("status", g.Status)
-	o.float("averageItemsPerSecond", g.PerSecond)
-	o.text("parkedMessageUri", parked)
-	o.text("getMessagesUri", group+"/1")
-	o.integer("totalItemsProcessed", g.Total)
-	o.integer("countSinceLastMeasurement", g.SinceLast)
-	o.integer("lastProcessedEventNumber", max(0, g.Checkpoint))
-	o.position("lastCheckpointedEventPosition", g.Checkpoint)
-	o.integer("lastKnownEventNumber", max(0, g.LastKnown))
-	o.position("lastKnownEventPosition", g.LastKnown)
-	o.integer("readBufferCount", int64(g.ReadBuffer))
-	o.integer("liveBufferCount", int64(g.LiveBuffer))
-	o.integer("retryBufferCount", int64(g.RetryBuffer))
-	o.integer("totalInFlightMessages", int64(g.Outstanding))
-	o.integer("outstandingMessagesCount", int64(g.Outstanding))
+	o.leaves(
+		textField("eventStreamId", g.Stream), textField("groupName", g.Group), textField("status", g.Status),
+		floatField("averageItemsPerSecond", g.PerSecond), textField("parkedMessageUri", parked), textField("getMessagesUri", group+"/1"),
+		intField("totalItemsProcessed", g.Total), intField("countSinceLastMeasurement", g.SinceLast),
+		intField("lastProcessedEventNumber", max(0, g.Checkpoint)), positionField("lastCheckpointedEventPosition", g.Checkpoint),
+		intField("lastKnownEventNumber", max(0, g.LastKnown)), positionField("lastKnownEventPosition", g.LastKnown),
+		intField("readBufferCount", int64(g.ReadBuffer)), intField("liveBufferCount", int64(g.LiveBuffer)),
+		intField("retryBufferCount", int64(g.RetryBuffer)), intField("totalInFlightMessages", int64(g.Outstanding)),
+		intField("outstandingMessagesCount", int64(g.Outstanding)),
+	)
 	o.list("connections", "connectionInfo", len(g.Connections), func(i int) { o.connection(&g.Connections[i]) })
-	o.integer("parkedMessageCount", g.Parked)
+	o.leaves(intField("parkedMessageCount", g.Parked))
 	if g.Stalled != "" { // Ours: clients know the rest.
-		o.text("stalled", g.Stalled)
+		o.leaves(textField("stalled", g.Stalled))
 	}
 }
 
 func (o *outline) settings(s *subscription.Settings) {
 	start := strconv.FormatInt(s.StartFrom, 10)
-	o.bool(settingNames[setResolveLinks], s.ResolveLinks)
-	o.integer(settingNames[setStartFrom], s.StartFrom)
-	o.text(settingNames[setStartPosition], start)
-	o.integer(settingNames[setMessageTimeout], s.MessageTimeout.Milliseconds())
-	o.bool(settingNames[setExtraStatistics], s.ExtraStatistics)
-	o.integer(settingNames[setMaxRetryCount], int64(s.MaxRetryCount))
-	o.integer(settingNames[setLiveBufferSize], int64(s.LiveBufferSize))
-	o.integer(settingNames[setBufferSize], int64(s.BufferSize))
-	o.integer(settingNames[setReadBatchSize], int64(s.ReadBatchSize))
-	o.integer(settingNames[setCheckpointAfter], s.CheckpointAfter.Milliseconds())
-	o.integer(settingNames[setMinCheckpointCount], int64(s.MinCheckpointCount))
-	o.integer(settingNames[setMaxCheckpointCount], int64(s.MaxCheckpointCount))
-	o.integer(settingNames[setMaxSubscriberCount], int64(s.MaxSubscriberCount))
-	o.text(settingNames[setStrategy], string(s.Strategy))
-	o.bool(settingNames[setPreferRoundRobin], s.Strategy == subscription.RoundRobin)
+	o.leaves(
+		boolField("resolveLinktos", s.ResolveLinks), intField("startFrom", s.StartFrom),
+		textField("startPosition", start), intField("messageTimeoutMilliseconds", s.MessageTimeout.Milliseconds()),
+		boolField("extraStatistics", s.ExtraStatistics), intField("maxRetryCount", int64(s.MaxRetryCount)),
+		intField("liveBufferSize", int64(s.LiveBufferSize)), intField("bufferSize", int64(s.BufferSize)),
+		intField("readBatchSize", int64(s.ReadBatchSize)),
+		intField("checkPointAfterMilliseconds", s.CheckpointAfter.Milliseconds()),
+		intField("minCheckPointCount", int64(s.MinCheckpointCount)),
+		intField("maxCheckPointCount", int64(s.MaxCheckpointCount)),
+		intField("maxSubscriberCount", int64(s.MaxSubscriberCount)),
+		textField("namedConsumerStrategy", string(s.Strategy)),
+		boolField("preferRoundRobin", s.Strategy == subscription.RoundRobin),
+	)
 }
 
 func (o *outline) connection(c *subscription.ConnectionInfo) {
-	o.text("from", c.From)
-	o.text("username", c.User)
-	o.float("averageItemsPerSecond", c.PerSecond)
-	o.integer("totalItemsProcessed", c.Total)
-	o.integer("countSinceLastMeasurement", c.SinceLast)
+	o.leaves(
+		textField("from", c.From), textField("username", c.User), floatField("averageItemsPerSecond", c.PerSecond),
+		intField("totalItemsProcessed", c.Total), intField("countSinceLastMeasurement", c.SinceLast),
+	)
 	o.list("extraStatistics", "measurement", len(c.Latencies), func(i int) {
-		o.text("key", c.Latencies[i].Name)
-		o.float("value", c.Latencies[i].Value)
+		o.leaves(textField("key", c.Latencies[i].Name), floatField("value", c.Latencies[i].Value))
 	})
-	o.integer("availableSlots", int64(c.AvailableSlots))
-	o.integer("inFlightMessages", int64(c.InFlight))
-	o.text("connectionName", c.Name)
+	o.leaves(
+		intField("availableSlots", int64(c.AvailableSlots)), intField("inFlightMessages", int64(c.InFlight)),
+		textField("connectionName", c.Name),
+	)
 }

@@ -11,16 +11,6 @@ import (
 	"github.com/annalsdb/annals/subscription"
 )
 
-// groupError is why a group was not read or changed. Where there is a word for
-// it, the result of a command is the answer.
-type groupError struct {
-	isRead, isReplay bool
-	err              error
-}
-
-func (e *groupError) Error() string { return e.err.Error() }
-func (e *groupError) Unwrap() error { return e.err }
-
 // The words of results. They are part of the wire: do not change.
 const commandSuccess = "Success"
 
@@ -30,56 +20,55 @@ var commandFailures = map[int]string{
 	http.StatusConflict:   "AlreadyExists",
 }
 
-// groupFailed answers for what was not done, if there is a word for it.
-func groupFailed(x *exchange, e *groupError, p *problem) bool {
-	reason := p.text
-	var settings *subscription.SettingsError
-	switch isNone := errors.Is(e, subscription.ErrNotFound); {
-	case isNone && e.isRead:
-		sendWord(x, p.status, p.text)
-		return true
-	case isNone && e.isReplay:
-		reason = "Unable to locate '" + groupKey(x).String() + "'"
-	case isNone:
-		reason = "Group '" + x.route.group + "' does not exist."
-	case errors.Is(e, subscription.ErrExists):
+// groupFailed answers for what was not done, if there is a word for it; else it returns
+// the error. The reason is that of a group that does not exist.
+func groupFailed(x *exchange, err error, reason string) error {
+	p, _ := problemOf(err, x.action())
+	settings, isSettings := errors.AsType[*subscription.SettingsError](err)
+	switch {
+	case errors.Is(err, subscription.ErrNotFound):
+	case errors.Is(err, subscription.ErrExists):
 		reason = "Group '" + x.route.group + "' already exists."
-	case errors.Is(e, subscription.ErrAll), errors.As(e, &settings) && !settings.Plain:
+	case errors.Is(err, subscription.ErrAll), isSettings && !settings.Plain:
+		reason = p.text
 	default:
-		return false
+		return err
 	}
 	commandResult(x, p.status, commandFailures[p.status], reason)
-	return true
+	return nil
 }
 
 // commandResult answers with the outcome of a command. If a group was or should be
 // defined, the answer has its address too.
 func commandResult(x *exchange, status int, word, reason string) {
 	if x.op.bodies != 0 && status != http.StatusBadRequest {
-		b := atom.AppendGroupURI(append(x.scratch[:0], x.origin()...), groupKey(x))
-		x.scratch = b
-		x.w.Header()[keyLocation] = []string{string(b)}
+		x.w.Header()[keyLocation] = []string{string(x.origin()) + string(atom.AppendGroupURI(nil, groupKey(x)))}
 	}
-	o := newOutline(x)
+	o := groupOutline(x)
 	o.root("subscriptionResult", func() {
-		o.text("correlationId", event.ID(uuid.New()).String())
-		o.text("reason", reason)
-		o.text("result", word)
+		o.leaves(textField("correlationId", event.ID(uuid.New()).String()), textField("reason", reason), textField("result", word))
 	})
 	sendOutline(x, status, &o)
 }
 
 // sendWord answers with a text as a document.
 func sendWord(x *exchange, status int, text string) {
-	o := newOutline(x)
+	o := groupOutline(x)
 	if o.isXML {
 		o.b = append(o.b, "<string>"...)
 	}
-	o.value(text)
+	o.value(textField("", text))
 	if o.isXML {
 		o.b = append(o.b, "</string>"...)
 	}
 	sendOutline(x, status, &o)
+}
+
+// groupOutline is an outline as clients of groups know it.
+func groupOutline(x *exchange) outline {
+	o := newOutline(x)
+	o.isLong = true
+	return o
 }
 
 // sendOutline answers with a document in the plain type of the answer's format.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/annalsdb/annals/access"
@@ -40,7 +41,7 @@ func (s *Server) rows() []row {
 		at("/sys/subsystems", look(jsonOffer, mayOps, listSubsystems)),
 		at("/admin/login", look(adminOffer, mayUser, serveLogin)),
 	)
-	if isAdmin && s.servesProjections() {
+	if isAdmin && o.Projections != nil {
 		for _, file := range debuggerFiles {
 			add(true, at(webPrefix+file, look(nil, mayEverybody, debuggerFile)))
 		}
@@ -85,18 +86,11 @@ func (s *Server) rows() []row {
 		rows[i].isPlain = true
 	}
 	add(!o.DisableAtomPub, streamRows()...)
-	add(s.servesUsers(), userRows()...)
-	add(s.servesSubscriptions(), subscriptionRows()...)
-	add(s.servesProjections(), projectionRows()...)
+	add(o.Users != nil && !o.Insecure, userRows()...) // In insecure mode there is nobody to manage.
+	add(o.Subscriptions != nil, subscriptionRows()...)
+	add(o.Projections != nil, projectionRows()...)
 	return rows
 }
-
-// servesUsers is false where there is nobody to manage: in insecure mode.
-func (s *Server) servesUsers() bool { return s.opts.Users != nil && !s.opts.Insecure }
-
-func (s *Server) servesSubscriptions() bool { return s.opts.Subscriptions != nil }
-
-func (s *Server) servesProjections() bool { return s.opts.Projections != nil }
 
 // scavengesStream holds links to the beginning and the end of each scavenge. The
 // stream of one of them has its id and a dash more.
@@ -106,13 +100,15 @@ const scavengesStream = "$scavenges"
 // and the metadata of a stream before the log.
 func streamRows() []row {
 	backward := get(feedOffer, access.ReadRight, streamBackward)
-	metadata := getSingle(access.MetaReadRight, streamMetadata)
+	metadata, oneEvent := get(singleOffer, access.MetaReadRight, streamMetadata), get(singleOffer, access.ReadRight, singleEvent)
+	metadata.single, oneEvent.single = true, true
 	metaBackward := get(feedOffer, access.MetaReadRight, metaBackward)
 	allBackward := get(feedOffer, access.ReadRight, allBackward)
 	streamTail, allTail := backward, allBackward
 	streamTail.live, allTail.live = true, true
 	filteredBackward := get(feedOffer, access.ReadRight, filteredBackward)
-	write, incoming, remove := post(appendForms, access.WriteRight, appendEvents), post(incomingForms, access.WriteRight, incomingEvent), remove()
+	write, incoming := post(appendForms, access.WriteRight, appendEvents), post(incomingForms, access.WriteRight, incomingEvent)
+	remove := operation{method: http.MethodDelete, action: deleting, offer: changeOffer, may: mayStream(access.DeleteRight), serve: deleteStream}
 	write.unnoted, incoming.unnoted = true, true
 	rows := []row{
 		at("/streams/{stream}/metadata", metadata, post(appendForms, access.MetaWriteRight, writeMetadata)),
@@ -136,7 +132,7 @@ func streamRows() []row {
 
 		at("/streams/{stream}", write, remove, streamTail),
 		at("/streams/{stream}/", slash(http.MethodPost, changeOffer, appendForms), slash(http.MethodDelete, changeOffer, 0), slash(http.MethodGet, feedOffer, 0)),
-		at("/streams/{stream}/{number}", getSingle(access.ReadRight, singleEvent)),
+		at("/streams/{stream}/{number}", oneEvent),
 		at("/streams/{stream}/at/{time}", get(jsonOffer, access.ReadRight, streamAt)),
 		at("/streams/{stream}/{number}/{count}", backward),
 		at("/streams/{stream}/{number}/backward/{count}", backward),
@@ -150,6 +146,13 @@ func streamRows() []row {
 
 // userRows are the users, which the leader alone reads and changes.
 func userRows() []row {
+	manage := func(method string, may requirement, serve func(*exchange, context.Context) error) operation {
+		return operation{method: method, offer: jsonOffer, may: may, serve: leading(serve)}
+	}
+	// The body says more.
+	describe := func(method string, may requirement, serve func(*exchange, context.Context) error) operation {
+		return operation{method: method, offer: jsonOffer, may: may, bodies: 1 << formJSON, serve: leading(serve)}
+	}
 	list := manage(http.MethodGet, mayAdmin, listUsers)
 	create := describe(http.MethodPost, mayAdmin, createUser)
 	return []row{
@@ -160,8 +163,8 @@ func userRows() []row {
 			manage(http.MethodGet, mayAdminOrSelf, getUser),
 			describe(http.MethodPut, mayAdmin, updateUser),
 			manage(http.MethodDelete, mayAdmin, deleteUser)),
-		at("/users/{login}/command/enable", manage(http.MethodPost, mayAdmin, enableUser), manage(http.MethodPut, mayAdmin, enableUser)),
-		at("/users/{login}/command/disable", manage(http.MethodPost, mayAdmin, disableUser), manage(http.MethodPut, mayAdmin, disableUser)),
+		at("/users/{login}/command/enable", manage(http.MethodPost, mayAdmin, disableUser(false)), manage(http.MethodPut, mayAdmin, disableUser(false))),
+		at("/users/{login}/command/disable", manage(http.MethodPost, mayAdmin, disableUser(true)), manage(http.MethodPut, mayAdmin, disableUser(true))),
 		at("/users/{login}/command/reset-password", describe(http.MethodPost, mayAdmin, resetPassword)),
 		at("/users/{login}/command/change-password", describe(http.MethodPost, maySelf, changePassword)),
 	}
@@ -170,39 +173,64 @@ func userRows() []row {
 // subscriptionRows are the groups, which the leader alone knows, and the messages that
 // they gave up, which every node has.
 func subscriptionRows() []row {
-	ack, nack := respond(ackMessages), respond(nackMessages)
-	note := order(http.MethodPost, writing, noteParked)
+	inform := func(serve func(*exchange) error) operation { return look(subscriptionsOffer, mayUser, serve) }
+	order := func(method string, a action, serve func(*exchange) error) operation {
+		return operation{method: method, action: a, offer: subscriptionsOffer, may: mayOps, serve: serve}
+	}
+	create, update := order(http.MethodPut, writing, createGroup), order(http.MethodPost, writing, updateGroup)
+	create.bodies, update.bodies = settingsForms, settingsForms
+	// Handing out messages: asking twice is not asking once.
+	consume := look(competingOffer, mayReader, handOutMessages)
+	consume.once = true
+	// Nothing is sent back to an answer, so the request may accept what it likes.
+	ack := operation{method: http.MethodPost, action: writing, may: mayReader, unnoted: true, serve: ackMessages}
+	nack := ack
+	nack.serve = nackMessages
 	return []row{
 		at("/subscriptions", inform(listGroups)),
 		// The groups of a stream of that name are here as well.
 		about(segRestart, at("/subscriptions/restart", inform(listGroupsOfStream), order(http.MethodPost, writing, restartGroups))),
 		at("/subscriptions/{stream}", inform(listGroupsOfStream)),
-		at("/subscriptions/{stream}/{subscription}",
-			define(http.MethodPut, createGroup),
-			define(http.MethodPost, updateGroup),
-			order(http.MethodDelete, deleting, deleteGroup),
-			consume()),
+		at("/subscriptions/{stream}/{subscription}", create, update, order(http.MethodDelete, deleting, deleteGroup), consume),
 		at("/subscriptions/{stream}/{subscription}/info", inform(groupInfo)),
 		at("/subscriptions/{stream}/{subscription}/ack", ack),
 		at("/subscriptions/{stream}/{subscription}/nack", nack),
 		at("/subscriptions/{stream}/{subscription}/replayParked", order(http.MethodPost, writing, replayParked)),
-		at("/subscriptions/{stream}/{subscription}/parked", operation{method: http.MethodGet, offer: jsonOffer, may: mayReader, serve: listParked}),
-		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, writing, replaySomeParked)),
-		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, writing, dropParked)),
-		at("/subscriptions/{stream}/{subscription}/parked/note", note),
-		at("/subscriptions/{stream}/{subscription}/{count}", consume()),
+		at("/subscriptions/{stream}/{subscription}/parked", look(jsonOffer, mayReader, listParked)),
+		at("/subscriptions/{stream}/{subscription}/parked/replay", order(http.MethodPost, writing, settleParked(Subscriptions.ReplayParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/drop", order(http.MethodPost, writing, settleParked(Subscriptions.DropParked))),
+		at("/subscriptions/{stream}/{subscription}/parked/note", order(http.MethodPost, writing, noteParked)),
+		at("/subscriptions/{stream}/{subscription}/{count}", consume),
 		at("/subscriptions/{stream}/{subscription}/ack/{id}", ack),
 		at("/subscriptions/{stream}/{subscription}/nack/{id}", nack),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", review(parkedBackward)),
-		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", review(parkedForward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/backward/{count}", look(competingOffer, mayReader, parkedBackward)),
+		at("/subscriptions/viewparkedmessages/{stream}/{subscription}/{number}/forward/{count}", look(competingOffer, mayReader, parkedForward)),
 	}
 }
 
 // projectionRows are the projections, which the leader alone runs.
 func projectionRows() []row {
+	type handler = func(*exchange, context.Context) error
+	do := func(method string, a action, may requirement, serve handler) operation {
+		return operation{method: method, action: a, offer: jsonOffer, may: may, redirected: true, serve: projecting(serve)}
+	}
+	watch := func(serve handler) operation { return do(http.MethodGet, reading, mayUser, serve) }
+	// A script is a text of any type, which must be named.
+	script := func(method string, may requirement, serve handler) operation {
+		op := do(method, writing, may, serve)
+		op.typed = true
+		return op
+	}
+	document := func(method string, may requirement, serve handler) operation {
+		op := do(method, writing, may, serve)
+		op.bodies = 1 << formJSON
+		return op
+	}
 	list := func(kinds projection.Kinds) operation { return watch(listProjections(kinds)) }
 	create := func(m projection.Mode) operation { return script(http.MethodPost, mayUser, createProjection(m)) }
-	command := func(c projection.Command) operation { return instruct(http.MethodPost, mayUser, projectionCommand(c)) }
+	command := func(c projection.Command) operation {
+		return do(http.MethodPost, writing, mayUser, projectionCommand(c))
+	}
 	page, query, config := watch(projectionsPage), watch(projectionQuery), watch(projectionConfig)
 	read := document(http.MethodPost, mayUser, readEvents)
 	read.unnoted = true
@@ -217,10 +245,10 @@ func projectionRows() []row {
 		at("/projections/continuous", list(projection.Continuous.Only()), create(projection.Continuous)),
 		at("/projections/read-events", read),
 		at("/projections/restart", script(http.MethodPost, mayOps, restartProjections)),
-		at("/projection/{name}", watch(oneProjection), instruct(http.MethodDelete, mayOps, deleteProjection)),
+		at("/projection/{name}", watch(oneProjection), do(http.MethodDelete, deleting, mayOps, deleteProjection)),
 		at("/projection/{name}/statistics", watch(projectionStatistics)),
-		at("/projection/{name}/state", watch(projectionState)),
-		at("/projection/{name}/result", watch(projectionResult)),
+		at("/projection/{name}/state", watch(projectionContent(Projections.State))),
+		at("/projection/{name}/result", watch(projectionContent(Projections.Result))),
 		at("/projection/{name}/query", query, script(http.MethodPut, mayUser, updateProjection)),
 		at("/projection/{name}/config", config, document(http.MethodPut, mayOps, configureProjection)),
 		at("/projection/{name}/command/enable", command(projection.Enable)),

@@ -123,15 +123,11 @@ func splitHost(s string) (host, port string) {
 	if i < 0 || strings.HasSuffix(s, "]") {
 		return s, ""
 	}
-	if p := s[i+1:]; p == "" || isPort(p) {
-		return s[:i], p
+	p := s[i+1:]
+	if _, isPort := parseNumber(p, 65535); p != "" && !isPort {
+		return s, ""
 	}
-	return s, ""
-}
-
-func isPort(p string) bool {
-	_, ok := parseNumber(p, 65535)
-	return ok
+	return s[:i], p
 }
 
 // isAuthority reports whether s is fit to stand in an address as it is.
@@ -171,27 +167,16 @@ func unescapeQuery(s string) string {
 	}
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '+':
-			b = append(b, ' ')
-		case c == '%' && i+2 < len(s) && unhex(s[i+1]) < 16 && unhex(s[i+2]) < 16:
-			b = append(b, unhex(s[i+1])<<4|unhex(s[i+2]))
-			i += 2
-		default:
-			b = append(b, c)
+		c := s[i]
+		if c == '+' {
+			c = ' '
+		} else if c == '%' && i+2 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c = byte(n)
+				i += 2
+			}
 		}
+		b = append(b, c)
 	}
 	return string(b)
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 0xff
 }

@@ -11,6 +11,14 @@ import (
 	"github.com/annalsdb/annals/internal/jsontext"
 )
 
+const (
+	usersPrefix = "/users/"
+	// currentLogin stands for the caller where a login is read.
+	currentLogin = "$current"
+	// commandPath leads from a user to its commands.
+	commandPath = "/command/"
+)
+
 // leading makes of a handler of users one that runs on the leader only. What is
 // answered is as new as the leader has it.
 func leading(serve func(*exchange, context.Context) error) func(*exchange) error {
@@ -22,7 +30,7 @@ func leading(serve func(*exchange, context.Context) error) func(*exchange) error
 			return serve(x, ctx)
 		})
 		if err != nil {
-			return &userError{login: x.route.argument, isDetail: x.isRead(), err: err}
+			return userError{err}
 		}
 		return nil
 	}
@@ -30,14 +38,9 @@ func leading(serve func(*exchange, context.Context) error) func(*exchange) error
 
 // userError is why users were not read or changed. Where the envelope has a word
 // for it, the envelope is the answer.
-type userError struct {
-	login    string
-	isDetail bool // the envelope is that of a detail and not of a command
-	err      error
-}
+type userError struct{ error }
 
-func (e *userError) Error() string { return e.err.Error() }
-func (e *userError) Unwrap() error { return e.err }
+func (e userError) Unwrap() error { return e.error }
 
 // The words of the envelope. They are part of the wire: do not change.
 const userSuccess = "Success"
@@ -56,18 +59,9 @@ func listUsers(x *exchange, ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := append(x.out[:0], "{\n  \"data\": ["...)
-	for i := range accounts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, "\n    "...)
-		b = appendUser(x, b, "    ", &accounts[i])
-	}
-	if len(accounts) > 0 {
-		b = append(b, "\n  "...)
-	}
-	sendUserDetails(x, append(b, ']'))
+	sendUserDetails(x, func(o *outline) {
+		o.list("data", "", len(accounts), func(i int) { userDetails(x, o, &accounts[i]) })
+	})
 	return nil
 }
 
@@ -87,54 +81,45 @@ func sendUser(x *exchange, ctx context.Context, login string) error {
 	if err != nil {
 		return err
 	}
-	sendUserDetails(x, appendUser(x, append(x.out[:0], "{\n  \"data\": "...), "  ", &account))
+	sendUserDetails(x, func(o *outline) {
+		o.object("data", func() { userDetails(x, o, &account) })
+	})
 	return nil
 }
 
-// sendUserDetails sends a document whose data was appended already.
-func sendUserDetails(x *exchange, b []byte) {
-	b = append(b, ",\n"...)
-	x.out = appendOutcome(b, userSuccess)
+// sendUserDetails sends a document with data.
+func sendUserDetails(x *exchange, data func(*outline)) {
+	o := outline{b: x.out[:0]}
+	o.root("", func() {
+		data(&o)
+		o.leaves(userOutcome(userSuccess)...)
+	})
+	x.out = o.b
 	x.w.Header()[keyCacheControl] = cacheNever
 	x.ok()
 }
 
 // createUser makes a user. That it exists with the same password is no matter.
 func createUser(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
-		return err
-	}
-	account, err := fields.newAccount()
-	if err != nil {
-		return err
+	fields := userBody(x)
+	account := fields.newAccount()
+	if fields.err != nil {
+		return fields.err
 	}
 	x.route.argument = account.Login // What the envelope of a failure is about.
 	if err := x.s.opts.Users.Create(ctx, account); err != nil {
 		return err
 	}
-	b := appendUserURI(append(x.scratch[:0], x.origin()...), account.Login)
-	x.scratch = b
-	x.w.Header()[keyLocation] = []string{string(b)}
+	x.w.Header()[keyLocation] = []string{string(x.origin()) + userPath(account.Login)}
 	sendCommanded(x, http.StatusCreated)
 	return nil
 }
 
 // updateUser replaces name and groups.
 func updateUser(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
-		return err
-	}
-	fullName, err := fields.text(userFullName)
-	if err != nil {
-		return err
-	}
-	groups, err := fields.groups()
-	if err != nil {
-		return err
-	}
-	return userCommand(x, func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
+	fields := userBody(x)
+	fullName, groups := fields.text("fullName"), fields.groups()
+	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.Update(ctx, login, fullName, groups) })
 }
 
 func deleteUser(x *exchange, ctx context.Context) error {
@@ -149,44 +134,31 @@ func deleteUser(x *exchange, ctx context.Context) error {
 	return nil
 }
 
-func enableUser(x *exchange, ctx context.Context) error {
-	return userCommand(x, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, false) })
-}
-
-func disableUser(x *exchange, ctx context.Context) error {
-	return userCommand(x, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, true) })
+// disableUser makes the handler that locks a user out, or lets it in again.
+func disableUser(disabled bool) func(*exchange, context.Context) error {
+	return func(x *exchange, ctx context.Context) error {
+		return userCommand(x, nil, func(login string) error { return x.s.opts.Users.SetDisabled(ctx, login, disabled) })
+	}
 }
 
 func resetPassword(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
-		return err
-	}
-	password, err := fields.required(userNewPassword)
-	if err != nil {
-		return err
-	}
-	return userCommand(x, func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
+	fields := userBody(x)
+	password := fields.required("newPassword")
+	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.ResetPassword(ctx, login, password) })
 }
 
 func changePassword(x *exchange, ctx context.Context) error {
-	var fields userFields
-	if err := userBody(x, &fields); err != nil {
-		return err
-	}
-	current, err := fields.given(userCurrentPassword)
-	if err != nil {
-		return err
-	}
-	password, err := fields.required(userNewPassword)
-	if err != nil {
-		return err
-	}
-	return userCommand(x, func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
+	fields := userBody(x)
+	current, password := fields.given("currentPassword"), fields.required("newPassword")
+	return userCommand(x, fields.err, func(login string) error { return x.s.opts.Users.ChangePassword(ctx, login, current, password) })
 }
 
-// userCommand does something to the user that the path names and says so.
-func userCommand(x *exchange, do func(login string) error) error {
+// userCommand does something to the user that the path names and says so, unless the
+// body was wrong.
+func userCommand(x *exchange, wrong error, do func(login string) error) error {
+	if wrong != nil {
+		return wrong
+	}
 	if err := do(x.route.argument); err != nil {
 		return err
 	}
@@ -196,95 +168,73 @@ func userCommand(x *exchange, do func(login string) error) error {
 
 // sendCommanded answers that a command was done.
 func sendCommanded(x *exchange, status int) {
-	x.out = appendCommand(x.out[:0], x.route.argument, userSuccess)
-	sendEnvelope(x, status)
+	sendEnvelope(x, status, textField("loginName", x.route.argument), userSuccess)
 }
 
-// userFailed answers with the envelope of a failure.
-func userFailed(x *exchange, e *userError, p *problem) {
+// userFailed answers with the envelope of a failure: that of a detail or of a command.
+func userFailed(x *exchange, p *problem) {
 	x.phrase(p.status, p.text)
-	if e.isDetail {
-		x.out = appendOutcome(append(x.out[:0], "{\n  \"data\": null,\n"...), userFailures[p.status])
-	} else {
-		x.out = appendCommand(x.out[:0], e.login, userFailures[p.status])
+	about := textField("loginName", x.route.argument)
+	if x.isRead() {
+		about = nullField("data")
 	}
-	sendEnvelope(x, p.status)
+	sendEnvelope(x, p.status, about, userFailures[p.status])
 }
 
-func sendEnvelope(x *exchange, status int) {
+func sendEnvelope(x *exchange, status int, about field, outcome string) {
+	o := outline{b: x.out[:0]}
+	o.root("", func() {
+		o.leaves(about)
+		o.leaves(userOutcome(outcome)...)
+	})
+	x.out = o.b
 	x.w.Header()[keyContentType] = typeJSON.contentType
 	x.send(status, x.out)
 }
 
-// appendCommand appends the envelope of a command.
-func appendCommand(b []byte, login, outcome string) []byte {
-	b = append(b, "{\n  \"loginName\": "...)
-	b = jsontext.AppendString(b, login)
-	return appendOutcome(append(b, ",\n"...), outcome)
-}
-
-// appendOutcome appends the end of every envelope.
-func appendOutcome(b []byte, outcome string) []byte {
-	b = append(b, "  \"success\": "...)
-	if outcome == userSuccess {
-		b = append(b, "true"...)
-	} else {
-		b = append(b, "false"...)
-	}
-	b = append(b, ",\n  \"error\": \""...)
-	b = append(b, outcome...)
-	return append(b, "\"\n}"...)
+// userOutcome is the end of every envelope.
+func userOutcome(outcome string) []field {
+	return []field{boolField("success", outcome == userSuccess), textField("error", outcome)}
 }
 
 // userTime is how times of users are written, in UTC.
 const userTime = "2006-01-02T15:04:05.000000-07:00"
 
-// appendUser appends the object of a user that begins on an indented line.
-func appendUser(x *exchange, b []byte, indent string, a *access.Account) []byte {
-	next := ",\n" + indent + "  "
-	b = append(b, "{\n"+indent+"  \"loginName\": "...)
-	b = jsontext.AppendString(b, a.Login)
-	b = append(b, next+"\"fullName\": "...)
-	b = jsontext.AppendString(b, a.FullName)
-	b = append(b, next+"\"groups\": ["...)
+// userDetails writes the members of a user.
+func userDetails(x *exchange, o *outline, a *access.Account) {
+	var groups []byte
 	for i, g := range a.Groups {
 		if i > 0 {
-			b = append(b, ", "...)
+			groups = append(groups, ", "...)
 		}
-		b = jsontext.AppendString(b, g)
+		groups = jsontext.AppendString(groups, g)
 	}
-	b = append(b, "]"+next+"\"dateLastUpdated\": "...)
-	if a.Updated.IsZero() {
-		b = append(b, "null"...)
-	} else {
-		b = append(b, '"')
-		b = a.Updated.In(time.UTC).AppendFormat(b, userTime)
-		b = append(b, '"')
+	updated, change := nullField("dateLastUpdated"), "disable"
+	if !a.Updated.IsZero() {
+		updated = textField("dateLastUpdated", a.Updated.In(time.UTC).Format(userTime))
 	}
-	state, change := "false", "disable"
 	if a.Disabled {
-		state, change = "true", "enable"
+		change = "enable"
 	}
-	b = append(b, next+"\"disabled\": "+state+next+"\"links\": ["...)
-	for i, l := range [...]struct{ path, rel string }{
-		{commandPath + "reset-password", "reset-password"},
-		{commandPath + "change-password", "change-password"},
-		{"", "edit"},
-		{"", "delete"},
-		{commandPath + change, change},
-	} {
-		if i > 0 {
-			b = append(b, ',')
+	o.leaves(
+		textField("loginName", a.Login), textField("fullName", a.FullName), field{"groups", "[" + string(groups) + "]", true},
+		updated, boolField("disabled", a.Disabled),
+	)
+	address := string(x.origin()) + userPath(a.Login)
+	o.open("links", true)
+	o.bracket("[]", func() {
+		for _, l := range [...]struct{ path, rel string }{
+			{commandPath + "reset-password", "reset-password"},
+			{commandPath + "change-password", "change-password"},
+			{"", "edit"},
+			{"", "delete"},
+			{commandPath + change, change},
+		} {
+			o.item()
+			o.b = append(o.b, `{"href": "`+address+l.path+`", "rel": "`+l.rel+`"}`...)
 		}
-		b = append(b, "\n"+indent+"    {\"href\": \""...)
-		b = appendUserURI(append(b, x.origin()...), a.Login)
-		b = append(b, l.path...)
-		b = append(b, "\", \"rel\": \""+l.rel+"\"}"...)
-	}
-	return append(b, "\n"+indent+"  ]\n"+indent+"}"...)
+	})
 }
 
-// appendUserURI appends the path of a user behind the origin.
-func appendUserURI(origin []byte, login string) []byte {
-	return atom.AppendEscaped(append(origin, usersPrefix...), login)
-}
+// userPath is the path of a user behind the origin.
+func userPath(login string) string { return usersPrefix + string(atom.AppendEscaped(nil, login)) }

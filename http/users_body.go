@@ -16,106 +16,61 @@ const maxUserBody = 64 << 10
 
 var (
 	errUserBody      = badRequest("Invalid request. The body is not a JSON object.")
-	problemLargeUser = &problem{http.StatusRequestEntityTooLarge, "Too large a description of a user. Limit is 64kb", false}
+	problemLargeUser = refusal(http.StatusRequestEntityTooLarge, "Too large a description of a user. Limit is 64kb")
 )
-
-// userField is a member of such a body that has a meaning. Others are ignored.
-type userField uint8
-
-const (
-	userLoginName userField = iota
-	userFullName
-	userGroups
-	userPassword
-	userNewPassword
-	userCurrentPassword
-	userFieldCount
-)
-
-var userFieldNames = [userFieldCount]string{"loginName", "fullName", "groups", "password", "newPassword", "currentPassword"}
-
-// userFields are the members of a body.
-type userFields [userFieldCount]memberValue
 
 // userBody reads the body of the request.
-func userBody(x *exchange, f *userFields) error {
+func userBody(x *exchange) *members {
 	body, err := x.readBody(maxUserBody, problemLargeUser, errUserBody)
 	if err != nil {
-		return err
+		return &members{err: err}
 	}
-	return f.decode(body)
+	return userMembers(body)
 }
 
-func (f *userFields) decode(body []byte) error {
-	if !decodeObject(body, userFieldNames[:], f[:]) {
-		return errUserBody
-	}
-	return nil
-}
-
-// text returns a text, empty for one that is missing or null.
-func (f *userFields) text(field userField) (string, error) {
-	switch v := f[field]; {
-	case !v.isGiven():
-		return "", nil
-	case v.kind == jsontext.String:
-		return v.text(), nil
-	}
-	return "", badRequest(userFieldNames[field] + " must be a text.")
+func userMembers(body []byte) *members {
+	return decodeObject(body, errUserBody, "loginName", "fullName", "groups", "password", "newPassword", "currentPassword")
 }
 
 // given returns a text that must be there.
-func (f *userFields) given(field userField) (string, error) {
-	if !f[field].isGiven() {
-		return "", badRequest(userFieldNames[field] + " is required.")
+func (m *members) given(name string) string {
+	if !m.values[name].isGiven() {
+		m.wrong(badRequest(name + " is required."))
 	}
-	return f.text(field)
+	return m.text(name)
 }
 
 // required returns a text that must be there and not be empty.
-func (f *userFields) required(field userField) (string, error) {
-	text, err := f.text(field)
-	if err == nil && text == "" {
-		err = badRequest(userFieldNames[field] + " is required and must not be empty.")
+func (m *members) required(name string) string {
+	text := m.text(name)
+	if text == "" {
+		m.wrong(badRequest(name + " is required and must not be empty."))
 	}
-	return text, err
+	return text
 }
 
 // groups returns the groups, none when they are missing or null. The result is never nil.
-func (f *userFields) groups() ([]string, error) {
+func (m *members) groups() []string {
 	groups := []string{}
-	v := f[userGroups]
-	if !v.isGiven() {
-		return groups, nil
-	}
-	if v.kind != jsontext.Array {
-		return nil, badRequest("groups must be a list of texts.")
+	v := m.values["groups"]
+	if v.isGiven() && v.kind != jsontext.Array {
+		m.mustBe("groups", "a list of texts")
 	}
 	for e := jsontext.ArrayAt(v.raw, 0); e.Next(); {
 		if e.Kind != jsontext.String {
-			return nil, badRequest("groups must be a list of texts.")
+			m.mustBe("groups", "a list of texts")
+			break
 		}
 		groups = append(groups, string(jsontext.Unquote(nil, e.Value)))
 	}
-	return groups, nil
+	return groups
 }
 
 // newAccount returns the user that a body describes.
-func (f *userFields) newAccount() (a access.NewAccount, err error) {
-	if a.Login, err = f.required(userLoginName); err != nil {
-		return a, err
-	}
-	if err = checkLogin(a.Login); err != nil {
-		return a, err
-	}
-	if a.Password, err = f.required(userPassword); err != nil {
-		return a, err
-	}
-	if a.FullName, err = f.text(userFullName); err != nil {
-		return a, err
-	}
-	a.Groups, err = f.groups()
-	return a, err
+func (m *members) newAccount() access.NewAccount {
+	login := m.required("loginName")
+	m.wrong(checkLogin(login))
+	return access.NewAccount{Login: login, Password: m.required("password"), FullName: m.text("fullName"), Groups: m.groups()}
 }
 
 // checkLogin says what keeps a login from being one.

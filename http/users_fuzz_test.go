@@ -26,7 +26,7 @@ func FuzzUserPath(f *testing.F) {
 			return
 		}
 		// The addresses of a user of any name lead back to it.
-		home := string(appendUserURI(nil, s))
+		home := userPath(s)
 		for _, command := range []string{"", "/command/enable", "/command/disable", "/command/reset-password", "/command/change-password"} {
 			if path, rt := find(t, userRows(), home+command); path != "/users/{login}"+command || rt.argument != s {
 				t.Fatalf("%q gave %q, login %q", home+command, path, rt.argument)
@@ -43,16 +43,16 @@ func FuzzUserBody(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var fields userFields
-		if err := fields.decode(body); err != nil {
+		fields := userMembers(body)
+		if fields.err != nil {
 			return
 		}
 		var want map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(strings.TrimPrefix(string(body), string(byteOrderMark))), &want); err != nil {
 			t.Fatalf("%q was taken: %v", body, err)
 		}
-		a, err := fields.newAccount()
-		if err != nil {
+		a := fields.newAccount()
+		if err := fields.err; err != nil {
 			if p, known := problemOf(err, reading); !known || p.status != 400 || p.text == "" {
 				t.Fatalf("%v became %+v", err, p)
 			}

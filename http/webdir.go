@@ -6,6 +6,9 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"strings"
+
+	"github.com/annalsdb/annals/web"
 )
 
 // folderAnswer is what files of WebDir carry: their scripts are not ours to restrict.
@@ -62,5 +65,34 @@ func serveWebDir(x *exchange) error {
 		h[keyCacheControl] = cacheNever
 	}
 	http.ServeContent(x.w, x.r, "", info.ModTime(), content)
+	return nil
+}
+
+const webPrefix = "/web/"
+
+// debuggerFiles are what the debugger of projections loads, below webPrefix.
+var debuggerFiles = []string{
+	"es/js/projections/v8/Prelude/Modules.js",
+	"es/js/projections/v8/Prelude/Projections.js",
+	"es/js/projections/v8/Prelude/1Prelude.js",
+	"es/js/projections/es.projections.environment.js",
+}
+
+// cacheFiles is the Cache-Control of files that are the same for everybody.
+var cacheFiles = []string{"max-age=3600, public"}
+
+// debuggerFile answers with one of the files of the debugger.
+func debuggerFile(x *exchange) error {
+	b, err := web.Debugger.ReadFile(strings.TrimPrefix(x.r.URL.Path, webPrefix))
+	if err != nil {
+		return err
+	}
+	x.w.Header()[keyContentType] = typeJavaScript.contentType
+	control := cacheFiles
+	if x.s.opts.DisableHTTPCaching {
+		control = cacheNever
+	}
+	x.w.Header()[keyCacheControl] = control
+	x.send(http.StatusOK, b)
 	return nil
 }

@@ -129,9 +129,7 @@ func uiRows(isOurs bool) []row {
 }
 
 func toUI(x *exchange) error {
-	x.w.Header()[keyLocation] = []string{string(x.pathPrefix()) + uiPrefix}
-	x.text(http.StatusFound, "Moved")
-	return nil
+	return moved(x, string(x.pathPrefix())+uiPrefix)
 }
 
 // serveUI answers with a file of our own interface.

@@ -1,9 +1,6 @@
 package atom
 
-import (
-	"math"
-	"strings"
-)
+import "strconv"
 
 // positionDigits is the length of a position: 16 digits for the commit and 16
 // for the prepare position, which are the same here.
@@ -26,21 +23,7 @@ func ParsePosition(s string) (int64, bool) {
 	if len(s) != positionDigits {
 		return 0, false
 	}
-	var p uint64
-	for i := range positionDigits {
-		d := strings.IndexByte("0123456789ABCDEFabcdef", s[i])
-		switch {
-		case d < 0:
-			return 0, false
-		case d > 15:
-			d -= 6
-		}
-		if i < positionDigits/2 {
-			p = p<<4 | uint64(d)
-		}
-	}
-	if p > math.MaxInt64 {
-		return 0, false
-	}
-	return int64(p), true
+	p, err := strconv.ParseUint(s[:positionDigits/2], 16, 63)
+	_, other := strconv.ParseUint(s[positionDigits/2:], 16, 64)
+	return int64(p), err == nil && other == nil
 }

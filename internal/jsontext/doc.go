@@ -24,24 +24,3 @@ const (
 	False
 	Null
 )
-
-// String names the kind as JSON does.
-func (k Kind) String() string {
-	switch k {
-	case Object:
-		return "object"
-	case Array:
-		return "array"
-	case String:
-		return "string"
-	case Number:
-		return "number"
-	case True:
-		return "true"
-	case False:
-		return "false"
-	case Null:
-		return "null"
-	}
-	return "invalid"
-}

@@ -22,6 +22,10 @@ var texts = []string{
 	strings.Repeat("[", 130) + strings.Repeat("]", 64) + "}" + strings.Repeat("]", 65), strings.Repeat(`[{"a":`, 65) + "1" + strings.Repeat("}]", 64) + "]}",
 }
 
+var kindNames = [...]string{
+	jsontext.Invalid: "invalid", jsontext.Object: "object", jsontext.Array: "array", jsontext.String: "string", jsontext.Number: "number", jsontext.True: "true", jsontext.False: "false", jsontext.Null: "null",
+}
+
 func TestValidAgreesWithEncodingJSON(t *testing.T) {
 	for _, text := range texts {
 		if got, want := jsontext.Valid([]byte(text)), json.Valid([]byte(text)); got != want {
@@ -89,7 +93,7 @@ func TestMembers(t *testing.T) {
 	m := jsontext.ObjectAt(text, 1)
 	var got []string
 	for m.Next() {
-		got = append(got, string(m.Name)+"="+m.Kind.String()+" "+string(m.Value))
+		got = append(got, string(m.Name)+"="+kindNames[m.Kind]+" "+string(m.Value))
 	}
 	want := `"a"=number 1|"b\n"=string "x"|"c"=object {"d":[]}|"e"=null null`
 	if s := strings.Join(got, "|"); s != want {
@@ -113,7 +117,7 @@ func TestElements(t *testing.T) {
 			break
 		}
 		end, kind := jsontext.End(text, at)
-		got = append(got, kind.String()+" "+string(text[at:end]))
+		got = append(got, kindNames[kind]+" "+string(text[at:end]))
 		e.Resume(end)
 	}
 	want := `object {"a":[1]}|string "x"|number 2|array [ ]`

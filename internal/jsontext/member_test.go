@@ -36,7 +36,7 @@ func TestMember(t *testing.T) {
 	} {
 		value, kind := jsontext.Member([]byte(c.object), c.name)
 		if string(value) != c.value || kind != jsontext.Invalid != c.ok {
-			t.Errorf("%q of %s: got %s, %s", c.name, c.object, value, kind)
+			t.Errorf("%q of %s: got %s, %s", c.name, c.object, value, kindNames[kind])
 		}
 	}
 }
@@ -80,7 +80,7 @@ func FuzzMember(f *testing.F) {
 		}
 		want, there := all[name]
 		if kind != jsontext.Invalid != there || string(value) != string(want) {
-			t.Errorf("%q of %q: got %q, %s, want %q, %t", name, object, value, kind, want, there)
+			t.Errorf("%q of %q: got %q, %s, want %q, %t", name, object, value, kindNames[kind], want, there)
 		}
 	})
 }

@@ -12,14 +12,26 @@ package jsontext
 // Begin and Resume in place of Next let the caller walk a value itself, so that
 // nested values are not scanned twice.
 type Members struct {
+	walk
+	Name []byte // the name as written, quotes included; Unquote gives its text
+}
+
+// walk is what walks over objects and arrays have in common.
+type walk struct {
 	b     []byte
 	at    int
 	state walkState
 
-	Name  []byte // the name as written, quotes included; Unquote gives its text
 	Value []byte // after Next: the value as written
 	Kind  Kind   // after Next: what it is
 }
+
+// Resume tells where the value ends whose beginning Begin returned.
+func (w *walk) Resume(end int) { w.at = end }
+
+// End returns the offset behind the object or array, once Next or Begin returned false,
+// and whether all of it was valid.
+func (w *walk) End() (end int, ok bool) { return w.at, w.state == walkDone }
 
 type walkState uint8
 
@@ -33,9 +45,9 @@ const (
 // ObjectAt returns a walk over the object that begins at b[at].
 func ObjectAt(b []byte, at int) Members {
 	if uint(at) >= uint(len(b)) || b[at] != '{' {
-		return Members{state: walkBad}
+		return Members{walk: walk{state: walkBad}}
 	}
-	return Members{b: b, at: at + 1}
+	return Members{walk: walk{b: b, at: at + 1}}
 }
 
 // Next moves to the next member. It returns false behind the last one and where the text is not valid.
@@ -76,29 +88,15 @@ func (m *Members) Begin() (at int, ok bool) {
 	return 0, false
 }
 
-// Resume tells where the value ends whose beginning Begin returned.
-func (m *Members) Resume(end int) { m.at = end }
-
-// End returns the offset behind the object, once Next or Begin returned false,
-// and whether all of it was valid.
-func (m *Members) End() (end int, ok bool) { return m.at, m.state == walkDone }
-
 // Elements walks the elements of an array in place, as Members does with an object.
-type Elements struct {
-	b     []byte
-	at    int
-	state walkState
-
-	Value []byte // after Next: the element as written
-	Kind  Kind   // after Next: what it is
-}
+type Elements struct{ walk }
 
 // ArrayAt returns a walk over the array that begins at b[at].
 func ArrayAt(b []byte, at int) Elements {
 	if uint(at) >= uint(len(b)) || b[at] != '[' {
-		return Elements{state: walkBad}
+		return Elements{walk{state: walkBad}}
 	}
-	return Elements{b: b, at: at + 1}
+	return Elements{walk{b: b, at: at + 1}}
 }
 
 // Next moves to the next element. It returns false behind the last one and where the text is not valid.
@@ -122,13 +120,6 @@ func (e *Elements) Begin() (at int, ok bool) {
 	e.at, ok = nextItem(e.b, e.at, &e.state, ']')
 	return e.at, ok
 }
-
-// Resume tells where the element ends whose beginning Begin returned.
-func (e *Elements) Resume(end int) { e.at = end }
-
-// End returns the offset behind the array, once Next or Begin returned false,
-// and whether all of it was valid.
-func (e *Elements) End() (end int, ok bool) { return e.at, e.state == walkDone }
 
 // nextItem goes from behind the opening bracket or an item to where the next
 // item must begin. At the closing bracket it returns false and the offset behind it.

@@ -1,6 +1,8 @@
 package xmljson
 
 import (
+	"fmt"
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -28,16 +30,10 @@ func appendName[T ~string | ~[]byte](dst []byte, s T) []byte {
 }
 
 func appendNameEscape(dst []byte, r rune) []byte {
-	const digits = "0123456789ABCDEF"
-	shift := 12
 	if r > 0xFFFF {
-		shift = 28
+		return fmt.Appendf(dst, "_x%08X_", r)
 	}
-	dst = append(dst, '_', 'x')
-	for ; shift >= 0; shift -= 4 {
-		dst = append(dst, digits[r>>shift&15])
-	}
-	return append(dst, '_')
+	return fmt.Appendf(dst, "_x%04X_", r)
 }
 
 // escapeLen returns the length of the escape that s begins with, or 0.
@@ -46,27 +42,11 @@ func escapeLen[T ~string | ~[]byte](s T) int {
 		if len(s) < n || s[0] != '_' || s[1] != 'x' || s[n-1] != '_' {
 			continue
 		}
-		i := 2
-		for i < n-1 && unhex(s[i]) < 16 {
-			i++
-		}
-		if i == n-1 {
+		if _, err := strconv.ParseUint(string(s[2:n-1]), 16, 32); err == nil {
 			return n
 		}
 	}
 	return 0
-}
-
-func unhex(c byte) rune {
-	switch {
-	case '0' <= c && c <= '9':
-		return rune(c - '0')
-	case 'a' <= c && c <= 'f':
-		return rune(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return rune(c-'A') + 10
-	}
-	return 16
 }
 
 // decodeName undoes appendName. Escapes of what is no character stay as they are.
@@ -78,10 +58,7 @@ func decodeName(s string) string {
 		if n == 0 {
 			continue
 		}
-		var code uint32
-		for _, c := range []byte(s[i+2 : i+n-1]) {
-			code = code<<4 | uint32(unhex(c))
-		}
+		code, _ := strconv.ParseUint(s[i+2:i+n-1], 16, 32) // They are digits.
 		if code > utf8.MaxRune || utf16.IsSurrogate(rune(code)) {
 			continue
 		}

@@ -70,21 +70,22 @@ func Parse(body []byte) (*Document, error) {
 	dec := xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))))
 	// Writers into strings declare the encoding of their strings, not of what they send.
 	dec.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
-	var (
-		open []int32 // the elements not closed yet
-		tags []xml.Name
-		last []int32 // the last child of each, 0 for none
-	)
+	type tag struct {
+		id   int32
+		name xml.Name
+		last int32 // child, 0 for none
+	}
+	var open []tag // the elements not closed yet
 	add := func(n node) int32 {
 		id := int32(len(d.nodes))
 		d.nodes = append(d.nodes, n)
 		if top := len(open) - 1; top >= 0 {
-			if last[top] == 0 {
-				d.nodes[open[top]].first = id
+			if open[top].last == 0 {
+				d.nodes[open[top].id].first = id
 			} else {
-				d.nodes[last[top]].next = id
+				d.nodes[open[top].last].next = id
 			}
-			last[top] = id
+			open[top].last = id
 		}
 		return id
 	}
@@ -109,7 +110,7 @@ func Parse(body []byte) (*Document, error) {
 				return nil, errTooDeep
 			}
 			id := add(node{name: d.number("", t.Name)})
-			open, tags, last = append(open, id), append(tags, t.Name), append(last, 0)
+			open = append(open, tag{id: id, name: t.Name})
 			for _, a := range t.Attr {
 				number := d.number("@", a.Name)
 				if d.names[number].attribute == id+1 {
@@ -122,10 +123,10 @@ func Parse(body []byte) (*Document, error) {
 			}
 		case xml.EndElement:
 			top := len(open) - 1
-			if top < 0 || tags[top] != t.Name {
+			if top < 0 || open[top].name != t.Name {
 				return nil, errUnbalanced
 			}
-			open, tags, last = open[:top], tags[:top], last[:top]
+			open = open[:top]
 		case xml.CharData:
 			if len(open) == 0 {
 				if len(bytes.TrimSpace(t)) > 0 {
@@ -136,7 +137,7 @@ func Parse(body []byte) (*Document, error) {
 			from := int32(len(d.text))
 			d.text = append(d.text, t...)
 			// Sections, comments and instructions cut text into pieces that belong together.
-			if n := last[len(last)-1]; n != 0 && d.nodes[n].kind == textNode {
+			if n := open[len(open)-1].last; n != 0 && d.nodes[n].kind == textNode {
 				d.nodes[n].to = int32(len(d.text))
 				continue
 			}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/annalsdb/annals/event"
 	httpapi "github.com/annalsdb/annals/http"
 	"github.com/annalsdb/annals/internal/logkey"
 	"github.com/annalsdb/annals/replication"
@@ -242,4 +245,37 @@ func (p *Relay) fail(w http.ResponseWriter, r *http.Request, maybe bool) {
 	httpapi.SetReason(r.Context(), status, text)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) // The client may have gone.
+}
+
+// memberPace is how often a relay looks whether the node that answers lives.
+const memberPace = time.Second
+
+// RelayTo sends the request to a member and its answer to the client, both as they
+// come: an answer may go on for days. A member that falls silent keeps its
+// connections, so the relay ends once gossip has taken it for dead for a while.
+func (p *Relay) RelayTo(w http.ResponseWriter, r *http.Request, to *event.Member) bool {
+	if p.cluster.Port() == nil {
+		return false
+	}
+	node := to.Node
+	ctx, end := p.while(r.Context(), memberPace, func() bool {
+		for _, m := range p.cluster.View().Members {
+			if m.Node == node {
+				return m.Alive
+			}
+		}
+		return false
+	})
+	defer end()
+	address := net.JoinHostPort(to.ReplicationHost, strconv.Itoa(to.ReplicationPort))
+	answer, sent, err := p.send(ctx, p.patient(), r, address, r.Body)
+	switch {
+	case err == nil:
+		p.pass(w, r, answer)
+	case !sent:
+		return false
+	default:
+		p.fail(w, r, true)
+	}
+	return true
 }

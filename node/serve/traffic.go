@@ -32,26 +32,31 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	l.traffic.open.Add(1)
-	if tcp, ok := c.(*net.TCPConn); ok {
-		return &countedTCP{countedConn: countedConn{Conn: c, traffic: l.traffic}, tcp: tcp}, nil
-	}
-	return &countedConn{Conn: c, traffic: l.traffic}, nil
+	return &countedConn{TCPConn: c.(*net.TCPConn), traffic: l.traffic}, nil
 }
 
+// countedConn is one of TCP: servers look for what that has beyond net.Conn.
 type countedConn struct {
-	net.Conn
+	*net.TCPConn
 	traffic *Traffic
 	closed  atomic.Bool
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.TCPConn.Read(p)
 	c.traffic.received.Add(uint64(n))
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	n, err := c.TCPConn.Write(p)
+	c.traffic.sent.Add(uint64(n))
+	return n, err
+}
+
+// ReadFrom sends what r holds, by the kernel if it can.
+func (c *countedConn) ReadFrom(r io.Reader) (int64, error) {
+	n, err := c.TCPConn.ReadFrom(r)
 	c.traffic.sent.Add(uint64(n))
 	return n, err
 }
@@ -60,21 +65,5 @@ func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.traffic.open.Add(-1)
 	}
-	return c.Conn.Close()
+	return c.TCPConn.Close()
 }
-
-// countedTCP keeps what servers look for in a connection beyond net.Conn.
-type countedTCP struct {
-	countedConn
-	tcp *net.TCPConn
-}
-
-// ReadFrom sends what r holds, by the kernel if it can.
-func (c *countedTCP) ReadFrom(r io.Reader) (int64, error) {
-	n, err := c.tcp.ReadFrom(r)
-	c.traffic.sent.Add(uint64(n))
-	return n, err
-}
-
-// CloseWrite ends the sending half.
-func (c *countedTCP) CloseWrite() error { return c.tcp.CloseWrite() }
