@@ -129,17 +129,17 @@ func (cs *Chunks) writeSurvivors(ctx context.Context, r *Rewrite, sources []*chu
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	p := rewriting{Rewrite: r, w: w, done: done, redact: redactor{positions: r.Redact}}
+	begin, end := chunkfile.ChunkStart(r.First), chunkfile.ChunkStart(r.Last+1)
 	for _, c := range sources {
-		if err := p.copy(ctx, c); err != nil {
+		if err := p.copy(ctx, c, begin, end); err != nil {
 			return err
 		}
+		begin = max(begin, chunkfile.ChunkStart(c.Header.Last+1)) // What the next file has before it is the same.
 	}
 	if err := p.pace(ctx); err != nil {
 		return err
 	}
-	f := sources[len(sources)-1].Footer
-	f.FirstIndex = sources[0].Footer.FirstIndex
-	return w.Finish(&f)
+	return w.Finish(&p.footer)
 }
 
 // rewriting is a Rewrite under way.
@@ -150,6 +150,7 @@ type rewriting struct {
 	unpaid int64 // bytes read since Pace was called
 	stub   [chunkfile.StubSize]byte
 	redact redactor
+	footer chunkfile.Footer // what the trailers say
 }
 
 func (p *rewriting) pace(ctx context.Context) error {
@@ -164,8 +165,8 @@ func (p *rewriting) pace(ctx context.Context) error {
 	return p.Pace(ctx, n)
 }
 
-// copy copies what is to be kept of one file.
-func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
+// copy copies what is to be kept of one file, between two positions.
+func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk, begin, end int64) (err error) {
 	defer chunkfile.GuardFaults(&err)()
 	in := chunkfile.ItemReader{C: c, Offset: chunkfile.HeaderSize, Limit: chunkfile.HeaderSize + c.Footer.DataSize}
 	var s Stored
@@ -185,8 +186,11 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 		if err != nil {
 			return err
 		}
-		if it == nil {
+		if it == nil || position >= end {
 			break
+		}
+		if position < begin {
+			continue
 		}
 		if position < free {
 			return c.Corrupt(at, "position %d stands behind an item that reaches up to %d", position, free)
@@ -199,7 +203,9 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 		}
 		switch {
 		case it.IsTrailer():
-			last = it.Trailer()
+			if last = it.Trailer(); p.footer.FirstIndex == 0 {
+				p.footer.FirstIndex = last.Index
+			}
 		case it.IsStub():
 			if stubs++; position < p.IDsFrom {
 				continue
@@ -230,6 +236,16 @@ func (p *rewriting) copy(ctx context.Context, c *chunkfile.Chunk) (err error) {
 		if err := p.w.Add(it, position); err != nil {
 			return err
 		}
+		if p.w.DataSize > maxRewrittenData {
+			return fmt.Errorf("%d bytes of data are too many for one file", p.w.DataSize)
+		}
+	}
+	if last.Length > 0 {
+		f := &p.footer
+		f.End, f.Chain, f.LastIndex, f.LastTerm, f.LastTime, f.LastCompletes = last.End(), last.Chain, last.Index, last.Term, last.Time, last.Completes
+	}
+	if c.Start() < begin || c.Footer.End > end {
+		return nil
 	}
 	f := &c.Footer
 	if records != f.Records || stubs != f.Stubs || last.End() != f.End || last.Index != f.LastIndex || last.Term != f.LastTerm || last.Chain != f.Chain || last.Completes != f.LastCompletes {

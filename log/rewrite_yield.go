@@ -22,8 +22,8 @@ type Yielder struct {
 }
 
 // Yielder returns one for work beside the readers and the writer of the log.
-func (cs *Chunks) Yielder() *Yielder {
-	return &Yielder{log: cs.state, end: cs.Tail().End, read: cs.metrics.reads.count()}
+func (s *state) Yielder() *Yielder {
+	return &Yielder{log: s, end: s.Tail().End, read: s.metrics.reads.count()}
 }
 
 // InUse reports whether anybody appends or reads, or did a moment ago. It costs
