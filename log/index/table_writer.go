@@ -123,14 +123,7 @@ func (w *tableWriter) publishFilter(ctx context.Context, t *table) error {
 			return err
 		}
 	}
-	name := t.path + bloomSuffix
-	if err := writeBloom(w.fsys, name+tempSuffix, t.filter, t.sum); err != nil {
-		return errors.Join(err, removeIfThere(w.fsys, name+tempSuffix))
-	}
-	if err := w.fsys.Rename(name+tempSuffix, name); err != nil {
-		return errors.Join(err, removeIfThere(w.fsys, name+tempSuffix))
-	}
-	return nil
+	return writeBloom(t, t.filter)
 }
 
 // writeTable writes all entries of a sequence. It returns no table when there are none.
