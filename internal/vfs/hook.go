@@ -7,45 +7,34 @@ import (
 	"sync/atomic"
 )
 
-// Kind is the kind of an operation.
-type Kind uint8
+// Kind is the kind of an operation, in lower case and in one word.
+type Kind string
 
 // The operations of FS, File, Mapping and of a lock.
 const (
-	OpCreate Kind = iota
-	OpOpen
-	OpOpenReadWrite
-	OpRemove
-	OpRemoveAll
-	OpRename
-	OpMkdirAll
-	OpList
-	OpStat
-	OpSyncDir
-	OpLock
-	OpUnlock
-	OpFree
-	OpRead
-	OpWrite
-	OpSize
-	OpTruncate
-	OpSync
-	OpMap
-	OpMapBytes // only after the mapping was closed
-	OpUnmap
-	OpClose
+	OpCreate        Kind = "create"
+	OpOpen          Kind = "open"
+	OpOpenReadWrite Kind = "openreadwrite"
+	OpRemove        Kind = "remove"
+	OpRemoveAll     Kind = "removeall"
+	OpRename        Kind = "rename"
+	OpMkdirAll      Kind = "mkdirall"
+	OpList          Kind = "list"
+	OpStat          Kind = "stat"
+	OpSyncDir       Kind = "syncdir"
+	OpLock          Kind = "lock"
+	OpUnlock        Kind = "unlock"
+	OpFree          Kind = "free"
+	OpRead          Kind = "read"
+	OpWrite         Kind = "write"
+	OpSize          Kind = "size"
+	OpTruncate      Kind = "truncate"
+	OpSync          Kind = "sync"
+	OpMap           Kind = "map"
+	OpMapBytes      Kind = "mapbytes" // only after the mapping was closed
+	OpUnmap         Kind = "unmap"
+	OpClose         Kind = "close"
 )
-
-var kindNames = [...]string{
-	OpCreate: "create", OpOpen: "open", OpOpenReadWrite: "openreadwrite", OpRemove: "remove",
-	OpRemoveAll: "removeall", OpRename: "rename", OpMkdirAll: "mkdirall", OpList: "list",
-	OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpUnlock: "unlock", OpFree: "free",
-	OpRead: "read", OpWrite: "write", OpSize: "size", OpTruncate: "truncate", OpSync: "sync",
-	OpMap: "map", OpMapBytes: "mapbytes", OpUnmap: "unmap", OpClose: "close",
-}
-
-// String returns the kind in lower case, in one word.
-func (k Kind) String() string { return kindNames[k] }
 
 // Mutates reports whether the operation changes files or names, or makes changes durable.
 func (k Kind) Mutates() bool {
@@ -107,13 +96,10 @@ func (h *hooked) begin(c call) error {
 		return nil
 	}
 	err := h.before(c)
-	if err == nil {
-		return nil
-	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok {
+	if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
 		return err
 	}
-	return &fs.PathError{Op: c.Kind.String(), Path: c.Name, Err: err}
+	return &fs.PathError{Op: string(c.Kind), Path: c.Name, Err: err}
 }
 
 func (h *hooked) end(c call, err error) {

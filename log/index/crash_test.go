@@ -130,7 +130,7 @@ func TestWriteErrors(t *testing.T) {
 				return nil
 			}
 			if count++; count == fail+1 {
-				failedName = op.Kind.String() + " " + op.Name
+				failedName = string(op.Kind) + " " + op.Name
 				return errDisk
 			}
 			return nil
