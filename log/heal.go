@@ -39,10 +39,7 @@ func (tr *Transfer) ChunkFiles(first, last int) ([]ChunkFile, error) {
 		}
 		files = append(files, *describe(c))
 	}
-	for _, c := range found {
-		err = errors.Join(err, c.Release())
-	}
-	return files, err
+	return files, chunkfile.ReleaseAll(found)
 }
 
 // OpenChunkFile gives a complete file to read that ChunkFiles described; fs.ErrNotExist says that it was replaced
@@ -99,11 +96,7 @@ func (tr *Transfer) Heal(d Damage, fetched []string, turn func(func() error) err
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, c := range olds {
-			err = errors.Join(err, c.Release())
-		}
-	}()
+	defer func() { err = errors.Join(err, chunkfile.ReleaseAll(olds)) }()
 	if len(olds) != 1 || filepath.Base(olds[0].Name) != d.File {
 		return fmt.Errorf("heal %s: %w", d.File, event.ErrChunkReplaced)
 	}
@@ -240,9 +233,7 @@ func (tr *Transfer) madeOf(parts []*chunkfile.Chunk, first, last int, redact []i
 	path := filepath.Join(tr.opts.Dir, uuid.NewString()+vfs.TempSuffix)
 	defer func() {
 		if err != nil {
-			if e := tr.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
+			err = errors.Join(err, vfs.RemoveIfThere(tr.opts.FS, path))
 		}
 	}()
 	r := Rewrite{First: first, Last: last, Redact: redact}
@@ -257,13 +248,9 @@ func (h *healing) close() (err error) {
 	if h.own {
 		err = h.made.Release()
 	}
-	for _, c := range h.parts {
-		err = errors.Join(err, c.Release())
-	}
+	err = errors.Join(err, chunkfile.ReleaseAll(h.parts))
 	for _, path := range h.temps {
-		if e := h.tr.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, vfs.RemoveIfThere(h.tr.opts.FS, path))
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 
@@ -58,11 +57,7 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	if err != nil {
 		return done, err
 	}
-	defer func() {
-		for _, c := range sources {
-			err = errors.Join(err, c.Release())
-		}
-	}()
+	defer func() { err = errors.Join(err, chunkfile.ReleaseAll(sources)) }()
 	done.Files, done.replaced = len(sources), (*replacedFiles)(&sources)
 	for _, c := range sources {
 		done.OldBytes += c.FileSize()
@@ -71,9 +66,7 @@ func (cs *Chunks) rewrite(ctx context.Context, r *Rewrite) (done Rewritten, err 
 	path := filepath.Join(cs.opts.Dir, tmp)
 	defer func() {
 		if err != nil {
-			if e := cs.opts.FS.Remove(path); !errors.Is(e, fs.ErrNotExist) { // Never made, or switched already.
-				err = errors.Join(err, e)
-			}
+			err = errors.Join(err, vfs.RemoveIfThere(cs.opts.FS, path)) // Never made, or switched already.
 		}
 	}()
 	if err := cs.writeSurvivors(ctx, r, sources, path, &done); err != nil {

@@ -161,7 +161,7 @@ func writeNamed(fsys vfs.FS, name string, buffer int, write func(*fileWriter) er
 		err = fsys.Rename(name+tempSuffix, name)
 	}
 	if err != nil {
-		return errors.Join(err, removeIfThere(fsys, name+tempSuffix))
+		return errors.Join(err, vfs.RemoveIfThere(fsys, name+tempSuffix))
 	}
 	return nil
 }
