@@ -356,6 +356,20 @@ func (c *Chunk) Search(position int64) (int, error) {
 	return lo, nil
 }
 
+// Find returns the offset of the item that stands at exactly a position; ok is false when it is gone. In a chunk as
+// it was written it is where such an item would be.
+func (c *Chunk) Find(position int64, scratch *[]byte) (offset int64, ok bool, err error) {
+	if !c.Header.Mapped {
+		return HeaderSize + position - c.Start(), true, nil
+	}
+	i, err := c.Search(position)
+	if err != nil || i == c.MapEntries() {
+		return 0, false, err
+	}
+	at, offset, err := c.MapEntry(i, scratch)
+	return offset, err == nil && at == position, err
+}
+
 // ComputeChecksum reads the whole complete file and returns what its checksum should be.
 func (c *Chunk) ComputeChecksum(read func(b []byte, at int64) error) ([16]byte, error) {
 	end := HeaderSize + c.Footer.DataSize + c.Footer.MapSize + FooterChecksumAt
